@@ -1,0 +1,193 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/leasehook"
+)
+
+// Lease tells when a session must be taken for ended: it implements rule 8 for drivers whose
+// store drops a session that it has not heard of for some time.
+//
+// The store counts its timeout from the instant at which a request reaches
+// it, which is never before the request was sent. So a lease counts from the
+// sending time of a request of which a reply has proved that the store counted it, and its
+// term is shorter than the store's timeout by a margin for the drift of two
+// clocks. When the term has passed, the lease has ended for good: a reply that
+// arrives later cannot revive it. (The argument is that of Gray and Cheriton,
+// "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache
+// Consistency", 1989.)
+//
+// Time is read from the monotonic and from the wall clock, and whichever says
+// that more has passed is believed: the monotonic clock may stand still while a
+// machine sleeps, and the wall clock may be set back. A wall clock that is set
+// forward by more than what is left of the term ends the lease early, which is safe.
+//
+// A Lease is safe for use by many goroutines and its methods never block.
+type Lease struct {
+	term  time.Duration
+	clock func() Instant
+	done  chan struct{}
+
+	mu    sync.Mutex
+	from  Instant
+	timer *time.Timer
+	err   error
+}
+
+// Instant is a point in time on both clocks. Take one with [Lease.Now] or [Now].
+type Instant struct {
+	mono time.Duration
+	wall time.Duration
+}
+
+var started = time.Now()
+
+// Now returns the present instant, for a request that is sent before there is a
+// lease, such as the one that opens the session.
+func Now() Instant {
+	t := time.Now()
+	return Instant{mono: t.Sub(started), wall: time.Duration(t.UnixNano())}
+}
+
+// since returns how much time has passed from u to t by the clock that says more.
+func (t Instant) since(u Instant) time.Duration {
+	return max(t.mono-u.mono, t.wall-u.wall)
+}
+
+func (t Instant) add(d time.Duration) Instant {
+	return Instant{mono: t.mono + d, wall: t.wall + d}
+}
+
+// Sub returns the time from u to t by the monotonic clock, for spacing
+// requests; the lease itself judges by both clocks.
+func (t Instant) Sub(u Instant) time.Duration { return t.mono - u.mono }
+
+// NewLease returns a lease of the given term that counts from the instant at which
+// the request that opened the session was sent. It holds a timer until it
+// ends: call [Lease.End] when the session is closed.
+func NewLease(term time.Duration, from Instant) *Lease {
+	return newLease(term, from, Now)
+}
+
+func newLease(term time.Duration, from Instant, clock func() Instant) *Lease {
+	l := &Lease{term: term, clock: clock, from: from, done: make(chan struct{})}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if left := l.left(); left > 0 {
+		l.timer = time.AfterFunc(l.nap(left), l.tick)
+	} else {
+		l.expire()
+	}
+	return l
+}
+
+// Now returns the present instant. Take it before sending the request whose
+// answer will renew the lease.
+func (l *Lease) Now() Instant {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.clock()
+}
+
+// Renew counts the lease from sent, the sending time of a request that the
+// store is known to have counted for the session. An earlier instant than
+// the present one changes nothing. It reports whether the lease runs: one that has run out meanwhile, noticed or not, stays so.
+func (l *Lease) Renew(sent Instant) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.check() != nil {
+		return false
+	}
+	if sent.mono > l.from.mono {
+		l.from = sent
+	}
+	return true
+}
+
+// End ends the lease now and says why: the store said that the session is
+// over, or it was closed. Only the first end counts; it stops the timer.
+func (l *Lease) End(cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.end(cause)
+	}
+}
+
+// Done returns a channel that closes when the lease ends. A process that was paused, or whose machine slept, may see it close late; Err
+// tells the truth at once.
+func (l *Lease) Done() <-chan struct{} { return l.done }
+
+// Err looks at the clocks. It returns nil while the lease runs and after that, for ever, an
+// error that matches [ErrSessionEnded] and the cause given to End.
+// Once Err has returned an error, Done is closed.
+func (l *Lease) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.check()
+}
+
+// Term returns how long the lease runs without renewal.
+func (l *Lease) Term() time.Duration { return l.term }
+
+// Everything below is called with mu held.
+
+func (l *Lease) left() time.Duration { return l.term - l.clock().since(l.from) }
+
+// check ends a lease that has run out.
+func (l *Lease) check() error {
+	if l.err == nil && l.left() <= 0 {
+		l.expire()
+	}
+	return l.err
+}
+
+func (l *Lease) expire() {
+	l.end(fmt.Errorf("the store was not heard of for %v, when it may have dropped the session", l.term))
+}
+
+func (l *Lease) end(cause error) {
+	switch {
+	case cause == nil:
+		l.err = ErrSessionEnded
+	case errors.Is(cause, ErrSessionEnded):
+		l.err = cause
+	default:
+		l.err = fmt.Errorf("%w: %w", ErrSessionEnded, cause)
+	}
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	close(l.done)
+}
+
+// nap is how long the timer sleeps before it looks at the clocks again. It is
+// at most a quarter of the term, because a timer does not count the time
+// that the machine sleeps.
+func (l *Lease) nap(left time.Duration) time.Duration {
+	return min(left, max(l.term/4, time.Millisecond))
+}
+
+// tick runs on the timer. A renewal does not touch the timer, so that it costs nothing: the timer
+// finds out here.
+func (l *Lease) tick() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.check() == nil {
+		l.timer.Reset(l.nap(l.left()))
+	}
+}
+
+func init() {
+	leasehook.Skew = func(lease any, d time.Duration) {
+		l := lease.(*Lease)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		clock := l.clock
+		l.clock = func() Instant { return clock().add(d) }
+	}
+}
