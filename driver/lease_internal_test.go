@@ -1,0 +1,197 @@
+package driver
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/leasehook"
+)
+
+// clocks are set by hand: no timer knows of them.
+type clocks struct {
+	mu  sync.Mutex
+	now Instant
+}
+
+func (c *clocks) read() Instant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clocks) step(mono, wall time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now.mono += mono
+	c.now.wall += wall
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+const term = time.Hour // no timer of a test comes near it
+
+func TestErrTellsTheTruthBeforeAnyTimerHasRun(t *testing.T) {
+	for name, c := range map[string]struct{ mono, wall time.Duration }{
+		"process paused":                  {term, term},
+		"machine slept, monotonic halted": {0, term},
+		"wall clock set back meanwhile":   {term, -24 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c0 clocks
+			l := newLease(term, c0.read(), c0.read)
+			defer l.End(nil)
+			require.NoError(t, l.Err())
+			c0.step(c.mono, c.wall)
+			assert.ErrorIs(t, l.Err(), ErrSessionEnded)
+			assert.True(t, closed(l.Done()), "Done is closed once Err has told")
+		})
+	}
+}
+
+func TestLeaseRunsUntilItsTermHasPassed(t *testing.T) {
+	var c clocks
+	l := newLease(term, c.read(), c.read)
+	defer l.End(nil)
+	c.step(term-1, term-1)
+	require.NoError(t, l.Err())
+	c.step(1, 1)
+	require.ErrorIs(t, l.Err(), ErrSessionEnded)
+}
+
+func TestRenewCountsFromTheSendingTime(t *testing.T) {
+	var c clocks
+	l := newLease(term, c.read(), c.read)
+	defer l.End(nil)
+	c.step(term/2, term/2)
+	sent := l.Now()
+	c.step(term/4, term/4)
+	require.True(t, l.Renew(sent))
+	c.step(3*term/4-1, 3*term/4-1)
+	require.NoError(t, l.Err())
+	c.step(1, 1)
+	require.ErrorIs(t, l.Err(), ErrSessionEnded)
+}
+
+func TestRenewWithAnEarlierInstantChangesNothing(t *testing.T) {
+	var c clocks
+	early := c.read()
+	c.step(term/2, term/2)
+	l := newLease(term, c.read(), c.read)
+	defer l.End(nil)
+	require.True(t, l.Renew(early))
+	c.step(term/2, term/2)
+	require.NoError(t, l.Err())
+}
+
+func TestRenewAfterTheWallClockWasSetBack(t *testing.T) {
+	var c clocks
+	l := newLease(term, c.read(), c.read)
+	defer l.End(nil)
+	c.step(term/2, -24*time.Hour)
+	require.True(t, l.Renew(l.Now()))
+	c.step(term-1, term-1)
+	require.NoError(t, l.Err())
+}
+
+func TestALateReplyDoesNotReviveALease(t *testing.T) {
+	var c clocks
+	l := newLease(term, c.read(), c.read)
+	defer l.End(nil)
+	c.step(term-1, term-1)
+	sent := l.Now()
+	c.step(2, 2) // nobody looked when the term passed
+	require.False(t, l.Renew(sent))
+	require.ErrorIs(t, l.Err(), ErrSessionEnded)
+	require.False(t, l.Renew(l.Now()))
+	require.ErrorIs(t, l.Err(), ErrSessionEnded)
+}
+
+func TestALeaseThatBeginsTooLateHasEnded(t *testing.T) {
+	var c clocks
+	sent := c.read()
+	c.step(term, term)
+	l := newLease(term, sent, c.read)
+	require.True(t, closed(l.Done()))
+	require.ErrorIs(t, l.Err(), ErrSessionEnded)
+}
+
+func TestOnlyTheFirstEndCounts(t *testing.T) {
+	expired, later := errors.New("expired"), errors.New("later")
+	l := NewLease(term, Now())
+	require.False(t, closed(l.Done()))
+	l.End(expired)
+	l.End(later)
+	require.True(t, closed(l.Done()))
+	require.ErrorIs(t, l.Err(), ErrSessionEnded)
+	require.ErrorIs(t, l.Err(), expired)
+	require.NotErrorIs(t, l.Err(), later)
+}
+
+func TestDoneClosesByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLease(10*time.Second, Now())
+		time.Sleep(6 * time.Second)
+		require.True(t, l.Renew(l.Now()))
+		began := time.Now()
+		<-l.Done()
+		assert.Equal(t, 10*time.Second, time.Since(began))
+	})
+}
+
+func TestDoneClosesSoonAfterASleepOfTheMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLease(10*time.Second, Now())
+		leasehook.Skew(l, time.Minute)
+		began := time.Now()
+		<-l.Done()
+		assert.LessOrEqual(t, time.Since(began), 10*time.Second/4)
+	})
+}
+
+func TestSkewCountsOnlyForWhatWasSentBefore(t *testing.T) {
+	l := NewLease(term, Now())
+	defer l.End(nil)
+	leasehook.Skew(l, term/2)
+	require.True(t, l.Renew(l.Now()))
+	leasehook.Skew(l, term/2)
+	require.NoError(t, l.Err())
+	leasehook.Skew(l, term/2)
+	require.ErrorIs(t, l.Err(), ErrSessionEnded)
+}
+
+func TestAnEndedLeaseKeepsNoTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLease(time.Second, Now())
+		l.End(nil)
+		assert.False(t, l.timer.Stop(), "the timer was stopped already")
+	})
+}
+
+func TestLeaseIsSafeForManyGoroutines(t *testing.T) {
+	l := NewLease(term, Now())
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 1000 {
+				l.Renew(l.Now())
+				_ = l.Err()
+			}
+		})
+	}
+	wg.Go(func() { l.End(nil) })
+	wg.Wait()
+	require.ErrorIs(t, l.Err(), ErrSessionEnded)
+}

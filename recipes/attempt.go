@@ -1,0 +1,187 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// attempt is one call of Lock, RLock, TryLock or TryRLock.
+type attempt struct {
+	m     *RWMutex
+	mode  Mode
+	try   bool
+	began time.Time
+
+	behind   string // who was in the way last
+	position int    // in the queue, from 1
+	last     error  // of the store
+	backOff  BackOff
+}
+
+// run contends until the lock is won or there is a reason to give up.
+func (a *attempt) run(ctx context.Context) (*Lock, error) {
+	a.began = time.Now()
+	for {
+		l, err := a.once(ctx)
+		if err == nil {
+			return l, nil
+		}
+		if err := a.again(ctx, err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// once contends with one node, which is in the queue when once returns a
+// lock and is not, or is about to leave, when it returns an error or panics.
+func (a *attempt) once(ctx context.Context) (l *Lock, err error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	s, err := a.m.sessions.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if a.try {
+		if err := a.look(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	place, err := s.Create(ctx, a.m.name, a.m.options.prefix[a.mode], newRecord(a.began, a.m.options.record))
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if l == nil && !errors.Is(err, errStartOver) {
+			a.m.abandon(s, place)
+		}
+	}()
+	a.queued(place)
+	if !place.Alone {
+		if err := a.queue(ctx, s, place); err != nil {
+			return nil, err
+		}
+	}
+	return a.grant(ctx, s, place)
+}
+
+// look fails with ErrLocked, before anything is written, if the lock is not free.
+func (a *attempt) look(ctx context.Context, s *session) error {
+	nodes, err := s.List(ctx, a.m.name)
+	if err != nil {
+		return err
+	}
+	if !free(nodes, a.mode) {
+		return ErrLocked
+	}
+	return nil
+}
+
+// grant turns a place at the head into a lock, unless the session or ctx ended meanwhile.
+func (a *attempt) grant(ctx context.Context, s *session, place driver.Place) (*Lock, error) {
+	h := newHold(a.m, s, place, a.mode)
+	if hook := a.m.options.trace.Granted; hook != nil {
+		hook(GrantedInfo{Lock: a.m.name, Node: place.Name, Mode: a.mode, Token: place.Token, Waited: h.since.Sub(a.began)})
+	}
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := s.add(h); err != nil {
+		return nil, err
+	}
+	return &h.own, nil
+}
+
+// again decides whether an error is worth another attempt. If so it waits as long as
+// the back-off says and returns nil.
+func (a *attempt) again(ctx context.Context, err error) error {
+	switch {
+	case a.m.sessions.closedOr(nil) != nil:
+		return lockError(a.m.name, ErrClosed)
+	case ctx.Err() != nil:
+		return a.interrupted(ctx)
+	case errors.Is(err, errStartOver):
+		a.retrying(err, 0)
+		return nil
+	case errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrSessionEnded):
+		return a.pause(ctx, err)
+	}
+	return lockError(a.m.name, err)
+}
+
+// pause waits before the store is asked again. It returns why there is no point in it.
+func (a *attempt) pause(ctx context.Context, err error) error {
+	a.last = err
+	if a.backOff == nil {
+		a.backOff = a.m.options.backOff()
+	}
+	delay := a.backOff.NextBackOff()
+	if delay < 0 {
+		return lockError(a.m.name, fmt.Errorf("gave up after %v: %w", a.waited(), err))
+	}
+	a.retrying(err, delay)
+	t := time.NewTimer(delay)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return a.interrupted(ctx)
+	case <-a.m.sessions.done:
+		return lockError(a.m.name, ErrClosed)
+	}
+}
+
+// succeeded is called when the store has answered after errors.
+func (a *attempt) succeeded() {
+	a.last = nil
+	if a.backOff != nil {
+		a.backOff.Reset()
+	}
+}
+
+// interrupted returns the error for a context that has ended. Its cause comes
+// along: it tells that another lock was lost or unlocked whose context this was.
+func (a *attempt) interrupted(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	switch {
+	case errors.Is(cause, ErrLost), errors.Is(cause, ErrNotHeld):
+		return lockError(a.m.name, fmt.Errorf("%w: %w", err, cause))
+	case errors.Is(err, context.DeadlineExceeded):
+		return a.timedOut(ctx)
+	case cause != err:
+		return lockError(a.m.name, fmt.Errorf("%w: %w", err, cause))
+	}
+	return lockError(a.m.name, err)
+}
+
+func (a *attempt) timedOut(ctx context.Context) error {
+	after := a.waited()
+	if deadline, ok := ctx.Deadline(); ok {
+		after = max(0, deadline.Sub(a.began).Round(time.Millisecond))
+	}
+	return &timeoutError{lock: a.m.name, after: after, behind: a.behind, place: a.position, last: a.last}
+}
+
+func (a *attempt) waited() time.Duration { return time.Since(a.began).Round(time.Millisecond) }
+
+func (a *attempt) queued(p driver.Place) {
+	a.succeeded()
+	if hook := a.m.options.trace.Queued; hook != nil {
+		hook(QueuedInfo{Lock: a.m.name, Place: p})
+	}
+}
+
+func (a *attempt) retrying(err error, delay time.Duration) {
+	a.m.options.logger.Warn("dlock: trying again", "lock", a.m.name, "in", delay, "error", err)
+	if hook := a.m.options.trace.Retrying; hook != nil {
+		hook(RetryingInfo{Lock: a.m.name, Err: err, Delay: delay})
+	}
+}

@@ -1,0 +1,51 @@
+package recipes
+
+import (
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+)
+
+// BackOff says how long to wait before the next try. The types of
+// github.com/cenkalti/backoff, of every major version so far, satisfy it.
+type BackOff interface {
+	// NextBackOff returns how long to wait; a negative duration means to give up.
+	NextBackOff() time.Duration
+	// Reset is called after a success.
+	Reset()
+}
+
+// The default back-off gives up when the store has failed for this long
+// without a success between: somebody who waits for ever behind a
+// mistyped address is not helped.
+const giveUpAfter = time.Minute
+
+func defaultBackOff() BackOff {
+	b := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(20*time.Millisecond),
+		backoff.WithMaxInterval(2*time.Second),
+		backoff.WithMaxElapsedTime(giveUpAfter),
+	)
+	return b
+}
+
+// dialBackOff spaces the attempts of one client to connect. It never gives up: its callers do.
+func dialBackOff() BackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(20*time.Millisecond),
+		backoff.WithMaxInterval(2*time.Second),
+		backoff.WithMaxElapsedTime(0),
+	)
+}
+
+// sleep waits for d. It returns false at once when stop closes before that.
+func sleep(d time.Duration, stop <-chan struct{}) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-stop:
+		return false
+	}
+}

@@ -1,0 +1,119 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Downgrade turns an exclusive lock into a shared one without letting go of it:
+// readers who wait may enter, a writer who waits may not. The token stays. On a
+// lock that is shared already it does nothing.
+//
+// Where others who entered the lock again hold it exclusively, the store is told when the last of them
+// unlocks or downgrades. A driver without a Replacer cannot tell it at all: readers then wait until Unlock.
+//
+// After an error of the store, or of ctx, the lock counts as shared all the same, since the
+// store may have let readers in. It is told again in the background, and calling Downgrade again waits for it.
+// The error matches ErrLost or ErrNotHeld if there was nothing to downgrade.
+func (l *Lock) Downgrade(ctx context.Context) error {
+	h := l.hold
+	if ctx == nil {
+		return lockError(h.m.name, errors.New("nil context"))
+	}
+	h.check()
+	h.mu.Lock()
+	switch {
+	case l.unlocked:
+		defer h.mu.Unlock()
+		return l.end
+	case h.lost != nil:
+		defer h.mu.Unlock()
+		return h.lost
+	}
+	if l.mode == Exclusive {
+		l.mode = Shared
+		h.held[Exclusive]--
+		h.held[Shared]++
+		h.downgraded = h.downgraded || h.mode() == Shared
+	}
+	tell := h.downgraded
+	h.mu.Unlock()
+	if !tell {
+		return nil
+	}
+	return h.downgrade(ctx)
+}
+
+// downgradeRest tells the store that the last exclusive Lock was unlocked while shared
+// ones remain.
+func (l *Lock) downgradeRest() error {
+	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
+	defer cancel()
+	return l.hold.downgrade(ctx)
+}
+
+// downgrade tells the store, and leaves it to the reaper if the store does not confirm it.
+func (h *hold) downgrade(ctx context.Context) error {
+	if h.session.replacer == nil {
+		return nil
+	}
+	err := h.replace(ctx)
+	if hook := h.m.options.trace.Downgraded; hook != nil {
+		hook(DowngradedInfo{Lock: h.m.name, Node: h.node().Name, Err: err})
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, driver.ErrGone):
+		h.lose(errTaken)
+		return h.why()
+	case h.session.Err() != nil:
+		h.check()
+		return h.why()
+	}
+	place := h.placeNow()
+	h.session.reaper.add(&chore{lock: h.m.name, node: place.Name, trace: h.m.options.trace, try: h.replaceLater})
+	return lockError(h.m.name, fmt.Errorf("downgrade of %s goes on in the background: %w", place.Name, err))
+}
+
+// replace gives the node its shared name, unless that is done or the lock is given back.
+func (h *hold) replace(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	h.op.Lock()
+	defer h.op.Unlock()
+	place, wanted := h.replacing(cancel)
+	if !wanted {
+		return nil
+	}
+	place, err := h.session.replacer.Replace(ctx, h.m.name, place, h.m.options.prefix[Shared])
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.interrupt = nil
+	if err == nil {
+		h.place = place
+	}
+	return err
+}
+
+func (h *hold) replacing(cancel context.CancelFunc) (driver.Place, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	mode, _ := modeOf(h.place.Name)
+	if h.released || h.lost != nil || mode == Shared {
+		return h.place, false
+	}
+	h.interrupt = cancel
+	return h.place, true
+}
+
+// replaceLater is the reaper's try.
+func (h *hold) replaceLater(ctx context.Context) error {
+	if err := h.replace(ctx); err != nil && !errors.Is(err, driver.ErrGone) {
+		return err
+	}
+	return nil
+}

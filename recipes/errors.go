@@ -1,0 +1,125 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Errors to match with errors.Is. Every error names the lock that it is about.
+var (
+	// ErrLocked is returned by TryLock and TryRLock where somebody is in the way.
+	ErrLocked = errors.New("locked by somebody else")
+
+	// ErrTimeout is returned when the deadline of the context or the time of
+	// WithTimeout has passed before the lock was won. It also matches
+	// context.DeadlineExceeded. Its message says who was in the way.
+	ErrTimeout error = timeout{}
+
+	// ErrLost says that the lock was held and then lost, because the session ended or somebody removed
+	// the lock's node: others may hold it by now.
+	ErrLost = errors.New("lock lost")
+
+	// ErrNotHeld says that the lock is not held any more because it was unlocked.
+	ErrNotHeld = errors.New("lock not held")
+
+	// ErrUpgrade is returned to somebody who holds the lock shared and wants it
+	// exclusively: waiting for that would be a deadlock.
+	ErrUpgrade = errors.New("a shared lock cannot become exclusive")
+
+	// ErrClosed is returned by everything that belongs to a closed client.
+	ErrClosed = errors.New("client closed")
+
+	// ErrName is returned by every use of a lock whose name breaks the rules for names.
+	ErrName = driver.ErrName
+)
+
+type timeout struct{}
+
+func (timeout) Error() string        { return "timed out" }
+func (timeout) Timeout() bool        { return true }
+func (timeout) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// lockError says which lock an error is about.
+func lockError(lock string, err error) error {
+	return fmt.Errorf("dlock: %s: %w", printable(lock), err)
+}
+
+// timeoutError is an ErrTimeout that names who was in the way.
+type timeoutError struct {
+	lock   string
+	after  time.Duration
+	behind string // the blocking node; empty before the queue was joined
+	place  int    // in the queue, from 1
+	last   error  // the last error of the store, or nil
+}
+
+func (e *timeoutError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "dlock: %s: timed out after %v", printable(e.lock), e.after)
+	if e.behind != "" {
+		fmt.Fprintf(&b, " behind %s, %s in the queue", printable(e.behind), ordinal(e.place))
+	} else {
+		b.WriteString(" before it had a place in the queue")
+	}
+	if e.last != nil {
+		fmt.Fprintf(&b, " (last error: %v)", e.last)
+	}
+	return b.String()
+}
+
+func (e *timeoutError) Timeout() bool { return true }
+
+func (e *timeoutError) Unwrap() []error {
+	if e.last == nil {
+		return []error{ErrTimeout}
+	}
+	return []error{ErrTimeout, e.last}
+}
+
+// lostError is an ErrLost with its cause.
+type lostError struct {
+	lock, node string
+	cause      error
+}
+
+func (e *lostError) Error() string {
+	return fmt.Sprintf("dlock: %s: %s: %v: %v", printable(e.lock), printable(e.node), ErrLost, e.cause)
+}
+
+func (e *lostError) Unwrap() []error { return []error{ErrLost, e.cause} }
+
+// errTaken is the cause of a loss when somebody removed the node.
+var errTaken = errors.New("its node was removed from the queue by somebody else")
+
+// errStartOver says that the attempt has no node in the queue any more and has to begin again.
+var errStartOver = errors.New("the waiting node vanished from the queue")
+
+// printable quotes what would not print as it is: names come from anybody who
+// may write to the store.
+func printable(name string) string {
+	if q := strconv.Quote(name); len(q) != len(name)+2 {
+		return q
+	}
+	return name
+}
+
+func ordinal(n int) string {
+	suffix := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return strconv.Itoa(n) + suffix
+}

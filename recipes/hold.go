@@ -1,0 +1,214 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// hold is a node that holds the lock. It is shared by the Locks of one
+// contender who entered again and again, and goes with the last of them.
+type hold struct {
+	m       *RWMutex
+	session *session
+	since   time.Time
+	token   int64
+	links   links // guarded by session.mu
+
+	// op is held during requests about the node, so that they reach the store one after another.
+	// It is taken before mu.
+	op sync.Mutex
+
+	mu         sync.Mutex
+	place      driver.Place
+	held       [Exclusive + 1]int // the Locks not yet unlocked, by mode
+	locks      []*Lock            // those besides own
+	lost       error
+	released   bool
+	downgraded bool               // the store has to be told, or was
+	interrupt  context.CancelFunc // stops a Downgrade in flight
+	unguard    context.CancelFunc // stops the goroutine that watches the node
+
+	own Lock // the first one; part of the hold so that a free lock costs one allocation
+}
+
+func newHold(m *RWMutex, s *session, place driver.Place, mode Mode) *hold {
+	h := &hold{m: m, session: s, since: time.Now(), token: place.Token, place: place}
+	h.own.hold, h.own.mode = h, mode
+	h.held[mode] = 1
+	return h
+}
+
+// check has the session look at the clocks, and marks the lock as lost if the
+// session is over. It is called without mu.
+func (h *hold) check() {
+	if h.session.Err() != nil {
+		h.lose(h.session.why())
+	}
+}
+
+// why returns why the lock was lost, or that it is not held for another reason.
+func (h *hold) why() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lost != nil {
+		return h.lost
+	}
+	return lockError(h.m.name, ErrNotHeld)
+}
+
+// lose marks the lock as lost and tells everybody who holds it. Only the first loss counts, and none
+// after the last Unlock.
+func (h *hold) lose(cause error) {
+	h.mu.Lock()
+	if h.lost != nil || h.released {
+		h.mu.Unlock()
+		return
+	}
+	err := &lostError{lock: h.m.name, node: h.place.Name, cause: cause}
+	h.lost = err
+	h.stop()
+	var endings []func(error)
+	for _, l := range append([]*Lock{&h.own}, h.locks...) {
+		if !l.unlocked {
+			endings = append(endings, l.detach(true)...)
+		}
+	}
+	h.mu.Unlock()
+
+	for _, end := range endings {
+		end(err)
+	}
+	h.session.remove(h)
+	if errors.Is(cause, ErrClosed) {
+		return // that is no surprise
+	}
+	h.m.options.logger.Warn("dlock: lock lost", "lock", h.m.name, "node", err.node, "error", cause)
+	if hook := h.m.options.trace.Lost; hook != nil {
+		hook(LostInfo{Lock: h.m.name, Node: err.node, Held: time.Since(h.since), Err: err})
+	}
+}
+
+// stop ends what runs for the hold. It is called with mu held.
+func (h *hold) stop() {
+	if h.unguard != nil {
+		h.unguard()
+	}
+	if h.interrupt != nil {
+		h.interrupt()
+	}
+}
+
+// mode returns how the contender holds the lock. It is called with mu held.
+func (h *hold) mode() Mode {
+	if h.held[Exclusive] > 0 {
+		return Exclusive
+	}
+	return Shared
+}
+
+// enter adds a Lock to a hold, without a request. It returns nil if the hold was given back.
+func (h *hold) enter(mode Mode) (*Lock, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.lost != nil:
+		return nil, h.lost
+	case h.released:
+		return nil, nil
+	case mode == Exclusive && h.mode() == Shared:
+		return nil, lockError(h.m.name, ErrUpgrade)
+	}
+	l := &Lock{hold: h, mode: mode}
+	h.held[mode]++
+	h.locks = append(h.locks, l)
+	return l, nil
+}
+
+// guardAfter is how long a lock is held before its node is watched: brief holds pay nothing.
+const guardAfter = 300 * time.Millisecond
+
+// guard watches the node until the lock is given back or lost, and finds out if
+// somebody removes it. An error of the store proves nothing: it goes on.
+func (h *hold) guard() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if !h.guarding(cancel) {
+		return
+	}
+	backOff := dialBackOff()
+	for {
+		began := time.Now()
+		present, err := h.await(ctx)
+		switch {
+		case ctx.Err() != nil || h.session.Err() != nil:
+			return
+		case err != nil:
+		case !present:
+			h.lose(errTaken)
+			return
+		case time.Since(began) > steady:
+			backOff.Reset()
+		}
+		sleep(backOff.NextBackOff(), ctx.Done())
+	}
+}
+
+// steady is how long a watch has to last for its end to be nothing unusual.
+const steady = 5 * time.Second
+
+func (h *hold) guarding(cancel context.CancelFunc) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lost != nil || h.released {
+		return false
+	}
+	h.unguard = cancel
+	return true
+}
+
+// await finds the node in the queue, watches it, and returns when the watch has
+// closed, or at once if the node is not there.
+func (h *hold) await(ctx context.Context) (present bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	nodes, err := h.session.List(ctx, h.m.name)
+	if err != nil {
+		return false, err
+	}
+	name := h.find(nodes)
+	if name == "" {
+		return false, nil
+	}
+	closed, err := h.session.Watch(ctx, h.m.name, name)
+	if err != nil {
+		return false, err
+	}
+	select {
+	case <-closed:
+	case <-ctx.Done():
+	}
+	return true, nil
+}
+
+func (h *hold) node() driver.Node {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.place.Node
+}
+
+// find returns the name under which the node is in the queue, one of the two that a
+// downgrade whose outcome is unknown may have left it, or nothing.
+func (h *hold) find(nodes []driver.Node) string {
+	node := h.node()
+	for _, prefix := range h.m.options.prefix[Shared:] {
+		node.Name = driver.FormatName(prefix, node.Seq)
+		if indexOf(nodes, node) >= 0 {
+			return node.Name
+		}
+	}
+	return ""
+}

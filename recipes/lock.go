@@ -1,0 +1,133 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/hashicorp/go-multierror"
+)
+
+// Lock is a lock that is held, until Unlock or until it is lost. Whoever enters
+// again gets a Lock of his own; the node in the store goes with the last Unlock.
+//
+// A Lock is safe for use by many goroutines.
+type Lock struct {
+	hold *hold
+
+	// Guarded by hold.mu:
+	mode     Mode
+	unlocked bool
+	end      error         // what Unlock says the second time
+	lost     chan struct{} // made when it is asked for
+	contexts []*lockContext
+}
+
+// Mode returns Shared or Exclusive, as it is now.
+func (l *Lock) Mode() Mode {
+	l.hold.mu.Lock()
+	defer l.hold.mu.Unlock()
+	return l.mode
+}
+
+// Name returns the name of the lock's node, "web1-W-0000000007", as it is now.
+func (l *Lock) Name() string { return l.hold.node().Name }
+
+// Token returns the fencing token. Hand it to the resource that the lock protects, which refuses a
+// smaller token than the largest it has seen: only so is somebody kept out who still believes to hold a
+// lock that he has lost.
+//
+// Tokens of exclusive locks rise from one to the next, for ever, that is, for one history of
+// the store: a restored or a new one starts over. The token of a shared lock is to be compared with the highest exclusive token and never
+// raises it, since readers hold together. Whoever enters again has the same token.
+func (l *Lock) Token() int64 { return l.hold.token }
+
+// Lost returns a channel that closes when the lock is lost: its session has ended, or
+// somebody removed its node. It never closes after Unlock.
+//
+// A session is taken for ended before the store lets anybody else in. Still, what was sent to a resource
+// before may arrive after: see Token.
+func (l *Lock) Lost() <-chan struct{} {
+	h := l.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l.lost == nil {
+		l.lost = make(chan struct{})
+		if h.lost != nil && !l.unlocked {
+			close(l.lost)
+		}
+	}
+	return l.lost
+}
+
+// Err returns nil while the lock is held: its lease runs and no loss was seen. It
+// looks at the clocks when it is called, so that a process that was paused learns the truth here before
+// Lost has closed. After a loss the error matches ErrLost, after Unlock ErrNotHeld, and both after an Unlock that came too late.
+func (l *Lock) Err() error {
+	l.hold.check()
+	l.hold.mu.Lock()
+	defer l.hold.mu.Unlock()
+	if l.unlocked {
+		return l.notHeld()
+	}
+	return l.hold.lost
+}
+
+// notHeld is called with mu held, after Unlock.
+func (l *Lock) notHeld() error {
+	err := lockError(l.hold.m.name, ErrNotHeld)
+	if errors.Is(l.end, ErrNotHeld) {
+		return err
+	}
+	return bothError{err, l.end}
+}
+
+// bothError reads as its first error and matches both.
+type bothError struct {
+	error
+	also error
+}
+
+func (e bothError) Unwrap() []error { return []error{e.error, e.also} }
+
+// do calls f with the lock's context and unlocks, whatever f does.
+func (l *Lock) do(ctx context.Context, f func(ctx context.Context) error) (err error) {
+	defer func() {
+		if unlock := l.Unlock(); unlock != nil {
+			err = join(err, unlock)
+		}
+	}()
+	return f(l.Context(ctx))
+}
+
+// join returns an error that matches whatever the two match.
+func join(err, also error) error {
+	if err == nil {
+		return also
+	}
+	return multierror.Append(nil, err, also)
+}
+
+// detach returns what has to be called, without mu, to tell the users of a Lock that it
+// has ended: to close its Lost channel, if it was lost, and to cancel its contexts. It is
+// called with mu held.
+func (l *Lock) detach(lost bool) []func(error) {
+	var endings []func(error)
+	if lost && l.lost != nil {
+		endings = append(endings, func(error) { close(l.lost) })
+	}
+	for _, c := range l.contexts {
+		endings = append(endings, c.end)
+	}
+	l.contexts = nil
+	return endings
+}
+
+// forget drops a context that has ended by itself.
+func (l *Lock) forget(c *lockContext) {
+	l.hold.mu.Lock()
+	defer l.hold.mu.Unlock()
+	if i := slices.Index(l.contexts, c); i >= 0 {
+		l.contexts = slices.Delete(l.contexts, i, i+1)
+	}
+}

@@ -1,0 +1,101 @@
+package recipes
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Option is a setting, of a client for all its locks or of one lock.
+type Option func(*options)
+
+type options struct {
+	timeout time.Duration
+	backOff func() BackOff
+	prefix  [Exclusive + 1]string // of the names of nodes, by mode
+	logger  *slog.Logger
+	trace   *Trace
+	wait    Wait
+	record  []byte // what is the same in the records of all nodes
+}
+
+func (o options) with(opts []Option) options {
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&o)
+		}
+	}
+	return o
+}
+
+func defaults() options {
+	o := options{
+		backOff: defaultBackOff,
+		logger:  slog.New(slog.DiscardHandler),
+		trace:   new(Trace),
+		record:  recordTail(nil),
+	}
+	o.setHostname(systemHostname())
+	return o
+}
+
+func (o *options) setHostname(encoded string) {
+	for _, mode := range []Mode{Shared, Exclusive} {
+		o.prefix[mode] = mode.prefix(encoded)
+	}
+}
+
+// WithTimeout limits how long Lock and RLock wait where the context has no
+// earlier deadline. TryLock and TryRLock wait for nobody, but the limit holds for their requests
+// to the store too. Zero or less means no limit, which is the default.
+func WithTimeout(d time.Duration) Option {
+	return func(o *options) { o.timeout = d }
+}
+
+// WithBackOff sets how the errors of the store that may pass are retried; see [BackOff].
+// newBackOff is called once for each call that meets such an error, possibly from
+// many goroutines at once. Nil means the default: an exponential
+// back-off with jitter from 20 ms to 2 s, which gives up when the store has been failing for a minute.
+func WithBackOff(newBackOff func() BackOff) Option {
+	if newBackOff == nil {
+		newBackOff = defaultBackOff
+	}
+	return func(o *options) { o.backOff = newBackOff }
+}
+
+// WithHostname sets the name that the lock's nodes begin with, instead of the
+// one that os.Hostname returns. Bytes outside [A-Za-z0-9._-] are
+// percent-encoded, what exceeds 200 bytes is cut, and an empty name becomes "unknown". The name is for
+// people: two hosts of one name do not disturb each other.
+func WithHostname(name string) Option {
+	encoded := encodeHostname(name)
+	return func(o *options) { o.setHostname(encoded) }
+}
+
+// WithLogger sets where to log what an operator should know: sessions that begin and end, retries, losses,
+// nodes that could not be removed at once. By default nothing is logged.
+func WithLogger(l *slog.Logger) Option {
+	if l == nil {
+		l = slog.New(slog.DiscardHandler)
+	}
+	return func(o *options) { o.logger = l }
+}
+
+// WithTrace sets hooks that see what a lock does; see [Trace].
+func WithTrace(t *Trace) Option {
+	if t == nil {
+		t = new(Trace)
+	}
+	return func(o *options) { o.trace = t }
+}
+
+// WithData adds data to the record that the lock's nodes carry, for people
+// who look at a queue (see [RWMutex.Queue]). The store limits its size; with too much of it every use of the lock fails.
+func WithData(data []byte) Option {
+	tail := recordTail(data)
+	return func(o *options) { o.record = tail }
+}
+
+// WithWait sets how to wait for other contenders: [Predecessor] (the default), [AnyChange] or [Poll].
+func WithWait(w Wait) Option {
+	return func(o *options) { o.wait = w }
+}

@@ -1,0 +1,96 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// indexOf returns the place of a node in a queue, or -1. Name and epoch together
+// name one node for ever; the name alone may have been taken again.
+func indexOf(nodes []driver.Node, n driver.Node) int {
+	return slices.IndexFunc(nodes, func(m driver.Node) bool {
+		return m.Name == n.Name && m.Epoch == n.Epoch
+	})
+}
+
+// blocker returns the index of the node that the contender at index i has to wait for, or
+// -1 if it holds the lock. Only what is before a contender can block it: a writer
+// waits for the node just before its own, a reader for the last writer before it.
+func blocker(nodes []driver.Node, i int, mode Mode) int {
+	for j := i - 1; j >= 0; j-- {
+		if mode == Exclusive {
+			return j
+		}
+		if m, _ := modeOf(nodes[j].Name); m == Exclusive {
+			return j
+		}
+	}
+	return -1
+}
+
+// free tells whether a new contender of that mode would hold the lock at once.
+func free(nodes []driver.Node, mode Mode) bool {
+	return blocker(nodes, len(nodes), mode) < 0
+}
+
+// Contender is a member of a lock's queue, as [RWMutex.Queue] shows it.
+type Contender struct {
+	Name  string
+	Mode  Mode
+	Holds bool // whether it holds the lock or waits for it
+	// Owner, Token and Record are filled in where the driver can read nodes. The
+	// record can have been written by anybody: quote it before it reaches a terminal.
+	Owner  string // the session, in the store's terms
+	Token  int64
+	Record Record
+}
+
+// Queue returns who holds the lock and who waits for it, in order. It costs one
+// request, and one more for each contender where the driver can read nodes. The picture may be
+// out of date when it arrives: it is for people, not for decisions.
+func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error) {
+	if err := m.usable(ctx); err != nil {
+		return nil, err
+	}
+	if err := m.sessions.enter(); err != nil {
+		return nil, lockError(m.name, err)
+	}
+	defer m.sessions.leave()
+	s, err := m.sessions.get(ctx)
+	if err != nil {
+		return nil, lockError(m.name, err)
+	}
+	nodes, err := s.List(ctx, m.name)
+	if err != nil {
+		return nil, lockError(m.name, err)
+	}
+	contenders := make([]Contender, 0, len(nodes))
+	for i, n := range nodes {
+		mode, _ := modeOf(n.Name)
+		c := Contender{Name: n.Name, Mode: mode, Holds: blocker(nodes, i, mode) < 0}
+		switch err := s.describe(ctx, m.name, &c); {
+		case errors.Is(err, driver.ErrGone): // it left meanwhile
+		case err != nil:
+			return nil, lockError(m.name, err)
+		default:
+			contenders = append(contenders, c)
+		}
+	}
+	return contenders, nil
+}
+
+// describe fills in what only a driver that can read nodes knows.
+func (s *session) describe(ctx context.Context, queue string, c *Contender) error {
+	if s.reader == nil {
+		return nil
+	}
+	info, err := s.reader.Read(ctx, queue, c.Name)
+	if err != nil {
+		return err
+	}
+	c.Owner, c.Token, c.Record = info.Owner, info.Token, parseRecord(info.Data)
+	return nil
+}

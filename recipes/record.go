@@ -1,0 +1,78 @@
+package recipes
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// Record is what a lock's node says of its owner, for people who look at a
+// queue. The store keeps it as a small JSON object.
+type Record struct {
+	ID      string    `json:"id"`              // random, another one in every node
+	PID     int       `json:"pid"`             // of the process
+	Program string    `json:"program"`         // its base name
+	Since   time.Time `json:"since"`           // when it began to contend, by its own clock
+	Data    string    `json:"data,omitempty"`  // what WithData gave, where it is text
+	Bytes   []byte    `json:"bytes,omitempty"` // what WithData gave, where it is not
+}
+
+// recordTail returns what follows the id and the time in every record of a
+// lock: it does not change and is made once.
+func recordTail(data []byte) []byte {
+	r := struct {
+		PID     int    `json:"pid"`
+		Program string `json:"program"`
+		Data    string `json:"data,omitempty"`
+		Bytes   []byte `json:"bytes,omitempty"`
+	}{PID: os.Getpid(), Program: filepath.Base(os.Args[0])}
+	if utf8.Valid(data) {
+		r.Data = string(data)
+	} else {
+		r.Bytes = data
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // a struct of numbers, strings and bytes can be marshalled
+	}
+	return b[1:]
+}
+
+// newRecord returns the data of a new node.
+func newRecord(now time.Time, tail []byte) []byte {
+	b := make([]byte, 0, 96+len(tail))
+	b = append(b, `{"id":"`...)
+	b = appendHex(b, rand.Uint64())
+	b = appendHex(b, rand.Uint64())
+	b = append(b, `","since":"`...)
+	b = now.UTC().AppendFormat(b, time.RFC3339Nano)
+	b = append(b, `",`...)
+	return append(b, tail...)
+}
+
+func appendHex(b []byte, n uint64) []byte {
+	const width = 16
+	var digits [width]byte
+	d := strconv.AppendUint(digits[:0], n, 16)
+	for range width - len(d) {
+		b = append(b, '0')
+	}
+	return append(b, d...)
+}
+
+// parseRecord reads the data of a node that anybody may have written. What it
+// does not understand gives an empty record.
+func parseRecord(data []byte) Record {
+	var r Record
+	if len(data) > maxRecord || json.Unmarshal(data, &r) != nil {
+		return Record{}
+	}
+	return r
+}
+
+// maxRecord is the longest node data that is looked into, in bytes.
+const maxRecord = 1 << 20

@@ -1,0 +1,125 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// RWMutex is a read-write lock that all clients of a store share under one
+// name. Any number of contenders hold it shared, or one holds it exclusively.
+// It is granted in the order of arrival: a reader that arrives after a waiting writer waits behind it, so
+// that nobody starves.
+//
+// An RWMutex keeps no state: two of one name are the same lock, and each call of
+// Lock is a contender of its own. It is safe for use by many goroutines.
+type RWMutex struct {
+	sessions *Sessions
+	name     string
+	options  options
+	err      error // why the lock cannot be used
+	key      any   // of its holds in contexts
+}
+
+// RWMutex returns the lock of that name. It does no I/O. A name is one or more
+// segments with slashes between them, such as "stock/42"; see driver.CheckQueue. With a bad name
+// every use of the lock returns an error that matches ErrName.
+func (c *Sessions) RWMutex(name string, opts ...Option) *RWMutex {
+	m := &RWMutex{
+		sessions: c,
+		name:     name,
+		options:  c.options.with(opts),
+		key:      holdsKey{c, name},
+	}
+	if err := driver.CheckQueue(name); err != nil {
+		m.err = lockError(name, err)
+	}
+	return m
+}
+
+// Lock waits until it holds the lock exclusively.
+//
+// It gives up with ErrTimeout when the deadline of ctx or the time of
+// [WithTimeout] has passed, with the error of ctx when that is cancelled, with ErrClosed
+// when the client is closed, and with the error of the store if that will not pass or has not
+// passed as long as [WithBackOff] allows. Nothing stays behind then: the
+// contender's node is removed, in the background if the store does not answer within 50 ms.
+//
+// Waiting outlives a session: when it ends, Lock joins the queue again on a new one. With a
+// context from [Lock.Context] it enters again, see there; somebody who holds the lock shared gets ErrUpgrade.
+func (m *RWMutex) Lock(ctx context.Context) (*Lock, error) {
+	return m.lock(ctx, attempt{mode: Exclusive})
+}
+
+// RLock waits until it holds the lock shared. In all else it is as Lock.
+func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
+	return m.lock(ctx, attempt{mode: Shared})
+}
+
+// TryLock is Lock for somebody who will not wait for others: if anybody is in
+// the way it returns ErrLocked at once. It may also do so when nobody
+// holds the lock but two of them meet. It does wait for the store, as long as ctx, WithTimeout and WithBackOff allow.
+func (m *RWMutex) TryLock(ctx context.Context) (*Lock, error) {
+	return m.lock(ctx, attempt{mode: Exclusive, try: true})
+}
+
+// TryRLock is RLock for somebody who will not wait for others; see TryLock.
+func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
+	return m.lock(ctx, attempt{mode: Shared, try: true})
+}
+
+// WithLock calls f while it holds the lock exclusively, and unlocks.
+//
+// f's context is one of [Lock.Context]: it is cancelled when the lock is lost, with a
+// cause that matches ErrLost, and whoever uses it enters the lock again, so that
+// goroutines which share it are inside together. If the lock was lost before f
+// returned, ErrLost is joined to f's error, also to nil; so is an error
+// of unlocking. A panic in f unlocks and goes on.
+func (m *RWMutex) WithLock(ctx context.Context, f func(ctx context.Context) error) error {
+	l, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	return l.do(ctx, f)
+}
+
+// WithRLock calls f while it holds the lock shared, and unlocks; see WithLock.
+func (m *RWMutex) WithRLock(ctx context.Context, f func(ctx context.Context) error) error {
+	l, err := m.RLock(ctx)
+	if err != nil {
+		return err
+	}
+	return l.do(ctx, f)
+}
+
+// Name returns the lock's name.
+func (m *RWMutex) Name() string { return m.name }
+
+// usable returns why the lock cannot be used with that context at all.
+func (m *RWMutex) usable(ctx context.Context) error {
+	if ctx == nil {
+		return lockError(m.name, errors.New("nil context"))
+	}
+	return m.err
+}
+
+func (m *RWMutex) lock(ctx context.Context, a attempt) (*Lock, error) {
+	if err := m.usable(ctx); err != nil {
+		return nil, err
+	}
+	if l, err := m.reenter(ctx, a.mode); l != nil || err != nil {
+		return l, err
+	}
+	if err := m.sessions.enter(); err != nil {
+		return nil, lockError(m.name, err)
+	}
+	defer m.sessions.leave()
+	if m.options.timeout > 0 {
+		limited, cancel := context.WithTimeout(ctx, m.options.timeout)
+		defer cancel()
+		ctx = limited
+	}
+	a.m = m
+	return a.run(ctx)
+}

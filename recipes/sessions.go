@@ -1,0 +1,269 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+const (
+	dialTimeout  = 30 * time.Second // for one attempt to connect
+	closeTimeout = 5 * time.Second  // for calls in flight to notice a Close
+)
+
+// Sessions is the way of one client to its store: it holds one session at a
+// time, connects on first use and again after a session has ended, and makes the locks, each
+// of which is bound to the session that won it.
+//
+// It is safe for use by many goroutines. Close it to give everything back.
+type Sessions struct {
+	connector driver.Connector
+	options   options
+
+	live  atomic.Pointer[session]
+	dials singleflight.Group
+	pace  pace // of dials; only the one dial in flight touches it
+
+	done chan struct{} // closed when Close begins
+
+	mu         sync.Mutex
+	closing    bool
+	cancelDial context.CancelFunc
+	inFlight   sync.WaitGroup // calls and background work; grows only under mu, and not once closing
+	finish     func() error
+}
+
+// New returns the sessions of a connector. It does no I/O.
+func New(c driver.Connector, opts ...Option) *Sessions {
+	s := &Sessions{
+		connector: c,
+		options:   defaults().with(opts),
+		pace:      pace{backOff: dialBackOff()},
+		done:      make(chan struct{}),
+	}
+	s.finish = sync.OnceValue(s.close)
+	return s
+}
+
+// Ping makes sure that there is a session and that the store answers.
+func (c *Sessions) Ping(ctx context.Context) error {
+	if ctx == nil {
+		return errors.New("dlock: ping: nil context")
+	}
+	if err := c.enter(); err != nil {
+		return fmt.Errorf("dlock: ping: %w", err)
+	}
+	defer c.leave()
+	s, err := c.get(ctx)
+	if err == nil {
+		_, err = s.List(ctx, "dlock-ping") // any queue will do, it need not exist
+	}
+	if err != nil {
+		return fmt.Errorf("dlock: ping: %w", c.closedOr(err))
+	}
+	return nil
+}
+
+// Close gives everything back: calls in flight return ErrClosed, all locks
+// count as lost, and then their nodes are removed. It waits for that, for some seconds at most.
+// An error that matches driver.ErrUnavailable says that the store could not be reached; it removes
+// the nodes when the session times out there. A second Close returns what the first one did.
+func (c *Sessions) Close() error { return c.finish() }
+
+func (c *Sessions) close() error {
+	c.mu.Lock()
+	c.closing = true
+	close(c.done)
+	if c.cancelDial != nil {
+		c.cancelDial()
+	}
+	c.mu.Unlock()
+
+	var all *multierror.Error
+	if s := c.live.Load(); s != nil {
+		s.end(ErrClosed)
+		if err := s.Session.Close(); err != nil {
+			all = multierror.Append(all, fmt.Errorf("dlock: close: %w", err))
+		}
+	}
+	if !c.drained(closeTimeout) {
+		all = multierror.Append(all, fmt.Errorf("dlock: close: some calls are still in flight after %v", closeTimeout))
+	}
+	return all.ErrorOrNil()
+}
+
+func (c *Sessions) drained(limit time.Duration) bool {
+	drained := make(chan struct{})
+	go func() {
+		c.inFlight.Wait()
+		close(drained)
+	}()
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-drained:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// enter begins a call that Close has to wait for; leave ends it.
+func (c *Sessions) enter() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return ErrClosed
+	}
+	c.inFlight.Add(1)
+	return nil
+}
+
+func (c *Sessions) leave() { c.inFlight.Done() }
+
+// spawn runs f on a goroutine that Close waits for, or not at all once it has begun.
+func (c *Sessions) spawn(f func()) {
+	if c.enter() != nil {
+		return
+	}
+	go func() {
+		defer c.leave()
+		f()
+	}()
+}
+
+// closedOr returns ErrClosed if the client was closed, which then explains any other error.
+func (c *Sessions) closedOr(err error) error {
+	select {
+	case <-c.done:
+		return ErrClosed
+	default:
+		return err
+	}
+}
+
+// get returns the live session, connecting if there is none. However many
+// callers there are, one attempt is made at a time, and it goes on when a caller gives up.
+func (c *Sessions) get(ctx context.Context) (*session, error) {
+	if s := c.usable(); s != nil {
+		return s, nil
+	}
+	dialed := c.dials.DoChan("", c.dial)
+	select {
+	case r := <-dialed:
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		return r.Val.(*session), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-c.done:
+		return nil, ErrClosed
+	}
+}
+
+func (c *Sessions) usable() *session {
+	if s := c.live.Load(); s != nil && s.Err() == nil {
+		return s
+	}
+	return nil
+}
+
+func (c *Sessions) dial() (any, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	if s := c.usable(); s != nil {
+		return s, nil
+	}
+	if !c.pace.wait(c.done) {
+		return nil, ErrClosed
+	}
+	began := time.Now()
+	ds, err := c.connect()
+	c.pace.record(err)
+	c.connected(ConnectedInfo{Took: time.Since(began), Err: err})
+	if err != nil {
+		return nil, err
+	}
+	return c.adopt(ds)
+}
+
+func (c *Sessions) connect() (driver.Session, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	c.mu.Lock()
+	c.cancelDial = cancel
+	closing := c.closing
+	c.mu.Unlock()
+	if closing {
+		return nil, ErrClosed
+	}
+	s, err := c.connector.Connect(ctx)
+	if err != nil && ctx.Err() != nil && !errors.Is(err, driver.ErrUnavailable) {
+		return nil, fmt.Errorf("%w: no session within %v: %v", driver.ErrUnavailable, dialTimeout, err)
+	}
+	return s, err
+}
+
+// adopt makes a new driver session the client's, unless it was closed meanwhile.
+func (c *Sessions) adopt(ds driver.Session) (*session, error) {
+	s := newSession(c, ds)
+	c.mu.Lock()
+	closing := c.closing
+	if !closing {
+		c.live.Store(s)
+	}
+	c.mu.Unlock()
+	if closing {
+		if err := ds.Close(); err != nil {
+			c.options.logger.Warn("dlock: session left to time out", "error", err)
+		}
+		return nil, ErrClosed
+	}
+	c.spawn(s.mourn)
+	return s, nil
+}
+
+func (c *Sessions) connected(info ConnectedInfo) {
+	if info.Err != nil {
+		c.options.logger.Warn("dlock: no session", "error", info.Err)
+	} else {
+		c.options.logger.Info("dlock: session began", "took", info.Took)
+	}
+	if hook := c.options.trace.Connected; hook != nil {
+		hook(info)
+	}
+}
+
+// pace keeps attempts apart that follow failures.
+type pace struct {
+	backOff BackOff
+	next    time.Time
+}
+
+func (p *pace) record(err error) {
+	if err == nil {
+		p.backOff.Reset()
+		p.next = time.Time{}
+		return
+	}
+	p.next = time.Now().Add(p.backOff.NextBackOff())
+}
+
+// wait returns false if stop closed first.
+func (p *pace) wait(stop <-chan struct{}) bool {
+	if p.next.IsZero() {
+		return true
+	}
+	return sleep(time.Until(p.next), stop)
+}

@@ -1,0 +1,94 @@
+package recipes
+
+import (
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Trace is a set of hooks, in the manner of net/http/httptrace. Any of them may
+// be nil. They run on the goroutine that does the work, possibly on several at once, and hold it up: keep them
+// short, and do not call the lock from them. A hook that panics inside Lock or RLock ends that call, and its node is removed.
+type Trace struct {
+	// Connected is called after every attempt to connect.
+	Connected func(ConnectedInfo)
+	// Ended is called when a session has ended, with the reason.
+	Ended func(error)
+	// Queued is called when a node has joined the queue.
+	Queued func(QueuedInfo)
+	// Waiting is called before a contender waits, and again after each wake-up that did not let it in.
+	Waiting func(WaitingInfo)
+	// Granted is called when the lock was won, just before Lock or RLock returns. It is not called for a re-entry.
+	Granted func(GrantedInfo)
+	// Retrying is called before an operation is repeated.
+	Retrying func(RetryingInfo)
+	// Downgraded is called when an exclusive lock has become shared.
+	Downgraded func(DowngradedInfo)
+	// Released is called when the lock's node was given back, or could not be.
+	Released func(ReleasedInfo)
+	// Lost is called when a lock was lost.
+	Lost func(LostInfo)
+	// Reaped is called when a node that could not be removed at once has been removed, or has gone with its session.
+	Reaped func(ReapedInfo)
+}
+
+// ConnectedInfo belongs to Trace.Connected.
+type ConnectedInfo struct {
+	Took time.Duration
+	Err  error // nil: the client has a session
+}
+
+// QueuedInfo belongs to Trace.Queued.
+type QueuedInfo struct {
+	Lock  string
+	Place driver.Place
+}
+
+// WaitingInfo belongs to Trace.Waiting.
+type WaitingInfo struct {
+	Lock, Node string
+	Behind     string // the node in the way
+	Position   int    // in the queue, from 1
+}
+
+// GrantedInfo belongs to Trace.Granted.
+type GrantedInfo struct {
+	Lock, Node string
+	Mode       Mode
+	Token      int64
+	Waited     time.Duration // since Lock or RLock was called
+}
+
+// RetryingInfo belongs to Trace.Retrying.
+type RetryingInfo struct {
+	Lock  string
+	Err   error
+	Delay time.Duration
+}
+
+// DowngradedInfo belongs to Trace.Downgraded.
+type DowngradedInfo struct {
+	Lock, Node string // Node is the name as it is now
+	Err        error  // nil, or why the node may still stand as exclusive in the store
+}
+
+// ReleasedInfo belongs to Trace.Released.
+type ReleasedInfo struct {
+	Lock, Node string
+	Held       time.Duration
+	Err        error // what Unlock returns
+}
+
+// LostInfo belongs to Trace.Lost.
+type LostInfo struct {
+	Lock, Node string
+	Held       time.Duration
+	Err        error // matches ErrLost
+}
+
+// ReapedInfo belongs to Trace.Reaped.
+type ReapedInfo struct {
+	Lock, Node string
+	Tries      int
+	Err        error // nil, or matches driver.ErrSessionEnded
+}

@@ -1,0 +1,134 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// unlockTimeout is how long Unlock waits for the store.
+const unlockTimeout = 2 * time.Second
+
+// Unlock gives the lock back. It takes no context, so that a call that was cancelled can still clean up.
+//
+// It returns nil once the lock's node is gone, or at once while others who
+// entered the lock again still hold it. If the lock had been lost before, the error
+// matches ErrLost: what was done under the lock may have been done beside somebody else. If the
+// store does not answer within 2 s the error matches driver.ErrUnavailable, and the node is removed in the background as soon as it can be.
+//
+// In every case the lock is not held any more: its contexts are cancelled, and a second
+// Unlock returns ErrNotHeld, or ErrLost again.
+//
+// Unlocking the last exclusive Lock while shared ones of the same contender remain
+// is a downgrade, see [Lock.Downgrade].
+func (l *Lock) Unlock() error {
+	h := l.hold
+	h.check()
+	h.mu.Lock()
+	if l.unlocked {
+		defer h.mu.Unlock()
+		return l.end
+	}
+	lost := h.lost
+	l.unlocked = true
+	l.end = lockError(h.m.name, ErrNotHeld)
+	if lost != nil {
+		l.end = unlockLost(h.m.name, lost)
+	}
+	endings := l.detach(false)
+	cause := l.notHeld()
+	todo := h.leave(l.mode)
+	h.mu.Unlock()
+
+	for _, end := range endings {
+		end(cause)
+	}
+	if lost != nil {
+		return l.end
+	}
+	return todo(l)
+}
+
+// unlockLost is what Unlock returns for a lost lock.
+func unlockLost(lock string, lost error) error {
+	if errors.Is(lost, ErrClosed) {
+		return lockError(lock, ErrClosed)
+	}
+	return lost
+}
+
+// leave takes one Lock off the hold and returns what the store has to be told. It is called with mu held.
+func (h *hold) leave(mode Mode) func(*Lock) error {
+	before := h.mode()
+	h.held[mode]--
+	switch {
+	case h.lost != nil:
+		return nil
+	case h.held[Shared]+h.held[Exclusive] == 0:
+		h.released = true
+		h.stop()
+		return (*Lock).release
+	case before == Exclusive && h.mode() == Shared:
+		h.downgraded = true
+		return (*Lock).downgradeRest
+	}
+	return func(*Lock) error { return nil }
+}
+
+// release removes the node.
+func (l *Lock) release() error {
+	h := l.hold
+	h.session.remove(h)
+	err := h.remove()
+	if errors.Is(err, ErrLost) {
+		h.mu.Lock()
+		l.end = err
+		h.mu.Unlock()
+	}
+	if hook := h.m.options.trace.Released; hook != nil {
+		hook(ReleasedInfo{Lock: h.m.name, Node: h.node().Name, Held: time.Since(h.since), Err: err})
+	}
+	return err
+}
+
+func (h *hold) remove() error {
+	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
+	defer cancel()
+	h.op.Lock()
+	place := h.placeNow()
+	err := h.session.Delete(ctx, h.m.name, place)
+	h.op.Unlock()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, driver.ErrGone):
+		return &lostError{lock: h.m.name, node: place.Name, cause: errTaken}
+	case h.session.Err() != nil:
+		return lockError(h.m.name, h.m.sessions.closedOr(fmt.Errorf("%w: %w", driver.ErrUnavailable, err)))
+	}
+	return h.removeLater(ctx, place, err)
+}
+
+// removeLater leaves the node to the reaper and waits for it as long as Unlock may.
+func (h *hold) removeLater(ctx context.Context, place driver.Place, err error) error {
+	done := h.session.reaper.add(h.m.removal(h.session, place))
+	select {
+	case <-done:
+		if h.session.Err() == nil {
+			return nil
+		}
+	case <-ctx.Done():
+	case <-h.m.sessions.done:
+		return lockError(h.m.name, ErrClosed)
+	}
+	return lockError(h.m.name, fmt.Errorf("%w: node %s is removed when the store answers: %w", driver.ErrUnavailable, place.Name, err))
+}
+
+func (h *hold) placeNow() driver.Place {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.place
+}
