@@ -74,40 +74,44 @@ func (h *hold) downgrade(ctx context.Context) error {
 		h.check()
 		return h.why()
 	}
-	place := h.placeNow()
-	h.session.reaper.add(&chore{lock: h.m.name, node: place.Name, trace: h.m.options.trace, try: h.replaceLater})
-	return lockError(h.m.name, fmt.Errorf("downgrade of %s goes on in the background: %w", place.Name, err))
+	node := h.node().Name
+	h.session.reaper.add(&chore{lock: h.m.name, node: node, trace: h.m.options.trace, try: h.replaceLater})
+	return lockError(h.m.name, fmt.Errorf("downgrade of %s goes on in the background: %w", node, err))
 }
 
 // replace gives the node its shared name, unless that is done or the lock is given back.
 func (h *hold) replace(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	h.op.Lock()
-	defer h.op.Unlock()
-	place, wanted := h.replacing(cancel)
+	place, wanted, err := h.beginReplace(ctx, cancel)
 	if !wanted {
-		return nil
+		return err
 	}
-	place, err := h.session.replacer.Replace(ctx, h.m.name, place, h.m.options.prefix[Shared])
+	place, err = h.session.replacer.Replace(ctx, h.m.name, place, h.m.options.prefix[Shared])
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.interrupt = nil
+	close(h.replacing)
+	h.replacing, h.interrupt = nil, nil
 	if err == nil {
 		h.place = place
 	}
 	return err
 }
 
-func (h *hold) replacing(cancel context.CancelFunc) (driver.Place, bool) {
+func (h *hold) beginReplace(ctx context.Context, cancel context.CancelFunc) (p driver.Place, wanted bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for h.replacing != nil {
+		if err := h.waitForReplace(ctx); err != nil {
+			return driver.Place{}, false, err
+		}
+	}
 	mode, _ := modeOf(h.place.Name)
 	if h.released || h.lost != nil || mode == Shared {
-		return h.place, false
+		return driver.Place{}, false, nil
 	}
-	h.interrupt = cancel
-	return h.place, true
+	h.replacing, h.interrupt = make(chan struct{}), cancel
+	return h.place, true, nil
 }
 
 // replaceLater is the reaper's try.

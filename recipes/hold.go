@@ -18,10 +18,6 @@ type hold struct {
 	token   int64
 	links   links // guarded by session.mu
 
-	// op is held during requests about the node, so that they reach the store one after another.
-	// It is taken before mu.
-	op sync.Mutex
-
 	mu         sync.Mutex
 	place      driver.Place
 	held       [Exclusive + 1]int // the Locks not yet unlocked, by mode
@@ -29,7 +25,8 @@ type hold struct {
 	lost       error
 	released   bool
 	downgraded bool               // the store has to be told, or was
-	interrupt  context.CancelFunc // stops a Downgrade in flight
+	replacing  chan struct{}      // closed when the Replace in flight, if any, has returned
+	interrupt  context.CancelFunc // stops it
 	unguard    context.CancelFunc // stops the goroutine that watches the node
 
 	own Lock // the first one; part of the hold so that a free lock costs one allocation

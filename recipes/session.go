@@ -37,11 +37,12 @@ func newSession(c *Sessions, ds driver.Session) *session {
 func (s *session) mourn() {
 	<-s.Done()
 	cause := s.Err()
-	if s.end(cause) {
-		s.sessions.options.logger.Warn("dlock: session ended", "error", cause)
-		if hook := s.sessions.options.trace.Ended; hook != nil {
-			hook(cause)
-		}
+	if !s.end(cause) {
+		return // the client was closed, which closes the session too
+	}
+	s.sessions.options.logger.Warn("dlock: session ended", "error", cause)
+	if hook := s.sessions.options.trace.Ended; hook != nil {
+		hook(cause)
 	}
 	if err := s.Session.Close(); err != nil {
 		s.sessions.options.logger.Debug("dlock: ended session", "error", err)

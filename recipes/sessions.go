@@ -38,19 +38,19 @@ type Sessions struct {
 	closing    bool
 	cancelDial context.CancelFunc
 	inFlight   sync.WaitGroup // calls and background work; grows only under mu, and not once closing
-	finish     func() error
+	finished   chan struct{}  // closed when Close has returned
+	result     error          // of Close
 }
 
 // New returns the sessions of a connector. It does no I/O.
 func New(c driver.Connector, opts ...Option) *Sessions {
-	s := &Sessions{
+	return &Sessions{
 		connector: c,
 		options:   defaults().with(opts),
 		pace:      pace{backOff: dialBackOff()},
 		done:      make(chan struct{}),
+		finished:  make(chan struct{}),
 	}
-	s.finish = sync.OnceValue(s.close)
-	return s
 }
 
 // Ping makes sure that there is a session and that the store answers.
@@ -76,17 +76,31 @@ func (c *Sessions) Ping(ctx context.Context) error {
 // count as lost, and then their nodes are removed. It waits for that, for some seconds at most.
 // An error that matches driver.ErrUnavailable says that the store could not be reached; it removes
 // the nodes when the session times out there. A second Close returns what the first one did.
-func (c *Sessions) Close() error { return c.finish() }
+func (c *Sessions) Close() error {
+	if c.beginClose() {
+		c.result = c.close()
+		close(c.finished)
+	}
+	<-c.finished
+	return c.result
+}
 
-func (c *Sessions) close() error {
+// beginClose makes every call from now on fail. It returns false if that was done before.
+func (c *Sessions) beginClose() bool {
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return false
+	}
 	c.closing = true
 	close(c.done)
 	if c.cancelDial != nil {
 		c.cancelDial()
 	}
-	c.mu.Unlock()
+	return true
+}
 
+func (c *Sessions) close() error {
 	var all *multierror.Error
 	if s := c.live.Load(); s != nil {
 		s.end(ErrClosed)

@@ -97,10 +97,8 @@ func (l *Lock) release() error {
 func (h *hold) remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()
-	h.op.Lock()
-	place := h.placeNow()
+	place := h.lastPlace()
 	err := h.session.Delete(ctx, h.m.name, place)
-	h.op.Unlock()
 	switch {
 	case err == nil:
 		return nil
@@ -127,8 +125,26 @@ func (h *hold) removeLater(ctx context.Context, place driver.Place, err error) e
 	return lockError(h.m.name, fmt.Errorf("%w: node %s is removed when the store answers: %w", driver.ErrUnavailable, place.Name, err))
 }
 
-func (h *hold) placeNow() driver.Place {
+// lastPlace returns the place of a hold that was given back, once no Replace can
+// change it any more: two requests about one node must not overtake each other.
+func (h *hold) lastPlace() driver.Place {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for h.replacing != nil {
+		_ = h.waitForReplace(context.Background()) // it was interrupted
+	}
 	return h.place
+}
+
+// waitForReplace gives mu up while it waits for the Replace in flight.
+func (h *hold) waitForReplace(ctx context.Context) error {
+	inFlight := h.replacing
+	h.mu.Unlock()
+	defer h.mu.Lock()
+	select {
+	case <-inFlight:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -1,0 +1,125 @@
+package recipes_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+func TestCloseGivesEverythingBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.client("a"), w.client("b")
+		held := w.won(a.lock(bg))
+		other, err := a.RWMutex("other").RLock(bg)
+		require.NoError(w, err)
+		waiting := a.lock(bg)
+		next := b.lock(bg)
+		lost := held.Lost()
+		require.NoError(w, a.Close())
+		require.ErrorIs(w, w.failed(waiting), recipes.ErrClosed)
+		assert.True(w, isClosed(lost))
+		assert.True(w, isClosed(other.Lost()))
+		require.ErrorIs(w, held.Err(), recipes.ErrLost)
+		require.ErrorIs(w, held.Err(), recipes.ErrClosed)
+		require.ErrorIs(w, held.Unlock(), recipes.ErrClosed)
+		w.unlock(w.won(next))
+		assert.Empty(w, w.names())
+	})
+}
+
+func TestEveryLostClosesBeforeTheNodesGo(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.client("a"), w.client("b")
+		held := w.won(a.lock(bg))
+		lost := held.Lost()
+		order := make(chan bool, 1)
+		go func() {
+			l, err := b.RWMutex("q").Lock(bg)
+			select {
+			case <-lost:
+				order <- err == nil
+			default:
+				order <- false
+			}
+			_ = l.Unlock()
+		}()
+		synctest.Wait()
+		require.NoError(w, a.Close())
+		assert.True(w, <-order)
+	})
+}
+
+func TestAClosedClientSaysSo(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		m := c.RWMutex("q")
+		require.NoError(w, c.Close())
+		require.NoError(w, c.Close(), "again")
+		_, err := m.Lock(bg)
+		require.ErrorIs(w, err, recipes.ErrClosed)
+		_, err = m.TryRLock(bg)
+		require.ErrorIs(w, err, recipes.ErrClosed)
+		_, err = m.Queue(bg)
+		require.ErrorIs(w, err, recipes.ErrClosed)
+		require.ErrorIs(w, c.Ping(bg), recipes.ErrClosed)
+	})
+}
+
+func TestCloseOfAnUnusedClient(t *testing.T) {
+	require.NoError(t, recipes.New(failing{}).Close())
+}
+
+func TestCloseInterruptsConnecting(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.store.Down()()
+		c := recipes.New(w.store)
+		waiting := going(func() (*recipes.Lock, error) { return c.RWMutex("q").Lock(bg) })
+		w.waits(waiting)
+		began := time.Now()
+		require.NoError(w, c.Close())
+		require.ErrorIs(w, w.failed(waiting), recipes.ErrClosed)
+		assert.Less(w, time.Since(began), time.Second)
+	})
+}
+
+func TestCloseWhileCutOffIsBoundedAndSaysSo(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		heal := w.store.CutOff(c.session())
+		began := time.Now()
+		err := c.Close()
+		require.ErrorIs(w, err, driver.ErrUnavailable)
+		assert.Less(w, time.Since(began), 10*time.Second)
+		require.ErrorIs(w, l.Err(), recipes.ErrLost)
+		heal()
+		time.Sleep(time.Minute)
+		assert.Empty(w, w.names())
+	})
+}
+
+func TestALockWonWhileClosingIsGivenBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for range 50 {
+			held := w.won(w.client("h").lock(bg))
+			c := w.client("a")
+			waiting := c.lock(bg)
+			closed := make(chan error, 1)
+			go func() { closed <- c.Close() }()
+			w.unlock(held)
+			require.NoError(w, <-closed)
+			if r := <-waiting; r.err == nil {
+				require.ErrorIs(w, r.lock.Err(), recipes.ErrLost, "won before, lost by Close")
+			} else {
+				require.ErrorIs(w, r.err, recipes.ErrClosed)
+			}
+			assert.Empty(w, w.names())
+		}
+	})
+}

@@ -1,0 +1,175 @@
+package recipes_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+func TestDowngradeLetsQueuedReadersInAndNoWriter(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.won(w.client("a").lock(bg))
+		r1, wr, r2 := w.client("b").rlock(bg), w.client("c").lock(bg), w.client("d").rlock(bg)
+		token := l.Token()
+		require.NoError(w, l.Downgrade(bg))
+		assert.Equal(w, recipes.Shared, l.Mode())
+		assert.Equal(w, "a-R-0000000000", l.Name())
+		assert.Equal(w, token, l.Token())
+		assert.Equal(w, "a-R-0000000000", w.names()[0])
+		entered := w.won(r1)
+		w.waits(wr)
+		w.waits(r2)
+		require.NoError(w, l.Downgrade(bg), "again does nothing")
+		w.unlock(l)
+		w.waits(wr)
+		w.unlock(entered)
+		w.unlock(w.won(wr))
+		w.unlock(w.won(r2))
+	})
+}
+
+func TestAWriterWhoWatchedTheDowngradedNodeStillWaits(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.won(w.client("a").lock(bg))
+		writer := w.client("c").lock(bg)
+		time.Sleep(soon)
+		require.NoError(w, l.Downgrade(bg))
+		time.Sleep(soon)
+		w.waits(writer)
+		require.NoError(w, l.Err(), "the change of name is no loss")
+		w.unlock(l)
+		w.unlock(w.won(writer))
+	})
+}
+
+func TestUnlockingTheLastExclusiveHoldDowngrades(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		outer := w.won(c.lock(bg))
+		inner := w.won(c.rlock(outer.Context(bg)))
+		assert.Equal(w, recipes.Shared, inner.Mode())
+		reader, writer := w.client("b").rlock(bg), w.client("c").lock(bg)
+		w.waits(reader)
+		w.unlock(outer)
+		assert.Equal(w, "a-R-0000000000", inner.Name())
+		entered := w.won(reader)
+		require.ErrorIs(w, w.failed(c.lock(inner.Context(bg))), recipes.ErrUpgrade)
+		w.unlock(inner)
+		w.waits(writer)
+		w.unlock(entered)
+		w.unlock(w.won(writer))
+	})
+}
+
+func TestDowngradeWaitsForTheOtherExclusiveHolds(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		outer := w.won(c.lock(bg))
+		inner := w.won(c.lock(outer.Context(bg)))
+		reader := w.client("b").rlock(bg)
+		require.NoError(w, outer.Downgrade(bg))
+		assert.Equal(w, recipes.Shared, outer.Mode())
+		assert.Equal(w, recipes.Exclusive, inner.Mode())
+		w.waits(reader)
+		w.unlock(inner)
+		entered := w.won(reader)
+		w.unlock(outer, entered)
+	})
+}
+
+func TestDowngradeWithoutAReplacerStaysExclusiveInTheStore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.clientOf(plain{w.store}, "a")
+		l := w.won(c.lock(bg))
+		reader := w.client("b").rlock(bg)
+		require.NoError(w, l.Downgrade(bg))
+		assert.Equal(w, recipes.Shared, l.Mode())
+		assert.Equal(w, "a-W-0000000000", l.Name())
+		w.waits(reader)
+		inner := w.won(c.rlock(l.Context(bg)))
+		require.ErrorIs(w, w.failed(c.lock(l.Context(bg))), recipes.ErrUpgrade)
+		w.unlock(l, inner)
+		w.unlock(w.won(reader))
+	})
+}
+
+// plain is a store that can do nothing beyond the contract.
+type plain struct{ driver.Connector }
+
+func (p plain) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := p.Connector.Connect(ctx)
+	return struct{ driver.Session }{s}, err
+}
+
+func TestADowngradeWhoseReplyIsLostCountsAndIsFinished(t *testing.T) {
+	for _, committed := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			c := w.client("a")
+			l := w.won(c.lock(bg))
+			reader, writer := w.client("b").rlock(bg), w.client("c").lock(bg)
+			time.Sleep(soon) // the node is watched
+			w.store.LoseReply(c.session(), memdriver.OpReplace, committed)
+			err := l.Downgrade(bg)
+			require.ErrorIs(w, err, driver.ErrUnavailable)
+			assert.Equal(w, recipes.Shared, l.Mode(), "readers may be inside")
+			require.ErrorIs(w, w.failed(c.lock(l.Context(bg))), recipes.ErrUpgrade)
+			time.Sleep(soon)
+			entered := w.won(reader)
+			require.NoError(w, l.Err())
+			require.NoError(w, l.Downgrade(bg))
+			assert.Equal(w, "a-R-0000000000", l.Name())
+			w.unlock(l)
+			w.waits(writer)
+			w.unlock(entered)
+			w.unlock(w.won(writer))
+		})
+	}
+}
+
+func TestUnlockAfterADowngradeOfUnknownOutcomeRemovesTheNode(t *testing.T) {
+	for _, committed := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			c := w.client("a")
+			l := w.won(c.lock(bg))
+			w.store.LoseReply(c.session(), memdriver.OpReplace, committed)
+			require.Error(w, l.Downgrade(bg))
+			w.unlock(l)
+			assert.Empty(w, w.names())
+		})
+	}
+}
+
+func TestUnlockInterruptsADowngradeInFlight(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		w.store.Delay(c.session(), time.Second)
+		downgraded := make(chan error, 1)
+		going(func() (*recipes.Lock, error) { downgraded <- l.Downgrade(bg); return nil, nil })
+		began := time.Now()
+		require.NoError(w, l.Unlock())
+		assert.LessOrEqual(w, time.Since(began), 2*time.Second)
+		<-downgraded
+		w.store.Delay(c.session(), 0)
+		time.Sleep(5 * time.Second)
+		assert.Empty(w, w.names())
+	})
+}
+
+func TestDowngradeOfALostLock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		w.store.RemoveNode("q", l.Name())
+		require.ErrorIs(w, l.Downgrade(bg), recipes.ErrLost)
+		require.ErrorIs(w, l.Err(), recipes.ErrLost)
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+	})
+}

@@ -1,0 +1,271 @@
+package recipes_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+func TestALostReplyToCreateLeavesNoOrphan(t *testing.T) {
+	for _, committed := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			c := w.client("a")
+			for range 50 {
+				w.store.LoseReply(c.session(), memdriver.OpCreate, committed)
+				l, err := c.RWMutex("q").Lock(bg)
+				require.NoError(w, err)
+				synctest.Wait()
+				require.Len(w, w.names(), 1)
+				w.unlock(l)
+			}
+		})
+	}
+}
+
+func TestPassingErrorsKeepThePlaceInTheQueue(t *testing.T) {
+	for _, op := range []memdriver.Op{memdriver.OpList, memdriver.OpWatch} {
+		inWorld(t, func(w *world) {
+			a, b, c := w.client("a"), w.client("b"), w.client("c")
+			held := w.won(a.lock(bg))
+			for range 3 {
+				w.store.LoseReply(b.session(), op, true)
+			}
+			first := b.lock(bg)
+			second := c.lock(bg)
+			time.Sleep(5 * time.Second)
+			w.unlock(held)
+			l := w.won(first)
+			assert.Equal(w, "b-W-0000000001", l.Name())
+			w.unlock(l)
+			w.unlock(w.won(second))
+		})
+	}
+}
+
+func TestUnlockWaitsAtMostTwoSecondsAndTheReaperDoesTheRest(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var reaped []recipes.ReapedInfo
+		a := w.client("a", recipes.WithTrace(&recipes.Trace{Reaped: func(i recipes.ReapedInfo) { reaped = append(reaped, i) }}))
+		b := w.client("b")
+		l := w.won(a.lock(bg))
+		ctx := l.Context(bg)
+		next := b.lock(bg)
+		heal := w.store.CutOff(a.session())
+		began := time.Now()
+		err := l.Unlock()
+		assert.Equal(w, 2*time.Second, time.Since(began))
+		require.ErrorIs(w, err, driver.ErrUnavailable)
+		require.NotErrorIs(w, err, recipes.ErrLost)
+		require.ErrorIs(w, context.Cause(ctx), recipes.ErrNotHeld)
+		require.ErrorIs(w, l.Err(), recipes.ErrNotHeld)
+		require.ErrorIs(w, l.Unlock(), recipes.ErrNotHeld)
+		w.waits(next)
+		heal()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Len(w, reaped, 1)
+		require.NoError(w, reaped[0].Err)
+		w.unlock(w.won(next))
+		assert.False(w, isClosed(l.Lost()))
+	})
+}
+
+func TestADeleteWhoseReplyIsLostIsRepeated(t *testing.T) {
+	for _, committed := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			c := w.client("a")
+			l := w.won(c.lock(bg))
+			w.store.LoseReply(c.session(), memdriver.OpDelete, committed)
+			require.NoError(w, l.Unlock())
+			assert.Empty(w, w.names())
+		})
+	}
+}
+
+func TestACallWhoseContextEndsWaitsAtMost50msForItsNode(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b, c := w.client("a"), w.client("b"), w.client("c")
+		held := w.won(a.lock(bg))
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		middle := b.lock(ctx)
+		last := c.lock(bg)
+		heal := w.store.CutOff(b.session())
+		began := time.Now()
+		r := <-middle
+		require.ErrorIs(w, r.err, recipes.ErrTimeout)
+		assert.LessOrEqual(w, time.Since(began), time.Second+50*time.Millisecond)
+		w.unlock(held)
+		w.waits(last)
+		heal()
+		time.Sleep(10 * time.Second)
+		w.unlock(w.won(last))
+	})
+}
+
+func TestAnUnreachableStoreIsRetriedUntilTheContextEnds(t *testing.T) {
+	inWorld(t, func(w *world) {
+		up := w.store.Down()
+		conn := &connector{Connector: w.store}
+		c := &client{recipes.New(conn), conn}
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(bg, 10*time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := c.RWMutex("q").Lock(ctx)
+		assert.LessOrEqual(w, time.Since(began), 10*time.Second+100*time.Millisecond)
+		require.ErrorIs(w, err, recipes.ErrTimeout)
+		assert.ErrorContains(w, err, "before it had a place in the queue")
+		up()
+		l, err := c.RWMutex("q").Lock(bg)
+		require.NoError(w, err)
+		w.unlock(l)
+	})
+}
+
+func TestAnUnreachableStoreIsGivenUpAfterAMinute(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := recipes.New(failing{})
+		defer c.Close()
+		began := time.Now()
+		_, err := c.RWMutex("q").Lock(bg)
+		require.ErrorIs(w, err, driver.ErrUnavailable)
+		assert.ErrorContains(w, err, "dlock: q: gave up after ")
+		assert.InDelta(w, 60, time.Since(began).Seconds(), 5)
+	})
+}
+
+// failing is a store that cannot be reached.
+type failing struct{}
+
+func (failing) Connect(context.Context) (driver.Session, error) { return nil, driver.ErrUnavailable }
+
+func TestManyCallersShareOneAttemptToConnect(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var dials int
+		c := recipes.New(w.store, recipes.WithTrace(&recipes.Trace{Connected: func(recipes.ConnectedInfo) { dials++ }}))
+		defer c.Close()
+		var calls []<-chan result
+		for range 100 {
+			calls = append(calls, going(func() (*recipes.Lock, error) { return c.RWMutex("q").RLock(bg) }))
+		}
+		for _, r := range calls {
+			w.unlock(w.won(r))
+		}
+		assert.Equal(w, 1, dials)
+	})
+}
+
+func TestAttemptsToConnectArePaced(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var dials int
+		c := recipes.New(failing{}, recipes.WithTrace(&recipes.Trace{Connected: func(recipes.ConnectedInfo) { dials++ }}))
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(bg, 30*time.Second)
+		defer cancel()
+		var calls []<-chan result
+		for range 100 {
+			calls = append(calls, going(func() (*recipes.Lock, error) { return c.RWMutex("q").RLock(ctx) }))
+		}
+		for _, r := range calls {
+			require.ErrorIs(w, (<-r).err, recipes.ErrTimeout)
+		}
+		assert.Less(w, dials, 60, "2 s apart in the end, however many want to")
+	})
+}
+
+type countingBackOff struct {
+	next   time.Duration
+	resets *int
+}
+
+func (b countingBackOff) NextBackOff() time.Duration { return b.next }
+func (b countingBackOff) Reset()                     { *b.resets++ }
+
+func TestBackOffIsAskedAndReset(t *testing.T) {
+	inWorld(t, func(w *world) {
+		resets := 0
+		c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{time.Second, &resets} }))
+		w.store.LoseReply(c.session(), memdriver.OpCreate, false)
+		w.store.LoseReply(c.session(), memdriver.OpCreate, false)
+		began := time.Now()
+		l, err := c.RWMutex("q").Lock(bg)
+		require.NoError(w, err)
+		assert.Equal(w, 2*time.Second, time.Since(began))
+		assert.Equal(w, 1, resets)
+		w.unlock(l)
+	})
+}
+
+func TestBackOffThatStopsGivesUp(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{-1, new(int)} }))
+		w.store.LoseReply(c.session(), memdriver.OpCreate, true)
+		_, err := c.RWMutex("q").Lock(bg)
+		require.ErrorIs(w, err, driver.ErrUnavailable)
+		time.Sleep(soon)
+		assert.Empty(w, w.names())
+	})
+}
+
+func TestAPanicInAHookLeavesNothing(t *testing.T) {
+	for name, trace := range map[string]*recipes.Trace{
+		"queued":  {Queued: func(recipes.QueuedInfo) { panic("hook") }},
+		"granted": {Granted: func(recipes.GrantedInfo) { panic("hook") }},
+		"waiting": {Waiting: func(recipes.WaitingInfo) { panic("hook") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				var held *recipes.Lock
+				if name == "waiting" {
+					held = w.won(w.client("h").rlock(bg))
+				}
+				c := w.client("a")
+				assert.PanicsWithValue(w, "hook", func() {
+					_, _ = c.RWMutex("q", recipes.WithTrace(trace)).Lock(bg)
+				})
+				if held != nil {
+					w.unlock(held)
+				}
+				assert.Empty(w, w.names())
+				w.unlock(w.won(c.lock(bg)))
+			})
+		})
+	}
+}
+
+func TestHooksSeeTheLifeOfALock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held := w.won(w.client("h").lock(bg))
+		var life []string
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{
+			Connected: func(i recipes.ConnectedInfo) { life = append(life, "connected") },
+			Queued:    func(i recipes.QueuedInfo) { life = append(life, "queued "+i.Place.Name) },
+			Waiting:   func(i recipes.WaitingInfo) { life = append(life, "waiting behind "+i.Behind) },
+			Granted: func(i recipes.GrantedInfo) {
+				life = append(life, "granted "+i.Mode.String()+" after "+i.Waited.String())
+			},
+			Downgraded: func(i recipes.DowngradedInfo) { life = append(life, "downgraded to "+i.Node) },
+			Released:   func(i recipes.ReleasedInfo) { life = append(life, "released after "+i.Held.String()) },
+		}))
+		waiting := c.lock(bg)
+		time.Sleep(2 * time.Second)
+		w.unlock(held)
+		l := w.won(waiting)
+		time.Sleep(3 * time.Second)
+		require.NoError(w, l.Downgrade(bg))
+		w.unlock(l)
+		assert.Equal(w, []string{
+			"connected", "queued a-W-0000000001", "waiting behind h-W-0000000000", "granted exclusive after 2s",
+			"downgraded to a-R-0000000001", "released after 3s",
+		}, life)
+	})
+}

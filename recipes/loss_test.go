@@ -1,0 +1,262 @@
+package recipes_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// lostTwice demands that everything about a lock says that it was lost.
+func (w *world) wasLost(c *client, l *recipes.Lock, ctx context.Context) {
+	w.Helper()
+	require.ErrorIs(w, l.Err(), recipes.ErrLost)
+	require.True(w, isClosed(l.Lost()))
+	require.ErrorIs(w, ctx.Err(), context.Canceled)
+	require.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)
+	require.ErrorIs(w, w.failed(c.lock(ctx)), recipes.ErrLost)
+	require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+	require.ErrorIs(w, l.Unlock(), recipes.ErrLost, "again")
+	require.ErrorIs(w, l.Err(), recipes.ErrLost)
+	require.ErrorIs(w, l.Err(), recipes.ErrNotHeld)
+}
+
+func TestTheEndOfTheSessionLosesTheLock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		lost, ctx := l.Lost(), l.Context(bg)
+		assert.False(w, isClosed(lost))
+		w.store.Expire(c.session())
+		assert.True(w, isClosed(lost))
+		w.wasLost(c, l, ctx)
+		w.unlock(w.won(c.lock(bg)))
+	})
+}
+
+func TestEveryHoldLearnsOfTheLoss(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		outer := w.won(c.lock(bg))
+		inner := w.won(c.rlock(outer.Context(bg)))
+		left := w.won(c.rlock(outer.Context(bg)))
+		w.unlock(left)
+		w.store.Expire(c.session())
+		assert.True(w, isClosed(outer.Lost()))
+		assert.True(w, isClosed(inner.Lost()))
+		assert.False(w, isClosed(left.Lost()), "it was unlocked before")
+		require.ErrorIs(w, left.Err(), recipes.ErrNotHeld)
+		require.ErrorIs(w, left.Unlock(), recipes.ErrNotHeld)
+		require.ErrorIs(w, inner.Unlock(), recipes.ErrLost)
+		require.ErrorIs(w, outer.Unlock(), recipes.ErrLost)
+	})
+}
+
+func TestAPausedProcessLearnsTheTruthFromErr(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		ctx := l.Context(bg)
+		w.store.Pause(c.session(), time.Hour)
+		require.ErrorIs(w, l.Err(), recipes.ErrLost)
+		w.wasLost(c, l, ctx)
+	})
+}
+
+func TestAPausedWaiterIsNotGranted(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.client("a"), w.client("b")
+		held := w.won(a.lock(bg))
+		waiting := b.lock(bg)
+		time.Sleep(soon)
+		w.store.Pause(b.session(), time.Hour)
+		w.unlock(held)
+		time.Sleep(soon)
+		l := w.won(waiting)
+		assert.Equal(w, "b-W-0000000002", l.Name(), "on a new session")
+		w.unlock(l)
+	})
+}
+
+func TestACutOffHolderKnowsBeforeTheNextIsGranted(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.client("a"), w.client("b")
+		l := w.won(a.lock(bg))
+		next := b.lock(bg)
+		heal := w.store.CutOff(a.session())
+		defer heal()
+		<-l.Lost()
+		w.waits(next)
+		r := <-next
+		require.NoError(w, r.err)
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+		w.unlock(r.lock)
+	})
+}
+
+func TestWaitingOutlivesTheSession(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.client("a"), w.client("b")
+		held := w.won(a.lock(bg))
+		waiting := b.lock(bg)
+		w.store.Expire(b.session())
+		time.Sleep(soon)
+		w.waits(waiting)
+		assert.Equal(w, []string{"a-W-0000000000", "b-W-0000000002"}, w.names())
+		w.unlock(held)
+		l := w.won(waiting)
+		require.NoError(w, l.Err())
+		w.unlock(l)
+	})
+}
+
+func TestAnOperatorRemovesTheHeldNode(t *testing.T) {
+	for _, held := range []time.Duration{0, time.Hour} {
+		inWorld(t, func(w *world) {
+			c := w.client("a")
+			l := w.won(c.lock(bg))
+			ctx := l.Context(bg)
+			time.Sleep(held)
+			w.store.RemoveNode("q", l.Name())
+			began := time.Now()
+			<-l.Lost()
+			assert.LessOrEqual(w, time.Since(began), time.Second)
+			w.wasLost(c, l, ctx)
+		})
+	}
+}
+
+func TestUnlockNoticesThatTheLockHadBeenTakenAway(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.won(w.client("a").lock(bg))
+		w.store.RemoveNode("q", l.Name())
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+		require.ErrorIs(w, l.Err(), recipes.ErrNotHeld)
+	})
+}
+
+func TestAnOperatorRemovesAWaitingNode(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.client("a"), w.client("b")
+		held := w.won(a.lock(bg))
+		waiting := b.lock(bg)
+		w.store.RemoveNode("q", "b-W-0000000001")
+		time.Sleep(soon)
+		w.waits(waiting)
+		assert.Equal(w, []string{"a-W-0000000000", "b-W-0000000002"}, w.names(), "it queues again before the holder leaves")
+		w.unlock(held)
+		w.unlock(w.won(waiting))
+	})
+}
+
+func TestAnOperatorRemovesTheQueue(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b, c := w.client("a"), w.client("b"), w.client("c")
+		held := w.won(a.lock(bg))
+		w1, w2 := b.lock(bg), c.rlock(bg)
+		w.store.RemoveQueue("q")
+		<-held.Lost()
+		time.Sleep(soon)
+		require.ErrorIs(w, held.Unlock(), recipes.ErrLost)
+		for range 2 {
+			select {
+			case r := <-w1:
+				require.NoError(w, r.err)
+				w.unlock(r.lock)
+			case r := <-w2:
+				require.NoError(w, r.err)
+				w.unlock(r.lock)
+			}
+		}
+	})
+}
+
+// The queue goes and comes again, and its nodes have the same names and other owners.
+func TestSomebodyElsesNodeOfTheSameNameIsNotTakenForOnesOwn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b, c, d := w.client("h"), w.client("h"), w.client("h"), w.client("h")
+		l := w.won(a.lock(bg))
+		waiting := b.lock(bg)
+		require.Equal(w, []string{"h-W-0000000000", "h-W-0000000001"}, w.names())
+
+		// Stop the first two from seeing it happen, and put others in their places.
+		healA, healB := w.store.CutOff(a.session()), w.store.CutOff(b.session())
+		w.store.RemoveQueue("q")
+		l2, w2 := w.won(c.lock(bg)), d.lock(bg)
+		w.waits(w2)
+		require.Equal(w, []string{"h-W-0000000000", "h-W-0000000001"}, w.names())
+		healA()
+		healB()
+
+		time.Sleep(soon)
+		require.ErrorIs(w, l.Err(), recipes.ErrLost)
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+		require.NoError(w, l2.Err())
+		w.waits(waiting)
+		w.waits(w2)
+		w.unlock(l2)
+		second := w.won(w2)
+		w.waits(waiting)
+		w.unlock(second)
+		w.unlock(w.won(waiting))
+	})
+}
+
+func TestALateUnlockLeavesAnothersNodeOfTheSameNameAlone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.client("h"), w.client("h")
+		l := w.won(a.lock(bg))
+		w.store.RemoveQueue("q")
+		l2 := w.won(b.lock(bg))
+		require.Equal(w, l.Name(), l2.Name())
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+		require.NoError(w, l2.Err())
+		assert.Len(w, w.names(), 1)
+		w.unlock(l2)
+	})
+}
+
+func TestOneErrorOfTheStoreIsNoLoss(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		w.store.LoseReply(c.session(), memdriver.OpWatch, true)
+		w.store.LoseReply(c.session(), memdriver.OpList, true)
+		time.Sleep(time.Minute)
+		require.NoError(w, l.Err())
+		w.store.RemoveNode("q", l.Name())
+		<-l.Lost()
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+	})
+}
+
+func TestALossIsLoggedAndTraced(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var log bytes.Buffer
+		var seen []recipes.LostInfo
+		c := w.client("a", recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
+			recipes.WithTrace(&recipes.Trace{Lost: func(i recipes.LostInfo) { seen = append(seen, i) }}))
+		l := w.won(c.lock(bg))
+		time.Sleep(3 * time.Second)
+		w.store.Expire(c.session())
+		synctest.Wait()
+		require.Len(w, seen, 1)
+		assert.Equal(w, "q", seen[0].Lock)
+		assert.Equal(w, l.Name(), seen[0].Node)
+		assert.Equal(w, 3*time.Second, seen[0].Held)
+		require.ErrorIs(w, seen[0].Err, recipes.ErrLost)
+		require.ErrorIs(w, seen[0].Err, driver.ErrSessionEnded)
+		assert.Contains(w, log.String(), "lock lost")
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+	})
+}

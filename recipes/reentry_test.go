@@ -1,0 +1,259 @@
+package recipes_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// requests counts what has reached the store so far.
+func (w *world) requests() (n int64) {
+	for _, count := range w.store.Stats().Requests {
+		n += count
+	}
+	return n
+}
+
+func TestWhoHoldsExclusivelyEntersAgainAtOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		m := c.RWMutex("q")
+		outer := w.won(c.lock(bg))
+		ctx := outer.Context(bg)
+		before := w.requests()
+		for _, enter := range []func(context.Context) (*recipes.Lock, error){m.Lock, m.RLock, m.TryLock, m.TryRLock} {
+			inner, err := enter(ctx)
+			require.NoError(w, err)
+			assert.Equal(w, outer.Token(), inner.Token())
+			assert.Equal(w, outer.Name(), inner.Name())
+			w.unlock(inner)
+			require.ErrorIs(w, inner.Unlock(), recipes.ErrNotHeld)
+			require.NoError(w, outer.Err())
+		}
+		assert.Equal(w, before, w.requests())
+		w.unlock(outer)
+	})
+}
+
+func TestTheNodeGoesWithTheLastUnlock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		outer := w.won(c.lock(bg))
+		inner := w.won(c.lock(outer.Context(bg)))
+		other := w.client("b").lock(bg)
+		w.unlock(outer)
+		w.waits(other)
+		require.NoError(w, inner.Err())
+		w.unlock(inner)
+		w.unlock(w.won(other))
+	})
+}
+
+func TestWhoHoldsSharedEntersSharedAlsoBeforeAQueuedWriter(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		outer := w.won(c.rlock(bg))
+		writer := w.client("b").lock(bg)
+		inner := w.won(c.rlock(outer.Context(bg)))
+		w.unlock(outer)
+		w.waits(writer)
+		w.unlock(inner)
+		w.unlock(w.won(writer))
+	})
+}
+
+func TestWhoHoldsSharedCannotBecomeExclusive(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		outer := w.won(c.rlock(bg))
+		ctx := outer.Context(bg)
+		require.ErrorIs(w, w.failed(c.lock(ctx)), recipes.ErrUpgrade)
+		_, err := c.RWMutex("q").TryLock(ctx)
+		require.ErrorIs(w, err, recipes.ErrUpgrade)
+		require.NoError(w, outer.Err())
+		w.unlock(outer)
+	})
+}
+
+func TestALostLockIsNotEnteredAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		ctx := l.Context(bg)
+		w.store.Expire(c.session())
+		for _, ctx := range []context.Context{ctx, context.WithoutCancel(ctx)} {
+			require.ErrorIs(w, w.failed(c.lock(ctx)), recipes.ErrLost)
+			require.ErrorIs(w, w.failed(c.rlock(ctx)), recipes.ErrLost)
+		}
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+		require.ErrorIs(w, w.failed(c.lock(context.WithoutCancel(ctx))), recipes.ErrLost, "nor after Unlock")
+	})
+}
+
+func TestAnUnlockedLockIsNotEnteredAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		ctx := l.Context(bg)
+		w.unlock(l)
+		err := w.failed(c.lock(ctx))
+		require.ErrorIs(w, err, context.Canceled)
+		require.ErrorIs(w, err, recipes.ErrNotHeld)
+
+		again := w.won(c.lock(context.WithoutCancel(ctx)))
+		assert.Greater(w, again.Token(), l.Token(), "an ordinary acquisition")
+		w.unlock(again)
+	})
+}
+
+func TestAnotherLockOrClientDoesNotEnter(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.client("a"), w.client("b")
+		l := w.won(a.lock(bg))
+		ctx := l.Context(bg)
+		waiting := b.lock(ctx)
+		w.waits(waiting)
+		other, err := a.RWMutex("other").Lock(ctx)
+		require.NoError(w, err)
+		assert.NotEqual(w, l.Token(), other.Token())
+		w.unlock(other, l)
+		require.ErrorIs(w, w.failed(waiting), recipes.ErrNotHeld, "its context was the lock's")
+	})
+}
+
+func TestAllHoldsAreFoundThroughNestedContexts(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		p, q := c.RWMutex("p"), c.RWMutex("q")
+		lp, err := p.Lock(bg)
+		require.NoError(w, err)
+		lq, err := q.RLock(lp.Context(bg))
+		require.NoError(w, err)
+		ctx := lq.Context(lp.Context(bg))
+		before := w.requests()
+		lp2, err := p.Lock(ctx)
+		require.NoError(w, err)
+		_, err = q.Lock(ctx)
+		require.ErrorIs(w, err, recipes.ErrUpgrade)
+		assert.Equal(w, before, w.requests())
+		w.unlock(lp2, lq, lp)
+	})
+}
+
+func TestTheOuterHoldIsFoundWhereTheInnerOneWasUnlocked(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		outer := w.won(c.lock(bg))
+		inner := w.won(c.lock(outer.Context(bg)))
+		ctx := context.WithoutCancel(inner.Context(outer.Context(bg)))
+		w.unlock(inner)
+		again := w.won(c.lock(ctx))
+		assert.Equal(w, outer.Token(), again.Token())
+		w.unlock(again, outer)
+	})
+}
+
+func TestContextsEndWithTheirOwnHold(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		outer := w.won(c.lock(bg))
+		inner := w.won(c.lock(outer.Context(bg)))
+		ofOuter, ofInner := outer.Context(bg), inner.Context(bg)
+		w.unlock(outer)
+		require.ErrorIs(w, context.Cause(ofOuter), recipes.ErrNotHeld)
+		require.NoError(w, ofInner.Err())
+		again := w.won(c.lock(ofInner))
+		w.unlock(again, inner)
+		require.ErrorIs(w, context.Cause(ofInner), recipes.ErrNotHeld)
+	})
+}
+
+func TestACancelledContextDoesNotEnterAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		ctx, cancel := context.WithCancel(l.Context(bg))
+		cancel()
+		require.ErrorIs(w, w.failed(c.lock(ctx)), context.Canceled)
+		w.unlock(l)
+	})
+}
+
+func TestTheContextOfALostLockSaysSoToOtherLocks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.client("a")
+		l := w.won(a.lock(bg))
+		ctx := l.Context(bg)
+		held, err := w.client("b").RWMutex("other").Lock(bg)
+		require.NoError(w, err)
+		waiting := going(func() (*recipes.Lock, error) { return a.RWMutex("other").Lock(ctx) })
+		w.waits(waiting)
+		w.store.RemoveNode("q", l.Name())
+		time.Sleep(soon)
+		err = w.failed(waiting)
+		require.ErrorIs(w, err, recipes.ErrLost)
+		require.ErrorIs(w, err, context.Canceled)
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+		w.unlock(held)
+	})
+}
+
+func TestWithLockUnlocksWhateverHappens(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		m := c.RWMutex("q")
+		failure := errors.New("failure")
+		require.NoError(w, m.WithLock(bg, func(ctx context.Context) error {
+			assert.Len(w, w.names(), 1)
+			inner, err := m.Lock(ctx)
+			require.NoError(w, err)
+			return inner.Unlock()
+		}))
+		assert.Empty(w, w.names())
+		assert.Equal(w, failure, m.WithRLock(bg, func(context.Context) error { return failure }))
+		assert.Empty(w, w.names())
+		assert.PanicsWithValue(w, "boom", func() {
+			_ = m.WithLock(bg, func(context.Context) error { panic("boom") })
+		})
+		assert.Empty(w, w.names())
+	})
+}
+
+func TestWithLockJoinsTheLoss(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		m := c.RWMutex("q")
+		failure := errors.New("failure")
+		for _, f := range []error{nil, failure} {
+			err := m.WithLock(bg, func(ctx context.Context) error {
+				w.store.Expire(c.session())
+				<-ctx.Done()
+				assert.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)
+				return f
+			})
+			require.ErrorIs(w, err, recipes.ErrLost)
+			if f != nil {
+				require.ErrorIs(w, err, failure)
+			}
+		}
+	})
+}
+
+func TestAContextThatEndsByItselfIsForgotten(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.won(w.client("a").lock(bg))
+		for range 1000 {
+			ctx, cancel := context.WithCancel(bg)
+			l.Context(ctx)
+			cancel()
+		}
+		assert.Eventually(w, func() bool { return recipes.ContextsOf(l) == 0 }, time.Minute, time.Millisecond)
+		w.unlock(l)
+	})
+}

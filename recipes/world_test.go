@@ -1,0 +1,189 @@
+package recipes_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// world is a store in memory in virtual time, with clients that a test can
+// harm one by one.
+type world struct {
+	*testing.T
+	store *memdriver.Store
+}
+
+// inWorld runs a test in virtual time, and afterwards demands that nothing was left in the store.
+func inWorld(t *testing.T, f func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{T: t, store: memdriver.New()}
+		t.Cleanup(func() {
+			synctest.Wait()
+			s := w.store.Stats()
+			require.Zero(t, s.Nodes, "nodes left in the store")
+			require.Zero(t, s.Watches, "watches left in the store")
+			require.Zero(t, s.Sessions, "sessions left in the store")
+		})
+		f(w)
+	})
+}
+
+// client is one with its own session, whose connector can be reached.
+type client struct {
+	*recipes.Sessions
+	*connector
+}
+
+// connector remembers the session it made last.
+type connector struct {
+	driver.Connector
+	mu   sync.Mutex
+	last driver.Session
+}
+
+func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := c.Connector.Connect(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		c.last = s
+	}
+	return s, err
+}
+
+// session returns the driver's session that the client has now.
+func (c *client) session() driver.Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
+// client opens a client whose nodes begin with that host name. It is connected, and closed after the test.
+func (w *world) client(host string, opts ...recipes.Option) *client {
+	w.Helper()
+	return w.clientOf(w.store, host, opts...)
+}
+
+func (w *world) clientOf(c driver.Connector, host string, opts ...recipes.Option) *client {
+	w.Helper()
+	conn := &connector{Connector: c}
+	cl := &client{recipes.New(conn, append([]recipes.Option{recipes.WithHostname(host)}, opts...)...), conn}
+	require.NoError(w, cl.Ping(w.Context()))
+	w.Cleanup(func() { _ = cl.Close() })
+	return cl
+}
+
+// names lists the queue "q".
+func (w *world) names() []string {
+	w.Helper()
+	s, err := w.store.Connect(w.Context())
+	require.NoError(w, err)
+	defer s.Close()
+	nodes, err := s.List(w.Context(), "q")
+	require.NoError(w, err)
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+// result is what a call of Lock returned.
+type result struct {
+	lock *recipes.Lock
+	err  error
+}
+
+// going starts a call and returns once it has got as far as it can by now.
+func going(f func() (*recipes.Lock, error)) <-chan result {
+	c := make(chan result, 1)
+	go func() {
+		l, err := f()
+		c <- result{l, err}
+	}()
+	synctest.Wait()
+	return c
+}
+
+// lock starts Lock on the queue "q".
+func (c *client) lock(ctx context.Context, opts ...recipes.Option) <-chan result {
+	return going(func() (*recipes.Lock, error) { return c.RWMutex("q", opts...).Lock(ctx) })
+}
+
+// rlock starts RLock on the queue "q".
+func (c *client) rlock(ctx context.Context, opts ...recipes.Option) <-chan result {
+	return going(func() (*recipes.Lock, error) { return c.RWMutex("q", opts...).RLock(ctx) })
+}
+
+// won demands that a call has returned a lock.
+func (w *world) won(c <-chan result) *recipes.Lock {
+	w.Helper()
+	synctest.Wait()
+	select {
+	case r := <-c:
+		require.NoError(w, r.err)
+		require.NoError(w, r.lock.Err())
+		return r.lock
+	default:
+		require.FailNow(w, "the lock was not granted")
+		return nil
+	}
+}
+
+// waits demands that a call has not returned.
+func (w *world) waits(c <-chan result) {
+	w.Helper()
+	synctest.Wait()
+	select {
+	case r := <-c:
+		require.FailNow(w, "the call returned", "lock %v, error %v", r.lock, r.err)
+	default:
+	}
+}
+
+// failed demands that a call has returned an error, and returns it.
+func (w *world) failed(c <-chan result) error {
+	w.Helper()
+	synctest.Wait()
+	select {
+	case r := <-c:
+		require.Error(w, r.err)
+		require.Nil(w, r.lock)
+		return r.err
+	default:
+		require.FailNow(w, "the call has not returned")
+		return nil
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	synctest.Wait()
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// unlock demands that Unlock succeeds.
+func (w *world) unlock(locks ...*recipes.Lock) {
+	w.Helper()
+	for _, l := range locks {
+		require.NoError(w, l.Unlock())
+	}
+}
+
+var bg = context.Background()
+
+// soon is longer than anything that happens in the background takes in virtual time.
+const soon = time.Second
