@@ -46,9 +46,15 @@ func (timeout) Timeout() bool        { return true }
 func (timeout) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // lockError says which lock an error is about.
-func lockError(lock string, err error) error {
-	return fmt.Errorf("dlock: %s: %w", printable(lock), err)
+func lockError(lock string, err error) error { return &namedError{lock, err} }
+
+type namedError struct {
+	lock string
+	err  error
 }
+
+func (e *namedError) Error() string { return "dlock: " + printable(e.lock) + ": " + e.err.Error() }
+func (e *namedError) Unwrap() error { return e.err }
 
 // timeoutError is an ErrTimeout that names who was in the way.
 type timeoutError struct {

@@ -54,7 +54,7 @@ func (h *hold) why() error {
 	if h.lost != nil {
 		return h.lost
 	}
-	return lockError(h.m.name, ErrNotHeld)
+	return h.m.notHeld
 }
 
 // lose marks the lock as lost and tells everybody who holds it. Only the first loss counts, and none

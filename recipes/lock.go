@@ -2,7 +2,6 @@ package recipes
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/hashicorp/go-multierror"
@@ -75,11 +74,10 @@ func (l *Lock) Err() error {
 
 // notHeld is called with mu held, after Unlock.
 func (l *Lock) notHeld() error {
-	err := lockError(l.hold.m.name, ErrNotHeld)
-	if errors.Is(l.end, ErrNotHeld) {
-		return err
+	if l.end == l.hold.m.notHeld {
+		return l.end
 	}
-	return bothError{err, l.end}
+	return bothError{l.hold.m.notHeld, l.end}
 }
 
 // bothError reads as its first error and matches both.

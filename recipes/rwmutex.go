@@ -19,6 +19,7 @@ type RWMutex struct {
 	name     string
 	options  options
 	err      error // why the lock cannot be used
+	notHeld  error // what an unlocked Lock says
 	key      any   // of its holds in contexts
 }
 
@@ -31,6 +32,7 @@ func (c *Sessions) RWMutex(name string, opts ...Option) *RWMutex {
 		name:     name,
 		options:  c.options.with(opts),
 		key:      holdsKey{c, name},
+		notHeld:  lockError(name, ErrNotHeld),
 	}
 	if err := driver.CheckQueue(name); err != nil {
 		m.err = lockError(name, err)

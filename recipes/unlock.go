@@ -34,7 +34,7 @@ func (l *Lock) Unlock() error {
 	}
 	lost := h.lost
 	l.unlocked = true
-	l.end = lockError(h.m.name, ErrNotHeld)
+	l.end = h.m.notHeld
 	if lost != nil {
 		l.end = unlockLost(h.m.name, lost)
 	}

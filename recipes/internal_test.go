@@ -1,0 +1,153 @@
+package recipes
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+func TestOnlyWhatIsBeforeAContenderBlocksIt(t *testing.T) {
+	for _, c := range []struct {
+		queue string // one letter a node, from the head
+		i     int
+		mode  Mode
+		want  int
+	}{
+		{"W", 0, Exclusive, -1},
+		{"R", 0, Shared, -1},
+		{"WWW", 2, Exclusive, 1},
+		{"RRW", 2, Exclusive, 1},
+		{"RRR", 2, Shared, -1},
+		{"WRRR", 3, Shared, 0},
+		{"WRWR", 3, Shared, 2},
+		{"RWRR", 3, Shared, 1},
+		{"RWW", 0, Shared, -1}, // writers behind a reader do not block it
+		{"XR", 1, Shared, 0},   // an unknown kind counts as exclusive
+		{"RX", 1, Exclusive, 0},
+		{"RXR", 2, Shared, 1},
+	} {
+		var nodes []driver.Node
+		for i, kind := range c.queue {
+			nodes = append(nodes, driver.Node{Name: fmt.Sprintf("h-%c-%010d", kind, i), Seq: int64(i)})
+		}
+		assert.Equal(t, c.want, blocker(nodes, c.i, c.mode), "%v", c)
+	}
+}
+
+func TestANodeIsKnownByNameAndEpoch(t *testing.T) {
+	n := driver.Node{Name: "h-W-0000000000", Epoch: 1}
+	assert.Equal(t, 0, indexOf([]driver.Node{n}, n))
+	again := n
+	again.Epoch = 2
+	assert.Equal(t, -1, indexOf([]driver.Node{again}, n))
+}
+
+func TestModeIsReadFromTheRight(t *testing.T) {
+	for name, want := range map[string]Mode{
+		"web1-R-0000000007":             Shared,
+		"web1-W-0000000007":             Exclusive,
+		"a-R-0000000001-W-0000000007":   Exclusive,
+		"a-W-0000000001-R-0000000007":   Shared,
+		"other-X-0000000000":            Exclusive,
+		"-0000000000":                   Exclusive,
+		"web1-r-0000000007":             Exclusive,
+		"web1-R-99999999999":            Shared,
+		"web1-R-0000000007-0000000008":  Exclusive,
+		"web1-R-000000000000000000":     Shared,
+		"web1-\x1b[31m-R-0000000000007": Shared,
+	} {
+		mode, ok := modeOf(name)
+		assert.True(t, ok, name)
+		assert.Equal(t, want, mode, name)
+	}
+	for _, name := range []string{"README", "tmp-x", "web1-R-", "web1-R-7"} {
+		_, ok := modeOf(name)
+		assert.False(t, ok, name)
+	}
+}
+
+func TestHostnameIsMadeFitForNames(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                       "unknown",
+		"web1.example-2_x":       "web1.example-2_x",
+		"a/b c":                  "a%2Fb%20c",
+		"100%":                   "100%25",
+		"é":                      "%C3%A9",
+		"\x00\n":                 "%00%0A",
+		strings.Repeat("h", 300): strings.Repeat("h", 200),
+		strings.Repeat("/", 100): strings.Repeat("%2F", 66), // 198 bytes: no half of an escape
+	} {
+		got := encodeHostname(in)
+		assert.Equal(t, want, got)
+		assert.NoError(t, driver.CheckPrefix(Exclusive.prefix(got)))
+	}
+}
+
+func FuzzHostname(f *testing.F) {
+	for _, s := range []string{"", "web1", "a/b", strings.Repeat("é", 150), "%"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		for _, mode := range []Mode{Shared, Exclusive} {
+			prefix := mode.prefix(encodeHostname(name))
+			require.NoError(t, driver.CheckPrefix(prefix))
+			got, ok := modeOf(driver.FormatName(prefix, 7))
+			require.True(t, ok)
+			require.Equal(t, mode, got)
+		}
+	})
+}
+
+func TestRecordIsJSONThatPeopleCanRead(t *testing.T) {
+	now := time.Date(2026, 3, 4, 5, 6, 7, 890, time.FixedZone("x", 3600))
+	for _, data := range []string{"", `order "42"`, "\xff\x00binary"} {
+		b := newRecord(now, recordTail([]byte(data)))
+		require.True(t, json.Valid(b), "%s", b)
+		r := parseRecord(b)
+		assert.Len(t, r.ID, 32)
+		assert.NotZero(t, r.PID)
+		assert.NotEmpty(t, r.Program)
+		assert.True(t, now.Equal(r.Since))
+		assert.Equal(t, data, r.Data+string(r.Bytes))
+		assert.NotEqual(t, b, newRecord(now, recordTail([]byte(data))), "the id differs")
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	f.Add(newRecord(time.Unix(0, 0), recordTail([]byte("x"))))
+	f.Add([]byte(`{"pid":"x"}`))
+	f.Add([]byte("\x1b[2J"))
+	f.Fuzz(func(t *testing.T, data []byte) { parseRecord(data) })
+}
+
+func TestOrdinals(t *testing.T) {
+	for n, want := range map[int]string{1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 21: "21st", 111: "111th", 122: "122nd"} {
+		assert.Equal(t, want, ordinal(n))
+	}
+}
+
+func TestNamesOfOthersDoNotReachTheTerminalUnescaped(t *testing.T) {
+	err := &timeoutError{lock: "q", after: time.Second, behind: "evil\x1b[2J-W-0000000001", place: 2}
+	assert.NotContains(t, err.Error(), "\x1b")
+	assert.Contains(t, err.Error(), `"evil\x1b[2J-W-0000000001"`)
+}
+
+func TestPollPausesAreSpread(t *testing.T) {
+	w := Poll(time.Second)
+	seen := map[time.Duration]bool{}
+	for range 100 {
+		p := w.pause()
+		assert.GreaterOrEqual(t, p, time.Second/2)
+		assert.Less(t, p, 3*time.Second/2)
+		seen[p] = true
+	}
+	assert.Greater(t, len(seen), 50)
+	assert.Positive(t, Poll(0).pause())
+}
