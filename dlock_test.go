@@ -1,0 +1,99 @@
+package dlock_test
+
+import (
+	"context"
+	"errors"
+
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+var errDSN = errors.New("the dsn was seen")
+
+// refuser opens nothing and says what it was asked for.
+type refuser struct{}
+
+func (refuser) OpenConnector(dsn string) (driver.Connector, error) {
+	return nil, errors.Join(errDSN, errors.New(dsn))
+}
+
+func init() { dlock.Register("refuser", refuser{}) }
+
+func TestOpenOfAnUnknownDriverNamesTheRegisteredOnes(t *testing.T) {
+	c, err := dlock.Open("zookeeper", "zk://localhost")
+	require.Nil(t, c)
+	require.EqualError(t, err, `dlock: unknown driver "zookeeper" (forgotten import?); registered: mem, refuser`)
+}
+
+func TestOpenHandsTheDSNToTheDriver(t *testing.T) {
+	_, err := dlock.Open("refuser", "some dsn")
+	require.ErrorIs(t, err, errDSN)
+	assert.ErrorContains(t, err, `dlock: open "refuser": `)
+	assert.ErrorContains(t, err, "some dsn")
+}
+
+func TestRegisterPanicsOnNilAndTwice(t *testing.T) {
+	require.PanicsWithValue(t, "dlock: Register of a nil driver for nothing", func() { dlock.Register("nothing", nil) })
+	require.PanicsWithValue(t, "dlock: Register called twice for driver mem", func() { dlock.Register("mem", refuser{}) })
+	assert.Equal(t, []string{"mem", "refuser"}, dlock.Drivers())
+}
+
+func TestOpenDoesNoIO(t *testing.T) {
+	c := dlock.OpenConnector(unreachable{t})
+	require.NotNil(t, c.RWMutex("q"))
+	require.NoError(t, c.Close())
+}
+
+type unreachable struct{ t *testing.T }
+
+func (u unreachable) Connect(context.Context) (driver.Session, error) {
+	u.t.Error("connected")
+	return nil, driver.ErrUnavailable
+}
+
+func TestClientsOfOneStoreShareItsLocks(t *testing.T) {
+	ctx := t.Context()
+	a, err := dlock.Open("mem", t.Name())
+	require.NoError(t, err)
+	defer a.Close()
+	b, err := dlock.Open("mem", t.Name())
+	require.NoError(t, err)
+	defer b.Close()
+	require.NoError(t, a.Ping(ctx))
+
+	lock, err := a.RWMutex("stock/42").Lock(ctx)
+	require.NoError(t, err)
+	_, err = b.RWMutex("stock/42").TryRLock(ctx)
+	require.ErrorIs(t, err, dlock.ErrLocked)
+	require.NoError(t, lock.Unlock())
+	lock, err = b.RWMutex("stock/42").TryRLock(ctx)
+	require.NoError(t, err)
+	require.Equal(t, dlock.Shared, lock.Mode())
+	require.NoError(t, lock.Unlock())
+}
+
+func TestAClosedClientReturnsErrClosed(t *testing.T) {
+	c := dlock.OpenConnector(memdriver.New())
+	require.NoError(t, c.Close())
+	_, err := c.RWMutex("q").Lock(t.Context())
+	require.ErrorIs(t, err, dlock.ErrClosed)
+	require.ErrorIs(t, c.Ping(t.Context()), dlock.ErrClosed)
+}
+
+// The front package brings no driver, and no other module than the drivers' clients need, into a program.
+func TestTheFrontPackageImportsNoDriver(t *testing.T) {
+	cmd := exec.Command("go", "list", "-deps", ".")
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	assert.NotContains(t, string(out), "go-zookeeper")
+	assert.NotContains(t, string(out), "dlock/memdriver")
+	assert.NotContains(t, string(out), "dlock/zkdriver")
+	assert.NotContains(t, string(out), "testify")
+}
