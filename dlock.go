@@ -17,9 +17,9 @@ var (
 	drivers   = make(map[string]driver.Driver)
 )
 
-// Register makes a driver available under the name that Open takes. It is
-// meant for the init function of a driver's package and panics if the driver is nil or the
-// name is taken, because nobody could handle the error.
+// Register makes a driver available under the name that Open takes. It is meant for the init
+// function of a driver's package and panics if the driver is nil or the name is taken, because
+// nobody could handle the error.
 func Register(name string, d driver.Driver) {
 	driversMu.Lock()
 	defer driversMu.Unlock()
@@ -40,15 +40,15 @@ func Drivers() []string {
 }
 
 // Client is the way to one store of locks. It holds one session with the store, which it begins
-// on first use and again whenever one has ended. One client serves a whole
-// program; it is safe for use by many goroutines.
+// on first use and again whenever one has ended. One client serves a whole program; it is safe
+// for use by many goroutines.
 type Client struct {
 	sessions *recipes.Sessions
 }
 
-// Open returns a client of the store that the data source name describes, in
-// the terms of the driver of that name. The options hold for all locks of the
-// client. Open parses and does no I/O: use [Client.Ping] to see whether the store answers.
+// Open returns a client of the store that the data source name describes, in the terms of the
+// driver of that name. The options hold for all locks of the client. Open parses and does no
+// I/O: use [Client.Ping] to see whether the store answers.
 func Open(driverName, dsn string, opts ...Option) (*Client, error) {
 	driversMu.RLock()
 	d, ok := drivers[driverName]
@@ -76,10 +76,10 @@ func OpenConnector(c driver.Connector, opts ...Option) *Client {
 	return &Client{recipes.New(c, opts...)}
 }
 
-// RWMutex returns the read-write lock of that name; it does no I/O. A name is one or more segments
-// of printable characters with slashes between them, such as "stock/42", at most 512 bytes in all.
-// With a bad name every use of the lock returns an error that matches ErrName. The
-// options are added to those of the client.
+// RWMutex returns the read-write lock of that name; it does no I/O. A name is one or more
+// segments of printable characters with slashes between them, such as "stock/42", at most 512
+// bytes in all. With a bad name every use of the lock returns an error that matches ErrName.
+// The options are added to those of the client.
 func (c *Client) RWMutex(name string, opts ...Option) (m *RWMutex) {
 	return c.sessions.RWMutex(name, opts...)
 }
@@ -87,8 +87,8 @@ func (c *Client) RWMutex(name string, opts ...Option) (m *RWMutex) {
 // Ping makes sure that the client has a session and that the store answers.
 func (c *Client) Ping(ctx context.Context) error { return c.sessions.Ping(ctx) }
 
-// Close gives back everything that the client holds and waits for that, for a few seconds at most. First
-// calls in flight return ErrClosed and every lock's Lost closes; then the nodes go. An error that matches
-// driver.ErrUnavailable says that the store could not be reached: it drops the nodes when the session
-// times out. A second Close returns what the first one did.
+// Close gives back everything that the client holds and waits for that, for a few seconds at
+// most. First calls in flight return ErrClosed and every lock's Lost closes; then the nodes go.
+// An error that matches driver.ErrUnavailable says that the store could not be reached: it
+// drops the nodes when the session times out. A second Close returns what the first one did.
 func (c *Client) Close() error { return c.sessions.Close() }

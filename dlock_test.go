@@ -87,7 +87,8 @@ func TestAClosedClientReturnsErrClosed(t *testing.T) {
 	require.ErrorIs(t, c.Ping(t.Context()), dlock.ErrClosed)
 }
 
-// The front package brings no driver, and no other module than the drivers' clients need, into a program.
+// The front package brings no driver, and no other module than the drivers' clients need, into
+// a program.
 func TestTheFrontPackageImportsNoDriver(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", ".")
 	out, err := cmd.Output()

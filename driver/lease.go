@@ -12,19 +12,18 @@ import (
 // Lease tells when a session must be taken for ended: it implements rule 8 for drivers whose
 // store drops a session that it has not heard of for some time.
 //
-// The store counts its timeout from the instant at which a request reaches
-// it, which is never before the request was sent. So a lease counts from the
-// sending time of a request of which a reply has proved that the store counted it, and its
-// term is shorter than the store's timeout by a margin for the drift of two
-// clocks. When the term has passed, the lease has ended for good: a reply that
-// arrives later cannot revive it. (The argument is that of Gray and Cheriton,
-// "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache
+// The store counts its timeout from the instant at which a request reaches it, which is never
+// before the request was sent. So a lease counts from the sending time of a request of which a
+// reply has proved that the store counted it, and its term is shorter than the store's timeout
+// by a margin for the drift of two clocks. When the term has passed, the lease has ended for
+// good: a reply that arrives later cannot revive it. (The argument is that of Gray and
+// Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache
 // Consistency", 1989.)
 //
-// Time is read from the monotonic and from the wall clock, and whichever says
-// that more has passed is believed: the monotonic clock may stand still while a
-// machine sleeps, and the wall clock may be set back. A wall clock that is set
-// forward by more than what is left of the term ends the lease early, which is safe.
+// Time is read from the monotonic and from the wall clock, and whichever says that more has
+// passed is believed: the monotonic clock may stand still while a machine sleeps, and the wall
+// clock may be set back. A wall clock that is set forward by more than what is left of the term
+// ends the lease early, which is safe.
 //
 // A Lease is safe for use by many goroutines and its methods never block.
 type Lease struct {
@@ -46,8 +45,8 @@ type Instant struct {
 
 var started = time.Now()
 
-// Now returns the present instant, for a request that is sent before there is a
-// lease, such as the one that opens the session.
+// Now returns the present instant, for a request that is sent before there is a lease, such as
+// the one that opens the session.
 func Now() Instant {
 	t := time.Now()
 	return Instant{mono: t.Sub(started), wall: time.Duration(t.UnixNano())}
@@ -62,13 +61,13 @@ func (t Instant) add(d time.Duration) Instant {
 	return Instant{mono: t.mono + d, wall: t.wall + d}
 }
 
-// Sub returns the time from u to t by the monotonic clock, for spacing
-// requests; the lease itself judges by both clocks.
+// Sub returns the time from u to t by the monotonic clock, for spacing requests; the lease
+// itself judges by both clocks.
 func (t Instant) Sub(u Instant) time.Duration { return t.mono - u.mono }
 
-// NewLease returns a lease of the given term that counts from the instant at which
-// the request that opened the session was sent. It holds a timer until it
-// ends: call [Lease.End] when the session is closed.
+// NewLease returns a lease of the given term that counts from the instant at which the request
+// that opened the session was sent. It holds a timer until it ends: call [Lease.End] when the
+// session is closed.
 func NewLease(term time.Duration, from Instant) *Lease {
 	return newLease(term, from, Now)
 }
@@ -85,17 +84,17 @@ func newLease(term time.Duration, from Instant, clock func() Instant) *Lease {
 	return l
 }
 
-// Now returns the present instant. Take it before sending the request whose
-// answer will renew the lease.
+// Now returns the present instant. Take it before sending the request whose answer will renew
+// the lease.
 func (l *Lease) Now() Instant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.clock()
 }
 
-// Renew counts the lease from sent, the sending time of a request that the
-// store is known to have counted for the session. An earlier instant than
-// the present one changes nothing. It reports whether the lease runs: one that has run out meanwhile, noticed or not, stays so.
+// Renew counts the lease from sent, the sending time of a request that the store is known to
+// have counted for the session. An earlier instant than the present one changes nothing. It
+// reports whether the lease runs: one that has run out meanwhile, noticed or not, stays so.
 func (l *Lease) Renew(sent Instant) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,8 +107,8 @@ func (l *Lease) Renew(sent Instant) bool {
 	return true
 }
 
-// End ends the lease now and says why: the store said that the session is
-// over, or it was closed. Only the first end counts; it stops the timer.
+// End ends the lease now and says why: the store said that the session is over, or it was
+// closed. Only the first end counts; it stops the timer.
 func (l *Lease) End(cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,13 +117,13 @@ func (l *Lease) End(cause error) {
 	}
 }
 
-// Done returns a channel that closes when the lease ends. A process that was paused, or whose machine slept, may see it close late; Err
-// tells the truth at once.
+// Done returns a channel that closes when the lease ends. A process that was paused, or whose
+// machine slept, may see it close late; Err tells the truth at once.
 func (l *Lease) Done() <-chan struct{} { return l.done }
 
 // Err looks at the clocks. It returns nil while the lease runs and after that, for ever, an
-// error that matches [ErrSessionEnded] and the cause given to End.
-// Once Err has returned an error, Done is closed.
+// error that matches [ErrSessionEnded] and the cause given to End. Once Err has returned an
+// error, Done is closed.
 func (l *Lease) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,15 +164,14 @@ func (l *Lease) end(cause error) {
 	close(l.done)
 }
 
-// nap is how long the timer sleeps before it looks at the clocks again. It is
-// at most a quarter of the term, because a timer does not count the time
-// that the machine sleeps.
+// nap is how long the timer sleeps before it looks at the clocks again. It is at most a quarter
+// of the term, because a timer does not count the time that the machine sleeps.
 func (l *Lease) nap(left time.Duration) time.Duration {
 	return min(left, max(l.term/4, time.Millisecond))
 }
 
-// tick runs on the timer. A renewal does not touch the timer, so that it costs nothing: the timer
-// finds out here.
+// tick runs on the timer. A renewal does not touch the timer, so that it costs nothing: the
+// timer finds out here.
 func (l *Lease) tick() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

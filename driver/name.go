@@ -19,9 +19,9 @@ const (
 	maxDigits = 18 // 10^18 - 1 fits an int64
 )
 
-// FormatName returns the name of a node: prefix and sequence, the latter in at least
-// ten digits. FormatName("web1-W-", 7) is "web1-W-0000000007". The prefix has
-// to end in a dash (see [CheckPrefix]); seq must not be negative nor have more than 18 digits.
+// FormatName returns the name of a node: prefix and sequence, the latter in at least ten
+// digits. FormatName("web1-W-", 7) is "web1-W-0000000007". The prefix has to end in a dash (see
+// [CheckPrefix]); seq must not be negative nor have more than 18 digits.
 func FormatName(prefix string, seq int64) string {
 	var buf [64]byte
 	b := append(buf[:0], prefix...)
@@ -33,10 +33,10 @@ func FormatName(prefix string, seq int64) string {
 	return string(append(b, d...))
 }
 
-// ParseName splits the name of a node into prefix and sequence; it reads from the right, so that a prefix may itself hold
-// dashes and digits. The prefix includes the dash. ok is false
-// for a name that is not sequenced, that is, does not end in a dash and 10 to 18
-// digits: such a node is no contender.
+// ParseName splits the name of a node into prefix and sequence; it reads from the right, so
+// that a prefix may itself hold dashes and digits. The prefix includes the dash. ok is false
+// for a name that is not sequenced, that is, does not end in a dash and 10 to 18 digits: such a
+// node is no contender.
 func ParseName(name string) (prefix string, seq int64, ok bool) {
 	i := len(name)
 	for i > 0 && name[i-1] >= '0' && name[i-1] <= '9' {
@@ -53,7 +53,8 @@ func ParseName(name string) (prefix string, seq int64, ok bool) {
 }
 
 // CheckPrefix returns nil for a prefix that Create takes: at most [MaxPrefix] bytes of
-// printable UTF-8 without a slash, at least two of them, ending in a dash. Other errors match [ErrName].
+// printable UTF-8 without a slash, at least two of them, ending in a dash. Other errors match
+// [ErrName].
 func CheckPrefix(prefix string) error {
 	switch {
 	case len(prefix) < 2 || prefix[len(prefix)-1] != '-':
@@ -69,10 +70,10 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
-// CheckQueue returns nil for a name that a queue may have: one or more segments
-// with a slash between them, at most [MaxQueue] bytes of printable UTF-8 in all. A segment is not empty, not "." nor "..",
-// and does not look like a node (see [ParseName]). Other errors match [ErrName] and
-// say what is wrong.
+// CheckQueue returns nil for a name that a queue may have: one or more segments with a slash
+// between them, at most [MaxQueue] bytes of printable UTF-8 in all. A segment is not empty, not
+// "." nor "..", and does not look like a node (see [ParseName]). Other errors match [ErrName]
+// and say what is wrong.
 func CheckQueue(queue string) error {
 	switch {
 	case queue == "":
@@ -105,9 +106,8 @@ func checkSegment(queue, segment string) error {
 	return nil
 }
 
-// unprintable returns the place of the first byte that is not part of a
-// printable character. The replacement character counts as unprintable: it
-// stands for bytes that were lost.
+// unprintable returns the place of the first byte that is not part of a printable character.
+// The replacement character counts as unprintable: it stands for bytes that were lost.
 func unprintable(s string) (at int, found bool) {
 	for i, r := range s {
 		if r == utf8.RuneError || r == '\ufffc' || !unicode.IsPrint(r) {

@@ -8,35 +8,33 @@ import (
 // Replacer is implemented by sessions that can change the prefix of a node, which is how an
 // exclusive lock turns into a shared one without losing its place.
 type Replacer interface {
-	// Replace gives the session's own node p another prefix, atomically, and
-	// returns the place as it is now. Sequence, epoch, token, data and owner stay.
+	// Replace gives the session's own node p another prefix, atomically, and returns the place
+	// as it is now. Sequence, epoch, token, data and owner stay.
 	//
-	// Rule 12: List shows exactly one of the two names at any time. For
-	// watches it is a change of membership and the end of the old name. After
-	// an error either name may stand: repeating the call with the same
-	// arguments finishes it, and Delete with either place removes whichever
-	// stands. A node that is gone gives an error that matches [ErrGone].
+	// Rule 12: List shows exactly one of the two names at any time. For watches it is a change
+	// of membership and the end of the old name. After an error either name may stand:
+	// repeating the call with the same arguments finishes it, and Delete with either place
+	// removes whichever stands. A node that is gone gives an error that matches [ErrGone].
 	Replace(ctx context.Context, queue string, p Place, prefix string) (Place, error)
 }
 
-// Releaser is implemented by sessions that can tell their watchers that a node
-// was given back by somebody who held the lock exclusively.
+// Releaser is implemented by sessions that can tell their watchers that a node was given back
+// by somebody who held the lock exclusively.
 type Releaser interface {
 	// Release is Delete, called by the holder of an exclusive lock.
 	//
-	// Rule 13: a watch of that node may send [Released] before it closes.
-	// Released is sent for nothing else: not for Delete, Replace, the end of
-	// a session, an operator's removal, or a reconnect. What one session learns through its
-	// watches becomes visible in the store's order: when Released can be
-	// received, an earlier removal of a node that the same session watches can be received too.
+	// Rule 13: a watch of that node may send [Released] before it closes. Released is sent for
+	// nothing else: not for Delete, Replace, the end of a session, an operator's removal, or a
+	// reconnect. What one session learns through its watches becomes visible in the store's
+	// order: when Released can be received, an earlier removal of a node that the same session
+	// watches can be received too.
 	Release(ctx context.Context, queue string, p Place) error
 }
 
-// Reader is implemented by sessions that can show a node to people who look at
-// a queue.
+// Reader is implemented by sessions that can show a node to people who look at a queue.
 type Reader interface {
-	// Read returns what the store knows of the node of that name. A node that
-	// is not there gives an error that matches [ErrGone].
+	// Read returns what the store knows of the node of that name. A node that is not there
+	// gives an error that matches [ErrGone].
 	Read(ctx context.Context, queue, name string) (Info, error)
 }
 
@@ -45,11 +43,11 @@ type Info struct {
 	Node
 	// Token is the node's fencing token, the same that Create returned to its owner.
 	Token int64
-	// Data is what was given to Create. It may have been written by anybody:
-	// treat it as hostile.
+	// Data is what was given to Create. It may have been written by anybody: treat it as
+	// hostile.
 	Data []byte
-	// Owner names the session that the node belongs to, in the store's terms.
-	// It is empty for a node that belongs to no session.
+	// Owner names the session that the node belongs to, in the store's terms. It is empty for a
+	// node that belongs to no session.
 	Owner string
 	// Created is the time of creation by the store's clock, zero if unknown.
 	Created time.Time
@@ -57,10 +55,9 @@ type Info struct {
 
 // Walker is implemented by sessions that can find queues.
 type Walker interface {
-	// Walk returns the names of the queues that exist at prefix or below it
-	// (prefix "stock" finds "stock" and "stock/42" but not "stocks"), in
-	// lexical order; an empty prefix finds all. A queue
-	// without nodes may be missing from the result, and so may one that is
-	// made or removed meanwhile.
+	// Walk returns the names of the queues that exist at prefix or below it (prefix "stock"
+	// finds "stock" and "stock/42" but not "stocks"), in lexical order; an empty prefix finds
+	// all. A queue without nodes may be missing from the result, and so may one that is made or
+	// removed meanwhile.
 	Walk(ctx context.Context, prefix string) ([]string, error)
 }

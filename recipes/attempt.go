@@ -36,8 +36,8 @@ func (a *attempt) run(ctx context.Context) (*Lock, error) {
 	}
 }
 
-// once contends with one node, which is in the queue when once returns a
-// lock and is not, or is about to leave, when it returns an error or panics.
+// once contends with one node, which is in the queue when once returns a lock and is not, or is
+// about to leave, when it returns an error or panics.
 func (a *attempt) once(ctx context.Context) (l *Lock, err error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -99,8 +99,8 @@ func (a *attempt) grant(ctx context.Context, s *session, place driver.Place) (*L
 	return &h.own, nil
 }
 
-// again decides whether an error is worth another attempt. If so it waits as long as
-// the back-off says and returns nil.
+// again decides whether an error is worth another attempt. If so it waits as long as the
+// back-off says and returns nil.
 func (a *attempt) again(ctx context.Context, err error) error {
 	switch {
 	case a.m.sessions.closedOr(nil) != nil:
@@ -147,8 +147,8 @@ func (a *attempt) succeeded() {
 	}
 }
 
-// interrupted returns the error for a context that has ended. Its cause comes
-// along: it tells that another lock was lost or unlocked whose context this was.
+// interrupted returns the error for a context that has ended. Its cause comes along: it tells
+// that another lock was lost or unlocked whose context this was.
 func (a *attempt) interrupted(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {

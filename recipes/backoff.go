@@ -6,8 +6,8 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// BackOff says how long to wait before the next try. The types of
-// github.com/cenkalti/backoff, of every major version so far, satisfy it.
+// BackOff says how long to wait before the next try. The types of github.com/cenkalti/backoff,
+// of every major version so far, satisfy it.
 type BackOff interface {
 	// NextBackOff returns how long to wait; a negative duration means to give up.
 	NextBackOff() time.Duration
@@ -15,9 +15,8 @@ type BackOff interface {
 	Reset()
 }
 
-// The default back-off gives up when the store has failed for this long
-// without a success between: somebody who waits for ever behind a
-// mistyped address is not helped.
+// The default back-off gives up when the store has failed for this long without a success
+// between: somebody who waits for ever behind a mistyped address is not helped.
 const giveUpAfter = time.Minute
 
 func defaultBackOff() BackOff {

@@ -82,7 +82,8 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
-// The allocations of a free lock are counted, not timed, so that a change that adds some is noticed.
+// The allocations of a free lock are counted, not timed, so that a change that adds some is
+// noticed.
 func TestAFreeLockOnMemoryAllocatesLittle(t *testing.T) {
 	c := recipes.New(memdriver.New())
 	defer c.Close()

@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// watchOwnAfter is how long somebody waits before he has his own node watched
-// too. Brief waits do without: whoever is let in looks at the queue first and sees his node in it.
+// watchOwnAfter is how long somebody waits before he has his own node watched too. Brief waits
+// do without: whoever is let in looks at the queue first and sees his node in it.
 const watchOwnAfter = 300 * time.Millisecond
 
 // contender is an attempt that has a node in the queue.
@@ -21,8 +21,9 @@ type contender struct {
 	timer   *time.Timer         // until it is to be armed; nil where it is not needed
 }
 
-// queue waits until nobody is in the way of the node. It returns nil then, errStartOver if the node
-// is gone, and else why waiting ended. Errors that may pass do not cost the place in the queue.
+// queue waits until nobody is in the way of the node. It returns nil then, errStartOver if the
+// node is gone, and else why waiting ended. Errors that may pass do not cost the place in the
+// queue.
 func (a *attempt) queue(ctx context.Context, s *session, place driver.Place) error {
 	c := contender{attempt: a, session: s, place: place}
 	watches, cancel := context.WithCancel(ctx)
@@ -81,8 +82,8 @@ func (c *contender) step(ctx context.Context) (entered bool, err error) {
 	return false, c.sleep(ctx, changed)
 }
 
-// armQueue watches the whole queue, if that is the way of waiting. It has to be
-// done before the queue is listed.
+// armQueue watches the whole queue, if that is the way of waiting. It has to be done before the
+// queue is listed.
 func (c *contender) armQueue(ctx context.Context) (<-chan driver.Cause, error) {
 	if c.m.options.wait.kind != watchQueue || c.try {
 		return nil, nil
@@ -127,8 +128,8 @@ func (c *contender) sleep(ctx context.Context, changed <-chan driver.Cause) erro
 	}
 }
 
-// alarm returns what rings, besides a watch: for somebody who polls, the time to look again; for
-// somebody who watches his predecessor, the time to watch his own node too. A watch of the
+// alarm returns what rings, besides a watch: for somebody who polls, the time to look again;
+// for somebody who watches his predecessor, the time to watch his own node too. A watch of the
 // whole queue needs neither.
 func (c *contender) alarm() (ring <-chan time.Time, stop func() bool) {
 	switch c.m.options.wait.kind {
@@ -144,8 +145,8 @@ func (c *contender) alarm() (ring <-chan time.Time, stop func() bool) {
 	return nil, func() bool { return true }
 }
 
-// armOwn watches one's own node, so that somebody whose node was removed does
-// not wait for ever at a place that he does not have.
+// armOwn watches one's own node, so that somebody whose node was removed does not wait for ever
+// at a place that he does not have.
 func (c *contender) armOwn(ctx context.Context) error {
 	own, err := c.session.Watch(ctx, c.m.name, c.place.Name)
 	if err != nil {

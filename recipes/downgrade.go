@@ -8,16 +8,18 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Downgrade turns an exclusive lock into a shared one without letting go of it:
-// readers who wait may enter, a writer who waits may not. The token stays. On a
-// lock that is shared already it does nothing.
+// Downgrade turns an exclusive lock into a shared one without letting go of it: readers who
+// wait may enter, a writer who waits may not. The token stays. On a lock that is shared already
+// it does nothing.
 //
-// Where others who entered the lock again hold it exclusively, the store is told when the last of them
-// unlocks or downgrades. A driver without a Replacer cannot tell it at all: readers then wait until Unlock.
+// Where others who entered the lock again hold it exclusively, the store is told when the last
+// of them unlocks or downgrades. A driver without a Replacer cannot tell it at all: readers
+// then wait until Unlock.
 //
 // After an error of the store, or of ctx, the lock counts as shared all the same, since the
-// store may have let readers in. It is told again in the background, and calling Downgrade again waits for it.
-// The error matches ErrLost or ErrNotHeld if there was nothing to downgrade.
+// store may have let readers in. It is told again in the background, and calling Downgrade
+// again waits for it. The error matches ErrLost or ErrNotHeld if there was nothing to
+// downgrade.
 func (l *Lock) Downgrade(ctx context.Context) error {
 	h := l.hold
 	if ctx == nil {
@@ -47,8 +49,8 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	return h.downgrade(ctx)
 }
 
-// downgradeRest tells the store that the last exclusive Lock was unlocked while shared
-// ones remain.
+// downgradeRest tells the store that the last exclusive Lock was unlocked while shared ones
+// remain.
 func (l *Lock) downgradeRest() error {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()

@@ -16,20 +16,20 @@ var (
 	// ErrLocked is returned by TryLock and TryRLock where somebody is in the way.
 	ErrLocked = errors.New("locked by somebody else")
 
-	// ErrTimeout is returned when the deadline of the context or the time of
-	// WithTimeout has passed before the lock was won. It also matches
-	// context.DeadlineExceeded. Its message says who was in the way.
+	// ErrTimeout is returned when the deadline of the context or the time of WithTimeout has
+	// passed before the lock was won. It also matches context.DeadlineExceeded. Its message
+	// says who was in the way.
 	ErrTimeout error = timeout{}
 
-	// ErrLost says that the lock was held and then lost, because the session ended or somebody removed
-	// the lock's node: others may hold it by now.
+	// ErrLost says that the lock was held and then lost, because the session ended or somebody
+	// removed the lock's node: others may hold it by now.
 	ErrLost = errors.New("lock lost")
 
 	// ErrNotHeld says that the lock is not held any more because it was unlocked.
 	ErrNotHeld = errors.New("lock not held")
 
-	// ErrUpgrade is returned to somebody who holds the lock shared and wants it
-	// exclusively: waiting for that would be a deadlock.
+	// ErrUpgrade is returned to somebody who holds the lock shared and wants it exclusively:
+	// waiting for that would be a deadlock.
 	ErrUpgrade = errors.New("a shared lock cannot become exclusive")
 
 	// ErrClosed is returned by everything that belongs to a closed client.
@@ -106,8 +106,8 @@ var errTaken = errors.New("its node was removed from the queue by somebody else"
 // errStartOver says that the attempt has no node in the queue any more and has to begin again.
 var errStartOver = errors.New("the waiting node vanished from the queue")
 
-// printable quotes what would not print as it is: names come from anybody who
-// may write to the store.
+// printable quotes what would not print as it is: names come from anybody who may write to the
+// store.
 func printable(name string) string {
 	if q := strconv.Quote(name); len(q) != len(name)+2 {
 		return q

@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// hold is a node that holds the lock. It is shared by the Locks of one
-// contender who entered again and again, and goes with the last of them.
+// hold is a node that holds the lock. It is shared by the Locks of one contender who entered
+// again and again, and goes with the last of them.
 type hold struct {
 	m       *RWMutex
 	session *session
@@ -39,8 +39,8 @@ func newHold(m *RWMutex, s *session, place driver.Place, mode Mode) *hold {
 	return h
 }
 
-// check has the session look at the clocks, and marks the lock as lost if the
-// session is over. It is called without mu.
+// check has the session look at the clocks, and marks the lock as lost if the session is over.
+// It is called without mu.
 func (h *hold) check() {
 	if h.session.Err() != nil {
 		h.lose(h.session.why())
@@ -57,8 +57,8 @@ func (h *hold) why() error {
 	return h.m.notHeld
 }
 
-// lose marks the lock as lost and tells everybody who holds it. Only the first loss counts, and none
-// after the last Unlock.
+// lose marks the lock as lost and tells everybody who holds it. Only the first loss counts, and
+// none after the last Unlock.
 func (h *hold) lose(cause error) {
 	h.mu.Lock()
 	if h.lost != nil || h.released {
@@ -128,8 +128,8 @@ func (h *hold) enter(mode Mode) (*Lock, error) {
 // guardAfter is how long a lock is held before its node is watched: brief holds pay nothing.
 const guardAfter = 300 * time.Millisecond
 
-// guard watches the node until the lock is given back or lost, and finds out if
-// somebody removes it. An error of the store proves nothing: it goes on.
+// guard watches the node until the lock is given back or lost, and finds out if somebody
+// removes it. An error of the store proves nothing: it goes on.
 func (h *hold) guard() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -167,8 +167,8 @@ func (h *hold) guarding(cancel context.CancelFunc) bool {
 	return true
 }
 
-// await finds the node in the queue, watches it, and returns when the watch has
-// closed, or at once if the node is not there.
+// await finds the node in the queue, watches it, and returns when the watch has closed, or at
+// once if the node is not there.
 func (h *hold) await(ctx context.Context) (present bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -197,8 +197,8 @@ func (h *hold) node() driver.Node {
 	return h.place.Node
 }
 
-// find returns the name under which the node is in the queue, one of the two that a
-// downgrade whose outcome is unknown may have left it, or nothing.
+// find returns the name under which the node is in the queue, one of the two that a downgrade
+// whose outcome is unknown may have left it, or nothing.
 func (h *hold) find(nodes []driver.Node) string {
 	node := h.node()
 	for _, prefix := range h.m.options.prefix[Shared:] {

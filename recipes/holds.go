@@ -1,7 +1,7 @@
 package recipes
 
-// holds is a doubly linked list of holds that allocates nothing. A hold is in
-// one list at most. The zero value is an empty list.
+// holds is a doubly linked list of holds that allocates nothing. A hold is in one list at most.
+// The zero value is an empty list.
 type holds struct {
 	root links // next is the first, prev the last
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/go-multierror"
 )
 
-// Lock is a lock that is held, until Unlock or until it is lost. Whoever enters
-// again gets a Lock of his own; the node in the store goes with the last Unlock.
+// Lock is a lock that is held, until Unlock or until it is lost. Whoever enters again gets a
+// Lock of his own; the node in the store goes with the last Unlock.
 //
 // A Lock is safe for use by many goroutines.
 type Lock struct {
@@ -32,20 +32,21 @@ func (l *Lock) Mode() Mode {
 // Name returns the name of the lock's node, "web1-W-0000000007", as it is now.
 func (l *Lock) Name() string { return l.hold.node().Name }
 
-// Token returns the fencing token. Hand it to the resource that the lock protects, which refuses a
-// smaller token than the largest it has seen: only so is somebody kept out who still believes to hold a
-// lock that he has lost.
+// Token returns the fencing token. Hand it to the resource that the lock protects, which
+// refuses a smaller token than the largest it has seen: only so is somebody kept out who still
+// believes to hold a lock that he has lost.
 //
 // Tokens of exclusive locks rise from one to the next, for ever, that is, for one history of
-// the store: a restored or a new one starts over. The token of a shared lock is to be compared with the highest exclusive token and never
-// raises it, since readers hold together. Whoever enters again has the same token.
+// the store: a restored or a new one starts over. The token of a shared lock is to be compared
+// with the highest exclusive token and never raises it, since readers hold together. Whoever
+// enters again has the same token.
 func (l *Lock) Token() int64 { return l.hold.token }
 
-// Lost returns a channel that closes when the lock is lost: its session has ended, or
-// somebody removed its node. It never closes after Unlock.
+// Lost returns a channel that closes when the lock is lost: its session has ended, or somebody
+// removed its node. It never closes after Unlock.
 //
-// A session is taken for ended before the store lets anybody else in. Still, what was sent to a resource
-// before may arrive after: see Token.
+// A session is taken for ended before the store lets anybody else in. Still, what was sent to a
+// resource before may arrive after: see Token.
 func (l *Lock) Lost() <-chan struct{} {
 	h := l.hold
 	h.mu.Lock()
@@ -59,9 +60,10 @@ func (l *Lock) Lost() <-chan struct{} {
 	return l.lost
 }
 
-// Err returns nil while the lock is held: its lease runs and no loss was seen. It
-// looks at the clocks when it is called, so that a process that was paused learns the truth here before
-// Lost has closed. After a loss the error matches ErrLost, after Unlock ErrNotHeld, and both after an Unlock that came too late.
+// Err returns nil while the lock is held: its lease runs and no loss was seen. It looks at the
+// clocks when it is called, so that a process that was paused learns the truth here before Lost
+// has closed. After a loss the error matches ErrLost, after Unlock ErrNotHeld, and both after
+// an Unlock that came too late.
 func (l *Lock) Err() error {
 	l.hold.check()
 	l.hold.mu.Lock()
@@ -106,9 +108,9 @@ func join(err, also error) error {
 	return multierror.Append(nil, err, also)
 }
 
-// detach returns what has to be called, without mu, to tell the users of a Lock that it
-// has ended: to close its Lost channel, if it was lost, and to cancel its contexts. It is
-// called with mu held.
+// detach returns what has to be called, without mu, to tell the users of a Lock that it has
+// ended: to close its Lost channel, if it was lost, and to cancel its contexts. It is called
+// with mu held.
 func (l *Lock) detach(lost bool) []func(error) {
 	var endings []func(error)
 	if lost && l.lost != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// lostTwice demands that everything about a lock says that it was lost.
+// wasLost demands that everything about a lock says that it was lost.
 func (w *world) wasLost(c *client, l *recipes.Lock, ctx context.Context) {
 	w.Helper()
 	require.ErrorIs(w, l.Err(), recipes.ErrLost)

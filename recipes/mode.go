@@ -40,10 +40,10 @@ func (m Mode) prefix(host string) string {
 	return host + exclusiveKind
 }
 
-// modeOf reads the mode from the name of a contender, from the right: the host
-// name may itself look like one. A kind that we do not know counts as exclusive, so
-// that nobody is let in beside something we do not understand. ok is false for a
-// name without a sequence, which is no contender.
+// modeOf reads the mode from the name of a contender, from the right: the host name may itself
+// look like one. A kind that we do not know counts as exclusive, so that nobody is let in
+// beside something we do not understand. ok is false for a name without a sequence, which is no
+// contender.
 func modeOf(name string) (mode Mode, ok bool) {
 	prefix, _, ok := driver.ParseName(name)
 	switch {

@@ -44,17 +44,17 @@ func (o *options) setHostname(encoded string) {
 	}
 }
 
-// WithTimeout limits how long Lock and RLock wait where the context has no
-// earlier deadline. TryLock and TryRLock wait for nobody, but the limit holds for their requests
-// to the store too. Zero or less means no limit, which is the default.
+// WithTimeout limits how long Lock and RLock wait where the context has no earlier deadline.
+// TryLock and TryRLock wait for nobody, but the limit holds for their requests to the store
+// too. Zero or less means no limit, which is the default.
 func WithTimeout(d time.Duration) Option {
 	return func(o *options) { o.timeout = d }
 }
 
 // WithBackOff sets how the errors of the store that may pass are retried; see [BackOff].
-// newBackOff is called once for each call that meets such an error, possibly from
-// many goroutines at once. Nil means the default: an exponential
-// back-off with jitter from 20 ms to 2 s, which gives up when the store has been failing for a minute.
+// newBackOff is called once for each call that meets such an error, possibly from many
+// goroutines at once. Nil means the default: an exponential back-off with jitter from 20 ms to
+// 2 s, which gives up when the store has been failing for a minute.
 func WithBackOff(newBackOff func() BackOff) Option {
 	if newBackOff == nil {
 		newBackOff = defaultBackOff
@@ -62,17 +62,17 @@ func WithBackOff(newBackOff func() BackOff) Option {
 	return func(o *options) { o.backOff = newBackOff }
 }
 
-// WithHostname sets the name that the lock's nodes begin with, instead of the
-// one that os.Hostname returns. Bytes outside [A-Za-z0-9._-] are
-// percent-encoded, what exceeds 200 bytes is cut, and an empty name becomes "unknown". The name is for
-// people: two hosts of one name do not disturb each other.
+// WithHostname sets the name that the lock's nodes begin with, instead of the one that
+// os.Hostname returns. Bytes outside [A-Za-z0-9._-] are percent-encoded, what exceeds 200 bytes
+// is cut, and an empty name becomes "unknown". The name is for people: two hosts of one name do
+// not disturb each other.
 func WithHostname(name string) Option {
 	encoded := encodeHostname(name)
 	return func(o *options) { o.setHostname(encoded) }
 }
 
-// WithLogger sets where to log what an operator should know: sessions that begin and end, retries, losses,
-// nodes that could not be removed at once. By default nothing is logged.
+// WithLogger sets where to log what an operator should know: sessions that begin and end,
+// retries, losses, nodes that could not be removed at once. By default nothing is logged.
 func WithLogger(l *slog.Logger) Option {
 	if l == nil {
 		l = slog.New(slog.DiscardHandler)
@@ -88,14 +88,16 @@ func WithTrace(t *Trace) Option {
 	return func(o *options) { o.trace = t }
 }
 
-// WithData adds data to the record that the lock's nodes carry, for people
-// who look at a queue (see [RWMutex.Queue]). The store limits its size; with too much of it every use of the lock fails.
+// WithData adds data to the record that the lock's nodes carry, for people who look at a queue
+// (see [RWMutex.Queue]). The store limits its size; with too much of it every use of the lock
+// fails.
 func WithData(data []byte) Option {
 	tail := recordTail(data)
 	return func(o *options) { o.record = tail }
 }
 
-// WithWait sets how to wait for other contenders: [Predecessor] (the default), [AnyChange] or [Poll].
+// WithWait sets how to wait for other contenders: [Predecessor] (the default), [AnyChange] or
+// [Poll].
 func WithWait(w Wait) Option {
 	return func(o *options) { o.wait = w }
 }

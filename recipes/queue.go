@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// indexOf returns the place of a node in a queue, or -1. Name and epoch together
-// name one node for ever; the name alone may have been taken again.
+// indexOf returns the place of a node in a queue, or -1. Name and epoch together name one node
+// for ever; the name alone may have been taken again.
 func indexOf(nodes []driver.Node, n driver.Node) int {
 	return slices.IndexFunc(nodes, func(m driver.Node) bool {
 		return m.Name == n.Name && m.Epoch == n.Epoch
@@ -41,16 +41,16 @@ type Contender struct {
 	Name  string
 	Mode  Mode
 	Holds bool // whether it holds the lock or waits for it
-	// Owner, Token and Record are filled in where the driver can read nodes. The
-	// record can have been written by anybody: quote it before it reaches a terminal.
+	// Owner, Token and Record are filled in where the driver can read nodes. The record can
+	// have been written by anybody: quote it before it reaches a terminal.
 	Owner  string // the session, in the store's terms
 	Token  int64
 	Record Record
 }
 
-// Queue returns who holds the lock and who waits for it, in order. It costs one
-// request, and one more for each contender where the driver can read nodes. The picture may be
-// out of date when it arrives: it is for people, not for decisions.
+// Queue returns who holds the lock and who waits for it, in order. It costs one request, and
+// one more for each contender where the driver can read nodes. The picture may be out of date
+// when it arrives: it is for people, not for decisions.
 func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error) {
 	if err := m.usable(ctx); err != nil {
 		return nil, err

@@ -12,9 +12,9 @@ import (
 // reapTimeout bounds one try of the reaper.
 const reapTimeout = 5 * time.Second
 
-// reaper repeats what a session has to do to the store and could not confirm at once:
-// mostly, to delete a node. It goes on until the store has answered or the session has ended, when
-// the store drops the nodes by itself. Its goroutine runs only while there is work.
+// reaper repeats what a session has to do to the store and could not confirm at once: mostly,
+// to delete a node. It goes on until the store has answered or the session has ended, when the
+// store drops the nodes by itself. Its goroutine runs only while there is work.
 type reaper struct {
 	session *session
 
@@ -107,9 +107,9 @@ func (m *RWMutex) removal(s *session, p driver.Place) *chore {
 	}}
 }
 
-// abandon removes the node of somebody who does not want it any more. It waits a moment for
-// the store and leaves the rest to the reaper. It has a context of its own, because that
-// of the call may have ended.
+// abandon removes the node of somebody who does not want it any more. It waits a moment for the
+// store and leaves the rest to the reaper. It has a context of its own, because that of the
+// call may have ended.
 func (m *RWMutex) abandon(s *session, p driver.Place) {
 	if s.Err() != nil {
 		return // the store removes the node with the session

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Record is what a lock's node says of its owner, for people who look at a
-// queue. The store keeps it as a small JSON object.
+// Record is what a lock's node says of its owner, for people who look at a queue. The store
+// keeps it as a small JSON object.
 type Record struct {
 	ID      string    `json:"id"`              // random, another one in every node
 	PID     int       `json:"pid"`             // of the process
@@ -21,8 +21,8 @@ type Record struct {
 	Bytes   []byte    `json:"bytes,omitempty"` // what WithData gave, where it is not
 }
 
-// recordTail returns what follows the id and the time in every record of a
-// lock: it does not change and is made once.
+// recordTail returns what follows the id and the time in every record of a lock: it does not
+// change and is made once.
 func recordTail(data []byte) []byte {
 	r := struct {
 		PID     int    `json:"pid"`
@@ -64,8 +64,8 @@ func appendHex(b []byte, n uint64) []byte {
 	return append(b, d...)
 }
 
-// parseRecord reads the data of a node that anybody may have written. What it
-// does not understand gives an empty record.
+// parseRecord reads the data of a node that anybody may have written. What it does not
+// understand gives an empty record.
 func parseRecord(data []byte) Record {
 	var r Record
 	if len(data) > maxRecord || json.Unmarshal(data, &r) != nil {

@@ -2,8 +2,8 @@ package recipes
 
 import "context"
 
-// Go's goroutines have no identity, so the owner of a lock is known by the
-// context that the lock hands out.
+// Go's goroutines have no identity, so the owner of a lock is known by the context that the
+// lock hands out.
 
 // holdsKey finds a client's holds of one lock in a context.
 type holdsKey struct {
@@ -11,8 +11,8 @@ type holdsKey struct {
 	name     string
 }
 
-// heldIn is what a context says of one lock: which Lock it came from, and what
-// the contexts around it say.
+// heldIn is what a context says of one lock: which Lock it came from, and what the contexts
+// around it say.
 type heldIn struct {
 	lock  *Lock
 	outer *heldIn
@@ -32,11 +32,13 @@ func (c *lockContext) end(cause error) {
 }
 
 // Context returns a child of parent that is cancelled when the lock is lost or unlocked;
-// context.Cause then matches ErrLost or ErrNotHeld. Work that the lock protects should run under it.
+// context.Cause then matches ErrLost or ErrNotHeld. Work that the lock protects should run
+// under it.
 //
-// Lock and RLock of the same lock and client, called with this context or a child of it, enter again at once
-// and without a request. So whoever has the context is let in: goroutines that share
-// it are inside together. Somebody who holds shared and wants exclusively gets ErrUpgrade.
+// Lock and RLock of the same lock and client, called with this context or a child of it, enter
+// again at once and without a request. So whoever has the context is let in: goroutines that
+// share it are inside together. Somebody who holds shared and wants exclusively gets
+// ErrUpgrade.
 func (l *Lock) Context(parent context.Context) context.Context {
 	if parent == nil {
 		parent = context.Background()
@@ -91,7 +93,8 @@ func (m *RWMutex) reenter(ctx context.Context, mode Mode) (*Lock, error) {
 	return nil, nil
 }
 
-// state tells whether the Lock is held, and why it was lost, also if it was unlocked after that.
+// state tells whether the Lock is held, and why it was lost, also if it was unlocked after
+// that.
 func (l *Lock) state() (lost error, held bool) {
 	l.hold.check()
 	l.hold.mu.Lock()

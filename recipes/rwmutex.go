@@ -7,13 +7,13 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// RWMutex is a read-write lock that all clients of a store share under one
-// name. Any number of contenders hold it shared, or one holds it exclusively.
-// It is granted in the order of arrival: a reader that arrives after a waiting writer waits behind it, so
-// that nobody starves.
+// RWMutex is a read-write lock that all clients of a store share under one name. Any number of
+// contenders hold it shared, or one holds it exclusively. It is granted in the order of
+// arrival: a reader that arrives after a waiting writer waits behind it, so that nobody
+// starves.
 //
-// An RWMutex keeps no state: two of one name are the same lock, and each call of
-// Lock is a contender of its own. It is safe for use by many goroutines.
+// An RWMutex keeps no state: two of one name are the same lock, and each call of Lock is a
+// contender of its own. It is safe for use by many goroutines.
 type RWMutex struct {
 	sessions *Sessions
 	name     string
@@ -23,9 +23,9 @@ type RWMutex struct {
 	key      any   // of its holds in contexts
 }
 
-// RWMutex returns the lock of that name. It does no I/O. A name is one or more
-// segments with slashes between them, such as "stock/42"; see driver.CheckQueue. With a bad name
-// every use of the lock returns an error that matches ErrName.
+// RWMutex returns the lock of that name. It does no I/O. A name is one or more segments with
+// slashes between them, such as "stock/42"; see driver.CheckQueue. With a bad name every use of
+// the lock returns an error that matches ErrName.
 func (c *Sessions) RWMutex(name string, opts ...Option) *RWMutex {
 	m := &RWMutex{
 		sessions: c,
@@ -42,14 +42,15 @@ func (c *Sessions) RWMutex(name string, opts ...Option) *RWMutex {
 
 // Lock waits until it holds the lock exclusively.
 //
-// It gives up with ErrTimeout when the deadline of ctx or the time of
-// [WithTimeout] has passed, with the error of ctx when that is cancelled, with ErrClosed
-// when the client is closed, and with the error of the store if that will not pass or has not
-// passed as long as [WithBackOff] allows. Nothing stays behind then: the
-// contender's node is removed, in the background if the store does not answer within 50 ms.
+// It gives up with ErrTimeout when the deadline of ctx or the time of [WithTimeout] has passed,
+// with the error of ctx when that is cancelled, with ErrClosed when the client is closed, and
+// with the error of the store if that will not pass or has not passed as long as [WithBackOff]
+// allows. Nothing stays behind then: the contender's node is removed, in the background if the
+// store does not answer within 50 ms.
 //
 // Waiting outlives a session: when it ends, Lock joins the queue again on a new one. With a
-// context from [Lock.Context] it enters again, see there; somebody who holds the lock shared gets ErrUpgrade.
+// context from [Lock.Context] it enters again, see there; somebody who holds the lock shared
+// gets ErrUpgrade.
 func (m *RWMutex) Lock(ctx context.Context) (*Lock, error) {
 	return m.lock(ctx, attempt{mode: Exclusive})
 }
@@ -59,9 +60,9 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 	return m.lock(ctx, attempt{mode: Shared})
 }
 
-// TryLock is Lock for somebody who will not wait for others: if anybody is in
-// the way it returns ErrLocked at once. It may also do so when nobody
-// holds the lock but two of them meet. It does wait for the store, as long as ctx, WithTimeout and WithBackOff allow.
+// TryLock is Lock for somebody who will not wait for others: if anybody is in the way it
+// returns ErrLocked at once. It may also do so when nobody holds the lock but two of them meet.
+// It does wait for the store, as long as ctx, WithTimeout and WithBackOff allow.
 func (m *RWMutex) TryLock(ctx context.Context) (*Lock, error) {
 	return m.lock(ctx, attempt{mode: Exclusive, try: true})
 }
@@ -73,11 +74,10 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
 
 // WithLock calls f while it holds the lock exclusively, and unlocks.
 //
-// f's context is one of [Lock.Context]: it is cancelled when the lock is lost, with a
-// cause that matches ErrLost, and whoever uses it enters the lock again, so that
-// goroutines which share it are inside together. If the lock was lost before f
-// returned, ErrLost is joined to f's error, also to nil; so is an error
-// of unlocking. A panic in f unlocks and goes on.
+// f's context is one of [Lock.Context]: it is cancelled when the lock is lost, with a cause
+// that matches ErrLost, and whoever uses it enters the lock again, so that goroutines which
+// share it are inside together. If the lock was lost before f returned, ErrLost is joined to
+// f's error, also to nil; so is an error of unlocking. A panic in f unlocks and goes on.
 func (m *RWMutex) WithLock(ctx context.Context, f func(ctx context.Context) error) error {
 	l, err := m.Lock(ctx)
 	if err != nil {

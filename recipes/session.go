@@ -7,8 +7,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// session is a driver's session with what recipes keep beside it: the locks
-// that it won and the nodes that remain to be removed.
+// session is a driver's session with what recipes keep beside it: the locks that it won and the
+// nodes that remain to be removed.
 type session struct {
 	driver.Session
 	sessions *Sessions
@@ -49,7 +49,8 @@ func (s *session) mourn() {
 	}
 }
 
-// end loses all locks of the session, and those that it might still win. It returns false if that was done before.
+// end loses all locks of the session, and those that it might still win. It returns false if
+// that was done before.
 func (s *session) end(cause error) bool {
 	s.mu.Lock()
 	first := s.ended == nil
@@ -77,8 +78,8 @@ func (s *session) why() error {
 	return s.Err()
 }
 
-// add makes a lock that was just won known to the session, so that it learns
-// of the session's end. It fails if that has come.
+// add makes a lock that was just won known to the session, so that it learns of the session's
+// end. It fails if that has come.
 func (s *session) add(h *hold) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

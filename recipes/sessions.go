@@ -19,9 +19,9 @@ const (
 	closeTimeout = 5 * time.Second  // for calls in flight to notice a Close
 )
 
-// Sessions is the way of one client to its store: it holds one session at a
-// time, connects on first use and again after a session has ended, and makes the locks, each
-// of which is bound to the session that won it.
+// Sessions is the way of one client to its store: it holds one session at a time, connects on
+// first use and again after a session has ended, and makes the locks, each of which is bound to
+// the session that won it.
 //
 // It is safe for use by many goroutines. Close it to give everything back.
 type Sessions struct {
@@ -72,10 +72,10 @@ func (c *Sessions) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close gives everything back: calls in flight return ErrClosed, all locks
-// count as lost, and then their nodes are removed. It waits for that, for some seconds at most.
-// An error that matches driver.ErrUnavailable says that the store could not be reached; it removes
-// the nodes when the session times out there. A second Close returns what the first one did.
+// Close gives everything back: calls in flight return ErrClosed, all locks count as lost, and
+// then their nodes are removed. It waits for that, for some seconds at most. An error that
+// matches driver.ErrUnavailable says that the store could not be reached; it removes the nodes
+// when the session times out there. A second Close returns what the first one did.
 func (c *Sessions) Close() error {
 	if c.beginClose() {
 		c.result = c.close()
@@ -164,8 +164,8 @@ func (c *Sessions) closedOr(err error) error {
 	}
 }
 
-// get returns the live session, connecting if there is none. However many
-// callers there are, one attempt is made at a time, and it goes on when a caller gives up.
+// get returns the live session, connecting if there is none. However many callers there are,
+// one attempt is made at a time, and it goes on when a caller gives up.
 func (c *Sessions) get(ctx context.Context) (*session, error) {
 	if s := c.usable(); s != nil {
 		return s, nil

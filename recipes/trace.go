@@ -6,9 +6,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Trace is a set of hooks, in the manner of net/http/httptrace. Any of them may
-// be nil. They run on the goroutine that does the work, possibly on several at once, and hold it up: keep them
-// short, and do not call the lock from them. A hook that panics inside Lock or RLock ends that call, and its node is removed.
+// Trace is a set of hooks, in the manner of net/http/httptrace. Any of them may be nil. They
+// run on the goroutine that does the work, possibly on several at once, and hold it up: keep
+// them short, and do not call the lock from them. A hook that panics inside Lock or RLock ends
+// that call, and its node is removed.
 type Trace struct {
 	// Connected is called after every attempt to connect.
 	Connected func(ConnectedInfo)
@@ -16,9 +17,11 @@ type Trace struct {
 	Ended func(error)
 	// Queued is called when a node has joined the queue.
 	Queued func(QueuedInfo)
-	// Waiting is called before a contender waits, and again after each wake-up that did not let it in.
+	// Waiting is called before a contender waits, and again after each wake-up that did not let
+	// it in.
 	Waiting func(WaitingInfo)
-	// Granted is called when the lock was won, just before Lock or RLock returns. It is not called for a re-entry.
+	// Granted is called when the lock was won, just before Lock or RLock returns. It is not
+	// called for a re-entry.
 	Granted func(GrantedInfo)
 	// Retrying is called before an operation is repeated.
 	Retrying func(RetryingInfo)
@@ -28,7 +31,8 @@ type Trace struct {
 	Released func(ReleasedInfo)
 	// Lost is called when a lock was lost.
 	Lost func(LostInfo)
-	// Reaped is called when a node that could not be removed at once has been removed, or has gone with its session.
+	// Reaped is called when a node that could not be removed at once has been removed, or has
+	// gone with its session.
 	Reaped func(ReapedInfo)
 }
 

@@ -12,18 +12,20 @@ import (
 // unlockTimeout is how long Unlock waits for the store.
 const unlockTimeout = 2 * time.Second
 
-// Unlock gives the lock back. It takes no context, so that a call that was cancelled can still clean up.
+// Unlock gives the lock back. It takes no context, so that a call that was cancelled can still
+// clean up.
 //
-// It returns nil once the lock's node is gone, or at once while others who
-// entered the lock again still hold it. If the lock had been lost before, the error
-// matches ErrLost: what was done under the lock may have been done beside somebody else. If the
-// store does not answer within 2 s the error matches driver.ErrUnavailable, and the node is removed in the background as soon as it can be.
+// It returns nil once the lock's node is gone, or at once while others who entered the lock
+// again still hold it. If the lock had been lost before, the error matches ErrLost: what was
+// done under the lock may have been done beside somebody else. If the store does not answer
+// within 2 s the error matches driver.ErrUnavailable, and the node is removed in the background
+// as soon as it can be.
 //
-// In every case the lock is not held any more: its contexts are cancelled, and a second
-// Unlock returns ErrNotHeld, or ErrLost again.
+// In every case the lock is not held any more: its contexts are cancelled, and a second Unlock
+// returns ErrNotHeld, or ErrLost again.
 //
-// Unlocking the last exclusive Lock while shared ones of the same contender remain
-// is a downgrade, see [Lock.Downgrade].
+// Unlocking the last exclusive Lock while shared ones of the same contender remain is a
+// downgrade, see [Lock.Downgrade].
 func (l *Lock) Unlock() error {
 	h := l.hold
 	h.check()
@@ -60,7 +62,8 @@ func unlockLost(lock string, lost error) error {
 	return lost
 }
 
-// leave takes one Lock off the hold and returns what the store has to be told. It is called with mu held.
+// leave takes one Lock off the hold and returns what the store has to be told. It is called
+// with mu held.
 func (h *hold) leave(mode Mode) func(*Lock) error {
 	before := h.mode()
 	h.held[mode]--
@@ -125,8 +128,8 @@ func (h *hold) removeLater(ctx context.Context, place driver.Place, err error) e
 	return lockError(h.m.name, fmt.Errorf("%w: node %s is removed when the store answers: %w", driver.ErrUnavailable, place.Name, err))
 }
 
-// lastPlace returns the place of a hold that was given back, once no Replace can
-// change it any more: two requests about one node must not overtake each other.
+// lastPlace returns the place of a hold that was given back, once no Replace can change it any
+// more: two requests about one node must not overtake each other.
 func (h *hold) lastPlace() driver.Place {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -20,18 +20,18 @@ const (
 )
 
 var (
-	// Predecessor watches the last node that is in the way: each release wakes only
-	// those who can enter. It is the default, and best where the store can watch.
+	// Predecessor watches the last node that is in the way: each release wakes only those who
+	// can enter. It is the default, and best where the store can watch.
 	Predecessor = Wait{kind: watchPredecessor}
 
-	// AnyChange watches the whole queue: each change wakes everybody who waits (the
-	// herd effect), who then ask for the queue.
+	// AnyChange watches the whole queue: each change wakes everybody who waits (the herd
+	// effect), who then ask for the queue.
 	AnyChange = Wait{kind: watchQueue}
 )
 
-// Poll watches nothing and asks for the queue again and again, after d on
-// average; each pause is drawn between d/2 and 3d/2, so that contenders do not fall into step. For stores or firewalls that
-// cannot keep a watch. d of zero or less means 100 ms.
+// Poll watches nothing and asks for the queue again and again, after d on average; each pause
+// is drawn between d/2 and 3d/2, so that contenders do not fall into step. For stores or
+// firewalls that cannot keep a watch. d of zero or less means 100 ms.
 func Poll(d time.Duration) Wait {
 	if d <= 0 {
 		d = 100 * time.Millisecond

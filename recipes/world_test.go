@@ -14,14 +14,14 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// world is a store in memory in virtual time, with clients that a test can
-// harm one by one.
+// world is a store in memory in virtual time, with clients that a test can harm one by one.
 type world struct {
 	*testing.T
 	store *memdriver.Store
 }
 
-// inWorld runs a test in virtual time, and afterwards demands that nothing was left in the store.
+// inWorld runs a test in virtual time, and afterwards demands that nothing was left in the
+// store.
 func inWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -67,7 +67,8 @@ func (c *client) session() driver.Session {
 	return c.last
 }
 
-// client opens a client whose nodes begin with that host name. It is connected, and closed after the test.
+// client opens a client whose nodes begin with that host name. It is connected, and closed
+// after the test.
 func (w *world) client(host string, opts ...recipes.Option) *client {
 	w.Helper()
 	return w.clientOf(w.store, host, opts...)

@@ -1,0 +1,106 @@
+package dlocktest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+const whyAlone = "Alone is the lock: who is told so enters without looking at the queue, although somebody else is inside"
+
+var aloneCases = []testCase{
+	{name: "a-node-behind-another-is-not-alone", why: whyAlone, run: secondIsNotAlone},
+	{name: "one-of-many-concurrent-creates-is-alone-at-most", why: whyAlone, run: oneAloneAtMost},
+	{name: "nobody-is-alone-while-another-one-was-told-so", why: whyAlone, run: aloneExcludes},
+	{name: "a-node-behind-a-replaced-one-is-not-alone", why: whyAlone, needs: needReplacer, run: notAloneBehindReplaced},
+	{name: "a-node-in-a-queue-made-again-may-be-alone-once", why: whyAlone, needs: needRemoveQueue, run: aloneAfterRemoval},
+}
+
+func secondIsNotAlone(c *check) {
+	a, b := c.twoSessions()
+	first := c.create(a, "q", writer)
+	if !first.Alone {
+		c.logf("Alone is false in an empty queue: allowed, but every free lock then costs a List")
+	}
+	for i := range 10 {
+		s := []driver.Session{a, b}[i%2]
+		p := c.create(s, "q", fmt.Sprintf("h%d-R-", i))
+		if p.Alone {
+			c.errorf("Alone is true for %s although %s was in the queue", p.Name, first.Name)
+		}
+		c.delete(s, "q", p)
+	}
+	if other := c.create(b, "q/below", writer); other.Alone != first.Alone {
+		c.logf("Alone is %v in an empty queue and %v in one below another", first.Alone, other.Alone)
+	}
+}
+
+func oneAloneAtMost(c *check) {
+	sessions := []driver.Session{c.session(), c.session(), c.session()}
+	for round := range 25 {
+		queue := fmt.Sprintf("q%d", round%5)
+		places := make([]driver.Place, 6)
+		c.together(len(places), func(i int) {
+			places[i] = c.create(sessions[i%3], queue, writer)
+		})
+		for _, p := range places {
+			for _, q := range places {
+				if p.Alone && q.Token < p.Token {
+					c.fatalf("Alone is true for %s (token %d) although %s (token %d) was in the queue before it", p.Name, p.Token, q.Name, q.Token)
+				}
+			}
+		}
+		for i, p := range places {
+			c.delete(sessions[i%3], queue, p)
+		}
+	}
+}
+
+// aloneExcludes takes Alone for a lock, as recipes do.
+func aloneExcludes(c *check) {
+	var inside, entered atomic.Int32
+	c.together(4, func(i int) {
+		s := c.session()
+		for range 60 {
+			p := c.create(s, "q", fmt.Sprintf("h%d-W-", i))
+			if !p.Alone {
+				c.delete(s, "q", p)
+				continue
+			}
+			entered.Add(1)
+			if n := inside.Add(1); n > 1 {
+				c.errorf("Alone is true for %s although the node of another one that was told so is in the queue", p.Name)
+			}
+			time.Sleep(rand.N(200 * time.Microsecond)) // so that the others come while it is inside
+			inside.Add(-1)
+			c.delete(s, "q", p)
+		}
+	})
+	c.logf("%d of 240 creates were alone", entered.Load())
+}
+
+func notAloneBehindReplaced(c *check) {
+	a, b := c.twoSessions()
+	p := c.create(a, "q", writer)
+	c.replace(a, "q", p, "web1-R-")
+	if second := c.create(b, "q", writer); second.Alone {
+		c.errorf("Alone is true for %s although %s, replaced once, was in the queue", second.Name, p.Name)
+	}
+}
+
+func aloneAfterRemoval(c *check) {
+	a, b := c.twoSessions()
+	for range 5 {
+		c.create(a, "q", writer)
+		c.create(b, "q", writer)
+		c.removeQueue("q")
+		first, second := c.create(b, "q", writer), c.create(a, "q", writer)
+		if second.Alone {
+			c.errorf("Alone is true for %s although %s was in the queue that had been made again", second.Name, first.Name)
+		}
+		c.removeQueue("q")
+	}
+}

@@ -1,0 +1,245 @@
+package dlocktest
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// closeGrace is how long a Close may take that can't reach the store: much longer than the
+// few seconds of the contract, for slow machines.
+var closeGrace = 20 * time.Second
+
+// attempts is how often a case is tried that lost a session for no reason of
+// its own. On a machine that stands still for longer than a session timeout that is nobody's
+// fault, and a driver that keeps losing sessions loses one in every attempt.
+const attempts = 3
+
+// runCase runs one case, again where an attempt failed and had lost a session.
+func runCase(t *testing.T, config Config, r rule, k testCase) {
+	t.Helper()
+	for n := 1; ; n++ {
+		c := &check{t: t, config: config, rule: r, kase: k}
+		c.attempt()
+		switch {
+		case len(c.failures) == 0:
+			return
+		case c.lost == nil, n == attempts, t.Failed():
+			c.report()
+			return
+		}
+		t.Logf("attempt %d failed after a session had ended by itself (%v); trying again", n, c.lost)
+	}
+}
+
+// check is one attempt at a case: it makes sessions, cleans up after them and
+// keeps the failures until it is known whether they count.
+//
+// The case runs on a goroutine of its own, so that a driver that hangs fails
+// its case instead of holding up everything. When the attempt is over, also because its time is up, what is left of
+// it is abandoned: it may not touch t any more, and its goroutines end at their next step.
+type check struct {
+	t      *testing.T
+	config Config
+	rule   rule
+	kase   testCase
+
+	patience context.Context // ends when the time for the case is up: for waiting
+	ctx      context.Context // ends a little later: for calls, so that a wait that failed can still tell what it saw
+
+	mu        sync.Mutex
+	abandoned bool
+	failures  []string
+	lost      error // why a session ended that was not doomed
+	sessions  []driver.Session
+	doomed    map[driver.Session]bool // ended, or made to end, by the case
+	heals     []func()
+	clients   []*client
+
+	making sync.Mutex
+	store  driver.Connector
+}
+
+func (c *check) attempt() {
+	var cancel, cancelCalls context.CancelFunc
+	c.patience, cancel = context.WithTimeout(context.Background(), c.config.bound())
+	defer cancel()
+	c.ctx, cancelCalls = context.WithTimeout(context.Background(), c.config.bound()+closeGrace/4)
+	defer cancelCalls()
+	c.doomed = make(map[driver.Session]bool)
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		defer c.cleanUp()
+		c.kase.run(c)
+	}()
+	defer c.abandon()
+	limit := time.NewTimer(c.config.bound() + closeGrace)
+	defer limit.Stop()
+	select {
+	case <-finished:
+	case <-limit.C:
+		c.errorf("the driver hung: the case and the Close of its sessions took longer than %v\ngoroutines:\n%s",
+			c.config.bound()+closeGrace, stacks())
+	}
+}
+
+// report makes the failures known. Once a call hangs there may be many.
+func (c *check) report() {
+	c.t.Helper()
+	for i, f := range c.failures {
+		if i == 10 {
+			c.t.Errorf("and %d more", len(c.failures)-i)
+			return
+		}
+		c.t.Errorf("%s broken: %s\nwhy it matters: %s", c.rule, f, c.kase.why)
+	}
+}
+
+func (c *check) abandon() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.abandoned = true
+}
+
+// cleanUp looks for lost sessions, heals what was cut and closes the sessions, so that the store can go.
+func (c *check) cleanUp() {
+	c.mu.Lock()
+	sessions, heals, clients := c.sessions, c.heals, c.clients
+	c.mu.Unlock()
+	for _, s := range sessions {
+		if err := s.Err(); err != nil && !c.isDoomed(s) {
+			c.losing(err)
+		}
+	}
+	for _, heal := range heals {
+		heal()
+	}
+	var wg sync.WaitGroup
+	for _, cl := range clients {
+		wg.Go(func() { _ = cl.Close() })
+	}
+	wg.Wait()
+	for _, s := range sessions {
+		wg.Go(func() { _ = s.Close() })
+	}
+	wg.Wait()
+}
+
+// losing notes that a session ended by itself.
+func (c *check) losing(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.abandoned {
+		c.lost = err
+	}
+}
+
+// alive ends the goroutine if the case has been abandoned.
+func (c *check) alive() {
+	c.mu.Lock()
+	gone := c.abandoned
+	c.mu.Unlock()
+	if gone {
+		runtime.Goexit()
+	}
+}
+
+// errorf keeps a failure: what the driver did, and what was expected.
+func (c *check) errorf(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.abandoned {
+		c.failures = append(c.failures, fmt.Sprintf(format, args...))
+	}
+}
+
+// fatalf is errorf, and ends the goroutine that calls it.
+func (c *check) fatalf(format string, args ...any) {
+	c.errorf(format, args...)
+	runtime.Goexit()
+}
+
+func (c *check) failed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.failures) > 0
+}
+
+func (c *check) logf(format string, args ...any) {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.abandoned {
+		c.t.Logf(format, args...)
+	}
+}
+
+// connector returns the store of this case, made when it is first needed.
+func (c *check) connector() driver.Connector {
+	c.alive()
+	c.making.Lock()
+	defer c.making.Unlock()
+	if c.store == nil {
+		c.store = c.config.New(c.t)
+	}
+	if c.store == nil {
+		c.fatalf("Config.New returned nil")
+	}
+	return c.store
+}
+
+// session makes a session that is closed when the case ends.
+func (c *check) session() driver.Session { return c.sessionOf(c.connector()) }
+
+func (c *check) sessionOf(store driver.Connector) driver.Session {
+	c.alive()
+	var s driver.Session
+	c.retry("Connect", func() (err error) {
+		s, err = store.Connect(c.ctx)
+		return err
+	})
+	if s == nil {
+		c.fatalf("Connect returned neither a session nor an error")
+	}
+	c.keep(s)
+	return s
+}
+
+// keep makes sure that the session is closed when the case ends.
+func (c *check) keep(s driver.Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sessions = append(c.sessions, s)
+}
+
+func (c *check) twoSessions() (a, b driver.Session) { return c.session(), c.session() }
+
+// doom says that the case itself ends the session.
+func (c *check) doom(s driver.Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.doomed[s] = true
+}
+
+func (c *check) isDoomed(s driver.Session) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.doomed[s]
+}
+
+// stacks returns the stacks of all goroutines.
+func stacks() string {
+	buf := make([]byte, 1<<18)
+	for {
+		if n := runtime.Stack(buf, true); n < len(buf) {
+			return string(buf[:n])
+		}
+		buf = make([]byte, 2*len(buf))
+	}
+}

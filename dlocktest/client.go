@@ -1,0 +1,117 @@
+package dlocktest
+
+import (
+	"context"
+	"sync"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+)
+
+const lockName = "stock/42"
+
+// A client is a dlock.Client whose sessions the case knows.
+type client struct {
+	*dlock.Client
+	check *check
+
+	mu       sync.Mutex
+	sessions []driver.Session
+}
+
+func (c *check) client() *client {
+	cl := &client{check: c}
+	cl.Client = dlock.OpenConnector(tap{c.connector(), cl})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clients = append(c.clients, cl)
+	return cl
+}
+
+// tap keeps the sessions that a client makes, without a wrapper around them.
+type tap struct {
+	driver.Connector
+	client *client
+}
+
+func (t tap) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := t.Connector.Connect(ctx)
+	if err == nil {
+		t.client.check.keep(s)
+		t.client.mu.Lock()
+		defer t.client.mu.Unlock()
+		t.client.sessions = append(t.client.sessions, s)
+	}
+	return s, err
+}
+
+// session returns the client's present session.
+func (cl *client) session() driver.Session {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.sessions[len(cl.sessions)-1]
+}
+
+func (cl *client) close() {
+	c := cl.check
+	cl.mu.Lock()
+	for _, s := range cl.sessions {
+		c.doom(s)
+	}
+	cl.mu.Unlock()
+	if err := cl.Close(); err != nil {
+		c.fatalf("Close of a client returned %q, expected success with a store in reach", err)
+	}
+}
+
+func (cl *client) lock() *dlock.Lock {
+	return cl.check.won(cl.RWMutex(lockName).Lock(cl.check.ctx))
+}
+
+func (cl *client) rlock() *dlock.Lock {
+	return cl.check.won(cl.RWMutex(lockName).RLock(cl.check.ctx))
+}
+
+func (c *check) won(l *dlock.Lock, err error) *dlock.Lock {
+	if err != nil {
+		c.fatalf("Lock or RLock returned %q, expected to win the lock in the end", err)
+	}
+	return l
+}
+
+func (c *check) unlock(l *dlock.Lock) {
+	if err := l.Unlock(); err != nil {
+		c.fatalf("Unlock of a lock that was held returned %q, expected success", err)
+	}
+}
+
+// background wins the lock on a goroutine of its own.
+func background(acquire func() *dlock.Lock) <-chan *dlock.Lock {
+	won := make(chan *dlock.Lock, 1)
+	go func() { won <- acquire() }()
+	return won
+}
+
+// granted waits for a lock that is on its way.
+func (c *check) granted(won <-chan *dlock.Lock, when string) *dlock.Lock {
+	select {
+	case l := <-won:
+		return l
+	case <-c.patience.Done():
+		c.fatalf("the lock was not granted within %v %s", c.config.bound(), when)
+	}
+	return nil
+}
+
+func (c *check) notGranted(won <-chan *dlock.Lock, when string) {
+	select {
+	case l := <-won:
+		c.fatalf("the lock was granted to %s %s, expected it to wait", l.Name(), when)
+	default:
+	}
+}
+
+// queued waits until the lock's queue has n nodes.
+func (c *check) queued(s driver.Session, n int) {
+	c.eventually(func() bool { return len(c.list(s, lockName)) == n }, "%d nodes in the lock's queue", n)
+}

@@ -1,0 +1,190 @@
+package dlocktest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+const whyClose = "the locks of a process that has closed its client would stay locked until a session timeout has passed"
+
+var closeCases = []testCase{
+	{name: "close-removes-the-nodes", why: whyClose, run: closeRemoves},
+	{name: "close-spares-the-nodes-of-others", why: "one process would unlock the locks of another one", run: closeSpares},
+	{name: "done-closes-before-the-nodes-go", why: whyEnd, run: closeOrder},
+	{name: "close-ends-the-session", why: whyEnd, run: closeEnds},
+	{name: "a-second-close-does-nothing", why: "programs close twice: with defer, and when they handle an error", run: closeTwice},
+	{name: "concurrent-closes-return-alike", why: "programs close twice: with defer, and when they handle an error", run: closeConcurrently},
+	{name: "close-leaves-nothing-of-calls-in-flight", why: whyOrphan, run: closeInFlight},
+	{name: "close-of-a-session-that-expired-returns", why: "a program could not end after its session has", needs: needExpire, run: closeExpired},
+	{name: "close-while-cut-off-returns", why: "a program could not end while its store is away", needs: needCutOff, run: closeCutOff},
+}
+
+func closeRemoves(c *check) {
+	b := c.session()
+	for round := range 5 {
+		a := c.session()
+		for i := range 8 {
+			c.create(a, fmt.Sprintf("q%d", i%3), writer)
+		}
+		c.close(a)
+		for i := range 3 {
+			c.wantNodes(fmt.Sprintf("after Close of the session that had made the nodes (round %d)", round),
+				c.settled(b, fmt.Sprintf("q%d", i)))
+		}
+	}
+}
+
+func closeSpares(c *check) {
+	a, b := c.twoSessions()
+	c.create(a, "q", writer)
+	p := c.create(b, "q", writer)
+	c.create(a, "q", writer)
+	c.close(a)
+	c.wantNodes("after Close of another session", c.settled(b, "q"), p.Node)
+	c.wantAlive(b, "Close of another session")
+}
+
+// closeOrder looks at Done the moment that another session sees a node gone.
+func closeOrder(c *check) {
+	next := c.session()
+	for range 10 {
+		holder := c.session()
+		p := c.create(holder, "q", writer)
+		c.doom(holder)
+		c.together(2, func(i int) {
+			if i == 0 {
+				c.close(holder)
+				return
+			}
+			waitGone(c, next, "q", p.Node)
+			if !closed(holder.Done()) {
+				c.fatalf("another session saw the node gone while Close ran and Done was open, expected Done to close before")
+			}
+			c.wantEnded("Err", holder.Err())
+		})
+	}
+}
+
+func closeEnds(c *check) {
+	s := c.session()
+	p := c.create(s, "q", writer)
+	c.close(s)
+	if !closed(s.Done()) {
+		c.errorf("Done is open after Close, expected it to be closed")
+	}
+	checkEnded(c, s, p)
+}
+
+func sameError(a, b error) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return a.Error() == b.Error()
+}
+
+func closeTwice(c *check) {
+	a, b := c.twoSessions()
+	c.create(a, "q", writer)
+	c.close(a)
+	p := c.create(b, "q", writer)
+	for range 3 {
+		if err := a.Close(); err != nil {
+			c.errorf("a second Close returned %q, expected nil as from the first one", err)
+		}
+	}
+	c.wantNodes("after a second Close", c.settled(b, "q"), p.Node)
+}
+
+func closeConcurrently(c *check) {
+	b := c.session()
+	for range 5 {
+		a := c.session()
+		c.create(a, "q", writer)
+		c.doom(a)
+		var mu sync.Mutex
+		var results []error
+		c.together(4, func(int) {
+			err := a.Close()
+			c.wantEnded("Err", a.Err())
+			mu.Lock()
+			defer mu.Unlock()
+			results = append(results, err)
+		})
+		for _, err := range results {
+			if !sameError(err, results[0]) {
+				c.errorf("concurrent calls of Close returned %v, expected the same of all", results)
+			}
+		}
+		c.wantNodes("after concurrent calls of Close", c.settled(b, "q"))
+	}
+}
+
+func closeInFlight(c *check) {
+	b := c.session()
+	for range 8 {
+		a := c.session()
+		p := c.create(a, "q", writer)
+		c.doom(a)
+		c.together(4, func(i int) {
+			if i == 0 {
+				c.close(a)
+				return
+			}
+			for {
+				c.alive()
+				q, err := a.Create(c.ctx, "q", writer, data())
+				if err == nil {
+					err = a.Delete(c.ctx, "q", q)
+				}
+				if err != nil && a.Err() != nil {
+					c.wantEnded("a call after Close", a.Delete(c.ctx, "q", p))
+					return
+				}
+			}
+		})
+		c.wantNodes("after Close with calls in flight", c.settled(b, "q"))
+	}
+}
+
+func closeExpired(c *check) {
+	a, b := c.twoSessions()
+	c.create(a, "q", writer)
+	c.expire(a)
+	c.ends(a, "the store ended the session")
+	vanish(c, b, "q", "a session that expired")
+	p := c.create(b, "q", writer)
+	begin := time.Now()
+	_ = a.Close()
+	if took := time.Since(begin); took > closeGrace {
+		c.errorf("Close of a session that had expired took %v, expected seconds", took)
+	}
+	c.wantNodes("after Close of a session that had expired", c.settled(b, "q"), p.Node)
+}
+
+func closeCutOff(c *check) {
+	a, b := c.twoSessions()
+	p := c.create(a, "q", writer)
+	heal := c.cutOff(a)
+	begin := time.Now()
+	err := a.Close()
+	if took := time.Since(begin); took > closeGrace {
+		c.errorf("Close of a session that was cut off took %v, expected a few seconds", took)
+	}
+	c.wantEnded("Err", a.Err())
+	checkEnded(c, a, p)
+	switch {
+	case err == nil && has(c.settled(b, "q"), p.Node):
+		c.errorf("Close returned nil and the session's node is there, expected an error that matches ErrUnavailable")
+	case err != nil && !errors.Is(err, driver.ErrUnavailable):
+		c.errorf("Close of a session that was cut off returned %q, expected an error that matches ErrUnavailable", err)
+	}
+	if again := a.Close(); !sameError(err, again) {
+		c.errorf("a second Close returned %v, expected %v as from the first one", again, err)
+	}
+	heal()
+	vanish(c, b, "q", "a session that was closed while cut off")
+}

@@ -1,0 +1,214 @@
+package dlocktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+const (
+	whyDelete = "the lock would stay locked although its holder unlocked it"
+	whyGone   = "who unlocks has to learn that the lock had been taken away meanwhile"
+	whyStale  = "a late Unlock would take the lock away from somebody who holds it now"
+)
+
+var deleteCases = []testCase{
+	{name: "delete-removes-the-node", why: whyDelete, run: deleteRemoves},
+	{name: "delete-spares-every-other-node", why: whyStale, run: deleteSpares},
+	{name: "a-second-delete-finds-the-node-gone", why: whyGone, run: deleteTwice},
+	{name: "a-delete-after-an-operator-finds-the-node-gone", why: whyGone, needs: needRemoveNode, run: deleteAfterOperator},
+	{name: "a-delete-in-a-removed-queue-finds-the-node-gone", why: whyGone, needs: needRemoveQueue, run: deleteInRemovedQueue},
+	{name: "a-late-repeat-removes-nothing", why: whyStale, run: deleteLateRepeat},
+	{name: "a-repeat-spares-a-node-that-took-the-name", why: whyStale, needs: needRemoveQueue, run: repeatSparesNamesake},
+	{name: "a-first-delete-of-a-node-known-to-be-gone-spares-a-node-that-took-the-name", why: whyStale,
+		needs: needRemoveQueue, run: knownGoneSparesNamesake},
+	{name: "a-reply-lost-before-the-commit-can-be-repeated", why: whyDelete, needs: needLoseReply,
+		run: func(c *check) { deleteLosesReply(c, false) }},
+	{name: "a-reply-lost-after-the-commit-can-be-repeated", why: whyDelete, needs: needLoseReply,
+		run: func(c *check) { deleteLosesReply(c, true) }},
+	{name: "a-repeat-after-a-lost-reply-spares-a-node-that-took-the-name", why: whyStale,
+		needs: needLoseReply | needRemoveQueue, run: lostReplySparesNamesake},
+	{name: "a-delete-cancelled-at-any-time-can-be-repeated", why: whyDelete, run: deleteCancelled},
+}
+
+func deleteRemoves(c *check) {
+	a, b := c.twoSessions()
+	for range 10 {
+		p := c.create(a, "q", writer)
+		c.delete(a, "q", p)
+		c.wantNodes("its own session after Delete", c.list(a, "q"))
+		c.wantNodes("another session after Delete", c.settled(b, "q"))
+	}
+}
+
+func deleteSpares(c *check) {
+	a, b := c.twoSessions()
+	var places []driver.Place
+	var owners []driver.Session
+	for i := range 12 {
+		owners = append(owners, []driver.Session{a, b}[i%2])
+		places = append(places, c.create(owners[i], "q", writer))
+	}
+	c.create(a, "q/below", writer)
+	for len(places) > 0 {
+		i := rand.IntN(len(places))
+		c.delete(owners[i], "q", places[i])
+		owners, places = slices.Delete(owners, i, i+1), slices.Delete(places, i, i+1)
+		c.wantNodes("after Delete of another node", c.settled(b, "q"), nodesOf(places)...)
+	}
+}
+
+func deleteTwice(c *check) {
+	s := c.session()
+	p := c.create(s, "q", writer)
+	c.delete(s, "q", p)
+	c.wantGone("Delete", s.Delete(c.ctx, "q", p))
+	c.wantGone("Delete", s.Delete(c.ctx, "q", p))
+}
+
+func deleteAfterOperator(c *check) {
+	s := c.session()
+	p := c.create(s, "q", writer)
+	c.removeNode("q", p.Name)
+	c.wantGone("Delete", s.Delete(c.ctx, "q", p))
+}
+
+func deleteInRemovedQueue(c *check) {
+	s := c.session()
+	p := c.create(s, "q", writer)
+	c.removeQueue("q")
+	c.wantGone("Delete", s.Delete(c.ctx, "q", p))
+}
+
+func deleteLateRepeat(c *check) {
+	a, b := c.twoSessions()
+	var gone []driver.Place
+	for range 5 {
+		p := c.create(a, "q", writer)
+		c.delete(a, "q", p)
+		gone = append(gone, p)
+	}
+	var stay []driver.Node
+	for i := range 10 {
+		stay = append(stay, c.create([]driver.Session{a, b}[i%2], "q", writer).Node)
+	}
+	for _, p := range gone {
+		c.wantGone("Delete", a.Delete(c.ctx, "q", p))
+	}
+	c.wantNodes("after late repeats of Delete", c.settled(b, "q"), stay...)
+}
+
+// namesakes lets other sessions, and this one, make as many nodes as there were, of
+// the same prefix, so that names come again if they ever do.
+func namesakes(c *check, own, other driver.Session, queue string, old driver.Node) (nodes []driver.Node) {
+	nodes = append(nodes, c.create(other, queue, writer).Node, c.create(own, queue, writer).Node)
+	again := slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == old.Name })
+	c.logf("the name %s came again: %v", old.Name, again)
+	return nodes
+}
+
+func repeatSparesNamesake(c *check) {
+	a, b := c.twoSessions()
+	for i := range 2 { // the other one's node takes the name, then the own session's
+		queue := fmt.Sprintf("q%d", i)
+		first := c.create(a, queue, writer)
+		second := c.create(a, queue, writer)
+		c.delete(a, queue, first)
+		c.delete(a, queue, second)
+		c.removeQueue(queue)
+		stay := namesakes(c, a, b, queue, first.Node)
+		c.wantGone("a repeated Delete", a.Delete(c.ctx, queue, first))
+		c.wantGone("a repeated Delete", a.Delete(c.ctx, queue, second))
+		c.wantNodes("after a Delete was repeated", c.settled(b, queue), stay...)
+	}
+}
+
+// knownGoneSparesNamesake lets the session learn in every way there is that its node went.
+func knownGoneSparesNamesake(c *check) {
+	a, b := c.twoSessions()
+	first := c.create(a, "q", writer)
+	second := c.create(a, "q", writer)
+	w1, w2 := c.watch(a, "q", first.Name), c.watch(a, "q", second.Name)
+	c.removeQueue("q")
+	c.closesUnreleased(w1, "removal of the queue")
+	c.closesUnreleased(w2, "removal of the queue")
+	c.eventually(func() bool { return len(c.list(a, "q")) == 0 }, "the session's List shows that its node is gone with its queue")
+	stay := namesakes(c, a, b, "q", first.Node)
+	c.wantGone("Delete", a.Delete(c.ctx, "q", first))
+	c.wantGone("Delete", a.Delete(c.ctx, "q", second))
+	c.wantNodes("after a Delete of a node known to be gone", c.settled(b, "q"), stay...)
+}
+
+// repeatDelete repeats a Delete until the store answers, and reports whether the session lived to hear it.
+func repeatDelete(c *check, s driver.Session, queue string, p driver.Place) (answered bool) {
+	c.eventually(func() bool {
+		err := s.Delete(c.ctx, queue, p)
+		switch {
+		case err == nil, errors.Is(err, driver.ErrGone):
+			answered = true
+			return true
+		case errors.Is(err, driver.ErrSessionEnded) && s.Err() != nil:
+			return true
+		case !errors.Is(err, driver.ErrUnavailable):
+			c.fatalf("a repeated Delete returned %q, expected success, ErrGone or ErrUnavailable", err)
+		}
+		return false
+	}, "a repeated Delete returns success or ErrGone")
+	return answered
+}
+
+// doubtfulDelete judges the first error of a Delete whose reply was lost.
+func doubtfulDelete(c *check, s driver.Session, ctx context.Context, err error) {
+	switch {
+	case err == nil, errors.Is(err, driver.ErrUnavailable):
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case errors.Is(err, driver.ErrSessionEnded) && s.Err() != nil:
+	default:
+		c.errorf("a Delete whose outcome was in doubt returned %q, expected success, ErrUnavailable, or the error of its ctx "+
+			"(ErrGone would say that the lock was lost)", err)
+	}
+}
+
+func deleteLosesReply(c *check, committed bool) {
+	a, b := c.twoSessions()
+	p := c.create(a, "q", writer)
+	mine, theirs := c.create(a, "q", writer), c.create(b, "q", writer)
+	c.loseReply(a, OpDelete, committed)
+	doubtfulDelete(c, a, c.ctx, a.Delete(c.ctx, "q", p))
+	repeatDelete(c, a, "q", p)
+	vanishOr(c, b, "q", "a Delete that was repeated after a lost reply",
+		[]driver.Node{mine.Node, theirs.Node}, a, []driver.Node{theirs.Node})
+}
+
+func lostReplySparesNamesake(c *check) {
+	a, b := c.twoSessions()
+	p := c.create(a, "q", writer)
+	c.loseReply(a, OpDelete, true)
+	doubtfulDelete(c, a, c.ctx, a.Delete(c.ctx, "q", p))
+	c.eventually(func() bool { return !has(c.list(b, "q"), p.Node) }, "a Delete that was carried out removes the node")
+	c.removeQueue("q")
+	theirs := c.create(b, "q", writer)
+	c.logf("the name %s came again: %v", p.Name, theirs.Name == p.Name)
+	repeatDelete(c, a, "q", p)
+	c.wantNodes("after a Delete was repeated whose reply had been lost", c.settled(b, "q"), theirs.Node)
+}
+
+func deleteCancelled(c *check) {
+	a, b := c.twoSessions()
+	stays := c.create(b, "q", writer)
+	usual := usualCreate(c, a)
+	for range 100 {
+		c.alive()
+		p := c.create(a, "q", writer)
+		ctx, cancel := context.WithTimeout(c.ctx, rand.N(2*usual+1))
+		doubtfulDelete(c, a, ctx, a.Delete(ctx, "q", p))
+		cancel()
+		repeatDelete(c, a, "q", p)
+	}
+	c.wantNodes("after every Delete was repeated", c.settled(b, "q"), stays.Node)
+	c.wantAlive(a, "calls whose ctx ended")
+}

@@ -1,0 +1,80 @@
+package dlocktest
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+func (c *check) wantEnded(what string, err error) {
+	if !errors.Is(err, driver.ErrSessionEnded) {
+		c.fatalf("after the end of the session %s returned %v, expected an error that matches ErrSessionEnded", what, err)
+	}
+}
+
+// wantGone judges an error for a node that is not there any more.
+func (c *check) wantGone(what string, err error) {
+	switch {
+	case !errors.Is(err, driver.ErrGone):
+		c.errorf("%s of a node that is gone returned %v, expected an error that matches ErrGone", what, err)
+	case errors.Is(err, driver.ErrUnavailable):
+		c.errorf("%s of a node that is gone returned %q, which matches ErrUnavailable: it would be repeated for ever", what, err)
+	}
+}
+
+// wantName judges an error for a bad name.
+func (c *check) wantName(what string, err error) {
+	switch {
+	case !errors.Is(err, driver.ErrName):
+		c.errorf("%s returned %v, expected an error that matches ErrName", what, err)
+	case errors.Is(err, driver.ErrUnavailable):
+		c.errorf("%s returned %q, which matches ErrUnavailable: it would be repeated for ever", what, err)
+	}
+}
+
+// wantNodes compares a list with what was expected.
+func (c *check) wantNodes(what string, got []driver.Node, want ...driver.Node) {
+	if !slices.Equal(got, want) {
+		c.fatalf("%s: List returned %v, expected %v", what, got, want)
+	}
+}
+
+func has(nodes []driver.Node, n driver.Node) bool { return slices.Contains(nodes, n) }
+
+func without(nodes []driver.Node, n driver.Node) []driver.Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(m driver.Node) bool { return m == n })
+}
+
+func withPrefix(nodes []driver.Node, prefix string) (found []driver.Node) {
+	for _, n := range nodes {
+		if p, _, ok := driver.ParseName(n.Name); ok && p == prefix {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+func nodesOf(places []driver.Place) []driver.Node {
+	nodes := make([]driver.Node, len(places))
+	for i, p := range places {
+		nodes[i] = p.Node
+	}
+	return nodes
+}
+
+func byToken(a, b driver.Place) int {
+	switch {
+	case a.Token < b.Token:
+		return -1
+	case a.Token > b.Token:
+		return 1
+	}
+	return 0
+}
+
+func (c *check) wantAlive(s driver.Session, after string) {
+	if err := s.Err(); err != nil {
+		c.fatalf("the session ended after %s: Err returned %q, expected nil", after, err)
+	}
+}

@@ -1,0 +1,155 @@
+package dlocktest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+const whyLeak = "a program that lives for months would fill up with what its sessions left behind"
+
+var leakCases = []testCase{
+	{name: "close-leaves-no-goroutine", why: whyLeak, run: closeLeaksNothing},
+	{name: "close-while-cut-off-leaves-no-goroutine", why: whyLeak, needs: needCutOff, run: closeCutOffLeaksNothing},
+	{name: "a-connect-given-up-leaves-no-goroutine", why: whyLeak, run: connectLeaksNothing},
+	{name: "a-watch-whose-ctx-ended-leaves-no-goroutine", why: whyLeak, run: watchLeaksNothing},
+	{name: "a-call-given-up-leaves-no-goroutine", why: whyLeak, run: callLeaksNothing},
+}
+
+// leaks does something n times and expects that no kind of goroutine has become more by as many.
+// What a program starts once, or a store's server for its own ends, so gives no false alarm.
+func (c *check) leaks(what string, n int, do func()) {
+	before := goroutines()
+	for range n {
+		c.alive()
+		do()
+	}
+	var kind, stack string
+	defer func() {
+		if kind != "" {
+			c.errorf("after %d times %s there were at least as many goroutines more of the kind %s, such as\n%s", n, what, kind, stack)
+		}
+	}()
+	c.eventually(func() bool {
+		kind, stack = grown(before, goroutines(), n)
+		return kind == ""
+	}, "no goroutine stays after %s", what)
+}
+
+type group struct {
+	count int
+	stack string
+}
+
+func grown(before, after map[string]group, by int) (kind, stack string) {
+	for k, g := range after {
+		if g.count-before[k].count >= by {
+			return k, g.stack
+		}
+	}
+	return "", ""
+}
+
+// goroutines counts the goroutines of the process by the place where they were started.
+func goroutines() map[string]group {
+	groups := make(map[string]group)
+	for _, stack := range strings.Split(stacks(), "\n\n") {
+		kind := startedBy(stack)
+		g := groups[kind]
+		groups[kind] = group{g.count + 1, stack}
+	}
+	return groups
+}
+
+// startedBy returns the last two functions of a stack: where the goroutine
+// begins, and who started it.
+func startedBy(stack string) string {
+	var calls []string
+	for _, line := range strings.Split(stack, "\n")[1:] {
+		if line == "" || line[0] == '\t' {
+			continue
+		}
+		name, _, _ := strings.Cut(line, " in goroutine ")
+		if at := strings.LastIndex(name, "("); at > 0 && strings.HasSuffix(name, ")") {
+			name = name[:at]
+		}
+		calls = append(calls, name)
+	}
+	return strings.Join(calls[max(0, len(calls)-2):], ", ")
+}
+
+// use leaves a session with nodes and watches, as a program does that just closes its client.
+func use(c *check, s driver.Session) {
+	p := c.create(s, "q", writer)
+	c.create(s, "q", reader)
+	c.list(s, "q")
+	for _, name := range []string{p.Name, "", "web9-W-0000000999"} {
+		c.watchUntil(context.Background(), s, "q", name)
+	}
+	c.watchUntil(context.Background(), s, "missing", "")
+}
+
+func closeLeaksNothing(c *check) {
+	c.close(c.session()) // what is started once
+	c.leaks("Connect, use and Close", 8, func() {
+		s := c.session()
+		use(c, s)
+		c.close(s)
+	})
+}
+
+func closeCutOffLeaksNothing(c *check) {
+	c.close(c.session())
+	c.leaks("Connect, use, and Close while cut off", 4, func() {
+		s := c.session()
+		use(c, s)
+		heal := c.cutOff(s)
+		_ = s.Close()
+		heal()
+	})
+}
+
+func connectLeaksNothing(c *check) {
+	begin := time.Now()
+	c.close(c.session())
+	usual := time.Since(begin)
+	c.leaks("a Connect that was given up", 12, func() {
+		ctx, cancel := context.WithTimeout(c.ctx, rand.N(usual+1))
+		defer cancel()
+		if s, err := c.connector().Connect(ctx); err == nil {
+			c.keep(s)
+			c.close(s)
+		}
+	})
+}
+
+func watchLeaksNothing(c *check) {
+	s := c.session()
+	p := c.create(s, "q", writer)
+	c.leaks("a Watch whose ctx ended", 50, func() {
+		ctx, cancel := context.WithCancel(c.ctx)
+		defer cancel()
+		c.watchUntil(ctx, s, "q", p.Name)
+		c.watchUntil(ctx, s, "q", "")
+		c.watchUntil(ctx, s, "missing", "")
+	})
+	c.wantAlive(s, "watches whose ctx ended")
+}
+
+func callLeaksNothing(c *check) {
+	s := c.session()
+	usual := usualCreate(c, s)
+	c.leaks("a call that was given up", 50, func() {
+		ctx, cancel := context.WithTimeout(c.ctx, rand.N(usual+1))
+		defer cancel()
+		if p, err := s.Create(ctx, "q", fmt.Sprintf("h%d-W-", rand.N(10)), data()); err == nil {
+			_ = s.Delete(ctx, "q", p)
+		}
+		_, _ = s.List(ctx, "q")
+	})
+	c.wantAlive(s, "calls whose ctx ended")
+}

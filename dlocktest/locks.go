@@ -1,0 +1,299 @@
+package dlocktest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// The cases of this file check what users are promised: the locks of package
+// recipes over the driver.
+
+const (
+	whyExclusion = "two holders of an exclusive lock spend the same money twice"
+	whyFair      = "a contender could wait for ever while others overtake it"
+	whyLoss      = "a holder that is not told of its loss goes on writing beside the next one"
+)
+
+var lockCases = []testCase{
+	{name: "one-writer-holds-at-a-time", why: whyExclusion, run: oneWriter},
+	{name: "readers-and-writers-exclude-each-other", why: whyExclusion, run: readersAndWriters},
+	{name: "readers-hold-together", why: "a read lock that excludes readers is none", run: readersTogether},
+	{name: "writers-enter-in-the-order-of-the-queue", why: whyFair, run: writersInOrder},
+	{name: "a-reader-behind-a-queued-writer-waits", why: "a stream of readers would keep every writer out", run: readerBehindWriter},
+	{name: "a-busy-lock-is-not-tried-in-vain", why: "TryLock would leave a node behind that blocks everybody", run: tryBusy},
+	{name: "a-wait-that-is-given-up-leaves-no-node", why: whyOrphan, run: givenUpWaits},
+	{name: "a-client-that-closes-gives-everything-back", why: whyClose, run: clientCloses},
+	{name: "a-downgrade-lets-readers-in-and-no-writer", why: whyReplace, needs: needReplacer, run: downgradeLetsReadersIn},
+	{name: "an-expired-session-loses-its-lock", why: whyLoss, needs: needExpire, run: lossByExpiry},
+	{name: "a-holder-cut-off-knows-before-the-next-one-enters", why: whyLoss, needs: needCutOff, run: lossByCutOff},
+	{name: "a-holder-that-was-paused-knows-at-once", why: whyLoss, needs: needPause, run: lossByPause},
+	{name: "a-holder-whose-node-was-removed-is-told", why: whyLoss, needs: needRemoveNode, run: lossByOperator},
+	{name: "a-waiter-whose-session-expires-queues-again", why: "it would wait for ever, or enter without a node", needs: needExpire, run: waiterQueuesAgain},
+}
+
+// oneWriter counts with atomics: the race detector does not see that a lock orders two clients
+// when that happens in a server.
+func oneWriter(c *check) {
+	var inside, held atomic.Int32
+	var last atomic.Int64
+	last.Store(math.MinInt64)
+	const clients, rounds = 6, 12
+	c.together(clients, func(int) {
+		m := c.client().RWMutex(lockName)
+		for range rounds {
+			l := c.won(m.Lock(c.ctx))
+			if n := inside.Add(1); n != 1 {
+				c.errorf("%d holders of an exclusive lock at once", n)
+			}
+			if before := last.Swap(l.Token()); l.Token() <= before {
+				c.errorf("a holder has token %d after one with token %d, expected a higher one", l.Token(), before)
+			}
+			held.Add(1)
+			inside.Add(-1)
+			c.unlock(l)
+		}
+	})
+	if n := held.Load(); n != clients*rounds {
+		c.errorf("%d holds, expected %d", n, clients*rounds)
+	}
+}
+
+func readersAndWriters(c *check) {
+	var readers, writers atomic.Int32
+	c.together(6, func(i int) {
+		cl := c.client()
+		for n := range 12 {
+			if (i+n)%3 == 0 {
+				l := cl.lock()
+				if w, r := writers.Add(1), readers.Load(); w != 1 || r != 0 {
+					c.errorf("%d writers and %d readers hold the lock at once", w, r)
+				}
+				writers.Add(-1)
+				c.unlock(l)
+				continue
+			}
+			l := cl.rlock()
+			if readers.Add(1); writers.Load() != 0 {
+				c.errorf("a reader and a writer hold the lock at once")
+			}
+			readers.Add(-1)
+			c.unlock(l)
+		}
+	})
+}
+
+func readersTogether(c *check) {
+	const n = 5
+	var inside atomic.Int32
+	everybody := make(chan struct{})
+	c.together(n, func(int) {
+		l := c.client().rlock()
+		if inside.Add(1) == n {
+			close(everybody)
+		}
+		select {
+		case <-everybody:
+		case <-c.patience.Done():
+			c.fatalf("a reader holds the lock and another one was not let in")
+		}
+		c.unlock(l)
+	})
+}
+
+func writersInOrder(c *check) {
+	s := c.session()
+	holder := c.client().lock()
+	var waiting []<-chan *dlock.Lock
+	for i := range 5 {
+		cl := c.client()
+		waiting = append(waiting, background(cl.lock))
+		c.queued(s, i+2)
+	}
+	for i := range waiting {
+		for _, later := range waiting[i:] {
+			c.notGranted(later, "while another writer held it")
+		}
+		c.unlock(holder)
+		holder = c.granted(waiting[i], "after every writer before it had unlocked")
+	}
+	c.unlock(holder)
+	c.queued(s, 0)
+}
+
+func readerBehindWriter(c *check) {
+	s := c.session()
+	first := c.client().rlock()
+	w := background(c.client().lock)
+	c.queued(s, 2)
+	r := background(c.client().rlock)
+	c.queued(s, 3)
+	c.notGranted(w, "while a reader held it")
+	c.notGranted(r, "behind a queued writer")
+	c.unlock(first)
+	second := c.granted(w, "after the reader before it had unlocked")
+	c.notGranted(r, "while a writer held it")
+	c.unlock(second)
+	c.unlock(c.granted(r, "after the writer before it had unlocked"))
+}
+
+func tryBusy(c *check) {
+	s := c.session()
+	holder := c.client().lock()
+	m := c.client().RWMutex(lockName)
+	for range 5 {
+		for _, try := range []func(context.Context) (*dlock.Lock, error){m.TryLock, m.TryRLock} {
+			if _, err := try(c.ctx); !errors.Is(err, recipes.ErrLocked) {
+				c.errorf("TryLock of a lock that is held returned %v, expected ErrLocked", err)
+			}
+		}
+	}
+	c.queued(s, 1)
+	c.unlock(holder)
+	c.queued(s, 0)
+}
+
+func givenUpWaits(c *check) {
+	s := c.session()
+	usual := usualCreate(c, s)
+	holder := c.client().lock()
+	c.together(4, func(i int) {
+		m := c.client().RWMutex(lockName)
+		for n := range 30 {
+			after := usual // while the node is created, or while it waits
+			if n%2 == 0 {
+				after = 5 * time.Millisecond
+			}
+			ctx, cancel := soonEnded(c.ctx, n/2, after)
+			acquire := m.Lock
+			if rand.N(2) == 0 {
+				acquire = m.RLock
+			}
+			if l, err := acquire(ctx); err == nil {
+				c.errorf("Lock won %s, which was held", l.Name())
+			}
+			cancel()
+		}
+	})
+	c.queued(s, 1)
+	c.unlock(holder)
+	c.queued(s, 0)
+	c.unlock(c.client().lock())
+}
+
+func clientCloses(c *check) {
+	s := c.session()
+	cl, next := c.client(), c.client()
+	l := cl.lock()
+	won := background(next.lock)
+	c.queued(s, 2)
+	cl.close()
+	second := c.granted(won, "after the holder's client was closed")
+	if err := l.Err(); err == nil {
+		c.errorf("Err of a lock whose client is closed returned nil, expected an error")
+	}
+	c.unlock(second)
+	c.wantNodes("the lock's queue", c.settled(s, lockName))
+}
+
+func downgradeLetsReadersIn(c *check) {
+	s := c.session()
+	l := c.client().lock()
+	r := background(c.client().rlock)
+	c.queued(s, 2)
+	w := background(c.client().lock)
+	c.queued(s, 3)
+	if err := l.Downgrade(c.ctx); err != nil {
+		c.fatalf("Downgrade returned %q, expected success", err)
+	}
+	second := c.granted(r, "after the writer before it had downgraded")
+	c.notGranted(w, "after a downgrade, while readers held it")
+	c.unlock(l)
+	c.notGranted(w, "while a reader held it")
+	c.unlock(second)
+	c.unlock(c.granted(w, "after every reader before it had unlocked"))
+}
+
+// lostLock waits for the lock to say that it was lost.
+func (c *check) lostLock(l *dlock.Lock, after string) {
+	select {
+	case <-l.Lost():
+	case <-c.patience.Done():
+		c.fatalf("Lost was still open %v after %s, expected it to close", c.config.bound(), after)
+	}
+	c.wantLost(l, after)
+}
+
+func (c *check) wantLost(l *dlock.Lock, after string) {
+	if err := l.Err(); !errors.Is(err, recipes.ErrLost) {
+		c.fatalf("after %s Err of the lock returned %v, expected an error that matches ErrLost", after, err)
+	}
+	if err := l.Unlock(); !errors.Is(err, recipes.ErrLost) {
+		c.errorf("after %s Unlock returned %v, expected an error that matches ErrLost", after, err)
+	}
+}
+
+func lossByExpiry(c *check) {
+	s := c.session()
+	cl := c.client()
+	l := cl.lock()
+	won := background(c.client().lock)
+	c.queued(s, 2)
+	c.notGranted(won, "while another writer held it")
+	c.expire(cl.session())
+	c.lostLock(l, "the store ended the holder's session")
+	next := c.granted(won, "after the holder's session had expired")
+	if next.Token() <= l.Token() {
+		c.errorf("the next holder has token %d after token %d, expected a higher one", next.Token(), l.Token())
+	}
+	c.unlock(next)
+}
+
+func lossByCutOff(c *check) {
+	s := c.session()
+	cl := c.client()
+	l := cl.lock()
+	won := background(c.client().lock)
+	c.queued(s, 2)
+	c.cutOff(cl.session())
+	next := c.granted(won, "after the holder was cut off")
+	c.wantLost(l, "the grant to the next one, as the holder was cut off,")
+	c.unlock(next)
+}
+
+func lossByPause(c *check) {
+	cl := c.client()
+	l := cl.lock()
+	c.pause(cl.session(), 2*c.config.sessionTimeout())
+	c.wantLost(l, "a pause of twice the session timeout")
+	c.unlock(c.client().lock())
+}
+
+func lossByOperator(c *check) {
+	s := c.session()
+	l := c.client().lock()
+	c.queued(s, 1)
+	c.removeNode(lockName, l.Name())
+	c.lostLock(l, "an operator removed the lock's node")
+}
+
+func waiterQueuesAgain(c *check) {
+	s := c.session()
+	holder := c.client().lock()
+	cl := c.client()
+	won := background(cl.lock)
+	c.queued(s, 2)
+	before := cl.session()
+	c.expire(before)
+	c.eventually(func() bool { return cl.session() != before && len(c.list(s, lockName)) == 2 }, "the waiter's node, of a new session")
+	c.notGranted(won, "while another writer held it")
+	c.unlock(holder)
+	c.unlock(c.granted(won, "after it had queued again with a new session"))
+	c.queued(s, 0)
+}

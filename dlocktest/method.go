@@ -1,0 +1,184 @@
+package dlocktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+const (
+	whyMark = "recipes repeat what failed with ErrUnavailable, and nothing else: an unmarked error fails a lock that would have been " +
+		"won, and a wrongly marked one is repeated for ever"
+	whyCtx = "who gives up waiting for a lock would not get away"
+)
+
+var methodCases = []testCase{
+	{name: "one-session-serves-many-goroutines", why: "a client shares one session among all its locks", run: manyGoroutines},
+	{name: "a-closed-session-says-so", why: whyMark, run: closedSays},
+	{name: "gone-and-bad-names-are-not-marked-as-passing", why: whyMark, run: marks},
+	{name: "a-call-whose-ctx-had-ended-returns", why: whyCtx, run: endedCtx},
+	{name: "a-connect-whose-ctx-had-ended-returns", why: whyCtx, run: connectEndedCtx},
+	{name: "the-ctx-of-connect-is-not-the-session's", why: "every lock of a client would be lost when the call returns that made its session",
+		run: connectCtx},
+	{name: "a-call-while-cut-off-returns-when-its-ctx-ends", why: whyCtx, needs: needCutOff, run: promptWhileCutOff},
+	{name: "a-call-while-cut-off-fails-as-unavailable", why: whyMark, needs: needCutOff, run: marksWhileCutOff},
+}
+
+func manyGoroutines(c *check) {
+	s := c.session()
+	c.together(8, func(i int) {
+		queue := fmt.Sprintf("q%d", i%3)
+		for range 20 {
+			p := c.create(s, queue, fmt.Sprintf("h%d-W-", i))
+			w := c.watch(s, queue, p.Name)
+			c.watch(s, queue, "")
+			if nodes := c.list(s, queue); !has(nodes, p.Node) {
+				c.fatalf("List returned %v, expected the session's own %v in it", nodes, p.Node)
+			}
+			if r, ok := s.(driver.Reader); ok {
+				c.retry("Read", func() error { _, err := r.Read(c.ctx, queue, p.Name); return err })
+			}
+			c.delete(s, queue, p)
+			c.closesUnreleased(w, "Delete of the node")
+			c.wantAlive(s, "calls from many goroutines")
+		}
+	})
+}
+
+func closedSays(c *check) {
+	s := c.session()
+	p := c.create(s, "q", writer)
+	c.close(s)
+	checkEnded(c, s, p)
+}
+
+func marks(c *check) {
+	s := c.session()
+	p := c.create(s, "q", writer)
+	c.delete(s, "q", p)
+	c.wantGone("Delete", s.Delete(c.ctx, "q", p))
+	_, err := s.Create(c.ctx, "q", "a/b-", data())
+	c.wantName("Create with a bad prefix", err)
+	_, err = s.List(c.ctx, "a//b")
+	c.wantName("List of a bad queue", err)
+}
+
+// wantGivenUp judges the error of a call whose ctx ended.
+func (c *check) wantGivenUp(what string, s driver.Session, ctx context.Context, err error) {
+	switch {
+	case err == nil, errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrGone):
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case errors.Is(err, driver.ErrSessionEnded) && s.Err() != nil:
+	default:
+		c.errorf("%s whose ctx ended returned %q, expected the error of its ctx or ErrUnavailable", what, err)
+	}
+}
+
+// endedCtx lets calls succeed that need not wait; they have to return.
+func endedCtx(c *check) {
+	s := c.session()
+	p := c.create(s, "q", writer)
+	ctx, cancel := context.WithCancel(c.ctx)
+	cancel()
+	for name, call := range calls(ctx, s, p) {
+		c.wantGivenUp(name, s, ctx, call())
+	}
+	c.wantAlive(s, "calls whose ctx had ended")
+	c.create(s, "q", writer)
+}
+
+func connectEndedCtx(c *check) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	cancel()
+	for range 3 {
+		s, err := c.connector().Connect(ctx)
+		switch {
+		case err == nil:
+			c.close(s)
+		case !errors.Is(err, ctx.Err()) && !errors.Is(err, driver.ErrUnavailable):
+			c.errorf("Connect whose ctx had ended returned %q, expected the error of its ctx or ErrUnavailable", err)
+		}
+	}
+	c.create(c.session(), "q", writer)
+}
+
+func connectCtx(c *check) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	var s driver.Session
+	c.retry("Connect", func() (err error) {
+		s, err = c.connector().Connect(ctx)
+		return err
+	})
+	c.keep(s)
+	p := c.create(s, "q", writer)
+	cancel()
+	c.wantNodes("after the ctx of Connect ended", c.list(s, "q"), p.Node)
+	c.delete(s, "q", p)
+	c.wantAlive(s, "the end of the ctx of Connect")
+}
+
+// promptWhileCutOff gives each call a tenth of the session's timeout. A call that does
+// not look at its ctx returns with the end of the session, or later. On a
+// slow machine a call may be late all the same, but not in every try.
+func promptWhileCutOff(c *check) {
+	limit := c.config.sessionTimeout() / 10
+	late := lateWhileCutOff(c, limit)
+	for try := 1; try < 4 && len(late) > 0; try++ {
+		again := lateWhileCutOff(c, limit)
+		maps.DeleteFunc(late, func(name string, _ time.Duration) bool { return again[name] == 0 })
+	}
+	for name, took := range late {
+		c.errorf("%s while cut off returned %v after it was called with a ctx of %v, and late in every try: expected it to return when its ctx ends",
+			name, took, limit)
+	}
+}
+
+// lateWhileCutOff makes every call at once in a session that is cut off and returns how long
+// those took that outlasted half a session timeout.
+func lateWhileCutOff(c *check, limit time.Duration) map[string]time.Duration {
+	s := c.session()
+	p := c.create(s, "q", writer)
+	c.cutOff(s)
+	ctx, cancel := context.WithTimeout(c.ctx, limit)
+	defer cancel()
+	var mu sync.Mutex
+	late := make(map[string]time.Duration)
+	todo := calls(ctx, s, p)
+	names := slices.Collect(maps.Keys(todo))
+	c.together(len(names), func(i int) {
+		begin := time.Now()
+		err := todo[names[i]]()
+		took := time.Since(begin)
+		c.wantGivenUp(names[i]+" while cut off", s, ctx, err)
+		if took > c.config.sessionTimeout()/2 {
+			mu.Lock()
+			late[names[i]] = took
+			mu.Unlock()
+		}
+	})
+	return late
+}
+
+func marksWhileCutOff(c *check) {
+	s := c.session()
+	p := c.create(s, "q", writer)
+	todo := calls(c.ctx, s, p)
+	names := slices.Collect(maps.Keys(todo))
+	c.cutOff(s)
+	c.together(len(names), func(i int) {
+		err := todo[names[i]]()
+		switch {
+		case err == nil, errors.Is(err, driver.ErrUnavailable):
+		case errors.Is(err, driver.ErrSessionEnded) && s.Err() != nil:
+		default:
+			c.errorf("%s while cut off returned %v, expected an error that matches ErrUnavailable or the end of the session", names[i], err)
+		}
+	})
+	c.ends(s, "the session was cut off")
+}

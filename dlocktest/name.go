@@ -1,0 +1,156 @@
+package dlocktest
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var nameCases = []testCase{
+	{
+		name: "a-name-is-the-prefix-and-the-sequence",
+		why:  "recipes read from the name who waits for what, and in which order",
+		run:  nameFormat,
+	},
+	{
+		name: "names-are-unique-in-a-queue",
+		why:  "two contenders of one name would both take the head of the queue for their own",
+		run:  uniqueNames,
+	},
+	{
+		name: "names-at-the-limits-are-taken",
+		why:  "what CheckQueue and CheckPrefix let pass has to work with every driver, or applications can't change stores",
+		run:  namesAtTheLimits,
+	},
+	{
+		name: "a-bad-prefix-is-refused",
+		why:  "a prefix with a slash would put the node into another queue, where it blocks a lock that nobody asked for",
+		run:  badPrefix,
+	},
+	{
+		name: "a-bad-queue-is-refused",
+		why:  "a queue named like a contender, or by a path that leads elsewhere, would mix one lock's nodes with another's",
+		run:  badQueue,
+	},
+	{
+		name:  "a-name-that-comes-again-has-another-epoch",
+		why:   "a contender whose node vanished with its queue would take somebody else's node of that name for its own, and hold with them",
+		needs: needRemoveQueue,
+		run:   epochs,
+	},
+}
+
+func checkName(c *check, p driver.Place, prefix string) {
+	got, seq, ok := driver.ParseName(p.Name)
+	if !ok || got != prefix || seq != p.Seq {
+		c.errorf("Create with prefix %q returned the node %q with Seq %d, expected the prefix and that sequence in 10 to 18 digits",
+			prefix, p.Name, p.Seq)
+	}
+	if p.Name != driver.FormatName(prefix, max(p.Seq, 0)) {
+		c.errorf("Create returned the node %q, expected %q as FormatName has it", p.Name, driver.FormatName(prefix, max(p.Seq, 0)))
+	}
+}
+
+func nameFormat(c *check) {
+	s := c.session()
+	for _, prefix := range []string{writer, reader, "x-", "web-0000000007-W-", "a.b_c-%2F-R-", "--"} {
+		checkName(c, c.create(s, "q", prefix), prefix)
+	}
+	for _, n := range c.list(s, "q") {
+		if _, seq, ok := driver.ParseName(n.Name); !ok || seq != n.Seq {
+			c.errorf("List returned the node %q with Seq %d, expected the sequence of the name", n.Name, n.Seq)
+		}
+	}
+}
+
+func uniqueNames(c *check) {
+	var mu sync.Mutex
+	seen := make(map[driver.Node]bool)
+	c.together(4, func(i int) {
+		s := c.session()
+		for range 25 {
+			p := c.create(s, "q", writer)
+			mu.Lock()
+			if seen[p.Node] {
+				c.errorf("Create returned the node %v twice, expected names that are unique", p.Node)
+			}
+			seen[p.Node] = true
+			mu.Unlock()
+		}
+	})
+}
+
+func namesAtTheLimits(c *check) {
+	a, b := c.twoSessions()
+	queues := []string{
+		"q",
+		"lager/größe 42/日本",
+		"per%cent/%2e%2e/a+b?c=d&e#f",
+		`back\slash/'quote'"/*/{}[]$`,
+		"...",
+		"-/0000000001",
+		strings.Repeat("long", (driver.MaxQueue-3)/4) + "end",
+	}
+	prefixes := []string{"w-", "größe-日本-W-", `a b%2F\'"*-R-`, strings.Repeat("p", driver.MaxPrefix-1) + "-"}
+	for _, queue := range queues {
+		var want []driver.Node
+		for _, prefix := range prefixes {
+			p := c.create(a, queue, prefix)
+			checkName(c, p, prefix)
+			want = append(want, p.Node)
+		}
+		c.wantNodes(fmt.Sprintf("queue %q", queue), c.settled(b, queue), want...)
+	}
+}
+
+func badPrefix(c *check) {
+	s := c.session()
+	p := c.create(s, "q", writer)
+	for _, prefix := range []string{"", "-", "web1", "/-", "a/b-", "../q2-", "a/", "a\n-", "a\x00-", "a\xff-",
+		strings.Repeat("p", driver.MaxPrefix) + "-"} {
+		_, err := s.Create(c.ctx, "q", prefix, data())
+		c.wantName(fmt.Sprintf("Create with the prefix %q", prefix), err)
+	}
+	c.wantNodes("the queue", c.list(s, "q"), p.Node)
+	for _, queue := range []string{"q/a", "q2", "a"} {
+		c.wantNodes("queue "+queue, c.list(s, queue))
+	}
+}
+
+func badQueue(c *check) {
+	s := c.session()
+	p := c.create(s, "q", writer)
+	for _, queue := range []string{"", "/", "/q", "q/", "q//r", ".", "..", "q/../r", "q/.", "web1-W-0000000007",
+		"q/web1-W-0000000007", "a\n", "a\x00", "a\xff", strings.Repeat("q", driver.MaxQueue+1)} {
+		_, err := s.Create(c.ctx, queue, writer, data())
+		c.wantName(fmt.Sprintf("Create in the queue %q", queue), err)
+		_, err = s.List(c.ctx, queue)
+		c.wantName(fmt.Sprintf("List of the queue %q", queue), err)
+		_, err = s.Watch(c.ctx, queue, p.Name)
+		c.wantName(fmt.Sprintf("Watch in the queue %q", queue), err)
+		err = s.Delete(c.ctx, queue, p)
+		c.wantName(fmt.Sprintf("Delete in the queue %q", queue), err)
+	}
+	c.wantNodes("the queue", c.list(s, "q"), p.Node)
+}
+
+func epochs(c *check) {
+	a, b := c.twoSessions()
+	seen := make(map[driver.Node]bool)
+	sessions := []driver.Session{a, b}
+	for i := range 8 {
+		for range 3 {
+			p := c.create(sessions[i%2], "q", writer)
+			if seen[p.Node] {
+				c.fatalf("after the queue was removed and made again Create returned %v, as before: expected another name or another Epoch", p.Node)
+			}
+			seen[p.Node] = true
+			if nodes := c.list(sessions[i%2], "q"); !has(nodes, p.Node) {
+				c.fatalf("Create returned %v, List %v: expected the same name, sequence and epoch", p.Node, nodes)
+			}
+		}
+		c.removeQueue("q")
+	}
+}

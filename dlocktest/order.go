@@ -1,0 +1,244 @@
+package dlocktest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var orderCases = []testCase{
+	{
+		name: "sequential-creates-are-listed-oldest-first",
+		why:  "a lock belongs to the oldest node: a queue in another order has two heads, or a contender waits for one behind it",
+		run:  sequentialOrder,
+	},
+	{
+		name: "concurrent-creates-are-listed-in-the-order-of-their-tokens",
+		why:  "the fencing tokens of holders that follow each other in the queue would fall, and the resource would refuse the rightful holder",
+		run:  concurrentOrder,
+	},
+	{
+		name: "nothing-appears-before-a-listed-node",
+		why:  "who listed the queue and found itself at the head holds the lock; a node that appears before it later holds it, too",
+		run:  nothingBeforeListed,
+	},
+	{
+		name: "nothing-appears-before-a-listed-node-while-nodes-come-and-go",
+		why:  "who listed the queue and found itself at the head holds the lock; a node that appears before it later holds it, too",
+		run:  nothingBeforeListedInChurn,
+	},
+	{
+		name: "a-create-that-begins-after-another-returned-is-behind-it",
+		why:  "the lock would not be fair, and whoever was told to be alone would be overtaken",
+		run:  laterIsBehind,
+	},
+	{
+		name: "list-sees-what-the-session-has-done",
+		why:  "a contender that does not find itself believes that its node was taken away; one that finds a node it deleted waits for itself",
+		run:  listSeesOwnWrites,
+	},
+	{
+		name: "a-missing-queue-is-empty",
+		why:  "queues come and go as operators and stores please, and nobody makes them by hand",
+		run:  missingQueueIsEmpty,
+	},
+	{
+		name: "queues-below-one-another-are-separate",
+		why:  "locks of unrelated names would block each other",
+		run:  queuesAreSeparate,
+	},
+	{
+		name:  "unsequenced-nodes-are-not-listed",
+		why:   "a file that somebody left in the queue would block the lock for ever",
+		needs: needPutNode,
+		run:   unsequencedNotListed,
+	},
+}
+
+func sequentialOrder(c *check) {
+	sessions := []driver.Session{c.session(), c.session(), c.session()}
+	var want []driver.Node
+	for i := range 27 { // names fall while the sequence rises, and it passes ten
+		prefix := fmt.Sprintf("%c-%c-", 'z'-i%26, "RW"[i%2])
+		want = append(want, c.create(sessions[i%3], "q", prefix).Node)
+		c.wantNodes(fmt.Sprintf("after %d creates", i+1), c.list(sessions[i%3], "q"), want...)
+	}
+	for _, s := range sessions {
+		c.wantNodes("another session", c.settled(s, "q"), want...)
+	}
+}
+
+// createMany creates n nodes from each of three sessions at once.
+func createMany(c *check, queue string, n int) []driver.Place {
+	var sessions [3]driver.Session
+	for i := range sessions {
+		sessions[i] = c.session()
+	}
+	var mu sync.Mutex
+	var all []driver.Place
+	c.together(2*len(sessions), func(i int) {
+		for range n {
+			p := c.create(sessions[i%3], queue, fmt.Sprintf("h%d-W-", i))
+			mu.Lock()
+			all = append(all, p)
+			mu.Unlock()
+		}
+	})
+	slices.SortFunc(all, byToken)
+	return all
+}
+
+func concurrentOrder(c *check) {
+	s := c.session()
+	places := createMany(c, "q", 15)
+	c.wantNodes("in the order of the tokens", c.settled(s, "q"), nodesOf(places)...)
+}
+
+// nothingBeforeListed lets nodes only come: every list that anybody ever saw must be a
+// beginning of the last one.
+func nothingBeforeListed(c *check) {
+	observers := []driver.Session{c.session(), c.session()}
+	var creating atomic.Bool
+	creating.Store(true)
+	snapshots := make([][][]driver.Node, len(observers))
+	c.together(len(observers)+1, func(i int) {
+		if i == len(observers) {
+			defer creating.Store(false)
+			createMany(c, "q", 25)
+			return
+		}
+		for creating.Load() {
+			nodes := c.list(observers[i], "q")
+			if n := len(snapshots[i]); n == 0 || !slices.Equal(snapshots[i][n-1], nodes) {
+				snapshots[i] = append(snapshots[i], nodes)
+			}
+		}
+	})
+	last := c.settled(observers[0], "q")
+	for _, seen := range snapshots {
+		for _, nodes := range seen {
+			if len(nodes) > len(last) || !slices.Equal(nodes, last[:len(nodes)]) {
+				c.fatalf("List returned %v at one time and %v later: nodes appeared before nodes that had been listed", nodes, last)
+			}
+		}
+	}
+}
+
+func nothingBeforeListedInChurn(c *check) {
+	observer := c.session()
+	var churning atomic.Int32
+	const workers = 3
+	churning.Store(workers)
+	c.together(workers+1, func(i int) {
+		if i == workers {
+			watchForIntruders(c, observer, "q", func() bool { return churning.Load() > 0 })
+			return
+		}
+		defer churning.Add(-1)
+		s := c.session()
+		for range 60 {
+			c.delete(s, "q", c.create(s, "q", fmt.Sprintf("h%d-W-", i)))
+		}
+	})
+}
+
+// watchForIntruders lists the queue again and again: a node that is new must
+// be behind every node that the list before had.
+func watchForIntruders(c *check, s driver.Session, queue string, goOn func() bool) {
+	known := make(map[driver.Node]bool)
+	for goOn() {
+		var newcomer *driver.Node
+		nodes := c.list(s, queue)
+		for _, n := range nodes {
+			switch {
+			case !known[n]:
+				newcomer = &n
+			case newcomer != nil:
+				c.fatalf("List returned %v: %s is new and stands before %s, which had been listed", nodes, newcomer.Name, n.Name)
+			}
+		}
+		for _, n := range nodes {
+			known[n] = true
+		}
+	}
+}
+
+func laterIsBehind(c *check) {
+	var highest atomic.Int64
+	highest.Store(math.MinInt64)
+	c.together(4, func(i int) {
+		s := c.session()
+		for range 40 {
+			begun := highest.Load()
+			p := c.create(s, "q", fmt.Sprintf("h%d-W-", i))
+			if p.Token <= begun {
+				c.fatalf("a Create that began after another had returned token %d got token %d, expected a higher one", begun, p.Token)
+			}
+			raise(&highest, p.Token)
+			c.delete(s, "q", p)
+		}
+	})
+}
+
+func raise(highest *atomic.Int64, to int64) {
+	for {
+		now := highest.Load()
+		if now >= to || highest.CompareAndSwap(now, to) {
+			return
+		}
+	}
+}
+
+func listSeesOwnWrites(c *check) {
+	c.together(4, func(i int) {
+		s := c.session()
+		for range 25 {
+			p := c.create(s, "q", fmt.Sprintf("h%d-W-", i))
+			if nodes := c.list(s, "q"); !has(nodes, p.Node) {
+				c.fatalf("after Create returned %v the same session's List returned %v, expected the node in it", p.Node, nodes)
+			}
+			c.delete(s, "q", p)
+			if nodes := c.list(s, "q"); has(nodes, p.Node) {
+				c.fatalf("after Delete of %v the same session's List returned %v, expected the node to be gone", p.Node, nodes)
+			}
+		}
+	})
+}
+
+func missingQueueIsEmpty(c *check) {
+	s := c.session()
+	c.wantNodes("a queue that never was", c.list(s, "never/was"))
+	c.wantNodes("the queue above it", c.list(s, "never"))
+}
+
+func queuesAreSeparate(c *check) {
+	s := c.session()
+	queues := []string{"stock/42", "stock", "stock/42/red", "stocks", "stock/421"}
+	var places []driver.Place
+	for _, q := range queues {
+		places = append(places, c.create(s, q, writer))
+	}
+	for i, q := range queues {
+		c.wantNodes("queue "+q, c.list(s, q), places[i].Node)
+	}
+	c.delete(s, "stock", places[1])
+	c.wantNodes("queue stock after its node was deleted", c.list(s, "stock"))
+	c.wantNodes("queue stock/42 after the node of stock was deleted", c.list(s, "stock/42"), places[0].Node)
+}
+
+func unsequencedNotListed(c *check) {
+	s := c.session()
+	p := c.create(s, "q", writer)
+	for _, name := range []string{"readme", "web1-W-", "web1-W-123456789", "web1-W", "web1W0000000007"} {
+		c.putNode("q", name)
+	}
+	later := c.create(s, "q", reader)
+	c.wantNodes("a queue with unsequenced nodes", c.list(s, "q"), p.Node, later.Node)
+	if later.Alone {
+		c.errorf("Alone is true although %s was in the queue (rule 5)", p.Name)
+	}
+}

@@ -1,0 +1,105 @@
+package dlocktest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var readCases = []testCase{
+	{name: "read-tells-of-a-node", why: "people who look at a queue would be told the wrong holder", needs: needReader, run: readTells},
+	{name: "read-of-a-node-that-is-gone-says-so", why: "people who look at a queue would be told of a holder that is none",
+		needs: needReader, run: readGone},
+	{name: "read-takes-foreign-nodes", why: "people who look at a queue want to see what lies in it",
+		needs: needReader | needPutNode, run: readForeign},
+}
+
+var walkCases = []testCase{
+	{name: "walk-finds-queues-at-and-below-a-prefix", why: "people who look for a lock would not find it, or be shown others",
+		needs: needWalker, run: walkFinds},
+}
+
+func (c *check) createWithData(s driver.Session, queue, prefix string) (p driver.Place, text string) {
+	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
+		d := data()
+		text = string(d)
+		p, err = s.Create(c.ctx, queue, prefix, d)
+		clear(d) // it belongs to the caller
+		return err
+	})
+	return p, text
+}
+
+func (c *check) read(s driver.Session, queue, name string) (info driver.Info) {
+	c.retry(fmt.Sprintf("Read(%q, %q)", queue, name), func() (err error) {
+		info, err = s.(driver.Reader).Read(c.ctx, queue, name)
+		return err
+	})
+	return info
+}
+
+func readTells(c *check) {
+	a, b := c.twoSessions()
+	p, text := c.createWithData(a, "q", writer)
+	q, other := c.createWithData(b, "q", reader)
+	mine, theirs := c.read(b, "q", p.Name), c.read(b, "q", q.Name)
+	for _, r := range []struct {
+		place driver.Place
+		text  string
+		info  driver.Info
+	}{{p, text, mine}, {q, other, theirs}} {
+		if r.info.Node != r.place.Node || r.info.Token != r.place.Token || string(r.info.Data) != r.text {
+			c.errorf("Read returned %v with token %d and data %q, expected %v, %d and %q as created",
+				r.info.Node, r.info.Token, r.info.Data, r.place.Node, r.place.Token, r.text)
+		}
+	}
+	if mine.Owner == "" || mine.Owner == theirs.Owner {
+		c.errorf("Read returned the owners %q and %q for nodes of two sessions, expected two different ones", mine.Owner, theirs.Owner)
+	}
+}
+
+func readGone(c *check) {
+	s := c.session()
+	p := c.create(s, "q", writer)
+	c.delete(s, "q", p)
+	for _, queue := range []string{"q", "never/was"} {
+		_, err := s.(driver.Reader).Read(c.ctx, queue, p.Name)
+		c.wantGone("Read", err)
+	}
+}
+
+func readForeign(c *check) {
+	s := c.session()
+	c.create(s, "q", writer)
+	c.putNode("q", "readme")
+	if info := c.read(s, "q", "readme"); string(info.Data) != "not a lock's" || info.Owner != "" {
+		c.errorf("Read of a foreign node returned data %q and owner %q, expected what it holds and no owner", info.Data, info.Owner)
+	}
+}
+
+func walkFinds(c *check) {
+	s := c.session()
+	all := []string{"stock", "stock/42", "stock/42/red", "stocks", "stocks/1", "a", "stock-1"}
+	for _, q := range all {
+		c.create(s, q, writer)
+	}
+	slices.Sort(all)
+	for prefix, want := range map[string][]string{
+		"":         all,
+		"stock":    {"stock", "stock/42", "stock/42/red"},
+		"stock/42": {"stock/42", "stock/42/red"},
+		"stocks":   {"stocks", "stocks/1"},
+		"sto":      nil,
+		"none":     nil,
+	} {
+		var got []string
+		c.retry("Walk", func() (err error) {
+			got, err = s.(driver.Walker).Walk(c.ctx, prefix)
+			return err
+		})
+		if !slices.Equal(got, want) {
+			c.errorf("Walk(%q) returned %q, expected %q", prefix, got, want)
+		}
+	}
+}

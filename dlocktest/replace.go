@@ -1,0 +1,250 @@
+package dlocktest
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+const (
+	whyReplace = "a lock that is downgraded would be lost, or let in a writer that was queued behind it"
+	shared     = "web1-R-" // what writer becomes
+)
+
+var replaceCases = []testCase{
+	{name: "replace-changes-the-prefix-and-keeps-the-rest", why: whyReplace, needs: needReplacer, run: replaceKeeps},
+	{name: "replace-keeps-the-place-in-the-queue", why: whyReplace, needs: needReplacer, run: replaceKeepsPlace},
+	{name: "list-shows-exactly-one-of-the-names", why: "a contender that lists at the wrong moment would see a free lock, or two holders",
+		needs: needReplacer, run: replaceAtomic},
+	{name: "replace-can-be-repeated-after-success", why: whyReplace, needs: needReplacer, run: replaceTwice},
+	{name: "delete-takes-the-old-place", why: whyDelete, needs: needReplacer, run: deleteOldPlace},
+	{name: "delete-takes-the-new-place", why: whyDelete, needs: needReplacer, run: deleteNewPlace},
+	{name: "replace-of-a-node-that-is-gone-says-so", why: whyGone, needs: needReplacer, run: replaceGone},
+	{name: "replace-of-a-removed-node-says-so", why: whyGone, needs: needReplacer | needRemoveNode, run: replaceRemoved},
+	{name: "replace-spares-a-node-that-took-the-name", why: whyStale, needs: needReplacer | needRemoveQueue, run: replaceSparesNamesake},
+	{name: "replace-refuses-a-bad-prefix", why: "a prefix with a slash would move the node into another queue", needs: needReplacer, run: replaceBadPrefix},
+	{name: "a-replaced-node-goes-with-its-session", why: whyClose, needs: needReplacer, run: replacedGoesWithSession},
+	{name: "a-replaced-node-keeps-token-and-data", why: "the fencing token that the holder passes on would no longer be its node's",
+		needs: needReplacer | needReader, run: replaceKeepsInfo},
+	{name: "a-reply-lost-before-the-commit-can-be-repeated", why: whyReplace, needs: needReplacer | needLoseReply,
+		run: func(c *check) { replaceLosesReply(c, false) }},
+	{name: "a-reply-lost-after-the-commit-can-be-repeated", why: whyReplace, needs: needReplacer | needLoseReply,
+		run: func(c *check) { replaceLosesReply(c, true) }},
+	{name: "delete-after-a-lost-reply-takes-whichever-stands", why: whyDelete, needs: needReplacer | needLoseReply, run: deleteAfterLostReplace},
+}
+
+func checkReplaced(c *check, was, now driver.Place, prefix string) {
+	want := driver.Node{Name: driver.FormatName(prefix, was.Seq), Seq: was.Seq, Epoch: was.Epoch}
+	if now.Node != want || now.Token != was.Token {
+		c.fatalf("Replace of %v (token %d) returned %v (token %d), expected %v with the same token", was.Node, was.Token, now.Node, now.Token, want)
+	}
+}
+
+func replaceKeeps(c *check) {
+	a, b := c.twoSessions()
+	p := c.create(a, "q", writer)
+	for _, prefix := range []string{shared, "a-longer-prefix-R-", writer} {
+		now := c.replace(a, "q", p, prefix)
+		checkReplaced(c, p, now, prefix)
+		c.wantNodes("its own session after Replace", c.list(a, "q"), now.Node)
+		c.wantNodes("another session after Replace", c.settled(b, "q"), now.Node)
+		p = now
+	}
+}
+
+func replaceKeepsPlace(c *check) {
+	a, b := c.twoSessions()
+	first, second, third := c.create(b, "q", reader), c.create(a, "q", writer), c.create(b, "q", writer)
+	now := c.replace(a, "q", second, shared)
+	checkReplaced(c, second, now, shared)
+	fourth := c.create(a, "q", writer)
+	if fourth.Token <= third.Token {
+		c.errorf("Create returned token %d after token %d, expected a higher one (rule 3)", fourth.Token, third.Token)
+	}
+	c.wantNodes("after Replace of the second of three nodes", c.settled(b, "q"), first.Node, now.Node, third.Node, fourth.Node)
+}
+
+// replaceAtomic lists while a node changes its name to and fro.
+func replaceAtomic(c *check) {
+	a := c.session()
+	observers := []driver.Session{a, c.session(), c.session()}
+	p := c.create(a, "q", writer)
+	behind := c.create(a, "q", writer)
+	for _, s := range observers {
+		c.settled(s, "q")
+	}
+	var replacing atomic.Bool
+	replacing.Store(true)
+	c.together(len(observers)+1, func(i int) {
+		if i == len(observers) {
+			defer replacing.Store(false)
+			now := p
+			for n := range 120 {
+				now = c.replace(a, "q", now, []string{shared, writer}[n%2])
+			}
+			return
+		}
+		for replacing.Load() {
+			nodes := c.list(observers[i], "q")
+			if len(nodes) != 2 || nodes[0].Seq != p.Seq || nodes[1] != behind.Node {
+				c.fatalf("while the first of two nodes was replaced List returned %v, expected sequence %d under one name and then %v",
+					nodes, p.Seq, behind.Node)
+			}
+		}
+	})
+}
+
+func replaceTwice(c *check) {
+	s := c.session()
+	p := c.create(s, "q", writer)
+	now := c.replace(s, "q", p, shared)
+	for range 3 {
+		again := c.replace(s, "q", p, shared)
+		checkReplaced(c, p, again, shared)
+	}
+	c.wantNodes("after Replace was repeated", c.list(s, "q"), now.Node)
+}
+
+func deleteOldPlace(c *check) {
+	a, b := c.twoSessions()
+	stays := c.create(b, "q", writer)
+	p := c.create(a, "q", writer)
+	now := c.replace(a, "q", p, shared)
+	c.delete(a, "q", p)
+	c.wantNodes("after Delete with the place before Replace", c.settled(b, "q"), stays.Node)
+	c.wantGone("Delete with the new place", a.Delete(c.ctx, "q", now))
+	c.wantGone("Delete with the old place", a.Delete(c.ctx, "q", p))
+}
+
+func deleteNewPlace(c *check) {
+	a, b := c.twoSessions()
+	stays := c.create(b, "q", writer)
+	p := c.create(a, "q", writer)
+	now := c.replace(a, "q", p, shared)
+	c.delete(a, "q", now)
+	c.wantNodes("after Delete with the place that Replace returned", c.settled(b, "q"), stays.Node)
+	c.wantGone("Delete with the old place", a.Delete(c.ctx, "q", p))
+	c.wantGone("Delete with the new place", a.Delete(c.ctx, "q", now))
+}
+
+func replaceErr(c *check, s driver.Session, queue string, p driver.Place, prefix string) error {
+	_, err := s.(driver.Replacer).Replace(c.ctx, queue, p, prefix)
+	return err
+}
+
+func replaceGone(c *check) {
+	s := c.session()
+	p := c.create(s, "q", writer)
+	c.delete(s, "q", p)
+	c.wantGone("Replace", replaceErr(c, s, "q", p, shared))
+	p = c.create(s, "q", writer)
+	now := c.replace(s, "q", p, shared)
+	c.delete(s, "q", now)
+	c.wantGone("a repeated Replace", replaceErr(c, s, "q", p, shared))
+	c.wantNodes("after Replace of nodes that are gone", c.list(s, "q"))
+}
+
+func replaceRemoved(c *check) {
+	s := c.session()
+	p := c.create(s, "q", writer)
+	c.removeNode("q", p.Name)
+	c.wantGone("Replace", replaceErr(c, s, "q", p, shared))
+	c.wantNodes("after Replace of a node that an operator had removed", c.list(s, "q"))
+}
+
+func replaceSparesNamesake(c *check) {
+	a, b := c.twoSessions()
+	p := c.create(a, "q", writer)
+	w := c.watch(a, "q", p.Name)
+	c.removeQueue("q")
+	c.closesUnreleased(w, "removal of the queue")
+	c.eventually(func() bool { return len(c.list(a, "q")) == 0 }, "the session's List shows that its node is gone with its queue")
+	stay := namesakes(c, a, b, "q", p.Node)
+	c.wantGone("Replace", replaceErr(c, a, "q", p, shared))
+	c.wantNodes("after Replace of a node known to be gone", c.settled(b, "q"), stay...)
+}
+
+func replaceBadPrefix(c *check) {
+	s := c.session()
+	p := c.create(s, "q", writer)
+	for _, prefix := range []string{"", "-", "web1", "a/b-", "../q2-", "a\n-"} {
+		c.wantName(fmt.Sprintf("Replace with the prefix %q", prefix), replaceErr(c, s, "q", p, prefix))
+	}
+	c.wantNodes("after Replace with bad prefixes", c.list(s, "q"), p.Node)
+}
+
+func replacedGoesWithSession(c *check) {
+	a, b := c.twoSessions()
+	c.replace(a, "q", c.create(a, "q", writer), shared)
+	c.close(a)
+	c.wantNodes("after Close of the session of a replaced node", c.settled(b, "q"))
+}
+
+func replaceKeepsInfo(c *check) {
+	a, b := c.twoSessions()
+	p, text := c.createWithData(a, "q", writer)
+	before := c.read(b, "q", p.Name)
+	now := c.replace(a, "q", p, shared)
+	c.settled(b, "q")
+	after := c.read(b, "q", now.Name)
+	if after.Token != p.Token || string(after.Data) != text || after.Owner != before.Owner {
+		c.errorf("after Replace Read returned token %d, data %q, owner %q, expected %d, %q, %q as before",
+			after.Token, after.Data, after.Owner, p.Token, text, before.Owner)
+	}
+	_, err := b.(driver.Reader).Read(c.ctx, "q", p.Name)
+	c.wantGone("Read of the old name", err)
+}
+
+// doubtfulReplace judges the error of a Replace whose reply was lost, and reports whether it went well all the same.
+func doubtfulReplace(c *check, s driver.Session, err error) {
+	switch {
+	case err == nil, errors.Is(err, driver.ErrUnavailable):
+	case errors.Is(err, driver.ErrSessionEnded) && s.Err() != nil:
+	default:
+		c.errorf("a Replace whose reply was lost returned %q, expected success or ErrUnavailable", err)
+	}
+}
+
+func replaceLosesReply(c *check, committed bool) {
+	a, b := c.twoSessions()
+	p := c.create(a, "q", writer)
+	behind := c.create(b, "q", writer)
+	c.loseReply(a, OpReplace, committed)
+	doubtfulReplace(c, a, replaceErr(c, a, "q", p, shared))
+	if nodes := c.settled(b, "q"); a.Err() == nil && (len(nodes) != 2 || nodes[0].Seq != p.Seq || nodes[1] != behind.Node) {
+		c.fatalf("after a lost reply List returned %v, expected one of the two names of sequence %d and then %v", nodes, p.Seq, behind.Node)
+	}
+	var now driver.Place
+	c.retry("a repeated Replace", func() (err error) {
+		if now, err = a.(driver.Replacer).Replace(c.ctx, "q", p, shared); errors.Is(err, driver.ErrSessionEnded) && a.Err() != nil {
+			return nil
+		}
+		return err
+	})
+	if a.Err() != nil {
+		c.logf("the session ended with its connection: %v", a.Err())
+		return
+	}
+	checkReplaced(c, p, now, shared)
+	c.wantNodes("after Replace was repeated", c.settled(b, "q"), now.Node, behind.Node)
+}
+
+func deleteAfterLostReplace(c *check) {
+	a, b := c.twoSessions()
+	stays := c.create(b, "q", writer)
+	for i := range 4 {
+		p := c.create(a, "q", writer)
+		now := p
+		now.Name = driver.FormatName(shared, p.Seq)
+		c.loseReply(a, OpReplace, i%2 == 0)
+		doubtfulReplace(c, a, replaceErr(c, a, "q", p, shared))
+		repeatDelete(c, a, "q", []driver.Place{p, now}[i/2])
+		vanish(c, b, "q", "a Delete that followed a Replace whose reply was lost", stays.Node)
+		if a.Err() != nil {
+			c.logf("the session ended with its connection: %v", a.Err())
+			return
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package dlocktest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+const configEnv = "DLOCKTEST_CONFIG"
+
+// bare is a session without optional interfaces.
+type bare struct{ driver.Session }
+
+// configs are configurations that want something, each run in a process of its own.
+var configs = map[string]func() Config{
+	"only New": func() Config {
+		return Config{New: configOf(func(s driver.Session, _ *memdriver.Store) driver.Session { return bare{s} }).New, SessionTimeout: soundTimeout}
+	},
+	"incomplete": func() Config {
+		c := configOf(nil)
+		c.Pause = nil
+		return c
+	},
+	"no New": func() Config { return Config{} },
+	"no store": func() Config {
+		return Config{New: func(*testing.T) driver.Connector { return nil }, Timeout: time.Second}
+	},
+	"hook fails": func() Config {
+		c := configOf(nil)
+		c.RemoveNode = func(t *testing.T, _ driver.Connector, _, _ string) { t.Fatal("the operator is ill") }
+		return c
+	},
+	"loses a session once": func() Config { return losing(1) },
+	"loses every session":  func() Config { return losing(1 << 30) },
+}
+
+// losing ends the first n sessions that create something, as a machine does that stood still for too long.
+func losing(n int32) Config {
+	var left atomic.Int32
+	left.Store(n)
+	return configOf(func(s driver.Session, st *memdriver.Store) driver.Session {
+		return &perishable{full: s.(full), store: st, left: &left}
+	})
+}
+
+type perishable struct {
+	full
+	store *memdriver.Store
+	left  *atomic.Int32
+}
+
+func (s *perishable) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
+	if s.left.Add(-1) >= 0 {
+		s.store.Expire(s.full)
+	}
+	return s.full.Create(ctx, queue, prefix, data)
+}
+
+// TestConfigured runs in a process of its own, for one of the configurations.
+func TestConfigured(t *testing.T) {
+	name := os.Getenv(configEnv)
+	if name == "" {
+		t.Skip("runs for other tests only, in a process of its own")
+	}
+	Run(t, configs[name]())
+}
+
+// runConfigured returns what the kit says of a configuration, and whether it passed.
+func runConfigured(t *testing.T, name, cases string) (out string, passed bool) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestConfigured$/"+cases, "-test.v")
+	cmd.Env = append(os.Environ(), configEnv+"="+name)
+	b, err := cmd.CombinedOutput()
+	return string(b), err == nil
+}
+
+func wantOutput(t *testing.T, out string, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(out, want) {
+			t.Errorf("the output does not contain %q:\n%s", want, out)
+		}
+	}
+}
+
+func TestWhatCanNotBeCheckedIsSaid(t *testing.T) {
+	out, passed := runConfigured(t, "only New", "")
+	if !passed {
+		t.Errorf("Run failed on a sound driver without faults:\n%s", out)
+	}
+	wantOutput(t, out,
+		"rule 8 not checked: Config.CutOff is nil",
+		"rule 12 not applicable: no Replacer",
+		"rule 13 not applicable: no Releaser",
+		"rule 1 (order)                    checked in part (8 of 9 cases); not checked: Config.PutNode is nil",
+		"read                              not applicable: no Reader")
+}
+
+func TestCompleteDemandsEverything(t *testing.T) {
+	out, passed := runConfigured(t, "incomplete", "rule08/a-(paused|living)")
+	if passed {
+		t.Errorf("Run passed although Complete is set and Pause is nil:\n%s", out)
+	}
+	wantOutput(t, out, "rule 8 not checked: Config.Pause is nil, and Config.Complete demands everything",
+		"--- PASS: TestConfigured/rule08/a-living-session-says-so")
+}
+
+func TestConfigWithoutAStoreFails(t *testing.T) {
+	for name, want := range map[string]string{
+		"no New":   "dlocktest: Config.New is nil",
+		"no store": "Config.New returned nil",
+	} {
+		out, passed := runConfigured(t, name, "")
+		if passed {
+			t.Errorf("Run passed with %s:\n%s", name, out)
+		}
+		wantOutput(t, out, want)
+	}
+}
+
+func TestHookThatFailsFailsItsCaseAlone(t *testing.T) {
+	out, passed := runConfigured(t, "hook fails", "rule07/(a-delete-after-an-operator|a-second)")
+	if passed {
+		t.Errorf("Run passed although a hook failed:\n%s", out)
+	}
+	wantOutput(t, out, "the operator is ill", "--- FAIL: TestConfigured/rule07/a-delete-after-an-operator",
+		"--- PASS: TestConfigured/rule07/a-second-delete")
+}
+
+func TestSessionLostByItselfIsNoFailureOfTheRule(t *testing.T) {
+	out, passed := runConfigured(t, "loses a session once", "rule07/delete-removes")
+	if !passed {
+		t.Errorf("Run failed after a session had been lost once:\n%s", out)
+	}
+	wantOutput(t, out, "attempt 1 failed after a session had ended by itself")
+}
+
+func TestDriverThatLosesEverySessionFails(t *testing.T) {
+	out, passed := runConfigured(t, "loses every session", "rule07/delete-removes")
+	if passed {
+		t.Errorf("Run passed a driver that loses every session:\n%s", out)
+	}
+	wantOutput(t, out, "attempt 2 failed", "rule 7 (delete) broken")
+}
+
+func TestEveryCaseSaysWhyAndHasItsOwnName(t *testing.T) {
+	for _, r := range rules {
+		seen := make(map[string]bool)
+		for _, k := range r.cases {
+			if k.why == "" || k.run == nil || seen[k.name] || strings.ContainsAny(k.name, " /") {
+				t.Errorf("%v: case %q is not complete, or has a name that is taken or bad", r, k.name)
+			}
+			seen[k.name] = true
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package dlocktest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+const soundTimeout = time.Second
+
+// A store is a memdriver whose sessions may be wrapped by a saboteur.
+type store struct {
+	*memdriver.Store
+	wrap func(driver.Session, *memdriver.Store) driver.Session
+}
+
+var owners sync.Map // driver.Session, wrapped, to owner
+
+type owner struct {
+	store *memdriver.Store
+	inner driver.Session
+}
+
+func (s store) Connect(ctx context.Context) (driver.Session, error) {
+	inner, err := s.Store.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	outer := inner
+	if s.wrap != nil {
+		outer = s.wrap(inner, s.Store)
+	}
+	owners.Store(outer, owner{s.Store, inner})
+	return outer, nil
+}
+
+func ownerOf(s driver.Session) owner {
+	o, _ := owners.Load(s)
+	return o.(owner)
+}
+
+// configOf is the configuration of a memdriver, every fault included, with sabotaged sessions
+// if wrap is not nil.
+func configOf(wrap func(driver.Session, *memdriver.Store) driver.Session) Config {
+	make := func(opts ...memdriver.Option) driver.Connector {
+		return store{memdriver.New(append(opts, memdriver.WithSessionTimeout(soundTimeout))...), wrap}
+	}
+	return Config{
+		New: func(*testing.T) driver.Connector { return make() },
+		NewNearRollOver: func(*testing.T) driver.Connector {
+			const limit = 1e18 - 1<<20
+			return make(memdriver.WithSequenceStart(limit-40), memdriver.WithSequenceLimit(limit))
+		},
+		SessionTimeout: soundTimeout,
+		Complete:       true,
+		Expire: func(_ *testing.T, s driver.Session) {
+			o := ownerOf(s)
+			o.store.Expire(o.inner)
+		},
+		CutOff: func(_ *testing.T, s driver.Session) (heal func()) {
+			o := ownerOf(s)
+			return o.store.CutOff(o.inner)
+		},
+		LoseReply: func(_ *testing.T, s driver.Session, op Op, committed bool) {
+			o := ownerOf(s)
+			o.store.LoseReply(o.inner, map[Op]memdriver.Op{
+				OpCreate: memdriver.OpCreate, OpDelete: memdriver.OpDelete,
+				OpReplace: memdriver.OpReplace, OpRelease: memdriver.OpDelete,
+			}[op], committed)
+		},
+		Pause: func(_ *testing.T, s driver.Session, d time.Duration) {
+			o := ownerOf(s)
+			o.store.Pause(o.inner, d)
+		},
+		RemoveQueue: func(_ *testing.T, c driver.Connector, queue string) { c.(store).RemoveQueue(queue) },
+		RemoveNode: func(_ *testing.T, c driver.Connector, queue, name string) {
+			c.(store).RemoveNode(queue, name)
+		},
+		PutNode: func(t *testing.T, c driver.Connector, queue, name string, data []byte) {
+			if err := c.(store).PutNode(queue, name, data); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+}
+
+func TestSoundDriverPasses(t *testing.T) { Run(t, configOf(nil)) }

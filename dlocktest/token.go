@@ -1,0 +1,170 @@
+package dlocktest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+const whyTokens = "the resource refuses a token smaller than one it has seen: where tokens fall or repeat, " +
+	"it refuses the rightful holder or lets in one whose lock was lost"
+
+var tokenCases = []testCase{
+	{name: "tokens-rise-from-session-to-session", why: whyTokens, run: tokensOverSessions},
+	{name: "tokens-rise-under-concurrent-creates", why: whyTokens, run: tokensConcurrent},
+	{name: "tokens-rise-when-the-queue-becomes-empty", why: whyTokens, run: tokensOverEmptiness},
+	{name: "tokens-rise-after-all-sessions-have-closed", why: whyTokens, run: tokensOverClose},
+	{name: "tokens-rise-after-the-queue-was-removed", why: whyTokens, needs: needRemoveQueue, run: tokensOverRemoval},
+	{name: "tokens-rise-after-all-was-removed-and-closed", why: whyTokens, needs: needRemoveQueue, run: tokensOverRemovalAndClose},
+	{name: "tokens-rise-across-roll-over", why: whyTokens, needs: needRollOver, run: tokensOverRollOver},
+	{name: "order-is-kept-across-roll-over", why: "a lock would be taken from its holder, or given to two, on the day the sequence ends",
+		needs: needRollOver, run: orderOverRollOver},
+}
+
+// tokens checks that the tokens of one queue rise.
+type tokens struct {
+	any  bool
+	last driver.Place
+}
+
+func (t *tokens) next(c *check, p driver.Place) {
+	if t.any && p.Token <= t.last.Token {
+		c.fatalf("Create returned token %d for %s after token %d for %s, expected a higher one",
+			p.Token, p.Name, t.last.Token, t.last.Name)
+	}
+	t.any, t.last = true, p
+}
+
+func tokensOverSessions(c *check) {
+	sessions := []driver.Session{c.session(), c.session(), c.session()}
+	var t tokens
+	for i := range 30 {
+		t.next(c, c.create(sessions[i%3], "q", fmt.Sprintf("h%d-R-", i%4)))
+	}
+}
+
+func tokensConcurrent(c *check) {
+	var mu sync.Mutex
+	var all []driver.Place
+	c.together(4, func(i int) {
+		s := c.session()
+		var t tokens
+		for range 25 {
+			p := c.create(s, "q", fmt.Sprintf("h%d-W-", i))
+			t.next(c, p)
+			mu.Lock()
+			all = append(all, p)
+			mu.Unlock()
+		}
+	})
+	slices.SortFunc(all, byToken)
+	var t tokens
+	for _, p := range all {
+		t.next(c, p)
+	}
+}
+
+func tokensOverEmptiness(c *check) {
+	a, b := c.twoSessions()
+	var t tokens
+	for range 10 {
+		for _, s := range []driver.Session{a, b} {
+			p := c.create(s, "q", writer)
+			t.next(c, p)
+			c.delete(s, "q", p)
+		}
+	}
+}
+
+func tokensOverClose(c *check) {
+	var t tokens
+	for range 5 {
+		s := c.session()
+		t.next(c, c.create(s, "q", writer))
+		t.next(c, c.create(s, "q", writer))
+		c.close(s)
+	}
+}
+
+func tokensOverRemoval(c *check) {
+	a, b := c.twoSessions()
+	var t tokens
+	for range 6 {
+		for _, s := range []driver.Session{a, b, a} {
+			t.next(c, c.create(s, "q", writer))
+		}
+		c.removeQueue("q")
+	}
+}
+
+func tokensOverRemovalAndClose(c *check) {
+	var t tokens
+	for range 4 {
+		s := c.session()
+		t.next(c, c.create(s, "q", writer))
+		t.next(c, c.create(s, "q", writer))
+		c.close(s)
+		c.removeQueue("q")
+	}
+}
+
+// tokensOverRollOver creates and deletes until the sequence has surely ended
+// once, as a busy lock does.
+func tokensOverRollOver(c *check) {
+	store := c.config.NewNearRollOver(c.t)
+	a, b := c.sessionOf(store), c.sessionOf(store)
+	var t tokens
+	turned := false
+	for i := range 150 {
+		s := []driver.Session{a, b}[i%2]
+		p := c.create(s, "q", writer)
+		turned = turned || t.any && p.Seq <= t.last.Seq
+		checkName(c, p, writer)
+		t.next(c, p)
+		c.delete(s, "q", p)
+	}
+	c.logf("the sequence started over: %v", turned)
+}
+
+// orderOverRollOver keeps the queue filled while the sequence ends. A driver
+// may refuse new nodes with ErrUnavailable until the old ones have drained, so one of them leaves
+// whenever that happens.
+func orderOverRollOver(c *check) {
+	store := c.config.NewNearRollOver(c.t)
+	a, b := c.sessionOf(store), c.sessionOf(store)
+	var t tokens
+	var queue []driver.Place
+	leave := func() {
+		c.delete(a, "q", queue[0])
+		queue = queue[1:]
+	}
+	for created := 0; created < 150; {
+		c.alive()
+		p, err := a.Create(c.ctx, "q", writer, data())
+		switch {
+		case err == nil:
+			created++
+			t.next(c, p)
+			if p.Alone && len(queue) > 0 {
+				c.fatalf("Alone is true for %s although %s is in the queue (rule 5)", p.Name, queue[0].Name)
+			}
+			queue = append(queue, p)
+			c.wantNodes("the queue", c.list(a, "q"), nodesOf(queue)...)
+			if len(queue) > 4 {
+				leave()
+			}
+		case errors.Is(err, driver.ErrUnavailable) && c.patience.Err() == nil:
+			if len(queue) > 0 {
+				leave()
+			}
+			time.Sleep(retryPause)
+		default:
+			c.fatalf("Create returned %q near the end of the sequence, expected success or ErrUnavailable while older nodes drain", err)
+		}
+	}
+	c.wantNodes("another session", c.settled(b, "q"), nodesOf(queue)...)
+}

@@ -1,0 +1,86 @@
+package memdriver_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+const conformanceTimeout = time.Second
+
+func TestConformance(t *testing.T) {
+	dlocktest.Run(t, dlocktest.Config{
+		New: func(*testing.T) driver.Connector {
+			return newRecorder(memdriver.WithSessionTimeout(conformanceTimeout))
+		},
+		NewNearRollOver: func(*testing.T) driver.Connector {
+			const limit = 1e18 - 1<<20
+			return newRecorder(
+				memdriver.WithSessionTimeout(conformanceTimeout),
+				memdriver.WithSequenceStart(limit-50), memdriver.WithSequenceLimit(limit))
+		},
+		SessionTimeout: conformanceTimeout,
+		Complete:       true,
+
+		Expire: func(_ *testing.T, s driver.Session) { storeOf(s).Expire(s) },
+		CutOff: func(_ *testing.T, s driver.Session) (heal func()) { return storeOf(s).CutOff(s) },
+		LoseReply: func(t *testing.T, s driver.Session, op dlocktest.Op, committed bool) {
+			storeOf(s).LoseReply(s, opOf(t, op), committed)
+		},
+		Pause: func(_ *testing.T, s driver.Session, d time.Duration) { storeOf(s).Pause(s, d) },
+		RemoveQueue: func(_ *testing.T, c driver.Connector, queue string) {
+			c.(recorder).RemoveQueue(queue)
+		},
+		RemoveNode: func(_ *testing.T, c driver.Connector, queue, name string) {
+			c.(recorder).RemoveNode(queue, name)
+		},
+		PutNode: func(t *testing.T, c driver.Connector, queue, name string, data []byte) {
+			if err := c.(recorder).PutNode(queue, name, data); err != nil {
+				t.Fatal(err)
+			}
+		},
+	})
+}
+
+// recorder is a store that remembers which sessions are its own, because the
+// kit names the session alone where a fault is played.
+type recorder struct {
+	*memdriver.Store
+}
+
+var stores sync.Map // driver.Session to *memdriver.Store
+
+func newRecorder(opts ...memdriver.Option) recorder {
+	return recorder{memdriver.New(opts...)}
+}
+
+func (r recorder) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := r.Store.Connect(ctx)
+	if err == nil {
+		stores.Store(s, r.Store)
+	}
+	return s, err
+}
+
+func storeOf(s driver.Session) *memdriver.Store {
+	st, _ := stores.Load(s)
+	return st.(*memdriver.Store)
+}
+
+func opOf(t *testing.T, op dlocktest.Op) memdriver.Op {
+	switch op {
+	case dlocktest.OpCreate:
+		return memdriver.OpCreate
+	case dlocktest.OpDelete:
+		return memdriver.OpDelete
+	case dlocktest.OpReplace:
+		return memdriver.OpReplace
+	}
+	t.Fatalf("no request %v", op)
+	return 0
+}

@@ -1,0 +1,71 @@
+package memdriver_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+// Two sessions stand in one queue. The second one waits until the first one's
+// node has gone, here because the store takes the first session for dead.
+func Example() {
+	ctx := context.Background()
+	store := memdriver.New()
+	first, _ := store.Connect(ctx)
+	second, _ := store.Connect(ctx)
+	defer first.Close()
+	defer second.Close()
+
+	ahead, _ := first.Create(ctx, "stock/42", "web1-W-", nil)
+	mine, _ := second.Create(ctx, "stock/42", "web2-W-", nil)
+	fmt.Println(ahead.Name, ahead.Token, ahead.Alone)
+	fmt.Println(mine.Name, mine.Token, mine.Alone)
+
+	gone, _ := second.Watch(ctx, "stock/42", ahead.Name)
+	store.Expire(first)
+	<-gone
+	nodes, _ := second.List(ctx, "stock/42")
+	fmt.Println(nodes[0] == mine.Node, first.Err())
+
+	// Output:
+	// web1-W-0000000000 1 true
+	// web2-W-0000000001 2 false
+	// true session ended: it expired
+}
+
+// A test makes the store lose the reply to a Create: the driver removes the node
+// that nobody knows of.
+func ExampleStore_LoseReply() {
+	ctx := context.Background()
+	store := memdriver.New()
+	session, _ := store.Connect(ctx)
+	defer session.Close()
+
+	store.LoseReply(session, memdriver.OpCreate, true)
+	_, err := session.Create(ctx, "stock/42", "web1-W-", nil)
+	fmt.Println(err)
+
+	for { // the driver does it in the background
+		changed, _ := session.Watch(ctx, "stock/42", "")
+		nodes, _ := session.List(ctx, "stock/42")
+		if len(nodes) == 0 {
+			break
+		}
+		<-changed
+	}
+	fmt.Println("nothing is left")
+
+	// Output:
+	// mem: create in "stock/42": no answer: store unavailable: the connection broke
+	// nothing is left
+}
+
+func ExampleDriver() {
+	var d driver.Driver = memdriver.Driver{}
+	_, err := d.OpenConnector("orders?timeout=5s")
+	fmt.Println(err)
+	// Output:
+	// mem: dsn "orders?timeout=5s": unknown parameter "timeout" (there is session_timeout)
+}

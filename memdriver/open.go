@@ -1,0 +1,89 @@
+package memdriver
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Driver opens stores in memory by data source name. It is registered as
+// "mem".
+type Driver struct{}
+
+// OpenConnector takes a dsn of the form
+//
+//	name[?session_timeout=5s]
+//
+// The same name means the same store within this process, see [Open]; an empty
+// name means a new store with every call. session_timeout (10s) belongs to the
+// sessions of this connector: connectors of one store may differ in it. A
+// parameter that is unknown, repeated or malformed is an error that names it.
+func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
+	name, query, _ := strings.Cut(dsn, "?")
+	timeout, err := parseTimeout(query)
+	if err != nil {
+		return nil, fmt.Errorf("mem: dsn %q: %w", dsn, err)
+	}
+	return connector{store: Open(name), timeout: timeout}, nil
+}
+
+// parseTimeout returns the only parameter there is, or its default.
+func parseTimeout(query string) (time.Duration, error) {
+	params, err := url.ParseQuery(query)
+	if err != nil {
+		return 0, fmt.Errorf("malformed parameters: %w", err)
+	}
+	timeout := defaultSessionTimeout
+	for name, values := range params {
+		switch {
+		case name != "session_timeout":
+			return 0, fmt.Errorf("unknown parameter %q (there is session_timeout)", name)
+		case len(values) > 1:
+			return 0, fmt.Errorf("parameter %q is given %d times", name, len(values))
+		}
+		if timeout, err = time.ParseDuration(values[0]); err != nil {
+			return 0, fmt.Errorf("parameter %q: %w", name, err)
+		}
+		if timeout < minSessionTimeout {
+			return 0, fmt.Errorf("parameter %q: %v is less than %v", name, timeout, minSessionTimeout)
+		}
+	}
+	return timeout, nil
+}
+
+// connector is a store together with the timeout of the sessions it makes.
+type connector struct {
+	store   *Store
+	timeout time.Duration
+}
+
+func (c connector) Connect(ctx context.Context) (driver.Session, error) {
+	return c.store.connect(ctx, c.timeout)
+}
+
+var (
+	namedMu sync.Mutex
+	named   = make(map[string]*Store)
+)
+
+// Open returns the store of that name. It is made when it is first asked for,
+// with default settings, and kept for the life of the process. An empty name
+// gives a new store every time, as [New] does.
+func Open(name string) *Store {
+	if name == "" {
+		return New()
+	}
+	namedMu.Lock()
+	defer namedMu.Unlock()
+	st := named[name]
+	if st == nil {
+		st = New()
+		named[name] = st
+	}
+	return st
+}

@@ -1,0 +1,368 @@
+package memdriver_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+func TestListShowsContendersOldestFirst(t *testing.T) {
+	st := memdriver.New()
+	a, b := connect(t, st), connect(t, st)
+	require.Empty(t, list(t, a), "a queue that was never used")
+	var want []driver.Node
+	for i := range 5 {
+		p := create(t, []driver.Session{a, b}[i%2])
+		require.Equal(t, fmt.Sprintf("web1-W-%010d", i), p.Name)
+		require.Equal(t, int64(i), p.Seq)
+		require.Equal(t, i == 0, p.Alone)
+		want = append(want, p.Node)
+	}
+	require.Equal(t, want, list(t, b))
+}
+
+func TestTokensRiseOverTheWholeStore(t *testing.T) {
+	st := memdriver.New()
+	s := connect(t, st)
+	last := int64(0)
+	for i := range 50 {
+		p, err := s.Create(background, fmt.Sprintf("q%d", i%3), prefix, nil)
+		require.NoError(t, err)
+		require.Greater(t, p.Token, last)
+		last = p.Token
+		switch i % 4 {
+		case 1:
+			require.NoError(t, s.Delete(background, fmt.Sprintf("q%d", i%3), p))
+		case 2:
+			st.RemoveQueue(fmt.Sprintf("q%d", i%3))
+		}
+	}
+}
+
+// Eight sessions append to one queue at once while everybody lists: a list
+// only ever grows at its end, and token, sequence and position agree.
+func TestOrderHoldsUnderConcurrency(t *testing.T) {
+	st := memdriver.New()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	tokens := make(map[string]int64)
+	for range 8 {
+		s := connect(t, st)
+		wg.Go(func() {
+			var before []driver.Node
+			for range 50 {
+				p, err := s.Create(background, queue, prefix, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				tokens[p.Name] = p.Token
+				mu.Unlock()
+				nodes, err := s.List(background, queue)
+				if err != nil || len(nodes) <= len(before) {
+					t.Errorf("list of %d nodes after one of %d: %v", len(nodes), len(before), err)
+					return
+				}
+				for i := range before {
+					if nodes[i] != before[i] {
+						t.Errorf("%v appeared before %v", nodes[i], before[i])
+					}
+				}
+				before = nodes
+			}
+		})
+	}
+	wg.Wait()
+	nodes := list(t, connect(t, st))
+	require.Len(t, nodes, 400)
+	for i := 1; i < len(nodes); i++ {
+		require.Less(t, nodes[i-1].Seq, nodes[i].Seq)
+		require.Less(t, tokens[nodes[i-1].Name], tokens[nodes[i].Name])
+	}
+}
+
+func TestSequencesGoOnInAnEmptyQueue(t *testing.T) {
+	s := connect(t, memdriver.New())
+	for i := range 5 {
+		p := create(t, s)
+		require.Equal(t, int64(i), p.Seq)
+		require.True(t, p.Alone)
+		require.NoError(t, s.Delete(background, queue, p))
+	}
+}
+
+func TestRemovedQueueStartsOverAsAnotherIncarnation(t *testing.T) {
+	st := memdriver.New()
+	s := connect(t, st)
+	old := create(t, s)
+	require.True(t, st.RemoveQueue(queue))
+	require.False(t, st.RemoveQueue(queue))
+	p := create(t, s)
+	require.Equal(t, old.Name, p.Name)
+	require.NotEqual(t, old.Epoch, p.Epoch)
+	require.Greater(t, p.Token, old.Token)
+	require.ErrorIs(t, s.Delete(background, queue, old), driver.ErrGone, "a late Delete of the namesake")
+	require.Equal(t, []driver.Node{p.Node}, list(t, s))
+}
+
+func TestEmptyQueuesAreForgottenOldestFirst(t *testing.T) {
+	st := memdriver.New()
+	s := connect(t, st)
+	use := func(q string) driver.Place {
+		p, err := s.Create(background, q, prefix, nil)
+		require.NoError(t, err)
+		require.NoError(t, s.Delete(background, q, p))
+		return p
+	}
+	held, err := s.Create(background, "held", prefix, nil)
+	require.NoError(t, err)
+	watched, err := s.Watch(background, "watched", "")
+	require.NoError(t, err)
+	old := use("old")
+	recent := use("recent")
+	for i := range 20_000 {
+		use(fmt.Sprintf("once/%d", i))
+		if i%500 == 0 {
+			use("recent")
+		}
+	}
+	again := use("recent")
+	require.Equal(t, recent.Epoch, again.Epoch)
+	require.Equal(t, int64(41), again.Seq)
+	again = use("old")
+	require.NotEqual(t, old.Epoch, again.Epoch, "a queue that nobody used for so long is kept for ever")
+	require.Zero(t, again.Seq)
+	require.LessOrEqual(t, st.Stats().Queues, 2048+2)
+	require.NoError(t, s.Delete(background, "held", held))
+	select {
+	case <-watched:
+		t.Error("the watch of an empty queue was dropped with it")
+	default:
+	}
+	use("watched")
+	<-watched
+}
+
+func TestTheLastThousandEmptyQueuesAreRemembered(t *testing.T) {
+	s := connect(t, memdriver.New())
+	for round := range int64(2) {
+		for i := range 1024 {
+			q := fmt.Sprintf("order/%d", i)
+			p, err := s.Create(background, q, prefix, nil)
+			require.NoError(t, err)
+			require.Equal(t, round, p.Seq, q)
+			require.NoError(t, s.Delete(background, q, p))
+		}
+	}
+}
+
+func TestSequencesRollOverWhenTheQueueIsEmpty(t *testing.T) {
+	st := memdriver.New(memdriver.WithSequenceStart(97), memdriver.WithSequenceLimit(100))
+	s := connect(t, st)
+	a, b, c := create(t, s), create(t, s), create(t, s)
+	require.Equal(t, int64(99), c.Seq)
+	require.NoError(t, st.PutNode(queue, "readme", nil))
+	for _, p := range []driver.Place{a, b, c} {
+		_, err := s.Create(background, queue, prefix, nil)
+		require.ErrorIs(t, err, driver.ErrUnavailable, "while %d older nodes remain", len(list(t, s)))
+		require.NoError(t, s.Delete(background, queue, p))
+	}
+	p := create(t, s)
+	require.Equal(t, "web1-W-0000000000", p.Name)
+	require.NotEqual(t, c.Epoch, p.Epoch)
+	require.Greater(t, p.Token, c.Token)
+	require.True(t, p.Alone)
+	require.Equal(t, int64(1), create(t, s).Seq)
+}
+
+func TestDefaultLimitKeepsNamesParseable(t *testing.T) {
+	const limit = 1e18 - 1<<20
+	s := connect(t, memdriver.New(memdriver.WithSequenceStart(limit-1)))
+	p := create(t, s)
+	_, seq, ok := driver.ParseName(p.Name)
+	require.True(t, ok, p.Name)
+	require.Equal(t, int64(limit-1), seq)
+	require.NoError(t, s.Delete(background, queue, p))
+	require.Zero(t, create(t, s).Seq)
+}
+
+func TestForeignNodes(t *testing.T) {
+	st := memdriver.New()
+	s := connect(t, st)
+	require.NoError(t, st.PutNode(queue, "readme", []byte("hello")))
+	require.Empty(t, list(t, s), "an unsequenced node is listed")
+	first := create(t, s)
+	require.True(t, first.Alone, "an unsequenced node counts as a contender")
+
+	require.NoError(t, st.PutNode(queue, "guest-0000000041", nil))
+	next := create(t, s)
+	require.Equal(t, int64(42), next.Seq)
+	require.False(t, next.Alone)
+	require.Equal(t, []string{first.Name, "guest-0000000041", next.Name}, namesOf(list(t, s)))
+
+	for name, queue := range map[string]string{
+		"guest-0000000007": queue, "readme": queue, "": queue, "x": "/bad",
+	} {
+		require.ErrorIs(t, st.PutNode(queue, name, nil), driver.ErrName, name)
+	}
+	require.NoError(t, s.Close())
+	require.Equal(t, []string{"guest-0000000041"}, namesOf(list(t, connect(t, st))), "foreign nodes belong to no session")
+	require.True(t, st.RemoveNode(queue, "readme"))
+	require.False(t, st.RemoveNode(queue, "readme"))
+}
+
+func namesOf(nodes []driver.Node) (names []string) {
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+func TestDeleteRemovesItsNodeOnce(t *testing.T) {
+	s := connect(t, memdriver.New())
+	p, q := create(t, s), create(t, s)
+	require.NoError(t, s.Delete(background, queue, p))
+	err := s.Delete(background, queue, p)
+	require.ErrorIs(t, err, driver.ErrGone)
+	require.EqualError(t, err, `mem: delete "web1-W-0000000000" in "stock/42": node is gone`)
+	require.ErrorIs(t, s.Delete(background, "no/such/queue", p), driver.ErrGone)
+	require.Equal(t, []driver.Node{q.Node}, list(t, s))
+}
+
+func TestReplaceKeepsThePlace(t *testing.T) {
+	st := memdriver.New()
+	s, other := connect(t, st), connect(t, st)
+	before, p, after := create(t, s), create(t, s), create(t, other)
+	r := s.(driver.Replacer)
+
+	oldName, membership, own := watch(t, other, p.Name), watch(t, other, ""), watch(t, other, after.Name)
+	np, err := r.Replace(background, queue, p, "web1-R-")
+	require.NoError(t, err)
+	require.Equal(t, driver.Place{Node: driver.Node{Name: "web1-R-0000000001", Seq: 1, Epoch: p.Epoch}, Token: p.Token}, np)
+	require.Equal(t, []driver.Node{before.Node, np.Node, after.Node}, list(t, other))
+	<-oldName
+	<-membership
+	select {
+	case <-own:
+		t.Error("the watch of another node closed")
+	default:
+	}
+	info, err := s.(driver.Reader).Read(background, queue, np.Name)
+	require.NoError(t, err)
+	require.Equal(t, p.Token, info.Token)
+	require.Equal(t, "data", string(info.Data))
+
+	again, err := r.Replace(background, queue, p, "web1-R-")
+	require.NoError(t, err, "a repeat")
+	require.Equal(t, np, again)
+	_, err = other.(driver.Replacer).Replace(background, queue, np, "web2-R-")
+	require.ErrorContains(t, err, "belongs to another session")
+	require.NoError(t, s.Delete(background, queue, p), "Delete with the place before Replace")
+	require.ErrorIs(t, s.Delete(background, queue, np), driver.ErrGone)
+	_, err = r.Replace(background, queue, np, "web1-R-")
+	require.ErrorIs(t, err, driver.ErrGone)
+	require.Equal(t, []driver.Node{before.Node, after.Node}, list(t, s))
+}
+
+func TestReadTellsWhatIsKnown(t *testing.T) {
+	st := memdriver.New()
+	s := connect(t, st)
+	data := []byte("mine")
+	p, err := s.Create(background, queue, prefix, data)
+	require.NoError(t, err)
+	data[0] = 'X'
+	r := s.(driver.Reader)
+	info, err := r.Read(background, queue, p.Name)
+	require.NoError(t, err)
+	require.Equal(t, p.Node, info.Node)
+	require.Equal(t, p.Token, info.Token)
+	require.Equal(t, "mine", string(info.Data), "the caller's slice was kept")
+	require.Equal(t, "session-1", info.Owner)
+	require.False(t, info.Created.IsZero())
+	info.Data[0] = 'Y'
+	info, err = r.Read(background, queue, p.Name)
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(info.Data), "the store's slice was handed out")
+
+	require.NoError(t, st.PutNode(queue, "readme", nil))
+	info, err = r.Read(background, queue, "readme")
+	require.NoError(t, err)
+	require.Empty(t, info.Owner)
+	require.Nil(t, info.Data)
+	_, err = r.Read(background, queue, "nobody-0000000000")
+	require.ErrorIs(t, err, driver.ErrGone)
+}
+
+func TestWalkFindsQueuesAtAndBelow(t *testing.T) {
+	s := connect(t, memdriver.New())
+	for _, q := range []string{"stock", "stock/42", "stock/1/a", "stocks", "orders", "empty"} {
+		p, err := s.Create(background, q, prefix, nil)
+		require.NoError(t, err)
+		if q == "empty" {
+			require.NoError(t, s.Delete(background, q, p))
+		}
+	}
+	for prefix, want := range map[string]string{
+		"":          "orders stock stock/1/a stock/42 stocks",
+		"stock":     "stock stock/1/a stock/42",
+		"stock/42":  "stock/42",
+		"stock/4":   "",
+		"elsewhere": "",
+	} {
+		queues, err := s.(driver.Walker).Walk(background, prefix)
+		require.NoError(t, err)
+		require.Equal(t, want, strings.Join(queues, " "), "at %q", prefix)
+	}
+	_, err := s.(driver.Walker).Walk(background, "stock/")
+	require.ErrorIs(t, err, driver.ErrName)
+}
+
+func TestBadNamesDoNotReachTheStore(t *testing.T) {
+	st := memdriver.New()
+	s := connect(t, st)
+	for name, call := range map[string]func() error{
+		"create":        func() error { _, err := s.Create(background, "/q", prefix, nil); return err },
+		"create prefix": func() error { _, err := s.Create(background, queue, "a/b-", nil); return err },
+		"list":          func() error { _, err := s.List(background, ""); return err },
+		"watch":         func() error { _, err := s.Watch(background, "a//b", ""); return err },
+		"delete":        func() error { return s.Delete(background, "..", driver.Place{}) },
+		"replace": func() error {
+			_, err := s.(driver.Replacer).Replace(background, queue, driver.Place{}, "x")
+			return err
+		},
+		"read": func() error { _, err := s.(driver.Reader).Read(background, "a/", "x"); return err },
+	} {
+		err := call()
+		require.ErrorIs(t, err, driver.ErrName, name)
+		require.ErrorContains(t, err, "mem: ", name)
+	}
+	require.Zero(t, st.Stats().Requests)
+}
+
+func TestStatsCountWhatIsThereAndWhatWasAsked(t *testing.T) {
+	st := memdriver.New()
+	s := connect(t, st)
+	p := create(t, s)
+	list(t, s)
+	watch(t, s, p.Name)
+	watch(t, s, "")
+	stats := st.Stats()
+	require.Equal(t, memdriver.Stats{Sessions: 1, Queues: 1, Nodes: 1, Watches: 2, Requests: stats.Requests}, stats)
+	require.NoError(t, s.Delete(background, queue, p))
+	require.NoError(t, s.Close())
+	stats = st.Stats()
+	require.Equal(t, memdriver.Stats{Queues: 1, Requests: stats.Requests}, stats)
+	for op, want := range map[memdriver.Op]int64{
+		memdriver.OpCreate: 1, memdriver.OpList: 1, memdriver.OpWatch: 2, memdriver.OpDelete: 1,
+		memdriver.OpReplace: 0, memdriver.OpRead: 0, memdriver.OpWalk: 0, memdriver.OpCleanUp: 0, memdriver.OpClose: 1,
+	} {
+		require.Equal(t, want, stats.Requests[op], op.String())
+	}
+}

@@ -1,0 +1,5 @@
+package memdriver
+
+import "github.com/dlock-go/dlock"
+
+func init() { dlock.Register("mem", Driver{}) }

@@ -1,0 +1,224 @@
+package memdriver_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+func TestIdleSessionLivesByItsHeartbeats(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		st := memdriver.New()
+		s := connect(t, st)
+		p := create(t, s)
+		elapse(time.Hour)
+		require.NoError(t, s.Err())
+		require.Equal(t, []driver.Node{p.Node}, list(t, s))
+		require.InDelta(t, 1440, requests(st, memdriver.OpHeartbeat), 1)
+	})
+}
+
+func TestCloseRemovesTheNodesAfterDone(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		st := memdriver.New()
+		s, other := connect(t, st), connect(t, st)
+		p := create(t, s)
+		w := witness(t, s, other, p.Name)
+		require.NoError(t, s.Close())
+		require.True(t, *w, "the node went before the session was known to have ended")
+		require.Empty(t, list(t, other))
+		require.NoError(t, s.Close(), "a second Close")
+		require.ErrorIs(t, s.Err(), driver.ErrSessionEnded)
+		require.ErrorContains(t, s.Err(), "closed")
+		require.Equal(t, int64(1), requests(st, memdriver.OpClose))
+	})
+}
+
+func TestCallsAfterTheEndReturnErrSessionEnded(t *testing.T) {
+	st := memdriver.New()
+	s := connect(t, st)
+	p := create(t, s)
+	require.NoError(t, s.Close())
+	before := st.Stats().Requests
+	for name, err := range everyCall(s, background, p) {
+		require.ErrorIs(t, err, driver.ErrSessionEnded, name)
+		require.ErrorContains(t, err, "mem: ", name)
+	}
+	require.Equal(t, before, st.Stats().Requests, "the store was asked")
+}
+
+func TestCallsWithAnEndedContextDoNothing(t *testing.T) {
+	st := memdriver.New()
+	s := connect(t, st)
+	p := create(t, s)
+	ctx, cancel := context.WithCancel(background)
+	cancel()
+	before := st.Stats().Requests
+	for name, err := range everyCall(s, ctx, p) {
+		require.ErrorIs(t, err, context.Canceled, name)
+	}
+	require.Equal(t, before, st.Stats().Requests, "the store was asked")
+	require.Equal(t, []driver.Node{p.Node}, list(t, s))
+	require.Zero(t, st.Stats().Watches)
+}
+
+func everyCall(s driver.Session, ctx context.Context, p driver.Place) map[string]error {
+	errs := make(map[string]error)
+	_, errs["create"] = s.Create(ctx, queue, prefix, nil)
+	_, errs["list"] = s.List(ctx, queue)
+	_, errs["watch"] = s.Watch(ctx, queue, p.Name)
+	_, errs["replace"] = s.(driver.Replacer).Replace(ctx, queue, p, "web1-R-")
+	_, errs["read"] = s.(driver.Reader).Read(ctx, queue, p.Name)
+	_, errs["walk"] = s.(driver.Walker).Walk(ctx, "")
+	errs["delete"] = s.Delete(ctx, queue, p)
+	return errs
+}
+
+// A session of another connector is not touched by the end of this one.
+func TestEndOfOneSessionLeavesTheNodesOfOthers(t *testing.T) {
+	st := memdriver.New()
+	a, b := connect(t, st), connect(t, st)
+	create(t, a)
+	p := create(t, b)
+	create(t, a)
+	require.NoError(t, a.Close())
+	require.Equal(t, []driver.Node{p.Node}, list(t, b))
+}
+
+func TestNothingOutlivesClose(t *testing.T) {
+	st := memdriver.New(memdriver.WithSessionTimeout(50 * time.Millisecond))
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	before := runtime.NumGoroutine()
+	for range 20 {
+		s, err := st.Connect(ctx)
+		require.NoError(t, err)
+		p := create(t, s)
+		for range 10 {
+			_, err = s.Watch(ctx, queue, p.Name)
+			require.NoError(t, err)
+		}
+		st.Delay(s, 10*time.Millisecond)
+		require.Error(t, withDeadline(time.Millisecond, func(ctx context.Context) error {
+			_, err := s.Create(ctx, queue, prefix, nil)
+			return err
+		}))
+		st.CutOff(s)
+		_ = s.Close()
+	}
+	eventually(t, "goroutines are left", func() bool { return runtime.NumGoroutine() <= before })
+	eventually(t, "something is left in the store", func() bool {
+		stats := st.Stats()
+		return stats.Sessions == 0 && stats.Nodes == 0 && stats.Watches == 0
+	})
+}
+
+// The store ends a session while it is used: what is created then either has
+// gone with it or was refused.
+func TestExpiryRacesWithCreate(t *testing.T) {
+	for range 50 {
+		st := memdriver.New()
+		s := connect(t, st)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for s.Err() == nil {
+					_, _ = s.Create(background, queue, prefix, nil)
+				}
+			})
+		}
+		st.Expire(s)
+		wg.Wait()
+		require.Zero(t, st.Stats().Nodes)
+		require.Zero(t, st.Stats().Sessions)
+	}
+}
+
+// Two contenders hand a queue over by watching each other while a third one's
+// sessions come and go: nobody waits for ever, and nothing is left.
+func TestStressLeavesNothing(t *testing.T) {
+	st := memdriver.New()
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for range 30 {
+				s, err := st.Connect(background)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for range 10 {
+					if err := pass(s); err != nil {
+						t.Error(err)
+					}
+				}
+				if i%2 == 0 {
+					_, _ = s.Create(background, queue, prefix, nil)
+					st.Expire(s)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	stats := st.Stats()
+	require.Equal(t, memdriver.Stats{Queues: 1, Requests: stats.Requests}, stats)
+}
+
+// pass goes through a queue as a contender does.
+func pass(s driver.Session) error {
+	p, err := s.Create(background, queue, prefix, nil)
+	if err != nil {
+		return err
+	}
+	for {
+		nodes, err := s.List(background, queue)
+		if err != nil {
+			return err
+		}
+		if nodes[0] == p.Node {
+			return s.Delete(background, queue, p)
+		}
+		ch, err := s.Watch(background, queue, predecessor(nodes, p))
+		if err != nil {
+			return err
+		}
+		<-ch
+	}
+}
+
+func predecessor(nodes []driver.Node, p driver.Place) string {
+	for i, n := range nodes {
+		if n == p.Node {
+			return nodes[i-1].Name
+		}
+	}
+	return ""
+}
+
+func TestLeaseCountsFromTheSendingOfTheLastRequest(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		st := memdriver.New()
+		s := connect(t, st)
+		st.Delay(s, 2*time.Second)
+		elapse(time.Second)
+		sent := time.Now()
+		create(t, s)
+		require.Equal(t, 2*time.Second, time.Since(sent))
+		st.CutOff(s)
+		<-s.Done()
+		require.Equal(t, 7500*time.Millisecond, time.Since(sent))
+		synctest.Wait()
+		require.Equal(t, 1, st.Stats().Nodes, "the store dropped the session before its own side knew")
+	})
+}
