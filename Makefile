@@ -1,0 +1,28 @@
+# make help lists the targets.
+
+TESTFLAGS ?=
+BENCHTIME ?= 1s
+FUZZTIME ?= 10s
+
+.PHONY: help test lint bench fuzz need-zookeeper need-gcc
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
+
+test: ## all tests of all modules, with the race detector and a real ZooKeeper; TESTFLAGS adds flags
+	@TESTFLAGS='$(TESTFLAGS)' sh scripts/test.sh
+
+lint: ## gofmt, vet, staticcheck, go mod tidy
+	@sh scripts/lint.sh
+
+bench: need-zookeeper ## all benchmarks, once each; BENCHTIME sets for how long
+	DLOCK_TEST_ZOOKEEPER=require go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
+
+fuzz: ## every fuzz target for FUZZTIME (10s)
+	@FUZZTIME=$(FUZZTIME) sh scripts/fuzz.sh
+
+need-zookeeper: ## install ZooKeeper and Java for the tests, or say what to install
+	@sh scripts/need-zookeeper.sh
+
+need-gcc: ## install a C compiler for the race detector, or say what to install
+	@sh scripts/need-gcc.sh

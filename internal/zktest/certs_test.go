@@ -1,0 +1,85 @@
+package zktest
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+)
+
+func TestClientWithCertificateGetsSession(t *testing.T) {
+	certs := NewCerts(t)
+	s := Start(t, WithTLS(certs, certs.Server, NeedsClientCert))
+	config := certs.ClientConfig(t)
+	conn, events, err := zk.Connect([]string{s.SecureAddr()}, 10*time.Second, zk.WithLogger(silent{}),
+		zk.WithDialer(func(network, addr string, timeout time.Duration) (net.Conn, error) {
+			return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, addr, config)
+		}))
+	require.NoError(t, err)
+	_, _, err = conn.Children("/")
+	require.NoError(t, err)
+	conn.Close()
+	for range events {
+	}
+
+	// The plain port of the same server goes on working.
+	_, _, err = s.Raw(t).Children("/")
+	require.NoError(t, err)
+	require.Positive(t, s.Requests(t))
+}
+
+func TestServerRefusesClientItDoesNotTrust(t *testing.T) {
+	certs := NewCerts(t)
+	s := Start(t, WithTLS(certs, certs.Server, NeedsClientCert))
+
+	config := certs.ClientConfig(t)
+	require.NoError(t, handshake(s.SecureAddr(), config))
+	config.Certificates = nil
+	require.Error(t, handshake(s.SecureAddr(), config), "no certificate")
+	config.Certificates = []tls.Certificate{certs.Stranger.Load(t)}
+	require.Error(t, handshake(s.SecureAddr(), config), "another CA's certificate")
+}
+
+func TestClientRefusesServerItDoesNotTrust(t *testing.T) {
+	certs := NewCerts(t)
+	s := Start(t, WithTLS(certs, certs.Server, NoClientCert))
+
+	config := &tls.Config{RootCAs: Pool(t, certs.CA), ServerName: "127.0.0.1"}
+	require.NoError(t, handshake(s.SecureAddr(), config))
+	config.RootCAs = Pool(t, certs.OtherCA)
+	var unknown x509.UnknownAuthorityError
+	require.ErrorAs(t, handshake(s.SecureAddr(), config), &unknown)
+}
+
+func TestCertificateOfAnotherHostIsRefused(t *testing.T) {
+	certs := NewCerts(t)
+	s := Start(t, WithTLS(certs, certs.OtherHost, NoClientCert))
+
+	config := &tls.Config{RootCAs: Pool(t, certs.CA), ServerName: "localhost"}
+	var hostname x509.HostnameError
+	require.ErrorAs(t, handshake(s.SecureAddr(), config), &hostname)
+	config.ServerName = "other.example"
+	require.NoError(t, handshake(s.SecureAddr(), config))
+}
+
+// handshake opens a session over TLS: with TLS 1.3 a client learns only from the
+// server's first answer that its certificate was refused.
+func handshake(addr string, config *tls.Config) error {
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", addr, config)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if err := writeFrame(conn, int32(0), int64(0), int32(5000), int64(0), make([]byte, 16)); err != nil {
+		return err
+	}
+	if _, err := readFrame(conn); err != nil {
+		return err
+	}
+	return closeSession(conn)
+}

@@ -1,0 +1,144 @@
+package zktest
+
+import (
+	"errors"
+	"net"
+	"path"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+const rawTimeout = 10 * time.Second
+
+// Raw returns a plain go-zookeeper client with a session of 10s, closed when the
+// test ends.
+func (s *Server) Raw(t testing.TB) *zk.Conn {
+	t.Helper()
+	return Dial(t, rawTimeout, s.Addr())
+}
+
+// Dial returns a plain go-zookeeper client of these addresses that has its session
+// and logs nothing. When the test ends it is closed and its goroutine has gone.
+func Dial(t testing.TB, sessionTimeout time.Duration, addrs ...string) *zk.Conn {
+	t.Helper()
+	conn, end, err := dial(sessionTimeout, addrs...)
+	if err != nil {
+		t.Fatalf("zktest: no session with %v: %v", addrs, err)
+	}
+	t.Cleanup(end)
+	return conn
+}
+
+func dial(sessionTimeout time.Duration, addrs ...string) (*zk.Conn, func(), error) {
+	session := make(chan struct{}, 1)
+	line := new(line)
+	conn, events, err := zk.Connect(addrs, sessionTimeout, zk.WithLogger(silent{}), zk.WithDialer(line.dial), zk.WithEventCallback(func(e zk.Event) {
+		if e.State == zk.StateHasSession {
+			select {
+			case session <- struct{}{}:
+			default:
+			}
+		}
+	}))
+	if err != nil {
+		return nil, nil, err
+	}
+	end := func() {
+		conn.Close()
+		line.close()
+		for range events { // closed by the client's last goroutine
+		}
+	}
+	select {
+	case <-session:
+		return conn, end, nil
+	case <-time.After(30 * time.Second):
+		end()
+		return nil, nil, errors.New("timed out")
+	}
+}
+
+// line closes a client's connection under it in the end: a client whose server is cut off
+// would otherwise stay in a read for most of a session timeout.
+type line struct {
+	mu     sync.Mutex
+	conn   net.Conn
+	closed bool
+}
+
+func (l *line) dial(network, addr string, timeout time.Duration) (net.Conn, error) {
+	conn, err := net.DialTimeout(network, addr, timeout)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		conn.Close()
+		return nil, net.ErrClosed
+	}
+	l.conn = conn
+	return conn, nil
+}
+
+func (l *line) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	if l.conn != nil {
+		l.conn.Close()
+	}
+}
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+// Tree returns the paths of all nodes below root, sorted, without root itself
+// and without ZooKeeper's own /zookeeper. It returns nothing for a missing root.
+func (s *Server) Tree(t testing.TB, root string) []string {
+	t.Helper()
+	var paths []string
+	s.admin(t, func(conn *zk.Conn) (err error) {
+		paths, err = tree(conn, root)
+		return err
+	})
+	return paths
+}
+
+// tree goes by breadth, so parents come before their children until it sorts.
+func tree(conn *zk.Conn, root string) ([]string, error) {
+	var paths []string
+	for todo := []string{root}; len(todo) > 0; todo = todo[1:] {
+		children, _, err := conn.Children(todo[0])
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return nil, err
+		}
+		for _, child := range children {
+			if p := path.Join(todo[0], child); p != "/zookeeper" {
+				paths = append(paths, p)
+				todo = append(todo, p)
+			}
+		}
+	}
+	slices.Sort(paths)
+	return paths, nil
+}
+
+// removeTree removes root and everything below it.
+func removeTree(conn *zk.Conn, root string) error {
+	paths, err := tree(conn, root)
+	if err != nil {
+		return err
+	}
+	for _, p := range slices.Backward(append([]string{root}, paths...)) { // a node sorts after its parent
+		if err := conn.Delete(p, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,328 @@
+package zktest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Ensemble is several servers that form a quorum, each link between two of them through
+// proxies of its own, so that servers can be cut off from each other while their clients
+// reach them.
+type Ensemble struct {
+	// Servers may be stopped, paused and started again one by one.
+	Servers []*Server
+
+	links [][]*peerLink // from server i to server j; nil where i == j
+}
+
+// peerLink is how one server reaches another.
+type peerLink struct{ quorum, election *Proxy }
+
+// peer is where a server listens for the others.
+type peer struct{ quorum, election int }
+
+// StartEnsemble starts n servers, three if n is 0, and returns once they serve with all of them in the quorum. They are killed
+// and their directories removed when the test ends.
+//
+// A tick is 500ms, initLimit 6 and syncLimit 10 ticks: for syncLimit ticks a follower that is cut off goes on
+// answering. Change it with WithConfig(map[string]string{"syncLimit": "20"}).
+func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
+	t.Helper()
+	Require(t)
+	if n == 0 {
+		n = 3
+	}
+	for {
+		e, err := startEnsemble(t, n, opts)
+		if err == nil {
+			t.Cleanup(e.close)
+			e.WaitQuorum(t)
+			return e
+		}
+		e.close()
+		if !errors.Is(err, errPortTaken) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// startEnsemble returns what there is to close also after an error.
+func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
+	e := &Ensemble{}
+	peers, err := e.connect(n)
+	if err != nil {
+		return e, err
+	}
+	for i := range n {
+		s := newSettings(nil)
+		maps.Copy(s.config, map[string]string{"initLimit": "6", "syncLimit": "10", "reconfigEnabled": "false", "myid": id(i)})
+		for _, opt := range opts {
+			opt(s)
+		}
+		maps.Copy(s.config, e.view(i, peers[i]))
+		p, err := newProcess(s)
+		if err != nil {
+			return e, err
+		}
+		p.ready = (*process).listening
+		e.Servers = append(e.Servers, &Server{process: p, t: t})
+	}
+	return e, e.launch()
+}
+
+// launch starts all servers before it waits for any, as they wait for each other.
+func (e *Ensemble) launch() error {
+	started := make(chan error)
+	for _, s := range e.Servers {
+		go func() { started <- s.launch() }()
+	}
+	var err error
+	for range e.Servers {
+		err = errors.Join(err, <-started)
+	}
+	return err
+}
+
+// connect chooses ports for the servers and puts a proxy into every link.
+func (e *Ensemble) connect(n int) ([]peer, error) {
+	peers := make([]peer, n)
+	for i := range peers {
+		var errs [2]error
+		peers[i].quorum, errs[0] = freePort()
+		peers[i].election, errs[1] = freePort()
+		if err := errors.Join(errs[:]...); err != nil {
+			return nil, err
+		}
+	}
+	e.links = make([][]*peerLink, n)
+	for i := range n {
+		e.links[i] = make([]*peerLink, n)
+		for j := range n {
+			if i == j {
+				continue
+			}
+			link, err := newPeerLink(peers[j])
+			if err != nil {
+				return nil, err
+			}
+			e.links[i][j] = link
+		}
+	}
+	e.redirectCallsBack()
+	e.eachProxy((*Proxy).serve)
+	return peers, nil
+}
+
+func newPeerLink(to peer) (*peerLink, error) {
+	quorum, err := newProxy(loopback(to.quorum))
+	if err != nil {
+		return nil, err
+	}
+	election, err := newProxy(loopback(to.election))
+	if err != nil {
+		quorum.close()
+		return nil, err
+	}
+	quorum.plain, election.plain = true, true
+	return &peerLink{quorum, election}, nil
+}
+
+// redirectCallsBack keeps election connections on the proxies. Of two servers the one
+// with the higher id makes the connection: called by a lower one it hangs up and
+// calls back, at the address that the caller has sent in its first message. So
+// that address has to be the proxy's for the way back.
+func (e *Ensemble) redirectCallsBack() {
+	for i := range e.links {
+		for j, link := range e.links[i] {
+			if link == nil {
+				continue
+			}
+			callBack := e.links[j][i].election.Addr()
+			link.election.rewrite = func(greeting []byte) []byte { return readdress(greeting, callBack) }
+		}
+	}
+}
+
+// The greeting of an election connection (QuorumCnxManager, since 3.5): a protocol version and the caller's
+// id of eight bytes each, then the length of the address in four, and the address. All our addresses
+// have the same length.
+const (
+	beforeAddress = 8 + 8 + 4
+	greetingSize  = beforeAddress + len("127.0.0.1:12345")
+)
+
+func readdress(greeting []byte, addr string) []byte {
+	if len(greeting) < greetingSize {
+		return greeting // hung up before the end
+	}
+	return append(greeting[:beforeAddress:beforeAddress], addr...)
+}
+
+// view is how server i sees the ensemble: itself as it is, the others behind proxies.
+func (e *Ensemble) view(i int, self peer) map[string]string {
+	lines := map[string]string{"server." + id(i): fmt.Sprintf("127.0.0.1:%d:%d", self.quorum, self.election)}
+	for j, link := range e.links[i] {
+		if link != nil {
+			lines["server."+id(j)] = "127.0.0.1:" + link.quorum.port() + ":" + link.election.port()
+		}
+	}
+	return lines
+}
+
+func id(i int) string { return strconv.Itoa(i + 1) }
+
+// Addrs returns the client addresses of all servers.
+func (e *Ensemble) Addrs() []string {
+	var addrs []string
+	for _, s := range e.Servers {
+		addrs = append(addrs, s.Addr())
+	}
+	return addrs
+}
+
+// CutServer cuts server i off from all others, silently: connections stay
+// open and nothing passes. Its clients still reach it.
+func (e *Ensemble) CutServer(i int) { e.eachLink(i, (*Proxy).Cut) }
+
+// HealServer ends [Ensemble.CutServer]. Use [Ensemble.WaitQuorum] to wait until the server is back.
+func (e *Ensemble) HealServer(i int) { e.eachLink(i, (*Proxy).Heal) }
+
+func (e *Ensemble) eachProxy(f func(*Proxy)) {
+	for _, row := range e.links {
+		for _, link := range row {
+			link.each(f)
+		}
+	}
+}
+
+// eachLink calls f for the proxies to and from server i.
+func (e *Ensemble) eachLink(i int, f func(*Proxy)) {
+	for j := range e.links {
+		e.links[i][j].each(f)
+		e.links[j][i].each(f)
+	}
+}
+
+func (l *peerLink) each(f func(*Proxy)) {
+	if l != nil {
+		f(l.quorum)
+		f(l.election)
+	}
+}
+
+// Leader waits until a majority follows a leader and returns the leader's index.
+func (e *Ensemble) Leader(t testing.TB) int {
+	t.Helper()
+	leader := -1
+	e.wait(t, "a leader", func(modes []string) bool {
+		following := 0
+		leader = -1
+		for i, mode := range modes {
+			switch mode {
+			case "leader":
+				leader = i
+				following++
+			case "follower":
+				following++
+			}
+		}
+		return leader >= 0 && following > len(modes)/2
+	})
+	return leader
+}
+
+// Follower waits for a leader and returns the index of the first server that follows it.
+func (e *Ensemble) Follower(t testing.TB) int {
+	t.Helper()
+	follower := -1
+	e.wait(t, "a follower", func(modes []string) bool {
+		follower = -1
+		leaders := 0
+		for i, mode := range modes {
+			if mode == "follower" && follower < 0 {
+				follower = i
+			}
+			if mode == "leader" {
+				leaders++
+			}
+		}
+		return leaders == 1 && follower >= 0
+	})
+	return follower
+}
+
+// WaitQuorum waits until every server that is not stopped leads or follows, one of them
+// leading and the others in step with it.
+func (e *Ensemble) WaitQuorum(t testing.TB) {
+	t.Helper()
+	e.wait(t, "a quorum of all running servers", func(modes []string) bool {
+		leader, following := -1, 0
+		for i, mode := range modes {
+			switch mode {
+			case "leader":
+				if leader >= 0 {
+					return false
+				}
+				leader = i
+			case "follower":
+				following++
+			case "down":
+			default:
+				return false
+			}
+		}
+		return leader >= 0 && 2*(following+1) > len(modes) && e.Servers[leader].syncedFollowers() == following
+	})
+}
+
+// wait polls the servers' modes: leader, follower, down (stopped), or what else they say.
+func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) bool) {
+	t.Helper()
+	var modes []string
+	for deadline := time.Now().Add(readyWithin); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		modes = modes[:0]
+		for _, s := range e.Servers {
+			modes = append(modes, s.mode())
+		}
+		if enough(modes) {
+			return
+		}
+	}
+	t.Fatalf("zktest: no sign of %s within %v: the servers are %v", what, readyWithin, modes)
+}
+
+func (p *process) mode() string {
+	if p.signal(func(int) error { return nil }) != nil {
+		return "down"
+	}
+	answer, err := p.poll("srvr")
+	if err != nil {
+		return err.Error()
+	}
+	for line := range strings.Lines(answer) {
+		if mode, ok := strings.CutPrefix(line, "Mode: "); ok {
+			return strings.TrimSpace(mode)
+		}
+	}
+	return strings.TrimSpace(answer)
+}
+
+func (p *process) syncedFollowers() int {
+	numbers, err := p.mntr()
+	if err != nil {
+		return -1
+	}
+	return int(numbers["zk_synced_followers"])
+}
+
+func (e *Ensemble) close() {
+	for _, s := range e.Servers {
+		s.keeper.close()
+	}
+	e.eachProxy((*Proxy).close)
+}

@@ -1,0 +1,76 @@
+package zktest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+)
+
+// The reason for this package's ensembles: for a while two servers tell two truths.
+func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
+	e := StartEnsemble(t, 3, WithConfig(map[string]string{"syncLimit": "14"}))
+	leader, follower := e.Leader(t), e.Follower(t)
+	holder := Dial(t, time.Second, e.Servers[follower].Addr())
+	other := Dial(t, 10*time.Second, e.Servers[follower].Addr())
+	require.NoError(t, create(holder, "/held"))
+	_, _, gone, err := Dial(t, 10*time.Second, e.Servers[leader].Addr()).ExistsW("/held")
+	require.NoError(t, err)
+
+	e.CutServer(follower)
+	require.Equal(t, zk.EventNodeDeleted, (<-gone).Type, "the leader has let the session expire")
+	held, _, err := holder.Exists("/held")
+	require.NoError(t, err)
+	require.True(t, held, "the follower does not know")
+
+	synced := async(func() error { _, err := other.Sync("/"); return err })
+	for until := time.Now().Add(time.Second); time.Now().Before(until); {
+		_, _, err = holder.Exists("/held")
+		require.NoError(t, err)
+	}
+	require.Empty(t, synced, "Sync needs the leader")
+
+	e.HealServer(follower)
+	e.WaitQuorum(t)
+	<-synced
+	require.Empty(t, e.Servers[follower].Tree(t, "/"))
+	require.ElementsMatch(t, e.Addrs(), []string{e.Servers[0].Addr(), e.Servers[1].Addr(), e.Servers[2].Addr()})
+}
+
+func TestEnsembleSurvivesItsLeader(t *testing.T) {
+	e := StartEnsemble(t, 0, WithConfig(map[string]string{"syncLimit": "4"}))
+	requireLinksProxied(t, e)
+	require.NoError(t, create(Dial(t, time.Minute, e.Addrs()...), "/a"))
+
+	t.Log("cut off, the leader steps down and the others elect another one")
+	first := e.Leader(t)
+	e.CutServer(first)
+	eventually(t, func() bool { return e.Servers[first].mode() != "leader" })
+	second := e.Leader(t)
+	require.NotEqual(t, first, second)
+	require.NotContains(t, []string{"leader", "follower"}, e.Servers[first].mode())
+
+	t.Log("healed, it follows")
+	e.HealServer(first)
+	e.WaitQuorum(t)
+	require.Equal(t, second, e.Leader(t))
+	requireLinksProxied(t, e)
+
+	t.Log("killed, the leader is replaced, and started again it follows")
+	e.Servers[second].Kill()
+	e.WaitQuorum(t)
+	third := e.Leader(t)
+	require.NotEqual(t, second, third)
+	e.Servers[second].Restart()
+	e.WaitQuorum(t)
+	require.Equal(t, third, e.Leader(t))
+	require.Equal(t, []string{"/a"}, e.Servers[second].Tree(t, "/"))
+	requireLinksProxied(t, e)
+
+	t.Log("paused, it is no follower")
+	e.Servers[second].Pause()
+	require.NotEqual(t, "follower", e.Servers[second].mode())
+	e.Servers[second].Resume()
+	e.WaitQuorum(t)
+}

@@ -1,0 +1,104 @@
+package zktest
+
+import "sync"
+
+// kind is what a fault does to the request it hits.
+type kind int
+
+const (
+	loseRequest kind = iota
+	loseReply
+	holdRequest
+	holdReply
+)
+
+// fault waits for matching requests.
+type fault struct {
+	kind     kind
+	match    func(opcode int32) bool
+	once     sync.Once
+	hit      chan struct{}
+	released bool // by the proxy's lock
+}
+
+func (f *fault) strike() { f.once.Do(func() { close(f.hit) }) }
+
+// LoseRequest makes the next request that matches, on any connection, disappear: the server never sees it,
+// and its connection is closed on both sides. The channel closes when that has happened. A nil
+// match takes any request.
+func (p *Proxy) LoseRequest(match func(opcode int32) bool) <-chan struct{} {
+	return p.addFault(loseRequest, match).hit
+}
+
+// LoseReply lets the next request that matches, on any connection, through to the server, and when its
+// reply comes, closes the connection on both sides in place of passing it on: what the request asked for
+// has been done, and the client cannot know. The channel closes when that has happened. A nil
+// match takes any request.
+func (p *Proxy) LoseReply(match func(opcode int32) bool) <-chan struct{} {
+	return p.addFault(loseReply, match).hit
+}
+
+// HoldRequests holds back matching requests, and what comes behind them on the same
+// connection, as order is kept: the server sees them after [Hold.Release]. A nil match takes any request.
+func (p *Proxy) HoldRequests(match func(opcode int32) bool) *Hold {
+	return &Hold{p, p.addFault(holdRequest, match)}
+}
+
+// HoldReplies holds back the replies to matching requests that clients send from now on, and what comes behind
+// them on the same connection, as a server keeps order. The requests themselves
+// go through. A nil match takes any request, pings included.
+func (p *Proxy) HoldReplies(match func(opcode int32) bool) *Hold {
+	return &Hold{p, p.addFault(holdReply, match)}
+}
+
+// Hold is what [Proxy.HoldRequests] and [Proxy.HoldReplies] hold back.
+type Hold struct {
+	proxy *Proxy
+	fault *fault
+}
+
+// Held returns a channel that closes when something is held back for the first time. With
+// HoldReplies the server has done then what was asked.
+func (h *Hold) Held() <-chan struct{} { return h.fault.hit }
+
+// Release lets everything pass that was held back, and holds nothing any more.
+func (h *Hold) Release() {
+	h.proxy.change(func() {
+		h.fault.released = true
+		h.proxy.removeFault(h.fault)
+	})
+}
+
+func (p *Proxy) addFault(k kind, match func(int32) bool) *fault {
+	if match == nil {
+		match = func(int32) bool { return true }
+	}
+	f := &fault{kind: k, match: match, hit: make(chan struct{})}
+	p.change(func() { p.faults = append(p.faults, f) })
+	return f
+}
+
+// removeFault needs p.mu.
+func (p *Proxy) removeFault(f *fault) {
+	for i, other := range p.faults {
+		if other == f {
+			p.faults = append(p.faults[:i:i], p.faults[i+1:]...)
+			return
+		}
+	}
+}
+
+// takeFault returns the oldest fault that matches, which is used up if it is meant for
+// one request. It needs p.mu.
+func (p *Proxy) takeFault(opcode int32) *fault {
+	for _, f := range p.faults {
+		if !f.match(opcode) {
+			continue
+		}
+		if f.kind == loseRequest || f.kind == loseReply {
+			p.removeFault(f)
+		}
+		return f
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package zktest
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+)
+
+// Operation codes of ZooKeeper's protocol (org.apache.zookeeper.ZooDefs.OpCode),
+// as request headers carry them. The first request of a connection has no
+// header; it counts as OpConnect.
+const (
+	OpConnect         int32 = -10
+	OpClose           int32 = -11
+	OpCreate          int32 = 1
+	OpDelete          int32 = 2
+	OpExists          int32 = 3
+	OpGetData         int32 = 4
+	OpSetData         int32 = 5
+	OpGetACL          int32 = 6
+	OpSetACL          int32 = 7
+	OpGetChildren     int32 = 8
+	OpSync            int32 = 9
+	OpPing            int32 = 11
+	OpGetChildren2    int32 = 12
+	OpCheck           int32 = 13
+	OpMulti           int32 = 14
+	OpCreate2         int32 = 15
+	OpCreateContainer int32 = 19
+	OpCreateTTL       int32 = 21
+	OpAuth            int32 = 100
+	OpSetWatches      int32 = 101
+)
+
+// Op returns a matcher for any of the opcodes.
+func Op(opcodes ...int32) func(opcode int32) bool {
+	return func(opcode int32) bool {
+		for _, o := range opcodes {
+			if o == opcode {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// A frame is a length of four bytes and the packet. No client or server sends one as
+// long as this; the first bytes of a four-letter word or of TLS look like it.
+const maxFrame = 16 << 20
+
+const headerSize = 4
+
+// readFrame returns a whole frame, with its length. If what comes is no frame, the
+// error is errNoFrame and the bytes read so far are returned.
+func readFrame(r io.Reader) ([]byte, error) {
+	head := make([]byte, headerSize)
+	if n, err := io.ReadFull(r, head); err != nil {
+		return head[:n], err
+	}
+	size := int32(binary.BigEndian.Uint32(head))
+	if size < 0 || size > maxFrame {
+		return head, errNoFrame
+	}
+	frame := append(head, make([]byte, size)...)
+	n, err := io.ReadFull(r, frame[headerSize:])
+	return frame[:headerSize+n], err
+}
+
+var errNoFrame = errors.New("no frame of ZooKeeper's client protocol")
+
+// int32At reads a field of a frame's packet; zero where the packet is too short.
+func int32At(frame []byte, offset int) int32 {
+	offset += headerSize
+	if len(frame) < offset+4 {
+		return 0
+	}
+	return int32(binary.BigEndian.Uint32(frame[offset:]))
+}
+
+func int64At(frame []byte, offset int) int64 {
+	offset += headerSize
+	if len(frame) < offset+8 {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(frame[offset:]))
+}
+
+// writeFrame sends a packet made of big-endian fields; a byte slice goes with its length.
+func writeFrame(w io.Writer, fields ...any) error {
+	frame := make([]byte, headerSize)
+	for _, field := range fields {
+		if b, ok := field.([]byte); ok {
+			frame = append(binary.BigEndian.AppendUint32(frame, uint32(len(b))), b...)
+			continue
+		}
+		var err error
+		if frame, err = binary.Append(frame, binary.BigEndian, field); err != nil {
+			return err
+		}
+	}
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-headerSize))
+	_, err := w.Write(frame)
+	return err
+}

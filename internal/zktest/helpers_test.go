@@ -1,0 +1,28 @@
+package zktest
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func eventually(t *testing.T, condition func() bool) {
+	t.Helper()
+	require.Eventually(t, condition, 30*time.Second, 5*time.Millisecond)
+}
+
+func within(t *testing.T, what <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-what:
+	case <-time.After(30 * time.Second):
+		t.Fatal("did not happen")
+	}
+}

@@ -1,0 +1,77 @@
+package zktest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// installation is how ZooKeeper is run on this machine.
+type installation struct {
+	java      string
+	classPath string
+}
+
+// installed finds ZooKeeper and Java. The answer stays the same for the life of the test binary.
+var installed = sync.OnceValues(func() (installation, error) {
+	return findInstallation(os.Getenv("ZOOKEEPER_HOME"), os.Getenv("JAVA_HOME"), debianJars)
+})
+
+const debianJars = "/usr/share/java"
+
+// debianClassPath lists what Debian's zookeeper.jar needs to run as a server. The jars that
+// its manifest names come by themselves.
+var debianClassPath = []string{
+	"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "snappy-java", "metrics-core",
+	"netty-buffer", "netty-codec", "netty-common", "netty-handler", "netty-resolver",
+	"netty-transport", "netty-transport-native-epoll", "netty-transport-native-unix-common",
+}
+
+func findInstallation(zookeeperHome, javaHome, jars string) (installation, error) {
+	if !canKeepProcesses {
+		return installation{}, errors.New("needs a Unix system")
+	}
+	java, err := findJava(javaHome)
+	if err != nil {
+		return installation{}, err
+	}
+	classPath, err := findJars(zookeeperHome, jars)
+	return installation{java: java, classPath: classPath}, err
+}
+
+func findJava(javaHome string) (string, error) {
+	if java, err := exec.LookPath(filepath.Join(javaHome, "bin", "java")); javaHome != "" && err == nil {
+		return java, nil
+	}
+	java, err := exec.LookPath("java")
+	if err != nil {
+		return "", errors.New("no java on the PATH")
+	}
+	return java, nil
+}
+
+// findJars prefers the tarball's lib directory: someone who sets ZOOKEEPER_HOME
+// wants that version and no other, so a wrong one is an error.
+func findJars(zookeeperHome, jars string) (string, error) {
+	if zookeeperHome != "" {
+		lib := filepath.Join(zookeeperHome, "lib")
+		if found, _ := filepath.Glob(filepath.Join(lib, "zookeeper-[0-9]*.jar")); len(found) == 0 {
+			return "", fmt.Errorf("ZOOKEEPER_HOME is set but %s holds no zookeeper-*.jar", lib)
+		}
+		return filepath.Join(lib, "*"), nil
+	}
+	var paths []string
+	for _, name := range debianClassPath {
+		path := filepath.Join(jars, name+".jar")
+		if _, err := os.Stat(path); err == nil {
+			paths = append(paths, path)
+		} else if name == "zookeeper" {
+			return "", fmt.Errorf("no %s and no ZOOKEEPER_HOME", path)
+		}
+	}
+	return strings.Join(paths, string(os.PathListSeparator)), nil
+}

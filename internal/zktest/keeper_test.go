@@ -1,0 +1,130 @@
+//go:build unix
+
+package zktest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// childVariable tells a test binary that it is the child of a test, and which one.
+const childVariable = "ZKTEST_CHILD"
+
+// child runs one test in a process of its own, in a process group of its own.
+func child(t *testing.T, test, kind string, env ...string) *exec.Cmd {
+	t.Helper()
+	program, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(program, "-test.run=^"+test+"$", "-test.v")
+	cmd.Env = append(append(os.Environ(), childVariable+"="+kind), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+func TestNothingOutlivesTheTestBinary(t *testing.T) {
+	Require(t)
+	if kind := os.Getenv(childVariable); kind != "" {
+		startAndHang(t, kind)
+	}
+	killProcess := func(cmd *exec.Cmd) error { return cmd.Process.Kill() }
+	signalGroup := func(s syscall.Signal) func(*exec.Cmd) error {
+		return func(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, s) }
+	}
+	for name, end := range map[string]func(*exec.Cmd) error{
+		"process killed":          killProcess,
+		"paused, process killed":  killProcess,
+		"shared, process killed":  killProcess,
+		"process group killed":    signalGroup(syscall.SIGKILL),
+		"process group hung up":   signalGroup(syscall.SIGHUP),
+		"process group interrupt": signalGroup(syscall.SIGINT),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := child(t, "TestNothingOutlivesTheTestBinary", name)
+			out, err := cmd.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, cmd.Start())
+			keeper, java, dir := parseChild(t, out)
+			require.True(t, alive(java))
+			require.DirExists(t, dir)
+
+			require.NoError(t, end(cmd))
+			require.Error(t, cmd.Wait())
+
+			eventually(t, func() bool { return !alive(java) && !exists(dir) })
+			eventually(t, func() bool { return !running(keeper) })
+		})
+	}
+}
+
+// startAndHang is the child: it says what it has started and waits for its end.
+func startAndHang(t *testing.T, kind string) {
+	var s *Server
+	if kind == "shared, process killed" {
+		s = Shared(t)
+	} else {
+		s = Start(t)
+	}
+	if kind == "paused, process killed" {
+		s.Pause()
+	}
+	fmt.Printf("started %d %d %s\n", s.keeper.cmd.Process.Pid, s.pid, s.dir)
+	select {}
+}
+
+func parseChild(t *testing.T, out io.Reader) (keeper, java int, dir string) {
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if n, _ := fmt.Sscanf(lines.Text(), "started %d %d %s", &keeper, &java, &dir); n == 3 {
+			return keeper, java, dir
+		}
+	}
+	t.Fatal("the child did not start a server")
+	return 0, 0, ""
+}
+
+// alive reports whether there is a process of that id, be it one that is dead and waits for its parent.
+func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
+
+// running is alive without those that are dead and wait for a parent to notice,
+// which an orphan may do for ever where the first process of a container is no init.
+func running(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return alive(pid) && !exists("/proc/self/stat")
+	}
+	_, state, _ := bytes.Cut(stat, []byte(") "))
+	return !bytes.HasPrefix(state, []byte("Z"))
+}
+
+func TestMissingZooKeeperIsSaidLoudlyOrFails(t *testing.T) {
+	if os.Getenv(childVariable) != "" {
+		t.Run("one", func(t *testing.T) { Start(t) })
+		t.Run("another", func(t *testing.T) { Shared(t) })
+		return
+	}
+	nowhere := "ZOOKEEPER_HOME=" + t.TempDir()
+
+	cmd := child(t, "TestMissingZooKeeperIsSaidLoudlyOrFails", "skip", nowhere, requireVariable+"=")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.Output()
+	require.NoError(t, err)
+	require.Equal(t, 1, bytes.Count(stderr.Bytes(), []byte("LEFT OUT")), "once for the binary")
+	require.Contains(t, stderr.String(), "make test")
+	require.Equal(t, 2, bytes.Count(stdout, []byte("--- SKIP")))
+
+	cmd = child(t, "TestMissingZooKeeperIsSaidLoudlyOrFails", "require", nowhere, requireVariable+"=require")
+	stdout, err = cmd.Output()
+	require.Error(t, err)
+	require.Equal(t, 2, bytes.Count(stdout, []byte("    --- FAIL")))
+	require.Contains(t, string(stdout), "apt-get install")
+}

@@ -1,0 +1,51 @@
+package zktest
+
+import (
+	"maps"
+	"slices"
+)
+
+// Option changes how a server is set up.
+type Option func(*settings)
+
+type settings struct {
+	config map[string]string
+	jvm    []string
+	tls    bool
+}
+
+func newSettings(opts []Option) *settings {
+	s := &settings{config: map[string]string{
+		"clientPortAddress":      "127.0.0.1",
+		"tickTime":               "500",
+		"minSessionTimeout":      "1000",
+		"maxSessionTimeout":      "600000",
+		"maxClientCnxns":         "0",
+		"admin.enableServer":     "false",
+		"4lw.commands.whitelist": "*",
+	}}
+	for _, opt := range opts {
+		opt(s)
+	}
+	return s
+}
+
+// WithConfig sets lines of the server's configuration file, in addition to or in
+// place of those that zktest writes. The client port and the data directory stay zktest's own.
+func WithConfig(lines map[string]string) Option {
+	return func(s *settings) { maps.Copy(s.config, lines) }
+}
+
+// WithJVM adds flags for the Java virtual machine, such as -Dzookeeper.extendedTypesEnabled=true.
+func WithJVM(flags ...string) Option {
+	return func(s *settings) { s.jvm = append(s.jvm, flags...) }
+}
+
+// file returns the configuration file's text.
+func (s *settings) file() string {
+	var text []byte
+	for _, key := range slices.Sorted(maps.Keys(s.config)) {
+		text = append(text, key+"="+s.config[key]+"\n"...)
+	}
+	return string(text)
+}

@@ -1,0 +1,72 @@
+package zktest
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// configured returns a server that has not been started.
+func configured(t *testing.T, opts ...Option) *process {
+	t.Helper()
+	Require(t)
+	p, err := newProcess(newSettings(opts))
+	require.NoError(t, err)
+	t.Cleanup(func() { p.keeper.close() })
+	return p
+}
+
+func TestTakenPortIsNoticedAlsoIfAServerAnswersThere(t *testing.T) {
+	p := configured(t)
+	other := Start(t)
+	l, err := net.Listen("tcp", loopback(p.port))
+	require.NoError(t, err)
+	l.Close()
+	stranger := forwarderAt(t, p.port, other.Addr())
+	require.ErrorIs(t, p.launch(), errPortTaken)
+	stranger.Close()
+	require.NoError(t, p.launch())
+}
+
+// forwarderAt answers on the port as the server at target does.
+func forwarderAt(t *testing.T, port int, target string) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", loopback(port))
+	require.NoError(t, err)
+	p, err := newProxy(target)
+	require.NoError(t, err)
+	p.listener.Close()
+	p.listener = l
+	p.serve()
+	t.Cleanup(p.close)
+	return l
+}
+
+func TestServerThatCannotStartSaysWhy(t *testing.T) {
+	p := configured(t, WithConfig(map[string]string{"tickTime": "never"}))
+	require.ErrorContains(t, p.launch(), "never")
+
+	p = configured(t, WithJVM("-XX:NoSuchFlag"))
+	require.ErrorContains(t, p.launch(), "NoSuchFlag")
+}
+
+func TestConfigAndJVMFlagsReachTheServer(t *testing.T) {
+	s := Start(t, WithConfig(map[string]string{"tickTime": "700"}), WithJVM("-Dzookeeper.test.flag=here"))
+	require.Contains(t, s.FourLetter("conf"), "tickTime=700")
+	require.Contains(t, s.FourLetter("envi"), "java.")
+	p := NewProxy(t, s.Addr())
+	Dial(t, time.Second, p.Addr())
+	require.Equal(t, time.Second, p.Sessions()[0].Timeout)
+}
+
+func TestPortsAreGivenOutOnce(t *testing.T) {
+	seen := make(map[int]bool)
+	for range 200 {
+		port, err := freePort()
+		require.NoError(t, err)
+		require.False(t, seen[port])
+		seen[port] = true
+	}
+}

@@ -1,0 +1,82 @@
+package zktest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+)
+
+var shared struct {
+	sync.Mutex
+	process *process
+}
+
+// Shared returns the one server that the tests of a binary share; the first
+// call starts it. Each test keeps to a path of its own, see [Server.Chroot], and
+// neither stops the server nor reads counters while other tests run.
+//
+// The server ends with the binary. With [Main] in TestMain the binary also waits for that.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	Require(t)
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.process == nil {
+		p, err := startProcess(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.process = p
+	}
+	return &Server{process: shared.process, t: t}
+}
+
+// Main runs the tests and stops the shared server. Use it as
+//
+//	func TestMain(m *testing.M) { os.Exit(zktest.Main(m)) }
+func Main(m *testing.M) int {
+	code := m.Run()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.process == nil {
+		return code
+	}
+	if err := shared.process.keeper.close(); err != nil {
+		fmt.Fprintf(os.Stderr, "zktest: shared server: %v\n", err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// Chroot makes and returns a path of the test's own, such as /t17. It is
+// removed with everything below it when the test ends.
+func (s *Server) Chroot(t testing.TB) string {
+	t.Helper()
+	s.mu.Lock()
+	s.chroots++
+	root := fmt.Sprintf("/t%d", s.chroots)
+	s.mu.Unlock()
+
+	s.admin(t, func(conn *zk.Conn) error {
+		_, err := conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
+		return err
+	})
+	t.Cleanup(func() {
+		s.admin(t, func(conn *zk.Conn) error { return removeBusyTree(conn, root) })
+	})
+	return root
+}
+
+// removeBusyTree allows for clients that are still writing their last.
+func removeBusyTree(conn *zk.Conn, root string) (err error) {
+	for range 100 {
+		if err = removeTree(conn, root); !errors.Is(err, zk.ErrNotEmpty) {
+			return err
+		}
+	}
+	return err
+}

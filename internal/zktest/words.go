@@ -1,0 +1,96 @@
+package zktest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// fourLetter asks one of ZooKeeper's four-letter words.
+func (p *process) fourLetter(word string) (string, error) {
+	p.asking.Lock()
+	defer p.asking.Unlock()
+	return p.ask(word, 5*time.Second)
+}
+
+// poll is for a server that is about to start: now and then one accepts a connection then and never
+// answers on it.
+func (p *process) poll(word string) (string, error) {
+	p.asking.Lock()
+	defer p.asking.Unlock()
+	return p.ask(word, 300*time.Millisecond)
+}
+
+// ask needs p.asking. It counts a word as soon as it is sent: a server that
+// is paused counts it later, without answering in time.
+func (p *process) ask(word string, timeout time.Duration) (string, error) {
+	conn, err := net.DialTimeout("tcp", loopback(p.port), timeout)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(timeout))
+	if _, err := io.WriteString(conn, word); err != nil {
+		return "", err
+	}
+	p.words++
+	answer, err := io.ReadAll(conn)
+	if err == nil && len(answer) == 0 {
+		err = fmt.Errorf("zktest: no answer to %s", word)
+	}
+	return string(answer), err
+}
+
+func (p *process) mntr() (map[string]int64, error) {
+	p.asking.Lock()
+	defer p.asking.Unlock()
+	return p.askMntr()
+}
+
+func (p *process) askMntr() (map[string]int64, error) {
+	answer, err := p.ask("mntr", 5*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	numbers := make(map[string]int64)
+	for lines := bufio.NewScanner(strings.NewReader(answer)); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), "\t")
+		if n, err := strconv.ParseFloat(value, 64); err == nil {
+			numbers[name] = int64(n)
+		}
+	}
+	if len(numbers) == 0 {
+		return nil, fmt.Errorf("zktest: mntr: %w: %s", errNotServing, strings.TrimSpace(answer))
+	}
+	return numbers, nil
+}
+
+// errNotServing says that a server of an ensemble is without a quorum.
+var errNotServing = errors.New("no numbers")
+
+// startCounting leaves out of requests what was received before the server was ready. A
+// server of an ensemble begins to count when it begins to serve.
+func (p *process) startCounting() error {
+	p.asking.Lock()
+	defer p.asking.Unlock()
+	numbers, err := p.askMntr()
+	p.words, p.ignored = 0, numbers[packetsReceived]
+	if errors.Is(err, errNotServing) {
+		return nil
+	}
+	return err
+}
+
+const packetsReceived = "zk_packets_received"
+
+func (p *process) requests() (int64, error) {
+	p.asking.Lock()
+	defer p.asking.Unlock()
+	numbers, err := p.askMntr()
+	return numbers[packetsReceived] - p.ignored - p.words, err
+}

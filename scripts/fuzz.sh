@@ -1,0 +1,16 @@
+#!/bin/sh
+# Runs every Fuzz target of the repository for a short time each (FUZZTIME, 10s).
+set -eu
+cd "$(dirname "$0")/.."
+
+for module in $(sh scripts/modules.sh); do
+	(
+		cd "$module"
+		for package in $(go list ./...); do
+			for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
+				echo "$package $target"
+				go test -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZTIME:-10s}" "$package"
+			done
+		done
+	)
+done

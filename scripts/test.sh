@@ -1,0 +1,15 @@
+#!/bin/sh
+# Runs all tests of all modules with the race detector and a real ZooKeeper.
+# TESTFLAGS holds more flags for go test.
+set -u
+cd "$(dirname "$0")/.."
+
+sh scripts/need-zookeeper.sh || exit 1
+sh scripts/need-gcc.sh || exit 1
+
+status=0
+for module in $(sh scripts/modules.sh); do
+	echo "# tests of $module"
+	(cd "$module" && CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require go test -race -shuffle=on -timeout 9m ${TESTFLAGS:-} ./...) || status=1
+done
+exit $status
