@@ -74,13 +74,16 @@ func aloneExcludes(c *check) {
 			if n := inside.Add(1); n > 1 {
 				c.errorf("Alone is true for %s although the node of another one that was told so is in the queue", p.Name)
 			}
-			time.Sleep(rand.N(200 * time.Microsecond)) // so that the others come while it is inside
+			linger()
 			inside.Add(-1)
 			c.delete(s, "q", p)
 		}
 	})
 	c.logf("%d of 240 creates were alone", entered.Load())
 }
+
+// linger stays inside for a moment, so that the others come meanwhile.
+func linger() { time.Sleep(rand.N(200 * time.Microsecond)) }
 
 func notAloneBehindReplaced(c *check) {
 	a, b := c.twoSessions()

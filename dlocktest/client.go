@@ -113,5 +113,14 @@ func (c *check) notGranted(won <-chan *dlock.Lock, when string) {
 
 // queued waits until the lock's queue has n nodes.
 func (c *check) queued(s driver.Session, n int) {
-	c.eventually(func() bool { return len(c.list(s, lockName)) == n }, "%d nodes in the lock's queue", n)
+	var nodes []driver.Node
+	defer func() {
+		if len(nodes) != n {
+			c.errorf("the last List of the lock's queue returned %v, expected %d nodes", nodes, n)
+		}
+	}()
+	c.eventually(func() bool {
+		nodes = c.list(s, lockName)
+		return len(nodes) == n
+	}, "the number of nodes in the lock's queue is %d", n)
 }

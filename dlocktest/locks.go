@@ -56,6 +56,7 @@ func oneWriter(c *check) {
 				c.errorf("a holder has token %d after one with token %d, expected a higher one", l.Token(), before)
 			}
 			held.Add(1)
+			linger()
 			inside.Add(-1)
 			c.unlock(l)
 		}
@@ -75,6 +76,7 @@ func readersAndWriters(c *check) {
 				if w, r := writers.Add(1), readers.Load(); w != 1 || r != 0 {
 					c.errorf("%d writers and %d readers hold the lock at once", w, r)
 				}
+				linger()
 				writers.Add(-1)
 				c.unlock(l)
 				continue
@@ -83,6 +85,7 @@ func readersAndWriters(c *check) {
 			if readers.Add(1); writers.Load() != 0 {
 				c.errorf("a reader and a writer hold the lock at once")
 			}
+			linger()
 			readers.Add(-1)
 			c.unlock(l)
 		}

@@ -109,8 +109,9 @@ type Session interface {
 
 	// Delete removes the node that Create returned: rule 7. Where the node is gone already the
 	// error matches [ErrGone], so that somebody who unlocks notices that the lock had been
-	// taken away. Delete is safe to repeat, however late: a repeat never removes a node that
-	// took the same name since.
+	// taken away; a reply that was lost is no reason for it. Delete is safe to repeat, however
+	// late: a repeat, or a first try after the session has seen that the node is gone, never
+	// removes a node that took the same name since.
 	//
 	// After any other error the node may or may not be there.
 	Delete(ctx context.Context, queue string, p Place) error
