@@ -28,14 +28,19 @@ func defaultBackOff() BackOff {
 	return b
 }
 
-// dialBackOff spaces the attempts of one client to connect. It never gives up: its callers do.
-func dialBackOff() BackOff {
-	return backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(20*time.Millisecond),
-		backoff.WithMaxInterval(2*time.Second),
-		backoff.WithMaxElapsedTime(0),
-	)
+// tireless is for what must not give up: reaching the store again, removing what is left there.
+type tireless struct{ BackOff }
+
+func (b tireless) NextBackOff() time.Duration {
+	if d := b.BackOff.NextBackOff(); d >= 0 {
+		return d
+	}
+	b.Reset()
+	return tirelessPause
 }
+
+// tirelessPause follows where the back-off has given up.
+const tirelessPause = 2 * time.Second
 
 // sleep waits for d. It returns false at once when stop closes before that.
 func sleep(d time.Duration, stop <-chan struct{}) bool {

@@ -193,11 +193,12 @@ func (b countingBackOff) Reset()                     { *b.resets++ }
 func TestBackOffIsAskedAndReset(t *testing.T) {
 	inWorld(t, func(w *world) {
 		resets := 0
-		c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{time.Second, &resets} }))
+		c := w.client("a")
+		m := c.RWMutex("q", recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{time.Second, &resets} }))
 		w.store.LoseReply(c.session(), memdriver.OpCreate, false)
 		w.store.LoseReply(c.session(), memdriver.OpCreate, false)
 		began := time.Now()
-		l, err := c.RWMutex("q").Lock(bg)
+		l, err := m.Lock(bg)
 		require.NoError(w, err)
 		assert.Equal(w, 2*time.Second, time.Since(began))
 		assert.Equal(w, 1, resets)

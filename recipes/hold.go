@@ -136,7 +136,7 @@ func (h *hold) guard() {
 	if !h.guarding(cancel) {
 		return
 	}
-	backOff := dialBackOff()
+	backOff := tireless{h.m.options.backOff()}
 	for {
 		began := time.Now()
 		present, err := h.await(ctx)

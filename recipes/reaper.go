@@ -46,7 +46,7 @@ func (r *reaper) add(c *chore) <-chan struct{} {
 }
 
 func (r *reaper) run() {
-	backOff := dialBackOff()
+	backOff := tireless{r.session.sessions.options.backOff()}
 	for c := r.next(); c != nil; c = r.next() {
 		err := r.once(c)
 		switch {

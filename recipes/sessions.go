@@ -44,10 +44,11 @@ type Sessions struct {
 
 // New returns the sessions of a connector. It does no I/O.
 func New(c driver.Connector, opts ...Option) *Sessions {
+	o := defaults().with(opts)
 	return &Sessions{
 		connector: c,
-		options:   defaults().with(opts),
-		pace:      pace{backOff: dialBackOff()},
+		options:   o,
+		pace:      pace{backOff: tireless{o.backOff()}},
 		done:      make(chan struct{}),
 		finished:  make(chan struct{}),
 	}
