@@ -1,0 +1,179 @@
+package zkdriver
+
+import (
+	"context"
+	"errors"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/leasehook"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// store is a connector whose sessions each have a proxy of their own, on which faults are played.
+type store struct {
+	t      *testing.T
+	server *zktest.Server
+	chroot string
+	params string
+
+	mu      sync.Mutex
+	proxies map[driver.Session]*zktest.Proxy
+}
+
+func newStore(t *testing.T, params string) *store {
+	server := zktest.Shared(t)
+	return &store{t: t, server: server, chroot: server.Chroot(t), params: params, proxies: make(map[driver.Session]*zktest.Proxy)}
+}
+
+func (s *store) Connect(ctx context.Context) (driver.Session, error) {
+	p := s.freeProxy()
+	c, err := Driver{}.OpenConnector("zk://" + p.Addr() + s.chroot + "?" + s.params)
+	if err != nil {
+		return nil, err
+	}
+	session, err := c.Connect(ctx)
+	if err == nil {
+		s.mu.Lock()
+		s.proxies[session] = p
+		s.mu.Unlock()
+	}
+	return session, err
+}
+
+// freeProxy takes over the proxy of a session that is closed, so that a case which counts goroutines
+// finds none of the test's own.
+func (s *store) freeProxy() *zktest.Proxy {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for old, p := range s.proxies {
+		select {
+		case <-old.(*session).finished:
+			delete(s.proxies, old)
+			p.DropConnections()
+			p.Heal()
+			return p
+		default:
+		}
+	}
+	return zktest.NewProxy(s.t, s.server.Addr())
+}
+
+func (s *store) proxy(session driver.Session) *zktest.Proxy {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proxies[session]
+}
+
+// conformance finds the store of a session.
+type conformance struct {
+	mu     sync.Mutex
+	stores []*store
+}
+
+func (c *conformance) open(t *testing.T, params string) driver.Connector {
+	s := newStore(t, params)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stores = append(c.stores, s)
+	return s
+}
+
+func (c *conformance) proxy(session driver.Session) *zktest.Proxy {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.stores {
+		if p := s.proxy(session); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+func TestConformance(t *testing.T) {
+	server := zktest.Shared(t)
+	var c conformance
+	const timeout = 1500 * time.Millisecond
+	dlocktest.Run(t, dlocktest.Config{
+		SessionTimeout: timeout,
+		Complete:       true,
+		New:            func(t *testing.T) driver.Connector { return c.open(t, "session_timeout=1500ms") },
+		NewNearRollOver: func(t *testing.T) driver.Connector {
+			return c.open(t, "session_timeout=1500ms&sequence_limit=40")
+		},
+		Expire: func(t *testing.T, s driver.Session) {
+			z, p := s.(*session), c.proxy(s)
+			p.Refuse() // else the session may be faster to attach again
+			defer p.Heal()
+			require.NoError(t, zktest.Expire(server.Addr(), z.link.sessionID(), z.link.password))
+		},
+		CutOff: func(t *testing.T, s driver.Session) func() {
+			p := c.proxy(s)
+			p.Cut()
+			t.Cleanup(p.Heal)
+			return p.Heal
+		},
+		LoseReply: func(t *testing.T, s driver.Session, op dlocktest.Op, committed bool) {
+			match := zktest.Op(zktest.OpMulti)
+			if op == dlocktest.OpDelete {
+				match = zktest.Op(zktest.OpDelete)
+			}
+			if committed {
+				c.proxy(s).LoseReply(match)
+			} else {
+				c.proxy(s).LoseRequest(match)
+			}
+		},
+		Pause: func(_ *testing.T, s driver.Session, d time.Duration) { leasehook.Skew(s.(*session).lease, d) },
+		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
+			removeAll(t, server.Raw(t), c.(*store).chroot+"/"+queue)
+		},
+		RemoveNode: func(t *testing.T, c driver.Connector, queue, name string) {
+			require.NoError(t, server.Raw(t).Delete(c.(*store).chroot+"/"+queue+"/"+name, -1))
+		},
+		PutNode: func(t *testing.T, c driver.Connector, queue, name string, data []byte) {
+			conn := server.Raw(t)
+			full := c.(*store).chroot + "/" + queue + "/" + name
+			putParents(t, conn, path.Dir(full))
+			_, err := conn.Create(full, data, 0, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
+		},
+	})
+}
+
+func removeAll(t *testing.T, conn *zk.Conn, root string) {
+	t.Helper()
+	for range 100 {
+		names, _, err := conn.Children(root)
+		if errors.Is(err, zk.ErrNoNode) {
+			return
+		}
+		require.NoError(t, err)
+		for _, name := range names {
+			removeAll(t, conn, root+"/"+name)
+		}
+		if err := conn.Delete(root, -1); err == nil || errors.Is(err, zk.ErrNoNode) {
+			return
+		}
+	}
+	t.Fatalf("%s does not empty", root)
+}
+
+func putParents(t *testing.T, conn *zk.Conn, p string) {
+	t.Helper()
+	made := ""
+	for segment := range strings.SplitSeq(strings.TrimPrefix(p, "/"), "/") {
+		made += "/" + segment
+		if _, err := conn.Create(made, nil, 0, zk.WorldACL(zk.PermAll)); !errors.Is(err, zk.ErrNodeExists) {
+			require.NoError(t, err)
+		}
+	}
+}

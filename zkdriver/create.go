@@ -1,0 +1,175 @@
+package zkdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// maxData is what a node may hold: a server closes the whole connection over a request of more than
+// jute.maxbuffer, 1,048,575 bytes by default, which has to hold paths, ACLs and a mark of Replace, too.
+const maxData = 1<<20 - 1 - 8<<10
+
+// Create implements driver.Session. On a queue that is known it is one request,
+//
+//	multi(create prefix, ephemeral and sequential; setData of the queue's node, empty)
+//
+// whose second answer is a Stat of the queue's node: its Mzxid is the zxid of the
+// whole, and so the token and the Czxid of the new node, its NumChildren counts the new
+// node, and its Czxid is the epoch.
+func (s *session) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
+	if err := s.checkCreate(queue, prefix, data); err != nil {
+		return driver.Place{}, err
+	}
+	data = seal(data)
+	return await(ctx, s,
+		func() (driver.Place, error) { return s.createNode(ctx, queue, prefix, data) },
+		func(p driver.Place, err error) {
+			if err == nil {
+				s.takeBack(queue, p.Name, p.Token, data)
+			}
+		})
+}
+
+func (s *session) checkCreate(queue, prefix string, data []byte) error {
+	if err := s.settings.checkQueue(queue); err != nil {
+		return err
+	}
+	if err := checkPrefix(prefix); err != nil {
+		return err
+	}
+	if len(data) > maxData {
+		return fmt.Errorf("zkdriver: create a node in %s: %d bytes of data are more than the %d that fit a request (jute.maxbuffer)",
+			s.settings.queuePath(queue), len(data), maxData)
+	}
+	return nil
+}
+
+// createNode tries until the queue is there and known.
+func (s *session) createNode(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
+	for range 5 {
+		if err := ctx.Err(); err != nil {
+			return driver.Place{}, fmt.Errorf("zkdriver: %w", err)
+		}
+		w, err := s.way(queue)
+		if err != nil {
+			return driver.Place{}, err
+		}
+		var p driver.Place
+		switch w.manner {
+		case draining:
+			if err := s.rollOver(queue, w.epoch); err != nil {
+				return driver.Place{}, err
+			}
+			continue
+		case stamped:
+			p, err = s.createStamped(queue, prefix, data)
+		case plain:
+			p, err = s.createPlain(queue, prefix, data)
+		}
+		switch {
+		case err == nil && s.pastEnd(prefix, p):
+			s.queues.set(queue, way{draining, p.Epoch})
+			s.takeBack(queue, p.Name, p.Token, data)
+		case err == nil:
+			s.owned.add(queue, p, s.beats.present())
+			return p, nil
+		case errors.Is(err, zk.ErrNoNode):
+			s.queues.drop(queue)
+		case errors.Is(err, errNotStamped):
+			s.queues.set(queue, way{manner: plain})
+		default:
+			return driver.Place{}, s.explain(err, "create a node in", s.settings.queuePath(queue), "CREATE on it")
+		}
+	}
+	return driver.Place{}, s.vanished(queue)
+}
+
+// errNotStamped says that the queue's node may not be written.
+var errNotStamped = errors.New("zkdriver: no WRITE on the queue's node")
+
+func (s *session) createStamped(queue, prefix string, data []byte) (driver.Place, error) {
+	path := s.settings.queuePath(queue)
+	since := s.leftover.since()
+	results, err := s.multi(
+		&zk.CreateRequest{Path: path + "/" + prefix, Data: data, Acl: s.settings.queueACL(), Flags: zk.FlagEphemeralSequential},
+		&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1})
+	if err != nil {
+		if len(results) == 2 && results[0].Error == nil && errors.Is(results[1].Error, zk.ErrNoAuth) {
+			return driver.Place{}, errNotStamped
+		}
+		s.leftover.orphan(s, err, lost{queue, prefix, data, since})
+		return driver.Place{}, err
+	}
+	if len(results) != 2 || results[1].Stat == nil {
+		s.leftover.orphan(s, zk.ErrConnectionClosed, lost{queue, prefix, data, since})
+		return driver.Place{}, errors.New("an answer of the wrong shape")
+	}
+	stat := results[1].Stat
+	s.leftover.saw(stat.Mzxid)
+	return driver.Place{
+		Node:  s.node(results[0].String, len(path), stat.Czxid),
+		Token: stat.Mzxid,
+		Alone: stat.NumChildren == 1,
+	}, nil
+}
+
+// createPlain makes the node first and asks for its zxid then.
+func (s *session) createPlain(queue, prefix string, data []byte) (driver.Place, error) {
+	path := s.settings.queuePath(queue)
+	l := lost{queue, prefix, data, s.leftover.since()}
+	made, err := s.create(path+"/"+prefix, data, zk.FlagEphemeralSequential, s.settings.queueACL())
+	if err != nil {
+		s.leftover.orphan(s, err, l)
+		return driver.Place{}, err
+	}
+	// The queue first: a queue that is not empty cannot be removed, so if the node is there
+	// afterwards, it was this queue throughout.
+	parent, err := s.stat(path)
+	var stat *zk.Stat
+	if err == nil {
+		var found []byte
+		found, stat, err = s.get(made)
+		if err == nil && (string(found) != string(data) || stat.EphemeralOwner != s.link.sessionID()) {
+			err = zk.ErrNoNode // somebody else's, made after ours was taken away
+		}
+	}
+	if err != nil {
+		s.leftover.add(s, l)
+		if errors.Is(err, zk.ErrNoNode) {
+			return driver.Place{}, s.vanished(queue)
+		}
+		return driver.Place{}, s.explain(err, "look at", made, "READ on it")
+	}
+	s.leftover.saw(stat.Czxid)
+	return driver.Place{Node: s.node(made, len(path), parent.Czxid), Token: stat.Czxid}, nil
+}
+
+func (s *session) node(path string, queueLength int, epoch int64) driver.Node {
+	name := path[min(queueLength+1, len(path)):]
+	_, seq, ok := driver.ParseName(name)
+	if !ok {
+		seq = -1
+	}
+	return driver.Node{Name: name, Seq: seq, Epoch: epoch}
+}
+
+// pastEnd tells whether the counter of the queue has come to its end. A server before 3.5 lets it wrap to
+// negative numbers, whose minus sign reads as one more dash of the prefix.
+func (s *session) pastEnd(prefix string, p driver.Place) bool {
+	return p.Seq < 0 || p.Seq >= s.settings.sequenceLimit || p.Name != driver.FormatName(prefix, p.Seq)
+}
+
+// takeBack removes a node that nobody will ever know of.
+func (s *session) takeBack(queue, name string, token int64, data []byte) {
+	s.owned.forget(token)
+	err := s.remove(s.settings.queuePath(queue)+"/"+name, -1)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		prefix, _, _ := driver.ParseName(name)
+		s.leftover.add(s, lost{queue, prefix, data, 0})
+	}
+}

@@ -1,0 +1,306 @@
+package zkdriver
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+func TestContenderIsAnEphemeralChildOfTheQueuesPath(t *testing.T) {
+	b := newBench(t, "")
+	p := b.mustCreate("stock/42", "web1-W-", "data")
+	require.Equal(t, "web1-W-0000000000", p.Name)
+	require.True(t, p.Alone)
+	data, stat, err := b.raw.Get(b.chroot + "/stock/42/web1-W-0000000000")
+	require.NoError(t, err)
+	require.Equal(t, "data", string(data))
+	require.Equal(t, p.Token, stat.Czxid)
+	require.Equal(t, b.link.sessionID(), stat.EphemeralOwner)
+	_, parent, err := b.raw.Exists(b.chroot + "/stock/42")
+	require.NoError(t, err)
+	require.Equal(t, p.Epoch, parent.Czxid)
+
+	second := b.mustCreate("stock/42", "web1-R-", "data 2")
+	require.Equal(t, "web1-R-0000000001", second.Name)
+	require.False(t, second.Alone)
+	require.Greater(t, second.Token, p.Token)
+}
+
+func TestFreeLockTakesOneRequestAndItsReleaseAnother(t *testing.T) {
+	b := newBench(t, "")
+	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "0")))
+	before := b.requests()
+	for i := range 10 {
+		require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", fmt.Sprint(i))))
+	}
+	require.Equal(t, 20, b.requests()-before)
+}
+
+func TestSequencesStartOverAtTheLimitAndTokensDoNot(t *testing.T) {
+	b := newBench(t, "sequence_limit=5")
+	var token, epochs int64
+	epoch := int64(0)
+	for i := range 30 {
+		p := b.mustCreate("q", "h-W-", fmt.Sprint(i))
+		require.Less(t, p.Seq, int64(5))
+		require.Greater(t, p.Token, token)
+		if p.Epoch != epoch {
+			epochs++
+		}
+		token, epoch = p.Token, p.Epoch
+		require.NoError(t, b.Delete(within(t), "q", p))
+	}
+	require.GreaterOrEqual(t, epochs, int64(6))
+}
+
+func TestQueueAtItsLimitDrainsFirst(t *testing.T) {
+	b := newBench(t, "sequence_limit=2")
+	other := b.another("sequence_limit=2")
+	first := b.mustCreate("q", "h-W-", "1")
+	b.mustCreate("q", "h-W-", "2")
+	for i := range 3 {
+		for _, s := range []*session{b.session, other} {
+			_, err := s.Create(within(t), "q", "h-W-", []byte(fmt.Sprint("late", i)))
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+		}
+	}
+	require.Len(t, b.nodes("q"), 2)
+	require.NoError(t, b.Delete(within(t), "q", first))
+	nodes, err := b.List(within(t), "q")
+	require.NoError(t, err)
+	require.Len(t, nodes, 1)
+	require.NoError(t, b.Delete(within(t), "q", driver.Place{Node: nodes[0], Token: b.tokenOf("q", nodes[0].Name)}))
+	p := b.mustCreate("q", "h-W-", "3")
+	require.Zero(t, p.Seq)
+	_, err = other.Create(within(t), "q", "h-W-", []byte("4"))
+	require.NoError(t, err)
+	require.NotEqual(t, first.Epoch, p.Epoch)
+}
+
+func (b *bench) tokenOf(queue, name string) int64 {
+	b.t.Helper()
+	info, err := b.Read(within(b.t), queue, name)
+	require.NoError(b.t, err)
+	return info.Token
+}
+
+func TestNegativeSequencesDoNoHarm(t *testing.T) {
+	b := newBench(t, "")
+	require.True(t, b.pastEnd("h-W-", driver.Place{Node: b.node("/q/h-W--2147483648", 2, 1)}))
+	require.True(t, b.pastEnd("h-W-", driver.Place{Node: b.node("/q/h-W-2147483647", 2, 1)}))
+	require.True(t, b.pastEnd("h-W-", driver.Place{Node: b.node("/q/", 2, 1)}))
+	require.False(t, b.pastEnd("h-W-", driver.Place{Node: b.node("/q/h-W-0000000007", 2, 1)}))
+	nodes := sorted([]string{"h-W-10000000000", "h-W--2147483648", "x", "h-W-99999999999999999999", "h-R-0000000002", "-1", ""}, 7)
+	require.Equal(t, []driver.Node{{Name: "h-R-0000000002", Seq: 2, Epoch: 7}, {Name: "h-W--2147483648", Seq: 2147483648, Epoch: 7}, {Name: "h-W-10000000000", Seq: 10000000000, Epoch: 7}}, nodes)
+}
+
+func TestDataOfTheQueuesNodeIsKept(t *testing.T) {
+	b := newBench(t, "")
+	_, err := b.raw.Create(b.chroot+"/q", []byte("theirs"), 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	for i := range 3 {
+		p := b.mustCreate("q", "h-W-", fmt.Sprint(i))
+		_, stat, err := b.raw.Exists(b.chroot + "/q/" + p.Name)
+		require.NoError(t, err)
+		require.Equal(t, stat.Czxid, p.Token)
+		data, stat, err := b.raw.Get(b.chroot + "/q")
+		require.NoError(t, err)
+		require.Equal(t, "theirs", string(data))
+		require.Equal(t, stat.Czxid, p.Epoch)
+	}
+}
+
+func TestQueueThatMayNotBeWrittenWorks(t *testing.T) {
+	b := newBench(t, "")
+	_, err := b.raw.Create(b.chroot+"/q", nil, 0, zk.WorldACL(zk.PermAll&^zk.PermWrite))
+	require.NoError(t, err)
+	first := b.mustCreate("q", "h-W-", "1")
+	before := b.requests()
+	second := b.mustCreate("q", "h-W-", "2")
+	require.Equal(t, 3, b.requests()-before)
+	require.Greater(t, second.Token, first.Token)
+	require.NoError(t, b.Delete(within(t), "q", first))
+	require.NoError(t, b.Delete(within(t), "q", second))
+	require.Empty(t, b.nodes("q"))
+}
+
+func TestMissingPermissionIsNamed(t *testing.T) {
+	b := newBench(t, "")
+	for queue, perms := range map[string]int32{"CREATE": zk.PermAll &^ zk.PermCreate, "READ": zk.PermAll &^ zk.PermRead, "DELETE": zk.PermAll &^ zk.PermDelete} {
+		_, err := b.raw.Create(b.chroot+"/"+queue, nil, 0, zk.WorldACL(perms))
+		require.NoError(t, err)
+		p, err := b.Create(within(t), queue, "h-W-", []byte("x"))
+		if queue == "DELETE" {
+			require.NoError(t, err)
+			err = b.Delete(within(t), queue, p)
+		}
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+		require.ErrorContains(t, err, "it takes "+queue)
+		require.ErrorContains(t, err, b.chroot+"/"+queue)
+		_, err = b.raw.SetACL(b.chroot+"/"+queue, zk.WorldACL(zk.PermAll), -1)
+		require.NoError(t, err)
+	}
+}
+
+func TestDataThatFitsNoRequestIsRefusedHere(t *testing.T) {
+	b := newBench(t, "")
+	_, err := b.Create(within(t), "q", "h-W-", make([]byte, 1<<20))
+	require.ErrorContains(t, err, "jute.maxbuffer")
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
+	p := b.mustCreate("q", "h-W-", string(make([]byte, maxData)))
+	_, err = b.Replace(within(t), "q", p, "h-R-")
+	require.NoError(t, err)
+	require.NoError(t, b.Err())
+}
+
+// empties fails unless the queue becomes empty while the session lives.
+func (b *bench) empties(queue string) {
+	b.t.Helper()
+	eventually(b.t, "the queue is empty", func() bool { return len(b.nodes(queue)) == 0 })
+	require.NoError(b.t, b.Err())
+}
+
+func TestCreateWithoutAnAnswerLeavesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "session_timeout=20s")
+	b.mustCreate("warm", "h-W-", "x")
+	held := b.mustCreate("q", "h-W-", "held")
+	for i := range 200 {
+		switch i % 4 {
+		case 0:
+			b.proxy.LoseReply(zktest.Op(zktest.OpMulti))
+		case 1:
+			b.proxy.LoseRequest(zktest.Op(zktest.OpMulti))
+		default:
+			wait := rand.N(600 * time.Microsecond)
+			time.AfterFunc(wait, b.proxy.DropConnections)
+		}
+		p, err := b.Create(within(t), "q", "h-W-", []byte(fmt.Sprint("call ", i)))
+		if err == nil {
+			require.Eventually(t, func() bool { err = b.Delete(within(t), "q", p); return err == nil || isGone(err) }, bound, time.Millisecond)
+		} else {
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+		}
+	}
+	eventually(t, "only the node that is held is left", func() bool { return len(b.nodes("q")) == 1 })
+	require.Equal(t, []string{held.Name}, b.nodes("q"))
+	require.NoError(t, b.Err())
+}
+
+func TestCreateThatIsCancelledLeavesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "session_timeout=20s")
+	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm")))
+	for i := range 100 {
+		ctx, cancel := context.WithTimeout(context.Background(), rand.N(time.Millisecond))
+		p, err := b.Create(ctx, "q", "h-W-", []byte(fmt.Sprint("call ", i)))
+		cancel()
+		if err == nil {
+			require.NoError(t, b.Delete(within(t), "q", p))
+		} else {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+	}
+	b.empties("q")
+}
+
+func TestCreateThatIsStillOnItsWayIsCaught(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "session_timeout=20s")
+	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm")))
+	hold := b.proxy.HoldReplies(zktest.Op(zktest.OpMulti))
+	ctx, cancel := context.WithCancel(within(t))
+	go func() { <-hold.Held(); cancel() }()
+	_, err := b.Create(ctx, "q", "h-W-", []byte("late"))
+	require.ErrorIs(t, err, context.Canceled)
+	require.Len(t, b.nodes("q"), 1)
+	hold.Release()
+	b.empties("q")
+}
+
+func TestSearchForALostNodeLooksAtNoOlderOnes(t *testing.T) {
+	b := newBench(t, "session_timeout=20s")
+	for i := range 30 {
+		b.mustCreate("q", "h-W-", fmt.Sprint(i))
+	}
+	for _, lose := range []func(func(int32) bool) <-chan struct{}{b.proxy.LoseReply, b.proxy.LoseRequest} {
+		gets := b.proxy.Frames(zktest.OpGetData)
+		lost := lose(zktest.Op(zktest.OpMulti))
+		_, err := b.Create(within(t), "q", "h-W-", []byte("lost"))
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		closed(t, "the answer is lost", lost)
+		eventually(t, "the search is over", func() bool {
+			b.leftover.mu.Lock()
+			defer b.leftover.mu.Unlock()
+			return !b.leftover.running
+		})
+		require.Len(t, b.nodes("q"), 30)
+		require.LessOrEqual(t, b.proxy.Frames(zktest.OpGetData)-gets, 1)
+	}
+}
+
+// On an ensemble every reconnect finds another server, which may lag behind.
+func TestLostCreatesOnAnEnsembleLeaveNothing(t *testing.T) {
+	t.Parallel()
+	e := zktest.StartEnsemble(t, 3)
+	var proxies []*zktest.Proxy
+	var hosts []string
+	for _, server := range e.Servers {
+		p := zktest.NewProxy(t, server.Addr())
+		proxies, hosts = append(proxies, p), append(hosts, p.Addr())
+	}
+	s := mustConnect(t, "zk://"+strings.Join(hosts, ",")+"?session_timeout=20s")
+	require.NoError(t, s.Delete(within(t), "q", mustCreateOn(t, s, "warm")))
+	for i := range 60 {
+		time.AfterFunc(rand.N(3*time.Millisecond), func() {
+			for _, p := range proxies {
+				p.DropConnections()
+			}
+		})
+		p, err := s.Create(within(t), "q", "h-W-", []byte(fmt.Sprint("call ", i)))
+		if err != nil {
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			continue
+		}
+		eventually(t, "the node is deleted", func() bool {
+			err = s.Delete(within(t), "q", p)
+			return err == nil || isGone(err)
+		})
+	}
+	other := mustConnect(t, "zk://"+e.Servers[e.Leader(t)].Addr())
+	eventually(t, "the queue is empty", func() bool {
+		nodes, err := other.List(within(t), "q")
+		return err == nil && len(nodes) == 0
+	})
+	require.NoError(t, s.Err())
+}
+
+func mustCreateOn(t testing.TB, s *session, data string) driver.Place {
+	t.Helper()
+	p, err := s.Create(within(t), "q", "h-W-", []byte(data))
+	require.NoError(t, err)
+	return p
+}
+
+// A Stat does not tell a container from an ordinary node, so the requests have to.
+func TestQueuesAreContainersWhereTheServerHasThem(t *testing.T) {
+	b := newBench(t, "")
+	b.mustCreate("some/new/server", "h-W-", "x")
+	require.Equal(t, 2, b.proxy.Frames(zktest.OpCreateContainer)) // the first one has no parent
+	require.Equal(t, 2, b.proxy.Frames(zktest.OpCreate))
+	b.queues.noContainers.Store(true)
+	b.mustCreate("some/old/server", "h-W-", "x")
+	require.Equal(t, 2, b.proxy.Frames(zktest.OpCreateContainer))
+	require.Equal(t, 5, b.proxy.Frames(zktest.OpCreate))
+	require.Len(t, b.nodes("some/old/server"), 1)
+}

@@ -1,0 +1,130 @@
+package zkdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Delete implements driver.Session. The first, undoubted Delete of a node is one request.
+// Any other looks first whether what stands there is that node: by its token and its owner.
+// Between looking and removing there is one round trip, in which an operator would have to remove the node and the
+// queue, and this host to make both again, for the wrong one to be hit.
+func (s *session) Delete(ctx context.Context, queue string, p driver.Place) error {
+	if err := s.checkPlace(queue, p); err != nil {
+		return err
+	}
+	return awaitErr(ctx, s, func() error { return s.deleteNode(queue, p) })
+}
+
+func (s *session) checkPlace(queue string, p driver.Place) error {
+	if err := s.settings.checkQueue(queue); err != nil {
+		return err
+	}
+	return checkName(p.Name)
+}
+
+func (s *session) deleteNode(queue string, p driver.Place) error {
+	c := s.owned.find(queue, p.Token)
+	if c == nil {
+		return s.deleteChecked(queue, p.Token, []string{p.Name})
+	}
+	c.busy.Lock()
+	defer c.busy.Unlock()
+	name, certain := s.owned.certain(c, s.beats.present())
+	if !certain {
+		return s.deleteDoubted(queue, c)
+	}
+	path := s.settings.queuePath(queue) + "/" + name
+	s.owned.suspect(c) // until the answer is there
+	err := s.remove(path, -1)
+	switch {
+	case err == nil, errors.Is(err, zk.ErrNoNode):
+		s.owned.forget(c.token)
+	case !unanswered(err):
+		s.owned.settle(c, name, s.beats.present()) // refused
+	}
+	return s.explain(err, "delete", path, "DELETE on the queue")
+}
+
+func (s *session) deleteDoubted(queue string, c *claim) error {
+	err := s.deleteChecked(queue, c.token, s.owned.candidates(c))
+	if err == nil || errors.Is(err, driver.ErrGone) {
+		s.owned.forget(c.token)
+	}
+	return err
+}
+
+// deleteChecked removes the node of that token if it stands under one of the names.
+func (s *session) deleteChecked(queue string, token int64, names []string) error {
+	for range 4 {
+		f, err := s.findNode(queue, token, names)
+		if err != nil {
+			return err
+		}
+		if f.stat.EphemeralOwner != s.link.sessionID() {
+			return fmt.Errorf("zkdriver: delete %s: the node is another session's, %#x", f.path, uint64(f.stat.EphemeralOwner))
+		}
+		err = s.remove(f.path, f.stat.Version)
+		if !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrBadVersion) {
+			return s.explain(err, "delete", f.path, "DELETE on the queue")
+		} // else it changed since: look again
+	}
+	return fmt.Errorf("zkdriver: delete %s: %w: the node keeps changing", s.settings.queuePath(queue), driver.ErrUnavailable)
+}
+
+// found is a node as it stands.
+type found struct {
+	name, path string
+	data       []byte // opened
+	envelope   envelope
+	stat       *zk.Stat
+}
+
+// token returns what Create returned to the owner.
+func (f *found) token() int64 {
+	if f.envelope.token != 0 {
+		return f.envelope.token
+	}
+	return f.stat.Czxid
+}
+
+// created returns the time at which the node was made, in milliseconds since 1970.
+func (f *found) created() int64 {
+	if f.envelope.token != 0 {
+		return f.envelope.created
+	}
+	return f.stat.Ctime
+}
+
+// findNode returns the node of that token under one of the names; the error matches driver.ErrGone if
+// there is none.
+func (s *session) findNode(queue string, token int64, names []string) (*found, error) {
+	for _, name := range names {
+		f, err := s.look(queue, name)
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+		case err != nil:
+			return nil, s.explain(err, "look at", s.settings.queuePath(queue)+"/"+name, "READ on it")
+		case f.token() == token:
+			return f, nil
+		}
+	}
+	return nil, fmt.Errorf("zkdriver: %s of %s: %w", strings.Join(names, " or "), s.settings.queuePath(queue), driver.ErrGone)
+}
+
+func (s *session) look(queue, name string) (*found, error) {
+	f := &found{name: name, path: s.settings.queuePath(queue) + "/" + name}
+	stored, stat, err := s.get(f.path)
+	if err != nil {
+		return nil, err
+	}
+	f.stat = stat
+	f.data, f.envelope, _ = open(stored)
+	return f, nil
+}

@@ -1,0 +1,178 @@
+package zkdriver
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+func isGone(err error) bool { return errors.Is(err, driver.ErrGone) }
+
+func TestFirstDeleteAfterTheQueueWasMadeAnewSparesTheNewNode(t *testing.T) {
+	b := newBench(t, "")
+	old := b.mustCreate("q", "h-W-", "old")
+	require.NoError(t, b.raw.Delete(b.chroot+"/q/"+old.Name, -1))
+	require.NoError(t, b.raw.Delete(b.chroot+"/q", -1))
+	fresh := b.mustCreate("q", "h-W-", "new")
+	require.Equal(t, old.Name, fresh.Name)
+	require.NotEqual(t, old.Epoch, fresh.Epoch)
+	require.ErrorIs(t, b.Delete(within(t), "q", old), driver.ErrGone)
+	require.Equal(t, []string{fresh.Name}, b.nodes("q"))
+	require.NoError(t, b.Delete(within(t), "q", fresh))
+}
+
+func TestDeleteAfterListMissedTheNodeSparesAForeignOne(t *testing.T) {
+	b := newBench(t, "")
+	old := b.mustCreate("q", "h-W-", "old")
+	require.NoError(t, b.raw.Delete(b.chroot+"/q/"+old.Name, -1))
+	nodes, err := b.List(within(t), "q")
+	require.NoError(t, err)
+	require.Empty(t, nodes)
+	require.NoError(t, b.raw.Delete(b.chroot+"/q", -1))
+	fresh, err := b.another("").Create(within(t), "q", "h-W-", []byte("new"))
+	require.NoError(t, err)
+	require.Equal(t, old.Name, fresh.Name)
+	for range 2 {
+		require.ErrorIs(t, b.Delete(within(t), "q", old), driver.ErrGone)
+	}
+	require.Equal(t, []string{fresh.Name}, b.nodes("q"))
+}
+
+func TestNodesThatOthersRemoveAreForgotten(t *testing.T) {
+	b := newBench(t, "")
+	forgotten := func() bool {
+		b.owned.mu.Lock()
+		defer b.owned.mu.Unlock()
+		return len(b.owned.byToken) == 0 && len(b.owned.queues) == 0
+	}
+	p := b.mustCreate("q", "h-W-", "watched")
+	c := b.mustWatch(within(t), "q", p.Name)
+	require.NoError(t, b.raw.Delete(b.chroot+"/q/"+p.Name, -1))
+	ended(t, c)
+	require.True(t, forgotten())
+
+	for _, whole := range []bool{false, true} {
+		p = b.mustCreate("q", "h-W-", fmt.Sprint("listed", whole))
+		require.NoError(t, b.raw.Delete(b.chroot+"/q/"+p.Name, -1))
+		if whole {
+			require.NoError(t, b.raw.Delete(b.chroot+"/q", -1))
+		}
+		_, err := b.raw.Sync(b.chroot)
+		require.NoError(t, err)
+		_, err = b.List(within(t), "q")
+		require.NoError(t, err)
+		require.True(t, forgotten())
+		require.ErrorIs(t, b.Delete(within(t), "q", p), driver.ErrGone)
+	}
+}
+
+func TestDeleteOfAnotherSessionsNodeRemovesNothing(t *testing.T) {
+	b := newBench(t, "")
+	p, err := b.another("").Create(within(t), "q", "h-W-", []byte("theirs"))
+	require.NoError(t, err)
+	require.ErrorContains(t, b.Delete(within(t), "q", p), "another session's")
+	require.Len(t, b.nodes("q"), 1)
+}
+
+func TestDeleteWithoutAnAnswerIsRepeated(t *testing.T) {
+	b := newBench(t, "session_timeout=20s")
+	for i := range 20 {
+		p := b.mustCreate("q", "h-W-", fmt.Sprint(i))
+		if i%2 == 0 {
+			b.proxy.LoseReply(zktest.Op(zktest.OpDelete))
+		} else {
+			b.proxy.LoseRequest(zktest.Op(zktest.OpDelete))
+		}
+		require.ErrorIs(t, b.Delete(within(t), "q", p), driver.ErrUnavailable)
+		err := b.Delete(within(t), "q", p)
+		if i%2 == 0 {
+			require.ErrorIs(t, err, driver.ErrGone)
+		} else {
+			require.NoError(t, err)
+		}
+		require.Empty(t, b.nodes("q"))
+	}
+	require.Empty(t, b.owned.byToken)
+	require.Empty(t, b.owned.queues)
+}
+
+func TestReplaceKeepsTokenDataAndAge(t *testing.T) {
+	b := newBench(t, "")
+	p := b.mustCreate("q", "h-W-", "data")
+	other := b.another("")
+	before, err := other.Read(within(t), "q", p.Name)
+	require.NoError(t, err)
+	shared, err := b.Replace(within(t), "q", p, "h-R-")
+	require.NoError(t, err)
+	require.Equal(t, "h-R-0000000000", shared.Name)
+	require.Equal(t, []string{shared.Name}, b.nodes("q"))
+	after, err := other.Read(within(t), "q", shared.Name)
+	require.NoError(t, err)
+	before.Name = shared.Name
+	require.Equal(t, before, after)
+	require.Equal(t, p.Token, after.Token)
+
+	again, err := b.Replace(within(t), "q", shared, "h-X-")
+	require.NoError(t, err)
+	after, err = other.Read(within(t), "q", again.Name)
+	require.NoError(t, err)
+	require.Equal(t, p.Token, after.Token)
+	require.Equal(t, "data", string(after.Data))
+	require.NoError(t, b.Delete(within(t), "q", p))
+	require.Empty(t, b.nodes("q"))
+}
+
+func TestReplaceWithoutAnAnswerIsFinishedByRepeatingOrUndoneByDelete(t *testing.T) {
+	b := newBench(t, "session_timeout=20s")
+	for i := range 12 {
+		p := b.mustCreate("q", "h-W-", fmt.Sprint(i))
+		if i%2 == 0 {
+			b.proxy.LoseReply(zktest.Op(zktest.OpMulti))
+		} else {
+			b.proxy.LoseRequest(zktest.Op(zktest.OpMulti))
+		}
+		_, err := b.Replace(within(t), "q", p, "h-R-")
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		if i%3 > 0 {
+			r, err := b.Replace(within(t), "q", p, "h-R-")
+			require.NoError(t, err)
+			require.Equal(t, []string{r.Name}, b.nodes("q"))
+			if i%3 > 1 {
+				p = r
+			}
+		}
+		require.NoError(t, b.Delete(within(t), "q", p))
+		require.Empty(t, b.nodes("q"))
+	}
+}
+
+func TestEnvelopeTakesOffWhatItPutOn(t *testing.T) {
+	line := envelope{token: 5, created: 6}.line()
+	for _, data := range []string{"", "x", "x\n", line, "x" + line, line + line, "x" + line + "y", envelopeMark, envelopeMark + "-1 created=-1", envelopeMark + "05 created=6"} {
+		got, e, _ := open(seal([]byte(data)))
+		require.Equal(t, data, string(got))
+		require.Zero(t, e)
+		got, e, marked := open(reseal([]byte(data), envelope{7, 8}))
+		require.True(t, marked)
+		require.Equal(t, data, string(got))
+		require.Equal(t, envelope{7, 8}, e)
+	}
+}
+
+func TestDataThatLooksReplacedDoesNotForgeAToken(t *testing.T) {
+	b := newBench(t, "")
+	p := b.mustCreate("q", "h-W-", "x"+envelope{token: 1 << 60, created: 1}.line())
+	info, err := b.Read(within(t), "q", p.Name)
+	require.NoError(t, err)
+	require.Equal(t, p.Token, info.Token)
+	require.Equal(t, "x"+envelope{token: 1 << 60, created: 1}.line(), string(info.Data))
+	_, err = b.raw.Set(b.chroot+"/q", []byte{}, -1)
+	require.NoError(t, err)
+	require.NotErrorIs(t, b.Delete(within(t), "q", p), zk.ErrNoNode)
+}

@@ -1,0 +1,170 @@
+package zkdriver
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+func TestDSNIsReadInFull(t *testing.T) {
+	s, err := parseDSN("zk://al%40ce:p%2F%3F%40%3Aw:x@h1:2182,[::1],h-2.example/a/b?session_timeout=4s&connect_timeout=7s&lease_margin=1s" +
+		"&acl=digest&tls=true&tls_ca=/c%26a.pem&tls_cert=/c.pem&tls_key=/k.pem&tls_server_name=zk&sequence_limit=77")
+	require.NoError(t, err)
+	require.Equal(t, "p/?@:w:x", s.password())
+	s.password = nil
+	require.Equal(t, &settings{
+		hosts: []string{"h1:2182", "[::1]:2181", "h-2.example:2181"}, chroot: "/a/b",
+		user: "al@ce", login: true,
+		sessionTimeout: 4 * time.Second, connectTimeout: 7 * time.Second, leaseMargin: time.Second,
+		acl: aclDigest, sequenceLimit: 77,
+		tls: true, tlsCA: "/c&a.pem", tlsCert: "/c.pem", tlsKey: "/k.pem", tlsServerName: "zk",
+	}, s)
+}
+
+func TestPlainConnectStringIsADSN(t *testing.T) {
+	s, err := parseDSN("h1:2181, h2,[fe80::1%eth0]:99/chroot/")
+	require.NoError(t, err)
+	require.Equal(t, []string{"h1:2181", "h2:2181", "[fe80::1%eth0]:99"}, s.hosts)
+	require.Equal(t, "/chroot", s.chroot)
+	require.Equal(t, 10*time.Second, s.sessionTimeout)
+	require.EqualValues(t, maxSequence, s.sequenceLimit)
+}
+
+func TestDSNErrorNamesThePartAndNotThePassword(t *testing.T) {
+	for dsn, part := range map[string]string{
+		"":                            "no host",
+		"zk://":                       "no host",
+		"zk:///a":                     "no host",
+		"redis://u:geheim@h":          "scheme",
+		"zk://u@h":                    "without a password",
+		"zk://:geheim@h":              "user is empty",
+		"zk://u%3Av:geheim@h":         "colon",
+		"zk://u%zz:geheim@h":          "the user has a bad percent escape",
+		"zk://u:geheim%zz@h":          "the password has a bad percent escape",
+		"zk://u:ge/heim@h":            "at sign",
+		"zk://u:ge?heim@h":            "at sign",
+		"zk://u:geheim@h,,i":          "host 2: the name is empty",
+		"zk://u:geheim@h,:2181":       "host 2: the name is empty",
+		"zk://u:geheim":               "host 1: the port",
+		"zk://h:0":                    "host 1: the port",
+		"zk://h:65536":                "host 1: the port",
+		"zk://h:+1":                   "host 1: the port",
+		"zk://h:":                     "host 1: the port",
+		"zk://::1":                    "brackets",
+		"zk://::1:2181":               "brackets",
+		"zk://[::1":                   "bracket is not closed",
+		"zk://[1.2.3.4]":              "not an IPv6 address",
+		"zk://[::1]x":                 "follows the brackets",
+		"zk://[::1]:":                 "port",
+		"zk://h st":                   "character",
+		"zk://h/a//b":                 "chroot",
+		"zk://h/a/../b":               "chroot",
+		"zk://h//":                    "chroot",
+		"zk://h/zookeeper/x":          "belongs to the server",
+		"zk://h/\x01":                 "chroot",
+		"zk://h?sesion_timeout=1s":    `"sesion_timeout" is not known`,
+		"zk://h?acl":                  "acl has no value",
+		"zk://h?acl=":                 "acl: neither",
+		"zk://h?acl=open&acl=open":    "acl is there twice",
+		"zk://h?acl=o%zz":             "acl has a bad percent escape",
+		"zk://h?tls=maybe":            "tls: neither",
+		"zk://h?tls_ca=/x":            "without tls=true",
+		"zk://h?tls=1&tls_cert=/x":    "go together",
+		"zk://h?tls=1&tls_ca=":        "tls_ca: empty",
+		"zk://h?session_timeout=5":    "not a duration",
+		"zk://h?session_timeout=-1s":  "not between",
+		"zk://h?lease_margin=6s":      "more than half",
+		"zk://h?sequence_limit=0":     "not a number from 1",
+		"zk://h?acl=digest":           "needs a user",
+		"zk://h?acl=creator":          "needs a user",
+		"zk://u:geheim@h?acl=closed":  "neither",
+		"zk://u:geheim@h/\xff?a=b":    "chroot",
+		"zk://h/a-0000000001?a=b":     "chroot",
+		"zk://u:geheim@h?connect=1@2": "at sign",
+	} {
+		_, err := Driver{}.OpenConnector(dsn)
+		require.ErrorContains(t, err, part, dsn)
+		require.ErrorContains(t, err, "zkdriver: ", dsn)
+		require.NotContains(t, err.Error(), "geheim", dsn)
+		require.NotContains(t, err.Error(), "heim", dsn)
+	}
+}
+
+func TestNothingPrintsThePassword(t *testing.T) {
+	c, err := Driver{}.OpenConnector("zk://alice:geheim@h")
+	require.NoError(t, err)
+	s := &session{settings: c.(*connector).settings}
+	for _, v := range []any{c, *c.(*connector), s, Driver{}} {
+		for _, format := range []string{"%v", "%+v", "%#v", "%s", "%d", "%q"} {
+			require.NotContains(t, fmt.Sprintf(format, v), "geheim")
+		}
+	}
+}
+
+func TestReservedAndForeignNamesAreRefused(t *testing.T) {
+	root, below := &settings{}, &settings{chroot: "/c"}
+	require.ErrorIs(t, root.checkQueue("zookeeper"), driver.ErrName)
+	require.ErrorIs(t, root.checkQueue("zookeeper/quota"), driver.ErrName)
+	require.NoError(t, root.checkQueue("zookeepers"))
+	require.NoError(t, below.checkQueue("zookeeper"))
+	require.ErrorIs(t, below.checkQueue("lock/\U0001F600"), driver.ErrName)
+	require.ErrorIs(t, checkPrefix("\U0001F600-"), driver.ErrName)
+	require.ErrorIs(t, checkPrefix("a/b-"), driver.ErrName)
+	require.NoError(t, below.checkQueue("über/日本"))
+}
+
+func FuzzDSN(f *testing.F) {
+	f.Add("h1:2181,h2/chroot", "pass")
+	f.Add("zk://u:p@h?acl=digest", "s3cr3t/?@")
+	f.Add("[::1]:1/a?tls=true&tls_ca=%2f", "x")
+	f.Fuzz(func(t *testing.T, dsn, password string) {
+		if s, err := parseDSN(dsn); err == nil {
+			again, err := parseDSN(s.format())
+			if err != nil {
+				t.Fatalf("%q was read, and %q not: %v", dsn, s.format(), err)
+			}
+			if s.login {
+				require.Equal(t, s.password(), again.password())
+				s.password, again.password = nil, nil
+			}
+			require.Equal(t, s, again)
+		}
+		const mark = "WXYZWXYZ"
+		_, err := parseDSN("zk://user:" + url.PathEscape(mark+password) + "@" + strings.ReplaceAll(dsn, mark, ""))
+		if err != nil && strings.Contains(err.Error(), mark) {
+			t.Fatalf("the password shows in %v", err)
+		}
+		_, err = parseDSN("zk://user:" + mark + password + "@" + strings.ReplaceAll(dsn, mark, ""))
+		if err != nil && strings.Contains(err.Error(), mark) {
+			t.Fatalf("the password shows in %v", err)
+		}
+	})
+}
+
+// format writes what parseDSN reads.
+func (s *settings) format() string {
+	var b strings.Builder
+	escape := func(v string) string { return strings.NewReplacer("&", "%26", "%3A", ":").Replace(url.PathEscape(v)) }
+	b.WriteString("zk://")
+	if s.login {
+		b.WriteString(escape(s.user) + ":" + strings.ReplaceAll(url.PathEscape(s.password()), "@", "%40") + "@")
+	}
+	acl := map[aclMode]string{aclOpen: "open", aclCreator: "creator", aclDigest: "digest"}[s.acl]
+	fmt.Fprintf(&b, "%s%s?session_timeout=%v&connect_timeout=%v&sequence_limit=%d&acl=%s&tls=%v",
+		strings.Join(s.hosts, ","), s.chroot, s.sessionTimeout, s.connectTimeout, s.sequenceLimit, acl, s.tls)
+	if s.leaseMargin > 0 {
+		fmt.Fprintf(&b, "&lease_margin=%v", s.leaseMargin)
+	}
+	for name, v := range map[string]string{"tls_ca": s.tlsCA, "tls_cert": s.tlsCert, "tls_key": s.tlsKey, "tls_server_name": s.tlsServerName} {
+		if v != "" {
+			b.WriteString("&" + name + "=" + strings.ReplaceAll(escape(v), "@", "%40"))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,137 @@
+package zkdriver
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// bound is generous: it ends a test that hangs.
+const bound = 30 * time.Second
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(bound); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", bound, what)
+		}
+	}
+}
+
+func closed(t testing.TB, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(bound):
+		t.Fatalf("not within %v: %s", bound, what)
+	}
+}
+
+func dsnConnect(t testing.TB, dsn string) (*session, error) {
+	t.Helper()
+	c, err := Driver{}.OpenConnector(dsn)
+	require.NoError(t, err)
+	s, err := c.Connect(within(t))
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { s.Close() })
+	return s.(*session), nil
+}
+
+func mustConnect(t testing.TB, dsn string) *session {
+	t.Helper()
+	s, err := dsnConnect(t, dsn)
+	require.NoError(t, err)
+	return s
+}
+
+// bench is a session of a test's own, with a proxy, and a plain client below the same chroot.
+type bench struct {
+	*session
+	t      testing.TB
+	server *zktest.Server
+	proxy  *zktest.Proxy
+	raw    *zk.Conn
+	chroot string
+}
+
+func newBench(t testing.TB, params string) *bench {
+	t.Helper()
+	server := zktest.Shared(t)
+	b := &bench{t: t, server: server, chroot: server.Chroot(t), raw: server.Raw(t)}
+	b.proxy = zktest.NewProxy(t, server.Addr())
+	b.session = mustConnect(t, "zk://"+b.proxy.Addr()+b.chroot+"?"+params)
+	return b
+}
+
+// another is a further session, without a proxy.
+func (b *bench) another(params string) *session {
+	b.t.Helper()
+	return mustConnect(b.t, "zk://"+b.server.Addr()+b.chroot+"?"+params)
+}
+
+func (b *bench) mustCreate(queue, prefix, data string) driver.Place {
+	b.t.Helper()
+	p, err := b.Create(within(b.t), queue, prefix, []byte(data))
+	require.NoError(b.t, err)
+	return p
+}
+
+// children asks the server past the driver.
+func (b *bench) nodes(queue string) []string {
+	b.t.Helper()
+	names, _, err := b.raw.Children(b.chroot + "/" + queue)
+	if err == zk.ErrNoNode {
+		return nil
+	}
+	require.NoError(b.t, err)
+	return names
+}
+
+// requests counts what the session has sent, without what keeps it alive.
+func (b *bench) requests() int {
+	return b.proxy.Requests() - b.proxy.Frames(zktest.OpSync) - b.proxy.Frames(zktest.OpAuth) - b.proxy.Frames(zktest.OpSetWatches)
+}
+
+// goroutinesOf counts goroutines of the driver and of go-zookeeper, whose stacks are returned too.
+func goroutinesOf() (int, string) {
+	buf := make([]byte, 4<<20)
+	var found []string
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		library := strings.Contains(stack, "go-zookeeper") || strings.Contains(stack, "dlock/zkdriver.")
+		ofTest := strings.Contains(stack, "testing.tRunner") || strings.Contains(stack, "internal/zktest.")
+		if library && !ofTest {
+			found = append(found, stack)
+		}
+	}
+	return len(found), strings.Join(found, "\n\n")
+}
+
+// noneLeft allows goroutines the moment that their last instructions take.
+func noneLeft(t testing.TB, what string) {
+	t.Helper()
+	var stacks string
+	for range 1000 {
+		var n int
+		if n, stacks = goroutinesOf(); n == 0 {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("%s: goroutines are left:\n%s", what, stacks)
+}

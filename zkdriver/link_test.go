@@ -1,0 +1,243 @@
+package zkdriver
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// listener accepts connections and does with each what serve says, in its own goroutine.
+func listener(t *testing.T, serve func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return serveAll(t, l, serve)
+}
+
+func serveAll(t *testing.T, l net.Listener, serve func(net.Conn)) string {
+	t.Helper()
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	var conns []net.Conn
+	group.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			conns = append(conns, c)
+			mu.Unlock()
+			group.Go(func() { serve(c) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		mu.Lock()
+		for _, c := range conns {
+			c.Close()
+		}
+		mu.Unlock()
+		group.Wait()
+	})
+	return l.Addr().String()
+}
+
+func hang(net.Conn) {}
+
+func drop(c net.Conn) { c.Close() }
+
+func TestHostThatHangsInTheHandshakeDoesNotCostTheSession(t *testing.T) {
+	t.Parallel()
+	server := zktest.Shared(t)
+	chroot := server.Chroot(t)
+	first, second := zktest.NewProxy(t, server.Addr()), zktest.NewProxy(t, server.Addr())
+	s := mustConnect(t, "zk://"+strings.Join([]string{first.Addr(), listener(t, hang), second.Addr()}, ",")+chroot+"?session_timeout=4s")
+	for i := range 6 {
+		p, err := s.Create(context.Background(), "q", "h-W-", []byte{byte(i)})
+		require.NoError(t, err)
+		id := s.link.sessionID()
+		first.DropConnections()
+		second.DropConnections()
+		_, err = s.List(within(t), "q")
+		if err != nil {
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			_, err = s.List(within(t), "q")
+		}
+		require.NoError(t, err)
+		require.Equal(t, id, s.link.sessionID())
+		require.NoError(t, s.Delete(within(t), "q", p))
+	}
+	require.NoError(t, s.Err())
+}
+
+func TestServerThatStopsAnsweringIsLeftForAnother(t *testing.T) {
+	t.Parallel()
+	server := zktest.Shared(t)
+	chroot := server.Chroot(t)
+	proxies := []*zktest.Proxy{zktest.NewProxy(t, server.Addr()), zktest.NewProxy(t, server.Addr())}
+	s := mustConnect(t, "zk://"+proxies[0].Addr()+","+proxies[1].Addr()+chroot+"?session_timeout=4s")
+	p, err := s.Create(within(t), "q", "h-W-", []byte("x"))
+	require.NoError(t, err)
+	for _, proxy := range proxies {
+		if proxy.Connections() > 0 {
+			proxy.Cut()
+		}
+	}
+	eventually(t, "another server answers", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		nodes, err := s.List(ctx, "q")
+		return err == nil && len(nodes) == 1 && nodes[0].Name == p.Name
+	})
+	require.NoError(t, s.Err())
+}
+
+func TestServersThatDropConnectionsAreNotHammered(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	count := 0
+	addr := listener(t, func(c net.Conn) {
+		mu.Lock()
+		count++
+		mu.Unlock()
+		drop(c)
+	})
+	_, err := dsnConnect(t, "zk://"+addr+","+addr+","+addr+"?connect_timeout=1s")
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorContains(t, err, "handshake")
+	require.ErrorContains(t, err, addr)
+	mu.Lock()
+	defer mu.Unlock()
+	require.Less(t, count, 30)
+	require.Greater(t, count, 3)
+}
+
+func TestConnectEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	c, err := Driver{}.OpenConnector("zk://" + listener(t, hang))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err = c.Connect(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	ctx, cancel = context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	_, err = c.Connect(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(begin), 700*time.Millisecond) // 50ms, and what a busy machine takes
+}
+
+func TestForeignPortsAreNamed(t *testing.T) {
+	t.Parallel()
+	web := listener(t, func(c net.Conn) { c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) })
+	_, err := dsnConnect(t, "zk://"+web)
+	require.ErrorContains(t, err, "not a ZooKeeper client port")
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
+	secure := listener(t, func(c net.Conn) { c.Write([]byte{0x15, 3, 3, 0, 2, 2, 80}) })
+	_, err = dsnConnect(t, "zk://"+secure)
+	require.ErrorContains(t, err, "add tls=true")
+}
+
+func TestForeignSessionIsNeverAdopted(t *testing.T) {
+	b := newBench(t, "")
+	for _, r := range []reply{{session: b.link.sessionID() + 1, timeout: b.link.timeout}} {
+		require.Error(t, b.link.check(r))
+	}
+	closed(t, "the session is over", b.Done())
+	require.ErrorIs(t, b.Err(), driver.ErrSessionEnded)
+}
+
+func TestExpiryIsTheEnd(t *testing.T) {
+	b := newBench(t, "session_timeout=20s")
+	b.mustCreate("q", "h-W-", "x")
+	b.proxy.Refuse()
+	require.NoError(t, zktest.Expire(b.server.Addr(), b.link.sessionID(), b.link.password))
+	b.proxy.Heal()
+	closed(t, "the session is over", b.Done())
+	require.ErrorIs(t, b.Err(), errExpired)
+	_, err := b.Create(within(t), "q", "h-W-", []byte("y"))
+	require.ErrorIs(t, err, driver.ErrSessionEnded)
+	require.NoError(t, b.Close())
+	require.Empty(t, b.nodes("q"))
+}
+
+func TestIPv6(t *testing.T) {
+	server := zktest.Shared(t)
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("this machine has no IPv6: ", err)
+	}
+	addr := serveAll(t, l, func(c net.Conn) {
+		there, err := net.Dial("tcp", server.Addr())
+		if err != nil {
+			return
+		}
+		go func() {
+			io.Copy(there, c)
+			there.Close()
+		}()
+		io.Copy(c, there)
+		c.Close()
+	})
+	s := mustConnect(t, "zk://"+addr+server.Chroot(t))
+	p, err := s.Create(within(t), "q", "h-W-", []byte("x"))
+	require.NoError(t, err)
+	require.NoError(t, s.Delete(within(t), "q", p))
+}
+
+func TestCloseLeavesNoGoroutineWhateverItInterrupts(t *testing.T) {
+	server := zktest.Shared(t)
+	chroot := server.Chroot(t)
+	noneLeft(t, "earlier tests")
+	for name, disturb := range map[string]func(*zktest.Proxy){
+		"nothing":       func(*zktest.Proxy) {},
+		"drop":          (*zktest.Proxy).DropConnections,
+		"cut":           (*zktest.Proxy).Cut,
+		"cut and drop":  func(p *zktest.Proxy) { p.Cut(); p.DropConnections() },
+		"refuse, drop":  func(p *zktest.Proxy) { p.Refuse(); p.DropConnections() },
+		"held requests": func(p *zktest.Proxy) { p.HoldRequests(zktest.Op(zktest.OpMulti)) },
+	} {
+		p := zktest.NewProxy(t, server.Addr())
+		s := mustConnect(t, "zk://"+p.Addr()+chroot+"?session_timeout=4s")
+		place, err := s.Create(within(t), "q", "h-W-", []byte("x"))
+		require.NoError(t, err)
+		_, err = s.Watch(within(t), "q", place.Name)
+		require.NoError(t, err)
+		disturb(p)
+		var group sync.WaitGroup
+		for i := range 20 {
+			group.Go(func() { s.Create(within(t), "q", "h-W-", []byte{byte(i)}) })
+			group.Go(func() { s.List(context.Background(), "q") })
+		}
+		begin := time.Now()
+		s.Close()
+		require.Less(t, time.Since(begin), 10*time.Second, name)
+		group.Wait()
+		noneLeft(t, name)
+	}
+}
+
+func TestCloseInAHungHandshakeDoesNotBringTheSessionBack(t *testing.T) {
+	b := newBench(t, "session_timeout=4s")
+	p := b.mustCreate("q", "h-W-", "x")
+	hold := b.proxy.HoldReplies(zktest.Op(zktest.OpConnect))
+	b.proxy.DropConnections()
+	closed(t, "it is in a handshake", hold.Held())
+	require.ErrorIs(t, b.Close(), driver.ErrUnavailable)
+	hold.Release()
+	eventually(t, "the node goes when its session times out", func() bool {
+		there, _, err := b.raw.Exists(b.chroot + "/q/" + p.Name)
+		return err == nil && !there
+	})
+}

@@ -1,0 +1,51 @@
+package zkdriver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// List implements driver.Session with one request.
+func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	if err := s.settings.checkQueue(queue); err != nil {
+		return nil, err
+	}
+	return await(ctx, s, func() ([]driver.Node, error) { return s.listNodes(queue) }, nil)
+}
+
+func (s *session) listNodes(queue string) ([]driver.Node, error) {
+	path := s.settings.queuePath(queue)
+	names, stat, err := s.children(path)
+	if errors.Is(err, zk.ErrNoNode) {
+		s.queues.drop(queue)
+		s.owned.noQueue(queue)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, s.explain(err, "list", path, "READ on it")
+	}
+	nodes := sorted(names, stat.Czxid)
+	s.owned.listed(queue, stat.Czxid, stat.Pzxid, nodes)
+	return nodes, nil
+}
+
+// sorted returns the sequenced ones of names, oldest first. Numbers are compared, as
+// they may differ in length.
+func sorted(names []string, epoch int64) []driver.Node {
+	nodes := make([]driver.Node, 0, len(names))
+	for _, name := range names {
+		if _, seq, ok := driver.ParseName(name); ok {
+			nodes = append(nodes, driver.Node{Name: name, Seq: seq, Epoch: epoch})
+		}
+	}
+	slices.SortFunc(nodes, func(a, b driver.Node) int {
+		return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Name, b.Name))
+	})
+	return nodes
+}

@@ -1,0 +1,182 @@
+package zkdriver
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// owned remembers the nodes that this session has made and not yet removed, and
+// of which there is a doubt: whether they are still there, and under which name. A node without
+// doubt is deleted with one plain request; of any other the driver looks at what is there first,
+// because names come again where a queue was removed and made again. So a node that is known to be gone
+// is forgotten, and nothing piles up.
+type owned struct {
+	mu      sync.Mutex
+	byToken map[int64]*claim
+	queues  map[string]*incarnation
+}
+
+// incarnation is what is owned of one queue.
+type incarnation struct {
+	epoch int64
+	bySeq map[int64]*claim
+}
+
+// claim is one node.
+type claim struct {
+	busy sync.Mutex // held during Delete and Replace
+
+	// The rest is guarded by owned.mu.
+	queue      string
+	token, seq int64
+	names      []string // under which it may stand; one, but for a Replace without an answer
+	doubt      bool
+	connection uint64 // the one on which it was last seen
+}
+
+func (o *owned) add(queue string, p driver.Place, connection uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.byToken == nil {
+		o.byToken, o.queues = make(map[int64]*claim), make(map[string]*incarnation)
+	}
+	o.know(queue, p.Epoch)
+	in := o.queues[queue]
+	if in == nil {
+		in = &incarnation{epoch: p.Epoch, bySeq: make(map[int64]*claim)}
+		o.queues[queue] = in
+	}
+	if in.epoch != p.Epoch {
+		return // the queue is a newer one already, and the node gone
+	}
+	c := &claim{queue: queue, token: p.Token, seq: p.Seq, names: []string{p.Name}, connection: connection}
+	o.byToken[p.Token], in.bySeq[p.Seq] = c, c
+}
+
+// know takes down the epoch of a queue. If it is a newer one, all that was owned of the earlier
+// one is gone, and others may have the names. It needs o.mu.
+func (o *owned) know(queue string, epoch int64) {
+	in := o.queues[queue]
+	if in == nil || epoch <= in.epoch {
+		return
+	}
+	for _, c := range in.bySeq {
+		delete(o.byToken, c.token)
+	}
+	in.epoch = epoch
+	clear(in.bySeq)
+}
+
+// forget is for a node that is gone.
+func (o *owned) forget(token int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c := o.byToken[token]; c != nil {
+		o.drop(c)
+	}
+}
+
+// drop needs o.mu.
+func (o *owned) drop(c *claim) {
+	delete(o.byToken, c.token)
+	in := o.queues[c.queue]
+	if in != nil && in.bySeq[c.seq] == c {
+		delete(in.bySeq, c.seq)
+	}
+	if in != nil && len(in.bySeq) == 0 {
+		delete(o.queues, c.queue)
+	}
+}
+
+func (o *owned) find(queue string, token int64) *claim {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c := o.byToken[token]; c != nil && c.queue == queue {
+		return c
+	}
+	return nil
+}
+
+// certain returns the name of a node that is there beyond doubt, as far as one can know.
+func (o *owned) certain(c *claim, connection uint64) (name string, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c.doubt || len(c.names) != 1 || c.connection != connection || o.byToken[c.token] != c {
+		return "", false
+	}
+	return c.names[0], true
+}
+
+// candidates returns the names under which a node may stand.
+func (o *owned) candidates(c *claim) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(c.names)
+}
+
+// suspect makes the next Delete look first, under these names too.
+func (o *owned) suspect(c *claim, names ...string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c.doubt = true
+	for _, name := range names {
+		if !slices.Contains(c.names, name) {
+			c.names = append(c.names, name)
+		}
+	}
+}
+
+// settle ends the doubt: the node stands under that name.
+func (o *owned) settle(c *claim, name string, connection uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c.doubt, c.names, c.connection = false, []string{name}, connection
+}
+
+// lostNode is for a name that is known to be gone.
+func (o *owned) lostNode(queue, name string) {
+	_, seq, ok := driver.ParseName(name)
+	if !ok {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if in := o.queues[queue]; in != nil {
+		// While a Replace is under way it may stand under the other name.
+		if c := in.bySeq[seq]; c != nil && len(c.names) == 1 && c.names[0] == name {
+			o.drop(c)
+		}
+	}
+}
+
+// listed compares what is owned with what is there: the sorted nodes of one incarnation of the
+// queue as of that zxid. What was made later says nothing.
+func (o *owned) listed(queue string, epoch, zxid int64, nodes []driver.Node) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.know(queue, epoch)
+	in := o.queues[queue]
+	if in == nil || epoch != in.epoch {
+		return
+	}
+	for seq, c := range in.bySeq {
+		_, there := slices.BinarySearchFunc(nodes, seq, func(n driver.Node, seq int64) int { return cmp.Compare(n.Seq, seq) })
+		if !there && c.token <= zxid {
+			o.drop(c)
+		}
+	}
+}
+
+// noQueue is listed for a queue that is not there, so that none of its nodes is.
+func (o *owned) noQueue(queue string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if in := o.queues[queue]; in != nil {
+		for _, c := range in.bySeq {
+			o.drop(c)
+		}
+	}
+}

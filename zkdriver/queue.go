@@ -1,0 +1,200 @@
+package zkdriver
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// queues remembers how nodes are made in each queue. It is a cache: what falls out costs one
+// request.
+type queues struct {
+	mu    sync.Mutex
+	known map[string]way
+
+	noContainers atomic.Bool // the server is older than 3.5.3
+}
+
+// maxKnown bounds the cache, for sessions that use many queues.
+const maxKnown = 4096
+
+// way is a manner and, for draining, the incarnation of the queue that is meant.
+type way struct {
+	manner manner
+	epoch  int64
+}
+
+// manner is how nodes are made in a queue.
+type manner int
+
+const (
+	unknown manner = iota
+	// stamped: with a write of empty data to the queue's node, whose Stat tells everything.
+	stamped
+	// plain: without, because the queue's node holds data of others or may not be written.
+	plain
+	// draining: not at all, until the queue is empty: its sequences have come to their end.
+	draining
+)
+
+func (q *queues) get(queue string) way {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.known[queue]
+}
+
+func (q *queues) set(queue string, w way) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.known == nil {
+		q.known = make(map[string]way)
+	}
+	if _, there := q.known[queue]; !there && len(q.known) >= maxKnown {
+		for other := range q.known { // any one
+			delete(q.known, other)
+			break
+		}
+	}
+	q.known[queue] = w
+}
+
+func (q *queues) drop(queue string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.known, queue)
+}
+
+// way looks at a queue that is not known yet, and makes it where it is missing.
+func (s *session) way(queue string) (way, error) {
+	if w := s.queues.get(queue); w.manner != unknown {
+		return w, nil
+	}
+	path := s.settings.queuePath(queue)
+	data, stat, err := s.get(path)
+	if errors.Is(err, zk.ErrNoNode) {
+		if err := s.makeQueue(queue); err != nil {
+			return way{}, err
+		}
+		data, stat, err = s.get(path)
+	}
+	if errors.Is(err, zk.ErrNoNode) {
+		return way{}, s.vanished(queue)
+	}
+	if err != nil {
+		return way{}, s.explain(err, "look at", path, "READ on it")
+	}
+	s.leftover.saw(stat.Pzxid)
+	w := way{manner: stamped}
+	if len(data) > 0 {
+		w.manner = plain
+	}
+	s.queues.set(queue, w)
+	return w, nil
+}
+
+func (s *session) vanished(queue string) error {
+	s.queues.drop(queue)
+	return fmt.Errorf("zkdriver: %s: %w: the queue was removed while it was used", s.settings.queuePath(queue), driver.ErrUnavailable)
+}
+
+// makeQueue makes the queue's node, as a container where the server has them, and its ancestors. A
+// queue that is there already is fine.
+func (s *session) makeQueue(queue string) error {
+	path := s.settings.queuePath(queue)
+	for range 3 {
+		err := s.makeQueueNode(path)
+		switch {
+		case err == nil, errors.Is(err, zk.ErrNodeExists):
+			return nil
+		case !errors.Is(err, zk.ErrNoNode):
+			return s.explain(err, "make", path, "CREATE on its parent")
+		}
+		if err := s.makeAncestors(path); err != nil {
+			return err
+		}
+	}
+	return s.vanished(queue)
+}
+
+func (s *session) makeQueueNode(path string) error {
+	if !s.queues.noContainers.Load() {
+		err := s.makeContainer(path, s.settings.queueACL())
+		if err == nil || err.Error() != codeUnimplemented {
+			return err
+		}
+		s.queues.noContainers.Store(true)
+	}
+	_, err := s.create(path, nil, zk.FlagPersistent, s.settings.queueACL())
+	return err
+}
+
+// makeAncestors makes what is missing above path: ordinary nodes, which
+// stay, because others may build upon them.
+func (s *session) makeAncestors(path string) error {
+	for i := 1; i < len(path); i++ {
+		if path[i] != '/' {
+			continue
+		}
+		ancestor := path[:i]
+		if _, err := s.stat(ancestor); err == nil {
+			continue
+		} else if !errors.Is(err, zk.ErrNoNode) {
+			return s.explain(err, "look at", ancestor, "READ on it")
+		}
+		_, err := s.create(ancestor, nil, zk.FlagPersistent, s.settings.ancestorACL())
+		if err != nil && !errors.Is(err, zk.ErrNodeExists) && !errors.Is(err, zk.ErrNoNode) {
+			return s.explain(err, "make", ancestor, "CREATE on its parent")
+		}
+	}
+	return nil
+}
+
+// queueACL is for queues and contenders.
+func (s *settings) queueACL() []zk.ACL {
+	switch s.acl {
+	case aclCreator:
+		return zk.AuthACL(zk.PermAll)
+	case aclDigest:
+		return zk.DigestACL(zk.PermAll, s.user, s.password())
+	}
+	return zk.WorldACL(zk.PermAll)
+}
+
+// ancestorACL lets everybody who may connect read and add, because different users
+// have their queues below the same node.
+func (s *settings) ancestorACL() []zk.ACL {
+	if s.acl == aclOpen {
+		return s.queueACL()
+	}
+	return append(zk.WorldACL(zk.PermRead|zk.PermCreate), s.queueACL()...)
+}
+
+// rollOver removes a queue whose sequences have come to their end, once it is empty, so
+// that it is made again. Tokens go on rising: they are the store's own count. Until then the
+// error matches driver.ErrUnavailable.
+func (s *session) rollOver(queue string, epoch int64) error {
+	path := s.settings.queuePath(queue)
+	names, stat, err := s.children(path)
+	switch {
+	case err == nil && stat.Czxid != epoch: // somebody else has done it
+	case err == nil && len(names) > 0:
+		err = zk.ErrNotEmpty
+	case err == nil:
+		err = s.remove(path, -1) // which fails if it is not empty any more
+	}
+	switch {
+	case err == nil, errors.Is(err, zk.ErrNoNode):
+		s.queues.drop(queue)
+		return nil
+	case errors.Is(err, zk.ErrNotEmpty):
+		return fmt.Errorf("zkdriver: %s: %w: the sequences have come to their end and start over once the queue, with the queues below it, is empty", path, driver.ErrUnavailable)
+	case errors.Is(err, zk.ErrNoAuth):
+		return fmt.Errorf("zkdriver: %s: %w: the sequences have come to their end, and it takes DELETE on the parent to start over: %w", path, driver.ErrUnavailable, err)
+	}
+	return s.explain(err, "remove", path, "DELETE on its parent")
+}

@@ -1,0 +1,63 @@
+package zkdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Read implements driver.Reader, also for nodes that are not sequenced. Owner is the id of the session, as
+// ZooKeeper's own tools show it.
+func (s *session) Read(ctx context.Context, queue, name string) (driver.Info, error) {
+	if err := s.settings.checkQueue(queue); err != nil {
+		return driver.Info{}, err
+	}
+	if err := checkName(name); err != nil {
+		return driver.Info{}, err
+	}
+	return await(ctx, s, func() (driver.Info, error) { return s.readNode(queue, name) }, nil)
+}
+
+func (s *session) readNode(queue, name string) (driver.Info, error) {
+	path := s.settings.queuePath(queue)
+	for range 3 {
+		parent, err := s.stat(path)
+		if err != nil {
+			return driver.Info{}, s.explain(err, "look at", path, "READ on it")
+		}
+		f, err := s.look(queue, name)
+		if errors.Is(err, zk.ErrNoNode) {
+			s.owned.lostNode(queue, name)
+		}
+		if err != nil {
+			return driver.Info{}, s.explain(err, "read", path+"/"+name, "READ on it")
+		}
+		again, err := s.stat(path)
+		if err != nil {
+			return driver.Info{}, s.explain(err, "look at", path, "READ on it")
+		}
+		if again.Czxid == parent.Czxid {
+			return f.info(parent.Czxid), nil
+		} // else the queue was made anew between the two
+	}
+	return driver.Info{}, s.vanished(queue)
+}
+
+func (f *found) info(epoch int64) driver.Info {
+	_, seq, _ := driver.ParseName(f.name)
+	info := driver.Info{
+		Node:    driver.Node{Name: f.name, Seq: seq, Epoch: epoch},
+		Token:   f.token(),
+		Data:    f.data,
+		Created: time.UnixMilli(f.created()),
+	}
+	if f.stat.EphemeralOwner != 0 {
+		info.Owner = fmt.Sprintf("%#x", uint64(f.stat.EphemeralOwner))
+	}
+	return info
+}

@@ -1,0 +1,5 @@
+package zkdriver
+
+import "github.com/dlock-go/dlock"
+
+func init() { dlock.Register("zk", Driver{}) }

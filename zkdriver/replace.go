@@ -1,0 +1,76 @@
+package zkdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Replace implements driver.Replacer, with
+//
+//	multi(delete the old name; create the new name, ephemeral, with the same data)
+//
+// The new node has another Czxid, so its data gets a last line that says the token: see envelope.
+func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	if err := s.checkPlace(queue, p); err != nil {
+		return driver.Place{}, err
+	}
+	if err := checkPrefix(prefix); err != nil {
+		return driver.Place{}, err
+	}
+	if _, seq, ok := driver.ParseName(p.Name); !ok || seq != p.Seq {
+		return driver.Place{}, fmt.Errorf("zkdriver: replace %s: %w: its sequence is not %d", p.Name, driver.ErrName, p.Seq)
+	}
+	return await(ctx, s, func() (driver.Place, error) { return s.replaceNode(queue, p, driver.FormatName(prefix, p.Seq)) }, nil)
+}
+
+func (s *session) replaceNode(queue string, p driver.Place, name string) (driver.Place, error) {
+	c := s.owned.find(queue, p.Token)
+	if c == nil {
+		return driver.Place{}, fmt.Errorf("zkdriver: replace %s of %s: %w", p.Name, s.settings.queuePath(queue), driver.ErrGone)
+	}
+	c.busy.Lock()
+	defer c.busy.Unlock()
+	for range 4 {
+		f, err := s.findNode(queue, c.token, s.owned.candidates(c))
+		if err == nil && f.stat.EphemeralOwner != s.link.sessionID() {
+			err = fmt.Errorf("zkdriver: replace %s: %w: the node is another session's", f.path, driver.ErrGone)
+		}
+		if errors.Is(err, driver.ErrGone) {
+			s.owned.forget(c.token)
+		}
+		if err != nil {
+			return driver.Place{}, err
+		}
+		if f.name != name {
+			err = s.swap(queue, c, f, name)
+		}
+		switch {
+		case err == nil:
+			s.owned.settle(c, name, s.beats.present())
+			p.Name = name
+			return p, nil
+		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion): // it changed since: look again
+		default:
+			return driver.Place{}, s.explain(err, "replace", f.path, "CREATE and DELETE on the queue")
+		}
+	}
+	return driver.Place{}, fmt.Errorf("zkdriver: replace %s of %s: %w: the node keeps changing", p.Name, s.settings.queuePath(queue), driver.ErrUnavailable)
+}
+
+// swap puts another name in place of the one that was found.
+func (s *session) swap(queue string, c *claim, f *found, name string) error {
+	stored := reseal(f.data, envelope{token: f.token(), created: f.created()})
+	s.owned.suspect(c, name) // until the answer is there
+	_, err := s.multi(
+		&zk.DeleteRequest{Path: f.path, Version: f.stat.Version},
+		&zk.CreateRequest{Path: s.settings.queuePath(queue) + "/" + name, Data: stored, Acl: s.settings.queueACL(), Flags: zk.FlagEphemeral})
+	if err != nil && !unanswered(err) {
+		s.owned.settle(c, f.name, s.beats.present()) // refused
+	}
+	return err
+}

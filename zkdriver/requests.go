@@ -1,0 +1,115 @@
+package zkdriver
+
+import (
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Every request goes through ask, so that its answer counts for the lease
+// and none that means the end of the session goes unnoticed.
+
+// part says who has a part in the answer to a request.
+type part int
+
+const (
+	server part = iota // a read: the server answers by itself
+	leader             // a write or a Sync
+)
+
+func (s *session) ask(p part, request func() error) error {
+	if err := s.lease.Err(); err != nil {
+		return err
+	}
+	connection, sent := s.beats.present(), s.lease.Now()
+	err := request()
+	// A refusal, too, is an answer of the server, but not all of them come from the leader.
+	if err == nil || !unanswered(err) {
+		s.beats.answered(connection, p == leader && err == nil, sent, s.lease.Now())
+		s.link.answered()
+	}
+	switch {
+	case errors.Is(err, zk.ErrSessionExpired):
+		s.end(errExpired)
+	case errors.Is(err, zk.ErrSessionMoved), errors.Is(err, zk.ErrAuthFailed):
+		s.end(err)
+	default:
+		return err
+	}
+	return s.lease.Err()
+}
+
+func (s *session) sync(path string) error {
+	return s.ask(leader, func() error { _, err := s.conn.Sync(path); return err })
+}
+
+func (s *session) get(path string) (data []byte, stat *zk.Stat, err error) {
+	err = s.ask(server, func() (err error) { data, stat, err = s.conn.Get(path); return err })
+	return data, stat, err
+}
+
+// stat gives zk.ErrNoNode for a missing node.
+func (s *session) stat(path string) (stat *zk.Stat, err error) {
+	err = s.ask(server, func() error {
+		there, st, err := s.conn.Exists(path)
+		if err == nil && !there {
+			err = zk.ErrNoNode
+		}
+		stat = st
+		return err
+	})
+	return stat, err
+}
+
+func (s *session) children(path string) (names []string, stat *zk.Stat, err error) {
+	err = s.ask(server, func() (err error) { names, stat, err = s.conn.Children(path); return err })
+	return names, stat, err
+}
+
+// watchChildren sets a watch for the end of the node and for changes of its children. Its event
+// comes to session.event; the channel of go-zookeeper is not needed.
+func (s *session) watchChildren(path string) error {
+	s.link.watched.Store(true)
+	return s.ask(server, func() error { _, _, _, err := s.conn.ChildrenW(path); return err })
+}
+
+func (s *session) create(path string, data []byte, flags int32, acl []zk.ACL) (made string, err error) {
+	err = s.ask(leader, func() (err error) { made, err = s.conn.Create(path, data, flags, acl); return err })
+	return made, err
+}
+
+func (s *session) remove(path string, version int32) error {
+	return s.ask(leader, func() error { return s.conn.Delete(path, version) })
+}
+
+func (s *session) multi(ops ...any) (results []zk.MultiResponse, err error) {
+	err = s.ask(leader, func() (err error) { results, err = s.conn.Multi(ops...); return err })
+	return results, err
+}
+
+// makeContainer makes a container. go-zookeeper's CreateContainer, alone among the requests, looks at
+// the answer also when the zk.Conn was closed meanwhile, while its other goroutine may be
+// writing it; so takeDown waits a little for a container that is being made.
+func (s *session) makeContainer(path string, acl []zk.ACL) error {
+	select {
+	case s.containers <- struct{}{}:
+		defer func() { <-s.containers }()
+	case <-s.lease.Done():
+		return s.lease.Err()
+	}
+	return s.ask(leader, func() error {
+		_, err := s.conn.CreateContainer(path, nil, zk.FlagContainer, acl)
+		return err
+	})
+}
+
+func (s *session) awaitContainer() {
+	timer := time.NewTimer(200 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case s.containers <- struct{}{}:
+		<-s.containers
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,245 @@
+package zkdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var (
+	errExpired = errors.New("the server has let the session expire")
+	errClosed  = errors.New("closed")
+	errMargin  = errors.New("lease_margin is more than half of the timeout that the server grants a session")
+)
+
+// session is one session of ZooKeeper, on one zk.Conn. When either ends, both do.
+//
+// Its goroutines: one that keeps it alive and takes it down in the end, workers on
+// which the requests of callers who can go away run, one that removes nodes which nobody
+// knows of, if there are any, and those of go-zookeeper. The first waits for all others.
+type session struct {
+	settings *settings
+	link     *link
+	conn     *zk.Conn
+	events   <-chan zk.Event
+	lease    *driver.Lease // set with beats when the session begins
+	beats    *beats
+
+	workers  workers
+	watches  watches
+	owned    owned
+	queues   queues
+	leftover leftover
+
+	containers    chan struct{} // a lock, see makeContainer
+	hasSession    chan struct{}
+	hasSessionOne sync.Once
+
+	finished chan struct{} // closed by supervise
+	closeErr error         // set before that
+}
+
+var (
+	_ driver.Session  = (*session)(nil)
+	_ driver.Replacer = (*session)(nil)
+	_ driver.Reader   = (*session)(nil)
+	_ driver.Walker   = (*session)(nil)
+)
+
+// connect begins a session and waits until the server has confirmed it.
+func connect(ctx context.Context, settings *settings) (*session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("zkdriver: connect: %w", err)
+	}
+	secure, err := settings.loadTLS()
+	if err != nil {
+		return nil, err
+	}
+	s := &session{settings: settings, link: newLink(settings, secure),
+		containers: make(chan struct{}, 1),
+		hasSession: make(chan struct{}), finished: make(chan struct{})}
+	s.link.began, s.link.resumed, s.link.over = s.began, s.resumed, s.end
+	s.conn, s.events, err = zk.Connect(settings.hosts, settings.sessionTimeout,
+		zk.WithDialer(s.link.dial), zk.WithHostProvider(s.link), zk.WithEventCallback(s.event),
+		zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	if err != nil {
+		return nil, fmt.Errorf("zkdriver: connect: %w", err)
+	}
+	if err := s.await(ctx); err != nil {
+		s.abandon()
+		return nil, err
+	}
+	go s.supervise()
+	return s, nil
+}
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+func (s *session) await(ctx context.Context) error {
+	timer := time.NewTimer(s.settings.connectTimeout)
+	defer timer.Stop()
+	select {
+	case <-s.hasSession:
+		return s.lease.Err()
+	case <-ctx.Done():
+		return fmt.Errorf("zkdriver: connect: %w%s", ctx.Err(), s.lastTry())
+	case <-s.link.fatal:
+		return fmt.Errorf("zkdriver: connect: %w", s.link.lastError())
+	case <-timer.C:
+		return fmt.Errorf("zkdriver: connect: %w: no session within %v%s", driver.ErrUnavailable, s.settings.connectTimeout, s.lastTry())
+	}
+}
+
+func (s *session) lastTry() string {
+	if err := s.link.lastError(); err != nil {
+		return fmt.Sprintf(" (last try: %v)", err)
+	}
+	return ""
+}
+
+// began and resumed run on go-zookeeper's goroutine, in the handshake.
+
+func (s *session) began(r reply, asked driver.Instant) error {
+	margin := s.settings.leaseMargin
+	if margin == 0 {
+		margin = r.timeout / 4
+	}
+	if margin > r.timeout/2 {
+		return fmt.Errorf("%w: half of %v", errMargin, r.timeout)
+	}
+	s.lease = driver.NewLease(r.timeout-margin, asked)
+	s.beats = newBeats(r.timeout, s.lease)
+	s.beats.connected(asked, driver.Now())
+	return s.lease.Err()
+}
+
+func (s *session) resumed(asked driver.Instant) error {
+	if !s.lease.Renew(asked) {
+		return s.lease.Err()
+	}
+	s.beats.connected(asked, s.lease.Now())
+	return nil
+}
+
+// event is called by go-zookeeper for everything that happens. It must not block.
+func (s *session) event(e zk.Event) {
+	switch e.Type {
+	case zk.EventSession:
+		switch e.State {
+		case zk.StateHasSession:
+			s.hasSessionOne.Do(func() { close(s.hasSession) })
+		case zk.StateExpired:
+			s.end(errExpired)
+		case zk.StateAuthFailed:
+			s.end(errLogin)
+		}
+	case zk.EventNotWatching:
+		s.watches.close()
+	case zk.EventNodeDeleted:
+		if queue, name, ok := s.settings.splitPath(e.Path); ok {
+			s.owned.lostNode(queue, name)
+		}
+		s.watches.fire(e.Path, driver.Changed)
+	default:
+		s.watches.fire(e.Path, driver.Changed)
+	}
+}
+
+// end ends the session here: supervise sees to the rest.
+func (s *session) end(cause error) {
+	if s.lease != nil {
+		s.lease.End(fmt.Errorf("zkdriver: %w: %w", driver.ErrSessionEnded, cause))
+	}
+}
+
+func (s *session) Done() <-chan struct{} { return s.lease.Done() }
+func (s *session) Err() error            { return s.lease.Err() }
+
+// Close implements driver.Session.
+func (s *session) Close() error {
+	s.end(errClosed)
+	<-s.finished
+	return s.closeErr
+}
+
+// supervise keeps the session alive until it ends and takes everything down then, also
+// when nobody calls Close.
+func (s *session) supervise() {
+	defer close(s.finished)
+	s.keepAlive()
+	s.watches.close()
+	if err := s.takeDown(); err != nil && !errors.Is(s.lease.Err(), errExpired) {
+		s.closeErr = err
+	}
+	s.workers.close()
+}
+
+// abandon takes down what has not become a session that anybody uses. Most often that takes no time; but
+// go-zookeeper waits for a second where a server hangs in the handshake. It does so without the caller then.
+func (s *session) abandon() {
+	if s.link.closeUnlessBegun() {
+		s.end(errClosed)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.takeDown()
+		s.workers.close()
+	}()
+	timer := time.NewTimer(abandonPatience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+const (
+	// abandonPatience bounds how much later Connect returns than its ctx ends.
+	abandonPatience = 50 * time.Millisecond
+	// closePatience bounds how long the server may take to confirm the end of the session.
+	closePatience = 2 * time.Second
+	// exitPatience bounds the wait for go-zookeeper's goroutines after that.
+	exitPatience = 2 * time.Second
+)
+
+// takeDown ends the session in the store, if it can be reached, and then
+// go-zookeeper and the connection for good. The nodes are gone if it returns nil.
+func (s *session) takeDown() error {
+	if s.link.sessionID() != 0 && errors.Is(s.lease.Err(), errExpired) {
+		s.link.close() // there is nothing to say any more
+	}
+	s.awaitContainer()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.conn.Close()
+		s.link.close() // else a handshake that is under way brings the session back
+		for range s.events {
+		} // closed when go-zookeeper's last goroutine goes
+	}()
+	timer := time.NewTimer(closePatience)
+	defer timer.Stop()
+	select {
+	case <-closed:
+	case <-timer.C:
+		s.link.close() // which ends conn.Close, too
+		timer.Reset(exitPatience)
+		select {
+		case <-closed:
+		case <-timer.C:
+		}
+	}
+	if !s.link.sessionClosed.Load() {
+		return fmt.Errorf("zkdriver: close: %w: the server did not confirm the end of the session, whose nodes go when it times out", driver.ErrUnavailable)
+	}
+	return nil
+}

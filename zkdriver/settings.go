@@ -1,0 +1,59 @@
+package zkdriver
+
+import (
+	"crypto/tls"
+	"time"
+)
+
+// settings is what a data source name says.
+type settings struct {
+	hosts  []string // "host:port", an IPv6 address in brackets
+	chroot string   // "" or "/a/b"
+
+	login    bool // whether user and password were given
+	user     string
+	password func() string // a function, because no way to print it shows what it returns
+
+	sessionTimeout time.Duration
+	connectTimeout time.Duration
+	leaseMargin    time.Duration // 0: a quarter of the negotiated timeout
+	sequenceLimit  int64
+	acl            aclMode
+
+	tls           bool
+	tlsCA         string
+	tlsCert       string
+	tlsKey        string
+	tlsServerName string
+	tlsConfig     *tls.Config // from Driver.TLS
+}
+
+const (
+	defaultPort           = "2181"
+	defaultSessionTimeout = 10 * time.Second
+
+	minSessionTimeout = 100 * time.Millisecond
+	maxSessionTimeout = 24 * time.Hour
+
+	// maxSequence is the first sequence that is not used any more. ZooKeeper's counter is an
+	// int32 that sticks at its end (or wraps, before 3.5), so there is room for
+	// the nodes of those who have not yet noticed.
+	maxSequence = 1<<31 - 1<<20
+)
+
+// aclMode says who may use the queues and contenders that a session makes.
+type aclMode int
+
+const (
+	aclOpen    aclMode = iota // everybody
+	aclCreator                // whoever the server knows the creator as
+	aclDigest                 // the user of the data source name
+)
+
+// auth returns what the digest scheme of ZooKeeper takes, or nil.
+func (s *settings) auth() []byte {
+	if !s.login {
+		return nil
+	}
+	return []byte(s.user + ":" + s.password())
+}

@@ -1,0 +1,62 @@
+package zkdriver
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+)
+
+// tlsConfig returns what connections use, or nil for plain ones.
+func (s *settings) loadTLS() (*tls.Config, error) {
+	if !s.tls {
+		return nil, nil
+	}
+	if s.tlsConfig != nil {
+		c := s.tlsConfig.Clone()
+		if s.tlsServerName != "" {
+			c.ServerName = s.tlsServerName
+		}
+		return c, nil
+	}
+	c := &tls.Config{ServerName: s.tlsServerName, MinVersion: tls.VersionTLS12}
+	if s.tlsCA != "" {
+		pem, err := os.ReadFile(s.tlsCA)
+		if err != nil {
+			return nil, fmt.Errorf("zkdriver: tls_ca: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("zkdriver: tls_ca: no certificate in %s", s.tlsCA)
+		}
+	}
+	if s.tlsCert != "" {
+		pair, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
+		if err != nil {
+			return nil, fmt.Errorf("zkdriver: tls_cert and tls_key: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// tlsFor returns the configuration for one host, whose name the certificate has
+// to bear.
+func tlsFor(c *tls.Config, address string) *tls.Config {
+	if c.ServerName != "" {
+		return c
+	}
+	c = c.Clone()
+	c.ServerName, _, _ = net.SplitHostPort(address)
+	return c
+}
+
+// refusal tells whether a TLS handshake failed for a reason that another try will
+// not mend: one side does not accept the other's certificate.
+func refusal(err error) bool {
+	var verification *tls.CertificateVerificationError
+	var alert *net.OpError // crypto/tls reports what the other side says as one, with this Op
+	return errors.As(err, &verification) || errors.As(err, &alert) && alert.Op == "remote error"
+}

@@ -1,0 +1,138 @@
+package zkdriver
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+func ended(t testing.TB, c <-chan driver.Cause) {
+	t.Helper()
+	select {
+	case _, open := <-c:
+		require.False(t, open)
+	case <-time.After(bound):
+		t.Fatalf("the watch did not close within %v", bound)
+	}
+}
+
+func (b *bench) mustWatch(ctx context.Context, queue, name string) <-chan driver.Cause {
+	b.t.Helper()
+	c, err := b.Watch(ctx, queue, name)
+	require.NoError(b.t, err)
+	return c
+}
+
+func TestWaitsThatAreGivenUpLeaveNothingBehind(t *testing.T) {
+	server := zktest.Start(t)
+	holder := mustConnect(t, "zk://"+server.Addr())
+	p, err := holder.Create(within(t), "q", "h-W-", []byte("x"))
+	require.NoError(t, err)
+	b := &bench{session: mustConnect(t, "zk://"+server.Addr()), t: t}
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 500 {
+				for _, name := range []string{p.Name, ""} {
+					ctx, cancel := context.WithCancel(context.Background())
+					_, err := b.Watch(ctx, "q", name)
+					cancel()
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+	require.LessOrEqual(t, server.Watches(), int64(2))
+	eventually(t, "nobody waits", func() bool {
+		b.watches.mu.Lock()
+		defer b.watches.mu.Unlock()
+		waiters := 0
+		for _, w := range b.watches.paths {
+			waiters += len(w.waiters)
+		}
+		return waiters == 0 && len(b.watches.paths) == 2
+	})
+	c := b.mustWatch(within(t), "q", p.Name)
+	require.NoError(t, holder.Delete(within(t), "q", p))
+	ended(t, c)
+	eventually(t, "no watch is left", func() bool { return server.Watches() == 0 })
+	b.watches.mu.Lock()
+	defer b.watches.mu.Unlock()
+	require.Empty(t, b.watches.paths)
+}
+
+func TestAllWhoShareAWatchAreWoken(t *testing.T) {
+	b := newBench(t, "")
+	for i := range 30 {
+		p := b.mustCreate("q", "h-W-", string(rune('a'+i)))
+		before := b.proxy.Frames(zktest.OpGetChildren2)
+		var all []<-chan driver.Cause
+		for range 10 {
+			all = append(all, b.mustWatch(within(t), "q", p.Name))
+		}
+		require.Equal(t, 1, b.proxy.Frames(zktest.OpGetChildren2)-before)
+		// More come while the node goes.
+		var group sync.WaitGroup
+		for range 4 {
+			group.Go(func() {
+				for range 5 {
+					c, err := b.Watch(within(t), "q", p.Name)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					ended(t, c)
+				}
+			})
+		}
+		require.NoError(t, b.Delete(within(t), "q", p))
+		group.Wait()
+		for _, c := range all {
+			ended(t, c)
+		}
+	}
+}
+
+func TestWatchSurvivesAReconnectAndMissesNothing(t *testing.T) {
+	b := newBench(t, "session_timeout=20s")
+	other := b.another("")
+	for i := range 10 {
+		p, err := other.Create(within(t), "q", "h-W-", []byte{byte(i)})
+		require.NoError(t, err)
+		node := b.mustWatch(within(t), "q", p.Name)
+		queue := b.mustWatch(within(t), "q", "")
+		b.proxy.Refuse()
+		b.proxy.DropConnections()
+		var group sync.WaitGroup
+		for range 4 { // requests that would overtake the watches, once it is connected again
+			group.Go(func() { b.List(within(t), "q") })
+		}
+		require.NoError(t, other.Delete(within(t), "q", p))
+		b.proxy.Heal()
+		ended(t, node)
+		ended(t, queue)
+		group.Wait()
+	}
+	require.NoError(t, b.Err())
+}
+
+func TestWatchEndsWithTheSession(t *testing.T) {
+	b := newBench(t, "")
+	p := b.mustCreate("q", "h-W-", "x")
+	c := b.mustWatch(context.Background(), "q", p.Name)
+	queue := b.mustWatch(within(t), "empty/queue", "")
+	require.NoError(t, b.Close())
+	ended(t, c)
+	ended(t, queue)
+	_, err := b.Watch(within(t), "q", p.Name)
+	require.ErrorIs(t, err, driver.ErrSessionEnded)
+}

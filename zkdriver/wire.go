@@ -1,0 +1,316 @@
+package zkdriver
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Numbers of ZooKeeper's protocol.
+const (
+	opSetAuth    = 100
+	opSetWatches = 101
+	opClose      = -11
+	xidAuth      = -4
+	codeAuth     = -115
+
+	headerSize = 4
+	// replySize is the least length of a connect reply: version, timeout, session,
+	// and a password of 16 bytes with its length.
+	replySize = 4 + 4 + 8 + 4 + 16
+	// maxHandshake is far more than any reply of the handshake has.
+	maxHandshake = 4096
+	// maxReply is far more than any reply to a request of this driver has.
+	maxReply = 256 << 20
+	// maxHold is how long requests wait for the watches to be set again.
+	maxHold = 20 * time.Millisecond
+)
+
+// wire is one connection to one server. It stands between go-zookeeper and
+// the network and does what go-zookeeper leaves to its caller:
+//
+//   - It does the whole handshake, the login included, within one deadline. (go-zookeeper's own is ten times as
+//     long as the session lives, and has no end for the body; and a connection that breaks while go-zookeeper
+//     logs in again can block it for good.)
+//   - It reads the connect reply and keeps every session but its own from go-zookeeper.
+//   - It turns an error of a write into a closed connection, which go-zookeeper
+//     notices when it reads, so that it has one way to fail and not two.
+//   - After a reconnect it holds requests back until the watches have been set again. go-zookeeper
+//     sets them as of the last zxid it has seen, which the answer to a request that
+//     overtakes them moves on: a change in between would be missed.
+//   - It sees whether the server has confirmed the end of the session.
+//
+// Deadlines of go-zookeeper are ignored: the session's heartbeat closes a
+// connection that does not answer, and does so earlier.
+type wire struct {
+	raw      net.Conn
+	link     *link
+	deadline time.Time // of the handshake
+
+	asked driver.Instant // when the connect request was sent
+	begun bool           // it has been sent
+
+	// The reading side.
+	in     *bufio.Reader
+	shaken bool
+	ready  []byte // connect reply that go-zookeeper has yet to read
+	left   int    // bytes of the present frame that it has yet to read
+
+	// writes counts what has been written. Reading it orders
+	// go-zookeeper's reading goroutine after its writing one.
+	writes   atomic.Uint64
+	closeXid atomic.Int64
+
+	mu      sync.Mutex // the writing side
+	holding bool
+	held    []byte
+	timer   *time.Timer
+}
+
+const noXid = 1 << 40
+
+func newWire(raw net.Conn, l *link, deadline time.Time) *wire {
+	w := &wire{raw: raw, link: l, deadline: deadline, in: bufio.NewReaderSize(raw, 16<<10)}
+	w.closeXid.Store(noXid)
+	return w
+}
+
+var _ net.Conn = (*wire)(nil)
+
+func (w *wire) LocalAddr() net.Addr              { return w.raw.LocalAddr() }
+func (w *wire) RemoteAddr() net.Addr             { return w.raw.RemoteAddr() }
+func (w *wire) SetDeadline(time.Time) error      { return nil }
+func (w *wire) SetReadDeadline(time.Time) error  { return nil }
+func (w *wire) SetWriteDeadline(time.Time) error { return nil }
+
+// Close closes the connection; go-zookeeper, the link and the wire itself all call it. It
+// does not take leave of TLS, which may block for seconds.
+func (w *wire) Close() error {
+	if secure, ok := w.raw.(*tls.Conn); ok {
+		return secure.NetConn().Close()
+	}
+	return w.raw.Close()
+}
+
+// Write takes one whole frame, which is how go-zookeeper writes.
+func (w *wire) Write(frame []byte) (int, error) {
+	if !w.begun {
+		w.begun = true
+		w.asked = driver.Now()
+		w.raw.SetDeadline(w.deadline)
+		w.send(frame)
+		return len(frame), nil
+	}
+	if len(frame) < 12 {
+		return 0, errors.New("zkdriver: a request without a header")
+	}
+	opcode := int32(binary.BigEndian.Uint32(frame[8:]))
+	if opcode == opClose {
+		w.closeXid.Store(int64(int32(binary.BigEndian.Uint32(frame[4:]))))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case !w.holding:
+		w.send(frame)
+	case opcode == opSetWatches:
+		w.send(frame)
+		w.release()
+	default:
+		w.held = append(w.held, frame...)
+	}
+	return len(frame), nil
+}
+
+func (w *wire) send(frame []byte) {
+	w.writes.Add(1)
+	if _, err := w.raw.Write(frame); err != nil {
+		w.Close()
+	}
+}
+
+// hold keeps requests back until the watches have been set again, or until it is clear
+// that there are none.
+func (w *wire) hold() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.holding = true
+	w.timer = time.AfterFunc(maxHold, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.release()
+	})
+}
+
+// release needs w.mu.
+func (w *wire) release() {
+	if !w.holding {
+		return
+	}
+	w.holding = false
+	w.timer.Stop()
+	if len(w.held) > 0 {
+		w.send(w.held)
+		w.held = nil
+	}
+}
+
+// stop ends the timer of a wire that has been closed.
+func (w *wire) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	if !w.shaken {
+		if err := w.handshake(); err != nil {
+			w.Close()
+			w.link.failed(w, err)
+			return 0, err
+		}
+		w.shaken = true
+	}
+	if len(w.ready) > 0 {
+		n := copy(p, w.ready)
+		w.ready = w.ready[n:]
+		return n, nil
+	}
+	if w.left == 0 {
+		if err := w.nextFrame(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := w.in.Read(p[:min(len(p), w.left)])
+	w.left -= n
+	return n, err
+}
+
+func (w *wire) nextFrame() error {
+	head, err := w.in.Peek(8)
+	if err != nil {
+		return err
+	}
+	length := int32(binary.BigEndian.Uint32(head))
+	if length < 16 || length > maxReply {
+		return fmt.Errorf("a reply of %d bytes", length)
+	}
+	w.left = headerSize + int(length)
+	_ = w.writes.Load()
+	if int64(int32(binary.BigEndian.Uint32(head[4:]))) == w.closeXid.Load() {
+		w.link.sessionClosed.Store(true)
+	}
+	return nil
+}
+
+// reply is what the server says to a connect request.
+type reply struct {
+	timeout  time.Duration
+	session  int64
+	password []byte
+}
+
+func (w *wire) handshake() error {
+	frame, err := w.readHandshake(replySize)
+	if err != nil {
+		return err
+	}
+	body := frame[headerSize:]
+	r := reply{
+		timeout:  time.Duration(int32(binary.BigEndian.Uint32(body[4:]))) * time.Millisecond,
+		session:  int64(binary.BigEndian.Uint64(body[8:])),
+		password: body[20:36],
+	}
+	if err := w.link.check(r); err != nil {
+		return err
+	}
+	if err := w.login(); err != nil {
+		return err
+	}
+	w.raw.SetDeadline(time.Time{})
+	w.ready = frame
+	return w.link.attach(w, r)
+}
+
+// login proves who this is, where the data source name says so, before anything
+// else is sent.
+func (w *wire) login() error {
+	auth := w.link.settings.auth()
+	if auth == nil {
+		return nil
+	}
+	const scheme = "digest"
+	b := binary.BigEndian.AppendUint32(nil, uint32(4+4+4+4+len(scheme)+4+len(auth)))
+	b = binary.BigEndian.AppendUint32(b, xidAuth&0xffffffff)
+	b = binary.BigEndian.AppendUint32(b, opSetAuth)
+	b = binary.BigEndian.AppendUint32(b, 0)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(scheme)))
+	b = append(b, scheme...)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(auth)))
+	b = append(b, auth...)
+	if _, err := w.raw.Write(b); err != nil {
+		return err
+	}
+	frame, err := w.readHandshake(16)
+	if err != nil {
+		return err
+	}
+	switch code := int32(binary.BigEndian.Uint32(frame[headerSize+12:])); code {
+	case 0:
+		return nil
+	case codeAuth:
+		return errLogin
+	default:
+		return fmt.Errorf("the login was answered with error %d", code)
+	}
+}
+
+var (
+	errLogin     = errors.New("the server refused the user and password")
+	errSpeaksTLS = errors.New("the port speaks TLS: add tls=true to the dsn, or use the plain port")
+	errForeign   = errors.New("the port is not a ZooKeeper client port")
+)
+
+// readHandshake reads one frame of at least so many bytes.
+func (w *wire) readHandshake(least int) ([]byte, error) {
+	var head [headerSize]byte
+	if _, err := io.ReadFull(w.in, head[:]); err != nil {
+		return nil, handshakeError(err)
+	}
+	length := int(int32(binary.BigEndian.Uint32(head[:])))
+	switch {
+	case head[0] == 0x15 && head[1] == 0x03: // an alert of TLS
+		return nil, errSpeaksTLS
+	case length < least || length > maxHandshake:
+		return nil, errForeign
+	}
+	frame := make([]byte, headerSize+length)
+	copy(frame, head[:])
+	if _, err := io.ReadFull(w.in, frame[headerSize:]); err != nil {
+		return nil, handshakeError(err)
+	}
+	return frame, nil
+}
+
+func handshakeError(err error) error {
+	var timeout net.Error
+	switch {
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return fmt.Errorf("no answer to the connect request: %w", err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		return fmt.Errorf("the server closed the connection during the handshake; it may be starting, full, without a quorum, or the port may speak TLS: %w", err)
+	}
+	return err
+}

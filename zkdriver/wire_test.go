@@ -1,0 +1,96 @@
+package zkdriver
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func frame(opcode int32, xid int32) []byte {
+	b := binary.BigEndian.AppendUint32(nil, 8)
+	b = binary.BigEndian.AppendUint32(b, uint32(xid))
+	return binary.BigEndian.AppendUint32(b, uint32(opcode))
+}
+
+// newPair returns a wire whose handshake is over, and what is at its other end.
+func newPair(t *testing.T) (*wire, net.Conn) {
+	here, there := net.Pipe()
+	t.Cleanup(func() { here.Close(); there.Close() })
+	there.SetDeadline(time.Now().Add(bound))
+	w := newWire(here, newLink(&settings{hosts: []string{"h:1"}}, nil), time.Now().Add(bound))
+	w.begun, w.shaken = true, true
+	t.Cleanup(w.stop)
+	return w, there
+}
+
+func TestRequestsWaitUntilTheWatchesAreSet(t *testing.T) {
+	w, there := newPair(t)
+	w.hold()
+	w.timer.Stop() // however long it takes
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		w.Write(frame(4, 1))
+		w.Write(frame(opSetWatches, 2))
+		w.Write(frame(5, 3))
+	}()
+	got := make([]byte, 36)
+	_, err := io.ReadFull(there, got)
+	require.NoError(t, err)
+	closed(t, "everything is sent", sent)
+	want := append(frame(opSetWatches, 2), append(frame(4, 1), frame(5, 3)...)...)
+	require.Equal(t, want, got)
+}
+
+func TestRequestsDoNotWaitLongForWatchesThatAreNotThere(t *testing.T) {
+	w, there := newPair(t)
+	w.hold()
+	w.Write(frame(4, 1))
+	got := make([]byte, 12)
+	_, err := io.ReadFull(there, got)
+	require.NoError(t, err)
+	require.Equal(t, frame(4, 1), got)
+}
+
+func TestWriteErrorShowsWhenReading(t *testing.T) {
+	w, there := newPair(t)
+	there.Close()
+	n, err := w.Write(frame(4, 1))
+	require.NoError(t, err)
+	require.Equal(t, 12, n)
+	_, err = w.Read(make([]byte, 4))
+	require.Error(t, err)
+}
+
+func TestConfirmedEndOfTheSessionIsNoticed(t *testing.T) {
+	w, there := newPair(t)
+	go func() {
+		io.ReadFull(there, make([]byte, 12))
+		for _, xid := range []int32{-1, 7} {
+			b := binary.BigEndian.AppendUint32(nil, 16)
+			b = binary.BigEndian.AppendUint32(b, uint32(xid))
+			there.Write(append(b, make([]byte, 12)...))
+		}
+	}()
+	w.Write(frame(opClose, 7))
+	for _, confirmed := range []bool{false, true} {
+		_, err := io.ReadFull(w, make([]byte, 4))
+		require.NoError(t, err)
+		require.Equal(t, confirmed, w.link.sessionClosed.Load())
+		_, err = io.ReadFull(w, make([]byte, 16))
+		require.NoError(t, err)
+	}
+}
+
+func TestRepliesOfAbsurdLengthEndTheConnection(t *testing.T) {
+	for _, length := range []uint32{0, 15, maxReply + 1, 0xffffffff} {
+		w, there := newPair(t)
+		go there.Write(append(binary.BigEndian.AppendUint32(nil, length), 0, 0, 0, 1))
+		_, err := w.Read(make([]byte, 4))
+		require.ErrorContains(t, err, "bytes")
+	}
+}
