@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
+)
+
+// usageStatus is the exit status for a command line that makes no sense.
+const usageStatus = 2
+
+// command is what follows "dlock" on the command line. Its main gets the
+// arguments after its name, stops when ctx ends, and returns the exit status.
+type command struct {
+	name, summary string
+	main          func(ctx context.Context, args []string, stdout, stderr io.Writer) int
+}
+
+var commands = []command{
+	{"demo", "let workers contend for one lock, draw who held it when, and check it", demo.Main},
+}
+
+// run returns the exit status of the program.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		usage(stderr)
+		return usageStatus
+	}
+	switch name := args[0]; name {
+	case "help", "-h", "-help", "--help":
+		return help(ctx, args[1:], stdout, stderr)
+	default:
+		if c := find(name); c != nil {
+			return c.main(ctx, args[1:], stdout, stderr)
+		}
+		fmt.Fprintf(stderr, "dlock: unknown command %q\n\n", name)
+		usage(stderr)
+		return usageStatus
+	}
+}
+
+// help is "dlock help [command]".
+func help(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		usage(stdout)
+		return 0
+	}
+	if c := find(args[0]); c != nil && len(args) == 1 {
+		return c.main(ctx, []string{"-h"}, stdout, stderr)
+	}
+	fmt.Fprintf(stderr, "dlock: no help on %q\n\n", args)
+	usage(stderr)
+	return usageStatus
+}
+
+func find(name string) *command {
+	for i := range commands {
+		if commands[i].name == name {
+			return &commands[i]
+		}
+	}
+	return nil
+}
+
+func usage(w io.Writer) {
+	fmt.Fprint(w, "dlock: distributed read-write locks\n\nUsage: dlock <command> [flags]\n\nCommands:\n")
+	for _, c := range commands {
+		fmt.Fprintf(w, "  %-6s  %s\n", c.name, c.summary)
+	}
+	fmt.Fprintf(w, "  %-6s  %s\n\n", "help", "this text; dlock help <command> tells more")
+	fmt.Fprint(w, "Try: dlock demo\n")
+}

@@ -1,0 +1,85 @@
+package demo
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func open(t *testing.T, name string) counter {
+	c, err := openCounter(name)
+	require.NoError(t, err)
+	t.Cleanup(c.close)
+	return c
+}
+
+// bump is what a writer does, and tells what it read and left.
+func bump(t *testing.T, c counter) {
+	n, err := c.load()
+	require.NoError(t, err)
+	require.NoError(t, c.store(n+1))
+	require.NoError(t, c.count())
+}
+
+func values(t *testing.T, c counter) reading {
+	value, err := c.load()
+	require.NoError(t, err)
+	tally, err := c.tally()
+	require.NoError(t, err)
+	return reading{value, tally}
+}
+
+func TestACounterStartsAtZeroAndCountsBumps(t *testing.T) {
+	for name, file := range map[string]string{"memory": "", "file": filepath.Join(t.TempDir(), "n")} {
+		t.Run(name, func(t *testing.T) {
+			c := open(t, file)
+			assert.Equal(t, reading{0, 0}, values(t, c))
+			for range 12 {
+				bump(t, c)
+			}
+			assert.Equal(t, reading{12, 12}, values(t, c))
+		})
+	}
+}
+
+func TestACounterInAFileIsShared(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "n")
+	one, other := open(t, file), open(t, file)
+	bump(t, one)
+	bump(t, other)
+	assert.Equal(t, reading{2, 2}, values(t, one))
+	bump(t, open(t, file))
+	assert.Equal(t, reading{3, 3}, values(t, other))
+}
+
+func TestBumpsThatMeetGetLostAndTheTallyTells(t *testing.T) {
+	for name, file := range map[string]string{"memory": "", "file": filepath.Join(t.TempDir(), "n")} {
+		t.Run(name, func(t *testing.T) {
+			c := open(t, file)
+			stale, err := c.load()
+			require.NoError(t, err)
+			bump(t, c)
+			require.NoError(t, c.store(stale+1))
+			require.NoError(t, c.count())
+			assert.Equal(t, reading{1, 2}, values(t, c))
+		})
+	}
+}
+
+func TestAnotherFileIsNotTakenForACounter(t *testing.T) {
+	for _, text := range []string{"hello\n", "-1\n", "1\n2\n", "123456789012345678901234567890", "\n\n"} {
+		file := filepath.Join(t.TempDir(), "n")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		_, err := openCounter(file)
+		require.ErrorContains(t, err, "does not hold a counter", "%q", text)
+		left, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Equal(t, text, string(left))
+		assert.NoFileExists(t, file+".bumps")
+	}
+	_, err := openCounter(filepath.Join(t.TempDir(), "missing", "n"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}

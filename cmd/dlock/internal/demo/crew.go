@@ -1,0 +1,118 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock"
+)
+
+// crew is all workers of a run.
+type crew []*worker
+
+// hire makes the workers and draws what they will do. It does no I/O.
+func hire(s *settings, open opener, count counter, log *journal) (crew, error) {
+	random := rand.New(rand.NewPCG(s.seed, s.seed))
+	digits := max(2, len(strconv.Itoa(s.workers)))
+	var c crew
+	for i := range s.workers {
+		w := &worker{
+			name:    fmt.Sprintf("%s-%0*d", s.host, digits, i+1),
+			hold:    s.hold,
+			plan:    draw(random, s),
+			counter: count,
+			log:     log,
+		}
+		l, err := open(w.name, w.trace())
+		if err != nil {
+			c.close() // nothing was opened for good, and nothing connected
+			return nil, err
+		}
+		w.locker = l
+		c = append(c, w)
+	}
+	return c, nil
+}
+
+// longestBreak keeps a run short where holds are long.
+const longestBreak = 100 * time.Millisecond
+
+// draw decides what a worker wants and when: after a break of up to the length of a hold, so that
+// not all come at the same moment.
+func draw(random *rand.Rand, s *settings) []intent {
+	plan := make([]intent, s.rounds)
+	for i := range plan {
+		plan[i].mode = dlock.Exclusive
+		if random.Float64() < s.sharedRatio {
+			plan[i].mode = dlock.Shared
+		}
+		plan[i].after = time.Duration(random.Float64() * float64(min(s.hold, longestBreak)))
+	}
+	return plan
+}
+
+// connectAll returns nil once every worker has a session. The first one goes ahead, so that a store that is not
+// there is asked by one only.
+func connectAll(ctx context.Context, c crew, limit time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := c[0].connect(limited)
+	if err == nil {
+		err = c[1:].each(func(w *worker) error { return w.connect(limited) })
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return errors.New("interrupted before it began")
+	case limited.Err() != nil:
+		return fmt.Errorf("no session within %v: %w", limit, err)
+	}
+	return err
+}
+
+// work returns all turns, when all workers have done or ctx has ended.
+func (c crew) work(ctx context.Context) []*turn {
+	_ = c.each(func(w *worker) error { w.run(ctx); return nil })
+	var turns []*turn
+	for _, w := range c {
+		turns = append(turns, w.turns...)
+	}
+	return turns
+}
+
+// close ends all sessions and returns what went wrong.
+func (c crew) close() []error {
+	var mu sync.Mutex
+	var errs []error
+	_ = c.each(func(w *worker) error {
+		if err := w.locker.Close(); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, fmt.Errorf("%s: %w", w.name, err))
+		}
+		return nil
+	})
+	return errs
+}
+
+// each calls f for every worker at the same time, waits for all, and returns one of the errors.
+func (c crew) each(f func(*worker) error) error {
+	errs := make([]error, len(c))
+	var all sync.WaitGroup
+	for i, w := range c {
+		all.Go(func() { errs[i] = f(w) })
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

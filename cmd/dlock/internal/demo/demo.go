@@ -1,0 +1,90 @@
+// Package demo is "dlock demo": the classic test of a read-write lock. Workers, each with a session of its own,
+// contend for one lock; writers bump a counter that nothing else protects; every event is shown as it happens; at
+// the end there is a time line and a verdict.
+package demo
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+)
+
+// Exit statuses.
+const (
+	statusOK    = 0
+	statusBad   = 1 // a rule was violated, or the run could not show that none is
+	statusUsage = 2
+)
+
+// Main runs the demo with these arguments and returns the exit status: 0 if all rules were kept, 1 if one was violated or the
+// store could not be used, 2 for arguments that make no sense. When ctx ends everything is
+// released and the verdict is about what happened until then.
+func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	s, err := parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		writeHelp(stdout)
+		return statusOK
+	case err != nil:
+		return complain(stderr, statusUsage, fmt.Errorf("%w\nRun 'dlock demo -h' for help", err))
+	}
+	s.columns = terminalWidth(stdout)
+	return run(ctx, s, s.open, stdout, stderr)
+}
+
+// run is Main with everything found out, and with any kind of lock.
+func run(ctx context.Context, s *settings, open opener, stdout, stderr io.Writer) int {
+	count, err := openCounter(s.counterFile)
+	if err != nil {
+		return complain(stderr, statusBad, err)
+	}
+	defer count.close()
+	log := newJournal(stdout)
+	crew, err := hire(s, open, count, log)
+	if err != nil {
+		return complain(stderr, statusUsage, err)
+	}
+	introduce(stdout, s)
+	if err := connectAll(ctx, crew, s.connectTimeout); err != nil {
+		crew.close()
+		return complain(stderr, statusBad, err)
+	}
+	log.begin()
+	turns := crew.work(ctx)
+	errs := crew.close()
+
+	drawTimeline(stdout, turns, s.columns)
+	v := judge(turns, newTotal(count, turns))
+	v.interrupted = ctx.Err() != nil
+	v.addErrors(errs)
+	v.write(stdout, s)
+	return v.status()
+}
+
+func complain(w io.Writer, status int, err error) int {
+	fmt.Fprintf(w, "dlock demo: %s\n", cleanLines(err.Error()))
+	return status
+}
+
+func introduce(w io.Writer, s *settings) {
+	fmt.Fprintf(w, "%d workers, each with a session of its own, take the lock %s %s.\n", s.workers, printable(s.lock), times(s.rounds))
+	fmt.Fprint(w, "R reads and may share it with readers, W writes and must be alone; first come,\n")
+	fmt.Fprint(w, "first served. Writers bump a counter that nothing but the lock protects.\n")
+	fmt.Fprintf(w, "Store: %s. The same choices again: -seed %d\n", s.driver, s.seed)
+	if s.driver != inMemory {
+		fmt.Fprintf(w, "Connecting, for %v at most ...\n", s.connectTimeout)
+	}
+	fmt.Fprintln(w)
+}
+
+func times(n int) string {
+	switch n {
+	case 1:
+		return "once"
+	case 2:
+		return "twice"
+	}
+	return fmt.Sprintf("%d times", n)
+}

@@ -1,0 +1,43 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// journal shows events as they happen, each with the time since the beginning. It is safe for use by many goroutines.
+type journal struct {
+	mu    sync.Mutex
+	out   io.Writer
+	began time.Time
+}
+
+func newJournal(out io.Writer) *journal { return &journal{out: out, began: time.Now()} }
+
+// begin sets the clock to zero.
+func (j *journal) begin() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.began = time.Now()
+}
+
+func (j *journal) now() time.Duration {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return time.Since(j.began)
+}
+
+// say shows an event and returns the time that it shows. Lines come in the order of their times.
+func (j *journal) say(who, verb, what string) time.Duration {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	at := time.Since(j.began)
+	line := fmt.Sprintf("%7.3fs  %s  %s", at.Seconds(), who, verb)
+	if what != "" {
+		line = fmt.Sprintf("%7.3fs  %s  %-8s  %s", at.Seconds(), who, verb, what)
+	}
+	fmt.Fprintln(j.out, line)
+	return at
+}

@@ -1,0 +1,123 @@
+package demo
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// settings is what the command line says.
+type settings struct {
+	driver, dsn    string
+	lock           string
+	host           string
+	workers        int
+	rounds         int
+	sharedRatio    float64
+	hold           time.Duration
+	timeout        time.Duration
+	connectTimeout time.Duration
+	counterFile    string
+	seed           uint64
+
+	columns int // of the terminal
+}
+
+const (
+	maxWorkers = 1000
+	maxRounds  = 1000
+	inMemory   = "mem"
+)
+
+func (s *settings) flags() *flag.FlagSet {
+	f := flag.NewFlagSet("dlock demo", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&s.driver, "driver", inMemory, "kind of store: mem, within this process, or zk, ZooKeeper")
+	f.StringVar(&s.dsn, "dsn", "", "where the store is; for zk: zk://host:2181/path")
+	f.StringVar(&s.lock, "lock", "demo", "`name` of the lock")
+	f.StringVar(&s.host, "host", "", "`prefix` of the workers' host names, to tell processes apart\n(mem: worker; else this host's name and the process id)")
+	f.IntVar(&s.workers, "workers", 10, "how many workers, each with a session of its own")
+	f.IntVar(&s.rounds, "rounds", 1, "how often each worker takes the lock")
+	f.Float64Var(&s.sharedRatio, "shared-ratio", 0.5, "how likely a worker reads, from 0 to 1")
+	f.DurationVar(&s.hold, "hold", 100*time.Millisecond, "how long a worker holds the lock")
+	f.DurationVar(&s.timeout, "timeout", 5*time.Second, "how long a worker waits for the lock before it gives up")
+	f.DurationVar(&s.connectTimeout, "connect-timeout", 10*time.Second, "how long to try to reach the store")
+	f.StringVar(&s.counterFile, "counter", "", "keep the counter in this `file`, shared with other processes")
+	f.Uint64Var(&s.seed, "seed", 0, "repeat the choices of the run that named this seed (0: new ones)")
+	return f
+}
+
+// parse returns the settings, or flag.ErrHelp, or what is wrong with the arguments.
+func parse(args []string) (*settings, error) {
+	s := new(settings)
+	f := s.flags()
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	s.complete()
+	return s, s.check()
+}
+
+// complete fills in what depends on other things.
+func (s *settings) complete() {
+	for s.seed == 0 {
+		s.seed = uint64(rand.Uint32())
+	}
+	if s.host == "" {
+		s.host = s.defaultHost()
+	}
+}
+
+func (s *settings) defaultHost() string {
+	if s.driver == inMemory {
+		return "worker"
+	}
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		name = "host"
+	}
+	name, _, _ = strings.Cut(name, ".")
+	name = notInHost.ReplaceAllString(name, "_")
+	return fmt.Sprintf("%.20s-%d", name, os.Getpid())
+}
+
+var (
+	hostForm  = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+	notInHost = regexp.MustCompile(`[^A-Za-z0-9._-]`)
+)
+
+func (s *settings) check() error {
+	switch {
+	case s.workers < 1 || s.workers > maxWorkers:
+		return fmt.Errorf("-workers %d: must be from 1 to %d", s.workers, maxWorkers)
+	case s.rounds < 1 || s.rounds > maxRounds:
+		return fmt.Errorf("-rounds %d: must be from 1 to %d", s.rounds, maxRounds)
+	case !(s.sharedRatio >= 0 && s.sharedRatio <= 1): // NaN is neither
+		return fmt.Errorf("-shared-ratio %v: must be from 0 to 1", s.sharedRatio)
+	case s.hold < 0:
+		return fmt.Errorf("-hold %v: must not be negative", s.hold)
+	case s.timeout <= 0:
+		return fmt.Errorf("-timeout %v: must be positive", s.timeout)
+	case s.connectTimeout <= 0:
+		return fmt.Errorf("-connect-timeout %v: must be positive", s.connectTimeout)
+	case !hostForm.MatchString(s.host):
+		return fmt.Errorf("-host %q: must be 1 to 64 of the characters A-Z a-z 0-9 . _ -", s.host)
+	case s.driver != inMemory && s.dsn == "":
+		return errors.New("-driver " + s.driver + " needs -dsn, such as -dsn zk://localhost:2181/locks")
+	}
+	if err := driver.CheckQueue(s.lock); err != nil {
+		return fmt.Errorf("-lock: %w", err)
+	}
+	return nil
+}

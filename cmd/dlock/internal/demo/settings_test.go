@@ -1,0 +1,51 @@
+package demo
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	_ "github.com/dlock-go/dlock/memdriver"
+)
+
+func TestArgumentsThatMakeNoSenseAreUsageErrors(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"-workers", "0"}, "-workers 0: must be from 1 to 1000"},
+		{[]string{"-workers", "many"}, "-workers"},
+		{[]string{"-rounds", "1001"}, "-rounds"},
+		{[]string{"-shared-ratio", "1.5"}, "-shared-ratio"},
+		{[]string{"-shared-ratio", "NaN"}, "-shared-ratio"},
+		{[]string{"-hold", "-1s"}, "-hold"},
+		{[]string{"-timeout", "0"}, "-timeout"},
+		{[]string{"-connect-timeout", "0s"}, "-connect-timeout"},
+		{[]string{"-host", "a/b"}, "-host"},
+		{[]string{"-host", "\x1b[31m"}, `-host "\x1b[31m"`},
+		{[]string{"-lock", "/x"}, "bad name"},
+		{[]string{"-lock", "a\x1b"}, `"a\x1b"`},
+		{[]string{"-driver", "zk"}, "needs -dsn"},
+		{[]string{"-driver", "none", "-dsn", "x"}, `unknown driver "none"`},
+		{[]string{"-dsn", "x?colour=red"}, `unknown parameter "colour"`},
+		{[]string{"-colour"}, "-colour"},
+		{[]string{"more"}, `unexpected argument "more"`},
+	} {
+		var stdout, stderr bytes.Buffer
+		assert.Equal(t, statusUsage, Main(t.Context(), c.args, &stdout, &stderr), "%q", c.args)
+		assert.Contains(t, stderr.String(), c.says)
+		assert.NotContains(t, stderr.String(), "\x1b")
+		assert.Empty(t, stdout.String(), "%q", c.args)
+	}
+}
+
+func TestHelpTellsAllFlags(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, statusOK, Main(t.Context(), []string{"-h"}, &stdout, &stderr))
+	for _, flag := range []string{"-driver", "-dsn", "-lock", "-host", "-workers", "-rounds", "-shared-ratio", "-hold", "-timeout", "-connect-timeout", "-counter", "-seed"} {
+		assert.Contains(t, stdout.String(), "  "+flag+" ")
+	}
+	assert.Empty(t, stderr.String())
+}

@@ -1,0 +1,84 @@
+package demo
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/dlock-go/dlock"
+)
+
+func drawn(turns []*turn, terminal int) string {
+	var out bytes.Buffer
+	drawTimeline(&out, turns, terminal)
+	return out.String()
+}
+
+func TestTimeLineShowsWhoHeldTheLockWhen(t *testing.T) {
+	turns := []*turn{
+		hold(dlock.Shared, 3, 10, 200, 290), // drawn in the order of the queue
+		hold(dlock.Shared, 1, 0, 0, 100),
+		hold(dlock.Exclusive, 2, 20, 100, 200),
+		{worker: "w9", mode: dlock.Exclusive, asked: ms(150), ended: ms(250), outcome: timedOut},
+	}
+	assert.Equal(t, strings.TrimPrefix(`
+Who held it when, in order of arrival; a column is 10ms
+
+        |0s       |100ms    |200ms
+  w1 R  rrrrrrrrrr
+  w2 W    ........WWWWWWWWWW
+  w3 R   ...................rrrrrrrrr
+  w9 W                 ..........x
+
+  . waits   r holds it shared   W holds it exclusive   x gave up, lost or failed
+
+`, ""), drawn(turns, 44))
+}
+
+func TestTimeLineFitsTheTerminal(t *testing.T) {
+	long := hold(dlock.Exclusive, 1, 0, 0, 5_000)
+	long.worker = strings.Repeat("h", 60) + "-01"
+	for _, width := range []int{60, 80, 100, 120, 200} {
+		for _, end := range []time.Duration{0, 1, time.Millisecond, 999 * time.Millisecond, time.Second, time.Hour} {
+			long.ended = end
+			for line := range strings.Lines(drawn([]*turn{long}, width)) {
+				if !strings.Contains(line, legend) {
+					assert.LessOrEqual(t, len(line)-1, width, "%d columns: %s", width, line)
+				}
+			}
+		}
+	}
+}
+
+func TestNoTwoHoldsThatFollowEachOtherShowInOneColumn(t *testing.T) {
+	var turns []*turn
+	for i := range 9 { // ends between columns
+		turns = append(turns, hold(dlock.Exclusive, int64(i+1), 0, i*37, (i+1)*37))
+	}
+	l := newTimeline(turns, 55)
+	for column := range l.columns {
+		n := 0
+		for _, turn := range turns {
+			if row := l.row(turn); column < len(row) && row[column] == markExclusive {
+				n++
+			}
+		}
+		assert.LessOrEqual(t, n, 1, "column %d", column)
+	}
+}
+
+func TestAHoldShorterThanAColumnShows(t *testing.T) {
+	l := timeline{columns: 10, column: time.Second}
+	assert.Equal(t, "   W", l.row(hold(dlock.Exclusive, 1, 3100, 3100, 3101)))
+}
+
+func TestALongRunIsCut(t *testing.T) {
+	var turns []*turn
+	for range maxRows + 7 {
+		turns = append(turns, hold(dlock.Shared, 1, 0, 0, 10))
+	}
+	assert.Contains(t, drawn(turns, 80), "  and 7 more\n")
+}

@@ -1,0 +1,90 @@
+package demo
+
+import (
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+)
+
+// use lets a worker use a lock that it was granted, with that counter, for 100 ms.
+func use(t *testing.T, c counter, mode dlock.Mode, h held) *turn {
+	w := &worker{name: "w1", hold: 100 * time.Millisecond, counter: c, log: newJournal(io.Discard)}
+	turn := &turn{worker: "w1", mode: mode, held: true}
+	w.use(t.Context(), turn, h)
+	return turn
+}
+
+func TestWhoeverHoldsTheLockSeesSomebodyElseBump(t *testing.T) {
+	for _, mode := range []dlock.Mode{dlock.Shared, dlock.Exclusive} {
+		synctest.Test(t, func(t *testing.T) {
+			c := new(memoryCounter)
+			time.AfterFunc(55*time.Millisecond, func() { bump(t, c) })
+			assert.Contains(t, use(t, c, mode, notHeld(1)).odd, "w1 "+kind(mode)+" found ")
+		})
+	}
+}
+
+func TestAReaderSeesTheCounterChangeEvenIfNoBumpGotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := new(memoryCounter)
+		time.AfterFunc(55*time.Millisecond, func() { bump(t, c) })
+		assert.Equal(t, "w1 R found 1 where it had left 0", use(t, c, dlock.Shared, notHeld(1)).odd)
+	})
+}
+
+func TestAWriterLeavesTenBumps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := new(memoryCounter)
+		turn := use(t, c, dlock.Exclusive, notHeld(1))
+		assert.Empty(t, turn.odd)
+		assert.Equal(t, bumps, turn.bumps)
+		assert.Equal(t, reading{bumps, bumps}, turn.count)
+	})
+}
+
+// contested is a counter that others change as soon as the lock is lost, which happens while it is read.
+type contested struct {
+	memoryCounter
+	lost  chan struct{}
+	loads int
+}
+
+func (c *contested) load() (int64, error) {
+	if c.loads++; c.loads == 3 {
+		close(c.lost)
+		c.store(100)
+	}
+	return c.memoryCounter.load()
+}
+
+func TestWhatIsReadAfterALossProvesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &contested{lost: make(chan struct{})}
+		turn := use(t, c, dlock.Exclusive, fleetingHold{1, c.lost})
+		assert.Empty(t, turn.odd)
+		assert.Equal(t, lost, turn.outcome)
+		assert.Equal(t, 2, turn.bumps)
+		assert.EqualValues(t, 100, c.value.Load(), "nothing is written after the loss")
+	})
+}
+
+// broken is a counter whose file is gone.
+type broken struct{ memoryCounter }
+
+func (*broken) store(int64) error { return errors.New("disk full") }
+
+func TestACounterThatCannotBeWrittenIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turn := use(t, new(broken), dlock.Exclusive, notHeld(1))
+		assert.Equal(t, failed, turn.outcome)
+		require.ErrorContains(t, turn.err, "disk full")
+		assert.Zero(t, turn.bumps)
+	})
+}

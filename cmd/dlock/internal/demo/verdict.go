@@ -1,0 +1,133 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/dlock-go/dlock"
+)
+
+// verdict is what there is to say in the end.
+type verdict struct {
+	turns       []*turn
+	total       total
+	checks      []check
+	errs        []error // of the store, besides those of turns
+	interrupted bool
+}
+
+// check is one rule: what is fine about it, or what is not.
+type check struct {
+	name, fine string
+	faults     []string
+}
+
+// maxFaults is how many violations of one rule are shown.
+const maxFaults = 3
+
+func (v *verdict) add(name, fine string, faults []string) {
+	v.checks = append(v.checks, check{name, fine, faults})
+}
+
+// addErrors adds what went wrong beside the rules.
+func (v *verdict) addErrors(closing []error) {
+	for _, t := range v.turns {
+		if t.outcome == failed {
+			v.errs = append(v.errs, fmt.Errorf("%s: %w", t.worker, t.err))
+		}
+	}
+	v.errs = append(v.errs, closing...)
+}
+
+func (v *verdict) violated() bool {
+	return slices.ContainsFunc(v.checks, func(c check) bool { return len(c.faults) > 0 })
+}
+
+// held tells whether anybody held the lock, without which nothing was shown.
+func (v *verdict) held() bool {
+	return slices.ContainsFunc(v.turns, func(t *turn) bool { return t.held })
+}
+
+func (v *verdict) status() int {
+	if v.violated() || len(v.errs) > 0 || !v.held() {
+		return statusBad
+	}
+	return statusOK
+}
+
+func (v *verdict) write(w io.Writer, s *settings) {
+	for _, c := range v.checks {
+		c.write(w)
+	}
+	fmt.Fprintln(w)
+	v.writeCounts(w)
+	for _, err := range first(maxFaults, v.errs) {
+		fmt.Fprintf(w, "Error: %s\n", clean(err.Error()))
+	}
+	v.writeScope(w, s)
+	fmt.Fprintf(w, "\nVERDICT: %s\n", v.word())
+}
+
+func (c check) write(w io.Writer) {
+	if len(c.faults) == 0 {
+		fmt.Fprintf(w, "  ok        %-8s  %s\n", c.name, c.fine)
+		return
+	}
+	for _, fault := range first(maxFaults, c.faults) {
+		fmt.Fprintf(w, "  VIOLATED  %-8s  %s\n", c.name, fault)
+	}
+	if more := len(c.faults) - maxFaults; more > 0 {
+		fmt.Fprintf(w, "  VIOLATED  %-8s  and so on, %d more\n", c.name, more)
+	}
+}
+
+func first[T any](n int, all []T) []T { return all[:min(len(all), n)] }
+
+func (v *verdict) writeCounts(w io.Writer) {
+	var count [failed + 1]int
+	var held []*turn
+	var longest *turn
+	for _, t := range v.turns {
+		count[t.outcome]++
+		if t.held {
+			held = append(held, t)
+		}
+		if longest == nil || t.waited() > longest.waited() {
+			longest = t
+		}
+	}
+	fmt.Fprintf(w, "Grants: %d shared, %d exclusive.", tally(held, dlock.Shared), tally(held, dlock.Exclusive))
+	if longest != nil {
+		fmt.Fprintf(w, " Longest wait: %s, %s.", seconds(longest.waited()), longest.worker)
+	}
+	fmt.Fprintf(w, "\nGave up: %d. Lost: %d.", count[timedOut], count[lost])
+	if n := count[interrupted]; n > 0 {
+		fmt.Fprintf(w, " Interrupted: %d.", n)
+	}
+	fmt.Fprintln(w)
+}
+
+// writeScope says what the verdict is about where there may be other processes.
+func (v *verdict) writeScope(w io.Writer, s *settings) {
+	switch {
+	case v.total.shared:
+		fmt.Fprintf(w, "Whoever shares %s: %d when a worker of this process last held the lock.\n", printable(s.counterFile), v.total.value)
+	case s.driver != inMemory:
+		fmt.Fprint(w, "This is about the workers of this process; -counter FILE checks across processes.\n")
+	}
+}
+
+func (v *verdict) word() string {
+	switch {
+	case v.violated():
+		return "VIOLATED, this is no read-write lock"
+	case len(v.errs) > 0:
+		return "no rule was broken, but there were errors"
+	case !v.held():
+		return "nothing was shown, nobody got the lock"
+	case v.interrupted:
+		return "OK as far as it went, interrupted"
+	}
+	return "OK"
+}

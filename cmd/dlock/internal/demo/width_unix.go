@@ -1,0 +1,19 @@
+//go:build linux || darwin
+
+package demo
+
+import (
+	"os"
+	"syscall"
+	"unsafe"
+)
+
+// columnsOf returns the width of a terminal, or 0 for what is none.
+func columnsOf(f *os.File) int {
+	var size struct{ rows, columns, width, height uint16 }
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size)))
+	if errno != 0 {
+		return 0
+	}
+	return int(size.columns)
+}

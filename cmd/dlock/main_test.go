@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// beTheProgram is an environment variable that makes the test binary the program.
+const beTheProgram = "DLOCK_TEST_BE_THE_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(beTheProgram) != "" {
+		main()
+	}
+	os.Exit(zktest.Main(m))
+}
+
+func TestCommandLine(t *testing.T) {
+	for _, c := range []struct {
+		args           []string
+		status         int
+		stdout, stderr string
+	}{
+		{nil, 2, "", "Usage: dlock <command>"},
+		{[]string{"help"}, 0, "Usage: dlock <command>", ""},
+		{[]string{"-h"}, 0, "Usage: dlock <command>", ""},
+		{[]string{"--help"}, 0, "Usage: dlock <command>", ""},
+		{[]string{"help", "demo"}, 0, "Usage: dlock demo [flags]", ""},
+		{[]string{"help", "\x1b"}, 2, "", `no help on ["\x1b"]`},
+		{[]string{"help", "demo", "more"}, 2, "", `no help on`},
+		{[]string{"frob"}, 2, "", `unknown command "frob"`},
+		{[]string{"demo", "-h"}, 0, "Usage: dlock demo [flags]", ""},
+		{[]string{"demo", "-frob"}, 2, "", "Run 'dlock demo -h' for help"},
+		{[]string{"demo", "-driver", "zk", "-dsn", "zk://"}, 2, "", "zkdriver: dsn"},
+		{[]string{"demo", "-workers", "2"}, 0, "VERDICT: OK", ""},
+	} {
+		var stdout, stderr bytes.Buffer
+		assert.Equal(t, c.status, run(t.Context(), c.args, &stdout, &stderr), "%q", c.args)
+		assert.Contains(t, stdout.String(), c.stdout)
+		assert.Contains(t, stderr.String(), c.stderr)
+		if c.stderr == "" {
+			assert.Empty(t, stderr.String())
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// patience bounds what a test waits for. Nothing takes so long.
+const patience = 2 * time.Minute
+
+// program returns a command that runs this program in a process of its own.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
+	cmd.Env = append(os.Environ(), beTheProgram+"=yes")
+	return cmd
+}
+
+// contenders returns the nodes of locks below a path.
+func contenders(t *testing.T, server *zktest.Server, root string) (names []string) {
+	for _, p := range server.Tree(t, root) {
+		if _, _, ok := driver.ParseName(path.Base(p)); ok {
+			names = append(names, p)
+		}
+	}
+	return names
+}
+
+// holdUp takes the lock, so that all others have to wait, and returns what gives it back.
+func holdUp(t *testing.T, server *zktest.Server, chroot, lock string) (release func()) {
+	c, err := dlock.Open("zk", "zk://"+server.Addr()+chroot)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	l, err := c.RWMutex(lock).Lock(t.Context())
+	require.NoError(t, err)
+	return func() { require.NoError(t, l.Unlock()) }
+}
+
+func TestTwoProcessesKeepTheRulesOnOneLockInZooKeeper(t *testing.T) {
+	server := zktest.Shared(t)
+	chroot := server.Chroot(t)
+	counter := filepath.Join(t.TempDir(), "counter")
+	open := holdUp(t, server, chroot, "shop/till")
+	var out [2][]byte
+	var errs [2]error
+	var both sync.WaitGroup
+	for i := range out {
+		cmd := program(t, "demo", "-driver", "zk", "-dsn", "zk://"+server.Addr()+chroot, "-lock", "shop/till", "-counter", counter,
+			"-workers", "6", "-rounds", "2", "-hold", "50ms", "-shared-ratio", "0.3", "-timeout", "1m",
+			"-host", fmt.Sprintf("p%d", i+1), "-seed", fmt.Sprint(i+1))
+		both.Go(func() { out[i], errs[i] = cmd.CombinedOutput() })
+	}
+	require.Eventually(t, func() bool { return len(contenders(t, server, chroot)) == 1+2*6 }, patience, 20*time.Millisecond, "all meet")
+	open()
+	both.Wait()
+	bumps, readings := 0, 0
+	for i := range out {
+		require.NoError(t, errs[i], "%s", out[i])
+		assert.Contains(t, string(out[i]), "VERDICT: OK\n")
+		bumps += 10 * strings.Count(string(out[i]), "exclusive, token")
+		readings += strings.Count(string(out[i]), "Whoever shares "+counter)
+	}
+	assert.Equal(t, 2, readings)
+	text, err := os.ReadFile(counter)
+	require.NoError(t, err)
+	assert.Equal(t, fmt.Sprintf("%020d\n", bumps), string(text))
+	assert.Contains(t, string(out[0])+string(out[1]), fmt.Sprintf("none of %d bumps got lost", bumps), "whoever held it last saw all bumps")
+	assert.Empty(t, contenders(t, server, chroot))
+}
+
+var waitLine = regexp.MustCompile(`^ *[0-9.]+s  (\S+) W  waits `)
+
+func TestAnInterruptLeavesNoNodeInZooKeeper(t *testing.T) {
+	server := zktest.Shared(t)
+	chroot := server.Chroot(t)
+	var errors bytes.Buffer
+	cmd := program(t, "demo", "-driver", "zk", "-dsn", "zk://"+server.Addr()+chroot+"?session_timeout=5m",
+		"-workers", "5", "-shared-ratio", "0", "-hold", "10m", "-timeout", "20m")
+	cmd.Stderr = &errors
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+
+	var out strings.Builder
+	waits := make(map[string]bool) // by worker
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		fmt.Fprintln(&out, lines.Text())
+		if m := waitLine.FindStringSubmatch(lines.Text()); m != nil {
+			waits[m[1]] = true
+		}
+		if len(waits) == 4 { // and the fifth holds the lock
+			clear(waits)
+			assert.Len(t, contenders(t, server, chroot), 5)
+			require.NoError(t, cmd.Process.Signal(os.Interrupt))
+		}
+	}
+	require.NoError(t, cmd.Wait(), "%s%s", &out, &errors)
+	assert.Contains(t, out.String(), "VERDICT: OK as far as it went, interrupted\n")
+	assert.Contains(t, out.String(), "Interrupted: 5.")
+	assert.Empty(t, errors.String())
+	assert.Empty(t, contenders(t, server, chroot))
+}
+
+func TestAnUnreachableZooKeeperIsAClearError(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	l.Close() // so nobody listens there
+	cmd := program(t, "demo", "-driver", "zk", "-dsn", "zk://"+l.Addr().String()+"?connect_timeout=500ms", "-connect-timeout", "2s")
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit, "%s", out)
+	assert.Equal(t, 1, exit.ExitCode())
+	assert.Contains(t, string(out), "dlock demo: no session within 2s: ")
+	assert.Contains(t, string(out), "connection refused")
+	assert.NotContains(t, string(out), "VERDICT")
+}

@@ -1,0 +1,74 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package exampledriver
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+)
+
+func TestDSNsThatMakeNoSenseAreRefused(t *testing.T) {
+	for _, dsn := range []string{"", "?session_timeout=10s", "/d?timeout=10s", "/d?session_timeout=ten", "/d?session_timeout=1ms", "/d?%zz"} {
+		_, err := dlock.Open("file", dsn)
+		assert.ErrorContains(t, err, "exampledriver: dsn", dsn)
+	}
+}
+
+func TestAMissingDirectoryIsUnavailable(t *testing.T) {
+	client, err := dlock.Open("file", t.TempDir()+"/missing")
+	require.NoError(t, err)
+	defer client.Close()
+	assert.ErrorIs(t, client.Ping(context.Background()), dlock.ErrUnavailable)
+}
+
+const holderDSN = "DLOCK_EXAMPLE_HOLDER_DSN"
+
+// TestMain lets the test program play a process that takes the lock, says so, and keeps it.
+func TestMain(m *testing.M) {
+	if dsn := os.Getenv(holderDSN); dsn != "" {
+		client, err := dlock.Open("file", dsn)
+		if err == nil {
+			_, err = client.RWMutex("stock/42").Lock(context.Background())
+		}
+		fmt.Println(err)
+		time.Sleep(time.Minute) // to be killed
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func TestTheLockOfAKilledProcessIsFreeAfterItsSession(t *testing.T) {
+	dsn := directory(t) + "?session_timeout=1s"
+	client, err := dlock.Open("file", dsn)
+	require.NoError(t, err)
+	defer client.Close()
+	stock := client.RWMutex("stock/42")
+
+	holder := exec.Command(os.Args[0])
+	holder.Env = append(os.Environ(), holderDSN+"="+dsn)
+	out, err := holder.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, holder.Start())
+	said, err := bufio.NewReader(out).ReadString('\n')
+	assert.NoError(t, err)
+	assert.Equal(t, "<nil>\n", said, "the error of the other process's Lock")
+	_, err = stock.TryLock(t.Context())
+	assert.ErrorIs(t, err, dlock.ErrLocked)
+
+	require.NoError(t, holder.Process.Kill())
+	_ = holder.Wait() // it was killed
+	lock, err := stock.Lock(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, int64(2), lock.Token())
+	assert.NoError(t, lock.Unlock())
+}

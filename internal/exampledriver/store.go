@@ -1,0 +1,185 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package exampledriver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// state is everything that the store knows.
+type state struct {
+	Last     int64                    `json:"last"`     // the last sequence given out, which is the last token too
+	Version  int64                    `json:"version"`  // counts changes of any queue's membership
+	Sessions map[string]time.Duration `json:"sessions"` // how long each may be silent
+	Queues   map[string][]node        `json:"queues"`   // the oldest node first
+}
+
+type node struct {
+	Name  string `json:"name"`
+	Seq   int64  `json:"seq"`
+	Owner string `json:"owner,omitempty"` // a session
+	Data  string `json:"data"`            // for people who look into the file
+}
+
+// remove takes the nodes out that match, and returns how many there were.
+func (st *state) remove(match func(queue string, n node) bool) (removed int) {
+	for queue, nodes := range st.Queues {
+		left := slices.DeleteFunc(slices.Clone(nodes), func(n node) bool { return match(queue, n) })
+		removed += len(nodes) - len(left)
+		if st.Queues[queue] = left; len(left) == 0 {
+			delete(st.Queues, queue)
+		}
+	}
+	if removed > 0 {
+		st.Version++
+	}
+	return removed
+}
+
+// store is a directory. Whoever changes the state holds the lock on one file of it and replaces
+// another one as a whole. Each session has a file too, whose time is that of its last heartbeat.
+type store struct{ dir string }
+
+func (d store) path(name string) string { return filepath.Join(d.dir, name) }
+
+// read returns the present state. It needs no lock, because the file is replaced as a whole.
+func (d store) read() (*state, error) {
+	root, err := os.OpenRoot(d.dir)
+	if err != nil {
+		return nil, marked(err)
+	}
+	defer root.Close()
+	_, st, err := load(root)
+	return st, err
+}
+
+// update calls f with the present state while nobody else can change it, and stores what f
+// makes of it. If f fails, nothing changes. Only after an error that matches errDoubt is it unknown
+// whether the change was made. All of it happens in one directory, even if another one takes its path meanwhile.
+func (d store) update(ctx context.Context, f func(*state) error) error {
+	root, err := os.OpenRoot(d.dir)
+	if err != nil {
+		return marked(err)
+	}
+	defer root.Close()
+	unlock, err := lock(ctx, root)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	before, st, err := load(root)
+	if err != nil {
+		return err
+	}
+	prune(root, st)
+	if err := f(st); err != nil {
+		return err
+	}
+	after, err := json.Marshal(st)
+	if err != nil || bytes.Equal(before, after) {
+		return err
+	}
+	return save(root, after)
+}
+
+// lock takes a lock that the kernel gives back if this process dies. It asks again and
+// again rather than wait in the kernel, where no ctx could reach it.
+func lock(ctx context.Context, root *os.Root) (unlock func() error, err error) {
+	f, err := root.OpenFile("lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, marked(err)
+	}
+	for ctx.Err() == nil {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return f.Close, nil // which gives the lock back
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			return nil, errors.Join(marked(err), f.Close())
+		}
+		time.Sleep(50*time.Microsecond + rand.N(200*time.Microsecond))
+	}
+	return nil, errors.Join(ctx.Err(), f.Close())
+}
+
+func load(root *os.Root) ([]byte, *state, error) {
+	st := &state{Sessions: make(map[string]time.Duration), Queues: make(map[string][]node)}
+	b, err := root.ReadFile("state.json")
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // a new store
+		return nil, st, nil
+	case err != nil:
+		return nil, nil, marked(err)
+	}
+	return b, st, json.Unmarshal(b, st)
+}
+
+// prune drops the sessions that were silent for too long, and the nodes of all that are not there.
+func prune(root *os.Root, st *state) {
+	maps.DeleteFunc(st.Sessions, func(id string, limit time.Duration) bool {
+		info, err := root.Stat(id)
+		return errors.Is(err, fs.ErrNotExist) || err == nil && time.Since(info.ModTime()) >= limit && root.Remove(id) == nil
+	})
+	st.remove(func(_ string, n node) bool {
+		_, alive := st.Sessions[n.Owner]
+		return n.Owner != "" && !alive
+	})
+}
+
+func save(root *os.Root, b []byte) error {
+	if err := writeFile(root, "state.next", b); err != nil {
+		return marked(err)
+	}
+	err := rename(root, "state.next", "state.json")
+	if err == nil {
+		err = syncDir(root)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errDoubt, err)
+	}
+	return nil
+}
+
+func writeFile(root *os.Root, name string, b []byte) error {
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func syncDir(root *os.Root) error {
+	f, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+var errDoubt = errors.New("the disk failed, and may or may not have stored the change")
+
+// rename is a variable so that tests can make it fail.
+var rename = (*os.Root).Rename
+
+// marked marks what may pass by itself: a full disk may, a missing permission will not.
+func marked(err error) error {
+	if err == nil || errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+}
