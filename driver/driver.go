@@ -120,7 +120,8 @@ type Session interface {
 	//
 	// Rule 8: Done closes, and Err turns non-nil, before the store can let another session
 	// pass. That is judged by this process's own clocks, from the sending time of a request
-	// which the store is known to have counted for the session. [Lease] does it.
+	// which the store is known to have counted for the session. [Lease] does it. After a pause
+	// of the process, or a step of the wall clock, Done may close a little later than Err tells.
 	Done() <-chan struct{}
 
 	// Err returns nil while the session lives and after that, for ever, an error that matches

@@ -93,8 +93,8 @@ func (l *Lease) Now() Instant {
 }
 
 // Renew counts the lease from sent, the sending time of a request that the store is known to
-// have counted for the session. An earlier instant than the present one changes nothing. It
-// reports whether the lease runs: one that has run out meanwhile, noticed or not, stays so.
+// have counted for the session. An earlier instant than the one it counts from changes nothing.
+// It reports whether the lease runs: one that has run out meanwhile, noticed or not, stays so.
 func (l *Lease) Renew(sent Instant) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

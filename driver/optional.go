@@ -33,8 +33,9 @@ type Releaser interface {
 
 // Reader is implemented by sessions that can show a node to people who look at a queue.
 type Reader interface {
-	// Read returns what the store knows of the node of that name. A node that is not there
-	// gives an error that matches [ErrGone].
+	// Read returns what the store knows of the node of that name; it sees at least everything
+	// that this session has done and seen before. A node that is not there gives an error that
+	// matches [ErrGone].
 	Read(ctx context.Context, queue, name string) (Info, error)
 }
 

@@ -18,13 +18,14 @@ type attempt struct {
 
 	behind   string // who was in the way last
 	position int    // in the queue, from 1
-	last     error  // of the store
-	backOff  BackOff
+	last     error  // of the store, since it answered last
+	retries  retries
 }
 
 // run contends until the lock is won or there is a reason to give up.
 func (a *attempt) run(ctx context.Context) (*Lock, error) {
 	a.began = time.Now()
+	a.retries.newBackOff = a.m.options.backOff
 	for {
 		l, err := a.once(ctx)
 		if err == nil {
@@ -83,25 +84,40 @@ func (a *attempt) look(ctx context.Context, s *session) error {
 
 // grant turns a place at the head into a lock, unless the session or ctx ended meanwhile.
 func (a *attempt) grant(ctx context.Context, s *session, place driver.Place) (*Lock, error) {
-	h := newHold(a.m, s, place, a.mode)
-	if hook := a.m.options.trace.Granted; hook != nil {
-		hook(GrantedInfo{Lock: a.m.name, Node: place.Name, Mode: a.mode, Token: place.Token, Waited: h.since.Sub(a.began)})
-	}
 	if err := s.Err(); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	h := newHold(a.m, s, place, a.mode)
 	if err := s.add(h); err != nil {
 		return nil, err
 	}
+	if hook := a.m.options.trace.Granted; hook != nil {
+		a.granted(h, hook)
+	}
 	return &h.own, nil
+}
+
+func (a *attempt) granted(h *hold, hook func(GrantedInfo)) {
+	returned := false
+	defer func() {
+		if !returned { // the hook has panicked
+			h.session.remove(h)
+		}
+	}()
+	hook(GrantedInfo{Lock: a.m.name, Node: h.own.Name(), Mode: a.mode, Token: h.token, Waited: h.since.Sub(a.began)})
+	returned = true
 }
 
 // again decides whether an error is worth another attempt. If so it waits as long as the
 // back-off says and returns nil.
 func (a *attempt) again(ctx context.Context, err error) error {
+	switch err.(type) {
+	case *namedError, *timeoutError:
+		return err // it was decided in the queue
+	}
 	switch {
 	case a.m.sessions.closedOr(nil) != nil:
 		return lockError(a.m.name, ErrClosed)
@@ -119,10 +135,7 @@ func (a *attempt) again(ctx context.Context, err error) error {
 // pause waits before the store is asked again. It returns why there is no point in it.
 func (a *attempt) pause(ctx context.Context, err error) error {
 	a.last = err
-	if a.backOff == nil {
-		a.backOff = a.m.options.backOff()
-	}
-	delay := a.backOff.NextBackOff()
+	delay := a.retries.next()
 	if delay < 0 {
 		return lockError(a.m.name, fmt.Errorf("gave up after %v: %w", a.waited(), err))
 	}
@@ -142,9 +155,7 @@ func (a *attempt) pause(ctx context.Context, err error) error {
 // succeeded is called when the store has answered after errors.
 func (a *attempt) succeeded() {
 	a.last = nil
-	if a.backOff != nil {
-		a.backOff.Reset()
-	}
+	a.retries.succeeded()
 }
 
 // interrupted returns the error for a context that has ended. Its cause comes along: it tells
@@ -167,7 +178,11 @@ func (a *attempt) timedOut(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		after = max(0, deadline.Sub(a.began).Round(time.Millisecond))
 	}
-	return &timeoutError{lock: a.m.name, after: after, behind: a.behind, place: a.position, last: a.last}
+	last := a.last
+	if last == nil && a.behind == "" {
+		last = a.m.sessions.unreached()
+	}
+	return &timeoutError{lock: a.m.name, after: after, behind: a.behind, place: a.position, last: last}
 }
 
 func (a *attempt) waited() time.Duration { return time.Since(a.began).Round(time.Millisecond) }

@@ -11,7 +11,7 @@ import (
 type BackOff interface {
 	// NextBackOff returns how long to wait; a negative duration means to give up.
 	NextBackOff() time.Duration
-	// Reset is called after a success.
+	// Reset is called before the first wait after a success.
 	Reset()
 }
 
@@ -28,14 +28,35 @@ func defaultBackOff() BackOff {
 	return b
 }
 
-// tireless is for what must not give up: reaching the store again, removing what is left there.
-type tireless struct{ BackOff }
+// retries paces the retries of one thing. A run of failures begins with a fresh back-off,
+// however long ago the last one was.
+type retries struct {
+	newBackOff func() BackOff
+	backOff    BackOff
+	failing    bool
+}
 
-func (b tireless) NextBackOff() time.Duration {
-	if d := b.BackOff.NextBackOff(); d >= 0 {
+func (r *retries) succeeded() { r.failing = false }
+
+// next returns how long to wait after a failure; a negative duration means to give up.
+func (r *retries) next() time.Duration {
+	switch {
+	case r.backOff == nil:
+		r.backOff = r.newBackOff()
+	case !r.failing:
+		r.backOff.Reset()
+	}
+	r.failing = true
+	return r.backOff.NextBackOff()
+}
+
+// nextTireless is next for what must not give up: reaching the store again, and removing what
+// is left there.
+func (r *retries) nextTireless() time.Duration {
+	if d := r.next(); d >= 0 {
 		return d
 	}
-	b.Reset()
+	r.backOff.Reset()
 	return tirelessPause
 }
 

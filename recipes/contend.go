@@ -19,6 +19,7 @@ type contender struct {
 	place   driver.Place
 	own     <-chan driver.Cause // the watch of one's own node; nil until it is armed
 	timer   *time.Timer         // until it is to be armed; nil where it is not needed
+	idle    int                 // wake-ups in a row that have changed nothing
 }
 
 // queue waits until nobody is in the way of the node. It returns nil then, errStartOver if the
@@ -75,6 +76,7 @@ func (c *contender) step(ctx context.Context) (entered bool, err error) {
 	}
 	c.waiting(nodes[b].Name, i+1)
 	if changed == nil {
+		c.restrain(ctx)
 		if changed, err = c.armBlocker(watch, nodes[b].Name); err != nil {
 			return false, err
 		}
@@ -145,8 +147,17 @@ func (c *contender) alarm() (ring <-chan time.Time, stop func() bool) {
 	return nil, func() bool { return true }
 }
 
+// restrain keeps a driver whose watches close early, again and again, from being asked for the
+// queue all the time. Once or twice is nothing unusual.
+func (c *contender) restrain(ctx context.Context) {
+	if c.m.options.wait.kind == watchPredecessor && c.idle > 2 {
+		sleep(time.Millisecond<<min(c.idle-2, 7), ctx.Done())
+	}
+}
+
 // armOwn watches one's own node, so that somebody whose node was removed does not wait for ever
-// at a place that he does not have.
+// at a place that he does not have. Then it makes sure that the node is there: the watch may be
+// that of somebody else's node of the same name.
 func (c *contender) armOwn(ctx context.Context) error {
 	own, err := c.session.Watch(ctx, c.m.name, c.place.Name)
 	if err != nil {
@@ -154,10 +165,16 @@ func (c *contender) armOwn(ctx context.Context) error {
 		return err
 	}
 	c.own = own
-	return nil
+	if name, err := c.session.find(ctx, c.m, c.place); err != nil || name != "" {
+		return err
+	}
+	return errStartOver
 }
 
 func (c *contender) waiting(behind string, position int) {
+	if c.idle++; behind != c.behind {
+		c.idle = 0
+	}
 	c.behind, c.position = behind, position
 	if hook := c.m.options.trace.Waiting; hook != nil {
 		hook(WaitingInfo{Lock: c.m.name, Node: c.place.Name, Behind: behind, Position: position})

@@ -18,8 +18,8 @@ import (
 //
 // After an error of the store, or of ctx, the lock counts as shared all the same, since the
 // store may have let readers in. It is told again in the background, and calling Downgrade
-// again waits for it. The error matches ErrLost or ErrNotHeld if there was nothing to
-// downgrade.
+// again waits for it; the error matches driver.ErrUnavailable. It matches ErrLost or ErrNotHeld
+// if there was nothing to downgrade.
 func (l *Lock) Downgrade(ctx context.Context) error {
 	h := l.hold
 	if ctx == nil {
@@ -54,7 +54,14 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 func (l *Lock) downgradeRest() error {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()
-	return l.hold.downgrade(ctx)
+	err := l.hold.downgrade(ctx)
+	switch {
+	case errors.Is(err, ErrLost):
+		l.endedBy(err)
+	case errors.Is(err, ErrNotHeld):
+		return nil // the shared ones were unlocked meanwhile, and the node is gone
+	}
+	return err
 }
 
 // downgrade tells the store, and leaves it to the reaper if the store does not confirm it.
@@ -63,22 +70,18 @@ func (h *hold) downgrade(ctx context.Context) error {
 		return nil
 	}
 	err := h.replace(ctx)
-	if hook := h.m.options.trace.Downgraded; hook != nil {
-		hook(DowngradedInfo{Lock: h.m.name, Node: h.node().Name, Err: err})
+	if errors.Is(err, driver.ErrGone) {
+		h.lose(errTaken)()
 	}
 	switch {
+	case h.over():
+		return h.why()
 	case err == nil:
 		return nil
-	case errors.Is(err, driver.ErrGone):
-		h.lose(errTaken)
-		return h.why()
-	case h.session.Err() != nil:
-		h.check()
-		return h.why()
 	}
-	node := h.node().Name
-	h.session.reaper.add(&chore{lock: h.m.name, node: node, trace: h.m.options.trace, try: h.replaceLater})
-	return lockError(h.m.name, fmt.Errorf("downgrade of %s goes on in the background: %w", node, err))
+	h.retell()
+	return lockError(h.m.name, fmt.Errorf("%w: the downgrade of %s goes on in the background: %w",
+		driver.ErrUnavailable, h.placeNow().Name, err))
 }
 
 // replace gives the node its shared name, unless that is done or the lock is given back.
@@ -89,15 +92,22 @@ func (h *hold) replace(ctx context.Context) error {
 	if !wanted {
 		return err
 	}
-	place, err = h.session.replacer.Replace(ctx, h.m.name, place, h.m.options.prefix[Shared])
+	defer func() { h.endReplace(place) }() // also if the driver panics
+	after, err := h.session.replacer.Replace(ctx, h.m.name, place, h.m.options.prefix[Shared])
+	if err == nil {
+		place = after
+	}
+	if hook := h.m.options.trace.Downgraded; hook != nil {
+		hook(DowngradedInfo{Lock: h.m.name, Node: place.Name, Err: err})
+	}
+	return err
+}
+
+func (h *hold) endReplace(p driver.Place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	close(h.replacing)
-	h.replacing, h.interrupt = nil, nil
-	if err == nil {
-		h.place = place
-	}
-	return err
+	h.replacing, h.interrupt, h.place = nil, nil, p
 }
 
 func (h *hold) beginReplace(ctx context.Context, cancel context.CancelFunc) (p driver.Place, wanted bool, err error) {
@@ -116,10 +126,29 @@ func (h *hold) beginReplace(ctx context.Context, cancel context.CancelFunc) (p d
 	return h.place, true, nil
 }
 
-// replaceLater is the reaper's try.
-func (h *hold) replaceLater(ctx context.Context) error {
-	if err := h.replace(ctx); err != nil && !errors.Is(err, driver.ErrGone) {
+// retell has the reaper tell the store, until the store confirms it or refuses it for good:
+// then readers wait until Unlock.
+func (h *hold) retell() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.retelling {
+		return
+	}
+	h.retelling = true
+	h.session.reaper.add(&chore{lock: h.m.name, node: h.place.Name, trace: h.m.options.trace, try: h.tryRetelling})
+}
+
+func (h *hold) tryRetelling(ctx context.Context) error {
+	err := h.replace(ctx)
+	passing := err != nil && (ctx.Err() != nil || errors.Is(err, driver.ErrUnavailable))
+	if passing && !h.over() {
 		return err
+	}
+	h.mu.Lock()
+	h.retelling = false
+	h.mu.Unlock()
+	if errors.Is(err, driver.ErrGone) {
+		h.lose(errTaken)()
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ type hold struct {
 	lost       error
 	released   bool
 	downgraded bool               // the store has to be told, or was
+	retelling  bool               // by the reaper
 	replacing  chan struct{}      // closed when the Replace in flight, if any, has returned
 	interrupt  context.CancelFunc // stops it
 	unguard    context.CancelFunc // stops the goroutine that watches the node
@@ -43,8 +44,16 @@ func newHold(m *RWMutex, s *session, place driver.Place, mode Mode) *hold {
 // It is called without mu.
 func (h *hold) check() {
 	if h.session.Err() != nil {
-		h.lose(h.session.why())
+		h.lose(h.session.why())()
 	}
+}
+
+// over tells whether the lock is lost or given back.
+func (h *hold) over() bool {
+	h.check()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lost != nil || h.released
 }
 
 // why returns why the lock was lost, or that it is not held for another reason.
@@ -58,12 +67,13 @@ func (h *hold) why() error {
 }
 
 // lose marks the lock as lost and tells everybody who holds it. Only the first loss counts, and
-// none after the last Unlock.
-func (h *hold) lose(cause error) {
+// none after the last Unlock. What it returns is to be called then: it logs and traces the
+// loss.
+func (h *hold) lose(cause error) (report func()) {
 	h.mu.Lock()
 	if h.lost != nil || h.released {
 		h.mu.Unlock()
-		return
+		return func() {}
 	}
 	err := &lostError{lock: h.m.name, node: h.place.Name, cause: cause}
 	h.lost = err
@@ -80,13 +90,24 @@ func (h *hold) lose(cause error) {
 		end(err)
 	}
 	h.session.remove(h)
-	if errors.Is(cause, ErrClosed) {
-		return // that is no surprise
+	return func() { h.report(err) }
+}
+
+// report logs and traces a loss. That by Close is no surprise.
+func (h *hold) report(err *lostError) {
+	if errors.Is(err, ErrClosed) {
+		return
 	}
-	h.m.options.logger.Warn("dlock: lock lost", "lock", h.m.name, "node", err.node, "error", cause)
+	h.m.options.logger.Warn("dlock: lock lost", "lock", err.lock, "node", err.node, "error", err.cause)
 	if hook := h.m.options.trace.Lost; hook != nil {
-		hook(LostInfo{Lock: h.m.name, Node: err.node, Held: time.Since(h.since), Err: err})
+		hook(LostInfo{Lock: err.lock, Node: err.node, Held: time.Since(h.since), Err: err})
 	}
+}
+
+func (h *hold) placeNow() driver.Place {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.place
 }
 
 // stop ends what runs for the hold. It is called with mu held.
@@ -136,26 +157,28 @@ func (h *hold) guard() {
 	if !h.guarding(cancel) {
 		return
 	}
-	backOff := tireless{h.m.options.backOff()}
+	pace := retries{newBackOff: h.m.options.backOff}
+	name := h.placeNow().Name
 	for {
 		began := time.Now()
-		present, err := h.await(ctx)
+		found, err := h.await(ctx, name)
 		switch {
 		case ctx.Err() != nil || h.session.Err() != nil:
 			return
-		case err != nil:
-		case !present:
-			h.lose(errTaken)
+		case err == nil && found == "":
+			h.lose(errTaken)()
 			return
-		case time.Since(began) > steady:
-			backOff.Reset()
+		case err == nil && (found != name || time.Since(began) > brief):
+			name = found
+			pace.succeeded()
+		default:
+			sleep(pace.nextTireless(), ctx.Done())
 		}
-		sleep(backOff.NextBackOff(), ctx.Done())
 	}
 }
 
-// steady is how long a watch has to last for its end to be nothing unusual.
-const steady = 5 * time.Second
+// brief is how long a watch has to last for its early end to be nothing unusual.
+const brief = 100 * time.Millisecond
 
 func (h *hold) guarding(cancel context.CancelFunc) bool {
 	h.mu.Lock()
@@ -167,45 +190,23 @@ func (h *hold) guarding(cancel context.CancelFunc) bool {
 	return true
 }
 
-// await finds the node in the queue, watches it, and returns when the watch has closed, or at
-// once if the node is not there.
-func (h *hold) await(ctx context.Context) (present bool, err error) {
+// await watches the node under the name that it had last and then makes sure that it stands
+// under it: otherwise the watch may be that of somebody else's node. It returns when the watch
+// has closed; or at once, if the node stands under another name, or under none.
+func (h *hold) await(ctx context.Context, name string) (found string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	nodes, err := h.session.List(ctx, h.m.name)
-	if err != nil {
-		return false, err
-	}
-	name := h.find(nodes)
-	if name == "" {
-		return false, nil
-	}
 	closed, err := h.session.Watch(ctx, h.m.name, name)
 	if err != nil {
-		return false, err
+		return "", err
+	}
+	found, err = h.session.find(ctx, h.m, h.placeNow())
+	if err != nil || found != name {
+		return found, err
 	}
 	select {
 	case <-closed:
 	case <-ctx.Done():
 	}
-	return true, nil
-}
-
-func (h *hold) node() driver.Node {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.place.Node
-}
-
-// find returns the name under which the node is in the queue, one of the two that a downgrade
-// whose outcome is unknown may have left it, or nothing.
-func (h *hold) find(nodes []driver.Node) string {
-	node := h.node()
-	for _, prefix := range h.m.options.prefix[Shared:] {
-		node.Name = driver.FormatName(prefix, node.Seq)
-		if indexOf(nodes, node) >= 0 {
-			return node.Name
-		}
-	}
-	return ""
+	return found, nil
 }

@@ -30,7 +30,7 @@ func (l *Lock) Mode() Mode {
 }
 
 // Name returns the name of the lock's node, "web1-W-0000000007", as it is now.
-func (l *Lock) Name() string { return l.hold.node().Name }
+func (l *Lock) Name() string { return l.hold.placeNow().Name }
 
 // Token returns the fencing token. Hand it to the resource that the lock protects, which
 // refuses a smaller token than the largest it has seen: only so is somebody kept out who still
@@ -105,7 +105,7 @@ func join(err, also error) error {
 	if err == nil {
 		return also
 	}
-	return multierror.Append(nil, err, also)
+	return &multierror.Error{Errors: []error{err, also}} // Append would take a multierror apart
 }
 
 // detach returns what has to be called, without mu, to tell the users of a Lock that it has

@@ -59,13 +59,21 @@ func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error) {
 		return nil, lockError(m.name, err)
 	}
 	defer m.sessions.leave()
+	contenders, err := m.look(ctx)
+	if err != nil {
+		return nil, lockError(m.name, m.sessions.closedOr(err))
+	}
+	return contenders, nil
+}
+
+func (m *RWMutex) look(ctx context.Context) ([]Contender, error) {
 	s, err := m.sessions.get(ctx)
 	if err != nil {
-		return nil, lockError(m.name, err)
+		return nil, err
 	}
 	nodes, err := s.List(ctx, m.name)
 	if err != nil {
-		return nil, lockError(m.name, err)
+		return nil, err
 	}
 	contenders := make([]Contender, 0, len(nodes))
 	for i, n := range nodes {
@@ -74,7 +82,7 @@ func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error) {
 		switch err := s.describe(ctx, m.name, &c); {
 		case errors.Is(err, driver.ErrGone): // it left meanwhile
 		case err != nil:
-			return nil, lockError(m.name, err)
+			return nil, err
 		default:
 			contenders = append(contenders, c)
 		}

@@ -46,20 +46,20 @@ func (r *reaper) add(c *chore) <-chan struct{} {
 }
 
 func (r *reaper) run() {
-	backOff := tireless{r.session.sessions.options.backOff()}
+	pace := retries{newBackOff: r.session.sessions.options.backOff}
 	for c := r.next(); c != nil; c = r.next() {
 		err := r.once(c)
 		switch {
 		case err == nil:
-			backOff.Reset()
+			pace.succeeded()
 			c.finish(nil)
 		case r.session.Err() != nil:
 			c.finish(r.session.Err())
 		default:
-			r.session.sessions.options.logger.Warn("dlock: node not removed yet",
+			r.session.sessions.options.logger.Warn("dlock: not confirmed by the store yet",
 				"lock", c.lock, "node", c.node, "tries", c.tries, "error", err)
 			r.again(c)
-			sleep(backOff.NextBackOff(), r.session.Done())
+			sleep(pace.nextTireless(), r.session.Done())
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package recipes
 
-import "context"
+import (
+	"context"
+	"errors"
+	"time"
+)
 
 // Go's goroutines have no identity, so the owner of a lock is known by the context that the
 // lock hands out.
@@ -39,6 +43,8 @@ func (c *lockContext) end(cause error) {
 // again at once and without a request. So whoever has the context is let in: goroutines that
 // share it are inside together. Somebody who holds shared and wants exclusively gets
 // ErrUpgrade.
+//
+// The lock forgets the context when parent ends or, where parent cannot end, with Unlock.
 func (l *Lock) Context(parent context.Context) context.Context {
 	if parent == nil {
 		parent = context.Background()
@@ -83,7 +89,7 @@ func (m *RWMutex) reenter(ctx context.Context, mode Mode) (*Lock, error) {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
-			a := attempt{m: m}
+			a := attempt{m: m, began: time.Now()}
 			return nil, a.interrupted(ctx)
 		}
 		if l, err := in.lock.hold.enter(mode); l != nil || err != nil {
@@ -99,5 +105,11 @@ func (l *Lock) state() (lost error, held bool) {
 	l.hold.check()
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
-	return l.hold.lost, !l.unlocked
+	switch {
+	case !l.unlocked:
+		return l.hold.lost, true
+	case errors.Is(l.end, ErrLost):
+		return l.end, false
+	}
+	return nil, false
 }

@@ -62,8 +62,12 @@ func (s *session) end(cause error) bool {
 		s.timer.Stop()
 	}
 	s.mu.Unlock()
+	var reports []func()
 	for _, h := range lost {
-		h.lose(cause)
+		reports = append(reports, h.lose(cause))
+	}
+	for _, report := range reports { // when everybody knows: hooks may be slow
+		report()
 	}
 	return first
 }

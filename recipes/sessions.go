@@ -28,9 +28,10 @@ type Sessions struct {
 	connector driver.Connector
 	options   options
 
-	live  atomic.Pointer[session]
-	dials singleflight.Group
-	pace  pace // of dials; only the one dial in flight touches it
+	live    atomic.Pointer[session]
+	dialErr atomic.Pointer[error] // of the last attempt to connect; nil if it succeeded
+	dials   singleflight.Group
+	pace    pace // of dials; only the one dial in flight touches it
 
 	done chan struct{} // closed when Close begins
 
@@ -48,7 +49,7 @@ func New(c driver.Connector, opts ...Option) *Sessions {
 	return &Sessions{
 		connector: c,
 		options:   o,
-		pace:      pace{backOff: tireless{o.backOff()}},
+		pace:      pace{retries: retries{newBackOff: o.backOff}},
 		done:      make(chan struct{}),
 		finished:  make(chan struct{}),
 	}
@@ -67,10 +68,13 @@ func (c *Sessions) Ping(ctx context.Context) error {
 	if err == nil {
 		_, err = s.List(ctx, "dlock-ping") // any queue will do, it need not exist
 	}
-	if err != nil {
-		return fmt.Errorf("dlock: ping: %w", c.closedOr(err))
+	switch last := c.unreached(); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && last != nil:
+		return fmt.Errorf("dlock: ping: %w (last error: %w)", ctx.Err(), last)
 	}
-	return nil
+	return fmt.Errorf("dlock: ping: %w", c.closedOr(err))
 }
 
 // Close gives everything back: calls in flight return ErrClosed, all locks count as lost, and
@@ -103,8 +107,7 @@ func (c *Sessions) beginClose() bool {
 
 func (c *Sessions) close() error {
 	var all *multierror.Error
-	if s := c.live.Load(); s != nil {
-		s.end(ErrClosed)
+	if s := c.live.Load(); s != nil && s.end(ErrClosed) {
 		if err := s.Session.Close(); err != nil {
 			all = multierror.Append(all, fmt.Errorf("dlock: close: %w", err))
 		}
@@ -185,6 +188,14 @@ func (c *Sessions) get(ctx context.Context) (*session, error) {
 	}
 }
 
+// unreached returns why there is no session, as far as that is known.
+func (c *Sessions) unreached() error {
+	if err := c.dialErr.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 func (c *Sessions) usable() *session {
 	if s := c.live.Load(); s != nil && s.Err() == nil {
 		return s
@@ -206,6 +217,10 @@ func (c *Sessions) dial() (any, error) {
 	began := time.Now()
 	ds, err := c.connect()
 	c.pace.record(err)
+	c.dialErr.Store(nil)
+	if err != nil {
+		c.dialErr.Store(&err)
+	}
 	c.connected(ConnectedInfo{Took: time.Since(began), Err: err})
 	if err != nil {
 		return nil, err
@@ -224,8 +239,8 @@ func (c *Sessions) connect() (driver.Session, error) {
 		return nil, ErrClosed
 	}
 	s, err := c.connector.Connect(ctx)
-	if err != nil && ctx.Err() != nil && !errors.Is(err, driver.ErrUnavailable) {
-		return nil, fmt.Errorf("%w: no session within %v: %v", driver.ErrUnavailable, dialTimeout, err)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, driver.ErrUnavailable) {
+		err = fmt.Errorf("%w: no session within %v: %v", driver.ErrUnavailable, dialTimeout, err)
 	}
 	return s, err
 }
@@ -262,23 +277,23 @@ func (c *Sessions) connected(info ConnectedInfo) {
 
 // pace keeps attempts apart that follow failures.
 type pace struct {
-	backOff BackOff
-	next    time.Time
+	retries
+	until time.Time
 }
 
 func (p *pace) record(err error) {
 	if err == nil {
-		p.backOff.Reset()
-		p.next = time.Time{}
+		p.succeeded()
+		p.until = time.Time{}
 		return
 	}
-	p.next = time.Now().Add(p.backOff.NextBackOff())
+	p.until = time.Now().Add(p.nextTireless())
 }
 
 // wait returns false if stop closed first.
 func (p *pace) wait(stop <-chan struct{}) bool {
-	if p.next.IsZero() {
+	if p.until.IsZero() {
 		return true
 	}
-	return sleep(time.Until(p.next), stop)
+	return sleep(time.Until(p.until), stop)
 }

@@ -8,8 +8,9 @@ import (
 
 // Trace is a set of hooks, in the manner of net/http/httptrace. Any of them may be nil. They
 // run on the goroutine that does the work, possibly on several at once, and hold it up: keep
-// them short, and do not call the lock from them. A hook that panics inside Lock or RLock ends
-// that call, and its node is removed.
+// them short, and do not call the lock or its client from them. A hook that panics inside Lock
+// or RLock ends that call, and its node is removed. Connected, Ended, Lost and Reaped may run
+// on goroutines of the client, where a panic ends the program.
 type Trace struct {
 	// Connected is called after every attempt to connect.
 	Connected func(ConnectedInfo)
@@ -25,14 +26,15 @@ type Trace struct {
 	Granted func(GrantedInfo)
 	// Retrying is called before an operation is repeated.
 	Retrying func(RetryingInfo)
-	// Downgraded is called when an exclusive lock has become shared.
+	// Downgraded is called when the store was told that an exclusive lock has become shared, or
+	// could not be told. It is not called where the driver has no Replacer.
 	Downgraded func(DowngradedInfo)
 	// Released is called when the lock's node was given back, or could not be.
 	Released func(ReleasedInfo)
 	// Lost is called when a lock was lost.
 	Lost func(LostInfo)
-	// Reaped is called when a node that could not be removed at once has been removed, or has
-	// gone with its session.
+	// Reaped is called when a removal or a downgrade that the store had not confirmed at once
+	// is done, or has become pointless because the session has ended.
 	Reaped func(ReapedInfo)
 }
 

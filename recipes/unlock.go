@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -38,11 +39,11 @@ func (l *Lock) Unlock() error {
 	l.unlocked = true
 	l.end = h.m.notHeld
 	if lost != nil {
-		l.end = unlockLost(h.m.name, lost)
+		l.end = lost
 	}
 	endings := l.detach(false)
 	cause := l.notHeld()
-	todo := h.leave(l.mode)
+	todo := h.leave(l)
 	h.mu.Unlock()
 
 	for _, end := range endings {
@@ -54,19 +55,14 @@ func (l *Lock) Unlock() error {
 	return todo(l)
 }
 
-// unlockLost is what Unlock returns for a lost lock.
-func unlockLost(lock string, lost error) error {
-	if errors.Is(lost, ErrClosed) {
-		return lockError(lock, ErrClosed)
-	}
-	return lost
-}
-
 // leave takes one Lock off the hold and returns what the store has to be told. It is called
 // with mu held.
-func (h *hold) leave(mode Mode) func(*Lock) error {
+func (h *hold) leave(l *Lock) func(*Lock) error {
 	before := h.mode()
-	h.held[mode]--
+	h.held[l.mode]--
+	if i := slices.Index(h.locks, l); i >= 0 {
+		h.locks = slices.Delete(h.locks, i, i+1)
+	}
 	switch {
 	case h.lost != nil:
 		return nil
@@ -86,13 +82,13 @@ func (l *Lock) release() error {
 	h := l.hold
 	h.session.remove(h)
 	err := h.remove()
-	if errors.Is(err, ErrLost) {
-		h.mu.Lock()
-		l.end = err
-		h.mu.Unlock()
+	var lost *lostError
+	if errors.As(err, &lost) {
+		l.endedBy(err)
+		h.report(lost)
 	}
 	if hook := h.m.options.trace.Released; hook != nil {
-		hook(ReleasedInfo{Lock: h.m.name, Node: h.node().Name, Held: time.Since(h.since), Err: err})
+		hook(ReleasedInfo{Lock: h.m.name, Node: h.placeNow().Name, Held: time.Since(h.since), Err: err})
 	}
 	return err
 }
@@ -100,7 +96,7 @@ func (l *Lock) release() error {
 func (h *hold) remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()
-	place := h.lastPlace()
+	place := h.lastPlace(ctx)
 	err := h.session.Delete(ctx, h.m.name, place)
 	switch {
 	case err == nil:
@@ -111,6 +107,13 @@ func (h *hold) remove() error {
 		return lockError(h.m.name, h.m.sessions.closedOr(fmt.Errorf("%w: %w", driver.ErrUnavailable, err)))
 	}
 	return h.removeLater(ctx, place, err)
+}
+
+// endedBy has a second Unlock return what the first one found out.
+func (l *Lock) endedBy(err error) {
+	l.hold.mu.Lock()
+	defer l.hold.mu.Unlock()
+	l.end = err
 }
 
 // removeLater leaves the node to the reaper and waits for it as long as Unlock may.
@@ -130,11 +133,10 @@ func (h *hold) removeLater(ctx context.Context, place driver.Place, err error) e
 
 // lastPlace returns the place of a hold that was given back, once no Replace can change it any
 // more: two requests about one node must not overtake each other.
-func (h *hold) lastPlace() driver.Place {
+func (h *hold) lastPlace(ctx context.Context) driver.Place {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for h.replacing != nil {
-		_ = h.waitForReplace(context.Background()) // it was interrupted
+	for h.replacing != nil && h.waitForReplace(ctx) == nil { // it was interrupted
 	}
 	return h.place
 }

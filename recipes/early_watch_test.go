@@ -1,0 +1,59 @@
+package recipes_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+func TestWithLockJoinsErrLostAlsoOnClose(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		err := c.RWMutex("q").WithLock(bg, func(ctx context.Context) error {
+			require.NoError(w, c.Close())
+			require.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)
+			return nil
+		})
+		require.ErrorIs(w, err, recipes.ErrClosed)
+		assert.ErrorIs(w, err, recipes.ErrLost)
+	})
+}
+
+type pollConn struct{ driver.Connector }
+type pollSession struct{ driver.Session }
+
+func (c pollConn) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := c.Connector.Connect(ctx)
+	return pollSession{s}, err
+}
+func (s pollSession) Watch(ctx context.Context, q, n string) (<-chan driver.Cause, error) {
+	c := make(chan driver.Cause)
+	time.AfterFunc(time.Second, func() { close(c) })
+	return c, nil
+}
+
+func TestARemovedNodeIsNoticedThoughWatchesCloseEarly(t *testing.T) {
+	inWorld(t, func(w *world) {
+		worst := time.Duration(0)
+		for i := range 10 {
+			c := w.clientOf(pollConn{w.store}, "a")
+			l, err := c.RWMutex("q").Lock(bg)
+			require.NoError(w, err)
+			time.Sleep(time.Hour + time.Duration(i)*333*time.Millisecond)
+			w.store.RemoveNode("q", l.Name())
+			began := time.Now()
+			<-l.Lost()
+			worst = max(worst, time.Since(began))
+			_ = l.Unlock()
+		}
+		t.Log("worst", worst)
+		time.Sleep(5 * time.Second)
+		assert.Less(w, worst, 1500*time.Millisecond)
+	})
+}

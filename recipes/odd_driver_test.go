@@ -1,0 +1,181 @@
+package recipes_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+type stuckReplace struct{ driver.Connector }
+type stuckSession struct {
+	driver.Session
+}
+
+func (c stuckReplace) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := c.Connector.Connect(ctx)
+	return stuckSession{s}, err
+}
+func (s stuckSession) Replace(ctx context.Context, q string, p driver.Place, prefix string) (driver.Place, error) {
+	<-ctx.Done()
+	return driver.Place{}, ctx.Err()
+}
+
+func TestADowngradeInterruptedByALossSaysSo(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.clientOf(stuckReplace{w.store}, "a")
+		l := w.won(c.lock(bg))
+		time.Sleep(soon)
+		got := make(chan error, 1)
+		go func() { got <- l.Downgrade(bg) }()
+		synctest.Wait()
+		w.store.RemoveNode("q", l.Name())
+		err := <-got
+		t.Log(err)
+		require.ErrorIs(w, l.Err(), recipes.ErrLost)
+		assert.ErrorIs(w, err, recipes.ErrLost)
+		_ = l.Unlock()
+	})
+}
+
+// A driver whose watches always close at once (rule 6 allows closing early).
+type earlyConn struct {
+	driver.Connector
+	lists *atomic.Int64
+}
+type earlySession struct {
+	driver.Session
+	lists *atomic.Int64
+}
+
+func (c earlyConn) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := c.Connector.Connect(ctx)
+	return earlySession{s, c.lists}, err
+}
+func (s earlySession) List(ctx context.Context, q string) ([]driver.Node, error) {
+	s.lists.Add(1)
+	return s.Session.List(ctx, q)
+}
+func (s earlySession) Watch(ctx context.Context, q, n string) (<-chan driver.Cause, error) {
+	c := make(chan driver.Cause)
+	close(c)
+	return c, nil
+}
+
+func TestWatchesThatCloseAtOnceMakeNoBusyLoop(t *testing.T) {
+	store := memdriver.New()
+	h := recipes.New(store)
+	defer h.Close()
+	held, err := h.RWMutex("q").Lock(bg)
+	require.NoError(t, err)
+	var lists atomic.Int64
+	c := recipes.New(earlyConn{store, &lists})
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(bg, 300*time.Millisecond)
+	defer cancel()
+	_, err = c.RWMutex("q").Lock(ctx)
+	require.ErrorIs(t, err, recipes.ErrTimeout)
+	t.Logf("%d lists in 300 ms", lists.Load())
+	assert.Less(t, lists.Load(), int64(1000))
+	require.NoError(t, held.Unlock())
+}
+
+func TestALossFoundByUnlockIsTraced(t *testing.T) {
+	inWorld(t, func(w *world) {
+		n := 0
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{Lost: func(recipes.LostInfo) { n++ }}))
+		l := w.won(c.lock(bg))
+		w.store.RemoveNode("q", l.Name())
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+		assert.Equal(w, 1, n)
+	})
+}
+
+func TestTheJoinedErrorMatchesTheFunctions(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		theirs := multierror.Append(nil, errors.New("x"))
+		err := c.RWMutex("q").WithLock(bg, func(ctx context.Context) error {
+			w.store.Expire(c.session())
+			return theirs
+		})
+		require.ErrorIs(w, err, recipes.ErrLost)
+		assert.ErrorIs(w, err, theirs)
+	})
+}
+
+// The store's permanent refusal of Replace.
+type refuse struct {
+	driver.Connector
+	n *atomic.Int64
+}
+type refuseSession struct {
+	driver.Session
+	n *atomic.Int64
+}
+
+func (c refuse) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := c.Connector.Connect(ctx)
+	return refuseSession{s, c.n}, err
+}
+func (s refuseSession) Replace(ctx context.Context, q string, p driver.Place, prefix string) (driver.Place, error) {
+	s.n.Add(1)
+	return driver.Place{}, errors.New("no permission")
+}
+
+func TestAReplaceThatIsRefusedForGoodIsNotRepeatedForEver(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var n atomic.Int64
+		c := w.clientOf(refuse{w.store, &n}, "a")
+		l := w.won(c.lock(bg))
+		err := l.Downgrade(bg)
+		t.Log(err)
+		time.Sleep(time.Hour)
+		t.Logf("%d tries in an hour", n.Load())
+		w.unlock(l)
+	})
+}
+
+func TestARemovedWaitingNodeIsNoticedByAWatchOfTheQueue(t *testing.T) {
+	for _, wt := range []recipes.Wait{recipes.Predecessor, recipes.AnyChange, recipes.Poll(time.Second)} {
+		inWorld(t, func(w *world) {
+			a, b := w.client("a"), w.client("b")
+			held := w.won(a.lock(bg))
+			waiting := b.lock(bg, recipes.WithWait(wt))
+			time.Sleep(soon)
+			w.store.RemoveNode("q", "b-W-0000000001")
+			time.Sleep(3 * soon)
+			assert.Len(w, w.names(), 2)
+			w.unlock(held)
+			time.Sleep(3 * soon)
+			w.unlock(w.won(waiting))
+		})
+	}
+}
+
+func TestATryLockWhoseListIsLost(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held := w.won(w.client("h").rlock(bg))
+		c := w.client("a")
+		heal := w.store.CutOff(c.session())
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := c.RWMutex("q").TryLock(ctx)
+		t.Log(err, time.Since(began))
+		heal()
+		time.Sleep(soon)
+		assert.Len(w, w.names(), 1)
+		w.unlock(held)
+	})
+}
