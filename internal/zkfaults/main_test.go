@@ -1,0 +1,16 @@
+package zkfaults
+
+import (
+	"os"
+	"testing"
+
+	"github.com/dlock-go/dlock/internal/zktest"
+	_ "github.com/dlock-go/dlock/zkdriver"
+)
+
+func TestMain(m *testing.M) {
+	if dsn := os.Getenv(childVariable); dsn != "" {
+		os.Exit(child(dsn))
+	}
+	os.Exit(zktest.Main(m))
+}
