@@ -37,6 +37,7 @@ type Sessions struct {
 
 	mu         sync.Mutex
 	closing    bool
+	waiting    int // for the dial in flight
 	cancelDial context.CancelFunc
 	inFlight   sync.WaitGroup // calls and background work; grows only under mu, and not once closing
 	finished   chan struct{}  // closed when Close has returned
@@ -169,22 +170,53 @@ func (c *Sessions) closedOr(err error) error {
 }
 
 // get returns the live session, connecting if there is none. However many callers there are,
-// one attempt is made at a time, and it goes on when a caller gives up.
+// one attempt is made at a time. It goes on when a caller gives up, and ends with the last one.
 func (c *Sessions) get(ctx context.Context) (*session, error) {
 	if s := c.usable(); s != nil {
 		return s, nil
 	}
+	c.await(1)
 	dialed := c.dials.DoChan("", c.dial)
 	select {
 	case r := <-dialed:
+		c.await(-1)
 		if r.Err != nil {
 			return nil, r.Err
 		}
 		return r.Val.(*session), nil
 	case <-ctx.Done():
+		if c.await(-1) == 0 {
+			c.giveUpDial(dialed)
+		}
 		return nil, ctx.Err()
 	case <-c.done:
+		c.await(-1)
 		return nil, ErrClosed
+	}
+}
+
+// await counts those who wait for the dial in flight.
+func (c *Sessions) await(change int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting += change
+	return c.waiting
+}
+
+// giveUpDial ends an attempt for which nobody waits any more, and waits a moment for its reason.
+func (c *Sessions) giveUpDial(dialed <-chan singleflight.Result) {
+	c.mu.Lock()
+	cancel := c.cancelDial
+	c.mu.Unlock()
+	if cancel == nil {
+		return
+	}
+	cancel()
+	t := time.NewTimer(abandonTimeout)
+	defer t.Stop()
+	select {
+	case <-dialed:
+	case <-t.C:
 	}
 }
 
@@ -239,8 +271,8 @@ func (c *Sessions) connect() (driver.Session, error) {
 		return nil, ErrClosed
 	}
 	s, err := c.connector.Connect(ctx)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, driver.ErrUnavailable) {
-		err = fmt.Errorf("%w: no session within %v: %v", driver.ErrUnavailable, dialTimeout, err)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %v", driver.ErrUnavailable, err) // not an error of the caller's context
 	}
 	return s, err
 }

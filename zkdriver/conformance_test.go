@@ -18,7 +18,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// store is a connector whose sessions each have a proxy of their own, on which faults are played.
+// store is a connector whose sessions each have a proxy of their own, on which faults are
+// played.
 type store struct {
 	t      *testing.T
 	server *zktest.Server
@@ -49,8 +50,8 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	return session, err
 }
 
-// freeProxy takes over the proxy of a session that is closed, so that a case which counts goroutines
-// finds none of the test's own.
+// freeProxy takes over the proxy of a session that is closed, so that a case which counts
+// goroutines finds none of the test's own.
 func (s *store) freeProxy() *zktest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,21 +8,21 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Driver is the ZooKeeper driver. Its zero value is registered as "zk"; an
-// application that brings its own TLS configuration makes one of its own:
+// Driver is the ZooKeeper driver. Its zero value is registered as "zk"; an application that
+// brings its own TLS configuration makes one of its own:
 //
 //	connector, err := zkdriver.Driver{TLS: config}.OpenConnector("zk://zk1:2281/locks")
 //	client := dlock.OpenConnector(connector)
 type Driver struct {
-	// TLS, if set, is what connections use: as if the data source name said
-	// tls=true, and in place of its tls_ca, tls_cert and tls_key, which are refused. Where it has no ServerName, the
-	// name of the host in the data source name is checked.
+	// TLS, if set, is what connections use: as if the data source name said tls=true, and in
+	// place of its tls_ca, tls_cert and tls_key, which are refused. Where it has no ServerName,
+	// the name of the host in the data source name is checked.
 	TLS *tls.Config
 }
 
-// OpenConnector parses a data source name; the package documentation describes it. It does no I/O: files that the
-// name mentions are read by every Connect, so that renewed
-// certificates are taken up. An error names the part that is wrong and never repeats the password.
+// OpenConnector parses a data source name; the package documentation describes it. It does no
+// I/O: files that the name mentions are read by every Connect, so that renewed certificates are
+// taken up. An error names the part that is wrong and never repeats the password.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {

@@ -10,17 +10,18 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// maxData is what a node may hold: a server closes the whole connection over a request of more than
-// jute.maxbuffer, 1,048,575 bytes by default, which has to hold paths, ACLs and a mark of Replace, too.
+// maxData is what a node may hold: a server closes the whole connection over a request of more
+// than jute.maxbuffer, 1,048,575 bytes by default, which has to hold paths, ACLs and a mark of
+// Replace, too.
 const maxData = 1<<20 - 1 - 8<<10
 
 // Create implements driver.Session. On a queue that is known it is one request,
 //
 //	multi(create prefix, ephemeral and sequential; setData of the queue's node, empty)
 //
-// whose second answer is a Stat of the queue's node: its Mzxid is the zxid of the
-// whole, and so the token and the Czxid of the new node, its NumChildren counts the new
-// node, and its Czxid is the epoch.
+// whose second answer is a Stat of the queue's node: its Mzxid is the zxid of the whole, and so
+// the token and the Czxid of the new node, its NumChildren counts the new node, and its Czxid
+// is the epoch.
 func (s *session) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
 	if err := s.checkCreate(queue, prefix, data); err != nil {
 		return driver.Place{}, err
@@ -158,8 +159,8 @@ func (s *session) node(path string, queueLength int, epoch int64) driver.Node {
 	return driver.Node{Name: name, Seq: seq, Epoch: epoch}
 }
 
-// pastEnd tells whether the counter of the queue has come to its end. A server before 3.5 lets it wrap to
-// negative numbers, whose minus sign reads as one more dash of the prefix.
+// pastEnd tells whether the counter of the queue has come to its end. A server before 3.5 lets
+// it wrap to negative numbers, whose minus sign reads as one more dash of the prefix.
 func (s *session) pastEnd(prefix string, p driver.Place) bool {
 	return p.Seq < 0 || p.Seq >= s.settings.sequenceLimit || p.Name != driver.FormatName(prefix, p.Seq)
 }

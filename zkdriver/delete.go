@@ -11,10 +11,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Delete implements driver.Session. The first, undoubted Delete of a node is one request.
-// Any other looks first whether what stands there is that node: by its token and its owner.
-// Between looking and removing there is one round trip, in which an operator would have to remove the node and the
-// queue, and this host to make both again, for the wrong one to be hit.
+// Delete implements driver.Session. The first, undoubted Delete of a node is one request. Any
+// other looks first whether what stands there is that node: by its token and its owner. Between
+// looking and removing there is one round trip, in which an operator would have to remove the
+// node and the queue, and this host to make both again, for the wrong one to be hit.
 func (s *session) Delete(ctx context.Context, queue string, p driver.Place) error {
 	if err := s.checkPlace(queue, p); err != nil {
 		return err
@@ -102,8 +102,8 @@ func (f *found) created() int64 {
 	return f.stat.Ctime
 }
 
-// findNode returns the node of that token under one of the names; the error matches driver.ErrGone if
-// there is none.
+// findNode returns the node of that token under one of the names; the error matches
+// driver.ErrGone if there is none.
 func (s *session) findNode(queue string, token int64, names []string) (*found, error) {
 	for _, name := range names {
 		f, err := s.look(queue, name)

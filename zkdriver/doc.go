@@ -1,5 +1,6 @@
-// Package zkdriver keeps locks in ZooKeeper; it is tested with 3.8. A server older than 3.5.3 has no
-// containers and gets ordinary nodes in their place. Import the package for its side effect and open a client by its name:
+// Package zkdriver keeps locks in ZooKeeper; it is tested with 3.8. A server older than 3.5.3
+// has no containers and gets ordinary nodes in their place. Import the package for its side
+// effect and open a client by its name:
 //
 //	import _ "github.com/dlock-go/dlock/zkdriver"
 //
@@ -9,15 +10,17 @@
 //
 //	zk://[user:password@]host[:port][,host[:port]...][/chroot][?parameter=value&...]
 //
-// The connect string of other ZooKeeper clients, host:port,host:port/chroot, works too. An
-// IPv6 address stands in brackets. In the user, the password and values, characters
-// may be written as %XX, and have to where they mean something: / ? @ & : and %.
+// The connect string of other ZooKeeper clients, host:port,host:port/chroot, works too. An IPv6
+// address stands in brackets. In the user, the password and values, characters may be written
+// as %XX, and have to where they mean something: / ? @ & : and %.
 //
 //	session_timeout  how long the store keeps a session that it does not hear of; the server may
 //	                 grant more or less (10s)
 //	connect_timeout  how long Connect tries (session_timeout, and 5s at least)
 //	lease_margin     how much earlier than the store this process takes the session for
 //	                 ended (a quarter of what the server grants; at most half)
+//	heartbeat        write: as long as a session owns nodes, its heartbeat is a transaction, about
+//	                 eight in a session_timeout; sync: it never is, see below (write)
 //	acl              who may use the queues that are made here: open, everybody; creator, whoever the
 //	                 server knows the connection as; digest, the user of the name (open)
 //	tls              true: speak TLS, with the port of secureClientPort (false)
@@ -29,24 +32,30 @@
 //
 // # What is stored
 //
-// The queue stock/42 is the node /stock/42 below the chroot, a container, so that an
-// unused one vanishes; a contender is an ephemeral sequential child. What is missing above is made
-// of ordinary nodes that everybody who may connect can read and add to. The data of a
-// queue's node is left as it is: where it is not empty, a Create takes three requests in place of one.
-// The same goes where the node may not be written. Users need CREATE, DELETE and READ on
-// a queue, and READ on each other's contenders; ZooKeeper refuses
-// nothing earlier, not even a wrong password.
+// The queue stock/42 is the node /stock/42 below the chroot, a container, so that an unused one
+// vanishes; a contender is an ephemeral sequential child. What is missing above is made of
+// ordinary nodes that everybody who may connect can read and add to. The data of a queue's node
+// is left as it is: where it is not empty, a Create takes three requests in place of one. The
+// same goes where the node may not be written. Users need CREATE, DELETE and READ on a queue,
+// and READ on each other's contenders; ZooKeeper refuses nothing earlier, not even a wrong
+// password.
 //
-// Characters beyond U+FFFF, which ZooKeeper does not take in a path, are refused with driver.ErrName.
+// Characters beyond U+FFFF, which ZooKeeper does not take in a path, are refused with
+// driver.ErrName.
 //
 // # When a session ends
 //
 // ZooKeeper's leader ends a session of which it has not heard for the session timeout. This
 // process does so earlier, by lease_margin, and counts from a request of which the leader is
-// known to have heard: only a Sync or a write is proof of that, never a ping or a read, which a server
-// that has lost its leader goes on answering. The rule is argued in heartbeat.go. What it takes for granted: that
-// clocks run alike within the margin; that the leader pings its followers in time within the margin; and that
-// a leader which the others have deposed has noticed. A deposed leader cut off in one direction only may answer a Sync for as long as
-// its syncLimit; whoever cannot accept this uses fencing tokens, or sets session_timeout to more than
-// twice the ensemble's syncLimit times tickTime.
+// known to have heard. Only a Sync or a write is proof of that, never a ping or a read, which a
+// server that has lost its leader goes on answering. As long as the session owns nodes, only a
+// write is: a leader that the others have deposed goes on answering a Sync until it notices.
+// The rule is argued in heartbeat.go. It takes for granted that clocks run alike within the
+// margin, and that the leader pings its followers in time within the margin.
+//
+// With heartbeat=sync a Sync is proof enough, which spares the ensemble the transactions of
+// clients that hold locks or wait for them for long. It is safe as long as no leader is deposed
+// earlier than it can notice (which takes a cut between it and all the others, who also give it
+// up before their own syncLimit, such as by a restart), or if session_timeout is more than
+// twice the ensemble's syncLimit and a tick and a half, times tickTime.
 package zkdriver

@@ -12,10 +12,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// parseDSN reads a data source name. It is done by hand because the errors of
-// url.Parse repeat what they were given, password and all. For the
-// same reason no error here repeats anything that could be a part of a password:
-// hosts and parameters are named by their place.
+// parseDSN reads a data source name. It is done by hand because the errors of url.Parse repeat
+// what they were given, password and all. For the same reason no error here repeats anything
+// that could be a part of a password: hosts and parameters are named by their place.
 func parseDSN(dsn string) (*settings, error) {
 	s, err := parse(dsn)
 	if err != nil {
@@ -246,6 +245,13 @@ var parameters = map[string]func(*settings, string) error{
 		s.leaseMargin, err = parseDuration(v, time.Millisecond, maxSessionTimeout)
 		return err
 	},
+	"heartbeat": func(s *settings, v string) error {
+		if v != "write" && v != "sync" {
+			return errors.New("neither write nor sync")
+		}
+		s.syncOnly = v == "sync"
+		return nil
+	},
 	"sequence_limit": func(s *settings, v string) error {
 		n, err := strconv.ParseInt(v, 10, 64)
 		if err != nil || n < 1 || n > maxSequence {
@@ -310,8 +316,8 @@ func (s *settings) complete() error {
 	return nil
 }
 
-// checkACL is told apart from complete because Driver.TLS may bring the certificate that
-// names the creator.
+// checkACL is told apart from complete because Driver.TLS may bring the certificate that names
+// the creator.
 func (s *settings) checkACL() error {
 	certificate := s.tlsCert != "" || s.tlsConfig != nil
 	switch {

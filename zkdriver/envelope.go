@@ -6,14 +6,14 @@ import (
 	"strconv"
 )
 
-// A node that was replaced has another Czxid than the one that is its token. So its data
-// gets a last line that says which token it is, and when the first node was made:
+// A node that was replaced has another Czxid than the one that is its token. So its data gets a
+// last line that says which token it is, and when the first node was made:
 //
 //	#dlock token=4294967301 created=1700000000000
 //
-// It is a line of text below the data so that people can read it. Data which by
-// itself ends in such a line gets another one, with zeros, when it is created, so that opening
-// takes off exactly what sealing and resealing added.
+// It is a line of text below the data so that people can read it. Data which by itself ends in
+// such a line gets another one, with zeros, when it is created, so that opening takes off
+// exactly what sealing and resealing added.
 
 const envelopeMark = "\n#dlock token="
 

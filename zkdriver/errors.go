@@ -18,8 +18,9 @@ var refusals = []error{
 	zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrAuthFailed,
 }
 
-// unanswered tells whether nothing came back for a request: it may have been carried out
-// or not. (go-zookeeper's ErrNoServer is one where it was not sent, but this driver's link never lets it come up.)
+// unanswered tells whether nothing came back for a request: it may have been carried out or
+// not. (go-zookeeper's ErrNoServer is one where it was not sent, but this driver's link never
+// lets it come up.)
 func unanswered(err error) bool {
 	for _, r := range refusals {
 		if errors.Is(err, r) {
@@ -52,8 +53,8 @@ func permanent(err error) bool {
 	return text == codeUnimplemented || text == codeQuota
 }
 
-// explain turns an error of a request into one for the caller. do says what was
-// tried ("create a node in"), need which permission it takes.
+// explain turns an error of a request into one for the caller. do says what was tried ("create
+// a node in"), need which permission it takes.
 func (s *session) explain(err error, do, path, need string) error {
 	switch {
 	case err == nil:

@@ -24,8 +24,8 @@ func newRig(t *testing.T) rig {
 	asked := driver.Now()
 	lease := driver.NewLease(hour*3/4, asked)
 	t.Cleanup(func() { lease.End(nil) })
-	r := rig{newBeats(hour, lease), t}
-	r.connected(asked, lease.Now())
+	r := rig{newBeats(hour, lease, func() bool { return false }), t}
+	r.connected(asked, lease.Now(), false)
 	return r
 }
 
@@ -33,7 +33,7 @@ func (r rig) pass(d time.Duration) { leasehook.Skew(r.lease, d) }
 
 func (r rig) answer(p part) {
 	now := r.lease.Now()
-	r.answered(r.present(), p == leader, now, now)
+	r.answered(r.present(), p, now, now)
 }
 
 func TestSyncCountsTheRequestAQuarterEarlier(t *testing.T) {
@@ -73,14 +73,55 @@ func TestRequestsOfAnEarlierConnectionRenewNothing(t *testing.T) {
 	r.answer(server)
 	old := r.present()
 	asked := r.lease.Now()
-	r.connected(asked, asked) // attached again: this one counts, by itself
-	r.lease.Renew(asked)
-	r.pass(hour / 4)
+	r.connected(asked, asked, true)
+	r.pass(hour / 8)
 	now := r.lease.Now()
-	r.answered(old, true, now, now)
-	r.answer(leader) // counts the connect request
-	r.pass(hour/2 + time.Minute)
+	r.answered(old, quorum, now, now)
+	r.pass(hour/8 + time.Minute)
 	require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
+}
+
+func TestAConnectRequestCountsOnceALaterProofIsAnswered(t *testing.T) {
+	r := newRig(t)
+	r.pass(hour / 2)
+	asked := r.lease.Now()
+	r.connected(asked, asked, true)
+	require.LessOrEqual(t, r.due(r.lease.Now()), time.Duration(0), "a heartbeat is due at once")
+	r.answer(server)
+	r.answer(leader)
+	r.pass(hour*3/4 - time.Minute)
+	require.NoError(t, r.lease.Err())
+	r.pass(2 * time.Minute)
+	require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
+}
+
+func TestOnlyWritesCountForASessionThatOwnsNodes(t *testing.T) {
+	for _, p := range []part{leader, quorum} {
+		r := newRig(t)
+		r.strict = func() bool { return true }
+		for range 16 {
+			r.pass(r.interval())
+			r.answer(p)
+		}
+		require.Equal(t, p == quorum, r.lease.Err() == nil)
+	}
+}
+
+func TestASessionThatOwnsNodesProvesItsLeaseByWrites(t *testing.T) {
+	t.Parallel()
+	for _, heartbeat := range []string{"write", "sync"} {
+		b := newBench(t, "session_timeout=1s&heartbeat="+heartbeat)
+		p := b.mustCreate("q", "h-W-", "x")
+		used, other := zktest.OpMulti, zktest.OpSync
+		if heartbeat == "sync" {
+			used, other = other, used
+		}
+		before := b.proxy.Frames(other)
+		eventually(t, "it has sent ten heartbeats", func() bool { return b.proxy.Frames(used) >= 11 })
+		require.Equal(t, before, b.proxy.Frames(other))
+		require.NoError(t, b.Err())
+		require.NoError(t, b.Delete(within(t), "q", p))
+	}
 }
 
 func TestHeartbeatsKeepTheLeaseAtHalfTheTimeoutOrMore(t *testing.T) {

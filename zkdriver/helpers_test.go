@@ -108,7 +108,8 @@ func (b *bench) requests() int {
 	return b.proxy.Requests() - b.proxy.Frames(zktest.OpSync) - b.proxy.Frames(zktest.OpAuth) - b.proxy.Frames(zktest.OpSetWatches)
 }
 
-// goroutinesOf counts goroutines of the driver and of go-zookeeper, whose stacks are returned too.
+// goroutinesOf counts goroutines of the driver and of go-zookeeper, whose stacks are returned
+// too.
 func goroutinesOf() (int, string) {
 	buf := make([]byte, 4<<20)
 	var found []string

@@ -15,21 +15,21 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// link makes the connections of one session and keeps watch that they are all
-// of that session. It is the HostProvider and the Dialer of go-zookeeper, which
-// asks for one host and dials it, over and over.
+// link makes the connections of one session and keeps watch that they are all of that session.
+// It is the HostProvider and the Dialer of go-zookeeper, which asks for one host and dials it,
+// over and over.
 type link struct {
 	settings *settings
 	tls      *tls.Config
 	hosts    []string // shuffled
 
 	// Set before use. They are called on goroutines of go-zookeeper and must not block.
-	began   func(r reply, asked driver.Instant) error // the session exists
-	resumed func(asked driver.Instant) error          // it was attached again
-	over    func(error)                               // it has ended
+	began    func(r reply, asked driver.Instant) error // the session exists
+	resumed  func(asked driver.Instant) error          // it was attached again
+	over     func(error)                               // it has ended
+	watching func() bool                               // whether there are watches to be set again
 
 	quit          chan struct{} // closed by close
-	watched       atomic.Bool   // a watch was set at some time
 	sessionClosed atomic.Bool   // the server has confirmed the end of the session
 	generation    atomic.Uint64 // the number of handshakes
 
@@ -62,8 +62,8 @@ func (l *link) Init([]string) error { return nil }
 func (l *link) Len() int            { return len(l.hosts) }
 func (l *link) Connected()          {}
 
-// Next says retryStart, which makes go-zookeeper pause for a second and look whether
-// it has been closed, only once it has been: before, dial does the pausing.
+// Next says retryStart, which makes go-zookeeper pause for a second and look whether it has
+// been closed, only once it has been: before, dial does the pausing.
 func (l *link) Next() (server string, retryStart bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,8 +119,8 @@ func (l *link) connect(ctx context.Context, address string) (net.Conn, error) {
 	return secure, nil
 }
 
-// pause waits before every attempt but the first ones, one for each host: servers
-// that are down, or that take connections and drop them, are not to be hammered.
+// pause waits before every attempt but the first ones, one for each host: servers that are
+// down, or that take connections and drop them, are not to be hammered.
 func (l *link) pause() (attempt int, err error) {
 	l.mu.Lock()
 	attempt = l.attempts
@@ -158,7 +158,8 @@ func (l *link) backOff(attempt int) time.Duration {
 }
 
 // patience is how long one attempt may take, handshake included: short, so that one host that
-// hangs does not cost the session, but longer with each round through the hosts, so that a slow store is reached in the end.
+// hangs does not cost the session, but longer with each round through the hosts, so that a slow
+// store is reached in the end.
 func (l *link) patience(attempt int) time.Duration {
 	const least, most = 100 * time.Millisecond, 2 * time.Second
 	d := min(max(l.lifetime()/8, least), most)
@@ -192,7 +193,8 @@ func (l *link) install(w *wire) bool {
 	return !l.closed
 }
 
-// failed takes down why an attempt failed. Errors of a wire that worked once are no failed attempts.
+// failed takes down why an attempt failed. Errors of a wire that worked once are no failed
+// attempts.
 func (l *link) failed(w *wire, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -248,8 +250,8 @@ func (l *link) check(r reply) error {
 	return err
 }
 
-// attach takes the wire into use: its server has accepted the session, and so has
-// the leader, which a server asks before it does.
+// attach takes the wire into use: its server has accepted the session, and so has the leader,
+// which a server asks before it does.
 func (l *link) attach(w *wire, r reply) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -268,7 +270,7 @@ func (l *link) attach(w *wire, r reply) error {
 	if err != nil {
 		return err
 	}
-	if l.generation.Add(1) > 1 && l.watched.Load() {
+	if l.generation.Add(1) > 1 && l.watching() {
 		w.hold()
 	}
 	l.attached, l.refused = true, 0
@@ -282,7 +284,8 @@ func (l *link) answered() {
 	l.attempts = 0
 }
 
-// cut closes the connection of that generation, if it is still in use: go-zookeeper will make another one.
+// cut closes the connection of that generation, if it is still in use: go-zookeeper will make
+// another one.
 func (l *link) cut(generation uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -306,16 +309,16 @@ func (l *link) sessionID() int64 {
 	return l.session
 }
 
-// close ends the connection, and makes it the last one: nothing that go-zookeeper
-// may have begun can bring the session back.
+// close ends the connection, and makes it the last one: nothing that go-zookeeper may have
+// begun can bring the session back.
 func (l *link) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.shut()
 }
 
-// closeUnlessBegun closes a link whose session has not begun, so that it never does. It
-// reports whether the session has.
+// closeUnlessBegun closes a link whose session has not begun, so that it never does. It reports
+// whether the session has.
 func (l *link) closeUnlessBegun() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -35,8 +35,8 @@ func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	return nodes, nil
 }
 
-// sorted returns the sequenced ones of names, oldest first. Numbers are compared, as
-// they may differ in length.
+// sorted returns the sequenced ones of names, oldest first. Numbers are compared, as they may
+// differ in length.
 func sorted(names []string, epoch int64) []driver.Node {
 	nodes := make([]driver.Node, 0, len(names))
 	for _, name := range names {

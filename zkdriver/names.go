@@ -10,8 +10,8 @@ import (
 // reserved is the node that the server keeps to itself.
 const reserved = "zookeeper"
 
-// A queue is the node of its name below the chroot, and a contender a child of
-// it, so that people find with ZooKeeper's own tools what they named.
+// A queue is the node of its name below the chroot, and a contender a child of it, so that
+// people find with ZooKeeper's own tools what they named.
 
 func (s *settings) queuePath(queue string) string { return s.chroot + "/" + queue }
 
@@ -47,8 +47,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkCharacters refuses what the server refuses in a path: it looks at
-// UTF-16, in which characters beyond the first 65,536 are surrogates.
+// checkCharacters refuses what the server refuses in a path: it looks at UTF-16, in which
+// characters beyond the first 65,536 are surrogates.
 func checkCharacters(s string) error {
 	for i, r := range s {
 		if r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {
@@ -58,8 +58,7 @@ func checkCharacters(s string) error {
 	return nil
 }
 
-// splitPath undoes queuePath and the name after it. It is for paths that the
-// server reports.
+// splitPath undoes queuePath and the name after it. It is for paths that the server reports.
 func (s *settings) splitPath(path string) (queue, name string, ok bool) {
 	rest, ok := strings.CutPrefix(path, s.chroot+"/")
 	i := strings.LastIndexByte(rest, '/')

@@ -8,10 +8,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// owned remembers the nodes that this session has made and not yet removed, and
-// of which there is a doubt: whether they are still there, and under which name. A node without
-// doubt is deleted with one plain request; of any other the driver looks at what is there first,
-// because names come again where a queue was removed and made again. So a node that is known to be gone
+// owned remembers the nodes that this session has made and not yet removed, and of which there
+// is a doubt: whether they are still there, and under which name. A node without doubt is
+// deleted with one plain request; of any other the driver looks at what is there first, because
+// names come again where a queue was removed and made again. So a node that is known to be gone
 // is forgotten, and nothing piles up.
 type owned struct {
 	mu      sync.Mutex
@@ -68,6 +68,13 @@ func (o *owned) know(queue string, epoch int64) {
 	}
 	in.epoch = epoch
 	clear(in.bySeq)
+}
+
+// any tells whether there are nodes.
+func (o *owned) any() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.byToken) > 0
 }
 
 // forget is for a node that is gone.
@@ -134,6 +141,13 @@ func (o *owned) settle(c *claim, name string, connection uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c.doubt, c.names, c.connection = false, []string{name}, connection
+}
+
+// seen takes down the epoch of a queue.
+func (o *owned) seen(queue string, epoch int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.know(queue, epoch)
 }
 
 // lostNode is for a name that is known to be gone.

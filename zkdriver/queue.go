@@ -102,8 +102,8 @@ func (s *session) vanished(queue string) error {
 	return fmt.Errorf("zkdriver: %s: %w: the queue was removed while it was used", s.settings.queuePath(queue), driver.ErrUnavailable)
 }
 
-// makeQueue makes the queue's node, as a container where the server has them, and its ancestors. A
-// queue that is there already is fine.
+// makeQueue makes the queue's node, as a container where the server has them, and its
+// ancestors. A queue that is there already is fine.
 func (s *session) makeQueue(queue string) error {
 	path := s.settings.queuePath(queue)
 	for range 3 {
@@ -133,8 +133,8 @@ func (s *session) makeQueueNode(path string) error {
 	return err
 }
 
-// makeAncestors makes what is missing above path: ordinary nodes, which
-// stay, because others may build upon them.
+// makeAncestors makes what is missing above path: ordinary nodes, which stay, because others
+// may build upon them.
 func (s *session) makeAncestors(path string) error {
 	for i := 1; i < len(path); i++ {
 		if path[i] != '/' {
@@ -165,8 +165,8 @@ func (s *settings) queueACL() []zk.ACL {
 	return zk.WorldACL(zk.PermAll)
 }
 
-// ancestorACL lets everybody who may connect read and add, because different users
-// have their queues below the same node.
+// ancestorACL lets everybody who may connect read and add, because different users have their
+// queues below the same node.
 func (s *settings) ancestorACL() []zk.ACL {
 	if s.acl == aclOpen {
 		return s.queueACL()
@@ -174,9 +174,9 @@ func (s *settings) ancestorACL() []zk.ACL {
 	return append(zk.WorldACL(zk.PermRead|zk.PermCreate), s.queueACL()...)
 }
 
-// rollOver removes a queue whose sequences have come to their end, once it is empty, so
-// that it is made again. Tokens go on rising: they are the store's own count. Until then the
-// error matches driver.ErrUnavailable.
+// rollOver removes a queue whose sequences have come to their end, once it is empty, so that it
+// is made again. Tokens go on rising: they are the store's own count. Until then the error
+// matches driver.ErrUnavailable.
 func (s *session) rollOver(queue string, epoch int64) error {
 	path := s.settings.queuePath(queue)
 	names, stat, err := s.children(path)

@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Read implements driver.Reader, also for nodes that are not sequenced. Owner is the id of the session, as
-// ZooKeeper's own tools show it.
+// Read implements driver.Reader, also for nodes that are not sequenced. Owner is the id of the
+// session, as ZooKeeper's own tools show it.
 func (s *session) Read(ctx context.Context, queue, name string) (driver.Info, error) {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return driver.Info{}, err
@@ -26,10 +26,6 @@ func (s *session) Read(ctx context.Context, queue, name string) (driver.Info, er
 func (s *session) readNode(queue, name string) (driver.Info, error) {
 	path := s.settings.queuePath(queue)
 	for range 3 {
-		parent, err := s.stat(path)
-		if err != nil {
-			return driver.Info{}, s.explain(err, "look at", path, "READ on it")
-		}
 		f, err := s.look(queue, name)
 		if errors.Is(err, zk.ErrNoNode) {
 			s.owned.lostNode(queue, name)
@@ -37,11 +33,12 @@ func (s *session) readNode(queue, name string) (driver.Info, error) {
 		if err != nil {
 			return driver.Info{}, s.explain(err, "read", path+"/"+name, "READ on it")
 		}
-		again, err := s.stat(path)
+		parent, err := s.stat(path)
 		if err != nil {
 			return driver.Info{}, s.explain(err, "look at", path, "READ on it")
 		}
-		if again.Czxid == parent.Czxid {
+		s.owned.seen(queue, parent.Czxid)
+		if parent.Czxid < f.stat.Czxid {
 			return f.info(parent.Czxid), nil
 		} // else the queue was made anew between the two
 	}

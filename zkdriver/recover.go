@@ -14,10 +14,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// leftover removes nodes whose Create was not answered. Such a node may be there or
-// not, and its name is not known; but it belongs to this session and
-// holds the data of that call. While the session lives they are looked for, again and again
-// until the server has answered; when it ends, they go by themselves.
+// leftover removes nodes whose Create was not answered. Such a node may be there or not, and
+// its name is not known; but it belongs to this session and holds the data of that call. While
+// the session lives they are looked for, again and again until the server has answered; when it
+// ends, they go by themselves.
 type leftover struct {
 	mu      sync.Mutex
 	seen    int64 // the highest zxid that this session knows of
@@ -103,9 +103,9 @@ func (l *leftover) sweep(s *session) {
 	}
 }
 
-// removeLost looks for the node and removes it. It asks for a Sync first: the request may
-// have gone to the leader through another server than the present one. A request that
-// comes to the leader after that, by the old way, is refused, because the session has moved.
+// removeLost looks for the node and removes it. It asks for a Sync first: the request may have
+// gone to the leader through another server than the present one. A request that comes to the
+// leader after that, by the old way, is refused, because the session has moved.
 func (s *session) removeLost(o lost) error {
 	path := s.settings.queuePath(o.queue)
 	if err := s.sync(path); err != nil {

@@ -14,7 +14,8 @@ import (
 //
 //	multi(delete the old name; create the new name, ephemeral, with the same data)
 //
-// The new node has another Czxid, so its data gets a last line that says the token: see envelope.
+// The new node has another Czxid, so its data gets a last line that says the token: see
+// envelope.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	if err := s.checkPlace(queue, p); err != nil {
 		return driver.Place{}, err

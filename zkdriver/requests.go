@@ -7,15 +7,16 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Every request goes through ask, so that its answer counts for the lease
-// and none that means the end of the session goes unnoticed.
+// Every request goes through ask, so that its answer counts for the lease and none that means
+// the end of the session goes unnoticed.
 
 // part says who has a part in the answer to a request.
 type part int
 
 const (
 	server part = iota // a read: the server answers by itself
-	leader             // a write or a Sync
+	leader             // a Sync: its leader answers, or whoever takes itself for that
+	quorum             // a write: the leader answers when most servers have taken it down
 )
 
 func (s *session) ask(p part, request func() error) error {
@@ -26,7 +27,10 @@ func (s *session) ask(p part, request func() error) error {
 	err := request()
 	// A refusal, too, is an answer of the server, but not all of them come from the leader.
 	if err == nil || !unanswered(err) {
-		s.beats.answered(connection, p == leader && err == nil, sent, s.lease.Now())
+		if err != nil {
+			p = server
+		}
+		s.beats.answered(connection, p, sent, s.lease.Now())
 		s.link.answered()
 	}
 	switch {
@@ -42,6 +46,17 @@ func (s *session) ask(p part, request func() error) error {
 
 func (s *session) sync(path string) error {
 	return s.ask(leader, func() error { _, err := s.conn.Sync(path); return err })
+}
+
+// prove sends a transaction that changes nothing.
+func (s *session) prove() error {
+	return s.ask(quorum, func() error {
+		_, err := s.conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
+		if errors.Is(err, zk.ErrNoAuth) {
+			return nil // an answer of the leader's, which goes the way of a transaction too
+		}
+		return err
+	})
 }
 
 func (s *session) get(path string) (data []byte, stat *zk.Stat, err error) {
@@ -70,27 +85,26 @@ func (s *session) children(path string) (names []string, stat *zk.Stat, err erro
 // watchChildren sets a watch for the end of the node and for changes of its children. Its event
 // comes to session.event; the channel of go-zookeeper is not needed.
 func (s *session) watchChildren(path string) error {
-	s.link.watched.Store(true)
 	return s.ask(server, func() error { _, _, _, err := s.conn.ChildrenW(path); return err })
 }
 
 func (s *session) create(path string, data []byte, flags int32, acl []zk.ACL) (made string, err error) {
-	err = s.ask(leader, func() (err error) { made, err = s.conn.Create(path, data, flags, acl); return err })
+	err = s.ask(quorum, func() (err error) { made, err = s.conn.Create(path, data, flags, acl); return err })
 	return made, err
 }
 
 func (s *session) remove(path string, version int32) error {
-	return s.ask(leader, func() error { return s.conn.Delete(path, version) })
+	return s.ask(quorum, func() error { return s.conn.Delete(path, version) })
 }
 
 func (s *session) multi(ops ...any) (results []zk.MultiResponse, err error) {
-	err = s.ask(leader, func() (err error) { results, err = s.conn.Multi(ops...); return err })
+	err = s.ask(quorum, func() (err error) { results, err = s.conn.Multi(ops...); return err })
 	return results, err
 }
 
-// makeContainer makes a container. go-zookeeper's CreateContainer, alone among the requests, looks at
-// the answer also when the zk.Conn was closed meanwhile, while its other goroutine may be
-// writing it; so takeDown waits a little for a container that is being made.
+// makeContainer makes a container. go-zookeeper's CreateContainer, alone among the requests,
+// looks at the answer also when the zk.Conn was closed meanwhile, while its other goroutine may
+// be writing it; so takeDown waits a little for a container that is being made.
 func (s *session) makeContainer(path string, acl []zk.ACL) error {
 	select {
 	case s.containers <- struct{}{}:
@@ -98,7 +112,7 @@ func (s *session) makeContainer(path string, acl []zk.ACL) error {
 	case <-s.lease.Done():
 		return s.lease.Err()
 	}
-	return s.ask(leader, func() error {
+	return s.ask(quorum, func() error {
 		_, err := s.conn.CreateContainer(path, nil, zk.FlagContainer, acl)
 		return err
 	})

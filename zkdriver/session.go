@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,9 +21,9 @@ var (
 
 // session is one session of ZooKeeper, on one zk.Conn. When either ends, both do.
 //
-// Its goroutines: one that keeps it alive and takes it down in the end, workers on
-// which the requests of callers who can go away run, one that removes nodes which nobody
-// knows of, if there are any, and those of go-zookeeper. The first waits for all others.
+// Its goroutines: one that keeps it alive and takes it down in the end, workers on which the
+// requests of callers who can go away run, one that removes nodes which nobody knows of, if
+// there are any, and those of go-zookeeper. The first waits for all others.
 type session struct {
 	settings *settings
 	link     *link
@@ -38,6 +39,7 @@ type session struct {
 	leftover leftover
 
 	containers    chan struct{} // a lock, see makeContainer
+	reattached    chan struct{} // wakes keepAlive
 	hasSession    chan struct{}
 	hasSessionOne sync.Once
 
@@ -62,9 +64,10 @@ func connect(ctx context.Context, settings *settings) (*session, error) {
 		return nil, err
 	}
 	s := &session{settings: settings, link: newLink(settings, secure),
-		containers: make(chan struct{}, 1),
+		containers: make(chan struct{}, 1), reattached: make(chan struct{}, 1),
 		hasSession: make(chan struct{}), finished: make(chan struct{})}
 	s.link.began, s.link.resumed, s.link.over = s.began, s.resumed, s.end
+	s.link.watching = s.watches.any
 	s.conn, s.events, err = zk.Connect(settings.hosts, settings.sessionTimeout,
 		zk.WithDialer(s.link.dial), zk.WithHostProvider(s.link), zk.WithEventCallback(s.event),
 		zk.WithLogger(silent{}), zk.WithLogInfo(false))
@@ -90,11 +93,12 @@ func (s *session) await(ctx context.Context) error {
 	case <-s.hasSession:
 		return s.lease.Err()
 	case <-ctx.Done():
-		return fmt.Errorf("zkdriver: connect: %w%s", ctx.Err(), s.lastTry())
+		return fmt.Errorf("zkdriver: connect: %w: no session with %s%s", ctx.Err(), strings.Join(s.settings.hosts, ","), s.lastTry())
 	case <-s.link.fatal:
 		return fmt.Errorf("zkdriver: connect: %w", s.link.lastError())
 	case <-timer.C:
-		return fmt.Errorf("zkdriver: connect: %w: no session within %v%s", driver.ErrUnavailable, s.settings.connectTimeout, s.lastTry())
+		return fmt.Errorf("zkdriver: connect: %w: no session with %s within %v%s",
+			driver.ErrUnavailable, strings.Join(s.settings.hosts, ","), s.settings.connectTimeout, s.lastTry())
 	}
 }
 
@@ -116,16 +120,20 @@ func (s *session) began(r reply, asked driver.Instant) error {
 		return fmt.Errorf("%w: half of %v", errMargin, r.timeout)
 	}
 	s.lease = driver.NewLease(r.timeout-margin, asked)
-	s.beats = newBeats(r.timeout, s.lease)
-	s.beats.connected(asked, driver.Now())
+	s.beats = newBeats(r.timeout, s.lease, s.strict)
+	s.beats.connected(asked, driver.Now(), false)
 	return s.lease.Err()
 }
 
 func (s *session) resumed(asked driver.Instant) error {
-	if !s.lease.Renew(asked) {
-		return s.lease.Err()
+	if err := s.lease.Err(); err != nil {
+		return err
 	}
-	s.beats.connected(asked, s.lease.Now())
+	s.beats.connected(asked, s.lease.Now(), true)
+	select {
+	case s.reattached <- struct{}{}:
+	default:
+	}
 	return nil
 }
 
@@ -170,8 +178,8 @@ func (s *session) Close() error {
 	return s.closeErr
 }
 
-// supervise keeps the session alive until it ends and takes everything down then, also
-// when nobody calls Close.
+// supervise keeps the session alive until it ends and takes everything down then, also when
+// nobody calls Close.
 func (s *session) supervise() {
 	defer close(s.finished)
 	s.keepAlive()
@@ -182,8 +190,9 @@ func (s *session) supervise() {
 	s.workers.close()
 }
 
-// abandon takes down what has not become a session that anybody uses. Most often that takes no time; but
-// go-zookeeper waits for a second where a server hangs in the handshake. It does so without the caller then.
+// abandon takes down what has not become a session that anybody uses. Most often that takes no
+// time; but go-zookeeper waits for a second where a server hangs in the handshake. It does so
+// without the caller then.
 func (s *session) abandon() {
 	if s.link.closeUnlessBegun() {
 		s.end(errClosed)
@@ -211,11 +220,14 @@ const (
 	exitPatience = 2 * time.Second
 )
 
-// takeDown ends the session in the store, if it can be reached, and then
-// go-zookeeper and the connection for good. The nodes are gone if it returns nil.
+// takeDown ends the session in the store, if it can be reached, and then go-zookeeper and the
+// connection for good. The nodes are gone if it returns nil.
 func (s *session) takeDown() error {
-	if s.link.sessionID() != 0 && errors.Is(s.lease.Err(), errExpired) {
-		s.link.close() // there is nothing to say any more
+	if s.link.sessionID() != 0 && !errors.Is(s.lease.Err(), errClosed) {
+		// Nobody wants the session to end now. If it has, there is nothing to say any more; and
+		// if it has only not been heard of, the store is not to let go of its nodes before it
+		// would.
+		s.link.close()
 	}
 	s.awaitContainer()
 	closed := make(chan struct{})

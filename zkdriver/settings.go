@@ -17,6 +17,7 @@ type settings struct {
 	sessionTimeout time.Duration
 	connectTimeout time.Duration
 	leaseMargin    time.Duration // 0: a quarter of the negotiated timeout
+	syncOnly       bool          // a Sync is proof enough, also for a session that owns nodes
 	sequenceLimit  int64
 	acl            aclMode
 
@@ -36,8 +37,8 @@ const (
 	maxSessionTimeout = 24 * time.Hour
 
 	// maxSequence is the first sequence that is not used any more. ZooKeeper's counter is an
-	// int32 that sticks at its end (or wraps, before 3.5), so there is room for
-	// the nodes of those who have not yet noticed.
+	// int32 that sticks at its end (or wraps, before 3.5), so there is room for the nodes of
+	// those who have not yet noticed.
 	maxSequence = 1<<31 - 1<<20
 )
 

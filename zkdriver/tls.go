@@ -42,8 +42,7 @@ func (s *settings) loadTLS() (*tls.Config, error) {
 	return c, nil
 }
 
-// tlsFor returns the configuration for one host, whose name the certificate has
-// to bear.
+// tlsFor returns the configuration for one host, whose name the certificate has to bear.
 func tlsFor(c *tls.Config, address string) *tls.Config {
 	if c.ServerName != "" {
 		return c
@@ -53,8 +52,8 @@ func tlsFor(c *tls.Config, address string) *tls.Config {
 	return c
 }
 
-// refusal tells whether a TLS handshake failed for a reason that another try will
-// not mend: one side does not accept the other's certificate.
+// refusal tells whether a TLS handshake failed for a reason that another try will not mend: one
+// side does not accept the other's certificate.
 func refusal(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var alert *net.OpError // crypto/tls reports what the other side says as one, with this Op

@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Walk implements driver.Walker. It asks for one node after the other, and finds the
-// queues that hold nodes. What may not be read below prefix is left out.
+// Walk implements driver.Walker. It asks for one node after the other, and finds the queues
+// that hold nodes. What may not be read below prefix is left out.
 func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 	if prefix != "" {
 		if err := s.settings.checkQueue(prefix); err != nil {

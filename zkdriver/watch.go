@@ -11,9 +11,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// watches holds the watches of a session, one for each path, shared by all who wait for it. ZooKeeper
-// (as go-zookeeper speaks to it) cannot take a watch back: one that nobody waits for any more stays until
-// the node goes, and serves who comes next.
+// watches holds the watches of a session, one for each path, shared by all who wait for it.
+// ZooKeeper (as go-zookeeper speaks to it) cannot take a watch back: one that nobody waits for
+// any more stays until the node goes, and serves who comes next.
 //
 // Watches are ended by go-zookeeper's event callback, so that none takes a goroutine.
 type watches struct {
@@ -36,8 +36,9 @@ type waiter struct {
 	stop  func() bool // of the ctx that frees it
 }
 
-// Watch implements driver.Session. A node is watched through its children, of which it has none: no data moves,
-// its end is reported and nothing else, and a watch for a missing node is not set.
+// Watch implements driver.Session. A node is watched through its children, of which it has
+// none: no data moves, its end is reported and nothing else, and a watch for a missing node is
+// not set.
 //
 // A watch of a queue makes the queue where it is missing.
 func (s *session) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
@@ -67,7 +68,8 @@ func (s *session) Watch(ctx context.Context, queue, name string) (<-chan driver.
 	return s.watches.wait(ctx, s, path, w, who)
 }
 
-// arm asks the server. The answer is for all who wait, so it does not depend on the ctx of one of them.
+// arm asks the server. The answer is for all who wait, so it does not depend on the ctx of one
+// of them.
 func (s *session) arm(ctx context.Context, path string, w *watch, arm func(string) error) {
 	job := func() {
 		err := arm(path)
@@ -99,6 +101,13 @@ func (s *session) watchQueue(queue string) error {
 		}
 	}
 	return s.vanished(queue)
+}
+
+// any tells whether there are watches, also such as nobody waits for any more.
+func (ws *watches) any() bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return len(ws.paths) > 0
 }
 
 // join finds the watch of a path or makes one, which the caller has to arm then.

@@ -25,19 +25,20 @@ const (
 	codeAuth     = -115
 
 	headerSize = 4
-	// replySize is the least length of a connect reply: version, timeout, session,
-	// and a password of 16 bytes with its length.
+	// replySize is the least length of a connect reply: version, timeout, session, and a
+	// password of 16 bytes with its length.
 	replySize = 4 + 4 + 8 + 4 + 16
 	// maxHandshake is far more than any reply of the handshake has.
 	maxHandshake = 4096
 	// maxReply is far more than any reply to a request of this driver has.
 	maxReply = 256 << 20
-	// maxHold is how long requests wait for the watches to be set again.
-	maxHold = 20 * time.Millisecond
+	// maxHold is how long requests wait for the watches to be set again. It is a last resort:
+	// they are held only if there are watches.
+	maxHold = 500 * time.Millisecond
 )
 
-// wire is one connection to one server. It stands between go-zookeeper and
-// the network and does what go-zookeeper leaves to its caller:
+// wire is one connection to one server. It stands between go-zookeeper and the network and does
+// what go-zookeeper leaves to its caller:
 //
 //   - It does the whole handshake, the login included, within one deadline. (go-zookeeper's own is ten times as
 //     long as the session lives, and has no end for the body; and a connection that breaks while go-zookeeper
@@ -50,8 +51,8 @@ const (
 //     overtakes them moves on: a change in between would be missed.
 //   - It sees whether the server has confirmed the end of the session.
 //
-// Deadlines of go-zookeeper are ignored: the session's heartbeat closes a
-// connection that does not answer, and does so earlier.
+// Deadlines of go-zookeeper are ignored: the session's heartbeat closes a connection that does
+// not answer, and does so earlier.
 type wire struct {
 	raw      net.Conn
 	link     *link
@@ -66,8 +67,8 @@ type wire struct {
 	ready  []byte // connect reply that go-zookeeper has yet to read
 	left   int    // bytes of the present frame that it has yet to read
 
-	// writes counts what has been written. Reading it orders
-	// go-zookeeper's reading goroutine after its writing one.
+	// writes counts what has been written. Reading it orders go-zookeeper's reading goroutine
+	// after its writing one.
 	writes   atomic.Uint64
 	closeXid atomic.Int64
 
@@ -93,8 +94,8 @@ func (w *wire) SetDeadline(time.Time) error      { return nil }
 func (w *wire) SetReadDeadline(time.Time) error  { return nil }
 func (w *wire) SetWriteDeadline(time.Time) error { return nil }
 
-// Close closes the connection; go-zookeeper, the link and the wire itself all call it. It
-// does not take leave of TLS, which may block for seconds.
+// Close closes the connection; go-zookeeper, the link and the wire itself all call it. It does
+// not take leave of TLS, which may block for seconds.
 func (w *wire) Close() error {
 	if secure, ok := w.raw.(*tls.Conn); ok {
 		return secure.NetConn().Close()
@@ -139,8 +140,8 @@ func (w *wire) send(frame []byte) {
 	}
 }
 
-// hold keeps requests back until the watches have been set again, or until it is clear
-// that there are none.
+// hold keeps requests back until the watches have been set again, or until it is clear that
+// there are none.
 func (w *wire) hold() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -244,8 +245,7 @@ func (w *wire) handshake() error {
 	return w.link.attach(w, r)
 }
 
-// login proves who this is, where the data source name says so, before anything
-// else is sent.
+// login proves who this is, where the data source name says so, before anything else is sent.
 func (w *wire) login() error {
 	auth := w.link.settings.auth()
 	if auth == nil {

@@ -7,12 +7,12 @@ import (
 	"sync/atomic"
 )
 
-// go-zookeeper knows no context: a request takes as long as it takes, until its
-// connection breaks or the session is taken down. So where the caller may
-// go away earlier, the request runs on a worker.
+// go-zookeeper knows no context: a request takes as long as it takes, until its connection
+// breaks or the session is taken down. So where the caller may go away earlier, the request
+// runs on a worker.
 
-// workers is a set of goroutines that run jobs. They are kept for the next job, because
-// a new goroutine with a new stack costs more than many a request.
+// workers is a set of goroutines that run jobs. They are kept for the next job, because a new
+// goroutine with a new stack costs more than many a request.
 type workers struct {
 	once sync.Once
 	jobs chan func()
@@ -75,7 +75,8 @@ func (w *workers) close() {
 	w.wg.Wait()
 }
 
-// work runs job on a worker, or at once where there are no workers any more: every request fails then.
+// work runs job on a worker, or at once where there are no workers any more: every request
+// fails then.
 func (s *session) work(job func()) {
 	if !s.workers.run(job) {
 		job()
@@ -89,8 +90,8 @@ const (
 	abandoned
 )
 
-// await runs job and waits for it, for ctx, and for the end of the session. If
-// somebody has stopped waiting, late gets what job returned in the end; it may be nil.
+// await runs job and waits for it, for ctx, and for the end of the session. If somebody has
+// stopped waiting, late gets what job returned in the end; it may be nil.
 func await[T any](ctx context.Context, s *session, job func() (T, error), late func(T, error)) (T, error) {
 	var none T
 	if err := s.lease.Err(); err != nil {

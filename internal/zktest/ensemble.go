@@ -129,6 +129,7 @@ func newPeerLink(to peer) (*peerLink, error) {
 		return nil, err
 	}
 	quorum.plain, election.plain = true, true
+	quorum.patient = true // a new leader is called before it listens, and an EOF sends the caller back to an election
 	return &peerLink{quorum, election}, nil
 }
 

@@ -191,6 +191,10 @@ func (l *link) connect() bool {
 		return false
 	}
 	server, err := net.DialTimeout("tcp", target, 5*time.Second)
+	for tries := 0; err != nil && p.patient && tries < 40; tries++ {
+		time.Sleep(50 * time.Millisecond)
+		server, err = net.DialTimeout("tcp", target, 5*time.Second)
+	}
 	if err != nil {
 		return false
 	}

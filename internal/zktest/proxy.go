@@ -25,6 +25,7 @@ const (
 type Proxy struct {
 	listener net.Listener
 	plain    bool                // forwards without looking
+	patient  bool                // tries again for a while where the target refuses
 	rewrite  func([]byte) []byte // changes the greeting of an election connection
 	done     sync.WaitGroup
 
