@@ -55,7 +55,7 @@ func heartbeatOf(timeout time.Duration) time.Duration { return timeout / 8 }
 func cutAfterHeartbeat(p *zktest.Proxy, phase time.Duration, cut func(*zktest.Proxy)) {
 	beat := make(chan struct{}, 1)
 	p.OnRequest(func(opcode int32) {
-		if opcode != zktest.OpSync {
+		if opcode != zktest.OpMulti {
 			return
 		}
 		select {
@@ -81,11 +81,11 @@ func TestHolderBehindASlowNetworkKeepsTheLock(t *testing.T) {
 	p.SetDelay(delay)
 	slow := dsn(chroot+"?session_timeout="+cutTimeout.String(), p.Addr())
 	h := contend(t, "q", slow, slow)
-	heartbeats := p.Frames(zktest.OpSync)
+	heartbeats := p.Frames(zktest.OpMulti)
 	for range 3 {
 		p.DropConnections() // the session moves to another connection
-		eventually(t, "heartbeats on the new connection", func() bool { return p.Frames(zktest.OpSync) >= heartbeats+10 })
-		heartbeats = p.Frames(zktest.OpSync)
+		eventually(t, "heartbeats on the new connection", func() bool { return p.Frames(zktest.OpMulti) >= heartbeats+10 })
+		heartbeats = p.Frames(zktest.OpMulti)
 	}
 	require.NoError(t, h.lock.Err(), "three moves, and held for longer than the session timeout")
 	require.Len(t, h.next, 0)

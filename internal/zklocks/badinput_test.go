@@ -1,0 +1,465 @@
+package zklocks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/zkdriver"
+)
+
+// unchanged demands that the test leaves the store's tree as it is now.
+func (w *world) unchanged() {
+	w.Helper()
+	before := w.server.Tree(w, "/")
+	w.Cleanup(func() { require.Equal(w, before, w.server.Tree(w, "/"), "the store's tree") })
+}
+
+// says demands that an error holds all the words.
+func says(t testing.TB, err error, words ...string) {
+	t.Helper()
+	require.Error(t, err)
+	for _, word := range words {
+		assert.ErrorContains(t, err, word)
+	}
+}
+
+// uses calls everything that a lock can do.
+func uses(ctx context.Context, m *dlock.RWMutex) map[string]error {
+	all := make(map[string]error)
+	_, all["Lock"] = m.Lock(ctx)
+	_, all["RLock"] = m.RLock(ctx)
+	_, all["TryLock"] = m.TryLock(ctx)
+	_, all["TryRLock"] = m.TryRLock(ctx)
+	_, all["Queue"] = m.Queue(ctx)
+	inside := func(context.Context) error { panic("inside") }
+	all["WithLock"] = m.WithLock(ctx, inside)
+	all["WithRLock"] = m.WithRLock(ctx, inside)
+	return all
+}
+
+func TestAnUnknownDriverIsNamed(t *testing.T) {
+	c, err := dlock.Open("zookeeper", "zk://localhost")
+	require.Nil(t, c)
+	says(t, err, `"zookeeper"`, "forgotten import", "zk")
+}
+
+func TestOpenSaysWhichPartOfTheDSNIsWrongAndNeverRepeatsThePassword(t *testing.T) {
+	for dsn, words := range map[string][]string{
+		"":                            {"no host"},
+		"zk://":                       {"no host"},
+		"zk:///chroot":                {"no host"},
+		"etcd://h":                    {"scheme", "zk://"},
+		"zk://h:99999":                {"host 1", "port"},
+		"zk://h:abc":                  {"host 1", "port"},
+		"zk://h1,h2:0":                {"host 2", "port"},
+		"zk://h1,,h2":                 {"host 2", "empty"},
+		"zk://::1":                    {"host 1", "brackets"},
+		"zk://a b":                    {"host 1", "character"},
+		"zk://user@h":                 {"user", "password"},
+		"zk://u:s3cret@h:0":           {"host 1", "port"},
+		"zk://u:s3cret%zz@h":          {"password", "escape"},
+		"zk://u:s3cret/x@h":           {"at sign", "%2F"},
+		"zk://h/a//b":                 {"chroot", "empty segment"},
+		"zk://h/..":                   {"chroot", `".."`},
+		"zk://h?session_timeout=10":   {"session_timeout", "duration"},
+		"zk://h?session_timeout=-1s":  {"session_timeout", "between"},
+		"zk://h?session_timeout":      {"session_timeout", "no value"},
+		"zk://h?sesion_timeout=1s":    {`"sesion_timeout"`, "not known"},
+		"zk://h?acl=world":            {"acl", "open"},
+		"zk://h?acl=digest":           {"acl", "user"},
+		"zk://h?tls=perhaps":          {"tls", "true"},
+		"zk://h?tls_ca=/x":            {"tls=true"},
+		"zk://h?acl=open&acl=creator": {"acl", "twice"},
+		"zk://h?sequence_limit=0":     {"sequence_limit", "number"},
+	} {
+		t.Run(dsn, func(t *testing.T) {
+			c, err := dlock.Open("zk", dsn)
+			require.Nil(t, c)
+			says(t, err, append(words, `"zk"`, "dsn")...)
+			assert.NotContains(t, err.Error(), "s3cret")
+		})
+	}
+}
+
+func TestRegisteringNoDriverOrOneTwicePanicsAndSaysWhich(t *testing.T) {
+	require.PanicsWithValue(t, "dlock: Register of a nil driver for nothing", func() { dlock.Register("nothing", nil) })
+	require.PanicsWithValue(t, "dlock: Register called twice for driver zk", func() { dlock.Register("zk", zkdriver.Driver{}) })
+	require.Equal(t, []string{"zk"}, dlock.Drivers())
+}
+
+// deaf returns the address of somebody who takes connections and never answers.
+func deaf(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String()
+}
+
+// closedPort returns an address where nobody listens.
+func closedPort(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return l.Addr().String()
+}
+
+func TestWithUnreachableServersEveryCallEndsWithItsContext(t *testing.T) {
+	refused, silent := closedPort(t), deaf(t)
+	for _, server := range []struct{ addr, says string }{{refused, refused}, {silent, "no session within 100ms"}} {
+		t.Run(server.says, func(t *testing.T) {
+			c, err := dlock.Open("zk", "zk://"+server.addr+"/x?connect_timeout=100ms")
+			require.NoError(t, err)
+			defer c.Close()
+			m := c.RWMutex("stock/42")
+			for _, enter := range []func(context.Context) (*dlock.Lock, error){m.Lock, m.TryRLock} {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				_, err := enter(ctx)
+				late(t, ctx)
+				cancel()
+				require.ErrorIs(t, err, dlock.ErrTimeout)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				says(t, err, "stock/42", server.says)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			time.AfterFunc(50*time.Millisecond, cancel)
+			_, err = m.Lock(ctx)
+			require.ErrorIs(t, err, context.Canceled)
+
+			ctx, cancel = context.WithTimeout(context.Background(), 300*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			says(t, c.Ping(ctx), "dlock: ping: ")
+			require.Less(t, time.Since(began), 5*time.Second)
+		})
+	}
+}
+
+func TestASlowConnectEndsWithTheContextOfTheCall(t *testing.T) {
+	c, err := dlock.Open("zk", "zk://"+deaf(t)) // which it would try for 10 s
+	require.NoError(t, err)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_, err = c.RWMutex("q").Lock(ctx)
+	late(t, ctx)
+	require.ErrorIs(t, err, dlock.ErrTimeout)
+}
+
+// late demands that ctx has ended, and not long ago.
+func late(t *testing.T, ctx context.Context) {
+	t.Helper()
+	require.Error(t, ctx.Err())
+	if deadline, ok := ctx.Deadline(); ok {
+		require.Less(t, time.Since(deadline), 5*time.Second)
+	}
+}
+
+func TestWhenTheServerFallsSilentALockCallEndsWithItsContext(t *testing.T) {
+	w := newWorld(t)
+	c, proxy := w.proxied("web1")
+	w.unlock(w.lock(c).granted())
+	proxy.Cut()
+	defer proxy.Heal()
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	_, err := c.RWMutex("q").Lock(ctx)
+	late(t, ctx)
+	require.ErrorIs(t, err, dlock.ErrTimeout)
+}
+
+func TestABadLockNameIsRefusedByEveryUseAndTheStoreIsNotAsked(t *testing.T) {
+	w := newWorld(t)
+	c, proxy := w.proxied("web1")
+	w.unchanged()
+	requests := proxy.Requests()
+	for name, words := range map[string][]string{
+		"":                        {"empty"},
+		"/":                       {"empty segment"},
+		"/a":                      {"empty segment"},
+		"a/":                      {"empty segment"},
+		"a//b":                    {"empty segment"},
+		".":                       {`"."`},
+		"a/../b":                  {`"a/../b"`, `".."`},
+		"a\x00b":                  {`"a\x00b"`, "unprintable"},
+		"a\nb":                    {`"a\nb"`, "unprintable"},
+		"a\u200bb":                {"unprintable"},
+		"a\xffb":                  {`"a\xffb"`, "unprintable"},
+		"web1-W-0000000007":       {`"web1-W-0000000007"`, "contender"},
+		"a/x-000000000012345/b":   {`"x-000000000012345"`, "contender"},
+		strings.Repeat("a", 513):  {"513", "512"},
+		strings.Repeat("ä/", 300): {"900", "512"},
+	} {
+		for call, err := range uses(w.soon(), c.RWMutex(name)) {
+			require.ErrorIs(t, err, dlock.ErrName, "%s of %q", call, name)
+			says(t, err, words...)
+		}
+	}
+	require.Equal(t, requests, proxy.Requests())
+}
+
+func TestANameThatZooKeeperCannotKeepIsRefused(t *testing.T) {
+	w := newWorld(t)
+	c := w.client("web1")
+	top := w.open("zk://"+w.server.Addr(), "web1")
+	w.unchanged()
+	for call, err := range uses(w.soon(), c.RWMutex("🔒")) {
+		require.ErrorIs(t, err, dlock.ErrName, call)
+		says(t, err, "🔒", "ZooKeeper does not take")
+	}
+	for call, err := range uses(w.soon(), top.RWMutex("zookeeper/x")) {
+		require.ErrorIs(t, err, dlock.ErrName, call)
+		says(t, err, "zookeeper/x", "belongs to the server")
+	}
+}
+
+func TestTheLongestNameAndUnicodeWork(t *testing.T) {
+	w := newWorld(t)
+	c := w.client(strings.Repeat("h", 300))
+	for _, name := range []string{strings.Repeat("a", 512), "Lager/Größe 42/%2F & ?", "..."} {
+		lock := w.contend(c, name, dlock.Exclusive).granted()
+		require.Equal(t, []string{strings.Repeat("h", 200) + "-W-0000000000"}, w.nodes(name))
+		w.unlock(lock)
+	}
+}
+
+func TestAHostNameIsEncodedWhereItDoesNotFitANode(t *testing.T) {
+	for host, want := range map[string]string{
+		"a/b":                    "a%2Fb",
+		"web 1":                  "web%201",
+		"../../x":                "..%2F..%2Fx",
+		"":                       "unknown",
+		"ü":                      "%C3%BC",
+		"x\n":                    "x%0A",
+		"100%":                   "100%25",
+		"h-W-0000000001":         "h-W-0000000001",
+		strings.Repeat("/", 100): strings.Repeat("%2F", 66),
+	} {
+		t.Run(want, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.client(host)
+			lock := w.lock(c).granted()
+			require.Equal(t, want+"-W-0000000000", lock.Name())
+			w.listed("q", want+"-W-0000000000")
+			reader := w.rlock(c)
+			reader.waitsBehind(lock.Name())
+			w.unlock(lock)
+			w.unlock(reader.granted())
+			require.Equal(t, []string{w.path("q")}, w.server.Tree(t, w.root))
+		})
+	}
+}
+
+func TestAWrongPasswordIsToldAndNotRepeated(t *testing.T) {
+	w := newWorld(t)
+	dsn := func(password, params string) string {
+		return "zk://alice:" + password + "@" + w.server.Addr() + w.root + "?" + params
+	}
+	owner := w.open(dsn("r1ght", "acl=digest"), "web1")
+	w.unlock(w.lock(owner).granted())
+	stranger := w.open(dsn("wr0ng", "acl=digest"), "web2")
+	nobody := w.client("web3")
+	w.unchanged()
+	for _, c := range []*dlock.Client{stranger, nobody} {
+		for call, err := range uses(w.soon(), c.RWMutex("q")) {
+			require.Error(t, err, call)
+			require.NotErrorIs(t, err, dlock.ErrTimeout, call)
+			require.NotErrorIs(t, err, dlock.ErrUnavailable, call)
+			require.NotErrorIs(t, err, dlock.ErrLocked, call)
+			require.ErrorIs(t, err, zk.ErrNoAuth, call)
+			says(t, err, "dlock: q: ", w.path("q"), "password", "ACL")
+			assert.NotContains(t, err.Error(), "wr0ng")
+		}
+	}
+	w.unlock(w.lock(owner).granted())
+}
+
+func TestAMissingPermissionIsNamed(t *testing.T) {
+	w := newWorld(t)
+	readOnly := zk.WorldACL(zk.PermRead)
+	_, err := w.raw.Create(w.path("closed"), nil, 0, readOnly)
+	require.NoError(t, err)
+	c := w.client("web1")
+	w.unchanged()
+	for _, queue := range []string{"closed", "closed/below", "closed/far/below"} {
+		_, err := c.RWMutex(queue).Lock(w.soon())
+		says(t, err, "dlock: "+queue+": ", w.path("closed"), "CREATE", "ACL")
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		require.NotErrorIs(t, err, dlock.ErrTimeout)
+	}
+	w.unlock(w.contend(w.client("web2"), "open", dlock.Exclusive).granted())
+	require.NoError(t, w.raw.Delete(w.path("open"), -1))
+}
+
+func TestWithoutPermissionToDeleteUnlockSaysSo(t *testing.T) {
+	w := newWorld(t)
+	_, err := w.raw.Create(w.path("q"), nil, 0, zk.WorldACL(zk.PermRead|zk.PermCreate|zk.PermWrite))
+	require.NoError(t, err)
+	c := w.client("web1")
+	lock := w.lock(c).granted()
+	err = lock.Unlock()
+	says(t, err, "dlock: q: ", lock.Name(), "DELETE")
+	require.ErrorIs(t, err, dlock.ErrUnavailable)
+	require.ErrorIs(t, lock.Err(), dlock.ErrNotHeld)
+	require.NoError(t, c.Close()) // the node goes with the session
+	w.listed("q")
+}
+
+func TestTheDataOfAQueuesNodeIsKept(t *testing.T) {
+	w := newWorld(t)
+	const data = "somebody's configuration"
+	_, err := w.raw.Create(w.path("q"), []byte(data), 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	c := w.clients(2)
+	for range 3 {
+		lock := w.lock(c[0]).granted()
+		k := w.lock(c[1])
+		k.waitsBehind(lock.Name())
+		w.unlock(lock)
+		next := k.granted()
+		require.Greater(t, next.Token(), lock.Token())
+		w.unlock(next)
+	}
+	kept, stat, err := w.raw.Get(w.path("q"))
+	require.NoError(t, err)
+	require.Equal(t, data, string(kept))
+	require.Zero(t, stat.Version, "never written")
+}
+
+func TestAQueueThatMayNotBeWrittenWorks(t *testing.T) {
+	w := newWorld(t)
+	_, err := w.raw.Create(w.path("q"), nil, 0, zk.WorldACL(zk.PermRead|zk.PermCreate|zk.PermDelete))
+	require.NoError(t, err)
+	c := w.clients(2)
+	lock := w.lock(c[0]).granted()
+	k := w.rlock(c[1])
+	k.waitsBehind(lock.Name())
+	w.unlock(lock)
+	w.unlock(k.granted())
+	w.listed("q")
+}
+
+func TestDataBeyondZooKeepersLimitIsRefusedAndTheConnectionStays(t *testing.T) {
+	w := newWorld(t)
+	c, proxy := w.proxied("web1")
+	held := w.contend(c, "other", dlock.Exclusive).granted()
+	w.unlock(w.lock(c).granted())
+	for name, m := range map[string]*dlock.RWMutex{
+		"text":  c.RWMutex("q", dlock.WithData([]byte(strings.Repeat("x", 2<<20)))),
+		"bytes": c.RWMutex("q", dlock.WithData([]byte(strings.Repeat("\xff", 2<<20)))),
+	} {
+		_, err := m.Lock(w.soon())
+		says(t, err, "dlock: q: ", "bytes of data", "jute.maxbuffer")
+		require.NotErrorIs(t, err, dlock.ErrTimeout, name)
+		require.NotErrorIs(t, err, dlock.ErrUnavailable, name)
+	}
+	require.Len(t, proxy.Sessions(), 1, "one connection throughout")
+	require.NoError(t, held.Err())
+	w.listed("q")
+	lock, err := c.RWMutex("q", dlock.WithData([]byte(strings.Repeat("x", 1_000_000)))).Lock(w.soon())
+	require.NoError(t, err)
+	w.unlock(lock, held)
+}
+
+func TestAClosedClientSaysSoEverywhere(t *testing.T) {
+	w := newWorld(t)
+	c := w.client("web1")
+	m := c.RWMutex("q")
+	lock := w.lock(c).granted()
+	require.NoError(t, c.Close())
+	require.NoError(t, c.Close())
+	w.listed("q")
+	w.unchanged()
+	for call, err := range uses(w.soon(), m) {
+		require.ErrorIs(t, err, dlock.ErrClosed, call)
+		says(t, err, "dlock: q: ")
+	}
+	require.ErrorIs(t, c.Ping(w.soon()), dlock.ErrClosed)
+	require.ErrorIs(t, lock.Unlock(), dlock.ErrClosed)
+	require.ErrorIs(t, lock.Unlock(), dlock.ErrClosed)
+}
+
+func TestASecondUnlockIsRefusedAndHarmsNobody(t *testing.T) {
+	w := newWorld(t)
+	c := w.clients(2)
+	lock := w.lock(c[0]).granted()
+	w.unlock(lock)
+	next := w.lock(c[1]).granted()
+	for range 3 {
+		err := lock.Unlock()
+		require.ErrorIs(t, err, dlock.ErrNotHeld)
+		says(t, err, "dlock: q: ")
+	}
+	require.ErrorIs(t, lock.Downgrade(w.soon()), dlock.ErrNotHeld)
+	w.listed("q", next.Name())
+	w.unlock(next)
+}
+
+func TestANilContextIsAnError(t *testing.T) {
+	w := newWorld(t)
+	c := w.client("web1")
+	w.unchanged()
+	var none context.Context
+	for call, err := range uses(none, c.RWMutex("q")) {
+		says(t, err, "dlock: q: ", "nil context")
+		require.NotErrorIs(t, err, dlock.ErrTimeout, call)
+	}
+	says(t, c.Ping(none), "nil context")
+}
+
+func TestAnEndedContextTakesNothing(t *testing.T) {
+	w := newWorld(t)
+	c, proxy := w.proxied("web1")
+	w.unchanged()
+	requests := proxy.Requests()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := c.RWMutex("q").Lock(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = c.RWMutex("q").TryRLock(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, requests, proxy.Requests())
+}
+
+func TestAPanicUnderTheLockUnlocksAndGoesOn(t *testing.T) {
+	w := newWorld(t)
+	c := w.client("web1")
+	require.PanicsWithValue(t, "boom", func() {
+		_ = c.RWMutex("q").WithLock(w.soon(), func(context.Context) error { panic("boom") })
+	})
+	w.listed("q")
+	boom := errors.New("boom")
+	require.ErrorIs(t, c.RWMutex("q").WithRLock(w.soon(), func(context.Context) error { return boom }), boom)
+	w.listed("q")
+}
+
+func TestAServerThatIsNotZooKeeperIsToldApart(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprint(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
+			conn.Close()
+		}
+	}()
+	c, err := dlock.Open("zk", "zk://"+l.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.RWMutex("q").Lock(context.Background())
+	says(t, err, "dlock: q: ", l.Addr().String(), "not a ZooKeeper")
+	require.NotErrorIs(t, err, dlock.ErrUnavailable)
+}

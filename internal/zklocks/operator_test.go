@@ -1,0 +1,375 @@
+package zklocks_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/zktest"
+	"github.com/dlock-go/dlock/zkdriver"
+)
+
+func TestAHolderLearnsWithinASecondThatItsNodeWasRemoved(t *testing.T) {
+	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
+		for _, when := range []string{"at once", "later"} {
+			t.Run(mode.String()+" "+when, func(t *testing.T) {
+				w := newWorld(t)
+				c := w.client("web1")
+				watches := w.server.Watches()
+				lock := w.contend(c, "q", mode).granted()
+				if when == "later" {
+					w.watched(watches, 1) // the holder's node
+				}
+				began := time.Now()
+				w.remove("q", lock.Name())
+				w.lost(lock)
+				took := time.Since(began)
+				t.Logf("known after %v", took)
+				require.Less(t, took, 5*time.Second)
+				require.ErrorIs(t, lock.Unlock(), dlock.ErrLost)
+				w.unlock(w.contend(c, "q", mode).granted()) // the session goes on
+			})
+		}
+	}
+}
+
+func TestUnlockNoticesThatTheNodeWasRemovedAMomentAgo(t *testing.T) {
+	w := newWorld(t)
+	lock := w.lock(w.client("web1")).granted()
+	w.remove("q", lock.Name())
+	require.ErrorIs(t, lock.Unlock(), dlock.ErrLost)
+}
+
+func TestADowngradedHolderLearnsThatItsNodeWasRemoved(t *testing.T) {
+	w := newWorld(t)
+	watches := w.server.Watches()
+	lock := w.lock(w.client("web1")).granted()
+	w.watched(watches, 1) // the node, under its first name
+	require.NoError(t, lock.Downgrade(w.soon()))
+	require.NoError(t, lock.Err())
+	w.remove("q", lock.Name())
+	w.lost(lock)
+}
+
+func TestAWaiterWhoseNodeWasRemovedIsNeverLetInOnItAndQueuesAgain(t *testing.T) {
+	w := newWorld(t)
+	c := w.clients(3)
+	holder := w.lock(c[0]).granted()
+	middle := w.lock(c[1])
+	middle.waitsBehind(holder.Name())
+	last := w.lock(c[2])
+	first := middle.node()
+	last.waitsBehind(first)
+
+	w.remove("q", first)
+	w.eventually(func() bool { return len(middle.nodes()) == 2 }, func() string { return "it does not queue again" })
+	middle.waitsBehind(last.node())
+	last.waitsBehind(holder.Name())
+	w.listed("q", holder.Name(), last.node(), middle.node())
+	w.unlock(holder)
+	w.unlock(last.granted())
+	lock := middle.granted()
+	require.NotEqual(t, first, lock.Name())
+	w.unlock(lock)
+	w.listed("q")
+}
+
+func TestAWaiterWhoseNodeIsRemovedJustBeforeItsTurnIsNotLetInOnIt(t *testing.T) {
+	w := newWorld(t)
+	c := w.clients(3)
+	for range 20 {
+		holder := w.lock(c[0]).granted()
+		next := w.lock(c[1])
+		next.waitsBehind(holder.Name())
+		first := next.node()
+		last := w.lock(c[2])
+		last.waitsBehind(first)
+		_, err := w.raw.Multi(
+			&zk.DeleteRequest{Path: w.path("q") + "/" + first, Version: -1},
+			&zk.DeleteRequest{Path: w.path("q") + "/" + holder.Name(), Version: -1})
+		require.NoError(t, err)
+		lock := last.granted()
+		next.waitsBehind(lock.Name())
+		require.NotEqual(t, first, next.node())
+		require.ErrorIs(t, holder.Unlock(), dlock.ErrLost)
+		w.unlock(lock)
+		w.unlock(next.granted())
+	}
+}
+
+func TestWhenTheQueueIsRemovedEverybodyCarriesOn(t *testing.T) {
+	w := newWorld(t)
+	c := w.clients(6)
+	const queue = "stock/42"
+	holder := w.contend(c[0], queue, dlock.Exclusive).granted()
+	var waiting []*contender
+	before := holder.Name()
+	for i := range 4 {
+		k := w.contend(c[1+i], queue, dlock.Exclusive)
+		k.waitsBehind(before)
+		before = k.node()
+		waiting = append(waiting, k)
+	}
+	w.removeQueue(queue)
+	w.raw.Delete(w.root+"/stock", -1) // fails if the queue has been made again already
+	w.lost(holder)
+
+	var inside referee
+	for len(waiting) > 0 { // in whatever order they have queued again
+		var lock *dlock.Lock
+		w.eventually(func() bool {
+			i := slices.IndexFunc(waiting, func(k *contender) bool {
+				select {
+				case <-k.done:
+					return true
+				default:
+					return false
+				}
+			})
+			if i < 0 {
+				return false
+			}
+			lock = waiting[i].granted()
+			waiting = slices.Delete(waiting, i, i+1)
+			return true
+		}, func() string { return "nobody is let in" })
+		require.Greater(t, lock.Token(), holder.Token())
+		inside.enter(lock)
+		for _, other := range waiting {
+			other.waits()
+		}
+		inside.leave(lock)
+		w.unlock(lock)
+	}
+	inside.none(t)
+	require.ErrorIs(t, holder.Unlock(), dlock.ErrLost)
+	for _, client := range c {
+		w.unlock(w.contend(client, queue, dlock.Exclusive).granted())
+	}
+	require.Empty(t, w.nodes(queue))
+}
+
+func TestAFreeQueueThatWasRemovedIsMadeAgain(t *testing.T) {
+	w := newWorld(t)
+	c := w.clients(2)
+	first := w.contend(c[0], "stock/42", dlock.Exclusive).granted()
+	w.unlock(first)
+	w.removeQueue("stock/42")
+	require.NoError(t, w.raw.Delete(w.root+"/stock", -1))
+	second := w.contend(c[0], "stock/42", dlock.Exclusive).granted()
+	require.Equal(t, first.Name(), second.Name())
+	require.Greater(t, second.Token(), first.Token())
+	k := w.contend(c[1], "stock/42", dlock.Exclusive)
+	k.waitsBehind(second.Name())
+	w.unlock(second)
+	w.unlock(k.granted())
+}
+
+// takenOver makes two clients on hosts of one name hold, one after the other, nodes of one name: the queue is removed
+// under the first, which learns of it.
+func takenOver(t *testing.T) (w *world, old, present *dlock.Lock) {
+	w = newWorld(t)
+	old = w.lock(w.client("web1")).granted()
+	w.removeQueue("q")
+	present = w.lock(w.client("web1")).granted()
+	require.Equal(t, old.Name(), present.Name())
+	return w, old, present
+}
+
+func TestUnlockOfALostLockLeavesTheNodeAloneThatTookItsName(t *testing.T) {
+	w, old, present := takenOver(t)
+	w.lost(old)
+	w.listed("q", present.Name())
+	require.ErrorIs(t, old.Unlock(), dlock.ErrLost)
+	require.ErrorIs(t, old.Unlock(), dlock.ErrLost)
+	w.listed("q", present.Name())
+	require.NoError(t, present.Err())
+	w.unlock(present)
+}
+
+func TestTheCloseOfTheOldHoldersClientLeavesTheNodeAloneThatTookItsName(t *testing.T) {
+	w := newWorld(t)
+	c := w.client("web1")
+	old := w.lock(c).granted()
+	w.removeQueue("q")
+	present := w.lock(w.client("web1")).granted()
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, old.Err(), dlock.ErrLost)
+	w.listed("q", present.Name())
+	require.NoError(t, present.Err())
+	w.unlock(present)
+}
+
+// The reply to the Delete of an Unlock is lost; before the client is back, the queue is made again and
+// somebody holds a node of the same name. The reaper's repeat finds that one.
+func TestTheRepeatOfALostUnlockLeavesTheNodeAloneThatTookItsName(t *testing.T) {
+	w := newWorld(t)
+	c, proxy := w.proxied("web1")
+	old := w.lock(c).granted()
+	hit := proxy.LoseReply(zktest.Op(zktest.OpDelete, zktest.OpMulti))
+	proxy.OnRequest(func(op int32) {
+		if op == zktest.OpDelete || op == zktest.OpMulti {
+			proxy.Refuse() // as soon as the Delete is on its way
+		}
+	})
+	unlocked := make(chan error, 1)
+	go func() { unlocked <- old.Unlock() }()
+	w.closes(hit, "the Delete")
+	proxy.OnRequest(nil)
+	w.listed("q")
+	w.removeQueue("q")
+	present := w.lock(w.client("web1")).granted()
+	require.Equal(t, old.Name(), present.Name())
+	proxy.Heal()
+	if err := <-unlocked; err != nil { // it may have waited for 2 s in vain, on a slow machine
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+	}
+	require.NoError(t, c.Ping(w.soon()))
+	w.unlock(w.contend(c, "other", dlock.Exclusive).granted()) // what was to be repeated has been, by now
+	w.listed("q", present.Name())
+	require.NoError(t, present.Err())
+	w.unlock(present)
+}
+
+// What the recipe rests upon: however late a Delete is repeated, it removes nothing but its own node.
+func TestARepeatedDeleteLeavesTheNodeAloneThatTookItsName(t *testing.T) {
+	w := newWorld(t)
+	connector, err := zkdriver.Driver{}.OpenConnector(w.dsn(w.server.Addr(), ""))
+	require.NoError(t, err)
+	s, err := connector.Connect(w.soon())
+	require.NoError(t, err)
+	defer s.Close()
+	old, err := s.Create(w.soon(), "q", "web1-W-", []byte("1"))
+	require.NoError(t, err)
+	require.NoError(t, s.Delete(w.soon(), "q", old))
+	w.removeQueue("q")
+	present := w.lock(w.client("web1")).granted()
+	require.Equal(t, old.Name, present.Name())
+	for range 3 {
+		require.ErrorIs(t, s.Delete(w.soon(), "q", old), driver.ErrGone)
+	}
+	w.listed("q", present.Name())
+	require.NoError(t, present.Err())
+	w.unlock(present)
+}
+
+// All at once, the queue is removed and made again, and somebody else has the very names of the holder and the waiter.
+func TestAWaiterIsNeverLetInOnANodeThatTookItsName(t *testing.T) {
+	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
+		t.Run(mode.String(), func(t *testing.T) {
+			w := newWorld(t)
+			c := w.clients(2)
+			watches := w.server.Watches()
+			holder := w.lock(c[0]).granted()
+			k := w.contend(c[1], "q", mode)
+			k.waitsBehind(holder.Name())
+			w.watched(watches, 3) // the holder's own, the waiter's own, and of the waiter for the holder
+			first := k.node()
+			prefix := first[:len(first)-10]
+			path := w.path("q")
+			_, err := w.raw.Multi(
+				&zk.DeleteRequest{Path: path + "/" + holder.Name(), Version: -1},
+				&zk.DeleteRequest{Path: path + "/" + first, Version: -1},
+				&zk.DeleteRequest{Path: path, Version: -1},
+				&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll)},
+				&zk.CreateRequest{Path: path + "/web0-W-", Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeralSequential},
+				&zk.CreateRequest{Path: path + "/" + prefix, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeralSequential})
+			require.NoError(t, err)
+			require.Equal(t, []string{holder.Name(), first}, w.nodes("q")[:2])
+
+			w.eventually(func() bool { return len(k.nodes()) == 2 }, func() string { return "it does not queue again" })
+			blocker := holder.Name() // of a reader
+			if mode == dlock.Exclusive {
+				blocker = first
+			}
+			k.waitsBehind(blocker)
+			w.listed("q", holder.Name(), first, k.node())
+			w.lost(holder)
+
+			w.remove("q", holder.Name())
+			if mode == dlock.Exclusive {
+				k.waitsBehind(first)
+				w.remove("q", first)
+			}
+			lock := k.granted()
+			require.NotEqual(t, first, lock.Name())
+			require.Contains(t, w.nodes("q"), lock.Name())
+			w.unlock(lock)
+		})
+	}
+}
+
+func TestAnOperatorCannotMakeTwoHolders(t *testing.T) {
+	w := newWorld(t)
+	c := w.clients(2)
+	holder := w.lock(c[0]).granted()
+	ctx := holder.Context(context.Background())
+	k := w.lock(c[1])
+	k.waitsBehind(holder.Name())
+	w.remove("q", holder.Name())
+	lock := k.granted()
+	w.closes(ctx.Done(), "the end of the lock's context")
+	require.ErrorIs(t, context.Cause(ctx), dlock.ErrLost)
+	require.NoError(t, lock.Err())
+	require.Greater(t, lock.Token(), holder.Token())
+	w.unlock(lock)
+}
+
+// The guard of a lock looks at the queue while it is made again and somebody else takes the very name: before the store
+// has seen what the guard asks for, or before the answer is there.
+func TestAHolderIsNotDeceivedByANodeThatTakesItsNameWhileItsGuardIsSet(t *testing.T) {
+	for name, hold := range map[string]func(*zktest.Proxy, func(int32) bool) *zktest.Hold{
+		"before the request": (*zktest.Proxy).HoldRequests,
+		"before the reply":   (*zktest.Proxy).HoldReplies,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			c, proxy := w.proxied("web1")
+			guard := hold(proxy, zktest.Op(zktest.OpGetChildren2))
+			old := w.lock(c).granted()
+			w.closes(guard.Held(), "the guard's request")
+			w.removeQueue("q")
+			present := w.lock(w.client("web1")).granted()
+			require.Equal(t, old.Name(), present.Name())
+			guard.Release()
+			w.lost(old)
+			require.ErrorIs(t, old.Unlock(), dlock.ErrLost)
+			w.listed("q", present.Name())
+			require.NoError(t, present.Err())
+			w.unlock(present)
+		})
+	}
+}
+
+// A waiter has asked for the queue; before the answer is there, the queue is made again and others have the very
+// names. He watches the node that took the name of the one in his way, and may wait for it, but is not let in when it
+// goes, and queues again.
+func TestAWaiterIsNotDeceivedByNodesThatTakeNamesWhileItsWatchIsSet(t *testing.T) {
+	w := newWorld(t)
+	holder := w.lock(w.client("web0")).granted()
+	c, proxy := w.proxied("web1")
+	list := proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
+	k := w.lock(c)
+	w.closes(list.Held(), "the List")
+	first := k.node()
+	w.removeQueue("q")
+	blocker := w.lock(w.client("web0")).granted()
+	other := w.lock(w.client("web1"))
+	other.waitsBehind(blocker.Name())
+	require.Equal(t, holder.Name(), blocker.Name())
+	require.Equal(t, first, other.node())
+	list.Release()
+	k.waits()
+	w.unlock(blocker)
+	lock := other.granted()
+	k.waitsBehind(lock.Name())
+	require.NotEqual(t, first, k.node())
+	w.unlock(lock)
+	w.unlock(k.granted())
+}
