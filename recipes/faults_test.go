@@ -2,6 +2,7 @@ package recipes_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,6 +148,60 @@ func TestAnUnreachableStoreIsGivenUpAfterAMinute(t *testing.T) {
 type failing struct{}
 
 func (failing) Connect(context.Context) (driver.Session, error) { return nil, driver.ErrUnavailable }
+
+// silent is a store that does not answer, and says so when it is asked to give up.
+type silent struct{}
+
+func (silent) Connect(ctx context.Context) (driver.Session, error) {
+	<-ctx.Done()
+	return nil, fmt.Errorf("no answer from db7:2181: %w", ctx.Err())
+}
+
+func TestATimeoutSaysWhyThereWasNoSession(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := recipes.New(silent{})
+		defer c.Close()
+		began := time.Now()
+		_, err := c.RWMutex("q", recipes.WithTimeout(time.Second)).Lock(bg)
+		require.ErrorIs(w, err, recipes.ErrTimeout)
+		assert.ErrorContains(w, err, "no answer from db7:2181")
+		assert.LessOrEqual(w, time.Since(began), time.Second+100*time.Millisecond)
+
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		err = c.Ping(ctx)
+		require.ErrorIs(w, err, context.DeadlineExceeded)
+		assert.ErrorContains(w, err, "no answer from db7:2181")
+	})
+}
+
+func TestAnAttemptToConnectGoesOnWhileSomebodyWaitsForIt(t *testing.T) {
+	inWorld(t, func(w *world) {
+		up := w.store.Down()
+		c := recipes.New(slowly{w.store})
+		defer c.Close()
+		ctx, cancel := context.WithCancel(bg)
+		first := going(func() (*recipes.Lock, error) { return c.RWMutex("q").RLock(ctx) })
+		second := going(func() (*recipes.Lock, error) { return c.RWMutex("q").RLock(bg) })
+		cancel()
+		require.ErrorIs(w, w.failed(first), context.Canceled)
+		up()
+		time.Sleep(time.Second)
+		w.unlock(w.won(second))
+	})
+}
+
+// slowly is a store that takes half a second to answer, and does not mind being asked to give up.
+type slowly struct{ driver.Connector }
+
+func (s slowly) Connect(ctx context.Context) (driver.Session, error) {
+	select {
+	case <-time.After(time.Second / 2):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return s.Connector.Connect(ctx)
+}
 
 func TestManyCallersShareOneAttemptToConnect(t *testing.T) {
 	inWorld(t, func(w *world) {
