@@ -38,7 +38,7 @@ func (s *session) readNode(queue, name string) (driver.Info, error) {
 			return driver.Info{}, s.explain(err, "look at", path, "READ on it")
 		}
 		s.owned.seen(queue, parent.Czxid)
-		if parent.Czxid < f.stat.Czxid {
+		if parent.Czxid <= f.stat.Czxid {
 			return f.info(parent.Czxid), nil
 		} // else the queue was made anew between the two
 	}
