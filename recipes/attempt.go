@@ -20,6 +20,7 @@ type attempt struct {
 	position int    // in the queue, from 1
 	last     error  // of the store, since it answered last
 	retries  retries
+	restarts int // because the node had vanished from the queue
 }
 
 // run contends until the lock is won or there is a reason to give up.
@@ -123,10 +124,11 @@ func (a *attempt) again(ctx context.Context, err error) error {
 		return lockError(a.m.name, ErrClosed)
 	case ctx.Err() != nil:
 		return a.interrupted(ctx)
-	case errors.Is(err, errStartOver):
+	case errors.Is(err, errStartOver) && a.restarts == 0:
+		a.restarts++
 		a.retrying(err, 0)
 		return nil
-	case errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrSessionEnded):
+	case errors.Is(err, errStartOver), errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrSessionEnded):
 		return a.pause(ctx, err)
 	}
 	return lockError(a.m.name, err)

@@ -159,6 +159,33 @@ func TestAnOperatorRemovesAWaitingNode(t *testing.T) {
 	})
 }
 
+func TestANodeThatVanishesAgainAndAgainMakesNoBusyLoop(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.clientOf(blind{w.store}, "a")
+		held := w.won(w.client("h").lock(bg))
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		before := w.store.Stats().Requests[memdriver.OpCreate]
+		_, err := c.RWMutex("q").Lock(ctx)
+		require.ErrorIs(w, err, recipes.ErrTimeout)
+		assert.Less(w, w.store.Stats().Requests[memdriver.OpCreate]-before, int64(100))
+		w.unlock(held)
+		w.store.RemoveQueue("q")
+	})
+}
+
+// blind is a driver that breaks the contract: it lists nothing.
+type blind struct{ driver.Connector }
+
+func (b blind) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := b.Connector.Connect(ctx)
+	return blindSession{s}, err
+}
+
+type blindSession struct{ driver.Session }
+
+func (blindSession) List(context.Context, string) ([]driver.Node, error) { return nil, nil }
+
 func TestAnOperatorRemovesTheQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c := w.client("a"), w.client("b"), w.client("c")
