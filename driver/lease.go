@@ -92,6 +92,17 @@ func (l *Lease) Now() Instant {
 	return l.clock()
 }
 
+// Begin is Err and Now in one, for a request that is about to be sent.
+func (l *Lease) Begin() (Instant, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock()
+	if l.err == nil && now.since(l.from) >= l.term {
+		l.expire()
+	}
+	return now, l.err
+}
+
 // Renew counts the lease from sent, the sending time of a request that the store is known to
 // have counted for the session. An earlier instant than the one it counts from changes nothing.
 // It reports whether the lease runs: one that has run out meanwhile, noticed or not, stays so.

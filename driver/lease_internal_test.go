@@ -128,6 +128,20 @@ func TestALeaseThatBeginsTooLateHasEnded(t *testing.T) {
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 }
 
+func TestBeginLooksAtTheClocks(t *testing.T) {
+	var c clocks
+	l := newLease(term, c.read(), c.read)
+	defer l.End(nil)
+	c.step(term-1, term-1)
+	sent, err := l.Begin()
+	require.NoError(t, err)
+	require.Equal(t, c.read(), sent)
+	c.step(1, 1)
+	_, err = l.Begin()
+	require.ErrorIs(t, err, ErrSessionEnded)
+	require.True(t, closed(l.Done()))
+}
+
 func TestOnlyTheFirstEndCounts(t *testing.T) {
 	expired, later := errors.New("expired"), errors.New("later")
 	l := NewLease(term, Now())

@@ -150,13 +150,13 @@ func (s *session) beat() {
 // the lease, from the instant at which its request was sent: rule 8. An error
 // names the request; one that matches errNoAnswer leaves open what became of it.
 func (s *session) call(ctx context.Context, req *request) (reply, error) {
-	if err := s.lease.Err(); err != nil {
+	sent, err := s.lease.Begin()
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
 		return reply{}, req.failed(err)
 	}
-	if err := ctx.Err(); err != nil {
-		return reply{}, req.failed(err)
-	}
-	sent := s.lease.Now()
 	rep, err := s.exchange(ctx, s.lease.Done(), req)
 	switch {
 	case err != nil && s.lease.Err() == nil:

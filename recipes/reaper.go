@@ -114,8 +114,8 @@ func (m *RWMutex) abandon(s *session, p driver.Place) {
 	if s.Err() != nil {
 		return // the store removes the node with the session
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
-	defer cancel()
+	ctx := newPatience(abandonTimeout)
+	defer ctx.cancel()
 	c := m.removal(s, p)
 	if c.try(ctx) != nil {
 		s.reaper.add(c)

@@ -94,8 +94,8 @@ func (l *Lock) release() error {
 }
 
 func (h *hold) remove() error {
-	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
-	defer cancel()
+	ctx := newPatience(unlockTimeout)
+	defer ctx.cancel()
 	place := h.lastPlace(ctx)
 	err := h.session.Delete(ctx, h.m.name, place)
 	switch {

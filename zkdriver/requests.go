@@ -20,11 +20,12 @@ const (
 )
 
 func (s *session) ask(p part, request func() error) error {
-	if err := s.lease.Err(); err != nil {
+	connection := s.beats.present()
+	sent, err := s.lease.Begin()
+	if err != nil {
 		return err
 	}
-	connection, sent := s.beats.present(), s.lease.Now()
-	err := request()
+	err = request()
 	// A refusal, too, is an answer of the server, but not all of them come from the leader.
 	if err == nil || !unanswered(err) {
 		if err != nil {
