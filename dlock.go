@@ -60,6 +60,9 @@ func Open(driverName, dsn string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dlock: open %q: %w", driverName, err)
 	}
+	if connector == nil {
+		return nil, fmt.Errorf("dlock: open %q: the driver has returned no connector", driverName)
+	}
 	return OpenConnector(connector, opts...), nil
 }
 

@@ -8,7 +8,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// The names that applications need from the packages below.
+// The names that applications need most from the packages below. Hooks and ways of waiting are in
+// package recipes.
 type (
 	// RWMutex is a read-write lock; see [recipes.RWMutex].
 	RWMutex = recipes.RWMutex

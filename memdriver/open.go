@@ -25,6 +25,9 @@ type Driver struct{}
 // parameter that is unknown, repeated or malformed is an error that names it.
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	name, query, _ := strings.Cut(dsn, "?")
+	if strings.Contains(name, "://") {
+		return nil, fmt.Errorf("mem: dsn %q: a store in memory has a plain name; this is the address of another kind of store", dsn)
+	}
 	timeout, err := parseTimeout(query)
 	if err != nil {
 		return nil, fmt.Errorf("mem: dsn %q: %w", dsn, err)

@@ -42,7 +42,9 @@ func (r *retries) succeeded() { r.failing = false }
 func (r *retries) next() time.Duration {
 	switch {
 	case r.backOff == nil:
-		r.backOff = r.newBackOff()
+		if r.backOff = r.newBackOff(); r.backOff == nil {
+			r.backOff = defaultBackOff()
+		}
 	case !r.failing:
 		r.backOff.Reset()
 	}

@@ -1,14 +1,15 @@
 package recipes_test
 
 import (
+	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -35,25 +36,81 @@ func TestCloseGivesEverythingBack(t *testing.T) {
 
 func TestEveryLostClosesBeforeTheNodesGo(t *testing.T) {
 	inWorld(t, func(w *world) {
-		a, b := w.client("a"), w.client("b")
-		held := w.won(a.lock(bg))
-		lost := held.Lost()
-		order := make(chan bool, 1)
-		go func() {
-			l, err := b.RWMutex("q").Lock(bg)
+		watching := &watchingClose{Connector: w.store}
+		c := w.clientOf(watching, "a")
+		held := w.won(c.lock(bg))
+		lost, ctx := held.Lost(), held.Context(bg)
+		closed := false
+		watching.onClose = func() {
+			closed = true
 			select {
 			case <-lost:
-				order <- err == nil
 			default:
-				order <- false
+				w.Error("the session is closed before Lost is")
 			}
-			_ = l.Unlock()
-		}()
-		synctest.Wait()
-		require.NoError(w, a.Close())
-		assert.True(w, <-order)
+			assert.ErrorIs(w, context.Cause(ctx), recipes.ErrClosed)
+		}
+		require.NoError(w, c.Close())
+		assert.True(w, closed)
 	})
 }
+
+// watchingClose calls onClose before a session is closed.
+type watchingClose struct {
+	driver.Connector
+	onClose func()
+}
+
+func (c *watchingClose) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := c.Connector.Connect(ctx)
+	return watchedSession{s, c}, err
+}
+
+type watchedSession struct {
+	driver.Session
+	by *watchingClose
+}
+
+func (s watchedSession) Close() error {
+	s.by.onClose()
+	return s.Session.Close()
+}
+
+func TestCloseHasOneErrorOnOneLine(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		heal := w.store.CutOff(c.session())
+		defer heal()
+		err := c.Close()
+		require.ErrorIs(w, err, driver.ErrUnavailable)
+		assert.NotContains(w, err.Error(), "\n")
+		assert.NotContains(w, err.Error(), "occurred")
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestNilFromADriverIsAnError(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for says, connector := range map[string]driver.Connector{
+			"the connector is nil":           nil,
+			"neither a session nor an error": empty{},
+		} {
+			c := recipes.New(connector, recipes.WithBackOff(func() recipes.BackOff { return nil }))
+			_, err := c.RWMutex("q").Lock(bg)
+			assert.ErrorContains(w, err, says)
+			require.NoError(w, c.Close())
+		}
+		c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return nil }))
+		w.store.LoseReply(c.session(), memdriver.OpCreate, false)
+		l, err := c.RWMutex("q").Lock(bg)
+		require.NoError(w, err)
+		w.unlock(l)
+	})
+}
+
+type empty struct{}
+
+func (empty) Connect(context.Context) (driver.Session, error) { return nil, nil }
 
 func TestAClosedClientSaysSo(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -9,5 +9,6 @@
 // only: the last one that is in its way. So a release wakes one writer, or the readers that may
 // enter together, and nobody else.
 //
-// Applications use package dlock, which names everything here that they need.
+// Applications use package dlock, which names what they need most; hooks and ways of waiting are
+// here.
 package recipes

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hashicorp/go-multierror"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -105,6 +108,27 @@ var errTaken = errors.New("its node was removed from the queue by somebody else"
 
 // errStartOver says that the attempt has no node in the queue any more and has to begin again.
 var errStartOver = errors.New("the waiting node vanished from the queue")
+
+// join returns an error that matches whatever those match that are not nil. One by itself stays as
+// it is.
+func join(errs ...error) error {
+	all := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	return &multierror.Error{Errors: all, ErrorFormat: oneLine} // Append would take a multierror apart
+}
+
+func oneLine(errs []error) string {
+	texts := make([]string, len(errs))
+	for i, err := range errs {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
 
 // printable quotes what would not print as it is: names come from anybody who may write to the
 // store.

@@ -3,8 +3,6 @@ package recipes
 import (
 	"context"
 	"slices"
-
-	"github.com/hashicorp/go-multierror"
 )
 
 // Lock is a lock that is held, until Unlock or until it is lost. Whoever enters again gets a
@@ -98,14 +96,6 @@ func (l *Lock) do(ctx context.Context, f func(ctx context.Context) error) (err e
 		}
 	}()
 	return f(l.Context(ctx))
-}
-
-// join returns an error that matches whatever the two match.
-func join(err, also error) error {
-	if err == nil {
-		return also
-	}
-	return &multierror.Error{Errors: []error{err, also}} // Append would take a multierror apart
 }
 
 // detach returns what has to be called, without mu, to tell the users of a Lock that it has

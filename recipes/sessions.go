@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-multierror"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/dlock-go/dlock/driver"
@@ -17,6 +16,11 @@ import (
 const (
 	dialTimeout  = 30 * time.Second // for one attempt to connect
 	closeTimeout = 5 * time.Second  // for calls in flight to notice a Close
+)
+
+var (
+	errNoConnector = errors.New("the connector is nil")
+	errNoSession   = errors.New("the driver has returned neither a session nor an error")
 )
 
 // Sessions is the way of one client to its store: it holds one session at a time, connects on
@@ -107,16 +111,16 @@ func (c *Sessions) beginClose() bool {
 }
 
 func (c *Sessions) close() error {
-	var all *multierror.Error
+	var all []error
 	if s := c.live.Load(); s != nil && s.end(ErrClosed) {
 		if err := s.Session.Close(); err != nil {
-			all = multierror.Append(all, fmt.Errorf("dlock: close: %w", err))
+			all = append(all, fmt.Errorf("dlock: close: %w", err))
 		}
 	}
 	if !c.drained(closeTimeout) {
-		all = multierror.Append(all, fmt.Errorf("dlock: close: some calls are still in flight after %v", closeTimeout))
+		all = append(all, fmt.Errorf("dlock: close: some calls are still in flight after %v", closeTimeout))
 	}
-	return all.ErrorOrNil()
+	return join(all...)
 }
 
 func (c *Sessions) drained(limit time.Duration) bool {
@@ -270,7 +274,13 @@ func (c *Sessions) connect() (driver.Session, error) {
 	if closing {
 		return nil, ErrClosed
 	}
+	if c.connector == nil {
+		return nil, errNoConnector
+	}
 	s, err := c.connector.Connect(ctx)
+	if s == nil && err == nil {
+		return nil, errNoSession
+	}
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %v", driver.ErrUnavailable, err) // not an error of the caller's context
 	}

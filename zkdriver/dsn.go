@@ -34,7 +34,7 @@ func parse(dsn string) (*settings, error) {
 		authority, chroot = rest[:i], rest[i:]
 	}
 	if strings.Contains(chroot, "@") || strings.Contains(query, "@") {
-		return nil, errors.New("an at sign after the hosts: in a user or a password, write / as %2F, ? as %3F and @ as %40; elsewhere, write @ as %40")
+		return nil, errors.New("an at sign after the hosts: in a user or a password, write / as %2F, ? as %3F and @ as %40; in a parameter, write @ as %40; a chroot cannot have one")
 	}
 	s := &settings{sessionTimeout: defaultSessionTimeout, sequenceLimit: maxSequence}
 	if i := strings.LastIndexByte(authority, '@'); i >= 0 {

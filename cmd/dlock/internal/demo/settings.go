@@ -35,6 +35,7 @@ const (
 	maxWorkers = 1000
 	maxRounds  = 1000
 	inMemory   = "mem"
+	zooKeeper  = "zk"
 )
 
 func (s *settings) flags() *flag.FlagSet {
@@ -113,8 +114,10 @@ func (s *settings) check() error {
 		return fmt.Errorf("-connect-timeout %v: must be positive", s.connectTimeout)
 	case !hostForm.MatchString(s.host):
 		return fmt.Errorf("-host %q: must be 1 to 64 of the characters A-Z a-z 0-9 . _ -", s.host)
-	case s.driver != inMemory && s.dsn == "":
-		return errors.New("-driver " + s.driver + " needs -dsn, such as -dsn zk://localhost:2181/locks")
+	case s.driver == inMemory && strings.Contains(s.dsn, "://"):
+		return errors.New("-dsn with an address needs -driver zk")
+	case s.driver == zooKeeper && s.dsn == "":
+		return errors.New("-driver zk needs -dsn, such as -dsn zk://localhost:2181/locks")
 	}
 	if err := driver.CheckQueue(s.lock); err != nil {
 		return fmt.Errorf("-lock: %w", err)

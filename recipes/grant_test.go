@@ -1,0 +1,68 @@
+package recipes_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+func TestWhoIsAlonePausedBeforeTheGrantIsNotGranted(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		first := c.session()
+		paused := false
+		waiting := c.lock(bg, recipes.WithTrace(&recipes.Trace{Queued: func(recipes.QueuedInfo) {
+			if !paused { // the node is there and alone; then the process sleeps
+				paused = true
+				w.store.Pause(first, time.Hour)
+			}
+		}}))
+		time.Sleep(soon)
+		l := w.won(waiting)
+		require.NoError(w, l.Err(), "a new session's")
+		assert.NotEqual(w, first, c.session())
+		w.unlock(l)
+	})
+}
+
+func TestACancelJustBeforeTheGrantIsSeen(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		ctx, cancel := context.WithCancel(bg)
+		err := w.failed(c.lock(ctx, recipes.WithTrace(&recipes.Trace{Queued: func(recipes.QueuedInfo) { cancel() }})))
+		require.ErrorIs(w, err, context.Canceled)
+		assert.Empty(w, w.names())
+	})
+}
+
+func TestABriefHoldOrWaitPaysNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		before := w.store.Stats()
+		time.Sleep(299 * time.Millisecond)
+		synctest.Wait()
+		assert.Zero(w, w.store.Stats().Watches)
+		assert.Equal(w, before.Requests[memdriver.OpWatch], w.store.Stats().Requests[memdriver.OpWatch])
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(w, 1, w.store.Stats().Watches)
+		waiting := w.client("b").lock(bg)
+		assert.Equal(w, 2, w.store.Stats().Watches)
+		time.Sleep(299 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(w, 2, w.store.Stats().Watches)
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(w, 3, w.store.Stats().Watches)
+		w.unlock(l)
+		w.unlock(w.won(waiting))
+	})
+}
