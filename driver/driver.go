@@ -109,9 +109,9 @@ type Session interface {
 
 	// Delete removes the node that Create returned: rule 7. Where the node is gone already the
 	// error matches [ErrGone], so that somebody who unlocks notices that the lock had been
-	// taken away; a reply that was lost is no reason for it. Delete is safe to repeat, however
-	// late: a repeat, or a first try after the session has seen that the node is gone, never
-	// removes a node that took the same name since.
+	// taken away; that the reply of the same call was lost is no reason for it. Delete is safe
+	// to repeat, however late: a repeat, or a first try after the session has seen that the
+	// node is gone, never removes a node that took the same name since.
 	//
 	// After any other error the node may or may not be there.
 	Delete(ctx context.Context, queue string, p Place) error
@@ -121,7 +121,8 @@ type Session interface {
 	// Rule 8: Done closes, and Err turns non-nil, before the store can let another session
 	// pass. That is judged by this process's own clocks, from the sending time of a request
 	// which the store is known to have counted for the session. [Lease] does it. After a pause
-	// of the process, or a step of the wall clock, Done may close a little later than Err tells.
+	// of the process, or a step of the wall clock, Done may close a little later than Err
+	// tells.
 	Done() <-chan struct{}
 
 	// Err returns nil while the session lives and after that, for ever, an error that matches

@@ -28,7 +28,11 @@ func (s *session) Create(ctx context.Context, queue, prefix string, data []byte)
 	}
 	data = seal(data)
 	return await(ctx, s,
-		func() (driver.Place, error) { return s.createNode(ctx, queue, prefix, data) },
+		func() (driver.Place, error) {
+			s.owned.make(1)
+			defer s.owned.make(-1)
+			return s.createNode(ctx, queue, prefix, data)
+		},
 		func(p driver.Place, err error) {
 			if err == nil {
 				s.takeBack(queue, p.Name, p.Token, data)

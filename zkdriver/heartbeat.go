@@ -25,8 +25,9 @@ import (
 //	request of the same connection that was answered at or before s - T/4.
 //
 // T is the session's timeout. The least that a server grants is two ticks, so that half a tick
-// is at most T/4. The rule asks that the leader's pings are not late by more than the lease's
-// margin.
+// is at most T/4. (Where an operator has set minSessionTimeout lower, session_timeout has to be
+// two ticks all the same.) The rule asks that the leader's pings are not late by more than the
+// lease's margin.
 //
 // A connect request counts with its own sending time, as soon as a later write or Sync of its
 // connection is answered: a server asks its leader about the session before it answers, and a
@@ -46,7 +47,8 @@ type beats struct {
 	generation uint64
 	marks      [8]mark // a ring, newest at last
 	last       int
-	proof      driver.Instant // when the latest proof was answered
+	proof      driver.Instant // when the latest proof was sent
+	overdue    bool           // the next heartbeat is not to wait
 }
 
 // mark is a request that was answered.
@@ -74,10 +76,7 @@ func (b *beats) connected(asked, now driver.Instant, urgent bool) {
 	defer b.mu.Unlock()
 	b.marks = [len(b.marks)]mark{}
 	b.marks[0] = mark{asked, now, true, true}
-	b.last, b.proof = 0, now
-	if urgent {
-		b.proof = driver.Instant{}
-	}
+	b.last, b.proof, b.overdue = 0, now, urgent
 	b.generation++
 }
 
@@ -94,7 +93,7 @@ func (b *beats) answered(generation uint64, p part, sent, now driver.Instant) {
 		if m, ok := b.counted(sent); ok {
 			b.lease.Renew(m.sent)
 		}
-		b.proof = now
+		b.proof, b.overdue = sent, false
 	}
 	if now.Sub(b.marks[b.last].answered) >= b.spacing() {
 		b.last = (b.last + 1) % len(b.marks)
@@ -124,6 +123,9 @@ func (b *beats) present() uint64 {
 func (b *beats) due(now driver.Instant) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.overdue {
+		return 0
+	}
 	return b.interval() - now.Sub(b.proof)
 }
 

@@ -271,7 +271,7 @@ func (l *link) attach(w *wire, r reply) error {
 		return err
 	}
 	if l.generation.Add(1) > 1 && l.watching() {
-		w.hold()
+		w.hold(min(maxHold, r.timeout/16))
 	}
 	l.attached, l.refused = true, 0
 	return nil

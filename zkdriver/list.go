@@ -21,10 +21,11 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 
 func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	path := s.settings.queuePath(queue)
+	asked := s.owned.now()
 	names, stat, err := s.children(path)
 	if errors.Is(err, zk.ErrNoNode) {
 		s.queues.drop(queue)
-		s.owned.noQueue(queue)
+		s.owned.noQueue(queue, asked)
 		return nil, nil
 	}
 	if err != nil {

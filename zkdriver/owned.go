@@ -17,6 +17,8 @@ type owned struct {
 	mu      sync.Mutex
 	byToken map[int64]*claim
 	queues  map[string]*incarnation
+	count   uint64 // of claims ever made
+	making  int    // Creates in flight
 }
 
 // incarnation is what is owned of one queue.
@@ -34,6 +36,7 @@ type claim struct {
 	token, seq int64
 	names      []string // under which it may stand; one, but for a Replace without an answer
 	doubt      bool
+	born       uint64 // owned.count
 	connection uint64 // the one on which it was last seen
 }
 
@@ -52,7 +55,8 @@ func (o *owned) add(queue string, p driver.Place, connection uint64) {
 	if in.epoch != p.Epoch {
 		return // the queue is a newer one already, and the node gone
 	}
-	c := &claim{queue: queue, token: p.Token, seq: p.Seq, names: []string{p.Name}, connection: connection}
+	o.count++
+	c := &claim{born: o.count, queue: queue, token: p.Token, seq: p.Seq, names: []string{p.Name}, connection: connection}
 	o.byToken[p.Token], in.bySeq[p.Seq] = c, c
 }
 
@@ -70,11 +74,25 @@ func (o *owned) know(queue string, epoch int64) {
 	clear(in.bySeq)
 }
 
-// any tells whether there are nodes.
+// any tells whether there are nodes, or may be.
 func (o *owned) any() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.byToken) > 0
+	return len(o.byToken)+o.making > 0
+}
+
+// make brackets a Create: change is 1 before it and -1 after its claim, if any, was added.
+func (o *owned) make(change int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.making += change
+}
+
+// now tells the claims made so far from later ones.
+func (o *owned) now() uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.count
 }
 
 // forget is for a node that is gone.
@@ -150,8 +168,9 @@ func (o *owned) seen(queue string, epoch int64) {
 	o.know(queue, epoch)
 }
 
-// lostNode is for a name that is known to be gone.
-func (o *owned) lostNode(queue, name string) {
+// lostNode is for a name that was gone at some time after asked (see now). A claim made since
+// stands under it anew, perhaps.
+func (o *owned) lostNode(queue, name string, asked uint64) {
 	_, seq, ok := driver.ParseName(name)
 	if !ok {
 		return
@@ -160,7 +179,7 @@ func (o *owned) lostNode(queue, name string) {
 	defer o.mu.Unlock()
 	if in := o.queues[queue]; in != nil {
 		// While a Replace is under way it may stand under the other name.
-		if c := in.bySeq[seq]; c != nil && len(c.names) == 1 && c.names[0] == name {
+		if c := in.bySeq[seq]; c != nil && c.born <= asked && len(c.names) == 1 && c.names[0] == name {
 			o.drop(c)
 		}
 	}
@@ -185,12 +204,14 @@ func (o *owned) listed(queue string, epoch, zxid int64, nodes []driver.Node) {
 }
 
 // noQueue is listed for a queue that is not there, so that none of its nodes is.
-func (o *owned) noQueue(queue string) {
+func (o *owned) noQueue(queue string, asked uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if in := o.queues[queue]; in != nil {
 		for _, c := range in.bySeq {
-			o.drop(c)
+			if c.born <= asked {
+				o.drop(c)
+			}
 		}
 	}
 }

@@ -26,9 +26,10 @@ func (s *session) Read(ctx context.Context, queue, name string) (driver.Info, er
 func (s *session) readNode(queue, name string) (driver.Info, error) {
 	path := s.settings.queuePath(queue)
 	for range 3 {
+		asked := s.owned.now()
 		f, err := s.look(queue, name)
 		if errors.Is(err, zk.ErrNoNode) {
-			s.owned.lostNode(queue, name)
+			s.owned.lostNode(queue, name, asked)
 		}
 		if err != nil {
 			return driver.Info{}, s.explain(err, "read", path+"/"+name, "READ on it")

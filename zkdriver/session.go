@@ -91,7 +91,10 @@ func (s *session) await(ctx context.Context) error {
 	defer timer.Stop()
 	select {
 	case <-s.hasSession:
-		return s.lease.Err()
+		if err := s.lease.Err(); err != nil {
+			return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+		}
+		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("zkdriver: connect: %w: no session with %s%s", ctx.Err(), strings.Join(s.settings.hosts, ","), s.lastTry())
 	case <-s.link.fatal:
@@ -126,7 +129,8 @@ func (s *session) began(r reply, asked driver.Instant) error {
 }
 
 func (s *session) resumed(asked driver.Instant) error {
-	if err := s.lease.Err(); err != nil {
+	// A session that is being closed comes back to say goodbye.
+	if err := s.lease.Err(); err != nil && !errors.Is(err, errClosed) {
 		return err
 	}
 	s.beats.connected(asked, s.lease.Now(), true)
@@ -153,7 +157,7 @@ func (s *session) event(e zk.Event) {
 		s.watches.close()
 	case zk.EventNodeDeleted:
 		if queue, name, ok := s.settings.splitPath(e.Path); ok {
-			s.owned.lostNode(queue, name)
+			s.owned.lostNode(queue, name, s.owned.now())
 		}
 		s.watches.fire(e.Path, driver.Changed)
 	default:
@@ -250,8 +254,13 @@ func (s *session) takeDown() error {
 		case <-timer.C:
 		}
 	}
-	if !s.link.sessionClosed.Load() {
+	if !s.link.sessionClosed.Load() && !s.leave() {
 		return fmt.Errorf("zkdriver: close: %w: the server did not confirm the end of the session, whose nodes go when it times out", driver.ErrUnavailable)
 	}
 	return nil
+}
+
+// leave says goodbye on a connection of its own, if that is what is wanted.
+func (s *session) leave() bool {
+	return s.link.sessionID() != 0 && errors.Is(s.lease.Err(), errClosed) && s.link.leave(closePatience)
 }

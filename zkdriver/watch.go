@@ -19,6 +19,7 @@ import (
 type watches struct {
 	mu     sync.Mutex
 	closed bool
+	left   bool // there were some when it was closed: go-zookeeper has them still
 	paths  map[string]*watch
 }
 
@@ -72,11 +73,12 @@ func (s *session) Watch(ctx context.Context, queue, name string) (<-chan driver.
 // of them.
 func (s *session) arm(ctx context.Context, path string, w *watch, arm func(string) error) {
 	job := func() {
+		asked := s.owned.now()
 		err := arm(path)
 		if errors.Is(err, zk.ErrNoNode) {
 			s.watches.fire(path, driver.Changed) // at once
 			if queue, name, ok := s.settings.splitPath(path); ok {
-				s.owned.lostNode(queue, name)
+				s.owned.lostNode(queue, name, asked)
 			}
 			err = nil
 		}
@@ -103,11 +105,11 @@ func (s *session) watchQueue(queue string) error {
 	return s.vanished(queue)
 }
 
-// any tells whether there are watches, also such as nobody waits for any more.
+// any tells whether go-zookeeper may have watches, also such as nobody waits for any more.
 func (ws *watches) any() bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	return len(ws.paths) > 0
+	return ws.left || len(ws.paths) > 0
 }
 
 // join finds the watch of a path or makes one, which the caller has to arm then.
@@ -202,7 +204,7 @@ func (ws *watches) fire(path string, why driver.Cause) {
 func (ws *watches) close() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	ws.closed = true
+	ws.closed, ws.left = true, ws.left || len(ws.paths) > 0
 	for _, w := range ws.paths {
 		w.end(driver.Changed)
 	}

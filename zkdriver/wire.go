@@ -142,11 +142,11 @@ func (w *wire) send(frame []byte) {
 
 // hold keeps requests back until the watches have been set again, or until it is clear that
 // there are none.
-func (w *wire) hold() {
+func (w *wire) hold(most time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.holding = true
-	w.timer = time.AfterFunc(maxHold, func() {
+	w.timer = time.AfterFunc(most, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.release()

@@ -29,7 +29,7 @@ func newPair(t *testing.T) (*wire, net.Conn) {
 
 func TestRequestsWaitUntilTheWatchesAreSet(t *testing.T) {
 	w, there := newPair(t)
-	w.hold()
+	w.hold(maxHold)
 	w.timer.Stop() // however long it takes
 	sent := make(chan struct{})
 	go func() {
@@ -48,7 +48,7 @@ func TestRequestsWaitUntilTheWatchesAreSet(t *testing.T) {
 
 func TestRequestsDoNotWaitLongForWatchesThatAreNotThere(t *testing.T) {
 	w, there := newPair(t)
-	w.hold()
+	w.hold(maxHold)
 	w.Write(frame(4, 1))
 	got := make([]byte, 12)
 	_, err := io.ReadFull(there, got)

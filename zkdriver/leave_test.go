@@ -1,0 +1,108 @@
+package zkdriver
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+func TestCloseSaysGoodbyeThoughTheConnectionHasJustBroken(t *testing.T) {
+	t.Parallel()
+	for range 10 {
+		b := newBench(t, "session_timeout=10s")
+		p := b.mustCreate("q", "h-W-", "x")
+		b.proxy.DropConnections()
+		require.NoError(t, b.Close())
+		there, _, err := b.raw.Exists(b.chroot + "/q/" + p.Name)
+		require.NoError(t, err)
+		require.False(t, there)
+	}
+}
+
+func TestCloseSaysGoodbyeOnceTheStoreIsBack(t *testing.T) {
+	t.Parallel()
+	for _, down := range []time.Duration{20 * time.Millisecond, 300 * time.Millisecond, 1500 * time.Millisecond} {
+		b := newBench(t, "session_timeout=10s")
+		p := b.mustCreate("q", "h-W-", "x")
+		b.proxy.Refuse()
+		b.proxy.DropConnections()
+		time.Sleep(down) // the driver is between two attempts
+		b.proxy.Heal()
+		require.NoError(t, b.Close())
+		there, _, err := b.raw.Exists(b.chroot + "/q/" + p.Name)
+		require.NoError(t, err)
+		require.False(t, there)
+	}
+}
+
+func TestCloseGoesToAnotherServerWhereTheOneInUseIsSilent(t *testing.T) {
+	t.Parallel()
+	server := zktest.Shared(t)
+	chroot := server.Chroot(t)
+	proxies := []*zktest.Proxy{zktest.NewProxy(t, server.Addr()), zktest.NewProxy(t, server.Addr())}
+	s := mustConnect(t, "zk://"+proxies[0].Addr()+","+proxies[1].Addr()+chroot+"?session_timeout=10s")
+	_, err := s.Create(within(t), "q", "h-W-", []byte("x"))
+	require.NoError(t, err)
+	for _, proxy := range proxies {
+		if proxy.Connections() > 0 {
+			proxy.Cut()
+		}
+	}
+	require.NoError(t, s.Close())
+}
+
+func TestALateAnswerThatAQueueIsNotThereDropsNoNodeMadeSince(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "session_timeout=20s")
+	asked := b.owned.now()
+	_, _, err := b.session.children(b.settings.queuePath("q"))
+	require.ErrorIs(t, err, zk.ErrNoNode)
+	p := b.mustCreate("q", "h-W-", "x") // by another goroutine, before the answer is looked at
+	b.owned.noQueue("q", asked)
+	b.owned.lostNode("q", p.Name, asked)
+	require.True(t, b.strict())
+	_, err = b.Replace(within(t), "q", p, "h-R-")
+	require.NoError(t, err)
+}
+
+func TestARootThatMayNotBeReadCostsNoSession(t *testing.T) {
+	t.Parallel()
+	server := zktest.Start(t)
+	raw := server.Raw(t)
+	_, err := raw.Create("/locks", nil, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	_, err = raw.SetACL("/", zk.DigestACL(zk.PermAll, "a", "b"), -1)
+	require.NoError(t, err)
+	for _, nodes := range []bool{false, true} {
+		p := zktest.NewProxy(t, server.Addr())
+		s := mustConnect(t, "zk://"+p.Addr()+"/locks?session_timeout=1s")
+		heartbeat := int32(zktest.OpSync)
+		if nodes {
+			heartbeat = zktest.OpMulti
+			_, err = s.Create(within(t), "q", "h-W-", []byte("x"))
+			require.NoError(t, err)
+		}
+		eventually(t, "thirty heartbeats", func() bool { return p.Frames(heartbeat) >= 30 })
+		require.NoError(t, s.Err())
+	}
+}
+
+// An answer that takes long, but comes, is no reason to lose the session.
+func TestASlowStoreCostsNoSession(t *testing.T) {
+	for _, delay := range []time.Duration{150 * time.Millisecond, 210 * time.Millisecond} {
+		t.Run(fmt.Sprint(delay), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, "session_timeout=4s")
+			b.mustCreate("q", "h-W-", "x")
+			b.proxy.SetDelay(delay) // each way
+			before := b.proxy.Frames(zktest.OpMulti)
+			eventually(t, "fifteen heartbeats", func() bool { return b.Err() != nil || b.proxy.Frames(zktest.OpMulti) >= before+15 })
+			require.NoError(t, b.Err())
+		})
+	}
+}
