@@ -217,7 +217,7 @@ func (s *session) abandon() {
 
 const (
 	// abandonPatience bounds how much later Connect returns than its ctx ends.
-	abandonPatience = 50 * time.Millisecond
+	abandonPatience = 25 * time.Millisecond
 	// closePatience bounds how long the server may take to confirm the end of the session.
 	closePatience = 2 * time.Second
 	// exitPatience bounds the wait for go-zookeeper's goroutines after that.

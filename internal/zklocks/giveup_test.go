@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 func TestACancelledWaiterLeavesNoNode(t *testing.T) {
@@ -41,45 +43,63 @@ func TestATimedOutWaiterLeavesNoNodeAndSaysWhoWasInTheWay(t *testing.T) {
 }
 
 func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
-	const batch = 250
+	const enough, warmUp = 10_000, 2000
 	w := newWorld(t)
 	c := w.clients(2)
 	holder := w.lock(c[0]).granted()
 	watches := w.server.Watches()
 	w.watched(watches, 1) // the holder's node; everything after that is the waiters'
-	var failures errs
-	wait := func(total int) {
-		m := c[1].RWMutex("q", dlock.WithTimeout(120*time.Millisecond))
-		for n := range total / batch {
-			var all sync.WaitGroup
-			for i := range batch {
-				all.Go(func() {
-					enter := m.Lock
-					if n%2 == 0 || i%2 == 0 { // in every other batch all wait for the holder
-						enter = m.RLock
-					}
-					if l, err := enter(context.Background()); l != nil || !isTimeout(err) {
-						failures.add("lock %v, error %w", l, err)
-					}
-				})
-			}
-			all.Wait()
+	began := time.Now()
+	waited := 0
+	goOn := func(total int) {
+		for batch := 0; waited < total; batch++ {
+			require.Less(t, time.Since(began), time.Minute, "only %d have waited", waited)
+			waited += w.timedOut(c[1], batch%2 == 0)
 		}
-		failures.none(t)
 		w.listed("q", holder.Name())
 		// Of the holder's node, by its own session and by that of the waiters.
 		w.eventually(func() bool { return w.server.Watches() <= watches+2 },
 			func() string { return fmt.Sprintf("%d watches", w.server.Watches()-watches) })
 	}
-	wait(4 * batch)
+	goOn(warmUp)
 	before := heap()
-	wait(10_000 - 4*batch)
+	goOn(enough)
+	require.GreaterOrEqual(t, waited, enough, "waits in the queue")
 	var after uint64 // once the reaper has found out that what it was to remove is gone
 	w.eventually(func() bool { after = heap(); return after < before+1<<19 },
 		func() string { return fmt.Sprintf("heap before %d, after %d bytes", before, after) })
-	t.Logf("heap before %d, after %d bytes", before, after)
+	t.Logf("%d waits in the queue in %v, heap before %d, after %d bytes", waited, time.Since(began), before, after)
 	w.unlock(holder)
 	w.watched(watches, 0)
+}
+
+// timedOut has many calls at once time out behind the holder, only readers or half of them writers, who wait for one
+// another. It returns how many had a place in the queue and waited there.
+func (w *world) timedOut(c *dlock.Client, onlyReaders bool) int {
+	w.Helper()
+	const calls, timeout = 500, time.Second
+	var (
+		all      sync.WaitGroup
+		failures errs
+		waited   atomic.Int32
+	)
+	for i := range calls {
+		all.Go(func() {
+			var once sync.Once
+			waiting := func(recipes.WaitingInfo) { once.Do(func() { waited.Add(1) }) }
+			m := c.RWMutex("q", dlock.WithTimeout(timeout), dlock.WithTrace(&dlock.Trace{Waiting: waiting}))
+			enter := m.Lock
+			if onlyReaders || i%2 == 0 {
+				enter = m.RLock
+			}
+			if l, err := enter(context.Background()); l != nil || !isTimeout(err) {
+				failures.add("lock %v, error %w", l, err)
+			}
+		})
+	}
+	all.Wait()
+	failures.none(w)
+	return int(waited.Load())
 }
 
 func isTimeout(err error) bool {

@@ -33,10 +33,16 @@ func dropSoon(p *zktest.Proxy, r *rand.Rand) <-chan struct{} {
 	return hit
 }
 
-// suffer has four clients take and give back one lock 50 times each, and one hazard in each of these 200 rounds, set
-// before the lock is taken or after that. Nobody may be inside with somebody else, nothing may fail, nothing may stay.
-func suffer(t *testing.T, beforeLock bool, hazards ...hazard) {
-	const clients, rounds = 4, 50
+// moment tells whether a round meets its hazard before the lock is taken, or only before it is given back.
+type moment func(r *rand.Rand) (beforeLock bool)
+
+func beforeLock(*rand.Rand) bool     { return true }
+func beforeUnlock(*rand.Rand) bool   { return false }
+func beforeEither(r *rand.Rand) bool { return r.IntN(2) == 0 }
+
+// suffer has that many clients take and give back one lock, and the hazard in each of their rounds. Nobody may be inside
+// with somebody else, nothing may fail, nothing may stay.
+func suffer(t *testing.T, clients, rounds int, when moment, meet hazard) {
 	w := newWorld(t)
 	ephemerals := w.server.Ephemerals()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*bound)
@@ -53,16 +59,17 @@ func suffer(t *testing.T, beforeLock bool, hazards ...hazard) {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		round := func() error {
 			var hit <-chan struct{}
-			if beforeLock {
-				hit = hazards[r.IntN(len(hazards))](proxy, r)
+			first := when(r)
+			if first {
+				hit = meet(proxy, r)
 			}
 			lock, err := c.RWMutex("q").Lock(ctx)
 			if err != nil {
 				return err
 			}
 			inside.enter(lock)
-			if !beforeLock {
-				hit = hazards[r.IntN(len(hazards))](proxy, r)
+			if !first {
+				hit = meet(proxy, r)
 			}
 			inside.leave(lock)
 			if err := lock.Unlock(); err != nil {
@@ -101,15 +108,23 @@ func suffer(t *testing.T, beforeLock bool, hazards ...hazard) {
 }
 
 func TestALostReplyToCreateLeavesNoOrphanAndMakesNoSecondHolder(t *testing.T) {
-	suffer(t, true, loseRequest, loseReply)
+	suffer(t, 4, 50, beforeLock, loseReply)
 }
 
 func TestALostReplyToDeleteLeavesNoOrphanAndMakesNoSecondHolder(t *testing.T) {
-	suffer(t, false, loseRequest, loseReply)
+	suffer(t, 4, 50, beforeUnlock, loseReply)
+}
+
+func TestLostRepliesAtRandomPointsLeaveNoOrphanAndMakeNoSecondHolder(t *testing.T) {
+	suffer(t, 4, 50, beforeEither, loseReply)
+}
+
+func TestLostRequestsAtRandomPointsLeaveNoOrphanAndMakeNoSecondHolder(t *testing.T) {
+	suffer(t, 2, 25, beforeEither, loseRequest)
 }
 
 func TestAConnectionThatBreaksAtAnyMomentLeavesNoOrphanAndMakesNoSecondHolder(t *testing.T) {
-	suffer(t, true, dropSoon)
+	suffer(t, 4, 50, beforeLock, dropSoon)
 }
 
 func TestACallerWhoGivesUpWhileCreateIsOnItsWayLeavesNoOrphan(t *testing.T) {

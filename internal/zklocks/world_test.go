@@ -116,6 +116,17 @@ func (w *world) eventually(reached func() bool, instead func() string) {
 	}
 }
 
+// promptly demands a median below a limit, and nothing out of all proportion: a machine that is busy with
+// something else may be late once in a while, but not most of the time.
+func promptly(t testing.TB, limit time.Duration, took []time.Duration) {
+	t.Helper()
+	slices.Sort(took)
+	median, slowest := took[len(took)/2], took[len(took)-1]
+	t.Logf("median %v, slowest %v of %d", median, slowest, len(took))
+	require.Less(t, median, limit)
+	require.Less(t, slowest, 5*time.Second)
+}
+
 // remove deletes a node as an operator would.
 func (w *world) remove(queue, name string) {
 	w.Helper()

@@ -26,11 +26,11 @@ type peerLink struct{ quorum, election *Proxy }
 // peer is where a server listens for the others.
 type peer struct{ quorum, election int }
 
-// StartEnsemble starts n servers, three if n is 0, and returns once they serve with all of them in the quorum. They are killed
-// and their directories removed when the test ends.
+// StartEnsemble starts n servers, three if n is 0, and returns once they serve with all of them in
+// the quorum. They are killed and their directories removed when the test ends.
 //
-// A tick is 500ms, initLimit 6 and syncLimit 10 ticks: for syncLimit ticks a follower that is cut off goes on
-// answering. Change it with WithConfig(map[string]string{"syncLimit": "20"}).
+// A tick is 500ms, initLimit 6 and syncLimit 10 ticks: for syncLimit ticks a follower that is cut
+// off goes on answering. Change it with WithConfig(map[string]string{"syncLimit": "20"}).
 func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	t.Helper()
 	Require(t)
@@ -129,7 +129,8 @@ func newPeerLink(to peer) (*peerLink, error) {
 		return nil, err
 	}
 	quorum.plain, election.plain = true, true
-	quorum.patient = true // a new leader is called before it listens, and an EOF sends the caller back to an election
+	// A new leader is called before it listens, and an EOF sends the caller back to an election.
+	quorum.patient = true
 	return &peerLink{quorum, election}, nil
 }
 
@@ -149,9 +150,9 @@ func (e *Ensemble) redirectCallsBack() {
 	}
 }
 
-// The greeting of an election connection (QuorumCnxManager, since 3.5): a protocol version and the caller's
-// id of eight bytes each, then the length of the address in four, and the address. All our addresses
-// have the same length.
+// The greeting of an election connection (QuorumCnxManager, since 3.5): a protocol version and the
+// caller's id of eight bytes each, then the length of the address in four, and the address. All our
+// addresses have the same length.
 const (
 	beforeAddress = 8 + 8 + 4
 	greetingSize  = beforeAddress + len("127.0.0.1:12345")

@@ -114,6 +114,7 @@ func TestMissingZooKeeperIsSaidLoudlyOrFails(t *testing.T) {
 	nowhere := "ZOOKEEPER_HOME=" + t.TempDir()
 
 	cmd := child(t, "TestMissingZooKeeperIsSaidLoudlyOrFails", "skip", nowhere, requireVariable+"=")
+	cmd.SysProcAttr = ownSession() // away from the terminal, where it would say that something is left out
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.Output()

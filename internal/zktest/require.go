@@ -3,6 +3,7 @@ package zktest
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 )
@@ -11,13 +12,14 @@ import (
 // into a failure.
 const requireVariable = "DLOCK_TEST_ZOOKEEPER"
 
-const howToInstall = "`make test` installs it; by hand: apt-get install -y --no-install-recommends zookeeper default-jre-headless, " +
+const howToInstall = "`make test` installs it; by hand: " +
+	"apt-get install -y --no-install-recommends zookeeper default-jre-headless, " +
 	"or Java on the PATH and ZOOKEEPER_HOME pointing at an unpacked release of ZooKeeper"
 
 // Require ends the test where this machine cannot run ZooKeeper. With
 // DLOCK_TEST_ZOOKEEPER=require that is a failure. Otherwise the test is
-// skipped, and the first one of a test binary also says on standard error what
-// was left out.
+// skipped, and the first one of a test binary also says on standard error and on
+// the terminal, if there is one, what was left out.
 //
 // [Start], [Shared] and [StartEnsemble] call it themselves.
 func Require(t testing.TB) {
@@ -37,6 +39,33 @@ var leftOut sync.Once
 
 func sayLeftOut(err error) {
 	leftOut.Do(func() {
-		fmt.Fprintf(os.Stderr, "zktest: LEFT OUT every test of %s that needs a real ZooKeeper: %v: %s\n", os.Args[0], err, howToInstall)
+		notice := fmt.Sprintf("zktest: LEFT OUT every test of %s that needs a real ZooKeeper: %v: %s\n",
+			filepath.Base(os.Args[0]), err, howToInstall)
+		fmt.Fprint(os.Stderr, notice)
+		sayOnTerminal(notice)
 	})
+}
+
+// sayOnTerminal reaches whoever has called go test for several packages: without -v it drops
+// what a passing test binary prints, standard error included.
+func sayOnTerminal(notice string) {
+	if isTerminal(os.Stderr) {
+		return // it is there already
+	}
+	tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
+	if err != nil {
+		return // nobody is there to read it, or this system has no such file
+	}
+	defer tty.Close()
+	fmt.Fprint(tty, notice)
+}
+
+// isTerminal tells whether f is a character device other than the null device.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }
