@@ -8,7 +8,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// The names that applications need most from the packages below. Hooks and ways of waiting are in
+// The names that applications need most from the packages below. The hooks' arguments are in
 // package recipes.
 type (
 	// RWMutex is a read-write lock; see [recipes.RWMutex].
@@ -47,23 +47,32 @@ var (
 	ErrUnavailable = driver.ErrUnavailable
 )
 
-// WithTimeout is [recipes.WithTimeout].
+// Ways of waiting, for WithWait; see package recipes.
+var (
+	Predecessor = recipes.Predecessor // the default
+	AnyChange   = recipes.AnyChange
+)
+
+// Poll is [recipes.Poll], a way of waiting that watches nothing.
+func Poll(d time.Duration) Wait { return recipes.Poll(d) }
+
+// WithTimeout limits how long Lock and RLock wait; see [recipes.WithTimeout].
 func WithTimeout(d time.Duration) Option { return recipes.WithTimeout(d) }
 
-// WithBackOff is [recipes.WithBackOff].
+// WithBackOff sets how errors that may pass are retried; see [recipes.WithBackOff].
 func WithBackOff(newBackOff func() BackOff) Option { return recipes.WithBackOff(newBackOff) }
 
-// WithHostname is [recipes.WithHostname].
+// WithHostname sets what the names of nodes begin with; see [recipes.WithHostname].
 func WithHostname(name string) Option { return recipes.WithHostname(name) }
 
-// WithLogger is [recipes.WithLogger].
+// WithLogger sets where to log; see [recipes.WithLogger].
 func WithLogger(l *slog.Logger) Option { return recipes.WithLogger(l) }
 
-// WithTrace is [recipes.WithTrace].
+// WithTrace sets hooks that see what a lock does; see [recipes.WithTrace].
 func WithTrace(t *Trace) Option { return recipes.WithTrace(t) }
 
-// WithData is [recipes.WithData].
+// WithData adds data to the record that nodes carry; see [recipes.WithData].
 func WithData(data []byte) Option { return recipes.WithData(data) }
 
-// WithWait is [recipes.WithWait].
+// WithWait sets the way of waiting for others; see [recipes.WithWait].
 func WithWait(w Wait) Option { return recipes.WithWait(w) }

@@ -9,6 +9,5 @@
 // only: the last one that is in its way. So a release wakes one writer, or the readers that may
 // enter together, and nobody else.
 //
-// Applications use package dlock, which names what they need most; hooks and ways of waiting are
-// here.
+// Applications use package dlock, which names what they need; the arguments of hooks are here.
 package recipes

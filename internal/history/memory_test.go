@@ -1,0 +1,283 @@
+package history
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+var (
+	seeds = flag.Int("seeds", 400, "how many histories to make in memory")
+	first = flag.Uint64("seed", 1, "the first seed")
+)
+
+// plan is what a history in memory is made of.
+type plan struct {
+	clients, actors, rounds, faults int
+	spoil                           func(*memdriver.Store, driver.Session) driver.Session // nil: the driver as it is
+}
+
+// connector makes the sessions of one client and remembers the last one.
+type connector struct {
+	store *memdriver.Store
+	spoil func(*memdriver.Store, driver.Session) driver.Session
+	slow  func() time.Duration
+
+	mu   sync.Mutex
+	last driver.Session
+}
+
+func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := c.store.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = s
+	c.store.Delay(s, c.slow())
+	if c.spoil != nil {
+		return c.spoil(c.store, s), nil
+	}
+	return s, nil
+}
+
+// session returns the client's session, nil if it has none.
+func (c *connector) session() driver.Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last == nil || c.last.Err() != nil {
+		return nil
+	}
+	return c.last
+}
+
+// memory makes one history in virtual time.
+type memory struct {
+	*recorder
+	store  *memdriver.Store
+	conns  []*connector
+	queues []string
+	rand   *rand.Rand
+	heals  sync.WaitGroup
+}
+
+// play makes the history of a seed. It is called in a bubble.
+func (p plan) play(t testing.TB, seed uint64) (*recorder, *complaints) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	w := &memory{recorder: new(recorder), store: memdriver.New(), rand: r, queues: []string{"p", "q"}[:1+r.IntN(2)]}
+	wrong := new(complaints)
+	var playing sync.WaitGroup
+	var clients []*dlock.Client
+	for i := range p.clients {
+		c := &connector{store: w.store, spoil: p.spoil, slow: slowness(seed, i)}
+		client := dlock.OpenConnector(c, dlock.WithHostname(host(seed, i)))
+		w.conns, clients = append(w.conns, c), append(clients, client)
+		for j := range p.actors {
+			id := 1 + i*p.actors + j
+			a := &actor{
+				recorder: w.recorder, id: id, client: i, locks: client, queues: w.queues, wrong: wrong,
+				rand: rand.New(rand.NewPCG(seed, uint64(1000+id))), rounds: p.rounds, unit: 100 * time.Millisecond,
+			}
+			playing.Go(a.play)
+		}
+	}
+	w.trouble(&playing, p.faults)
+	for _, c := range clients {
+		_ = c.Close()
+	}
+	w.heals.Wait()
+	return w.recorder, wrong
+}
+
+// host names a client's nodes. In some histories all have one name, so that a queue which is made
+// again has nodes of the same names as before.
+func host(seed uint64, client int) string {
+	if seed%3 == 0 {
+		return "web"
+	}
+	return fmt.Sprint("web", client)
+}
+
+// slowness draws how long the requests of a client's next session take.
+func slowness(seed uint64, client int) func() time.Duration {
+	r := rand.New(rand.NewPCG(seed, uint64(100+client)))
+	return func() time.Duration {
+		return time.Duration(r.Int64N(int64(20*time.Millisecond))) + time.Duration(client)
+	}
+}
+
+// trouble plays faults until everybody is done.
+func (w *memory) trouble(playing *sync.WaitGroup, faults int) {
+	done := make(chan struct{})
+	go func() { playing.Wait(); close(done) }()
+	for range faults {
+		t := time.NewTimer(time.Duration(w.rand.Int64N(int64(300 * time.Millisecond))))
+		select {
+		case <-t.C:
+			w.fault()
+		case <-done:
+			t.Stop()
+			return
+		}
+	}
+	<-done
+}
+
+func (w *memory) fault() {
+	i := w.rand.IntN(len(w.conns))
+	s := w.conns[i].session()
+	queue := w.queues[w.rand.IntN(len(w.queues))]
+	of := func(what string) cause { return cause{what: what, client: i, told: true} }
+	switch n := w.rand.IntN(17); {
+	case n == 16, n == 0:
+		w.removeQueue(queue)
+	case n < 3:
+		w.removeNode(queue)
+	case s == nil:
+	case n < 5:
+		w.cause(of("expired"), func() { w.store.Expire(s) })
+	case n < 8:
+		w.cut(of("cut off"), s)
+	case n < 10:
+		d := time.Duration(w.rand.Int64N(int64(15 * time.Second)))
+		w.cause(of("paused for "+d.String()), func() { w.store.Pause(s, d) })
+	default:
+		w.store.LoseReply(s, losable[w.rand.IntN(len(losable))], w.rand.IntN(2) == 0)
+	}
+}
+
+var losable = []memdriver.Op{
+	memdriver.OpCreate, memdriver.OpCreate, memdriver.OpDelete, memdriver.OpDelete, memdriver.OpReplace, memdriver.OpReplace,
+	memdriver.OpList, memdriver.OpWatch, memdriver.OpRead, memdriver.OpCleanUp, memdriver.OpHeartbeat,
+}
+
+// cut cuts a session off for a while, perhaps for longer than it lives.
+func (w *memory) cut(c cause, s driver.Session) {
+	d := time.Duration(w.rand.Int64N(int64(14 * time.Second)))
+	w.cause(c, func() {
+		heal := w.store.CutOff(s)
+		w.heals.Go(func() {
+			time.Sleep(d)
+			heal()
+		})
+	})
+}
+
+// removeNode removes one of the first nodes of a queue, as those are most worth it.
+func (w *memory) removeNode(queue string) {
+	nodes, _ := w.look(queue)
+	if len(nodes) == 0 {
+		return
+	}
+	name := nodes[w.rand.IntN(min(3, len(nodes)))].Name
+	w.cause(cause{what: "node removed", client: -1, queue: queue, node: nodeOf(name)}, func() { w.store.RemoveNode(queue, name) })
+}
+
+func (w *memory) removeQueue(queue string) {
+	_, last := w.look(queue)
+	w.cause(cause{what: "queue removed", client: -1, queue: queue, upTo: last}, func() { w.store.RemoveQueue(queue) })
+}
+
+// look returns the nodes of a queue and the token of the last one, 0 where there is none.
+func (w *memory) look(queue string) (nodes []driver.Node, last int64) {
+	ctx := context.Background()
+	eyes, err := w.store.Connect(ctx)
+	if err != nil {
+		return nil, 0
+	}
+	defer eyes.Close()
+	nodes, err = eyes.List(ctx, queue)
+	if err != nil || len(nodes) == 0 {
+		return nil, 0
+	}
+	info, err := eyes.(driver.Reader).Read(ctx, queue, nodes[len(nodes)-1].Name)
+	if err != nil {
+		return nodes, 0
+	}
+	return nodes, info.Token
+}
+
+// one makes the history of a seed.
+func (p plan) one(t *testing.T, seed uint64) (r *recorder, wrong []string) {
+	synctest.Test(t, func(t *testing.T) {
+		var w *complaints
+		r, w = p.play(t, seed)
+		wrong = w.all
+	})
+	return r, wrong
+}
+
+func TestHistoriesInMemoryAreLinearizable(t *testing.T) {
+	var next atomic.Uint64
+	var sum figures
+	next.Store(*first)
+	last := *first + uint64(*seeds)
+	began := time.Now()
+	t.Run("all", func(t *testing.T) {
+		for i := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint("worker", i), func(t *testing.T) {
+				t.Parallel()
+				for seed := next.Add(1) - 1; seed < last && !t.Failed(); seed = next.Add(1) - 1 {
+					p := plan{clients: 2 + int(seed%4), actors: 1 + int(seed/4%2), rounds: 8, faults: 40}
+					r, wrong := p.one(t, seed)
+					title := fmt.Sprintf("seed %d (again: -run InMemory -seeds 1 -seed %d)", seed, seed)
+					n := judge(t, title, r)
+					require.Empty(t, wrong, "%s:\n%s", title, strings.Join(wrong, "\n"))
+					sum.add(r, n)
+				}
+			})
+		}
+	})
+	t.Logf("%v, %v", &sum, time.Since(began).Round(time.Millisecond))
+	if *seeds >= 100 {
+		require.NotZero(t, sum.lost)
+		require.NotZero(t, sum.lowered)
+		require.NotZero(t, sum.doubtful)
+	}
+}
+
+// figures say what the histories were made of, so that nobody takes a quiet run for a proof.
+type figures struct {
+	mu                                                             sync.Mutex
+	histories, operations, grants, lost, lowered, doubtful, causes int
+}
+
+func (f *figures) add(r *recorder, operations int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.histories++
+	f.operations += operations
+	f.grants += len(r.holds)
+	f.causes += len(r.causes)
+	for _, h := range r.holds {
+		if _, lost := h.end(); lost {
+			f.lost++
+		}
+		if h.lowered != nil {
+			f.lowered++
+			if h.lowered.err != nil {
+				f.doubtful++
+			}
+		}
+	}
+}
+
+func (f *figures) String() string {
+	return fmt.Sprintf("%d histories, %d operations: %d grants, %d lost, %d downgrades, %d of them in doubt; %d causes",
+		f.histories, f.operations, f.grants, f.lost, f.lowered, f.doubtful, f.causes)
+}
