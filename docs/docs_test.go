@@ -195,13 +195,32 @@ func TestEveryCommandExists(t *testing.T) {
 			case strings.HasPrefix(line, "go run ./cmd/dlock "):
 				hasFlags(t, b, words[3], words[4:])
 			case strings.HasPrefix(line, "go test "):
-				_, err := os.Stat(filepath.Join(root, words[len(words)-1]))
+				i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "./") })
+				require.Positive(t, i, "%v: %s names no package", b, line)
+				_, err := os.Stat(filepath.Join(root, words[i]))
 				assert.NoError(t, err, "%v: %s", b, line)
+				for _, flag := range words[i+1:] { // flags of the test itself
+					name, _, _ := strings.Cut(strings.TrimLeft(flag, "-"), "=")
+					assert.Contains(t, readAll(t, words[i]), `"`+name+`",`, "%v: %s has no flag %s", b, words[i], flag)
+				}
 			default:
 				t.Errorf("%v: nothing checks the command %q", b, line)
 			}
 		}
 	}
+}
+
+// readAll returns the Go files of a package.
+func readAll(t *testing.T, dir string) string {
+	files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+	require.NoError(t, err)
+	var all strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		all.Write(text)
+	}
+	return all.String()
 }
 
 // hasFlags asks the program itself.
