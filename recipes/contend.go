@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// watchOwnAfter is how long somebody waits before he has his own node watched too. Brief waits
-// do without: whoever is let in looks at the queue first and sees his node in it.
+// watchOwnAfter is how long a contender waits before its own node is watched too. Brief waits
+// do without: whoever is let in looks at the queue first and sees its node there.
 const watchOwnAfter = 300 * time.Millisecond
 
 // contender is an attempt that has a node in the queue.
@@ -131,7 +131,7 @@ func (c *contender) sleep(ctx context.Context, changed <-chan driver.Cause) erro
 }
 
 // alarm returns what rings, besides a watch: for somebody who polls, the time to look again;
-// for somebody who watches his predecessor, the time to watch his own node too. A watch of the
+// for somebody who watches the predecessor, the time to watch the own node too. A watch of the
 // whole queue needs neither.
 func (c *contender) alarm() (ring <-chan time.Time, stop func() bool) {
 	switch c.m.options.wait.kind {
@@ -155,9 +155,9 @@ func (c *contender) restrain(ctx context.Context) {
 	}
 }
 
-// armOwn watches one's own node, so that somebody whose node was removed does not wait for ever
-// at a place that he does not have. Then it makes sure that the node is there: the watch may be
-// that of somebody else's node of the same name.
+// armOwn watches one's own node, so that a contender whose node was removed does not wait for
+// ever at a place that it does not have. Then it makes sure that the node is there: the watch
+// may be that of somebody else's node of the same name.
 func (c *contender) armOwn(ctx context.Context) error {
 	own, err := c.session.Watch(ctx, c.m.name, c.place.Name)
 	if err != nil {

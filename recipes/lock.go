@@ -6,7 +6,7 @@ import (
 )
 
 // Lock is a lock that is held, until Unlock or until it is lost. Whoever enters again gets a
-// Lock of his own; the node in the store goes with the last Unlock.
+// Lock of its own; the node in the store goes with the last Unlock.
 //
 // A Lock is safe for use by many goroutines.
 type Lock struct {
@@ -31,8 +31,8 @@ func (l *Lock) Mode() Mode {
 func (l *Lock) Name() string { return l.hold.placeNow().Name }
 
 // Token returns the fencing token. Hand it to the resource that the lock protects, which
-// refuses a smaller token than the largest it has seen: only so is somebody kept out who still
-// believes to hold a lock that he has lost.
+// refuses a smaller token than the largest it has seen: that is the only way to keep out a
+// holder that has lost the lock and does not know it yet.
 //
 // Tokens of exclusive locks rise from one to the next, for ever, that is, for one history of
 // the store: a restored or a new one starts over. The token of a shared lock is to be compared
