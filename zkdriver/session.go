@@ -129,8 +129,9 @@ func (s *session) began(r reply, asked driver.Instant) error {
 }
 
 func (s *session) resumed(asked driver.Instant) error {
-	// A session that is being closed comes back to say goodbye.
-	if err := s.lease.Err(); err != nil && !errors.Is(err, errClosed) {
+	// Not for a session that is being closed, either: go-zookeeper would set its watches again
+	// while it takes itself down, which it cannot do without a data race. See leave.
+	if err := s.lease.Err(); err != nil {
 		return err
 	}
 	s.beats.connected(asked, s.lease.Now(), true)
