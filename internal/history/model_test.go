@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -14,82 +15,125 @@ type kind int
 
 const (
 	grant kind = iota
-	release
+	reentry
+	unlocking
 	downgrade
+	loss
 	answer
+	refusal
 	clearing
+	resume
 )
 
 // operation is what the model is given of an operation, the results included.
 type operation struct {
-	kind  kind
-	queue string
-	hold  int        // tells holders apart: every grant is another one
-	mode  dlock.Mode // of a grant: as asked for; of an answer: as seen
-	token int64      // of a grant; of a clearing: the highest that was removed
-	maybe bool       // of a downgrade: it may be that nothing came of it
+	kind   kind
+	queue  string
+	hold   int        // tells contenders apart: every grant is another one
+	handle int        // tells a contender's Locks apart: every re-entry is another one
+	mode   dlock.Mode // of a grant and a re-entry: as asked for; of an answer: as seen
+	token  int64      // of a grant; of a clearing: the highest that was removed
+	maybe  bool       // nobody knows whether the lock was still held: then nothing comes of it
+	from   state      // of a resume
 }
 
 func (o operation) String() string {
+	who := fmt.Sprintf("#%d.%d", o.hold, o.handle)
 	switch o.kind {
 	case grant:
-		return fmt.Sprintf("#%d %v, token %d", o.hold, o.mode, o.token)
-	case release:
-		return fmt.Sprintf("#%d gone", o.hold)
+		return fmt.Sprintf("%s %v, token %d", who, o.mode, o.token)
+	case reentry:
+		return fmt.Sprintf("%s again, %v", who, o.mode)
+	case unlocking:
+		return who + " unlocked"
 	case downgrade:
-		return fmt.Sprintf("#%d to shared", o.hold)
+		return who + " to shared"
+	case loss:
+		return fmt.Sprintf("#%d lost", o.hold)
+	case refusal:
+		return fmt.Sprintf("#%d no upgrade", o.hold)
 	case clearing:
 		return fmt.Sprintf("all up to token %d removed", o.token)
+	case resume:
+		return "from here: " + o.from.String()
 	}
-	return fmt.Sprintf("#%d still %v", o.hold, o.mode)
+	return fmt.Sprintf("%s still %v", who, o.mode)
+}
+
+// holder is one Lock that is held. Those of one contender go with its node.
+type holder struct {
+	hold, handle int
+	mode         dlock.Mode
+}
+
+func (h holder) compare(o holder) int {
+	return cmp.Or(cmp.Compare(h.hold, o.hold), cmp.Compare(h.handle, o.handle))
 }
 
 // state is a read-write lock. It is never changed, only replaced.
 type state struct {
-	writer  int   // 0: none
-	readers []int // in order
-	top     int64 // the highest token granted
-	fence   int64 // the highest exclusive token granted
-	cleared int64 // up to this token nothing is left that can be granted
+	holders []holder // in order
+	top     int64    // the highest token granted
+	fence   int64    // the highest exclusive token granted
+	cleared int64    // up to this token nothing is left that can be granted
 }
 
 func (s state) String() string {
-	switch {
-	case s.writer != 0:
-		return fmt.Sprintf("exclusive: #%d", s.writer)
-	case len(s.readers) > 0:
-		return fmt.Sprintf("shared: #%d", s.readers)
+	text := "free"
+	for i, h := range s.holders {
+		if i == 0 {
+			text = "held:"
+		}
+		text += fmt.Sprintf(" #%d.%d %v", h.hold, h.handle, h.mode)
 	}
-	return "free"
+	return fmt.Sprintf("%s; highest token %d", text, s.top)
 }
 
 func (s state) equal(o state) bool {
-	return s.writer == o.writer && s.top == o.top && s.fence == o.fence && s.cleared == o.cleared && slices.Equal(s.readers, o.readers)
+	return s.top == o.top && s.fence == o.fence && s.cleared == o.cleared && slices.Equal(s.holders, o.holders)
 }
 
-// mode returns how somebody holds the lock, 0 if not at all.
-func (s state) mode(hold int) dlock.Mode {
-	switch {
-	case s.writer == hold:
-		return dlock.Exclusive
-	case slices.Contains(s.readers, hold):
-		return dlock.Shared
+// hash is the same for equal states.
+func (s state) hash() uint64 {
+	h := uint64(s.top)*31 + uint64(s.fence)*37 + uint64(s.cleared)*41
+	for _, l := range s.holders {
+		h = h*1099511628211 + uint64(l.hold<<16+l.handle<<2+int(l.mode))
 	}
-	return 0
+	return h
 }
 
-func (s state) add(hold int) state {
-	i, _ := slices.BinarySearch(s.readers, hold)
-	s.readers = slices.Insert(slices.Clone(s.readers), i, hold)
-	return s
-}
-
-func (s state) remove(hold int) state {
-	if s.writer == hold {
-		s.writer = 0
-		return s
+// mode returns how a contender holds the lock, 0 if not at all.
+func (s state) mode(hold int) (mode dlock.Mode) {
+	for _, h := range s.holders {
+		if h.hold == hold {
+			mode = max(mode, h.mode)
+		}
 	}
-	s.readers = slices.DeleteFunc(slices.Clone(s.readers), func(h int) bool { return h == hold })
+	return mode
+}
+
+// locks returns how many Locks a contender holds.
+func (s state) locks(hold int) (n int) {
+	for _, h := range s.holders {
+		if h.hold == hold {
+			n++
+		}
+	}
+	return n
+}
+
+// exclusive tells whether anybody holds the lock exclusively.
+func (s state) exclusive() bool {
+	return slices.ContainsFunc(s.holders, func(h holder) bool { return h.mode == dlock.Exclusive })
+}
+
+func (s state) find(o operation) (at int, found bool) {
+	return slices.BinarySearchFunc(s.holders, holder{hold: o.hold, handle: o.handle}, holder.compare)
+}
+
+func (s state) add(o operation) state {
+	at, _ := s.find(o)
+	s.holders = slices.Insert(slices.Clone(s.holders), at, holder{o.hold, o.handle, o.mode})
 	return s
 }
 
@@ -98,53 +142,80 @@ func (s state) step(o operation) (bool, state) {
 	switch o.kind {
 	case grant:
 		return s.grant(o)
-	case release:
-		return s.mode(o.hold) != 0, s.remove(o.hold)
-	case downgrade:
-		if s.writer != o.hold {
-			return o.maybe, s
-		}
-		return true, s.remove(o.hold).add(o.hold)
+	case reentry:
+		return s.reenter(o)
+	case unlocking, downgrade:
+		return s.lower(o)
+	case loss:
+		held := s.mode(o.hold) != 0
+		s.holders = slices.DeleteFunc(slices.Clone(s.holders), func(h holder) bool { return h.hold == o.hold })
+		return held, s
+	case refusal:
+		return s.mode(o.hold) == dlock.Shared, s
 	case clearing:
 		s.cleared = max(s.cleared, o.token)
 		return true, s
+	case resume:
+		return true, o.from
 	}
-	return s.mode(o.hold) == o.mode, s
+	at, found := s.find(o)
+	return found && s.holders[at].mode == o.mode, s
 }
 
+// grant lets a contender in, who has waited for his turn.
 func (s state) grant(o operation) (bool, state) {
-	if s.writer != 0 || o.token <= s.fence || o.token <= s.cleared {
+	if s.exclusive() || o.token <= s.fence || o.token <= s.cleared {
 		return false, s
 	}
 	if o.mode == dlock.Exclusive {
-		ok := len(s.readers) == 0 && o.token > s.top
-		s.writer, s.top, s.fence = o.hold, o.token, o.token
-		return ok, s
+		ok := len(s.holders) == 0 && o.token > s.top
+		s.top, s.fence = o.token, o.token
+		return ok, s.add(o)
 	}
 	s.top = max(s.top, o.token)
-	return true, s.add(o.hold)
+	return true, s.add(o)
+}
+
+// reenter gives a contender one Lock more. He cannot get from shared to exclusive.
+func (s state) reenter(o operation) (bool, state) {
+	switch held := s.mode(o.hold); {
+	case held == 0:
+		return o.maybe, s
+	case held < o.mode:
+		return false, s
+	}
+	return true, s.add(o)
+}
+
+// lower takes a Lock off a contender, or makes it shared. Where nobody knows whether the lock was
+// lost before, the contender keeps his last one: it goes with the loss.
+func (s state) lower(o operation) (bool, state) {
+	at, found := s.find(o)
+	switch {
+	case !found:
+		return o.maybe, s
+	case o.maybe && o.kind == unlocking && s.locks(o.hold) == 1:
+		return true, s
+	}
+	s.holders = slices.Clone(s.holders)
+	if o.kind == unlocking {
+		s.holders = slices.Delete(s.holders, at, at+1)
+	} else {
+		s.holders[at].mode = dlock.Shared
+	}
+	return true, s
 }
 
 // model is the lock of each queue, for porcupine.
 var model = porcupine.Model{
-	Partition: func(history []porcupine.Operation) (parts [][]porcupine.Operation) {
-		number := make(map[string]int)
-		for _, o := range history {
-			queue := o.Input.(operation).queue
-			if _, known := number[queue]; !known {
-				number[queue] = len(parts)
-				parts = append(parts, nil)
-			}
-			parts[number[queue]] = append(parts[number[queue]], o)
-		}
-		return parts
-	},
-	Init: func() any { return state{} },
+	Partition: partition,
+	Init:      func() any { return state{} },
 	Step: func(s, in, _ any) (bool, any) {
 		ok, after := s.(state).step(in.(operation))
 		return ok, after
 	},
 	Equal:             func(a, b any) bool { return a.(state).equal(b.(state)) },
+	Hash:              func(s any) uint64 { return s.(state).hash() },
 	DescribeOperation: func(in, _ any) string { return in.(operation).String() },
 	DescribeState:     func(s any) string { return s.(state).String() },
 }
