@@ -13,6 +13,7 @@ const whyAlone = "Alone is the lock: who is told so enters without looking at th
 
 var aloneCases = []testCase{
 	{name: "a-node-behind-another-is-not-alone", why: whyAlone, run: secondIsNotAlone},
+	{name: "a-node-behind-a-foreign-contender-is-not-alone", why: whyAlone, needs: needPutNode, run: notAloneBehindForeign},
 	{name: "one-of-many-concurrent-creates-is-alone-at-most", why: whyAlone, run: oneAloneAtMost},
 	{name: "nobody-is-alone-while-another-one-was-told-so", why: whyAlone, run: aloneExcludes},
 	{name: "a-node-behind-a-replaced-one-is-not-alone", why: whyAlone, needs: needReplacer, run: notAloneBehindReplaced},
@@ -25,16 +26,37 @@ func secondIsNotAlone(c *check) {
 	if !first.Alone {
 		c.logf("Alone is false in an empty queue: allowed, but every free lock then costs a List")
 	}
-	for i := range 10 {
-		s := []driver.Session{a, b}[i%2]
-		p := c.create(s, "q", fmt.Sprintf("h%d-R-", i))
+	notAlone(c, first, "q", a, b)
+	notAlone(c, c.create(a, "readers", reader), "readers", a, b)
+	if other := c.create(b, "q/below", writer); other.Alone != first.Alone {
+		c.logf("Alone is %v in an empty queue and %v in one below another", first.Alone, other.Alone)
+	}
+}
+
+// notAlone creates nodes of both kinds behind the first one.
+func notAlone(c *check, first driver.Place, queue string, sessions ...driver.Session) {
+	for i := range 12 {
+		s := sessions[i%len(sessions)]
+		p := c.create(s, queue, fmt.Sprintf("h%d-%c-", i, "RW"[i/2%2]))
 		if p.Alone {
 			c.errorf("Alone is true for %s although %s was in the queue", p.Name, first.Name)
 		}
-		c.delete(s, "q", p)
+		c.delete(s, queue, p)
 	}
-	if other := c.create(b, "q/below", writer); other.Alone != first.Alone {
-		c.logf("Alone is %v in an empty queue and %v in one below another", first.Alone, other.Alone)
+}
+
+// notAloneBehindForeign puts a node of an unknown kind into the queue, which locks take for a
+// contender that holds exclusively.
+func notAloneBehindForeign(c *check) {
+	s := c.session()
+	const foreign = "legacy-0000000000"
+	c.putNode("q", foreign)
+	p := c.create(s, "q", writer)
+	if p.Alone {
+		c.errorf("Alone is true for %s although %s was in the queue", p.Name, foreign)
+	}
+	if nodes := c.list(s, "q"); len(nodes) != 2 || nodes[0].Name != foreign || nodes[1] != p.Node {
+		c.errorf("List returned %v, expected %s, which somebody else put there, and %s", nodes, foreign, p.Name)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"time"
 
@@ -14,17 +15,18 @@ const whyLeak = "a program that lives for months would fill up with what its ses
 
 var leakCases = []testCase{
 	{name: "close-leaves-no-goroutine", why: whyLeak, run: closeLeaksNothing},
+	{name: "close-leaves-no-connection", why: whyLeak, run: closeLeaksNoFile},
 	{name: "close-while-cut-off-leaves-no-goroutine", why: whyLeak, needs: needCutOff, run: closeCutOffLeaksNothing},
 	{name: "a-connect-given-up-leaves-no-goroutine", why: whyLeak, run: connectLeaksNothing},
 	{name: "a-watch-whose-ctx-ended-leaves-no-goroutine", why: whyLeak, run: watchLeaksNothing},
 	{name: "a-call-given-up-leaves-no-goroutine", why: whyLeak, run: callLeaksNothing},
 }
 
-// leaks does something n times and expects that no kind of goroutine has become more by as many.
+// leaks does something so many times, n in all, and expects that no kind of goroutine has become more by n.
 // What a program starts once, or a store's server for its own ends, so gives no false alarm.
-func (c *check) leaks(what string, n int, do func()) {
+func (c *check) leaks(what string, n, times int, do func()) {
 	before := goroutines()
-	for range n {
+	for range times {
 		c.alive()
 		do()
 	}
@@ -95,29 +97,78 @@ func use(c *check, s driver.Session) {
 
 func closeLeaksNothing(c *check) {
 	c.close(c.session()) // what is started once
-	c.leaks("Connect, use and Close", 8, func() {
+	c.leaks("Connect, use and Close", 8, 8, func() {
 		s := c.session()
 		use(c, s)
 		c.close(s)
 	})
 }
 
-func closeCutOffLeaksNothing(c *check) {
-	c.close(c.session())
-	c.leaks("Connect, use, and Close while cut off", 4, func() {
+// closeLeaksNoFile counts what the process has open, where the system tells.
+func closeLeaksNoFile(c *check) {
+	const n = 8
+	visit := func() {
 		s := c.session()
 		use(c, s)
-		heal := c.cutOff(s)
-		_ = s.Close()
-		heal()
-	})
+		c.close(s)
+	}
+	visit() // what is opened once
+	before, known := openFiles()
+	if !known {
+		c.logf("this system does not tell how many connections are open")
+		return
+	}
+	for range n {
+		visit()
+	}
+	var after int
+	defer func() {
+		if after-before >= n {
+			c.errorf("after %d times Connect, use and Close the process had %d files and connections open, and %d before", n, after, before)
+		}
+	}()
+	c.eventually(func() bool {
+		after, _ = openFiles()
+		return after-before < n
+	}, "no connection stays open after Connect, use and Close")
+}
+
+// openFiles returns how many descriptors the process has open.
+func openFiles() (n int, known bool) {
+	files, err := os.ReadDir("/proc/self/fd")
+	return len(files), err == nil
+}
+
+// closeCutOffLeaksNothing closes its sessions at once: each may take as long as a session timeout.
+func closeCutOffLeaksNothing(c *check) {
+	const n = 4
+	visit := func(cut bool) {
+		sessions := make([]driver.Session, n)
+		heals := make([]func(), n)
+		for i := range sessions {
+			sessions[i], heals[i] = c.session(), func() {}
+		}
+		for i, s := range sessions {
+			use(c, s)
+			c.doom(s)
+			if cut {
+				heals[i] = c.cutOff(s)
+			}
+		}
+		c.together(n, func(i int) { _ = sessions[i].Close() })
+		for _, heal := range heals {
+			heal()
+		}
+	}
+	visit(false) // what is started once
+	c.leaks("Connect, use, and Close while cut off", n, 1, func() { visit(true) })
 }
 
 func connectLeaksNothing(c *check) {
 	begin := time.Now()
 	c.close(c.session())
 	usual := time.Since(begin)
-	c.leaks("a Connect that was given up", 12, func() {
+	c.leaks("a Connect that was given up", 12, 12, func() {
 		ctx, cancel := context.WithTimeout(c.ctx, rand.N(usual+1))
 		defer cancel()
 		if s, err := c.connector().Connect(ctx); err == nil {
@@ -130,7 +181,7 @@ func connectLeaksNothing(c *check) {
 func watchLeaksNothing(c *check) {
 	s := c.session()
 	p := c.create(s, "q", writer)
-	c.leaks("a Watch whose ctx ended", 50, func() {
+	c.leaks("a Watch whose ctx ended", 50, 50, func() {
 		ctx, cancel := context.WithCancel(c.ctx)
 		defer cancel()
 		c.watchUntil(ctx, s, "q", p.Name)
@@ -143,7 +194,11 @@ func watchLeaksNothing(c *check) {
 func callLeaksNothing(c *check) {
 	s := c.session()
 	usual := usualCreate(c, s)
-	c.leaks("a call that was given up", 50, func() {
+	ended, end := context.WithCancel(c.ctx)
+	end()
+	c.leaks("a call that was given up", 50, 50, func() {
+		_, _ = s.Create(ended, "q", writer, data())
+		_, _ = s.List(ended, "q")
 		ctx, cancel := context.WithTimeout(c.ctx, rand.N(usual+1))
 		defer cancel()
 		if p, err := s.Create(ctx, "q", fmt.Sprintf("h%d-W-", rand.N(10)), data()); err == nil {

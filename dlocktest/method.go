@@ -118,6 +118,11 @@ func connectCtx(c *check) {
 	c.keep(s)
 	p := c.create(s, "q", writer)
 	cancel()
+	select { // a driver may take a moment to end its session
+	case <-s.Done():
+		c.fatalf("the session ended with the ctx of Connect (%v), expected it to live on", s.Err())
+	case <-time.After(c.config.sessionTimeout() / 8):
+	}
 	c.wantNodes("after the ctx of Connect ended", c.list(s, "q"), p.Node)
 	c.delete(s, "q", p)
 	c.wantAlive(s, "the end of the ctx of Connect")
@@ -147,6 +152,7 @@ func lateWhileCutOff(c *check, limit time.Duration) map[string]time.Duration {
 	c.cutOff(s)
 	ctx, cancel := context.WithTimeout(c.ctx, limit)
 	defer cancel()
+	go s.List(c.ctx, "q") // it waits until the session ends, and must not hold up the others
 	var mu sync.Mutex
 	late := make(map[string]time.Duration)
 	todo := calls(ctx, s, p)

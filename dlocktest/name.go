@@ -25,6 +25,11 @@ var nameCases = []testCase{
 		run:  namesAtTheLimits,
 	},
 	{
+		name: "names-that-look-alike-are-different",
+		why:  "locks of unrelated names would block each other, on stores that fold, pad, cut or match the names they are given",
+		run:  namesAlike,
+	},
+	{
 		name: "a-bad-prefix-is-refused",
 		why:  "a prefix with a slash would put the node into another queue, where it blocks a lock that nobody asked for",
 		run:  badPrefix,
@@ -103,6 +108,32 @@ func namesAtTheLimits(c *check) {
 		}
 		c.wantNodes(fmt.Sprintf("queue %q", queue), c.settled(b, queue), want...)
 	}
+}
+
+func namesAlike(c *check) {
+	s := c.session()
+	long := strings.Repeat("x", driver.MaxQueue-1)
+	for _, alike := range [][]string{
+		{"stock", "Stock", "STOCK", " stock", "stock ", "stock  "},
+		{"caf\u00e9", "cafe\u0301", "cafe"},
+		{"stra\u00dfe", "strasse"},
+		{"a_b", "axb", "a%b", "a*b", "a?b", "[a]b"},
+		{"a/b", "a.b", "a-b", "a:b", "a|b", "a%2Fb", "a\\b"},
+		{"1", "01", "1.0"},
+		{long + "a", long + "b", long[:255], long[:256]},
+	} {
+		var want []driver.Node
+		for _, queue := range alike {
+			want = append(want, c.create(s, queue, writer).Node)
+		}
+		for i, queue := range alike {
+			c.wantNodes(fmt.Sprintf("queue %q, beside queues of similar names", queue), c.list(s, queue), want[i])
+		}
+	}
+	upper, lower := c.create(s, "q", "WEB-W-"), c.create(s, "q", "web-w-")
+	c.wantNodes("prefixes that differ in case", c.list(s, "q"), upper.Node, lower.Node)
+	checkName(c, upper, "WEB-W-")
+	checkName(c, lower, "web-w-")
 }
 
 func badPrefix(c *check) {

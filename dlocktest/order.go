@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -50,6 +51,11 @@ var orderCases = []testCase{
 		name: "queues-below-one-another-are-separate",
 		why:  "locks of unrelated names would block each other",
 		run:  queuesAreSeparate,
+	},
+	{
+		name: "a-long-queue-is-listed-in-full",
+		why:  "who does not find itself in the list believes that its node was taken away, and who sees only a page of it finds itself at the head",
+		run:  longQueue,
 	},
 	{
 		name:  "unsequenced-nodes-are-not-listed",
@@ -116,6 +122,7 @@ func nothingBeforeListed(c *check) {
 			if n := len(snapshots[i]); n == 0 || !slices.Equal(snapshots[i][n-1], nodes) {
 				snapshots[i] = append(snapshots[i], nodes)
 			}
+			breathe()
 		}
 	})
 	last := c.settled(observers[0], "q")
@@ -164,8 +171,12 @@ func watchForIntruders(c *check, s driver.Session, queue string, goOn func() boo
 		for _, n := range nodes {
 			known[n] = true
 		}
+		breathe()
 	}
 }
+
+// breathe is for those who look again and again: heartbeats want to run, too.
+func breathe() { time.Sleep(20 * time.Microsecond) }
 
 func laterIsBehind(c *check) {
 	var highest atomic.Int64
@@ -228,6 +239,35 @@ func queuesAreSeparate(c *check) {
 	c.delete(s, "stock", places[1])
 	c.wantNodes("queue stock after its node was deleted", c.list(s, "stock"))
 	c.wantNodes("queue stock/42 after the node of stock was deleted", c.list(s, "stock/42"), places[0].Node)
+}
+
+// longQueue makes more nodes than usually go on a page. A store that is slow gets away with fewer. Few
+// work at it, as a store that cannot keep up would lose their sessions.
+func longQueue(c *check) {
+	sessions := []driver.Session{c.session(), c.session()}
+	const workers, each = 2, 600
+	enough := time.Now().Add(max(c.config.sessionTimeout(), time.Second))
+	places := make([][]driver.Place, workers)
+	c.together(workers, func(i int) {
+		for len(places[i]) < each && time.Now().Before(enough) {
+			places[i] = append(places[i], c.create(sessions[i], "q", fmt.Sprintf("h%d-W-", i)))
+		}
+	})
+	all := slices.Concat(places...)
+	slices.SortFunc(all, byToken)
+	if got, want := c.settled(sessions[0], "q"), nodesOf(all); !slices.Equal(got, want) {
+		c.fatalf("List of a queue of %d nodes returned %d, or in another order; the first that differs has index %d",
+			len(want), len(got), firstDifference(got, want))
+	}
+	c.logf("the queue had %d nodes", len(all))
+}
+
+func firstDifference(a, b []driver.Node) int {
+	i := 0
+	for i < min(len(a), len(b)) && a[i] == b[i] {
+		i++
+	}
+	return i
 }
 
 func unsequencedNotListed(c *check) {

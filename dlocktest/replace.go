@@ -92,6 +92,7 @@ func replaceAtomic(c *check) {
 				c.fatalf("while the first of two nodes was replaced List returned %v, expected sequence %d under one name and then %v",
 					nodes, p.Seq, behind.Node)
 			}
+			breathe()
 		}
 	})
 }

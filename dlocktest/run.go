@@ -9,7 +9,7 @@ import (
 
 // Run checks every rule of the contract as subtests of t, named like
 // "rule06/watch-of-a-node-deleted-before-arming", and logs at its end which rules were
-// checked, which were not for want of a function in the Config, and which do not apply to the driver.
+// checked, which are broken, which were not checked for want of a function in the Config, and which do not apply to the driver.
 func Run(t *testing.T, config Config) {
 	if config.New == nil {
 		t.Fatal("dlocktest: Config.New is nil")
@@ -25,6 +25,7 @@ func Run(t *testing.T, config Config) {
 				t.Run(k.name, func(t *testing.T) {
 					if s.admit(t, r, k, have, config.Complete) {
 						runCase(t, config, r, k)
+						s.judge(t, r)
 					}
 				})
 			}
@@ -97,12 +98,13 @@ var rules = []rule{
 // summary remembers what became of every rule.
 type summary struct {
 	checked map[string]int
+	broken  map[string]int
 	missing map[string][]string
 	absent  map[string][]string
 }
 
 func newSummary() *summary {
-	return &summary{checked: map[string]int{}, missing: map[string][]string{}, absent: map[string][]string{}}
+	return &summary{checked: map[string]int{}, broken: map[string]int{}, missing: map[string][]string{}, absent: map[string][]string{}}
 }
 
 // admit decides whether a case can run, and says visibly why not.
@@ -125,6 +127,13 @@ func (s *summary) admit(t *testing.T, r rule, k testCase, have need, complete bo
 	}
 	s.checked[r.id()]++
 	return true
+}
+
+// judge remembers whether a case failed.
+func (s *summary) judge(t *testing.T, r rule) {
+	if t.Failed() {
+		s.broken[r.id()]++
+	}
 }
 
 func (r rule) label() string {
@@ -152,6 +161,9 @@ func (s *summary) String() string {
 
 func (s *summary) line(r rule) string {
 	var parts []string
+	if n := s.broken[r.id()]; n > 0 {
+		parts = append(parts, fmt.Sprintf("BROKEN in %d of %d cases", n, len(r.cases)))
+	}
 	switch n := s.checked[r.id()]; {
 	case n == len(r.cases):
 		parts = append(parts, fmt.Sprintf("checked (%d cases)", n))

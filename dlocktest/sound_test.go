@@ -10,7 +10,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-const soundTimeout = time.Second
+// soundTimeout is short, because the kit waits for some fifteen of them.
+const soundTimeout = 300 * time.Millisecond
 
 // A store is a memdriver whose sessions may be wrapped by a saboteur.
 type store struct {
@@ -33,6 +34,9 @@ func (s store) Connect(ctx context.Context) (driver.Session, error) {
 	outer := inner
 	if s.wrap != nil {
 		outer = s.wrap(inner, s.Store)
+	}
+	if o, ok := outer.(begun); ok {
+		o.connectedWith(ctx)
 	}
 	owners.Store(outer, owner{s.Store, inner})
 	return outer, nil
@@ -59,13 +63,24 @@ func configOf(wrap func(driver.Session, *memdriver.Store) driver.Session) Config
 		Complete:       true,
 		Expire: func(_ *testing.T, s driver.Session) {
 			o := ownerOf(s)
+			if m, ok := s.(mortal); ok {
+				m.expiring()
+			}
 			o.store.Expire(o.inner)
 		},
-		CutOff: func(_ *testing.T, s driver.Session) (heal func()) {
+		CutOff: func(_ *testing.T, s driver.Session) func() {
 			o := ownerOf(s)
-			return o.store.CutOff(o.inner)
+			heal := o.store.CutOff(o.inner)
+			if c, ok := s.(cuttable); ok {
+				c.cut(true)
+				return func() { heal(); c.cut(false) }
+			}
+			return heal
 		},
 		LoseReply: func(_ *testing.T, s driver.Session, op Op, committed bool) {
+			if l, ok := s.(loser); ok && l.loseReply(op, committed) {
+				return
+			}
 			o := ownerOf(s)
 			o.store.LoseReply(o.inner, map[Op]memdriver.Op{
 				OpCreate: memdriver.OpCreate, OpDelete: memdriver.OpDelete,

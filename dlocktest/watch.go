@@ -24,11 +24,13 @@ var watchCases = []testCase{
 	{name: "watch-of-a-node-whose-name-comes-again", why: whyWatch, needs: needRemoveQueue, run: watchNameComesAgain},
 	{name: "watch-of-a-node-that-is-replaced", why: "a reader behind a writer that downgrades would not be let in",
 		needs: needReplacer, run: watchReplaced},
+	{name: "a-deletion-while-the-watching-session-was-cut-off-is-not-missed", why: whyWatch, needs: needCutOff, run: watchAcrossCut},
 	{name: "many-watches-of-one-node", why: whyWatch, run: watchMany},
 	{name: "a-watch-whose-ctx-ended-takes-no-other-with-it", why: whyWatch, run: watchCtxEnded},
 	{name: "watch-of-a-queue-sees-a-creation", why: "who waits for any change would miss this one", run: watchSeesCreation},
 	{name: "watch-of-a-queue-sees-the-first-creation", why: "who waits for any change would miss this one", run: watchSeesFirstCreation},
 	{name: "watch-of-a-queue-sees-a-deletion", why: whyWatch, run: watchSeesDeletion},
+	{name: "watch-of-a-queue-sees-a-node-that-came-and-went", why: "who waits for any change would miss this one", run: watchSeesVisitor},
 	{name: "watch-of-a-queue-sees-a-session-close", why: whyWatch, run: watchSeesClose},
 	{name: "watch-of-a-queue-sees-its-removal", why: whyWatch, needs: needRemoveQueue, run: watchSeesRemoval},
 	{name: "watch-of-a-queue-sees-a-replacement", why: "a reader behind a writer that downgrades would not be let in",
@@ -157,6 +159,20 @@ func watchReplaced(c *check) {
 	c.closesUnreleased(w, "Delete of the node under its new name")
 }
 
+// watchAcrossCut lets the line of the watching session break while it watches. If the session
+// does not survive that, its watches close with it.
+func watchAcrossCut(c *check) {
+	a, b := c.twoSessions()
+	stays, goes := c.create(a, "q", writer), c.create(a, "q", writer)
+	before, after := c.watch(b, "q", goes.Name), c.watch(b, "q", stays.Name)
+	heal := c.cutOff(b)
+	c.delete(a, "q", goes)
+	heal()
+	c.closesUnreleased(before, "Delete of the node while the watching session was cut off")
+	c.delete(a, "q", stays)
+	c.closesUnreleased(after, "Delete of the node after the watching session had been cut off for a while")
+}
+
 func watchMany(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
@@ -170,20 +186,24 @@ func watchMany(c *check) {
 	}
 }
 
+// watchCtxEnded gives the driver more and more time to let go of what it must keep.
 func watchCtxEnded(c *check) {
 	a, b := c.twoSessions()
-	p := c.create(a, "q", writer)
-	ctx, cancel := context.WithCancel(c.ctx)
-	first := c.watch(b, "q", p.Name)
-	c.watchUntil(ctx, b, "q", p.Name)
-	c.watchUntil(ctx, b, "q", "")
-	queue := c.watch(b, "q", "")
-	cancel()
-	last := c.watch(b, "q", p.Name)
-	c.delete(a, "q", p)
-	c.closesUnreleased(first, "Delete of the node (armed before another watch whose ctx ended)")
-	c.closesUnreleased(queue, "Delete of a node of the queue (armed before the end of another watch's ctx)")
-	c.closesUnreleased(last, "Delete of the node (armed after the end of another watch's ctx)")
+	for _, pause := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond} {
+		p := c.create(a, "q", writer)
+		ctx, cancel := context.WithCancel(c.ctx)
+		first := c.watch(b, "q", p.Name)
+		c.watchUntil(ctx, b, "q", p.Name)
+		c.watchUntil(ctx, b, "q", "")
+		queue := c.watch(b, "q", "")
+		cancel()
+		time.Sleep(pause)
+		last := c.watch(b, "q", p.Name)
+		c.delete(a, "q", p)
+		c.closesUnreleased(first, "Delete of the node (armed before another watch whose ctx ended)")
+		c.closesUnreleased(queue, "Delete of a node of the queue (armed before the end of another watch's ctx)")
+		c.closesUnreleased(last, "Delete of the node (armed after the end of another watch's ctx)")
+	}
 }
 
 func watchSeesCreation(c *check) {
@@ -209,6 +229,17 @@ func watchSeesDeletion(c *check) {
 	c.delete(a, "q", p)
 	c.closesUnreleased(own, "Delete by its own session")
 	c.closesUnreleased(other, "Delete by another session")
+}
+
+func watchSeesVisitor(c *check) {
+	a, b := c.twoSessions()
+	c.create(b, "q", writer)
+	for range 5 {
+		own, other := c.watch(a, "q", ""), c.watch(b, "q", "")
+		c.delete(a, "q", c.create(a, "q", reader))
+		c.closesUnreleased(own, "Create and Delete by its own session")
+		c.closesUnreleased(other, "Create and Delete by another session")
+	}
 }
 
 func watchSeesClose(c *check) {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
 const conformanceTimeout = 600 * time.Millisecond
@@ -51,7 +50,7 @@ func TestConformance(t *testing.T) {
 		LoseReply: func(t *testing.T, s driver.Session, _ dlocktest.Op, committed bool) {
 			failures.Store(s.(*session).store.dir, committed)
 		},
-		Pause: func(t *testing.T, s driver.Session, d time.Duration) { leasehook.Skew(s.(*session).lease, d) },
+		Pause: func(t *testing.T, s driver.Session, d time.Duration) { dlocktest.SkewLease(s.(*session).lease, d) },
 		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
 			operate(t, c.(home).store, func(st *state) {
 				st.remove(func(q string, _ node) bool { return q == queue })

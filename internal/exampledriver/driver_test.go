@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
 func TestDSNsThatMakeNoSenseAreRefused(t *testing.T) {
@@ -44,7 +45,7 @@ func TestMain(m *testing.M) {
 		time.Sleep(time.Minute) // to be killed
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	os.Exit(leakcheck.After(m.Run()))
 }
 
 func TestTheLockOfAKilledProcessIsFreeAfterItsSession(t *testing.T) {

@@ -117,15 +117,23 @@ func lock(ctx context.Context, root *os.Root) (unlock func() error, err error) {
 }
 
 func load(root *os.Root) ([]byte, *state, error) {
-	st := &state{Sessions: make(map[string]time.Duration), Queues: make(map[string][]node)}
+	st := new(state)
 	b, err := root.ReadFile("state.json")
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // a new store
-		return nil, st, nil
+		err = nil
 	case err != nil:
 		return nil, nil, marked(err)
+	default:
+		err = json.Unmarshal(b, st)
 	}
-	return b, st, json.Unmarshal(b, st)
+	if st.Sessions == nil { // also where somebody who edited the file wrote null
+		st.Sessions = make(map[string]time.Duration)
+	}
+	if st.Queues == nil {
+		st.Queues = make(map[string][]node)
+	}
+	return b, st, err
 }
 
 // prune drops the sessions that were silent for too long, and the nodes of all that are not there.

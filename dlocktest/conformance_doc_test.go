@@ -1,0 +1,293 @@
+package dlocktest
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "run the whole kit against the sabotaged drivers of which docs/conformance.md names no case, and write there what it saw")
+
+const (
+	conformancePage = "../docs/conformance.md"
+	tablesBegin     = "<!-- tables: go test ./dlocktest -run TestEverySabotageIsSeen -update -->\n"
+	tablesEnd       = "<!-- end of tables -->\n"
+
+	soundName = "is sound"
+	// named is how many of the cases that catch a sabotage are named in the page.
+	named  = 2
+	others = " and others"
+	// rounds is how often a case has to catch a sabotage before it is named.
+	rounds = 2
+	// tries is how often a case may overlook a sabotage before that is a failure.
+	tries = 3
+)
+
+// row is what the page says of a sabotage.
+type row struct {
+	caught []string // cases of the rule that is broken, in the kit's order
+	more   bool     // there are others
+	also   []string // what else fails: ids of rules
+}
+
+// TestEverySabotageIsSeen runs, for each sabotaged driver, the cases that the page names.
+func TestEverySabotageIsSeen(t *testing.T) {
+	page := readPage(t)
+	want := parseTables(t, page)
+	if *update {
+		observe(t, want)
+		writePage(t, replaceTables(t, page, tables(want)))
+	} else if got := tables(want); got != tablesOf(t, page) {
+		t.Errorf("docs/conformance.md is not as its table says it is made; with -update it is made anew:\n%s", got)
+	}
+	children := newPool()
+	each(func(r rule, s sabotage) { children.start(t, s.does, pattern(r, want[s.does].caught)) })
+	each(func(r rule, s sabotage) {
+		t.Run(r.id()+"/"+strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(s.does), func(t *testing.T) {
+			wantCaught(t, r, s, want[s.does], children.wait(s.does, pattern(r, want[s.does].caught)))
+		})
+	})
+}
+
+func each(f func(r rule, s sabotage)) {
+	for _, r := range rules {
+		for _, s := range sabotages[r.id()] {
+			f(r, s)
+		}
+	}
+}
+
+// pattern is what to run, as for go test -run.
+func pattern(r rule, cases []string) string {
+	if len(cases) == 0 {
+		return "^TestSabotaged$"
+	}
+	quoted := make([]string, len(cases))
+	for i, name := range cases {
+		quoted[i] = regexp.QuoteMeta(name)
+	}
+	return "^TestSabotaged$/^" + r.id() + "$/^(" + strings.Join(quoted, "|") + ")$"
+}
+
+func wantCaught(t *testing.T, r rule, s sabotage, want row, out string) {
+	t.Helper()
+	failed := failures(out)
+	for _, name := range want.caught {
+		// Where things have to meet, a case may see a fault in one run and not in another.
+		for try := 1; try < tries && !failed[r.id()+"/"+name]; try++ {
+			out = run(t.Context(), s.does, pattern(r, []string{name}))
+			maps.Copy(failed, failures(out))
+		}
+		if !failed[r.id()+"/"+name] {
+			t.Errorf("the case %s passed a driver that %s, %d times:\n%s", name, s.does, tries, out)
+		}
+	}
+	if len(want.caught) == 0 {
+		t.Errorf("no case of %v catches a driver that %s; these failed: %v", r, s.does, slices.Sorted(maps.Keys(failed)))
+	}
+	for _, text := range []string{r.String() + " broken: ", "why it matters: "} {
+		if !strings.Contains(out, text) {
+			t.Errorf("the kit's output on a driver that %s does not contain %q:\n%s", s.does, text, out)
+		}
+	}
+	if strings.Contains(out, "panic: ") || strings.Contains(out, "DATA RACE") {
+		t.Errorf("the kit's output on a driver that %s:\n%s", s.does, out)
+	}
+}
+
+var failLine = regexp.MustCompile(`(?m)^ +--- FAIL: TestSabotaged/(\S+/\S+) `)
+
+// failures returns the cases that failed, as rule/case.
+func failures(out string) map[string]bool {
+	failed := make(map[string]bool)
+	for _, m := range failLine.FindAllStringSubmatch(out, -1) {
+		failed[m[1]] = true
+	}
+	return failed
+}
+
+// observe runs the whole kit, some times, against the sabotaged drivers that have no row with cases in
+// it (a row that is deleted is observed anew), and against a sound one.
+func observe(t *testing.T, rows map[string]row) {
+	children := newPool()
+	fresh := func(f func(r rule, s sabotage)) {
+		each(func(r rule, s sabotage) {
+			if len(rows[s.does].caught) == 0 {
+				f(r, s)
+			}
+		})
+	}
+	all := func(name string) map[string]bool {
+		var always map[string]bool
+		for i := range rounds {
+			seen := failures(children.wait(name, fmt.Sprintf("^TestSabotaged$|^round%d$", i)))
+			if always == nil {
+				always = seen
+			}
+			maps.DeleteFunc(always, func(k string, _ bool) bool { return !seen[k] })
+		}
+		return always
+	}
+	start := func(name string) {
+		for i := range rounds {
+			children.start(t, name, fmt.Sprintf("^TestSabotaged$|^round%d$", i))
+		}
+	}
+	start(soundName)
+	fresh(func(_ rule, s sabotage) { start(s.does) })
+	if failed := all(soundName); len(failed) > 0 {
+		t.Errorf("cases that fail on a sound driver: %v", failed)
+	}
+	fresh(func(r rule, s sabotage) { rows[s.does] = rowOf(r, all(s.does)) })
+}
+
+// rowOf sorts the cases that failed.
+func rowOf(r rule, failed map[string]bool) (w row) {
+	for _, other := range rules {
+		var cases []string
+		for _, k := range other.cases {
+			if failed[other.id()+"/"+k.name] {
+				cases = append(cases, k.name)
+			}
+		}
+		switch {
+		case other.id() == r.id():
+			w.caught = cases[:min(len(cases), named)]
+			w.more = len(cases) > named
+		case len(cases) > 0:
+			w.also = append(w.also, other.label())
+		}
+	}
+	return w
+}
+
+// tables writes what the page says, rule by rule.
+func tables(rows map[string]row) string {
+	var b strings.Builder
+	for _, r := range rules {
+		if len(sabotages[r.id()]) == 0 {
+			continue
+		}
+		heading := r.String()
+		fmt.Fprintf(&b, "\n### %s\n\n", strings.ToUpper(heading[:1])+heading[1:])
+		b.WriteString("| A driver that | as it comes about | is caught by | and shows in |\n|---|---|---|---|\n")
+		for _, s := range sabotages[r.id()] {
+			w := rows[s.does]
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", s.does, s.where, w.cases(), strings.Join(w.also, ", "))
+		}
+	}
+	return b.String() + "\n"
+}
+
+func (w row) cases() string {
+	var b strings.Builder
+	for i, name := range w.caught {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString("`" + name + "`")
+	}
+	if w.more {
+		b.WriteString(others)
+	}
+	return b.String()
+}
+
+var (
+	rowLine  = regexp.MustCompile(`(?m)^\| ([^|]+) \| [^|]+ \| ([^|]*) \| ([^|]*) \|$`)
+	caseName = regexp.MustCompile("`([^`]+)`")
+)
+
+// parseTables undoes tables.
+func parseTables(t *testing.T, page string) map[string]row {
+	t.Helper()
+	rows := make(map[string]row)
+	for _, m := range rowLine.FindAllStringSubmatch(tablesOf(t, page), -1) {
+		var w row
+		for _, c := range caseName.FindAllStringSubmatch(m[2], -1) {
+			w.caught = append(w.caught, c[1])
+		}
+		w.more = strings.HasSuffix(m[2], others)
+		if m[3] != "" {
+			w.also = strings.Split(m[3], ", ")
+		}
+		rows[m[1]] = w
+	}
+	return rows
+}
+
+func readPage(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile(conformancePage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func writePage(t *testing.T, page string) {
+	t.Helper()
+	if err := os.WriteFile(conformancePage, []byte(page), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func cutTables(t *testing.T, page string) (before, inside, after string) {
+	t.Helper()
+	before, rest, begun := strings.Cut(page, tablesBegin)
+	inside, after, ended := strings.Cut(rest, tablesEnd)
+	if !begun || !ended {
+		t.Fatal("docs/conformance.md has no place for the tables")
+	}
+	return before, inside, after
+}
+
+func tablesOf(t *testing.T, page string) string {
+	t.Helper()
+	_, inside, _ := cutTables(t, page)
+	return inside
+}
+
+func replaceTables(t *testing.T, page, with string) string {
+	t.Helper()
+	before, _, after := cutTables(t, page)
+	return before + tablesBegin + with + tablesEnd + after
+}
+
+// pool runs sabotaged drivers in processes of their own, some at a time: they wait for
+// sessions to time out, most of the time.
+type pool struct {
+	slots chan struct{}
+	runs  map[[2]string]chan string
+}
+
+func newPool() *pool {
+	return &pool{slots: make(chan struct{}, 8), runs: make(map[[2]string]chan string)}
+}
+
+func (p *pool) start(t *testing.T, name, cases string) {
+	out := make(chan string, 1)
+	p.runs[[2]string{name, cases}] = out
+	go func() {
+		p.slots <- struct{}{}
+		defer func() { <-p.slots }()
+		out <- run(t.Context(), name, cases)
+	}()
+}
+
+func (p *pool) wait(name, cases string) string { return <-p.runs[[2]string{name, cases}] }
+
+// run runs cases of the kit against a driver and returns what it says.
+func run(ctx context.Context, name, cases string) string {
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run="+cases, "-test.v", "-test.timeout=9m")
+	cmd.Env = append(os.Environ(), sabotageEnv+"="+name)
+	out, err := cmd.CombinedOutput()
+	return fmt.Sprintf("%s%v", out, err)
+}

@@ -1,0 +1,125 @@
+package dlocktest
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var nameSabotages = []sabotage{
+	{"takes a slash in a prefix", "a store without paths, where nobody thinks of them",
+		of(func(s base) takesSlash { return takesSlash{s} })},
+	{"has no epochs", "a count that goes with its queue",
+		of(func(s base) noEpoch { return noEpoch{s} })},
+	{"writes the sequence without zeros", "Sprint of the sequence instead of FormatName",
+		of(func(s base) shortNames { return shortNames{s} })},
+	{"takes upper case for lower case", "SQL: the default collation of MySQL and SQL Server",
+		of(func(s base) *otherQueues { return &otherQueues{s, strings.ToLower} })},
+	{"cuts long names", "SQL: a column of 255 characters, and a server that cuts without an error",
+		of(func(s base) *otherQueues {
+			return &otherQueues{s, func(q string) string { return q[:min(len(q), 255)] }}
+		})},
+	{"takes a space at the end for nothing", "SQL: strings are padded before they are compared",
+		of(func(s base) *otherQueues {
+			return &otherQueues{s, func(q string) string { return strings.TrimRight(q, " ") }}
+		})},
+	{"writes slashes as dots", "a store whose keys may have no slash: NATS, Kubernetes",
+		of(func(s base) *otherQueues {
+			return &otherQueues{s, func(q string) string {
+				if driver.CheckQueue(q) != nil {
+					return q
+				}
+				return strings.ReplaceAll(q, "/", ".")
+			}}
+		})},
+}
+
+type shortNames struct{ *releasing }
+
+func short(n driver.Node) driver.Node {
+	if prefix, seq, ok := driver.ParseName(n.Name); ok {
+		n.Name = prefix + strconv.FormatInt(seq, 10)
+	}
+	return n
+}
+
+func (s shortNames) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
+	p, err := s.releasing.Create(ctx, queue, prefix, data)
+	p.Node = short(p.Node)
+	return p, err
+}
+
+func (s shortNames) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	nodes, err := s.releasing.List(ctx, queue)
+	for i := range nodes {
+		nodes[i] = short(nodes[i])
+	}
+	return nodes, err
+}
+
+func (s shortNames) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
+	if i := strings.LastIndexByte(name, '-'); i >= 0 {
+		if seq, err := strconv.ParseInt(name[i+1:], 10, 64); err == nil {
+			name = driver.FormatName(name[:i+1], seq)
+		}
+	}
+	return s.releasing.Watch(ctx, queue, name)
+}
+
+// otherQueues puts nodes into queues of other names.
+type otherQueues struct {
+	*releasing
+	name func(string) string
+}
+
+func (s *otherQueues) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
+	return s.releasing.Create(ctx, s.name(queue), prefix, data)
+}
+
+func (s *otherQueues) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	return s.releasing.List(ctx, s.name(queue))
+}
+
+func (s *otherQueues) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
+	return s.releasing.Watch(ctx, s.name(queue), name)
+}
+
+func (s *otherQueues) Delete(ctx context.Context, queue string, p driver.Place) error {
+	return s.releasing.Delete(ctx, s.name(queue), p)
+}
+
+func (s *otherQueues) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	return s.releasing.Replace(ctx, s.name(queue), p, prefix)
+}
+
+func (s *otherQueues) Release(ctx context.Context, queue string, p driver.Place) error {
+	return s.releasing.Release(ctx, s.name(queue), p)
+}
+
+func (s *otherQueues) Read(ctx context.Context, queue, name string) (driver.Info, error) {
+	return s.releasing.Read(ctx, s.name(queue), name)
+}
+
+type takesSlash struct{ *releasing }
+
+func (s takesSlash) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
+	return s.releasing.Create(ctx, queue, strings.ReplaceAll(prefix, "/", "."), data)
+}
+
+type noEpoch struct{ *releasing }
+
+func (s noEpoch) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
+	p, err := s.releasing.Create(ctx, queue, prefix, data)
+	p.Epoch = 0
+	return p, err
+}
+
+func (s noEpoch) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	nodes, err := s.releasing.List(ctx, queue)
+	for i := range nodes {
+		nodes[i].Epoch = 0
+	}
+	return nodes, err
+}

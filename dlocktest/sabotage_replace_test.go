@@ -1,0 +1,120 @@
+package dlocktest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var replaceSabotages = []sabotage{
+	{"replaces by delete and create", "a store that has no other way, or no transactions",
+		of(func(s base) twoSteps { return twoSteps{s} })},
+	{"shows no node while it replaces", "deleting and creating the same sequence in two steps",
+		of(func(s base) *blinks { return &blinks{releasing: s} })},
+	{"shows both names while it replaces", "creating and deleting in two steps",
+		of(func(s base) *showsBoth { return &showsBoth{releasing: s} })},
+	{"knows no old place", "a Delete by the name as it was",
+		of(func(s base) forgetsOld { return forgetsOld{s} })},
+	{"gives a replaced node another token", "ZooKeeper, etcd: a node that is written anew has the number of a new transaction",
+		of(func(s base) newToken { return newToken{s} })},
+	{"cannot repeat a Replace", "looking for the old name only",
+		of(func(s base) onceOnly { return onceOnly{s} })},
+}
+
+// showsBoth shows the new name before the old one has gone.
+type showsBoth struct {
+	*releasing
+	mu   sync.Mutex
+	also map[driver.Node]driver.Node // the other name of a node that is being replaced
+}
+
+func (s *showsBoth) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	if driver.CheckPrefix(prefix) == nil {
+		now := p.Node
+		now.Name = driver.FormatName(prefix, p.Seq)
+		s.mu.Lock()
+		s.also = map[driver.Node]driver.Node{p.Node: now}
+		s.mu.Unlock()
+		time.Sleep(500 * time.Microsecond)
+	}
+	q, err := s.releasing.Replace(ctx, queue, p, prefix)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.also = nil
+	return q, err
+}
+
+func (s *showsBoth) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	nodes, err := s.releasing.List(ctx, queue)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, n := range nodes {
+		if other, ok := s.also[n]; ok && other != n {
+			return slices.Insert(nodes, i+1, other), err
+		}
+	}
+	return nodes, err
+}
+
+type newToken struct{ *releasing }
+
+func (s newToken) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	q, err := s.releasing.Replace(ctx, queue, p, prefix)
+	if err == nil {
+		q.Token++
+	}
+	return q, err
+}
+
+type onceOnly struct{ *releasing }
+
+func (s onceOnly) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	if _, err := s.Read(ctx, queue, p.Name); errors.Is(err, driver.ErrGone) && driver.CheckPrefix(prefix) == nil {
+		return driver.Place{}, err
+	}
+	return s.releasing.Replace(ctx, queue, p, prefix)
+}
+
+type twoSteps struct{ *releasing }
+
+func (s twoSteps) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	if err := s.Delete(ctx, queue, p); err != nil {
+		return driver.Place{}, err
+	}
+	return s.Create(ctx, queue, prefix, nil)
+}
+
+type blinks struct {
+	*releasing
+	replacing atomic.Bool
+}
+
+func (s *blinks) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	s.replacing.Store(true)
+	defer s.replacing.Store(false)
+	time.Sleep(time.Millisecond)
+	return s.releasing.Replace(ctx, queue, p, prefix)
+}
+
+func (s *blinks) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	nodes, err := s.releasing.List(ctx, queue)
+	if s.replacing.Load() && len(nodes) > 0 {
+		return nodes[1:], err
+	}
+	return nodes, err
+}
+
+type forgetsOld struct{ *releasing }
+
+func (s forgetsOld) Delete(ctx context.Context, queue string, p driver.Place) error {
+	nodes, err := s.List(ctx, queue)
+	if err == nil && !has(nodes, p.Node) {
+		return driver.ErrGone
+	}
+	return s.releasing.Delete(ctx, queue, p)
+}

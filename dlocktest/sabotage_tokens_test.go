@@ -1,0 +1,114 @@
+package dlocktest
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+var tokenSabotages = []sabotage{
+	{"takes the sequence for the token", "ZooKeeper: the counter of a node goes with it",
+		func(s base, _ *memdriver.Store) driver.Session {
+			return renumber(s, func(_ string, p driver.Place) int64 { return p.Seq })
+		}},
+	{"counts tokens in the process", "a counter in memory, which starts again with the process",
+		func(s base, _ *memdriver.Store) driver.Session {
+			var count atomic.Int64
+			return renumber(s, func(string, driver.Place) int64 { return count.Add(1) })
+		}},
+	{"takes the time for the token", "milliseconds since 1970: two may fall on one",
+		func(s base, _ *memdriver.Store) driver.Session {
+			return renumber(s, func(string, driver.Place) int64 { return time.Now().UnixMilli() })
+		}},
+	{"draws tokens in blocks", "SQL: a sequence with a cache for each connection",
+		func() func(base, *memdriver.Store) driver.Session {
+			blocks := perStore(func() *atomic.Int64 { return new(atomic.Int64) })
+			return func(s base, st *memdriver.Store) driver.Session {
+				var mu sync.Mutex
+				var next, end int64
+				return renumber(s, func(string, driver.Place) int64 {
+					mu.Lock()
+					defer mu.Unlock()
+					if next == end {
+						end = blocks(st).Add(20)
+						next = end - 20
+					}
+					next++
+					return next
+				})
+			}
+		}()},
+	{"forgets its count with an empty queue", "Redis and SQL: the counter is kept with the queue and removed with the last contender",
+		func() func(base, *memdriver.Store) driver.Session {
+			counts := perStore(func() *counts { return &counts{of: make(map[string]int64)} })
+			return func(s base, st *memdriver.Store) driver.Session {
+				return renumber(s, func(queue string, p driver.Place) int64 { return counts(st).next(queue, p.Alone) })
+			}
+		}()},
+}
+
+type counts struct {
+	mu sync.Mutex
+	of map[string]int64
+}
+
+func (c *counts) next(queue string, anew bool) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if anew {
+		c.of[queue] = 0
+	}
+	c.of[queue]++
+	return c.of[queue]
+}
+
+// renumbered gives tokens of its own, and keeps the true ones to find its nodes by.
+type renumbered struct {
+	*releasing
+	token func(queue string, p driver.Place) int64
+	real  sync.Map // driver.Node, as created, to its place
+}
+
+func renumber(s base, token func(queue string, p driver.Place) int64) *renumbered {
+	return &renumbered{releasing: s, token: token}
+}
+
+type sequence struct {
+	queue      string
+	seq, epoch int64
+}
+
+func (s *renumbered) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
+	p, err := s.releasing.Create(ctx, queue, prefix, data)
+	if err != nil {
+		return p, err
+	}
+	s.real.Store(sequence{queue, p.Seq, p.Epoch}, p.Token)
+	p.Token = s.token(queue, p)
+	return p, nil
+}
+
+func (s *renumbered) place(queue string, p driver.Place) driver.Place {
+	if token, ok := s.real.Load(sequence{queue, p.Seq, p.Epoch}); ok {
+		p.Token = token.(int64)
+	}
+	return p
+}
+
+func (s *renumbered) Delete(ctx context.Context, queue string, p driver.Place) error {
+	return s.releasing.Delete(ctx, queue, s.place(queue, p))
+}
+
+func (s *renumbered) Release(ctx context.Context, queue string, p driver.Place) error {
+	return s.releasing.Release(ctx, queue, s.place(queue, p))
+}
+
+func (s *renumbered) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	now, err := s.releasing.Replace(ctx, queue, s.place(queue, p), prefix)
+	now.Token = p.Token
+	return now, err
+}

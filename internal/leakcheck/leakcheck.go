@@ -1,0 +1,65 @@
+// Package leakcheck fails a test binary whose tests leave goroutines behind. Every package whose tests
+// start any has a TestMain such as
+//
+//	func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
+package leakcheck
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// patience is how long goroutines may take to end after the last test: those of a connection that
+// has just been closed need a moment.
+var patience = 10 * time.Second
+
+// known are the functions of goroutines that nobody can or need end.
+var known = []string{
+	"os/signal.loop(",          // started once by signal.Notify, for the life of the process
+	"os/signal.signal_recv(",   // its innermost frame
+	"runtime/pprof.",           // go test -cpuprofile
+	"runtime.ReadTrace(",       // go test -trace
+	"testing.(*F).Fuzz.func",   // the fuzzing engine
+	"internal/fuzz.",           // the same
+	"runtime.ensureSigM.func1", // listens for signals
+}
+
+// After returns the exit code of a test binary whose tests returned that code. If they passed it
+// waits until no goroutine is left but the caller's; those that stay make the code 1, with
+// their stacks on standard error. Call it last, when what the tests share has been stopped.
+func After(code int) int {
+	if code != 0 {
+		return code // a test that failed may leave what it likes
+	}
+	left := others()
+	for end := time.Now().Add(patience); len(left) > 0 && time.Now().Before(end); left = others() {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if len(left) == 0 {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "leakcheck: %d goroutines are left after the last test:\n\n%s\n", len(left), strings.Join(left, "\n\n"))
+	return 1
+}
+
+// others returns the stacks of all goroutines but the caller's and those that are known.
+func others() []string {
+	stacks := strings.Split(strings.TrimSpace(all()), "\n\n")
+	return slices.DeleteFunc(stacks[1:], func(stack string) bool {
+		return slices.ContainsFunc(known, func(name string) bool { return strings.Contains(stack, "\n"+name) })
+	})
+}
+
+// all returns the stacks of all goroutines, the caller's first.
+func all() string {
+	for size := 1 << 16; ; size *= 2 {
+		buf := make([]byte, size)
+		if n := runtime.Stack(buf, true); n < size {
+			return string(buf[:n])
+		}
+	}
+}
