@@ -42,8 +42,25 @@ func Drivers() []string {
 // Client is the way to one store of locks. It holds one session with the store, which it begins
 // on first use and again whenever one has ended. One client serves a whole program; it is safe
 // for use by many goroutines.
+//
+// A client comes from [Open] or [OpenConnector]. The zero value and a nil *Client are as one that
+// is closed: whatever needs the store returns an error that matches ErrClosed.
 type Client struct {
 	sessions *recipes.Sessions
+}
+
+// closed stands behind clients that were never opened.
+var closed = sync.OnceValue(func() *recipes.Sessions {
+	s := recipes.New(nil)
+	_ = s.Close() // of nothing
+	return s
+})
+
+func (c *Client) store() *recipes.Sessions {
+	if c == nil || c.sessions == nil {
+		return closed()
+	}
+	return c.sessions
 }
 
 // Open returns a client of the store that the data source name describes, in the terms of the
@@ -54,7 +71,7 @@ func Open(driverName, dsn string, opts ...Option) (*Client, error) {
 	d, ok := drivers[driverName]
 	driversMu.RUnlock()
 	if !ok {
-		return nil, fmt.Errorf("dlock: unknown driver %q (forgotten import?); registered: %s", driverName, registered())
+		return nil, fmt.Errorf("dlock: unknown driver%s (forgotten import?); registered: %s", named(driverName), registered())
 	}
 	connector, err := d.OpenConnector(dsn)
 	if err != nil {
@@ -64,6 +81,15 @@ func Open(driverName, dsn string, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("dlock: open %q: the driver has returned no connector", driverName)
 	}
 	return OpenConnector(connector, opts...), nil
+}
+
+// named repeats what can be a driver's name. What cannot may be a data source name in the wrong
+// place, with a password.
+func named(driverName string) string {
+	if len(driverName) > 64 || strings.ContainsAny(driverName, "@:=?") {
+		return ", whose name is not repeated as it looks like a data source name"
+	}
+	return fmt.Sprintf(" %q", driverName)
 }
 
 func registered() string {
@@ -84,14 +110,14 @@ func OpenConnector(c driver.Connector, opts ...Option) *Client {
 // bytes in all. With a bad name every use of the lock returns an error that matches ErrName.
 // The options are added to those of the client.
 func (c *Client) RWMutex(name string, opts ...Option) (m *RWMutex) {
-	return c.sessions.RWMutex(name, opts...)
+	return c.store().RWMutex(name, opts...)
 }
 
 // Ping makes sure that the client has a session and that the store answers.
-func (c *Client) Ping(ctx context.Context) error { return c.sessions.Ping(ctx) }
+func (c *Client) Ping(ctx context.Context) error { return c.store().Ping(ctx) }
 
 // Close gives back everything that the client holds and waits for that, for a few seconds at
 // most. First calls in flight return ErrClosed and every lock's Lost closes; then the nodes go.
 // An error that matches driver.ErrUnavailable says that the store could not be reached: it
 // drops the nodes when the session times out. A second Close returns what the first one did.
-func (c *Client) Close() error { return c.sessions.Close() }
+func (c *Client) Close() error { return c.store().Close() }

@@ -67,5 +67,5 @@ func ExampleDriver() {
 	_, err := d.OpenConnector("orders?timeout=5s")
 	fmt.Println(err)
 	// Output:
-	// mem: dsn "orders?timeout=5s": unknown parameter "timeout" (there is session_timeout)
+	// mem: dsn: unknown parameter "timeout" (there is session_timeout)
 }

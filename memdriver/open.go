@@ -2,6 +2,7 @@ package memdriver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -22,15 +23,16 @@ type Driver struct{}
 // The same name means the same store within this process, see [Open]; an empty
 // name means a new store with every call. session_timeout (10s) belongs to the
 // sessions of this connector: connectors of one store may differ in it. A
-// parameter that is unknown, repeated or malformed is an error that names it.
+// parameter that is unknown, repeated or malformed is an error that names it. Errors
+// do not repeat the dsn: it may be that of another driver, with a password in it.
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	name, query, _ := strings.Cut(dsn, "?")
 	if strings.Contains(name, "://") {
-		return nil, fmt.Errorf("mem: dsn %q: a store in memory has a plain name; this is the address of another kind of store", dsn)
+		return nil, errors.New("mem: dsn: a store in memory has a plain name; this is the address of another kind of store")
 	}
 	timeout, err := parseTimeout(query)
 	if err != nil {
-		return nil, fmt.Errorf("mem: dsn %q: %w", dsn, err)
+		return nil, fmt.Errorf("mem: dsn: %w", err)
 	}
 	return connector{store: Open(name), timeout: timeout}, nil
 }
@@ -39,7 +41,7 @@ func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 func parseTimeout(query string) (time.Duration, error) {
 	params, err := url.ParseQuery(query)
 	if err != nil {
-		return 0, fmt.Errorf("malformed parameters: %w", err)
+		return 0, errors.New("malformed parameters")
 	}
 	timeout := defaultSessionTimeout
 	for name, values := range params {
@@ -50,7 +52,7 @@ func parseTimeout(query string) (time.Duration, error) {
 			return 0, fmt.Errorf("parameter %q is given %d times", name, len(values))
 		}
 		if timeout, err = time.ParseDuration(values[0]); err != nil {
-			return 0, fmt.Errorf("parameter %q: %w", name, err)
+			return 0, fmt.Errorf("parameter %q: not a duration such as 10s or 500ms", name)
 		}
 		if timeout < minSessionTimeout {
 			return 0, fmt.Errorf("parameter %q: %v is less than %v", name, timeout, minSessionTimeout)

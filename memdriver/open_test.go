@@ -79,6 +79,16 @@ func TestBadDSNNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
+func TestDSNOfAnotherDriverDoesNotShowItsPassword(t *testing.T) {
+	for _, dsn := range []string{"zk://alice:geheim@h/locks", "alice:geheim@h?colour=red", "alice:geheim@h?session_timeout=ten", "alice@h?%zz=geheim", "h?session_timeout=geheim"} {
+		_, err := memdriver.Driver{}.OpenConnector(dsn)
+		require.ErrorContains(t, err, "mem: dsn: ", dsn)
+		require.NotContains(t, err.Error(), "geheim")
+		_, err = dlock.Open("mem", dsn)
+		require.NotContains(t, err.Error(), "geheim")
+	}
+}
+
 func TestOptionsOutOfRangePanic(t *testing.T) {
 	require.Panics(t, func() { memdriver.WithSessionTimeout(0) })
 	require.Panics(t, func() { memdriver.WithSequenceStart(-1) })

@@ -130,9 +130,16 @@ func oneLine(errs []error) string {
 	return strings.Join(texts, "; ")
 }
 
-// printable quotes what would not print as it is: names come from anybody who may write to the
-// store.
+// maxPrinted is longer than any name that dlock makes, in bytes.
+const maxPrinted = 1024
+
+// printable quotes what would not print as it is, and cuts what is too long: names come from
+// anybody who may write to the store.
 func printable(name string) string {
+	if len(name) > maxPrinted {
+		const end = 32 // where the sequence is
+		return fmt.Sprintf("%q...%q (%d bytes)", name[:maxPrinted-end], name[len(name)-end:], len(name))
+	}
 	if q := strconv.Quote(name); len(q) != len(name)+2 {
 		return q
 	}

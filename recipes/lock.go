@@ -8,7 +8,8 @@ import (
 // Lock is a lock that is held, until Unlock or until it is lost. Whoever enters again gets a
 // Lock of its own; the node in the store goes with the last Unlock.
 //
-// A Lock is safe for use by many goroutines.
+// A Lock comes from a call of RWMutex that returned no error; a Lock from elsewhere, the zero value
+// or nil, holds nothing, and its methods panic. A Lock is safe for use by many goroutines.
 type Lock struct {
 	hold *hold
 

@@ -3,6 +3,8 @@ package recipes
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"slices"
 
 	"github.com/dlock-go/dlock/driver"
@@ -41,11 +43,32 @@ type Contender struct {
 	Name  string
 	Mode  Mode
 	Holds bool // whether it holds the lock or waits for it
-	// Owner, Token and Record are filled in where the driver can read nodes. The record can
-	// have been written by anybody: quote it before it reaches a terminal.
+	// Owner, Token and Record are filled in where the driver can read nodes, and may read this
+	// one. Name, Token and Record can have been written by anybody: they prove nothing, and
+	// have to be quoted before they reach a terminal, as String does.
 	Owner  string // the session, in the store's terms
 	Token  int64
 	Record Record
+}
+
+// String returns one line for people, whatever the node's name and record hold: what would not
+// print is quoted, and what is very long is cut.
+func (c Contender) String() string {
+	verb := "waits"
+	if c.Holds {
+		verb = "holds"
+	}
+	line := fmt.Sprintf("%s %s, %v", printable(c.Name), verb, c.Mode)
+	if c.Token != 0 {
+		line += fmt.Sprintf(", token %d", c.Token)
+	}
+	if c.Owner != "" {
+		line += ", session " + printable(c.Owner)
+	}
+	if !c.Record.empty() {
+		line += ", " + c.Record.String()
+	}
+	return line
 }
 
 // Queue returns who holds the lock and who waits for it, in order. It costs one request, and
@@ -81,6 +104,8 @@ func (m *RWMutex) look(ctx context.Context) ([]Contender, error) {
 		c := Contender{Name: n.Name, Mode: mode, Holds: blocker(nodes, i, mode) < 0}
 		switch err := s.describe(ctx, m.name, &c); {
 		case errors.Is(err, driver.ErrGone): // it left meanwhile
+		case errors.Is(err, fs.ErrPermission): // it is not to hide the others
+			contenders = append(contenders, c)
 		case err != nil:
 			return nil, err
 		default:

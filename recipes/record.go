@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -19,6 +20,22 @@ type Record struct {
 	Since   time.Time `json:"since"`           // when it began to contend, by its own clock
 	Data    string    `json:"data,omitempty"`  // what WithData gave, where it is text
 	Bytes   []byte    `json:"bytes,omitempty"` // what WithData gave, where it is not
+}
+
+func (r Record) empty() bool {
+	return r.ID == "" && r.PID == 0 && r.Program == "" && r.Since.IsZero() && r.Data == "" && r.Bytes == nil
+}
+
+// String returns one line for people; see [Contender.String].
+func (r Record) String() string {
+	line := fmt.Sprintf("pid %d, program %s, since %s", r.PID, printable(r.Program), r.Since.Format(time.RFC3339Nano))
+	switch {
+	case r.Data != "":
+		line += ", data " + printable(r.Data)
+	case len(r.Bytes) > 0:
+		line += ", data " + printable(string(r.Bytes))
+	}
+	return line
 }
 
 // recordTail returns what follows the id and the time in every record of a lock: it does not

@@ -3,6 +3,7 @@ package recipes
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -14,6 +15,9 @@ import (
 //
 // An RWMutex keeps no state: two of one name are the same lock, and each call of Lock is a
 // contender of its own. It is safe for use by many goroutines.
+//
+// An RWMutex comes from a client. The zero value belongs to none: every use of it returns an
+// error that matches ErrClosed.
 type RWMutex struct {
 	sessions *Sessions
 	name     string
@@ -61,7 +65,8 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 }
 
 // TryLock is Lock for somebody who will not wait for others: if anybody is in the way it
-// returns ErrLocked at once. It may also do so when nobody holds the lock but two of them meet.
+// returns ErrLocked at once. It may also do so when nobody holds the lock: when two of them meet,
+// or when the server that is asked has not heard of the last Unlock yet.
 // It does wait for the store, as long as ctx, WithTimeout and WithBackOff allow.
 func (m *RWMutex) TryLock(ctx context.Context) (*Lock, error) {
 	return m.lock(ctx, attempt{mode: Exclusive, try: true})
@@ -98,8 +103,14 @@ func (m *RWMutex) WithRLock(ctx context.Context, f func(ctx context.Context) err
 // Name returns the lock's name.
 func (m *RWMutex) Name() string { return m.name }
 
+// errNoClient is what the zero value says.
+var errNoClient = fmt.Errorf("dlock: this RWMutex comes from no client (use Client.RWMutex): %w", ErrClosed)
+
 // usable returns why the lock cannot be used with that context at all.
 func (m *RWMutex) usable(ctx context.Context) error {
+	if m == nil || m.sessions == nil {
+		return errNoClient
+	}
 	if ctx == nil {
 		return lockError(m.name, errors.New("nil context"))
 	}

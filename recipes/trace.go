@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -53,8 +54,13 @@ type QueuedInfo struct {
 // WaitingInfo belongs to Trace.Waiting.
 type WaitingInfo struct {
 	Lock, Node string
-	Behind     string // the node in the way
+	Behind     string // the node in the way; anybody may have named it
 	Position   int    // in the queue, from 1
+}
+
+// String returns one line for people; the names are quoted where they would not print.
+func (i WaitingInfo) String() string {
+	return fmt.Sprintf("%s: %s waits behind %s, %s in the queue", printable(i.Lock), printable(i.Node), printable(i.Behind), ordinal(i.Position))
 }
 
 // GrantedInfo belongs to Trace.Granted.

@@ -9,7 +9,7 @@ for module in $(sh scripts/modules.sh); do
 		for package in $(go list ./...); do
 			for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
 				echo "$package $target"
-				go test -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZTIME:-10s}" "$package"
+				go test -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZTIME:-10s}" -fuzzminimizetime 20x "$package"
 			done
 		done
 	)

@@ -65,6 +65,7 @@ func (s *session) createNode(ctx context.Context, queue, prefix string, data []b
 			return driver.Place{}, err
 		}
 		var p driver.Place
+		var aclVersion int32
 		switch w.manner {
 		case draining:
 			if err := s.rollOver(queue, w.epoch); err != nil {
@@ -72,13 +73,16 @@ func (s *session) createNode(ctx context.Context, queue, prefix string, data []b
 			}
 			continue
 		case stamped:
-			p, err = s.createStamped(queue, prefix, data)
+			p, aclVersion, err = s.createStamped(queue, prefix, data)
 		case plain:
-			p, err = s.createPlain(queue, prefix, data)
+			p, aclVersion, err = s.createPlain(queue, prefix, data)
 		}
 		switch {
 		case err == nil && s.pastEnd(prefix, p):
-			s.queues.set(queue, way{draining, p.Epoch})
+			s.queues.set(queue, way{manner: draining, epoch: p.Epoch})
+			s.takeBack(queue, p.Name, p.Token, data)
+		case err == nil && s.settings.guarded() && (p.Epoch != w.epoch || aclVersion != w.aclVersion):
+			s.queues.drop(queue) // not the one that guard has looked at
 			s.takeBack(queue, p.Name, p.Token, data)
 		case err == nil:
 			s.owned.add(queue, p, s.beats.present())
@@ -86,7 +90,8 @@ func (s *session) createNode(ctx context.Context, queue, prefix string, data []b
 		case errors.Is(err, zk.ErrNoNode):
 			s.queues.drop(queue)
 		case errors.Is(err, errNotStamped):
-			s.queues.set(queue, way{manner: plain})
+			w.manner = plain
+			s.queues.set(queue, w)
 		default:
 			return driver.Place{}, s.explain(err, "create a node in", s.settings.queuePath(queue), "CREATE on it")
 		}
@@ -97,7 +102,7 @@ func (s *session) createNode(ctx context.Context, queue, prefix string, data []b
 // errNotStamped says that the queue's node may not be written.
 var errNotStamped = errors.New("zkdriver: no WRITE on the queue's node")
 
-func (s *session) createStamped(queue, prefix string, data []byte) (driver.Place, error) {
+func (s *session) createStamped(queue, prefix string, data []byte) (p driver.Place, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
 	since := s.leftover.since()
 	results, err := s.multi(
@@ -105,14 +110,14 @@ func (s *session) createStamped(queue, prefix string, data []byte) (driver.Place
 		&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1})
 	if err != nil {
 		if len(results) == 2 && results[0].Error == nil && errors.Is(results[1].Error, zk.ErrNoAuth) {
-			return driver.Place{}, errNotStamped
+			return driver.Place{}, 0, errNotStamped
 		}
 		s.leftover.orphan(s, err, lost{queue, prefix, data, since})
-		return driver.Place{}, err
+		return driver.Place{}, 0, err
 	}
 	if len(results) != 2 || results[1].Stat == nil {
 		s.leftover.orphan(s, zk.ErrConnectionClosed, lost{queue, prefix, data, since})
-		return driver.Place{}, errors.New("an answer of the wrong shape")
+		return driver.Place{}, 0, errors.New("an answer of the wrong shape")
 	}
 	stat := results[1].Stat
 	s.leftover.saw(stat.Mzxid)
@@ -120,17 +125,17 @@ func (s *session) createStamped(queue, prefix string, data []byte) (driver.Place
 		Node:  s.node(results[0].String, len(path), stat.Czxid),
 		Token: stat.Mzxid,
 		Alone: stat.NumChildren == 1,
-	}, nil
+	}, stat.Aversion, nil
 }
 
 // createPlain makes the node first and asks for its zxid then.
-func (s *session) createPlain(queue, prefix string, data []byte) (driver.Place, error) {
+func (s *session) createPlain(queue, prefix string, data []byte) (p driver.Place, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
 	l := lost{queue, prefix, data, s.leftover.since()}
 	made, err := s.create(path+"/"+prefix, data, zk.FlagEphemeralSequential, s.settings.queueACL())
 	if err != nil {
 		s.leftover.orphan(s, err, l)
-		return driver.Place{}, err
+		return driver.Place{}, 0, err
 	}
 	// The queue first: a queue that is not empty cannot be removed, so if the node is there
 	// afterwards, it was this queue throughout.
@@ -146,12 +151,12 @@ func (s *session) createPlain(queue, prefix string, data []byte) (driver.Place, 
 	if err != nil {
 		s.leftover.add(s, l)
 		if errors.Is(err, zk.ErrNoNode) {
-			return driver.Place{}, s.vanished(queue)
+			return driver.Place{}, 0, s.vanished(queue)
 		}
-		return driver.Place{}, s.explain(err, "look at", made, "READ on it")
+		return driver.Place{}, 0, s.explain(err, "look at", made, "READ on it")
 	}
 	s.leftover.saw(stat.Czxid)
-	return driver.Place{Node: s.node(made, len(path), parent.Czxid), Token: stat.Czxid}, nil
+	return driver.Place{Node: s.node(made, len(path), parent.Czxid), Token: stat.Czxid}, parent.Aversion, nil
 }
 
 func (s *session) node(path string, queueLength int, epoch int64) driver.Node {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -56,7 +57,7 @@ func permanent(err error) bool {
 // explain turns an error of a request into one for the caller. do says what was tried ("create
 // a node in"), need which permission it takes.
 func (s *session) explain(err error, do, path, need string) error {
-	switch {
+	switch path = printable(path); {
 	case err == nil:
 		return nil
 	case isMarked(err): // explained already
@@ -64,8 +65,8 @@ func (s *session) explain(err error, do, path, need string) error {
 	case errors.Is(err, zk.ErrNoNode):
 		return fmt.Errorf("zkdriver: %s %s: %w: %w", do, path, driver.ErrGone, err)
 	case errors.Is(err, zk.ErrNoAuth):
-		return fmt.Errorf("zkdriver: %s %s: %w: it takes %s: see the ACLs (getAcl), and the user and the password of the dsn, which ZooKeeper does not check when it takes them",
-			do, path, err, need)
+		return fmt.Errorf("zkdriver: %s %s: %w: %w: it takes %s: see the ACLs (getAcl), and the user and the password of the dsn, which ZooKeeper does not check when it takes them",
+			do, path, fs.ErrPermission, err, need)
 	case errors.Is(err, zk.ErrInvalidACL):
 		return fmt.Errorf("zkdriver: %s %s: %w: the server knows no name for this client, which acl=creator needs", do, path, err)
 	case errors.Is(err, zk.ErrNoChildrenForEphemerals):

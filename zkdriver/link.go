@@ -114,7 +114,7 @@ func (l *link) connect(ctx context.Context, address string) (net.Conn, error) {
 		if errors.Is(err, io.EOF) || errors.As(err, &notTLS) {
 			return nil, fmt.Errorf("TLS: %w (the port may be a plain one)", err)
 		}
-		return nil, fmt.Errorf("TLS: %w", err)
+		return nil, fmt.Errorf("TLS: %w", printableError{err}) // it may repeat what a certificate says
 	}
 	return secure, nil
 }

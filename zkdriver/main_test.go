@@ -4,7 +4,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/dlock-go/dlock/internal/leakcheck"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-func TestMain(m *testing.M) { os.Exit(zktest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(leakcheck.After(zktest.Main(m))) }

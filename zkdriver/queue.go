@@ -23,10 +23,12 @@ type queues struct {
 // maxKnown bounds the cache, for sessions that use many queues.
 const maxKnown = 4096
 
-// way is a manner and, for draining, the incarnation of the queue that is meant.
+// way is a manner and what it holds for: for draining, the incarnation of the queue; where the
+// session is guarded, also the version of its ACL.
 type way struct {
-	manner manner
-	epoch  int64
+	manner     manner
+	epoch      int64
+	aclVersion int32
 }
 
 // manner is how nodes are made in a queue.
@@ -92,6 +94,15 @@ func (s *session) way(queue string) (way, error) {
 	w := way{manner: stamped}
 	if len(data) > 0 {
 		w.manner = plain
+	}
+	if s.settings.guarded() {
+		err := s.guard(path, &w)
+		if errors.Is(err, zk.ErrNoNode) {
+			return way{}, s.vanished(queue)
+		}
+		if err != nil {
+			return way{}, s.explain(err, "look at the ACL of", path, "READ on it")
+		}
 	}
 	s.queues.set(queue, w)
 	return w, nil

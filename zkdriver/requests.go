@@ -65,6 +65,11 @@ func (s *session) get(path string) (data []byte, stat *zk.Stat, err error) {
 	return data, stat, err
 }
 
+func (s *session) getACL(path string) (acl []zk.ACL, stat *zk.Stat, err error) {
+	err = s.ask(server, func() (err error) { acl, stat, err = s.conn.GetACL(path); return err })
+	return acl, stat, err
+}
+
 // stat gives zk.ErrNoNode for a missing node.
 func (s *session) stat(path string) (stat *zk.Stat, err error) {
 	err = s.ask(server, func() error {

@@ -25,17 +25,17 @@ func (s *settings) loadTLS() (*tls.Config, error) {
 	if s.tlsCA != "" {
 		pem, err := os.ReadFile(s.tlsCA)
 		if err != nil {
-			return nil, fmt.Errorf("zkdriver: tls_ca: %w", err)
+			return nil, fmt.Errorf("zkdriver: tls_ca: %w", printableError{err})
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("zkdriver: tls_ca: no certificate in %s", s.tlsCA)
+			return nil, fmt.Errorf("zkdriver: tls_ca: no certificate in %s", printable(s.tlsCA))
 		}
 	}
 	if s.tlsCert != "" {
 		pair, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
 		if err != nil {
-			return nil, fmt.Errorf("zkdriver: tls_cert and tls_key: %w", err)
+			return nil, fmt.Errorf("zkdriver: tls_cert and tls_key: %w", printableError{err})
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}

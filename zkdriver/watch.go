@@ -143,7 +143,7 @@ func (ws *watches) wait(ctx context.Context, s *session, path string, w *watch, 
 	case <-w.armed:
 	case <-ctx.Done():
 		ws.leave(w, who)
-		return nil, fmt.Errorf("zkdriver: watch %s: %w", path, ctx.Err())
+		return nil, fmt.Errorf("zkdriver: watch %s: %w", printable(path), ctx.Err())
 	case <-s.lease.Done():
 		ws.leave(w, who)
 		return nil, s.lease.Err()

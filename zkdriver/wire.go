@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -50,6 +51,7 @@ const (
 //     sets them as of the last zxid it has seen, which the answer to a request that
 //     overtakes them moves on: a change in between would be missed.
 //   - It sees whether the server has confirmed the end of the session.
+//   - It keeps replies of the wrong shape from go-zookeeper, see shape.go.
 //
 // Deadlines of go-zookeeper are ignored: the session's heartbeat closes a connection that does
 // not answer, and does so earlier.
@@ -64,13 +66,16 @@ type wire struct {
 	// The reading side.
 	in     *bufio.Reader
 	shaken bool
-	ready  []byte // connect reply that go-zookeeper has yet to read
-	left   int    // bytes of the present frame that it has yet to read
+	ready  []byte // what go-zookeeper has yet to read of the present frame
+	frame  []byte // kept for the next one
 
 	// writes counts what has been written. Reading it orders go-zookeeper's reading goroutine
 	// after its writing one.
 	writes   atomic.Uint64
 	closeXid atomic.Int64
+
+	askedMu sync.Mutex
+	opcodes map[int32]int32 // of requests without a reply, by xid
 
 	mu      sync.Mutex // the writing side
 	holding bool
@@ -81,7 +86,7 @@ type wire struct {
 const noXid = 1 << 40
 
 func newWire(raw net.Conn, l *link, deadline time.Time) *wire {
-	w := &wire{raw: raw, link: l, deadline: deadline, in: bufio.NewReaderSize(raw, 16<<10)}
+	w := &wire{raw: raw, link: l, deadline: deadline, in: bufio.NewReaderSize(raw, 16<<10), opcodes: make(map[int32]int32)}
 	w.closeXid.Store(noXid)
 	return w
 }
@@ -116,9 +121,11 @@ func (w *wire) Write(frame []byte) (int, error) {
 		return 0, errors.New("zkdriver: a request without a header")
 	}
 	opcode := int32(binary.BigEndian.Uint32(frame[8:]))
+	xid := int32(binary.BigEndian.Uint32(frame[4:]))
 	if opcode == opClose {
-		w.closeXid.Store(int64(int32(binary.BigEndian.Uint32(frame[4:]))))
+		w.closeXid.Store(int64(xid))
 	}
+	w.expect(xid, opcode)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -131,6 +138,26 @@ func (w *wire) Write(frame []byte) (int, error) {
 		w.held = append(w.held, frame...)
 	}
 	return len(frame), nil
+}
+
+// expect takes down what the reply will be to.
+func (w *wire) expect(xid, opcode int32) {
+	if xid < 0 {
+		return // a ping, to which the reply is empty
+	}
+	w.askedMu.Lock()
+	defer w.askedMu.Unlock()
+	w.opcodes[xid] = opcode
+}
+
+// answers returns the opcode of the request that a reply is to. ok is false where there is none:
+// go-zookeeper passes such a reply over.
+func (w *wire) answers(xid int32) (opcode int32, ok bool) {
+	w.askedMu.Lock()
+	defer w.askedMu.Unlock()
+	opcode, ok = w.opcodes[xid]
+	delete(w.opcodes, xid)
+	return opcode, ok
 }
 
 func (w *wire) send(frame []byte) {
@@ -184,19 +211,15 @@ func (w *wire) Read(p []byte) (int, error) {
 		}
 		w.shaken = true
 	}
-	if len(w.ready) > 0 {
-		n := copy(p, w.ready)
-		w.ready = w.ready[n:]
-		return n, nil
-	}
-	if w.left == 0 {
+	if len(w.ready) == 0 {
 		if err := w.nextFrame(); err != nil {
+			w.Close()
 			return 0, err
 		}
 	}
-	n, err := w.in.Read(p[:min(len(p), w.left)])
-	w.left -= n
-	return n, err
+	n := copy(p, w.ready)
+	w.ready = w.ready[n:]
+	return n, nil
 }
 
 func (w *wire) nextFrame() error {
@@ -208,10 +231,40 @@ func (w *wire) nextFrame() error {
 	if length < 16 || length > maxReply {
 		return fmt.Errorf("a reply of %d bytes", length)
 	}
-	w.left = headerSize + int(length)
+	if err := w.readFrame(headerSize + int(length)); err != nil {
+		return err
+	}
 	_ = w.writes.Load()
-	if int64(int32(binary.BigEndian.Uint32(head[4:]))) == w.closeXid.Load() {
+	xid := int32(binary.BigEndian.Uint32(w.frame[headerSize:]))
+	if xid == xidEvent {
+		err = checkEvent(w.frame[headerSize:])
+	} else if opcode, ok := w.answers(xid); ok {
+		err = checkShape(opcode, w.frame[headerSize:])
+	}
+	if err != nil {
+		return err
+	}
+	if int64(xid) == w.closeXid.Load() {
 		w.link.sessionClosed.Store(true)
+	}
+	w.ready = w.frame
+	return nil
+}
+
+// readFrame believes in a length only as the bytes come.
+func (w *wire) readFrame(size int) error {
+	const step, keep = 1 << 20, 64 << 10
+	if cap(w.frame) > keep {
+		w.frame = nil
+	}
+	w.frame = w.frame[:0]
+	for len(w.frame) < size {
+		begin := len(w.frame)
+		n := min(step, size-begin)
+		w.frame = slices.Grow(w.frame, n)[:begin+n]
+		if _, err := io.ReadFull(w.in, w.frame[begin:]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -229,6 +282,9 @@ func (w *wire) handshake() error {
 		return err
 	}
 	body := frame[headerSize:]
+	if length := int32(binary.BigEndian.Uint32(body[16:])); length != 16 {
+		return fmt.Errorf("a session's password of %d bytes", length)
+	}
 	r := reply{
 		timeout:  time.Duration(int32(binary.BigEndian.Uint32(body[4:]))) * time.Millisecond,
 		session:  int64(binary.BigEndian.Uint64(body[8:])),

@@ -20,6 +20,7 @@ func frame(opcode int32, xid int32) []byte {
 func newPair(t *testing.T) (*wire, net.Conn) {
 	here, there := net.Pipe()
 	t.Cleanup(func() { here.Close(); there.Close() })
+	here.SetDeadline(time.Now().Add(bound)) // a write that nobody reads would wait for ever
 	there.SetDeadline(time.Now().Add(bound))
 	w := newWire(here, newLink(&settings{hosts: []string{"h:1"}}, nil), time.Now().Add(bound))
 	w.begun, w.shaken = true, true
@@ -70,7 +71,7 @@ func TestConfirmedEndOfTheSessionIsNoticed(t *testing.T) {
 	w, there := newPair(t)
 	go func() {
 		io.ReadFull(there, make([]byte, 12))
-		for _, xid := range []int32{-1, 7} {
+		for _, xid := range []int32{-2, 7} {
 			b := binary.BigEndian.AppendUint32(nil, 16)
 			b = binary.BigEndian.AppendUint32(b, uint32(xid))
 			there.Write(append(b, make([]byte, 12)...))

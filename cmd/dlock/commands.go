@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
+	"github.com/dlock-go/dlock/cmd/dlock/internal/secret"
 )
 
 // usageStatus is the exit status for a command line that makes no sense.
@@ -35,7 +36,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		if c := find(name); c != nil {
 			return c.main(ctx, args[1:], stdout, stderr)
 		}
-		fmt.Fprintf(stderr, "dlock: unknown command %q\n\n", name)
+		fmt.Fprintf(stderr, "dlock: unknown command %s\n\n", secret.Hide(fmt.Sprintf("%q", name), args))
 		usage(stderr)
 		return usageStatus
 	}
@@ -50,7 +51,7 @@ func help(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if c := find(args[0]); c != nil && len(args) == 1 {
 		return c.main(ctx, []string{"-h"}, stdout, stderr)
 	}
-	fmt.Fprintf(stderr, "dlock: no help on %q\n\n", args)
+	fmt.Fprintf(stderr, "dlock: no help on %s\n\n", secret.Hide(fmt.Sprintf("%q", args), args))
 	usage(stderr)
 	return usageStatus
 }

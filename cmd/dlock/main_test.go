@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/dlock-go/dlock/internal/leakcheck"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
@@ -17,7 +18,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(beTheProgram) != "" {
 		main()
 	}
-	os.Exit(zktest.Main(m))
+	os.Exit(leakcheck.After(zktest.Main(m)))
 }
 
 func TestCommandLine(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/leakcheck"
 	"github.com/dlock-go/dlock/internal/zktest"
 	"github.com/dlock-go/dlock/recipes"
 )
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	if dsn := os.Getenv(childVariable); dsn != "" {
 		os.Exit(childMain(dsn))
 	}
-	os.Exit(zktest.Main(m))
+	os.Exit(leakcheck.After(zktest.Main(m)))
 }
 
 // childMain contends for the lock "q" and says how far it got, a line each: "queued NODE", "waiting NODE", "held NODE". It

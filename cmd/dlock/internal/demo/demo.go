@@ -9,6 +9,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+
+	"github.com/dlock-go/dlock/cmd/dlock/internal/secret"
 )
 
 // Exit statuses.
@@ -28,9 +30,9 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		writeHelp(stdout)
 		return statusOK
 	case err != nil:
-		return complain(stderr, statusUsage, fmt.Errorf("%w\nRun 'dlock demo -h' for help", err))
+		return complain(stderr, statusUsage, fmt.Errorf("%s\nRun 'dlock demo -h' for help", secret.Hide(err.Error(), args)))
 	}
-	s.columns = terminalWidth(stdout)
+	s.args, s.columns = args, terminalWidth(stdout)
 	return run(ctx, s, s.open, stdout, stderr)
 }
 
@@ -38,18 +40,18 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func run(ctx context.Context, s *settings, open opener, stdout, stderr io.Writer) int {
 	count, err := openCounter(s.counterFile)
 	if err != nil {
-		return complain(stderr, statusBad, err)
+		return complain(stderr, statusBad, s.hide(err))
 	}
 	defer count.close()
 	log := newJournal(stdout)
 	crew, err := hire(s, open, count, log)
 	if err != nil {
-		return complain(stderr, statusUsage, err)
+		return complain(stderr, statusUsage, s.hide(err))
 	}
 	introduce(stdout, s)
 	if err := connectAll(ctx, crew, s.connectTimeout); err != nil {
 		crew.close()
-		return complain(stderr, statusBad, err)
+		return complain(stderr, statusBad, s.hide(err))
 	}
 	log.begin()
 	turns := crew.work(ctx)
@@ -61,6 +63,11 @@ func run(ctx context.Context, s *settings, open opener, stdout, stderr io.Writer
 	v.addErrors(errs)
 	v.write(stdout, s)
 	return v.status()
+}
+
+// hide leaves passwords of the command line out of an error.
+func (s *settings) hide(err error) error {
+	return errors.New(secret.Hide(err.Error(), s.args))
 }
 
 func complain(w io.Writer, status int, err error) int {

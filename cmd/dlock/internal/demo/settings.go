@@ -28,8 +28,12 @@ type settings struct {
 	counterFile    string
 	seed           uint64
 
-	columns int // of the terminal
+	columns int      // of the terminal
+	args    []string // as they were given
 }
+
+// dsnVariable names the environment variable that stands in for -dsn.
+const dsnVariable = "DLOCK_DSN"
 
 const (
 	maxWorkers = 1000
@@ -42,7 +46,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("dlock demo", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.StringVar(&s.driver, "driver", inMemory, "kind of store: mem, within this process, or zk, ZooKeeper")
-	f.StringVar(&s.dsn, "dsn", "", "where the store is; for zk: zk://host:2181/path")
+	f.StringVar(&s.dsn, "dsn", "", "where the store is; for zk: zk://host:2181/path\n(without: what "+dsnVariable+" says in the environment; put it there if it has\na password, because everybody on this machine can see arguments)")
 	f.StringVar(&s.lock, "lock", "demo", "`name` of the lock")
 	f.StringVar(&s.host, "host", "", "`prefix` of the workers' host names, to tell processes apart\n(mem: worker; else this host's name and the process id)")
 	f.IntVar(&s.workers, "workers", 10, "how many workers, each with a session of its own")
@@ -74,6 +78,9 @@ func parse(args []string) (*settings, error) {
 func (s *settings) complete() {
 	for s.seed == 0 {
 		s.seed = uint64(rand.Uint32())
+	}
+	if s.dsn == "" && s.driver != inMemory {
+		s.dsn = os.Getenv(dsnVariable)
 	}
 	if s.host == "" {
 		s.host = s.defaultHost()
@@ -117,7 +124,7 @@ func (s *settings) check() error {
 	case s.driver == inMemory && strings.Contains(s.dsn, "://"):
 		return errors.New("-dsn with an address needs -driver zk")
 	case s.driver == zooKeeper && s.dsn == "":
-		return errors.New("-driver zk needs -dsn, such as -dsn zk://localhost:2181/locks")
+		return errors.New("-driver zk needs -dsn, such as -dsn zk://localhost:2181/locks, or " + dsnVariable + " in the environment")
 	}
 	if err := driver.CheckQueue(s.lock); err != nil {
 		return fmt.Errorf("-lock: %w", err)

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
+	const dsn = "zk://alice:ge=heim@127.0.0.1:1/x"
+	for _, args := range [][]string{
+		{dsn}, {"help", dsn}, {"help", "demo", dsn}, {"demo", dsn}, {"demo", "-" + dsn}, {"demo", "-dsn:" + dsn}, {"demo", "-dsn" + dsn},
+		{"demo", "-workers", dsn}, {"demo", "-workers=" + dsn}, {"demo", "-hold", dsn}, {"demo", "-seed", dsn}, {"demo", "-shared-ratio=" + dsn},
+		{"demo", "-driver", dsn}, {"demo", "-driver", dsn, "-dsn", dsn}, {"demo", "-driver", "mem", "-dsn", dsn},
+		{"demo", "-dsn", "alice:ge=heim@h?x=y"}, {"demo", "-host", dsn}, {"demo", "-lock", dsn}, {"demo", "-counter", "/missing/" + dsn},
+		{"demo", "-driver", "zk", "-dsn", dsn + "?acl=x"}, {"demo", "-driver", "zk", "-dsn", dsn + "@"}, {"demo", "-driver", "zk", "-dsn", "x" + dsn},
+		{"demo", "-driver", "zk", "-dsn", dsn + "?connect_timeout=50ms", "-connect-timeout", "100ms"},
+	} {
+		var stdout, stderr bytes.Buffer
+		assert.NotZero(t, run(t.Context(), args, &stdout, &stderr), "%q", args)
+		assert.NotEmpty(t, stderr.String(), "%q", args)
+		assert.NotContains(t, stdout.String()+stderr.String(), "heim", "%q", args)
+		assert.NotContains(t, stdout.String()+stderr.String(), "alice:ge", "%q", args)
+	}
+}
+
+// Arguments can be seen by everybody on a machine, so a dsn with a password belongs into the environment.
+func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
+	server := zktest.Shared(t)
+	t.Setenv("DLOCK_DSN", "zk://alice:geheim@"+server.Addr()+server.Chroot(t)+"?acl=digest")
+	cmd := program(t, "demo", "-driver", "zk", "-workers", "2", "-hold", "5s", "-timeout", "1m", "-shared-ratio", "1")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(t, cmd.Start())
+	if _, err := os.Stat("/proc/self/cmdline"); err == nil { // there is such a thing here
+		var arguments []byte
+		require.Eventually(t, func() bool { // there are none for a moment after the start
+			arguments, _ = os.ReadFile(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "cmdline"))
+			return len(arguments) > 0
+		}, 30*time.Second, time.Millisecond)
+		assert.Contains(t, string(arguments), "demo")
+		assert.NotContains(t, string(arguments), "geheim")
+	}
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	_ = cmd.Wait() // what came of it is not the point
+	assert.NotContains(t, out.String(), "geheim")
+	assert.NotContains(t, out.String(), "needs -dsn")
+
+	var stdout, stderr bytes.Buffer
+	assert.Zero(t, run(t.Context(), []string{"demo", "-workers", "2"}, &stdout, &stderr), "a store in memory needs none: %s", &stderr)
+	stdout.Reset()
+	assert.Zero(t, run(t.Context(), []string{"demo", "-driver", "zk", "-workers", "2"}, &stdout, &stderr), "%s", &stderr)
+	assert.Contains(t, stdout.String(), "VERDICT: OK")
+	assert.NotContains(t, stdout.String()+stderr.String(), "geheim")
+	assert.Equal(t, 2, run(t.Context(), []string{"demo", "-driver", "zk", "-dsn", "zk://"}, &stdout, &stderr), "-dsn counts")
+}
+
+// Somebody else has put nodes into the queue, whose names mean harm to a terminal.
+func TestHostileNamesInAQueueReachNoTerminal(t *testing.T) {
+	for _, host := range []string{"x\u202e\u200b", strings.Repeat("long", 50_000), "x\u2028VERDICT: OK"} {
+		server := zktest.Shared(t)
+		chroot := server.Chroot(t)
+		raw := server.Raw(t)
+		_, err := raw.Create(chroot+"/demo", nil, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		_, err = raw.Create(chroot+"/demo/"+host+"-W-0000000000", []byte("\x1b[2J"), 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		var stdout, stderr bytes.Buffer
+		run(t.Context(), []string{"demo", "-driver", "zk", "-dsn", "zk://" + server.Addr() + chroot, "-workers", "3", "-timeout", "500ms", "-host", "w"}, &stdout, &stderr)
+		said := stdout.String() + stderr.String()
+		assert.Contains(t, said, "in the queue behind")
+		assert.Contains(t, said, "gives up")
+		for _, bad := range []string{"\u202e", "\u200b", "\u2028", "\x1b", strings.Repeat("long", 2500)} {
+			assert.NotContains(t, said, bad)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package memdriver
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// FuzzDSN: a data source name that is taken means what it says, and one that is not says who refused it.
+// (The name is left out where a store would be made: those of a name are kept.)
+func FuzzDSN(f *testing.F) {
+	for _, s := range []string{"", "?session_timeout=5s", "stock?session_timeout=1h2m3s", "?session_timeout=1ms", "zk://h", "?%zz", "?a;b", "?session_timeout=5s&session_timeout=5s",
+		"?session_timeout=9223372036854775807ns", "?session%5Ftimeout=10s", "?session_timeout=%31s"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, dsn string) {
+		name, query, _ := strings.Cut(dsn, "?")
+		if !strings.Contains(name, "://") {
+			name = ""
+		}
+		opened, err := Driver{}.OpenConnector(name + "?" + query)
+		if err != nil {
+			require.Nil(t, opened)
+			require.ErrorContains(t, err, "mem: ")
+			return
+		}
+		c := opened.(connector)
+		require.Empty(t, name)
+		require.GreaterOrEqual(t, c.timeout, minSessionTimeout)
+		again, err := parseTimeout("session_timeout=" + url.QueryEscape(c.timeout.String()))
+		require.NoError(t, err)
+		require.Equal(t, c.timeout, again)
+		params, err := url.ParseQuery(query)
+		require.NoError(t, err)
+		want := defaultSessionTimeout
+		if len(params) > 0 {
+			want, err = time.ParseDuration(params.Get("session_timeout"))
+			require.NoError(t, err)
+			require.Len(t, params, 1)
+		}
+		require.Equal(t, want, c.timeout)
+	})
+}
+
+// FuzzForeignNode: whatever name somebody else gives a node, the queue stays in order, and what is
+// listed is what the contract calls sequenced.
+func FuzzForeignNode(f *testing.F) {
+	for _, s := range []string{"readme", "x-0000000000", "x-0000000005", "x-999999999999999999", "", "a/b-0000000001", "\x1b-0000000007", "web1-W-0000000001"} {
+		f.Add("q", s, []byte("x"))
+	}
+	f.Add("a//b", "x", []byte(nil))
+	f.Fuzz(func(t *testing.T, queue, name string, data []byte) {
+		st := New()
+		s, err := st.Connect(t.Context())
+		require.NoError(t, err)
+		defer s.Close()
+		if st.PutNode(queue, name, data) != nil {
+			require.Zero(t, st.Stats().Nodes)
+			return
+		}
+		_, seq, sequenced := driver.ParseName(name)
+		first, err := s.List(t.Context(), queue)
+		require.NoError(t, err)
+		if sequenced {
+			require.Equal(t, name, first[0].Name)
+			require.Equal(t, seq, first[0].Seq)
+		} else {
+			require.Empty(t, first)
+		}
+		info, err := s.(driver.Reader).Read(t.Context(), queue, name)
+		require.NoError(t, err)
+		require.Equal(t, string(data), string(info.Data))
+		require.Empty(t, info.Owner)
+		p, err := s.Create(t.Context(), queue, "web1-W-", nil)
+		if err != nil {
+			require.ErrorIs(t, err, driver.ErrUnavailable, "the sequence has come to its end")
+			return
+		}
+		require.Equal(t, !sequenced, p.Alone)
+		require.Greater(t, p.Token, info.Token)
+		after, err := s.List(t.Context(), queue)
+		require.NoError(t, err)
+		require.Equal(t, append(first, p.Node), after)
+	})
+}

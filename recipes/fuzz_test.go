@@ -1,0 +1,111 @@
+package recipes
+
+import (
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	sequenced = regexp.MustCompile(`-[0-9]{10,18}$`)
+	aReader   = regexp.MustCompile(`-R-[0-9]{10,18}$`)
+)
+
+// FuzzMode compares the parser with the grammar that the contract states.
+func FuzzMode(f *testing.F) {
+	for _, s := range []string{"web1-R-0000000007", "web1-W-0000000007", "x-0000000000", "-R-0000000000", "R-0000000000", "a-R-0000000001-W-0000000007", "README", "a-R-\x000000000001"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		mode, ok := modeOf(name)
+		require.Equal(t, sequenced.MatchString(name), ok, "%q", name)
+		switch {
+		case !ok:
+			require.Zero(t, mode)
+		case aReader.MatchString(name):
+			require.Equal(t, Shared, mode, "%q", name)
+		default:
+			require.Equal(t, Exclusive, mode, "%q: what is not known as a reader is exclusive", name)
+		}
+	})
+}
+
+// FuzzHostnameEncoding: what was encoded can be read back, as far as there was room for it, so that
+// different hosts stay different.
+func FuzzHostnameEncoding(f *testing.F) {
+	for _, s := range []string{"", "unknown", "web1", "a/b", "%", "%41", "\x00\xff", strings.Repeat("/", 70), strings.Repeat("h", 199) + "/"} {
+		f.Add(s)
+	}
+	plain := regexp.MustCompile(`^([A-Za-z0-9._-]|%[0-9A-F]{2})*$`)
+	f.Fuzz(func(t *testing.T, name string) {
+		encoded := encodeHostname(name)
+		require.Regexp(t, plain, encoded)
+		require.LessOrEqual(t, len(encoded), maxHostname)
+		require.NotEmpty(t, encoded)
+		decoded, err := url.PathUnescape(encoded)
+		require.NoError(t, err)
+		if name == "" {
+			require.Equal(t, unknownHostname, encoded)
+			return
+		}
+		require.True(t, strings.HasPrefix(name, decoded), "%q was read back as %q", name, decoded)
+		if decoded != name {
+			require.Greater(t, len(encoded), maxHostname-3, "%q was cut although there was room", name)
+		}
+	})
+}
+
+// FuzzRecordOfData: whatever data an application gives, its record is JSON, and gives it back.
+func FuzzRecordOfData(f *testing.F) {
+	f.Add([]byte("order 42"), int64(0))
+	f.Add([]byte("\xff\x00\x1b"), int64(1<<40))
+	f.Add([]byte(`</script>"\u2028`), int64(-1))
+	f.Fuzz(func(t *testing.T, data []byte, nanoseconds int64) {
+		since := time.Unix(0, nanoseconds)
+		b := newRecord(since, recordTail(data))
+		require.True(t, json.Valid(b), "%q", b)
+		require.True(t, utf8.Valid(b), "%q", b)
+		r := parseRecord(b)
+		if len(b) > maxRecord {
+			require.Equal(t, Record{}, r)
+			return
+		}
+		require.Len(t, r.ID, 32)
+		require.True(t, since.Equal(r.Since))
+		require.Equal(t, string(data), r.Data+string(r.Bytes))
+		require.True(t, r.Data == "" || r.Bytes == nil)
+	})
+}
+
+// FuzzHostileRecord: what is read from a node that anybody may have written is either empty or
+// what the record says, and reading what it says again gives the same.
+func FuzzHostileRecord(f *testing.F) {
+	f.Add(newRecord(time.Unix(0, 0), recordTail([]byte("x"))))
+	for _, s := range []string{`{"pid":"x"}`, `{"pid":1e99}`, `null`, `[]`, `{"since":"9999-12-31T23:59:59Z"}`, `{"bytes":"!"}`, `{"ID":"a","id":"b"}`, "\x1b[2J", strings.Repeat("[", 20000)} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := parseRecord(data)
+		if !json.Valid(data) {
+			require.Equal(t, Record{}, r, "of what is no JSON nothing is believed")
+			return
+		}
+		b, err := json.Marshal(r)
+		require.NoError(t, err)
+		if len(b) <= maxRecord {
+			again := parseRecord(b)
+			require.True(t, r.Since.Equal(again.Since))
+			again.Since, r.Since = time.Time{}, time.Time{}
+			if len(r.Bytes) == 0 {
+				r.Bytes = nil
+			}
+			require.Equal(t, r, again)
+		}
+	})
+}

@@ -1,0 +1,96 @@
+package recipes_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// trying is TryLock and TryRLock of the queue "q".
+func (c *client) trying(opts ...recipes.Option) map[string]func(context.Context) (*recipes.Lock, error) {
+	m := c.RWMutex("q", opts...)
+	return map[string]func(context.Context) (*recipes.Lock, error){"TryLock": m.TryLock, "TryRLock": m.TryRLock}
+}
+
+func TestTryLockDoesNotWaitForOthersHoweverLongItsTimeout(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held := w.won(w.client("holder").lock(bg))
+		began := time.Now()
+		for _, timeout := range []time.Duration{time.Hour, time.Millisecond} {
+			for name, try := range w.client("me").trying(recipes.WithTimeout(timeout)) {
+				l, err := try(bg)
+				require.Nil(w, l)
+				assert.ErrorIs(w, err, recipes.ErrLocked, "%s with a timeout of %v", name, timeout)
+				assert.NotErrorIs(w, err, recipes.ErrTimeout)
+			}
+		}
+		assert.Zero(w, time.Since(began), "it waited")
+		w.unlock(held)
+	})
+}
+
+func TestWithTimeoutLimitsTheRequestsOfTryLock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		me := w.client("me")
+		for name, try := range me.trying(recipes.WithTimeout(3 * time.Second)) {
+			heal := w.store.CutOff(me.session())
+			began := time.Now()
+			_, err := try(bg)
+			assert.ErrorIs(w, err, recipes.ErrTimeout, name)
+			assert.ErrorIs(w, err, context.DeadlineExceeded, name)
+			assert.Equal(w, 3*time.Second, time.Since(began), name)
+			heal()
+			synctest.Wait()
+			assert.Empty(w, w.names(), "%s has left a node", name)
+		}
+	})
+}
+
+func TestTheEarlierOfTimeoutAndDeadlineLimitsTryLock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		me := w.client("me")
+		heal := w.store.CutOff(me.session())
+		defer heal()
+		for name, try := range me.trying(recipes.WithTimeout(3 * time.Second)) {
+			ctx, cancel := context.WithTimeout(bg, 2*time.Second)
+			began := time.Now()
+			_, err := try(ctx)
+			assert.ErrorIs(w, err, recipes.ErrTimeout, name)
+			assert.Equal(w, 2*time.Second, time.Since(began), name)
+			cancel()
+		}
+	})
+}
+
+func TestTryLockWithoutATimeoutWaitsForTheStore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		me := w.client("me")
+		for name, try := range me.trying() {
+			heal := w.store.CutOff(me.session())
+			time.AfterFunc(5*time.Second, heal)
+			began := time.Now()
+			l, err := try(bg)
+			require.NoError(w, err, name)
+			assert.Equal(w, 5*time.Second, time.Since(began), name)
+			w.unlock(l)
+		}
+	})
+}
+
+func TestATimeoutDoesNotEndAHoldOfTryLock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for name, try := range w.client("me").trying(recipes.WithTimeout(time.Second)) {
+			l, err := try(bg)
+			require.NoError(w, err, name)
+			time.Sleep(time.Minute)
+			assert.NoError(w, l.Err(), name)
+			w.unlock(l)
+		}
+	})
+}

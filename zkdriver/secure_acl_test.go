@@ -1,0 +1,392 @@
+package zkdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// house is what alice has made with one mode of acl, seen from outside.
+type house struct {
+	t          testing.TB
+	server     *zktest.Server
+	root, mode string
+	queue      string
+	alice      *session
+	place      driver.Place
+	owner      *zk.Conn // a plain client with alice's login
+}
+
+func newHouse(t testing.TB, mode string) *house {
+	t.Helper()
+	server := zktest.Shared(t)
+	h := &house{t: t, server: server, root: server.Chroot(t), mode: mode, queue: "of/alice/q", owner: server.Raw(t)}
+	require.NoError(t, h.owner.AddAuth("digest", []byte("alice:geheim")))
+	h.alice = mustConnect(t, h.dsn("alice:geheim@")+"?session_timeout=1m&acl="+mode)
+	var err error
+	h.place, err = h.alice.Create(within(t), h.queue, "web1-W-", []byte("alice's"))
+	require.NoError(t, err)
+	return h
+}
+
+func (h *house) dsn(login string) string { return "zk://" + login + h.server.Addr() + h.root }
+func (h *house) queuePath() string       { return h.root + "/" + h.queue }
+func (h *house) nodePath() string        { return h.queuePath() + "/" + h.place.Name }
+func (h *house) ancestors() []string     { return []string{h.root + "/of", h.root + "/of/alice"} }
+
+// aclOf demands that the node was born with its ACL: that never changed since.
+func (h *house) aclOf(path string) []zk.ACL {
+	h.t.Helper()
+	acl, stat, err := h.owner.GetACL(path)
+	require.NoError(h.t, err, path)
+	require.Zero(h.t, stat.Aversion, "the ACL of %s was changed after it was made", path)
+	return acl
+}
+
+// untouched demands that everything is as alice has left it.
+func (h *house) untouched() {
+	h.t.Helper()
+	require.NoError(h.t, h.alice.Err())
+	names, _, err := h.owner.Children(h.queuePath())
+	require.NoError(h.t, err)
+	require.Equal(h.t, []string{h.place.Name}, names)
+	data, stat, err := h.owner.Get(h.nodePath())
+	require.NoError(h.t, err)
+	require.Equal(h.t, "alice's", string(data))
+	require.Zero(h.t, stat.Version)
+}
+
+var (
+	everybody = zk.WorldACL(zk.PermAll)
+	aliceOnly = zk.DigestACL(zk.PermAll, "alice", "geheim")
+	mayAdd    = append(zk.WorldACL(zk.PermRead|zk.PermCreate), aliceOnly...)
+)
+
+func TestEveryNodeIsBornWithTheACLOfItsMode(t *testing.T) {
+	for mode, want := range map[string]struct{ ancestor, queue []zk.ACL }{
+		"open":    {everybody, everybody},
+		"creator": {mayAdd, aliceOnly},
+		"digest":  {mayAdd, aliceOnly},
+	} {
+		t.Run(mode, func(t *testing.T) {
+			h := newHouse(t, mode)
+			for _, path := range h.ancestors() {
+				assert.ElementsMatch(t, want.ancestor, h.aclOf(path), path)
+			}
+			assert.Equal(t, want.queue, h.aclOf(h.queuePath()), "the queue")
+			assert.Equal(t, want.queue, h.aclOf(h.nodePath()), "the contender")
+
+			p, err := h.alice.Replace(within(t), h.queue, h.place, "web1-R-")
+			require.NoError(t, err)
+			assert.Equal(t, want.queue, h.aclOf(h.queuePath()+"/"+p.Name), "the contender after a downgrade")
+
+			_, err = h.alice.Watch(within(t), "of/alice/watched", "")
+			require.NoError(t, err)
+			assert.Equal(t, want.queue, h.aclOf(h.root+"/of/alice/watched"), "a queue that a watch has made")
+
+			// Data in the queue's node makes a Create take the other way, see manner.
+			_, err = h.owner.Create(h.root+"/of/alice/plain", []byte("x"), 0, want.queue)
+			require.NoError(t, err)
+			p, err = h.alice.Create(within(t), "of/alice/plain", "web1-W-", []byte("y"))
+			require.NoError(t, err)
+			assert.Equal(t, want.queue, h.aclOf(h.root+"/of/alice/plain/"+p.Name), "a contender in a queue with data")
+		})
+	}
+}
+
+// strangers may connect and nothing else.
+var strangers = map[string]string{"without a login": "", "with another one's login": "bob:geheim@", "with a wrong password": "alice:falsch@"}
+
+// plain is a plain client with that login.
+func (h *house) plain(login string) *zk.Conn {
+	h.t.Helper()
+	c := h.server.Raw(h.t)
+	if login != "" {
+		require.NoError(h.t, c.AddAuth("digest", []byte(login[:len(login)-1])))
+	}
+	return c
+}
+
+func TestStrangersCanDoNothingToAQueueOfCreatorOrDigestByHand(t *testing.T) {
+	for _, mode := range []string{"creator", "digest"} {
+		h := newHouse(t, mode)
+		for who, login := range strangers {
+			t.Run(mode+" "+who, func(t *testing.T) {
+				c := h.plain(login)
+				for what, err := range handmade(c, h.queuePath(), h.nodePath()) {
+					assert.ErrorIs(t, err, zk.ErrNoAuth, what)
+				}
+				for _, path := range h.ancestors() {
+					_, err := c.Set(path, []byte("x"), -1)
+					assert.ErrorIs(t, err, zk.ErrNoAuth, "set the data of "+path)
+					_, err = c.SetACL(path, everybody, -1)
+					assert.ErrorIs(t, err, zk.ErrNoAuth, "set the ACL of "+path)
+				}
+				assert.ErrorIs(t, c.Delete(h.root+"/of/alice", -1), zk.ErrNoAuth, "delete the ancestor")
+			})
+		}
+		h.untouched()
+	}
+}
+
+// handmade does with ZooKeeper's own requests whatever can be done to a queue and a contender.
+func handmade(c *zk.Conn, queue, node string) map[string]error {
+	done := make(map[string]error)
+	keep := func(what string, err error) { done[what] = err }
+	_, _, err := c.Children(queue)
+	keep("list the queue", err)
+	_, _, _, err = c.ChildrenW(queue)
+	keep("watch the queue", err)
+	_, _, _, err = c.ChildrenW(node)
+	keep("watch the contender", err)
+	_, _, _, err = c.GetW(node)
+	keep("watch the contender's data", err)
+	_, _, err = c.Get(queue)
+	keep("read the queue's data", err)
+	_, _, err = c.Get(node)
+	keep("read the contender", err)
+	_, err = c.Set(queue, []byte("x"), -1)
+	keep("set the queue's data", err)
+	_, err = c.Set(node, []byte("x"), -1)
+	keep("set the contender's data", err)
+	_, err = c.SetACL(queue, everybody, -1)
+	keep("set the queue's ACL", err)
+	_, err = c.SetACL(node, everybody, -1)
+	keep("set the contender's ACL", err)
+	_, err = c.Create(queue+"/evil-W-", nil, zk.FlagEphemeral|zk.FlagSequence, everybody)
+	keep("queue up", err)
+	_, err = c.Create(queue+"/evil-W-0000000000", nil, 0, everybody)
+	keep("push in", err)
+	_, err = c.Multi(&zk.CreateRequest{Path: queue + "/evil-W-", Acl: everybody, Flags: zk.FlagEphemeralSequential}, &zk.SetDataRequest{Path: queue, Version: -1})
+	keep("queue up in a transaction", err)
+	keep("delete the contender", c.Delete(node, -1))
+	_, err = c.Multi(&zk.DeleteRequest{Path: node, Version: -1})
+	keep("delete the contender in a transaction", err)
+	keep("delete the queue", c.Delete(queue, -1))
+	return done
+}
+
+func TestStrangersAreToldWhatTheyLackByTheDriver(t *testing.T) {
+	for _, mode := range []string{"creator", "digest"} {
+		h := newHouse(t, mode)
+		for who, login := range strangers {
+			t.Run(mode+" "+who, func(t *testing.T) {
+				s := mustConnect(t, h.dsn(login)+"?session_timeout=1m")
+				for what, got := range refusedCalls(within(t), s, h.queue, h.place) {
+					require.Error(t, got.err, what)
+					assert.ErrorIs(t, got.err, zk.ErrNoAuth, what)
+					assert.ErrorIs(t, got.err, fs.ErrPermission, what)
+					for _, other := range []error{driver.ErrUnavailable, driver.ErrGone, driver.ErrSessionEnded, driver.ErrName} {
+						assert.NotErrorIs(t, got.err, other, "%s: nobody is to try that again", what)
+					}
+					for _, part := range []string{"zkdriver: ", h.queuePath(), got.needs, "getAcl", "user and the password"} {
+						assert.ErrorContains(t, got.err, part, what)
+					}
+					assert.NotContains(t, got.err.Error(), "falsch", what)
+					assert.NotContains(t, got.err.Error(), "geheim", what)
+				}
+				require.NoError(t, s.Err(), "a refusal ends no session")
+			})
+		}
+		h.untouched()
+	}
+}
+
+type refusedCall struct {
+	err   error
+	needs string
+}
+
+// refusedCalls does everything that a session can do to a queue and a contender of others.
+func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place) map[string]refusedCall {
+	_, create := s.Create(ctx, queue, "evil-W-", []byte("x"))
+	_, list := s.List(ctx, queue)
+	_, watch := s.Watch(ctx, queue, p.Name)
+	_, watchQueue := s.Watch(ctx, queue, "")
+	_, read := s.Read(ctx, queue, p.Name)
+	_, walk := s.Walk(ctx, queue)
+	return map[string]refusedCall{
+		"Create":           {create, "READ"}, // it looks at the queue first
+		"List":             {list, "READ"},
+		"Watch":            {watch, "READ"},
+		"Watch of a queue": {watchQueue, "READ"},
+		"Read":             {read, "READ"},
+		"Walk":             {walk, "READ"},
+		"Delete":           {s.Delete(ctx, queue, p), "READ"}, // likewise
+	}
+}
+
+func TestAStrangerWhoMayReadCanStillNotTakeAPlace(t *testing.T) {
+	h := newHouse(t, "digest")
+	_, err := h.owner.SetACL(h.queuePath(), append(zk.WorldACL(zk.PermRead), aliceOnly...), -1)
+	require.NoError(t, err)
+	s := mustConnect(t, h.dsn("bob:geheim@")+"?session_timeout=1m&acl=open")
+	nodes, err := s.List(within(t), h.queue)
+	require.NoError(t, err)
+	require.Len(t, nodes, 1)
+	_, err = s.Create(within(t), h.queue, "evil-W-", []byte("x"))
+	require.ErrorIs(t, err, zk.ErrNoAuth)
+	require.ErrorContains(t, err, "CREATE")
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
+	h.untouched()
+}
+
+func TestOpenLetsEverybodyDoEverything(t *testing.T) {
+	h := newHouse(t, "open")
+	c := h.plain("")
+	_, _, err := c.Children(h.queuePath())
+	require.NoError(t, err)
+	data, _, err := c.Get(h.nodePath())
+	require.NoError(t, err)
+	require.Equal(t, "alice's", string(data))
+	_, err = c.Set(h.nodePath(), []byte("forged"), -1)
+	require.NoError(t, err)
+	_, err = c.Create(h.queuePath()+"/evil-W-0000000000", nil, 0, everybody)
+	require.NoError(t, err)
+	require.NoError(t, c.Delete(h.queuePath()+"/evil-W-0000000000", -1))
+	_, err = c.SetACL(h.queuePath(), everybody, -1)
+	require.NoError(t, err)
+	require.NoError(t, c.Delete(h.nodePath(), -1))
+	err = h.alice.Delete(within(t), h.queue, h.place)
+	require.ErrorIs(t, err, driver.ErrGone, "alice finds out that her node was taken away")
+}
+
+// Neither is a fault of this driver; docs/guarantees.md tells operators what to do about both.
+func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
+	h := newHouse(t, "creator")
+	c := h.plain("")
+	there, stat, err := c.Exists(h.nodePath())
+	require.NoError(t, err)
+	require.True(t, there, "who knows or guesses a name can ask whether the node is there")
+	require.Equal(t, h.alice.link.sessionID(), stat.EphemeralOwner, "and whose it is")
+
+	// The password of a session follows from its id. So whoever may connect can end it.
+	// It takes some tries, as the owner's client comes back at once.
+	eventually(t, "the end of the session", func() bool {
+		return zktest.Expire(h.server.Addr(), stat.EphemeralOwner, nil) == nil || h.alice.Err() != nil
+	})
+	closed(t, "the owner is told", h.alice.Done())
+	require.ErrorIs(t, h.alice.Err(), driver.ErrSessionEnded)
+	there, _, err = c.Exists(h.nodePath())
+	require.NoError(t, err)
+	require.False(t, there, "and the lock is free")
+}
+
+func TestTheDigestInAnACLIsShownToItsUserOnly(t *testing.T) {
+	h := newHouse(t, "digest")
+	hash := aliceOnly[0].ID
+	require.Equal(t, hash, h.aclOf(h.queuePath())[0].ID)
+	for who, login := range strangers {
+		c := h.plain(login)
+		_, _, err := c.GetACL(h.queuePath())
+		assert.ErrorIs(t, err, zk.ErrNoAuth, who)
+		acl, _, err := c.GetACL(h.ancestors()[0]) // which everybody may read
+		require.NoError(t, err)
+		assert.NotContains(t, fmt.Sprint(acl), hash, who)
+		assert.Contains(t, fmt.Sprint(acl), "alice:x", who)
+	}
+}
+
+// Everybody may add to the ancestors that the driver makes. So somebody can make a queue before its users do,
+// with an ACL that lets himself in.
+func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
+	bobToo := append(zk.DigestACL(zk.PermAll, "bob", "geheim"), aliceOnly...)
+	for name, acl := range map[string][]zk.ACL{
+		"everybody":                everybody,
+		"everybody may delete":     append(zk.WorldACL(zk.PermRead|zk.PermDelete), aliceOnly...),
+		"everybody may create":     append(zk.WorldACL(zk.PermCreate), aliceOnly...),
+		"everybody may write":      append(zk.WorldACL(zk.PermWrite), aliceOnly...),
+		"everybody may administer": append(zk.WorldACL(zk.PermAdmin), aliceOnly...),
+		"another user":             bobToo,
+		"an address":               append([]zk.ACL{{Perms: zk.PermAll, Scheme: "ip", ID: "127.0.0.1"}}, aliceOnly...),
+	} {
+		for _, mode := range []string{"creator", "digest"} {
+			t.Run(mode+" "+name, func(t *testing.T) {
+				h := newHouse(t, mode)
+				_, err := h.owner.Create(h.root+"/of/alice/trap", nil, 0, acl)
+				require.NoError(t, err)
+				for range 2 {
+					_, err = h.alice.Create(within(t), "of/alice/trap", "web1-W-", []byte("x"))
+					require.Error(t, err)
+					require.ErrorContains(t, err, h.root+"/of/alice/trap")
+					require.ErrorContains(t, err, "acl="+mode)
+					require.ErrorIs(t, err, fs.ErrPermission)
+					require.NotErrorIs(t, err, driver.ErrUnavailable)
+				}
+				names, _, err := h.owner.Children(h.root + "/of/alice/trap")
+				require.NoError(t, err)
+				require.Empty(t, names)
+
+				_, err = h.owner.SetACL(h.root+"/of/alice/trap", append(zk.WorldACL(zk.PermRead), aliceOnly...), -1)
+				require.NoError(t, err)
+				_, err = h.alice.Create(within(t), "of/alice/trap", "web1-W-", []byte("x"))
+				require.NoError(t, err, "to be read by others does no harm to a lock")
+			})
+		}
+	}
+}
+
+// The queue that was looked at is not the one that the node was made in.
+func TestAQueueThatWasExchangedAfterItWasLookedAtIsLookedAtAgain(t *testing.T) {
+	for name, data := range map[string][]byte{"stamped": nil, "plain": []byte("somebody's")} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, "digest")
+			path := h.root + "/of/alice/trap"
+			_, err := h.owner.Create(path, data, 0, aliceOnly)
+			require.NoError(t, err)
+			p, err := h.alice.Create(within(t), "of/alice/trap", "web1-W-", []byte("x"))
+			require.NoError(t, err)
+			require.NoError(t, h.alice.Delete(within(t), "of/alice/trap", p))
+
+			_, err = h.owner.SetACL(path, everybody, -1)
+			require.NoError(t, err)
+			_, err = h.alice.Create(within(t), "of/alice/trap", "web1-W-", []byte("x"))
+			require.ErrorContains(t, err, "acl=digest", "another ACL")
+
+			require.NoError(t, h.owner.Delete(path, -1), "no node of a refused Create is left")
+			_, err = h.owner.Create(path, data, 0, aliceOnly)
+			require.NoError(t, err)
+			p, err = h.alice.Create(within(t), "of/alice/trap", "web1-W-", []byte("x"))
+			require.NoError(t, err)
+			require.NoError(t, h.alice.Delete(within(t), "of/alice/trap", p))
+			require.NoError(t, h.owner.Delete(path, -1))
+			_, err = h.owner.Create(path, data, 0, everybody)
+			require.NoError(t, err)
+			_, err = h.alice.Create(within(t), "of/alice/trap", "web1-W-", []byte("x"))
+			require.ErrorContains(t, err, "acl=digest", "another queue")
+			names, _, err := h.owner.Children(path)
+			require.NoError(t, err)
+			require.Empty(t, names)
+		})
+	}
+}
+
+func TestWhoMakesAnAncestorFirstCannotGetAtTheQueuesBelow(t *testing.T) {
+	server := zktest.Shared(t)
+	root := server.Chroot(t)
+	bob := server.Raw(t)
+	require.NoError(t, bob.AddAuth("digest", []byte("bob:geheim")))
+	_, err := bob.Create(root+"/of", nil, 0, everybody)
+	require.NoError(t, err)
+	alice := mustConnect(t, "zk://alice:geheim@"+server.Addr()+root+"?session_timeout=1m&acl=creator")
+	p, err := alice.Create(within(t), "of/q", "web1-W-", []byte("x"))
+	require.NoError(t, err)
+	require.ErrorIs(t, bob.Delete(root+"/of/q", -1), zk.ErrNotEmpty, "a queue in use stays")
+	require.ErrorIs(t, bob.Delete(root+"/of/q/"+p.Name, -1), zk.ErrNoAuth)
+	require.NoError(t, alice.Delete(within(t), "of/q", p))
+	require.NoError(t, bob.Delete(root+"/of/q", -1), "one that is empty does not")
+	_, err = bob.Create(root+"/of/q", nil, 0, everybody)
+	require.NoError(t, err)
+	_, err = alice.Create(within(t), "of/q", "web1-W-", []byte("x"))
+	require.ErrorContains(t, err, "acl=creator")
+	require.False(t, errors.Is(err, driver.ErrUnavailable))
+}

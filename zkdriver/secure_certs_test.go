@@ -1,0 +1,132 @@
+package zkdriver
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// forger makes certificates, bad ones too, which [zktest.Certs] does not have.
+type forger struct {
+	t    testing.TB
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string // of its own certificate, PEM
+}
+
+func newForger(t testing.TB) *forger {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	f := &forger{t: t, key: key, file: filepath.Join(t.TempDir(), "ca.pem")}
+	template := certificate()
+	template.Subject.CommonName = "forger"
+	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	f.cert, err = x509.ParseCertificate(der)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(f.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	return f
+}
+
+// certificate is a good one for 127.0.0.1.
+func certificate() *x509.Certificate {
+	now := time.Now()
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()),
+		Subject:      pkix.Name{CommonName: "forged"},
+		NotBefore:    now.Add(-time.Hour),
+		NotAfter:     now.Add(time.Hour),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+}
+
+// issue signs a certificate that change has altered.
+func (f *forger) issue(change func(*x509.Certificate)) tls.Certificate {
+	f.t.Helper()
+	template := certificate()
+	if change != nil {
+		change(template)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, f.cert, &f.key.PublicKey, f.key)
+	require.NoError(f.t, err)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: f.key}
+}
+
+// trust is the part of a dsn that trusts the forger.
+func (f *forger) trust() string {
+	return "?tls=true&tls_ca=" + url.PathEscape(f.file) + "&connect_timeout=2s"
+}
+
+// recorder is a listener that keeps what clients say, after TLS where it speaks that.
+type recorder struct {
+	net.Listener
+	done sync.WaitGroup
+	mu   sync.Mutex
+	said bytes.Buffer
+}
+
+// record answers nothing: it is for what comes before an answer. answer, if there is one, is sent at once.
+func record(t testing.TB, config *tls.Config, answer []byte) *recorder {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r := &recorder{Listener: l}
+	var conns sync.Map
+	r.done.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Store(conn, true)
+			if config != nil {
+				conn = tls.Server(conn, config)
+			}
+			r.done.Go(func() {
+				defer conn.Close()
+				conn.Write(answer)
+				io.Copy(r, conn)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		conns.Range(func(c, _ any) bool { c.(net.Conn).Close(); return true })
+		r.done.Wait()
+	})
+	return r
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.said.Write(b)
+}
+
+func (r *recorder) heard() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.said.String()
+}
+
+func (r *recorder) addr() string { return r.Addr().String() }

@@ -1,0 +1,246 @@
+package zkdriver
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// sessionReply is what a server says that grants a session.
+func sessionReply(timeout time.Duration, id int64) []byte {
+	b := binary.BigEndian.AppendUint32(nil, 4+4+8+4+16+1)
+	b = binary.BigEndian.AppendUint32(b, 0)
+	b = binary.BigEndian.AppendUint32(b, uint32(timeout/time.Millisecond))
+	b = binary.BigEndian.AppendUint64(b, uint64(id))
+	b = binary.BigEndian.AppendUint32(b, 16)
+	return append(b, make([]byte, 16+1)...)
+}
+
+// refused connects with a login, and demands an error soon after connect_timeout.
+func refused(t *testing.T, dsn string) error {
+	t.Helper()
+	began := time.Now()
+	s, err := dsnConnect(t, dsn)
+	require.Nil(t, s)
+	require.Error(t, err)
+	require.Less(t, time.Since(began), bound/2)
+	require.NotContains(t, err.Error(), "geheim")
+	return err
+}
+
+func TestAServerWithABadCertificateHearsNothingAndTheErrorSaysWhy(t *testing.T) {
+	good, other := newForger(t), newForger(t)
+	past := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }
+	future := func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }
+	elsewhere := func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"other.example"} }
+	nowhere := func(c *x509.Certificate) { c.IPAddresses = nil }
+	client := func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }
+	for name, c := range map[string]struct {
+		cert tls.Certificate
+		says string
+	}{
+		"of another CA":       {other.issue(nil), "certificate signed by unknown authority"},
+		"expired":             {good.issue(past), "certificate has expired"},
+		"not yet valid":       {good.issue(future), "not yet valid"},
+		"of another host":     {good.issue(elsewhere), "cannot validate certificate for 127.0.0.1"},
+		"of no host":          {good.issue(nowhere), "cannot validate certificate for 127.0.0.1"},
+		"of a client":         {good.issue(client), "incompatible key usage"},
+		"made by an attacker": {other.issue(func(c *x509.Certificate) { c.Subject.CommonName = "127.0.0.1" }), "unknown authority"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := record(t, &tls.Config{Certificates: []tls.Certificate{c.cert}}, sessionReply(time.Minute, 7))
+			err := refused(t, "zk://alice:geheim@"+server.addr()+good.trust()+"&acl=digest")
+			assert.ErrorContains(t, err, server.addr())
+			assert.ErrorContains(t, err, "TLS")
+			assert.ErrorContains(t, err, c.says)
+			assert.NotErrorIs(t, err, driver.ErrUnavailable, "nobody is to try that again")
+			var verification *tls.CertificateVerificationError
+			assert.ErrorAs(t, err, &verification)
+			assert.Empty(t, server.heard())
+		})
+	}
+	t.Run("and a good one is spoken to", func(t *testing.T) {
+		server := record(t, &tls.Config{Certificates: []tls.Certificate{good.issue(nil)}}, sessionReply(time.Minute, 7))
+		refused(t, "zk://alice:geheim@"+server.addr()+good.trust()) // it never answers the login
+		assert.Contains(t, server.heard(), "geheim", "the login goes to a server that has proven who it is")
+	})
+}
+
+func TestTLSBefore12IsRefused(t *testing.T) {
+	f := newForger(t)
+	for name, version := range map[string]uint16{"1.0": tls.VersionTLS10, "1.1": tls.VersionTLS11} {
+		server := record(t, &tls.Config{Certificates: []tls.Certificate{f.issue(nil)}, MinVersion: version, MaxVersion: version}, sessionReply(time.Minute, 7))
+		err := refused(t, "zk://alice:geheim@"+server.addr()+f.trust())
+		assert.ErrorContains(t, err, "protocol version", name)
+		assert.Empty(t, server.heard(), name)
+	}
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		server := record(t, &tls.Config{Certificates: []tls.Certificate{f.issue(nil)}, MinVersion: version, MaxVersion: version}, sessionReply(time.Minute, 7))
+		s, err := dsnConnect(t, "zk://"+server.addr()+f.trust())
+		require.NoError(t, err, tls.VersionName(version))
+		s.link.close()
+	}
+}
+
+// What a stranger writes into a certificate comes out in the error, before it is known whether it was signed by anybody.
+func TestWhatACertificateSaysReachesNoTerminalAsItIs(t *testing.T) {
+	f := newForger(t)
+	for _, name := range []string{"x\x1b]0;owned\x07.example", "x\r\nWARN all is well", "\x1b[2J", strings.Repeat("long.", 5000) + "example"} {
+		cert := newForger(t).issue(func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{name} })
+		server := record(t, &tls.Config{Certificates: []tls.Certificate{cert}}, nil)
+		port := server.addr()[strings.LastIndexByte(server.addr(), ':'):]
+		err := refused(t, "zk://alice:geheim@localhost"+port+f.trust())
+		prints(t, err.Error())
+		assert.Less(t, len(err.Error()), 10_000)
+	}
+	bad := "\x1b]0;owned\x07"
+	server := record(t, &tls.Config{Certificates: []tls.Certificate{f.issue(nil)}}, nil)
+	prints(t, refused(t, "zk://"+server.addr()+f.trust()+"&tls_server_name="+url.PathEscape(bad)).Error())
+	prints(t, refused(t, "zk://h?tls=true&tls_ca="+url.PathEscape("/"+bad)).Error())
+	prints(t, refused(t, "zk://h?tls=true&tls_cert="+url.PathEscape("/"+bad)+"&tls_key=x").Error())
+	empty := filepath.Join(t.TempDir(), bad)
+	if err := os.WriteFile(empty, nil, 0o600); err == nil {
+		prints(t, refused(t, "zk://h?tls=true&tls_ca="+url.PathEscape(empty)).Error())
+	}
+}
+
+// prints demands that a terminal shows a text as it is: one line, no control character, nothing that changes the direction.
+func prints(t testing.TB, text string) {
+	t.Helper()
+	if !utf8.ValidString(text) {
+		assert.Failf(t, "bytes that are no text", "%q", text)
+	}
+	for i, r := range text {
+		if !unicode.IsPrint(r) {
+			assert.Failf(t, "a character that does not print", "%U at byte %d of %q", r, i, text)
+			return
+		}
+	}
+}
+
+func TestPlainAndTLSPortsAreToldApart(t *testing.T) {
+	certs := zktest.NewCerts(t)
+	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NoClientCert))
+	trust := "?tls=true&tls_ca=" + url.PathEscape(certs.CA)
+
+	err := refused(t, "zk://alice:geheim@"+server.Addr()+trust+"&connect_timeout=1s")
+	assert.ErrorContains(t, err, "the port may be a plain one")
+	err = refused(t, "zk://alice:geheim@"+server.SecureAddr()+"?connect_timeout=1s")
+	assert.ErrorContains(t, err, "may speak TLS")
+
+	s := mustConnect(t, "zk://alice:geheim@"+server.SecureAddr()+trust+"&acl=digest")
+	_, err = s.List(within(t), "q")
+	require.NoError(t, err)
+}
+
+func TestAClientAsksForTLSOrStays(t *testing.T) {
+	f := newForger(t)
+	for name, answer := range map[string][]byte{
+		"a server that grants a session in plain text": sessionReply(time.Minute, 7),
+		"a server that says something else":            []byte("HTTP/1.1 200 OK\r\n\r\n"),
+		"an alert that asks for an older version":      {0x15, 3, 1, 0, 2, 2, 70},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := record(t, nil, answer)
+			err := refused(t, "zk://alice:geheim@"+server.addr()+f.trust())
+			assert.ErrorContains(t, err, "TLS")
+			heard := server.heard()
+			assert.NotContains(t, heard, "alice")
+			assert.NotContains(t, heard, "geheim")
+			for heard != "" { // nothing but handshakes and alerts of TLS
+				require.Contains(t, "\x16\x15", heard[:1])
+				length := int(binary.BigEndian.Uint16([]byte(heard[3:])))
+				heard = heard[5+length:]
+			}
+		})
+	}
+}
+
+func TestWithoutTLSTheLoginCanBeReadOnTheWay(t *testing.T) {
+	server := record(t, nil, sessionReply(time.Minute, 7))
+	err := refused(t, "zk://alice:geheim@"+server.addr()+"?connect_timeout=1s")
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.Contains(t, server.heard(), "alice:geheim", "docs/guarantees.md says so")
+}
+
+func TestACertificateIsWhoAClientIs(t *testing.T) {
+	certs := zktest.NewCerts(t)
+	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
+	dsn := "zk://" + server.SecureAddr()
+
+	err := refused(t, dsn+"?connect_timeout=2s&tls=true&tls_ca="+url.PathEscape(certs.CA))
+	assert.ErrorContains(t, err, "certificate", "none was shown")
+	err = refused(t, dsn+tlsParams(certs.CA, certs.Stranger)+"&connect_timeout=2s")
+	assert.ErrorContains(t, err, "certificate", "one of another CA was shown")
+
+	alice := mustConnect(t, dsn+tlsParams(certs.CA, certs.Client)+"&acl=creator")
+	p, err := alice.Create(within(t), "of/q", "web1-W-", []byte("x"))
+	require.NoError(t, err)
+	acl, _, err := alice.conn.GetACL("/of/q")
+	require.NoError(t, err)
+	require.Equal(t, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=zktest client"}}, acl)
+
+	bob := mustConnect(t, dsn+tlsParams(certs.CA, certs.Server)+"&acl=creator") // another certificate of the same CA
+	for what, got := range refusedCalls(within(t), bob, "of/q", p) {
+		assert.ErrorIs(t, got.err, zk.ErrNoAuth, what)
+	}
+	again, err := alice.Create(within(t), "of/q", "web1-W-", []byte("y"))
+	require.NoError(t, err)
+	require.NoError(t, alice.Delete(within(t), "of/q", again))
+	require.NoError(t, alice.Delete(within(t), "of/q", p))
+}
+
+func TestOneServerWithABadCertificateAmongGoodOnesIsPassedOver(t *testing.T) {
+	certs := zktest.NewCerts(t)
+	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NoClientCert))
+	forged := record(t, &tls.Config{Certificates: []tls.Certificate{newForger(t).issue(nil)}}, sessionReply(time.Minute, 7))
+	params := "?tls=true&tls_ca=" + url.PathEscape(certs.CA) + "&session_timeout=4s"
+	for range 6 { // either of them is the first to be tried
+		s := mustConnect(t, "zk://alice:geheim@"+forged.addr()+","+server.SecureAddr()+params)
+		require.Equal(t, server.SecureAddr(), s.conn.Server())
+		p, err := s.Create(within(t), "q", "web1-W-", []byte("x"))
+		require.NoError(t, err)
+		s.link.cut(s.beats.present()) // it looks for a server again
+		eventually(t, "another connection", func() bool { return s.beats.present() > 1 })
+		require.NoError(t, s.Delete(within(t), "q", p))
+		require.NoError(t, s.Close())
+	}
+	require.Empty(t, forged.heard())
+
+	err := refused(t, "zk://alice:geheim@"+forged.addr()+","+forged.addr()+params)
+	require.NotErrorIs(t, err, driver.ErrUnavailable, "all of them")
+	require.ErrorContains(t, err, "certificate")
+
+	dead, errListen := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, errListen)
+	require.NoError(t, dead.Close())
+	err = refused(t, "zk://alice:geheim@"+forged.addr()+","+dead.Addr().String()+params+"&connect_timeout=1s")
+	require.ErrorIs(t, err, driver.ErrUnavailable, "the other one may come back")
+}
+
+func TestATLSConfigurationOfTheApplicationIsNotWeakened(t *testing.T) {
+	server := record(t, &tls.Config{Certificates: []tls.Certificate{newForger(t).issue(nil)}}, sessionReply(time.Minute, 7))
+	c, err := Driver{TLS: &tls.Config{RootCAs: x509.NewCertPool()}}.OpenConnector("zk://alice:geheim@" + server.addr() + "?connect_timeout=2s")
+	require.NoError(t, err)
+	_, err = c.Connect(context.Background())
+	var verification *tls.CertificateVerificationError
+	require.ErrorAs(t, err, &verification)
+	require.Empty(t, server.heard())
+}
