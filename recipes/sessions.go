@@ -21,6 +21,7 @@ const (
 var (
 	errNoConnector = errors.New("the connector is nil")
 	errNoSession   = errors.New("the driver has returned neither a session nor an error")
+	errNobodyWaits = fmt.Errorf("%w: nobody waits for a session any more", driver.ErrUnavailable)
 )
 
 // Sessions is the way of one client to its store: it holds one session at a time, connects on
@@ -252,6 +253,9 @@ func (c *Sessions) dial() (any, error) {
 	}
 	began := time.Now()
 	ds, err := c.connect()
+	if errors.Is(err, errNobodyWaits) {
+		return nil, err
+	}
 	c.pace.record(err)
 	c.dialErr.Store(nil)
 	if err != nil {
@@ -264,15 +268,25 @@ func (c *Sessions) dial() (any, error) {
 	return c.adopt(ds)
 }
 
+func (c *Sessions) setCancelDial(cancel context.CancelFunc) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cancelDial = cancel
+}
+
 func (c *Sessions) connect() (driver.Session, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
+	defer c.setCancelDial(nil)
 	c.mu.Lock()
 	c.cancelDial = cancel
-	closing := c.closing
+	closing, waiting := c.closing, c.waiting
 	c.mu.Unlock()
-	if closing {
+	switch {
+	case closing:
 		return nil, ErrClosed
+	case waiting == 0: // they gave up before there was anything to cancel
+		return nil, errNobodyWaits
 	}
 	if c.connector == nil {
 		return nil, errNoConnector

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -16,152 +16,185 @@ import (
 type actor struct {
 	run    *run
 	id     int
-	client *recipes.Sessions
+	client *client
 	rand   *rand.Rand
-	rounds int
+	host   string
+
+	mu      sync.Mutex
+	calls   int  // of Lock, RLock, TryLock, TryRLock so far
+	calling bool // in one of them
 }
+
+func newActor(r *run, c *client, id int) *actor {
+	a := &actor{run: r, id: id, client: c, rand: rand.New(rand.NewPCG(r.seed, uint64(100+id)))}
+	// In some seeds all have one name, so that a queue which is made again has the same names of
+	// nodes as before.
+	if a.host = "h"; r.seed%3 != 0 {
+		a.host = []string{"h", "h", "a", "b"}[c.number]
+	}
+	return a
+}
+
+func (a *actor) String() string { return fmt.Sprint("actor ", a.id) }
 
 func (a *actor) chance(percent int) bool { return a.rand.IntN(100) < percent }
 
 // span is a duration that nobody else draws.
 func (a *actor) span(limit time.Duration) time.Duration {
-	return time.Duration(a.rand.Int64N(int64(limit))) + time.Duration(a.id)
+	return time.Duration(a.rand.Int64N(int64(limit/time.Microsecond)))*time.Microsecond + time.Duration(a.id)
 }
 
 func (a *actor) play() {
-	for range a.rounds {
+	for range 1 + a.rand.IntN(4) {
 		time.Sleep(a.span(200 * time.Millisecond))
-		a.round()
+		if a.chance(8) {
+			a.storm()
+		} else {
+			a.round()
+		}
 	}
 }
 
-// ways of waiting. Poll is not among them: it draws its pauses from numbers of its own.
-var ways = []recipes.Wait{recipes.Predecessor, recipes.Predecessor, recipes.Predecessor, recipes.AnyChange}
+// mutex returns one of the locks, with one of the ways of waiting.
+func (a *actor) mutex(queue string, opts ...recipes.Option) *recipes.RWMutex {
+	opts = append(opts, recipes.WithHostname(a.host), a.mark(), recipes.WithWait(a.way()))
+	return a.client.current().RWMutex(queue, opts...)
+}
+
+// way draws a way of waiting. Poll draws its pauses from numbers of its own: so a run that has to
+// repeat polls without pauses.
+func (a *actor) way() recipes.Wait {
+	switch n := a.rand.IntN(100); {
+	case n < 70:
+		return recipes.Predecessor
+	case n < 92:
+		return recipes.AnyChange
+	case n < 97 && a.run.sharing() > 1:
+		return recipes.Poll(a.span(300 * time.Millisecond))
+	}
+	return recipes.Poll(1)
+}
+
+// take is a call that wants the lock.
+type take struct {
+	name      string
+	call      func(ctx context.Context) (*recipes.Lock, error)
+	try       bool
+	cancelled bool          // the context may be cancelled before it has the lock
+	limit     time.Duration // after which it has to return; 0 for none
+	queue     string
+}
 
 func (a *actor) round() {
 	queue := a.run.queues[a.rand.IntN(len(a.run.queues))]
-	m := a.client.RWMutex(queue, recipes.WithWait(ways[a.rand.IntN(len(ways))]))
-	ctx, patient := context.Background(), true
-	switch {
-	case a.chance(20):
-		c, cancel := context.WithTimeout(ctx, a.span(3*time.Second))
+	t := take{queue: queue}
+	ctx := context.Background()
+	var opts []recipes.Option
+	switch n := a.rand.IntN(100); {
+	case n < 15:
+		t.limit = a.span(3 * time.Second)
+		c, cancel := context.WithTimeout(ctx, t.limit)
 		defer cancel()
-		ctx, patient = c, false
-	case a.chance(20):
+		ctx = c
+	case n < 30:
+		t.limit = a.span(3 * time.Second)
+		opts = append(opts, recipes.WithTimeout(t.limit))
+	case n < 45:
+		t.limit, t.cancelled = a.span(2*time.Second), true
 		c, cancel := context.WithCancel(ctx)
-		stop := time.AfterFunc(a.span(2*time.Second), cancel)
-		defer stop.Stop()
+		defer time.AfterFunc(t.limit, cancel).Stop()
 		defer cancel()
-		ctx, patient = c, false
+		ctx = c
 	}
-	take, name := m.Lock, "lock"
-	switch {
-	case a.chance(15):
-		take, name, patient = m.TryLock, "try lock", false
-	case a.chance(15):
-		take, name, patient = m.TryRLock, "try rlock", false
-	case a.chance(50):
-		take, name = m.RLock, "rlock"
-	}
-	l, err := take(ctx)
-	if err != nil {
-		a.judge(name, err, patient)
-		return
-	}
-	a.run.granted(a, queue, l)
-	a.use(m, queue, l)
-}
-
-// judge fails the run for an error that the call must not return.
-func (a *actor) judge(name string, err error, patient bool) {
-	switch {
-	case patient:
-		a.run.fail("actor %d: %s failed without a reason: %v", a.id, name, err)
-	case errors.Is(err, recipes.ErrTimeout), errors.Is(err, context.Canceled), errors.Is(err, recipes.ErrLocked):
+	m := a.mutex(queue, opts...)
+	switch n := a.rand.IntN(100); {
+	case n < 10:
+		t.name, t.call, t.try = "try lock", m.TryLock, true
+	case n < 20:
+		t.name, t.call, t.try = "try rlock", m.TryRLock, true
+	case n < 60:
+		t.name, t.call = "lock", m.Lock
 	default:
-		a.run.fail("actor %d: %s: unexpected error: %v", a.id, name, err)
+		t.name, t.call = "rlock", m.RLock
+	}
+	if l := a.take(ctx, t); l != nil {
+		a.use(m, queue, l)
 	}
 }
 
-// use holds a lock for a while, enters it again, perhaps, and gives it back.
-func (a *actor) use(m *recipes.RWMutex, queue string, l *recipes.Lock) {
-	ctx := l.Context(context.Background())
-	a.hold(ctx)
-	if a.chance(25) {
-		a.reenter(m, queue, l, ctx)
-	}
-	if l.Mode() == recipes.Exclusive && a.chance(30) {
-		a.ended("downgrade", l.Downgrade(context.Background()))
-		a.hold(ctx)
-	}
-	a.unlock(l)
-	if ctx.Err() == nil {
-		a.run.fail("actor %d: the context goes on after Unlock", a.id)
-	}
-}
-
-// hold waits, or returns early when the lock is lost.
-func (a *actor) hold(ctx context.Context) {
-	limit := 100 * time.Millisecond
-	if a.chance(30) {
-		limit = 2 * time.Second
-	}
-	if a.chance(3) {
-		limit = time.Minute
-	}
-	t := time.NewTimer(a.span(limit))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-func (a *actor) reenter(m *recipes.RWMutex, queue string, outer *recipes.Lock, ctx context.Context) {
-	take, wants := m.RLock, recipes.Shared
-	if a.chance(50) {
-		take, wants = m.Lock, recipes.Exclusive
-	}
-	has := outer.Mode()
-	inner, err := take(ctx)
-	switch {
-	case errors.Is(err, recipes.ErrLost):
-		return
-	case has == recipes.Shared && wants == recipes.Exclusive:
-		if !errors.Is(err, recipes.ErrUpgrade) {
-			a.run.fail("actor %d: an upgrade gave %v", a.id, err)
+// storm tries a lock several times without a pause.
+func (a *actor) storm() {
+	queue := a.run.queues[a.rand.IntN(len(a.run.queues))]
+	m := a.mutex(queue)
+	for range 2 + a.rand.IntN(6) {
+		t := take{name: "try lock", call: m.TryLock, try: true, queue: queue}
+		if l := a.take(context.Background(), t); l != nil {
+			a.run.count("storm won")
+			a.unlock(queue, l)
 		}
-		return
-	case err != nil:
-		a.run.fail("actor %d: re-entry: %v", a.id, err)
-		return
-	case inner.Token() != outer.Token():
-		a.run.fail("actor %d: re-entry has another token", a.id)
-	}
-	a.run.entered(a, queue, inner)
-	a.hold(ctx)
-	if a.chance(50) { // the outer one goes first, which may be a downgrade
-		a.unlock(outer)
-		a.hold(context.Background())
-	}
-	a.unlock(inner)
-}
-
-func (a *actor) unlock(l *recipes.Lock) {
-	a.run.giving(l)
-	a.ended("unlock", l.Unlock())
-	if l.Err() == nil {
-		a.run.fail("actor %d: held after Unlock", a.id)
 	}
 }
 
-// ended fails the run for an error that Unlock and Downgrade must not return.
-func (a *actor) ended(name string, err error) {
+// slack is how long after its time a call may return: it waits 50 ms for the clean-up of its node,
+// or for the end of an attempt to connect.
+const slack = 110 * time.Millisecond
+
+// take calls and judges what comes of it. It returns nil where the lock was not won.
+func (a *actor) take(ctx context.Context, t take) *recipes.Lock {
+	began := time.Now()
+	a.begin()
+	l, err := t.call(ctx)
+	a.end()
+	took := time.Since(began)
+	if t.limit > 0 && took > t.limit+slack {
+		a.run.fail("%v: %s on %s returned after %v, with %v to wait", a, t.name, t.queue, took, t.limit)
+	}
 	switch {
-	case err == nil, errors.Is(err, recipes.ErrLost), errors.Is(err, recipes.ErrNotHeld), errors.Is(err, driver.ErrUnavailable):
+	case err == nil:
+		a.run.granted(a, ctx, t.queue, l)
+		return l
+	case errors.Is(err, recipes.ErrTimeout):
+		a.run.count("timeout")
+		if t.limit == 0 || t.cancelled || took < t.limit {
+			a.run.fail("%v: %s timed out after %v of %v: %v", a, t.name, took, t.limit, err)
+		}
+	case errors.Is(err, context.Canceled):
+		a.run.count("cancel")
+		if !t.cancelled || took < t.limit {
+			a.run.fail("%v: %s was cancelled after %v of %v: %v", a, t.name, took, t.limit, err)
+		}
+	case errors.Is(err, recipes.ErrLocked) && t.try:
+		a.run.count("locked")
+	case errors.Is(err, recipes.ErrClosed):
+		a.run.count("closed")
+		if !a.run.hasClosed(a.client) {
+			a.run.fail("%v: %s of a client that is open: %v", a, t.name, err)
+		}
 	default:
-		a.run.fail("actor %d: %s: unexpected error: %v", a.id, name, err)
+		a.run.fail("%v: %s failed without a reason: %v", a, t.name, err)
 	}
+	return nil
 }
 
-func (a *actor) String() string { return fmt.Sprint("actor ", a.id) }
+func (a *actor) begin() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.calls++
+	a.calling = true
+}
+
+func (a *actor) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.calling = false
+}
+
+// call returns the number of the call that the actor is in, or 0.
+func (a *actor) call() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.calling {
+		return 0
+	}
+	return a.calls
+}

@@ -1,15 +1,56 @@
 // Package simulation runs the lock against a store in memory, in virtual time, under faults
 // that a seed draws, and has the store judge what comes out.
 //
-// One run is a handful of clients that take, hold, downgrade, re-enter and give back locks.
-// Every request to the store and every answer stops at a gate. The gate lets one of them pass
-// at a time, in an order that the seed draws, and waits until everybody has gone as far as he
-// can before it lets the next one pass. Between them it plays faults: it loses requests and
-// answers, sends a Delete twice, ends sessions, cuts them off, pauses processes past their
-// lease, and removes nodes and whole queues as an operator would. After every step it looks at
-// everybody who holds a lock.
+// # A run
 //
-// The order of goroutines is not the seed's, but as only one thing happens at a time that does
-// not matter: a seed that fails prints itself and its journal, and does the same again, if it
-// is even: then each client is one goroutine.
+// A seed draws a handful of clients that share one or two locks. Their actors take the locks in
+// every mode and way of waiting, with timeouts, cancellations and without, enter them again, also
+// through contexts of other locks, downgrade them, try them in storms, and give them back.
+//
+// Between a client and the store stands dlocktest.Faults, and in it a gate, where every request,
+// every reply and every end of a watch stops. The gate lets one of them pass at a time, in an order
+// that the seed draws, and waits until everybody has gone as far as he can before it lets the next
+// one pass. So the store is the arbiter, and not the scheduler. No two timers run out at one
+// instant.
+//
+// Between two steps the run plays faults. It loses requests and replies, sends requests twice,
+// keeps replies for longer than anybody waits, closes watches early, ends sessions from either side,
+// cuts them off, both ways or one way, with their heartbeats or without, closes clients while they
+// are used, and removes nodes and whole queues as an operator would. It pauses processes, perhaps
+// past their lease: then the time has passed for the store and for the clocks of the process, no
+// timer of it has run, and nothing that it sends or receives moves before the others have gone on
+// for a while. In some runs the sequences of the queues roll over after a few nodes, and in some the
+// driver has no optional interfaces.
+//
+// # The judge
+//
+// After every step the judge looks at the store with a session of its own, and fails the run where
+//
+//   - two hold a lock that may not hold it together, and neither is told: by Lost, or, after a pause,
+//     by the first Err;
+//   - a lock is granted to somebody who has no node in the store, or has another one in the way
+//     before it; or on an answer that the store gave after it had removed the node; or in a session or
+//     a context that had ended;
+//   - the tokens of exclusive locks do not rise, or a reader has a lower one than a writer before;
+//   - somebody whose node was removed, holding or waiting, does not notice it within 10 s in which
+//     nothing kept him from the store;
+//   - a call returns long after its timeout or cancellation, times out too early, or fails without a
+//     reason; Unlock takes longer than it may, or says that a node is gone which is there;
+//   - a lost lock can be entered again, or a re-entry has another token;
+//   - somebody who waits without a limit does not get the lock: the run does not end then;
+//   - a node, a watch, a session, or a goroutine is left when all clients are closed, or anything
+//     reaches the store in the day after that.
+//
+// # Repeating it
+//
+// A seed that fails prints itself, its journal, and the command that runs it again. An even seed
+// then takes the same steps, because one actor is all of a client there; about one in two thousand
+// does not, where two goroutines of a client wake at one instant. In odd seeds two actors share a
+// client, and may run at the same time, in an order that is not the seed's: run such a seed a few
+// times.
+//
+//	go test ./internal/simulation                        20,000 seeds
+//	go test ./internal/simulation -seeds=500000          any number
+//	go test ./internal/simulation -seeds=1 -seed=44      one again
+//	go test ./internal/simulation -v                     how often everything happened
 package simulation

@@ -1,241 +1,136 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
+	"time"
 
-	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/dlocktest"
 )
 
-// gate is where requests and answers wait until the run lets them pass.
+// gate is where requests, replies and the ends of watches wait until the run lets them pass.
 type gate struct {
-	store *memdriver.Store
-
 	mu      sync.Mutex
+	step    int // of the run
+	open    bool
+	came    int // so far
 	waiting []*passage
-	queues  map[string]map[nodeID]int64 // tokens of the nodes made, by queue
 }
 
-type nodeID struct {
-	name  string
-	epoch int64
-}
-
-// passage is a request or an answer that waits.
+// passage is something that waits at the gate.
 type passage struct {
-	session *session
-	number  int // among those of its session
-	what    string
-	pass    func()
+	client  *client
+	request dlocktest.Request
+	born    int // the step in which it came: for a reply, that in which the store has answered
+	after   time.Time
+	verdict chan dlocktest.Fault
 }
 
-// fate is what becomes of a request.
-type fate int
-
-const (
-	delivered fate = iota
-	requestLost
-	answerLost
-	duplicated
-)
-
-// connector makes sessions for one client.
-type connector struct {
-	gate   *gate
-	client int
-	fate   func() fate
-
-	mu       sync.Mutex
-	sessions int
-	current  *session
-}
-
-func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
-	in, err := c.gate.store.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sessions++
-	c.current = &session{Session: in, gate: c.gate, fate: c.fate, name: fmt.Sprintf("c%d.%d", c.client, c.sessions)}
-	return c.current, nil
-}
-
-func (c *connector) session() *session {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.current
-}
-
-// session is a memdriver session whose requests and answers, and ends of watches, stop at the gate.
-type session struct {
-	driver.Session
-	gate *gate
-	fate func() fate
-	name string
-	cut  atomic.Bool // nothing passes
-
-	mu sync.Mutex
-	n  int
-}
-
-func (s *session) wait(what string, pass func()) {
-	s.mu.Lock()
-	s.n++
-	p := &passage{session: s, number: s.n, what: what, pass: pass}
-	s.mu.Unlock()
-	s.gate.mu.Lock()
-	defer s.gate.mu.Unlock()
-	s.gate.waiting = append(s.gate.waiting, p)
-}
-
-var errLost = fmt.Errorf("%w: the answer was lost", driver.ErrUnavailable)
-
-// call takes a request through the gate and its answer back. late gets a result of which the
-// caller does not learn, because the answer was lost or he has stopped waiting; it may be nil.
-func call[T any](ctx context.Context, s *session, what string, request func() (T, error), late func(T)) (T, error) {
-	var none T
-	if err := s.Err(); err != nil {
-		return none, err
-	}
-	if err := ctx.Err(); err != nil {
-		return none, err
-	}
-	type answer struct {
-		v   T
-		err error
-	}
-	answers := make(chan answer, 1)
-	var settled atomic.Bool
-	orphan := func(v T, err error) {
-		if err == nil && late != nil {
-			late(v)
+// decide is the dlocktest.Decide of a client's sessions.
+func (g *gate) decide(c *client) dlocktest.Decide {
+	return func(ctx context.Context, r dlocktest.Request) dlocktest.Fault {
+		if r.Method == dlocktest.MethodConnect && r.Stage == dlocktest.StageReply && r.Err == nil {
+			c.connected(r.Session)
 		}
-	}
-	s.wait(what, func() {
-		var a answer
-		f := s.fate()
-		if f == requestLost {
-			a.err = errLost
-		} else {
-			a.v, a.err = request()
-			if f == duplicated {
-				_, _ = request()
-			}
+		if r.Method == dlocktest.MethodCreate && r.Err != nil {
+			c.trouble(time.Now()) // its sequences are used up: nobody can queue again
 		}
-		if f == answerLost {
-			orphan(a.v, a.err)
-			a = answer{err: errLost}
-		}
-		s.wait(what+" answered", func() {
-			if settled.CompareAndSwap(false, true) {
-				answers <- a
-			} else {
-				orphan(a.v, a.err)
-			}
-		})
-	})
-	var err error
-	select {
-	case a := <-answers:
-		return a.v, a.err
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-s.Done():
-		err = s.Err()
-	}
-	if settled.CompareAndSwap(false, true) {
-		return none, err
-	}
-	a := <-answers
-	return a.v, a.err
-}
-
-func (s *session) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	done := false // a Create is not sent twice by a network: the connection numbers its requests
-	return call(ctx, s, "create "+queue+" "+prefix, func() (driver.Place, error) {
-		if done {
-			return driver.Place{}, nil
-		}
-		done = true
-		p, err := s.Session.Create(context.Background(), queue, prefix, data)
-		if err == nil {
-			s.gate.made(queue, p)
-		}
-		return p, err
-	}, func(p driver.Place) { s.cleanUp(queue, p) })
-}
-
-// cleanUp is the driver's part of rule 4: it removes what a Create without an answer has left.
-func (s *session) cleanUp(queue string, p driver.Place) {
-	s.wait("clean up "+p.Name, func() { _ = s.Session.Delete(context.Background(), queue, p) })
-}
-
-func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	return call(ctx, s, "list "+queue, func() ([]driver.Node, error) {
-		return s.Session.List(context.Background(), queue)
-	}, nil)
-}
-
-func (s *session) Delete(ctx context.Context, queue string, p driver.Place) error {
-	_, err := call(ctx, s, "delete "+queue+" "+p.Name, func() (struct{}, error) {
-		return struct{}{}, s.Session.Delete(context.Background(), queue, p)
-	}, nil)
-	return err
-}
-
-func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
-	return call(ctx, s, "replace "+queue+" "+p.Name, func() (driver.Place, error) {
-		q, err := s.Session.(driver.Replacer).Replace(context.Background(), queue, p, prefix)
-		if err == nil {
-			s.gate.made(queue, q)
-		}
-		return q, err
-	}, nil)
-}
-
-func (s *session) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
-	in, err := call(ctx, s, "watch "+queue+" "+name, func() (<-chan driver.Cause, error) {
-		return s.Session.Watch(ctx, queue, name)
-	}, nil)
-	if err != nil {
-		return nil, err
-	}
-	out := make(chan driver.Cause)
-	go func() {
+		p := g.arrive(c, r)
 		select {
-		case <-in:
+		case f := <-p.verdict:
+			return f
 		case <-ctx.Done():
+			g.take(p)
+			return dlocktest.Fault{}
 		}
-		switch {
-		case s.Err() != nil:
-			close(out)
-		case ctx.Err() == nil:
-			s.wait("end of watch "+queue+" "+name, func() { close(out) })
-		}
-	}()
-	return out, nil
+	}
 }
 
-// made takes down the token of a node, so that one which an operator removes can be told.
-func (g *gate) made(queue string, p driver.Place) {
+func (g *gate) arrive(c *client, r dlocktest.Request) *passage {
+	p := &passage{client: c, request: r, verdict: make(chan dlocktest.Fault, 1)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.queues == nil {
-		g.queues = make(map[string]map[nodeID]int64)
+	p.born = g.step
+	g.came++
+	if g.open {
+		p.verdict <- dlocktest.Fault{}
+		return p
 	}
-	if g.queues[queue] == nil {
-		g.queues[queue] = make(map[nodeID]int64)
-	}
-	g.queues[queue][nodeID{p.Name, p.Epoch}] = p.Token
+	g.waiting = append(g.waiting, p)
+	return p
 }
 
-func (g *gate) token(queue string, n driver.Node) int64 {
+func (g *gate) take(p *passage) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.queues[queue][nodeID{n.Name, n.Epoch}]
+	if i := slices.Index(g.waiting, p); i >= 0 {
+		g.waiting = slices.Delete(g.waiting, i, i+1)
+	}
+}
+
+// openForGood lets everything pass from now on.
+func (g *gate) openForGood() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open = true
+	for _, p := range g.waiting {
+		p.verdict <- dlocktest.Fault{}
+	}
+	g.waiting = nil
+}
+
+// arrived tells how much has come to the gate so far.
+func (g *gate) arrived() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.came
+}
+
+// next begins a step.
+func (g *gate) next() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.step++
+}
+
+// ready returns the passages that may pass, in an order that does not depend on goroutines.
+func (g *gate) ready() []*passage {
+	now := time.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ready := make([]*passage, 0, len(g.waiting))
+	for _, p := range g.waiting {
+		if !p.client.keeps(p.request) && !now.Before(p.after) {
+			ready = append(ready, p)
+		}
+	}
+	slices.SortFunc(ready, (*passage).compare)
+	return ready
+}
+
+// has tells whether anything of a client is on its way.
+func (g *gate) has(c *client) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.ContainsFunc(g.waiting, func(p *passage) bool { return p.client == c })
+}
+
+func (p *passage) compare(q *passage) int {
+	a, b := &p.request, &q.request
+	return cmp.Or(
+		p.client.number-q.client.number,
+		a.Session-b.Session,
+		strings.Compare(a.Method, b.Method),
+		int(a.Stage-b.Stage),
+		strings.Compare(a.Queue, b.Queue),
+		strings.Compare(a.Name, b.Name),
+		a.Nth-b.Nth)
+}
+
+func (p *passage) String() string {
+	return fmt.Sprintf("c%d.%d %v", p.client.number, p.request.Session, p.request)
 }

@@ -1,0 +1,383 @@
+package dlocktest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+// inBubble runs a test in virtual time, with a store behind Faults.
+func inBubble(t *testing.T, decide Decide, test func(t *testing.T, w *faultyWorld)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &faultyWorld{t: t, store: memdriver.New()}
+		w.faults = NewFaults(w.store, decide)
+		w.eyes = w.connect(w.store)
+		test(t, w)
+		for _, s := range w.sessions {
+			_ = s.Close()
+		}
+		time.Sleep(time.Minute)
+		stats := w.store.Stats()
+		assert.Zero(t, stats.Nodes+stats.Watches+stats.Sessions, "left in the store")
+	})
+}
+
+type faultyWorld struct {
+	t        *testing.T
+	store    *memdriver.Store
+	faults   *Faults
+	eyes     driver.Session // without faults
+	sessions []driver.Session
+}
+
+func (w *faultyWorld) connect(c driver.Connector) driver.Session {
+	s, err := c.Connect(w.t.Context())
+	require.NoError(w.t, err)
+	w.sessions = append(w.sessions, s)
+	return s
+}
+
+func (w *faultyWorld) session() driver.Session { return w.connect(w.faults) }
+
+func (w *faultyWorld) create(s driver.Session) driver.Place {
+	p, err := s.Create(w.t.Context(), "q", writer, data())
+	require.NoError(w.t, err)
+	return p
+}
+
+func (w *faultyWorld) nodes() int {
+	nodes, err := w.eyes.List(context.Background(), "q")
+	require.NoError(w.t, err)
+	return len(nodes)
+}
+
+// on plays a fault on the first request for a method that comes to a stage.
+func on(stage Stage, method string, f Fault) Decide {
+	var once sync.Once
+	return func(_ context.Context, r Request) (played Fault) {
+		if r.Stage == stage && r.Method == method {
+			once.Do(func() { played = f })
+		}
+		return played
+	}
+}
+
+func TestDelayedRequestAndReplyTakeTheirTime(t *testing.T) {
+	delay := func(context.Context, Request) Fault { return Fault{Delay: time.Second} }
+	inBubble(t, delay, func(t *testing.T, w *faultyWorld) {
+		began := time.Now()
+		s := w.session()
+		assert.Equal(t, 2*time.Second, time.Since(began))
+		w.create(s)
+		assert.Equal(t, 4*time.Second, time.Since(began))
+		require.NoError(t, s.Close())
+		assert.Equal(t, 5*time.Second, time.Since(began))
+		assert.Equal(t, FaultStats{Requests: 3, Delayed: 5}, w.faults.Stats())
+	})
+}
+
+func TestDelayOfACloseIsBounded(t *testing.T) {
+	inBubble(t, on(StageRequest, MethodClose, Fault{Delay: time.Hour}), func(t *testing.T, w *faultyWorld) {
+		s := w.session()
+		w.create(s)
+		began := time.Now()
+		require.NoError(t, s.Close())
+		assert.LessOrEqual(t, time.Since(began), closePatience)
+		assert.Zero(t, w.nodes())
+	})
+}
+
+func TestLostRequestDoesNotReachTheStore(t *testing.T) {
+	inBubble(t, on(StageRequest, MethodCreate, Fault{Lose: true}), func(t *testing.T, w *faultyWorld) {
+		s := w.session()
+		_, err := s.Create(t.Context(), "q", writer, data())
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		assert.Zero(t, w.store.Stats().Requests[memdriver.OpCreate])
+		w.create(s)
+		assert.Equal(t, FaultStats{Requests: 3, RequestsLost: 1}, w.faults.Stats())
+	})
+}
+
+func TestErrorOfWhatWasLostIsTheOneDecided(t *testing.T) {
+	refused := errors.New("no permission")
+	for _, stage := range []Stage{StageRequest, StageReply} {
+		inBubble(t, on(stage, MethodList, Fault{Lose: true, Err: refused}), func(t *testing.T, w *faultyWorld) {
+			_, err := w.session().List(t.Context(), "q")
+			require.ErrorIs(t, err, refused)
+			require.NotErrorIs(t, err, driver.ErrUnavailable)
+			require.ErrorContains(t, err, `List "q"`)
+		})
+	}
+}
+
+func TestCreateWhoseReplyIsLostLeavesNoNode(t *testing.T) {
+	inBubble(t, on(StageReply, MethodCreate, Fault{Lose: true}), func(t *testing.T, w *faultyWorld) {
+		s := w.session()
+		_, err := s.Create(t.Context(), "q", writer, data())
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		assert.EqualValues(t, 1, w.store.Stats().Requests[memdriver.OpCreate])
+		synctest.Wait()
+		assert.Zero(t, w.nodes())
+		assert.NoError(t, s.Err())
+		assert.Equal(t, 1, w.faults.Stats().RepliesLost)
+	})
+}
+
+func TestCleanUpOfACreateIsRepeatedUntilTheStoreAnswers(t *testing.T) {
+	decide := func(_ context.Context, r Request) Fault {
+		return Fault{Lose: r.Stage == StageReply && r.Method == MethodCreate ||
+			r.Stage == StageRequest && r.Method == MethodCleanUp && r.Nth < 5}
+	}
+	inBubble(t, decide, func(t *testing.T, w *faultyWorld) {
+		_, err := w.session().Create(t.Context(), "q", writer, data())
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		synctest.Wait()
+		assert.Equal(t, 1, w.nodes())
+		time.Sleep(time.Second)
+		assert.Zero(t, w.nodes())
+	})
+}
+
+func TestCreateGivenUpOnItsWayLeavesNoNode(t *testing.T) {
+	for _, stage := range []Stage{StageRequest, StageReply} {
+		var arrives chan struct{}
+		keep := func(_ context.Context, r Request) Fault {
+			if r.Method == MethodCreate && r.Stage == stage {
+				<-arrives
+			}
+			return Fault{}
+		}
+		inBubble(t, keep, func(t *testing.T, w *faultyWorld) {
+			arrives = make(chan struct{})
+			s := w.session()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := s.Create(ctx, "q", writer, data())
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			close(arrives)
+			synctest.Wait()
+			assert.EqualValues(t, 1, w.store.Stats().Requests[memdriver.OpCreate], "it has arrived all the same")
+			assert.Zero(t, w.nodes())
+		})
+	}
+}
+
+func TestDeleteWhoseReplyIsLostIsCarriedOut(t *testing.T) {
+	inBubble(t, on(StageReply, MethodDelete, Fault{Lose: true}), func(t *testing.T, w *faultyWorld) {
+		s := w.session()
+		p := w.create(s)
+		require.ErrorIs(t, s.Delete(t.Context(), "q", p), driver.ErrUnavailable)
+		assert.Zero(t, w.nodes())
+		require.ErrorIs(t, s.Delete(t.Context(), "q", p), driver.ErrGone)
+	})
+}
+
+func TestRepeatedDeleteIsSentTwice(t *testing.T) {
+	inBubble(t, on(StageRequest, MethodDelete, Fault{Repeat: true}), func(t *testing.T, w *faultyWorld) {
+		s := w.session()
+		require.NoError(t, s.Delete(t.Context(), "q", w.create(s)))
+		assert.EqualValues(t, 2, w.store.Stats().Requests[memdriver.OpDelete])
+		assert.Equal(t, 1, w.faults.Stats().Repeated)
+	})
+}
+
+func TestRepeatDoesNotCountForACreate(t *testing.T) {
+	inBubble(t, on(StageRequest, MethodCreate, Fault{Repeat: true}), func(t *testing.T, w *faultyWorld) {
+		w.create(w.session())
+		assert.Equal(t, 1, w.nodes())
+		assert.Zero(t, w.faults.Stats().Repeated)
+	})
+}
+
+func TestEndedSessionKnowsBeforeItsNodesGo(t *testing.T) {
+	for _, stage := range []Stage{StageRequest, StageReply} {
+		inBubble(t, on(stage, MethodList, Fault{End: true}), func(t *testing.T, w *faultyWorld) {
+			s := w.session()
+			p := w.create(s)
+			gone, err := w.eyes.Watch(t.Context(), "q", p.Name)
+			require.NoError(t, err)
+			var knew error
+			go func() {
+				<-gone
+				knew = s.Err()
+			}()
+			_, err = s.List(t.Context(), "q")
+			require.ErrorIs(t, err, driver.ErrSessionEnded)
+			synctest.Wait()
+			require.ErrorIs(t, knew, driver.ErrSessionEnded)
+			require.True(t, closed(s.Done()))
+			assert.Zero(t, w.nodes())
+			assert.NoError(t, s.Close())
+			assert.Equal(t, 1, w.faults.Stats().SessionsEnded)
+		})
+	}
+}
+
+func TestEndSessionEndsOneAndEndSessionsAll(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, w *faultyWorld) {
+		a, b, c := w.session(), w.session(), w.session()
+		require.NoError(t, w.faults.EndSession(2))
+		require.NoError(t, a.Err())
+		require.ErrorIs(t, b.Err(), driver.ErrSessionEnded)
+		require.NoError(t, w.faults.EndSession(99), "there is none")
+		w.create(a)
+		w.faults.EndSessions()
+		require.ErrorIs(t, a.Err(), driver.ErrSessionEnded)
+		require.ErrorIs(t, c.Err(), driver.ErrSessionEnded)
+		assert.Zero(t, w.nodes())
+		w.create(w.session())
+	})
+}
+
+func TestConnectThatFailsLeavesNoSession(t *testing.T) {
+	for _, stage := range []Stage{StageRequest, StageReply} {
+		inBubble(t, on(stage, MethodConnect, Fault{Lose: true}), func(t *testing.T, w *faultyWorld) {
+			_, err := w.faults.Connect(t.Context())
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			assert.Equal(t, 1, w.store.Stats().Sessions, "only that of the test")
+			w.create(w.session())
+		})
+	}
+}
+
+func TestConnectGivenUpLeavesNoSession(t *testing.T) {
+	for _, stage := range []Stage{StageRequest, StageReply} {
+		inBubble(t, on(stage, MethodConnect, Fault{Delay: time.Minute}), func(t *testing.T, w *faultyWorld) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			began := time.Now()
+			_, err := w.faults.Connect(ctx)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.Equal(t, time.Second, time.Since(began))
+			synctest.Wait()
+			assert.Equal(t, 1, w.store.Stats().Sessions, "only that of the test")
+		})
+	}
+}
+
+func TestSessionMayEndAsSoonAsItIsMade(t *testing.T) {
+	inBubble(t, on(StageReply, MethodConnect, Fault{End: true}), func(t *testing.T, w *faultyWorld) {
+		require.ErrorIs(t, w.session().Err(), driver.ErrSessionEnded)
+	})
+}
+
+func TestWatchThatClosesEarlyIsFreed(t *testing.T) {
+	inBubble(t, on(StageRequest, MethodWatch, Fault{CloseAfter: time.Second}), func(t *testing.T, w *faultyWorld) {
+		s := w.session()
+		p := w.create(s)
+		began := time.Now()
+		c, err := s.Watch(t.Context(), "q", p.Name)
+		require.NoError(t, err)
+		_, open := <-c
+		require.False(t, open)
+		assert.Equal(t, time.Second, time.Since(began))
+		synctest.Wait()
+		assert.Zero(t, w.store.Stats().Watches)
+		assert.Equal(t, 1, w.faults.Stats().ClosedEarly)
+	})
+}
+
+func TestWatchWhoseReplyIsLostIsFreed(t *testing.T) {
+	inBubble(t, on(StageReply, MethodWatch, Fault{Lose: true}), func(t *testing.T, w *faultyWorld) {
+		s := w.session()
+		_, err := s.Watch(t.Context(), "q", "")
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		synctest.Wait()
+		assert.Zero(t, w.store.Stats().Watches)
+	})
+}
+
+func TestEndOfAWatchCanBeLate(t *testing.T) {
+	inBubble(t, on(StageWatch, MethodWatch, Fault{Delay: time.Second, Lose: true}), func(t *testing.T, w *faultyWorld) {
+		s := w.session()
+		p := w.create(s)
+		c, err := s.Watch(t.Context(), "q", p.Name)
+		require.NoError(t, err)
+		began := time.Now()
+		require.NoError(t, s.Delete(t.Context(), "q", p))
+		<-c
+		assert.Equal(t, time.Second, time.Since(began))
+	})
+}
+
+func TestEndOfTheSessionClosesItsWatchesWhateverIsDecided(t *testing.T) {
+	keep := func(ctx context.Context, r Request) Fault {
+		if r.Stage == StageWatch {
+			<-ctx.Done()
+		}
+		return Fault{}
+	}
+	inBubble(t, keep, func(t *testing.T, w *faultyWorld) {
+		s := w.session()
+		p := w.create(s)
+		open, err := s.Watch(t.Context(), "missing", "")
+		require.NoError(t, err)
+		ended, err := s.Watch(t.Context(), "q", p.Name)
+		require.NoError(t, err)
+		require.NoError(t, s.Delete(t.Context(), "q", p))
+		synctest.Wait()
+		require.False(t, hasEnded(ended), "its end is kept")
+		w.store.Expire(Behind(s))
+		<-open
+		<-ended
+	})
+}
+
+func hasEnded(c <-chan driver.Cause) bool {
+	_, ended := peek(c)
+	return ended
+}
+
+func TestCloseEndsWhatIsOnItsWay(t *testing.T) {
+	keep := func(ctx context.Context, r Request) Fault {
+		if r.Method != MethodConnect {
+			<-ctx.Done()
+		}
+		return Fault{}
+	}
+	inBubble(t, keep, func(t *testing.T, w *faultyWorld) {
+		s := w.session()
+		failed := make(chan error)
+		go func() {
+			_, err := s.Create(t.Context(), "q", writer, data())
+			failed <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, s.Close())
+		require.ErrorIs(t, <-failed, driver.ErrSessionEnded)
+		assert.Zero(t, w.nodes())
+	})
+}
+
+func TestCloseWaitsForWhatFaultsHasBegun(t *testing.T) {
+	var left sync.WaitGroup
+	dawdle := func(ctx context.Context, r Request) Fault {
+		if r.Method == MethodList {
+			left.Add(1)
+			defer left.Done()
+			<-ctx.Done()
+			time.Sleep(time.Second)
+		}
+		return Fault{}
+	}
+	inBubble(t, dawdle, func(t *testing.T, w *faultyWorld) {
+		s := w.session()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := s.List(ctx, "q")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		began := time.Now()
+		require.NoError(t, s.Close())
+		assert.Equal(t, time.Second, time.Since(began))
+		left.Wait()
+	})
+}

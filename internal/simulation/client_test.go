@@ -1,0 +1,177 @@
+package simulation
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// client is a process that uses the store. The actors in it share its sessions.
+type client struct {
+	run    *run
+	number int
+	faults *dlocktest.Faults
+
+	mu       sync.Mutex
+	locks    *recipes.Sessions
+	present  driver.Session // the last session that was made, as the store knows it
+	session  int            // its number
+	cuts     map[int]cut    // by session
+	paused   bool
+	troubled time.Time // until then it need not know what goes on
+}
+
+// cut says what of a session does not pass.
+type cut struct{ requests, replies bool }
+
+func (r *run) newClient(number int) *client {
+	c := &client{run: r, number: number, cuts: make(map[int]cut)}
+	c.faults = dlocktest.NewFaults(c, r.gate.decide(c))
+	c.locks = c.open()
+	return c
+}
+
+// Connect makes a session with the store, behind the faults.
+func (c *client) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := c.run.store.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.present = s
+	if c.run.wrap != nil {
+		return c.run.wrap(s), nil
+	}
+	return s, nil
+}
+
+// open begins a dlock client.
+func (c *client) open() *recipes.Sessions {
+	backOffs := 0
+	var mu sync.Mutex
+	return recipes.New(c.faults, recipes.WithBackOff(func() recipes.BackOff {
+		mu.Lock()
+		defer mu.Unlock()
+		backOffs++
+		return &constant{odd: time.Duration(c.number*1000 + backOffs%1000)}
+	}))
+}
+
+// constant is a back-off without chance, so that a seed repeats, and with odd durations, so that no two
+// timers run out at one instant.
+type constant struct {
+	n   int
+	odd time.Duration
+}
+
+func (c *constant) NextBackOff() time.Duration {
+	c.n++
+	return min(time.Duration(c.n)*37*time.Millisecond, time.Second) + c.odd
+}
+func (c *constant) Reset() { c.n = 0 }
+
+func (c *client) current() *recipes.Sessions {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.locks
+}
+
+// living returns the client's session and its number, or nil.
+func (c *client) living() (s driver.Session, number int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.present == nil || c.paused || c.present.Err() != nil {
+		return nil, 0
+	}
+	return c.present, c.session
+}
+
+// connected takes down the number of the session that was made.
+func (c *client) connected(number int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.session = number
+}
+
+// replace takes the dlock client away, for somebody who closes it, and begins another one.
+func (c *client) replace() *recipes.Sessions {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.locks
+	c.locks = c.open()
+	return old
+}
+
+func (c *client) isCut(session int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, is := c.cuts[session]
+	return is
+}
+
+func (c *client) setCut(session int, kind cut) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cuts[session] = kind
+}
+
+func (c *client) heal(session int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.cuts, session)
+	c.troubled = laterOf(c.troubled, time.Now())
+}
+
+func (c *client) setPaused(paused bool) (changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed = c.paused != paused
+	c.paused = paused
+	return changed
+}
+
+func (c *client) isPaused() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.paused
+}
+
+// keeps tells whether something has to wait.
+func (c *client) keeps(r dlocktest.Request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cut := c.cuts[r.Session]
+	if r.Stage == dlocktest.StageRequest {
+		return c.paused || cut.requests
+	}
+	return c.paused || cut.replies
+}
+
+// trouble says that until then the client need not know what goes on.
+func (c *client) trouble(until time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.troubled = laterOf(c.troubled, until)
+}
+
+// calmSince returns since when nothing has kept the client from knowing what goes on.
+func (c *client) calmSince(t time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.cuts) > 0 || c.paused {
+		return time.Now()
+	}
+	return laterOf(c.troubled, t)
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

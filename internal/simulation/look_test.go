@@ -1,0 +1,58 @@
+package simulation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// The judge looks at the store with a session of its own, which no fault touches.
+
+// nodes returns the nodes of a queue, oldest first.
+func (r *run) nodes(queue string) []driver.Node {
+	nodes, err := r.eyes.List(context.Background(), queue)
+	if err != nil {
+		panic(err)
+	}
+	return nodes
+}
+
+// info returns what the store knows of a node, if it is there.
+func (r *run) info(queue, name string) (driver.Info, bool) {
+	info, err := r.eyes.(driver.Reader).Read(context.Background(), queue, name)
+	if err != nil && !errors.Is(err, driver.ErrGone) {
+		panic(err)
+	}
+	return info, err == nil
+}
+
+// stands returns the name of the node with that token, if it is there.
+func (r *run) stands(queue string, token int64) (name string, is bool) {
+	for _, n := range r.nodes(queue) {
+		if info, there := r.info(queue, n.Name); there && info.Token == token {
+			return n.Name, true
+		}
+	}
+	return "", false
+}
+
+// mark is what the nodes of an actor carry, so that they can be told from those of others.
+func (a *actor) mark() recipes.Option { return recipes.WithData([]byte(a.String())) }
+
+// ownerOf returns whose node it is.
+func (r *run) ownerOf(info driver.Info) *actor {
+	var record recipes.Record
+	if err := json.Unmarshal(info.Data, &record); err != nil {
+		panic(fmt.Sprintf("a node without a record: %v", err))
+	}
+	for _, a := range r.actors {
+		if a.String() == record.Data {
+			return a
+		}
+	}
+	panic("a node of nobody: " + record.Data)
+}

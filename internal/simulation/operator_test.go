@@ -1,0 +1,55 @@
+package simulation
+
+import (
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// removeNode removes a node as an operator does: of somebody who holds or of somebody who waits.
+func (r *run) removeNode(queue string) {
+	nodes := r.nodes(queue)
+	if len(nodes) == 0 {
+		return
+	}
+	n := nodes[r.rand.IntN(len(nodes))]
+	r.note("an operator removes %s %s", queue, n.Name)
+	r.excuse(queue, n)
+	r.store.RemoveNode(queue, n.Name)
+}
+
+// removeQueue removes a queue with all its nodes.
+func (r *run) removeQueue(queue string) {
+	r.note("an operator removes %s", queue)
+	r.count("queue removed")
+	for _, n := range r.nodes(queue) {
+		r.excuse(queue, n)
+	}
+	r.store.RemoveQueue(queue)
+}
+
+// excuse takes down that a node was removed: its owner cannot know yet.
+func (r *run) excuse(queue string, n driver.Node) {
+	info, _ := r.info(queue, n.Name)
+	r.mu.Lock()
+	r.removed[info.Token] = removal{r.gate.step, time.Now()}
+	r.mu.Unlock()
+	owner := r.ownerOf(info)
+	r.count("node removed")
+	if call := owner.call(); call > 0 {
+		r.count("node of a waiter removed")
+		r.strays[owner] = stray{call, info.Token, time.Now()}
+	}
+}
+
+// queued tells whether somebody has a node in a queue that is younger than that one.
+func (r *run) queued(a *actor, token int64) bool {
+	for _, queue := range r.queues {
+		for _, n := range r.nodes(queue) {
+			if info, there := r.info(queue, n.Name); there && info.Token > token && r.ownerOf(info) == a {
+				return true
+			}
+		}
+	}
+	return false
+}

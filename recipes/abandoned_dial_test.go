@@ -1,0 +1,42 @@
+package recipes_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// unreachable is a connector that cannot reach its store.
+type unreachable struct{ dials atomic.Int64 }
+
+func (c *unreachable) Connect(context.Context) (driver.Session, error) {
+	c.dials.Add(1)
+	return nil, driver.ErrUnavailable
+}
+
+type everySecond struct{}
+
+func (everySecond) NextBackOff() time.Duration { return time.Second }
+func (everySecond) Reset()                     {}
+
+func TestNobodyDialsForACallerWhoGaveUpInTheBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c unreachable
+		s := recipes.New(&c, recipes.WithBackOff(func() recipes.BackOff { return everySecond{} }))
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		require.Error(t, s.Ping(ctx)) // dials, and has to wait a second now before the next try
+		require.Error(t, s.Ping(ctx)) // gives up while it waits
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 1, c.dials.Load(), "dials, although nobody has waited for the second one")
+		require.NoError(t, s.Close())
+	})
+}
