@@ -97,7 +97,7 @@ func (h *hold) remove() error {
 	ctx := newPatience(unlockTimeout)
 	defer ctx.cancel()
 	place := h.lastPlace(ctx)
-	err := h.session.Delete(ctx, h.m.name, place)
+	err := h.takeAway(ctx, place)
 	switch {
 	case err == nil:
 		return nil
@@ -107,6 +107,23 @@ func (h *hold) remove() error {
 		return lockError(h.m.name, h.m.sessions.closedOr(fmt.Errorf("%w: %w", driver.ErrUnavailable, err)))
 	}
 	return h.removeLater(ctx, place, err)
+}
+
+// takeAway removes the node. While the lock is held exclusively those who watch the node are
+// told that it is theirs; see contender.passed.
+func (h *hold) takeAway(ctx context.Context, place driver.Place) error {
+	if h.session.releaser != nil && h.exclusive(place) {
+		return h.session.releaser.Release(ctx, h.m.name, place)
+	}
+	return h.session.Delete(ctx, h.m.name, place)
+}
+
+// exclusive tells whether the node has stood for an exclusive lock to the end.
+func (h *hold) exclusive(place driver.Place) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	mode, _ := modeOf(place.Name)
+	return mode == Exclusive && !h.downgraded
 }
 
 // endedBy has a second Unlock return what the first one found out.
