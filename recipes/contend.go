@@ -229,6 +229,7 @@ func (c *contender) waiting(behind string, position int) {
 		c.idle = 0
 	}
 	c.behind, c.position = behind, position
+	c.note()
 	if hook := c.m.options.trace.Waiting; hook != nil {
 		hook(WaitingInfo{Lock: c.m.name, Node: c.place.Name, Behind: behind, Position: position})
 	}

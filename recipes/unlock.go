@@ -66,6 +66,8 @@ func (h *hold) leave(l *Lock) func(*Lock) error {
 	switch {
 	case h.lost != nil:
 		return nil
+	case h.held[Shared]+h.held[Exclusive] == 0 && h.retainer != nil:
+		return (*Lock).endTurn
 	case h.held[Shared]+h.held[Exclusive] == 0:
 		h.released = true
 		h.stop()
@@ -77,16 +79,21 @@ func (h *hold) leave(l *Lock) func(*Lock) error {
 	return func(*Lock) error { return nil }
 }
 
-// release removes the node.
+// release removes the node and keeps what that has shown for a second Unlock.
 func (l *Lock) release() error {
-	h := l.hold
-	h.session.remove(h)
-	err := h.remove()
+	err := l.hold.giveBack()
 	var lost *lostError
 	if errors.As(err, &lost) {
 		l.endedBy(err)
-		h.report(lost)
+		l.hold.report(lost)
 	}
+	return err
+}
+
+// giveBack removes the node of a hold that was marked as released.
+func (h *hold) giveBack() error {
+	h.session.remove(h)
+	err := h.remove()
 	if hook := h.m.options.trace.Released; hook != nil {
 		hook(ReleasedInfo{Lock: h.m.name, Node: h.placeNow().Name, Held: time.Since(h.since), Err: err})
 	}
