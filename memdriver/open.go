@@ -47,7 +47,7 @@ func parseTimeout(query string) (time.Duration, error) {
 	for name, values := range params {
 		switch {
 		case name != "session_timeout":
-			return 0, fmt.Errorf("unknown parameter %q (there is session_timeout)", name)
+			return 0, fmt.Errorf("unknown parameter%s (there is session_timeout)", quoted(name))
 		case len(values) > 1:
 			return 0, fmt.Errorf("parameter %q is given %d times", name, len(values))
 		}
@@ -59,6 +59,14 @@ func parseTimeout(query string) (time.Duration, error) {
 		}
 	}
 	return timeout, nil
+}
+
+// quoted repeats what can be the name of a parameter. What cannot may be a part of another dsn.
+func quoted(name string) string {
+	if len(name) > 32 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
+		return ""
+	}
+	return fmt.Sprintf(" %q", name)
 }
 
 // connector is a store together with the timeout of the sessions it makes.
