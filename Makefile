@@ -3,8 +3,10 @@
 TESTFLAGS ?=
 BENCHTIME ?= 1s
 FUZZTIME ?= 10s
+SOAK ?= 30m
+SEED ?= 1
 
-.PHONY: help test lint bench fuzz need-zookeeper need-gcc
+.PHONY: help test lint bench fuzz soak need-zookeeper need-gcc
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -20,6 +22,9 @@ bench: need-zookeeper ## all benchmarks, once each; BENCHTIME sets for how long
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) sh scripts/fuzz.sh
+
+soak: need-zookeeper need-gcc ## faults on three ZooKeeper servers for SOAK (30m), drawn from SEED (1), and what came of it
+	CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require go test -race -v -count=1 -timeout 0 -run NothingIsLost ./internal/soak -soak $(SOAK) -seed $(SEED)
 
 need-zookeeper: ## install ZooKeeper and Java for the tests, or say what to install
 	@sh scripts/need-zookeeper.sh

@@ -189,19 +189,28 @@ func TestEveryCommandExists(t *testing.T) {
 			switch {
 			case len(words) == 0:
 			case words[0] == "make":
-				for _, target := range words[1:] {
-					assert.Contains(t, read(t, "Makefile"), "\n"+target+":", "%v: no such target", b)
+				for _, word := range words[1:] {
+					if variable, _, is := strings.Cut(word, "="); is {
+						assert.Contains(t, read(t, "Makefile"), "$("+variable+")", "%v: no such variable", b)
+					} else {
+						assert.Contains(t, read(t, "Makefile"), "\n"+word+":", "%v: no such target", b)
+					}
 				}
 			case strings.HasPrefix(line, "go run ./cmd/dlock "):
 				hasFlags(t, b, words[3], words[4:])
 			case strings.HasPrefix(line, "go test "):
+				module := ""
+				if words[2] == "-C" {
+					module = words[3]
+				}
 				i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "./") })
 				require.Positive(t, i, "%v: %s names no package", b, line)
-				_, err := os.Stat(filepath.Join(root, words[i]))
+				dir := filepath.Join(module, words[i])
+				_, err := os.Stat(filepath.Join(root, dir))
 				assert.NoError(t, err, "%v: %s", b, line)
 				for _, flag := range words[i+1:] { // flags of the test itself
 					name, _, _ := strings.Cut(strings.TrimLeft(flag, "-"), "=")
-					assert.Contains(t, readAll(t, words[i]), `"`+name+`",`, "%v: %s has no flag %s", b, words[i], flag)
+					assert.Contains(t, readAll(t, dir), `"`+name+`",`, "%v: %s has no flag %s", b, dir, flag)
 				}
 			default:
 				t.Errorf("%v: nothing checks the command %q", b, line)
@@ -317,5 +326,23 @@ func TestEveryParameterIsTaken(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(mem, -1) {
 		_, err := memdriver.Driver{}.OpenConnector("?" + m[1] + "=" + values[m[1]])
 		assert.NoError(t, err, "parameter %s", m[1])
+	}
+}
+
+// TestEveryTestThatIsNamedExists looks for the tests that docs/reliability.md relies on.
+func TestEveryTestThatIsNamedExists(t *testing.T) {
+	var code strings.Builder
+	require.NoError(t, filepath.WalkDir("..", func(path string, _ os.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, "_test.go") {
+			content, err := os.ReadFile(path)
+			code.Write(content)
+			return err
+		}
+		return err
+	}))
+	names := regexp.MustCompile("`(Test[A-Z]\\w+)`").FindAllStringSubmatch(read(t, "docs/reliability.md"), -1)
+	require.NotEmpty(t, names)
+	for _, m := range names {
+		assert.Contains(t, code.String(), "func "+m[1]+"(t *testing.T)")
 	}
 }

@@ -293,7 +293,9 @@ func (w *wire) handshake() error {
 	if err := w.link.check(r); err != nil {
 		return err
 	}
-	if err := w.login(); err != nil {
+	// A session that is attached again has logged in before, and has no time to lose: the answers come
+	// before any other, and go-zookeeper passes them over.
+	if err := w.login(w.link.sessionID() == 0); err != nil {
 		return err
 	}
 	w.raw.SetDeadline(time.Time{})
@@ -301,8 +303,8 @@ func (w *wire) handshake() error {
 	return w.link.attach(w, r)
 }
 
-// login proves who this is before anything else is sent.
-func (w *wire) login() error {
+// login proves who this is before anything else is sent. It may wait for the answers.
+func (w *wire) login(wait bool) error {
 	logins := w.link.logins()
 	var b []byte
 	for _, auth := range logins {
@@ -313,6 +315,9 @@ func (w *wire) login() error {
 	}
 	if _, err := w.raw.Write(b); err != nil {
 		return err
+	}
+	if !wait {
+		return nil
 	}
 	for range logins {
 		frame, err := w.readHandshake(16)

@@ -17,11 +17,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/leakcheck"
 	"github.com/dlock-go/dlock/internal/zktest"
 	_ "github.com/dlock-go/dlock/zkdriver"
 )
 
-func TestMain(m *testing.M) { os.Exit(zktest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(leakcheck.After(zktest.Main(m))) }
 
 var batches = flag.Int("batches", 2, "how many times four histories are made on one ZooKeeper server")
 

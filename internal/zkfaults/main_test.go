@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/dlock-go/dlock/internal/leakcheck"
 	"github.com/dlock-go/dlock/internal/zktest"
 	_ "github.com/dlock-go/dlock/zkdriver"
 )
@@ -12,5 +13,5 @@ func TestMain(m *testing.M) {
 	if dsn := os.Getenv(childVariable); dsn != "" {
 		os.Exit(child(dsn))
 	}
-	os.Exit(zktest.Main(m))
+	os.Exit(leakcheck.After(zktest.Main(m)))
 }

@@ -21,7 +21,7 @@ func superuserFlag() string {
 // would be counted by [Server.Requests].
 func (s *Server) admin(t testing.TB, use func(*zk.Conn) error) {
 	t.Helper()
-	conn, end, err := dial(rawTimeout, s.Addr())
+	conn, end, err := Connect(rawTimeout, s.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}

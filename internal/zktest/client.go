@@ -25,7 +25,7 @@ func (s *Server) Raw(t testing.TB) *zk.Conn {
 // and logs nothing. When the test ends it is closed and its goroutine has gone.
 func Dial(t testing.TB, sessionTimeout time.Duration, addrs ...string) *zk.Conn {
 	t.Helper()
-	conn, end, err := dial(sessionTimeout, addrs...)
+	conn, end, err := Connect(sessionTimeout, addrs...)
 	if err != nil {
 		t.Fatalf("zktest: no session with %v: %v", addrs, err)
 	}
@@ -33,7 +33,8 @@ func Dial(t testing.TB, sessionTimeout time.Duration, addrs ...string) *zk.Conn 
 	return conn
 }
 
-func dial(sessionTimeout time.Duration, addrs ...string) (*zk.Conn, func(), error) {
+// Connect is [Dial] without a test: the function that it returns closes the client and waits for its goroutine.
+func Connect(sessionTimeout time.Duration, addrs ...string) (*zk.Conn, func(), error) {
 	session := make(chan struct{}, 1)
 	line := new(line)
 	conn, events, err := zk.Connect(addrs, sessionTimeout, zk.WithLogger(silent{}), zk.WithDialer(line.dial), zk.WithEventCallback(func(e zk.Event) {

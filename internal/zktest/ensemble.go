@@ -194,6 +194,32 @@ func (e *Ensemble) CutServer(i int) { e.eachLink(i, (*Proxy).Cut) }
 // HealServer ends [Ensemble.CutServer]. Use [Ensemble.WaitQuorum] to wait until the server is back.
 func (e *Ensemble) HealServer(i int) { e.eachLink(i, (*Proxy).Heal) }
 
+// CutLink cuts servers i and j off from each other, silently. Each still reaches the others.
+func (e *Ensemble) CutLink(i, j int) {
+	e.links[i][j].each((*Proxy).Cut)
+	e.links[j][i].each((*Proxy).Cut)
+}
+
+// CutOneWay stops what server from sends to server to, silently. What to sends to from still arrives; new
+// connections between the two cannot be made.
+func (e *Ensemble) CutOneWay(from, to int) {
+	e.links[from][to].each(func(p *Proxy) { p.CutOneWay(ToServer) })
+	e.links[to][from].each(func(p *Proxy) { p.CutOneWay(ToClient) })
+}
+
+// SetDelay makes everything that servers say to each other take d longer, from now on.
+func (e *Ensemble) SetDelay(d time.Duration) {
+	e.eachProxy(func(p *Proxy) { p.SetDelay(d) })
+}
+
+// Heal ends [Ensemble.CutServer], [Ensemble.CutLink], [Ensemble.CutOneWay] and [Ensemble.SetDelay] for all servers.
+func (e *Ensemble) Heal() {
+	e.eachProxy(func(p *Proxy) {
+		p.Heal()
+		p.SetDelay(0)
+	})
+}
+
 func (e *Ensemble) eachProxy(f func(*Proxy)) {
 	for _, row := range e.links {
 		for _, link := range row {

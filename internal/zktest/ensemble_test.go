@@ -74,3 +74,38 @@ func TestEnsembleSurvivesItsLeader(t *testing.T) {
 	e.Servers[second].Resume()
 	e.WaitQuorum(t)
 }
+
+// A leader hears no more from a follower whose words are lost, and ends its sessions, while the follower still hears
+// what the leader says.
+func TestFollowerThatIsNotHeardStillHears(t *testing.T) {
+	e := StartEnsemble(t, 3, WithConfig(map[string]string{"syncLimit": "60"}))
+	leader, follower := e.Leader(t), e.Follower(t)
+	holder := Dial(t, time.Second, e.Servers[follower].Addr())
+	other := Dial(t, 20*time.Second, e.Servers[follower].Addr())
+	require.NoError(t, create(holder, "/held"))
+	_, _, gone, err := other.ExistsW("/held")
+	require.NoError(t, err)
+
+	e.CutOneWay(follower, leader)
+	require.Equal(t, zk.EventNodeDeleted, (<-gone).Type, "the follower has heard of the expiry")
+	synced := async(func() error { _, err := other.Sync("/"); return err })
+	time.Sleep(300 * time.Millisecond) // time for an answer, if there were one
+	require.Empty(t, synced)
+	e.Heal()
+	e.WaitQuorum(t)
+}
+
+// Two servers that cannot reach each other both follow the third, or one of them drops out: a majority serves.
+func TestMajorityServesWhenOneLinkIsCut(t *testing.T) {
+	e := StartEnsemble(t, 3, WithConfig(map[string]string{"syncLimit": "4"}))
+	leader, follower := e.Leader(t), e.Follower(t)
+	e.CutLink(leader, follower)
+	eventually(t, func() bool {
+		return e.Servers[leader].syncedFollowers() != 2 || e.Servers[follower].mode() != "follower"
+	})
+	e.Leader(t)
+	require.NoError(t, create(Dial(t, time.Minute, e.Addrs()...), "/a"))
+	e.Heal()
+	e.WaitQuorum(t)
+	require.Equal(t, []string{"/a"}, e.Servers[follower].Tree(t, "/"))
+}

@@ -69,6 +69,17 @@ func (h *Hold) Release() {
 	})
 }
 
+// ForgetFaults takes back every LoseRequest and LoseReply that has not struck yet, and releases every Hold.
+// Their channels do not close.
+func (p *Proxy) ForgetFaults() {
+	p.change(func() {
+		for _, f := range p.faults {
+			f.released = true
+		}
+		p.faults = nil
+	})
+}
+
 func (p *Proxy) addFault(k kind, match func(int32) bool) *fault {
 	if match == nil {
 		match = func(int32) bool { return true }

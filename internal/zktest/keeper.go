@@ -34,6 +34,7 @@ while read -r order; do
 		echo "$pid" ;;
 	kill) end KILL; echo ok ;;
 	stop) end TERM; echo ok ;;
+	await) wait "$pid" 2>/dev/null; pid=; echo ok ;;
 	esac
 done
 end KILL
@@ -82,6 +83,9 @@ func (k *keeper) start() (int, error) {
 // kill ends the program with SIGKILL, stop with SIGTERM. Both wait until it is dead.
 func (k *keeper) kill() error { _, err := k.order("kill"); return err }
 func (k *keeper) stop() error { _, err := k.order("stop"); return err }
+
+// await waits until the program has ended by itself.
+func (k *keeper) await() error { _, err := k.order("await"); return err }
 
 func (k *keeper) order(order string) (string, error) {
 	k.mu.Lock()

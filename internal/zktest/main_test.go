@@ -3,6 +3,8 @@ package zktest
 import (
 	"os"
 	"testing"
+
+	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
-func TestMain(m *testing.M) { os.Exit(Main(m)) }
+func TestMain(m *testing.M) { os.Exit(leakcheck.After(Main(m))) }

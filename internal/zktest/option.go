@@ -9,9 +9,10 @@ import (
 type Option func(*settings)
 
 type settings struct {
-	config map[string]string
-	jvm    []string
-	tls    bool
+	config  map[string]string
+	jvm     []string
+	tls     bool
+	preload string // a library, see WithSlowDisk
 }
 
 func newSettings(opts []Option) *settings {

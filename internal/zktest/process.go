@@ -55,16 +55,20 @@ func newProcess(s *settings) (_ *process, err error) {
 	if err := p.configure(s); err != nil {
 		return nil, err
 	}
-	p.keeper, err = newKeeper(dir, p.command(home, s.jvm))
+	p.keeper, err = newKeeper(dir, p.command(home, s))
 	return p, err
 }
 
 // command starts the server with a small heap and without the slow compiler: a test's server
 // does not live long enough to earn more.
-func (p *process) command(home installation, flags []string) []string {
-	command := []string{home.java, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:+UseSerialGC", superuserFlag()}
+func (p *process) command(home installation, s *settings) []string {
+	var command []string
+	if s.preload != "" {
+		command = p.slowDiskCommand(s.preload)
+	}
+	command = append(command, home.java, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:+UseSerialGC", superuserFlag())
 	command = append(command, logFlags(p.dir)...)
-	command = append(command, flags...)
+	command = append(command, s.jvm...)
 	return append(command, "-cp", home.classPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(p.dir, "zoo.cfg"))
 }
 
@@ -111,7 +115,7 @@ func (p *process) launch() error {
 	p.setPid(pid)
 	deadline := time.Now().Add(readyWithin)
 	for !p.ready(p) {
-		if err := p.startupFault(p.log()[logged:], deadline); err != nil {
+		if err := p.startupFault(logged, deadline); err != nil {
 			return errors.Join(err, p.kill())
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -119,13 +123,16 @@ func (p *process) launch() error {
 	return p.startCounting()
 }
 
-// startupFault returns why there is no point in waiting for the server any longer.
-func (p *process) startupFault(log string, deadline time.Time) error {
+// startupFault returns why there is no point in waiting for the server any longer. What it has logged before
+// is left out.
+func (p *process) startupFault(logged int, deadline time.Time) error {
+	log := p.log()[logged:]
 	switch {
 	case strings.Contains(log, "BindException"), strings.Contains(log, "Address already in use"):
 		return errPortTaken
 	case strings.Contains(log, "exiting abnormally"), strings.Contains("\n"+log, "\nError: "):
-		return fmt.Errorf("zktest: the server did not start:\n%s", log)
+		err := p.keeper.await() // else the reason may not be in the log yet
+		return errors.Join(err, fmt.Errorf("zktest: the server did not start:\n%s", p.log()[logged:]))
 	case time.Now().After(deadline):
 		return fmt.Errorf("zktest: the server was not ready within %v:\n%s", readyWithin, log)
 	}

@@ -272,3 +272,23 @@ func TestUnreachableServerClosesConnections(t *testing.T) {
 	var timeout net.Error
 	require.False(t, errors.As(err, &timeout) && timeout.Timeout())
 }
+
+func TestForgottenFaultsDoNotStrike(t *testing.T) {
+	p, conn, root := proxied(t)
+	lost := p.LoseReply(Op(OpCreate))
+	held := p.HoldRequests(Op(OpCreate))
+	p.ForgetFaults()
+	require.NoError(t, create(conn, root+"/a"))
+	require.NotPanics(t, held.Release)
+	select {
+	case <-lost:
+		t.Fatal("it struck")
+	default:
+	}
+
+	h := p.HoldReplies(Op(OpDelete))
+	deleted := async(func() error { return conn.Delete(root+"/a", -1) })
+	within(t, h.Held())
+	p.ForgetFaults()
+	require.NoError(t, <-deleted, "what was held back passes")
+}

@@ -40,6 +40,7 @@ func Shared(t testing.TB) *Server {
 //	func TestMain(m *testing.M) { os.Exit(zktest.Main(m)) }
 func Main(m *testing.M) int {
 	code := m.Run()
+	removeSlowDisk()
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.process == nil {

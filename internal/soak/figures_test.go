@@ -1,0 +1,162 @@
+//go:build linux || darwin
+
+package soak
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// figures is what a run comes to.
+type figures struct {
+	began    time.Time
+	seed     uint64
+	sittings int
+
+	injected   map[string]int
+	violations int
+
+	exclusive, shared, tried          int // acquisitions; tried is how many of them were of TryLock and TryRLock
+	entries, downgrades, calls        int
+	refusals                          map[string]int
+	writes, uncheckedWrites           int64
+	lostWith, lostWithout             int64
+	refusedTokens                     int64
+	uneasy, processes, losses, judged int
+	startedOver                       int
+	margin                            time.Duration // the smallest
+	removedTold                       time.Duration // the longest
+	recovery                          time.Duration // the longest
+	recoveryAfter                     string
+}
+
+func newFigures(seed uint64) *figures {
+	return &figures{began: time.Now(), seed: seed, injected: make(map[string]int), refusals: make(map[string]int)}
+}
+
+func (f *figures) recovered(took time.Duration, after string) {
+	if took > f.recovery {
+		f.recovery, f.recoveryAfter = took, after
+	}
+}
+
+// count adds what a worker's journal says.
+func (f *figures) count(events []event) {
+	f.processes++
+	for _, e := range events {
+		switch e.Kind {
+		case asked:
+			f.calls++
+		case granted:
+			if e.Mode == "exclusive" {
+				f.exclusive++
+			} else {
+				f.shared++
+			}
+			if e.How == "try" {
+				f.tried++
+			}
+		case refused:
+			f.refusals[class(e.Told)]++
+		case entered:
+			f.entries++
+		case downgraded:
+			f.downgrades++
+		case uneasy:
+			f.uneasy++
+		case told:
+			f.losses++
+		}
+	}
+}
+
+// class finds out from its words what kind of error it was.
+func class(words string) string {
+	for _, known := range []string{"locked by somebody else", "timed out", "lock lost", "context canceled", "store unavailable"} {
+		if strings.Contains(words, known) {
+			return known
+		}
+	}
+	return "other"
+}
+
+// atOnce is how soon after it was last believed in the end of a holding has to be noticed, so that it is known
+// well enough when it ended. A worker that was stopped notices late.
+const atOnce = 60 * time.Millisecond
+
+// measure takes the acquisitions of one lock.
+func (f *figures) measure(all []*holding) {
+	slices.SortFunc(all, func(a, b *holding) int { return cmp.Compare(a.from, b.from) })
+	var seq int64
+	for i, h := range all {
+		if _, n, _ := driver.ParseName(h.node); n < seq-seqLimit/2 {
+			f.startedOver++
+			seq = n
+		} else {
+			seq = max(seq, n)
+		}
+		switch {
+		case h.removedAt != 0 && h.held:
+			f.removedTold = max(f.removedTold, h.to-h.removedBy)
+		case h.held && h.told != 0 && h.told-h.to <= atOnce:
+			if next := nextAfter(all[i+1:], h); next != nil {
+				if margin := next.from - h.told; f.judged == 0 || margin < f.margin {
+					f.margin = margin
+				}
+				f.judged++
+			}
+		}
+	}
+}
+
+// nextAfter returns the first one that could not have been let in before h had ended.
+func nextAfter(all []*holding, h *holding) *holding {
+	for _, next := range all {
+		if next.held && next.from > h.to && (next.exclusive || h.exclusive && h.downgrading == 0) {
+			return next
+		}
+	}
+	return nil
+}
+
+// table is the run in Markdown.
+func (f *figures) table() string {
+	var b strings.Builder
+	row := func(what string, format string, args ...any) {
+		fmt.Fprintf(&b, "| %s | %s |\n", what, fmt.Sprintf(format, args...))
+	}
+	fmt.Fprintf(&b, "| seed %d, %v, %d sittings | |\n|---|---|\n", f.seed, time.Since(f.began).Round(time.Second), f.sittings)
+	row("worker processes", "%d", f.processes)
+	row("calls of Lock, RLock, TryLock, TryRLock", "%d", f.calls)
+	row("acquisitions, exclusive", "%d", f.exclusive)
+	row("acquisitions, shared", "%d", f.shared)
+	row("of both, by TryLock and TryRLock", "%d", f.tried)
+	row("re-entries; downgrades", "%d; %d", f.entries, f.downgrades)
+	for _, class := range slices.Sorted(maps.Keys(f.refusals)) {
+		row("calls that ended with: "+class, "%d", f.refusals[class])
+	}
+	row("times that the sequences of a queue started over", "%d", f.startedOver)
+	row("locks lost while they were held", "%d", f.losses)
+	row("**violations**", "**%d**", f.violations)
+	row("updates with the check of the token: written; refused; **lost**", "%d; %d; **%d**", f.writes, f.refusedTokens, f.lostWith)
+	row("the same updates without the check: written; **lost**", "%d; **%d**", f.uncheckedWrites, f.lostWithout)
+	row("reads under which a late writer, unknown yet to be late, wrote", "%d", f.uneasy)
+	row("smallest margin between being told of a loss and the next grant", "%v (of %d)", f.margin.Round(time.Millisecond), f.judged)
+	row("longest belief in a lock after an operator had removed its node", "%v", f.removedTold.Round(time.Millisecond))
+	row("longest time without progress after a heal", "%v, after: %s", f.recovery.Round(time.Millisecond), f.recoveryAfter)
+	sum := 0
+	for _, n := range f.injected {
+		sum += n
+	}
+	row("faults injected and healed", "%d", sum)
+	for _, name := range slices.Sorted(maps.Keys(f.injected)) {
+		row("- "+name, "%d", f.injected[name])
+	}
+	return b.String()
+}

@@ -1,0 +1,47 @@
+//go:build linux || darwin
+
+package soak
+
+import (
+	"fmt"
+	"io"
+	"os/exec"
+	"syscall"
+)
+
+// guardScript kills, when its input ends, what it was told of and not told to forget: a worker that was
+// stopped would outlive a test binary that was killed.
+const guardScript = `
+trap '' PIPE HUP INT QUIT TERM
+pids=' '
+while read -r order pid; do
+	case $order in
+	keep) pids="$pids$pid " ;;
+	forget) pids="${pids%% "$pid" *} ${pids#* "$pid" }" ;;
+	esac
+done
+[ "$pids" = ' ' ] || kill -KILL $pids 2>/dev/null
+`
+
+type guard struct {
+	cmd    *exec.Cmd
+	orders io.WriteCloser
+}
+
+func newGuard() (*guard, error) {
+	g := &guard{cmd: exec.Command("/bin/sh", "-c", guardScript)}
+	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	var err error
+	if g.orders, err = g.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	return g, g.cmd.Start()
+}
+
+func (g *guard) keep(pid int)   { fmt.Fprintln(g.orders, "keep", pid) }
+func (g *guard) forget(pid int) { fmt.Fprintln(g.orders, "forget", pid) }
+
+func (g *guard) close() {
+	g.orders.Close()
+	g.cmd.Wait()
+}

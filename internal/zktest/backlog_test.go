@@ -1,0 +1,26 @@
+package zktest
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFullAcceptQueueAnswersNobodyUntilItsEnd(t *testing.T) {
+	s := Start(t, WithBacklog(4))
+	raw := s.Raw(t)
+	end := s.FillAcceptQueue()
+	_, err := net.DialTimeout("tcp", s.Addr(), 300*time.Millisecond)
+	var timeout net.Error
+	require.ErrorAs(t, err, &timeout)
+	require.True(t, timeout.Timeout(), err)
+
+	end()
+	end()
+	_, _, err = raw.Children("/")
+	require.NoError(t, err, "the connection that was there")
+	_, _, err = s.Raw(t).Children("/")
+	require.NoError(t, err, "a new one")
+}

@@ -1,0 +1,34 @@
+package zktest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSlowDiskSlowsWritesOnly(t *testing.T) {
+	if err := SlowDiskNeeds(); err != nil {
+		t.Skip(err)
+	}
+	s := Start(t, WithSlowDisk(t))
+	conn := s.Raw(t)
+	const delay = time.Second
+	_, err := conn.Create("/a", nil, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+
+	s.SetDiskDelay(delay)
+	began := time.Now()
+	_, err = conn.Set("/a", nil, -1)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(began), delay)
+
+	s.SetDiskDelay(time.Hour) // of which nobody hears
+	_, _, err = conn.Get("/a")
+	require.NoError(t, err, "a read waits for no disk")
+
+	s.SetDiskDelay(0)
+	_, err = conn.Set("/a", nil, -1)
+	require.NoError(t, err)
+}
