@@ -55,7 +55,7 @@ func TestAPlaceThatNobodyUsesIsGivenUpAfterAWhile(t *testing.T) {
 			time.Sleep(idle - 1)
 			assert.Len(w, w.names(), 1)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		assert.Empty(w, w.names())
 		assert.Zero(w, w.store.Stats().Watches)
