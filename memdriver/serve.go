@@ -29,8 +29,6 @@ func (st *Store) serve(r *record, req *request) reply {
 		return st.watch(req)
 	case OpDelete:
 		return st.delete(req)
-	case OpRelease:
-		return st.release(r, req)
 	case OpReplace:
 		return st.replace(r, req)
 	case OpRead:
@@ -110,7 +108,7 @@ func (st *Store) watch(req *request) reply {
 		sh.arm(w, &n.watches, n.queue)
 		return reply{}
 	}
-	sh.end(w, driver.Changed)
+	sh.end(w)
 	return reply{}
 }
 
@@ -125,23 +123,7 @@ func (st *Store) delete(req *request) reply {
 	if n == nil {
 		return reply{err: driver.ErrGone}
 	}
-	sh.remove(n, driver.Changed)
-	return reply{}
-}
-
-// release is delete by the node's owner, of which watches of the node are told: rule 13.
-func (st *Store) release(r *record, req *request) reply {
-	sh := st.shard(req.queue)
-	sh.lock()
-	defer sh.unlock()
-	n := sh.holder(req.queue, req.place)
-	switch {
-	case n == nil:
-		return reply{err: driver.ErrGone}
-	case n.owner != r:
-		return reply{err: errNotOwner}
-	}
-	sh.remove(n, driver.Released)
+	sh.remove(n)
 	return reply{}
 }
 
@@ -159,8 +141,8 @@ func (st *Store) replace(r *record, req *request) reply {
 	}
 	if name := driver.FormatName(req.prefix, n.seq); name != n.name {
 		n.queue.rename(n, name)
-		sh.fire(&n.watches, driver.Changed)
-		sh.fire(&n.queue.watches, driver.Changed)
+		sh.fire(&n.watches)
+		sh.fire(&n.queue.watches)
 	}
 	return reply{place: driver.Place{Node: n.id(), Token: n.token}}
 }
@@ -214,5 +196,5 @@ func (st *Store) remove(n *node) {
 	sh := st.shard(n.queue.name)
 	sh.lock()
 	defer sh.unlock()
-	sh.remove(n, driver.Changed)
+	sh.remove(n)
 }

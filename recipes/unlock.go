@@ -66,8 +66,6 @@ func (h *hold) leave(l *Lock) func(*Lock) error {
 	switch {
 	case h.lost != nil:
 		return nil
-	case h.held[Shared]+h.held[Exclusive] == 0 && h.retainer != nil:
-		return (*Lock).endTurn
 	case h.held[Shared]+h.held[Exclusive] == 0:
 		h.released = true
 		h.stop()
@@ -79,21 +77,16 @@ func (h *hold) leave(l *Lock) func(*Lock) error {
 	return func(*Lock) error { return nil }
 }
 
-// release removes the node and keeps what that has shown for a second Unlock.
+// release removes the node.
 func (l *Lock) release() error {
-	err := l.hold.giveBack()
+	h := l.hold
+	h.session.remove(h)
+	err := h.remove()
 	var lost *lostError
 	if errors.As(err, &lost) {
 		l.endedBy(err)
-		l.hold.report(lost)
+		h.report(lost)
 	}
-	return err
-}
-
-// giveBack removes the node of a hold that was marked as released.
-func (h *hold) giveBack() error {
-	h.session.remove(h)
-	err := h.remove()
 	if hook := h.m.options.trace.Released; hook != nil {
 		hook(ReleasedInfo{Lock: h.m.name, Node: h.placeNow().Name, Held: time.Since(h.since), Err: err})
 	}
@@ -104,7 +97,7 @@ func (h *hold) remove() error {
 	ctx := newPatience(unlockTimeout)
 	defer ctx.cancel()
 	place := h.lastPlace(ctx)
-	err := h.takeAway(ctx, place)
+	err := h.session.Delete(ctx, h.m.name, place)
 	switch {
 	case err == nil:
 		return nil
@@ -114,23 +107,6 @@ func (h *hold) remove() error {
 		return lockError(h.m.name, h.m.sessions.closedOr(fmt.Errorf("%w: %w", driver.ErrUnavailable, err)))
 	}
 	return h.removeLater(ctx, place, err)
-}
-
-// takeAway removes the node. While the lock is held exclusively those who watch the node are
-// told that it is theirs; see contender.passed.
-func (h *hold) takeAway(ctx context.Context, place driver.Place) error {
-	if h.session.releaser != nil && h.exclusive(place) {
-		return h.session.releaser.Release(ctx, h.m.name, place)
-	}
-	return h.session.Delete(ctx, h.m.name, place)
-}
-
-// exclusive tells whether the node has stood for an exclusive lock to the end.
-func (h *hold) exclusive(place driver.Place) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	mode, _ := modeOf(place.Name)
-	return mode == Exclusive && !h.downgraded
 }
 
 // endedBy has a second Unlock return what the first one found out.

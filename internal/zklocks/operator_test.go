@@ -357,14 +357,11 @@ func TestAHolderIsNotDeceivedByANodeThatTakesItsNameWhileItsGuardIsSet(t *testin
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			c, proxy := w.proxied("web1")
-			w.unlock(w.lock(c).granted()) // the queue is known now, and no other node is read
-			guard := hold(proxy, zktest.Op(zktest.OpGetData))
+			guard := hold(proxy, zktest.Op(zktest.OpGetChildren2))
 			old := w.lock(c).granted()
 			w.closes(guard.Held(), "the guard's request")
 			w.removeQueue("q")
-			other := w.client("web1")
-			w.unlock(w.lock(other).granted())
-			present := w.lock(other).granted()
+			present := w.lock(w.client("web1")).granted()
 			require.Equal(t, old.Name(), present.Name())
 			guard.Release()
 			w.lost(old)
