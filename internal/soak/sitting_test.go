@@ -267,6 +267,7 @@ func (s *sitting) recover(after string) {
 
 // close has everybody finish and sees that nothing is left.
 func (s *sitting) close() {
+	defer s.surveyIfLate()()
 	for _, m := range s.members {
 		s.must(m.order("finish"))
 	}
@@ -288,6 +289,45 @@ func (s *sitting) close() {
 		}
 		return watches == 0
 	})
+}
+
+// surveyIfLate has the servers asked if what is to come takes long, until stop is called.
+func (s *sitting) surveyIfLate() (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-done:
+		case <-time.After(patience / 4):
+			s.survey()
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
+}
+
+// survey tells what each server has to say of the queues: servers may have gone apart.
+func (s *sitting) survey() {
+	for i, server := range s.ensemble.Servers {
+		conn, end, err := zktest.Connect(longestTimeout, server.Addr())
+		if err != nil {
+			s.t.Logf("survey: server %d: %v", i, err)
+			continue
+		}
+		for _, name := range lockNames {
+			path := s.chroot + "/" + name
+			nodes, _, err := conn.Children(path)
+			s.t.Logf("survey: server %d: %s: %v (error: %v)", i, path, nodes, err)
+			for _, n := range nodes {
+				if there, stat, err := conn.Exists(path + "/" + n); err == nil && there {
+					s.t.Logf("survey: server %d: %s/%s: made by %#x, of session %#x", i, path, n, stat.Czxid, uint64(stat.EphemeralOwner))
+				}
+			}
+		}
+		end()
+	}
 }
 
 // contenders lists what is in the store below the queues.
