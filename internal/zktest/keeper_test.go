@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 	"testing"
 
@@ -76,8 +77,11 @@ func startAndHang(t *testing.T, kind string) {
 	if kind == "paused, process killed" {
 		s.Pause()
 	}
+	signals := make(chan os.Signal, 1) // they may be ignored where the tests run, as under nohup
+	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT)
 	fmt.Printf("started %d %d %s\n", s.keeper.cmd.Process.Pid, s.pid, s.dir)
-	select {}
+	<-signals
+	os.Exit(1) // without a word to anybody
 }
 
 func parseChild(t *testing.T, out io.Reader) (keeper, java int, dir string) {
