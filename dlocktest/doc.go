@@ -50,4 +50,9 @@
 // store may be slow and a machine busy; a case that failed and lost a session
 // for no reason of its own is tried again. A driver that hangs fails its case
 // with a dump of all goroutines.
+//
+// # Faults
+//
+// [Faults] stands before any driver's connector and plays what goes wrong between a client and its
+// store, for tests of drivers and of applications: see [NewFaults] and [Rates].
 package dlocktest

@@ -38,7 +38,8 @@
 // is left as it is: where it is not empty, a Create takes three requests in place of one. The
 // same goes where the node may not be written. Users need CREATE, DELETE and READ on a queue,
 // and READ on each other's contenders; ZooKeeper refuses nothing earlier, not even a wrong
-// password.
+// password. With acl=creator and acl=digest a queue that anybody else may alter is refused: he
+// could take its locks away.
 //
 // Characters beyond U+FFFF, which ZooKeeper does not take in a path, are refused with
 // driver.ErrName.
