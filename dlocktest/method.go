@@ -155,11 +155,11 @@ func lateWhileCutOff(c *check, limit time.Duration) map[string]time.Duration {
 	go s.List(c.ctx, "q") // it waits until the session ends, and must not hold up the others
 	var mu sync.Mutex
 	late := make(map[string]time.Duration)
-	todo := calls(ctx, s, p)
-	names := slices.Collect(maps.Keys(todo))
+	pending := calls(ctx, s, p)
+	names := slices.Collect(maps.Keys(pending))
 	c.together(len(names), func(i int) {
 		begin := time.Now()
-		err := todo[names[i]]()
+		err := pending[names[i]]()
 		took := time.Since(begin)
 		c.wantGivenUp(names[i]+" while cut off", s, ctx, err)
 		if took > c.config.sessionTimeout()/2 {
@@ -174,11 +174,11 @@ func lateWhileCutOff(c *check, limit time.Duration) map[string]time.Duration {
 func marksWhileCutOff(c *check) {
 	s := c.session()
 	p := c.create(s, "q", writer)
-	todo := calls(c.ctx, s, p)
-	names := slices.Collect(maps.Keys(todo))
+	pending := calls(c.ctx, s, p)
+	names := slices.Collect(maps.Keys(pending))
 	c.cutOff(s)
 	c.together(len(names), func(i int) {
-		err := todo[names[i]]()
+		err := pending[names[i]]()
 		switch {
 		case err == nil, errors.Is(err, driver.ErrUnavailable):
 		case errors.Is(err, driver.ErrSessionEnded) && s.Err() != nil:

@@ -55,16 +55,10 @@ func (s *releasesAtExpiry) expiring() {
 type guesses struct{ announced }
 
 func (s *guesses) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
-	in, err := s.releasing.Watch(ctx, queue, name)
-	if err != nil || name == "" {
+	in, key, err := s.arm(ctx, queue, name)
+	if key == (sequence{}) {
 		return in, err
 	}
-	nodes, err := s.List(ctx, queue)
-	i := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Name == name })
-	if err != nil || i < 0 {
-		return closedWatch(), err
-	}
-	key := sequence{queue, nodes[i].Seq, nodes[i].Epoch}
 	return s.judged(in, func() bool {
 		_, told := s.told.nodes.Load(key)
 		return !told && ctx.Err() == nil

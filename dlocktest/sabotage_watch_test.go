@@ -86,17 +86,26 @@ func (s *announced) Close() error {
 	return s.releasing.Close()
 }
 
-func (s *announced) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
+// arm watches a node and tells which one that is. It returns no key where the channel is all there is to
+// say: for a queue, a node that is not there, and an error.
+func (s *announced) arm(ctx context.Context, queue, name string) (<-chan driver.Cause, sequence, error) {
 	in, err := s.releasing.Watch(ctx, queue, name)
 	if err != nil || name == "" {
-		return in, err
+		return in, sequence{}, err
 	}
 	nodes, err := s.List(ctx, queue)
 	i := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Name == name })
 	if err != nil || i < 0 {
-		return closedWatch(), err
+		return closedWatch(), sequence{}, err
 	}
-	key := sequence{queue, nodes[i].Seq, nodes[i].Epoch}
+	return in, sequence{queue, nodes[i].Seq, nodes[i].Epoch}, nil
+}
+
+func (s *announced) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
+	in, key, err := s.arm(ctx, queue, name)
+	if key == (sequence{}) {
+		return in, err
+	}
 	return s.forwards(in, func() bool {
 		_, told := s.told.nodes.Load(key)
 		return told

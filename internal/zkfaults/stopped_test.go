@@ -32,9 +32,7 @@ func TestHolderOnAServerThatIsStoppedIsToldBeforeTheNextGrant(t *testing.T) {
 // it can know, whatever the servers think.
 func TestHolderOnServersWithSlowDisksIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
-	if err := zktest.SlowDiskNeeds(); err != nil {
-		t.Skip(err)
-	}
+	zktest.RequireSlowDisk(t)
 	const timeout = 6 * time.Second
 	e := zktest.StartEnsemble(t, 3, zktest.WithSlowDisk(t))
 	slow := func(d time.Duration) {

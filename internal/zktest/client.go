@@ -114,15 +114,15 @@ func (s *Server) Tree(t testing.TB, root string) []string {
 // tree goes by breadth, so parents come before their children until it sorts.
 func tree(conn *zk.Conn, root string) ([]string, error) {
 	var paths []string
-	for todo := []string{root}; len(todo) > 0; todo = todo[1:] {
-		children, _, err := conn.Children(todo[0])
+	for unvisited := []string{root}; len(unvisited) > 0; unvisited = unvisited[1:] {
+		children, _, err := conn.Children(unvisited[0])
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return nil, err
 		}
 		for _, child := range children {
-			if p := path.Join(todo[0], child); p != "/zookeeper" {
+			if p := path.Join(unvisited[0], child); p != "/zookeeper" {
 				paths = append(paths, p)
-				todo = append(todo, p)
+				unvisited = append(unvisited, p)
 			}
 		}
 	}

@@ -36,6 +36,20 @@ func SlowDiskNeeds() error {
 	return err
 }
 
+// RequireSlowDisk skips a test where [SlowDiskNeeds] says why it cannot run. With
+// DLOCK_TEST_ZOOKEEPER=require that is a failure on Linux, where nothing but a compiler can be missing.
+func RequireSlowDisk(t testing.TB) {
+	t.Helper()
+	err := SlowDiskNeeds()
+	switch {
+	case err == nil:
+	case os.Getenv(requireVariable) == "require" && runtime.GOOS == "linux":
+		t.Fatal(err)
+	default:
+		t.Skip(err)
+	}
+}
+
 // slowDisk compiles the library once for each test binary. [Main] removes it.
 func slowDisk() (string, error) {
 	l := &slowDiskLibrary

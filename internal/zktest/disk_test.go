@@ -9,9 +9,7 @@ import (
 )
 
 func TestSlowDiskSlowsWritesOnly(t *testing.T) {
-	if err := SlowDiskNeeds(); err != nil {
-		t.Skip(err)
-	}
+	RequireSlowDisk(t)
 	s := Start(t, WithSlowDisk(t))
 	conn := s.Raw(t)
 	const delay = time.Second
