@@ -74,5 +74,12 @@ func WithTrace(t *Trace) Option { return recipes.WithTrace(t) }
 // WithData adds data to the record that nodes carry; see [recipes.WithData].
 func WithData(data []byte) Option { return recipes.WithData(data) }
 
+// Retention says how long a process may keep a lock's place in the queue; see WithRetention.
+type Retention = recipes.Retention
+
+// WithRetention has the goroutines of one client share one place in the queue of a lock, which is kept
+// for a short time after Unlock: see [recipes.WithRetention].
+func WithRetention(r Retention) Option { return recipes.WithRetention(r) }
+
 // WithWait sets the way of waiting for others; see [recipes.WithWait].
 func WithWait(w Wait) Option { return recipes.WithWait(w) }

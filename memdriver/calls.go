@@ -13,6 +13,7 @@ var (
 	_ driver.Connector = (*Store)(nil)
 	_ driver.Session   = (*session)(nil)
 	_ driver.Replacer  = (*session)(nil)
+	_ driver.Releaser  = (*session)(nil)
 	_ driver.Reader    = (*session)(nil)
 	_ driver.Walker    = (*session)(nil)
 )
@@ -68,6 +69,16 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place) erro
 	return err
 }
 
+// Release implements driver.Releaser: rule 13.
+func (s *session) Release(ctx context.Context, queue string, p driver.Place) error {
+	req := &request{op: OpRelease, queue: queue, place: p}
+	if err := driver.CheckQueue(queue); err != nil {
+		return req.failed(err)
+	}
+	_, err := s.call(ctx, req)
+	return err
+}
+
 // Replace implements driver.Replacer: rule 12.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	req := &request{op: OpReplace, queue: queue, prefix: prefix, place: p}
@@ -103,7 +114,7 @@ func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 // failed returns an error that names the request.
 func (r *request) failed(err error) error {
 	switch r.op {
-	case OpDelete, OpReplace:
+	case OpDelete, OpRelease, OpReplace:
 		return fmt.Errorf("mem: %v %q in %q: %w", r.op, r.place.Name, r.queue, err)
 	case OpCreate, OpList:
 		return fmt.Errorf("mem: %v in %q: %w", r.op, r.queue, err)

@@ -80,6 +80,8 @@ func opOf(t *testing.T, op dlocktest.Op) memdriver.Op {
 		return memdriver.OpDelete
 	case dlocktest.OpReplace:
 		return memdriver.OpReplace
+	case dlocktest.OpRelease:
+		return memdriver.OpRelease
 	}
 	t.Fatalf("no request %v", op)
 	return 0

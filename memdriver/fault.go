@@ -85,7 +85,7 @@ func (st *Store) RemoveNode(queue, name string) bool {
 	defer sh.unlock()
 	n := sh.find(queue, name)
 	if n != nil {
-		sh.remove(n)
+		sh.remove(n, driver.Changed)
 	}
 	return n != nil
 }
@@ -101,9 +101,9 @@ func (st *Store) RemoveQueue(queue string) bool {
 		return false
 	}
 	for n := range q.nodes.all() {
-		sh.remove(n)
+		sh.remove(n, driver.Changed)
 	}
-	sh.fire(&q.watches)
+	sh.fire(&q.watches, driver.Changed)
 	sh.forget(q)
 	return true
 }

@@ -361,7 +361,7 @@ func TestStatsCountWhatIsThereAndWhatWasAsked(t *testing.T) {
 	require.Equal(t, memdriver.Stats{Queues: 1, Requests: stats.Requests}, stats)
 	for op, want := range map[memdriver.Op]int64{
 		memdriver.OpCreate: 1, memdriver.OpList: 1, memdriver.OpWatch: 2, memdriver.OpDelete: 1,
-		memdriver.OpReplace: 0, memdriver.OpRead: 0, memdriver.OpWalk: 0, memdriver.OpCleanUp: 0, memdriver.OpClose: 1,
+		memdriver.OpReplace: 0, memdriver.OpRelease: 0, memdriver.OpRead: 0, memdriver.OpWalk: 0, memdriver.OpCleanUp: 0, memdriver.OpClose: 1,
 	} {
 		require.Equal(t, want, stats.Requests[op], op.String())
 	}

@@ -14,6 +14,7 @@ const (
 	OpWatch
 	OpDelete
 	OpReplace
+	OpRelease
 	OpRead
 	OpWalk
 	OpCleanUp
@@ -24,7 +25,7 @@ const (
 )
 
 var opNames = [opCount]string{
-	"create", "list", "watch", "delete", "replace", "read", "walk", "clean-up", "heartbeat", "close",
+	"create", "list", "watch", "delete", "replace", "release", "read", "walk", "clean-up", "heartbeat", "close",
 }
 
 // String returns the name of the request, such as "create".
@@ -43,7 +44,7 @@ type request struct {
 	prefix string       // OpCreate, OpReplace
 	data   []byte       // OpCreate
 	call   int64        // OpCreate, OpCleanUp: number of the Create within its session
-	place  driver.Place // OpDelete, OpReplace
+	place  driver.Place // OpDelete, OpRelease, OpReplace
 	watch  *watch       // OpWatch
 }
 

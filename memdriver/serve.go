@@ -29,6 +29,8 @@ func (st *Store) serve(r *record, req *request) reply {
 		return st.watch(req)
 	case OpDelete:
 		return st.delete(req)
+	case OpRelease:
+		return st.release(r, req)
 	case OpReplace:
 		return st.replace(r, req)
 	case OpRead:
@@ -108,7 +110,7 @@ func (st *Store) watch(req *request) reply {
 		sh.arm(w, &n.watches, n.queue)
 		return reply{}
 	}
-	sh.end(w)
+	sh.end(w, driver.Changed)
 	return reply{}
 }
 
@@ -123,7 +125,23 @@ func (st *Store) delete(req *request) reply {
 	if n == nil {
 		return reply{err: driver.ErrGone}
 	}
-	sh.remove(n)
+	sh.remove(n, driver.Changed)
+	return reply{}
+}
+
+// release is delete by the node's owner, of which watches of the node are told: rule 13.
+func (st *Store) release(r *record, req *request) reply {
+	sh := st.shard(req.queue)
+	sh.lock()
+	defer sh.unlock()
+	n := sh.holder(req.queue, req.place)
+	switch {
+	case n == nil:
+		return reply{err: driver.ErrGone}
+	case n.owner != r:
+		return reply{err: errNotOwner}
+	}
+	sh.remove(n, driver.Released)
 	return reply{}
 }
 
@@ -141,8 +159,8 @@ func (st *Store) replace(r *record, req *request) reply {
 	}
 	if name := driver.FormatName(req.prefix, n.seq); name != n.name {
 		n.queue.rename(n, name)
-		sh.fire(&n.watches)
-		sh.fire(&n.queue.watches)
+		sh.fire(&n.watches, driver.Changed)
+		sh.fire(&n.queue.watches, driver.Changed)
 	}
 	return reply{place: driver.Place{Node: n.id(), Token: n.token}}
 }
@@ -196,5 +214,5 @@ func (st *Store) remove(n *node) {
 	sh := st.shard(n.queue.name)
 	sh.lock()
 	defer sh.unlock()
-	sh.remove(n)
+	sh.remove(n, driver.Changed)
 }

@@ -62,13 +62,14 @@ func (sh *shard) forget(q *queue) {
 func (sh *shard) add(n *node) {
 	n.queue.add(n)
 	sh.nodes++
-	sh.fire(&n.queue.watches)
+	sh.fire(&n.queue.watches, driver.Changed)
 	sh.settle(n.queue)
 }
 
 // remove takes a node out of its queue, by whatever route that came about, and
-// fires what watches it. A node that is out already stays out.
-func (sh *shard) remove(n *node) {
+// fires what watches it; why is what watches of the node itself are told. A node that is out
+// already stays out.
+func (sh *shard) remove(n *node, why driver.Cause) {
 	q := n.queue
 	if q.byToken[n.token] != n {
 		return
@@ -78,8 +79,8 @@ func (sh *shard) remove(n *node) {
 	if n.owner != nil {
 		n.owner.disown(n)
 	}
-	sh.fire(&n.watches)
-	sh.fire(&q.watches)
+	sh.fire(&n.watches, why)
+	sh.fire(&q.watches, driver.Changed)
 	sh.settle(q)
 }
 
@@ -120,15 +121,15 @@ func (sh *shard) disarm(w *watch) {
 }
 
 // fire ends the watches of a list, in the order in which they were armed.
-func (sh *shard) fire(watches *list[*watch]) {
+func (sh *shard) fire(watches *list[*watch], why driver.Cause) {
 	for w := range watches.all() {
 		sh.disarm(w)
-		sh.end(w)
+		sh.end(w, why)
 	}
 }
 
 // end tells the session of a watch that it has ended.
-func (sh *shard) end(w *watch) {
-	w.session.deliver(w)
+func (sh *shard) end(w *watch, why driver.Cause) {
+	w.session.deliver(w, why)
 	sh.fired = append(sh.fired, w)
 }

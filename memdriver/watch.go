@@ -29,6 +29,7 @@ type watch struct {
 // event is the end of a watch, on its way from the store.
 type event struct {
 	watch *watch
+	why   driver.Cause
 	sent  time.Time
 }
 
@@ -39,7 +40,7 @@ func (s *session) Watch(ctx context.Context, queue, name string) (<-chan driver.
 	if err := driver.CheckQueue(queue); err != nil {
 		return nil, req.failed(err)
 	}
-	w := &watch{session: s, shard: s.store.shard(queue), ch: make(chan driver.Cause)}
+	w := &watch{session: s, shard: s.store.shard(queue), ch: make(chan driver.Cause, 1)}
 	if ctx.Done() != nil {
 		w.stop = context.AfterFunc(ctx, w.drop)
 	}
@@ -61,7 +62,7 @@ func (w *watch) drop() {
 	w.shard.unlock()
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
-	w.session.close(w)
+	w.session.close(w, driver.Changed)
 }
 
 // release lets go of the watch's context.
@@ -77,17 +78,21 @@ func (s *session) enlist(w *watch) {
 	defer s.mu.Unlock()
 	switch {
 	case s.over:
-		s.close(w)
+		s.close(w, driver.Changed)
 	case !w.closed:
 		s.watches.pushBack(&w.mine, w)
 	}
 }
 
-// close closes a watch, once. The session's lock is held.
-func (s *session) close(w *watch) {
+// close closes a watch, once, and says why if it is not a mere change. The session's lock is
+// held.
+func (s *session) close(w *watch, why driver.Cause) {
 	if !w.closed {
 		w.closed = true
 		s.watches.remove(&w.mine)
+		if why != driver.Changed {
+			w.ch <- why
+		}
 		close(w.ch)
 	}
 }
@@ -115,15 +120,15 @@ func (s *session) takeWatches() []*watch {
 // deliver brings the end of a watch from the store to the session. Ends arrive
 // in the order of the calls, which is the order of the changes in the store,
 // because it calls under the lock of the queue's shard.
-func (s *session) deliver(w *watch) {
+func (s *session) deliver(w *watch, why driver.Cause) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.over:
 	case len(s.inbox) == 0 && s.line.clear():
-		s.close(w)
+		s.close(w, why)
 	default:
-		s.inbox = append(s.inbox, event{w, time.Now()})
+		s.inbox = append(s.inbox, event{w, why, time.Now()})
 		if len(s.inbox) == 1 {
 			s.spawnLocked(s.carryEvents)
 		}
@@ -137,7 +142,7 @@ func (s *session) carryEvents() {
 			return
 		}
 		s.mu.Lock()
-		s.close(e.watch)
+		s.close(e.watch, e.why)
 		s.mu.Unlock()
 	}
 }

@@ -20,7 +20,10 @@ type attempt struct {
 	position int    // in the queue, from 1
 	last     error  // of the store, since it answered last
 	retries  retries
-	restarts int // because the node had vanished from the queue
+	retainer *retainer // on whose behalf, and
+	pursuit  *pursuit  // in what; nil where it is one's own
+	traced   bool      // the grant was
+	restarts int       // because the node had vanished from the queue
 }
 
 // run contends until the lock is won or there is a reason to give up.
@@ -92,10 +95,11 @@ func (a *attempt) grant(ctx context.Context, s *session, place driver.Place) (*L
 		return nil, err
 	}
 	h := newHold(a.m, s, place, a.mode)
+	h.retainer = a.retainer
 	if err := s.add(h); err != nil {
 		return nil, err
 	}
-	if hook := a.m.options.trace.Granted; hook != nil {
+	if hook := a.m.options.trace.Granted; hook != nil && a.pursuit == nil {
 		a.granted(h, hook)
 	}
 	return &h.own, nil
@@ -137,6 +141,7 @@ func (a *attempt) again(ctx context.Context, err error) error {
 // pause waits before the store is asked again. It returns why there is no point in it.
 func (a *attempt) pause(ctx context.Context, err error) error {
 	a.last = err
+	a.note()
 	delay := a.retries.next()
 	if delay < 0 {
 		return lockError(a.m.name, fmt.Errorf("gave up after %v: %w", a.waited(), err))

@@ -15,11 +15,12 @@ const watchOwnAfter = 300 * time.Millisecond
 // contender is an attempt that has a node in the queue.
 type contender struct {
 	*attempt
-	session *session
-	place   driver.Place
-	own     <-chan driver.Cause // the watch of one's own node; nil until it is armed
-	timer   *time.Timer         // until it is to be armed; nil where it is not needed
-	idle    int                 // wake-ups in a row that have changed nothing
+	session  *session
+	place    driver.Place
+	own      <-chan driver.Cause // the watch of one's own node; nil until it is armed
+	anchored bool                // own is known to watch this very node
+	timer    *time.Timer         // until it is to be armed; nil where it is not needed
+	idle     int                 // wake-ups in a row that have changed nothing
 }
 
 // queue waits until nobody is in the way of the node. It returns nil then, errStartOver if the
@@ -34,8 +35,8 @@ func (a *attempt) queue(ctx context.Context, s *session, place driver.Place) err
 			c.timer.Stop()
 		}
 	}()
-	for {
-		entered, err := c.step(watches)
+	for first := true; ; first = false {
+		entered, err := c.step(watches, first)
 		switch {
 		case err == nil && entered:
 			return nil
@@ -51,12 +52,17 @@ func (a *attempt) queue(ctx context.Context, s *session, place driver.Place) err
 }
 
 // step looks at the queue once and, if somebody is in the way, waits once.
-func (c *contender) step(ctx context.Context) (entered bool, err error) {
+func (c *contender) step(ctx context.Context, first bool) (entered bool, err error) {
 	watch, cancel := context.WithCancel(ctx)
 	defer cancel() // frees the watch of whoever is in the way
 	changed, err := c.armQueue(watch)
 	if err != nil {
 		return false, err
+	}
+	if first && c.expectsRelease() {
+		if c.own, err = c.session.Watch(ctx, c.m.name, c.place.Name); err != nil {
+			return false, err
+		}
 	}
 	nodes, err := c.session.List(ctx, c.m.name)
 	if err != nil {
@@ -67,6 +73,7 @@ func (c *contender) step(ctx context.Context) (entered bool, err error) {
 	if i < 0 {
 		return false, errStartOver
 	}
+	c.anchored = c.own != nil
 	b := blocker(nodes, i, c.mode)
 	if b < 0 {
 		return true, nil
@@ -81,7 +88,14 @@ func (c *contender) step(ctx context.Context) (entered bool, err error) {
 			return false, err
 		}
 	}
-	return false, c.sleep(ctx, changed)
+	return c.sleep(ctx, changed)
+}
+
+// expectsRelease tells whether the own node is worth a watch from the start, before the queue
+// is listed, so that a release ahead can be relied upon: see passed. A writer who was not alone
+// has to wait, as a rule. A reader has not: those before it may be readers, too.
+func (c *contender) expectsRelease() bool {
+	return c.session.releaser != nil && c.mode == Exclusive && !c.try && c.m.options.wait.kind == watchPredecessor
 }
 
 // armQueue watches the whole queue, if that is the way of waiting. It has to be done before the
@@ -101,32 +115,64 @@ func (c *contender) armBlocker(ctx context.Context, name string) (<-chan driver.
 	return c.session.Watch(ctx, c.m.name, name)
 }
 
-// sleep waits for a reason to look at the queue again, and returns nil then.
-func (c *contender) sleep(ctx context.Context, changed <-chan driver.Cause) error {
+// sleep waits for a reason to look at the queue again, and returns then; entered tells that
+// there is no need to look, because the lock has been passed on.
+func (c *contender) sleep(ctx context.Context, changed <-chan driver.Cause) (entered bool, err error) {
 	wake, stop := c.alarm()
 	defer stop()
 	for {
 		select {
-		case <-changed:
-			return nil
+		case cause := <-changed:
+			return c.passed(cause), nil
 		case <-c.own:
-			c.own = nil
-			c.timer.Reset(watchOwnAfter)
-			return nil
+			c.looseOwn()
+			return false, nil
 		case <-wake:
 			if c.m.options.wait.kind == poll {
-				return nil
+				return false, nil
 			}
 			if err := c.armOwn(ctx); err != nil {
-				return err
+				return false, err
 			}
 		case <-c.session.Done():
-			return c.session.Err()
+			return false, c.session.Err()
 		case <-ctx.Done():
-			return ctx.Err()
+			return false, ctx.Err()
 		case <-c.m.sessions.done:
-			return ErrClosed
+			return false, ErrClosed
 		}
+	}
+}
+
+// passed tells whether the node that was in the way has passed the lock on, so that it is held
+// now without another look at the queue. That is so if
+//
+//   - its holder has released it: then it was the first of the queue, and held exclusively. No
+//     other end of a watch says that. A holder who downgrades gives up a name but not the place,
+//     one who leaves the queue may have had others before him, and a watch may just close;
+//   - and the own node was there at that time. Its watch, which is known to be of this very node,
+//     has not fired; and had the node gone before the release, that could be seen by now.
+//
+// The own node was there, so the queue is the one that was listed, and the node that was watched
+// is the one that was listed: no name comes again in a queue as long as it stands.
+func (c *contender) passed(cause driver.Cause) bool {
+	if cause != driver.Released || !c.anchored {
+		return false
+	}
+	select {
+	case <-c.own:
+		c.looseOwn()
+		return false
+	default:
+		return true
+	}
+}
+
+// looseOwn is for when the watch of the own node has ended. It is armed anew after a while.
+func (c *contender) looseOwn() {
+	c.own, c.anchored = nil, false
+	if c.timer != nil {
+		c.timer.Reset(watchOwnAfter)
 	}
 }
 
@@ -139,10 +185,12 @@ func (c *contender) alarm() (ring <-chan time.Time, stop func() bool) {
 		t := time.NewTimer(c.m.options.wait.pause())
 		return t.C, t.Stop
 	case watchPredecessor:
-		if c.timer == nil {
+		if c.timer == nil && c.own == nil {
 			c.timer = time.NewTimer(watchOwnAfter)
 		}
-		return c.timer.C, func() bool { return true }
+		if c.timer != nil {
+			return c.timer.C, func() bool { return true }
+		}
 	}
 	return nil, func() bool { return true }
 }
@@ -165,10 +213,15 @@ func (c *contender) armOwn(ctx context.Context) error {
 		return err
 	}
 	c.own = own
-	if name, err := c.session.find(ctx, c.m, c.place); err != nil || name != "" {
+	name, err := c.session.find(ctx, c.m, c.place)
+	switch {
+	case err != nil:
 		return err
+	case name == "":
+		return errStartOver
 	}
-	return errStartOver
+	c.anchored = true
+	return nil
 }
 
 func (c *contender) waiting(behind string, position int) {
@@ -176,6 +229,7 @@ func (c *contender) waiting(behind string, position int) {
 		c.idle = 0
 	}
 	c.behind, c.position = behind, position
+	c.note()
 	if hook := c.m.options.trace.Waiting; hook != nil {
 		hook(WaitingInfo{Lock: c.m.name, Node: c.place.Name, Behind: behind, Position: position})
 	}

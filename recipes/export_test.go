@@ -6,3 +6,10 @@ func ContextsOf(l *Lock) int {
 	defer l.hold.mu.Unlock()
 	return len(l.contexts)
 }
+
+// Retainers returns how many locks are used with retention.
+func (c *Sessions) Retainers() int {
+	c.retainers.mu.Lock()
+	defer c.retainers.mu.Unlock()
+	return len(c.retainers.byName)
+}

@@ -249,7 +249,7 @@ func TestBackOffIsAskedAndReset(t *testing.T) {
 	inWorld(t, func(w *world) {
 		resets := 0
 		c := w.client("a")
-		m := c.RWMutex("q", recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{time.Second, &resets} }))
+		m := c.RWMutex("q", recipes.WithWait(recipes.AnyChange), recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{time.Second, &resets} }))
 		held := w.won(w.client("h").lock(bg))
 		w.store.LoseReply(c.session(), memdriver.OpCreate, false)
 		w.store.LoseReply(c.session(), memdriver.OpCreate, false)

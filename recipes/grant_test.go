@@ -54,7 +54,7 @@ func TestABriefHoldOrWaitPaysNothing(t *testing.T) {
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
 		assert.Equal(w, 1, w.store.Stats().Watches)
-		waiting := w.client("b").lock(bg)
+		waiting := w.client("b").rlock(bg)
 		assert.Equal(w, 2, w.store.Stats().Watches)
 		time.Sleep(299 * time.Millisecond)
 		synctest.Wait()

@@ -18,6 +18,8 @@ type hold struct {
 	token   int64
 	links   links // guarded by session.mu
 
+	retainer *retainer // whose place it is, or nil; set before others know of the hold, or under mu
+
 	mu         sync.Mutex
 	place      driver.Place
 	held       [Exclusive + 1]int // the Locks not yet unlocked, by mode
@@ -77,6 +79,7 @@ func (h *hold) lose(cause error) (report func()) {
 	}
 	err := &lostError{lock: h.m.name, node: h.place.Name, cause: cause}
 	h.lost = err
+	retainer, inUse := h.retainer, h.held[Shared]+h.held[Exclusive] > 0
 	h.stop()
 	var endings []func(error)
 	for _, l := range append([]*Lock{&h.own}, h.locks...) {
@@ -90,6 +93,12 @@ func (h *hold) lose(cause error) (report func()) {
 		end(err)
 	}
 	h.session.remove(h)
+	if retainer != nil {
+		retainer.lost(h)
+	}
+	if !inUse {
+		return func() {} // nobody has lost anything
+	}
 	return func() { h.report(err) }
 }
 
@@ -128,22 +137,24 @@ func (h *hold) mode() Mode {
 	return Shared
 }
 
-// enter adds a Lock to a hold, without a request. It returns nil if the hold was given back.
-func (h *hold) enter(mode Mode) (*Lock, error) {
+// enter adds a Lock to the hold of this one, without a request. It returns nil if this one is
+// unlocked: then the hold was given back, or is somebody else's turn.
+func (l *Lock) enter(mode Mode) (*Lock, error) {
+	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.lost != nil:
 		return nil, h.lost
-	case h.released:
+	case l.unlocked:
 		return nil, nil
 	case mode == Exclusive && h.mode() == Shared:
 		return nil, lockError(h.m.name, ErrUpgrade)
 	}
-	l := &Lock{hold: h, mode: mode}
+	inner := &Lock{hold: h, mode: mode}
 	h.held[mode]++
-	h.locks = append(h.locks, l)
-	return l, nil
+	h.locks = append(h.locks, inner)
+	return inner, nil
 }
 
 // guardAfter is how long a lock is held before its node is watched: brief holds pay nothing.

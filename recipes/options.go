@@ -9,13 +9,14 @@ import (
 type Option func(*options)
 
 type options struct {
-	timeout time.Duration
-	backOff func() BackOff
-	prefix  [Exclusive + 1]string // of the names of nodes, by mode
-	logger  *slog.Logger
-	trace   *Trace
-	wait    Wait
-	record  []byte // what is the same in the records of all nodes
+	timeout   time.Duration
+	backOff   func() BackOff
+	prefix    [Exclusive + 1]string // of the names of nodes, by mode
+	logger    *slog.Logger
+	trace     *Trace
+	wait      Wait
+	retention *Retention // nil: none
+	record    []byte     // what is the same in the records of all nodes
 }
 
 func (o options) with(opts []Option) options {

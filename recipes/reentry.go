@@ -92,7 +92,7 @@ func (m *RWMutex) reenter(ctx context.Context, mode Mode) (*Lock, error) {
 			a := attempt{m: m, began: time.Now()}
 			return nil, a.interrupted(ctx)
 		}
-		if l, err := in.lock.hold.enter(mode); l != nil || err != nil {
+		if l, err := in.lock.enter(mode); l != nil || err != nil {
 			return l, err
 		}
 	}

@@ -134,5 +134,10 @@ func (m *RWMutex) lock(ctx context.Context, a attempt) (*Lock, error) {
 		ctx = limited
 	}
 	a.m = m
+	if m.options.retention != nil {
+		r := m.sessions.retainers.use(m)
+		defer r.ref(-1)
+		return r.lock(ctx, a)
+	}
 	return a.run(ctx)
 }

@@ -124,8 +124,8 @@ func TestOneReleaseWakesOneWriter(t *testing.T) {
 		w.unlock(held)
 		held = w.won(queue[0])
 		after := w.store.Stats()
-		assert.EqualValues(w, 1, after.Requests[memdriver.OpDelete]-before.Requests[memdriver.OpDelete])
-		assert.EqualValues(w, 1, after.Requests[memdriver.OpList]-before.Requests[memdriver.OpList])
+		assert.EqualValues(w, 1, after.Requests[memdriver.OpRelease]-before.Requests[memdriver.OpRelease])
+		assert.Zero(w, after.Requests[memdriver.OpList]-before.Requests[memdriver.OpList])
 		assert.Zero(w, after.Requests[memdriver.OpWatch]-before.Requests[memdriver.OpWatch])
 		w.unlock(held)
 		for _, c := range queue[1:] {
@@ -142,7 +142,7 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 		w.unlock(w.won(c.rlock(bg)))
 		after := w.store.Stats()
 		for op := range memdriver.Op(len(after.Requests)) {
-			want := map[memdriver.Op]int64{memdriver.OpCreate: 2, memdriver.OpDelete: 2}[op]
+			want := map[memdriver.Op]int64{memdriver.OpCreate: 2, memdriver.OpRelease: 1, memdriver.OpDelete: 1}[op]
 			assert.Equal(w, want, after.Requests[op]-before.Requests[op], "requests of kind %v", op)
 		}
 	})

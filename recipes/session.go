@@ -13,6 +13,7 @@ type session struct {
 	driver.Session
 	sessions *Sessions
 	replacer driver.Replacer // nil where the driver has none
+	releaser driver.Releaser // likewise
 	reader   driver.Reader   // likewise
 	reaper   reaper
 
@@ -28,6 +29,7 @@ type session struct {
 func newSession(c *Sessions, ds driver.Session) *session {
 	s := &session{Session: ds, sessions: c}
 	s.replacer, _ = ds.(driver.Replacer)
+	s.releaser, _ = ds.(driver.Releaser)
 	s.reader, _ = ds.(driver.Reader)
 	s.reaper.session = s
 	return s

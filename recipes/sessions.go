@@ -40,6 +40,8 @@ type Sessions struct {
 
 	done chan struct{} // closed when Close begins
 
+	retainers retainers
+
 	mu         sync.Mutex
 	closing    bool
 	waiting    int // for the dial in flight
@@ -153,15 +155,17 @@ func (c *Sessions) enter() error {
 
 func (c *Sessions) leave() { c.inFlight.Done() }
 
-// spawn runs f on a goroutine that Close waits for, or not at all once it has begun.
-func (c *Sessions) spawn(f func()) {
+// spawn runs f on a goroutine that Close waits for, or not at all, and reports false, once Close
+// has begun.
+func (c *Sessions) spawn(f func()) bool {
 	if c.enter() != nil {
-		return
+		return false
 	}
 	go func() {
 		defer c.leave()
 		f()
 	}()
+	return true
 }
 
 // closedOr returns ErrClosed if the client was closed, which then explains any other error.

@@ -66,6 +66,8 @@ func (h *hold) leave(l *Lock) func(*Lock) error {
 	switch {
 	case h.lost != nil:
 		return nil
+	case h.held[Shared]+h.held[Exclusive] == 0 && h.retainer != nil:
+		return (*Lock).endTurn
 	case h.held[Shared]+h.held[Exclusive] == 0:
 		h.released = true
 		h.stop()
@@ -77,16 +79,21 @@ func (h *hold) leave(l *Lock) func(*Lock) error {
 	return func(*Lock) error { return nil }
 }
 
-// release removes the node.
+// release removes the node and keeps what that has shown for a second Unlock.
 func (l *Lock) release() error {
-	h := l.hold
-	h.session.remove(h)
-	err := h.remove()
+	err := l.hold.giveBack()
 	var lost *lostError
 	if errors.As(err, &lost) {
 		l.endedBy(err)
-		h.report(lost)
+		l.hold.report(lost)
 	}
+	return err
+}
+
+// giveBack removes the node of a hold that was marked as released.
+func (h *hold) giveBack() error {
+	h.session.remove(h)
+	err := h.remove()
 	if hook := h.m.options.trace.Released; hook != nil {
 		hook(ReleasedInfo{Lock: h.m.name, Node: h.placeNow().Name, Held: time.Since(h.since), Err: err})
 	}
@@ -97,7 +104,7 @@ func (h *hold) remove() error {
 	ctx := newPatience(unlockTimeout)
 	defer ctx.cancel()
 	place := h.lastPlace(ctx)
-	err := h.session.Delete(ctx, h.m.name, place)
+	err := h.takeAway(ctx, place)
 	switch {
 	case err == nil:
 		return nil
@@ -107,6 +114,23 @@ func (h *hold) remove() error {
 		return lockError(h.m.name, h.m.sessions.closedOr(fmt.Errorf("%w: %w", driver.ErrUnavailable, err)))
 	}
 	return h.removeLater(ctx, place, err)
+}
+
+// takeAway removes the node. While the lock is held exclusively those who watch the node are
+// told that it is theirs; see contender.passed.
+func (h *hold) takeAway(ctx context.Context, place driver.Place) error {
+	if h.session.releaser != nil && h.exclusive(place) {
+		return h.session.releaser.Release(ctx, h.m.name, place)
+	}
+	return h.session.Delete(ctx, h.m.name, place)
+}
+
+// exclusive tells whether the node has stood for an exclusive lock to the end.
+func (h *hold) exclusive(place driver.Place) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	mode, _ := modeOf(place.Name)
+	return mode == Exclusive && !h.downgraded
 }
 
 // endedBy has a second Unlock return what the first one found out.

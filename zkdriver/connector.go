@@ -47,5 +47,16 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !s.secret.set() {
+		return noReleaser{s, s, s, s}, nil
+	}
 	return s, nil
+}
+
+// noReleaser hides Release: what is not guarded can't be believed to be released.
+type noReleaser struct {
+	driver.Session
+	driver.Replacer
+	driver.Reader
+	driver.Walker
 }

@@ -26,7 +26,7 @@ func (s *session) Create(ctx context.Context, queue, prefix string, data []byte)
 	if err := s.checkCreate(queue, prefix, data); err != nil {
 		return driver.Place{}, err
 	}
-	data = seal(data)
+	data = s.seal(data)
 	return await(ctx, s,
 		func() (driver.Place, error) {
 			s.owned.make(1)
@@ -106,7 +106,7 @@ func (s *session) createStamped(queue, prefix string, data []byte) (p driver.Pla
 	path := s.settings.queuePath(queue)
 	since := s.leftover.since()
 	results, err := s.multi(
-		&zk.CreateRequest{Path: path + "/" + prefix, Data: data, Acl: s.settings.queueACL(), Flags: zk.FlagEphemeralSequential},
+		&zk.CreateRequest{Path: path + "/" + prefix, Data: data, Acl: s.contenderACL(), Flags: zk.FlagEphemeralSequential},
 		&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1})
 	if err != nil {
 		if len(results) == 2 && results[0].Error == nil && errors.Is(results[1].Error, zk.ErrNoAuth) {
@@ -132,7 +132,7 @@ func (s *session) createStamped(queue, prefix string, data []byte) (p driver.Pla
 func (s *session) createPlain(queue, prefix string, data []byte) (p driver.Place, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
 	l := lost{queue, prefix, data, s.leftover.since()}
-	made, err := s.create(path+"/"+prefix, data, zk.FlagEphemeralSequential, s.settings.queueACL())
+	made, err := s.create(path+"/"+prefix, data, zk.FlagEphemeralSequential, s.contenderACL())
 	if err != nil {
 		s.leftover.orphan(s, err, l)
 		return driver.Place{}, 0, err

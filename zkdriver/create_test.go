@@ -22,7 +22,7 @@ func TestContenderIsAnEphemeralChildOfTheQueuesPath(t *testing.T) {
 	require.True(t, p.Alone)
 	data, stat, err := b.raw.Get(b.chroot + "/stock/42/web1-W-0000000000")
 	require.NoError(t, err)
-	require.Equal(t, "data", string(data))
+	require.Equal(t, "data\n#dlock guarded", string(data))
 	require.Equal(t, p.Token, stat.Czxid)
 	require.Equal(t, b.link.sessionID(), stat.EphemeralOwner)
 	_, parent, err := b.raw.Exists(b.chroot + "/stock/42")
@@ -40,7 +40,12 @@ func TestFreeLockTakesOneRequestAndItsReleaseAnother(t *testing.T) {
 	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "0")))
 	before := b.requests()
 	for i := range 10 {
-		require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", fmt.Sprint(i))))
+		p := b.mustCreate("q", "h-W-", fmt.Sprint(i))
+		if i%2 == 0 {
+			require.NoError(t, b.Delete(within(t), "q", p))
+		} else {
+			require.NoError(t, b.Release(within(t), "q", p))
+		}
 	}
 	require.Equal(t, 20, b.requests()-before)
 }

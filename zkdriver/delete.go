@@ -19,7 +19,23 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place) erro
 	if err := s.checkPlace(queue, p); err != nil {
 		return err
 	}
-	return awaitErr(ctx, s, func() error { return s.deleteNode(queue, p) })
+	return awaitErr(ctx, s, func() error {
+		return s.deleteNode(queue, p, func(path string) error { return s.remove(path, -1) })
+	})
+}
+
+// Release implements driver.Releaser: the write is what a watch of the node reports. Where the
+// node has to be looked at first it is a Delete.
+func (s *session) Release(ctx context.Context, queue string, p driver.Place) error {
+	if err := s.checkPlace(queue, p); err != nil {
+		return err
+	}
+	return awaitErr(ctx, s, func() error { return s.deleteNode(queue, p, s.release) })
+}
+
+func (s *session) release(path string) error {
+	_, err := s.multi(&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1}, &zk.DeleteRequest{Path: path, Version: -1})
+	return err
 }
 
 func (s *session) checkPlace(queue string, p driver.Place) error {
@@ -29,7 +45,7 @@ func (s *session) checkPlace(queue string, p driver.Place) error {
 	return checkName(p.Name)
 }
 
-func (s *session) deleteNode(queue string, p driver.Place) error {
+func (s *session) deleteNode(queue string, p driver.Place, remove func(path string) error) error {
 	c := s.owned.find(queue, p.Token)
 	if c == nil {
 		return s.deleteChecked(queue, p.Token, []string{p.Name})
@@ -42,10 +58,12 @@ func (s *session) deleteNode(queue string, p driver.Place) error {
 	}
 	path := s.settings.queuePath(queue) + "/" + name
 	s.owned.suspect(c) // until the answer is there
-	err := s.remove(path, -1)
+	err := remove(path)
 	switch {
 	case err == nil, errors.Is(err, zk.ErrNoNode):
 		s.owned.forget(c.token)
+	case errors.Is(err, zk.ErrNoAuth) && s.secret.set(): // of another session, or DELETE is missing
+		return s.deleteDoubted(queue, c)
 	case !unanswered(err):
 		s.owned.settle(c, name, s.beats.present()) // refused
 	}

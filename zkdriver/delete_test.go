@@ -153,15 +153,19 @@ func TestReplaceWithoutAnAnswerIsFinishedByRepeatingOrUndoneByDelete(t *testing.
 }
 
 func TestEnvelopeTakesOffWhatItPutOn(t *testing.T) {
-	line := envelope{token: 5, created: 6}.line()
-	for _, data := range []string{"", "x", "x\n", line, "x" + line, line + line, "x" + line + "y", envelopeMark, envelopeMark + "-1 created=-1", envelopeMark + "05 created=6"} {
-		got, e, _ := open(seal([]byte(data)))
+	line, guarded := envelope{token: 5, created: 6}.line(), envelope{guarded: true}
+	for _, data := range []string{"", "x", "x\n", line, "x" + line, line + line, "x" + line + "y", guarded.line(), "x" + guarded.line(),
+		envelopeMark, envelopeMark + "-1 created=-1", envelopeMark + "token=-1 created=-1", envelopeMark + "token=05 created=6", envelopeMark + "guarded "} {
+		got, e, _ := open(seal([]byte(data), false))
 		require.Equal(t, data, string(got))
 		require.Zero(t, e)
-		got, e, marked := open(reseal([]byte(data), envelope{7, 8}))
+		got, e, _ = open(seal([]byte(data), true))
+		require.Equal(t, data, string(got))
+		require.Equal(t, guarded, e)
+		got, e, marked := open(reseal([]byte(data), envelope{token: 7, created: 8}))
 		require.True(t, marked)
 		require.Equal(t, data, string(got))
-		require.Equal(t, envelope{7, 8}, e)
+		require.Equal(t, envelope{token: 7, created: 8}, e)
 	}
 }
 

@@ -21,6 +21,8 @@
 //	                 ended (a quarter of what the server grants; at most half)
 //	heartbeat        write: as long as a session owns nodes, its heartbeat is a transaction, about
 //	                 eight in a session_timeout; sync: it never is, see below (write)
+//	handover         release: who unlocks tells the next one, who need not look at the queue;
+//	                 list: he looks. See below (release)
 //	acl              who may use the queues that are made here: open, everybody; creator, whoever the
 //	                 server knows the connection as; digest, the user of the name (open)
 //	tls              true: speak TLS, with the port of secureClientPort (false)
@@ -43,6 +45,20 @@
 //
 // Characters beyond U+FFFF, which ZooKeeper does not take in a path, are refused with
 // driver.ErrName.
+//
+// # Handing over
+//
+// An exclusive lock is given back by a transaction that writes to the contender's node and
+// deletes it. Whoever watches the node is told of the write, and enters without asking anything.
+// Any other end of the node is reported as a deletion, after which the queue is looked at.
+//
+// This takes that nobody else can write to the node. So a session adds a login of its own, under
+// a random secret of the digest scheme, to that of the data source name, and gives the
+// permission to write to its contenders to this one only. Two things can break it: a server that
+// does not check ACLs (zookeeper.skipACL=yes), and a superuser who writes to a node of a lock.
+// For such servers, and for those where the digest scheme is off, there is handover=list. It is
+// what happens, too, with acl=creator and a client certificate, where the ACL of a queue names
+// all logins of who made it.
 //
 // # When a session ends
 //

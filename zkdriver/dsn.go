@@ -252,6 +252,13 @@ var parameters = map[string]func(*settings, string) error{
 		s.syncOnly = v == "sync"
 		return nil
 	},
+	"handover": func(s *settings, v string) error {
+		if v != "release" && v != "list" {
+			return errors.New("neither release nor list")
+		}
+		s.listOnly = v == "list"
+		return nil
+	},
 	"sequence_limit": func(s *settings, v string) error {
 		n, err := strconv.ParseInt(v, 10, 64)
 		if err != nil || n < 1 || n > maxSequence {
@@ -319,11 +326,10 @@ func (s *settings) complete() error {
 // checkACL is told apart from complete because Driver.TLS may bring the certificate that names
 // the creator.
 func (s *settings) checkACL() error {
-	certificate := s.tlsCert != "" || s.tlsConfig != nil
 	switch {
 	case s.acl == aclDigest && !s.login:
 		return errors.New("zkdriver: dsn: parameter acl: digest needs a user and a password")
-	case s.acl == aclCreator && !s.login && !certificate:
+	case s.acl == aclCreator && !s.login && !s.certified():
 		return errors.New("zkdriver: dsn: parameter acl: creator needs a user and a password, or a client certificate")
 	}
 	return nil

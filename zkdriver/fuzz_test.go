@@ -23,15 +23,20 @@ func FuzzEnvelope(f *testing.F) {
 	f.Add([]byte("\n#dlock token=-1 created=2"), int64(1<<62), int64(-1))
 	f.Add([]byte("\n#dlock token=01 created=+2"), int64(1), int64(1))
 	f.Add([]byte("\n#dlock token="), int64(1), int64(1))
+	f.Add([]byte("x\n#dlock guarded"), int64(1), int64(1))
+	f.Add([]byte("\n#dlock guarded "), int64(1), int64(1))
 	f.Fuzz(func(t *testing.T, data []byte, token, created int64) {
 		before := bytes.Clone(data)
-		stored := seal(data)
+		stored := seal(data, false)
 		require.LessOrEqual(t, len(stored), len(data)+len(envelope{}.line()))
 		got, e, _ := open(stored)
 		require.Equal(t, data, got)
 		require.Zero(t, e, "a new node's Stat says which token it is")
+		got, e, _ = open(seal(data, true))
+		require.Equal(t, data, got)
+		require.Equal(t, envelope{guarded: true}, e)
 
-		want := envelope{max(token, 0), max(created, 0)}
+		want := envelope{token: max(token, 0), created: max(created, 0)}
 		resealed := reseal(data, want)
 		got, e, marked := open(resealed)
 		require.True(t, marked)
@@ -112,7 +117,7 @@ func (f *feed) RemoteAddr() net.Addr            { return &net.TCPAddr{} }
 
 func fedWire(in []byte, login bool) (*wire, *feed, *link) {
 	s := &settings{hosts: []string{"h:1"}, login: login, user: "u", password: func() string { return "p" }}
-	l := newLink(s, nil)
+	l := newLink(s, secret{}, nil)
 	l.began = func(reply, driver.Instant) error { return nil }
 	l.resumed = func(driver.Instant) error { return nil }
 	l.over = func(error) {}

@@ -50,6 +50,9 @@ func dsnConnect(t testing.TB, dsn string) (*session, error) {
 		return nil, err
 	}
 	t.Cleanup(func() { s.Close() })
+	if plain, ok := s.(noReleaser); ok {
+		s = plain.Session
+	}
 	return s.(*session), nil
 }
 

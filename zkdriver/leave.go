@@ -60,7 +60,7 @@ func (l *link) reattachRequest() []byte {
 
 // sayGoodbye logs in and closes the session.
 func (w *wire) sayGoodbye() error {
-	if err := w.login(); err != nil {
+	if err := w.login(true); err != nil {
 		return err
 	}
 	const xid = 1

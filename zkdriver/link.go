@@ -20,6 +20,7 @@ import (
 // over and over.
 type link struct {
 	settings *settings
+	secret   secret
 	tls      *tls.Config
 	hosts    []string // shuffled
 
@@ -48,11 +49,23 @@ type link struct {
 	fatal    chan struct{}      // closed when every host has refused
 }
 
-func newLink(s *settings, t *tls.Config) *link {
-	l := &link{settings: s, tls: t, quit: make(chan struct{}), fatal: make(chan struct{})}
+func newLink(s *settings, x secret, t *tls.Config) *link {
+	l := &link{settings: s, secret: x, tls: t, quit: make(chan struct{}), fatal: make(chan struct{})}
 	l.hosts = append(l.hosts, s.hosts...)
 	rand.Shuffle(len(l.hosts), func(i, j int) { l.hosts[i], l.hosts[j] = l.hosts[j], l.hosts[i] })
 	return l
+}
+
+// logins returns under which names of the digest scheme to log in.
+func (l *link) logins() [][]byte {
+	var all [][]byte
+	if user := l.settings.auth(); user != nil {
+		all = append(all, user)
+	}
+	if l.secret.set() {
+		all = append(all, l.secret.auth())
+	}
+	return all
 }
 
 // Init, Len, Next and Connected make link a zk.HostProvider. Names are handed out, not

@@ -165,15 +165,18 @@ func (s *session) makeAncestors(path string) error {
 	return nil
 }
 
-// queueACL is for queues and contenders.
-func (s *settings) queueACL() []zk.ACL {
-	switch s.acl {
-	case aclCreator:
-		return zk.AuthACL(zk.PermAll)
-	case aclDigest:
-		return zk.DigestACL(zk.PermAll, s.user, s.password())
+// queueACL is for queues, and for contenders that are not guarded.
+func (s *settings) queueACL() []zk.ACL { return s.usersACL(zk.PermAll) }
+
+// usersACL gives those a permission who may use the queues that are made here.
+func (s *settings) usersACL(perms int32) []zk.ACL {
+	switch {
+	case s.acl == aclCreator && s.certified():
+		return zk.AuthACL(perms) // under all the names by which the server knows this client
+	case s.acl != aclOpen:
+		return zk.DigestACL(perms, s.user, s.password())
 	}
-	return zk.WorldACL(zk.PermAll)
+	return zk.WorldACL(perms)
 }
 
 // ancestorACL lets everybody who may connect read and add, because different users have their

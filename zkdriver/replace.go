@@ -69,7 +69,7 @@ func (s *session) swap(queue string, c *claim, f *found, name string) error {
 	s.owned.suspect(c, name) // until the answer is there
 	_, err := s.multi(
 		&zk.DeleteRequest{Path: f.path, Version: f.stat.Version},
-		&zk.CreateRequest{Path: s.settings.queuePath(queue) + "/" + name, Data: stored, Acl: s.settings.queueACL(), Flags: zk.FlagEphemeral})
+		&zk.CreateRequest{Path: s.settings.queuePath(queue) + "/" + name, Data: stored, Acl: s.contenderACL(), Flags: zk.FlagEphemeral})
 	if err != nil && !unanswered(err) {
 		s.owned.settle(c, f.name, s.beats.present()) // refused
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -52,6 +53,26 @@ func (h *house) aclOf(path string) []zk.ACL {
 	return acl
 }
 
+// contenderACL demands that those who may use the queue may read a contender, and only its
+// session may do more with it.
+func (h *house) contenderACL(path string, login string, what string) {
+	h.t.Helper()
+	acl := h.aclOf(path)
+	require.Len(h.t, acl, 2, what)
+	for i, want := range []struct {
+		perms  int32
+		scheme string
+		id     string
+	}{{zk.PermRead, "world", "anyone"}, {zk.PermAll, "digest", secretUser + ":"}} {
+		if i == 0 && login != "" {
+			want.scheme, want.id = "digest", login+":"
+		}
+		require.Equal(h.t, want.perms, acl[i].Perms, what)
+		require.Equal(h.t, want.scheme, acl[i].Scheme, what)
+		require.True(h.t, strings.HasPrefix(acl[i].ID, want.id), "%s: %s", what, acl[i].ID)
+	}
+}
+
 // untouched demands that everything is as alice has left it.
 func (h *house) untouched() {
 	h.t.Helper()
@@ -61,7 +82,7 @@ func (h *house) untouched() {
 	require.Equal(h.t, []string{h.place.Name}, names)
 	data, stat, err := h.owner.Get(h.nodePath())
 	require.NoError(h.t, err)
-	require.Equal(h.t, "alice's", string(data))
+	require.Equal(h.t, "alice's"+envelope{guarded: true}.line(), string(data))
 	require.Zero(h.t, stat.Version)
 }
 
@@ -79,15 +100,16 @@ func TestEveryNodeIsBornWithTheACLOfItsMode(t *testing.T) {
 	} {
 		t.Run(mode, func(t *testing.T) {
 			h := newHouse(t, mode)
+			user := map[string]string{"creator": "alice", "digest": "alice"}[mode]
 			for _, path := range h.ancestors() {
 				assert.ElementsMatch(t, want.ancestor, h.aclOf(path), path)
 			}
 			assert.Equal(t, want.queue, h.aclOf(h.queuePath()), "the queue")
-			assert.Equal(t, want.queue, h.aclOf(h.nodePath()), "the contender")
+			h.contenderACL(h.nodePath(), user, "the contender")
 
 			p, err := h.alice.Replace(within(t), h.queue, h.place, "web1-R-")
 			require.NoError(t, err)
-			assert.Equal(t, want.queue, h.aclOf(h.queuePath()+"/"+p.Name), "the contender after a downgrade")
+			h.contenderACL(h.queuePath()+"/"+p.Name, user, "the contender after a downgrade")
 
 			_, err = h.alice.Watch(within(t), "of/alice/watched", "")
 			require.NoError(t, err)
@@ -98,7 +120,7 @@ func TestEveryNodeIsBornWithTheACLOfItsMode(t *testing.T) {
 			require.NoError(t, err)
 			p, err = h.alice.Create(within(t), "of/alice/plain", "web1-W-", []byte("y"))
 			require.NoError(t, err)
-			assert.Equal(t, want.queue, h.aclOf(h.root+"/of/alice/plain/"+p.Name), "a contender in a queue with data")
+			h.contenderACL(h.root+"/of/alice/plain/"+p.Name, user, "a contender in a queue with data")
 		})
 	}
 }
@@ -247,9 +269,9 @@ func TestOpenLetsEverybodyDoEverything(t *testing.T) {
 	require.NoError(t, err)
 	data, _, err := c.Get(h.nodePath())
 	require.NoError(t, err)
-	require.Equal(t, "alice's", string(data))
+	require.Equal(t, "alice's"+envelope{guarded: true}.line(), string(data))
 	_, err = c.Set(h.nodePath(), []byte("forged"), -1)
-	require.NoError(t, err)
+	require.ErrorIs(t, err, zk.ErrNoAuth, "but write to a contender: that would look like an unlock")
 	_, err = c.Create(h.queuePath()+"/evil-W-0000000000", nil, 0, everybody)
 	require.NoError(t, err)
 	require.NoError(t, c.Delete(h.queuePath()+"/evil-W-0000000000", -1))

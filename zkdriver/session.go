@@ -26,6 +26,7 @@ var (
 // there are any, and those of go-zookeeper. The first waits for all others.
 type session struct {
 	settings *settings
+	secret   secret
 	link     *link
 	conn     *zk.Conn
 	events   <-chan zk.Event
@@ -50,6 +51,7 @@ type session struct {
 var (
 	_ driver.Session  = (*session)(nil)
 	_ driver.Replacer = (*session)(nil)
+	_ driver.Releaser = (*session)(nil)
 	_ driver.Reader   = (*session)(nil)
 	_ driver.Walker   = (*session)(nil)
 )
@@ -63,7 +65,8 @@ func connect(ctx context.Context, settings *settings) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{settings: settings, link: newLink(settings, secure),
+	secret := settings.newSecret()
+	s := &session{settings: settings, secret: secret, link: newLink(settings, secret, secure),
 		containers: make(chan struct{}, 1), reattached: make(chan struct{}, 1),
 		hasSession: make(chan struct{}), finished: make(chan struct{})}
 	s.link.began, s.link.resumed, s.link.over = s.began, s.resumed, s.end
@@ -149,6 +152,8 @@ func (s *session) event(e zk.Event) {
 		switch e.State {
 		case zk.StateHasSession:
 			s.hasSessionOne.Do(func() { close(s.hasSession) })
+		case zk.StateDisconnected:
+			s.watches.disconnected()
 		case zk.StateExpired:
 			s.end(errExpired)
 		case zk.StateAuthFailed:
@@ -156,6 +161,8 @@ func (s *session) event(e zk.Event) {
 		}
 	case zk.EventNotWatching:
 		s.watches.close()
+	case zk.EventNodeDataChanged:
+		s.watches.written(e.Path)
 	case zk.EventNodeDeleted:
 		if queue, name, ok := s.settings.splitPath(e.Path); ok {
 			s.owned.lostNode(queue, name, s.owned.now())

@@ -18,6 +18,7 @@ type settings struct {
 	connectTimeout time.Duration
 	leaseMargin    time.Duration // 0: a quarter of the negotiated timeout
 	syncOnly       bool          // a Sync is proof enough, also for a session that owns nodes
+	listOnly       bool          // a hand-over is found out by listing: no Release
 	sequenceLimit  int64
 	acl            aclMode
 
@@ -57,4 +58,13 @@ func (s *settings) auth() []byte {
 		return nil
 	}
 	return []byte(s.user + ":" + s.password())
+}
+
+// certified tells whether the server may know this client by a certificate.
+func (s *settings) certified() bool { return s.tlsCert != "" || s.tlsConfig != nil }
+
+// keepsSecret tells whether sessions have a secret. In an ACL of all the names by which the
+// server knows a client that of the secret would be among them, which nobody else has.
+func (s *settings) keepsSecret() bool {
+	return !s.listOnly && !(s.acl == aclCreator && s.certified())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
@@ -17,18 +18,25 @@ import (
 //
 // Watches are ended by go-zookeeper's event callback, so that none takes a goroutine.
 type watches struct {
-	mu     sync.Mutex
-	closed bool
-	left   bool // there were some when it was closed: go-zookeeper has them still
-	paths  map[string]*watch
+	mu         sync.Mutex
+	closed     bool
+	left       bool // there were some when it was closed: go-zookeeper has them still
+	paths      map[string]*watch
+	connection uint64         // how often the connection broke
+	stale      map[string]int // watches of an earlier connection, by the queue's path
 }
 
 // watch is one path. It leaves the map when it ends.
 type watch struct {
-	armed   chan struct{} // closed when the server has answered
-	err     error         // set before that
-	over    bool          // the node is gone, or something changed
-	waiters map[*waiter]struct{}
+	connection uint64        // that at which it was asked for
+	armed      chan struct{} // closed when the server has answered
+	err        error         // set before that
+	guarded    bool          // likewise; only its session can write to the node
+	over       bool          // the node is gone, or something changed
+	waiters    map[*waiter]struct{}
+
+	// A write was reported before the answer was looked at: what it means is seen then.
+	written, believed bool
 }
 
 // waiter is one who waits. Its channel is closed by who takes it out of the watch.
@@ -37,19 +45,18 @@ type waiter struct {
 	stop  func() bool // of the ctx that frees it
 }
 
-// Watch implements driver.Session. A node is watched through its children, of which it has
-// none: no data moves, its end is reported and nothing else, and a watch for a missing node is
-// not set.
+// Watch implements driver.Session. A node is watched through its data: a write to it is the
+// first part of its Release, if it is guarded. A watch for a missing node is not set.
 //
-// A watch of a queue makes the queue where it is missing.
+// A watch of a queue, through its children, makes the queue where it is missing.
 func (s *session) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return nil, err
 	}
 	path := s.settings.queuePath(queue)
-	arm := s.watchChildren
+	arm := s.watchNode
 	if name == "" {
-		arm = func(string) error { return s.watchQueue(queue) }
+		arm = func(string) (bool, error) { return false, s.watchQueue(queue) }
 	} else {
 		if err := checkName(name); err != nil {
 			return nil, err
@@ -71,10 +78,10 @@ func (s *session) Watch(ctx context.Context, queue, name string) (<-chan driver.
 
 // arm asks the server. The answer is for all who wait, so it does not depend on the ctx of one
 // of them.
-func (s *session) arm(ctx context.Context, path string, w *watch, arm func(string) error) {
+func (s *session) arm(ctx context.Context, path string, w *watch, arm func(string) (bool, error)) {
 	job := func() {
 		asked := s.owned.now()
-		err := arm(path)
+		guarded, err := arm(path)
 		if errors.Is(err, zk.ErrNoNode) {
 			s.watches.fire(path, driver.Changed) // at once
 			if queue, name, ok := s.settings.splitPath(path); ok {
@@ -82,13 +89,19 @@ func (s *session) arm(ctx context.Context, path string, w *watch, arm func(strin
 			}
 			err = nil
 		}
-		s.watches.answered(path, w, s.explain(err, "watch", path, "READ on it"))
+		s.watches.answered(path, w, guarded, s.explain(err, "watch", path, "READ on it"))
 	}
 	if ctx.Done() == nil {
 		job()
 	} else {
 		s.work(job)
 	}
+}
+
+func (s *session) watchNode(path string) (guarded bool, err error) {
+	data, err := s.watchData(path)
+	_, e, _ := open(data)
+	return e.guarded, err
 }
 
 func (s *session) watchQueue(queue string) error {
@@ -122,7 +135,7 @@ func (ws *watches) join(path string) (w *watch, who *waiter, first bool) {
 	}
 	w = ws.paths[path]
 	if w == nil {
-		w = &watch{armed: make(chan struct{}), waiters: make(map[*waiter]struct{})}
+		w = &watch{connection: ws.connection, armed: make(chan struct{}), waiters: make(map[*waiter]struct{})}
 		w.over = ws.closed
 		if !ws.closed {
 			ws.paths[path] = w
@@ -178,16 +191,20 @@ func (ws *watches) leave(w *watch, who *waiter) {
 }
 
 // answered passes on what the server said. A watch that it did not set is forgotten.
-func (ws *watches) answered(path string, w *watch, err error) {
+func (ws *watches) answered(path string, w *watch, guarded bool, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
+	w.guarded = guarded
 	if err != nil {
 		w.err = err
 		if ws.paths[path] == w {
-			delete(ws.paths, path)
+			ws.drop(path, w)
 		}
 	}
 	close(w.armed)
+	if w.written && !w.over {
+		w.end(w.cause())
+	}
 }
 
 // fire ends the watch of a path.
@@ -195,10 +212,65 @@ func (ws *watches) fire(path string, why driver.Cause) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if w := ws.paths[path]; w != nil {
-		delete(ws.paths, path)
+		ws.drop(path, w)
 		w.end(why)
 	}
 }
+
+// written ends the watch of a node to which somebody has written: its session, if it is
+// guarded, to release it.
+//
+// After a reconnect that is not believed. The server reports a node which has changed since as
+// written, also if it is another one of the same name. And it may take several requests to set all
+// watches again, so that the end of a node is reported later than that of another one
+// whose watch is new: for as long as there is an older watch in the queue.
+func (ws *watches) written(path string) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w := ws.paths[path]
+	if w == nil {
+		return
+	}
+	w.written, w.believed = true, ws.stale[parent(path)] == 0
+	ws.drop(path, w)
+	select {
+	case <-w.armed:
+		w.end(w.cause())
+	default: // answered does it
+	}
+}
+
+// cause returns what a write means. It needs watches.mu.
+func (w *watch) cause() driver.Cause {
+	if w.guarded && w.believed {
+		return driver.Released
+	}
+	return driver.Changed
+}
+
+// disconnected is called when a connection has broken, before anything comes from the next one.
+func (ws *watches) disconnected() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.connection++
+	ws.stale = make(map[string]int)
+	for path := range ws.paths {
+		ws.stale[parent(path)]++
+	}
+}
+
+// drop takes a watch out of the map. It needs ws.mu.
+func (ws *watches) drop(path string, w *watch) {
+	delete(ws.paths, path)
+	if w.connection == ws.connection {
+		return
+	}
+	if ws.stale[parent(path)]--; ws.stale[parent(path)] <= 0 {
+		delete(ws.stale, parent(path))
+	}
+}
+
+func parent(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
 // close ends all watches, for good.
 func (ws *watches) close() {

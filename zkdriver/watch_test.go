@@ -74,12 +74,12 @@ func TestAllWhoShareAWatchAreWoken(t *testing.T) {
 	b := newBench(t, "")
 	for i := range 30 {
 		p := b.mustCreate("q", "h-W-", string(rune('a'+i)))
-		before := b.proxy.Frames(zktest.OpGetChildren2)
+		before := b.proxy.Frames(zktest.OpGetData)
 		var all []<-chan driver.Cause
 		for range 10 {
 			all = append(all, b.mustWatch(within(t), "q", p.Name))
 		}
-		require.Equal(t, 1, b.proxy.Frames(zktest.OpGetChildren2)-before)
+		require.Equal(t, 1, b.proxy.Frames(zktest.OpGetData)-before)
 		// More come while the node goes.
 		var group sync.WaitGroup
 		for range 4 {

@@ -293,7 +293,9 @@ func (w *wire) handshake() error {
 	if err := w.link.check(r); err != nil {
 		return err
 	}
-	if err := w.login(); err != nil {
+	// A session that is attached again has logged in before, and has no time to lose: the answers come
+	// before any other, and go-zookeeper passes them over.
+	if err := w.login(w.link.sessionID() == 0); err != nil {
 		return err
 	}
 	w.raw.SetDeadline(time.Time{})
@@ -301,40 +303,52 @@ func (w *wire) handshake() error {
 	return w.link.attach(w, r)
 }
 
-// login proves who this is, where the data source name says so, before anything else is sent.
-func (w *wire) login() error {
-	auth := w.link.settings.auth()
-	if auth == nil {
+// login proves who this is before anything else is sent. It may wait for the answers.
+func (w *wire) login(wait bool) error {
+	logins := w.link.logins()
+	var b []byte
+	for _, auth := range logins {
+		b = appendLogin(b, auth)
+	}
+	if len(b) == 0 {
 		return nil
 	}
+	if _, err := w.raw.Write(b); err != nil {
+		return err
+	}
+	if !wait {
+		return nil
+	}
+	for range logins {
+		frame, err := w.readHandshake(16)
+		if err != nil {
+			return err
+		}
+		switch code := int32(binary.BigEndian.Uint32(frame[headerSize+12:])); code {
+		case 0:
+		case codeAuth:
+			return errLogin
+		default:
+			return fmt.Errorf("the login was answered with error %d", code)
+		}
+	}
+	return nil
+}
+
+func appendLogin(b, auth []byte) []byte {
 	const scheme = "digest"
-	b := binary.BigEndian.AppendUint32(nil, uint32(4+4+4+4+len(scheme)+4+len(auth)))
+	b = binary.BigEndian.AppendUint32(b, uint32(4+4+4+4+len(scheme)+4+len(auth)))
 	b = binary.BigEndian.AppendUint32(b, xidAuth&0xffffffff)
 	b = binary.BigEndian.AppendUint32(b, opSetAuth)
 	b = binary.BigEndian.AppendUint32(b, 0)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(scheme)))
 	b = append(b, scheme...)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(auth)))
-	b = append(b, auth...)
-	if _, err := w.raw.Write(b); err != nil {
-		return err
-	}
-	frame, err := w.readHandshake(16)
-	if err != nil {
-		return err
-	}
-	switch code := int32(binary.BigEndian.Uint32(frame[headerSize+12:])); code {
-	case 0:
-		return nil
-	case codeAuth:
-		return errLogin
-	default:
-		return fmt.Errorf("the login was answered with error %d", code)
-	}
+	return append(b, auth...)
 }
 
 var (
-	errLogin     = errors.New("the server refused the user and password")
+	errLogin     = errors.New("the server refused the login; if its digest scheme is off, use handover=list and no user")
 	errSpeaksTLS = errors.New("the port speaks TLS: add tls=true to the dsn, or use the plain port")
 	errForeign   = errors.New("the port is not a ZooKeeper client port")
 )

@@ -22,7 +22,7 @@ func newPair(t *testing.T) (*wire, net.Conn) {
 	t.Cleanup(func() { here.Close(); there.Close() })
 	here.SetDeadline(time.Now().Add(bound)) // a write that nobody reads would wait for ever
 	there.SetDeadline(time.Now().Add(bound))
-	w := newWire(here, newLink(&settings{hosts: []string{"h:1"}}, nil), time.Now().Add(bound))
+	w := newWire(here, newLink(&settings{hosts: []string{"h:1"}}, secret{}, nil), time.Now().Add(bound))
 	w.begun, w.shaken = true, true
 	t.Cleanup(w.stop)
 	return w, there

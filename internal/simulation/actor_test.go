@@ -58,6 +58,9 @@ func (a *actor) play() {
 // mutex returns one of the locks, with one of the ways of waiting.
 func (a *actor) mutex(queue string, opts ...recipes.Option) *recipes.RWMutex {
 	opts = append(opts, recipes.WithHostname(a.host), a.mark(), recipes.WithWait(a.way()))
+	if a.run.retains() {
+		opts = append(opts, recipes.WithRetention(recipes.Retention{Idle: 40 * time.Millisecond, Turns: 3}))
+	}
 	return a.client.current().RWMutex(queue, opts...)
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes"
 )
@@ -153,7 +154,7 @@ func (r *run) removedAt(l *recipes.Lock) (at removal, removed bool) {
 
 // judgePair fails the run if two hold a lock that may not hold it together.
 func (r *run) judgePair(a, b *holding) {
-	if a.queue != b.queue || a.lock.Token() == b.lock.Token() {
+	if a.queue != b.queue || a.lock.Token() == b.lock.Token() && a.actor == b.actor {
 		return
 	}
 	if a.lock.Mode() == recipes.Shared && b.lock.Mode() == recipes.Shared {
@@ -192,7 +193,7 @@ func (r *run) judgeTold(h *holding) {
 // writer's in the store: so that readers wait for nothing.
 func (r *run) judgeDowngraded(h *holding) {
 	switch {
-	case r.wrap != nil || !strings.Contains(h.lock.Name(), "-W-") || r.writes(h.lock.Token()):
+	case r.wrap != nil || r.retains() || !strings.Contains(h.lock.Name(), "-W-") || r.writes(h.lock.Token()):
 		h.untold = time.Time{}
 	case h.untold.IsZero():
 		h.untold = time.Now()
@@ -218,12 +219,12 @@ func (r *run) writes(token int64) bool {
 func (r *run) judgeGrant(h *holding) {
 	token, exclusive := h.lock.Token(), h.lock.Mode() == recipes.Exclusive
 	if at, removed := r.removedAt(h.lock); removed {
-		if p := r.passing; p != nil && p.born >= at.step {
+		if p := r.passing; p != nil && p.request.Stage == dlocktest.StageReply && p.born >= at.step && !r.retains() {
 			r.fail("%v won %s as %s, which had been removed before the store was asked", h.actor, h.queue, h.lock.Name())
 		}
 		return
 	}
-	if token <= r.highest[h.queue] {
+	if token < r.highest[h.queue] || token == r.highest[h.queue] && !r.retains() {
 		r.fail("%v won %s with token %d after a writer's %d", h.actor, h.queue, token, r.highest[h.queue])
 	}
 	if exclusive {

@@ -119,6 +119,10 @@ func (r *run) perform() {
 // order that is not the seed's: only even seeds repeat to the letter.
 func (r *run) sharing() int { return 1 + int(r.seed%2) }
 
+// retains tells whether the actors of a client share their places. Then a token and a node are not
+// those of one actor only.
+func (r *run) retains() bool { return r.seed%8 == 7 }
+
 // until makes steps until the group is done. A group that is not done after many steps is stuck.
 func (r *run) until(group *sync.WaitGroup) {
 	done := make(chan struct{})

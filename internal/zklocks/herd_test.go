@@ -59,9 +59,9 @@ func (w *world) watched(before, more int64) {
 		func() string { return fmt.Sprintf("%d watches and not %d", w.server.Watches()-before, more) })
 }
 
-// maxPerHandOver allows for the Delete of one, the List of the next, and the watch of a lock that a busy
-// machine holds for more than 300 ms now and then.
-const maxPerHandOver = 2.3
+// maxPerHandOver allows for the release, and for the watch of a lock that a busy machine holds for more than 300 ms now
+// and then.
+const maxPerHandOver = 1.3
 
 func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 	for _, n := range []int{10, 50} {
@@ -104,7 +104,7 @@ func TestAnyChangeWakesEverybodyWithEachRelease(t *testing.T) {
 	w.listed("q")
 }
 
-func TestAReleaseByAWriterCostsEachReaderOneList(t *testing.T) {
+func TestAReleaseByAWriterLetsReadersInWithoutARequest(t *testing.T) {
 	const n = 20
 	w := newWorld(t)
 	clients := w.clients(n + 1)
@@ -123,8 +123,7 @@ func TestAReleaseByAWriterCostsEachReaderOneList(t *testing.T) {
 		k.granted()
 	}
 	spent := w.server.Requests(t) - before
-	require.GreaterOrEqual(t, spent, int64(n+1))
-	require.LessOrEqual(t, spent, int64(3*n+1)) // some held for 300 ms before the last one came in: a List and a watch each
+	require.LessOrEqual(t, spent, int64(n)) // some may have held for 300 ms before the last one came in: a watch each
 	for _, k := range readers {
 		w.unlock(k.lock)
 	}

@@ -104,13 +104,14 @@ func TestHostileDataOfAQueuesNodeIsLeftAlone(t *testing.T) {
 	}
 }
 
-// With acl=open anybody may write into a holder's node. That may take the lock away from it, as deleting the node does, but
+// With acl=open and handover=list anybody may write into a holder's node. That may take the lock away from it, as deleting the node does, but
 // lets nobody in beside it.
 func TestForgedDataInAHoldersNodeLetsNobodyIn(t *testing.T) {
 	for name, data := range hostileData {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			holder, other := w.client("web1"), w.client("web2")
+			holder := w.open(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()+"&handover=list"), "web1")
+			other := w.client("web2")
 			lock := w.lock(holder).granted()
 			_, err := w.raw.Set(w.path("q")+"/"+lock.Name(), []byte(data), -1)
 			require.NoError(t, err)

@@ -357,11 +357,14 @@ func TestAHolderIsNotDeceivedByANodeThatTakesItsNameWhileItsGuardIsSet(t *testin
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			c, proxy := w.proxied("web1")
-			guard := hold(proxy, zktest.Op(zktest.OpGetChildren2))
+			w.unlock(w.lock(c).granted()) // the queue is known now, and no other node is read
+			guard := hold(proxy, zktest.Op(zktest.OpGetData))
 			old := w.lock(c).granted()
 			w.closes(guard.Held(), "the guard's request")
 			w.removeQueue("q")
-			present := w.lock(w.client("web1")).granted()
+			other := w.client("web1")
+			w.unlock(w.lock(other).granted())
+			present := w.lock(other).granted()
 			require.Equal(t, old.Name(), present.Name())
 			guard.Release()
 			w.lost(old)

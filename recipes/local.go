@@ -1,0 +1,147 @@
+package recipes
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// local is somebody who waits within the process.
+type local struct {
+	mode   Mode
+	won    chan *Lock // of capacity 1, like failed
+	failed chan error
+}
+
+// lock is RWMutex.lock for those who share a place.
+func (r *retainer) lock(ctx context.Context, a attempt) (*Lock, error) {
+	a.began = time.Now()
+	for {
+		l, err := r.enter(ctx, &a)
+		if err != nil {
+			return nil, err
+		}
+		if l, err = r.accept(ctx, &a, l); l != nil || err != nil {
+			return l, err
+		} // else it was lost before anybody could use it
+	}
+}
+
+// enter returns a Lock as soon as it is one's turn.
+func (r *retainer) enter(ctx context.Context, a *attempt) (*Lock, error) {
+	if ctx.Err() != nil {
+		return nil, a.interrupted(ctx)
+	}
+	r.mu.Lock()
+	if len(r.line) == 0 {
+		if l := r.admit(a.mode); l != nil {
+			r.mu.Unlock()
+			return l, nil
+		}
+	}
+	if a.try {
+		taken := r.place != nil || r.pursuit != nil
+		r.mu.Unlock()
+		return r.try(ctx, a, taken)
+	}
+	w := &local{mode: a.mode, won: make(chan *Lock, 1), failed: make(chan error, 1)}
+	r.line = append(r.line, w)
+	r.pursue()
+	r.mu.Unlock()
+	return r.wait(ctx, a, w)
+}
+
+// try contends at the store, if nobody of this process is in the way. What it wins becomes the
+// place, unless there is another one by then.
+func (r *retainer) try(ctx context.Context, a *attempt, taken bool) (*Lock, error) {
+	if taken {
+		return nil, lockError(a.m.name, ErrLocked)
+	}
+	l, err := a.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.traced = true
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.place == nil && r.pursuit == nil && l.hold.retain(r) && !r.settle(l.hold) {
+		return l, nil // lost, as its user will find out
+	}
+	return l, nil
+}
+
+func (r *retainer) wait(ctx context.Context, a *attempt, w *local) (*Lock, error) {
+	select {
+	case l := <-w.won:
+		return l, nil
+	case err := <-w.failed:
+		return nil, err
+	case <-ctx.Done():
+		r.giveUp(a, w)
+		return nil, a.interrupted(ctx)
+	case <-a.m.sessions.done:
+		r.giveUp(a, w)
+		return nil, lockError(a.m.name, ErrClosed)
+	}
+}
+
+// giveUp takes somebody out of the line, and notes who was in his way.
+func (r *retainer) giveUp(a *attempt, w *local) {
+	r.mu.Lock()
+	i := slices.Index(r.line, w)
+	if i < 0 {
+		r.mu.Unlock()
+		select {
+		case l := <-w.won:
+			_ = l.Unlock()
+		case <-w.failed:
+		}
+		return
+	}
+	switch {
+	case r.pursuit != nil:
+		a.behind, a.position, a.last = r.pursuit.behind, r.pursuit.position+i, r.pursuit.last
+	case r.place != nil:
+		a.behind, a.position = r.place.placeNow().Name, 2+i
+	}
+	r.line = slices.Delete(r.line, i, i+1)
+	if p := r.pursuit; p != nil && (len(r.line) == 0 || r.line[0].mode != p.mode) {
+		p.cancel()
+	}
+	r.grant() // he may have been in the way of others
+	r.mu.Unlock()
+}
+
+// accept is the last look before a Lock is returned, as in attempt.grant. It returns nothing if
+// the Lock has been lost.
+func (r *retainer) accept(ctx context.Context, a *attempt, l *Lock) (*Lock, error) {
+	err := ctx.Err()
+	switch {
+	case a.m.sessions.closedOr(nil) != nil:
+		err = lockError(a.m.name, ErrClosed)
+	case l.hold.over():
+		_ = l.Unlock()
+		return nil, nil
+	case err != nil:
+		err = a.interrupted(ctx)
+	}
+	if err != nil {
+		_ = l.Unlock()
+		return nil, err
+	}
+	if hook := a.m.options.trace.Granted; hook != nil && !a.traced {
+		a.acceptTraced(l, hook)
+	}
+	return l, nil
+}
+
+func (a *attempt) acceptTraced(l *Lock, hook func(GrantedInfo)) {
+	returned := false
+	defer func() {
+		if !returned { // the hook has panicked
+			_ = l.Unlock()
+		}
+	}()
+	hook(GrantedInfo{Lock: a.m.name, Node: l.Name(), Mode: a.mode, Token: l.Token(), Waited: time.Since(a.began)})
+	returned = true
+}

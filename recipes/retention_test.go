@@ -1,0 +1,587 @@
+package recipes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+const (
+	idle  = 100 * time.Millisecond
+	turns = 5
+)
+
+func retention() recipes.Option {
+	return recipes.WithRetention(recipes.Retention{Idle: idle, Turns: turns})
+}
+
+func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", retention())
+		l := w.won(c.lock(bg))
+		token := l.Token()
+		w.unlock(l)
+		synctest.Wait() // it has begun to look out for others
+		before := w.store.Stats()
+		for range 100 {
+			l := w.won(c.lock(bg))
+			assert.Equal(w, token, l.Token())
+			w.unlock(l)
+			w.unlock(w.won(c.rlock(bg)))
+		}
+		assert.Empty(w, w.spent(before))
+		assert.Len(w, w.names(), 1)
+	})
+}
+
+func TestAPlaceThatNobodyUsesIsGivenUpAfterAWhile(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", retention())
+		for range 3 { // each use begins the time anew
+			w.unlock(w.won(c.lock(bg)))
+			time.Sleep(idle - 1)
+			assert.Len(w, w.names(), 1)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		assert.Empty(w, w.names())
+		assert.Zero(w, w.store.Stats().Watches)
+		assert.Zero(w, c.Retainers())
+	})
+}
+
+func TestATryLockElsewhereFailsNoLongerThanThePlaceIsKept(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.unlock(w.won(w.client("a", retention()).lock(bg)))
+		other := w.client("b")
+		_, err := other.RWMutex("q").TryLock(bg)
+		require.ErrorIs(w, err, recipes.ErrLocked)
+		time.Sleep(idle)
+		synctest.Wait()
+		l, err := other.RWMutex("q").TryLock(bg)
+		require.NoError(w, err)
+		w.unlock(l)
+	})
+}
+
+func TestAnIdlePlaceIsGivenUpAtOnceForWhoWaitsElsewhere(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.unlock(w.won(w.client("a", retention()).lock(bg)))
+		began := time.Now()
+		l := w.won(w.client("b").lock(bg))
+		assert.Zero(w, time.Since(began))
+		w.unlock(l)
+	})
+}
+
+func TestOthersGetTheLockAfterABoundedNumberOfTurns(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", retention())
+		var stop atomic.Bool
+		var had atomic.Int64
+		var group sync.WaitGroup
+		for range 10 {
+			group.Go(func() {
+				for !stop.Load() {
+					l, err := c.RWMutex("q").Lock(bg)
+					if !assert.NoError(w, err) {
+						return
+					}
+					time.Sleep(time.Millisecond)
+					had.Add(1)
+					assert.NoError(w, l.Unlock())
+				}
+			})
+		}
+		other := w.client("b")
+		for range 5 {
+			time.Sleep(50*time.Millisecond + time.Microsecond)
+			before := had.Load()
+			l := w.won(func() <-chan result {
+				c := make(chan result, 1)
+				go func() {
+					l, err := other.RWMutex("q").Lock(bg)
+					c <- result{l, err}
+				}()
+				time.Sleep(20 * time.Millisecond)
+				return c
+			}())
+			assert.LessOrEqual(w, had.Load()-before, int64(turns+1))
+			w.unlock(l)
+		}
+		stop.Store(true)
+		group.Wait()
+		assert.Greater(w, had.Load(), int64(200), "and the process goes on")
+	})
+}
+
+func TestReadersOfAProcessShareOnePlace(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", retention())
+		var held []*recipes.Lock
+		for range 5 {
+			held = append(held, w.won(c.rlock(bg)))
+		}
+		assert.Len(w, w.names(), 1)
+		writer := c.lock(bg)
+		w.waits(writer)
+		late := c.rlock(bg)
+		w.waits(late) // behind the writer
+		for _, l := range held {
+			w.waits(writer)
+			w.unlock(l)
+		}
+		l := w.won(writer)
+		assert.Equal(w, recipes.Exclusive, l.Mode())
+		assert.Greater(w, l.Token(), held[0].Token())
+		w.waits(late)
+		w.unlock(l)
+		w.unlock(w.won(late))
+	})
+}
+
+func TestGoroutinesOfAProcessEnterInTheOrderOfArrival(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", retention())
+		l := w.won(c.lock(bg))
+		var line []<-chan result
+		for range 20 {
+			line = append(line, c.lock(bg))
+		}
+		assert.Len(w, w.names(), 1)
+		for _, next := range line {
+			w.waits(next)
+			w.unlock(l)
+			l = w.won(next)
+		}
+		w.unlock(l)
+	})
+}
+
+// One who gives up does not cost the others their place in the queue, which is his.
+func TestWhoGivesUpLeavesThePlaceInTheQueueToOthers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held := w.won(w.client("h").lock(bg))
+		c := w.client("a", retention())
+		ctx, cancel := context.WithCancel(bg)
+		first := c.lock(ctx)
+		second := c.lock(bg)
+		later := w.client("z").lock(bg)
+		names := w.names()
+		cancel()
+		require.ErrorIs(w, w.failed(first), context.Canceled)
+		assert.Equal(w, names, w.names())
+		w.unlock(held)
+		l := w.won(second)
+		w.waits(later)
+		w.unlock(l)
+		w.unlock(w.won(later))
+	})
+}
+
+func TestThePlaceIsLeftWhenTheLastOneGivesUp(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held := w.won(w.client("h").lock(bg))
+		c := w.client("a", retention())
+		ctx, cancel := context.WithCancel(bg)
+		calls := []<-chan result{c.lock(ctx), c.rlock(ctx), c.lock(ctx)}
+		cancel()
+		for _, call := range calls {
+			require.ErrorIs(w, w.failed(call), context.Canceled)
+		}
+		synctest.Wait()
+		assert.Equal(w, []string{held.Name()}, w.names())
+		w.unlock(held)
+	})
+}
+
+// A writer in front keeps readers waiting, and no longer than he waits himself.
+func TestReadersAreLetInWhenTheWriterBeforeThemGivesUp(t *testing.T) {
+	inWorld(t, func(w *world) {
+		reader := w.won(w.client("r").rlock(bg))
+		c := w.client("a", retention())
+		ctx, cancel := context.WithCancel(bg)
+		writer := c.lock(ctx)
+		waiting := c.rlock(bg)
+		w.waits(waiting)
+		cancel()
+		_ = w.failed(writer)
+		w.unlock(w.won(waiting), reader)
+	})
+}
+
+func TestATimeoutSaysWhoIsInTheWayAlsoWithRetention(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held := w.won(w.client("h").lock(bg))
+		c := w.client("a", retention(), recipes.WithTimeout(time.Second))
+		first, second := c.lock(bg), c.lock(bg)
+		time.Sleep(2 * time.Second)
+		require.EqualError(w, w.failed(first), "dlock: q: timed out after 1s behind h-W-0000000000, 2nd in the queue")
+		require.ErrorContains(w, w.failed(second), "behind h-W-0000000000")
+		w.unlock(held)
+		l := w.won(c.lock(bg))
+		err := w.failed(func() <-chan result { r := c.lock(bg); time.Sleep(2 * time.Second); return r }())
+		require.ErrorIs(w, err, recipes.ErrTimeout)
+		require.ErrorContains(w, err, "behind "+l.Name()+", 2nd in the queue")
+		w.unlock(l)
+	})
+}
+
+func TestALossEndsATurnAndTheNextOneGetsAPlaceOfItsOwn(t *testing.T) {
+	for name, harm := range map[string]func(w *world, c *client, node string){
+		"session":      func(w *world, c *client, _ string) { w.store.Expire(c.session()) },
+		"node removed": func(w *world, _ *client, node string) { w.store.RemoveNode("q", node) },
+	} {
+		for _, inUse := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", in use ", inUse), func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					var losses atomic.Int64
+					c := w.client("a", retention(), recipes.WithTrace(&recipes.Trace{Lost: func(recipes.LostInfo) { losses.Add(1) }}))
+					w.unlock(w.won(c.lock(bg)))
+					synctest.Wait()
+					held := w.won(c.lock(bg))
+					var waiting <-chan result
+					if inUse {
+						waiting = c.lock(bg)
+					} else {
+						w.unlock(held)
+					}
+					harm(w, c, held.Name())
+					time.Sleep(time.Second) // heartbeats, the guard
+					if !inUse {
+						waiting = c.lock(bg)
+						require.ErrorIs(w, held.Unlock(), recipes.ErrNotHeld)
+						assert.Zero(w, losses.Load(), "nobody held it")
+					} else {
+						require.ErrorIs(w, held.Err(), recipes.ErrLost)
+						require.ErrorIs(w, held.Unlock(), recipes.ErrLost)
+						assert.EqualValues(w, 1, losses.Load())
+					}
+					l := w.won(waiting)
+					assert.Greater(w, l.Token(), held.Token())
+					require.NoError(w, l.Err())
+					w.unlock(l)
+				})
+			})
+		}
+	}
+}
+
+func TestCloseEndsALineAndAnIdlePlace(t *testing.T) {
+	inWorld(t, func(w *world) {
+		idler := w.client("a", retention())
+		w.unlock(w.won(idler.lock(bg)))
+		require.NoError(w, idler.Close())
+		assert.Empty(w, w.names())
+
+		c := w.client("b", retention())
+		held := w.won(c.lock(bg))
+		waiting, reading := c.lock(bg), c.rlock(bg)
+		require.NoError(w, c.Close())
+		require.ErrorIs(w, w.failed(waiting), recipes.ErrClosed)
+		require.ErrorIs(w, w.failed(reading), recipes.ErrClosed)
+		require.ErrorIs(w, held.Err(), recipes.ErrLost)
+		require.ErrorIs(w, w.failed(c.lock(bg)), recipes.ErrClosed)
+		assert.Zero(w, c.Retainers())
+
+		d := w.client("d", retention())
+		other := w.won(w.client("h").lock(bg))
+		waiting = d.lock(bg)
+		require.NoError(w, d.Close())
+		require.ErrorIs(w, w.failed(waiting), recipes.ErrClosed)
+		w.unlock(other)
+	})
+}
+
+func TestADowngradedPlaceIsGivenBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", retention())
+		l := w.won(c.lock(bg))
+		require.NoError(w, l.Downgrade(bg))
+		w.unlock(w.won(w.client("r").rlock(bg)))
+		waiting := c.rlock(bg)
+		w.waits(waiting)
+		w.unlock(l)
+		w.unlock(w.won(waiting))
+	})
+}
+
+func TestReEntryIsNoTurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", retention())
+		m := c.RWMutex("q")
+		l := w.won(c.lock(bg))
+		ctx := l.Context(bg)
+		waiting := c.lock(bg)
+		for range 2 * turns {
+			inner, err := m.Lock(ctx)
+			require.NoError(w, err)
+			reading, err := m.RLock(inner.Context(ctx))
+			require.NoError(w, err)
+			w.unlock(reading, inner)
+		}
+		w.waits(waiting)
+		w.unlock(l)
+		require.ErrorIs(w, context.Cause(ctx), recipes.ErrNotHeld)
+		next := w.won(waiting)
+		assert.Equal(w, l.Token(), next.Token())
+		_, err := m.TryLock(context.WithoutCancel(ctx))
+		require.ErrorIs(w, err, recipes.ErrLocked, "the context is of a turn that is over")
+		reader := w.client("b", retention())
+		w.unlock(next)
+		r := w.won(reader.rlock(bg))
+		_, err = reader.RWMutex("q").Lock(r.Context(bg))
+		require.ErrorIs(w, err, recipes.ErrUpgrade)
+		w.unlock(r)
+	})
+}
+
+// unlockingContext unlocks while somebody enters with it.
+type unlockingContext struct {
+	context.Context
+	unlock func()
+}
+
+func (c unlockingContext) Err() error {
+	err := c.Context.Err()
+	c.unlock()
+	return err
+}
+
+func TestReEntryThatMeetsTheUnlockIsNotLetIntoTheNextTurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", retention())
+		l := w.won(c.lock(bg))
+		next := c.lock(bg)
+		ctx := unlockingContext{context.WithoutCancel(l.Context(bg)), func() { _ = l.Unlock() }}
+		_, err := c.RWMutex("q").TryLock(ctx)
+		require.ErrorIs(w, err, recipes.ErrLocked)
+		w.unlock(w.won(next))
+	})
+}
+
+func TestATriedLockIsRetainedToo(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", retention())
+		m := c.RWMutex("q")
+		l, err := m.TryLock(bg)
+		require.NoError(w, err)
+		_, err = m.TryLock(bg)
+		require.ErrorIs(w, err, recipes.ErrLocked)
+		waiting := c.lock(bg)
+		assert.Len(w, w.names(), 1)
+		w.unlock(l)
+		next := w.won(waiting)
+		assert.Equal(w, l.Token(), next.Token())
+		w.unlock(next)
+		l, err = m.TryRLock(bg)
+		require.NoError(w, err)
+		also, err := m.TryRLock(bg)
+		require.NoError(w, err)
+		_, err = m.TryLock(bg)
+		require.ErrorIs(w, err, recipes.ErrLocked)
+		w.unlock(l, also)
+	})
+}
+
+func TestEveryTurnIsTraced(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var granted, released atomic.Int64
+		c := w.client("a", retention(), recipes.WithTrace(&recipes.Trace{
+			Granted:  func(recipes.GrantedInfo) { granted.Add(1) },
+			Released: func(recipes.ReleasedInfo) { released.Add(1) },
+		}))
+		for range 3 {
+			w.unlock(w.won(c.lock(bg)))
+			l, err := c.RWMutex("q").TryLock(bg)
+			require.NoError(w, err)
+			w.unlock(l)
+		}
+		assert.EqualValues(w, 6, granted.Load())
+		assert.Zero(w, released.Load())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.EqualValues(w, 1, released.Load())
+	})
+}
+
+func TestAHookThatPanicsGivesTheTurnBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", retention())
+		assert.Panics(w, func() {
+			_, _ = c.RWMutex("q", recipes.WithTrace(&recipes.Trace{Granted: func(recipes.GrantedInfo) { panic("x") }})).Lock(bg)
+		})
+		w.unlock(w.won(c.lock(bg)))
+	})
+}
+
+var errBroken = errors.New("broken for good")
+
+// broken connects to nothing, with an error that does not pass.
+type broken struct{}
+
+func (broken) Connect(context.Context) (driver.Session, error) { return nil, errBroken }
+
+func TestAnErrorOfTheStoreEndsTheWaitOfAll(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := recipes.New(broken{}, retention())
+		defer c.Close()
+		for range 3 {
+			calls := []<-chan result{}
+			for range 5 {
+				calls = append(calls, going(func() (*recipes.Lock, error) { return c.RWMutex("q").Lock(bg) }))
+			}
+			time.Sleep(10 * time.Second) // between two attempts to connect
+			for _, call := range calls {
+				require.ErrorIs(w, w.failed(call), errBroken)
+			}
+		}
+		assert.Zero(w, c.Retainers())
+	})
+}
+
+func TestWhileTheStoreDoesNotAnswerTurnsAreBoundedToo(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", retention())
+		l := w.won(c.lock(bg))
+		heal := w.store.CutOff(c.session())
+		var line []<-chan result
+		for range 3 * turns {
+			line = append(line, c.lock(bg))
+		}
+		had := 0
+		for _, next := range line {
+			time.Sleep(idle)
+			go l.Unlock()
+			time.Sleep(time.Millisecond)
+			select {
+			case r := <-next:
+				require.NoError(w, r.err)
+				l = r.lock
+				had++
+				continue
+			default:
+			}
+			break
+		}
+		assert.LessOrEqual(w, had, turns+1)
+		heal()
+		for _, next := range line[had:] {
+			w.unlock(w.won(next))
+		}
+	})
+}
+
+// Many goroutines of several processes, who do all there is to do: nobody holds beside a
+// writer, everybody gets in, and nothing is left.
+func TestProcessesWithRetentionExcludeEachOther(t *testing.T) {
+	for seed := range uint64(20) {
+		inWorld(t, func(w *world) {
+			inside := &holders{held: map[*recipes.Lock]bool{}}
+			var group sync.WaitGroup
+			for p := range 3 {
+				var opts []recipes.Option
+				if p < 2 {
+					opts = append(opts, retention())
+				}
+				c := w.client(fmt.Sprint("p", p), opts...)
+				for g := range 6 {
+					rnd := rand.New(rand.NewPCG(seed, uint64(10*p+g)))
+					group.Go(func() { mingle(w, c.RWMutex("q"), rnd, inside) })
+				}
+				go func() {
+					rnd := rand.New(rand.NewPCG(seed, uint64(1000+p)))
+					time.Sleep(rand.N(100 * time.Millisecond))
+					if rnd.IntN(3) == 0 {
+						w.store.Expire(c.session())
+					}
+				}()
+			}
+			group.Wait()
+			time.Sleep(time.Second)
+		})
+	}
+}
+
+// holders are the Locks that are held, some of them lost perhaps.
+type holders struct {
+	mu   sync.Mutex
+	held map[*recipes.Lock]bool
+}
+
+// enter adds a Lock and returns those that it cannot be held beside.
+func (h *holders) enter(l *recipes.Lock) (beside []*recipes.Lock) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for other := range h.held {
+		if (l.Mode() == recipes.Exclusive || other.Mode() == recipes.Exclusive) && other.Err() == nil && l.Err() == nil {
+			beside = append(beside, other)
+		}
+	}
+	h.held[l] = true
+	return beside
+}
+
+func (h *holders) leave(l *recipes.Lock) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.held, l)
+}
+
+func mingle(w *world, m *recipes.RWMutex, rnd *rand.Rand, inside *holders) {
+	upTo := func(limit time.Duration) time.Duration { return time.Duration(rnd.Int64N(int64(limit))) }
+	for range 30 {
+		ctx, cancel := context.WithCancel(bg)
+		if rnd.IntN(5) == 0 {
+			time.AfterFunc(upTo(20*time.Millisecond), cancel)
+		}
+		take := []func(context.Context) (*recipes.Lock, error){m.Lock, m.RLock, m.TryLock, m.TryRLock}[rnd.IntN(4)]
+		if l, err := take(ctx); err == nil {
+			if beside := inside.enter(l); len(beside) > 0 {
+				w.Errorf("%v %s is held beside %v %s", l.Mode(), l.Name(), beside[0].Mode(), beside[0].Name())
+			}
+			select {
+			case <-l.Lost():
+			case <-time.After(upTo(3 * time.Millisecond)):
+			}
+			inside.leave(l)
+			_ = l.Unlock()
+		}
+		cancel()
+		time.Sleep(upTo(5 * time.Millisecond))
+	}
+}
+
+func TestRetainedRequestsAreFew(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", retention())
+		before := w.store.Stats()
+		var group sync.WaitGroup
+		for range 64 {
+			group.Go(func() {
+				for range 20 {
+					l, err := c.RWMutex("q").Lock(bg)
+					if assert.NoError(w, err) {
+						assert.NoError(w, l.Unlock())
+					}
+				}
+			})
+		}
+		group.Wait()
+		spent := w.spent(before)
+		assert.LessOrEqual(w, spent[memdriver.OpCreate], int64(2))
+	})
+}

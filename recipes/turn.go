@@ -1,0 +1,237 @@
+package recipes
+
+import (
+	"context"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// A turn ends when the last Lock on a place is unlocked. Then the place goes to who is next in
+// line, or is kept for a while, or is given up.
+
+// admit lets another turn begin, or another reader hold beside those who do. It returns nil if
+// the mode does not allow it, or the place is not what it was.
+func (h *hold) admit(mode Mode) *Lock {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lost != nil || h.released || h.downgraded || h.held[Exclusive] > 0 {
+		return nil
+	}
+	if stands, _ := modeOf(h.place.Name); mode == Exclusive && (stands == Shared || h.held[Shared] > 0) {
+		return nil
+	}
+	l := &Lock{hold: h, mode: mode}
+	h.held[mode]++
+	h.locks = append(h.locks, l)
+	return l
+}
+
+// retain makes a hold the place of a retainer, unless it is over.
+func (h *hold) retain(r *retainer) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lost != nil || h.released {
+		return false
+	}
+	h.retainer = r
+	return true
+}
+
+// gone tells whether the hold is lost or given back, without a look at the session.
+func (h *hold) gone() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lost != nil || h.released
+}
+
+// unused tells whether no Lock is on the place.
+func (h *hold) unused() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.held[Shared]+h.held[Exclusive] == 0
+}
+
+// close marks a place that nobody uses as given back. It reports false if that cannot be.
+func (h *hold) close() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lost != nil || h.released || h.held[Shared]+h.held[Exclusive] > 0 {
+		return false
+	}
+	h.released = true
+	h.stop()
+	return true
+}
+
+// endTurn is what Unlock does, with the last Lock on a place.
+func (l *Lock) endTurn() error { return l.hold.retainer.turnEnded(l) }
+
+func (r *retainer) turnEnded(l *Lock) error {
+	h := l.hold
+	r.mu.Lock()
+	if r.place != h || !r.inUse || !h.unused() {
+		r.mu.Unlock()
+		return nil // others have come since
+	}
+	r.inUse = false
+	r.grant()
+	if r.inUse {
+		r.watch()
+		r.mu.Unlock()
+		return nil
+	}
+	if !r.closing && len(r.line) == 0 && r.others != waiting && !h.isDowngraded() {
+		r.keep()
+		r.mu.Unlock()
+		return nil
+	}
+	if !r.giveUpPlace() {
+		r.mu.Unlock()
+		return nil
+	}
+	r.mu.Unlock()
+	err := l.release()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pursue()
+	return err
+}
+
+func (h *hold) isDowngraded() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.downgraded
+}
+
+// giveUpPlace is called with r.mu held, and followed by hold.giveBack without.
+func (r *retainer) giveUpPlace() bool {
+	if !r.place.close() {
+		return false
+	}
+	r.drop()
+	return true
+}
+
+// keep keeps the place for a while, though nobody uses it. It is called with r.mu held.
+func (r *retainer) keep() {
+	h, d := r.place, r.m.options.retention.Idle
+	if r.idle == nil {
+		r.idle = time.AfterFunc(d, func() { r.leaveIdle(h) })
+	} else {
+		r.idle.Reset(d)
+	}
+	r.watch()
+}
+
+// leaveIdle gives the place up if nobody uses it.
+func (r *retainer) leaveIdle(h *hold) {
+	if r.m.sessions.enter() != nil {
+		return // the place goes with the session
+	}
+	defer r.m.sessions.leave()
+	r.mu.Lock()
+	ok := r.place == h && !r.inUse && r.giveUpPlace()
+	r.mu.Unlock()
+	if !ok {
+		return
+	}
+	_ = h.giveBack()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pursue()
+}
+
+// lost is called when a hold is lost that is a place.
+func (r *retainer) lost(h *hold) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.place == h {
+		r.drop()
+		r.pursue()
+	}
+}
+
+// watch begins to look out for others. It is called with r.mu held.
+func (r *retainer) watch() {
+	if r.unwatch != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.unwatch = cancel
+	h := r.place
+	r.m.sessions.spawn(func() {
+		defer cancel()
+		r.lookOut(ctx, h)
+	})
+}
+
+// lookOut watches the queue until somebody else waits. What it sees may be late, never early:
+// who has been seen to wait may have gone, which costs no more than the place.
+func (r *retainer) lookOut(ctx context.Context, h *hold) {
+	pace := retries{newBackOff: r.m.options.backOff}
+	early := 0 // watches in a row that have closed soon
+	for ctx.Err() == nil && h.session.Err() == nil {
+		began := time.Now()
+		changed, nodes, err := r.look(ctx, h)
+		if err != nil {
+			sleep(pace.nextTireless(), ctx.Done())
+			continue
+		}
+		pace.succeeded()
+		place := h.placeNow()
+		if indexOf(nodes, place.Node) < 0 && !h.isDowngraded() {
+			h.lose(errTaken)()
+			return
+		}
+		if r.saw(h, othersWait(nodes, place)) {
+			r.leaveIdle(h)
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		if early++; time.Since(began) > brief {
+			early = 0
+		}
+		if early > 2 { // a driver may close watches early, again and again
+			sleep(time.Millisecond<<min(early-2, 7), ctx.Done())
+		}
+	}
+}
+
+func (r *retainer) look(ctx context.Context, h *hold) (<-chan driver.Cause, []driver.Node, error) {
+	changed, err := h.session.Watch(ctx, r.m.name, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes, err := h.session.List(ctx, r.m.name)
+	return changed, nodes, err
+}
+
+// othersWait tells whether anybody waits behind the node at that place.
+func othersWait(nodes []driver.Node, p driver.Place) bool {
+	mine, _ := modeOf(p.Name)
+	for i := indexOf(nodes, p.Node) + 1; i < len(nodes); i++ {
+		if m, _ := modeOf(nodes[i].Name); mine == Exclusive || m == Exclusive {
+			return true
+		}
+	}
+	return false
+}
+
+// saw takes down what a look at the queue has shown. It returns true if there is no need to look
+// again: somebody waits.
+func (r *retainer) saw(h *hold, wait bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.place != h:
+	case wait:
+		r.others = waiting
+	default:
+		r.others, r.turns = none, 0
+	}
+	return wait
+}

@@ -1,0 +1,246 @@
+package zkdriver
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// causeOf waits for the end of a watch and returns what it says.
+func causeOf(t testing.TB, c <-chan driver.Cause) driver.Cause {
+	t.Helper()
+	select {
+	case cause := <-c:
+		return cause
+	case <-time.After(bound):
+		t.Fatalf("the watch did not close within %v", bound)
+	}
+	return driver.Changed
+}
+
+func TestReleaseIsToldToAllWhoWatchTheNode(t *testing.T) {
+	b := newBench(t, "")
+	other := b.another("")
+	for range 20 {
+		p := b.mustCreate("q", "h-W-", "x")
+		own, queue := b.mustWatch(within(t), "q", p.Name), b.mustWatch(within(t), "q", "")
+		first, err := other.Watch(within(t), "q", p.Name)
+		require.NoError(t, err)
+		second, err := other.Watch(within(t), "q", p.Name)
+		require.NoError(t, err)
+		require.NoError(t, b.Release(within(t), "q", p))
+		for _, c := range []<-chan driver.Cause{own, first, second} {
+			require.Equal(t, driver.Released, causeOf(t, c))
+		}
+		require.Equal(t, driver.Changed, causeOf(t, queue))
+	}
+}
+
+// A release that is reported while the answer to the watch is still on its way.
+func TestReleaseThatMeetsTheArmingIsChangedOrReleased(t *testing.T) {
+	b := newBench(t, "")
+	other := b.another("")
+	told := map[driver.Cause]int{}
+	for range 200 {
+		p := b.mustCreate("q", "h-W-", "x")
+		done := make(chan error, 1)
+		go func() { done <- b.Release(within(t), "q", p) }()
+		c, err := other.Watch(within(t), "q", p.Name)
+		require.NoError(t, err)
+		told[causeOf(t, c)]++
+		require.NoError(t, <-done)
+	}
+	t.Log(told)
+}
+
+// rivals are clients that may do in a queue whatever its users may.
+func TestOnlyItsSessionWritesToAContender(t *testing.T) {
+	for mode, login := range map[string]string{"open": "", "digest": "alice:geheim@", "creator": "alice:geheim@"} {
+		t.Run(mode, func(t *testing.T) {
+			b := newBench(t, "")
+			s := mustConnect(t, "zk://"+login+b.server.Addr()+b.chroot+"?acl="+mode)
+			same := mustConnect(t, "zk://"+login+b.server.Addr()+b.chroot+"?acl="+mode)
+			rival := b.server.Raw(t)
+			if login != "" {
+				require.NoError(t, rival.AddAuth("digest", []byte(strings.TrimSuffix(login, "@"))))
+			}
+			p, err := s.Create(within(t), "q", "h-W-", []byte("x"))
+			require.NoError(t, err)
+			path := b.chroot + "/q/" + p.Name
+			c, err := same.Watch(within(t), "q", p.Name)
+			require.NoError(t, err)
+
+			_, err = rival.Set(path, []byte("y"), -1)
+			require.ErrorIs(t, err, zk.ErrNoAuth)
+			_, err = rival.SetACL(path, zk.WorldACL(zk.PermAll), -1)
+			require.ErrorIs(t, err, zk.ErrNoAuth)
+			_, err = same.multi(&zk.SetDataRequest{Path: path, Version: -1}, &zk.DeleteRequest{Path: path, Version: -1})
+			require.ErrorIs(t, err, zk.ErrNoAuth)
+			select {
+			case cause := <-c:
+				t.Fatalf("the watch of a node that nobody could write to said %v", cause)
+			case <-time.After(20 * time.Millisecond): // a chance to be wrong
+			}
+			_, _, err = rival.Get(path)
+			require.NoError(t, err, "users of the queue may read")
+			require.NoError(t, rival.Delete(path, -1), "and delete, which is no release")
+			require.Equal(t, driver.Changed, causeOf(t, c))
+			require.NoError(t, s.Close())
+			removeAll(t, rival, b.chroot+"/q")
+		})
+	}
+}
+
+// Whoever can write to a node could pretend that it was released: so it takes the guard to be
+// believed.
+func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
+	b := newBench(t, "")
+	b.mustCreate("q", "h-W-", "x")
+	for name, data := range map[string]string{"foreign-W-0000000007": "", "foreign-W-0000000008": "#dlock guarded"} {
+		path := b.chroot + "/q/" + name
+		_, err := b.raw.Create(path, []byte(data), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		c := b.mustWatch(within(t), "q", name)
+		_, err = b.raw.Set(path, []byte("y"), -1)
+		require.NoError(t, err)
+		require.Equal(t, driver.Changed, causeOf(t, c))
+		c = b.mustWatch(within(t), "q", name)
+		_, err = b.raw.Multi(&zk.SetDataRequest{Path: path, Version: -1}, &zk.DeleteRequest{Path: path, Version: -1})
+		require.NoError(t, err)
+		require.Equal(t, driver.Changed, causeOf(t, c))
+	}
+}
+
+// The name of the node that was held comes again in a new queue, as somebody else's.
+func TestReleaseSparesANamesakeAlsoBeforeItIsKnown(t *testing.T) {
+	b := newBench(t, "")
+	other := b.another("")
+	p := b.mustCreate("q", "h-W-", "x")
+	removeAll(t, b.raw, b.chroot+"/q")
+	q, err := other.Create(within(t), "q", "h-W-", []byte("y"))
+	require.NoError(t, err)
+	require.Equal(t, p.Name, q.Name)
+	require.ErrorIs(t, b.Release(within(t), "q", p), driver.ErrGone)
+	require.Equal(t, []string{q.Name}, b.nodes("q"))
+}
+
+// After a reconnect the server reports a node that was made meanwhile, under the same name, as
+// one that was written to.
+func TestANamesakeMadeDuringAReconnectIsNoRelease(t *testing.T) {
+	b := newBench(t, "session_timeout=20s")
+	other := b.another("")
+	for range 5 {
+		p, err := other.Create(within(t), "q", "h-W-", []byte("x"))
+		require.NoError(t, err)
+		c := b.mustWatch(within(t), "q", p.Name)
+		b.proxy.Refuse()
+		b.proxy.DropConnections()
+		removeAll(t, b.raw, b.chroot+"/q")
+		again, err := other.Create(within(t), "q", "h-W-", []byte("y"))
+		require.NoError(t, err)
+		require.Equal(t, p.Name, again.Name)
+		b.proxy.Heal()
+		require.Equal(t, driver.Changed, causeOf(t, c))
+		require.NoError(t, other.Delete(within(t), "q", again))
+		removeAll(t, b.raw, b.chroot+"/q")
+	}
+}
+
+func TestAReleaseDuringAReconnectIsOnlyAChange(t *testing.T) {
+	b := newBench(t, "session_timeout=20s")
+	other := b.another("")
+	p, err := other.Create(within(t), "q", "h-W-", []byte("x"))
+	require.NoError(t, err)
+	c := b.mustWatch(within(t), "q", p.Name)
+	b.proxy.Refuse()
+	b.proxy.DropConnections()
+	require.NoError(t, other.Release(within(t), "q", p))
+	b.proxy.Heal()
+	require.Equal(t, driver.Changed, causeOf(t, c))
+}
+
+// It may take several requests to set the watches again, so that what has happened to one of
+// them comes late. Until all of a queue are new, no release in it is believed.
+func TestNoReleaseIsBelievedBesideAWatchOfAnEarlierConnection(t *testing.T) {
+	ws := &watches{}
+	armed := func(path string) (*watch, <-chan driver.Cause) {
+		w, who, first := ws.join(path)
+		if first {
+			ws.answered(path, w, true, nil)
+		}
+		return w, who.ended
+	}
+	_, own := armed("/q/own")
+	_, before := armed("/q/before")
+	ws.written("/q/before")
+	require.Equal(t, driver.Released, <-before)
+
+	ws.disconnected()
+	_, before = armed("/q/before")
+	_, elsewhere := armed("/p/before")
+	ws.written("/q/before")
+	require.Equal(t, driver.Changed, <-before, "own is of an earlier connection")
+	ws.written("/p/before")
+	require.Equal(t, driver.Released, <-elsewhere, "another queue")
+
+	ws.fire("/q/own", driver.Changed)
+	require.Equal(t, driver.Changed, <-own)
+	_, before = armed("/q/before")
+	ws.written("/q/before")
+	require.Equal(t, driver.Released, <-before)
+	require.Empty(t, ws.stale)
+}
+
+func TestAWriteReportedBeforeTheAnswerIsJudgedByTheAnswer(t *testing.T) {
+	for _, guarded := range []bool{true, false} {
+		ws := &watches{}
+		w, who, _ := ws.join("/q/n")
+		ws.written("/q/n")
+		select {
+		case <-who.ended:
+			t.Fatal("it is not known yet what was written to")
+		default:
+		}
+		ws.answered("/q/n", w, guarded, nil)
+		require.Equal(t, guarded, <-who.ended == driver.Released)
+	}
+}
+
+func TestHandOverByListing(t *testing.T) {
+	b := newBench(t, "")
+	c, err := Driver{}.OpenConnector("zk://" + b.server.Addr() + b.chroot + "?handover=list")
+	require.NoError(t, err)
+	s, err := c.Connect(within(t))
+	require.NoError(t, err)
+	defer s.Close()
+	_, releases := s.(driver.Releaser)
+	require.False(t, releases)
+	_, replaces := s.(driver.Replacer)
+	require.True(t, replaces)
+	p, err := s.Create(within(t), "q", "h-W-", []byte("x"))
+	require.NoError(t, err)
+	acl, _, err := b.raw.GetACL(b.chroot + "/q/" + p.Name)
+	require.NoError(t, err)
+	require.Equal(t, zk.WorldACL(zk.PermAll), acl)
+	data, _, err := b.raw.Get(b.chroot + "/q/" + p.Name)
+	require.NoError(t, err)
+	require.Equal(t, "x", string(data))
+}
+
+// A certificate's name is known to the server only, so the ACL of a queue asks for all names
+// of its maker, and a secret one must not be among them.
+func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
+	for dsn, guards := range map[string]bool{
+		"zk://h": true, "zk://u:p@h?acl=digest": true, "zk://u:p@h?acl=creator": true, "zk://h?handover=list": false,
+		"zk://h?tls=true&tls_cert=c&tls_key=k": true, "zk://h?tls=true&tls_cert=c&tls_key=k&acl=creator": false,
+	} {
+		s, err := parseDSN(dsn)
+		require.NoError(t, err)
+		require.Equal(t, guards, s.keepsSecret(), dsn)
+	}
+}
