@@ -2,11 +2,12 @@
 
 TESTFLAGS ?=
 BENCHTIME ?= 1s
+BENCHFLAGS ?=
 FUZZTIME ?= 10s
 SOAK ?= 30m
 SEED ?= 1
 
-.PHONY: help test lint bench fuzz soak need-zookeeper need-gcc
+.PHONY: help test lint bench bench-go fuzz soak need-zookeeper need-bench need-gcc
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -17,7 +18,10 @@ test: ## all tests of all modules, with the race detector and a real ZooKeeper; 
 lint: ## gofmt, vet, staticcheck, go mod tidy
 	@sh scripts/lint.sh
 
-bench: need-zookeeper ## all benchmarks, once each; BENCHTIME sets for how long
+bench: need-bench ## this library beside other locks, into docs/benchmarks.md; BENCHFLAGS adds flags (-help lists them)
+	cd bench && go run . $(BENCHFLAGS)
+
+bench-go: need-zookeeper ## the benchmarks of the packages, once each; BENCHTIME sets for how long
 	DLOCK_TEST_ZOOKEEPER=require go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
@@ -28,6 +32,9 @@ soak: need-zookeeper need-gcc ## faults on three ZooKeeper servers for SOAK (30m
 
 need-zookeeper: ## install ZooKeeper and Java for the tests, or say what to install
 	@sh scripts/need-zookeeper.sh
+
+need-bench: ## install the locks that are measured beside this library, or say what to install
+	@sh scripts/need-bench.sh
 
 need-gcc: ## install a C compiler for the race detector, or say what to install
 	@sh scripts/need-gcc.sh

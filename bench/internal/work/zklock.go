@@ -1,0 +1,50 @@
+package work
+
+import (
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// zkLock is go-zookeeper's own lock. It has neither a shared mode nor a try.
+func zkLock(p Plan) (session, error) {
+	conn, err := connect(p)
+	if err != nil {
+		return nil, err
+	}
+	return zkLockSession{conn}, nil
+}
+
+// connect waits for the session: zk.Lock gives up where there is none yet.
+func connect(p Plan) (*zk.Conn, error) {
+	conn, events, err := zk.Connect([]string{p.Server}, time.Duration(p.Timeout)*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		return nil, err
+	}
+	limit := time.After(30 * time.Second)
+	for {
+		select {
+		case e := <-events:
+			if e.State == zk.StateHasSession {
+				return conn, nil
+			}
+		case <-limit:
+			conn.Close()
+			return nil, errors.New("bench: no session with ZooKeeper")
+		}
+	}
+}
+
+type zkLockSession struct{ conn *zk.Conn }
+
+func (s zkLockSession) contender(path string) (contender, error) {
+	return zkLockContender{zk.NewLock(s.conn, path, zk.WorldACL(zk.PermAll))}, nil
+}
+
+func (s zkLockSession) close() error { s.conn.Close(); return nil }
+
+type zkLockContender struct{ l *zk.Lock }
+
+func (c zkLockContender) lock() error   { return c.l.Lock() }
+func (c zkLockContender) unlock() error { return c.l.Unlock() }

@@ -1,0 +1,347 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.lang.management.ManagementFactory;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.IntSupplier;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.retry.ExponentialBackoffRetry;
+
+/**
+ * Does what a round of the benchmark asks for, with Curator. What the orders and answers are is told
+ * in package work, which does the same with the Go libraries. The argument is "mutex" or "rw".
+ */
+public class Bench {
+    interface Task {
+        void run() throws Exception;
+    }
+
+    /** One thread's access to the lock. */
+    static class Contender {
+        final InterProcessMutex exclusive;
+        final InterProcessMutex shared;
+
+        Contender(CuratorFramework client, String path, boolean readWrite) {
+            if (readWrite) {
+                InterProcessReadWriteLock lock = new InterProcessReadWriteLock(client, path);
+                exclusive = lock.writeLock();
+                shared = lock.readLock();
+            } else {
+                exclusive = new InterProcessMutex(client, path);
+                shared = null;
+            }
+        }
+    }
+
+    /** A plan is one flat JSON object without escapes. */
+    static class Plan {
+        final String text;
+
+        Plan(String text) {
+            this.text = text;
+        }
+
+        String get(String name) {
+            Matcher m = Pattern.compile("\"" + name + "\":\"?([^\",}]*)").matcher(text);
+            if (!m.find()) {
+                throw new IllegalArgumentException("the plan has no " + name);
+            }
+            return m.group(1);
+        }
+
+        int number(String name) {
+            return Integer.parseInt(get(name));
+        }
+    }
+
+    final Plan plan;
+    final boolean readWrite;
+    final String kind;
+    final boolean held;
+    final int reads;
+    final List<CuratorFramework> clients = new ArrayList<>();
+    final List<Contender> contenders = new ArrayList<>();
+    final List<Thread> threads = new ArrayList<>();
+    final List<String> errors = new ArrayList<>();
+    final List<Long> latencies = new ArrayList<>();
+    final AtomicLong tries = new AtomicLong();
+    final CountDownLatch begin = new CountDownLatch(1);
+    final CountDownLatch first = new CountDownLatch(1); // pass: the first one holds the lock
+    final long[] counts;
+    volatile long end;
+    Contender holder;
+
+    Bench(Plan plan, boolean readWrite) throws Exception {
+        this.plan = plan;
+        this.readWrite = readWrite;
+        kind = plan.get("kind");
+        held = Boolean.parseBoolean(plan.get("held"));
+        reads = plan.number("reads");
+        int sessions = plan.number("sessions");
+        counts = new long[plan.number("contenders")];
+        try {
+            for (int i = 0; i < sessions; i++) {
+                open();
+            }
+            for (int i = 0; i < counts.length; i++) {
+                contenders.add(new Contender(clients.get(i % sessions), plan.get("path"), readWrite));
+            }
+            for (int i = 0; i < Math.min(sessions, counts.length); i++) {
+                contenders.get(i).exclusive.acquire();
+                contenders.get(i).exclusive.release();
+            }
+            takePlaces();
+        } catch (Exception e) {
+            close();
+            throw e;
+        }
+    }
+
+    CuratorFramework open() throws Exception {
+        CuratorFramework client = CuratorFrameworkFactory.newClient(
+            plan.get("server"), plan.number("timeout") * 1000, 15000, new ExponentialBackoffRetry(1000, 3));
+        clients.add(client);
+        client.start();
+        if (!client.blockUntilConnected(30, TimeUnit.SECONDS)) {
+            throw new IllegalStateException("no session with ZooKeeper");
+        }
+        return client;
+    }
+
+    void takePlaces() throws Exception {
+        if (kind.equals("drain") || held) {
+            holder = new Contender(open(), plan.get("path"), readWrite);
+            // Curator's locks belong to threads: this one also releases it, in measure.
+            holder.exclusive.acquire();
+        }
+        if (kind.equals("pass")) {
+            start(this::pass);
+            first.await();
+            return;
+        }
+        for (int i = 0; i < counts.length; i++) {
+            int n = i;
+            Contender c = contenders.get(i);
+            switch (kind) {
+                case "loop": start(() -> loop(n, c)); break;
+                case "try": start(() -> storm(n, c)); break;
+                case "drain": start(() -> await(n, c)); break;
+                default: throw new IllegalArgumentException("unknown kind of plan " + kind);
+            }
+        }
+    }
+
+    void start(Task task) {
+        Thread t = new Thread(() -> {
+            try {
+                task.run();
+            } catch (Throwable e) {
+                synchronized (errors) {
+                    errors.add(e.toString());
+                }
+            }
+        });
+        t.setDaemon(true);
+        t.start();
+        threads.add(t);
+    }
+
+    void loop(int i, Contender c) throws Exception {
+        IntSupplier number = dice(i);
+        boolean alone = counts.length == 1;
+        long n = 0;
+        begin.await();
+        for (;;) {
+            long began = System.nanoTime();
+            if (began - end >= 0) {
+                break;
+            }
+            InterProcessMutex lock = reads > 0 && number.getAsInt() < reads ? c.shared : c.exclusive;
+            lock.acquire();
+            lock.release();
+            n++;
+            if (alone) {
+                latencies.add(System.nanoTime() - began);
+            }
+        }
+        counts[i] = n;
+    }
+
+    /** Numbers from 0 to 99, the same ones for the i-th contender in every language. */
+    static IntSupplier dice(int i) {
+        long[] x = {i + 1};
+        return () -> {
+            x[0] = (x[0] * 1103515245L + 12345) & 0x7fffffffL;
+            return (int) (x[0] >> 16) % 100;
+        };
+    }
+
+    void await(int i, Contender c) throws Exception {
+        c.exclusive.acquire();
+        counts[i]++;
+        c.exclusive.release();
+    }
+
+    void storm(int i, Contender c) throws Exception {
+        long n = 0;
+        long won = 0;
+        begin.await();
+        while (System.nanoTime() - end < 0) {
+            n++;
+            if (c.exclusive.acquire(0, TimeUnit.MILLISECONDS)) {
+                won++;
+                c.exclusive.release();
+            }
+        }
+        tries.addAndGet(n);
+        counts[i] = won;
+    }
+
+    /** Two threads take turns, because a lock of Curator is released by the thread that has it. */
+    void pass() throws Exception {
+        int count = plan.number("count");
+        long pause = plan.number("millis");
+        long[] released = new long[count];
+        long[] granted = new long[count];
+        List<CountDownLatch> over = new ArrayList<>(); // who has released gets in line again only after the grant
+        for (int n = 0; n < count; n++) {
+            over.add(new CountDownLatch(1));
+        }
+        CompletableFuture<Void> done = new CompletableFuture<>();
+        Thread[] both = new Thread[2];
+        for (int side = 0; side < 2; side++) {
+            int me = side;
+            both[side] = new Thread(() -> {
+                try {
+                    InterProcessMutex lock = contenders.get(me).exclusive;
+                    if (me == 0) {
+                        lock.acquire();
+                        first.countDown();
+                    }
+                    begin.await();
+                    // Side 0 holds before the hand-overs 0, 2, ...; side 1 before 1, 3, ...
+                    for (int n = 0; n < count; n++) {
+                        if (n % 2 == me) {
+                            Thread.sleep(pause);
+                            released[n] = System.nanoTime();
+                            lock.release();
+                            over.get(n).await();
+                        } else {
+                            lock.acquire();
+                            granted[n] = System.nanoTime();
+                            over.get(n).countDown();
+                        }
+                    }
+                } catch (Throwable e) {
+                    done.completeExceptionally(e);
+                }
+            });
+            both[side].setDaemon(true);
+            both[side].start();
+        }
+        CompletableFuture.runAsync(() -> {
+            try {
+                both[0].join();
+                both[1].join();
+                done.complete(null);
+            } catch (InterruptedException e) {
+                done.completeExceptionally(e);
+            }
+        });
+        done.get();
+        for (int n = 0; n < count; n++) {
+            if (granted[n] - released[n] < 0) {
+                throw new IllegalStateException("granted before the release");
+            }
+            latencies.add(granted[n] - released[n]);
+            counts[n % 2]++;
+        }
+    }
+
+    String measure() throws Exception {
+        double before = cpu();
+        long began = System.nanoTime();
+        end = began + plan.number("millis") * 1_000_000L;
+        begin.countDown();
+        if (kind.equals("drain")) {
+            holder.exclusive.release();
+        }
+        for (Thread t : threads) {
+            t.join();
+        }
+        double seconds = (System.nanoTime() - began) / 1e9;
+        double after = cpu();
+        if (held) {
+            holder.exclusive.release();
+        }
+        synchronized (errors) {
+            if (!errors.isEmpty()) {
+                throw new IllegalStateException(String.join("; ", errors));
+            }
+        }
+        List<Long> list = new ArrayList<>();
+        for (long n : counts) {
+            list.add(n);
+        }
+        return "{\"seconds\":" + seconds + ",\"cpu\":" + (after - before) + ",\"counts\":" + list
+            + ",\"tries\":" + tries + ",\"latencies\":" + latencies + ",\"allocs\":-1}";
+    }
+
+    void close() throws Exception {
+        List<Thread> enders = new ArrayList<>();
+        for (CuratorFramework client : clients) {
+            Thread t = new Thread(client::close);
+            t.start();
+            enders.add(t);
+        }
+        for (Thread t : enders) {
+            t.join();
+        }
+    }
+
+    static double cpu() {
+        return ((com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean()).getProcessCpuTime() / 1e9;
+    }
+
+    public static void main(String[] args) throws Exception {
+        boolean readWrite = args[0].equals("rw");
+        PrintStream answers = System.out;
+        System.setOut(System.err); // for whatever else wants to print
+        BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
+        Bench team = null;
+        for (String line; (line = orders.readLine()) != null;) {
+            String answer;
+            try {
+                if (line.startsWith("prepare ")) {
+                    team = new Bench(new Plan(line), readWrite);
+                    answer = "ready";
+                } else if (line.equals("go")) {
+                    answer = "report " + team.measure();
+                } else if (line.equals("end")) {
+                    if (team != null) {
+                        team.close();
+                    }
+                    team = null;
+                    answer = "ended";
+                } else {
+                    answer = "error unknown order " + line;
+                }
+            } catch (Throwable e) {
+                answer = "error " + e.toString().replace('\n', ' ');
+            }
+            answers.println(answer);
+            answers.flush();
+        }
+        System.exit(0);
+    }
+}

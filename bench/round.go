@@ -1,0 +1,129 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/bench/internal/stats"
+	"github.com/dlock-go/dlock/bench/internal/work"
+)
+
+// sample holds the figures of one round by name.
+type sample map[string]float64
+
+// round has a child do a plan, and looks at the server's counters before and after.
+func round(c *child, s server, p work.Plan) (sample, error) {
+	p.Server = s.addr()
+	joining, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.prepare(p); err != nil {
+		return nil, err
+	}
+	var joined float64
+	if p.Kind == work.Drain {
+		if joined, err = awaitQueue(s, joining, p); err != nil {
+			return nil, err
+		}
+	}
+	before, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	report, err := c.measure(p)
+	if err != nil {
+		return nil, err
+	}
+	after, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	used := after.minus(before)
+	if z, is := s.(*zooKeeper); is {
+		used = used.minus(z.own)
+	}
+	figures, err := evaluate(p, report, used)
+	if err != nil {
+		return nil, err
+	}
+	if p.Kind == work.Drain {
+		figures["join bytes"] = joined
+	}
+	return figures, c.end()
+}
+
+// awaitQueue waits until everybody is in the queue and the server has had nothing to do for a
+// while, and returns the bytes that it took per contender. The while is longer than
+// the 300 ms after which this library watches a node of its own, so that no library still
+// gets ready while it is measured.
+func awaitQueue(s server, start counters, p work.Plan) (bytes float64, err error) {
+	const pause, calm, background = 100 * time.Millisecond, 5, 10
+	last := start
+	quiet := 0
+	for began := time.Now(); quiet < calm; time.Sleep(pause) {
+		now, err := s.read()
+		if err != nil {
+			return 0, err
+		}
+		if now.contenders >= float64(p.Contenders+1) && now.received-last.received <= background {
+			quiet++
+		} else {
+			quiet = 0
+		}
+		last = now
+		if time.Since(began) > answerWithin {
+			return 0, fmt.Errorf("%v of %d contenders are in the queue after %v", now.contenders-1, p.Contenders, answerWithin)
+		}
+	}
+	used := last.minus(start)
+	return (used.bytesIn + used.bytesOut) / float64(p.Contenders), nil
+}
+
+// evaluate turns a report and what the server has counted into figures per acquisition.
+func evaluate(p work.Plan, r work.Report, used counters) (sample, error) {
+	done := float64(stats.Sum(r.Counts))
+	if p.Kind == work.Try {
+		done = float64(r.Tries)
+	}
+	if done == 0 || r.Seconds <= 0 {
+		return nil, fmt.Errorf("nothing was done in %.1fs", r.Seconds)
+	}
+	s := sample{
+		"rate":     done / r.Seconds,
+		"requests": used.received / done,
+		"packets":  (used.received + used.sent) / done,
+		"bytes":    (used.bytesIn + used.bytesOut) / done,
+		"cpu":      r.CPU / done * 1e6,
+	}
+	if r.Allocs >= 0 {
+		s["allocs"] = float64(r.Allocs) / done
+	}
+	switch p.Kind {
+	case work.Loop:
+		s["least"], s["most"] = stats.Shares(shares(p, r.Counts))
+	case work.Try:
+		s["won"] = float64(stats.Sum(r.Counts)) / r.Seconds
+	}
+	if len(r.Latencies) > 0 {
+		us := make([]float64, len(r.Latencies))
+		for i, ns := range r.Latencies {
+			us[i] = float64(ns) / 1e3
+		}
+		s["p50"], s["p90"], s["p99"] = stats.Percentile(us, 50), stats.Percentile(us, 90), stats.Percentile(us, 99)
+	}
+	return s, nil
+}
+
+// shares are what is to be shared fairly: turns of contenders, or of sessions where each of several
+// sessions has more than one contender.
+func shares(p work.Plan, counts []int64) []int64 {
+	if p.Sessions <= 1 || p.Sessions >= len(counts) {
+		return counts
+	}
+	bySession := make([]int64, p.Sessions)
+	for i, n := range counts {
+		bySession[i%p.Sessions] += n
+	}
+	return bySession
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/bench/internal/work"
+)
+
+func copyPage(t *testing.T, dir string) {
+	t.Helper()
+	page, err := os.ReadFile("../docs/benchmarks.md")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "benchmarks.md"), page, 0o600))
+}
+
+func TestFiguresArePerAcquisition(t *testing.T) {
+	report := work.Report{Seconds: 2, CPU: 0.001, Counts: []int64{4, 6}, Allocs: 50}
+	s, err := evaluate(work.Plan{Kind: work.Loop}, report, counters{received: 20, sent: 30, bytesIn: 1000, bytesOut: 500})
+	require.NoError(t, err)
+	require.Equal(t, sample{
+		"rate": 5, "requests": 2, "packets": 5, "bytes": 150, "cpu": 100, "allocs": 5, "least": 0.8, "most": 1.2,
+	}, s)
+}
+
+func TestTriesCountWithAndWithoutSuccess(t *testing.T) {
+	report := work.Report{Seconds: 2, Counts: []int64{1, 1}, Tries: 10, Allocs: -1}
+	s, err := evaluate(work.Plan{Kind: work.Try}, report, counters{received: 30})
+	require.NoError(t, err)
+	require.Equal(t, 5.0, s["rate"])
+	require.Equal(t, 1.0, s["won"])
+	require.Equal(t, 3.0, s["requests"])
+	require.NotContains(t, s, "allocs")
+}
+
+func TestLatenciesAreInMicroseconds(t *testing.T) {
+	report := work.Report{Seconds: 1, Counts: []int64{3}, Latencies: []int64{1000, 3000, 2000}}
+	s, err := evaluate(work.Plan{Kind: work.Loop}, report, counters{})
+	require.NoError(t, err)
+	require.Equal(t, 2.0, s["p50"])
+	require.Equal(t, 3.0, s["p99"])
+}
+
+func TestARoundInWhichNothingWasDoneIsAFault(t *testing.T) {
+	_, err := evaluate(work.Plan{Kind: work.Loop}, work.Report{Seconds: 1, Counts: []int64{0}}, counters{})
+	require.Error(t, err)
+}
+
+func TestSharesAreThoseOfSessionsWhereThereAreSeveralWithMoreThanOneContender(t *testing.T) {
+	counts := []int64{1, 2, 3, 4}
+	require.Equal(t, []int64{4, 6}, shares(work.Plan{Sessions: 2}, counts))
+	require.Equal(t, counts, shares(work.Plan{Sessions: 1}, counts))
+	require.Equal(t, counts, shares(work.Plan{Sessions: 4}, counts))
+}
