@@ -28,8 +28,8 @@ type contender struct {
 // queue.
 func (a *attempt) queue(ctx context.Context, s *session, place driver.Place) error {
 	c := contender{attempt: a, session: s, place: place}
-	watches, cancel := context.WithCancel(ctx)
-	defer cancel() // frees the watch of one's own node
+	watches, free := freeable(ctx)
+	defer free() // the watch of one's own node
 	defer func() {
 		if c.timer != nil {
 			c.timer.Stop()
@@ -51,10 +51,20 @@ func (a *attempt) queue(ctx context.Context, s *session, place driver.Place) err
 	}
 }
 
+// freeable returns a context for watches, and what frees those that have not closed by then. Who
+// cannot go away does without: it is spared what each request costs that can be given up, and its watches
+// close with the nodes, which go soon in most cases, or with the session.
+func freeable(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Done() == nil {
+		return ctx, func() {}
+	}
+	return context.WithCancel(ctx)
+}
+
 // step looks at the queue once and, if somebody is in the way, waits once.
 func (c *contender) step(ctx context.Context, first bool) (entered bool, err error) {
-	watch, cancel := context.WithCancel(ctx)
-	defer cancel() // frees the watch of whoever is in the way
+	watch, free := freeable(ctx)
+	defer free() // the watch of whoever is in the way
 	changed, err := c.armQueue(watch)
 	if err != nil {
 		return false, err

@@ -36,6 +36,7 @@ func TestAHandOverTakesOneRequest(t *testing.T) {
 		for i := range 50 {
 			queue = append(queue, w.client(fmt.Sprint("c", i)).lock(bg))
 		}
+		time.Sleep(2 * time.Millisecond) // the first one was alone, but not just now
 		for _, next := range queue {
 			before := w.store.Stats()
 			w.unlock(held)

@@ -140,11 +140,29 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 		before := w.store.Stats()
 		w.unlock(w.won(c.lock(bg)))
 		w.unlock(w.won(c.rlock(bg)))
-		after := w.store.Stats()
-		for op := range memdriver.Op(len(after.Requests)) {
-			want := map[memdriver.Op]int64{memdriver.OpCreate: 2, memdriver.OpRelease: 1, memdriver.OpDelete: 1}[op]
-			assert.Equal(w, want, after.Requests[op]-before.Requests[op], "requests of kind %v", op)
-		}
+		assert.Equal(w, map[memdriver.Op]int64{memdriver.OpCreate: 2, memdriver.OpDelete: 2}, w.spent(before))
+	})
+}
+
+func TestALockThatWasFreeIsReleasedForOthersOnceTheyMayHaveCome(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		held := w.won(c.lock(bg))
+		time.Sleep(2 * time.Millisecond)
+		before := w.store.Stats()
+		w.unlock(held)
+		assert.Equal(w, map[memdriver.Op]int64{memdriver.OpRelease: 1}, w.spent(before))
+	})
+}
+
+func TestWhoComesInTheMomentInWhichALockIsTakenAndGivenBackLooksAtTheQueue(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held := w.won(w.client("a").lock(bg))
+		next := w.client("b").lock(bg)
+		before := w.store.Stats()
+		w.unlock(held)
+		w.unlock(w.won(next))
+		assert.Equal(w, map[memdriver.Op]int64{memdriver.OpDelete: 1, memdriver.OpList: 1, memdriver.OpRelease: 1}, w.spent(before))
 	})
 }
 

@@ -119,11 +119,21 @@ func (h *hold) remove() error {
 // takeAway removes the node. While the lock is held exclusively those who watch the node are
 // told that it is theirs; see contender.passed.
 func (h *hold) takeAway(ctx context.Context, place driver.Place) error {
-	if h.session.releaser != nil && h.exclusive(place) {
+	if h.session.releaser != nil && h.exclusive(place) && !h.unnoticed(place) {
 		return h.session.releaser.Release(ctx, h.m.name, place)
 	}
 	return h.session.Delete(ctx, h.m.name, place)
 }
+
+// unnoticed tells whether it is not likely that anybody waits: nobody was there when the lock was taken,
+// and that was a moment ago. A Delete costs the store less than a Release. Should there be somebody
+// he looks at the queue, once.
+func (h *hold) unnoticed(place driver.Place) bool {
+	return place.Alone && time.Since(h.since) < moment
+}
+
+// moment is too short for others to join a queue: it takes a request, and they have to ask for it.
+const moment = time.Millisecond
 
 // exclusive tells whether the node has stood for an exclusive lock to the end.
 func (h *hold) exclusive(place driver.Place) bool {

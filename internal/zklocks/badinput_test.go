@@ -94,7 +94,7 @@ func TestOpenSaysWhichPartOfTheDSNIsWrongAndNeverRepeatsThePassword(t *testing.T
 func TestRegisteringNoDriverOrOneTwicePanicsAndSaysWhich(t *testing.T) {
 	require.PanicsWithValue(t, "dlock: Register of a nil driver for nothing", func() { dlock.Register("nothing", nil) })
 	require.PanicsWithValue(t, "dlock: Register called twice for driver zk", func() { dlock.Register("zk", zkdriver.Driver{}) })
-	require.Equal(t, []string{"zk"}, dlock.Drivers())
+	require.Equal(t, []string{"mem", "zk"}, dlock.Drivers(), "those that this package imports")
 }
 
 // deaf returns the address of somebody who takes connections and never answers.
