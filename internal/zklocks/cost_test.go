@@ -1,6 +1,7 @@
 package zklocks_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -73,6 +74,115 @@ func TestAFreeLockIsOneMultiAndItsUnlockOneRequest(t *testing.T) {
 		return took
 	})
 }
+
+// kinds are the requests that locks are made of.
+var kinds = map[string]int32{"multi": zktest.OpMulti, "delete": zktest.OpDelete, "data": zktest.OpGetData, "list": zktest.OpGetChildren2, "exists": zktest.OpExists}
+
+// spent returns how many requests of each kind f has sent through the proxy.
+func spent(t testing.TB, p *zktest.Proxy, f func()) map[string]int {
+	t.Helper()
+	all, before := p.Requests(), make(map[string]int)
+	for kind, op := range kinds {
+		before[kind] = p.Frames(op)
+	}
+	f()
+	all = p.Requests() - all
+	counts := make(map[string]int)
+	for kind, op := range kinds {
+		if n := p.Frames(op) - before[kind]; n > 0 {
+			counts[kind] = n
+			all -= n
+		}
+	}
+	require.Zero(t, all, "requests of other kinds")
+	return counts
+}
+
+// A writer who has to wait makes a node, watches it, lists the queue, watches the node before its own, and
+// releases in the end. Being let in takes no request.
+func TestALockThatIsWaitedForIsFiveRequests(t *testing.T) {
+	w := newWorld(t)
+	present := w.client("web1")
+	c, proxy := w.proxied("web2")
+	w.unlock(w.lock(c).granted()) // the queue is known now
+	w.swiftly(func() time.Duration {
+		held := w.lock(present).granted()
+		var next *contender
+		watched := proxy.Frames(zktest.OpGetData)
+		waiting := spent(t, proxy, func() {
+			next = w.lock(c)
+			next.waitsBehind(held.Name())
+			w.eventually(func() bool { return proxy.Frames(zktest.OpGetData) >= watched+2 }, func() string { return "no watch" })
+		})
+		began := time.Now()
+		entering := spent(t, proxy, func() { w.unlock(held); next.granted() })
+		leaving := spent(t, proxy, func() { w.unlock(next.lock) })
+		took := time.Since(began)
+		if took < swift {
+			require.Equal(t, map[string]int{"multi": 1, "data": 2, "list": 1}, waiting)
+			require.Empty(t, entering)
+			require.Equal(t, map[string]int{"multi": 1}, leaving)
+		}
+		return took
+	})
+}
+
+// A reader looks after its own node only when it has waited for a while.
+func TestAReaderWhoWaitsForLongEntersWithoutARequest(t *testing.T) {
+	w := newWorld(t)
+	c, proxy := w.proxied("web2")
+	w.unlock(w.rlock(c).granted()) // the queue is known now
+	held := w.lock(w.client("web1")).granted()
+	var next *contender
+	looked := proxy.Frames(zktest.OpExists)
+	// The node, the list, and watches of the writer's node and its own, which is looked for then, with its queue.
+	waiting := spent(t, proxy, func() {
+		next = w.rlock(c)
+		w.eventually(func() bool { return proxy.Frames(zktest.OpExists) > looked }, func() string { return "the own node is not looked for" })
+	})
+	require.Equal(t, map[string]int{"multi": 1, "data": 3, "list": 1, "exists": 1}, waiting)
+	entering := spent(t, proxy, func() { w.unlock(held); next.granted() })
+	require.Empty(t, entering)
+	w.unlock(next.lock)
+}
+
+func TestTryLockOfAFreeLockIsThreeRequests(t *testing.T) {
+	w := newWorld(t)
+	c, proxy := w.proxied("web1")
+	m := c.RWMutex("q")
+	w.unlock(w.lock(c).granted())
+	w.swiftly(func() time.Duration {
+		began := time.Now()
+		counts := spent(t, proxy, func() {
+			lock, err := m.TryLock(t.Context())
+			require.NoError(t, err)
+			w.unlock(lock)
+		})
+		took := time.Since(began)
+		if took < swift {
+			all := counts["list"] + counts["multi"] + counts["delete"]
+			require.Equal(t, []int{1, 3}, []int{counts["list"], all})
+		}
+		return took
+	})
+}
+
+// The driver adds little to what go-zookeeper allocates for the two requests (46 times).
+func TestAFreeLockAllocatesLittle(t *testing.T) {
+	w := newWorld(t)
+	m := w.client("web1").RWMutex("q")
+	n := testing.AllocsPerRun(200, func() {
+		lock, err := m.Lock(context.Background())
+		require.NoError(t, err)
+		require.NoError(t, lock.Unlock())
+	})
+	t.Logf("%v allocations", n)
+	require.LessOrEqual(t, n, maxAllocations)
+}
+
+// maxAllocations is 70, and 94 where a slow machine holds the lock for more than a moment, so that it is released
+// for others; the race detector adds some.
+const maxAllocations = 105.0
 
 func TestEnteringAgainSendsNothing(t *testing.T) {
 	w := newWorld(t)
