@@ -277,11 +277,9 @@ func (s *sitting) close() {
 		}
 	}
 	s.must(s.journal.close())
-	var left []string
-	s.await("only queues are left in the store", func() bool {
-		left = s.contenders()
-		return len(left) == 0
-	})
+	for i := range s.ensemble.Servers { // also where servers have gone apart
+		s.await(fmt.Sprintf("only queues are left on server %d", i), func() bool { return len(s.contenders(i)) == 0 })
+	}
 	s.await("no watch is left", func() bool {
 		var watches int64
 		for _, server := range s.ensemble.Servers {
@@ -330,13 +328,13 @@ func (s *sitting) survey() {
 	}
 }
 
-// contenders lists what is in the store below the queues.
-func (s *sitting) contenders() (left []string) {
+// contenders lists what a server has below the queues.
+func (s *sitting) contenders(server int) (left []string) {
 	queues := map[string]bool{s.chroot + "/b": true, s.chroot + "/long": true}
 	for _, name := range lockNames {
 		queues[s.chroot+"/"+name] = true
 	}
-	for _, path := range s.ensemble.Servers[0].Tree(s.t, s.chroot) {
+	for _, path := range s.ensemble.Servers[server].Tree(s.t, s.chroot) {
 		if !queues[path] {
 			left = append(left, path)
 		}
