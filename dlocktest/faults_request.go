@@ -57,8 +57,8 @@ type Request struct {
 	// Name is the prefix of a Create, and the node's name for all else; it is empty for the
 	// watch of a queue. Of a Walk it is where to look.
 	Name string
-	// Place is what Delete, Release, Replace and CleanUp were called with, and what Create and
-	// Replace have returned once they are answered.
+	// Place is what Delete, Release, Replace, CleanUp and WatchPlace (whose method is MethodWatch) were
+	// called with, and what Create and Replace have returned once they are answered.
 	Place driver.Place
 	// Cause is why a watch has ended.
 	Cause driver.Cause

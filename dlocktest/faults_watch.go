@@ -37,14 +37,27 @@ type watching struct {
 
 // Watch implements driver.Session.
 func (s *faulty) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
+	return s.watch(ctx, Request{Method: MethodWatch, Queue: queue, Name: name},
+		func(ctx context.Context) (<-chan driver.Cause, error) { return s.inner.Watch(ctx, queue, name) })
+}
+
+// WatchPlace implements driver.Releaser.
+func (s giving) WatchPlace(ctx context.Context, queue string, p driver.Place) (<-chan driver.Cause, error) {
+	return s.watch(ctx, Request{Method: MethodWatch, Queue: queue, Name: p.Name, Place: p},
+		func(ctx context.Context) (<-chan driver.Cause, error) {
+			return s.inner.(driver.Releaser).WatchPlace(ctx, queue, p)
+		})
+}
+
+func (s *faulty) watch(ctx context.Context, r Request, arm func(context.Context) (<-chan driver.Cause, error)) (<-chan driver.Cause, error) {
 	if s.faults.decide == nil {
-		return s.inner.Watch(ctx, queue, name)
+		return arm(ctx)
 	}
 	armed, cancel := context.WithCancel(ctx)
-	r := s.numbered(Request{Method: MethodWatch, Queue: queue, Name: name})
+	r = s.numbered(r)
 	in, fault, err := send(ctx, s, order[<-chan driver.Cause]{
 		Request: r,
-		do:      func(context.Context) (<-chan driver.Cause, error) { return s.inner.Watch(armed, queue, name) },
+		do:      func(context.Context) (<-chan driver.Cause, error) { return arm(armed) },
 	})
 	if err != nil {
 		cancel() // frees a watch whose reply was lost

@@ -72,6 +72,21 @@ type forwarded struct {
 	closed bool
 }
 
+// WatchPlace lists, because the watches below know names only.
+func (s *releasing) WatchPlace(ctx context.Context, queue string, p driver.Place) (<-chan driver.Cause, error) {
+	w, err := s.Watch(ctx, queue, p.Name)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := s.List(ctx, queue)
+	if err == nil && !has(nodes, p.Node) {
+		closed := make(chan driver.Cause)
+		close(closed)
+		return closed, nil
+	}
+	return w, err
+}
+
 func (s *releasing) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
 	inner, err := s.full.Watch(ctx, queue, name)
 	if err != nil || name == "" {

@@ -19,7 +19,8 @@ type Replacer interface {
 }
 
 // Releaser is implemented by sessions that can tell their watchers that a node was given back
-// by somebody who held the lock exclusively.
+// by somebody who held the lock exclusively. It is what it takes to pass a lock on without
+// listing the queue: to hear that the holder has gone, and to know that one's own node stands.
 type Releaser interface {
 	// Release is Delete, called by the holder of an exclusive lock.
 	//
@@ -29,6 +30,10 @@ type Releaser interface {
 	// order: when Released can be received, an earlier removal of a node that the same session
 	// watches can be received too.
 	Release(ctx context.Context, queue string, p Place) error
+
+	// WatchPlace is [Session.Watch] of the session's own node p, and of no other: if that node does
+	// not stand under that name, the channel closes at once, also if another node does.
+	WatchPlace(ctx context.Context, queue string, p Place) (<-chan Cause, error)
 }
 
 // Reader is implemented by sessions that can show a node to people who look at a queue.

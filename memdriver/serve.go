@@ -92,7 +92,8 @@ func (st *Store) list(req *request) reply {
 	return reply{}
 }
 
-// watch arms a watch: rule 6. One on a node that is not there ends at once.
+// watch arms a watch: rule 6. One on a node that is not there ends at once; and so does one on a
+// place, if another node has its name: rule 13.
 func (st *Store) watch(req *request) reply {
 	sh := st.shard(req.queue)
 	sh.lock()
@@ -106,7 +107,7 @@ func (st *Store) watch(req *request) reply {
 		sh.arm(w, &q.watches, q)
 		return reply{}
 	}
-	if n := sh.find(req.queue, req.name); n != nil {
+	if n := sh.find(req.queue, req.name); n != nil && (req.place.Token == 0 || req.place.Token == n.token) {
 		sh.arm(w, &n.watches, n.queue)
 		return reply{}
 	}

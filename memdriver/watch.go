@@ -36,7 +36,16 @@ type event struct {
 // Watch implements driver.Session: rule 6. The channel also closes when ctx
 // ends.
 func (s *session) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
-	req := &request{op: OpWatch, queue: queue, name: name}
+	return s.watch(ctx, &request{op: OpWatch, queue: queue, name: name})
+}
+
+// WatchPlace implements driver.Releaser: rule 13.
+func (s *session) WatchPlace(ctx context.Context, queue string, p driver.Place) (<-chan driver.Cause, error) {
+	return s.watch(ctx, &request{op: OpWatch, queue: queue, name: p.Name, place: p})
+}
+
+func (s *session) watch(ctx context.Context, req *request) (<-chan driver.Cause, error) {
+	queue := req.queue
 	if err := driver.CheckQueue(queue); err != nil {
 		return nil, req.failed(err)
 	}

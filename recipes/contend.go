@@ -8,8 +8,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// watchOwnAfter is how long a contender waits before its own node is watched too. Brief waits
-// do without: whoever is let in looks at the queue first and sees its node there.
+// watchOwnAfter is how long a contender waits before its own node is watched too, where that is not
+// done from the start. Brief waits do without: whoever is let in looks at the queue first and sees its
+// node there.
 const watchOwnAfter = 300 * time.Millisecond
 
 // contender is an attempt that has a node in the queue.
@@ -18,7 +19,7 @@ type contender struct {
 	session  *session
 	place    driver.Place
 	own      <-chan driver.Cause // the watch of one's own node; nil until it is armed
-	anchored bool                // own is known to watch this very node
+	watched  bool                // it has been
 	timer    *time.Timer         // until it is to be armed; nil where it is not needed
 	idle     int                 // wake-ups in a row that have changed nothing
 }
@@ -35,8 +36,8 @@ func (a *attempt) queue(ctx context.Context, s *session, place driver.Place) err
 			c.timer.Stop()
 		}
 	}()
-	for first := true; ; first = false {
-		entered, err := c.step(watches, first)
+	for {
+		entered, err := c.step(watches)
 		switch {
 		case err == nil && entered:
 			return nil
@@ -62,17 +63,12 @@ func freeable(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // step looks at the queue once and, if somebody is in the way, waits once.
-func (c *contender) step(ctx context.Context, first bool) (entered bool, err error) {
+func (c *contender) step(ctx context.Context) (entered bool, err error) {
 	watch, free := freeable(ctx)
 	defer free() // the watch of whoever is in the way
 	changed, err := c.armQueue(watch)
 	if err != nil {
 		return false, err
-	}
-	if first && c.expectsRelease() {
-		if c.own, err = c.session.Watch(ctx, c.m.name, c.place.Name); err != nil {
-			return false, err
-		}
 	}
 	nodes, err := c.session.List(ctx, c.m.name)
 	if err != nil {
@@ -83,7 +79,6 @@ func (c *contender) step(ctx context.Context, first bool) (entered bool, err err
 	if i < 0 {
 		return false, errStartOver
 	}
-	c.anchored = c.own != nil
 	b := blocker(nodes, i, c.mode)
 	if b < 0 {
 		return true, nil
@@ -97,15 +92,27 @@ func (c *contender) step(ctx context.Context, first bool) (entered bool, err err
 		if changed, err = c.armBlocker(watch, nodes[b].Name); err != nil {
 			return false, err
 		}
+		select {
+		case <-changed: // as short a wait as can be
+			return false, nil
+		default:
+		}
+		if err := c.expectRelease(ctx); err != nil {
+			return false, err
+		}
 	}
 	return c.sleep(ctx, changed)
 }
 
-// expectsRelease tells whether the own node is worth a watch from the start, before the queue
-// is listed, so that a release ahead can be relied upon: see passed. A writer who was not alone
-// has to wait, as a rule. A reader has not: those before it may be readers, too.
-func (c *contender) expectsRelease() bool {
-	return c.session.releaser != nil && c.mode == Exclusive && !c.try && c.m.options.wait.kind == watchPredecessor
+// expectRelease watches the own node from the start where a release ahead may be relied upon then: see
+// passed.
+func (c *contender) expectRelease(ctx context.Context) (err error) {
+	if c.session.releaser == nil || c.watched || c.m.options.wait.kind != watchPredecessor {
+		return nil
+	}
+	c.own, err = c.session.releaser.WatchPlace(ctx, c.m.name, c.place)
+	c.watched = err == nil
+	return err
 }
 
 // armQueue watches the whole queue, if that is the way of waiting. It has to be done before the
@@ -160,13 +167,14 @@ func (c *contender) sleep(ctx context.Context, changed <-chan driver.Cause) (ent
 //   - its holder has released it: then it was the first of the queue, and held exclusively. No
 //     other end of a watch says that. A holder who downgrades gives up a name but not the place,
 //     one who leaves the queue may have had others before him, and a watch may just close;
-//   - and the own node was there at that time. Its watch, which is known to be of this very node,
-//     has not fired; and had the node gone before the release, that could be seen by now.
+//   - and the own node was there at that time. Its watch, which is of this very node (WatchPlace) and
+//     not of another one of its name, has not fired; and had the node gone before the release, that
+//     could be seen by now.
 //
 // The own node was there, so the queue is the one that was listed, and the node that was watched
 // is the one that was listed: no name comes again in a queue as long as it stands.
 func (c *contender) passed(cause driver.Cause) bool {
-	if cause != driver.Released || !c.anchored {
+	if cause != driver.Released || c.own == nil {
 		return false
 	}
 	select {
@@ -180,7 +188,7 @@ func (c *contender) passed(cause driver.Cause) bool {
 
 // looseOwn is for when the watch of the own node has ended. It is armed anew after a while.
 func (c *contender) looseOwn() {
-	c.own, c.anchored = nil, false
+	c.own = nil
 	if c.timer != nil {
 		c.timer.Reset(watchOwnAfter)
 	}
@@ -214,13 +222,17 @@ func (c *contender) restrain(ctx context.Context) {
 }
 
 // armOwn watches one's own node, so that a contender whose node was removed does not wait for
-// ever at a place that it does not have. Then it makes sure that the node is there: the watch
-// may be that of somebody else's node of the same name.
+// ever at a place that it does not have. Without WatchPlace it makes sure then that the node is there: the
+// watch may be that of somebody else's node of the same name.
 func (c *contender) armOwn(ctx context.Context) error {
+	if c.session.releaser != nil {
+		own, err := c.session.releaser.WatchPlace(ctx, c.m.name, c.place)
+		c.own = own
+		return c.armLater(err)
+	}
 	own, err := c.session.Watch(ctx, c.m.name, c.place.Name)
 	if err != nil {
-		c.timer.Reset(watchOwnAfter)
-		return err
+		return c.armLater(err)
 	}
 	c.own = own
 	name, err := c.session.find(ctx, c.m, c.place)
@@ -230,8 +242,15 @@ func (c *contender) armOwn(ctx context.Context) error {
 	case name == "":
 		return errStartOver
 	}
-	c.anchored = true
 	return nil
+}
+
+// armLater has another try made after an error.
+func (c *contender) armLater(err error) error {
+	if err != nil {
+		c.timer.Reset(watchOwnAfter)
+	}
+	return err
 }
 
 func (c *contender) waiting(behind string, position int) {

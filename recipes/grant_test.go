@@ -42,6 +42,7 @@ func TestACancelJustBeforeTheGrantIsSeen(t *testing.T) {
 	})
 }
 
+// A waiter that listens for a release watches its own node from the start, instead of listing in the end.
 func TestABriefHoldOrWaitPaysNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -54,7 +55,7 @@ func TestABriefHoldOrWaitPaysNothing(t *testing.T) {
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
 		assert.Equal(w, 1, w.store.Stats().Watches)
-		waiting := w.client("b").rlock(bg)
+		waiting := w.clientOf(noReleaser{w.store}, "b").lock(bg)
 		assert.Equal(w, 2, w.store.Stats().Watches)
 		time.Sleep(299 * time.Millisecond)
 		synctest.Wait()

@@ -47,7 +47,7 @@ func TestAHandOverTakesOneRequest(t *testing.T) {
 	})
 }
 
-func TestReadersWhoHaveWaitedForAWhileEnterWithoutARequest(t *testing.T) {
+func TestReadersWhoHaveWaitedForAWriterEnterWithoutARequest(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").lock(bg))
 		var readers []<-chan result
@@ -136,17 +136,20 @@ func TestWhoHasNoNodeIsNotLetInByARelease(t *testing.T) {
 	for name, mode := range map[string]recipes.Mode{"writer": recipes.Exclusive, "reader": recipes.Shared} {
 		t.Run(name, func(t *testing.T) {
 			for range 50 { // what is noticed first is a matter of chance
-				inWorld(t, func(w *world) { whoHasNoNode(w, mode) })
+				for _, before := range []bool{false, true} {
+					inWorld(t, func(w *world) { whoHasNoNode(w, mode, before) })
+				}
 			}
 		})
 	}
 }
 
-func whoHasNoNode(w *world, mode recipes.Mode) {
+// whoHasNoNode takes the node away before it is watched, or after.
+func whoHasNoNode(w *world, mode recipes.Mode, before bool) {
 	var own string
 	held := w.won(w.client("h").lock(bg))
 	c := w.clientOf(intercepted{Connector: w.store, after: func(name string) {
-		if name == own || held.Err() != nil {
+		if (name == own) == before || held.Err() != nil {
 			return
 		}
 		w.store.RemoveNode("q", own)
@@ -215,8 +218,16 @@ type intercepted struct {
 
 type interceptedSession struct {
 	driver.Session
-	driver.Releaser
+	releaser driver.Releaser
 	intercepted
+}
+
+func (s interceptedSession) Release(ctx context.Context, queue string, p driver.Place) error {
+	return s.releaser.Release(ctx, queue, p)
+}
+
+func (s interceptedSession) WatchPlace(ctx context.Context, queue string, p driver.Place) (<-chan driver.Cause, error) {
+	return s.hooked(p.Name, func() (<-chan driver.Cause, error) { return s.releaser.WatchPlace(ctx, queue, p) })
 }
 
 func (c intercepted) Connect(ctx context.Context) (driver.Session, error) {
@@ -228,13 +239,17 @@ func (c intercepted) Connect(ctx context.Context) (driver.Session, error) {
 }
 
 func (s interceptedSession) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
+	return s.hooked(name, func() (<-chan driver.Cause, error) { return s.Session.Watch(ctx, queue, name) })
+}
+
+func (s interceptedSession) hooked(name string, arm func() (<-chan driver.Cause, error)) (<-chan driver.Cause, error) {
 	if s.before != nil {
 		s.before(name)
 	}
 	if s.after != nil {
 		defer s.after(name)
 	}
-	return s.Session.Watch(ctx, queue, name)
+	return arm()
 }
 
 // A driver without Release costs a look at the queue for each hand-over, and wakes one writer.

@@ -94,10 +94,10 @@ func (s *session) watchChildren(path string) error {
 	return s.ask(server, func() error { _, _, _, err := s.conn.ChildrenW(path); return err })
 }
 
-// watchData sets a watch for the end of the node and for writes to it, and returns its data.
-func (s *session) watchData(path string) (data []byte, err error) {
-	err = s.ask(server, func() error { d, _, _, err := s.conn.GetW(path); data = d; return err })
-	return data, err
+// watchData is get, and sets a watch for the end of the node and for writes to it.
+func (s *session) watchData(path string) (data []byte, stat *zk.Stat, err error) {
+	err = s.ask(server, func() (err error) { data, stat, _, err = s.conn.GetW(path); return err })
+	return data, stat, err
 }
 
 func (s *session) create(path string, data []byte, flags int32, acl []zk.ACL) (made string, err error) {

@@ -31,12 +31,18 @@ type watch struct {
 	connection uint64        // that at which it was asked for
 	armed      chan struct{} // closed when the server has answered
 	err        error         // set before that
-	guarded    bool          // likewise; only its session can write to the node
+	seen       sight         // likewise
 	over       bool          // the node is gone, or something changed
 	waiters    map[*waiter]struct{}
 
 	// A write was reported before the answer was looked at: what it means is seen then.
 	written, believed bool
+}
+
+// sight is what the answer to a watch has shown of the node.
+type sight struct {
+	token   int64
+	guarded bool // only its session can write to it
 }
 
 // waiter is one who waits. Its channel is closed by who takes it out of the watch.
@@ -54,34 +60,53 @@ func (s *session) Watch(ctx context.Context, queue, name string) (<-chan driver.
 		return nil, err
 	}
 	path := s.settings.queuePath(queue)
-	arm := s.watchNode
 	if name == "" {
-		arm = func(string) (bool, error) { return false, s.watchQueue(queue) }
-	} else {
-		if err := checkName(name); err != nil {
-			return nil, err
-		}
-		path += "/" + name
+		_, c, err := s.watchPath(ctx, path, func(string) (sight, error) { return sight{}, s.watchQueue(queue) })
+		return c, err
 	}
-	if err := s.lease.Err(); err != nil {
+	if err := checkName(name); err != nil {
 		return nil, err
 	}
+	_, c, err := s.watchPath(ctx, path+"/"+name, s.watchNode)
+	return c, err
+}
+
+// WatchPlace implements driver.Releaser. The answer to the watch shows whose node it is.
+func (s *session) WatchPlace(ctx context.Context, queue string, p driver.Place) (<-chan driver.Cause, error) {
+	if err := s.checkPlace(queue, p); err != nil {
+		return nil, err
+	}
+	w, c, err := s.watchPath(ctx, s.settings.queuePath(queue)+"/"+p.Name, s.watchNode)
+	if err == nil && w.seen.token != p.Token {
+		return gone, nil
+	}
+	return c, err
+}
+
+// gone is the watch of a node that is not there.
+var gone = func() <-chan driver.Cause { c := make(chan driver.Cause); close(c); return c }()
+
+func (s *session) watchPath(ctx context.Context, path string, arm func(path string) (sight, error)) (*watch, <-chan driver.Cause, error) {
+	if err := s.lease.Err(); err != nil {
+		return nil, nil, err
+	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("zkdriver: %w", err)
+		return nil, nil, fmt.Errorf("zkdriver: %w", err)
 	}
 	w, who, first := s.watches.join(path)
 	if first {
 		s.arm(ctx, path, w, arm)
 	}
-	return s.watches.wait(ctx, s, path, w, who)
+	c, err := s.watches.wait(ctx, s, path, w, who)
+	return w, c, err
 }
 
 // arm asks the server. The answer is for all who wait, so it does not depend on the ctx of one
 // of them.
-func (s *session) arm(ctx context.Context, path string, w *watch, arm func(string) (bool, error)) {
+func (s *session) arm(ctx context.Context, path string, w *watch, arm func(path string) (sight, error)) {
 	job := func() {
 		asked := s.owned.now()
-		guarded, err := arm(path)
+		seen, err := arm(path)
 		if errors.Is(err, zk.ErrNoNode) {
 			s.watches.fire(path, driver.Changed) // at once
 			if queue, name, ok := s.settings.splitPath(path); ok {
@@ -89,7 +114,7 @@ func (s *session) arm(ctx context.Context, path string, w *watch, arm func(strin
 			}
 			err = nil
 		}
-		s.watches.answered(path, w, guarded, s.explain(err, "watch", path, "READ on it"))
+		s.watches.answered(path, w, seen, s.explain(err, "watch", path, "READ on it"))
 	}
 	if ctx.Done() == nil {
 		job()
@@ -98,10 +123,14 @@ func (s *session) arm(ctx context.Context, path string, w *watch, arm func(strin
 	}
 }
 
-func (s *session) watchNode(path string) (guarded bool, err error) {
-	data, err := s.watchData(path)
-	_, e, _ := open(data)
-	return e.guarded, err
+func (s *session) watchNode(path string) (sight, error) {
+	stored, stat, err := s.watchData(path)
+	if err != nil {
+		return sight{}, err
+	}
+	f := found{stat: stat}
+	f.data, f.envelope, _ = open(stored)
+	return sight{token: f.token(), guarded: f.envelope.guarded}, nil
 }
 
 func (s *session) watchQueue(queue string) error {
@@ -191,10 +220,10 @@ func (ws *watches) leave(w *watch, who *waiter) {
 }
 
 // answered passes on what the server said. A watch that it did not set is forgotten.
-func (ws *watches) answered(path string, w *watch, guarded bool, err error) {
+func (ws *watches) answered(path string, w *watch, seen sight, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	w.guarded = guarded
+	w.seen = seen
 	if err != nil {
 		w.err = err
 		if ws.paths[path] == w {
@@ -242,7 +271,7 @@ func (ws *watches) written(path string) {
 
 // cause returns what a write means. It needs watches.mu.
 func (w *watch) cause() driver.Cause {
-	if w.guarded && w.believed {
+	if w.seen.guarded && w.believed {
 		return driver.Released
 	}
 	return driver.Changed

@@ -76,7 +76,7 @@ func TestAFreeLockIsOneMultiAndItsUnlockOneRequest(t *testing.T) {
 }
 
 // kinds are the requests that locks are made of.
-var kinds = map[string]int32{"multi": zktest.OpMulti, "delete": zktest.OpDelete, "data": zktest.OpGetData, "list": zktest.OpGetChildren2, "exists": zktest.OpExists}
+var kinds = map[string]int32{"multi": zktest.OpMulti, "delete": zktest.OpDelete, "data": zktest.OpGetData, "list": zktest.OpGetChildren2}
 
 // spent returns how many requests of each kind f has sent through the proxy.
 func spent(t testing.TB, p *zktest.Proxy, f func()) map[string]int {
@@ -98,9 +98,15 @@ func spent(t testing.TB, p *zktest.Proxy, f func()) map[string]int {
 	return counts
 }
 
-// A writer who has to wait makes a node, watches it, lists the queue, watches the node before its own, and
-// releases in the end. Being let in takes no request.
+// Who has to wait makes a node, lists the queue, watches the node in the way and its own, and gives it back in the
+// end. Being let in takes no request.
 func TestALockThatIsWaitedForIsFiveRequests(t *testing.T) {
+	for mode, end := range map[dlock.Mode]string{dlock.Exclusive: "multi", dlock.Shared: "delete"} {
+		t.Run(mode.String(), func(t *testing.T) { waitedFor(t, mode, end) })
+	}
+}
+
+func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	w := newWorld(t)
 	present := w.client("web1")
 	c, proxy := w.proxied("web2")
@@ -110,7 +116,7 @@ func TestALockThatIsWaitedForIsFiveRequests(t *testing.T) {
 		var next *contender
 		watched := proxy.Frames(zktest.OpGetData)
 		waiting := spent(t, proxy, func() {
-			next = w.lock(c)
+			next = w.contend(c, "q", mode)
 			next.waitsBehind(held.Name())
 			w.eventually(func() bool { return proxy.Frames(zktest.OpGetData) >= watched+2 }, func() string { return "no watch" })
 		})
@@ -121,29 +127,10 @@ func TestALockThatIsWaitedForIsFiveRequests(t *testing.T) {
 		if took < swift {
 			require.Equal(t, map[string]int{"multi": 1, "data": 2, "list": 1}, waiting)
 			require.Empty(t, entering)
-			require.Equal(t, map[string]int{"multi": 1}, leaving)
+			require.Equal(t, map[string]int{end: 1}, leaving)
 		}
 		return took
 	})
-}
-
-// A reader looks after its own node only when it has waited for a while.
-func TestAReaderWhoWaitsForLongEntersWithoutARequest(t *testing.T) {
-	w := newWorld(t)
-	c, proxy := w.proxied("web2")
-	w.unlock(w.rlock(c).granted()) // the queue is known now
-	held := w.lock(w.client("web1")).granted()
-	var next *contender
-	looked := proxy.Frames(zktest.OpExists)
-	// The node, the list, and watches of the writer's node and its own, which is looked for then, with its queue.
-	waiting := spent(t, proxy, func() {
-		next = w.rlock(c)
-		w.eventually(func() bool { return proxy.Frames(zktest.OpExists) > looked }, func() string { return "the own node is not looked for" })
-	})
-	require.Equal(t, map[string]int{"multi": 1, "data": 3, "list": 1, "exists": 1}, waiting)
-	entering := spent(t, proxy, func() { w.unlock(held); next.granted() })
-	require.Empty(t, entering)
-	w.unlock(next.lock)
 }
 
 func TestTryLockOfAFreeLockIsThreeRequests(t *testing.T) {
