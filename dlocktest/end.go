@@ -70,6 +70,7 @@ func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]fun
 	}
 	if r, ok := s.(driver.Releaser); ok {
 		m["Release"] = func() error { return r.Release(ctx, "q", p) }
+		m["WatchPlace"] = func() error { _, err := r.WatchPlace(ctx, "q", p); return err }
 	}
 	if r, ok := s.(driver.Reader); ok {
 		m["Read"] = func() error { _, err := r.Read(ctx, "q", p.Name); return err }

@@ -8,6 +8,7 @@ import (
 
 const (
 	whyReleased = "who receives Released enters without listing the queue: sent for anything else, it lets two in"
+	whyPlace    = "who believes that its own node stands enters when the node before it is released: without a node, beside others"
 	whyRelease  = "the lock would stay locked although its holder unlocked it"
 )
 
@@ -30,6 +31,9 @@ var releaseCases = []testCase{
 	{name: "released-comes-after-earlier-removals",
 		why:   "who is woken by Released and whose own node was taken away before would enter without a node",
 		needs: needReleaser, run: releasedInOrder},
+	{name: "the-watch-of-a-place-ends-with-its-node", why: whyPlace, needs: needReleaser, run: placeEnds},
+	{name: "the-watch-of-a-place-that-is-gone-closes", why: whyPlace, needs: needReleaser, run: placeGone},
+	{name: "the-watch-of-a-place-is-not-that-of-a-node-that-took-the-name", why: whyPlace, needs: needReleaser | needRemoveQueue, run: placeOfNamesake},
 }
 
 func releaseErr(c *check, s driver.Session, queue string, p driver.Place) error {
@@ -259,5 +263,46 @@ func readable(w <-chan driver.Cause) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+func placeEnds(c *check) {
+	a, b := c.twoSessions()
+	for i := range 10 {
+		p, other := c.create(a, "q", writer), c.create(b, "q", writer)
+		w := c.watchPlace(a, "q", p)
+		if i%2 == 0 {
+			c.delete(a, "q", p)
+			c.closesUnreleased(w, "Delete of the node")
+		} else {
+			c.release(a, "q", p)
+			c.closes(w, "Release of the node")
+		}
+		c.delete(b, "q", other)
+	}
+}
+
+func placeGone(c *check) {
+	a, b := c.twoSessions()
+	c.create(b, "q", writer)
+	p := c.create(a, "q", writer)
+	c.delete(a, "q", p)
+	c.closesUnreleased(c.watchPlace(a, "q", p), "Delete of the node, which came before WatchPlace")
+}
+
+// placeOfNamesake has another node of the name watched before, or not: a driver may keep one watch for
+// each name.
+func placeOfNamesake(c *check) {
+	a, b := c.twoSessions()
+	for _, before := range []bool{false, true} {
+		p := c.create(a, "q", writer)
+		c.removeQueue("q")
+		stay := namesakes(c, a, b, "q", p.Node)
+		if before {
+			c.watch(a, "q", p.Name)
+		}
+		c.closesUnreleased(c.watchPlace(a, "q", p), "removal of the queue, which came before WatchPlace, although another node had the name by then")
+		c.wantNodes("after WatchPlace", c.settled(b, "q"), stay...)
+		c.removeQueue("q")
 	}
 }

@@ -33,6 +33,45 @@ var releaseSabotages = []sabotage{
 		}()},
 	{"releases out of order", "one subscription for each watch: what they tell arrives in any order",
 		of(func(s base) outOfOrder { return outOfOrder{s} })},
+	{"watches a place by its name", "WatchPlace written as Watch: names come again",
+		of(func(s base) placesByName { return placesByName{s} })},
+	{"takes a watch that is there for that of the place", "one watch for each name, shared by all, without a look at whose node it is",
+		of(func(s base) *sharesPlaces { return &sharesPlaces{releasing: s} })},
+	{"does not see that a place is gone", "the look at the node after its watch is armed, left out",
+		of(func(s base) blindToPlaces { return blindToPlaces{s} })},
+}
+
+type placesByName struct{ *releasing }
+
+func (s placesByName) WatchPlace(ctx context.Context, queue string, p driver.Place) (<-chan driver.Cause, error) {
+	return s.Watch(ctx, queue, p.Name)
+}
+
+type sharesPlaces struct {
+	*releasing
+	names sync.Map
+}
+
+func (s *sharesPlaces) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
+	s.names.Store(queue+"/"+name, true)
+	return s.releasing.Watch(ctx, queue, name)
+}
+
+func (s *sharesPlaces) WatchPlace(ctx context.Context, queue string, p driver.Place) (<-chan driver.Cause, error) {
+	if _, there := s.names.Load(queue + "/" + p.Name); there {
+		return s.releasing.Watch(ctx, queue, p.Name)
+	}
+	return s.releasing.WatchPlace(ctx, queue, p)
+}
+
+type blindToPlaces struct{ *releasing }
+
+func (s blindToPlaces) WatchPlace(ctx context.Context, queue string, p driver.Place) (<-chan driver.Cause, error) {
+	nodes, err := s.List(ctx, queue)
+	if err != nil || has(nodes, p.Node) {
+		return s.releasing.WatchPlace(ctx, queue, p)
+	}
+	return make(chan driver.Cause), nil
 }
 
 // releasesAtExpiry lets the expiry of a session look like a release.

@@ -106,6 +106,18 @@ func (c *check) watchUntil(ctx context.Context, s driver.Session, queue, name st
 	return w
 }
 
+func (c *check) watchPlace(s driver.Session, queue string, p driver.Place) (w <-chan driver.Cause) {
+	what := fmt.Sprintf("WatchPlace(%q, %q)", queue, p.Name)
+	c.retry(what, func() (err error) {
+		w, err = s.(driver.Releaser).WatchPlace(c.ctx, queue, p)
+		return err
+	})
+	if w == nil {
+		c.fatalf("%s returned neither a channel nor an error", what)
+	}
+	return w
+}
+
 // closes waits for the watch to close and reports whether it sent Released.
 func (c *check) closes(w <-chan driver.Cause, after string, args ...any) (released bool) {
 	for {
