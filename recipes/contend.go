@@ -92,12 +92,7 @@ func (c *contender) step(ctx context.Context) (entered bool, err error) {
 		if changed, err = c.armBlocker(watch, nodes[b].Name); err != nil {
 			return false, err
 		}
-		select {
-		case <-changed: // as short a wait as can be
-			return false, nil
-		default:
-		}
-		if err := c.expectRelease(ctx); err != nil {
+		if over, err := c.expectRelease(ctx, changed); over || err != nil {
 			return false, err
 		}
 	}
@@ -105,14 +100,27 @@ func (c *contender) step(ctx context.Context) (entered bool, err error) {
 }
 
 // expectRelease watches the own node from the start where a release ahead may be relied upon then: see
-// passed.
-func (c *contender) expectRelease(ctx context.Context) (err error) {
+// passed. It tells whether the wait is over already.
+func (c *contender) expectRelease(ctx context.Context, changed <-chan driver.Cause) (over bool, err error) {
 	if c.session.releaser == nil || c.watched || c.m.options.wait.kind != watchPredecessor {
-		return nil
+		return false, nil
+	}
+	if ended(changed) {
+		return true, nil
 	}
 	c.own, err = c.session.releaser.WatchPlace(ctx, c.m.name, c.place)
 	c.watched = err == nil
-	return err
+	return ended(changed), err
+}
+
+// ended tells whether a watch has ended by now, and takes what it says.
+func ended(watch <-chan driver.Cause) bool {
+	select {
+	case <-watch:
+		return true
+	default:
+		return false
+	}
 }
 
 // armQueue watches the whole queue, if that is the way of waiting. It has to be done before the
@@ -148,7 +156,7 @@ func (c *contender) sleep(ctx context.Context, changed <-chan driver.Cause) (ent
 			if c.m.options.wait.kind == poll {
 				return false, nil
 			}
-			if err := c.armOwn(ctx); err != nil {
+			if err := c.armOwn(ctx); err != nil || ended(changed) {
 				return false, err
 			}
 		case <-c.session.Done():
@@ -162,7 +170,8 @@ func (c *contender) sleep(ctx context.Context, changed <-chan driver.Cause) (ent
 }
 
 // passed tells whether the node that was in the way has passed the lock on, so that it is held
-// now without another look at the queue. That is so if
+// now without another look at the queue. It is asked when the watch ends while one sleeps, not when it has ended
+// while a request was under way: that is old news. It is so if
 //
 //   - its holder has released it: then it was the first of the queue, and held exclusively. No
 //     other end of a watch says that. A holder who downgrades gives up a name but not the place,

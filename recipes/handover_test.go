@@ -172,6 +172,23 @@ func whoHasNoNode(w *world, mode recipes.Mode, before bool) {
 	w.unlock(l)
 }
 
+// A release that comes while the waiter still asks for one of its watches is old news when it has got them.
+func TestAReleaseThatMeetsTheWatchesIsFollowedByALookAtTheQueue(t *testing.T) {
+	for nth := range 2 {
+		inWorld(t, func(w *world) {
+			held, calls := w.won(w.client("h").lock(bg)), 0
+			c := w.clientOf(intercepted{Connector: w.store, after: func(string) {
+				if calls++; calls == nth+1 {
+					w.unlock(held)
+				}
+			}}, "a")
+			before := w.store.Stats()
+			w.unlock(w.won(c.lock(bg)))
+			assert.EqualValues(w, 2, w.spent(before)[memdriver.OpList])
+		})
+	}
+}
+
 // The queue is removed and made again with the same names, by others, just before the waiter arms
 // one of its watches, of the own node or of the one in the way: that is of others' nodes then,
 // and their release is none of its business.
