@@ -63,6 +63,12 @@ func (s *faulty) watch(ctx context.Context, r Request, arm func(context.Context)
 		cancel() // frees a watch whose reply was lost
 		return nil, err
 	}
+	if r.Place.Token != 0 {
+		if _, ended := peek(in); ended { // a place that is gone is known to be when WatchPlace returns
+			cancel()
+			return in, nil
+		}
+	}
 	r.Stage = StageWatch
 	w := &watching{
 		ctx: ctx, cancel: cancel, r: r,

@@ -287,7 +287,14 @@ func placeGone(c *check) {
 	c.create(b, "q", writer)
 	p := c.create(a, "q", writer)
 	c.delete(a, "q", p)
-	c.closesUnreleased(c.watchPlace(a, "q", p), "Delete of the node, which came before WatchPlace")
+	c.isClosed(c.watchPlace(a, "q", p), "Delete of the node")
+}
+
+func (c *check) isClosed(w <-chan driver.Cause, after string) {
+	if !readable(w) {
+		c.fatalf("WatchPlace after %s returned a channel that is open, expected it to be closed", after)
+	}
+	c.closesUnreleased(w, "%s", after)
 }
 
 // placeOfNamesake has another node of the name watched before, or not: a driver may keep one watch for
@@ -301,7 +308,7 @@ func placeOfNamesake(c *check) {
 		if before {
 			c.watch(a, "q", p.Name)
 		}
-		c.closesUnreleased(c.watchPlace(a, "q", p), "removal of the queue, which came before WatchPlace, although another node had the name by then")
+		c.isClosed(c.watchPlace(a, "q", p), "removal of the queue, with another node that has the name now")
 		c.wantNodes("after WatchPlace", c.settled(b, "q"), stay...)
 		c.removeQueue("q")
 	}

@@ -32,7 +32,8 @@ type Releaser interface {
 	Release(ctx context.Context, queue string, p Place) error
 
 	// WatchPlace is [Session.Watch] of the session's own node p, and of no other: if that node does
-	// not stand under that name, the channel closes at once, also if another node does.
+	// not stand under that name, also if another node does, the channel is closed when WatchPlace
+	// returns.
 	WatchPlace(ctx context.Context, queue string, p Place) (<-chan Cause, error)
 }
 

@@ -55,4 +55,6 @@ type reply struct {
 	nodes  []driver.Node
 	info   driver.Info
 	queues []string
+	// missing says that a place was not watched, because it is not there.
+	missing bool
 }

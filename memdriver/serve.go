@@ -92,8 +92,8 @@ func (st *Store) list(req *request) reply {
 	return reply{}
 }
 
-// watch arms a watch: rule 6. One on a node that is not there ends at once; and so does one on a
-// place, if another node has its name: rule 13.
+// watch arms a watch: rule 6. One on a node that is not there ends at once. One on a place is not
+// armed if the node is not there, or is another one of its name: rule 13.
 func (st *Store) watch(req *request) reply {
 	sh := st.shard(req.queue)
 	sh.lock()
@@ -107,11 +107,15 @@ func (st *Store) watch(req *request) reply {
 		sh.arm(w, &q.watches, q)
 		return reply{}
 	}
-	if n := sh.find(req.queue, req.name); n != nil && (req.place.Token == 0 || req.place.Token == n.token) {
+	n := sh.find(req.queue, req.name)
+	switch {
+	case req.place.Token != 0 && (n == nil || n.token != req.place.Token):
+		return reply{missing: true}
+	case n == nil:
+		sh.end(w, driver.Changed)
+	default:
 		sh.arm(w, &n.watches, n.queue)
-		return reply{}
 	}
-	sh.end(w, driver.Changed)
 	return reply{}
 }
 

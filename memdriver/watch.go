@@ -55,9 +55,12 @@ func (s *session) watch(ctx context.Context, req *request) (<-chan driver.Cause,
 	}
 	req.watch = w
 	s.enlist(w)
-	if _, err := s.call(ctx, req); err != nil {
+	rep, err := s.call(ctx, req)
+	if err != nil || rep.missing {
 		w.drop()
 		w.release()
+	}
+	if err != nil {
 		return nil, err
 	}
 	return w.ch, nil

@@ -219,8 +219,12 @@ func (r *run) writes(token int64) bool {
 func (r *run) judgeGrant(h *holding) {
 	token, exclusive := h.lock.Token(), h.lock.Mode() == recipes.Exclusive
 	if at, removed := r.removedAt(h.lock); removed {
-		if p := r.passing; p != nil && p.request.Stage == dlocktest.StageReply && p.born >= at.step && !r.retains() {
+		switch p := r.passing; {
+		case p == nil || r.retains():
+		case p.request.Stage == dlocktest.StageReply && p.born >= at.step:
 			r.fail("%v won %s as %s, which had been removed before the store was asked", h.actor, h.queue, h.lock.Name())
+		case p.request.Cause == driver.Released && p.born > at.step:
+			r.fail("%v won %s as %s, which had been removed before the release", h.actor, h.queue, h.lock.Name())
 		}
 		return
 	}
