@@ -3,7 +3,10 @@ package recipes_test
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -80,6 +83,73 @@ func BenchmarkHandOver(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkDrain has n writers in the queue before the first release, and tells how long each hand-over takes.
+func BenchmarkDrain(b *testing.B) {
+	for _, n := range []int{10, 100, 1000, 10000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			handOvers, took := 0, time.Duration(0)
+			for b.Loop() {
+				for range max(1, 2000/n) {
+					took += drain(b, n)
+					handOvers += n
+				}
+			}
+			b.ReportMetric(float64(took.Nanoseconds())/float64(handOvers), "ns/hand-over")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func drain(b *testing.B, n int) time.Duration {
+	store := memdriver.New()
+	c := recipes.New(store)
+	defer c.Close()
+	m := c.RWMutex("q")
+	held, err := m.Lock(bg)
+	require.NoError(b, err)
+	var waiters sync.WaitGroup
+	for range n {
+		waiters.Go(func() {
+			l, err := m.Lock(bg)
+			if err == nil {
+				err = l.Unlock()
+			}
+			if err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	for store.Stats().Requests[memdriver.OpWatch] < int64(2*n) { // everybody watches two nodes
+		time.Sleep(time.Millisecond)
+	}
+	began := time.Now()
+	require.NoError(b, held.Unlock())
+	waiters.Wait()
+	return time.Since(began)
+}
+
+// BenchmarkFreeLocks has every processor take a lock of its own; run it with -cpu 1,2,4.
+func BenchmarkFreeLocks(b *testing.B) {
+	store := memdriver.New()
+	var number atomic.Int64
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		c := recipes.New(store)
+		defer c.Close()
+		m := c.RWMutex(fmt.Sprint("q", number.Add(1)))
+		for pb.Next() {
+			l, err := m.Lock(bg)
+			if err == nil {
+				err = l.Unlock()
+			}
+			if err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
 }
 
 // The allocations of a free lock are counted, not timed, so that a change that adds some is

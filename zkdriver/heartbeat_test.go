@@ -1,6 +1,7 @@
 package zkdriver
 
 import (
+	"fmt"
 	"context"
 	"testing"
 	"time"
@@ -121,6 +122,29 @@ func TestASessionThatOwnsNodesProvesItsLeaseByWrites(t *testing.T) {
 		require.Equal(t, before, b.proxy.Frames(other))
 		require.NoError(t, b.Err())
 		require.NoError(t, b.Delete(within(t), "q", p))
+	}
+}
+
+// One heartbeat is one request, whatever the session owns and waits for.
+func TestHeartbeatsCostTheSameHoweverMuchThereIsToKeep(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "session_timeout=2s")
+	other := b.another("")
+	for i := range 200 {
+		queue := fmt.Sprint("q", i%10)
+		p, err := other.Create(within(t), queue, "h-W-", []byte("x"))
+		require.NoError(t, err)
+		b.mustCreate(queue, "h-W-", "x")
+		b.mustWatch(within(t), queue, p.Name)
+	}
+	before, kept := map[int32]int{}, b.proxy.Frames(zktest.OpMulti)
+	idle := []int32{zktest.OpCreate, zktest.OpDelete, zktest.OpExists, zktest.OpGetData, zktest.OpSetData, zktest.OpGetChildren2, zktest.OpSync}
+	for _, op := range idle {
+		before[op] = b.proxy.Frames(op)
+	}
+	eventually(t, "it has sent ten heartbeats", func() bool { return b.proxy.Frames(zktest.OpMulti) >= kept+10 })
+	for _, op := range idle {
+		require.Equal(t, before[op], b.proxy.Frames(op), "operation %d", op)
 	}
 }
 
