@@ -16,12 +16,12 @@ const watchOwnAfter = 300 * time.Millisecond
 // contender is an attempt that has a node in the queue.
 type contender struct {
 	*attempt
-	session  *session
-	place    driver.Place
-	own      <-chan driver.Cause // the watch of one's own node; nil until it is armed
-	watched  bool                // it has been
-	timer    *time.Timer         // until it is to be armed; nil where it is not needed
-	idle     int                 // wake-ups in a row that have changed nothing
+	session *session
+	place   driver.Place
+	own     <-chan driver.Cause // the watch of one's own node; nil until it is armed
+	watched bool                // it has been
+	timer   *time.Timer         // until it is to be armed; nil where it is not needed
+	idle    int                 // wake-ups in a row that have changed nothing
 }
 
 // queue waits until nobody is in the way of the node. It returns nil then, errStartOver if the

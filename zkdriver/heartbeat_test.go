@@ -1,8 +1,8 @@
 package zkdriver
 
 import (
-	"fmt"
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
