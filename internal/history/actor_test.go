@@ -20,6 +20,7 @@ const bound = 2 * time.Minute
 // seat is where a client works. Its actors find the one that sits there now.
 type seat struct {
 	number int
+	shared bool
 	open   func() *dlock.Client
 
 	mu  sync.Mutex
@@ -27,7 +28,16 @@ type seat struct {
 }
 
 func newSeat(number int, open func() *dlock.Client) *seat {
-	return &seat{number: number, open: open, now: &client{seat: number, locks: open()}}
+	s := &seat{number: number, open: open}
+	s.now = s.opened()
+	return s
+}
+
+func (s *seat) opened() *client { return &client{seat: s.number, shared: s.shared, locks: s.open()} }
+
+// share has the actors of the client share their places.
+func (s *seat) share() {
+	s.shared, s.now.shared = true, true
 }
 
 func (s *seat) client() *client {
@@ -41,7 +51,7 @@ func (s *seat) replace(r *recorder) error {
 	err := r.close(s.client())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.now = &client{seat: s.number, locks: s.open()}
+	s.now = s.opened()
 	return err
 }
 
@@ -61,6 +71,7 @@ type actor struct {
 	long   time.Duration   // once in a while: longer than a session outlives its connection
 	wrong  *complaints
 	nasty  nasty
+	alone  bool // it does not enter again: a turn on a shared place would look like that
 }
 
 // nasty is what happens to a client at the worst moment; nil: nothing does.
@@ -186,6 +197,7 @@ func (a *actor) use(h *handle, depth int) {
 	held := a.linger(h)
 	var inside sync.WaitGroup
 	switch {
+	case a.alone:
 	case !held && a.chance(50): // he has to hear of it here, too
 		if again := a.contend(context.WithoutCancel(ctx), &attempt{client: h.client, queue: h.queue, within: h}); again != nil {
 			a.giveBack(again)
@@ -199,7 +211,7 @@ func (a *actor) use(h *handle, depth int) {
 	}
 	a.giveBack(h)
 	inside.Wait()
-	if depth == 0 && a.chance(10) { // not while the lock may be held by others of this contender
+	if depth == 0 && !a.alone && a.chance(10) { // not while the lock may be held by others of this contender
 		a.afterwards(ctx, h)
 	}
 }

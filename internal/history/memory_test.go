@@ -28,10 +28,11 @@ type spoiler = func(*memdriver.Store, driver.Session) driver.Session
 // plan is what a history in memory is made of.
 type plan struct {
 	clients, actors, rounds, faults int
-	calm                            bool    // nothing goes wrong but that clients are closed
-	closes                          int     // how many of a hundred faults are that a client is closed
-	removals                        int     // how many more of a hundred are that a queue is removed
-	spoil                           spoiler // nil: the driver as it is
+	calm                            bool                  // nothing goes wrong but that clients are closed
+	closes                          int                   // how many of a hundred faults are that a client is closed
+	removals                        int                   // how many more of a hundred are that a queue is removed
+	share                           func(client int) bool // which clients share their places; nil: none
+	spoil                           spoiler               // nil: the driver as it is
 }
 
 // connector makes the sessions of one client and remembers the last one.
@@ -98,14 +99,22 @@ func (p plan) play(t testing.TB, seed uint64) (*recorder, *complaints) {
 	for i := range p.clients {
 		c := &connector{store: w.store, spoil: p.spoil, slow: slowness(seed, i)}
 		w.conns = append(w.conns, c)
-		w.seats = append(w.seats, newSeat(i, func() *dlock.Client {
-			return dlock.OpenConnector(c, dlock.WithHostname(host(seed, i)), quiet())
-		}))
+		options := []dlock.Option{dlock.WithHostname(host(seed, i)), quiet()}
+		shares := p.share != nil && p.share(i)
+		if shares {
+			options = append(options, dlock.WithRetention(dlock.Retention{Idle: 50 * time.Millisecond, Turns: 3}))
+		}
+		w.seats = append(w.seats, newSeat(i, func() *dlock.Client { return dlock.OpenConnector(c, options...) }))
+		if shares {
+			w.seats[i].share()
+			w.shared = true
+		}
 		for j := range p.actors {
 			id := 1 + i*p.actors + j
 			a := &actor{
 				recorder: w.recorder, id: id, seat: w.seats[i], queues: w.queues, wrong: w.wrong,
 				rand: rand.New(rand.NewPCG(seed, uint64(1000+id))), rounds: p.rounds, unit: 100 * time.Millisecond, long: 15 * time.Second,
+				alone: p.share != nil,
 			}
 			actors = append(actors, a)
 			playing.Go(a.play)
@@ -198,6 +207,7 @@ func (w *memory) fault() {
 	queue := w.queues[w.rand.IntN(len(w.queues))]
 	of := func(what string) cause { return cause{what: what, seat: i, told: true} }
 	switch n := w.rand.IntN(17); {
+	case w.shared && (n == 16 || n < 3): // that a place was removed is noticed by a watch, and so after its next turn
 	case n == 16, n == 0:
 		w.removeQueue(queue)
 	case n < 3:
@@ -310,4 +320,34 @@ func TestHistoriesInMemoryAreLinearizable(t *testing.T) {
 	if *seeds >= 100 {
 		sum.complete(t)
 	}
+}
+
+// Some clients of each history share a place among their actors, and some do not.
+func TestHistoriesOfSharedPlacesAreLinearizable(t *testing.T) {
+	var sum figures
+	turns := 0
+	for seed := *first; seed < *first+uint64(max(1, *seeds/4)) && !t.Failed(); seed++ {
+		p := plan{clients: 2 + int(seed%2), actors: 3, rounds: 8, faults: 40, closes: 5, calm: seed%3 == 0,
+			share: func(client int) bool { return client == 0 || seed%2 == 0 }}
+		r, wrong := p.one(t, seed)
+		sum.add(r, judge(t, fmt.Sprintf("seed %d (again: -run SharedPlaces -seeds 1 -seed %d)", seed, seed), r, wrong))
+		turns += r.turns()
+	}
+	t.Logf("%v, %d turns on the place of somebody else", &sum, turns)
+	if *seeds >= 100 && turns < 100 {
+		t.Errorf("only %d turns on the place of somebody else", turns)
+	}
+}
+
+// turns returns how often a lock was granted with a token that had been granted before.
+func (r *recorder) turns() (n int) {
+	seen := make(map[string]bool)
+	for _, c := range r.contenders {
+		key := fmt.Sprint(c.queue, c.token)
+		if seen[key] {
+			n++
+		}
+		seen[key] = true
+	}
+	return n
 }

@@ -33,6 +33,7 @@ type operation struct {
 	handle int        // tells a contender's Locks apart: every re-entry is another one
 	mode   dlock.Mode // of a grant and a re-entry: as asked for; of an answer: as seen
 	token  int64      // of a grant; of a clearing: the highest that was removed
+	place  int        // of a grant: whose places are shared, 0: nobody's
 	maybe  bool       // nobody knows whether the lock was still held: then nothing comes of it
 	from   state      // of a resume
 }
@@ -74,6 +75,7 @@ func (h holder) compare(o holder) int {
 type state struct {
 	holders []holder // in order
 	top     int64    // the highest token granted
+	place   int      // to whom, if he shares it: then he may be granted it again
 	fence   int64    // the highest exclusive token granted
 	cleared int64    // up to this token nothing is left that can be granted
 }
@@ -90,12 +92,12 @@ func (s state) String() string {
 }
 
 func (s state) equal(o state) bool {
-	return s.top == o.top && s.fence == o.fence && s.cleared == o.cleared && slices.Equal(s.holders, o.holders)
+	return s.top == o.top && s.place == o.place && s.fence == o.fence && s.cleared == o.cleared && slices.Equal(s.holders, o.holders)
 }
 
 // hash is the same for equal states.
 func (s state) hash() uint64 {
-	h := uint64(s.top)*31 + uint64(s.fence)*37 + uint64(s.cleared)*41
+	h := uint64(s.top)*31 + uint64(s.place)*43 + uint64(s.fence)*37 + uint64(s.cleared)*41
 	for _, l := range s.holders {
 		h = h*1099511628211 + uint64(l.hold<<16+l.handle<<2+int(l.mode))
 	}
@@ -162,18 +164,27 @@ func (s state) step(o operation) (bool, state) {
 	return found && s.holders[at].mode == o.mode, s
 }
 
-// grant lets a contender in, who has waited for his turn.
+// grant lets a contender in, who has waited for his turn. A turn on a place that is shared has
+// the token of the one before.
 func (s state) grant(o operation) (bool, state) {
-	if s.exclusive() || o.token <= s.fence || o.token <= s.cleared {
+	turn := o.place != 0 && o.place == s.place && o.token == s.top
+	if s.exclusive() || o.token <= s.fence && !turn || o.token <= s.cleared {
 		return false, s
 	}
-	if o.mode == dlock.Exclusive {
-		ok := len(s.holders) == 0 && o.token > s.top
-		s.top, s.fence = o.token, o.token
-		return ok, s.add(o)
+	exclusive := o.mode == dlock.Exclusive
+	ok := !exclusive || len(s.holders) == 0 && (o.token > s.top || turn)
+	return ok, s.granted(o).add(o)
+}
+
+// granted takes a token down.
+func (s state) granted(o operation) state {
+	if o.token > s.top {
+		s.top, s.place = o.token, o.place
 	}
-	s.top = max(s.top, o.token)
-	return true, s.add(o)
+	if o.mode == dlock.Exclusive {
+		s.fence = max(s.fence, o.token)
+	}
+	return s
 }
 
 // reenter gives a contender one Lock more. He cannot get from shared to exclusive.

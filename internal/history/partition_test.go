@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"github.com/anishathalye/porcupine"
-
-	"github.com/dlock-go/dlock"
 )
 
 // partition takes the queues apart, as every lock is linearizable by itself, and cuts the history
@@ -60,11 +58,7 @@ func (s state) after(part []porcupine.Operation) state {
 		in := o.Input.(operation)
 		switch in.kind {
 		case grant:
-			s.top = max(s.top, in.token)
-			if in.mode == dlock.Exclusive {
-				s.fence = max(s.fence, in.token)
-			}
-			s = s.add(in)
+			s = s.granted(in).add(in)
 		case reentry:
 			s = s.add(in)
 		case unlocking, downgrade:

@@ -23,7 +23,16 @@ const forever = math.MaxInt64
 type client struct {
 	seat   int
 	locks  *dlock.Client
+	shared bool // its actors share their places
 	closed *ending
+}
+
+// shares tells whose places are shared, 0 if nobody's.
+func (c *client) shares() int {
+	if !c.shared {
+		return 0
+	}
+	return c.seat + 1
 }
 
 // attempt is a call that takes a lock: Lock, RLock, TryLock or TryRLock.
@@ -162,6 +171,7 @@ type recorder struct {
 	causes     []cause
 	empty      map[string][]int64 // when a queue was seen empty and everybody at rest
 	lagging    bool               // the store answers some clients with what it knew a while ago
+	shared     bool               // some clients share their places, so that the order of arrival is theirs alone
 	grace      time.Duration      // after this, nothing is left of an attempt or a lock; 0: nobody knows
 }
 

@@ -16,9 +16,12 @@ func (r *recorder) breaches() (all []string) {
 		if what := a.wrong(); what != "" {
 			all = append(all, fmt.Sprintf("%v: %s", a, what))
 		}
-		if r.idle(a) {
+		if !r.shared && r.idle(a) {
 			all = append(all, fmt.Sprintf("%v: refused although nobody can have been in the way", a))
 		}
+	}
+	if r.shared {
+		return all
 	}
 	return append(append(all, r.outOfOrder()...), r.overtaken()...)
 }
