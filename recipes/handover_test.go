@@ -190,6 +190,23 @@ func TestAReleaseThatMeetsTheWatchesIsFollowedByALookAtTheQueue(t *testing.T) {
 	}
 }
 
+// The same for a watch of the own node that has closed early and is asked for again after a while.
+func TestAReleaseThatMeetsTheSecondWatchOfTheOwnNodeIsFollowedByALookAtTheQueue(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held, calls := w.won(w.client("h").lock(bg)), 0
+		c := w.clientOf(intercepted{Connector: w.store, early: 1, after: func(string) {
+			if calls++; calls == 4 { // the one in the way and the own node, twice
+				w.unlock(held)
+			}
+		}}, "a")
+		before := w.store.Stats()
+		waiting := c.lock(bg)
+		time.Sleep(400 * time.Millisecond) // the lock is not held for so long that its node is minded
+		w.unlock(w.won(waiting))
+		assert.EqualValues(w, 3, w.spent(before)[memdriver.OpList])
+	})
+}
+
 // The queue is removed and made again with the same names, by others, just before the waiter arms
 // one of its watches, of the own node or of the one in the way: that is of others' nodes then,
 // and their release is none of its business.
@@ -232,6 +249,7 @@ func TestTheReleaseOfANamesakeLetsNobodyIn(t *testing.T) {
 type intercepted struct {
 	driver.Connector
 	before, after func(name string)
+	early         int // how many watches of places close at once
 }
 
 type interceptedSession struct {
@@ -240,11 +258,19 @@ type interceptedSession struct {
 	intercepted
 }
 
-func (s interceptedSession) Release(ctx context.Context, queue string, p driver.Place) error {
+func (s *interceptedSession) Release(ctx context.Context, queue string, p driver.Place) error {
 	return s.releaser.Release(ctx, queue, p)
 }
 
-func (s interceptedSession) WatchPlace(ctx context.Context, queue string, p driver.Place) (<-chan driver.Cause, error) {
+func (s *interceptedSession) WatchPlace(ctx context.Context, queue string, p driver.Place) (<-chan driver.Cause, error) {
+	if s.early > 0 {
+		s.early--
+		return s.hooked(p.Name, func() (<-chan driver.Cause, error) {
+			closed := make(chan driver.Cause)
+			close(closed)
+			return closed, nil
+		})
+	}
 	return s.hooked(p.Name, func() (<-chan driver.Cause, error) { return s.releaser.WatchPlace(ctx, queue, p) })
 }
 
@@ -253,14 +279,14 @@ func (c intercepted) Connect(ctx context.Context) (driver.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return interceptedSession{s, s.(driver.Releaser), c}, nil
+	return &interceptedSession{s, s.(driver.Releaser), c}, nil
 }
 
-func (s interceptedSession) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
+func (s *interceptedSession) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
 	return s.hooked(name, func() (<-chan driver.Cause, error) { return s.Session.Watch(ctx, queue, name) })
 }
 
-func (s interceptedSession) hooked(name string, arm func() (<-chan driver.Cause, error)) (<-chan driver.Cause, error) {
+func (s *interceptedSession) hooked(name string, arm func() (<-chan driver.Cause, error)) (<-chan driver.Cause, error) {
 	if s.before != nil {
 		s.before(name)
 	}
