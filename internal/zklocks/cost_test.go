@@ -133,6 +133,29 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	})
 }
 
+func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
+	w := newWorld(t)
+	c, proxy := w.proxied("web1", dlock.WithRetention(dlock.Retention{Idle: time.Hour}))
+	m := c.RWMutex("q")
+	use := func() {
+		lock, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		w.unlock(lock)
+	}
+	use()
+	// A place that is kept has its queue watched and listed; go-zookeeper asks for the children both times.
+	w.eventually(func() bool { return proxy.Frames(zktest.OpGetChildren2) >= 2 }, func() string { return "the queue is not looked at" })
+	// After 300 ms the node is watched too, and looked for.
+	w.eventually(func() bool { return proxy.Frames(zktest.OpExists) >= 1 }, func() string { return "the node is not watched" })
+	require.Empty(t, spent(t, proxy, func() {
+		for range 1000 {
+			use()
+		}
+	}))
+	require.NoError(t, c.Close())
+	w.listed("q")
+}
+
 func TestTryLockOfAFreeLockIsThreeRequests(t *testing.T) {
 	w := newWorld(t)
 	c, proxy := w.proxied("web1")
