@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/internal/zktest"
 )
@@ -56,6 +57,7 @@ func startZooKeeper() (_ *zooKeeper, err error) {
 	s := &zooKeeper{stand: stand}
 	s.Server = zktest.Start(stand,
 		zktest.WithConfig(map[string]string{"tickTime": "2000", "minSessionTimeout": "4000"}),
+		zktest.WithContainerCheck(time.Minute), // as a server does by itself
 		zktest.WithJVM("-XX:TieredStopAtLevel=4", "-Xmx1000m", "-XX:-UseSerialGC"))
 	if err := s.calibrate(); err != nil {
 		s.stop()

@@ -59,6 +59,7 @@ func servers(t *testing.T) *zktest.Ensemble {
 	opts := []zktest.Option{
 		zktest.WithConfig(map[string]string{"initLimit": "6", "syncLimit": "10"}),
 		zktest.WithBacklog(8),
+		zktest.WithContainerCheck(time.Second),
 	}
 	if runtime.GOOS == "linux" {
 		zktest.RequireSlowDisk(t)

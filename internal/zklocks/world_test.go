@@ -37,7 +37,11 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	server := zktest.Shared(t)
+	return newWorldOn(t, zktest.Shared(t))
+}
+
+func newWorldOn(t testing.TB, server *zktest.Server) *world {
+	t.Helper()
 	return &world{t, server, server.Chroot(t), zktest.Dial(t, quiet, server.Addr())}
 }
 

@@ -1,8 +1,10 @@
 package zktest
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"time"
 )
 
 // Option changes how a server is set up.
@@ -16,7 +18,7 @@ type settings struct {
 }
 
 func newSettings(opts []Option) *settings {
-	s := &settings{config: map[string]string{
+	s := &settings{jvm: []string{containerCheck(24 * time.Hour)}, config: map[string]string{
 		"clientPortAddress":      "127.0.0.1",
 		"tickTime":               "500",
 		"minSessionTimeout":      "1000",
@@ -40,6 +42,14 @@ func WithConfig(lines map[string]string) Option {
 // WithJVM adds flags for the Java virtual machine, such as -Dzookeeper.extendedTypesEnabled=true.
 func WithJVM(flags ...string) Option {
 	return func(s *settings) { s.jvm = append(s.jvm, flags...) }
+}
+
+// WithContainerCheck has the server look for empty containers, and remove them, that often. By default it
+// does in a day only: a queue that goes between two locks would be made again by requests that a test does not expect.
+func WithContainerCheck(every time.Duration) Option { return WithJVM(containerCheck(every)) }
+
+func containerCheck(every time.Duration) string {
+	return fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", every.Milliseconds())
 }
 
 // file returns the configuration file's text.

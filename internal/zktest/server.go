@@ -10,7 +10,8 @@ import (
 // t.Fatal of the test that the server was started for or shared with.
 //
 // Its sessions last from 1s to 10 minutes, a tick is 500ms, there is no limit
-// to the connections of a client, and every four-letter word is answered.
+// to the connections of a client, empty containers stay (see [WithContainerCheck]), and every four-letter word
+// is answered.
 type Server struct {
 	*process
 	t testing.TB
