@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/internal/leasehook"
@@ -28,13 +29,32 @@ import (
 // A Lease is safe for use by many goroutines and its methods never block.
 type Lease struct {
 	term  time.Duration
-	clock func() Instant
+	clock atomic.Pointer[func() Instant]
 	done  chan struct{}
 
+	// What is asked all the time takes no mutex. Both are written under mu.
+	from start
+	over atomic.Bool // err is set, and done closed before mu is free
+
 	mu    sync.Mutex
-	from  Instant
 	timer *time.Timer
 	err   error
+}
+
+// start is the Instant that a lease counts from. Who reads it while it moves on may see the new wall
+// clock with the old monotonic one, by which the lease has less left; but never the other way round,
+// by which it would have more left if the wall clock was set back.
+type start struct{ mono, wall atomic.Int64 }
+
+func (s *start) set(t Instant) {
+	s.wall.Store(int64(t.wall))
+	s.mono.Store(int64(t.mono))
+}
+
+func (s *start) get() (t Instant) {
+	t.mono = time.Duration(s.mono.Load())
+	t.wall = time.Duration(s.wall.Load())
+	return t
 }
 
 // Instant is a point in time on both clocks. Take one with [Lease.Now] or [Now].
@@ -73,7 +93,9 @@ func NewLease(term time.Duration, from Instant) *Lease {
 }
 
 func newLease(term time.Duration, from Instant, clock func() Instant) *Lease {
-	l := &Lease{term: term, clock: clock, from: from, done: make(chan struct{})}
+	l := &Lease{term: term, done: make(chan struct{})}
+	l.clock.Store(&clock)
+	l.from.set(from)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if left := l.left(); left > 0 {
@@ -86,21 +108,25 @@ func newLease(term time.Duration, from Instant, clock func() Instant) *Lease {
 
 // Now returns the present instant. Take it before sending the request whose answer will renew
 // the lease.
-func (l *Lease) Now() Instant {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.clock()
-}
+func (l *Lease) Now() Instant { return (*l.clock.Load())() }
 
 // Begin is Err and Now in one, for a request that is about to be sent.
 func (l *Lease) Begin() (Instant, error) {
+	now := l.Now()
+	return now, l.at(now)
+}
+
+// at returns the error at that instant.
+func (l *Lease) at(now Instant) error {
+	if !l.over.Load() && now.since(l.from.get()) < l.term {
+		return nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.clock()
-	if l.err == nil && now.since(l.from) >= l.term {
+	if l.err == nil && now.since(l.from.get()) >= l.term {
 		l.expire()
 	}
-	return now, l.err
+	return l.err
 }
 
 // Renew counts the lease from sent, the sending time of a request that the store is known to
@@ -112,8 +138,8 @@ func (l *Lease) Renew(sent Instant) bool {
 	if l.check() != nil {
 		return false
 	}
-	if sent.mono > l.from.mono {
-		l.from = sent
+	if sent.mono > l.from.get().mono {
+		l.from.set(sent)
 	}
 	return true
 }
@@ -135,18 +161,14 @@ func (l *Lease) Done() <-chan struct{} { return l.done }
 // Err looks at the clocks. It returns nil while the lease runs and after that, for ever, an
 // error that matches [ErrSessionEnded] and the cause given to End. Once Err has returned an
 // error, Done is closed.
-func (l *Lease) Err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.check()
-}
+func (l *Lease) Err() error { return l.at(l.Now()) }
 
 // Term returns how long the lease runs without renewal.
 func (l *Lease) Term() time.Duration { return l.term }
 
 // Everything below is called with mu held.
 
-func (l *Lease) left() time.Duration { return l.term - l.clock().since(l.from) }
+func (l *Lease) left() time.Duration { return l.term - l.Now().since(l.from.get()) }
 
 // check ends a lease that has run out.
 func (l *Lease) check() error {
@@ -172,6 +194,7 @@ func (l *Lease) end(cause error) {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
+	l.over.Store(true) // who sees it waits for mu
 	close(l.done)
 }
 
@@ -196,7 +219,8 @@ func init() {
 		l := lease.(*Lease)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		clock := l.clock
-		l.clock = func() Instant { return clock().add(d) }
+		clock := *l.clock.Load()
+		skewed := func() Instant { return clock().add(d) }
+		l.clock.Store(&skewed)
 	}
 }

@@ -209,3 +209,40 @@ func TestLeaseIsSafeForManyGoroutines(t *testing.T) {
 	wg.Wait()
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 }
+
+func TestWhoeverSeesDoneFindsTheError(t *testing.T) {
+	for range 20_000 {
+		l := NewLease(term, Now())
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				for !closed(l.Done()) {
+				}
+				_, begun := l.Begin()
+				if l.Err() == nil || begun == nil || l.Renew(l.Now()) {
+					t.Error("Done is closed, and the lease runs")
+				}
+			})
+		}
+		l.End(nil)
+		wg.Wait()
+	}
+}
+
+func TestWhoeverSeesTheErrorFindsDone(t *testing.T) {
+	for range 20_000 {
+		l := NewLease(term, Now())
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				for l.Err() == nil {
+				}
+				if !closed(l.Done()) {
+					t.Error("Err tells, and Done is open")
+				}
+			})
+		}
+		l.End(nil)
+		wg.Wait()
+	}
+}

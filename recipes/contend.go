@@ -15,7 +15,7 @@ const watchOwnAfter = 300 * time.Millisecond
 
 // contender is an attempt that has a node in the queue.
 type contender struct {
-	*attempt
+	attempt // a copy: see queue
 	session *session
 	place   driver.Place
 	own     <-chan driver.Cause // the watch of one's own node; nil until it is armed
@@ -28,7 +28,8 @@ type contender struct {
 // node is gone, and else why waiting ended. Errors that may pass do not cost the place in the
 // queue.
 func (a *attempt) queue(ctx context.Context, s *session, place driver.Place) error {
-	c := contender{attempt: a, session: s, place: place}
+	c := contender{attempt: *a, session: s, place: place}
+	defer func() { *a = c.attempt }() // who need not queue has it on his stack
 	watches, free := freeable(ctx)
 	defer free() // the watch of one's own node
 	defer func() {
@@ -43,7 +44,7 @@ func (a *attempt) queue(ctx context.Context, s *session, place driver.Place) err
 			return nil
 		case err == nil:
 		case errors.Is(err, driver.ErrUnavailable) && ctx.Err() == nil && s.Err() == nil:
-			if err := a.pause(ctx, err); err != nil {
+			if err := c.pause(ctx, err); err != nil {
 				return err
 			}
 		default:

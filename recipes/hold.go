@@ -32,6 +32,8 @@ type hold struct {
 	interrupt  context.CancelFunc // stops it
 	unguard    context.CancelFunc // stops the goroutine that watches the node
 
+	leaving patience // of the one who gives it back; part of the hold for the reason that own is
+
 	own Lock // the first one; part of the hold so that a free lock costs one allocation
 }
 

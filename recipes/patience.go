@@ -6,22 +6,36 @@ import (
 	"time"
 )
 
-// patience is a context that ends after some time, as one of context.WithTimeout does. It makes
-// its channel and starts its timer only when somebody waits for its end, which nobody does where
-// the store answers at once.
+// patience is a context that ends after some time, as one of context.WithTimeout does. It looks at
+// the clock, makes its channel and starts its timer only when somebody asks for its end, which
+// nobody does where the store answers at once: the time counts from then.
 type patience struct {
-	until time.Time
+	limit time.Duration
 
 	mu    sync.Mutex
+	until time.Time // zero until it is asked for
 	err   error
 	done  chan struct{} // nil until it is asked for
 	timer *time.Timer
 }
 
-func newPatience(d time.Duration) *patience { return &patience{until: time.Now().Add(d)} }
+func newPatience(limit time.Duration) *patience { return &patience{limit: limit} }
 
-func (p *patience) Deadline() (time.Time, bool) { return p.until, true }
-func (p *patience) Value(any) any               { return nil }
+func (p *patience) Deadline() (time.Time, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.end(), true
+}
+
+// end is called with mu held.
+func (p *patience) end() time.Time {
+	if p.until.IsZero() {
+		p.until = time.Now().Add(p.limit)
+	}
+	return p.until
+}
+
+func (p *patience) Value(any) any { return nil }
 
 func (p *patience) Done() <-chan struct{} {
 	p.mu.Lock()
@@ -31,7 +45,7 @@ func (p *patience) Done() <-chan struct{} {
 		if p.err != nil {
 			close(p.done)
 		} else {
-			p.timer = time.AfterFunc(time.Until(p.until), func() { p.end(context.DeadlineExceeded) })
+			p.timer = time.AfterFunc(time.Until(p.end()), func() { p.stop(context.DeadlineExceeded) })
 		}
 	}
 	return p.done
@@ -40,16 +54,16 @@ func (p *patience) Done() <-chan struct{} {
 func (p *patience) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.err == nil && p.done == nil && !time.Now().Before(p.until) {
+	if p.err == nil && p.done == nil && !p.until.IsZero() && !time.Now().Before(p.until) {
 		p.err = context.DeadlineExceeded
 	}
 	return p.err
 }
 
 // cancel frees what the context holds. It has to be called.
-func (p *patience) cancel() { p.end(context.Canceled) }
+func (p *patience) cancel() { p.stop(context.Canceled) }
 
-func (p *patience) end(err error) {
+func (p *patience) stop(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {

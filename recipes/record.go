@@ -1,12 +1,13 @@
 package recipes
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 	"unicode/utf8"
 )
@@ -63,22 +64,14 @@ func recordTail(data []byte) []byte {
 func newRecord(now time.Time, tail []byte) []byte {
 	b := make([]byte, 0, 96+len(tail))
 	b = append(b, `{"id":"`...)
-	b = appendHex(b, rand.Uint64())
-	b = appendHex(b, rand.Uint64())
+	var id [16]byte
+	binary.BigEndian.PutUint64(id[:8], rand.Uint64())
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64())
+	b = hex.AppendEncode(b, id[:])
 	b = append(b, `","since":"`...)
 	b = now.UTC().AppendFormat(b, time.RFC3339Nano)
 	b = append(b, `",`...)
 	return append(b, tail...)
-}
-
-func appendHex(b []byte, n uint64) []byte {
-	const width = 16
-	var digits [width]byte
-	d := strconv.AppendUint(digits[:0], n, 16)
-	for range width - len(d) {
-		b = append(b, '0')
-	}
-	return append(b, d...)
 }
 
 // parseRecord reads the data of a node that anybody may have written. What it does not

@@ -38,7 +38,8 @@ type Sessions struct {
 	dials   singleflight.Group
 	pace    pace // of dials; only the one dial in flight touches it
 
-	done chan struct{} // closed when Close begins
+	done     chan struct{} // closed when Close begins
+	inFlight *calls
 
 	retainers retainers
 
@@ -46,9 +47,8 @@ type Sessions struct {
 	closing    bool
 	waiting    int // for the dial in flight
 	cancelDial context.CancelFunc
-	inFlight   sync.WaitGroup // calls and background work; grows only under mu, and not once closing
-	finished   chan struct{}  // closed when Close has returned
-	result     error          // of Close
+	finished   chan struct{} // closed when Close has returned
+	result     error         // of Close
 }
 
 // New returns the sessions of a connector. It does no I/O.
@@ -59,6 +59,7 @@ func New(c driver.Connector, opts ...Option) *Sessions {
 		options:   o,
 		pace:      pace{retries: retries{newBackOff: o.backOff}},
 		done:      make(chan struct{}),
+		inFlight:  newCalls(),
 		finished:  make(chan struct{}),
 	}
 }
@@ -107,6 +108,7 @@ func (c *Sessions) beginClose() bool {
 	}
 	c.closing = true
 	close(c.done)
+	c.inFlight.close()
 	if c.cancelDial != nil {
 		c.cancelDial()
 	}
@@ -120,40 +122,21 @@ func (c *Sessions) close() error {
 			all = append(all, fmt.Errorf("dlock: close: %w", err))
 		}
 	}
-	if !c.drained(closeTimeout) {
+	if !c.inFlight.drained(closeTimeout) {
 		all = append(all, fmt.Errorf("dlock: close: some calls are still in flight after %v", closeTimeout))
 	}
 	return join(all...)
 }
 
-func (c *Sessions) drained(limit time.Duration) bool {
-	drained := make(chan struct{})
-	go func() {
-		c.inFlight.Wait()
-		close(drained)
-	}()
-	t := time.NewTimer(limit)
-	defer t.Stop()
-	select {
-	case <-drained:
-		return true
-	case <-t.C:
-		return false
-	}
-}
-
 // enter begins a call that Close has to wait for; leave ends it.
 func (c *Sessions) enter() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closing {
+	if !c.inFlight.enter() {
 		return ErrClosed
 	}
-	c.inFlight.Add(1)
 	return nil
 }
 
-func (c *Sessions) leave() { c.inFlight.Done() }
+func (c *Sessions) leave() { c.inFlight.leave() }
 
 // spawn runs f on a goroutine that Close waits for, or not at all, and reports false, once Close
 // has begun.

@@ -82,12 +82,18 @@ func (h *hold) leave(l *Lock) func(*Lock) error {
 // release removes the node and keeps what that has shown for a second Unlock.
 func (l *Lock) release() error {
 	err := l.hold.giveBack()
+	if err != nil {
+		l.gaveBack(err)
+	}
+	return err
+}
+
+func (l *Lock) gaveBack(err error) {
 	var lost *lostError
 	if errors.As(err, &lost) {
 		l.endedBy(err)
 		l.hold.report(lost)
 	}
-	return err
 }
 
 // giveBack removes the node of a hold that was marked as released.
@@ -101,7 +107,8 @@ func (h *hold) giveBack() error {
 }
 
 func (h *hold) remove() error {
-	ctx := newPatience(unlockTimeout)
+	ctx := &h.leaving
+	ctx.limit = unlockTimeout
 	defer ctx.cancel()
 	place := h.lastPlace(ctx)
 	err := h.takeAway(ctx, place)
@@ -119,7 +126,7 @@ func (h *hold) remove() error {
 // takeAway removes the node. While the lock is held exclusively those who watch the node are
 // told that it is theirs; see contender.passed.
 func (h *hold) takeAway(ctx context.Context, place driver.Place) error {
-	if h.session.releaser != nil && h.exclusive(place) && !h.unnoticed(place) {
+	if h.session.releaser != nil && !h.unnoticed(place) && h.exclusive(place) {
 		return h.session.releaser.Release(ctx, h.m.name, place)
 	}
 	return h.session.Delete(ctx, h.m.name, place)
