@@ -21,7 +21,7 @@ const maxData = 1<<20 - 1 - 8<<10
 //
 // whose second answer is a Stat of the queue's node: its Mzxid is the zxid of the whole, and so
 // the token and the Czxid of the new node, its NumChildren counts the new node, and its Czxid
-// is the epoch.
+// is the epoch. A list of the queue may follow it, see follow.
 func (s *session) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
 	if err := s.checkCreate(queue, prefix, data); err != nil {
 		return driver.Place{}, err
@@ -105,6 +105,11 @@ var errNotStamped = errors.New("zkdriver: no WRITE on the queue's node")
 func (s *session) createStamped(queue, prefix string, data []byte) (p driver.Place, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
 	since := s.leftover.since()
+	var list *follow
+	if s.crowds.expected(queue) {
+		list = s.link.follows.expect(path, data)
+		defer s.link.follows.forget(list)
+	}
 	results, err := s.multi(
 		&zk.CreateRequest{Path: path + "/" + prefix, Data: data, Acl: s.contenderACL(), Flags: zk.FlagEphemeralSequential},
 		&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1})
@@ -121,6 +126,10 @@ func (s *session) createStamped(queue, prefix string, data []byte) (p driver.Pla
 	}
 	stat := results[1].Stat
 	s.leftover.saw(stat.Mzxid)
+	s.crowds.met(queue, stat.NumChildren > 1)
+	if list != nil {
+		s.link.follows.keep(list)
+	}
 	return driver.Place{
 		Node:  s.node(results[0].String, len(path), stat.Czxid),
 		Token: stat.Mzxid,

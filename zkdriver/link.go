@@ -30,6 +30,9 @@ type link struct {
 	over     func(error)                               // it has ended
 	watching func() bool                               // whether there are watches to be set again
 
+	follows  follows
+	received atomic.Uint64 // answers and events, pings aside, on all connections
+
 	quit          chan struct{} // closed by close
 	sessionClosed atomic.Bool   // the server has confirmed the end of the session
 	generation    atomic.Uint64 // the number of handshakes

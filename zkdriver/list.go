@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// List implements driver.Session with one request.
+// List implements driver.Session with one request, or with none if the list has come with a node already.
 func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error) {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return nil, err
@@ -22,7 +22,10 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	path := s.settings.queuePath(queue)
 	asked := s.owned.now()
-	names, stat, err := s.children(path)
+	names, stat, err := s.followed(queue, path)
+	if stat == nil && err == nil {
+		names, stat, err = s.children(path)
+	}
 	if errors.Is(err, zk.ErrNoNode) {
 		s.queues.drop(queue)
 		s.owned.noQueue(queue, asked)

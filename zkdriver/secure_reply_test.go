@@ -53,6 +53,7 @@ func use(dsn string) {
 		return
 	}
 	defer s.(*session).link.close() // no goodbye: it takes time
+	s.(*session).crowds.eager = true
 	for ctx.Err() == nil && s.Err() == nil {
 		p, err := s.Create(ctx, "q", "web1-W-", []byte(fmt.Sprint(rand.Uint64())))
 		_, _ = s.List(ctx, "q")

@@ -37,6 +37,7 @@ type session struct {
 	watches  watches
 	owned    owned
 	queues   queues
+	crowds   crowds
 	leftover leftover
 
 	containers    chan struct{} // a lock, see makeContainer

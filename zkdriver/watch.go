@@ -67,6 +67,7 @@ func (s *session) Watch(ctx context.Context, queue, name string) (<-chan driver.
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
+	s.crowds.hindered(queue)
 	_, c, err := s.watchPath(ctx, path+"/"+name, s.watchNode)
 	return c, err
 }

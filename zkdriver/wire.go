@@ -23,6 +23,7 @@ const (
 	opSetWatches = 101
 	opClose      = -11
 	xidAuth      = -4
+	xidPing      = -2
 	codeAuth     = -115
 
 	headerSize = 4
@@ -52,6 +53,7 @@ const (
 //     overtakes them moves on: a change in between would be missed.
 //   - It sees whether the server has confirmed the end of the session.
 //   - It keeps replies of the wrong shape from go-zookeeper, see shape.go.
+//   - It sends the requests for lists that follow, see follow.go, and keeps the replies.
 //
 // Deadlines of go-zookeeper are ignored: the session's heartbeat closes a connection that does
 // not answer, and does so earlier.
@@ -74,8 +76,11 @@ type wire struct {
 	writes   atomic.Uint64
 	closeXid atomic.Int64
 
-	askedMu sync.Mutex
-	opcodes map[int32]int32 // of requests without a reply, by xid
+	askedMu   sync.Mutex
+	opcodes   map[int32]int32   // of requests without a reply, by xid
+	following map[int32]*follow // likewise
+	follows   int32             // so far
+	broken    bool              // no reply will come any more
 
 	mu      sync.Mutex // the writing side
 	holding bool
@@ -120,12 +125,16 @@ func (w *wire) Write(frame []byte) (int, error) {
 	if len(frame) < 12 {
 		return 0, errors.New("zkdriver: a request without a header")
 	}
+	length := len(frame)
 	opcode := int32(binary.BigEndian.Uint32(frame[8:]))
 	xid := int32(binary.BigEndian.Uint32(frame[4:]))
 	if opcode == opClose {
 		w.closeXid.Store(int64(xid))
 	}
 	w.expect(xid, opcode)
+	if opcode == opMulti {
+		frame = w.follow(frame)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -137,7 +146,52 @@ func (w *wire) Write(frame []byte) (int, error) {
 	default:
 		w.held = append(w.held, frame...)
 	}
-	return len(frame), nil
+	return length, nil
+}
+
+// firstFollow is the first xid of a list that follows. The next ones are below: go-zookeeper's own are
+// above 0, and those with a meaning just below 0.
+const firstFollow = -1 << 16
+
+// follow adds what is to follow a Multi.
+func (w *wire) follow(frame []byte) []byte {
+	f := w.link.follows.behind(frame)
+	if f == nil {
+		return frame
+	}
+	w.askedMu.Lock()
+	defer w.askedMu.Unlock()
+	if w.broken {
+		close(f.done)
+		return frame
+	}
+	xid := firstFollow - w.follows&0xffffff
+	w.follows++
+	if w.following == nil {
+		w.following = make(map[int32]*follow)
+	}
+	w.following[xid] = f
+	return append(frame[:len(frame):len(frame)], f.request(xid)...)
+}
+
+// followed returns whose answer a reply is.
+func (w *wire) followed(xid int32) *follow {
+	w.askedMu.Lock()
+	defer w.askedMu.Unlock()
+	f := w.following[xid]
+	delete(w.following, xid)
+	return f
+}
+
+// breaks ends the wait for answers that will not come.
+func (w *wire) breaks() {
+	w.askedMu.Lock()
+	defer w.askedMu.Unlock()
+	w.broken = true
+	for _, f := range w.following {
+		close(f.done)
+	}
+	clear(w.following)
 }
 
 // expect takes down what the reply will be to.
@@ -200,6 +254,7 @@ func (w *wire) stop() {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
+	w.breaks()
 }
 
 func (w *wire) Read(p []byte) (int, error) {
@@ -214,6 +269,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	if len(w.ready) == 0 {
 		if err := w.nextFrame(); err != nil {
 			w.Close()
+			w.breaks()
 			return 0, err
 		}
 	}
@@ -236,6 +292,12 @@ func (w *wire) nextFrame() error {
 	}
 	_ = w.writes.Load()
 	xid := int32(binary.BigEndian.Uint32(w.frame[headerSize:]))
+	if xid != xidPing {
+		w.link.received.Add(1)
+	}
+	if f := w.followed(xid); f != nil {
+		return w.passOn(f)
+	}
 	if xid == xidEvent {
 		err = checkEvent(w.frame[headerSize:])
 	} else if opcode, ok := w.answers(xid); ok {
@@ -249,6 +311,16 @@ func (w *wire) nextFrame() error {
 	}
 	w.ready = w.frame
 	return nil
+}
+
+// passOn takes the reply out for the one who waits for it, and reads the next frame for go-zookeeper.
+func (w *wire) passOn(f *follow) error {
+	if err := checkShape(opGetChildren, w.frame[headerSize:]); err != nil {
+		close(f.done)
+		return err
+	}
+	f.answered(w.frame[headerSize:], w.link.received.Load())
+	return w.nextFrame()
 }
 
 // readFrame believes in a length only as the bytes come.

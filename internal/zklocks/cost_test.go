@@ -133,6 +133,33 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	})
 }
 
+// The list is sent along with the node from the second time on: two round trips.
+func TestAReaderAmongReadersIsThreeRequests(t *testing.T) {
+	w := newWorld(t)
+	w.rlock(w.client("web1")).granted()
+	c, proxy := w.proxied("web2")
+	m := c.RWMutex("q")
+	turn := func() {
+		lock, err := m.RLock(t.Context())
+		require.NoError(t, err)
+		w.unlock(lock)
+	}
+	turn() // the queue is known now
+	w.swiftly(func() time.Duration {
+		began := time.Now()
+		cost := spent(t, proxy, func() {
+			for range 10 {
+				turn()
+			}
+		})
+		took := time.Since(began)
+		if took < swift {
+			require.Equal(t, map[string]int{"multi": 10, "list": 10, "delete": 10}, cost)
+		}
+		return took
+	})
+}
+
 func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
 	w := newWorld(t)
 	c, proxy := w.proxied("web1", dlock.WithRetention(dlock.Retention{Idle: time.Hour}))

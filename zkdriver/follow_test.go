@@ -1,0 +1,192 @@
+package zkdriver
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// crowded is a session in whose queue "q" another session's node stands.
+func crowded(t *testing.T) (b *bench, other *session, first driver.Place) {
+	t.Helper()
+	b = newBench(t, "session_timeout=1m")
+	t.Cleanup(func() { b.Close() })
+	other = b.another("session_timeout=1m")
+	t.Cleanup(func() { other.Close() })
+	first, err := other.Create(within(t), "q", "web2-R-", []byte("first"))
+	require.NoError(t, err)
+	return b, other, first
+}
+
+// turn makes a node, lists and removes it, as a reader does among readers.
+func (b *bench) turn(data string) (lists int) {
+	b.t.Helper()
+	before := b.proxy.Frames(zktest.OpGetChildren2)
+	p := b.mustCreate("q", "web1-R-", data)
+	require.False(b.t, p.Alone)
+	require.Contains(b.t, b.names(), p.Name)
+	require.NoError(b.t, b.Delete(within(b.t), "q", p))
+	return b.proxy.Frames(zktest.OpGetChildren2) - before
+}
+
+func (b *bench) names() (names []string) {
+	b.t.Helper()
+	nodes, err := b.List(within(b.t), "q")
+	require.NoError(b.t, err)
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+func listed(p *zktest.Proxy) func() bool {
+	before := p.Frames(zktest.OpGetChildren2)
+	return func() bool { return p.Frames(zktest.OpGetChildren2) > before }
+}
+
+// made makes a node with a list behind it, and returns when the answer to that is there.
+func (b *bench) made(data string) driver.Place {
+	b.t.Helper()
+	before := b.link.received.Load()
+	p := b.mustCreate("q", "web1-R-", data)
+	eventually(b.t, "the list that follows", func() bool { return b.link.received.Load() == before+2 })
+	return p
+}
+
+func TestAListFollowsANodeAmongOthersAndIsTheOneThatListReturns(t *testing.T) {
+	b, _, first := crowded(t)
+	require.Equal(t, 1, b.turn("a")) // nothing is known of the queue yet
+	held := b.proxy.HoldReplies(zktest.Op(zktest.OpMulti))
+	sent := listed(b.proxy)
+	made := make(chan driver.Place)
+	go func() { made <- b.mustCreate("q", "web1-R-", "b") }()
+	<-held.Held()
+	eventually(t, "a list before the answer to the Create", sent)
+	held.Release()
+	p := <-made
+	requests := b.proxy.Requests()
+	require.Equal(t, []string{first.Name, p.Name}, b.names())
+	require.Equal(t, requests, b.proxy.Requests(), "it was asked for twice")
+	b.names()
+	require.Equal(t, requests+1, b.proxy.Requests(), "it was used twice")
+	require.NoError(t, b.Delete(within(t), "q", p))
+}
+
+func TestNoListFollowsANodeThatWasAlone(t *testing.T) {
+	b, other, first := crowded(t)
+	b.turn("a")
+	require.NoError(t, other.Delete(within(t), "q", first))
+	for i := range 3 {
+		sent := listed(b.proxy)
+		p := b.mustCreate("q", "web1-R-", string(rune('b'+i)))
+		require.NoError(t, b.Delete(within(t), "q", p))
+		require.Equal(t, i == 0, sent(), "only before it is known that the others have gone")
+	}
+}
+
+func TestAListThatFollowedIsDroppedOnceTheSessionHasDoneMore(t *testing.T) {
+	b, _, first := crowded(t)
+	b.turn("a")
+	p := b.made("b")
+	require.NoError(t, b.Delete(within(t), "q", p))
+	require.Equal(t, []string{first.Name}, b.names())
+}
+
+func TestAListThatFollowedIsDroppedOnceTheSessionHasSeenMore(t *testing.T) {
+	b, other, first := crowded(t)
+	b.turn("a")
+	gone, err := b.Watch(within(t), "q", first.Name)
+	require.NoError(t, err)
+	b.crowds.eager = true
+	p := b.made("b")
+	require.NoError(t, other.Delete(within(t), "q", first))
+	<-gone
+	require.Equal(t, []string{p.Name}, b.names())
+}
+
+func TestAListThatFollowedIsDroppedWithItsConnection(t *testing.T) {
+	b, _, first := crowded(t)
+	b.turn("a")
+	held := b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
+	p := b.mustCreate("q", "web1-R-", "b")
+	<-held.Held()
+	names := make(chan []string)
+	go func() { names <- b.names() }()
+	select {
+	case <-names:
+		t.Fatal("a list without an answer")
+	case <-time.After(20 * time.Millisecond): // it may not have been called yet: that does not matter
+	}
+	b.proxy.DropConnections()
+	held.Release()
+	require.Equal(t, []string{first.Name, p.Name}, <-names)
+}
+
+func TestWhoeverWaitsForAListThatFollowsCanGoAway(t *testing.T) {
+	b, _, _ := crowded(t)
+	b.turn("a")
+	held := b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
+	defer held.Release()
+	for i, end := range []func(cancel func()){
+		func(cancel func()) { cancel() },
+		func(func()) { go b.Close() },
+	} {
+		b.mustCreate("q", "web1-R-", string(rune('b'+i)))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error)
+		go func() {
+			_, err := b.List(ctx, "q")
+			ended <- err
+		}()
+		end(cancel)
+		require.Error(t, <-ended)
+		held.Release()
+		held = b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
+		b.crowds.eager = true
+	}
+}
+
+func TestWhereListsAreOfNoUseTheyFollowLessAndLess(t *testing.T) {
+	var cs crowds
+	require.False(t, cs.expected("q"), "nothing is known")
+	cs.met("q", true)
+	follows := func(n int, hindered bool) (at []int) {
+		for i := range n {
+			if cs.expected("q") {
+				at = append(at, i)
+				if hindered {
+					cs.hindered("q")
+				}
+			}
+			cs.met("q", true)
+		}
+		return at
+	}
+	require.Equal(t, []int{0, 1, 2, 3}, follows(4, false))
+	require.Equal(t, []int{0, 2, 5, 10, 19, 36, 69, 134, 199}, follows(200, true))
+	useful := follows(300, false)
+	require.Equal(t, []int{296, 297, 298, 299}, useful[len(useful)-4:], "of use again")
+	cs.met("q", false)
+	require.False(t, cs.expected("q"), "nobody was there")
+	require.False(t, cs.expected("other"))
+	require.False(t, slices.Contains(follows(1, false), 0), "of no use where nobody is")
+}
+
+func TestCrowdsAreForgottenWhenTheyAreTooMany(t *testing.T) {
+	var cs crowds
+	for i := range 3 * maxKnown {
+		cs.met(string(rune(i)), true)
+	}
+	require.LessOrEqual(t, len(cs.queues), maxKnown)
+	for i := range 3 * maxKnown {
+		cs.met(string(rune(1e6+i)), false)
+	}
+	require.LessOrEqual(t, len(cs.queues), maxKnown)
+}
