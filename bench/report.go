@@ -38,7 +38,7 @@ var sections = []section{
 	{"contend", "Sessions that contend for one lock", "acquisitions per second; more is better", "rate",
 		[]string{"contend-2", "contend-8", "contend-32"}, []string{"2 sessions", "8 sessions", "32 sessions"}, false, ""},
 	{"queue", "A queue that is drained", "hand-overs per second; more is better", "rate",
-		[]string{"queue-100", "queue-400", "queue-1000"}, []string{"100 wait", "400 wait", "1,000 wait"}, false, ""},
+		[]string{"queue-100", "queue-200", "queue-400", "queue-1000"}, []string{"100 wait", "200 wait", "400 wait", "1,000 wait"}, false, ""},
 	{"readers", "8 sessions, 95% readers", "acquisitions per second; more is better", "rate", []string{"readers"}, []string{""}, false, ""},
 	{"process", "64 contenders of one process or of two", "acquisitions per second; more is better", "rate",
 		[]string{"process", "processes"}, []string{"one process, 64 contenders", "two processes, 32 contenders each"}, true, ""},

@@ -34,7 +34,7 @@ func workloads() []workload {
 	readers.without = map[string]string{"zk.Lock": noShared, "curator": noShared, "etcd": noShared}
 	list := []workload{
 		free, loop("contend-2", 2, 2), loop("contend-8", 8, 8), loop("contend-32", 32, 32),
-		drain("queue-100", 100), drain("queue-400", 400), drain("queue-1000", 1000),
+		drain("queue-100", 100), drain("queue-200", 200), drain("queue-400", 400), drain("queue-1000", 1000),
 		readers,
 		loop("process", 1, 64), loop("processes", 2, 64),
 		{name: "try-held", unit: "tries", plan: work.Plan{Kind: work.Try, Sessions: 8, Contenders: 8, Held: true, Millis: 700}},
