@@ -47,16 +47,7 @@ func (a *attempt) once(ctx context.Context) (l *Lock, err error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	s, err := a.m.sessions.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if a.try {
-		if err := a.look(ctx, s); err != nil {
-			return nil, err
-		}
-	}
-	place, err := s.Create(ctx, a.m.name, a.m.options.prefix[a.mode], newRecord(a.began, a.m.options.record))
+	s, place, err := a.join(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +63,29 @@ func (a *attempt) once(ctx context.Context) (l *Lock, err error) {
 		}
 	}
 	return a.grant(ctx, s, place)
+}
+
+// join makes a node in the queue. That a session has ended may show only when it is used, as after a
+// sleep of the machine: then another one is taken at once.
+func (a *attempt) join(ctx context.Context) (s *session, place driver.Place, err error) {
+	for range 2 {
+		if s, err = a.m.sessions.get(ctx); err != nil {
+			return nil, driver.Place{}, err
+		}
+		if place, err = a.create(ctx, s); !errors.Is(err, driver.ErrSessionEnded) {
+			break
+		}
+	}
+	return s, place, err
+}
+
+func (a *attempt) create(ctx context.Context, s *session) (driver.Place, error) {
+	if a.try {
+		if err := a.look(ctx, s); err != nil {
+			return driver.Place{}, err
+		}
+	}
+	return s.Create(ctx, a.m.name, a.m.options.prefix[a.mode], newRecord(a.began, a.m.options.record))
 }
 
 // look fails with ErrLocked, before anything is written, if the lock is not free.
@@ -94,7 +108,7 @@ func (a *attempt) grant(ctx context.Context, s *session, place driver.Place) (*L
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	h := newHold(a.m, s, place, a.mode)
+	h := newHold(a.m, s, place, a.mode, a.began.Add(time.Since(a.began)))
 	h.retainer = a.retainer
 	if err := s.add(h); err != nil {
 		return nil, err

@@ -37,8 +37,8 @@ type hold struct {
 	own Lock // the first one; part of the hold so that a free lock costs one allocation
 }
 
-func newHold(m *RWMutex, s *session, place driver.Place, mode Mode) *hold {
-	h := &hold{m: m, session: s, since: time.Now(), token: place.Token, place: place}
+func newHold(m *RWMutex, s *session, place driver.Place, mode Mode, since time.Time) *hold {
+	h := &hold{m: m, session: s, since: since, token: place.Token, place: place}
 	h.own.hold, h.own.mode = h, mode
 	h.held[mode] = 1
 	return h

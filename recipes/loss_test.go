@@ -72,6 +72,24 @@ func TestAPausedProcessLearnsTheTruthFromErr(t *testing.T) {
 	})
 }
 
+func TestALockAfterASleepConnectsAnewAtOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{Retrying: func(i recipes.RetryingInfo) {
+			w.Errorf("it has tried again in %v: %v", i.Delay, i.Err)
+		}}))
+		m := c.RWMutex("q")
+		w.unlock(w.won(c.lock(bg)))
+		for _, enter := range []func(context.Context) (*recipes.Lock, error){m.Lock, m.RLock, m.TryLock, m.TryRLock} {
+			before := c.session()
+			w.store.Pause(before, time.Hour)
+			l, err := enter(bg)
+			require.NoError(w, err)
+			require.NotSame(w, before, c.session())
+			w.unlock(l)
+		}
+	})
+}
+
 func TestAPausedWaiterIsNotGranted(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.client("a"), w.client("b")

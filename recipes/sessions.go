@@ -221,10 +221,16 @@ func (c *Sessions) unreached() error {
 }
 
 func (c *Sessions) usable() *session {
-	if s := c.live.Load(); s != nil && s.Err() == nil {
+	s := c.live.Load()
+	if s == nil {
+		return nil
+	}
+	select {
+	case <-s.Done():
+		return nil
+	default:
 		return s
 	}
-	return nil
 }
 
 func (c *Sessions) dial() (any, error) {
