@@ -26,15 +26,17 @@ func TestRatesPlayTheSameAgain(t *testing.T) {
 	assert.NotEqual(t, first, ratesJournal(t, x))
 }
 
-// ratesJournal is what a client meets that locks and unlocks thirty times.
-func ratesJournal(t *testing.T, x Rates) (journal []string) {
+// ratesJournal is what each session of a client meets that locks and unlocks thirty times. Which of two sessions is
+// first, the one that closes or the one that connects in its place, is for the scheduler to say.
+func ratesJournal(t *testing.T, x Rates) (journal map[int][]string) {
+	journal = make(map[int][]string)
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		f := NewFaults(memdriver.New(), func(ctx context.Context, r Request) Fault {
 			fault := x.Decide(ctx, r)
 			mu.Lock()
 			defer mu.Unlock()
-			journal = append(journal, fmt.Sprint(r, fault))
+			journal[r.Session] = append(journal[r.Session], fmt.Sprint(r, fault))
 			return fault
 		})
 		client := dlock.OpenConnector(f, dlock.WithBackOff(func() dlock.BackOff { return steady{} }))

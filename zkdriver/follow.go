@@ -67,6 +67,7 @@ func (fs *follows) forget(f *follow) {
 	defer fs.mu.Unlock()
 	if i := slices.Index(fs.unsent, f); i >= 0 {
 		fs.unsent = slices.Delete(fs.unsent, i, i+1)
+		close(f.done)
 	}
 }
 

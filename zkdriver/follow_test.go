@@ -64,12 +64,17 @@ func TestAListFollowsANodeAmongOthersAndIsTheOneThatListReturns(t *testing.T) {
 	require.Equal(t, 1, b.turn("a")) // nothing is known of the queue yet
 	held := b.proxy.HoldReplies(zktest.Op(zktest.OpMulti))
 	sent := listed(b.proxy)
-	made := make(chan driver.Place)
-	go func() { made <- b.mustCreate("q", "web1-R-", "b") }()
+	var p driver.Place
+	made := make(chan error)
+	go func() {
+		var err error
+		p, err = b.Create(within(t), "q", "web1-R-", []byte("b"))
+		made <- err
+	}()
 	<-held.Held()
 	eventually(t, "a list before the answer to the Create", sent)
 	held.Release()
-	p := <-made
+	require.NoError(t, <-made)
 	requests := b.proxy.Requests()
 	require.Equal(t, []string{first.Name, p.Name}, b.names())
 	require.Equal(t, requests, b.proxy.Requests(), "it was asked for twice")
@@ -116,16 +121,35 @@ func TestAListThatFollowedIsDroppedWithItsConnection(t *testing.T) {
 	held := b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
 	p := b.mustCreate("q", "web1-R-", "b")
 	<-held.Held()
-	names := make(chan []string)
-	go func() { names <- b.names() }()
+	ended := make(chan error)
+	go func() {
+		_, err := b.List(within(t), "q")
+		ended <- err
+	}()
 	select {
-	case <-names:
+	case <-ended:
 		t.Fatal("a list without an answer")
 	case <-time.After(20 * time.Millisecond): // it may not have been called yet: that does not matter
 	}
 	b.proxy.DropConnections()
 	held.Release()
-	require.Equal(t, []string{first.Name, p.Name}, <-names)
+	if err := <-ended; err != nil { // it asked anew, on the connection that was breaking
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+	}
+	require.Equal(t, []string{first.Name, p.Name}, b.names())
+}
+
+func TestAListThatWasNeverSentIsNotWaitedFor(t *testing.T) {
+	var fs follows
+	f := fs.expect("/q", []byte("a"))
+	fs.keep(f)
+	fs.forget(f)
+	fs.forget(f)
+	<-f.done
+	require.False(t, f.ok)
+	require.Nil(t, fs.behind([]byte("a")))
+	require.Same(t, f, fs.take("/q"))
+	require.Nil(t, fs.take("/q"))
 }
 
 func TestWhoeverWaitsForAListThatFollowsCanGoAway(t *testing.T) {
