@@ -153,27 +153,27 @@ func TestAListThatWasNeverSentIsNotWaitedFor(t *testing.T) {
 }
 
 func TestWhoeverWaitsForAListThatFollowsCanGoAway(t *testing.T) {
-	b, _, _ := crowded(t)
-	b.turn("a")
-	held := b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
-	defer held.Release()
-	for i, end := range []func(cancel func()){
-		func(cancel func()) { cancel() },
-		func(func()) { go b.Close() },
+	for name, end := range map[string]func(b *bench, cancel func()){
+		"cancelled": func(_ *bench, cancel func()) { cancel() },
+		"closed":    func(b *bench, _ func()) { go b.Close() },
 	} {
-		b.mustCreate("q", "web1-R-", string(rune('b'+i)))
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		ended := make(chan error)
-		go func() {
-			_, err := b.List(ctx, "q")
-			ended <- err
-		}()
-		end(cancel)
-		require.Error(t, <-ended)
-		held.Release()
-		held = b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
-		b.crowds.eager = true
+		t.Run(name, func(t *testing.T) {
+			b, _, _ := crowded(t)
+			b.turn("a")
+			held := b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
+			defer held.Release()
+			b.mustCreate("q", "web1-R-", "b")
+			<-held.Held()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error)
+			go func() {
+				_, err := b.List(ctx, "q")
+				ended <- err
+			}()
+			end(b, cancel)
+			require.Error(t, <-ended)
+		})
 	}
 }
 
