@@ -86,18 +86,19 @@ func evaluate(p work.Plan, r work.Report, used counters) (sample, error) {
 	if p.Kind == work.Try {
 		done = float64(r.Tries)
 	}
-	if done == 0 || r.Seconds <= 0 {
+	if done <= float64(p.Lead) || r.Seconds <= 0 {
 		return nil, fmt.Errorf("nothing was done in %.1fs", r.Seconds)
 	}
+	timed := done - float64(p.Lead)
 	s := sample{
-		"rate":     done / r.Seconds,
+		"rate":     timed / r.Seconds,
 		"requests": used.received / done,
 		"packets":  (used.received + used.sent) / done,
 		"bytes":    (used.bytesIn + used.bytesOut) / done,
-		"cpu":      r.CPU / done * 1e6,
+		"cpu":      r.CPU / timed * 1e6,
 	}
 	if r.Allocs >= 0 {
-		s["allocs"] = float64(r.Allocs) / done
+		s["allocs"] = float64(r.Allocs) / timed
 	}
 	switch p.Kind {
 	case work.Loop:

@@ -19,6 +19,10 @@ type workload struct {
 // almost every hand-over goes from one session to another, few enough for one machine.
 const waitingSessions = 20
 
+// lead is how many are let in first, in a drain, before it is timed: machine and server come from rest, and take that
+// long to wake up, whoever's lock it is.
+const lead = 50
+
 const noShared = "has no shared lock"
 
 func workloads() []workload {
@@ -26,7 +30,7 @@ func workloads() []workload {
 		return workload{name: name, unit: "acquisitions", plan: work.Plan{Kind: work.Loop, Sessions: sessions, Contenders: contenders, Millis: 800}}
 	}
 	drain := func(name string, contenders int) workload {
-		return workload{name: name, unit: "hand-overs", plan: work.Plan{Kind: work.Drain, Sessions: waitingSessions, Contenders: contenders}}
+		return workload{name: name, unit: "hand-overs", plan: work.Plan{Kind: work.Drain, Sessions: waitingSessions, Contenders: lead + contenders, Lead: lead}}
 	}
 	free := loop("free", 1, 1)
 	readers := loop("readers", 8, 8)

@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.IntSupplier;
 import java.util.regex.Matcher;
@@ -69,16 +70,20 @@ public class Bench {
     final String kind;
     final boolean held;
     final int reads;
+    final int lead;
     final List<CuratorFramework> clients = new ArrayList<>();
     final List<Contender> contenders = new ArrayList<>();
     final List<Thread> threads = new ArrayList<>();
     final List<String> errors = new ArrayList<>();
     final List<Long> latencies = new ArrayList<>();
     final AtomicLong tries = new AtomicLong();
+    final AtomicInteger let = new AtomicInteger(); // drain: how many have been let in
     final CountDownLatch begin = new CountDownLatch(1);
     final CountDownLatch first = new CountDownLatch(1); // pass: the first one holds the lock
     final long[] counts;
     volatile long end;
+    volatile long from; // what is measured begins here
+    volatile double fromCpu;
     Contender holder;
 
     Bench(Plan plan, boolean readWrite) throws Exception {
@@ -87,6 +92,7 @@ public class Bench {
         kind = plan.get("kind");
         held = Boolean.parseBoolean(plan.get("held"));
         reads = plan.number("reads");
+        lead = plan.number("lead");
         int sessions = plan.number("sessions");
         counts = new long[plan.number("contenders")];
         try {
@@ -189,7 +195,15 @@ public class Bench {
     void await(int i, Contender c) throws Exception {
         c.exclusive.acquire();
         counts[i]++;
+        if (let.incrementAndGet() == lead) {
+            mark();
+        }
         c.exclusive.release();
+    }
+
+    void mark() {
+        fromCpu = cpu();
+        from = System.nanoTime();
     }
 
     void storm(int i, Contender c) throws Exception {
@@ -269,9 +283,8 @@ public class Bench {
     }
 
     String measure() throws Exception {
-        double before = cpu();
-        long began = System.nanoTime();
-        end = began + plan.number("millis") * 1_000_000L;
+        mark();
+        end = from + plan.number("millis") * 1_000_000L;
         begin.countDown();
         if (kind.equals("drain")) {
             holder.exclusive.release();
@@ -279,7 +292,7 @@ public class Bench {
         for (Thread t : threads) {
             t.join();
         }
-        double seconds = (System.nanoTime() - began) / 1e9;
+        double seconds = (System.nanoTime() - from) / 1e9;
         double after = cpu();
         if (held) {
             holder.exclusive.release();
@@ -293,7 +306,7 @@ public class Bench {
         for (long n : counts) {
             list.add(n);
         }
-        return "{\"seconds\":" + seconds + ",\"cpu\":" + (after - before) + ",\"counts\":" + list
+        return "{\"seconds\":" + seconds + ",\"cpu\":" + (after - fromCpu) + ",\"counts\":" + list
             + ",\"tries\":" + tries + ",\"latencies\":" + latencies + ",\"allocs\":-1}";
     }
 

@@ -40,6 +40,8 @@ class Team:
         self.tries_lock = threading.Lock()
         self.begin = threading.Event()
         self.end = 0.0
+        self.let = 0  # drain: how many have been let in
+        self.mark()
         self.holder = None
         self.counts = [0] * plan["contenders"]
         for _ in range(plan["sessions"]):
@@ -101,9 +103,17 @@ class Team:
             if alone:
                 self.latencies.append(int((time.perf_counter() - began) * 1e9))
 
+    def mark(self):
+        """What is measured begins here."""
+        self.from_cpu = cpu()
+        self.from_time = time.perf_counter()
+
     def wait(self, i, c):
         c.exclusive.acquire()
         self.counts[i] += 1
+        self.let += 1
+        if self.let == self.plan["lead"]:
+            self.mark()
         c.exclusive.release()
 
     def storm(self, i, c):
@@ -140,15 +150,14 @@ class Team:
             holder, follower = follower, holder
 
     def measure(self):
-        before = cpu()
-        began = time.perf_counter()
-        self.end = began + self.plan["millis"] / 1000
+        self.mark()
+        self.end = self.from_time + self.plan["millis"] / 1000
         self.begin.set()
         if self.plan["kind"] == "drain":
             self.holder.release()
         for t in self.threads:
             t.join()
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - self.from_time
         after = cpu()
         if self.plan["held"]:
             self.holder.release()
@@ -156,7 +165,7 @@ class Team:
             raise RuntimeError("; ".join(self.errors))
         return {
             "seconds": seconds,
-            "cpu": after - before,
+            "cpu": after - self.from_cpu,
             "counts": self.counts,
             "tries": self.tries,
             "latencies": self.latencies,

@@ -76,9 +76,8 @@ func (c *child) finish() error {
 
 // measure lets the contenders go and waits for them.
 func (t *team) measure() (Report, error) {
-	before := used()
-	began := time.Now()
-	t.end = began.Add(time.Duration(t.plan.Millis) * time.Millisecond)
+	t.from = now()
+	t.end = t.from.at.Add(time.Duration(t.plan.Millis) * time.Millisecond)
 	close(t.begin)
 	if t.plan.Kind == Drain {
 		if err := t.holder.unlock(); err != nil {
@@ -86,7 +85,7 @@ func (t *team) measure() (Report, error) {
 		}
 	}
 	t.done.Wait()
-	seconds := time.Since(began).Seconds()
+	seconds := time.Since(t.from.at).Seconds()
 	after := used()
 	if t.plan.Held {
 		if err := t.holder.unlock(); err != nil {
@@ -94,7 +93,7 @@ func (t *team) measure() (Report, error) {
 		}
 	}
 	return Report{
-		Seconds: seconds, CPU: after.cpu - before.cpu, Allocs: after.allocs - before.allocs,
+		Seconds: seconds, CPU: after.cpu - t.from.cpu, Allocs: after.allocs - t.from.allocs,
 		Counts: t.counts, Tries: t.tries, Latencies: t.latencies,
 	}, t.err
 }
@@ -104,6 +103,14 @@ type usage struct {
 	cpu    float64
 	allocs int64
 }
+
+// mark is a moment, and what had been used by then.
+type mark struct {
+	usage
+	at time.Time
+}
+
+func now() mark { return mark{usage: used(), at: time.Now()} }
 
 func used() usage {
 	var r syscall.Rusage

@@ -89,6 +89,9 @@ func (t *team) wait(i int, c contender) error {
 		return err
 	}
 	t.counts[i]++
+	if t.let.Add(1) == int64(t.plan.Lead) {
+		t.from = now()
+	}
 	return c.unlock()
 }
 

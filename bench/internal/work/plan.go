@@ -21,6 +21,7 @@ type Plan struct {
 	Held       bool   `json:"held"`       // try: one more session holds the lock all the time
 	Millis     int    `json:"millis"`     // loop, try: for how long; pass: pause before each release
 	Count      int    `json:"count"`      // pass: how many
+	Lead       int    `json:"lead"`       // drain: how many of the contenders are let in before time, processor and memory count
 	Timeout    int    `json:"timeout"`    // of sessions, in seconds
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,6 +16,8 @@ type team struct {
 	holder     contender // drain and try: holds before go
 
 	begin  chan struct{} // closed by go
+	from   mark          // what is measured begins here
+	let    atomic.Int64  // drain: how many have been let in
 	end    time.Time     // loop and try: set before begin is closed
 	done   sync.WaitGroup
 	counts []int64

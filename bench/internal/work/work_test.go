@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -18,6 +19,7 @@ type world struct {
 	mu     sync.RWMutex
 	closed sync.WaitGroup
 	inside int // guarded by mu
+	let    []time.Time
 
 	fault error // of lock
 }
@@ -37,6 +39,7 @@ func (c *worldContender) lock() error {
 	}
 	c.w.mu.Lock()
 	c.w.inside++
+	c.w.let = append(c.w.let, time.Now())
 	return nil
 }
 
@@ -114,6 +117,20 @@ func TestDrainLetsEveryContenderInOnce(t *testing.T) {
 	for _, n := range report.Counts {
 		require.EqualValues(t, 1, n)
 	}
+}
+
+func TestDrainIsTimedFromWhenItsLeadHasBeenLetIn(t *testing.T) {
+	w := &world{}
+	team, err := assemble(w.open, Plan{Kind: Drain, Sessions: 1, Contenders: 5, Lead: 3})
+	require.NoError(t, err)
+	_, err = team.measure()
+	require.NoError(t, err)
+	let := w.let[2:] // before them one of each session, and the holder
+	require.Len(t, let, 5)
+	require.False(t, team.from.at.Before(let[2]), "the third")
+	require.False(t, team.from.at.After(let[3]), "the fourth")
+	require.NoError(t, team.close())
+	w.closed.Wait()
 }
 
 func TestTryWinsNothingWhileTheLockIsHeld(t *testing.T) {
