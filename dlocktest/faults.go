@@ -64,16 +64,17 @@ func NewFaults(c driver.Connector, decide Decide) *Faults {
 
 // Connect implements driver.Connector.
 func (f *Faults) Connect(ctx context.Context) (driver.Session, error) {
-	r := Request{Method: MethodConnect, Session: int(f.connects.Add(1)), Nth: 1}
+	r := Request{Method: MethodConnect, Nth: 1}
+	if err := ctx.Err(); err != nil {
+		return nil, r.failed(err)
+	}
+	r.Session = int(f.connects.Add(1))
 	if f.decide == nil {
 		inner, err := f.connector.Connect(ctx)
 		if err != nil {
 			return nil, err
 		}
 		return f.adopt(r.Session, inner).dressed(), nil
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, r.failed(err)
 	}
 	c := call[*faulty]{
 		r:     r,
@@ -114,7 +115,7 @@ func (f *Faults) connect(ctx context.Context, r Request) (s *faulty, done bool, 
 
 // EndSession ends a session as [Fault.End] does, and returns when its nodes are gone. It returns
 // what the session's Close returned, and nil where the session of that number has ended already
-// or never was. Sessions are numbered from 1 in the order of the calls of Connect.
+// or never was. Sessions are numbered from 1 in the order of the calls of Connect, see [Request].
 func (f *Faults) EndSession(number int) error {
 	f.mu.Lock()
 	s := f.sessions[number]

@@ -48,10 +48,12 @@ func (s Stage) String() string {
 
 // Request is a call of a driver on its way to the store or back, as [Decide] sees it.
 type Request struct {
-	Stage   Stage
-	Method  string // MethodCreate and so on
-	Session int    // from 1, in the order of the calls of Connect, also of those that failed
-	Nth     int    // from 1: among the requests of the session for the same method and queue
+	Stage  Stage
+	Method string // MethodCreate and so on
+	// Session is from 1, in the order of the calls of Connect, also of those that failed; a call
+	// whose ctx had ended before has none.
+	Session int
+	Nth     int // from 1: among the requests of the session for the same method and queue
 
 	Queue string
 	// Name is the prefix of a Create, and the node's name for all else; it is empty for the

@@ -108,7 +108,7 @@ func (s *faulty) follow(w *watching, closeAfter time.Duration) {
 	defer cancel()
 	defer context.AfterFunc(w.ctx, cancel)()
 	w.r.Cause = w.cause
-	if ctx.Err() == nil {
+	if ctx.Err() == nil && s.Err() == nil {
 		_, _ = s.faults.meet(ctx, w.r)
 	}
 	s.pass(w)

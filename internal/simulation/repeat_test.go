@@ -9,10 +9,10 @@ import (
 
 // An even seed does the same again: the same requests in the same order, the same faults. What
 // can still differ is which of two goroutines of one client comes first that wake at one instant,
-// or which of two ready channels a select takes; so few seeds do that one in this many is
-// suspicious.
+// or which of two ready channels a select takes, or whether who goes away then has begun to dial. Few seeds have such an instant: in the first 300, one or two
+// differ from one run to the next. Where the order of goroutines counts, or chance that is not the seed's, many do.
 func TestEvenSeedsRepeat(t *testing.T) {
-	const seeds, allowed = 300, 3
+	const seeds, allowed = 300, 10
 	differ := 0
 	for seed := range uint64(seeds) {
 		var runs [2]string
