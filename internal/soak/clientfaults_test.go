@@ -98,6 +98,7 @@ func haltAtWrite(s *sitting) (func(), string) {
 	token, err := strconv.ParseInt(text, 10, 64)
 	s.must(err)
 	s.must(m.signal(syscall.SIGSTOP))
+	s.await("a worker has stopped", func() bool { return stopped(m.cmd.Process.Pid) })
 	s.must(m.order("write")) // of which it will hear
 	checked, unchecked := checkedCounter(s.dir, name), uncheckedCounter(s.dir, name)
 	before, err := unchecked.read()

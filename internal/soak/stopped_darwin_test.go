@@ -1,0 +1,13 @@
+package soak
+
+import (
+	"bytes"
+	"os/exec"
+	"strconv"
+)
+
+// stopped tells whether a process has stopped: it does so some time after SIGSTOP.
+func stopped(pid int) bool {
+	state, err := exec.Command("ps", "-o", "state=", "-p", strconv.Itoa(pid)).Output()
+	return err == nil && bytes.HasPrefix(bytes.TrimSpace(state), []byte("T"))
+}
