@@ -249,6 +249,40 @@ func TestConnectThatFailsLeavesNoSession(t *testing.T) {
 	}
 }
 
+func TestAConnectOfSomebodyWhoHasGoneHasNoNumber(t *testing.T) {
+	var asked []int
+	decide := func(_ context.Context, r Request) Fault {
+		asked = append(asked, r.Session)
+		return Fault{}
+	}
+	inBubble(t, decide, func(t *testing.T, w *faultyWorld) {
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := w.faults.Connect(gone)
+		require.ErrorIs(t, err, context.Canceled)
+		w.connect(w.faults)
+		require.Equal(t, []int{1, 1}, asked, "the request and the reply of the only one")
+	})
+}
+
+func TestWatchesThatEndWithTheirSessionAreNotDecidedOn(t *testing.T) {
+	decide := func(_ context.Context, r Request) Fault {
+		if r.Stage == StageWatch {
+			t.Errorf("asked for %v", r)
+		}
+		return Fault{}
+	}
+	for range 200 { // whether it was asked has been a matter of chance
+		inBubble(t, decide, func(t *testing.T, w *faultyWorld) {
+			s := w.connect(w.faults)
+			watch, err := s.Watch(t.Context(), "q", "")
+			require.NoError(t, err)
+			require.NoError(t, w.faults.EndSession(1))
+			<-watch
+		})
+	}
+}
+
 func TestConnectGivenUpLeavesNoSession(t *testing.T) {
 	for _, stage := range []Stage{StageRequest, StageReply} {
 		inBubble(t, on(stage, MethodConnect, Fault{Delay: time.Minute}), func(t *testing.T, w *faultyWorld) {

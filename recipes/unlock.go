@@ -43,7 +43,7 @@ func (l *Lock) Unlock() error {
 	}
 	endings := l.detach(false)
 	cause := l.notHeld()
-	todo := h.leave(l)
+	finish := h.leave(l)
 	h.mu.Unlock()
 
 	for _, end := range endings {
@@ -52,7 +52,7 @@ func (l *Lock) Unlock() error {
 	if lost != nil {
 		return l.end
 	}
-	return todo(l)
+	return finish(l)
 }
 
 // leave takes one Lock off the hold and returns what the store has to be told. It is called

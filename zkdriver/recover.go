@@ -21,7 +21,7 @@ import (
 type leftover struct {
 	mu      sync.Mutex
 	seen    int64 // the highest zxid that this session knows of
-	todo    []lost
+	orphans []lost
 	running bool
 }
 
@@ -54,7 +54,7 @@ func (l *leftover) orphan(s *session, err error, o lost) {
 func (l *leftover) add(s *session, o lost) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.todo = append(l.todo, o)
+	l.orphans = append(l.orphans, o)
 	if !l.running {
 		l.running = s.workers.run(func() { l.sweep(s) })
 	}
@@ -64,17 +64,17 @@ func (l *leftover) add(s *session, o lost) {
 func (l *leftover) next() (lost, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.todo) == 0 {
+	if len(l.orphans) == 0 {
 		l.running = false
 		return lost{}, false
 	}
-	return l.todo[0], true
+	return l.orphans[0], true
 }
 
 func (l *leftover) done() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.todo = l.todo[1:]
+	l.orphans = l.orphans[1:]
 }
 
 // sweep works until nothing is left to do, or the session has ended.

@@ -23,12 +23,12 @@ func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 }
 
 func (s *session) walk(ctx context.Context, prefix string) (queues []string, err error) {
-	for todo := []string{prefix}; len(todo) > 0; {
+	for left := []string{prefix}; len(left) > 0; {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("zkdriver: %w", err)
 		}
-		name := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
+		name := left[len(left)-1]
+		left = left[:len(left)-1]
 		children, err := s.childrenOf(name)
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
@@ -49,7 +49,7 @@ func (s *session) walk(ctx context.Context, prefix string) (queues []string, err
 				below = name + "/" + child
 			}
 			if s.settings.checkQueue(below) == nil {
-				todo = append(todo, below)
+				left = append(left, below)
 			}
 		}
 		if found && name != "" {

@@ -41,7 +41,6 @@ class Team:
         self.begin = threading.Event()
         self.end = 0.0
         self.let = 0  # drain: how many have been let in
-        self.mark()
         self.holder = None
         self.counts = [0] * plan["contenders"]
         for _ in range(plan["sessions"]):
