@@ -46,8 +46,15 @@ func Drivers() []string {
 // A client comes from [Open] or [OpenConnector]. The zero value and a nil *Client are as one that
 // is closed: whatever needs the store returns an error that matches ErrClosed.
 type Client struct {
+	_        noCopy
 	sessions *recipes.Sessions
 }
+
+// noCopy has go vet report copies of a Client.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
 
 // closed stands behind clients that were never opened.
 var closed = sync.OnceValue(func() *recipes.Sessions {
@@ -102,7 +109,7 @@ func registered() string {
 // OpenConnector returns a client of the store that the connector leads to. It needs no
 // registered driver and does no I/O.
 func OpenConnector(c driver.Connector, opts ...Option) *Client {
-	return &Client{recipes.New(c, opts...)}
+	return &Client{sessions: recipes.New(c, opts...)}
 }
 
 // RWMutex returns the read-write lock of that name; it does no I/O. A name is one or more

@@ -34,12 +34,14 @@ type hold struct {
 
 	leaving patience // of the one who gives it back; part of the hold for the reason that own is
 
-	own Lock // the first one; part of the hold so that a free lock costs one allocation
+	own      Lock // the first one; part of the hold so that a free lock costs one allocation
+	ownState lockState
 }
 
 func newHold(m *RWMutex, s *session, place driver.Place, mode Mode, since time.Time) *hold {
 	h := &hold{m: m, session: s, since: since, token: place.Token, place: place}
-	h.own.hold, h.own.mode = h, mode
+	h.ownState.hold, h.ownState.mode = h, mode
+	h.own.lockState = &h.ownState
 	h.held[mode] = 1
 	return h
 }
@@ -153,7 +155,7 @@ func (l *Lock) enter(mode Mode) (*Lock, error) {
 	case mode == Exclusive && h.mode() == Shared:
 		return nil, lockError(h.m.name, ErrUpgrade)
 	}
-	inner := &Lock{hold: h, mode: mode}
+	inner := newLock(h, mode)
 	h.held[mode]++
 	h.locks = append(h.locks, inner)
 	return inner, nil

@@ -10,7 +10,22 @@ import (
 //
 // A Lock comes from a call of RWMutex that returned no error; a Lock from elsewhere, the zero value
 // or nil, holds nothing, and its methods panic. A Lock is safe for use by many goroutines.
+//
+// A copy of a Lock is the same lock: once one of them is unlocked, both are. Pass a pointer
+// all the same; go vet reports copies.
 type Lock struct {
+	_ noCopy
+	*lockState
+}
+
+// noCopy has go vet report copies of the struct that it is in.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
+
+// lockState is what a Lock and its copies have in common.
+type lockState struct {
 	hold *hold
 
 	// Guarded by hold.mu:
@@ -19,6 +34,17 @@ type Lock struct {
 	end      error         // what Unlock says the second time
 	lost     chan struct{} // made when it is asked for
 	contexts []*lockContext
+}
+
+// newLock returns a Lock on a hold besides its own one.
+func newLock(h *hold, mode Mode) *Lock {
+	l := new(struct { // one allocation
+		Lock
+		state lockState
+	})
+	l.state.hold, l.state.mode = h, mode
+	l.lockState = &l.state
+	return &l.Lock
 }
 
 // Mode returns Shared or Exclusive, as it is now.

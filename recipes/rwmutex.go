@@ -19,6 +19,7 @@ import (
 // An RWMutex comes from a client. The zero value belongs to none: every use of it returns an
 // error that matches ErrClosed.
 type RWMutex struct {
+	_        noCopy
 	sessions *Sessions
 	name     string
 	options  options

@@ -21,7 +21,7 @@ func (h *hold) admit(mode Mode) *Lock {
 	if stands, _ := modeOf(h.place.Name); mode == Exclusive && (stands == Shared || h.held[Shared] > 0) {
 		return nil
 	}
-	l := &Lock{hold: h, mode: mode}
+	l := newLock(h, mode)
 	h.held[mode]++
 	h.locks = append(h.locks, l)
 	return l

@@ -60,7 +60,8 @@ func (l *Lock) Unlock() error {
 func (h *hold) leave(l *Lock) func(*Lock) error {
 	before := h.mode()
 	h.held[l.mode]--
-	if i := slices.Index(h.locks, l); i >= 0 {
+	same := func(other *Lock) bool { return other.lockState == l.lockState }
+	if i := slices.IndexFunc(h.locks, same); i >= 0 {
 		h.locks = slices.Delete(h.locks, i, i+1)
 	}
 	switch {
