@@ -135,7 +135,7 @@ func (h *hold) retell() {
 		return
 	}
 	h.retelling = true
-	h.session.reaper.add(&chore{lock: h.m.name, node: h.place.Name, trace: h.m.options.trace, try: h.tryRetelling})
+	h.session.reap(&chore{lock: h.m.name, node: h.place.Name, trace: h.m.options.trace, try: h.tryRetelling})
 }
 
 func (h *hold) tryRetelling(ctx context.Context) error {

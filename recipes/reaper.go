@@ -3,7 +3,6 @@ package recipes
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -12,89 +11,79 @@ import (
 // reapTimeout bounds one try of the reaper.
 const reapTimeout = 5 * time.Second
 
-// reaper repeats what a session has to do to the store and could not confirm at once: mostly,
-// to delete a node. It goes on until the store has answered or the session has ended, when the
-// store drops the nodes by itself. Its goroutine runs only while there is work.
-type reaper struct {
-	session *session
-
-	mu      sync.Mutex
-	chores  []*chore
-	running bool
-}
-
-// chore is a piece of the reaper's work.
+// chore is a piece of background work: something that a session has to do to the store and could
+// not confirm at once. Mostly, that is to delete a node.
+//
+// The reaper tries a chore until the store has answered, or until the session has ended, when the
+// store drops the nodes by itself. Each chore has a goroutine and a pace of its own, so that one
+// that fails holds up no other. Only errors that may pass are worth another try.
 type chore struct {
 	lock, node string
 	trace      *Trace
 	try        func(ctx context.Context) error // nil: done
 	tries      int
-	done       chan struct{} // closed once the chore is done, or moot
+	done       chan struct{} // closed once the chore is done, or given up
+	err        error         // why it was given up; set before done closes
 }
 
-// add takes a chore over and returns its done channel.
-func (r *reaper) add(c *chore) <-chan struct{} {
+// reap leaves a chore to the reaper. The caller may wait for its done channel.
+func (s *session) reap(c *chore) {
 	c.done = make(chan struct{})
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.chores = append(r.chores, c)
-	if !r.running {
-		r.running = true
-		r.session.sessions.spawn(r.run)
-	}
-	return c.done
+	s.sessions.spawn(func() { s.work(c) })
 }
 
-func (r *reaper) run() {
-	pace := retries{newBackOff: r.session.sessions.options.backOff}
-	for c := r.next(); c != nil; c = r.next() {
-		err := r.once(c)
+func (s *session) work(c *chore) {
+	pace := retries{newBackOff: s.sessions.options.backOff}
+	for {
+		err := c.once()
 		switch {
 		case err == nil:
-			pace.succeeded()
 			c.finish(nil)
-		case r.session.Err() != nil:
-			c.finish(r.session.Err())
-		default:
-			r.session.sessions.options.logger.Warn("dlock: not confirmed by the store yet",
-				"lock", c.lock, "node", c.node, "tries", c.tries, "error", err)
-			r.again(c)
-			sleep(pace.nextTireless(), r.session.Done())
+			return
+		case s.Err() != nil:
+			c.finish(s.Err())
+			return
+		case !passing(err):
+			s.refused(c.lock, c.node, err)
+			c.finish(err)
+			return
 		}
+		s.sessions.options.logger.Warn("dlock: not confirmed by the store yet",
+			"lock", c.lock, "node", c.node, "tries", c.tries, "error", err)
+		sleep(pace.nextTireless(), s.Done())
 	}
 }
 
-func (r *reaper) once(c *chore) error {
+func (c *chore) once() error {
 	ctx, cancel := context.WithTimeout(context.Background(), reapTimeout)
 	defer cancel()
 	c.tries++
 	return c.try(ctx)
 }
 
-// next takes the oldest chore out; with none left it ends the run.
-func (r *reaper) next() *chore {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.chores) == 0 {
-		r.running, r.chores = false, nil
-		return nil
-	}
-	c := r.chores[0]
-	r.chores = r.chores[1:]
-	return c
-}
-
-func (r *reaper) again(c *chore) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.chores = append(r.chores, c)
-}
-
 func (c *chore) finish(err error) {
+	c.err = err
 	close(c.done)
+	c.report()
+}
+
+func (c *chore) report() {
 	if hook := c.trace.Reaped; hook != nil {
-		hook(ReapedInfo{Lock: c.lock, Node: c.node, Tries: c.tries, Err: err})
+		hook(ReapedInfo{Lock: c.lock, Node: c.node, Tries: c.tries, Err: c.err})
 	}
+}
+
+// passing reports whether another try may help: the store could not be reached, or has not
+// answered in time.
+func passing(err error) bool {
+	return errors.Is(err, driver.ErrUnavailable) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// refused logs that the store will not remove a node, which then stays as long as the session.
+func (s *session) refused(lock, node string, err error) {
+	s.sessions.options.logger.Error("dlock: node cannot be removed and stays until the session ends",
+		"lock", lock, "node", node, "error", err)
 }
 
 // removal returns the chore of deleting a node.
@@ -107,7 +96,7 @@ func (m *RWMutex) removal(s *session, p driver.Place) *chore {
 	}}
 }
 
-// abandon removes the node of somebody who does not want it any more. It waits a moment for the
+// abandon removes the node of a call that ends without the lock. It waits a moment for the
 // store and leaves the rest to the reaper. It has a context of its own, because that of the
 // call may have ended.
 func (m *RWMutex) abandon(s *session, p driver.Place) {
@@ -117,8 +106,15 @@ func (m *RWMutex) abandon(s *session, p driver.Place) {
 	ctx := newPatience(abandonTimeout)
 	defer ctx.cancel()
 	c := m.removal(s, p)
-	if c.try(ctx) != nil {
-		s.reaper.add(c)
+	c.tries++
+	switch err := c.try(ctx); {
+	case err == nil:
+	case s.Err() != nil || passing(err):
+		s.reap(c)
+	default:
+		s.refused(m.name, p.Name, err)
+		c.err = err
+		c.report()
 	}
 }
 

@@ -15,7 +15,6 @@ type session struct {
 	replacer driver.Replacer // nil where the driver has none
 	releaser driver.Releaser // likewise
 	reader   driver.Reader   // likewise
-	reaper   reaper
 
 	mu      sync.Mutex
 	young   holds       // locks won lately, oldest first
@@ -31,7 +30,6 @@ func newSession(c *Sessions, ds driver.Session) *session {
 	s.replacer, _ = ds.(driver.Replacer)
 	s.releaser, _ = ds.(driver.Releaser)
 	s.reader, _ = ds.(driver.Reader)
-	s.reaper.session = s
 	return s
 }
 

@@ -35,7 +35,7 @@ type Trace struct {
 	// Lost is called when a lock was lost.
 	Lost func(LostInfo)
 	// Reaped is called when a removal or a downgrade that the store had not confirmed at once
-	// is done, or has become pointless because the session has ended.
+	// is done, or was given up: the session has ended, or the store refuses the removal.
 	Reaped func(ReapedInfo)
 }
 
@@ -102,5 +102,5 @@ type LostInfo struct {
 type ReapedInfo struct {
 	Lock, Node string
 	Tries      int
-	Err        error // nil, or matches driver.ErrSessionEnded
+	Err        error // nil, or matches driver.ErrSessionEnded, or is the store's refusal
 }

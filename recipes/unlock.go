@@ -20,7 +20,9 @@ const unlockTimeout = 2 * time.Second
 // again still hold it. If the lock had been lost before, the error matches ErrLost: what was
 // done under the lock may have been done beside somebody else. If the store does not answer
 // within 2 s the error matches driver.ErrUnavailable, and the node is removed in the background
-// as soon as it can be.
+// as soon as it can be. If the store refuses to remove the node, as it does where a permission is
+// missing, Unlock says so at once: the error matches what the driver returned (fs.ErrPermission),
+// and the node stays in the way of others until the session ends.
 //
 // In every case the lock is not held any more: its contexts are cancelled, and a second Unlock
 // returns ErrNotHeld, or ErrLost again.
@@ -120,6 +122,9 @@ func (h *hold) remove() error {
 		return &lostError{lock: h.m.name, node: place.Name, cause: errTaken}
 	case h.session.Err() != nil:
 		return lockError(h.m.name, h.m.sessions.closedOr(fmt.Errorf("%w: %w", driver.ErrUnavailable, err)))
+	case !passing(err):
+		h.session.refused(h.m.name, place.Name, err)
+		return h.cannotRemove(place, err)
 	}
 	return h.removeLater(ctx, place, err)
 }
@@ -160,17 +165,27 @@ func (l *Lock) endedBy(err error) {
 
 // removeLater leaves the node to the reaper and waits for it as long as Unlock may.
 func (h *hold) removeLater(ctx context.Context, place driver.Place, err error) error {
-	done := h.session.reaper.add(h.m.removal(h.session, place))
+	c := h.m.removal(h.session, place)
+	h.session.reap(c)
 	select {
-	case <-done:
-		if h.session.Err() == nil {
+	case <-c.done:
+		switch {
+		case c.err == nil:
 			return nil
+		case h.session.Err() == nil:
+			return h.cannotRemove(place, c.err)
 		}
 	case <-ctx.Done():
 	case <-h.m.sessions.done:
 		return lockError(h.m.name, ErrClosed)
 	}
 	return lockError(h.m.name, fmt.Errorf("%w: node %s is removed when the store answers: %w", driver.ErrUnavailable, place.Name, err))
+}
+
+// cannotRemove returns what Unlock says where the store refuses to remove the node. The lock is
+// not held any more, but the node stands in the way of others as long as the session lives.
+func (h *hold) cannotRemove(place driver.Place, err error) error {
+	return lockError(h.m.name, fmt.Errorf("node %s stays until the session ends, and blocks others until then: %w", place.Name, err))
 }
 
 // lastPlace returns the place of a hold that was given back, once no Replace can change it any

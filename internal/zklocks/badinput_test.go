@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"strings"
 	"testing"
@@ -310,15 +311,16 @@ func TestAMissingPermissionIsNamed(t *testing.T) {
 	require.NoError(t, w.raw.Delete(w.path("open"), -1))
 }
 
-func TestWithoutPermissionToDeleteUnlockSaysSo(t *testing.T) {
+func TestWithoutPermissionToDeleteUnlockSaysSoAtOnce(t *testing.T) {
 	w := newWorld(t)
 	_, err := w.raw.Create(w.path("q"), nil, 0, zk.WorldACL(zk.PermRead|zk.PermCreate|zk.PermWrite))
 	require.NoError(t, err)
 	c := w.client("web1")
 	lock := w.lock(c).granted()
 	err = lock.Unlock()
-	says(t, err, "dlock: q: ", lock.Name(), "DELETE")
-	require.ErrorIs(t, err, dlock.ErrUnavailable)
+	says(t, err, "dlock: q: ", lock.Name(), "DELETE", "stays until the session ends")
+	require.ErrorIs(t, err, fs.ErrPermission)
+	require.NotErrorIs(t, err, dlock.ErrUnavailable, "another try would not help")
 	require.ErrorIs(t, lock.Err(), dlock.ErrNotHeld)
 	require.NoError(t, c.Close()) // the node goes with the session
 	w.listed("q")
