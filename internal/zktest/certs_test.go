@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,16 +14,13 @@ func TestClientWithCertificateGetsSession(t *testing.T) {
 	certs := NewCerts(t)
 	s := Start(t, WithTLS(certs, certs.Server, NeedsClientCert))
 	config := certs.ClientConfig(t)
-	conn, events, err := zk.Connect([]string{s.SecureAddr()}, 10*time.Second, zk.WithLogger(silent{}),
-		zk.WithDialer(func(network, addr string, timeout time.Duration) (net.Conn, error) {
-			return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, addr, config)
-		}))
+	conn, end, err := connect(10*time.Second, func(network, addr string, timeout time.Duration) (net.Conn, error) {
+		return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, addr, config)
+	}, s.SecureAddr())
 	require.NoError(t, err)
 	_, _, err = conn.Children("/")
 	require.NoError(t, err)
-	conn.Close()
-	for range events {
-	}
+	end()
 
 	// The plain port of the same server goes on working.
 	_, _, err = s.Raw(t).Children("/")

@@ -35,8 +35,15 @@ func Dial(t testing.TB, sessionTimeout time.Duration, addrs ...string) *zk.Conn 
 
 // Connect is [Dial] without a test: the function that it returns closes the client and waits for its goroutine.
 func Connect(sessionTimeout time.Duration, addrs ...string) (*zk.Conn, func(), error) {
+	return connect(sessionTimeout, net.DialTimeout, addrs...)
+}
+
+// connect is [Connect] with a dialer. It waits for the session, because
+// go-zookeeper fails a request when one attempt at each server has failed, and on
+// a busy machine an attempt may take longer than the second that it has.
+func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk.Conn, func(), error) {
 	session := make(chan struct{}, 1)
-	line := new(line)
+	line := &line{dialer: dial}
 	conn, events, err := zk.Connect(addrs, sessionTimeout, zk.WithLogger(silent{}), zk.WithDialer(line.dial), zk.WithEventCallback(func(e zk.Event) {
 		if e.State == zk.StateHasSession {
 			select {
@@ -66,13 +73,15 @@ func Connect(sessionTimeout time.Duration, addrs ...string) (*zk.Conn, func(), e
 // line closes a client's connection under it in the end: a client whose server is cut off
 // would otherwise stay in a read for most of a session timeout.
 type line struct {
+	dialer zk.Dialer
+
 	mu     sync.Mutex
 	conn   net.Conn
 	closed bool
 }
 
 func (l *line) dial(network, addr string, timeout time.Duration) (net.Conn, error) {
-	conn, err := net.DialTimeout(network, addr, timeout)
+	conn, err := l.dialer(network, addr, timeout)
 	if err != nil {
 		return nil, err
 	}

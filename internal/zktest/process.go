@@ -67,6 +67,7 @@ func (p *process) command(home installation, s *settings) []string {
 		command = p.slowDiskCommand(s.preload)
 	}
 	command = append(command, home.java, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:+UseSerialGC", superuserFlag())
+	command = append(command, "-D"+tmpdirProperty+p.dir)
 	command = append(command, logFlags(p.dir)...)
 	command = append(command, s.jvm...)
 	return append(command, "-cp", home.classPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(p.dir, "zoo.cfg"))
@@ -107,7 +108,7 @@ func portFrom(s *settings, key string) (int, error) {
 // launch starts the server and waits until p.ready says so. The error matches errPortTaken
 // if trying again with other ports would help.
 func (p *process) launch() error {
-	logged := len(p.log())
+	logged := len(p.logFrom(0))
 	pid, err := p.keeper.start()
 	if err != nil {
 		return err
@@ -123,20 +124,34 @@ func (p *process) launch() error {
 	return p.startCounting()
 }
 
-// startupFault returns why there is no point in waiting for the server any longer. What it has logged before
-// is left out.
+// startupFault returns why the server will not get ready, or nil. Of the log it
+// reads what the server has written since its start, from offset logged on.
+//
+// The log may end in the middle of what the server has to say. So the reason is
+// looked for only once the process has ended, if it says that it ends.
 func (p *process) startupFault(logged int, deadline time.Time) error {
-	log := p.log()[logged:]
-	switch {
-	case strings.Contains(log, "BindException"), strings.Contains(log, "Address already in use"):
+	log := p.logFrom(logged)
+	if bindFailed(log) {
 		return errPortTaken
-	case strings.Contains(log, "exiting abnormally"), strings.Contains("\n"+log, "\nError: "):
-		err := p.keeper.await() // else the reason may not be in the log yet
-		return errors.Join(err, fmt.Errorf("zktest: the server did not start:\n%s", p.log()[logged:]))
-	case time.Now().After(deadline):
+	}
+	if strings.Contains(log, "exiting abnormally") || strings.Contains("\n"+log, "\nError: ") {
+		if err := p.keeper.await(); err != nil {
+			return err
+		}
+		if log = p.logFrom(logged); bindFailed(log) {
+			return errPortTaken
+		}
+		return fmt.Errorf("zktest: the server did not start:\n%s", log)
+	}
+	if time.Now().After(deadline) {
 		return fmt.Errorf("zktest: the server was not ready within %v:\n%s", readyWithin, log)
 	}
 	return nil
+}
+
+// bindFailed reports whether a log says that another process has one of the ports.
+func bindFailed(log string) bool {
+	return strings.Contains(log, "BindException") || strings.Contains(log, "Address already in use")
 }
 
 // serving reports whether this very server answers: whoever else may have got
@@ -159,15 +174,22 @@ func (p *process) secureServing() bool {
 	return true
 }
 
-// listening is for a server of an ensemble, which serves only once it has found the others.
+// listening reports whether this very server answers, before it has found the
+// other servers of its ensemble. Such a server does not say conf, but says envi.
 func (p *process) listening() bool {
-	_, err := p.poll("ruok")
-	return err == nil
+	envi, err := p.poll("envi")
+	return err == nil && strings.Contains(envi, tmpdirProperty+p.dir+"\n")
 }
 
-func (p *process) log() string {
+// tmpdirProperty sets the server's directory for temporary files, which tells the
+// servers apart.
+const tmpdirProperty = "java.io.tmpdir="
+
+// logFrom returns the server's log from an offset on. A log that cannot be read
+// counts as empty.
+func (p *process) logFrom(offset int) string {
 	text, _ := os.ReadFile(filepath.Join(p.dir, "log"))
-	return string(text)
+	return string(text[min(offset, len(text)):])
 }
 
 func (p *process) kill() error {

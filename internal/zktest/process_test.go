@@ -2,6 +2,7 @@ package zktest
 
 import (
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,15 +20,20 @@ func configured(t *testing.T, opts ...Option) *process {
 }
 
 func TestTakenPortIsNoticedAlsoIfAServerAnswersThere(t *testing.T) {
-	p := configured(t)
-	other := Start(t)
-	l, err := net.Listen("tcp", loopback(p.port))
-	require.NoError(t, err)
-	l.Close()
-	stranger := forwarderAt(t, p.port, other.Addr())
-	require.ErrorIs(t, p.launch(), errPortTaken)
-	stranger.Close()
-	require.NoError(t, p.launch())
+	for name, ready := range map[string]func(*process) bool{
+		"a server of its own":     (*process).serving,
+		"a server of an ensemble": (*process).listening,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := configured(t)
+			p.ready = ready
+			other := Start(t)
+			stranger := forwarderAt(t, p.port, other.Addr())
+			require.ErrorIs(t, p.launch(), errPortTaken)
+			stranger.Close()
+			require.NoError(t, p.launch())
+		})
+	}
 }
 
 // forwarderAt answers on the port as the server at target does.
@@ -68,5 +74,28 @@ func TestPortsAreGivenOutOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, seen[port])
 		seen[port] = true
+	}
+}
+
+// A server writes that it exits before it writes why, and the log may be read
+// between the two lines.
+func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
+	for name, lines := range map[string][2]string{
+		"the server's error": {"Unexpected exception, exiting abnormally\n", "java.net.BindException: Address already in use"},
+		"half a line":        {"Unexpected exception, exiting abnormally\njava.net.Bind", "Exception: Address already in use"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &process{dir: t.TempDir()}
+			script := `printf '%s' "$1"; sleep 0.3; printf '%s\n' "$2"`
+			var err error
+			p.keeper, err = newKeeper(p.dir, []string{"/bin/sh", "-c", script, "server", lines[0], lines[1]})
+			require.NoError(t, err)
+			t.Cleanup(func() { p.keeper.close() })
+			p.ready = func(p *process) bool { // returns once the log is there, as far as that line
+				eventually(t, func() bool { return strings.HasPrefix(p.logFrom(0), lines[0]) })
+				return false
+			}
+			require.ErrorIs(t, p.launch(), errPortTaken)
+		})
 	}
 }

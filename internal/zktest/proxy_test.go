@@ -89,7 +89,7 @@ func TestConnectionMadeDuringCutReachesServerAfterHeal(t *testing.T) {
 	eventually(t, func() bool { return p.Connections() == 1 })
 	p.Heal()
 	answer := make([]byte, 4)
-	_, err = conn.Read(answer)
+	_, err = io.ReadFull(conn, answer)
 	require.NoError(t, err)
 	require.Equal(t, "imok", string(answer))
 }
