@@ -2,6 +2,7 @@ package dlock_test
 
 import (
 	"context"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -52,10 +53,56 @@ func TestAMutexOfNoClientSaysSo(t *testing.T) {
 	}
 }
 
-func TestALockFromElsewherePanics(t *testing.T) {
-	for _, l := range []*dlock.Lock{new(dlock.Lock), nil} {
-		assert.Panics(t, func() { _ = l.Unlock() })
-		assert.Panics(t, func() { _ = l.Err() })
-		assert.Panics(t, func() { l.Token() })
+// The program did not look at the error of the call.
+func TestALockOfNoCallIsNotHeld(t *testing.T) {
+	for name, l := range map[string]*dlock.Lock{"the zero value": new(dlock.Lock), "nil": nil} {
+		assert.ErrorIs(t, l.Unlock(), dlock.ErrNotHeld, name)
+		assert.ErrorIs(t, l.Unlock(), dlock.ErrNotHeld, name)
+		assert.ErrorIs(t, l.Err(), dlock.ErrNotHeld, name)
+		assert.ErrorIs(t, l.Downgrade(t.Context()), dlock.ErrNotHeld, name)
+		assert.ErrorIs(t, l.Downgrade(nil), dlock.ErrNotHeld, name) //nolint:staticcheck // what is tested
+		assert.ErrorContains(t, l.Err(), "this Lock comes from no call of RWMutex")
+
+		assert.Zero(t, l.Token(), name)
+		assert.Empty(t, l.Name(), name)
+		assert.Equal(t, "no mode", l.Mode().String(), name)
+		select {
+		case <-l.Lost():
+			t.Errorf("%s is lost, but it was never held", name)
+		default:
+		}
+		ctx := l.Context(t.Context())
+		assert.ErrorIs(t, ctx.Err(), context.Canceled, name)
+		assert.ErrorIs(t, context.Cause(ctx), dlock.ErrNotHeld, name)
 	}
+}
+
+// Methods that come later are not forgotten: every one is called.
+func TestNoMethodOfAZeroValuePanics(t *testing.T) {
+	values := []any{new(dlock.Lock), (*dlock.Lock)(nil), new(dlock.RWMutex), (*dlock.RWMutex)(nil), new(dlock.Client), (*dlock.Client)(nil)}
+	for _, v := range values {
+		for i := range reflect.TypeOf(v).NumMethod() {
+			name := reflect.TypeOf(v).Method(i).Name
+			method := reflect.ValueOf(v).Method(i)
+			for _, ctx := range []context.Context{t.Context(), nil} {
+				assert.NotPanics(t, func() { method.Call(zeroArguments(method.Type(), ctx)) }, "%T, nil: %t, %s", v, reflect.ValueOf(v).IsNil(), name)
+			}
+		}
+	}
+}
+
+// zeroArguments returns arguments for a function: ctx, and zero values.
+func zeroArguments(f reflect.Type, ctx context.Context) []reflect.Value {
+	contexts := reflect.TypeFor[context.Context]()
+	var in []reflect.Value
+	for i := range f.NumIn() {
+		switch {
+		case f.IsVariadic() && i == f.NumIn()-1:
+		case f.In(i) == contexts && ctx != nil:
+			in = append(in, reflect.ValueOf(ctx))
+		default:
+			in = append(in, reflect.Zero(f.In(i)))
+		}
+	}
+	return in
 }

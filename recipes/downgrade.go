@@ -21,6 +21,9 @@ import (
 // again waits for it; the error matches driver.ErrUnavailable. It matches ErrLost or ErrNotHeld
 // if there was nothing to downgrade.
 func (l *Lock) Downgrade(ctx context.Context) error {
+	if l.fromNoCall() {
+		return errNoLock
+	}
 	h := l.hold
 	if ctx == nil {
 		return lockError(h.m.name, errors.New("nil context"))

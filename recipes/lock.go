@@ -2,14 +2,16 @@ package recipes
 
 import (
 	"context"
+	"fmt"
 	"slices"
 )
 
 // Lock is a lock that is held, until Unlock or until it is lost. Whoever enters again gets a
 // Lock of its own; the node in the store goes with the last Unlock.
 //
-// A Lock comes from a call of RWMutex that returned no error; a Lock from elsewhere, the zero value
-// or nil, holds nothing, and its methods panic. A Lock is safe for use by many goroutines.
+// A Lock comes from a call of RWMutex that returned no error. The zero value and nil come from no
+// call. They are as a Lock that was unlocked: errors match ErrNotHeld, and the rest is zero. A Lock
+// is safe for use by many goroutines.
 //
 // A copy of a Lock is the same lock: once one of them is unlocked, both are. Pass a pointer
 // all the same; go vet reports copies.
@@ -47,15 +49,29 @@ func newLock(h *hold, mode Mode) *Lock {
 	return &l.Lock
 }
 
+// errNoLock is what the zero value and nil say.
+var errNoLock = fmt.Errorf("dlock: this Lock comes from no call of RWMutex (look at the call's error first): %w", ErrNotHeld)
+
+// fromNoCall reports whether the Lock is the zero value or nil.
+func (l *Lock) fromNoCall() bool { return l == nil || l.lockState == nil }
+
 // Mode returns Shared or Exclusive, as it is now.
 func (l *Lock) Mode() Mode {
+	if l.fromNoCall() {
+		return 0
+	}
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
 	return l.mode
 }
 
 // Name returns the name of the lock's node, "web1-W-0000000007", as it is now.
-func (l *Lock) Name() string { return l.hold.placeNow().Name }
+func (l *Lock) Name() string {
+	if l.fromNoCall() {
+		return ""
+	}
+	return l.hold.placeNow().Name
+}
 
 // Token returns the fencing token. Hand it to the resource that the lock protects, which
 // refuses a smaller token than the largest it has seen: that is the only way to keep out a
@@ -65,7 +81,12 @@ func (l *Lock) Name() string { return l.hold.placeNow().Name }
 // the store: a restored or a new one starts over. The token of a shared lock is to be compared
 // with the highest exclusive token and never raises it, since readers hold together. Whoever
 // enters again has the same token.
-func (l *Lock) Token() int64 { return l.hold.token }
+func (l *Lock) Token() int64 {
+	if l.fromNoCall() {
+		return 0
+	}
+	return l.hold.token
+}
 
 // Lost returns a channel that closes when the lock is lost: its session has ended, or somebody
 // removed its node. It never closes after Unlock.
@@ -73,6 +94,9 @@ func (l *Lock) Token() int64 { return l.hold.token }
 // A session is taken for ended before the store lets anybody else in. Still, what was sent to a
 // resource before may arrive after: see Token.
 func (l *Lock) Lost() <-chan struct{} {
+	if l.fromNoCall() {
+		return nil
+	}
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -90,6 +114,9 @@ func (l *Lock) Lost() <-chan struct{} {
 // has closed. After a loss the error matches ErrLost, after Unlock ErrNotHeld, and both after
 // an Unlock that came too late.
 func (l *Lock) Err() error {
+	if l.fromNoCall() {
+		return errNoLock
+	}
 	l.hold.check()
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()

@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 )
@@ -17,6 +18,7 @@ type options struct {
 	wait      Wait
 	retention *Retention // nil: none
 	record    []byte     // what is the same in the records of all nodes
+	recordErr error      // why there is none
 }
 
 func (o options) with(opts []Option) options {
@@ -91,12 +93,21 @@ func WithTrace(t *Trace) Option {
 }
 
 // WithData adds data to the record that the lock's nodes carry, for people who look at a queue
-// (see [RWMutex.Queue]). The store limits its size; with too much of it every use of the lock
-// fails.
+// (see [RWMutex.Queue]). It is at most 65,536 bytes long: with more, every use of the lock returns
+// an error, and the store is not asked.
 func WithData(data []byte) Option {
+	if len(data) > maxUserData {
+		err := fmt.Errorf("the data of a lock may have at most %d bytes, got %d", maxUserData, len(data))
+		return func(o *options) { o.recordErr = err }
+	}
 	tail := recordTail(data)
-	return func(o *options) { o.record = tail }
+	return func(o *options) { o.record, o.recordErr = tail, nil }
 }
+
+// maxUserData is what WithData takes. A record holds a byte of it in at most six bytes (the escape
+// of a control character in JSON), so that the longest one fits into a node of every store that is
+// known to keep locks.
+const maxUserData = 64 << 10
 
 // WithWait sets how to wait for other contenders: [Predecessor] (the default), [AnyChange] or
 // [Poll].

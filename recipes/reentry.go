@@ -44,10 +44,16 @@ func (c *lockContext) end(cause error) {
 // share it are inside together. Somebody who holds shared and wants exclusively gets
 // ErrUpgrade.
 //
-// The lock forgets the context when parent ends or, where parent cannot end, with Unlock.
+// The lock forgets the context when parent ends or, where parent cannot end, with Unlock. A nil
+// parent counts as context.Background.
 func (l *Lock) Context(parent context.Context) context.Context {
 	if parent == nil {
 		parent = context.Background()
+	}
+	if l.fromNoCall() {
+		ctx, cancel := context.WithCancelCause(parent)
+		cancel(errNoLock)
+		return ctx
 	}
 	h := l.hold
 	outer, _ := parent.Value(h.m.key).(*heldIn)

@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ func (c *Sessions) RWMutex(name string, opts ...Option) *RWMutex {
 		key:      holdsKey{c, name},
 		notHeld:  lockError(name, ErrNotHeld),
 	}
-	if err := driver.CheckQueue(name); err != nil {
+	if err := cmp.Or(driver.CheckQueue(name), m.options.recordErr); err != nil {
 		m.err = lockError(name, err)
 	}
 	return m
@@ -85,16 +86,23 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
 // share it are inside together. If the lock was lost before f returned, ErrLost is joined to
 // f's error, also to nil; so is an error of unlocking. A panic in f unlocks and goes on.
 func (m *RWMutex) WithLock(ctx context.Context, f func(ctx context.Context) error) error {
-	l, err := m.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	return l.do(ctx, f)
+	return m.with(ctx, Exclusive, f)
 }
 
 // WithRLock calls f while it holds the lock shared, and unlocks; see WithLock.
 func (m *RWMutex) WithRLock(ctx context.Context, f func(ctx context.Context) error) error {
-	l, err := m.RLock(ctx)
+	return m.with(ctx, Shared, f)
+}
+
+func (m *RWMutex) with(ctx context.Context, mode Mode, f func(ctx context.Context) error) error {
+	err := m.usable(ctx)
+	if err == nil && f == nil {
+		err = lockError(m.name, errors.New("nil function"))
+	}
+	if err != nil {
+		return err
+	}
+	l, err := m.lock(ctx, attempt{mode: mode})
 	if err != nil {
 		return err
 	}
@@ -102,7 +110,12 @@ func (m *RWMutex) WithRLock(ctx context.Context, f func(ctx context.Context) err
 }
 
 // Name returns the lock's name.
-func (m *RWMutex) Name() string { return m.name }
+func (m *RWMutex) Name() string {
+	if m == nil {
+		return ""
+	}
+	return m.name
+}
 
 // errNoClient is what the zero value says.
 var errNoClient = fmt.Errorf("dlock: this RWMutex comes from no client (use Client.RWMutex): %w", ErrClosed)

@@ -30,6 +30,9 @@ const unlockTimeout = 2 * time.Second
 // Unlocking the last exclusive Lock while shared ones of the same contender remain is a
 // downgrade, see [Lock.Downgrade].
 func (l *Lock) Unlock() error {
+	if l.fromNoCall() {
+		return errNoLock
+	}
 	h := l.hold
 	h.check()
 	h.mu.Lock()

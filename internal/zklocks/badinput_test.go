@@ -360,26 +360,30 @@ func TestAQueueThatMayNotBeWrittenWorks(t *testing.T) {
 	w.listed("q")
 }
 
-func TestDataBeyondZooKeepersLimitIsRefusedAndTheConnectionStays(t *testing.T) {
+func TestTheLongestDataFitsAndLongerDataIsRefusedWithoutARequest(t *testing.T) {
 	w := newWorld(t)
 	c, proxy := w.proxied("web1")
 	held := w.contend(c, "other", dlock.Exclusive).granted()
 	w.unlock(w.lock(c).granted())
 	for name, m := range map[string]*dlock.RWMutex{
-		"text":  c.RWMutex("q", dlock.WithData([]byte(strings.Repeat("x", 2<<20)))),
+		"text":  c.RWMutex("q", dlock.WithData([]byte(strings.Repeat("x", 64<<10+1)))),
 		"bytes": c.RWMutex("q", dlock.WithData([]byte(strings.Repeat("\xff", 2<<20)))),
 	} {
 		_, err := m.Lock(w.soon())
-		says(t, err, "dlock: q: ", "bytes of data", "jute.maxbuffer")
+		says(t, err, "dlock: q: ", "the data of a lock may have at most 65536 bytes, got ")
 		require.NotErrorIs(t, err, dlock.ErrTimeout, name)
 		require.NotErrorIs(t, err, dlock.ErrUnavailable, name)
 	}
 	require.Len(t, proxy.Sessions(), 1, "one connection throughout")
 	require.NoError(t, held.Err())
 	w.listed("q")
-	lock, err := c.RWMutex("q", dlock.WithData([]byte(strings.Repeat("x", 1_000_000)))).Lock(w.soon())
-	require.NoError(t, err)
-	w.unlock(lock, held)
+	w.unlock(held)
+	for _, fill := range []string{"x", "\x01", "\xff"} { // as it is, escaped, encoded
+		lock, err := c.RWMutex("q", dlock.WithData([]byte(strings.Repeat(fill, 64<<10)))).Lock(w.soon())
+		require.NoError(t, err)
+		w.unlock(lock)
+	}
+	require.Len(t, proxy.Sessions(), 1, "one connection throughout")
 }
 
 func TestAClosedClientSaysSoEverywhere(t *testing.T) {
