@@ -11,12 +11,13 @@ import (
 // reapTimeout bounds one try of the reaper.
 const reapTimeout = 5 * time.Second
 
-// chore is a piece of background work: something that a session has to do to the store and could
-// not confirm at once. Mostly, that is to delete a node.
+// chore is a piece of background work: something that a session has to do to
+// the store and could not confirm at once. Mostly, that is to delete a node.
 //
-// The reaper tries a chore until the store has answered, or until the session has ended, when the
-// store drops the nodes by itself. Each chore has a goroutine and a pace of its own, so that one
-// that fails holds up no other. Only errors that may pass are worth another try.
+// The reaper tries a chore until the store has answered, or until the session
+// has ended, when the store drops the nodes by itself. Each chore has a
+// goroutine and a pace of its own, so that one that fails holds up no other.
+// Only errors that may pass are worth another try.
 type chore struct {
 	lock, node string
 	trace      *Trace
@@ -73,14 +74,15 @@ func (c *chore) report() {
 	}
 }
 
-// passing reports whether another try may help: the store could not be reached, or has not
-// answered in time.
+// passing reports whether another try may help: the store could not be reached,
+// or has not answered in time.
 func passing(err error) bool {
 	return errors.Is(err, driver.ErrUnavailable) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// refused logs that the store will not remove a node, which then stays as long as the session.
+// refused logs that the store will not remove a node, which then stays as long
+// as the session.
 func (s *session) refused(lock, node string, err error) {
 	s.sessions.options.logger.Error("dlock: node cannot be removed and stays until the session ends",
 		"lock", lock, "node", node, "error", err)
@@ -96,9 +98,9 @@ func (m *RWMutex) removal(s *session, p driver.Place) *chore {
 	}}
 }
 
-// abandon removes the node of a call that ends without the lock. It waits a moment for the
-// store and leaves the rest to the reaper. It has a context of its own, because that of the
-// call may have ended.
+// abandon removes the node of a call that ends without the lock. It waits a
+// moment for the store and leaves the rest to the reaper. It has a context of
+// its own, because that of the call may have ended.
 func (m *RWMutex) abandon(s *session, p driver.Place) {
 	if s.Err() != nil {
 		return // the store removes the node with the session

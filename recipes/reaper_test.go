@@ -20,7 +20,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// undeleting is a connector whose sessions refuse to delete nodes in queues below "refused".
+// undeleting is a connector whose sessions refuse to delete nodes in queues
+// below "refused".
 type undeleting struct {
 	driver.Connector
 	err error

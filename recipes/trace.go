@@ -34,8 +34,9 @@ type Trace struct {
 	Released func(ReleasedInfo)
 	// Lost is called when a lock was lost.
 	Lost func(LostInfo)
-	// Reaped is called when a removal or a downgrade that the store had not confirmed at once
-	// is done, or was given up: the session has ended, or the store refuses the removal.
+	// Reaped is called when a removal or a downgrade that the store had not
+	// confirmed at once is done, or was given up: the session has ended, or the
+	// store refuses the removal.
 	Reaped func(ReapedInfo)
 }
 

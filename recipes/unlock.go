@@ -16,13 +16,15 @@ const unlockTimeout = 2 * time.Second
 // Unlock gives the lock back. It takes no context, so that a call that was cancelled can still
 // clean up.
 //
-// It returns nil once the lock's node is gone, or at once while others who entered the lock
-// again still hold it. If the lock had been lost before, the error matches ErrLost: what was
-// done under the lock may have been done beside somebody else. If the store does not answer
-// within 2 s the error matches driver.ErrUnavailable, and the node is removed in the background
-// as soon as it can be. If the store refuses to remove the node, as it does where a permission is
-// missing, Unlock says so at once: the error matches what the driver returned (fs.ErrPermission),
-// and the node stays in the way of others until the session ends.
+// It returns nil once the lock's node is gone, or at once while others who
+// entered the lock again still hold it. If the lock had been lost before, the
+// error matches ErrLost: what was done under the lock may have been done beside
+// somebody else. If the store does not answer within 2 s the error matches
+// driver.ErrUnavailable, and the node is removed in the background as soon as
+// it can be. If the store refuses to remove the node, as it does where a
+// permission is missing, Unlock says so at once: the error matches what the
+// driver returned (fs.ErrPermission), and the node stays in the way of others
+// until the session ends.
 //
 // In every case the lock is not held any more: its contexts are cancelled, and a second Unlock
 // returns ErrNotHeld, or ErrLost again.
@@ -185,8 +187,9 @@ func (h *hold) removeLater(ctx context.Context, place driver.Place, err error) e
 	return lockError(h.m.name, fmt.Errorf("%w: node %s is removed when the store answers: %w", driver.ErrUnavailable, place.Name, err))
 }
 
-// cannotRemove returns what Unlock says where the store refuses to remove the node. The lock is
-// not held any more, but the node stands in the way of others as long as the session lives.
+// cannotRemove returns what Unlock says where the store refuses to remove the
+// node. The lock is not held any more, but the node stands in the way of others
+// as long as the session lives.
 func (h *hold) cannotRemove(place driver.Place, err error) error {
 	return lockError(h.m.name, fmt.Errorf("node %s stays until the session ends, and blocks others until then: %w", place.Name, err))
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"sync/atomic"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -20,9 +22,13 @@ type Driver struct {
 	TLS *tls.Config
 }
 
-// OpenConnector parses a data source name; the package documentation describes it. It does no
-// I/O: files that the name mentions are read by every Connect, so that renewed certificates are
-// taken up. An error names the part that is wrong and never repeats the password.
+// OpenConnector parses a data source name; the package documentation describes
+// it. It does no I/O: files that the name mentions are read by every Connect,
+// so that renewed certificates are taken up. If they cannot be read, do not fit
+// together, or are refused, the error of Connect matches driver.ErrUnavailable
+// after the first session of the connector has begun, since they may be about
+// to be replaced; before that it does not, and is not tried again. An error
+// names the part that is wrong and never repeats the password.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
@@ -37,20 +43,36 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	if err := s.checkACL(); err != nil {
 		return nil, err
 	}
-	return &connector{s}, nil
+	return &connector{settings: s}, nil
 }
 
-type connector struct{ settings *settings }
+type connector struct {
+	settings *settings
+	trusted  atomic.Bool // a session has begun: the TLS files were right once
+}
 
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	s, err := connect(ctx, c.settings)
 	if err != nil {
-		return nil, err
+		return nil, c.rotating(err)
 	}
+	c.trusted.Store(true)
 	if !s.secret.set() {
 		return noReleaser{s, s, s, s}, nil
 	}
 	return s, nil
+}
+
+// rotating marks errors of TLS files and certificates as passing ones once a
+// session has begun. They were right then, so they are being replaced now,
+// which takes more than one step. Before that they are mistakes in the
+// settings, of which the user is to hear at once.
+func (c *connector) rotating(err error) error {
+	var files *tlsFilesError
+	if c.trusted.Load() && (errors.As(err, &files) || refusal(err)) {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	return err
 }
 
 // noReleaser hides Release: what is not guarded can't be believed to be released.

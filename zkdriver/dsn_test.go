@@ -99,8 +99,9 @@ func TestDSNErrorNamesThePartAndNotThePassword(t *testing.T) {
 func TestNothingPrintsThePassword(t *testing.T) {
 	c, err := Driver{}.OpenConnector("zk://alice:geheim@h")
 	require.NoError(t, err)
-	s := &session{settings: c.(*connector).settings}
-	for _, v := range []any{c, *c.(*connector), s, Driver{}} {
+	settings := c.(*connector).settings
+	s := &session{settings: settings}
+	for _, v := range []any{c, settings, *settings, s, Driver{}} {
 		for _, format := range []string{"%v", "%+v", "%#v", "%s", "%d", "%q"} {
 			require.NotContains(t, fmt.Sprintf(format, v), "geheim")
 		}

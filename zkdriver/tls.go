@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// tlsConfig returns what connections use, or nil for plain ones.
+// loadTLS returns what connections use, or nil for plain ones.
 func (s *settings) loadTLS() (*tls.Config, error) {
 	if !s.tls {
 		return nil, nil
@@ -21,6 +21,20 @@ func (s *settings) loadTLS() (*tls.Config, error) {
 		}
 		return c, nil
 	}
+	c, err := s.readTLS()
+	if err != nil {
+		return nil, &tlsFilesError{err}
+	}
+	return c, nil
+}
+
+// tlsFilesError is an error of the files that a data source name mentions.
+type tlsFilesError struct{ err error }
+
+func (e *tlsFilesError) Error() string { return e.err.Error() }
+func (e *tlsFilesError) Unwrap() error { return e.err }
+
+func (s *settings) readTLS() (*tls.Config, error) {
 	c := &tls.Config{ServerName: s.tlsServerName, MinVersion: tls.VersionTLS12}
 	if s.tlsCA != "" {
 		pem, err := os.ReadFile(s.tlsCA)
