@@ -262,5 +262,8 @@ func (s *faulty) List(ctx context.Context, queue string) ([]driver.Node, error) 
 	return nodes, err
 }
 
+// Describe implements driver.Describer, also where the session behind does not.
+func (s *faulty) Describe() driver.SessionInfo { return driver.Describe(s.inner) }
+
 // String names the session in the output of tests.
 func (s *faulty) String() string { return fmt.Sprintf("session %d of Faults", s.number) }

@@ -415,3 +415,23 @@ func TestCloseWaitsForWhatFaultsHasBegun(t *testing.T) {
 		left.Wait()
 	})
 }
+
+func TestFaultsDescribeTheSessionBehind(t *testing.T) {
+	s, err := NewFaults(memdriver.New(), nil).Connect(t.Context())
+	require.NoError(t, err)
+	defer s.Close()
+	assert.Equal(t, "memory", driver.Describe(s).Server)
+
+	plain, err := NewFaults(undescribed{memdriver.New()}, nil).Connect(t.Context())
+	require.NoError(t, err)
+	defer plain.Close()
+	assert.Zero(t, driver.Describe(plain))
+}
+
+// undescribed makes sessions with no more than the contract.
+type undescribed struct{ driver.Connector }
+
+func (u undescribed) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := u.Connector.Connect(ctx)
+	return struct{ driver.Session }{s}, err
+}

@@ -60,6 +60,32 @@ type Info struct {
 	Created time.Time
 }
 
+// Describer is implemented by sessions that can say, for people, which session of the store
+// they are. Recipes log it and hand it to hooks; no lock depends on it. Use [Describe] to ask.
+type Describer interface {
+	// Describe returns what the session knows of itself now, also after its end. It does no
+	// I/O, does not block, and tells no secret. What is unknown stays zero.
+	Describe() SessionInfo
+}
+
+// SessionInfo is what a session knows of itself.
+type SessionInfo struct {
+	// ID names the session in the store's terms, as Info.Owner does.
+	ID string
+	// Server is the address of the server that the session is connected to, or was last.
+	Server string
+	// Timeout is how long the store keeps a session that it does not hear of, as granted.
+	Timeout time.Duration
+}
+
+// Describe returns what the session knows of itself, or nothing where it is no [Describer].
+func Describe(s Session) SessionInfo {
+	if d, ok := s.(Describer); ok {
+		return d.Describe()
+	}
+	return SessionInfo{}
+}
+
 // Walker is implemented by sessions that can find queues.
 type Walker interface {
 	// Walk returns the names of the queues that exist at prefix or below it (prefix "stock"

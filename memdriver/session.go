@@ -69,6 +69,11 @@ func (s *session) Done() <-chan struct{} { return s.lease.Done() }
 // Err implements driver.Session: rule 8.
 func (s *session) Err() error { return s.lease.Err() }
 
+// Describe implements driver.Describer.
+func (s *session) Describe() driver.SessionInfo {
+	return driver.SessionInfo{ID: s.record.id, Server: "memory", Timeout: s.timeout}
+}
+
 // Close implements driver.Session. The lease ends first, the nodes go after
 // that: rules 8 and 9. Whoever comes second waits for the first on a channel,
 // because virtual time stands still while somebody waits for a mutex.

@@ -16,6 +16,7 @@ type attempt struct {
 	try   bool
 	began time.Time
 
+	node     string // its own, the last one
 	behind   string // who was in the way last
 	position int    // in the queue, from 1
 	last     error  // of the store, since it answered last
@@ -56,7 +57,7 @@ func (a *attempt) once(ctx context.Context) (l *Lock, err error) {
 			a.m.abandon(s, place)
 		}
 	}()
-	a.queued(place)
+	a.queued(ctx, place)
 	if !place.Alone {
 		if err := a.queue(ctx, s, place); err != nil {
 			return nil, err
@@ -110,23 +111,24 @@ func (a *attempt) grant(ctx context.Context, s *session, place driver.Place) (*L
 	}
 	h := newHold(a.m, s, place, a.mode, a.began.Add(time.Since(a.began)))
 	h.retainer = a.retainer
+	h.ownState.call = a.m.options.trace.keep(ctx)
 	if err := s.add(h); err != nil {
 		return nil, err
 	}
 	if hook := a.m.options.trace.Granted; hook != nil && a.pursuit == nil {
-		a.granted(h, hook)
+		a.granted(ctx, h, hook)
 	}
 	return &h.own, nil
 }
 
-func (a *attempt) granted(h *hold, hook func(GrantedInfo)) {
+func (a *attempt) granted(ctx context.Context, h *hold, hook func(context.Context, GrantedInfo)) {
 	returned := false
 	defer func() {
 		if !returned { // the hook has panicked
 			h.session.remove(h)
 		}
 	}()
-	hook(GrantedInfo{Lock: a.m.name, Node: h.own.Name(), Mode: a.mode, Token: h.token, Waited: h.since.Sub(a.began)})
+	hook(ctx, GrantedInfo{Lock: a.m.name, Node: h.own.Name(), Mode: a.mode, Token: h.token, Waited: h.since.Sub(a.began)})
 	returned = true
 }
 
@@ -144,7 +146,7 @@ func (a *attempt) again(ctx context.Context, err error) error {
 		return a.interrupted(ctx)
 	case errors.Is(err, errStartOver) && a.restarts == 0:
 		a.restarts++
-		a.retrying(err, 0)
+		a.retrying(ctx, err, 0)
 		return nil
 	case errors.Is(err, errStartOver), errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrSessionEnded):
 		return a.pause(ctx, err)
@@ -160,7 +162,7 @@ func (a *attempt) pause(ctx context.Context, err error) error {
 	if delay < 0 {
 		return lockError(a.m.name, fmt.Errorf("gave up after %v: %w", a.waited(), err))
 	}
-	a.retrying(err, delay)
+	a.retrying(ctx, err, delay)
 	t := time.NewTimer(delay)
 	defer t.Stop()
 	select {
@@ -208,16 +210,17 @@ func (a *attempt) timedOut(ctx context.Context) error {
 
 func (a *attempt) waited() time.Duration { return time.Since(a.began).Round(time.Millisecond) }
 
-func (a *attempt) queued(p driver.Place) {
+func (a *attempt) queued(ctx context.Context, p driver.Place) {
 	a.succeeded()
+	a.node = p.Name
 	if hook := a.m.options.trace.Queued; hook != nil {
-		hook(QueuedInfo{Lock: a.m.name, Place: p})
+		hook(ctx, QueuedInfo{Lock: a.m.name, Place: p})
 	}
 }
 
-func (a *attempt) retrying(err error, delay time.Duration) {
+func (a *attempt) retrying(ctx context.Context, err error, delay time.Duration) {
 	a.m.options.logger.Warn("dlock: trying again", "lock", a.m.name, "in", delay, "error", err)
 	if hook := a.m.options.trace.Retrying; hook != nil {
-		hook(RetryingInfo{Lock: a.m.name, Err: err, Delay: delay})
+		hook(ctx, RetryingInfo{Lock: a.m.name, Err: err, Delay: delay})
 	}
 }

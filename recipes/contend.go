@@ -87,7 +87,7 @@ func (c *contender) step(ctx context.Context) (entered bool, err error) {
 	if c.try {
 		return false, ErrLocked
 	}
-	c.waiting(nodes[b].Name, i+1)
+	c.waiting(ctx, nodes[b].Name, i+1)
 	if changed == nil {
 		c.restrain(ctx)
 		if changed, err = c.armBlocker(watch, nodes[b].Name); err != nil {
@@ -263,13 +263,13 @@ func (c *contender) armLater(err error) error {
 	return err
 }
 
-func (c *contender) waiting(behind string, position int) {
+func (c *contender) waiting(ctx context.Context, behind string, position int) {
 	if c.idle++; behind != c.behind {
 		c.idle = 0
 	}
 	c.behind, c.position = behind, position
 	c.note()
 	if hook := c.m.options.trace.Waiting; hook != nil {
-		hook(WaitingInfo{Lock: c.m.name, Node: c.place.Name, Behind: behind, Position: position})
+		hook(ctx, WaitingInfo{Lock: c.m.name, Node: c.place.Name, Behind: behind, Position: position})
 	}
 }

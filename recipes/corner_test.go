@@ -142,7 +142,7 @@ func TestReentriesDoNotPileUp(t *testing.T) {
 
 func TestASlowHookDoesNotDelayTheLossOfOtherLocks(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c := w.client("a", recipes.WithTrace(&recipes.Trace{Lost: func(recipes.LostInfo) { time.Sleep(time.Minute) }}))
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{Lost: func(context.Context, recipes.LostInfo) { time.Sleep(time.Minute) }}))
 		l1, err := c.RWMutex("q1").Lock(bg)
 		require.NoError(w, err)
 		l2, err := c.RWMutex("q2").Lock(bg)
@@ -319,9 +319,9 @@ func TestGrantedIsFollowedByALock(t *testing.T) {
 		var granted, released atomic.Int32
 		ctx, cancel := context.WithCancel(bg)
 		c := w.client("a", recipes.WithTrace(&recipes.Trace{
-			Granted:  func(recipes.GrantedInfo) { granted.Add(1); cancel() },
-			Released: func(recipes.ReleasedInfo) { released.Add(1) },
-			Lost:     func(recipes.LostInfo) { released.Add(1) },
+			Granted:  func(context.Context, recipes.GrantedInfo) { granted.Add(1); cancel() },
+			Released: func(context.Context, recipes.ReleasedInfo) { released.Add(1) },
+			Lost:     func(context.Context, recipes.LostInfo) { released.Add(1) },
 		}))
 		l, err := c.RWMutex("q").Lock(ctx)
 		require.NoError(w, err)
@@ -352,7 +352,7 @@ func TestWhatWasUnlockedBeforeTheLossIsUnlocked(t *testing.T) {
 func TestDowngradesInAnOutageDoNotPileUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var reaped atomic.Int32
-		c := w.client("a", recipes.WithTrace(&recipes.Trace{Reaped: func(i recipes.ReapedInfo) { reaped.Add(1) }}))
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{Reaped: func(_ context.Context, i recipes.ReapedInfo) { reaped.Add(1) }}))
 		l := w.won(c.lock(bg))
 		heal := w.store.CutOff(c.session())
 		for range 100 {
@@ -388,7 +388,7 @@ func TestADowngradeCutShortByALoss(t *testing.T) {
 func TestDowngradedIsTracedOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		n := 0
-		c := w.client("a", recipes.WithTrace(&recipes.Trace{Downgraded: func(recipes.DowngradedInfo) { n++ }}))
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{Downgraded: func(context.Context, recipes.DowngradedInfo) { n++ }}))
 		l := w.won(c.lock(bg))
 		require.NoError(w, l.Downgrade(bg))
 		require.NoError(w, l.Downgrade(bg))

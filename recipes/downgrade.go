@@ -101,7 +101,7 @@ func (h *hold) replace(ctx context.Context) error {
 		place = after
 	}
 	if hook := h.m.options.trace.Downgraded; hook != nil {
-		hook(DowngradedInfo{Lock: h.m.name, Node: place.Name, Err: err})
+		hook(ctx, DowngradedInfo{Lock: h.m.name, Node: place.Name, Err: err})
 	}
 	return err
 }

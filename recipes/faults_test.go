@@ -54,7 +54,7 @@ func TestPassingErrorsKeepThePlaceInTheQueue(t *testing.T) {
 func TestUnlockWaitsAtMostTwoSecondsAndTheReaperDoesTheRest(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var reaped []recipes.ReapedInfo
-		a := w.client("a", recipes.WithTrace(&recipes.Trace{Reaped: func(i recipes.ReapedInfo) { reaped = append(reaped, i) }}))
+		a := w.client("a", recipes.WithTrace(&recipes.Trace{Reaped: func(_ context.Context, i recipes.ReapedInfo) { reaped = append(reaped, i) }}))
 		b := w.client("b")
 		l := w.won(a.lock(bg))
 		ctx := l.Context(bg)
@@ -206,7 +206,7 @@ func (s slowly) Connect(ctx context.Context) (driver.Session, error) {
 func TestManyCallersShareOneAttemptToConnect(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var dials int
-		c := recipes.New(w.store, recipes.WithTrace(&recipes.Trace{Connected: func(recipes.ConnectedInfo) { dials++ }}))
+		c := recipes.New(w.store, recipes.WithTrace(&recipes.Trace{Connected: func(context.Context, recipes.ConnectedInfo) { dials++ }}))
 		defer c.Close()
 		var calls []<-chan result
 		for range 100 {
@@ -222,7 +222,7 @@ func TestManyCallersShareOneAttemptToConnect(t *testing.T) {
 func TestAttemptsToConnectArePaced(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var dials int
-		c := recipes.New(failing{}, recipes.WithTrace(&recipes.Trace{Connected: func(recipes.ConnectedInfo) { dials++ }}))
+		c := recipes.New(failing{}, recipes.WithTrace(&recipes.Trace{Connected: func(context.Context, recipes.ConnectedInfo) { dials++ }}))
 		defer c.Close()
 		ctx, cancel := context.WithTimeout(bg, 30*time.Second)
 		defer cancel()
@@ -280,9 +280,9 @@ func TestBackOffThatStopsGivesUp(t *testing.T) {
 
 func TestAPanicInAHookLeavesNothing(t *testing.T) {
 	for name, trace := range map[string]*recipes.Trace{
-		"queued":  {Queued: func(recipes.QueuedInfo) { panic("hook") }},
-		"granted": {Granted: func(recipes.GrantedInfo) { panic("hook") }},
-		"waiting": {Waiting: func(recipes.WaitingInfo) { panic("hook") }},
+		"queued":  {Queued: func(context.Context, recipes.QueuedInfo) { panic("hook") }},
+		"granted": {Granted: func(context.Context, recipes.GrantedInfo) { panic("hook") }},
+		"waiting": {Waiting: func(context.Context, recipes.WaitingInfo) { panic("hook") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -309,14 +309,16 @@ func TestHooksSeeTheLifeOfALock(t *testing.T) {
 		held := w.won(w.client("h").lock(bg))
 		var life []string
 		c := w.client("a", recipes.WithTrace(&recipes.Trace{
-			Connected: func(i recipes.ConnectedInfo) { life = append(life, "connected") },
-			Queued:    func(i recipes.QueuedInfo) { life = append(life, "queued "+i.Place.Name) },
-			Waiting:   func(i recipes.WaitingInfo) { life = append(life, "waiting behind "+i.Behind) },
-			Granted: func(i recipes.GrantedInfo) {
+			Connected: func(_ context.Context, i recipes.ConnectedInfo) { life = append(life, "connected") },
+			Queued:    func(_ context.Context, i recipes.QueuedInfo) { life = append(life, "queued "+i.Place.Name) },
+			Waiting:   func(_ context.Context, i recipes.WaitingInfo) { life = append(life, "waiting behind "+i.Behind) },
+			Granted: func(_ context.Context, i recipes.GrantedInfo) {
 				life = append(life, "granted "+i.Mode.String()+" after "+i.Waited.String())
 			},
-			Downgraded: func(i recipes.DowngradedInfo) { life = append(life, "downgraded to "+i.Node) },
-			Released:   func(i recipes.ReleasedInfo) { life = append(life, "released after "+i.Held.String()) },
+			Downgraded: func(_ context.Context, i recipes.DowngradedInfo) { life = append(life, "downgraded to "+i.Node) },
+			Released: func(_ context.Context, i recipes.ReleasedInfo) {
+				life = append(life, "released after "+i.Held.String())
+			},
 		}))
 		waiting := c.lock(bg)
 		time.Sleep(2 * time.Second)

@@ -18,7 +18,7 @@ func TestWhoIsAlonePausedBeforeTheGrantIsNotGranted(t *testing.T) {
 		c := w.client("a")
 		first := c.session()
 		paused := false
-		waiting := c.lock(bg, recipes.WithTrace(&recipes.Trace{Queued: func(recipes.QueuedInfo) {
+		waiting := c.lock(bg, recipes.WithTrace(&recipes.Trace{Queued: func(context.Context, recipes.QueuedInfo) {
 			if !paused { // the node is there and alone; then the process sleeps
 				paused = true
 				w.store.Pause(first, time.Hour)
@@ -36,7 +36,7 @@ func TestACancelJustBeforeTheGrantIsSeen(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		ctx, cancel := context.WithCancel(bg)
-		err := w.failed(c.lock(ctx, recipes.WithTrace(&recipes.Trace{Queued: func(recipes.QueuedInfo) { cancel() }})))
+		err := w.failed(c.lock(ctx, recipes.WithTrace(&recipes.Trace{Queued: func(context.Context, recipes.QueuedInfo) { cancel() }})))
 		require.ErrorIs(w, err, context.Canceled)
 		assert.Empty(w, w.names())
 	})

@@ -156,7 +156,7 @@ func whoHasNoNode(w *world, mode recipes.Mode, before bool) {
 		w.store.RemoveNode("q", own)
 		w.unlock(held)
 	}}, "a")
-	queued := recipes.WithTrace(&recipes.Trace{Queued: func(q recipes.QueuedInfo) {
+	queued := recipes.WithTrace(&recipes.Trace{Queued: func(_ context.Context, q recipes.QueuedInfo) {
 		if own == "" {
 			own = q.Place.Name
 		}

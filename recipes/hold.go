@@ -2,7 +2,6 @@ package recipes
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -106,14 +105,11 @@ func (h *hold) lose(cause error) (report func()) {
 	return func() { h.report(err) }
 }
 
-// report logs and traces a loss. That by Close is no surprise.
+// report logs and traces a loss.
 func (h *hold) report(err *lostError) {
-	if errors.Is(err, ErrClosed) {
-		return
-	}
 	h.m.options.logger.Warn("dlock: lock lost", "lock", err.lock, "node", err.node, "error", err.cause)
 	if hook := h.m.options.trace.Lost; hook != nil {
-		hook(LostInfo{Lock: err.lock, Node: err.node, Held: time.Since(h.since), Err: err})
+		hook(h.ownState.callContext(), LostInfo{Lock: err.lock, Node: err.node, Held: time.Since(h.since), Err: err})
 	}
 }
 

@@ -130,18 +130,18 @@ func (r *retainer) accept(ctx context.Context, a *attempt, l *Lock) (*Lock, erro
 		return nil, err
 	}
 	if hook := a.m.options.trace.Granted; hook != nil && !a.traced {
-		a.acceptTraced(l, hook)
+		a.acceptTraced(ctx, l, hook)
 	}
 	return l, nil
 }
 
-func (a *attempt) acceptTraced(l *Lock, hook func(GrantedInfo)) {
+func (a *attempt) acceptTraced(ctx context.Context, l *Lock, hook func(context.Context, GrantedInfo)) {
 	returned := false
 	defer func() {
 		if !returned { // the hook has panicked
 			_ = l.Unlock()
 		}
 	}()
-	hook(GrantedInfo{Lock: a.m.name, Node: l.Name(), Mode: a.mode, Token: l.Token(), Waited: time.Since(a.began)})
+	hook(ctx, GrantedInfo{Lock: a.m.name, Node: l.Name(), Mode: a.mode, Token: l.Token(), Waited: time.Since(a.began)})
 	returned = true
 }

@@ -29,6 +29,7 @@ func (*noCopy) Unlock() {}
 // lockState is what a Lock and its copies have in common.
 type lockState struct {
 	hold *hold
+	call context.Context // of the call that was granted the lock; nil if no hook needs it
 
 	// Guarded by hold.mu:
 	mode     Mode

@@ -74,7 +74,7 @@ func TestAPausedProcessLearnsTheTruthFromErr(t *testing.T) {
 
 func TestALockAfterASleepConnectsAnewAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c := w.client("a", recipes.WithTrace(&recipes.Trace{Retrying: func(i recipes.RetryingInfo) {
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{Retrying: func(_ context.Context, i recipes.RetryingInfo) {
 			w.Errorf("it has tried again in %v: %v", i.Delay, i.Err)
 		}}))
 		m := c.RWMutex("q")
@@ -290,7 +290,7 @@ func TestALossIsLoggedAndTraced(t *testing.T) {
 		var log bytes.Buffer
 		var seen []recipes.LostInfo
 		c := w.client("a", recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
-			recipes.WithTrace(&recipes.Trace{Lost: func(i recipes.LostInfo) { seen = append(seen, i) }}))
+			recipes.WithTrace(&recipes.Trace{Lost: func(_ context.Context, i recipes.LostInfo) { seen = append(seen, i) }}))
 		l := w.won(c.lock(bg))
 		time.Sleep(3 * time.Second)
 		w.store.Expire(c.session())

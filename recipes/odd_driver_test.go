@@ -93,7 +93,7 @@ func TestWatchesThatCloseAtOnceMakeNoBusyLoop(t *testing.T) {
 func TestALossFoundByUnlockIsTraced(t *testing.T) {
 	inWorld(t, func(w *world) {
 		n := 0
-		c := w.client("a", recipes.WithTrace(&recipes.Trace{Lost: func(recipes.LostInfo) { n++ }}))
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{Lost: func(context.Context, recipes.LostInfo) { n++ }}))
 		l := w.won(c.lock(bg))
 		w.store.RemoveNode("q", l.Name())
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)

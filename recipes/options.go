@@ -84,12 +84,14 @@ func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.logger = l }
 }
 
-// WithTrace sets hooks that see what a lock does; see [Trace].
+// WithTrace adds hooks that see what a lock does; see [Trace]. Where several traces have a
+// hook, all of them are called, in the order of the options: those of the client before those
+// of the lock. If a hook panics, those after it are not called. Nil adds nothing.
 func WithTrace(t *Trace) Option {
 	if t == nil {
 		t = new(Trace)
 	}
-	return func(o *options) { o.trace = t }
+	return func(o *options) { o.trace = o.trace.with(t) }
 }
 
 // WithData adds data to the record that the lock's nodes carry, for people who look at a queue

@@ -70,7 +70,7 @@ func (c *chore) finish(err error) {
 
 func (c *chore) report() {
 	if hook := c.trace.Reaped; hook != nil {
-		hook(ReapedInfo{Lock: c.lock, Node: c.node, Tries: c.tries, Err: c.err})
+		hook(context.Background(), ReapedInfo{Lock: c.lock, Node: c.node, Tries: c.tries, Err: c.err})
 	}
 }
 

@@ -114,7 +114,7 @@ func TestUnlockReportsAMissingPermissionAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var released []recipes.ReleasedInfo
 		c := w.clientOf(&undeleting{Connector: w.store, err: fs.ErrPermission}, "a",
-			recipes.WithTrace(&recipes.Trace{Released: func(i recipes.ReleasedInfo) { released = append(released, i) }}))
+			recipes.WithTrace(&recipes.Trace{Released: func(_ context.Context, i recipes.ReleasedInfo) { released = append(released, i) }}))
 		l, err := c.RWMutex("refused/q").Lock(bg)
 		require.NoError(w, err)
 		began := time.Now()
@@ -143,7 +143,7 @@ func TestAWaitersNodeThatMayNotBeRemovedIsReported(t *testing.T) {
 		var reaped []recipes.ReapedInfo
 		store := &undeleting{Connector: w.store, err: fs.ErrPermission}
 		c := w.clientOf(store, "a", recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
-			recipes.WithTrace(&recipes.Trace{Reaped: func(i recipes.ReapedInfo) { reaped = append(reaped, i) }}))
+			recipes.WithTrace(&recipes.Trace{Reaped: func(_ context.Context, i recipes.ReapedInfo) { reaped = append(reaped, i) }}))
 		held, err := w.client("h").RWMutex("refused/q").Lock(bg)
 		require.NoError(w, err)
 		_, err = c.RWMutex("refused/q", recipes.WithTimeout(time.Second)).Lock(bg)

@@ -249,7 +249,7 @@ func TestALossEndsATurnAndTheNextOneGetsAPlaceOfItsOwn(t *testing.T) {
 			t.Run(fmt.Sprint(name, ", in use ", inUse), func(t *testing.T) {
 				inWorld(t, func(w *world) {
 					var losses atomic.Int64
-					c := w.client("a", retention(), recipes.WithTrace(&recipes.Trace{Lost: func(recipes.LostInfo) { losses.Add(1) }}))
+					c := w.client("a", retention(), recipes.WithTrace(&recipes.Trace{Lost: func(context.Context, recipes.LostInfo) { losses.Add(1) }}))
 					w.unlock(w.won(c.lock(bg)))
 					synctest.Wait()
 					held := w.won(c.lock(bg))
@@ -401,8 +401,8 @@ func TestEveryTurnIsTraced(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var granted, released atomic.Int64
 		c := w.client("a", retention(), recipes.WithTrace(&recipes.Trace{
-			Granted:  func(recipes.GrantedInfo) { granted.Add(1) },
-			Released: func(recipes.ReleasedInfo) { released.Add(1) },
+			Granted:  func(context.Context, recipes.GrantedInfo) { granted.Add(1) },
+			Released: func(context.Context, recipes.ReleasedInfo) { released.Add(1) },
 		}))
 		for range 3 {
 			w.unlock(w.won(c.lock(bg)))
@@ -422,7 +422,7 @@ func TestAHookThatPanicsGivesTheTurnBack(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", retention())
 		assert.Panics(w, func() {
-			_, _ = c.RWMutex("q", recipes.WithTrace(&recipes.Trace{Granted: func(recipes.GrantedInfo) { panic("x") }})).Lock(bg)
+			_, _ = c.RWMutex("q", recipes.WithTrace(&recipes.Trace{Granted: func(context.Context, recipes.GrantedInfo) { panic("x") }})).Lock(bg)
 		})
 		w.unlock(w.won(c.lock(bg)))
 	})

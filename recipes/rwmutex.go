@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -132,6 +133,25 @@ func (m *RWMutex) usable(ctx context.Context) error {
 }
 
 func (m *RWMutex) lock(ctx context.Context, a attempt) (*Lock, error) {
+	if m == nil || m.sessions == nil {
+		return nil, errNoClient
+	}
+	hook := m.options.trace.Failed
+	if hook == nil {
+		return m.acquire(ctx, &a)
+	}
+	began := time.Now()
+	l, err := m.acquire(ctx, &a)
+	if err != nil {
+		if ctx == nil {
+			ctx = context.Background()
+		}
+		hook(ctx, FailedInfo{Lock: m.name, Node: a.node, Mode: a.mode, Try: a.try, Waited: time.Since(began), Err: err})
+	}
+	return l, err
+}
+
+func (m *RWMutex) acquire(ctx context.Context, a *attempt) (*Lock, error) {
 	if err := m.usable(ctx); err != nil {
 		return nil, err
 	}
@@ -151,7 +171,7 @@ func (m *RWMutex) lock(ctx context.Context, a attempt) (*Lock, error) {
 	if m.options.retention != nil {
 		r := m.sessions.retainers.use(m)
 		defer r.ref(-1)
-		return r.lock(ctx, a)
+		return r.lock(ctx, *a)
 	}
 	return a.run(ctx)
 }

@@ -480,7 +480,7 @@ func TestErrorsOfTheStoreThatWillNotPassAreNotRetried(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var retries int
 		c := w.clientOf(refusing{w.store}, "a", recipes.WithTrace(&recipes.Trace{
-			Retrying: func(recipes.RetryingInfo) { retries++ },
+			Retrying: func(context.Context, recipes.RetryingInfo) { retries++ },
 		}))
 		_, err := c.RWMutex("q").Lock(bg)
 		require.ErrorIs(w, err, errRefused)

@@ -41,9 +41,7 @@ func (s *session) mourn() {
 		return // the client was closed, which closes the session too
 	}
 	s.sessions.options.logger.Warn("dlock: session ended", "error", cause)
-	if hook := s.sessions.options.trace.Ended; hook != nil {
-		hook(cause)
-	}
+	s.sessions.endedBy(cause)
 	if err := s.Session.Close(); err != nil {
 		s.sessions.options.logger.Debug("dlock: ended session", "error", err)
 	}

@@ -121,6 +121,7 @@ func (c *Sessions) close() error {
 		if err := s.Session.Close(); err != nil {
 			all = append(all, fmt.Errorf("dlock: close: %w", err))
 		}
+		c.endedBy(ErrClosed)
 	}
 	if !c.inFlight.drained(closeTimeout) {
 		all = append(all, fmt.Errorf("dlock: close: some calls are still in flight after %v", closeTimeout))
@@ -168,7 +169,7 @@ func (c *Sessions) get(ctx context.Context) (*session, error) {
 		return s, nil
 	}
 	c.await(1)
-	dialed := c.dials.DoChan("", c.dial)
+	dialed := c.dials.DoChan("", func() (any, error) { return c.dial(ctx) })
 	select {
 	case r := <-dialed:
 		c.await(-1)
@@ -233,7 +234,9 @@ func (c *Sessions) usable() *session {
 	}
 }
 
-func (c *Sessions) dial() (any, error) {
+// dial connects. The hook gets the context of the caller that began the attempt, which does not
+// end with that caller.
+func (c *Sessions) dial(ctx context.Context) (any, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -254,7 +257,11 @@ func (c *Sessions) dial() (any, error) {
 	if err != nil {
 		c.dialErr.Store(&err)
 	}
-	c.connected(ConnectedInfo{Took: time.Since(began), Err: err})
+	info := ConnectedInfo{Took: time.Since(began), Err: err}
+	if err == nil {
+		info.Session = driver.Describe(ds)
+	}
+	c.connected(ctx, info)
 	if err != nil {
 		return nil, err
 	}
@@ -307,20 +314,29 @@ func (c *Sessions) adopt(ds driver.Session) (*session, error) {
 		if err := ds.Close(); err != nil {
 			c.options.logger.Warn("dlock: session left to time out", "error", err)
 		}
+		c.endedBy(ErrClosed)
 		return nil, ErrClosed
 	}
 	c.spawn(s.mourn)
 	return s, nil
 }
 
-func (c *Sessions) connected(info ConnectedInfo) {
+func (c *Sessions) connected(ctx context.Context, info ConnectedInfo) {
 	if info.Err != nil {
 		c.options.logger.Warn("dlock: no session", "error", info.Err)
 	} else {
-		c.options.logger.Info("dlock: session began", "took", info.Took)
+		c.options.logger.Info("dlock: session began", "session", info.Session.ID,
+			"server", info.Session.Server, "timeout", info.Session.Timeout, "took", info.Took)
 	}
 	if hook := c.options.trace.Connected; hook != nil {
-		hook(info)
+		hook(ctx, info)
+	}
+}
+
+// endedBy traces the end of a session.
+func (c *Sessions) endedBy(cause error) {
+	if hook := c.options.trace.Ended; hook != nil {
+		hook(context.Background(), cause)
 	}
 }
 

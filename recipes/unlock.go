@@ -109,7 +109,7 @@ func (h *hold) giveBack() error {
 	h.session.remove(h)
 	err := h.remove()
 	if hook := h.m.options.trace.Released; hook != nil {
-		hook(ReleasedInfo{Lock: h.m.name, Node: h.placeNow().Name, Held: time.Since(h.since), Err: err})
+		hook(h.ownState.callContext(), ReleasedInfo{Lock: h.m.name, Node: h.placeNow().Name, Held: time.Since(h.since), Err: err})
 	}
 	return err
 }

@@ -58,7 +58,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	}
 	c.trusted.Store(true)
 	if !s.secret.set() {
-		return noReleaser{s, s, s, s}, nil
+		return noReleaser{s, s, s, s, s}, nil
 	}
 	return s, nil
 }
@@ -81,4 +81,5 @@ type noReleaser struct {
 	driver.Replacer
 	driver.Reader
 	driver.Walker
+	driver.Describer
 }

@@ -42,7 +42,8 @@ type link struct {
 	next     int // index into hosts
 	attempts int // since a request was answered
 	wire     *wire
-	attached bool // wire has finished its handshake and not failed since
+	attached bool   // wire has finished its handshake and not failed since
+	server   string // the address of the last server that accepted the session
 	session  int64
 	password []byte
 	timeout  time.Duration
@@ -289,7 +290,7 @@ func (l *link) attach(w *wire, r reply) error {
 	if l.generation.Add(1) > 1 && l.watching() {
 		w.hold(min(maxHold, r.timeout/16))
 	}
-	l.attached, l.refused = true, 0
+	l.attached, l.refused, l.server = true, 0, w.raw.RemoteAddr().String()
 	return nil
 }
 
@@ -323,6 +324,13 @@ func (l *link) sessionID() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.session
+}
+
+// describe returns what Session.Describe does.
+func (l *link) describe() driver.SessionInfo {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return driver.SessionInfo{ID: ownerName(l.session), Server: l.server, Timeout: l.timeout}
 }
 
 // close ends the connection, and makes it the last one: nothing that go-zookeeper may have

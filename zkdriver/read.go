@@ -55,7 +55,10 @@ func (f *found) info(epoch int64) driver.Info {
 		Created: time.UnixMilli(f.created()),
 	}
 	if f.stat.EphemeralOwner != 0 {
-		info.Owner = fmt.Sprintf("%#x", uint64(f.stat.EphemeralOwner))
+		info.Owner = ownerName(f.stat.EphemeralOwner)
 	}
 	return info
 }
+
+// ownerName is how a session is called in Info.Owner and SessionInfo.ID.
+func ownerName(session int64) string { return fmt.Sprintf("%#x", uint64(session)) }

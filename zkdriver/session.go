@@ -55,6 +55,8 @@ var (
 	_ driver.Releaser = (*session)(nil)
 	_ driver.Reader   = (*session)(nil)
 	_ driver.Walker   = (*session)(nil)
+
+	_ driver.Describer = (*session)(nil)
 )
 
 // connect begins a session and waits until the server has confirmed it.
@@ -183,6 +185,9 @@ func (s *session) end(cause error) {
 
 func (s *session) Done() <-chan struct{} { return s.lease.Done() }
 func (s *session) Err() error            { return s.lease.Err() }
+
+// Describe implements driver.Describer. It does not show the session's password.
+func (s *session) Describe() driver.SessionInfo { return s.link.describe() }
 
 // Close implements driver.Session.
 func (s *session) Close() error {

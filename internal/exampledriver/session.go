@@ -142,6 +142,11 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 func (s *session) Done() <-chan struct{} { return s.lease.Done() }
 func (s *session) Err() error            { return s.lease.Err() }
 
+// Describe makes the session a driver.Describer.
+func (s *session) Describe() driver.SessionInfo {
+	return driver.SessionInfo{ID: s.id, Server: s.store.dir, Timeout: s.timeout}
+}
+
 // Close ends the session here first and in the store then.
 func (s *session) Close() error {
 	s.closing.Do(func() {

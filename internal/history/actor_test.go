@@ -186,8 +186,8 @@ func (a *actor) call(ctx context.Context, at *attempt, options ...dlock.Option) 
 // trace tells what becomes of an attempt on its way.
 func (a *actor) trace(at *attempt) *dlock.Trace {
 	return &dlock.Trace{
-		Queued:   func(i recipes.QueuedInfo) { a.queuedAs(at, i.Place.Token) },
-		Retrying: func(recipes.RetryingInfo) { a.note(func() { at.retried = true }) },
+		Queued:   func(_ context.Context, i recipes.QueuedInfo) { a.queuedAs(at, i.Place.Token) },
+		Retrying: func(context.Context, recipes.RetryingInfo) { a.note(func() { at.retried = true }) },
 	}
 }
 

@@ -1,6 +1,7 @@
 package zklocks_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -41,7 +42,7 @@ func TestAServerThatRemovesQueuesAllTheTimeTakesNothingFromAnybody(t *testing.T)
 		made     sync.Map // the epochs of the queues
 		wg       sync.WaitGroup
 	)
-	trace := dlock.WithTrace(&dlock.Trace{Queued: func(i recipes.QueuedInfo) { made.Store(i.Place.Epoch, true) }})
+	trace := dlock.WithTrace(&dlock.Trace{Queued: func(_ context.Context, i recipes.QueuedInfo) { made.Store(i.Place.Epoch, true) }})
 	turn := func(c *dlock.Client, queue int, shared bool) error {
 		m := c.RWMutex(fmt.Sprint("q", queue), trace)
 		enter := m.Lock

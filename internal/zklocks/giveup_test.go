@@ -86,7 +86,7 @@ func (w *world) timedOut(c *dlock.Client, onlyReaders bool) int {
 	for i := range calls {
 		all.Go(func() {
 			var once sync.Once
-			waiting := func(recipes.WaitingInfo) { once.Do(func() { waited.Add(1) }) }
+			waiting := func(context.Context, recipes.WaitingInfo) { once.Do(func() { waited.Add(1) }) }
 			m := c.RWMutex("q", dlock.WithTimeout(timeout), dlock.WithTrace(&dlock.Trace{Waiting: waiting}))
 			enter := m.Lock
 			if onlyReaders || i%2 == 0 {

@@ -152,7 +152,7 @@ func TestANameReachesNoTerminalAsItIs(t *testing.T) {
 		w.plant("q", name, []byte(`{"id":"1"}`))
 		var logged shared
 		var traced []recipes.WaitingInfo
-		trace := &dlock.Trace{Waiting: func(i recipes.WaitingInfo) { traced = append(traced, i) }}
+		trace := &dlock.Trace{Waiting: func(_ context.Context, i recipes.WaitingInfo) { traced = append(traced, i) }}
 		both := slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		c := w.client("web1", dlock.WithLogger(both), dlock.WithTrace(trace))
 		m := c.RWMutex("q")

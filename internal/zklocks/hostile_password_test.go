@@ -170,11 +170,11 @@ func (w *world) secret(e *ear, password, addr, params string) *dlock.Client {
 func tell(e *ear) *dlock.Trace {
 	say := func(v any) { fmt.Fprintf(&e.shared, "%v %+v %#v\n", v, v, v) }
 	return &dlock.Trace{
-		Connected: func(i recipes.ConnectedInfo) { say(i); say(i.Err) }, Ended: func(err error) { say(err) },
-		Queued: func(i recipes.QueuedInfo) { say(i) }, Waiting: func(i recipes.WaitingInfo) { say(i) },
-		Granted: func(i recipes.GrantedInfo) { say(i) }, Retrying: func(i recipes.RetryingInfo) { say(i); say(i.Err) },
-		Downgraded: func(i recipes.DowngradedInfo) { say(i); say(i.Err) }, Released: func(i recipes.ReleasedInfo) { say(i); say(i.Err) },
-		Lost: func(i recipes.LostInfo) { say(i); say(i.Err) }, Reaped: func(i recipes.ReapedInfo) { say(i); say(i.Err) },
+		Connected: func(_ context.Context, i recipes.ConnectedInfo) { say(i); say(i.Err) }, Ended: func(_ context.Context, err error) { say(err) },
+		Queued: func(_ context.Context, i recipes.QueuedInfo) { say(i) }, Waiting: func(_ context.Context, i recipes.WaitingInfo) { say(i) },
+		Granted: func(_ context.Context, i recipes.GrantedInfo) { say(i) }, Retrying: func(_ context.Context, i recipes.RetryingInfo) { say(i); say(i.Err) },
+		Downgraded: func(_ context.Context, i recipes.DowngradedInfo) { say(i); say(i.Err) }, Released: func(_ context.Context, i recipes.ReleasedInfo) { say(i); say(i.Err) },
+		Lost: func(_ context.Context, i recipes.LostInfo) { say(i); say(i.Err) }, Reaped: func(_ context.Context, i recipes.ReapedInfo) { say(i); say(i.Err) },
 	}
 }
 

@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 // ends when its input does, that is, also when the parent dies.
 func childMain(dsn string) int {
 	client, err := dlock.Open("zk", dsn, dlock.WithHostname("child"), dlock.WithTrace(&dlock.Trace{
-		Queued:  func(i recipes.QueuedInfo) { fmt.Println("queued", i.Place.Name) },
-		Waiting: func(i recipes.WaitingInfo) { fmt.Println("waiting", i.Node) },
+		Queued:  func(_ context.Context, i recipes.QueuedInfo) { fmt.Println("queued", i.Place.Name) },
+		Waiting: func(_ context.Context, i recipes.WaitingInfo) { fmt.Println("waiting", i.Node) },
 	}))
 	if err != nil {
 		fmt.Println(err)

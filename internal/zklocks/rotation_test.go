@@ -1,6 +1,7 @@
 package zklocks_test
 
 import (
+	"context"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -33,7 +34,7 @@ func TestAWaiterOutlivesTheReplacementOfItsCertificate(t *testing.T) {
 	proxy := zktest.NewProxy(t, server.SecureAddr())
 	c := w.open(w.dsn(proxy.Addr(), "session_timeout="+quiet.String()+"&tls=true&tls_ca="+url.PathEscape(certs.CA)+
 		"&tls_cert="+url.PathEscape(cert)+"&tls_key="+url.PathEscape(key)), "web2",
-		dlock.WithTrace(&dlock.Trace{Connected: func(i recipes.ConnectedInfo) {
+		dlock.WithTrace(&dlock.Trace{Connected: func(_ context.Context, i recipes.ConnectedInfo) {
 			if i.Err != nil {
 				refused.Add(1)
 			}

@@ -209,12 +209,12 @@ func (w *world) contend(c *dlock.Client, queue string, mode dlock.Mode, opts ...
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &contender{w: w, cancel: cancel, done: make(chan struct{})}
 	m := c.RWMutex(queue, append(opts, dlock.WithTrace(&dlock.Trace{
-		Queued: func(i recipes.QueuedInfo) {
+		Queued: func(_ context.Context, i recipes.QueuedInfo) {
 			k.mu.Lock()
 			defer k.mu.Unlock()
 			k.queued = append(k.queued, i.Place.Name)
 		},
-		Waiting: func(i recipes.WaitingInfo) {
+		Waiting: func(_ context.Context, i recipes.WaitingInfo) {
 			k.mu.Lock()
 			defer k.mu.Unlock()
 			k.waiting = append(k.waiting, i)

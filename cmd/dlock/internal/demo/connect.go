@@ -41,7 +41,7 @@ func (w *worker) whyNot(err error) error {
 }
 
 // connected keeps the error of the last attempt to connect. One attempt is made at a time.
-func (w *worker) connected(info recipes.ConnectedInfo) {
+func (w *worker) connected(_ context.Context, info recipes.ConnectedInfo) {
 	select {
 	case <-w.noSession:
 	default:

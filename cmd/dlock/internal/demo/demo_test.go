@@ -96,9 +96,9 @@ func (n notHeld) Unlock() error         { return nil }
 
 func (n noLock) Ping(context.Context) error { return nil }
 func (n noLock) Close() error               { return nil }
-func (n noLock) Lock(context.Context, dlock.Mode) (held, error) {
+func (n noLock) Lock(ctx context.Context, _ dlock.Mode) (held, error) {
 	seq := n.next()
-	n.trace.Queued(recipes.QueuedInfo{Place: driver.Place{Node: driver.Node{Name: driver.FormatName("x-W-", seq), Seq: seq}, Token: seq}})
+	n.trace.Queued(ctx, recipes.QueuedInfo{Place: driver.Place{Node: driver.Node{Name: driver.FormatName("x-W-", seq), Seq: seq}, Token: seq}})
 	return notHeld(seq), nil
 }
 
@@ -278,9 +278,9 @@ func TestNamesFromTheStoreAreQuoted(t *testing.T) {
 	var out bytes.Buffer
 	w := &worker{name: "w1", log: newJournal(&out), turns: []*turn{{worker: "w1", mode: dlock.Shared}}}
 	trace := w.trace()
-	trace.Waiting(recipes.WaitingInfo{Behind: "x\x1b[2J-W-0000000001", Position: 2})
-	trace.Retrying(recipes.RetryingInfo{Err: errors.New("\x1b[2J")})
-	trace.Ended(errors.New("\x1b[2J"))
+	trace.Waiting(t.Context(), recipes.WaitingInfo{Behind: "x\x1b[2J-W-0000000001", Position: 2})
+	trace.Retrying(t.Context(), recipes.RetryingInfo{Err: errors.New("\x1b[2J")})
+	trace.Ended(t.Context(), errors.New("\x1b[2J"))
 	assert.NotContains(t, out.String(), "\x1b")
 	assert.Contains(t, out.String(), `2nd in the queue behind "x\x1b[2J-W-0000000001"`)
 }

@@ -116,14 +116,14 @@ func (w *worker) trace() *dlock.Trace {
 	w.noSession = make(chan error, 1)
 	return &dlock.Trace{
 		Connected: w.connected,
-		Queued:    func(i recipes.QueuedInfo) { w.turn().place = i.Place },
-		Waiting: func(i recipes.WaitingInfo) {
+		Queued:    func(_ context.Context, i recipes.QueuedInfo) { w.turn().place = i.Place },
+		Waiting: func(_ context.Context, i recipes.WaitingInfo) {
 			w.log.say(w.turn().label(), "waits", fmt.Sprintf("%s in the queue behind %s", ordinal(i.Position), printable(i.Behind)))
 		},
-		Retrying: func(i recipes.RetryingInfo) {
+		Retrying: func(_ context.Context, i recipes.RetryingInfo) {
 			w.log.say(w.turn().label(), "retries", clean(i.Err.Error()))
 		},
-		Ended: func(err error) { w.log.say(w.name+"  ", "session", "ended: "+clean(err.Error())) },
+		Ended: func(_ context.Context, err error) { w.log.say(w.name+"  ", "session", "ended: "+clean(err.Error())) },
 	}
 }
 

@@ -1,0 +1,196 @@
+package recipes_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/recipes"
+)
+
+func TestALocksHooksRunAfterThoseOfItsClient(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var ran []string
+		hooks := func(name string) recipes.Option {
+			return recipes.WithTrace(&recipes.Trace{
+				Granted:  func(context.Context, recipes.GrantedInfo) { ran = append(ran, name+" granted") },
+				Released: func(context.Context, recipes.ReleasedInfo) { ran = append(ran, name+" released") },
+			})
+		}
+		c := w.client("a", hooks("client"))
+		w.unlock(w.won(c.lock(bg, hooks("lock"), recipes.WithTrace(nil))))
+		w.unlock(w.won(c.lock(bg)))
+		assert.Equal(w, []string{
+			"client granted", "lock granted", "client released", "lock released",
+			"client granted", "client released",
+		}, ran)
+	})
+}
+
+func TestCloseReportsTheLocksThatItTakesAway(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var lost []recipes.LostInfo
+		ended := 0
+		var log bytes.Buffer
+		c := w.client("a", logTo(&log), recipes.WithTrace(&recipes.Trace{
+			Lost:  func(_ context.Context, i recipes.LostInfo) { lost = append(lost, i) },
+			Ended: func(context.Context, error) { ended++ },
+		}))
+		w.unlock(w.won(c.lock(bg)))
+		held := w.won(c.lock(bg))
+		require.NoError(w, c.Close())
+		require.Len(w, lost, 1)
+		assert.Equal(w, held.Name(), lost[0].Node)
+		require.ErrorIs(w, lost[0].Err, recipes.ErrLost)
+		require.ErrorIs(w, lost[0].Err, recipes.ErrClosed)
+		assert.Equal(w, 1, ended)
+		assert.Contains(w, log.String(), `level=WARN msg="dlock: lock lost" lock=q node=a-W-0000000001 error="client closed"`)
+	})
+}
+
+func logTo(log *bytes.Buffer) recipes.Option {
+	return recipes.WithLogger(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+}
+
+// callerKey finds in a context which caller it is from, as a span would be found.
+type callerKey struct{}
+
+func from(ctx context.Context, caller string) context.Context {
+	return context.WithValue(ctx, callerKey{}, caller)
+}
+
+// callers returns hooks that record the caller whose context they get.
+func callers(seen *[]string) *recipes.Trace {
+	note := func(ctx context.Context, hook string) {
+		caller, _ := ctx.Value(callerKey{}).(string)
+		*seen = append(*seen, hook+" "+caller)
+	}
+	return &recipes.Trace{
+		Connected:  func(ctx context.Context, _ recipes.ConnectedInfo) { note(ctx, "connected") },
+		Ended:      func(ctx context.Context, _ error) { note(ctx, "ended") },
+		Queued:     func(ctx context.Context, _ recipes.QueuedInfo) { note(ctx, "queued") },
+		Waiting:    func(ctx context.Context, _ recipes.WaitingInfo) { note(ctx, "waiting") },
+		Granted:    func(ctx context.Context, _ recipes.GrantedInfo) { note(ctx, "granted") },
+		Failed:     func(ctx context.Context, _ recipes.FailedInfo) { note(ctx, "failed") },
+		Retrying:   func(ctx context.Context, _ recipes.RetryingInfo) { note(ctx, "retrying") },
+		Downgraded: func(ctx context.Context, _ recipes.DowngradedInfo) { note(ctx, "downgraded") },
+		Released:   func(ctx context.Context, _ recipes.ReleasedInfo) { note(ctx, "released") },
+		Lost:       func(ctx context.Context, _ recipes.LostInfo) { note(ctx, "lost") },
+		Reaped:     func(ctx context.Context, _ recipes.ReapedInfo) { note(ctx, "reaped") },
+	}
+}
+
+func TestHooksGetTheContextOfTheirCaller(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var seen []string
+		c := recipes.New(w.store, recipes.WithTrace(callers(&seen)), recipes.WithTimeout(time.Minute))
+		m := c.RWMutex("q")
+		held := w.won(w.client("h").lock(bg))
+		waiting := going(func() (*recipes.Lock, error) { return m.Lock(from(bg, "lock")) })
+		w.unlock(held)
+		l := w.won(waiting)
+		require.NoError(w, l.Downgrade(from(bg, "downgrade")))
+		_, err := m.Lock(l.Context(from(bg, "upgrade")))
+		require.ErrorIs(w, err, recipes.ErrUpgrade)
+		w.unlock(l)
+		l, err = m.Lock(from(bg, "again"))
+		require.NoError(w, err)
+		require.NoError(w, c.Close())
+		require.ErrorIs(w, l.Unlock(), recipes.ErrClosed)
+		assert.Equal(w, []string{
+			"connected lock", "queued lock", "waiting lock", "granted lock", "downgraded downgrade",
+			"failed upgrade", "released lock", "queued again", "granted again", "lost again", "ended ",
+		}, seen)
+	})
+}
+
+func TestTheContextOfReleasedOutlivesTheCall(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var err error
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{
+			Released: func(ctx context.Context, _ recipes.ReleasedInfo) { err = ctx.Err() },
+		}))
+		ctx, cancel := context.WithCancel(bg)
+		l := w.won(c.lock(ctx, recipes.WithTimeout(time.Second)))
+		cancel()
+		w.unlock(l)
+		assert.NoError(w, err)
+	})
+}
+
+func TestACallWithoutALockIsTraced(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var failed []recipes.FailedInfo
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{
+			Failed: func(_ context.Context, i recipes.FailedInfo) { failed = append(failed, i) },
+		}))
+		last := func() recipes.FailedInfo {
+			require.NotEmpty(w, failed)
+			return failed[len(failed)-1]
+		}
+		held := w.won(w.client("h").lock(bg))
+
+		_, err := c.RWMutex("q", recipes.WithTimeout(3*time.Second)).RLock(bg)
+		require.ErrorIs(w, err, recipes.ErrTimeout)
+		assert.Equal(w, recipes.FailedInfo{
+			Lock: "q", Node: "a-R-0000000001", Mode: recipes.Shared, Waited: 3 * time.Second, Err: err,
+		}, last())
+
+		_, err = c.RWMutex("q").TryLock(bg)
+		require.ErrorIs(w, err, recipes.ErrLocked)
+		assert.Equal(w, recipes.FailedInfo{Lock: "q", Mode: recipes.Exclusive, Try: true, Err: err}, last())
+
+		_, err = c.RWMutex("//").Lock(bg)
+		require.ErrorIs(w, err, recipes.ErrName)
+		assert.Equal(w, recipes.FailedInfo{Lock: "//", Mode: recipes.Exclusive, Err: err}, last())
+
+		w.unlock(held)
+		w.unlock(w.won(c.lock(bg)))
+		require.NoError(w, c.Close())
+		_, err = c.RWMutex("q").Lock(bg)
+		require.ErrorIs(w, err, recipes.ErrClosed)
+		assert.Equal(w, err, last().Err)
+		assert.Len(w, failed, 4)
+	})
+}
+
+func TestACallThatFailsUnderRetentionIsTraced(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var failed []recipes.FailedInfo
+		c := w.client("a", retention(), recipes.WithTrace(&recipes.Trace{
+			Failed: func(_ context.Context, i recipes.FailedInfo) { failed = append(failed, i) },
+		}))
+		held := w.won(w.client("h").lock(bg))
+		_, err := c.RWMutex("q", recipes.WithTimeout(3*time.Second)).Lock(bg)
+		require.ErrorIs(w, err, recipes.ErrTimeout)
+		require.Len(w, failed, 1)
+		assert.Equal(w, 3*time.Second, failed[0].Waited)
+		assert.Equal(w, err, failed[0].Err)
+		w.unlock(held)
+	})
+}
+
+func TestConnectingReportsTheSession(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var log bytes.Buffer
+		var seen []recipes.ConnectedInfo
+		c := w.client("a", logTo(&log), recipes.WithTrace(&recipes.Trace{
+			Connected: func(_ context.Context, i recipes.ConnectedInfo) { seen = append(seen, i) },
+		}))
+		l := w.won(c.lock(bg))
+		require.Len(w, seen, 1)
+		s := seen[0].Session
+		assert.Equal(w, "memory", s.Server)
+		assert.Equal(w, 10*time.Second, s.Timeout)
+		queue, err := c.RWMutex("q").Queue(bg)
+		require.NoError(w, err)
+		assert.Equal(w, queue[0].Owner, s.ID)
+		assert.Contains(w, log.String(), `msg="dlock: session began" session=`+s.ID+` server=memory timeout=10s`)
+		w.unlock(l)
+	})
+}

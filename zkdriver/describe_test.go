@@ -1,0 +1,32 @@
+package zkdriver
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+func TestASessionDescribesItself(t *testing.T) {
+	server := zktest.Shared(t)
+	for _, handover := range []string{"release", "list"} {
+		dsn := "zk://" + server.Addr() + server.Chroot(t) + "?session_timeout=4s&handover=" + handover
+		c, err := Driver{}.OpenConnector(dsn)
+		require.NoError(t, err)
+		s, err := c.Connect(within(t))
+		require.NoError(t, err)
+		t.Cleanup(func() { s.Close() })
+		p, err := s.Create(within(t), "q", "a-W-", []byte("x"))
+		require.NoError(t, err)
+		info, err := s.(driver.Reader).Read(within(t), "q", p.Name)
+		require.NoError(t, err)
+		want := driver.SessionInfo{ID: info.Owner, Server: server.Addr(), Timeout: 4 * time.Second}
+		assert.Equal(t, want, driver.Describe(s), "handover=%s", handover)
+		require.NoError(t, s.Close())
+		assert.Equal(t, want, driver.Describe(s), "after Close")
+	}
+}
