@@ -27,6 +27,8 @@ var lockCases = []testCase{
 	{name: "readers-hold-together", why: "a read lock that excludes readers is none", run: readersTogether},
 	{name: "writers-enter-in-the-order-of-the-queue", why: whyFair, run: writersInOrder},
 	{name: "a-reader-behind-a-queued-writer-waits", why: "a stream of readers would keep every writer out", run: readerBehindWriter},
+	{name: "a-lock-above-locks-that-are-named-like-nodes-is-free", why: "the lock orders would wait for orders/order-1234567890",
+		run: lockAboveNodeLike},
 	{name: "a-busy-lock-is-not-tried-in-vain", why: "TryLock would leave a node behind that blocks everybody", run: tryBusy},
 	{name: "a-wait-that-is-given-up-leaves-no-node", why: whyOrphan, run: givenUpWaits},
 	{name: "a-client-that-closes-gives-everything-back", why: whyClose, run: clientCloses},
@@ -144,6 +146,24 @@ func readerBehindWriter(c *check) {
 	c.notGranted(r, "while a writer held it")
 	c.unlock(second)
 	c.unlock(c.granted(r, "after the writer before it had unlocked"))
+}
+
+func lockAboveNodeLike(c *check) {
+	below := c.client()
+	var held []*dlock.Lock
+	for _, segment := range nodeLike {
+		held = append(held, c.won(below.RWMutex(lockName+"/"+segment).TryLock(c.ctx)))
+	}
+	above := c.client().RWMutex(lockName)
+	for _, enter := range []func(context.Context) (*dlock.Lock, error){above.TryLock, above.TryRLock, above.Lock, above.RLock} {
+		c.unlock(c.won(enter(c.ctx)))
+	}
+	for i, segment := range nodeLike {
+		if _, err := c.client().RWMutex(lockName + "/" + segment).TryRLock(c.ctx); !errors.Is(err, recipes.ErrLocked) {
+			c.errorf("TryRLock of %s/%s, which is held, returned %v, expected ErrLocked", lockName, segment, err)
+		}
+		c.unlock(held[i])
+	}
 }
 
 func tryBusy(c *check) {

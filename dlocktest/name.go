@@ -25,6 +25,12 @@ var nameCases = []testCase{
 		run:  namesAtTheLimits,
 	},
 	{
+		name: "a-queue-may-be-named-like-a-node",
+		why: "a lock named order-1234567890 or by a UUID would fail in production only, or a lock would wait for ever for a lock below it " +
+			"that it takes for a contender",
+		run: queuesNamedLikeNodes,
+	},
+	{
 		name: "names-that-look-alike-are-different",
 		why:  "locks of unrelated names would block each other, on stores that fold, pad, cut or match the names they are given",
 		run:  namesAlike,
@@ -36,7 +42,7 @@ var nameCases = []testCase{
 	},
 	{
 		name: "a-bad-queue-is-refused",
-		why:  "a queue named like a contender, or by a path that leads elsewhere, would mix one lock's nodes with another's",
+		why:  "a queue named by a path that leads elsewhere would mix one lock's nodes with another's",
 		run:  badQueue,
 	},
 	{
@@ -110,6 +116,38 @@ func namesAtTheLimits(c *check) {
 	}
 }
 
+// nodeLike holds segments that a store could take for nodes, if its nodes and queues have the
+// same parent. Those that differ only at the end show whether a driver that changes such names
+// mixes them up.
+var nodeLike = []string{
+	"order-1234567890", "order-1234567890~", "order-1234567890~~", "1234567890", "1234567890~", "job1732201234567",
+	"web1-W-0000000000", "web1-R-0000000001", "x-999999999999999999", "x-9999999999999999999", "0000000000/0000000000~/web1-W-0000000000",
+}
+
+func queuesNamedLikeNodes(c *check) {
+	a, b := c.twoSessions()
+	first := c.create(a, "q", "front-W-")
+	queues := append([]string{"q", "q/" + first.Name, "q/" + first.Name + "/" + first.Name}, nodeLike...)
+	for _, segment := range nodeLike {
+		queues = append(queues, "q/"+segment)
+	}
+	places := []driver.Place{first}
+	for _, queue := range queues[1:] {
+		places = append(places, c.create(a, queue, writer))
+	}
+	for i, queue := range queues {
+		c.wantNodes(fmt.Sprintf("queue %q, above and beside queues that are named like nodes", queue), c.settled(b, queue), places[i].Node)
+	}
+	last := c.create(b, "q", writer)
+	c.delete(a, "q", first)
+	c.wantNodes("the queue above", c.settled(a, "q"), last.Node)
+	for i, queue := range queues[1:] {
+		c.wantNodes(fmt.Sprintf("queue %q, after a node above it was deleted", queue), c.list(a, queue), places[i+1].Node)
+		c.delete(a, queue, places[i+1])
+		c.wantNodes(fmt.Sprintf("queue %q, after its node was deleted", queue), c.list(a, queue))
+	}
+}
+
 func namesAlike(c *check) {
 	s := c.session()
 	long := strings.Repeat("x", driver.MaxQueue-1)
@@ -121,6 +159,7 @@ func namesAlike(c *check) {
 		{"a/b", "a.b", "a-b", "a:b", "a|b", "a%2Fb", "a\\b"},
 		{"1", "01", "1.0"},
 		{long + "a", long + "b", long[:255], long[:256]},
+		{"a-1234567890", "a-1234567890~", "a-1234567890~~", "a1234567890", "a-01234567890"},
 	} {
 		var want []driver.Node
 		for _, queue := range alike {
@@ -153,8 +192,8 @@ func badPrefix(c *check) {
 func badQueue(c *check) {
 	s := c.session()
 	p := c.create(s, "q", writer)
-	for _, queue := range []string{"", "/", "/q", "q/", "q//r", ".", "..", "q/../r", "q/.", "web1-W-0000000007",
-		"q/web1-W-0000000007", "a\n", "a\x00", "a\xff", strings.Repeat("q", driver.MaxQueue+1)} {
+	for _, queue := range []string{"", "/", "/q", "q/", "q//r", ".", "..", "q/../r", "q/.",
+		"a\n", "a\x00", "a\xff", strings.Repeat("q", driver.MaxQueue+1)} {
 		_, err := s.Create(c.ctx, queue, writer, data())
 		c.wantName(fmt.Sprintf("Create in the queue %q", queue), err)
 		_, err = s.List(c.ctx, queue)

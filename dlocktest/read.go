@@ -80,7 +80,10 @@ func readForeign(c *check) {
 
 func walkFinds(c *check) {
 	s := c.session()
-	all := []string{"stock", "stock/42", "stock/42/red", "stocks", "stocks/1", "a", "stock-1"}
+	all := []string{
+		"stock", "stock/42", "stock/42/red", "stocks", "stocks/1", "a", "stock-1",
+		"order-1234567890", "order-1234567890/order-1234567890~", "order-1234567890~", "orders/1234567890", "orders/web1-W-0000000000~~",
+	}
 	for _, q := range all {
 		c.create(s, q, writer)
 	}
@@ -90,8 +93,12 @@ func walkFinds(c *check) {
 		"stock":    {"stock", "stock/42", "stock/42/red"},
 		"stock/42": {"stock/42", "stock/42/red"},
 		"stocks":   {"stocks", "stocks/1"},
-		"sto":      nil,
-		"none":     nil,
+		"orders":   {"orders/1234567890", "orders/web1-W-0000000000~~"},
+
+		"order-1234567890":  {"order-1234567890", "order-1234567890/order-1234567890~"},
+		"order-1234567890~": {"order-1234567890~"},
+		"sto":               nil,
+		"none":              nil,
 	} {
 		var got []string
 		c.retry("Walk", func() (err error) {

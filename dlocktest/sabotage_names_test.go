@@ -1,7 +1,9 @@
 package dlocktest
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,6 +27,10 @@ var nameSabotages = []sabotage{
 		of(func(s base) *otherQueues {
 			return &otherQueues{s, func(q string) string { return strings.TrimRight(q, " ") }}
 		})},
+	{"takes a queue for a node of the queue above", "a store with paths, where the nodes and the queues below have one parent: ZooKeeper, a file system",
+		of(func(s base) mixed { return mixed{s} })},
+	{"escapes names in one direction only", "a mark behind what looks like a node, and no mark behind what ends in the mark",
+		of(func(s base) *otherQueues { return &otherQueues{s, markNodeLike} })},
 	{"writes slashes as dots", "a store whose keys may have no slash: NATS, Kubernetes",
 		of(func(s base) *otherQueues {
 			return &otherQueues{s, func(q string) string {
@@ -122,4 +128,38 @@ func (s noEpoch) List(ctx context.Context, queue string) ([]driver.Node, error) 
 		nodes[i].Epoch = 0
 	}
 	return nodes, err
+}
+
+// mixed lists the queues just below, if their names look like those of nodes.
+type mixed struct{ *releasing }
+
+func (s mixed) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	nodes, err := s.releasing.List(ctx, queue)
+	if err != nil {
+		return nodes, err
+	}
+	below, err := s.releasing.Walk(ctx, queue)
+	for _, name := range below {
+		segment, isBelow := strings.CutPrefix(name, queue+"/")
+		if _, seq, ok := driver.ParseName(segment); ok && isBelow && !strings.Contains(segment, "/") {
+			nodes = append(nodes, driver.Node{Name: segment, Seq: seq})
+		}
+	}
+	slices.SortStableFunc(nodes, func(a, b driver.Node) int { return cmp.Compare(a.Seq, b.Seq) })
+	return nodes, err
+}
+
+// markNodeLike appends a mark to a segment that looks like a node, but not to one that ends in
+// the mark.
+func markNodeLike(queue string) string {
+	if driver.CheckQueue(queue) != nil {
+		return queue
+	}
+	segments := strings.Split(queue, "/")
+	for i, segment := range segments {
+		if _, _, ok := driver.ParseName(segment); ok {
+			segments[i] += "~"
+		}
+	}
+	return strings.Join(segments, "/")
 }

@@ -11,7 +11,8 @@
 //
 //  1. Order: a node that has been listed, or whose Create has returned, never
 //     gets a new node before it.
-//  2. Names: a node's name is its prefix and its sequence in at least ten digits.
+//  2. Names: a node's name is its prefix and its sequence in at least ten digits;
+//     a queue is never taken for a node.
 //  3. Tokens rise strictly with creation order, for the whole history of a queue.
 //  4. Create is all or nothing.
 //  5. Alone is true only if the queue was empty before.
@@ -73,7 +74,10 @@ type Session interface {
 	//
 	// Rule 2, names: the node's name is prefix followed by the sequence in at least ten digits
 	// (see [FormatName]), unique among the nodes of the queue. A queue that was removed and
-	// made again may start over; Node.Epoch tells its incarnations apart.
+	// made again may start over; Node.Epoch tells its incarnations apart. A queue of any name
+	// that [CheckQueue] takes is a queue of its own and no member of the queue above it, also if
+	// its last segment looks like a node. A driver whose store keeps queues where it keeps the
+	// nodes of the queue above escapes such segments, reversibly.
 	//
 	// Rule 3, tokens: Place.Token rises strictly with creation order within a queue, for the
 	// whole history of the store: also after the queue became empty, was removed and was made
@@ -89,8 +93,14 @@ type Session interface {
 	// instant of creation. False says nothing.
 	Create(ctx context.Context, queue, prefix string, data []byte) (Place, error)
 
-	// List returns the sequenced nodes of the queue (those that [ParseName] accepts), oldest
-	// first: rule 1. A queue that does not exist is empty.
+	// List returns the contenders of the queue, oldest first: rule 1. A queue that does not exist
+	// is empty.
+	//
+	// The contenders are the nodes that Create made, and the nodes of other programs that
+	// [ParseName] accepts. A driver may count further nodes of other programs if its store
+	// gives them a place among its own: zkdriver counts every node that ends in ten digits.
+	// Any other node is left out. For recipes a contender is exclusive unless its name is that of
+	// a reader.
 	//
 	// List sees at least everything that this session has done and seen before.
 	List(ctx context.Context, queue string) ([]Node, error)

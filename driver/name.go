@@ -33,10 +33,9 @@ func FormatName(prefix string, seq int64) string {
 	return string(append(b, d...))
 }
 
-// ParseName splits the name of a node into prefix and sequence; it reads from the right, so
-// that a prefix may itself hold dashes and digits. The prefix includes the dash. ok is false
-// for a name that is not sequenced, that is, does not end in a dash and 10 to 18 digits: such a
-// node is no contender.
+// ParseName splits a name that [FormatName] has made into prefix and sequence. It reads from
+// the right, so that a prefix may itself hold dashes and digits. The prefix includes the dash.
+// ok is false for a name that does not end in a dash and 10 to 18 digits.
 func ParseName(name string) (prefix string, seq int64, ok bool) {
 	i := len(name)
 	for i > 0 && name[i-1] >= '0' && name[i-1] <= '9' {
@@ -72,8 +71,8 @@ func CheckPrefix(prefix string) error {
 
 // CheckQueue returns nil for a name that a queue may have: one or more segments with a slash
 // between them, at most [MaxQueue] bytes of printable UTF-8 in all. A segment is not empty, not
-// "." nor "..", and does not look like a node (see [ParseName]). Other errors match [ErrName]
-// and say what is wrong.
+// "." and not "..". It may look like a node, as "order-1234567890" does: see rule 2. Other
+// errors match [ErrName] and say what is wrong.
 func CheckQueue(queue string) error {
 	switch {
 	case queue == "":
@@ -98,10 +97,6 @@ func checkSegment(queue, segment string) error {
 		return fmt.Errorf("%w: %q has an empty segment (a slash at an end, or two in a row)", ErrName, queue)
 	case ".", "..":
 		return fmt.Errorf("%w: %q has a segment %q", ErrName, queue, segment)
-	}
-	if _, _, sequenced := ParseName(segment); sequenced {
-		return fmt.Errorf("%w: segment %q of %q looks like a contender (a dash and %d to %d digits at its end)",
-			ErrName, segment, queue, minDigits, maxDigits)
 	}
 	return nil
 }

@@ -84,7 +84,10 @@ func FuzzName(f *testing.F) {
 }
 
 func TestCheckQueue(t *testing.T) {
-	for _, good := range []string{"stock", "stock/42", "a.b/c d/é", "...", "x-000000001", strings.Repeat("q", driver.MaxQueue)} {
+	for _, good := range []string{
+		"stock", "stock/42", "a.b/c d/é", "...", "x-000000001", strings.Repeat("q", driver.MaxQueue),
+		"order-1234567890", "stock/a-W-0000000001", "a-0000000001/b", "1234567890", "order-1234567890~",
+	} {
 		assert.NoError(t, driver.CheckQueue(good), good)
 	}
 	for bad, says := range map[string]string{
@@ -99,8 +102,6 @@ func TestCheckQueue(t *testing.T) {
 		"a\u202eb":               "unprintable",
 		"a\xffb":                 "unprintable",
 		"a\ufffdb":               "unprintable",
-		"stock/a-W-0000000001":   "looks like a contender",
-		"a-0000000001/b":         "looks like a contender",
 		strings.Repeat("q", 513): "longer than 512",
 	} {
 		err := driver.CheckQueue(bad)

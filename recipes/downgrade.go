@@ -121,8 +121,7 @@ func (h *hold) beginReplace(ctx context.Context, cancel context.CancelFunc) (p d
 			return driver.Place{}, false, err
 		}
 	}
-	mode, _ := modeOf(h.place.Name)
-	if h.released || h.lost != nil || mode == Shared {
+	if h.released || h.lost != nil || modeOf(h.place.Node) == Shared {
 		return driver.Place{}, false, nil
 	}
 	h.replacing, h.interrupt = make(chan struct{}), cancel

@@ -4,35 +4,35 @@ import (
 	"encoding/json"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
 )
 
-var (
-	sequenced = regexp.MustCompile(`-[0-9]{10,18}$`)
-	aReader   = regexp.MustCompile(`-R-[0-9]{10,18}$`)
-)
+var aReader = regexp.MustCompile(`-R-([0-9]{10,18})$`)
 
-// FuzzMode compares the parser with the grammar that the contract states.
+// FuzzMode says in another way which node is a reader's: its name ends in the kind and the
+// whole sequence.
 func FuzzMode(f *testing.F) {
-	for _, s := range []string{"web1-R-0000000007", "web1-W-0000000007", "x-0000000000", "-R-0000000000", "R-0000000000", "a-R-0000000001-W-0000000007", "README", "a-R-\x000000000001"} {
-		f.Add(s)
+	for name, seq := range map[string]int64{
+		"web1-R-0000000007": 7, "web1-W-0000000007": 7, "x-0000000000": 0, "-R-0000000000": 0, "R-0000000000": 0, "a-R-0000000001-W-0000000007": 7,
+		"README": 0, "web1-R-000000000000000000": 0, "a-R-\x000000000001": 1, "job-R-20240000000007": 7, "u__READ__0000000003": 3,
+	} {
+		f.Add(name, seq)
 	}
-	f.Fuzz(func(t *testing.T, name string) {
-		mode, ok := modeOf(name)
-		require.Equal(t, sequenced.MatchString(name), ok, "%q", name)
-		switch {
-		case !ok:
-			require.Zero(t, mode)
-		case aReader.MatchString(name):
-			require.Equal(t, Shared, mode, "%q", name)
-		default:
-			require.Equal(t, Exclusive, mode, "%q: what is not known as a reader is exclusive", name)
+	f.Fuzz(func(t *testing.T, name string, seq int64) {
+		seq = max(seq, -seq, 0) % 1e18
+		want := Exclusive
+		if m := aReader.FindStringSubmatch(name); m != nil && strings.TrimLeft(m[1], "0") == strings.TrimLeft(strconv.FormatInt(seq, 10), "0") {
+			want = Shared
 		}
+		require.Equal(t, want, modeOf(driver.Node{Name: name, Seq: seq}), "%q", name)
 	})
 }
 

@@ -50,26 +50,35 @@ func TestANodeIsKnownByNameAndEpoch(t *testing.T) {
 }
 
 func TestModeIsReadFromTheRight(t *testing.T) {
-	for name, want := range map[string]Mode{
-		"web1-R-0000000007":             Shared,
-		"web1-W-0000000007":             Exclusive,
-		"a-R-0000000001-W-0000000007":   Exclusive,
-		"a-W-0000000001-R-0000000007":   Shared,
-		"other-X-0000000000":            Exclusive,
-		"-0000000000":                   Exclusive,
-		"web1-r-0000000007":             Exclusive,
-		"web1-R-99999999999":            Shared,
-		"web1-R-0000000007-0000000008":  Exclusive,
-		"web1-R-000000000000000000":     Shared,
-		"web1-\x1b[31m-R-0000000000007": Shared,
+	for _, c := range []struct {
+		name string
+		seq  int64
+		want Mode
+	}{
+		{"web1-R-0000000007", 7, Shared},
+		{"web1-W-0000000007", 7, Exclusive},
+		{"a-R-0000000001-W-0000000007", 7, Exclusive},
+		{"a-W-0000000001-R-0000000007", 7, Shared},
+		{"other-X-0000000000", 0, Exclusive},
+		{"-0000000000", 0, Exclusive},
+		{"web1-r-0000000007", 7, Exclusive},
+		{"web1-R-99999999999", 99999999999, Shared},
+		{"web1-R-0000000007-0000000008", 8, Exclusive},
+		{"web1-R-000000000000000000", 0, Shared},
+		{"web1-\x1b[31m-R-0000000000007", 7, Shared},
 	} {
-		mode, ok := modeOf(name)
-		assert.True(t, ok, name)
-		assert.Equal(t, want, mode, name)
+		assert.Equal(t, c.want, modeOf(driver.Node{Name: c.name, Seq: c.seq}), c.name)
 	}
-	for _, name := range []string{"README", "tmp-x", "web1-R-", "web1-R-7"} {
-		_, ok := modeOf(name)
-		assert.False(t, ok, name)
+}
+
+// A driver knows which nodes of other programs count. Whatever it lists is in the way.
+func TestAListedNodeThatIsNoReaderIsExclusive(t *testing.T) {
+	for _, name := range []string{
+		"README", "tmp-x", "web1-R-", "web1-R-7", // of no sequence
+		"0001__READ__0000000007", "u__lock__0000000007", "lock-0000000007", // other libraries' nodes
+		"job-R-20240000000007", // the prefix of another program ends in digits, and its sequence is 7
+	} {
+		assert.Equal(t, Exclusive, modeOf(driver.Node{Name: name, Seq: 7}), name)
 	}
 }
 
@@ -98,9 +107,7 @@ func FuzzHostname(f *testing.F) {
 		for _, mode := range []Mode{Shared, Exclusive} {
 			prefix := mode.prefix(encodeHostname(name))
 			require.NoError(t, driver.CheckPrefix(prefix))
-			got, ok := modeOf(driver.FormatName(prefix, 7))
-			require.True(t, ok)
-			require.Equal(t, mode, got)
+			require.Equal(t, mode, modeOf(driver.Node{Name: driver.FormatName(prefix, 7), Seq: 7}))
 		}
 	})
 }

@@ -40,18 +40,13 @@ func (m Mode) prefix(host string) string {
 	return host + exclusiveKind
 }
 
-// modeOf reads the mode from the name of a contender, from the right: the host name may itself
-// look like one. A kind that we do not know counts as exclusive, so that nobody is let in
-// beside something we do not understand. ok is false for a name without a sequence, which is no
-// contender.
-func modeOf(name string) (mode Mode, ok bool) {
-	prefix, _, ok := driver.ParseName(name)
-	switch {
-	case !ok:
-		return 0, false
-	case strings.HasSuffix(prefix, sharedKind):
-		return Shared, true
-	default:
-		return Exclusive, true
+// modeOf returns the mode of a node that a driver has listed, as its name says. The name is
+// read from the right: the host name may itself look like a kind and a sequence. Any other name
+// counts as exclusive, so that no contender is let in beside a kind that is not known.
+func modeOf(n driver.Node) Mode {
+	prefix, seq, ok := driver.ParseName(n.Name)
+	if ok && seq == n.Seq && strings.HasSuffix(prefix, sharedKind) {
+		return Shared
 	}
+	return Exclusive
 }

@@ -23,10 +23,7 @@ func indexOf(nodes []driver.Node, n driver.Node) int {
 // waits for the node just before its own, a reader for the last writer before it.
 func blocker(nodes []driver.Node, i int, mode Mode) int {
 	for j := i - 1; j >= 0; j-- {
-		if mode == Exclusive {
-			return j
-		}
-		if m, _ := modeOf(nodes[j].Name); m == Exclusive {
+		if mode == Exclusive || modeOf(nodes[j]) == Exclusive {
 			return j
 		}
 	}
@@ -100,7 +97,7 @@ func (m *RWMutex) look(ctx context.Context) ([]Contender, error) {
 	}
 	contenders := make([]Contender, 0, len(nodes))
 	for i, n := range nodes {
-		mode, _ := modeOf(n.Name)
+		mode := modeOf(n)
 		c := Contender{Name: n.Name, Mode: mode, Holds: blocker(nodes, i, mode) < 0}
 		switch err := s.describe(ctx, m.name, &c); {
 		case errors.Is(err, driver.ErrGone): // it left meanwhile

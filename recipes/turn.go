@@ -18,7 +18,7 @@ func (h *hold) admit(mode Mode) *Lock {
 	if h.lost != nil || h.released || h.downgraded || h.held[Exclusive] > 0 {
 		return nil
 	}
-	if stands, _ := modeOf(h.place.Name); mode == Exclusive && (stands == Shared || h.held[Shared] > 0) {
+	if mode == Exclusive && (modeOf(h.place.Node) == Shared || h.held[Shared] > 0) {
 		return nil
 	}
 	l := newLock(h, mode)
@@ -212,9 +212,9 @@ func (r *retainer) look(ctx context.Context, h *hold) (<-chan driver.Cause, []dr
 
 // othersWait tells whether anybody waits behind the node at that place.
 func othersWait(nodes []driver.Node, p driver.Place) bool {
-	mine, _ := modeOf(p.Name)
+	mine := modeOf(p.Node)
 	for i := indexOf(nodes, p.Node) + 1; i < len(nodes); i++ {
-		if m, _ := modeOf(nodes[i].Name); mine == Exclusive || m == Exclusive {
+		if mine == Exclusive || modeOf(nodes[i]) == Exclusive {
 			return true
 		}
 	}

@@ -157,8 +157,7 @@ const moment = time.Millisecond
 func (h *hold) exclusive(place driver.Place) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	mode, _ := modeOf(place.Name)
-	return mode == Exclusive && !h.downgraded
+	return modeOf(place.Node) == Exclusive && !h.downgraded
 }
 
 // endedBy has a second Unlock return what the first one found out.

@@ -85,7 +85,6 @@ func TestDSNErrorNamesThePartAndNotThePassword(t *testing.T) {
 		"zk://h?acl=creator":          "needs a user",
 		"zk://u:geheim@h?acl=closed":  "neither",
 		"zk://u:geheim@h/\xff?a=b":    "chroot",
-		"zk://h/a-0000000001?a=b":     "chroot",
 		"zk://u:geheim@h?connect=1@2": "at sign",
 	} {
 		_, err := Driver{}.OpenConnector(dsn)
@@ -118,6 +117,44 @@ func TestReservedAndForeignNamesAreRefused(t *testing.T) {
 	require.ErrorIs(t, checkPrefix("\U0001F600-"), driver.ErrName)
 	require.ErrorIs(t, checkPrefix("a/b-"), driver.ErrName)
 	require.NoError(t, below.checkQueue("über/日本"))
+}
+
+func TestAChrootIsTakenAsItIs(t *testing.T) {
+	s, err := parseDSN("zk://h/app-1234567890/x~")
+	require.NoError(t, err)
+	require.Equal(t, "/app-1234567890/x~/q-1234567890~", s.queuePath("q-1234567890"))
+	queue, name, ok := s.splitPath("/app-1234567890/x~/q-1234567890~/n-0000000001")
+	require.True(t, ok)
+	require.Equal(t, "q-1234567890", queue)
+	require.Equal(t, "n-0000000001", name)
+}
+
+// What is stored where is known to people and to other programs: it does not change.
+func TestASegmentThatWouldBeAContenderIsStoredWithATilde(t *testing.T) {
+	for segment, child := range map[string]string{
+		"stock": "stock", "x-123456789": "x-123456789", "x-123456789~": "x-123456789~", "~": "~", "1234567890x": "1234567890x", "": "",
+		"order-1234567890": "order-1234567890~", "order-1234567890~": "order-1234567890~~", "order-1234567890~~": "order-1234567890~~~",
+		"1234567890": "1234567890~", "job1732201234567": "job1732201234567~", "12345678901234567890": "12345678901234567890~",
+		"x-\uff10\uff11\uff12\uff13\uff14\uff15\uff16\uff17\uff18\uff19": "x-\uff10\uff11\uff12\uff13\uff14\uff15\uff16\uff17\uff18\uff19",
+	} {
+		require.Equal(t, child, escapeSegment(segment))
+		require.Equal(t, segment, unescapeSegment(child))
+	}
+}
+
+func TestEveryChildThatEndsInTenDigitsIsAContender(t *testing.T) {
+	for child, want := range map[string]int64{
+		"web1-W-0000000007": 7, "u__WRIT__0000000001": 1, "_c_u-lock-0000000002": 2, "u__lock__0000000003": 3, "lock-0000000004": 4, "0000000005": 5,
+		"job-202401010000000006": 6, "x-2147483647": 2147483647, "x--2147483648": 2147483648, "x-W-" + strings.Repeat("9", 40): 9999999999,
+	} {
+		seq, ok := sequenceOf(child)
+		require.True(t, ok, child)
+		require.Equal(t, want, seq, child)
+	}
+	for _, child := range []string{"", "readme", "x-W-123456789", "0000000001~", "x-W-0000000001 ", "x-\uff10\uff11\uff12\uff13\uff14\uff15\uff16\uff17\uff18\uff19"} {
+		_, ok := sequenceOf(child)
+		require.False(t, ok, child)
+	}
 }
 
 func FuzzDSN(f *testing.F) {

@@ -3,6 +3,7 @@ package zkdriver
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -62,6 +63,7 @@ func FuzzPath(f *testing.F) {
 	f.Add("/locks", "zookeeper", "x")
 	f.Add("/a/b", "\U0001F600", "..")
 	f.Add("/", "a\u200bb", "a\x7f")
+	f.Add("/a-0000000001", "orders-1234567890/x~/1234567890~", "x-0000000001")
 	f.Fuzz(func(t *testing.T, chroot, queue, name string) {
 		s := &settings{}
 		if root, err := parseChroot(chroot); err == nil && strings.HasPrefix(chroot, "/") {
@@ -84,6 +86,27 @@ func FuzzPath(f *testing.F) {
 		require.True(t, ok)
 		require.Equal(t, queue, gotQueue)
 		require.Equal(t, name, gotName)
+	})
+}
+
+// FuzzSegment: a segment and the child that stands for it name each other, and the child is no
+// contender.
+func FuzzSegment(f *testing.F) {
+	for _, s := range []string{"stock", "order-1234567890", "order-1234567890~", "1234567890~~", "~", "0000000001x~", "x-W-0000000001", strings.Repeat("9", 40),
+		"x-123456789\uff10"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		child := escapeSegment(s)
+		_, contender := sequenceOf(child)
+		require.False(t, contender, "%q", child)
+		require.Equal(t, s, unescapeSegment(child))
+		require.Contains(t, []string{s, s + "~"}, child, "names stay readable")
+		if seq, contender := sequenceOf(s); contender {
+			require.True(t, strings.HasSuffix(s, fmt.Sprintf("%010d", seq)), "%q", s)
+			return
+		}
+		require.Equal(t, s, escapeSegment(unescapeSegment(s)), "what a list shows leads back to it")
 	})
 }
 

@@ -39,12 +39,11 @@ func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	return nodes, nil
 }
 
-// sorted returns the sequenced ones of names, oldest first. Numbers are compared, as they may
-// differ in length.
-func sorted(names []string, epoch int64) []driver.Node {
-	nodes := make([]driver.Node, 0, len(names))
-	for _, name := range names {
-		if _, seq, ok := driver.ParseName(name); ok {
+// sorted returns the contenders among the children of a queue, oldest first.
+func sorted(children []string, epoch int64) []driver.Node {
+	nodes := make([]driver.Node, 0, len(children))
+	for _, name := range children {
+		if seq, ok := sequenceOf(name); ok {
 			nodes = append(nodes, driver.Node{Name: name, Seq: seq, Epoch: epoch})
 		}
 	}

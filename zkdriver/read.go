@@ -47,7 +47,7 @@ func (s *session) readNode(queue, name string) (driver.Info, error) {
 }
 
 func (f *found) info(epoch int64) driver.Info {
-	_, seq, _ := driver.ParseName(f.name)
+	seq, _ := sequenceOf(f.name)
 	info := driver.Info{
 		Node:    driver.Node{Name: f.name, Seq: seq, Epoch: epoch},
 		Token:   f.token(),

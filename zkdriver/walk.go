@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/dlock-go/dlock/driver"
 )
 
 // Walk implements driver.Walker. It asks for one node after the other, and finds the queues
@@ -29,24 +27,24 @@ func (s *session) walk(ctx context.Context, prefix string) (queues []string, err
 		}
 		name := left[len(left)-1]
 		left = left[:len(left)-1]
-		children, err := s.childrenOf(name)
+		children, _, err := s.children(s.walkPath(name))
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			continue
 		case errors.Is(err, zk.ErrNoAuth) && name != prefix:
 			continue
 		case err != nil:
-			return nil, s.explain(err, "list", s.settings.chroot+"/"+name, "READ on it")
+			return nil, s.explain(err, "list", s.walkPath(name), "READ on it")
 		}
 		found := false
 		for _, child := range children {
-			if _, _, sequenced := driver.ParseName(child); sequenced {
+			if _, contender := sequenceOf(child); contender {
 				found = true
 				continue
 			}
-			below := child
+			below := unescapeSegment(child)
 			if name != "" {
-				below = name + "/" + child
+				below = name + "/" + below
 			}
 			if s.settings.checkQueue(below) == nil {
 				left = append(left, below)
@@ -60,14 +58,13 @@ func (s *session) walk(ctx context.Context, prefix string) (queues []string, err
 	return queues, nil
 }
 
-func (s *session) childrenOf(name string) ([]string, error) {
-	path := s.settings.chroot
-	if name != "" {
-		path = s.settings.queuePath(name)
+// walkPath returns the path of a queue, or of the chroot for an empty name.
+func (s *session) walkPath(name string) string {
+	switch {
+	case name != "":
+		return s.settings.queuePath(name)
+	case s.settings.chroot != "":
+		return s.settings.chroot
 	}
-	if path == "" {
-		path = "/"
-	}
-	children, _, err := s.children(path)
-	return children, err
+	return "/"
 }

@@ -63,9 +63,9 @@ var long = strings.Repeat("x", 300_000)
 
 // Names that ZooKeeper takes and that are no contenders.
 var unsequenced = []string{
-	"-R--1", "x-W-", "x-W-1", "x-W-000000001", "0000000000", "lock", "%", "x-W-0000000001-", "...",
-	"x-W-1000000000000000000", "x-W-99999999999999999999999", "x-W-00000000\uff10\uff11",
-	override + "x", invisible, lines, "x-W-" + override + "0000000001", "-R-0000000001" + invisible, long,
+	"-R--1", "x-W-", "x-W-1", "x-W-000000001", "000000000", "lock", "%", "x-W-0000000001-", "...", "x-W-0000000001~", "0000000001~~",
+	"x-W-00000000\uff10\uff11", "x-W-1000000000000000000x",
+	override + "x", invisible, lines, "x-W-" + override + "000000001", "-R-0000000001" + invisible, long,
 }
 
 func TestANodeThatIsNoContenderIsInNobodysWay(t *testing.T) {
@@ -97,6 +97,10 @@ func TestASequencedNodeOfAnUnknownKindCountsAsExclusive(t *testing.T) {
 	for _, name := range []string{
 		"x-0000000000", "-0000000000", "--0000000000", "-W-0000000000", "x-Q-0000000000", "x-r-0000000000", "x-R0-0000000000",
 		override + "-R" + override + "-0000000000", "x" + invisible + "-0000000000", long + "-0000000000",
+		// ZooKeeper appends ten digits to any prefix, whatever it ends in.
+		"0000000000", "_c_5f0c4a5d-7e9d-lock-0000000000", "_c_5f0c4a5d-7e9d__WRIT__0000000000", "_c_5f0c4a5d-7e9d__READ__0000000000",
+		"5f0c4a5d7e9d__lock__0000000000", "5f0c4a5d7e9d__rlock__0000000000", "lock-0000000000", "x-R-20240000000000",
+		"x-W-1000000000000000000", "x-W-" + strings.Repeat("9", 30) + "0000000000", strings.Repeat("0", 40), override + "0000000000",
 	} {
 		w := newWorld(t)
 		w.made("q")
@@ -128,7 +132,7 @@ func TestAPlantedReaderBlocksWritersOnly(t *testing.T) {
 func TestANodeBeyondTheEndOfTheSequenceBlocksNobodyWhoQueuesUp(t *testing.T) {
 	w := newWorld(t)
 	w.made("q")
-	for _, name := range []string{"x-W-2147483647", "-W--2147483648", "x-W-9999999999", "x-W-999999999999999999"} {
+	for _, name := range []string{"x-W-2147483647", "-W--2147483648", "x-W-9999999999", "x-W-999999999999999999", strings.Repeat("9", 40)} {
 		w.plant("q", name, nil)
 	}
 	c := w.client("web1")
@@ -244,7 +248,7 @@ func TestAHugeQueueIsStillALock(t *testing.T) {
 	w := newWorld(t)
 	w.made("q")
 	const junk, behind = 4000, 500
-	w.plantMany("q", junk, func(i int) string { return fmt.Sprintf("junk%0400d", i) })
+	w.plantMany("q", junk, func(i int) string { return fmt.Sprintf("junk%0400dx", i) })
 	w.plantMany("q", behind, func(i int) string { return fmt.Sprintf("x%0400d-W-9%09d", i, i) })
 	c := w.client("web1")
 	lock := w.lock(c).granted()
