@@ -48,7 +48,8 @@ type Reader interface {
 // Info is what a store knows of a node.
 type Info struct {
 	Node
-	// Token is the node's fencing token, the same that Create returned to its owner.
+	// Token is the node's fencing token, the same that Create returned to its owner. Of a node
+	// that is Foreign it may be forged where others can write to the store.
 	Token int64
 	// Data is what was given to Create. It may have been written by anybody: treat it as
 	// hostile.
@@ -56,6 +57,9 @@ type Info struct {
 	// Owner names the session that the node belongs to, in the store's terms. It is empty for a
 	// node that belongs to no session.
 	Owner string
+	// Foreign reports that the node does not belong to the session that read it. A driver that
+	// cannot tell leaves it false.
+	Foreign bool
 	// Created is the time of creation by the store's clock, zero if unknown.
 	Created time.Time
 }

@@ -179,12 +179,13 @@ func (c *contender) sleep(ctx context.Context, changed <-chan driver.Cause) (ent
 //     one who leaves the queue may have had others before him, and a watch may just close;
 //   - and the own node was there at that time. Its watch, which is of this very node (WatchPlace) and
 //     not of another one of its name, has not fired; and had the node gone before the release, that
-//     could be seen by now.
+//     could be seen by now. A session that is no Releaser has no such watch, so what its watches say
+//     is never believed.
 //
 // The own node was there, so the queue is the one that was listed, and the node that was watched
 // is the one that was listed: no name comes again in a queue as long as it stands.
 func (c *contender) passed(cause driver.Cause) bool {
-	if cause != driver.Released || c.own == nil {
+	if cause != driver.Released || c.own == nil || c.session.releaser == nil {
 		return false
 	}
 	select {

@@ -9,8 +9,8 @@ import (
 
 // find returns the name under which a node stands in the queue: the one of its place, or the
 // other one of the two that a downgrade whose outcome is unknown may have left it. It returns
-// nothing if the node is not there: a node of the same name may be somebody else's, in a queue
-// that was removed and made again.
+// nothing if the node is not there: a node of the same name may be another client's, in a queue
+// that was removed and made again, or forged.
 func (s *session) find(ctx context.Context, m *RWMutex, p driver.Place) (string, error) {
 	names := []string{p.Name}
 	for _, prefix := range m.options.prefix[Shared:] {
@@ -32,7 +32,7 @@ func (s *session) findRead(ctx context.Context, queue string, names []string, p 
 		case errors.Is(err, driver.ErrGone):
 		case err != nil:
 			return "", err
-		case info.Token == p.Token:
+		case info.Token == p.Token && !info.Foreign:
 			return name, nil
 		}
 	}

@@ -3,6 +3,7 @@ package recipes_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -326,4 +327,43 @@ func (c noReleaser) Connect(ctx context.Context) (driver.Session, error) {
 		return nil, err
 	}
 	return bareSession{s}, nil
+}
+
+// onlySession makes sessions that have nothing beyond the contract, but whose watches may say
+// Released.
+type onlySession struct {
+	driver.Connector
+	lists *atomic.Int64
+}
+
+func (c onlySession) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := c.Connector.Connect(ctx)
+	return countedLists{s, c.lists}, err
+}
+
+type countedLists struct {
+	driver.Session
+	lists *atomic.Int64
+}
+
+func (s countedLists) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	s.lists.Add(1)
+	return s.Session.List(ctx, queue)
+}
+
+// Without WatchPlace a waiter cannot know that its own node stood when the holder released.
+func TestAWaiterWhoseSessionIsNoReleaserListsHoweverLongItHasWaited(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder := w.client("a")
+		var lists atomic.Int64
+		waiter := w.clientOf(onlySession{w.store, &lists}, "b")
+		l := w.won(holder.lock(bg))
+		got := waiter.lock(bg)
+		time.Sleep(time.Second) // the waiter's own node is watched by now
+		synctest.Wait()
+		before := lists.Load()
+		require.NoError(w, l.Unlock())
+		require.NoError(w, w.won(got).Unlock())
+		require.Equal(w, before+1, lists.Load())
+	})
 }

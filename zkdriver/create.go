@@ -77,6 +77,9 @@ func (s *session) createNode(ctx context.Context, queue, prefix string, data []b
 		case plain:
 			p, aclVersion, err = s.createPlain(queue, prefix, data)
 		}
+		if err == nil {
+			s.queues.saw(queue, p.Epoch, aclVersion)
+		}
 		switch {
 		case err == nil && s.pastEnd(prefix, p):
 			s.queues.set(queue, way{manner: draining, epoch: p.Epoch})

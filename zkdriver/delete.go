@@ -85,9 +85,6 @@ func (s *session) deleteChecked(queue string, token int64, names []string) error
 		if err != nil {
 			return err
 		}
-		if f.stat.EphemeralOwner != s.link.sessionID() {
-			return fmt.Errorf("zkdriver: delete %s: the node is another session's, %#x", f.path, uint64(f.stat.EphemeralOwner))
-		}
 		err = s.remove(f.path, f.stat.Version)
 		if !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrBadVersion) {
 			return s.explain(err, "delete", f.path, "DELETE on the queue")
@@ -98,6 +95,7 @@ func (s *session) deleteChecked(queue string, token int64, names []string) error
 
 // found is a node as it stands.
 type found struct {
+	mine       bool // it belongs to this session
 	name, path string
 	data       []byte // opened
 	envelope   envelope
@@ -120,8 +118,9 @@ func (f *found) created() int64 {
 	return f.stat.Ctime
 }
 
-// findNode returns the node of that token under one of the names; the error matches
-// driver.ErrGone if there is none.
+// findNode returns this session's node of that token under one of the names; the error matches
+// driver.ErrGone if there is none. A node of another session is never that node: its data may
+// say any token.
 func (s *session) findNode(queue string, token int64, names []string) (*found, error) {
 	for _, name := range names {
 		f, err := s.look(queue, name)
@@ -129,7 +128,7 @@ func (s *session) findNode(queue string, token int64, names []string) (*found, e
 		case errors.Is(err, zk.ErrNoNode):
 		case err != nil:
 			return nil, s.explain(err, "look at", s.settings.queuePath(queue)+"/"+name, "READ on it")
-		case f.token() == token:
+		case f.mine && f.token() == token:
 			return f, nil
 		}
 	}
@@ -142,7 +141,7 @@ func (s *session) look(queue, name string) (*found, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.stat = stat
+	f.stat, f.mine = stat, stat.EphemeralOwner == s.link.sessionID()
 	f.data, f.envelope, _ = open(stored)
 	return f, nil
 }

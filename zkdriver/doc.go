@@ -62,13 +62,18 @@
 // deletes it. Whoever watches the node is told of the write, and enters without asking anything.
 // Any other end of the node is reported as a deletion, after which the queue is looked at.
 //
-// This takes that nobody else can write to the node. So a session adds a login of its own, under
-// a random secret of the digest scheme, to that of the data source name, and gives the
+// This is safe only if no other client can write to the node. So a session adds a login of its
+// own, under a random secret of the digest scheme, to that of the data source name, and gives the
 // permission to write to its contenders to this one only. Two things can break it: a server that
 // does not check ACLs (zookeeper.skipACL=yes), and a superuser who writes to a node of a lock.
-// For such servers, and for those where the digest scheme is off, there is handover=list. It is
-// what happens, too, with acl=creator and a client certificate, where the ACL of a queue names
-// all logins of who made it.
+// For such servers, and for those where the digest scheme is off, there is handover=list, with
+// which a waiter believes no write. It is what happens, too, with acl=creator and a client
+// certificate, where the ACL of a queue names all logins of the client that made it.
+//
+// A client that may create nodes in a queue can forge a node that looks like a contender, and a
+// release of it. So a write is believed only where the ACL with which the queue was made lets
+// every user that may create nodes delete nodes, too: such a user gains nothing by a forgery. In
+// other queues, and where the ACL was changed since, a waiter lists the queue after each release.
 //
 // # When a session ends
 //

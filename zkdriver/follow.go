@@ -26,7 +26,7 @@ type follow struct {
 	ok       bool
 	received uint64 // what the link had received by then, this answer included
 	names    []string
-	stat     zk.Stat // Czxid and Pzxid
+	stat     zk.Stat // Czxid, Pzxid and Aversion
 }
 
 // follows are those of a link.
@@ -112,6 +112,7 @@ func (f *follow) answered(reply []byte, received uint64) {
 	}
 	stat := r.skip(statSize)
 	f.stat.Czxid = int64(binary.BigEndian.Uint64(stat))
+	f.stat.Aversion = int32(binary.BigEndian.Uint32(stat[4*8+2*4:]))
 	f.stat.Pzxid = int64(binary.BigEndian.Uint64(stat[statSize-8:]))
 	f.ok, f.received = true, received
 }

@@ -34,6 +34,7 @@ func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	if err != nil {
 		return nil, s.explain(err, "list", path, "READ on it")
 	}
+	s.queues.saw(queue, stat.Czxid, stat.Aversion)
 	nodes := sorted(names, stat.Czxid)
 	s.owned.listed(queue, stat.Czxid, stat.Pzxid, nodes)
 	return nodes, nil

@@ -14,8 +14,9 @@ import (
 // queues remembers how nodes are made in each queue. It is a cache: what falls out costs one
 // request.
 type queues struct {
-	mu    sync.Mutex
-	known map[string]way
+	mu       sync.Mutex
+	known    map[string]way
+	verdicts map[string]verdict
 
 	noContainers atomic.Bool // the server is older than 3.5.3
 }

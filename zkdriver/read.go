@@ -53,6 +53,7 @@ func (f *found) info(epoch int64) driver.Info {
 		Token:   f.token(),
 		Data:    f.data,
 		Created: time.UnixMilli(f.created()),
+		Foreign: !f.mine,
 	}
 	if f.stat.EphemeralOwner != 0 {
 		info.Owner = ownerName(f.stat.EphemeralOwner)

@@ -171,7 +171,7 @@ func TestNoReleaseIsBelievedBesideAWatchOfAnEarlierConnection(t *testing.T) {
 	armed := func(path string) (*watch, <-chan driver.Cause) {
 		w, who, first := ws.join(path)
 		if first {
-			ws.answered(path, w, sight{guarded: true}, nil)
+			ws.answered(path, w, sight{believed: true}, nil)
 		}
 		return w, who.ended
 	}
@@ -206,7 +206,7 @@ func TestAWriteReportedBeforeTheAnswerIsJudgedByTheAnswer(t *testing.T) {
 			t.Fatal("it is not known yet what was written to")
 		default:
 		}
-		ws.answered("/q/n", w, sight{guarded: guarded}, nil)
+		ws.answered("/q/n", w, sight{believed: guarded}, nil)
 		require.Equal(t, guarded, <-who.ended == driver.Released)
 	}
 }

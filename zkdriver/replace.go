@@ -38,9 +38,6 @@ func (s *session) replaceNode(queue string, p driver.Place, name string) (driver
 	defer c.busy.Unlock()
 	for range 4 {
 		f, err := s.findNode(queue, c.token, s.owned.candidates(c))
-		if err == nil && f.stat.EphemeralOwner != s.link.sessionID() {
-			err = fmt.Errorf("zkdriver: replace %s: %w: the node is another session's", f.path, driver.ErrGone)
-		}
 		if errors.Is(err, driver.ErrGone) {
 			s.owned.forget(c.token)
 		}

@@ -17,7 +17,8 @@ import (
 // made up, and lets only this one write to its nodes.
 //
 // A contender says so in its data, by the last line "#dlock guarded", because a node that
-// others can write to (made by other software, say) must not be believed.
+// others can write to (made by other software, say) must not be believed. Where that line may be
+// forged is decided in believe.go.
 
 // secret is that of a session. The zero one is none: where it is not used.
 type secret struct {

@@ -36,13 +36,14 @@ type watch struct {
 	waiters    map[*waiter]struct{}
 
 	// A write was reported before the answer was looked at: what it means is seen then.
-	written, believed bool
+	written, trusted bool
 }
 
 // sight is what the answer to a watch has shown of the node.
 type sight struct {
-	token   int64
-	guarded bool // only its session can write to it
+	mine     bool // the node belongs to this session
+	token    int64
+	believed bool // a write to it is a Release, see believes
 }
 
 // waiter is one who waits. Its channel is closed by who takes it out of the watch.
@@ -68,17 +69,19 @@ func (s *session) Watch(ctx context.Context, queue, name string) (<-chan driver.
 		return nil, err
 	}
 	s.crowds.hindered(queue)
-	_, c, err := s.watchPath(ctx, path+"/"+name, s.watchNode)
+	_, c, err := s.watchPath(ctx, path+"/"+name, func(path string) (sight, error) { return s.watchNode(queue, path) })
 	return c, err
 }
 
-// WatchPlace implements driver.Releaser. The answer to the watch shows whose node it is.
+// WatchPlace implements driver.Releaser. The answer to the watch shows which node it is: a node is
+// this one only if both its token and its session are.
 func (s *session) WatchPlace(ctx context.Context, queue string, p driver.Place) (<-chan driver.Cause, error) {
 	if err := s.checkPlace(queue, p); err != nil {
 		return nil, err
 	}
-	w, c, err := s.watchPath(ctx, s.settings.queuePath(queue)+"/"+p.Name, s.watchNode)
-	if err == nil && w.seen.token != p.Token {
+	w, c, err := s.watchPath(ctx, s.settings.queuePath(queue)+"/"+p.Name,
+		func(path string) (sight, error) { return s.watchNode(queue, path) })
+	if err == nil && (w.seen.token != p.Token || !w.seen.mine) {
 		return gone, nil
 	}
 	return c, err
@@ -124,14 +127,14 @@ func (s *session) arm(ctx context.Context, path string, w *watch, arm func(path 
 	}
 }
 
-func (s *session) watchNode(path string) (sight, error) {
+func (s *session) watchNode(queue, path string) (sight, error) {
 	stored, stat, err := s.watchData(path)
 	if err != nil {
 		return sight{}, err
 	}
-	f := found{stat: stat}
+	f := found{stat: stat, mine: stat.EphemeralOwner == s.link.sessionID()}
 	f.data, f.envelope, _ = open(stored)
-	return sight{token: f.token(), guarded: f.envelope.guarded}, nil
+	return sight{mine: f.mine, token: f.token(), believed: s.believes(queue, &f)}, nil
 }
 
 func (s *session) watchQueue(queue string) error {
@@ -247,8 +250,8 @@ func (ws *watches) fire(path string, why driver.Cause) {
 	}
 }
 
-// written ends the watch of a node to which somebody has written: its session, if it is
-// guarded, to release it.
+// written ends the watch of a node that was written to. If the node is believed, its session has
+// written to it, to release it.
 //
 // After a reconnect that is not believed. The server reports a node which has changed since as
 // written, also if it is another one of the same name. And it may take several requests to set all
@@ -261,7 +264,7 @@ func (ws *watches) written(path string) {
 	if w == nil {
 		return
 	}
-	w.written, w.believed = true, ws.stale[parent(path)] == 0
+	w.written, w.trusted = true, ws.stale[parent(path)] == 0
 	ws.drop(path, w)
 	select {
 	case <-w.armed:
@@ -272,7 +275,7 @@ func (ws *watches) written(path string) {
 
 // cause returns what a write means. It needs watches.mu.
 func (w *watch) cause() driver.Cause {
-	if w.seen.guarded && w.believed {
+	if w.seen.believed && w.trusted {
 		return driver.Released
 	}
 	return driver.Changed

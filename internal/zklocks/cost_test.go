@@ -110,7 +110,11 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	w := newWorld(t)
 	present := w.client("web1")
 	c, proxy := w.proxied("web2")
-	w.unlock(w.lock(c).granted()) // the queue is known now
+	first := w.lock(present).granted()
+	waiting := w.lock(c)
+	waiting.waitsBehind(first.Name())
+	w.unlock(first)
+	w.unlock(waiting.granted()) // the queue and its ACL are known now
 	w.swiftly(func() time.Duration {
 		held := w.lock(present).granted()
 		var next *contender
