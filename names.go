@@ -41,6 +41,8 @@ var (
 	ErrTimeout     = recipes.ErrTimeout // also matches context.DeadlineExceeded
 	ErrLost        = recipes.ErrLost
 	ErrNotHeld     = recipes.ErrNotHeld
+	ErrNotRun      = recipes.ErrNotRun
+	ErrUnlock      = recipes.ErrUnlock
 	ErrUpgrade     = recipes.ErrUpgrade
 	ErrClosed      = recipes.ErrClosed
 	ErrName        = recipes.ErrName

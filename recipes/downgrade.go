@@ -49,7 +49,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	if !tell {
 		return nil
 	}
-	return h.downgrade(ctx)
+	return h.downgrade(ctx, lockError)
 }
 
 // downgradeRest tells the store that the last exclusive Lock was unlocked while shared ones
@@ -57,7 +57,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 func (l *Lock) downgradeRest() error {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()
-	err := l.hold.downgrade(ctx)
+	err := l.hold.downgrade(ctx, unlockError)
 	switch {
 	case errors.Is(err, ErrLost):
 		l.endedBy(err)
@@ -67,8 +67,9 @@ func (l *Lock) downgradeRest() error {
 	return err
 }
 
-// downgrade tells the store, and leaves it to the reaper if the store does not confirm it.
-func (h *hold) downgrade(ctx context.Context) error {
+// downgrade tells the store, and leaves it to the reaper if the store does not confirm it. It
+// returns what failed makes of the error then.
+func (h *hold) downgrade(ctx context.Context, failed func(lock string, err error) error) error {
 	if h.session.replacer == nil {
 		return nil
 	}
@@ -83,7 +84,7 @@ func (h *hold) downgrade(ctx context.Context) error {
 		return nil
 	}
 	h.retell()
-	return lockError(h.m.name, fmt.Errorf("%w: the downgrade of %s goes on in the background: %w",
+	return failed(h.m.name, fmt.Errorf("%w: the downgrade of %s goes on in the background: %w",
 		driver.ErrUnavailable, h.placeNow().Name, err))
 }
 

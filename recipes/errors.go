@@ -31,6 +31,16 @@ var (
 	// ErrNotHeld says that the lock is not held any more because it was unlocked.
 	ErrNotHeld = errors.New("lock not held")
 
+	// ErrNotRun is returned by WithLock and WithRLock where the lock was not won, so that the
+	// function was not called. The error matches what Lock or RLock returned, too.
+	ErrNotRun = errors.New("the function was not called")
+
+	// ErrUnlock is returned by Unlock, WithLock and WithRLock where the lock was held to the end
+	// and is given back, but the store has not confirmed it: the lock's node may block other
+	// contenders for a while. An error that matches ErrUnlock matches neither ErrTimeout nor an
+	// error of a context for that reason.
+	ErrUnlock = errors.New("unlocked, but the store has not confirmed it")
+
 	// ErrUpgrade is returned to somebody who holds the lock shared and wants it exclusively:
 	// waiting for that would be a deadlock.
 	ErrUpgrade = errors.New("a shared lock cannot become exclusive")
@@ -58,6 +68,35 @@ type namedError struct {
 
 func (e *namedError) Error() string { return "dlock: " + printable(e.lock) + ": " + e.err.Error() }
 func (e *namedError) Unwrap() error { return e.err }
+
+// masked reads as its error and matches what that matches, but for the targets in not.
+type masked struct {
+	err error
+	not []error
+}
+
+func (e *masked) Error() string { return e.err.Error() }
+
+func (e *masked) Is(target error) bool {
+	return !slices.Contains(e.not, target) && errors.Is(e.err, target)
+}
+
+func (e *masked) As(target any) bool { return errors.As(e.err, target) }
+
+// mask returns err so that it does not match these targets.
+func mask(err error, not ...error) error {
+	if slices.ContainsFunc(not, func(target error) bool { return errors.Is(err, target) }) {
+		return &masked{err, not}
+	}
+	return err
+}
+
+// unlockError is an ErrUnlock of a lock. Its cause is no matter of the caller's time: Unlock has a
+// limit of its own.
+func unlockError(lock string, cause error) error {
+	cause = mask(cause, ErrTimeout, context.DeadlineExceeded, context.Canceled)
+	return lockError(lock, fmt.Errorf("%w: %w", ErrUnlock, cause))
+}
 
 // timeoutError is an ErrTimeout that names who was in the way.
 type timeoutError struct {

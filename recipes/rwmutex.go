@@ -84,8 +84,19 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
 //
 // f's context is one of [Lock.Context]: it is cancelled when the lock is lost, with a cause
 // that matches ErrLost, and whoever uses it enters the lock again, so that goroutines which
-// share it are inside together. If the lock was lost before f returned, ErrLost is joined to
-// f's error, also to nil; so is an error of unlocking. A panic in f unlocks and goes on.
+// share it are inside together. A panic in f unlocks and goes on.
+//
+// The error tells how far the call has got:
+//
+//	nil        f has returned nil, and the lock is given back
+//	ErrNotRun  f was not called; the error matches that of Lock, too
+//	ErrLost    f has returned, but the lock was lost before, or another lock that f used
+//	ErrUnlock  f has returned under the lock, which is given back; but its node stays for a while
+//	else       f's error; the lock was held to the end, and is given back
+//
+// ErrLost and ErrUnlock are joined to the error of f, also to nil. The error of f matches whatever
+// f returned, except ErrNotRun and ErrUnlock: f may have them of another lock, and they would be
+// read as said of this one.
 func (m *RWMutex) WithLock(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.with(ctx, Exclusive, f)
 }
@@ -100,12 +111,12 @@ func (m *RWMutex) with(ctx context.Context, mode Mode, f func(ctx context.Contex
 	if err == nil && f == nil {
 		err = lockError(m.name, errors.New("nil function"))
 	}
-	if err != nil {
-		return err
+	var l *Lock
+	if err == nil {
+		l, err = m.lock(ctx, attempt{mode: mode})
 	}
-	l, err := m.lock(ctx, attempt{mode: mode})
 	if err != nil {
-		return err
+		return bothError{err, ErrNotRun}
 	}
 	return l.do(ctx, f)
 }
