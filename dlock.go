@@ -123,6 +123,13 @@ func (c *Client) RWMutex(name string, opts ...Option) (m *RWMutex) {
 	return c.store().RWMutex(name, opts...)
 }
 
+// String returns one line for people: the client's session, its server and its timeout, or why
+// there is none. It may be called at any time and does no I/O.
+func (c *Client) String() string { return c.store().String() }
+
+// GoString returns String within "dlock.Client()".
+func (c *Client) GoString() string { return c.store().GoString() }
+
 // Ping makes sure that the client has a session and that the store answers.
 func (c *Client) Ping(ctx context.Context) error { return c.store().Ping(ctx) }
 

@@ -29,6 +29,9 @@ type (
 	Contender = recipes.Contender
 )
 
+// ParseMode returns the mode whose String is given; see [recipes.ParseMode].
+func ParseMode(s string) (Mode, error) { return recipes.ParseMode(s) }
+
 // The modes of a lock.
 const (
 	Shared    = recipes.Shared

@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/dlock-go/dlock/driver"
@@ -27,6 +28,39 @@ func (m Mode) String() string {
 	return "no mode"
 }
 
+// ParseMode returns the mode whose String is given.
+func ParseMode(s string) (Mode, error) {
+	for _, m := range []Mode{Shared, Exclusive} {
+		if s == m.String() {
+			return m, nil
+		}
+	}
+	return 0, fmt.Errorf("dlock: %q is no mode of a lock (want %q or %q)", s, Shared, Exclusive)
+}
+
+// MarshalText returns "shared" or "exclusive", and nothing for the zero value. Any other value
+// gives an error.
+func (m Mode) MarshalText() ([]byte, error) {
+	if m == 0 {
+		return nil, nil
+	}
+	_, err := ParseMode(m.String())
+	return []byte(m.String()), err
+}
+
+// UnmarshalText reads what MarshalText returns. An error leaves the mode as it is.
+func (m *Mode) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*m = 0
+		return nil
+	}
+	parsed, err := ParseMode(string(text))
+	if err == nil {
+		*m = parsed
+	}
+	return err
+}
+
 const (
 	sharedKind    = "-R-"
 	exclusiveKind = "-W-"
@@ -49,4 +83,16 @@ func modeOf(n driver.Node) Mode {
 		return Shared
 	}
 	return Exclusive
+}
+
+// hostOf returns what the name of a listed node begins with, or nothing if dlock makes no such
+// name.
+func hostOf(n driver.Node) string {
+	prefix, seq, _ := driver.ParseName(n.Name)
+	for _, kind := range []string{sharedKind, exclusiveKind} {
+		if host, ok := strings.CutSuffix(prefix, kind); ok && seq == n.Seq {
+			return host
+		}
+	}
+	return ""
 }

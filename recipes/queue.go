@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -38,14 +39,20 @@ func free(nodes []driver.Node, mode Mode) bool {
 // Contender is a member of a lock's queue, as [RWMutex.Queue] shows it.
 type Contender struct {
 	Name  string
+	Host  string // the host name, as WithHostname encodes it; empty if dlock makes no such name
 	Mode  Mode
 	Holds bool // whether it holds the lock or waits for it
-	// Owner, Token and Record are filled in where the driver can read nodes, and may read this
-	// one. Name, Token and Record can have been written by anybody: they prove nothing, and
-	// have to be quoted before they reach a terminal, as String does.
-	Owner  string // the session, in the store's terms
-	Token  int64
-	Record Record
+	// HeldSince is when this client was granted the lock, by its own clock, if this client
+	// holds it on this node; else it is zero. With retention it is when the client got the node.
+	HeldSince time.Time
+	// Owner, Token, Created and Record are filled in where the driver can read nodes, and may
+	// read this one. Any client that may write to the store can have written Name, Host, Token
+	// and Record: they prove nothing, and have to be quoted before they reach a terminal, as
+	// String does.
+	Owner   string // the session, in the store's terms
+	Token   int64
+	Created time.Time // when the node was created, by the store's clock; zero if unknown
+	Record  Record
 }
 
 // String returns one line for people, whatever the node's name and record hold: what would not
@@ -56,11 +63,20 @@ func (c Contender) String() string {
 		verb = "holds"
 	}
 	line := fmt.Sprintf("%s %s, %v", printable(c.Name), verb, c.Mode)
+	if c.Host != "" {
+		line += ", host " + printable(c.Host)
+	}
 	if c.Token != 0 {
 		line += fmt.Sprintf(", token %d", c.Token)
 	}
 	if c.Owner != "" {
 		line += ", session " + printable(c.Owner)
+	}
+	if !c.Created.IsZero() {
+		line += ", created " + c.Created.Format(time.RFC3339Nano)
+	}
+	if !c.HeldSince.IsZero() {
+		line += ", held by this client since " + c.HeldSince.Format(time.RFC3339Nano)
 	}
 	if !c.Record.empty() {
 		line += ", " + c.Record.String()
@@ -95,10 +111,12 @@ func (m *RWMutex) look(ctx context.Context) ([]Contender, error) {
 	if err != nil {
 		return nil, err
 	}
+	since := s.heldSince(m.name)
 	contenders := make([]Contender, 0, len(nodes))
 	for i, n := range nodes {
 		mode := modeOf(n)
-		c := Contender{Name: n.Name, Mode: mode, Holds: blocker(nodes, i, mode) < 0}
+		c := Contender{Name: n.Name, Host: hostOf(n), Mode: mode, Holds: blocker(nodes, i, mode) < 0,
+			HeldSince: since[n]}
 		switch err := s.describe(ctx, m.name, &c); {
 		case errors.Is(err, driver.ErrGone): // it left meanwhile
 		case errors.Is(err, fs.ErrPermission): // it is not to hide the others
@@ -121,6 +139,6 @@ func (s *session) describe(ctx context.Context, queue string, c *Contender) erro
 	if err != nil {
 		return err
 	}
-	c.Owner, c.Token, c.Record = info.Owner, info.Token, parseRecord(info.Data)
+	c.Owner, c.Token, c.Created, c.Record = info.Owner, info.Token, info.Created, parseRecord(info.Data)
 	return nil
 }

@@ -102,6 +102,20 @@ func (s *session) remove(h *hold) {
 	h.unlink()
 }
 
+// heldSince returns since when the session holds a lock, by node.
+func (s *session) heldSince(lock string) map[driver.Node]time.Time {
+	s.mu.Lock()
+	held := append(s.young.all(), s.guarded.all()...)
+	s.mu.Unlock()
+	since := make(map[driver.Node]time.Time)
+	for _, h := range held {
+		if h.m.name == lock {
+			since[h.placeNow().Node] = h.since
+		}
+	}
+	return since
+}
+
 func (s *session) wakeIn(d time.Duration) {
 	if s.timer == nil {
 		s.timer = time.AfterFunc(d, s.guardYoung)

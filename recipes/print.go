@@ -1,0 +1,62 @@
+package recipes
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// String returns one line for people: the lock's name, how it is held, its node, its token,
+// and whether it is held, unlocked or lost. It may be called at any time.
+func (l *Lock) String() string {
+	if l.fromNoCall() {
+		return "no lock"
+	}
+	h := l.hold
+	ended := h.session.Err() != nil
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	state := "held"
+	switch {
+	case l.unlocked && !errors.Is(l.end, ErrLost):
+		state = "unlocked"
+	case l.unlocked, h.lost != nil, ended:
+		state = "lost"
+	}
+	return fmt.Sprintf("%s: %v, %s, token %d, %s", printable(h.m.name), l.mode, printable(h.place.Name), h.token, state)
+}
+
+// GoString returns String within "dlock.Lock()".
+func (l *Lock) GoString() string { return "dlock.Lock(" + l.String() + ")" }
+
+// String returns the lock's name, quoted where it would not print.
+func (m *RWMutex) String() string {
+	if m == nil || m.sessions == nil {
+		return "no lock"
+	}
+	return printable(m.name)
+}
+
+// GoString returns String within "dlock.RWMutex()".
+func (m *RWMutex) GoString() string { return "dlock.RWMutex(" + m.String() + ")" }
+
+// String returns one line for people: the session that the client has, or why there is none. It
+// may be called at any time and does no I/O.
+func (c *Sessions) String() string {
+	if c.closedOr(nil) != nil {
+		return "closed"
+	}
+	s := c.usable()
+	if s == nil {
+		return "not connected"
+	}
+	i := driver.Describe(s.Session)
+	if i.ID == "" {
+		return "connected"
+	}
+	return fmt.Sprintf("session %s, server %s, timeout %v", printable(i.ID), printable(i.Server), i.Timeout)
+}
+
+// GoString returns String within "dlock.Client()".
+func (c *Sessions) GoString() string { return "dlock.Client(" + c.String() + ")" }
