@@ -49,15 +49,19 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	if !tell {
 		return nil
 	}
+	if r := h.retained(); r != nil {
+		r.becameShared(h)
+	}
 	return h.downgrade(ctx, lockError)
 }
 
 // downgradeRest tells the store that the last exclusive Lock was unlocked while shared ones
 // remain.
 func (l *Lock) downgradeRest() error {
-	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
-	defer cancel()
-	err := l.hold.downgrade(ctx, unlockError)
+	if r := l.hold.retained(); r != nil {
+		r.becameShared(l.hold)
+	}
+	err := l.hold.downgradeInTime()
 	switch {
 	case errors.Is(err, ErrLost):
 		l.endedBy(err)
@@ -65,6 +69,13 @@ func (l *Lock) downgradeRest() error {
 		return nil // the shared ones were unlocked meanwhile, and the node is gone
 	}
 	return err
+}
+
+// downgradeInTime is downgrade with the patience of Unlock.
+func (h *hold) downgradeInTime() error {
+	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
+	defer cancel()
+	return h.downgrade(ctx, unlockError)
 }
 
 // downgrade tells the store, and leaves it to the reaper if the store does not confirm it. It

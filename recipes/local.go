@@ -93,7 +93,7 @@ func (r *retainer) giveUp(a *attempt, w *local) {
 		r.mu.Unlock()
 		select {
 		case l := <-w.won:
-			_ = l.Unlock()
+			r.dismiss(l)
 		case <-w.failed:
 		}
 		return
@@ -112,6 +112,26 @@ func (r *retainer) giveUp(a *attempt, w *local) {
 	r.mu.Unlock()
 }
 
+// dismiss unlocks a Lock that its caller does not get. It waits for the store no longer
+// than a call does that has failed.
+func (r *retainer) dismiss(l *Lock) {
+	unlocked := make(chan struct{})
+	unlock := func() {
+		defer close(unlocked)
+		_ = l.Unlock()
+	}
+	if !r.m.sessions.spawn(unlock) { // the client is being closed: Unlock does not wait
+		unlock()
+		return
+	}
+	t := time.NewTimer(abandonTimeout)
+	defer t.Stop()
+	select {
+	case <-unlocked:
+	case <-t.C:
+	}
+}
+
 // accept is the last look before a Lock is returned, as in attempt.grant. It returns nothing if
 // the Lock has been lost.
 func (r *retainer) accept(ctx context.Context, a *attempt, l *Lock) (*Lock, error) {
@@ -120,13 +140,13 @@ func (r *retainer) accept(ctx context.Context, a *attempt, l *Lock) (*Lock, erro
 	case a.m.sessions.closedOr(nil) != nil:
 		err = lockError(a.m.name, ErrClosed)
 	case l.hold.over():
-		_ = l.Unlock()
+		r.dismiss(l)
 		return nil, nil
 	case err != nil:
 		err = a.interrupted(ctx)
 	}
 	if err != nil {
-		_ = l.Unlock()
+		r.dismiss(l)
 		return nil, err
 	}
 	if hook := a.m.options.trace.Granted; hook != nil && !a.traced {

@@ -60,12 +60,8 @@ func (r *retainer) welcome(l *Lock) {
 		r.m.sessions.spawn(func() { _ = l.Unlock() }) // of the one who has gone
 		return
 	}
-	r.count()
 	r.next(l)
 	r.grant()
-	if len(r.line) > 0 {
-		r.watch()
-	}
 }
 
 // note passes on what an attempt has found out.

@@ -23,9 +23,8 @@ type retainer struct {
 	pursuit *pursuit // nil: none
 	place   *hold    // nil: none; what follows belongs to it
 	inUse   bool     // by Locks, or it is not known yet that it is not
-	closing bool     // it is to be given up when nobody uses it
-	others  others   // who may be waiting for it
-	turns   int      // since they do
+	others  others   // whether another process waits for it
+	turns   int      // begun on it; only the present one while no other process waits
 	idle    *time.Timer
 	unwatch context.CancelFunc // ends the watch of its queue, if that has begun
 }
@@ -78,11 +77,12 @@ func (r *retainer) settle(h *hold) bool {
 		return false
 	}
 	r.ref(1)
-	r.place, r.inUse, r.closing, r.others, r.turns = h, true, false, unknown, 0
+	r.place, r.inUse, r.others, r.turns = h, true, unknown, 1
+	r.watch()
 	return true
 }
 
-// drop is for a place that is given up or lost.
+// drop forgets the place: it is given up, detached or lost.
 func (r *retainer) drop() {
 	if r.idle != nil {
 		r.idle.Stop()
@@ -94,42 +94,76 @@ func (r *retainer) drop() {
 	r.ref(-1)
 }
 
-// count takes down a turn, if others wait, or nobody has been able to find out for long.
-func (r *retainer) count() {
+// spent reports whether the process has had its turns on the place. Until the first look
+// at the queue is answered, no other process is taken to wait: for Retention.Idle at most.
+func (r *retainer) spent() bool {
 	retention := r.m.options.retention
 	if r.others == none || r.others == unknown && time.Since(r.place.since) < retention.Idle {
-		return
+		return false
 	}
-	if r.turns++; r.turns >= retention.Turns {
-		r.closing = true
-	}
+	return r.turns >= retention.Turns
 }
 
-// admit lets somebody in at once, if it is his turn. It returns nil if it is not.
+// admit returns a Lock on the place, or nil if a caller that wants that mode has to wait.
+// A reader that joins readers begins no turn.
 func (r *retainer) admit(mode Mode) *Lock {
-	if r.place == nil || r.closing {
+	if r.place == nil || !r.inUse && r.spent() {
 		return nil
 	}
 	l := r.place.admit(mode)
 	if l == nil {
 		return nil
 	}
+	if !r.inUse && r.others != none {
+		r.turns++
+	}
 	r.inUse = true
 	if r.idle != nil {
 		r.idle.Stop()
 	}
-	r.count()
 	return l
 }
 
-// grant lets in who is first in line, and whoever may hold beside him.
+// grant lets in the first waiter and those behind it that may hold beside it. Readers do
+// not keep the place while another process waits.
 func (r *retainer) grant() {
 	for len(r.line) > 0 {
 		l := r.admit(r.line[0].mode)
 		if l == nil {
-			return
+			break
 		}
 		r.next(l)
+	}
+	if r.others == waiting {
+		r.detach()
+	}
+}
+
+// detach gives up a place that only readers hold, without waiting for them: no further
+// turn begins on it, the store is told that it is shared, and the last of their Unlocks
+// removes the node. The waiters contend for another place.
+func (r *retainer) detach() {
+	h := r.place
+	if h == nil {
+		return
+	}
+	detached, tell := h.detach()
+	if !detached {
+		return
+	}
+	r.drop()
+	r.pursue()
+	if tell {
+		r.m.sessions.spawn(func() { _ = h.downgradeInTime() }) // the reaper goes on after an error
+	}
+}
+
+// becameShared lets in the readers that wait for a place which is held shared now.
+func (r *retainer) becameShared(h *hold) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.place == h {
+		r.grant()
 	}
 }
 

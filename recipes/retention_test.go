@@ -312,10 +312,12 @@ func TestADowngradedPlaceIsGivenBack(t *testing.T) {
 		l := w.won(c.lock(bg))
 		require.NoError(w, l.Downgrade(bg))
 		w.unlock(w.won(w.client("r").rlock(bg)))
-		waiting := c.rlock(bg)
+		waiting := c.lock(bg)
 		w.waits(waiting)
 		w.unlock(l)
-		w.unlock(w.won(waiting))
+		next := w.won(waiting)
+		assert.Greater(w, next.Token(), l.Token())
+		w.unlock(next)
 	})
 }
 
@@ -453,33 +455,40 @@ func TestAnErrorOfTheStoreEndsTheWaitOfAll(t *testing.T) {
 	})
 }
 
-func TestWhileTheStoreDoesNotAnswerTurnsAreBoundedToo(t *testing.T) {
+// mute connects to a store that does not say what happens in a queue.
+type mute struct{ driver.Connector }
+
+func (b mute) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := b.Connector.Connect(ctx)
+	return muteSession{s}, err
+}
+
+type muteSession struct{ driver.Session }
+
+func (s muteSession) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
+	if name == "" {
+		return nil, driver.ErrUnavailable
+	}
+	return s.Session.Watch(ctx, queue, name)
+}
+
+func TestTurnsAreBoundedAlsoIfTheStoreDoesNotSayWhetherAnotherProcessWaits(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c := w.client("a", retention())
+		c := w.clientOf(mute{w.store}, "a", retention())
 		l := w.won(c.lock(bg))
-		heal := w.store.CutOff(c.session())
+		other := w.client("b").lock(bg)
 		var line []<-chan result
 		for range 3 * turns {
 			line = append(line, c.lock(bg))
 		}
-		had := 0
-		for _, next := range line {
+		for _, next := range line[:turns-1] {
 			time.Sleep(idle)
-			go l.Unlock()
-			time.Sleep(time.Millisecond)
-			select {
-			case r := <-next:
-				require.NoError(w, r.err)
-				l = r.lock
-				had++
-				continue
-			default:
-			}
-			break
+			w.unlock(l)
+			l = w.won(next)
 		}
-		assert.LessOrEqual(w, had, turns+1)
-		heal()
-		for _, next := range line[had:] {
+		w.unlock(l)
+		w.unlock(w.won(other))
+		for _, next := range line[turns-1:] {
 			w.unlock(w.won(next))
 		}
 	})
@@ -583,5 +592,294 @@ func TestRetainedRequestsAreFew(t *testing.T) {
 		group.Wait()
 		spent := w.spent(before)
 		assert.LessOrEqual(w, spent[memdriver.OpCreate], int64(2))
+	})
+}
+
+// downgrades are the two ways in which an exclusive lock becomes a shared one.
+var downgrades = map[string]func(w *world, c *client, l *recipes.Lock) *recipes.Lock{
+	"Downgrade": func(w *world, _ *client, l *recipes.Lock) *recipes.Lock {
+		require.NoError(w, l.Downgrade(bg))
+		return l
+	},
+	"Unlock of the exclusive one of two": func(w *world, c *client, l *recipes.Lock) *recipes.Lock {
+		inner := w.won(c.rlock(l.Context(bg)))
+		w.unlock(l)
+		return inner
+	},
+}
+
+func TestADowngradeLetsInTheReadersOfTheSameClient(t *testing.T) {
+	for name, downgrade := range downgrades {
+		for _, plainly := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", without optional interfaces ", plainly), func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					var store driver.Connector = w.store
+					if plainly {
+						store = plain{w.store}
+					}
+					c := w.clientOf(store, "a", retention())
+					l := w.won(c.lock(bg))
+					first, second := c.rlock(bg), c.rlock(bg)
+					writer := c.lock(bg)
+					behind := c.rlock(bg)
+					w.waits(first)
+					l = downgrade(w, c, l)
+					held := []*recipes.Lock{w.won(first), w.won(second)}
+					w.waits(writer)
+					w.waits(behind)
+					w.unlock(l)
+					w.waits(writer)
+					w.unlock(held...)
+					w.unlock(w.won(writer))
+					w.unlock(w.won(behind))
+				})
+			})
+		}
+	}
+}
+
+// Without retention the readers would have nodes before that of the writer.
+func TestADowngradeLetsInReadersOfTheSameClientBeforeAWriterElsewhereThatCameLater(t *testing.T) {
+	for name, downgrade := range downgrades {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c := w.client("a", retention())
+				l := w.won(c.lock(bg))
+				first, second := c.rlock(bg), c.rlock(bg)
+				writer := w.client("b").lock(bg)
+				l = downgrade(w, c, l)
+				held := []*recipes.Lock{l, w.won(first), w.won(second)}
+				late := c.rlock(bg)
+				w.waits(late)
+				w.unlock(held...)
+				last := w.won(writer)
+				w.waits(late)
+				w.unlock(last)
+				w.unlock(w.won(late))
+			})
+		})
+	}
+}
+
+func TestAReaderThatComesAfterADowngradeEntersToo(t *testing.T) {
+	for _, elsewhere := range []bool{false, true} {
+		t.Run(fmt.Sprint("with a reader elsewhere ", elsewhere), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c := w.client("a", recipes.WithRetention(recipes.Retention{Turns: 1}))
+				l := w.won(c.lock(bg))
+				var held []*recipes.Lock
+				if elsewhere {
+					waiting := w.client("b").rlock(bg)
+					require.NoError(w, l.Downgrade(bg))
+					held = append(held, w.won(waiting))
+				} else {
+					require.NoError(w, l.Downgrade(bg))
+				}
+				held = append(held, w.won(c.rlock(bg)), w.won(c.rlock(bg)))
+				w.waits(c.lock(w.Context()))
+				w.unlock(l)
+				w.unlock(held...)
+			})
+		})
+	}
+}
+
+// kept returns a reader that holds a place which was won for a writer.
+func (w *world) kept(c *client) *recipes.Lock {
+	w.Helper()
+	w.unlock(w.won(c.lock(bg)))
+	l := w.won(c.rlock(bg))
+	require.Equal(w, "a-W-0000000000", l.Name())
+	return l
+}
+
+func TestReadersElsewhereEnterBesideAReaderOnAKeptPlace(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", retention())
+		l := w.kept(c)
+		first, second := w.won(w.client("b").rlock(bg)), w.won(w.client("d").rlock(bg))
+		assert.Equal(w, "a-R-0000000000", l.Name())
+		require.NoError(w, l.Err())
+		local := w.won(c.rlock(bg))
+		assert.Greater(w, local.Token(), l.Token(), "it has a node of its own")
+		time.Sleep(soon)
+		w.unlock(l, first, second, local)
+	})
+}
+
+func TestReadersThatEnterWhileAReaderElsewhereWaitsLetItIn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", retention())
+		l := w.won(c.lock(bg))
+		local := c.rlock(bg)
+		elsewhere := w.client("b").rlock(bg)
+		w.unlock(l)
+		w.unlock(w.won(local), w.won(elsewhere))
+	})
+}
+
+func TestAWriterElsewhereWaitsForTheReadersThatHoldAndForNoFurtherOnes(t *testing.T) {
+	for name, take := range map[string]func(w *world, c *client) *recipes.Lock{
+		"kept place":      (*world).kept,
+		"place of reader": func(w *world, c *client) *recipes.Lock { return w.won(c.rlock(bg)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c := w.client("a", retention())
+				l := take(w, c)
+				also := w.won(c.rlock(bg))
+				writer := w.client("b").lock(bg)
+				local := c.rlock(bg)
+				w.waits(local)
+				w.unlock(l)
+				w.waits(writer)
+				w.unlock(also)
+				last := w.won(writer)
+				w.waits(local)
+				w.unlock(last)
+				w.unlock(w.won(local))
+			})
+		})
+	}
+}
+
+func TestWithoutAReplacerAKeptPlaceIsGivenBackByTheReadersThatHoldIt(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.clientOf(plain{w.store}, "a", retention())
+		l := w.kept(c)
+		elsewhere := w.client("b").rlock(bg)
+		local := c.rlock(bg)
+		w.waits(elsewhere)
+		w.waits(local)
+		w.unlock(l)
+		w.unlock(w.won(elsewhere), w.won(local))
+	})
+}
+
+func TestAReaderOnAKeptPlaceIsToldOfALossAfterItWasGivenUp(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", retention())
+		l := w.kept(c)
+		elsewhere := w.won(w.client("b").rlock(bg))
+		w.store.RemoveNode("q", l.Name())
+		time.Sleep(soon)
+		require.ErrorIs(w, l.Err(), recipes.ErrLost)
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+		w.unlock(elsewhere)
+	})
+}
+
+// While another process waits, the lock goes from one goroutine to the next Turns - 1 times.
+func TestTurnsCountFromTheOneInWhichAnotherProcessBeginsToWait(t *testing.T) {
+	for most := 1; most <= 3; most++ {
+		for _, first := range []string{"line", "other"} {
+			for _, settled := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%d, %s first, settled %v", most, first, settled), func(t *testing.T) {
+					inWorld(t, func(w *world) {
+						c := w.client("a", recipes.WithRetention(recipes.Retention{Turns: most}))
+						l := w.won(c.lock(bg))
+						if settled {
+							w.unlock(l)
+							l = w.won(c.lock(bg))
+							time.Sleep(soon)
+						}
+						var line []<-chan result
+						var other <-chan result
+						queueUp := func() {
+							for range most {
+								line = append(line, c.lock(bg))
+							}
+						}
+						if first == "line" {
+							queueUp()
+						}
+						other = w.client("b").lock(bg)
+						if first == "other" {
+							queueUp()
+						}
+						for i := range most - 1 {
+							w.unlock(l)
+							l = w.won(line[i])
+							w.waits(other)
+						}
+						w.unlock(l)
+						l = w.won(other)
+						w.waits(line[most-1])
+						w.unlock(l)
+						w.unlock(w.won(line[most-1]))
+					})
+				})
+			}
+		}
+	}
+}
+
+func TestAHookThatPanicsInUnlockDoesNotStopTheNextWaiter(t *testing.T) {
+	boom := func() { panic("x") }
+	for name, trace := range map[string]*recipes.Trace{
+		"released": {Released: func(context.Context, recipes.ReleasedInfo) { boom() }},
+		"lost":     {Lost: func(context.Context, recipes.LostInfo) { boom() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c := w.client("a", retention())
+				traced := w.won(c.rlock(bg, recipes.WithTrace(trace)))
+				waiting := c.lock(bg)
+				w.waits(waiting)
+				if trace.Lost != nil {
+					w.store.RemoveNode("q", traced.Name())
+				}
+				assert.PanicsWithValue(w, "x", func() { _ = traced.Unlock() })
+				w.unlock(w.won(waiting))
+			})
+		})
+	}
+	t.Run("downgraded", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			c := w.client("a", retention())
+			trace := recipes.WithTrace(&recipes.Trace{Downgraded: func(context.Context, recipes.DowngradedInfo) { boom() }})
+			l := w.won(c.lock(bg, trace))
+			inner := w.won(c.rlock(l.Context(bg)))
+			waiting := c.rlock(bg)
+			assert.PanicsWithValue(w, "x", func() { _ = l.Unlock() })
+			w.unlock(w.won(waiting), inner)
+		})
+	})
+}
+
+// endsWhenAsked is a context that has ended when it is asked for its error the second time: after
+// the lock was won, and before the call returns.
+type endsWhenAsked struct {
+	context.Context
+	cancel context.CancelFunc
+	asked  atomic.Int64
+}
+
+func (c *endsWhenAsked) Err() error {
+	if c.asked.Add(1) == 2 {
+		c.cancel()
+	}
+	return c.Context.Err()
+}
+
+func TestACancelledCallDoesNotWaitForTheStoreForLong(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", retention())
+		w.unlock(w.won(c.lock(bg)))
+		l := w.won(c.lock(bg))
+		ctx := &endsWhenAsked{}
+		ctx.Context, ctx.cancel = context.WithCancel(bg)
+		cancelled := c.lock(ctx)
+		other := w.client("b").lock(bg)
+		synctest.Wait() // c knows that another process waits
+		heal := w.store.CutOff(c.session())
+		began := time.Now()
+		w.unlock(l)
+		r := <-cancelled
+		require.ErrorIs(w, r.err, context.Canceled)
+		assert.Equal(w, 50*time.Millisecond, time.Since(began))
+		heal()
+		time.Sleep(soon)
+		w.unlock(w.won(other))
 	})
 }

@@ -15,10 +15,11 @@ import (
 func (h *hold) admit(mode Mode) *Lock {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.lost != nil || h.released || h.downgraded || h.held[Exclusive] > 0 {
+	if h.lost != nil || h.released || h.retainer == nil || h.held[Exclusive] > 0 {
 		return nil
 	}
-	if mode == Exclusive && (modeOf(h.place.Node) == Shared || h.held[Shared] > 0) {
+	stands := modeOf(h.place.Node)
+	if mode == Exclusive && (stands == Shared || h.downgraded || h.held[Shared] > 0) {
 		return nil
 	}
 	l := newLock(h, mode)
@@ -36,6 +37,28 @@ func (h *hold) retain(r *retainer) bool {
 	}
 	h.retainer = r
 	return true
+}
+
+// detach makes a place that only readers hold an ordinary hold, and says whether the
+// store has to be told that it is shared.
+func (h *hold) detach() (detached, tell bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lost != nil || h.held[Shared] == 0 || h.held[Exclusive] > 0 {
+		return false, false
+	}
+	stands := modeOf(h.place.Node)
+	tell = stands == Exclusive && !h.downgraded
+	h.downgraded = h.downgraded || tell
+	h.retainer = nil
+	return true, tell
+}
+
+// retained returns the retainer whose place the hold is, or nil.
+func (h *hold) retained() *retainer {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.retainer
 }
 
 // gone tells whether the hold is lost or given back, without a look at the session.
@@ -64,8 +87,15 @@ func (h *hold) close() bool {
 	return true
 }
 
-// endTurn is what Unlock does, with the last Lock on a place.
-func (l *Lock) endTurn() error { return l.hold.retainer.turnEnded(l) }
+// endTurn is what Unlock does, with the last Lock on a place. If the place was detached
+// meanwhile, readers have entered since, and the last of their Unlocks removes the node.
+func (l *Lock) endTurn() error {
+	r := l.hold.retained()
+	if r == nil {
+		return nil
+	}
+	return r.turnEnded(l)
+}
 
 func (r *retainer) turnEnded(l *Lock) error {
 	h := l.hold
@@ -77,11 +107,10 @@ func (r *retainer) turnEnded(l *Lock) error {
 	r.inUse = false
 	r.grant()
 	if r.inUse {
-		r.watch()
 		r.mu.Unlock()
 		return nil
 	}
-	if !r.closing && len(r.line) == 0 && r.others != waiting && !h.isDowngraded() {
+	if !r.spent() && len(r.line) == 0 && r.others != waiting && !h.isDowngraded() {
 		r.keep()
 		r.mu.Unlock()
 		return nil
@@ -91,11 +120,15 @@ func (r *retainer) turnEnded(l *Lock) error {
 		return nil
 	}
 	r.mu.Unlock()
-	err := l.release()
+	defer r.resume() // also if a hook panics
+	return l.release()
+}
+
+// resume contends for a new place if there are waiters.
+func (r *retainer) resume() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pursue()
-	return err
 }
 
 func (h *hold) isDowngraded() bool {
@@ -121,7 +154,6 @@ func (r *retainer) keep() {
 	} else {
 		r.idle.Reset(d)
 	}
-	r.watch()
 }
 
 // leaveIdle gives the place up if nobody uses it.
@@ -137,9 +169,7 @@ func (r *retainer) leaveIdle(h *hold) {
 		return
 	}
 	_ = h.giveBack()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pursue()
+	r.resume()
 }
 
 // lost is called when a hold is lost that is a place.
@@ -154,9 +184,6 @@ func (r *retainer) lost(h *hold) {
 
 // watch begins to look out for others. It is called with r.mu held.
 func (r *retainer) watch() {
-	if r.unwatch != nil {
-		return
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.unwatch = cancel
 	h := r.place
@@ -221,17 +248,17 @@ func othersWait(nodes []driver.Node, p driver.Place) bool {
 	return false
 }
 
-// saw takes down what a look at the queue has shown. It returns true if there is no need to look
-// again: somebody waits.
+// saw acts on what a look at the queue has shown. It reports whether there is no need to
+// look again, because another process waits.
 func (r *retainer) saw(h *hold, wait bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.place != h:
-	case wait:
-		r.others = waiting
-	default:
-		r.others, r.turns = none, 0
+	if r.place != h {
+		return wait
 	}
+	if r.others = waiting; !wait {
+		r.others, r.turns = none, 1
+	}
+	r.grant()
 	return wait
 }
