@@ -58,7 +58,8 @@ const (
 // Loss, re-entry, cancellation, timeouts and Close are as without it. A lock that was
 // downgraded is given back by its last Unlock. RWMutexes of one client and one name share
 // the place if both have the option; each uses its own timeout, and the rest of the
-// options is that of the call that came first.
+// options is that of the call that came first. [WithoutRetention] exempts one lock from a
+// client's option.
 func WithRetention(r Retention) Option {
 	if r.Idle <= 0 {
 		r.Idle = defaultIdle
@@ -67,4 +68,11 @@ func WithRetention(r Retention) Option {
 		r.Turns = defaultTurns
 	}
 	return func(o *options) { o.retention = &r }
+}
+
+// WithoutRetention undoes [WithRetention], for one lock of a client that has it as a
+// default. Each call of Lock then has a node of its own. It waits for a place that other
+// RWMutexes of that client and name retain, as any other contender does.
+func WithoutRetention() Option {
+	return func(o *options) { o.retention = nil }
 }

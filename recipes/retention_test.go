@@ -883,3 +883,26 @@ func TestACancelledCallDoesNotWaitForTheStoreForLong(t *testing.T) {
 		w.unlock(w.won(other))
 	})
 }
+
+func TestOneLockIsExemptFromTheRetentionOfItsClient(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", retention())
+		exempt := recipes.WithoutRetention()
+		for range 2 {
+			l := w.won(c.lock(bg, exempt))
+			assert.Zero(w, c.Retainers())
+			w.unlock(l)
+			assert.Empty(w, w.names(), "the node goes with Unlock")
+		}
+		w.unlock(w.won(c.lock(bg)))
+		assert.Len(w, w.names(), 1, "the client's other locks are retained")
+		l := w.won(c.lock(bg, exempt))
+		retained := c.lock(bg)
+		w.waits(retained)
+		w.unlock(l)
+		w.unlock(w.won(retained))
+		l = w.won(c.lock(bg, exempt, retention()))
+		w.unlock(l)
+		assert.Equal(w, []string{l.Name()}, w.names(), "the last option counts")
+	})
+}
