@@ -235,9 +235,13 @@ func (r *run) judgeGrant(h *holding) {
 		r.highest[h.queue] = token
 	}
 	nodes := r.nodes(h.queue)
-	i := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Name == h.lock.Name() })
+	name := h.lock.Name()
+	if r.retains() { // a reader may enter while the node's new name is on its way
+		name, _ = r.stands(h.queue, token)
+	}
+	i := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Name == name })
 	if i >= 0 {
-		if info, there := r.info(h.queue, h.lock.Name()); !there || info.Token != token {
+		if info, there := r.info(h.queue, name); !there || info.Token != token {
 			i = -1
 		}
 	}
