@@ -35,7 +35,7 @@ func (s *session) Create(ctx context.Context, queue, prefix string, data []byte)
 		},
 		func(p driver.Place, err error) {
 			if err == nil {
-				s.takeBack(queue, p.Name, p.Token, data)
+				s.takeBack(queue, p, data)
 			}
 		})
 }
@@ -64,32 +64,23 @@ func (s *session) createNode(ctx context.Context, queue, prefix string, data []b
 		if err != nil {
 			return driver.Place{}, err
 		}
-		var p driver.Place
-		var aclVersion int32
-		switch w.manner {
-		case draining:
+		if w.manner == draining {
 			if err := s.rollOver(queue, w.epoch); err != nil {
 				return driver.Place{}, err
 			}
 			continue
-		case stamped:
-			p, aclVersion, err = s.createStamped(queue, prefix, data)
-		case plain:
-			p, aclVersion, err = s.createPlain(queue, prefix, data)
 		}
-		if err == nil {
-			s.queues.saw(queue, p.Epoch, aclVersion)
-		}
+		p, aclVersion, err := s.createOnce(queue, prefix, data, w.manner)
 		switch {
 		case err == nil && s.pastEnd(prefix, p):
 			s.queues.set(queue, way{manner: draining, epoch: p.Epoch})
-			s.takeBack(queue, p.Name, p.Token, data)
+			s.takeBack(queue, p, data)
 		case err == nil && s.settings.guarded() && (p.Epoch != w.epoch || aclVersion != w.aclVersion):
 			s.queues.drop(queue) // not the one that guard has looked at
-			s.takeBack(queue, p.Name, p.Token, data)
+			s.takeBack(queue, p, data)
 		case err == nil:
-			s.owned.add(queue, p, s.beats.present())
 			return p, nil
+		case errors.Is(err, errHit): // once more
 		case errors.Is(err, zk.ErrNoNode):
 			s.queues.drop(queue)
 		case errors.Is(err, errNotStamped):
@@ -102,12 +93,43 @@ func (s *session) createNode(ctx context.Context, queue, prefix string, data []b
 	return driver.Place{}, s.vanished(queue)
 }
 
+// createOnce makes a node and takes down that it is this session's.
+func (s *session) createOnce(queue, prefix string, data []byte, m manner) (p driver.Place, aclVersion int32, err error) {
+	c := s.owned.beginCreation(queue)
+	if m == stamped {
+		p, aclVersion, err = s.createStamped(queue, prefix, data)
+	} else {
+		p, aclVersion, err = s.createPlain(queue, prefix, data)
+	}
+	if err == nil {
+		s.queues.saw(queue, p.Epoch, aclVersion)
+		s.owned.add(queue, p, s.beats.present())
+	}
+	wait, met := s.owned.endCreation(queue, c, p.Name)
+	if err != nil || !met {
+		return p, aclVersion, err
+	}
+	err = s.stillStands(queue, p, wait)
+	switch {
+	case errors.Is(err, driver.ErrGone):
+		s.owned.forget(p.Token)
+		err = errHit
+	case err != nil:
+		s.takeBack(queue, p, data)
+	}
+	return p, aclVersion, err
+}
+
+// errHit says that a removal which this session had sent earlier has removed the new node: see
+// traffic.
+var errHit = errors.New("zkdriver: the node was removed together with an earlier one of its name")
+
 // errNotStamped says that the queue's node may not be written.
 var errNotStamped = errors.New("zkdriver: no WRITE on the queue's node")
 
 func (s *session) createStamped(queue, prefix string, data []byte) (p driver.Place, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
-	since := s.leftover.since()
+	l := lost{queue, prefix, data, s.leftover.last(queue)}
 	var list *follow
 	if s.crowds.expected(queue) {
 		list = s.link.follows.expect(path, data)
@@ -120,21 +142,22 @@ func (s *session) createStamped(queue, prefix string, data []byte) (p driver.Pla
 		if len(results) == 2 && results[0].Error == nil && errors.Is(results[1].Error, zk.ErrNoAuth) {
 			return driver.Place{}, 0, errNotStamped
 		}
-		s.leftover.orphan(s, err, lost{queue, prefix, data, since})
+		s.leftover.orphan(s, err, l)
 		return driver.Place{}, 0, err
 	}
 	if len(results) != 2 || results[1].Stat == nil {
-		s.leftover.orphan(s, zk.ErrConnectionClosed, lost{queue, prefix, data, since})
+		s.leftover.orphan(s, zk.ErrConnectionClosed, l)
 		return driver.Place{}, 0, errors.New("an answer of the wrong shape")
 	}
 	stat := results[1].Stat
-	s.leftover.saw(stat.Mzxid)
 	s.crowds.met(queue, stat.NumChildren > 1)
 	if list != nil {
 		s.link.follows.keep(list)
 	}
+	node := s.node(results[0].String, len(path), stat.Czxid)
+	s.leftover.saw(queue, node)
 	return driver.Place{
-		Node:  s.node(results[0].String, len(path), stat.Czxid),
+		Node:  node,
 		Token: stat.Mzxid,
 		Alone: stat.NumChildren == 1,
 	}, stat.Aversion, nil
@@ -143,7 +166,7 @@ func (s *session) createStamped(queue, prefix string, data []byte) (p driver.Pla
 // createPlain makes the node first and asks for its zxid then.
 func (s *session) createPlain(queue, prefix string, data []byte) (p driver.Place, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
-	l := lost{queue, prefix, data, s.leftover.since()}
+	l := lost{queue, prefix, data, s.leftover.last(queue)}
 	made, err := s.create(path+"/"+prefix, data, zk.FlagEphemeralSequential, s.contenderACL())
 	if err != nil {
 		s.leftover.orphan(s, err, l)
@@ -167,8 +190,9 @@ func (s *session) createPlain(queue, prefix string, data []byte) (p driver.Place
 		}
 		return driver.Place{}, 0, s.explain(err, "look at", made, "READ on it")
 	}
-	s.leftover.saw(stat.Czxid)
-	return driver.Place{Node: s.node(made, len(path), parent.Czxid), Token: stat.Czxid}, parent.Aversion, nil
+	node := s.node(made, len(path), parent.Czxid)
+	s.leftover.saw(queue, node)
+	return driver.Place{Node: node, Token: stat.Czxid}, parent.Aversion, nil
 }
 
 func (s *session) node(path string, queueLength int, epoch int64) driver.Node {
@@ -186,12 +210,12 @@ func (s *session) pastEnd(prefix string, p driver.Place) bool {
 	return p.Seq < 0 || p.Seq >= s.settings.sequenceLimit || p.Name != driver.FormatName(prefix, p.Seq)
 }
 
-// takeBack removes a node that nobody will ever know of.
-func (s *session) takeBack(queue, name string, token int64, data []byte) {
-	s.owned.forget(token)
-	err := s.remove(s.settings.queuePath(queue)+"/"+name, -1)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		prefix, _, _ := driver.ParseName(name)
-		s.leftover.add(s, lost{queue, prefix, data, 0})
+// takeBack removes a node of which no caller will ever know.
+func (s *session) takeBack(queue string, p driver.Place, data []byte) {
+	err := s.deleteNode(queue, p, func(path string) error { return s.remove(path, -1) })
+	s.owned.forget(p.Token)
+	if err != nil && !errors.Is(err, driver.ErrGone) {
+		prefix, _, _ := driver.ParseName(p.Name)
+		s.leftover.add(s, lost{queue, prefix, data, driver.Node{}})
 	}
 }

@@ -52,15 +52,18 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 	}
 	c.busy.Lock()
 	defer c.busy.Unlock()
-	name, certain := s.owned.certain(c, s.beats.present())
-	if !certain {
+	name, r := s.owned.removeCertain(c, s.beats.present())
+	if r == nil {
 		return s.deleteDoubted(queue, c)
 	}
 	path := s.settings.queuePath(queue) + "/" + name
-	s.owned.suspect(c) // until the answer is there
 	err := remove(path)
+	s.owned.endRemoval(queue, r)
 	switch {
-	case err == nil, errors.Is(err, zk.ErrNoNode):
+	case err == nil:
+		s.owned.forget(c.token)
+		return s.hitItself(queue, c.token, name, r)
+	case errors.Is(err, zk.ErrNoNode):
 		s.owned.forget(c.token)
 	case errors.Is(err, zk.ErrNoAuth) && s.secret.set(): // of another session, or DELETE is missing
 		return s.deleteDoubted(queue, c)
@@ -81,16 +84,38 @@ func (s *session) deleteDoubted(queue string, c *claim) error {
 // deleteChecked removes the node of that token if it stands under one of the names.
 func (s *session) deleteChecked(queue string, token int64, names []string) error {
 	for range 4 {
-		f, err := s.findNode(queue, token, names)
-		if err != nil {
+		done, err := s.lookAndDelete(queue, token, names)
+		if done || err != nil {
 			return err
-		}
-		err = s.remove(f.path, f.stat.Version)
-		if !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrBadVersion) {
-			return s.explain(err, "delete", f.path, "DELETE on the queue")
 		} // else it changed since: look again
 	}
 	return fmt.Errorf("zkdriver: delete %s: %w: the node keeps changing", s.settings.queuePath(queue), driver.ErrUnavailable)
+}
+
+// lookAndDelete reports false if the node changed between the look and the removal.
+func (s *session) lookAndDelete(queue string, token int64, names []string) (done bool, err error) {
+	r := s.owned.beginRemoval(queue, names...)
+	ended := false
+	end := func() {
+		if !ended {
+			ended = true
+			s.owned.endRemoval(queue, r)
+		}
+	}
+	defer end()
+	f, err := s.findNode(queue, token, names)
+	if err != nil {
+		return false, err
+	}
+	err = s.remove(f.path, f.stat.Version)
+	end()
+	switch {
+	case err == nil:
+		return true, s.hitItself(queue, token, f.name, r)
+	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
+		return false, nil
+	}
+	return false, s.explain(err, "delete", f.path, "DELETE on the queue")
 }
 
 // found is a node as it stands.

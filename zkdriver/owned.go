@@ -17,6 +17,7 @@ type owned struct {
 	mu      sync.Mutex
 	byToken map[int64]*claim
 	queues  map[string]*incarnation
+	traffic map[string]*traffic
 	count   uint64 // of claims ever made
 	making  int    // Creates in flight
 }
@@ -125,14 +126,16 @@ func (o *owned) find(queue string, token int64) *claim {
 	return nil
 }
 
-// certain returns the name of a node that is there beyond doubt, as far as one can know.
-func (o *owned) certain(c *claim, connection uint64) (name string, ok bool) {
+// removeCertain begins the removal of a node that is there beyond doubt, as far as is known, and
+// returns its name. From then on the node is in doubt.
+func (o *owned) removeCertain(c *claim, connection uint64) (name string, r *removal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if c.doubt || len(c.names) != 1 || c.connection != connection || o.byToken[c.token] != c {
-		return "", false
+		return "", nil
 	}
-	return c.names[0], true
+	c.doubt = true
+	return c.names[0], o.addRemoval(c.queue, c.names)
 }
 
 // candidates returns the names under which a node may stand.

@@ -78,12 +78,12 @@ func (s *session) way(queue string) (way, error) {
 		return w, nil
 	}
 	path := s.settings.queuePath(queue)
-	data, stat, err := s.get(path)
+	data, _, err := s.get(path)
 	if errors.Is(err, zk.ErrNoNode) {
 		if err := s.makeQueue(queue); err != nil {
 			return way{}, err
 		}
-		data, stat, err = s.get(path)
+		data, _, err = s.get(path)
 	}
 	if errors.Is(err, zk.ErrNoNode) {
 		return way{}, s.vanished(queue)
@@ -91,7 +91,6 @@ func (s *session) way(queue string) (way, error) {
 	if err != nil {
 		return way{}, s.explain(err, "look at", path, "READ on it")
 	}
-	s.leftover.saw(stat.Pzxid)
 	w := way{manner: stamped}
 	if len(data) > 0 {
 		w.manner = plain

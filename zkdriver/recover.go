@@ -20,7 +20,7 @@ import (
 // ends, they go by themselves.
 type leftover struct {
 	mu      sync.Mutex
-	seen    int64 // the highest zxid that this session knows of
+	lasts   map[string]driver.Node // the last node that this session has made, by queue
 	orphans []lost
 	running bool
 }
@@ -29,19 +29,27 @@ type leftover struct {
 type lost struct {
 	queue, prefix string
 	data          []byte
-	since         int64 // a zxid before it
+	after         driver.Node // an earlier one of this session in that queue
 }
 
-func (l *leftover) saw(zxid int64) {
+// saw takes down a node that this session has made.
+func (l *leftover) saw(queue string, n driver.Node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.seen = max(l.seen, zxid)
+	last, known := l.lasts[queue]
+	switch {
+	case known && (n.Epoch < last.Epoch || n.Epoch == last.Epoch && n.Seq <= last.Seq):
+		return
+	case l.lasts == nil || !known && len(l.lasts) >= maxKnown:
+		l.lasts = make(map[string]driver.Node)
+	}
+	l.lasts[queue] = n
 }
 
-func (l *leftover) since() int64 {
+func (l *leftover) last(queue string) driver.Node {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.seen
+	return l.lasts[queue]
 }
 
 // orphan takes down a Create that ended with err, if that leaves a doubt.
@@ -111,27 +119,38 @@ func (s *session) removeLost(o lost) error {
 	if err := s.sync(path); err != nil {
 		return err
 	}
-	names, _, err := s.children(path)
+	names, stat, err := s.children(path)
 	if err != nil {
 		return given(err)
 	}
-	for _, name := range newestFirst(names, o.prefix) {
-		child := path + "/" + name
-		data, stat, err := s.get(child)
-		switch {
-		case errors.Is(err, zk.ErrNoNode):
-			continue
-		case errors.Is(err, zk.ErrNoAuth): // not one that we could have made
-			continue
-		case err != nil:
+	after := int64(-1)
+	if stat.Czxid == o.after.Epoch {
+		after = o.after.Seq
+	}
+	for _, name := range newestFirst(names, o.prefix, after) {
+		found, err := s.removeIfLost(o, name)
+		if err = given(err); found || err != nil {
 			return err
-		case stat.EphemeralOwner == s.link.sessionID() && bytes.Equal(data, o.data):
-			return given(s.remove(child, -1))
-		case stat.Czxid <= o.since:
-			return nil // all others are older
 		}
 	}
 	return nil
+}
+
+// removeIfLost removes the node of that name if it is the lost one. It asks for the owner first:
+// the data of other sessions' nodes may be long.
+func (s *session) removeIfLost(o lost, name string) (found bool, err error) {
+	r := s.owned.beginRemoval(o.queue, name)
+	defer s.owned.endRemoval(o.queue, r)
+	child := s.settings.queuePath(o.queue) + "/" + name
+	stat, err := s.stat(child)
+	if err != nil || stat.EphemeralOwner != s.link.sessionID() {
+		return false, err
+	}
+	data, _, err := s.get(child)
+	if err != nil || !bytes.Equal(data, o.data) {
+		return false, err
+	}
+	return true, s.remove(child, -1)
 }
 
 // given takes answers that another try will not change for done.
@@ -142,15 +161,17 @@ func given(err error) error {
 	return err
 }
 
-// newestFirst returns those of names that the prefix begins, the highest sequence first.
-func newestFirst(names []string, prefix string) []string {
+// newestFirst returns those of names that the prefix begins and whose sequence comes after that
+// one, the highest first. The server has given the lost node a higher sequence than any earlier
+// node of this session. The sequences of other nodes prove nothing: a client may choose any.
+func newestFirst(names []string, prefix string, after int64) []string {
 	type entry struct {
 		name string
 		seq  int64
 	}
 	var entries []entry
 	for _, name := range names {
-		if _, seq, ok := driver.ParseName(name); ok && strings.HasPrefix(name, prefix) {
+		if _, seq, ok := driver.ParseName(name); ok && seq > after && strings.HasPrefix(name, prefix) {
 			entries = append(entries, entry{name, seq})
 		}
 	}

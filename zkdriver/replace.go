@@ -36,6 +36,8 @@ func (s *session) replaceNode(queue string, p driver.Place, name string) (driver
 	}
 	c.busy.Lock()
 	defer c.busy.Unlock()
+	r := s.owned.beginRemoval(queue, s.owned.candidates(c)...)
+	defer s.owned.endRemoval(queue, r)
 	for range 4 {
 		f, err := s.findNode(queue, c.token, s.owned.candidates(c))
 		if errors.Is(err, driver.ErrGone) {

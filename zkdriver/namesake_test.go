@@ -1,0 +1,89 @@
+package zkdriver
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// remake removes a queue with all its nodes and makes it again, as an operator may, so that its
+// names come again.
+func (b *bench) remake(queue string) {
+	b.t.Helper()
+	path := b.chroot + "/" + queue
+	var ops []any
+	for _, name := range b.nodes(queue) {
+		ops = append(ops, &zk.DeleteRequest{Path: path + "/" + name, Version: -1})
+	}
+	ops = append(ops, &zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll)})
+	_, err := b.raw.Multi(ops...)
+	require.NoError(b.t, err)
+}
+
+// An operator removes the queue and makes it again. A Create on its way wins the name of a node
+// that is being removed, and the server carries out the removal after the Create.
+func TestARemovalOnItsWayTakesNoNodeOfItsNameFromItsOwnSession(t *testing.T) {
+	for name, remove := range map[string]func(*bench, driver.Place) error{
+		"delete":  func(b *bench, p driver.Place) error { return b.Delete(within(b.t), "q", p) },
+		"release": func(b *bench, p driver.Place) error { return b.Release(within(b.t), "q", p) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, "session_timeout=1m")
+			require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm")))
+			b.remake("q")
+			old := b.mustCreate("q", "h-W-", "old")
+			b.remake("q")
+
+			replies := b.proxy.HoldReplies(zktest.Op(zktest.OpMulti))
+			type made struct {
+				place driver.Place
+				err   error
+			}
+			created, removed := make(chan made, 1), make(chan error, 1)
+			go func() {
+				p, err := b.Create(within(t), "q", "h-W-", []byte("new"))
+				created <- made{p, err}
+			}()
+			closed(t, "the node is made", replies.Held())
+			require.Equal(t, []string{old.Name}, b.nodes("q"), "the name has come again")
+			go func() { removed <- remove(b, old) }()
+			eventually(t, "the removal has hit the new node", func() bool { return len(b.nodes("q")) == 0 })
+			replies.Release()
+
+			m := <-created
+			require.NoError(t, m.err)
+			require.Equal(t, []string{m.place.Name}, b.nodes("q"), "the node that Create returned stands")
+			require.ErrorIs(t, <-removed, driver.ErrGone, "the old node had been taken away")
+			require.NoError(t, b.Delete(within(t), "q", m.place))
+			b.owned.mu.Lock()
+			defer b.owned.mu.Unlock()
+			require.Empty(t, b.owned.byToken)
+			require.Empty(t, b.owned.traffic)
+		})
+	}
+}
+
+// Any client may give a node a sequence of its own choice.
+func TestAnOldNodeWithAHighSequenceHidesNoOrphan(t *testing.T) {
+	for _, seq := range []int64{2147000000, 7} {
+		t.Run(fmt.Sprint(seq), func(t *testing.T) {
+			b := newBench(t, "session_timeout=1m")
+			require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm")))
+			hostile := driver.FormatName("h-W-", seq)
+			_, err := b.raw.Create(b.chroot+"/q/"+hostile, nil, 0, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
+			require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "later")))
+			lost := b.proxy.LoseReply(zktest.Op(zktest.OpMulti))
+			_, err = b.Create(within(t), "q", "h-W-", []byte("orphan"))
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			closed(t, "the answer is lost", lost)
+			eventually(t, "only the hostile node is left", func() bool { return len(b.nodes("q")) == 1 })
+			require.Equal(t, []string{hostile}, b.nodes("q"))
+		})
+	}
+}
