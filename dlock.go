@@ -112,13 +112,13 @@ func OpenConnector(c driver.Connector, opts ...Option) *Client {
 	return &Client{sessions: recipes.New(c, opts...)}
 }
 
-// RWMutex returns the read-write lock of that name; it does no I/O. A name is one or more
-// segments of printable characters with slashes between them, such as "stock/42", at most 512
-// bytes in all. A segment is neither empty nor "." nor ".."; each other one will do, also
-// "order-1234567890" or a UUID. Locks of different names never block each other, also if one
-// name is the beginning of the other. With a bad name every use of the lock returns an error
-// that matches ErrName.
-// The options are added to those of the client.
+// RWMutex returns the read-write lock of that name; it does no I/O. A name is
+// one or more segments of printable characters with slashes between them, such
+// as "stock/42", at most 512 bytes in all. A segment is neither empty nor "."
+// nor ".."; each other one will do, also "order-1234567890" or a UUID. Locks of
+// different names never block each other, also if one name is the beginning of
+// the other. With a bad name every use of the lock returns an error that
+// matches ErrName. The options are added to those of the client.
 func (c *Client) RWMutex(name string, opts ...Option) (m *RWMutex) {
 	return c.store().RWMutex(name, opts...)
 }

@@ -116,9 +116,9 @@ func namesAtTheLimits(c *check) {
 	}
 }
 
-// nodeLike holds segments that a store could take for nodes, if its nodes and queues have the
-// same parent. Those that differ only at the end show whether a driver that changes such names
-// mixes them up.
+// nodeLike holds segments that a store could take for nodes, if its nodes and
+// queues have the same parent. Those that differ only at the end show whether a
+// driver that changes such names mixes them up.
 var nodeLike = []string{
 	"order-1234567890", "order-1234567890~", "order-1234567890~~", "1234567890", "1234567890~", "job1732201234567",
 	"web1-W-0000000000", "web1-R-0000000001", "x-999999999999999999", "x-9999999999999999999", "0000000000/0000000000~/web1-W-0000000000",

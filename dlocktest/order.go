@@ -274,8 +274,8 @@ func firstDifference(a, b []driver.Node) int {
 func unsequencedNotListed(c *check) {
 	s := c.session()
 	p := c.create(s, "q", writer)
-	// A driver may count a name that ends in ten digits without a dash before them, so no such
-	// name is here.
+	// A driver may count a name that ends in ten digits without a dash before
+	// them, so no such name is here.
 	for _, name := range []string{"readme", "web1-W-", "web1-W-123456789", "web1-W", "web1-W-0000000007x"} {
 		c.putNode("q", name)
 	}

@@ -149,8 +149,8 @@ func (s mixed) List(ctx context.Context, queue string) ([]driver.Node, error) {
 	return nodes, err
 }
 
-// markNodeLike appends a mark to a segment that looks like a node, but not to one that ends in
-// the mark.
+// markNodeLike appends a mark to a segment that looks like a node, but not to
+// one that ends in the mark.
 func markNodeLike(queue string) string {
 	if driver.CheckQueue(queue) != nil {
 		return queue

@@ -72,12 +72,13 @@ type Session interface {
 	// Rule 1, order: once a node has been listed by anybody, or its Create has returned, no
 	// node ever appears before it.
 	//
-	// Rule 2, names: the node's name is prefix followed by the sequence in at least ten digits
-	// (see [FormatName]), unique among the nodes of the queue. A queue that was removed and
-	// made again may start over; Node.Epoch tells its incarnations apart. A queue of any name
-	// that [CheckQueue] takes is a queue of its own and no member of the queue above it, also if
-	// its last segment looks like a node. A driver whose store keeps queues where it keeps the
-	// nodes of the queue above escapes such segments, reversibly.
+	// Rule 2, names: the node's name is prefix followed by the sequence in at
+	// least ten digits (see [FormatName]), unique among the nodes of the queue.
+	// A queue that was removed and made again may start over; Node.Epoch tells
+	// its incarnations apart. A queue of any name that [CheckQueue] takes is a
+	// queue of its own and no member of the queue above it, also if its last
+	// segment looks like a node. A driver whose store keeps queues where it
+	// keeps the nodes of the queue above escapes such segments, reversibly.
 	//
 	// Rule 3, tokens: Place.Token rises strictly with creation order within a queue, for the
 	// whole history of the store: also after the queue became empty, was removed and was made
@@ -93,14 +94,14 @@ type Session interface {
 	// instant of creation. False says nothing.
 	Create(ctx context.Context, queue, prefix string, data []byte) (Place, error)
 
-	// List returns the contenders of the queue, oldest first: rule 1. A queue that does not exist
-	// is empty.
+	// List returns the contenders of the queue, oldest first: rule 1. A queue
+	// that does not exist is empty.
 	//
-	// The contenders are the nodes that Create made, and the nodes of other programs that
-	// [ParseName] accepts. A driver may count further nodes of other programs if its store
-	// gives them a place among its own: zkdriver counts every node that ends in ten digits.
-	// Any other node is left out. For recipes a contender is exclusive unless its name is that of
-	// a reader.
+	// The contenders are the nodes that Create made, and the nodes of other
+	// programs that [ParseName] accepts. A driver may count further nodes of
+	// other programs if its store gives them a place among its own: zkdriver
+	// counts every node that ends in ten digits. Any other node is left out.
+	// For recipes a contender is exclusive unless its name is that of a reader.
 	//
 	// List sees at least everything that this session has done and seen before.
 	List(ctx context.Context, queue string) ([]Node, error)

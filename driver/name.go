@@ -33,9 +33,10 @@ func FormatName(prefix string, seq int64) string {
 	return string(append(b, d...))
 }
 
-// ParseName splits a name that [FormatName] has made into prefix and sequence. It reads from
-// the right, so that a prefix may itself hold dashes and digits. The prefix includes the dash.
-// ok is false for a name that does not end in a dash and 10 to 18 digits.
+// ParseName splits a name that [FormatName] has made into prefix and sequence.
+// It reads from the right, so that a prefix may itself hold dashes and digits.
+// The prefix includes the dash. ok is false for a name that does not end in a
+// dash and 10 to 18 digits.
 func ParseName(name string) (prefix string, seq int64, ok bool) {
 	i := len(name)
 	for i > 0 && name[i-1] >= '0' && name[i-1] <= '9' {
@@ -69,10 +70,11 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
-// CheckQueue returns nil for a name that a queue may have: one or more segments with a slash
-// between them, at most [MaxQueue] bytes of printable UTF-8 in all. A segment is not empty, not
-// "." and not "..". It may look like a node, as "order-1234567890" does: see rule 2. Other
-// errors match [ErrName] and say what is wrong.
+// CheckQueue returns nil for a name that a queue may have: one or more segments
+// with a slash between them, at most [MaxQueue] bytes of printable UTF-8 in
+// all. A segment is not empty, not "." and not "..". It may look like a node,
+// as "order-1234567890" does: see rule 2. Other errors match [ErrName] and say
+// what is wrong.
 func CheckQueue(queue string) error {
 	switch {
 	case queue == "":

@@ -17,8 +17,8 @@ import (
 
 var aReader = regexp.MustCompile(`-R-([0-9]{10,18})$`)
 
-// FuzzMode says in another way which node is a reader's: its name ends in the kind and the
-// whole sequence.
+// FuzzMode says in another way which node is a reader's: its name ends in the
+// kind and the whole sequence.
 func FuzzMode(f *testing.F) {
 	for name, seq := range map[string]int64{
 		"web1-R-0000000007": 7, "web1-W-0000000007": 7, "x-0000000000": 0, "-R-0000000000": 0, "R-0000000000": 0, "a-R-0000000001-W-0000000007": 7,

@@ -74,9 +74,10 @@ func (m Mode) prefix(host string) string {
 	return host + exclusiveKind
 }
 
-// modeOf returns the mode of a node that a driver has listed, as its name says. The name is
-// read from the right: the host name may itself look like a kind and a sequence. Any other name
-// counts as exclusive, so that no contender is let in beside a kind that is not known.
+// modeOf returns the mode of a node that a driver has listed, as its name says.
+// The name is read from the right: the host name may itself look like a kind
+// and a sequence. Any other name counts as exclusive, so that no contender is
+// let in beside a kind that is not known.
 func modeOf(n driver.Node) Mode {
 	prefix, seq, ok := driver.ParseName(n.Name)
 	if ok && seq == n.Seq && strings.HasSuffix(prefix, sharedKind) {

@@ -48,10 +48,11 @@
 // password. With acl=creator and acl=digest a queue that anybody else may alter is refused: he
 // could take its locks away.
 //
-// The queue orders/order-1234567890 is the node /orders/order-1234567890~: a child that ends in
-// ten or more digits is a contender of the queue, whichever program has made it, so a segment
-// that ends so is stored with a tilde behind it, and one that ends in ten or more digits and
-// tildes with one tilde more. The chroot is taken as it is.
+// The queue orders/order-1234567890 is the node /orders/order-1234567890~: a
+// child that ends in ten or more digits is a contender of the queue, whichever
+// program has made it, so a segment that ends so is stored with a tilde behind
+// it, and one that ends in ten or more digits and tildes with one tilde more.
+// The chroot is taken as it is.
 //
 // Characters beyond U+FFFF, which ZooKeeper does not take in a path, are refused with
 // driver.ErrName.

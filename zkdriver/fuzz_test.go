@@ -89,8 +89,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// FuzzSegment: a segment and the child that stands for it name each other, and the child is no
-// contender.
+// FuzzSegment: a segment and the child that stands for it name each other, and
+// the child is no contender.
 func FuzzSegment(f *testing.F) {
 	for _, s := range []string{"stock", "order-1234567890", "order-1234567890~", "1234567890~~", "~", "0000000001x~", "x-W-0000000001", strings.Repeat("9", 40),
 		"x-123456789\uff10"} {

@@ -10,9 +10,10 @@ import (
 // reserved is the node that the server keeps to itself.
 const reserved = "zookeeper"
 
-// A queue is the node of its name below the chroot, and a contender a child of it, so that
-// people find with ZooKeeper's own tools what they named. The queues below a queue are children
-// of it, too. So the name of a child tells what it is:
+// A queue is the node of its name below the chroot, and a contender a child of
+// it, so that people find with ZooKeeper's own tools what they named. The
+// queues below a queue are children of it, too. So the name of a child tells
+// what it is:
 //
 //   - It ends in ten or more digits: a contender. ZooKeeper appends exactly ten digits to the
 //     name of a sequential node, with nothing before them if the prefix of another library ends
@@ -23,8 +24,8 @@ const reserved = "zookeeper"
 // seqDigits is how many digits ZooKeeper appends.
 const seqDigits = 10
 
-// sequenceOf returns the sequence of a child that is a contender. ok is false for any other
-// child.
+// sequenceOf returns the sequence of a child that is a contender. ok is false
+// for any other child.
 func sequenceOf(child string) (seq int64, ok bool) {
 	if !endsInSequence(child) {
 		return 0, false
@@ -49,7 +50,8 @@ func endsInSequence(s string) bool {
 
 const escape = "~"
 
-// escapeSegment returns the name of the child that stands for a segment of a queue's name.
+// escapeSegment returns the name of the child that stands for a segment of a
+// queue's name.
 func escapeSegment(segment string) string {
 	if endsInSequence(strings.TrimRight(segment, escape)) {
 		return segment + escape

@@ -10,7 +10,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver"
 )
 
-// People look for the nodes of a lock with ZooKeeper's own tools, so where they are does not change.
+// People look for the nodes of a lock with ZooKeeper's own tools, so where they
+// are does not change.
 func TestWhereTheNodesOfALockAre(t *testing.T) {
 	for lock, path := range map[string]string{
 		"orders/42":                "orders/42",
