@@ -7,7 +7,7 @@ FUZZTIME ?= 10s
 SOAK ?= 30m
 SEED ?= 1
 
-.PHONY: help test lint bench bench-go fuzz soak need-zookeeper need-bench need-gcc
+.PHONY: help test lint bench bench-go fuzz soak need-zookeeper need-peers need-bench need-gcc
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -32,6 +32,9 @@ soak: need-zookeeper need-gcc ## faults on three ZooKeeper servers for SOAK (30m
 
 need-zookeeper: ## install ZooKeeper and Java for the tests, or say what to install
 	@sh scripts/need-zookeeper.sh
+
+need-peers: ## install the lock libraries that tests try beside this one, or say what to install
+	@sh scripts/need-peers.sh
 
 need-bench: ## install the locks that are measured beside this library, or say what to install
 	@sh scripts/need-bench.sh

@@ -2,12 +2,11 @@ package main
 
 import (
 	"embed"
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+
+	"github.com/dlock-go/dlock/internal/zktest"
 )
 
 //go:embed peers/Bench.java peers/bench.py
@@ -64,58 +63,23 @@ func goChild(library string) func(string) (*exec.Cmd, error) {
 	}
 }
 
-const debianJars = "/usr/share/java"
-
-// curatorJars is what Curator's recipes need at run time; netty belongs to ZooKeeper's client.
-var curatorJars = []string{
-	"curator-recipes", "curator-framework", "curator-client", "guava", "zookeeper", "zookeeper-jute",
-	"slf4j-api", "slf4j-nop", "snappy-java", "metrics-core",
-	"netty-buffer", "netty-codec", "netty-common", "netty-handler", "netty-resolver",
-	"netty-transport", "netty-transport-native-epoll", "netty-transport-native-unix-common",
-}
-
 // javaChild runs the program from its source: Java compiles it first.
 func javaChild(lock string) func(string) (*exec.Cmd, error) {
 	return func(dir string) (*exec.Cmd, error) {
-		var paths []string
-		for _, jar := range curatorJars {
-			path := filepath.Join(debianJars, jar+".jar")
-			if _, err := os.Stat(path); err == nil {
-				paths = append(paths, path)
-			} else if strings.HasPrefix(jar, "curator") {
-				return nil, fmt.Errorf("no %s: install libcurator-recipes-java", path)
-			}
-		}
-		java, err := findJava()
+		source, err := unpack(dir, "Bench.java")
 		if err != nil {
 			return nil, err
 		}
-		if modules, err := exec.Command(java, "--list-modules").Output(); err != nil || !strings.Contains(string(modules), "jdk.compiler") {
-			return nil, errors.New("no Java compiler: install default-jdk-headless")
-		}
-		source, err := unpack(dir, "Bench.java")
-		return exec.Command(java, "-cp", strings.Join(paths, string(os.PathListSeparator)), source, lock), err
+		return zktest.Curator(source, lock)
 	}
 }
 
-func findJava() (string, error) {
-	if home := os.Getenv("JAVA_HOME"); home != "" {
-		if java, err := exec.LookPath(filepath.Join(home, "bin", "java")); err == nil {
-			return java, nil
-		}
-	}
-	return exec.LookPath("java")
-}
-
-// pythonChild prefers the Python of the system, which Debian's packages belong to.
 func pythonChild(dir string) (*exec.Cmd, error) {
-	for _, python := range []string{"/usr/bin/python3", "python3"} {
-		if exec.Command(python, "-c", "import kazoo").Run() == nil {
-			source, err := unpack(dir, "bench.py")
-			return exec.Command(python, source), err
-		}
+	source, err := unpack(dir, "bench.py")
+	if err != nil {
+		return nil, err
 	}
-	return nil, errors.New("no kazoo: install python3-kazoo")
+	return zktest.Kazoo(source)
 }
 
 func unpack(dir, name string) (string, error) {

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+
+	"github.com/dlock-go/dlock/internal/zktest"
 )
 
 // describe says what the benchmark runs on. Whatever cannot be found out is left out.
@@ -20,7 +22,7 @@ func describe(servers map[string]server) (facts []fact) {
 	add("System", fmt.Sprintf("%s, Linux %s", strings.Trim(field("/etc/os-release", "PRETTY_NAME"), `"`), output("uname", "-r")))
 	add("File system of the servers' data", output("stat", "-f", "-c", "%T", os.TempDir()))
 	add("Go", runtime.Version())
-	if java, err := findJava(); err == nil {
+	if java, err := zktest.Java(); err == nil {
 		add("Java", javaVersion(java))
 	}
 	if python, err := pythonChild(os.TempDir()); err == nil {

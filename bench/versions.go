@@ -34,7 +34,7 @@ func libraryVersions() (facts []fact) {
 
 // jarVersion looks at what Debian's link without a version leads to.
 func jarVersion(name string) string {
-	target, err := os.Readlink(filepath.Join(debianJars, name+".jar"))
+	target, err := os.Readlink(filepath.Join("/usr/share/java", name+".jar"))
 	if err != nil {
 		return ""
 	}

@@ -1,10 +1,12 @@
 #!/bin/sh
 # Runs all tests of all modules with the race detector and a real ZooKeeper.
+# Some tests run the lock libraries of others beside this one, see need-peers.sh.
 # TESTFLAGS holds more flags for go test.
 set -u
 cd "$(dirname "$0")/.."
 
 sh scripts/need-zookeeper.sh || exit 1
+sh scripts/need-peers.sh || exit 1
 sh scripts/need-gcc.sh || exit 1
 
 status=0

@@ -7,6 +7,8 @@
 // tests skip and say so, or fail if DLOCK_TEST_ZOOKEEPER is "require", as
 // `make test` sets it: see [Require].
 //
+// [Curator] and [Kazoo] run programs that use the lock libraries of others.
+//
 // Nothing outlives a test binary. Every server belongs to a small shell process in
 // a session of its own which reads from a pipe of the test binary; when the
 // binary ends, by whatever signal, the pipe ends, and the shell kills the

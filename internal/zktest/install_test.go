@@ -41,3 +41,24 @@ func TestMissingJavaIsNamed(t *testing.T) {
 	_, err := findInstallation("", "", debianJars)
 	require.ErrorContains(t, err, "java")
 }
+
+func TestCuratorsJarsComeFromWhereTheVariableSays(t *testing.T) {
+	given, debian := t.TempDir(), t.TempDir()
+	_, err := findCurator(given, debian)
+	require.ErrorContains(t, err, "CURATOR_JARS", "what was asked for and is not there is an error")
+	_, err = findCurator("", debian)
+	require.ErrorContains(t, err, "install libcurator-recipes-java")
+
+	touch(t, filepath.Join(given, "curator-recipes-5.4.0.jar"), 0o600)
+	jars, err := findCurator(given, debian)
+	require.NoError(t, err)
+	require.Equal(t, filepath.Join(given, "*"), jars)
+
+	for _, name := range []string{"curator-recipes.jar", "curator-framework.jar", "curator-client.jar"} {
+		touch(t, filepath.Join(debian, name), 0o600)
+	}
+	jars, err = findCurator("", debian)
+	require.NoError(t, err)
+	require.Equal(t, filepath.Join(debian, "curator-recipes.jar")+":"+filepath.Join(debian, "curator-framework.jar")+":"+
+		filepath.Join(debian, "curator-client.jar"), jars)
+}

@@ -35,6 +35,20 @@ func Require(t testing.TB) {
 	t.Skipf("zktest: LEFT OUT, no real ZooKeeper: %v: %s", err, howToInstall)
 }
 
+// RequirePeer ends the test if err, of [Curator] or [Kazoo], says that a
+// library is missing. With DLOCK_TEST_ZOOKEEPER=require that is a failure.
+// Otherwise the test is skipped.
+func RequirePeer(t testing.TB, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	if os.Getenv(requireVariable) == "require" {
+		t.Fatalf("zktest: %v: `make test` installs it", err)
+	}
+	t.Skipf("zktest: LEFT OUT: %v: `make test` installs it", err)
+}
+
 var leftOut sync.Once
 
 func sayLeftOut(err error) {

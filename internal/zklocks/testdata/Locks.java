@@ -1,0 +1,80 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.retry.ExponentialBackoffRetry;
+
+/**
+ * Takes and releases locks of Curator for a test. The argument is the server's address. Each line of
+ * the input is an order: "take ID KIND PATH" or "release ID". A lock that is won is answered with
+ * "held ID", one that is released with "released ID", and a failure with "failed ID TEXT". It ends
+ * with its input.
+ */
+public class Locks {
+    static final PrintStream answers = System.out;
+
+    static synchronized void say(String line) {
+        answers.println(line.replace('\n', ' '));
+        answers.flush();
+    }
+
+    static InterProcessMutex lock(CuratorFramework client, String kind, String path) {
+        switch (kind) {
+            case "mutex":
+                return new InterProcessMutex(client, path);
+            case "read":
+                return new InterProcessReadWriteLock(client, path).readLock();
+            case "write":
+                return new InterProcessReadWriteLock(client, path).writeLock();
+            default:
+                throw new IllegalArgumentException(kind);
+        }
+    }
+
+    /** Runs on a thread of its own, because Curator's locks belong to threads. */
+    static void hold(CuratorFramework client, String id, String kind, String path, CountDownLatch release) {
+        try {
+            InterProcessMutex lock = lock(client, kind, path);
+            lock.acquire();
+            say("held " + id);
+            release.await();
+            lock.release();
+            say("released " + id);
+        } catch (Throwable e) {
+            say("failed " + id + " " + e);
+        }
+    }
+
+    public static void main(String[] args) throws Exception {
+        System.setOut(System.err); // for whatever else prints
+        CuratorFramework client =
+            CuratorFrameworkFactory.newClient(args[0], 60000, 15000, new ExponentialBackoffRetry(1000, 3));
+        client.start();
+        if (!client.blockUntilConnected(30, TimeUnit.SECONDS)) {
+            throw new IllegalStateException("no session with ZooKeeper");
+        }
+        Map<String, CountDownLatch> held = new ConcurrentHashMap<>();
+        BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
+        for (String line; (line = orders.readLine()) != null;) {
+            String[] words = line.split(" ");
+            if (words[0].equals("take")) {
+                CountDownLatch release = new CountDownLatch(1);
+                held.put(words[1], release);
+                Thread t = new Thread(() -> hold(client, words[1], words[2], words[3], release));
+                t.setDaemon(true);
+                t.start();
+            } else {
+                held.remove(words[1]).countDown();
+            }
+        }
+        client.close();
+        System.exit(0);
+    }
+}

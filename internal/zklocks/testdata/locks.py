@@ -1,0 +1,57 @@
+"""Takes and releases locks of kazoo for a test. The argument is the server's address. Each line of
+the input is an order: "take ID KIND PATH" or "release ID". A lock that is won is answered with
+"held ID", one that is released with "released ID", and a failure with "failed ID TEXT". It ends
+with its input."""
+
+import sys
+import threading
+
+from kazoo.client import KazooClient
+
+KINDS = {
+    "lock": lambda client, path: client.Lock(path),
+    "write": lambda client, path: client.WriteLock(path),
+    "read": lambda client, path: client.ReadLock(path),
+    "lock+": lambda client, path: client.Lock(path, extra_lock_patterns=["-W-", "-R-"]),
+    "write+": lambda client, path: client.WriteLock(path, extra_lock_patterns=["-W-", "-R-"]),
+    "read+": lambda client, path: client.ReadLock(path, extra_lock_patterns=["-W-"]),
+}
+
+output = threading.Lock()
+
+
+def say(*words):
+    with output:
+        print(*words, flush=True)
+
+
+def hold(client, name, kind, path, release):
+    try:
+        lock = KINDS[kind](client, path)
+        lock.acquire()
+        say("held", name)
+        release.wait()
+        lock.release()
+        say("released", name)
+    except Exception as e:
+        say("failed", name, repr(e).replace("\n", " "))
+
+
+def main():
+    client = KazooClient(hosts=sys.argv[1], timeout=60.0)
+    client.start(timeout=30)
+    held = {}
+    for line in sys.stdin:
+        words = line.split()
+        if words[0] == "take":
+            _, name, kind, path = words
+            release = held[name] = threading.Event()
+            args = (client, name, kind, path, release)
+            threading.Thread(target=hold, args=args, daemon=True).start()
+        else:
+            held.pop(words[1]).set()
+    client.stop()
+    client.close()
+
+
+main()
