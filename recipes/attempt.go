@@ -46,7 +46,7 @@ func (a *attempt) run(ctx context.Context) (*Lock, error) {
 // about to leave, when it returns an error or panics.
 func (a *attempt) once(ctx context.Context) (l *Lock, err error) {
 	if ctx.Err() != nil {
-		return nil, ctx.Err()
+		return nil, errCallOver
 	}
 	s, place, err := a.join(ctx)
 	if err != nil {
@@ -106,8 +106,8 @@ func (a *attempt) grant(ctx context.Context, s *session, place driver.Place) (*L
 	if err := s.Err(); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, errCallOver
 	}
 	h := newHold(a.m, s, place, a.mode, a.began.Add(time.Since(a.began)))
 	h.retainer = a.retainer
@@ -143,15 +143,37 @@ func (a *attempt) again(ctx context.Context, err error) error {
 	case a.m.sessions.closedOr(nil) != nil:
 		return lockError(a.m.name, ErrClosed)
 	case ctx.Err() != nil:
+		a.unanswered(err)
 		return a.interrupted(ctx)
 	case errors.Is(err, errStartOver) && a.restarts == 0:
 		a.restarts++
 		a.retrying(ctx, err, 0)
 		return nil
 	case errors.Is(err, errStartOver), errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrSessionEnded):
+		if a.try {
+			return lockError(a.m.name, unavailable(err))
+		}
 		return a.pause(ctx, err)
 	}
 	return lockError(a.m.name, err)
+}
+
+// unavailable returns an error that may pass so that it says so.
+func unavailable(err error) error {
+	if errors.Is(err, driver.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+}
+
+// unanswered notes that a request was under way when the context of the call ended, if err says so.
+func (a *attempt) unanswered(err error) {
+	switch {
+	case errors.Is(err, driver.ErrUnavailable):
+		a.last = err
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		a.last = errNoAnswer
+	}
 }
 
 // pause waits before the store is asked again. It returns why there is no point in it.
@@ -187,7 +209,7 @@ func (a *attempt) interrupted(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {
 	case errors.Is(cause, ErrLost), errors.Is(cause, ErrNotHeld):
-		return lockError(a.m.name, fmt.Errorf("%w: %w", err, cause))
+		return lockError(a.m.name, because(ctx, err))
 	case errors.Is(err, context.DeadlineExceeded):
 		return a.timedOut(ctx)
 	case cause != err:
@@ -202,8 +224,8 @@ func (a *attempt) timedOut(ctx context.Context) error {
 		after = max(0, deadline.Sub(a.began).Round(time.Millisecond))
 	}
 	last := a.last
-	if last == nil && a.behind == "" {
-		last = a.m.sessions.unreached()
+	if reason := a.m.sessions.unreached(); reason != nil && a.behind == "" && (last == nil || last == errNoAnswer) {
+		last = reason
 	}
 	return &timeoutError{lock: a.m.name, after: after, behind: a.behind, place: a.position, last: last}
 }

@@ -43,7 +43,7 @@ func (a *attempt) queue(ctx context.Context, s *session, place driver.Place) err
 		case err == nil && entered:
 			return nil
 		case err == nil:
-		case errors.Is(err, driver.ErrUnavailable) && ctx.Err() == nil && s.Err() == nil:
+		case errors.Is(err, driver.ErrUnavailable) && !c.try && ctx.Err() == nil && s.Err() == nil:
 			if err := c.pause(ctx, err); err != nil {
 				return err
 			}
@@ -65,6 +65,9 @@ func freeable(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // step looks at the queue once and, if somebody is in the way, waits once.
 func (c *contender) step(ctx context.Context) (entered bool, err error) {
+	if ctx.Err() != nil {
+		return false, errCallOver
+	}
 	watch, free := freeable(ctx)
 	defer free() // the watch of whoever is in the way
 	changed, err := c.armQueue(watch)
@@ -90,6 +93,9 @@ func (c *contender) step(ctx context.Context) (entered bool, err error) {
 	c.waiting(ctx, nodes[b].Name, i+1)
 	if changed == nil {
 		c.restrain(ctx)
+		if ctx.Err() != nil {
+			return false, errCallOver
+		}
 		if changed, err = c.armBlocker(watch, nodes[b].Name); err != nil {
 			return false, err
 		}
@@ -163,7 +169,7 @@ func (c *contender) sleep(ctx context.Context, changed <-chan driver.Cause) (ent
 		case <-c.session.Done():
 			return false, c.session.Err()
 		case <-ctx.Done():
-			return false, ctx.Err()
+			return false, errCallOver
 		case <-c.m.sessions.done:
 			return false, ErrClosed
 		}

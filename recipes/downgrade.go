@@ -99,11 +99,14 @@ func (h *hold) downgrade(ctx context.Context, failed func(lock string, err error
 		driver.ErrUnavailable, h.placeNow().Name, err))
 }
 
+// errEnded ends a Replace that is under way.
+var errEnded = errors.New("the lock has ended meanwhile")
+
 // replace gives the node its shared name, unless that is done or the lock is given back.
 func (h *hold) replace(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	place, wanted, err := h.beginReplace(ctx, cancel)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	place, wanted, err := h.beginReplace(ctx, func() { cancel(errEnded) })
 	if !wanted {
 		return err
 	}
@@ -112,6 +115,7 @@ func (h *hold) replace(ctx context.Context) error {
 	if err == nil {
 		place = after
 	}
+	err = because(ctx, err)
 	if hook := h.m.options.trace.Downgraded; hook != nil {
 		hook(ctx, DowngradedInfo{Lock: h.m.name, Node: place.Name, Err: err})
 	}

@@ -20,8 +20,9 @@ var (
 	ErrLocked = errors.New("locked by somebody else")
 
 	// ErrTimeout is returned when the deadline of the context or the time of WithTimeout has
-	// passed before the lock was won. It also matches context.DeadlineExceeded. Its message
-	// says who was in the way.
+	// passed before the lock was won. It also matches context.DeadlineExceeded, and
+	// driver.ErrUnavailable if the store could not be reached, or had not answered a request, by
+	// then. Its message says which node was in the way.
 	ErrTimeout error = timeout{}
 
 	// ErrLost says that the lock was held and then lost, because the session ended or somebody
@@ -68,6 +69,32 @@ type namedError struct {
 
 func (e *namedError) Error() string { return "dlock: " + printable(e.lock) + ": " + e.err.Error() }
 func (e *namedError) Unwrap() error { return e.err }
+
+// errNoAnswer is the last error of the store where a request was under way when the time ran out.
+var errNoAnswer = fmt.Errorf("%w: no answer", driver.ErrUnavailable)
+
+// errCallOver says that the context of a call has ended while no request was under way.
+var errCallOver = errors.New("the context of the call has ended")
+
+// because returns err so that, where it says that ctx was cancelled, it says the cause instead: a
+// caller need not have done it. It matches both.
+func because(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if cause == nil || !errors.Is(err, context.Canceled) || errors.Is(err, cause) {
+		return err
+	}
+	text := strings.ReplaceAll(err.Error(), context.Canceled.Error(), cause.Error())
+	return bothError{bothError{errors.New(text), err}, cause}
+}
+
+// inTime returns the error of a call that does nothing but ask the store: if the deadline of ctx
+// has passed, the store has not answered in time.
+func inTime(ctx context.Context, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrUnavailable) {
+		return because(ctx, err)
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+}
 
 // masked reads as its error and matches what that matches, but for the targets in not.
 type masked struct {

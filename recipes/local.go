@@ -101,6 +101,9 @@ func (r *retainer) giveUp(a *attempt, w *local) {
 	switch {
 	case r.pursuit != nil:
 		a.behind, a.position, a.last = r.pursuit.behind, r.pursuit.position+i, r.pursuit.last
+		if a.behind == "" && a.last == nil {
+			a.last = errNoAnswer // to its Create
+		}
 	case r.place != nil:
 		a.behind, a.position = r.place.placeNow().Name, 2+i
 	}

@@ -55,9 +55,9 @@ func WithTimeout(d time.Duration) Option {
 }
 
 // WithBackOff sets how the errors of the store that may pass are retried; see [BackOff].
-// newBackOff is called once for each call that meets such an error, and for work in the
-// background (connecting again, removing a node), which goes on where the back-off gives up;
-// possibly from many goroutines at once. Nil means the default: an exponential back-off with
+// newBackOff is called once for each call of Lock or RLock that meets such an error, and for work
+// in the background (connecting again, removing a node), which goes on where the back-off gives
+// up; possibly from many goroutines at once. Nil means the default: an exponential back-off with
 // jitter from 20 ms to 2 s, which gives up when the store has been failing for a minute.
 func WithBackOff(newBackOff func() BackOff) Option {
 	if newBackOff == nil {

@@ -97,7 +97,7 @@ func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error) {
 	defer m.sessions.leave()
 	contenders, err := m.look(ctx)
 	if err != nil {
-		return nil, lockError(m.name, m.sessions.closedOr(err))
+		return nil, lockError(m.name, m.sessions.closedOr(inTime(ctx, err)))
 	}
 	return contenders, nil
 }

@@ -49,7 +49,8 @@ func (c *Sessions) RWMutex(name string, opts ...Option) *RWMutex {
 
 // Lock waits until it holds the lock exclusively.
 //
-// It gives up with ErrTimeout when the deadline of ctx or the time of [WithTimeout] has passed,
+// It gives up with ErrTimeout when the deadline of ctx or the time of [WithTimeout] has passed
+// (the error matches driver.ErrUnavailable, too, if the store was not answering by then),
 // with the error of ctx when that is cancelled, with ErrClosed when the client is closed, and
 // with the error of the store if that will not pass or has not passed as long as [WithBackOff]
 // allows. Nothing stays behind then: the contender's node is removed, in the background if the
@@ -70,7 +71,12 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 // TryLock is Lock for somebody who will not wait for others: if anybody is in the way it
 // returns ErrLocked at once. It may also do so when nobody holds the lock: when two of them meet,
 // or when the server that is asked has not heard of the last Unlock yet.
-// It does wait for the store, as long as ctx, WithTimeout and WithBackOff allow.
+//
+// It does wait for the store, as long as ctx and WithTimeout allow, but asks only once for each
+// step: one attempt to connect (limited by the driver, such as by connect_timeout of zkdriver, or
+// to 30 s; up to 2 s pass before it if the last one failed), one List, one Create. If that fails,
+// also by an error that may pass, TryLock returns the error, which matches driver.ErrUnavailable
+// then. WithBackOff has no part in it.
 func (m *RWMutex) TryLock(ctx context.Context) (*Lock, error) {
 	return m.lock(ctx, attempt{mode: Exclusive, try: true})
 }

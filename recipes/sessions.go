@@ -21,7 +21,8 @@ const (
 var (
 	errNoConnector = errors.New("the connector is nil")
 	errNoSession   = errors.New("the driver has returned neither a session nor an error")
-	errNobodyWaits = fmt.Errorf("%w: nobody waits for a session any more", driver.ErrUnavailable)
+	errNobodyWaits = fmt.Errorf("%w: no call waits for a session any more", driver.ErrUnavailable)
+	errDialGivenUp = errors.New("given up, as no call waits for a session any more")
 )
 
 // Sessions is the way of one client to its store: it holds one session at a time, connects on
@@ -46,7 +47,7 @@ type Sessions struct {
 	mu         sync.Mutex
 	closing    bool
 	waiting    int // for the dial in flight
-	cancelDial context.CancelFunc
+	cancelDial context.CancelCauseFunc
 	finished   chan struct{} // closed when Close has returned
 	result     error         // of Close
 }
@@ -81,9 +82,9 @@ func (c *Sessions) Ping(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil && last != nil:
-		return fmt.Errorf("dlock: ping: %w (last error: %w)", ctx.Err(), last)
+		return fmt.Errorf("dlock: ping: %w (last error: %w)", because(ctx, ctx.Err()), last)
 	}
-	return fmt.Errorf("dlock: ping: %w", c.closedOr(err))
+	return fmt.Errorf("dlock: ping: %w", c.closedOr(inTime(ctx, err)))
 }
 
 // Close gives everything back: calls in flight return ErrClosed, all locks count as lost, and
@@ -110,7 +111,7 @@ func (c *Sessions) beginClose() bool {
 	close(c.done)
 	c.inFlight.close()
 	if c.cancelDial != nil {
-		c.cancelDial()
+		c.cancelDial(ErrClosed)
 	}
 	return true
 }
@@ -163,8 +164,18 @@ func (c *Sessions) closedOr(err error) error {
 }
 
 // get returns the live session, connecting if there is none. However many callers there are,
-// one attempt is made at a time. It goes on when a caller gives up, and ends with the last one.
+// one attempt is made at a time. It goes on when a caller gives up, and ends with the last one. A
+// caller that comes while an attempt is given up has another one made.
 func (c *Sessions) get(ctx context.Context) (*session, error) {
+	for {
+		s, err := c.getOnce(ctx)
+		if !errors.Is(err, errNobodyWaits) && !errors.Is(err, errDialGivenUp) {
+			return s, err
+		}
+	}
+}
+
+func (c *Sessions) getOnce(ctx context.Context) (*session, error) {
 	if s := c.usable(); s != nil {
 		return s, nil
 	}
@@ -204,7 +215,7 @@ func (c *Sessions) giveUpDial(dialed <-chan singleflight.Result) {
 	if cancel == nil {
 		return
 	}
-	cancel()
+	cancel(errDialGivenUp)
 	t := time.NewTimer(abandonTimeout)
 	defer t.Stop()
 	select {
@@ -268,15 +279,17 @@ func (c *Sessions) dial(ctx context.Context) (any, error) {
 	return c.adopt(ds)
 }
 
-func (c *Sessions) setCancelDial(cancel context.CancelFunc) {
+func (c *Sessions) setCancelDial(cancel context.CancelCauseFunc) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cancelDial = cancel
 }
 
 func (c *Sessions) connect() (driver.Session, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
-	defer cancel()
+	limited, stop := context.WithTimeout(context.Background(), dialTimeout)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(limited)
+	defer cancel(nil)
 	defer c.setCancelDial(nil)
 	c.mu.Lock()
 	c.cancelDial = cancel
@@ -295,8 +308,9 @@ func (c *Sessions) connect() (driver.Session, error) {
 	if s == nil && err == nil {
 		return nil, errNoSession
 	}
-	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("%w: %v", driver.ErrUnavailable, err) // not an error of the caller's context
+	if err != nil && ctx.Err() != nil { // which is not the caller's context
+		err = mask(because(ctx, err), context.DeadlineExceeded, context.Canceled)
+		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return s, err
 }

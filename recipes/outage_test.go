@@ -1,0 +1,371 @@
+package recipes_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// limits are the two ways in which the time of a call is limited to a second.
+var limits = map[string]func(c *client, opts ...recipes.Option) error{
+	"WithTimeout": func(c *client, opts ...recipes.Option) error {
+		_, err := c.RWMutex("q", append(opts, recipes.WithTimeout(time.Second))...).Lock(bg)
+		return err
+	},
+	"deadline": func(c *client, opts ...recipes.Option) error {
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		_, err := c.RWMutex("q", opts...).Lock(ctx)
+		return err
+	},
+}
+
+func TestATimeoutTellsAnOutageFromContention(t *testing.T) {
+	for name, lock := range limits {
+		for _, retained := range []bool{false, true} {
+			inWorld(t, func(w *world) {
+				var opts []recipes.Option
+				if retained {
+					opts = append(opts, recipes.WithRetention(recipes.Retention{}))
+				}
+				timeout := []error{recipes.ErrTimeout, context.DeadlineExceeded}
+				outage := append(timeout, driver.ErrUnavailable)
+
+				c := w.client("a")
+				held := w.won(w.client("h").lock(bg))
+				w.Log(name, retained, "contention")
+				w.matches(lock(c, opts...), timeout...)
+				time.Sleep(soon)
+
+				w.Log(name, retained, "no answer to the first request")
+				heal := w.store.CutOff(c.session())
+				w.matches(lock(c, opts...), outage...)
+				heal()
+				time.Sleep(soon)
+
+				w.Log(name, retained, "no session")
+				w.store.Expire(c.session())
+				up := w.store.Down()
+				w.matches(lock(c, opts...), outage...)
+				up()
+				time.Sleep(soon)
+				_ = held.Unlock()
+			})
+		}
+	}
+}
+
+func TestATimeoutDuringALaterRequestTellsOfTheOutage(t *testing.T) {
+	for name, lock := range limits {
+		inWorld(t, func(w *world) {
+			c := w.client("a")
+			held := w.won(w.client("h").lock(bg))
+			poll := recipes.WithWait(recipes.Poll(100 * time.Millisecond))
+			cut := make(chan func(), 1)
+			time.AfterFunc(500*time.Millisecond, func() { cut <- w.store.CutOff(c.session()) })
+			w.Log(name)
+			w.matches(lock(c, poll), recipes.ErrTimeout, context.DeadlineExceeded, driver.ErrUnavailable)
+			(<-cut)()
+			time.Sleep(soon)
+			w.unlock(held)
+		})
+	}
+}
+
+func TestPingAndQueueThatTimeOutMatchErrUnavailable(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		heal := w.store.CutOff(c.session())
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		_, err := c.RWMutex("q").Queue(ctx)
+		w.matches(err, context.DeadlineExceeded, driver.ErrUnavailable)
+		ctx, cancel = context.WithTimeout(bg, time.Second)
+		defer cancel()
+		w.matches(c.Ping(ctx), context.DeadlineExceeded, driver.ErrUnavailable)
+		heal()
+	})
+}
+
+// deadAddress is a connector that gives up after five seconds.
+type deadAddress struct{ dials atomic.Int64 }
+
+func (c *deadAddress) Connect(ctx context.Context) (driver.Session, error) {
+	c.dials.Add(1)
+	select {
+	case <-time.After(5 * time.Second):
+		return nil, driver.ErrUnavailable
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func TestTryLockEndsWithTheFirstAttemptToConnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, opts := range [][]recipes.Option{nil, {recipes.WithRetention(recipes.Retention{})}} {
+			for _, try := range []func(*recipes.RWMutex, context.Context) (*recipes.Lock, error){(*recipes.RWMutex).TryLock, (*recipes.RWMutex).TryRLock} {
+				var c deadAddress
+				s := recipes.New(&c)
+				began := time.Now()
+				_, err := try(s.RWMutex("q", opts...), t.Context())
+				require.ErrorIs(t, err, driver.ErrUnavailable)
+				require.NotErrorIs(t, err, recipes.ErrTimeout)
+				assert.Equal(t, 5*time.Second, time.Since(began))
+				assert.EqualValues(t, 1, c.dials.Load())
+				require.NoError(t, s.Close())
+			}
+		}
+	})
+}
+
+func TestTryLockAsksOnceForEachStep(t *testing.T) {
+	for _, op := range []memdriver.Op{memdriver.OpList, memdriver.OpCreate} {
+		for _, committed := range []bool{false, true} {
+			inWorld(t, func(w *world) {
+				c := w.client("a")
+				for name, try := range c.trying() {
+					w.store.LoseReply(c.session(), op, committed)
+					_, err := try(bg)
+					require.ErrorIs(w, err, driver.ErrUnavailable, name)
+					time.Sleep(soon)
+					assert.Empty(w, w.names(), name)
+				}
+			})
+		}
+	}
+}
+
+// A session that has ended while nobody used it costs no attempt.
+func TestTryLockTakesANewSessionAtOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		for name, try := range c.trying() {
+			w.store.Expire(c.session())
+			l, err := try(bg)
+			require.NoError(w, err, name)
+			w.unlock(l)
+		}
+	})
+}
+
+// A TryLock that comes when the last caller has given up a dial does not fail with that dial.
+func TestTryLockBehindAGivenUpDialConnects(t *testing.T) {
+	inWorld(t, func(w *world) {
+		slow := &slowToGiveUp{Connector: w.store}
+		s := recipes.New(slow)
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		first := make(chan error, 1)
+		go func() { first <- s.Ping(ctx) }()
+		time.Sleep(time.Second + time.Millisecond) // the dial is being given up
+		l, err := s.RWMutex("q").TryLock(bg)
+		require.NoError(w, err)
+		w.unlock(l)
+		require.Error(w, <-first)
+		require.NoError(w, s.Close())
+	})
+}
+
+// slowToGiveUp is a connector that notices the end of its first context ten milliseconds late.
+type slowToGiveUp struct {
+	driver.Connector
+	dials atomic.Int64
+}
+
+func (c *slowToGiveUp) Connect(ctx context.Context) (driver.Session, error) {
+	if c.dials.Add(1) > 1 {
+		return c.Connector.Connect(ctx)
+	}
+	<-ctx.Done()
+	time.Sleep(10 * time.Millisecond)
+	return nil, ctx.Err()
+}
+
+// texts collects all that a client says of errors, in its log, to its hooks, and to callers.
+type texts struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (x *texts) Write(p []byte) (int, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.all.Write(p)
+}
+
+func (x *texts) add(err error) {
+	if err != nil {
+		_, _ = x.Write([]byte(err.Error() + "\n"))
+	}
+}
+
+func (x *texts) options() []recipes.Option {
+	return []recipes.Option{
+		recipes.WithLogger(slog.New(slog.NewTextHandler(x, &slog.HandlerOptions{Level: slog.LevelDebug}))),
+		recipes.WithTrace(&recipes.Trace{
+			Connected:  func(_ context.Context, i recipes.ConnectedInfo) { x.add(i.Err) },
+			Ended:      func(_ context.Context, err error) { x.add(err) },
+			Failed:     func(_ context.Context, i recipes.FailedInfo) { x.add(i.Err) },
+			Retrying:   func(_ context.Context, i recipes.RetryingInfo) { x.add(i.Err) },
+			Downgraded: func(_ context.Context, i recipes.DowngradedInfo) { x.add(i.Err) },
+			Released:   func(_ context.Context, i recipes.ReleasedInfo) { x.add(i.Err) },
+			Lost:       func(_ context.Context, i recipes.LostInfo) { x.add(i.Err) },
+			Reaped:     func(_ context.Context, i recipes.ReapedInfo) { x.add(i.Err) },
+		}),
+	}
+}
+
+// Nothing is called cancelled where no caller has cancelled a context.
+func TestNoTextSpeaksOfACancellationThatNoCallerMade(t *testing.T) {
+	limited := recipes.WithTimeout(time.Second)
+	retained := recipes.WithRetention(recipes.Retention{})
+	for name, path := range map[string]func(w *world, x *texts){
+		"a dial that is given up": func(w *world, x *texts) {
+			s := recipes.New(&deadAddress{}, x.options()...)
+			_, err := s.RWMutex("q", limited).Lock(bg)
+			require.ErrorIs(w, err, driver.ErrUnavailable)
+			x.add(err)
+			ctx, cancel := context.WithTimeout(bg, time.Second)
+			defer cancel()
+			x.add(s.Ping(ctx))
+			require.NoError(w, s.Close())
+		},
+		"Close during a dial": func(w *world, x *texts) {
+			s := recipes.New(&deadAddress{}, x.options()...)
+			waiting := going(func() (*recipes.Lock, error) { return s.RWMutex("q").Lock(bg) })
+			x.add(s.Close())
+			x.add(w.failed(waiting))
+		},
+		"Close while calls wait": func(w *world, x *texts) {
+			c := w.client("a", x.options()...)
+			held := w.won(w.client("h").lock(bg))
+			waiting, line := c.lock(bg), going(func() (*recipes.Lock, error) { return c.RWMutex("q", retained).Lock(bg) })
+			heal := w.store.CutOff(c.session())
+			x.add(c.Close())
+			x.add(w.failed(waiting))
+			x.add(w.failed(line))
+			heal()
+			_ = held.Unlock()
+			time.Sleep(time.Minute)
+		},
+		"Unlock during a downgrade": func(w *world, x *texts) {
+			c := w.client("a", x.options()...)
+			l := w.won(c.lock(bg))
+			w.store.Delay(c.session(), time.Second)
+			downgraded := make(chan error, 1)
+			go func() { downgraded <- l.Downgrade(bg) }()
+			time.Sleep(time.Millisecond)
+			x.add(l.Unlock())
+			err := <-downgraded
+			require.Error(w, err)
+			x.add(err)
+			x.add(l.Err())
+		},
+		"Unlock in an outage": func(w *world, x *texts) {
+			c := w.client("a", x.options()...)
+			l := w.won(c.lock(bg))
+			inner := w.won(c.rlock(l.Context(bg)))
+			heal := w.store.CutOff(c.session())
+			x.add(l.Unlock())
+			x.add(inner.Unlock())
+			heal()
+			time.Sleep(soon)
+		},
+		"the context of a lock that was lost": func(w *world, x *texts) {
+			c := w.client("a", x.options()...)
+			l := w.won(c.lock(bg))
+			ctx := l.Context(bg)
+			w.store.Expire(c.session())
+			<-l.Lost()
+			for _, m := range []*recipes.RWMutex{c.RWMutex("q"), c.RWMutex("other"), c.RWMutex("other", retained)} {
+				_, err := m.Lock(ctx)
+				require.ErrorIs(w, err, recipes.ErrLost)
+				x.add(err)
+			}
+			_, err := c.RWMutex("other").Queue(ctx)
+			require.ErrorIs(w, err, recipes.ErrLost)
+			x.add(err)
+			x.add(c.Ping(ctx))
+			x.add(l.Unlock())
+		},
+		"the context of a lock that was unlocked": func(w *world, x *texts) {
+			c := w.client("a", x.options()...)
+			l := w.won(c.lock(bg))
+			ctx := l.Context(bg)
+			held := w.won(c.lock(ctx))
+			other, err := c.RWMutex("other").Lock(bg)
+			require.NoError(w, err)
+			w.unlock(held, l)
+			_, err = c.RWMutex("other").Lock(ctx)
+			require.ErrorIs(w, err, recipes.ErrNotHeld)
+			require.ErrorIs(w, err, context.Canceled)
+			x.add(err)
+			x.add(other.Downgrade(ctx))
+			_ = other.Unlock()
+		},
+		"a line that gives up": func(w *world, x *texts) {
+			c := w.client("a", x.options()...)
+			held := w.won(w.client("h").lock(bg))
+			_, err := c.RWMutex("q", limited, retained).Lock(bg)
+			x.add(err)
+			heal := w.store.CutOff(c.session())
+			_, err = c.RWMutex("r", limited, retained).Lock(bg)
+			x.add(err)
+			heal()
+			time.Sleep(soon)
+			w.unlock(held)
+		},
+		"a session that ends": func(w *world, x *texts) {
+			c := w.client("a", x.options()...)
+			held := w.won(w.client("h").lock(bg))
+			waiting := c.lock(bg, limited)
+			l, err := c.RWMutex("r").Lock(bg)
+			require.NoError(w, err)
+			up := w.store.Down()
+			time.Sleep(time.Minute)
+			x.add(w.failed(waiting))
+			x.add(l.Unlock())
+			up()
+			_ = held.Unlock()
+			time.Sleep(soon)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				x := new(texts)
+				path(w, x)
+				synctest.Wait()
+				x.mu.Lock()
+				defer x.mu.Unlock()
+				require.NotEmpty(w, x.all.String())
+				for _, line := range strings.Split(x.all.String(), "\n") {
+					assert.NotContains(w, line, context.Canceled.Error())
+				}
+			})
+		})
+	}
+}
+
+func TestAContextThatTheCallerCancelsIsCalledCancelled(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		ctx, cancel := context.WithCancelCause(bg)
+		cancel(errors.New("shutting down"))
+		_, err := c.RWMutex("q").Lock(ctx)
+		require.EqualError(w, err, "dlock: q: context canceled: shutting down")
+	})
+}
