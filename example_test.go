@@ -7,6 +7,8 @@ import (
 	"log"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/memdriver"
 )
@@ -148,6 +150,57 @@ func ExampleLock_Context_reentrancy() {
 	// Output:
 	// <nil> true
 	// <nil>
+}
+
+// Goroutines that share the context of a lock are inside together, also if each of them
+// calls Lock. TryLock with a context of WithoutReentry is kept out.
+func ExampleLock_Context_goroutines() {
+	client, _ := dlock.Open("mem", "")
+	defer client.Close()
+	stock := client.RWMutex("stock/42")
+
+	lock, _ := stock.Lock(context.Background())
+	defer lock.Unlock()
+	workers, ctx := errgroup.WithContext(lock.Context(context.Background()))
+	var first, second *dlock.Lock
+	workers.Go(func() (err error) { first, err = stock.Lock(ctx); return err })
+	workers.Go(func() (err error) { second, err = stock.Lock(ctx); return err })
+	fmt.Println(workers.Wait(), first.Mode(), second.Mode()) // both are inside
+
+	_, err := stock.TryLock(dlock.WithoutReentry(lock.Context(context.Background())))
+	fmt.Println(errors.Is(err, dlock.ErrLocked))
+	// Output:
+	// <nil> exclusive exclusive
+	// true
+}
+
+// Goroutines that must take turns get a context that enters no lock again. They wait until
+// the lock is free, one after the other.
+func ExampleWithoutReentry() {
+	client, _ := dlock.Open("mem", "")
+	defer client.Close()
+	stock := client.RWMutex("stock/42")
+
+	lock, _ := stock.Lock(context.Background())
+	inside := lock.Context(context.Background())
+
+	count := 0
+	var workers errgroup.Group
+	outside := dlock.WithoutReentry(context.WithoutCancel(inside)) // Unlock ends inside
+	for range 3 {
+		workers.Go(func() error {
+			return stock.WithLock(outside, func(context.Context) error {
+				count++
+				return nil
+			})
+		})
+	}
+	fmt.Println("while the lock is held:", count)
+	lock.Unlock() // a worker cannot enter before
+	fmt.Println(workers.Wait(), count)
+	// Output:
+	// while the lock is held: 0
+	// <nil> 3
 }
 
 // Account is a resource that checks tokens. In a database the same is done by one statement:

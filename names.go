@@ -1,6 +1,7 @@
 package dlock
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -28,6 +29,10 @@ type (
 	// Contender is a member of a lock's queue; see [recipes.Contender].
 	Contender = recipes.Contender
 )
+
+// WithoutReentry returns a context with which no lock is entered again; see
+// [recipes.WithoutReentry].
+func WithoutReentry(ctx context.Context) context.Context { return recipes.WithoutReentry(ctx) }
 
 // ParseMode returns the mode whose String is given; see [recipes.ParseMode].
 func ParseMode(s string) (Mode, error) { return recipes.ParseMode(s) }

@@ -3,7 +3,6 @@ package recipes
 import (
 	"context"
 	"fmt"
-	"slices"
 )
 
 // Lock is a lock that is held, until Unlock or until it is lost. Whoever enters again gets a
@@ -34,9 +33,9 @@ type lockState struct {
 	// Guarded by hold.mu:
 	mode     Mode
 	unlocked bool
-	end      error         // what Unlock says the second time
-	lost     chan struct{} // made when it is asked for
-	contexts []*lockContext
+	end      error                // what Unlock says the second time
+	lost     chan struct{}        // made when it is asked for
+	contexts map[any]*lockContext // by parent; see contextKey
 }
 
 // newLock returns a Lock on a hold besides its own one.
@@ -168,11 +167,9 @@ func (l *Lock) detach(lost bool) []func(error) {
 	return endings
 }
 
-// forget drops a context that has ended by itself.
-func (l *Lock) forget(c *lockContext) {
+// forget drops the context of a parent that has ended.
+func (l *Lock) forget(key any) {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
-	if i := slices.Index(l.contexts, c); i >= 0 {
-		l.contexts = slices.Delete(l.contexts, i, i+1)
-	}
+	delete(l.contexts, key)
 }

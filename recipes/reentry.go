@@ -3,6 +3,8 @@ package recipes
 import (
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
 	"time"
 )
 
@@ -22,8 +24,11 @@ type heldIn struct {
 	outer *heldIn
 }
 
-// lockContext is a context that a Lock has to cancel.
+// lockContext is a context that a Lock has to cancel. A Lock keeps one for each parent, so that
+// a long hold which asks for contexts of the same parent, again and again, does not fill the
+// memory.
 type lockContext struct {
+	context.Context
 	cancel context.CancelCauseFunc
 	stop   func() bool // stops waiting for the context to end by itself
 }
@@ -40,12 +45,23 @@ func (c *lockContext) end(cause error) {
 // under it.
 //
 // Lock and RLock of the same lock and client, called with this context or a child of it, enter
-// again at once and without a request. So whoever has the context is let in: goroutines that
-// share it are inside together. Somebody who holds shared and wants exclusively gets
+// again at once and without a request. A shared Lock cannot be entered exclusively: that gives
 // ErrUpgrade.
 //
-// The lock forgets the context when parent ends or, where parent cannot end, with Unlock. A nil
-// parent counts as context.Background.
+// Every goroutine that has the context is let in. So goroutines that share it do not keep each
+// other out, also not if each of them calls Lock:
+//
+//	workers, ctx := errgroup.WithContext(lock.Context(ctx))
+//	for _, item := range items {
+//		workers.Go(func() error { return m.WithLock(ctx, item.save) }) // all at the same time
+//	}
+//
+// Give a goroutine that must not enter the lock again a context of [WithoutReentry].
+//
+// Calls with the same parent return the same context. The lock keeps it until parent ends or
+// until Unlock. During a long hold, a parent made for one piece of work has to be cancelled
+// after it, as the result of context.WithCancel always has. A nil parent counts as
+// context.Background.
 func (l *Lock) Context(parent context.Context) context.Context {
 	if parent == nil {
 		parent = context.Background()
@@ -56,32 +72,74 @@ func (l *Lock) Context(parent context.Context) context.Context {
 		return ctx
 	}
 	h := l.hold
+	h.check()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := contextKey(parent)
+	if c := l.contexts[key]; c != nil {
+		return c.Context
+	}
 	outer, _ := parent.Value(h.m.key).(*heldIn)
 	ctx, cancel := context.WithCancelCause(parent)
 	ctx = context.WithValue(ctx, h.m.key, &heldIn{lock: l, outer: outer})
-	if cause := l.remember(parent, &lockContext{cancel: cancel}); cause != nil {
-		cancel(cause)
+	switch {
+	case l.unlocked:
+		cancel(l.notHeld())
+	case h.lost != nil:
+		cancel(h.lost)
+	default:
+		l.keep(key, parent, &lockContext{Context: ctx, cancel: cancel})
 	}
 	return ctx
 }
 
-// remember keeps a context to cancel it later, or says why it has to be cancelled now.
-func (l *Lock) remember(parent context.Context, c *lockContext) error {
-	l.hold.check()
-	l.hold.mu.Lock()
-	defer l.hold.mu.Unlock()
-	switch {
-	case l.unlocked:
-		return l.notHeld()
-	case l.hold.lost != nil:
-		return l.hold.lost
+// contextKey returns the key of a parent's context: the parent, or a key like no other where
+// that cannot be compared.
+func contextKey(parent context.Context) any {
+	if reflect.ValueOf(parent).Comparable() {
+		return parent
 	}
-	if parent.Done() != nil {
-		c.stop = context.AfterFunc(parent, func() { l.forget(c) })
-	}
-	l.contexts = append(l.contexts, c)
-	return nil
+	return new(byte)
 }
+
+// keep keeps a context to cancel it later, until its parent ends. It is called with mu held.
+func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
+	if parent.Done() != nil {
+		c.stop = context.AfterFunc(parent, func() { l.forget(key) })
+	}
+	if l.contexts == nil {
+		l.contexts = make(map[any]*lockContext)
+	}
+	l.contexts[key] = c
+}
+
+// WithoutReentry returns a child of ctx with which no lock is entered again: a call of Lock
+// waits for its turn, behind the lock that ctx is of, too. It is for goroutines that must not
+// be inside a lock together with the one that started them, or with each other. In all else
+// the child is as ctx; a context of [Lock.Context] ends with its lock, so a goroutine that
+// waits for that lock wants context.WithoutCancel besides.
+//
+// A goroutine that waits for a lock whose holder waits for the goroutine waits for ever: use
+// TryLock or a deadline where that can be. A context that [Lock.Context] makes of the child
+// enters its lock again. A nil ctx counts as context.Background.
+func WithoutReentry(ctx context.Context) context.Context {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	return outside{ctx}
+}
+
+// outside hides the locks that a context is of.
+type outside struct{ context.Context }
+
+func (c outside) Value(key any) any {
+	if _, ok := key.(holdsKey); ok {
+		return nil
+	}
+	return c.Context.Value(key)
+}
+
+func (c outside) String() string { return fmt.Sprintf("%v.WithoutReentry", c.Context) }
 
 // reenter enters a lock again that ctx says is held. It returns nothing if none is.
 func (m *RWMutex) reenter(ctx context.Context, mode Mode) (*Lock, error) {

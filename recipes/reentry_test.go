@@ -3,6 +3,8 @@ package recipes_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -256,4 +258,45 @@ func TestAContextThatEndsByItselfIsForgotten(t *testing.T) {
 		assert.Eventually(w, func() bool { return recipes.ContextsOf(l) == 0 }, time.Minute, time.Millisecond)
 		w.unlock(l)
 	})
+}
+
+func TestAContextWithoutReentryWaitsForItsTurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", recipes.WithTimeout(time.Minute))
+		m := c.RWMutex("q")
+		held := w.won(c.lock(bg))
+		inside := held.Context(bg)
+		nested := recipes.WithoutReentry(context.WithValue(held.Context(inside), callerKey{}, "x"))
+		for _, ctx := range []context.Context{recipes.WithoutReentry(inside), nested} {
+			_, err := m.TryLock(ctx)
+			require.ErrorIs(w, err, recipes.ErrLocked)
+			_, err = m.TryRLock(ctx)
+			require.ErrorIs(w, err, recipes.ErrLocked)
+		}
+		assert.Equal(w, "x", nested.Value(callerKey{}), "other values stay")
+		assert.Contains(w, fmt.Sprint(nested), ".WithoutReentry")
+
+		waiting := c.lock(context.WithoutCancel(nested))
+		w.waits(waiting)
+		again := w.won(c.lock(inside))
+		w.unlock(again, held)
+		next := w.won(waiting)
+
+		require.ErrorIs(w, context.Cause(nested), recipes.ErrNotHeld, "it ends as its parent does")
+		w.unlock(w.won(c.rlock(next.Context(recipes.WithoutReentry(bg)))), next)
+	})
+}
+
+// Contexts of package context see through WithoutReentry.
+func TestAContextWithoutReentryStartsNoGoroutines(t *testing.T) {
+	parent, cancel := context.WithCancel(bg)
+	before := runtime.NumGoroutine()
+	for range 100 {
+		_, stop := context.WithCancel(recipes.WithoutReentry(parent))
+		defer stop()
+	}
+	assert.Less(t, runtime.NumGoroutine(), before+50)
+	cancel()
+	assert.Error(t, recipes.WithoutReentry(parent).Err())
+	assert.NoError(t, recipes.WithoutReentry(nil).Err())
 }
