@@ -6,25 +6,27 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A write to a contender's node is believed to be a Release if only the node's session can write
-// to it. The node's own data says so, but any client that may create nodes in the queue can write
-// that line into a node of its own, and then make this node look released while another contender
-// holds the lock. So a session believes a write only
+// A write to a contender's node is believed to be a Release if only the node's
+// session can write to it. The node's own data says so, but any client that may
+// create nodes in the queue can write that line into a node of its own, and
+// then make this node look released while another contender holds the lock. So
+// a session believes a write only
 //
 //   - if the session has a secret itself: with handover=list it never does;
 //   - and if the node is its own, or every client that may create nodes in the queue may delete
 //     them, too. Such a client can remove a holder's node anyway, so a forgery gains it nothing.
 //
-// The queue must have been made with that ACL. One that was changed later does not tell who could
-// create the nodes that are there.
+// The queue must have been made with that ACL. One that was changed later does
+// not tell who could create the nodes that are there.
 //
-// The ACL is read once, when a session first has to wait in a queue. Every answer to a Create and
-// to a List holds the queue's Czxid and the version of its ACL, so a change is noticed without a
-// request. A waiter has listed the node that it waits for, so the verdict is about the ACL under
-// which that node was created.
+// The ACL is read once, when a session first has to wait in a queue. Every
+// answer to a Create and to a List holds the queue's Czxid and the version of
+// its ACL, so a change is noticed without a request. A waiter has listed the
+// node that it waits for, so the verdict is about the ACL under which that node
+// was created.
 
-// verdict says whether a write to a node of a queue is believed, as of one incarnation of the
-// queue and one version of its ACL.
+// verdict says whether a write to a node of a queue is believed, as of one
+// incarnation of the queue and one version of its ACL.
 type verdict struct {
 	epoch      int64
 	aclVersion int32
@@ -37,7 +39,8 @@ func (v verdict) before(epoch int64, aclVersion int32) bool {
 	return v.epoch < epoch || v.epoch == epoch && v.aclVersion < aclVersion
 }
 
-// believes reports whether a write to a node that stands in the queue is a Release.
+// believes reports whether a write to a node that stands in the queue is a
+// Release.
 func (s *session) believes(queue string, f *found) bool {
 	switch {
 	case !s.secret.set() || !f.envelope.guarded:
@@ -57,9 +60,9 @@ func (s *session) believes(queue string, f *found) bool {
 	return v.believed
 }
 
-// creatorsMayDelete reports whether an ACL gives nobody CREATE without DELETE. It looks at each
-// entry by itself: the server may hide the digests, and then two entries that look alike need not
-// be the same user.
+// creatorsMayDelete reports whether an ACL gives nobody CREATE without DELETE.
+// It looks at each entry by itself: the server may hide the digests, and then
+// two entries that look alike need not be the same user.
 func creatorsMayDelete(acl []zk.ACL) bool {
 	worldDeletes := slices.ContainsFunc(acl, func(a zk.ACL) bool { return a.Scheme == "world" && a.Perms&zk.PermDelete != 0 })
 	return worldDeletes || !slices.ContainsFunc(acl, func(a zk.ACL) bool {
@@ -67,7 +70,8 @@ func creatorsMayDelete(acl []zk.ACL) bool {
 	})
 }
 
-// verdict returns the verdict on a queue. If it is open, the caller reads the ACL and calls judge.
+// verdict returns the verdict on a queue. If it is open, the caller reads the
+// ACL and calls judge.
 func (q *queues) verdict(queue string) verdict {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -100,7 +104,8 @@ func (q *queues) judge(queue string, v verdict) {
 	}
 }
 
-// saw opens the verdict on a queue again if the queue, or its ACL, is a later one.
+// saw opens the verdict on a queue again if the queue, or its ACL, is a later
+// one.
 func (q *queues) saw(queue string, epoch int64, aclVersion int32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

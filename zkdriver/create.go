@@ -17,7 +17,7 @@ const maxData = 1<<20 - 1 - 8<<10
 
 // Create implements driver.Session. On a queue that is known it is one request,
 //
-//	multi(create prefix, ephemeral and sequential; setData of the queue's node, empty)
+// multi(create prefix, ephemeral and sequential; setData of the queue's node, empty)
 //
 // whose second answer is a Stat of the queue's node: its Mzxid is the zxid of the whole, and so
 // the token and the Czxid of the new node, its NumChildren counts the new node, and its Czxid
@@ -120,8 +120,8 @@ func (s *session) createOnce(queue, prefix string, data []byte, m manner) (p dri
 	return p, aclVersion, err
 }
 
-// errHit says that a removal which this session had sent earlier has removed the new node: see
-// traffic.
+// errHit says that a removal which this session had sent earlier has removed
+// the new node: see traffic.
 var errHit = errors.New("zkdriver: the node was removed together with an earlier one of its name")
 
 // errNotStamped says that the queue's node may not be written.

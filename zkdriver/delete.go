@@ -92,7 +92,8 @@ func (s *session) deleteChecked(queue string, token int64, names []string) error
 	return fmt.Errorf("zkdriver: delete %s: %w: the node keeps changing", s.settings.queuePath(queue), driver.ErrUnavailable)
 }
 
-// lookAndDelete reports false if the node changed between the look and the removal.
+// lookAndDelete reports false if the node changed between the look and the
+// removal.
 func (s *session) lookAndDelete(queue string, token int64, names []string) (done bool, err error) {
 	r := s.owned.beginRemoval(queue, names...)
 	ended := false
@@ -143,9 +144,9 @@ func (f *found) created() int64 {
 	return f.stat.Ctime
 }
 
-// findNode returns this session's node of that token under one of the names; the error matches
-// driver.ErrGone if there is none. A node of another session is never that node: its data may
-// say any token.
+// findNode returns this session's node of that token under one of the names;
+// the error matches driver.ErrGone if there is none. A node of another session
+// is never that node: its data may say any token.
 func (s *session) findNode(queue string, token int64, names []string) (*found, error) {
 	for _, name := range names {
 		f, err := s.look(queue, name)

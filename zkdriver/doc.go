@@ -40,13 +40,27 @@
 // # What is stored
 //
 // The queue stock/42 is the node /stock/42 below the chroot, a container, so that an unused one
-// vanishes; a contender is an ephemeral sequential child. What is missing above is made of
-// ordinary nodes that everybody who may connect can read and add to. The data of a queue's node
-// is left as it is: where it is not empty, a Create takes three requests in place of one. The
-// same goes where the node may not be written. Users need CREATE, DELETE and READ on a queue,
-// and READ on each other's contenders; ZooKeeper refuses nothing earlier, not even a wrong
-// password. With acl=creator and acl=digest a queue that anybody else may alter is refused: he
-// could take its locks away.
+// vanishes; a contender is an ephemeral sequential child. Nodes that are missing above it are
+// made as ordinary nodes, which every client that may connect can read and add to. Users need
+// CREATE, DELETE and READ on a queue, and READ on each other's contenders; ZooKeeper refuses
+// nothing earlier, not even a wrong password.
+//
+// With acl=creator and acl=digest a queue that another user may alter is refused: that user could
+// take its locks away. The node of stock/42 lies below the node of stock, so a lock stock belongs
+// to one user together with the right to make locks below it. If the node stock was made for
+// stock/42, the first Lock of stock gives it the ACL of a queue, if the same user has made it.
+// From then on other users cannot make locks below stock; those that they have stay. A node stock
+// that another user has made cannot be locked, and the error says so. Users who share a segment
+// of their names should not lock that segment.
+//
+// The data of a queue's node that is there when a session first uses the queue is left as it is:
+// a Create takes three requests then in place of one. Data that is written later is erased by the
+// next Create, unless WRITE is taken away from the users of the node first: then a Create takes
+// three requests as well.
+//
+// The sequences of a queue start over after two billion nodes. The queue is empty then, and its
+// node is made again, with its ACL and its data. It is an ordinary node then, unless it is as this
+// driver makes it. Where the ACL cannot be read for want of ADMIN, the error says so.
 //
 // The queue orders/order-1234567890 is the node /orders/order-1234567890~: a
 // child that ends in ten or more digits is a contender of the queue, whichever

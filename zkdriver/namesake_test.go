@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// remake removes a queue with all its nodes and makes it again, as an operator may, so that its
-// names come again.
+// remake removes a queue with all its nodes and makes it again, as an operator
+// may, so that its names come again.
 func (b *bench) remake(queue string) {
 	b.t.Helper()
 	path := b.chroot + "/" + queue
@@ -25,8 +25,9 @@ func (b *bench) remake(queue string) {
 	require.NoError(b.t, err)
 }
 
-// An operator removes the queue and makes it again. A Create on its way wins the name of a node
-// that is being removed, and the server carries out the removal after the Create.
+// An operator removes the queue and makes it again. A Create on its way wins
+// the name of a node that is being removed, and the server carries out the
+// removal after the Create.
 func TestARemovalOnItsWayTakesNoNodeOfItsNameFromItsOwnSession(t *testing.T) {
 	for name, remove := range map[string]func(*bench, driver.Place) error{
 		"delete":  func(b *bench, p driver.Place) error { return b.Delete(within(b.t), "q", p) },

@@ -126,8 +126,8 @@ func (o *owned) find(queue string, token int64) *claim {
 	return nil
 }
 
-// removeCertain begins the removal of a node that is there beyond doubt, as far as is known, and
-// returns its name. From then on the node is in doubt.
+// removeCertain begins the removal of a node that is there beyond doubt, as far
+// as is known, and returns its name. From then on the node is in doubt.
 func (o *owned) removeCertain(c *claim, connection uint64) (name string, r *removal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -3,6 +3,9 @@ package zkdriver
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -188,27 +191,54 @@ func (s *settings) ancestorACL() []zk.ACL {
 	return append(zk.WorldACL(zk.PermRead|zk.PermCreate), s.queueACL()...)
 }
 
-// rollOver removes a queue whose sequences have come to their end, once it is empty, so that it
-// is made again. Tokens go on rising: they are the store's own count. Until then the error
-// matches driver.ErrUnavailable.
+// rollOver removes a queue whose sequences have come to their end, once it is
+// empty, and makes it again. Tokens go on rising: they are the store's own
+// count. Until then the error matches driver.ErrUnavailable.
 func (s *session) rollOver(queue string, epoch int64) error {
 	path := s.settings.queuePath(queue)
 	names, stat, err := s.children(path)
 	switch {
-	case err == nil && stat.Czxid != epoch: // somebody else has done it
+	case err == nil && stat.Czxid != epoch: // another client has done it
 	case err == nil && len(names) > 0:
 		err = zk.ErrNotEmpty
 	case err == nil:
-		err = s.remove(path, -1) // which fails if it is not empty any more
+		err = s.startOver(path)
 	}
 	switch {
-	case err == nil, errors.Is(err, zk.ErrNoNode):
+	case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNodeExists):
 		s.queues.drop(queue)
 		return nil
 	case errors.Is(err, zk.ErrNotEmpty):
 		return fmt.Errorf("zkdriver: %s: %w: the sequences have come to their end and start over once the queue, with the queues below it, is empty", path, driver.ErrUnavailable)
 	case errors.Is(err, zk.ErrNoAuth):
-		return fmt.Errorf("zkdriver: %s: %w: the sequences have come to their end, and it takes DELETE on the parent to start over: %w", path, driver.ErrUnavailable, err)
+		return fmt.Errorf("zkdriver: %s: %w: the sequences have come to their end, and it takes CREATE and DELETE on the parent to start over: %w", path, driver.ErrUnavailable, err)
 	}
-	return s.explain(err, "remove", path, "DELETE on its parent")
+	return s.explain(err, "start over the sequences of", path, "CREATE and DELETE on its parent")
 }
+
+// startOver removes the node of an empty queue. A node as this driver makes it
+// is made again by the next Create. Any other one is an operator's: in the same
+// transaction it is made again with its ACL and its data, as an ordinary node,
+// because a Stat does not tell a container from one.
+func (s *session) startOver(path string) error {
+	data, stat, err := s.get(path)
+	if err != nil {
+		return err
+	}
+	acl, aclStat, err := s.getACL(path)
+	switch {
+	case err != nil:
+		return err
+	case len(data) == 0 && aclStat.Aversion == 0 && slices.Equal(acl, s.settings.queueACL()):
+		return s.remove(path, stat.Version) // which fails if it is not empty any more
+	case slices.ContainsFunc(acl, hidden):
+		return fmt.Errorf("zkdriver: %s: %w: the sequences have come to their end, and it takes ADMIN on the queue to read its ACL and make it again with it; "+
+			"a user with ADMIN can use the lock once, or an operator can remove the node and make it again", path, fs.ErrPermission)
+	}
+	_, err = s.multi(&zk.DeleteRequest{Path: path, Version: stat.Version}, &zk.CreateRequest{Path: path, Data: data, Acl: acl})
+	return err
+}
+
+// hidden reports whether the server has hidden the digest of an entry, as it
+// does for clients without ADMIN.
+func hidden(a zk.ACL) bool { return a.Scheme == "digest" && strings.HasSuffix(a.ID, hiddenDigest) }

@@ -136,8 +136,8 @@ func (s *session) removeLost(o lost) error {
 	return nil
 }
 
-// removeIfLost removes the node of that name if it is the lost one. It asks for the owner first:
-// the data of other sessions' nodes may be long.
+// removeIfLost removes the node of that name if it is the lost one. It asks for
+// the owner first: the data of other sessions' nodes may be long.
 func (s *session) removeIfLost(o lost, name string) (found bool, err error) {
 	r := s.owned.beginRemoval(o.queue, name)
 	defer s.owned.endRemoval(o.queue, r)
@@ -161,9 +161,10 @@ func given(err error) error {
 	return err
 }
 
-// newestFirst returns those of names that the prefix begins and whose sequence comes after that
-// one, the highest first. The server has given the lost node a higher sequence than any earlier
-// node of this session. The sequences of other nodes prove nothing: a client may choose any.
+// newestFirst returns those of names that the prefix begins and whose sequence
+// comes after that one, the highest first. The server has given the lost node a
+// higher sequence than any earlier node of this session. The sequences of other
+// nodes prove nothing: a client may choose any.
 func newestFirst(names []string, prefix string, after int64) []string {
 	type entry struct {
 		name string

@@ -70,6 +70,11 @@ func (s *session) getACL(path string) (acl []zk.ACL, stat *zk.Stat, err error) {
 	return acl, stat, err
 }
 
+// setACL gives zk.ErrBadVersion if the ACL has another version by now.
+func (s *session) setACL(path string, acl []zk.ACL, version int32) error {
+	return s.ask(quorum, func() error { _, err := s.conn.SetACL(path, acl, version); return err })
+}
+
 // stat gives zk.ErrNoNode for a missing node.
 func (s *session) stat(path string) (stat *zk.Stat, err error) {
 	err = s.ask(server, func() error {

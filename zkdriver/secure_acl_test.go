@@ -412,3 +412,71 @@ func TestWhoMakesAnAncestorFirstCannotGetAtTheQueuesBelow(t *testing.T) {
 	require.ErrorContains(t, err, "acl=creator")
 	require.False(t, errors.Is(err, driver.ErrUnavailable))
 }
+
+// A lock and the locks below it have the same user. Its node may have been made for those below it
+// first, when every client may add to it.
+func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
+	for _, mode := range []string{"creator", "digest"} {
+		t.Run(mode, func(t *testing.T) {
+			h := newHouse(t, mode) // alice has made of/alice/q
+			above, err := h.alice.Create(within(t), "of/alice", "web1-W-", []byte("x"))
+			require.NoError(t, err)
+			acl, _, err := h.owner.GetACL(h.root + "/of/alice")
+			require.NoError(t, err)
+			require.Equal(t, aliceOnly, acl, "it is a queue as any other now")
+			for what, err := range handmade(h.plain("bob:geheim@"), h.root+"/of/alice", h.root+"/of/alice/"+above.Name) {
+				assert.ErrorIs(t, err, zk.ErrNoAuth, what)
+			}
+
+			same := mustConnect(t, h.dsn("alice:geheim@")+"?session_timeout=1m&acl="+mode)
+			behind, err := same.Create(within(t), "of/alice", "web2-W-", []byte("y"))
+			require.NoError(t, err)
+			require.False(t, behind.Alone)
+			_, err = same.Create(within(t), "of/alice/more", "web2-W-", []byte("z"))
+			require.NoError(t, err, "alice's locks below it work")
+			require.NoError(t, h.alice.Delete(within(t), "of/alice", above))
+		})
+	}
+}
+
+// The node above a user's locks is not for another user to lock.
+func TestALockAboveLocksOfAnotherUserIsRefusedWithTheReason(t *testing.T) {
+	for _, mode := range []string{"creator", "digest"} {
+		t.Run(mode, func(t *testing.T) {
+			h := newHouse(t, mode)
+			for _, login := range []string{"bob:geheim@", "alice:falsch@"} {
+				s := mustConnect(t, h.dsn(login)+"?session_timeout=1m&acl="+mode)
+				_, err := s.Create(within(t), "of/alice", "web1-W-", []byte("x"))
+				require.ErrorIs(t, err, fs.ErrPermission)
+				require.NotErrorIs(t, err, driver.ErrUnavailable)
+				require.ErrorContains(t, err, "for locks below it")
+				_, err = s.Create(within(t), "of/alice/other"+login[:3], "web1-W-", []byte("x"))
+				require.NoError(t, err, "the locks of both stand side by side")
+				require.NoError(t, s.Close())
+			}
+			acl, stat, err := h.owner.GetACL(h.root + "/of/alice")
+			require.NoError(t, err)
+			require.ElementsMatch(t, mayAdd, acl)
+			require.Zero(t, stat.Aversion)
+		})
+	}
+}
+
+func TestSessionsThatLockANodeAboveTheirLocksAtOnceAllGetIt(t *testing.T) {
+	h := newHouse(t, "digest")
+	const n = 6
+	sessions := make([]*session, n)
+	for i := range sessions {
+		sessions[i] = mustConnect(t, h.dsn("alice:geheim@")+"?session_timeout=1m&acl=digest")
+	}
+	made := make(chan error, n)
+	for i, s := range sessions {
+		go func() {
+			_, err := s.Create(within(t), "of/alice", "web1-W-", fmt.Append(nil, i))
+			made <- err
+		}()
+	}
+	for range n {
+		require.NoError(t, <-made)
+	}
+}

@@ -18,6 +18,7 @@ const (
 	opGetData         = 4
 	opSetData         = 5
 	opGetACL          = 6
+	opSetACL          = 7
 	opSync            = 9
 	opPing            = 11
 	opGetChildren     = 12 // the one that returns the Stat too
@@ -68,7 +69,7 @@ func (r *shape) reply(opcode int32) {
 	switch opcode {
 	case opCreate, opCreateContainer, opSync:
 		r.text()
-	case opExists:
+	case opExists, opSetACL:
 		r.skip(statSize)
 	case opGetData:
 		r.bytes()

@@ -6,29 +6,32 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// traffic is the requests of one queue that are on their way: those that make a node, and those
-// that remove nodes.
+// traffic is the requests of one queue that are on their way: those that make a
+// node, and those that remove nodes.
 //
-// A queue that an operator has removed and made again gives out its names once more. Two requests
-// of one session may then cross: a removal is sent while the node of that name is the old one, and
-// the server carries it out when the node is a new one, which a Create of the same session has
-// made and whose answer has not been looked at. ZooKeeper cannot be told which of the two is
-// meant. So a Create that met a removal of its node's name waits for the removal and looks at its
-// node once more before it returns; and a removal waits for the Creates that were on their way
-// when it began, whose answers come before its own, and looks, too, if one of them has won the
-// name.
+// A queue that an operator has removed and made again gives out its names once
+// more. Two requests of one session may then cross: a removal is sent while the
+// node of that name is the old one, and the server carries it out when the node
+// is a new one, which a Create of the same session has made and whose answer
+// has not been looked at. ZooKeeper cannot be told which of the two is meant.
+// So a Create that met a removal of its node's name waits for the removal and
+// looks at its node once more before it returns; and a removal waits for the
+// Creates that were on their way when it began, whose answers come before its
+// own, and looks, too, if one of them has won the name.
 type traffic struct {
 	creations []*creation
 	removals  []*removal
 }
 
-// creation is a request for a node on its way. Its fields are guarded by owned.mu.
+// creation is a request for a node on its way. Its fields are guarded by
+// owned.mu.
 type creation struct {
 	answered chan struct{} // closed by endCreation; nil if no removal waits for it
 	met      []string      // names whose removal has ended meanwhile
 }
 
-// removal is a request on its way that removes a node which stands under one of these names.
+// removal is a request on its way that removes a node which stands under one of
+// these names.
 type removal struct {
 	names []string
 	over  chan struct{} // closed by endRemoval; nil if no Create waits for it
@@ -45,9 +48,9 @@ func (o *owned) beginCreation(queue string) *creation {
 	return c
 }
 
-// endCreation is called when the answer is there, and the node, if there is one, was added. It
-// reports whether a removal of that name has been on its way at the same time, and returns what
-// to wait for.
+// endCreation is called when the answer is there, and the node, if there is
+// one, was added. It reports whether a removal of that name has been on its way
+// at the same time, and returns what to wait for.
 func (o *owned) endCreation(queue string, c *creation, name string) (wait []<-chan struct{}, met bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -123,7 +126,8 @@ func (o *owned) dropTraffic(queue string, t *traffic) {
 	}
 }
 
-// namesake returns the place of another node that this session has won under that name.
+// namesake returns the place of another node that this session has won under
+// that name.
 func (o *owned) namesake(queue, name string, token int64) (p driver.Place, there bool) {
 	_, seq, ok := driver.ParseName(name)
 	o.mu.Lock()
@@ -139,8 +143,9 @@ func (o *owned) namesake(queue, name string, token int64) (p driver.Place, there
 	return driver.Place{Node: driver.Node{Name: name, Seq: seq, Epoch: in.epoch}, Token: c.token}, true
 }
 
-// stillStands looks at a node once more, after the removals that have met its Create are over. The
-// error matches driver.ErrGone if one of them has removed it.
+// stillStands looks at a node once more, after the removals that have met its
+// Create are over. The error matches driver.ErrGone if one of them has removed
+// it.
 func (s *session) stillStands(queue string, p driver.Place, wait []<-chan struct{}) error {
 	for _, over := range wait {
 		<-over
@@ -153,8 +158,9 @@ func (s *session) stillStands(queue string, p driver.Place, wait []<-chan struct
 	return err
 }
 
-// hitItself returns an error that matches driver.ErrGone if a removal that has just succeeded has
-// removed another node of this session than that of the token.
+// hitItself returns an error that matches driver.ErrGone if a removal that has
+// just succeeded has removed another node of this session than that of the
+// token.
 func (s *session) hitItself(queue string, token int64, name string, r *removal) error {
 	for _, c := range r.ahead {
 		if c.answered != nil {

@@ -73,8 +73,8 @@ func (s *session) Watch(ctx context.Context, queue, name string) (<-chan driver.
 	return c, err
 }
 
-// WatchPlace implements driver.Releaser. The answer to the watch shows which node it is: a node is
-// this one only if both its token and its session are.
+// WatchPlace implements driver.Releaser. The answer to the watch shows which
+// node it is: a node is this one only if both its token and its session are.
 func (s *session) WatchPlace(ctx context.Context, queue string, p driver.Place) (<-chan driver.Cause, error) {
 	if err := s.checkPlace(queue, p); err != nil {
 		return nil, err
@@ -250,13 +250,14 @@ func (ws *watches) fire(path string, why driver.Cause) {
 	}
 }
 
-// written ends the watch of a node that was written to. If the node is believed, its session has
-// written to it, to release it.
+// written ends the watch of a node that was written to. If the node is
+// believed, its session has written to it, to release it.
 //
-// After a reconnect that is not believed. The server reports a node which has changed since as
-// written, also if it is another one of the same name. And it may take several requests to set all
-// watches again, so that the end of a node is reported later than that of another one
-// whose watch is new: for as long as there is an older watch in the queue.
+// After a reconnect that is not believed. The server reports a node which has
+// changed since as written, also if it is another one of the same name. And it
+// may take several requests to set all watches again, so that the end of a node
+// is reported later than that of another one whose watch is new: for as long as
+// there is an older watch in the queue.
 func (ws *watches) written(path string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

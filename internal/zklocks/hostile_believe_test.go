@@ -20,7 +20,8 @@ func (w *world) login(user string) *zk.Conn {
 	return c
 }
 
-// looked waits until the call has looked at the queue n times, and demands that it has not returned.
+// looked waits until the call has looked at the queue n times, and demands that
+// it has not returned.
 func (k *contender) looked(n int) {
 	k.w.Helper()
 	k.w.eventually(func() bool {
@@ -36,8 +37,9 @@ func (k *contender) looked(n int) {
 	k.waits()
 }
 
-// A superuser may write to every node, also to that of a holder. With handover=list a waiter takes
-// no write for a release, however long it has waited.
+// A superuser may write to every node, also to that of a holder. With
+// handover=list a waiter takes no write for a release, however long it has
+// waited.
 func TestAWriteToAHoldersNodeLetsNobodyInWhereWaitersList(t *testing.T) {
 	for _, handover := range []string{"release", "list"} { // of the holder
 		t.Run("holder with handover="+handover, func(t *testing.T) {
@@ -60,8 +62,9 @@ func TestAWriteToAHoldersNodeLetsNobodyInWhereWaitersList(t *testing.T) {
 	}
 }
 
-// A stranger who may add to a queue, and take nothing from it, has the node that a waiter waits
-// for, and makes it look released. The ACL is that of an operator, from the start or changed later.
+// A stranger who may add to a queue, and take nothing from it, has the node
+// that a waiter waits for, and makes it look released. The ACL is that of an
+// operator, from the start or changed later.
 func TestAForgedReleaseOfAStrangersNodeLetsNobodyIn(t *testing.T) {
 	const alice = "alice:geheim"
 	strict := zk.DigestACL(zk.PermAll, "alice", "geheim")

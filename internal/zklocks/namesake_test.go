@@ -9,8 +9,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Soon after a grant an operator removes the queue and makes it again, while another goroutine of
-// the same client is about to win a node of the same name. The holder's Unlock is on its way then.
+// Soon after a grant an operator removes the queue and makes it again, while
+// another goroutine of the same client is about to win a node of the same name.
+// The holder's Unlock is on its way then.
 func TestAnUnlockTakesNoLockFromAnotherGoroutineOfItsClient(t *testing.T) {
 	w := newWorld(t)
 	c, proxy := w.proxied("web1")
