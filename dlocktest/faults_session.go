@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -23,9 +24,8 @@ type faulty struct {
 	life   context.Context // ends when the session does
 	expire context.CancelFunc
 
-	closing  atomic.Bool
-	finished chan struct{} // closes when Close has returned
-	closed   error         // what it returned
+	closes singleflight.Group // concurrent calls of Close share one try
+	gone   bool               // Close has returned nil; belongs to closes
 
 	mu         sync.Mutex
 	hungUp     bool           // no goroutine can be started any more
@@ -38,7 +38,7 @@ type faulty struct {
 type kind struct{ method, queue string }
 
 func (f *Faults) adopt(number int, inner driver.Session) *faulty {
-	s := &faulty{faults: f, number: number, inner: inner, finished: make(chan struct{}), sent: make(map[kind]int)}
+	s := &faulty{faults: f, number: number, inner: inner, sent: make(map[kind]int)}
 	s.life, s.expire = context.WithCancel(context.Background())
 	f.mu.Lock()
 	f.sessions[number] = s
@@ -70,16 +70,21 @@ func (s *faulty) end() {
 
 // Close implements driver.Session.
 func (s *faulty) Close() error {
-	if s.closing.CompareAndSwap(false, true) {
-		if s.faults.decide != nil {
-			s.delayClose()
-		}
-		s.closed = s.inner.Close()
-		s.hangUp()
-		close(s.finished)
+	_, err, _ := s.closes.Do("", func() (any, error) { return nil, s.leave() })
+	return err
+}
+
+func (s *faulty) leave() error {
+	if s.gone {
+		return nil
 	}
-	<-s.finished
-	return s.closed
+	if s.faults.decide != nil && s.inner.Err() == nil {
+		s.delayClose()
+	}
+	err := s.inner.Close()
+	s.hangUp()
+	s.gone = err == nil
+	return err
 }
 
 func (s *faulty) delayClose() {

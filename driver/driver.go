@@ -146,11 +146,17 @@ type Session interface {
 
 	// Close ends the session and releases everything it holds, here and in the store.
 	//
-	// Rule 9: the session's nodes are gone when Close returns nil. If the store cannot be
-	// reached, Close returns an error that matches [ErrUnavailable] in bounded time (a few
-	// seconds), and the store drops the nodes when the session times out there. Rule 8 holds:
-	// Done is closed before the nodes go. A second Close does nothing and returns what the
-	// first one returned.
+	// Rule 9: the session's nodes are gone when Close returns nil. If the store cannot
+	// be reached, Close returns an error that matches [ErrUnavailable] in bounded time
+	// (a few seconds), and the store drops the nodes when the session times out there.
+	// Rule 8 holds: Done is closed before the nodes go.
+	//
+	// A session that has ended before, because its lease has run out, may live on in
+	// the store for a while, with its nodes. Close ends it there as well. Before Close
+	// is called, the driver does not: holders may not have noticed the end yet.
+	//
+	// A Close after one that returned an error tries again; after one that returned nil
+	// it does nothing and returns nil. Calls at the same time may share one try.
 	Close() error
 }
 

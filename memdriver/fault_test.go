@@ -123,11 +123,28 @@ func TestCloseOfACutOffSessionIsBounded(t *testing.T) {
 		start := time.Now()
 		err := s.Close()
 		require.ErrorIs(t, err, driver.ErrUnavailable)
-		require.Equal(t, err, s.Close())
 		require.Equal(t, 2*time.Second, time.Since(start))
+		require.Equal(t, err, s.Close(), "it tries again")
+		require.Equal(t, 4*time.Second, time.Since(start))
 		require.Len(t, list(t, other), 1)
-		elapse(8 * time.Second)
+		elapse(6 * time.Second)
 		require.Empty(t, list(t, other), "the store kept the session for longer than its timeout")
+	})
+}
+
+func TestCloseThatFailedCanBeRepeated(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		st := memdriver.New()
+		s, other := connect(t, st), connect(t, st)
+		create(t, s)
+		heal := st.CutOff(s)
+		require.ErrorIs(t, s.Close(), driver.ErrUnavailable)
+		require.Len(t, list(t, other), 1)
+		heal()
+		require.NoError(t, s.Close())
+		require.Empty(t, list(t, other))
+		require.NoError(t, s.Close(), "there is nothing left to do")
+		require.Equal(t, int64(1), requests(st, memdriver.OpClose))
 	})
 }
 

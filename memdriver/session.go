@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -32,10 +34,9 @@ type session struct {
 	line    line
 	creates atomic.Int64 // Creates so far, to number them
 
-	ended    chan struct{} // closes when the lease has ended and every watch is closed
-	closing  atomic.Bool   // by somebody who has called Close
-	finished chan struct{} // closes when that has returned
-	closed   error         // what it returned
+	ended  chan struct{}      // closes when the lease has ended and every watch is closed
+	closes singleflight.Group // concurrent calls of Close share one try
+	gone   bool               // the store has confirmed the end; belongs to closes
 
 	mu         sync.Mutex
 	over       bool           // no watch can be added any more
@@ -51,12 +52,11 @@ type session struct {
 // arrival: rule 8.
 func newSession(st *Store, r *record, timeout time.Duration, sent driver.Instant) *session {
 	s := &session{
-		store:    st,
-		record:   r,
-		timeout:  timeout,
-		lease:    driver.NewLease(timeout-timeout/4, sent),
-		ended:    make(chan struct{}),
-		finished: make(chan struct{}),
+		store:   st,
+		record:  r,
+		timeout: timeout,
+		lease:   driver.NewLease(timeout-timeout/4, sent),
+		ended:   make(chan struct{}),
 	}
 	s.line.reach = &st.reach
 	s.spawn(s.keep)
@@ -75,30 +75,33 @@ func (s *session) Describe() driver.SessionInfo {
 }
 
 // Close implements driver.Session. The lease ends first, the nodes go after
-// that: rules 8 and 9. Whoever comes second waits for the first on a channel,
-// because virtual time stands still while somebody waits for a mutex.
+// that: rules 8 and 9. A session whose lease has run out is ended in the store
+// all the same. A Close that could not reach the store can be repeated.
 func (s *session) Close() error {
-	if s.closing.CompareAndSwap(false, true) {
-		s.lease.End(errClosed)
-		<-s.ended
-		s.closed = s.sayGoodbye()
-		s.hangUp()
-		close(s.finished)
+	s.lease.End(errClosed)
+	<-s.ended
+	_, err, _ := s.closes.Do("", func() (any, error) { return nil, s.leave() })
+	return err
+}
+
+func (s *session) leave() error {
+	if s.gone {
+		return nil
 	}
-	<-s.finished
-	return s.closed
+	err := s.sayGoodbye()
+	s.hangUp()
+	s.gone = err == nil
+	return err
 }
 
 func (s *session) sayGoodbye() error {
 	ctx, cancel := context.WithTimeout(context.Background(), min(closePatience, s.timeout))
 	defer cancel()
-	rep, err := s.exchange(ctx, ctx.Done(), &request{op: OpClose})
-	if err == nil {
-		err = rep.err
-	}
-	if err != nil {
-		return fmt.Errorf("mem: close: %w: the store drops the session after %v: %w",
-			driver.ErrUnavailable, s.timeout, err)
+	answer := make(chan reply, 1)
+	s.carry(ctx.Done(), request{op: OpClose}, answer)
+	if rep, ok := <-answer; !ok || rep.err != nil {
+		return fmt.Errorf("mem: close: %w: the session's nodes stay until the store drops it, at most %v after it has heard of the session last",
+			driver.ErrUnavailable, s.timeout)
 	}
 	return nil
 }

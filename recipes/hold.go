@@ -83,6 +83,9 @@ func (h *hold) lose(cause error) (report func()) {
 	err := &lostError{lock: h.m.name, node: h.place.Name, cause: cause}
 	h.lost = err
 	retainer, inUse := h.retainer, h.held[Shared]+h.held[Exclusive] > 0
+	if inUse {
+		h.session.holdLost()
+	}
 	h.stop()
 	var endings []func(error)
 	for _, l := range append([]*Lock{&h.own}, h.locks...) {

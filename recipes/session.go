@@ -22,29 +22,113 @@ type session struct {
 	timer   *time.Timer // runs while there are young ones
 	armed   bool
 	ended   error
+
+	lostHolds int           // lost, and not unlocked by every caller that has a Lock of it
+	unlocked  chan struct{} // lostHolds has come to zero
+
+	left     chan struct{} // closes when the session has ended here, and in the store if leaveErr is nil
+	leaveErr error
 }
 
 // newSession finds out, here and nowhere else, what the driver can do beyond the contract.
 func newSession(c *Sessions, ds driver.Session) *session {
-	s := &session{Session: ds, sessions: c}
+	s := &session{Session: ds, sessions: c, unlocked: make(chan struct{}, 1), left: make(chan struct{})}
 	s.replacer, _ = ds.(driver.Replacer)
 	s.releaser, _ = ds.(driver.Releaser)
 	s.reader, _ = ds.(driver.Reader)
 	return s
 }
 
-// mourn waits for the end of the session and tells its locks.
-func (s *session) mourn() {
-	<-s.Done()
-	cause := s.Err()
-	if !s.end(cause) {
-		return // the client was closed, which closes the session too
+// attend waits for the end of the session, tells its locks, and ends the session
+// in the store as well.
+func (s *session) attend() {
+	defer close(s.left)
+	select {
+	case <-s.Done():
+	case <-s.sessions.done:
 	}
+	if s.sessions.closedOr(nil) != nil {
+		s.end(ErrClosed)
+		s.leaveErr = s.leave()
+		s.sessions.endedBy(ErrClosed)
+	} else {
+		s.lost(s.Err())
+		s.leaveErr = s.leave()
+	}
+	if s.leaveErr == nil {
+		s.sessions.forget(s)
+	}
+}
+
+// lost is for a session that has ended without a Close of the client. It returns
+// once the callers that held locks of the session have unlocked them.
+func (s *session) lost(cause error) {
+	s.end(cause)
 	s.sessions.options.logger.Warn("dlock: session ended", "error", cause)
 	s.sessions.endedBy(cause)
-	if err := s.Session.Close(); err != nil {
-		s.sessions.options.logger.Debug("dlock: ended session", "error", err)
+	for s.anyLostHold() {
+		select {
+		case <-s.unlocked:
+		case <-s.sessions.done:
+			return
+		}
 	}
+}
+
+// leave ends the session in the store. If the lease has run out here, the store
+// may keep the session and its nodes for a while, and they would block other
+// contenders, those of this client among them. While the store cannot be
+// reached, leave tries again, at once when a new session has begun. It gives up
+// only when the client is closed, after a last try.
+func (s *session) leave() error {
+	pace := retries{newBackOff: s.sessions.options.backOff}
+	for {
+		begun := s.sessions.nextBegun()
+		closing := s.sessions.closedOr(nil) != nil
+		err := s.Session.Close()
+		if err == nil || closing {
+			return err
+		}
+		s.sessions.options.logger.Debug("dlock: session has not ended in the store yet", "error", err)
+		s.pauseLeaving(pace.nextTireless(), begun)
+	}
+}
+
+func (s *session) pauseLeaving(d time.Duration, begun <-chan struct{}) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-begun:
+	case <-s.sessions.done:
+	}
+}
+
+// holdLost counts a hold that was lost while callers have Locks of it.
+func (s *session) holdLost() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lostHolds++
+}
+
+// lostUnlocked is called when the last Lock of such a hold has been unlocked.
+func (s *session) lostUnlocked() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lostHolds--; s.lostHolds == 0 {
+		select {
+		case s.unlocked <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// anyLostHold reports whether a caller may not have noticed yet that its lock
+// was lost.
+func (s *session) anyLostHold() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lostHolds > 0
 }
 
 // end loses all locks of the session, and those that it might still win. It returns false if

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +18,7 @@ import (
 const (
 	dialTimeout  = 30 * time.Second // for one attempt to connect
 	closeTimeout = 5 * time.Second  // for calls in flight to notice a Close
+	leaveTimeout = 15 * time.Second // for the sessions to end; drivers need a few seconds
 )
 
 var (
@@ -45,6 +48,8 @@ type Sessions struct {
 	retainers retainers
 
 	mu         sync.Mutex
+	sessions   map[*session]struct{} // those that the store may still keep
+	begun      chan struct{}         // closes when the next session begins
 	closing    bool
 	waiting    int // for the dial in flight
 	cancelDial context.CancelCauseFunc
@@ -61,6 +66,8 @@ func New(c driver.Connector, opts ...Option) *Sessions {
 		pace:      pace{retries: retries{newBackOff: o.backOff}},
 		done:      make(chan struct{}),
 		inFlight:  newCalls(),
+		sessions:  make(map[*session]struct{}),
+		begun:     make(chan struct{}),
 		finished:  make(chan struct{}),
 	}
 }
@@ -87,10 +94,12 @@ func (c *Sessions) Ping(ctx context.Context) error {
 	return fmt.Errorf("dlock: ping: %w", c.closedOr(inTime(ctx, err)))
 }
 
-// Close gives everything back: calls in flight return ErrClosed, all locks count as lost, and
-// then their nodes are removed. It waits for that, for some seconds at most. An error that
-// matches driver.ErrUnavailable says that the store could not be reached; it removes the nodes
-// when the session times out there. A second Close returns what the first one did.
+// Close gives everything back: calls in flight return ErrClosed, all locks count
+// as lost, and then their nodes are removed, also those of sessions that were
+// lost before. It waits for that, for some seconds at most. An error that
+// matches driver.ErrUnavailable says that the store could not be reached; it
+// says how long the nodes may stay and block others. A second Close returns
+// what the first one did.
 func (c *Sessions) Close() error {
 	if c.beginClose() {
 		c.result = c.close()
@@ -117,17 +126,32 @@ func (c *Sessions) beginClose() bool {
 }
 
 func (c *Sessions) close() error {
-	var all []error
-	if s := c.live.Load(); s != nil && s.end(ErrClosed) {
-		if err := s.Session.Close(); err != nil {
-			all = append(all, fmt.Errorf("dlock: close: %w", err))
-		}
-		c.endedBy(ErrClosed)
-	}
+	all := c.leaveAll()
 	if !c.inFlight.drained(closeTimeout) {
 		all = append(all, fmt.Errorf("dlock: close: some calls are still in flight after %v", closeTimeout))
 	}
 	return join(all...)
+}
+
+// leaveAll waits until every session has ended here and in the store, or could
+// not be ended there. Each of them notices the Close by itself.
+func (c *Sessions) leaveAll() (errs []error) {
+	c.mu.Lock()
+	all := slices.Collect(maps.Keys(c.sessions))
+	c.mu.Unlock()
+	limit := time.NewTimer(leaveTimeout)
+	defer limit.Stop()
+	for _, s := range all {
+		select {
+		case <-s.left:
+			if s.leaveErr != nil {
+				errs = append(errs, fmt.Errorf("dlock: close: %w", s.leaveErr))
+			}
+		case <-limit.C:
+			return append(errs, fmt.Errorf("dlock: close: %w: a session has not ended after %v", driver.ErrUnavailable, leaveTimeout))
+		}
+	}
+	return errs
 }
 
 // enter begins a call that Close has to wait for; leave ends it.
@@ -318,21 +342,43 @@ func (c *Sessions) connect() (driver.Session, error) {
 // adopt makes a new driver session the client's, unless it was closed meanwhile.
 func (c *Sessions) adopt(ds driver.Session) (*session, error) {
 	s := newSession(c, ds)
-	c.mu.Lock()
-	closing := c.closing
-	if !closing {
-		c.live.Store(s)
-	}
-	c.mu.Unlock()
-	if closing {
+	if !c.begin(s) {
 		if err := ds.Close(); err != nil {
 			c.options.logger.Warn("dlock: session left to time out", "error", err)
 		}
 		c.endedBy(ErrClosed)
 		return nil, ErrClosed
 	}
-	c.spawn(s.mourn)
 	return s, nil
+}
+
+// begin makes s the live session. It returns false if Close has begun.
+func (c *Sessions) begin(s *session) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return false
+	}
+	c.live.Store(s)
+	c.sessions[s] = struct{}{}
+	close(c.begun)
+	c.begun = make(chan struct{})
+	go s.attend() // Close waits for it
+	return true
+}
+
+// nextBegun returns a channel that closes when the next session begins.
+func (c *Sessions) nextBegun() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.begun
+}
+
+// forget drops a session that has ended in the store.
+func (c *Sessions) forget(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.sessions, s)
 }
 
 func (c *Sessions) connected(ctx context.Context, info ConnectedInfo) {

@@ -31,6 +31,10 @@ const unlockTimeout = 2 * time.Second
 // matches what the driver returned (fs.ErrPermission), and the node stays in
 // the way of others until the session ends.
 //
+// Unlock is needed after a loss, too. It tells the client that the caller has
+// stopped working under the lock. The client then ends the lost session in the
+// store, whose nodes would block others until it times out there.
+//
 // In every case the lock is not held any more: its contexts are cancelled, and a second Unlock
 // returns ErrNotHeld, or ErrLost again.
 //
@@ -78,6 +82,9 @@ func (h *hold) leave(l *Lock) func(*Lock) error {
 	}
 	switch {
 	case h.lost != nil:
+		if h.held[Shared]+h.held[Exclusive] == 0 {
+			h.session.lostUnlocked()
+		}
 		return nil
 	case h.held[Shared]+h.held[Exclusive] == 0 && h.retainer != nil:
 		return (*Lock).endTurn

@@ -24,8 +24,13 @@ type world struct {
 // store.
 func inWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
+	inWorldOf(t, func() *memdriver.Store { return memdriver.New() }, f)
+}
+
+func inWorldOf(t *testing.T, store func() *memdriver.Store, f func(w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, store: memdriver.New()}
+		w := &world{T: t, store: store()}
 		t.Cleanup(func() {
 			synctest.Wait()
 			s := w.store.Stats()

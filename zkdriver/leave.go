@@ -2,29 +2,40 @@ package zkdriver
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"time"
 )
 
-// leave ends the session on a connection of its own. It is for a connection that broke, or does
-// not answer, at the moment of Close, when go-zookeeper makes no other one.
-func (l *link) leave(patience time.Duration) bool {
+// leave ends the session on a connection of its own. It is for a session whose
+// connection broke, or did not answer, at the moment of Close, when go-zookeeper
+// makes no other one; and for one whose lease has run out here. It returns why
+// no server has confirmed the end.
+func (l *link) leave(patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	secure, err := l.settings.loadTLS() // the session may be older than the files
+	if err != nil {
+		return err
+	}
+	var last error
 	for range l.hosts {
 		address, _ := l.Next()
-		if ctx.Err() == nil && l.leaveAt(ctx, address, patience/time.Duration(len(l.hosts))) == nil {
-			return true
+		err := l.leaveAt(ctx, address, secure, patience/time.Duration(len(l.hosts)))
+		if err == nil {
+			return nil
 		}
+		last = fmt.Errorf("%s: %w", address, err)
 	}
-	return false
+	return last
 }
 
-func (l *link) leaveAt(ctx context.Context, address string, patience time.Duration) error {
+func (l *link) leaveAt(ctx context.Context, address string, secure *tls.Config, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	raw, err := l.connect(ctx, address)
+	raw, err := connectTo(ctx, address, secure)
 	if err != nil {
 		return err
 	}

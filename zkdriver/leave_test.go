@@ -8,6 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/leasehook"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
@@ -105,4 +107,66 @@ func TestASlowStoreCostsNoSession(t *testing.T) {
 			require.NoError(t, b.Err())
 		})
 	}
+}
+
+// lapsed has the lease of a session run out, while the server keeps the session.
+func lapsed(t testing.TB, b *bench) {
+	t.Helper()
+	leasehook.Skew(b.lease, time.Minute)
+	require.ErrorIs(t, b.Err(), driver.ErrSessionEnded)
+	closed(t, "the session is taken down here", b.finished)
+}
+
+func (b *bench) there(queue string, p driver.Place) bool {
+	b.t.Helper()
+	there, _, err := b.raw.Exists(b.chroot + "/" + queue + "/" + p.Name)
+	require.NoError(b.t, err)
+	return there
+}
+
+func TestCloseEndsASessionWhoseLeaseHasRunOut(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "session_timeout=1m")
+	p := b.mustCreate("q", "h-W-", "x")
+	lapsed(t, b)
+	require.True(t, b.there("q", p), "its holder may not know yet")
+	require.Zero(t, b.proxy.Frames(zktest.OpClose))
+	require.NoError(t, b.Close())
+	require.False(t, b.there("q", p))
+	require.NoError(t, b.Close())
+	require.Equal(t, 1, b.proxy.Frames(zktest.OpClose))
+}
+
+func TestCloseThatFailedCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	for name, lapse := range map[string]bool{"of a session that lives": false, "of one whose lease has run out": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, "session_timeout=1m")
+			p := b.mustCreate("q", "h-W-", "x")
+			b.proxy.Refuse()
+			b.proxy.DropConnections()
+			if lapse {
+				lapsed(t, b)
+			}
+			err := b.Close()
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			require.ErrorContains(t, err, "at most 1m0s after a server has heard of it last")
+			require.True(t, b.there("q", p))
+			b.proxy.Heal()
+			require.NoError(t, b.Close())
+			require.False(t, b.there("q", p))
+		})
+	}
+}
+
+func TestCloseOfASessionThatTheServerHasLetExpireIsDone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "session_timeout=1m")
+	b.mustCreate("q", "h-W-", "x")
+	lapsed(t, b)
+	session := b.proxy.Sessions()[0]
+	require.NoError(t, zktest.Expire(b.server.Addr(), session.ID, session.Passwd))
+	require.NoError(t, b.Close())
+	require.Zero(t, b.proxy.Frames(zktest.OpClose))
 }

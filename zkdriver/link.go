@@ -104,7 +104,7 @@ func (l *link) dial(_, address string, _ time.Duration) (net.Conn, error) {
 		return nil, errLinkClosed
 	}
 	deadline := time.Now().Add(patience)
-	raw, err := l.connect(ctx, address)
+	raw, err := connectTo(ctx, address, l.tls)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", address, err)
 		l.failed(nil, err)
@@ -118,13 +118,14 @@ func (l *link) dial(_, address string, _ time.Duration) (net.Conn, error) {
 	return w, nil
 }
 
-func (l *link) connect(ctx context.Context, address string) (net.Conn, error) {
+// connectTo connects to a server, with TLS unless config is nil.
+func connectTo(ctx context.Context, address string, config *tls.Config) (net.Conn, error) {
 	var d net.Dialer
 	raw, err := d.DialContext(ctx, "tcp", address)
-	if err != nil || l.tls == nil {
+	if err != nil || config == nil {
 		return raw, err
 	}
-	secure := tls.Client(raw, tlsFor(l.tls, address))
+	secure := tls.Client(raw, tlsFor(config, address))
 	if err := secure.HandshakeContext(ctx); err != nil {
 		raw.Close()
 		var notTLS tls.RecordHeaderError

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -45,8 +46,9 @@ type session struct {
 	hasSession    chan struct{}
 	hasSessionOne sync.Once
 
-	finished chan struct{} // closed by supervise
-	closeErr error         // set before that
+	finished chan struct{}      // closed by supervise
+	closes   singleflight.Group // concurrent calls of Close share one try
+	gone     bool               // the server has confirmed the end; belongs to closes
 }
 
 var (
@@ -189,22 +191,22 @@ func (s *session) Err() error            { return s.lease.Err() }
 // Describe implements driver.Describer. It does not show the session's password.
 func (s *session) Describe() driver.SessionInfo { return s.link.describe() }
 
-// Close implements driver.Session.
+// Close implements driver.Session. A session whose lease has run out here may
+// live on in the store, so it is ended there all the same.
 func (s *session) Close() error {
 	s.end(errClosed)
 	<-s.finished
-	return s.closeErr
+	_, err, _ := s.closes.Do("", func() (any, error) { return nil, s.leave() })
+	return err
 }
 
-// supervise keeps the session alive until it ends and takes everything down then, also when
-// nobody calls Close.
+// supervise keeps the session alive until it ends and takes everything down
+// here then, also when nobody calls Close.
 func (s *session) supervise() {
 	defer close(s.finished)
 	s.keepAlive()
 	s.watches.close()
-	if err := s.takeDown(); err != nil && !errors.Is(s.lease.Err(), errExpired) {
-		s.closeErr = err
-	}
+	s.takeDown()
 	s.workers.close()
 }
 
@@ -219,6 +221,7 @@ func (s *session) abandon() {
 	go func() {
 		defer close(done)
 		s.takeDown()
+		s.leave()
 		s.workers.close()
 	}()
 	timer := time.NewTimer(abandonPatience)
@@ -238,13 +241,13 @@ const (
 	exitPatience = 2 * time.Second
 )
 
-// takeDown ends the session in the store, if it can be reached, and then go-zookeeper and the
-// connection for good. The nodes are gone if it returns nil.
-func (s *session) takeDown() error {
+// takeDown ends go-zookeeper and the connection for good. Where that is because
+// of a Close, it ends the session in the store, too, if the connection allows it.
+func (s *session) takeDown() {
 	if s.link.sessionID() != 0 && !errors.Is(s.lease.Err(), errClosed) {
-		// Nobody wants the session to end now. If it has, there is nothing to say any more; and
-		// if it has only not been heard of, the store is not to let go of its nodes before it
-		// would.
+		// The session has ended without a Close, so its holders may not know yet.
+		// Until Close is called the store is not to let go of the nodes any earlier
+		// than by itself.
 		s.link.close()
 	}
 	s.awaitContainer()
@@ -268,13 +271,18 @@ func (s *session) takeDown() error {
 		case <-timer.C:
 		}
 	}
-	if !s.link.sessionClosed.Load() && !s.leave() {
-		return fmt.Errorf("zkdriver: close: %w: the server did not confirm the end of the session, whose nodes go when it times out", driver.ErrUnavailable)
-	}
-	return nil
 }
 
-// leave says goodbye on a connection of its own, if that is what is wanted.
-func (s *session) leave() bool {
-	return s.link.sessionID() != 0 && errors.Is(s.lease.Err(), errClosed) && s.link.leave(closePatience)
+// leave makes sure that the session has ended in the store. Unless that is known
+// it says so on a connection of its own: the one of go-zookeeper is gone by then.
+func (s *session) leave() error {
+	if s.gone || s.link.sessionID() == 0 || s.link.sessionClosed.Load() || errors.Is(s.lease.Err(), errExpired) {
+		return nil
+	}
+	if err := s.link.leave(closePatience); err != nil {
+		return fmt.Errorf("zkdriver: close: %w: no server has confirmed the end of session %#x: its nodes stay, and block others, until the store lets it expire, at most %v after a server has heard of it last: %w",
+			driver.ErrUnavailable, uint64(s.link.sessionID()), s.link.lifetime(), err)
+	}
+	s.gone = true
+	return nil
 }

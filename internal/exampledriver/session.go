@@ -19,9 +19,9 @@ type session struct {
 	id       string
 	lease    *driver.Lease
 	finished chan struct{} // closed by run
-	closing  sync.Once
-	closeErr error
 
+	closing sync.Mutex // one Close at a time
+	gone    bool       // the store has dropped the session
 	mu      sync.Mutex
 	watches map[*watch]bool // nil once the session has ended
 }
@@ -147,14 +147,19 @@ func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.id, Server: s.store.dir, Timeout: s.timeout}
 }
 
-// Close ends the session here first and in the store then.
+// Close ends the session here first and in the store then, also where its lease
+// has run out already.
 func (s *session) Close() error {
-	s.closing.Do(func() {
-		s.lease.End(errors.New("exampledriver: closed"))
-		<-s.finished
-		s.closeErr = s.leave()
-	})
-	return s.closeErr
+	s.lease.End(errors.New("exampledriver: closed"))
+	<-s.finished
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	if s.gone {
+		return nil
+	}
+	err := s.leave()
+	s.gone = err == nil
+	return err
 }
 
 func (s *session) leave() error {

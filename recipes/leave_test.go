@@ -1,0 +1,129 @@
+package recipes_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// inPatientWorld is inWorld with a store that keeps sessions for an hour, so that a
+// session which is gone earlier has been ended by its client.
+func inPatientWorld(t *testing.T, f func(w *world)) {
+	t.Helper()
+	inWorldOf(t, func() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(time.Hour)) }, f)
+}
+
+// cutOff cuts a client off until its session is lost.
+func (w *world) cutOff(c *client) (heal func()) {
+	s := c.session()
+	heal = w.store.CutOff(s)
+	<-s.Done()
+	synctest.Wait()
+	return heal
+}
+
+func TestALostSessionEndsInTheStoreWithTheLastUnlock(t *testing.T) {
+	inPatientWorld(t, func(w *world) {
+		a, b := w.client("a"), w.client("b")
+		l := w.won(a.lock(bg))
+		inner := w.won(a.rlock(l.Context(bg)))
+		other, err := a.RWMutex("other").RLock(bg)
+		require.NoError(w, err)
+		next := b.lock(bg)
+		w.cutOff(a)()
+		again := a.lock(bg)
+
+		// The callers that held the locks may still be at work.
+		for _, held := range []*recipes.Lock{l, other, inner} {
+			time.Sleep(time.Minute)
+			w.waits(next)
+			w.waits(again)
+			require.ErrorIs(w, held.Unlock(), recipes.ErrLost)
+		}
+		w.unlock(w.won(next))
+		w.unlock(w.won(again))
+	})
+}
+
+func TestALostSessionWithoutLocksEndsInTheStoreAtOnce(t *testing.T) {
+	inPatientWorld(t, func(w *world) {
+		a, b := w.client("a"), w.client("b")
+		held := w.won(b.lock(bg))
+		waiting := a.lock(bg)
+		heal := w.cutOff(a)
+		time.Sleep(soon)
+		w.waits(waiting)
+		assert.Equal(w, []string{"b-W-0000000000", "a-W-0000000001", "a-W-0000000002"}, w.names())
+		heal()
+		time.Sleep(5 * time.Second) // the longest pause between two tries, and a half more
+		assert.Equal(w, []string{"b-W-0000000000", "a-W-0000000002"}, w.names())
+		w.unlock(held)
+		w.unlock(w.won(waiting))
+	})
+}
+
+func TestANewSessionIsAReasonToEndTheLostOneNow(t *testing.T) {
+	inPatientWorld(t, func(w *world) {
+		c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return daily{} }))
+		l := w.won(c.lock(bg))
+		heal := w.cutOff(c)
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+		time.Sleep(time.Minute) // the first try has failed, and the next one is tomorrow
+		heal()
+		w.unlock(w.won(c.lock(bg)))
+	})
+}
+
+// daily is a back-off with long pauses.
+type daily struct{}
+
+func (daily) NextBackOff() time.Duration { return 24 * time.Hour }
+func (daily) Reset()                     {}
+
+func TestCloseEndsALostSessionInTheStore(t *testing.T) {
+	for name, unlocked := range map[string]bool{"unlocked": true, "not unlocked": false} {
+		t.Run(name, func(t *testing.T) {
+			inPatientWorld(t, func(w *world) {
+				c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return daily{} }))
+				l := w.won(c.lock(bg))
+				heal := w.cutOff(c)
+				if unlocked {
+					require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+				}
+				time.Sleep(time.Minute)
+				heal()
+				require.Equal(w, []string{l.Name()}, w.names())
+				require.NoError(w, c.Close())
+				assert.Empty(w, w.names())
+			})
+		})
+	}
+}
+
+func TestCloseSaysThatNodesOfALostSessionMayStay(t *testing.T) {
+	inPatientWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		heal := w.cutOff(c)
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+		require.NoError(w, c.Ping(bg), "it has a new session")
+		time.Sleep(time.Minute)
+		began := time.Now()
+		err := c.Close()
+		assert.LessOrEqual(w, time.Since(began), 5*time.Second)
+		require.ErrorIs(w, err, driver.ErrUnavailable)
+		require.ErrorContains(w, err, "nodes stay until")
+		require.ErrorContains(w, err, "1h0m0s")
+		require.Equal(w, err, c.Close())
+		require.Equal(w, []string{l.Name()}, w.names())
+		heal()
+		time.Sleep(time.Hour)
+	})
+}
