@@ -17,14 +17,21 @@ type attempt struct {
 	began time.Time
 
 	node     string // its own, the last one
-	behind   string // who was in the way last
-	position int    // in the queue, from 1
+	sight           // of the queue, the last one
 	last     error  // of the store, since it answered last
 	retries  retries
 	retainer *retainer // on whose behalf, and
 	pursuit  *pursuit  // in what; nil where it is one's own
 	traced   bool      // the grant was
 	restarts int       // because the node had vanished from the queue
+}
+
+// sight is what a waiter has seen of the queue when it listed it.
+type sight struct {
+	holder   string // the first node
+	behind   string // the node that was in the way; empty before the queue was joined
+	position int    // of the own node, from 1
+	seen     time.Time
 }
 
 // run contends until the lock is won or there is a reason to give up.
@@ -227,7 +234,13 @@ func (a *attempt) timedOut(ctx context.Context) error {
 	if reason := a.m.sessions.unreached(); reason != nil && a.behind == "" && (last == nil || last == errNoAnswer) {
 		last = reason
 	}
-	return &timeoutError{lock: a.m.name, after: after, behind: a.behind, place: a.position, last: last}
+	err := &timeoutError{lock: a.m.name, after: after, holder: a.holder, ahead: a.position - 1, last: last}
+	if mine := a.m.sessions.holds(a.m.name); mine != "" && a.behind != "" {
+		err.holder, err.mine = mine, true
+	} else if a.holder != a.behind && a.m.options.wait.kind == watchPredecessor {
+		err.asOf = time.Since(a.seen).Round(time.Millisecond)
+	}
+	return err
 }
 
 func (a *attempt) waited() time.Duration { return time.Since(a.began).Round(time.Millisecond) }

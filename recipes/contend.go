@@ -90,7 +90,7 @@ func (c *contender) step(ctx context.Context) (entered bool, err error) {
 	if c.try {
 		return false, ErrLocked
 	}
-	c.waiting(ctx, nodes[b].Name, i+1)
+	c.waiting(ctx, sight{nodes[0].Name, nodes[b].Name, i + 1, time.Now()})
 	if changed == nil {
 		c.restrain(ctx)
 		if ctx.Err() != nil {
@@ -270,13 +270,13 @@ func (c *contender) armLater(err error) error {
 	return err
 }
 
-func (c *contender) waiting(ctx context.Context, behind string, position int) {
-	if c.idle++; behind != c.behind {
+func (c *contender) waiting(ctx context.Context, now sight) {
+	if c.idle++; now.behind != c.behind {
 		c.idle = 0
 	}
-	c.behind, c.position = behind, position
+	c.sight = now
 	c.note()
 	if hook := c.m.options.trace.Waiting; hook != nil {
-		hook(ctx, WaitingInfo{Lock: c.m.name, Node: c.place.Name, Behind: behind, Position: position})
+		hook(ctx, WaitingInfo{Lock: c.m.name, Node: c.place.Name, Behind: now.behind, Position: now.position})
 	}
 }

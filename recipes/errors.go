@@ -22,7 +22,8 @@ var (
 	// ErrTimeout is returned when the deadline of the context or the time of WithTimeout has
 	// passed before the lock was won. It also matches context.DeadlineExceeded, and
 	// driver.ErrUnavailable if the store could not be reached, or had not answered a request, by
-	// then. Its message says which node was in the way.
+	// then. Its message names the holder, as the waiter saw it last: a waiter at the end of a
+	// long queue looks at it seldom.
 	ErrTimeout error = timeout{}
 
 	// ErrLost says that the lock was held and then lost, because the session ended or somebody
@@ -125,22 +126,29 @@ func unlockError(lock string, cause error) error {
 	return lockError(lock, fmt.Errorf("%w: %w", ErrUnlock, cause))
 }
 
-// timeoutError is an ErrTimeout that names who was in the way.
+// timeoutError is an ErrTimeout that names the holder.
 type timeoutError struct {
 	lock   string
 	after  time.Duration
-	behind string // the blocking node; empty before the queue was joined
-	place  int    // in the queue, from 1
-	last   error  // the last error of the store, or nil
+	holder string        // a node; empty before the queue was joined
+	mine   bool          // it is of this client
+	asOf   time.Duration // how long ago the holder was seen; 0: its node is watched
+	ahead  int           // how many nodes
+	last   error         // the last error of the store, or nil
 }
 
 func (e *timeoutError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "dlock: %s: timed out after %v", printable(e.lock), e.after)
-	if e.behind != "" {
-		fmt.Fprintf(&b, " behind %s, %s in the queue", printable(e.behind), ordinal(e.place))
-	} else {
+	switch {
+	case e.holder == "":
 		b.WriteString(" before it had a place in the queue")
+	case e.mine:
+		fmt.Fprintf(&b, ": held by this client (%s), %d ahead", printable(e.holder), e.ahead)
+	case e.asOf > 0:
+		fmt.Fprintf(&b, ": held by %s as of %v ago, %d ahead", printable(e.holder), e.asOf, e.ahead)
+	default:
+		fmt.Fprintf(&b, ": held by %s, %d ahead", printable(e.holder), e.ahead)
 	}
 	if e.last != nil {
 		fmt.Fprintf(&b, " (last error: %v)", e.last)

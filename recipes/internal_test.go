@@ -141,7 +141,7 @@ func TestOrdinals(t *testing.T) {
 }
 
 func TestNamesOfOthersDoNotReachTheTerminalUnescaped(t *testing.T) {
-	err := &timeoutError{lock: "q", after: time.Second, behind: "evil\x1b[2J-W-0000000001", place: 2}
+	err := &timeoutError{lock: "q", after: time.Second, holder: "evil\x1b[2J-W-0000000001", ahead: 2}
 	assert.NotContains(t, err.Error(), "\x1b")
 	assert.Contains(t, err.Error(), `"evil\x1b[2J-W-0000000001"`)
 }

@@ -100,12 +100,14 @@ func (r *retainer) giveUp(a *attempt, w *local) {
 	}
 	switch {
 	case r.pursuit != nil:
-		a.behind, a.position, a.last = r.pursuit.behind, r.pursuit.position+i, r.pursuit.last
+		a.sight, a.last = r.pursuit.sight, r.pursuit.last
+		a.position += i
 		if a.behind == "" && a.last == nil {
 			a.last = errNoAnswer // to its Create
 		}
 	case r.place != nil:
-		a.behind, a.position = r.place.placeNow().Name, 2+i
+		name := r.place.placeNow().Name
+		a.sight = sight{holder: name, behind: name, position: 2 + i}
 	}
 	r.line = slices.Delete(r.line, i, i+1)
 	if p := r.pursuit; p != nil && (len(r.line) == 0 || r.line[0].mode != p.mode) {

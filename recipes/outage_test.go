@@ -369,3 +369,97 @@ func TestAContextThatTheCallerCancelsIsCalledCancelled(t *testing.T) {
 		require.EqualError(w, err, "dlock: q: context canceled: shutting down")
 	})
 }
+
+func TestATimeoutSaysThatThisClientHoldsTheLock(t *testing.T) {
+	for name, opts := range map[string][]recipes.Option{"plain": nil, "retained": {recipes.WithRetention(recipes.Retention{})}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c := w.client("a")
+				held := w.won(c.lock(bg, opts...))
+				other := w.client("b").rlock(bg)
+				_, err := c.RWMutex("q", append(opts, recipes.WithTimeout(time.Second))...).Lock(bg)
+				ahead := "2 ahead"
+				if opts != nil {
+					ahead = "1 ahead" // in the line of the client
+				}
+				require.EqualError(w, err, "dlock: q: timed out after 1s: held by this client ("+held.Name()+"), "+ahead)
+				w.unlock(held)
+				w.unlock(w.won(other))
+			})
+		})
+	}
+}
+
+func TestATimeoutNamesTheHolderOfTheLastListFromAnyPlace(t *testing.T) {
+	inWorld(t, func(w *world) {
+		first := w.won(w.client("a").lock(bg))
+		second, third := w.client("b").lock(bg), w.client("c").lock(bg, recipes.WithTimeout(5*time.Second))
+		polling := w.client("d").lock(bg, recipes.WithWait(recipes.Poll(time.Millisecond)), recipes.WithTimeout(5*time.Second))
+		time.Sleep(2 * time.Second)
+		w.unlock(first)
+		held := w.won(second)
+		time.Sleep(2 * time.Second)
+		assert.EqualError(w, w.failedIn(2*time.Second, third), "dlock: q: timed out after 5s: held by a-W-0000000000 as of 5s ago, 2 ahead")
+		require.ErrorContains(w, w.failed(polling), "dlock: q: timed out after 5s: held by b-W-0000000001, 2 ahead")
+		w.unlock(held)
+	})
+}
+
+// failedIn is failed after some time.
+func (w *world) failedIn(d time.Duration, c <-chan result) error {
+	w.Helper()
+	time.Sleep(d)
+	return w.failed(c)
+}
+
+// asked is a connector that takes down when its sessions list and watch.
+type asked struct {
+	driver.Connector
+	mu sync.Mutex
+	at []time.Time
+}
+
+func (c *asked) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := c.Connector.Connect(ctx)
+	return askedSession{s, c}, err
+}
+
+func (c *asked) note() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = append(c.at, time.Now())
+}
+
+type askedSession struct {
+	driver.Session
+	by *asked
+}
+
+func (s askedSession) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	s.by.note()
+	return s.Session.List(ctx, queue)
+}
+
+func (s askedSession) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
+	s.by.note()
+	return s.Session.Watch(ctx, queue, name)
+}
+
+func TestATimeoutLooksAtNothingAfterTheDeadline(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held := w.won(w.client("h").lock(bg))
+		store := &asked{Connector: w.store}
+		c := w.clientOf(store, "a")
+		began := time.Now()
+		_, err := c.RWMutex("q", recipes.WithTimeout(time.Second)).Lock(bg)
+		require.ErrorContains(w, err, "held by h-W-0000000000, 1 ahead")
+		time.Sleep(time.Minute)
+		store.mu.Lock()
+		defer store.mu.Unlock()
+		require.NotEmpty(w, store.at)
+		for _, at := range store.at {
+			assert.Less(w, at.Sub(began), time.Second)
+		}
+		w.unlock(held)
+	})
+}

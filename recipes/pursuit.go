@@ -10,9 +10,8 @@ type pursuit struct {
 	cancel context.CancelFunc
 
 	// What attempt has found out, guarded by retainer.mu.
-	behind   string
-	position int
-	last     error
+	sight
+	last error
 }
 
 // pursue begins a pursuit if there is need for one. It is called with r.mu held.
@@ -71,5 +70,5 @@ func (a *attempt) note() {
 	}
 	a.retainer.mu.Lock()
 	defer a.retainer.mu.Unlock()
-	a.pursuit.behind, a.pursuit.position, a.pursuit.last = a.behind, a.position, a.last
+	a.pursuit.sight, a.pursuit.last = a.sight, a.last
 }

@@ -229,7 +229,7 @@ func TestTimeoutNamesWhoIsInTheWay(t *testing.T) {
 		assert.Equal(w, 5*time.Second, time.Since(began))
 		require.ErrorIs(w, err, recipes.ErrTimeout)
 		require.ErrorIs(w, err, context.DeadlineExceeded)
-		assert.EqualError(w, err, "dlock: q: timed out after 5s behind r-R-0000000001, 3rd in the queue")
+		assert.EqualError(w, err, "dlock: q: timed out after 5s: held by web3-W-0000000000 as of 5s ago, 2 ahead")
 		assert.Equal(w, []string{"web3-W-0000000000", "r-R-0000000001"}, w.names())
 		w.unlock(held)
 		w.unlock(w.won(r))
@@ -244,7 +244,7 @@ func TestTheEarlierOfDeadlineAndTimeoutCounts(t *testing.T) {
 		defer cancel()
 		_, err := q.RLock(ctx)
 		require.ErrorIs(w, err, recipes.ErrTimeout)
-		assert.ErrorContains(w, err, "timed out after 2s behind h-W-0000000000, 2nd in the queue")
+		assert.ErrorContains(w, err, "timed out after 2s: held by h-W-0000000000, 1 ahead")
 		w.unlock(held)
 	})
 }

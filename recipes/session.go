@@ -180,6 +180,23 @@ func (s *session) add(h *hold) error {
 	return nil
 }
 
+// holds returns the node with which this client holds a lock now, or nothing.
+func (c *Sessions) holds(lock string) string {
+	s := c.live.Load()
+	if s == nil {
+		return ""
+	}
+	s.mu.Lock()
+	all := append(s.young.all(), s.guarded.all()...)
+	s.mu.Unlock()
+	for _, h := range all {
+		if h.m.name == lock && !h.gone() {
+			return h.placeNow().Name
+		}
+	}
+	return ""
+}
+
 func (s *session) remove(h *hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

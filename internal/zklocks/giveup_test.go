@@ -37,7 +37,7 @@ func TestATimedOutWaiterLeavesNoNodeAndSaysWhoWasInTheWay(t *testing.T) {
 	err := k.failed()
 	require.ErrorIs(t, err, dlock.ErrTimeout)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.EqualError(t, err, "dlock: q: timed out after 1.5s behind "+holder.Name()+", 2nd in the queue")
+	require.EqualError(t, err, "dlock: q: timed out after 1.5s: held by "+holder.Name()+", 1 ahead")
 	w.listed("q", holder.Name())
 	w.unlock(holder)
 }

@@ -154,7 +154,7 @@ func TestAWorkerThatWaitsTooLongGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := play(t, t.Context(), nil, "-shared-ratio", "0", "-workers", "3", "-hold", "1s", "-timeout", "500ms")
 		assert.Equal(t, statusOK, r.status, r.stdout)
-		assert.Contains(t, r.stdout, "gives up  dlock: demo: timed out after 500ms behind worker-")
+		assert.Contains(t, r.stdout, "gives up  dlock: demo: timed out after 500ms: held by ")
 		assert.Contains(t, r.stdout, ".x\n")
 		assert.NotContains(t, r.stdout, "Gave up: 0")
 	})
