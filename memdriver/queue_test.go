@@ -285,6 +285,7 @@ func TestReadTellsWhatIsKnown(t *testing.T) {
 	require.Equal(t, p.Token, info.Token)
 	require.Equal(t, "mine", string(info.Data), "the caller's slice was kept")
 	require.Equal(t, "session-1", info.Owner)
+	require.False(t, info.Foreign)
 	require.False(t, info.Created.IsZero())
 	info.Data[0] = 'Y'
 	info, err = r.Read(background, queue, p.Name)
@@ -295,6 +296,7 @@ func TestReadTellsWhatIsKnown(t *testing.T) {
 	info, err = r.Read(background, queue, "readme")
 	require.NoError(t, err)
 	require.Empty(t, info.Owner)
+	require.True(t, info.Foreign)
 	require.Nil(t, info.Data)
 	_, err = r.Read(background, queue, "nobody-0000000000")
 	require.ErrorIs(t, err, driver.ErrGone)

@@ -34,7 +34,7 @@ func (st *Store) serve(r *record, req *request) reply {
 	case OpReplace:
 		return st.replace(r, req)
 	case OpRead:
-		return st.read(req)
+		return st.read(r, req)
 	case OpWalk:
 		return st.walk(req)
 	case OpCleanUp:
@@ -170,7 +170,7 @@ func (st *Store) replace(r *record, req *request) reply {
 	return reply{place: driver.Place{Node: n.id(), Token: n.token}}
 }
 
-func (st *Store) read(req *request) reply {
+func (st *Store) read(r *record, req *request) reply {
 	sh := st.shard(req.queue)
 	sh.lock()
 	defer sh.unlock()
@@ -178,7 +178,9 @@ func (st *Store) read(req *request) reply {
 	if n == nil {
 		return reply{err: driver.ErrGone}
 	}
-	return reply{info: n.info()}
+	info := n.info()
+	info.Foreign = n.owner != r
+	return reply{info: info}
 }
 
 func (st *Store) walk(req *request) reply {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/zktest"
 )
 
 // causeOf waits for the end of a watch and returns what it says.
@@ -243,4 +244,106 @@ func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, guards, s.keepsSecret(), dsn)
 	}
+}
+
+// A session without a secret cannot tell a release from any other write.
+func TestASessionThatListsReportsNoRelease(t *testing.T) {
+	b := newBench(t, "")
+	lists := b.another("handover=list")
+	for range 5 {
+		p := b.mustCreate("q", "h-W-", "x")
+		c, err := lists.Watch(within(t), "q", p.Name)
+		require.NoError(t, err)
+		require.NoError(t, b.Release(within(t), "q", p))
+		require.Equal(t, driver.Changed, causeOf(t, c))
+	}
+}
+
+// The ACL of the queue says whether a client that may create nodes may delete
+// them, too.
+func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
+	alice := zk.DigestACL(zk.PermAll, "alice", "geheim")[0]
+	bob := zk.DigestACL(zk.PermRead|zk.PermCreate, "bob", "geheim")[0]
+	world := func(perms int32) zk.ACL { return zk.WorldACL(perms)[0] }
+	for name, queue := range map[string]struct {
+		acl  []zk.ACL
+		want driver.Cause
+	}{
+		"everybody may do everything":     {[]zk.ACL{world(zk.PermAll)}, driver.Released},
+		"one user":                        {[]zk.ACL{alice}, driver.Released},
+		"others may read":                 {[]zk.ACL{world(zk.PermRead), alice}, driver.Released},
+		"others may add":                  {[]zk.ACL{world(zk.PermRead | zk.PermCreate), alice}, driver.Changed},
+		"another user may add":            {[]zk.ACL{bob, alice}, driver.Changed},
+		"a user may add, all may delete":  {[]zk.ACL{bob, alice, world(zk.PermRead | zk.PermDelete)}, driver.Released},
+		"others may add and delete":       {[]zk.ACL{world(zk.PermRead | zk.PermCreate | zk.PermDelete), alice}, driver.Released},
+		"others may delete what one adds": {[]zk.ACL{world(zk.PermDelete), alice}, driver.Released},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, "")
+			operator := b.server.Raw(t)
+			require.NoError(t, operator.AddAuth("digest", []byte("alice:geheim")))
+			_, err := operator.Create(b.chroot+"/q", nil, 0, queue.acl)
+			require.NoError(t, err)
+			dsn := "zk://alice:geheim@" + b.server.Addr() + b.chroot
+			holder, waiter := mustConnect(t, dsn), mustConnect(t, dsn)
+			for range 2 {
+				p, err := holder.Create(within(t), "q", "h-W-", []byte("x"))
+				require.NoError(t, err)
+				c, err := waiter.Watch(within(t), "q", p.Name)
+				require.NoError(t, err)
+				require.NoError(t, holder.Release(within(t), "q", p))
+				require.Equal(t, queue.want, causeOf(t, c))
+			}
+			require.NoError(t, operator.Delete(b.chroot+"/q", -1))
+		})
+	}
+}
+
+// One look at the ACL is enough for a queue that stays as it is.
+func TestTheACLOfAQueueIsReadOnce(t *testing.T) {
+	b := newBench(t, "")
+	other := b.another("")
+	read := b.proxy.Frames(zktest.OpGetACL)
+	for i := range 10 {
+		p, err := other.Create(within(t), "q", "h-W-", []byte("x"))
+		require.NoError(t, err)
+		own := b.mustCreate("q", "h-W-", "y")
+		_, err = b.List(within(t), "q")
+		require.NoError(t, err)
+		c := b.mustWatch(within(t), "q", p.Name)
+		require.NoError(t, other.Release(within(t), "q", p))
+		require.Equal(t, driver.Released, causeOf(t, c))
+		require.NoError(t, b.Delete(within(t), "q", own))
+		require.Equal(t, 1, b.proxy.Frames(zktest.OpGetACL)-read, i)
+	}
+	b.remake("q")
+	p, err := other.Create(within(t), "q", "h-W-", []byte("x"))
+	require.NoError(t, err)
+	_, err = b.List(within(t), "q")
+	require.NoError(t, err)
+	b.mustWatch(within(t), "q", p.Name)
+	require.Equal(t, 2, b.proxy.Frames(zktest.OpGetACL)-read, "another queue")
+}
+
+// A node of another session is not this session's place, whatever its data says.
+func TestAForgedPlaceIsGone(t *testing.T) {
+	b := newBench(t, "")
+	p := b.mustCreate("q", "h-W-", "x")
+	path := b.chroot + "/q/" + p.Name
+	_, err := b.raw.Multi(&zk.DeleteRequest{Path: path, Version: -1},
+		&zk.CreateRequest{Path: path, Data: []byte(envelope{token: p.Token, created: 1}.line()), Acl: zk.WorldACL(zk.PermRead)})
+	require.NoError(t, err)
+	c, err := b.WatchPlace(within(t), "q", p)
+	require.NoError(t, err)
+	ended(t, c)
+	info, err := b.Read(within(t), "q", p.Name)
+	require.NoError(t, err)
+	require.True(t, info.Foreign)
+	_, err = b.Replace(within(t), "q", p, "h-R-")
+	require.ErrorIs(t, err, driver.ErrGone)
+	for range 2 {
+		require.ErrorIs(t, b.Release(within(t), "q", p), driver.ErrGone)
+		require.ErrorIs(t, b.Delete(within(t), "q", p), driver.ErrGone)
+	}
+	require.Equal(t, []string{p.Name}, b.nodes("q"))
 }
