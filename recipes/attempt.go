@@ -19,6 +19,7 @@ type attempt struct {
 	node     string // its own, the last one
 	sight           // of the queue, the last one
 	last     error  // of the store, since it answered last
+	told     bool   // the log knows that the call waits for long
 	retries  retries
 	retainer *retainer // on whose behalf, and
 	pursuit  *pursuit  // in what; nil where it is one's own

@@ -3,6 +3,7 @@ package recipes
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -22,6 +23,7 @@ type contender struct {
 	watched bool                // it has been
 	timer   *time.Timer         // until it is to be armed; nil where it is not needed
 	idle    int                 // wake-ups in a row that have changed nothing
+	slow    <-chan time.Time    // when the log is to tell of the wait; nil if it is not
 }
 
 // queue waits until nobody is in the way of the node. It returns nil then, errStartOver if the
@@ -32,6 +34,9 @@ func (a *attempt) queue(ctx context.Context, s *session, place driver.Place) err
 	defer func() { *a = c.attempt }() // who need not queue has it on his stack
 	watches, free := freeable(ctx)
 	defer free() // the watch of one's own node
+	slow, stop := a.slow(ctx)
+	defer stop()
+	c.slow = slow
 	defer func() {
 		if c.timer != nil {
 			c.timer.Stop()
@@ -166,6 +171,8 @@ func (c *contender) sleep(ctx context.Context, changed <-chan driver.Cause) (ent
 			if err := c.armOwn(ctx); err != nil || ended(changed) {
 				return false, err
 			}
+		case <-c.slow:
+			c.tellOfWait()
 		case <-c.session.Done():
 			return false, c.session.Err()
 		case <-ctx.Done():
@@ -279,4 +286,23 @@ func (c *contender) waiting(ctx context.Context, now sight) {
 	if hook := c.m.options.trace.Waiting; hook != nil {
 		hook(ctx, WaitingInfo{Lock: c.m.name, Node: c.place.Name, Behind: now.behind, Position: now.position})
 	}
+}
+
+// slowAfter is how long a call waits until the log tells for whom, once.
+const slowAfter = 5 * time.Second
+
+// slow returns a channel that rings when the call has waited for slowAfter, or nil where the log
+// is not to tell of that.
+func (a *attempt) slow(ctx context.Context) (ring <-chan time.Time, stop func() bool) {
+	if a.told || a.try || !a.m.options.logger.Enabled(ctx, slog.LevelDebug) {
+		return nil, func() bool { return true }
+	}
+	t := time.NewTimer(slowAfter - time.Since(a.began))
+	return t.C, t.Stop
+}
+
+func (c *contender) tellOfWait() {
+	c.told = true
+	c.m.options.logger.Debug("dlock: still waiting", "lock", c.m.name, "node", c.place.Name,
+		"behind", printable(c.behind), "holder", printable(c.holder), "position", c.position, "waited", c.waited())
 }

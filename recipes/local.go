@@ -71,18 +71,39 @@ func (r *retainer) try(ctx context.Context, a *attempt, taken bool) (*Lock, erro
 }
 
 func (r *retainer) wait(ctx context.Context, a *attempt, w *local) (*Lock, error) {
-	select {
-	case l := <-w.won:
-		return l, nil
-	case err := <-w.failed:
-		return nil, err
-	case <-ctx.Done():
-		r.giveUp(a, w)
-		return nil, a.interrupted(ctx)
-	case <-a.m.sessions.done:
-		r.giveUp(a, w)
-		return nil, lockError(a.m.name, ErrClosed)
+	slow, stop := a.slow(ctx)
+	defer stop()
+	for {
+		select {
+		case l := <-w.won:
+			return l, nil
+		case err := <-w.failed:
+			return nil, err
+		case <-slow:
+			r.tellOfWait(a)
+		case <-ctx.Done():
+			r.giveUp(a, w)
+			return nil, a.interrupted(ctx)
+		case <-a.m.sessions.done:
+			r.giveUp(a, w)
+			return nil, lockError(a.m.name, ErrClosed)
+		}
 	}
+}
+
+// tellOfWait logs that a call waits for another one of this client. A pursuit tells itself for
+// whom it waits.
+func (r *retainer) tellOfWait(a *attempt) {
+	a.told = true
+	r.mu.Lock()
+	place := r.place
+	r.mu.Unlock()
+	if place == nil {
+		return
+	}
+	node := place.placeNow().Name
+	a.m.options.logger.Debug("dlock: still waiting", "lock", a.m.name, "behind", node, "holder", node,
+		"waited", a.waited())
 }
 
 // giveUp takes somebody out of the line, and notes who was in his way.

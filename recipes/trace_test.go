@@ -3,6 +3,7 @@ package recipes_test
 import (
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"testing"
 	"time"
@@ -53,7 +54,7 @@ func TestCloseReportsTheLocksThatItTakesAway(t *testing.T) {
 	})
 }
 
-func logTo(log *bytes.Buffer) recipes.Option {
+func logTo(log io.Writer) recipes.Option {
 	return recipes.WithLogger(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 }
 

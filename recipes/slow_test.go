@@ -1,0 +1,87 @@
+package recipes_test
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// safeLog is a log that can be read while it is written.
+type safeLog struct {
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+func (l *safeLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.log.Write(p)
+}
+
+func (l *safeLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.log.String()
+}
+
+// slowLines returns the lines of a log that tell for whom a call waits, without their times.
+func slowLines(log *safeLog) (lines []string) {
+	for line := range strings.Lines(log.String()) {
+		if _, said, ok := strings.Cut(line, `msg="dlock: still waiting" `); ok {
+			lines = append(lines, strings.TrimSpace(said))
+		}
+	}
+	return lines
+}
+
+func TestALongWaitIsLoggedOnce(t *testing.T) {
+	for _, way := range []recipes.Wait{recipes.Predecessor, recipes.AnyChange, recipes.Poll(time.Second)} {
+		t.Run(way.String(), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				var log safeLog
+				holder, between := w.client("h"), w.client("b")
+				held := w.won(holder.lock(bg))
+				before := between.lock(bg)
+				waiting := w.client("a", logTo(&log), recipes.WithWait(way)).rlock(bg)
+				time.Sleep(5*time.Second - time.Millisecond)
+				synctest.Wait()
+				assert.Empty(w, slowLines(&log))
+				time.Sleep(3 * time.Minute)
+				synctest.Wait()
+				assert.Equal(w, []string{
+					"lock=q node=a-R-0000000002 behind=b-W-0000000001 holder=h-W-0000000000 position=3 waited=5s",
+				}, slowLines(&log))
+				w.unlock(held)
+				w.unlock(w.won(before))
+				if way == recipes.Poll(time.Second) {
+					time.Sleep(2 * time.Second)
+				}
+				w.unlock(w.won(waiting))
+				assert.Len(w, slowLines(&log), 1)
+			})
+		})
+	}
+}
+
+func TestALongWaitWithinTheClientIsLoggedOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var log safeLog
+		c := w.client("a", retention(), logTo(&log))
+		held := w.won(c.lock(bg))
+		waiting := c.lock(bg)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(w, []string{
+			"lock=q behind=a-W-0000000000 holder=a-W-0000000000 waited=5s",
+		}, slowLines(&log))
+		w.unlock(held)
+		w.unlock(w.won(waiting))
+	})
+}
