@@ -324,13 +324,17 @@ func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) b
 	t.Fatalf("zktest: no sign of %s within %v: the servers are %v", what, readyWithin, modes)
 }
 
+// noAnswer begins the mode of a server that has not answered in time, which may be
+// busy and lead all the same.
+const noAnswer = "no answer: "
+
 func (p *process) mode() string {
 	if p.signal(func(int) error { return nil }) != nil {
 		return "down"
 	}
 	answer, err := p.poll("srvr")
 	if err != nil {
-		return err.Error()
+		return noAnswer + err.Error()
 	}
 	for line := range strings.Lines(answer) {
 		if mode, ok := strings.CutPrefix(line, "Mode: "); ok {
