@@ -132,6 +132,10 @@ func TestWhoLeavesTheQueuePassesNothingOn(t *testing.T) {
 	})
 }
 
+// noticeable is longer than a lock has to be held for its Unlock to be a release: after
+// less, its node is deleted like any other.
+const noticeable = 2 * time.Millisecond
+
 // Whose own node was removed before the release has no place to enter from. Both has happened
 // by the time that the waiter can look.
 func TestWhoHasNoNodeIsNotLetInByARelease(t *testing.T) {
@@ -150,6 +154,7 @@ func TestWhoHasNoNodeIsNotLetInByARelease(t *testing.T) {
 func whoHasNoNode(w *world, mode recipes.Mode, before bool) {
 	var own string
 	held := w.won(w.client("h").lock(bg))
+	time.Sleep(noticeable)
 	c := w.clientOf(intercepted{Connector: w.store, after: func(name string) {
 		if (name == own) == before || held.Err() != nil {
 			return
@@ -179,6 +184,7 @@ func TestAReleaseThatMeetsTheWatchesIsFollowedByALookAtTheQueue(t *testing.T) {
 	for nth := range 2 {
 		inWorld(t, func(w *world) {
 			held, calls := w.won(w.client("h").lock(bg)), 0
+			time.Sleep(noticeable)
 			c := w.clientOf(intercepted{Connector: w.store, after: func(string) {
 				if calls++; calls == nth+1 {
 					w.unlock(held)
@@ -195,6 +201,7 @@ func TestAReleaseThatMeetsTheWatchesIsFollowedByALookAtTheQueue(t *testing.T) {
 func TestAReleaseThatMeetsTheSecondWatchOfTheOwnNodeIsFollowedByALookAtTheQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held, calls := w.won(w.client("h").lock(bg)), 0
+		time.Sleep(noticeable)
 		c := w.clientOf(intercepted{Connector: w.store, early: 1, after: func(string) {
 			if calls++; calls == 4 { // the one in the way and the own node, twice
 				w.unlock(held)
