@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -168,6 +169,11 @@ func (a *actor) take(ctx context.Context, t take) *recipes.Lock {
 		}
 	case errors.Is(err, recipes.ErrLocked) && t.try:
 		a.run.count("locked")
+	case errors.Is(err, driver.ErrUnavailable) && t.try: // it asks once
+		a.run.count("try: store unavailable")
+		if !errors.Is(err, driver.ErrSessionEnded) && !a.client.troubledSince(began) {
+			a.run.fail("%v: %s of %s was not answered, and nothing was lost: %v", a, t.name, t.queue, err)
+		}
 	case errors.Is(err, recipes.ErrClosed):
 		a.run.count("closed")
 		if !a.run.hasClosed(a.client) {

@@ -23,6 +23,7 @@ type client struct {
 	cuts     map[int]cut    // by session
 	paused   bool
 	troubled time.Time // until then it need not know what goes on
+	lostAt   time.Time // when a request or a reply was lost last
 }
 
 // cut says what of a session does not pass.
@@ -157,6 +158,24 @@ func (c *client) trouble(until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.troubled = laterOf(c.troubled, until)
+}
+
+// loses records that a request or a reply is lost.
+func (c *client) loses() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lostAt = time.Now()
+}
+
+// troubledSince reports whether anything has kept the client from the store since then, or
+// a second before: a call may share a dial that has met a loss.
+func (c *client) troubledSince(t time.Time) bool {
+	if !c.calmSince(t).Equal(t) {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lostAt.After(t.Add(-time.Second))
 }
 
 // calmSince returns since when nothing has kept the client from knowing what goes on.

@@ -21,6 +21,7 @@ func (r *run) pass(p *passage) {
 	r.passing = p
 	r.noteFate(p, f)
 	if f.Lose {
+		p.client.loses()
 		r.mu.Lock()
 		r.doubts[p.request.Place.Token] = true
 		r.mu.Unlock()
