@@ -36,9 +36,10 @@ type Lease struct {
 	from start
 	over atomic.Bool // err is set, and done closed before mu is free
 
-	mu    sync.Mutex
-	timer *time.Timer
-	err   error
+	mu      sync.Mutex
+	timer   *time.Timer
+	renewed Instant // when Renew or Hold was called last, for the error
+	err     error
 }
 
 // start is the Instant that a lease counts from. Who reads it while it moves on may see the new wall
@@ -98,6 +99,7 @@ func newLease(term time.Duration, from Instant, clock func() Instant) *Lease {
 	l.from.set(from)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.renewed = l.Now()
 	if left := l.left(); left > 0 {
 		l.timer = time.AfterFunc(l.nap(left), l.tick)
 	} else {
@@ -138,10 +140,34 @@ func (l *Lease) Renew(sent Instant) bool {
 	if l.check() != nil {
 		return false
 	}
+	l.renewed = l.Now()
 	if sent.mono > l.from.get().mono {
 		l.from.set(sent)
 	}
 	return true
+}
+
+// Hold makes the lease count from an instant, which may be earlier than the one
+// that it counts from. It is for a store whose proofs are of two kinds: a weak
+// one is enough for a session that owns nothing, and only a strong one for a
+// session that owns a node. A driver whose lease counts from a weak proof calls
+// Hold with the latest strong one before it returns the session's first node.
+//
+// If less than least of the term would be left, Hold changes nothing and returns
+// an error that matches [ErrUnavailable]. If the lease has ended, the error is
+// that of Err.
+func (l *Lease) Hold(from Instant, least time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.check(); err != nil {
+		return err
+	}
+	if left := l.term - l.Now().since(from); left <= 0 || left < least {
+		return fmt.Errorf("%w: the lease would end in %v", ErrUnavailable, max(left, 0).Round(time.Millisecond))
+	}
+	l.from.set(from)
+	l.timer.Reset(l.nap(l.left())) // the timer may sleep for longer than is left now
+	return nil
 }
 
 // End ends the lease now and says why: the store said that the session is over, or it was
@@ -179,7 +205,10 @@ func (l *Lease) check() error {
 }
 
 func (l *Lease) expire() {
-	l.end(fmt.Errorf("the store was not heard of for %v, when it may have dropped the session", l.term))
+	now := l.Now()
+	ago := func(t Instant) time.Duration { return now.since(t).Round(time.Millisecond) }
+	l.end(fmt.Errorf("the lease ran out: no answer has renewed it for %v, and the request that it counts from was sent %v ago",
+		ago(l.renewed), ago(l.from.get())))
 }
 
 func (l *Lease) end(cause error) {

@@ -106,6 +106,54 @@ func TestRenewAfterTheWallClockWasSetBack(t *testing.T) {
 	require.NoError(t, l.Err())
 }
 
+func TestHoldCountsFromAnEarlierInstant(t *testing.T) {
+	var c clocks
+	l := newLease(term, c.read(), c.read)
+	defer l.End(nil)
+	strong := l.Now()
+	c.step(term/2, term/2)
+	require.True(t, l.Renew(l.Now()))
+	require.ErrorIs(t, l.Hold(strong, term/2+1), ErrUnavailable, "too little would be left")
+	c.step(term/4, term/4)
+	require.NoError(t, l.Err(), "nothing was changed")
+	require.NoError(t, l.Hold(strong, term/4))
+	c.step(term/4, term/4)
+	require.ErrorIs(t, l.Err(), ErrSessionEnded)
+	require.ErrorIs(t, l.Hold(l.Now(), 0), ErrSessionEnded)
+}
+
+func TestHoldThatWouldEndTheLeaseChangesNothing(t *testing.T) {
+	var c clocks
+	strong := c.read()
+	c.step(2*term, 2*term)
+	l := newLease(term, c.read(), c.read)
+	defer l.End(nil)
+	require.ErrorIs(t, l.Hold(strong, 0), ErrUnavailable)
+	require.NoError(t, l.Err())
+}
+
+func TestDoneClosesInTimeAfterHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		strong := Now()
+		time.Sleep(6 * time.Second)
+		l := NewLease(10*time.Second, Now())
+		require.NoError(t, l.Hold(strong, 0))
+		began := time.Now()
+		<-l.Done()
+		assert.Equal(t, 4*time.Second, time.Since(began))
+	})
+}
+
+func TestErrorSaysWhatWasObserved(t *testing.T) {
+	var c clocks
+	sent := c.read()
+	l := newLease(8*time.Second, sent, c.read)
+	c.step(5*time.Second, 5*time.Second)
+	require.True(t, l.Renew(sent))
+	c.step(3*time.Second, 3*time.Second)
+	require.EqualError(t, l.Err(), "session ended: the lease ran out: no answer has renewed it for 3s, and the request that it counts from was sent 8s ago")
+}
+
 func TestALateReplyDoesNotReviveALease(t *testing.T) {
 	var c clocks
 	l := newLease(term, c.read(), c.read)

@@ -79,6 +79,10 @@ func (s *session) createNode(ctx context.Context, queue, prefix string, data []b
 			s.queues.drop(queue) // not the one that guard has looked at
 			s.takeBack(queue, p, data)
 		case err == nil:
+			if err := s.hold(); err != nil {
+				s.takeBack(queue, p, data)
+				return driver.Place{}, s.explain(err, "create a node in", s.settings.queuePath(queue), "")
+			}
 			return p, nil
 		case errors.Is(err, errHit): // once more
 		case errors.Is(err, zk.ErrNoNode):

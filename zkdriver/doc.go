@@ -19,8 +19,8 @@
 //	connect_timeout  how long Connect tries (session_timeout, and 5s at least)
 //	lease_margin     how much earlier than the store this process takes the session for
 //	                 ended (a quarter of what the server grants; at most half)
-//	heartbeat        write: as long as a session owns nodes, its heartbeat is a transaction, about
-//	                 eight in a session_timeout; sync: it never is, see below (write)
+//	tick_time        the ensemble's tickTime, as in 2s; lets locks survive longer outages where
+//	                 session_timeout is five ticks or more, see below (not stated)
 //	handover         release: who unlocks tells the next one, who need not look at the queue;
 //	                 list: he looks. See below (release)
 //	acl              who may use the queues that are made here: open, everybody; creator, whoever the
@@ -94,15 +94,17 @@
 //
 // ZooKeeper's leader ends a session of which it has not heard for the session timeout. This
 // process does so earlier, by lease_margin, and counts from a request of which the leader is
-// known to have heard. Only a Sync or a write is proof of that, never a ping or a read, which a
-// server that has lost its leader goes on answering. As long as the session owns nodes, only a
-// write is: a leader that the others have deposed goes on answering a Sync until it notices.
-// The rule is argued in heartbeat.go. It takes for granted that clocks run alike within the
-// margin, and that the leader pings its followers in time within the margin.
+// known to have heard. Only a sync or a write is proof of that, never a ping or a read, which a
+// server that has lost its leader goes on answering. A session that owns nodes sends a write now
+// and then, because a leader that the others have deposed goes on answering a sync. The rule is
+// argued in heartbeat.go. It takes for granted that clocks run alike within the margin, and that
+// the leader pings its followers in time within the margin.
 //
-// With heartbeat=sync a Sync is proof enough, which spares the ensemble the transactions of
-// clients that hold locks or wait for them for long. It is safe as long as no leader is deposed
-// earlier than it can notice (which takes a cut between it and all the others, who also give it
-// up before their own syncLimit, such as by a restart), or if session_timeout is more than
-// twice the ensemble's syncLimit and a tick and a half, times tickTime.
+// A server reports to its leader every half tick. The driver allows a quarter of the granted
+// timeout for that, or a little more than half of tick_time if that is stated and less. A
+// tick_time smaller than the ensemble's tickTime is unsafe: two sessions may hold a lock at a
+// time. The driver cannot check it. An observer that is connected to a follower, with an
+// observerMasterPort, reports half as often: state the doubled tick there, and use a
+// session_timeout of at least four ticks. Elsewhere it has to be at least two ticks, which is the
+// least that a server grants by default.
 package zkdriver

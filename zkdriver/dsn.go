@@ -200,7 +200,9 @@ func (s *settings) parseParameters(query string) error {
 	for i, pair := range strings.Split(query, "&") {
 		name, escaped, found := strings.Cut(pair, "=")
 		set, known := parameters[name]
-		switch {
+		switch why := removed[name]; {
+		case why != "":
+			return fmt.Errorf("parameter %d: %q has been removed: %s", i+1, name, why)
 		case !known && isPlainWord(name) && found:
 			return fmt.Errorf("parameter %d: %q is not known", i+1, name)
 		case !known:
@@ -245,12 +247,9 @@ var parameters = map[string]func(*settings, string) error{
 		s.leaseMargin, err = parseDuration(v, time.Millisecond, maxSessionTimeout)
 		return err
 	},
-	"heartbeat": func(s *settings, v string) error {
-		if v != "write" && v != "sync" {
-			return errors.New("neither write nor sync")
-		}
-		s.syncOnly = v == "sync"
-		return nil
+	"tick_time": func(s *settings, v string) (err error) {
+		s.tick, err = parseDuration(v, time.Millisecond, maxSessionTimeout)
+		return err
 	},
 	"handover": func(s *settings, v string) error {
 		if v != "release" && v != "list" {
@@ -287,6 +286,11 @@ var parameters = map[string]func(*settings, string) error{
 	"tls_server_name": func(s *settings, v string) error { return setText(&s.tlsServerName, v) },
 }
 
+// removed says why a parameter of earlier releases is not taken any more.
+var removed = map[string]string{
+	"heartbeat": "it is not needed, as two heartbeats of three are syncs now; the third one is a write, without which a deposed leader could let two sessions hold a lock",
+}
+
 func setText(to *string, v string) error {
 	if v == "" {
 		return errors.New("empty")
@@ -313,6 +317,9 @@ func (s *settings) complete() error {
 	}
 	if s.leaseMargin > s.sessionTimeout/2 {
 		return errors.New("parameter lease_margin is more than half of session_timeout")
+	}
+	if s.tick > s.sessionTimeout/2 {
+		return errors.New("parameter tick_time is more than half of session_timeout")
 	}
 	if !s.tls && s.tlsCA+s.tlsCert+s.tlsKey+s.tlsServerName != "" {
 		return errors.New("a tls_ parameter without tls=true")

@@ -13,7 +13,7 @@ import (
 )
 
 func TestDSNIsReadInFull(t *testing.T) {
-	s, err := parseDSN("zk://al%40ce:p%2F%3F%40%3Aw:x@h1:2182,[::1],h-2.example/a/b?session_timeout=4s&connect_timeout=7s&lease_margin=1s&heartbeat=sync" +
+	s, err := parseDSN("zk://al%40ce:p%2F%3F%40%3Aw:x@h1:2182,[::1],h-2.example/a/b?session_timeout=4s&connect_timeout=7s&lease_margin=1s&tick_time=500ms" +
 		"&acl=digest&tls=true&tls_ca=/c%26a.pem&tls_cert=/c.pem&tls_key=/k.pem&tls_server_name=zk&sequence_limit=77")
 	require.NoError(t, err)
 	require.Equal(t, "p/?@:w:x", s.password())
@@ -21,7 +21,7 @@ func TestDSNIsReadInFull(t *testing.T) {
 	require.Equal(t, &settings{
 		hosts: []string{"h1:2182", "[::1]:2181", "h-2.example:2181"}, chroot: "/a/b",
 		user: "al@ce", login: true,
-		sessionTimeout: 4 * time.Second, connectTimeout: 7 * time.Second, leaseMargin: time.Second, syncOnly: true,
+		sessionTimeout: 4 * time.Second, connectTimeout: 7 * time.Second, leaseMargin: time.Second, tick: time.Second / 2,
 		acl: aclDigest, sequenceLimit: 77,
 		tls: true, tlsCA: "/c&a.pem", tlsCert: "/c.pem", tlsKey: "/k.pem", tlsServerName: "zk",
 	}, s)
@@ -80,6 +80,10 @@ func TestDSNErrorNamesThePartAndNotThePassword(t *testing.T) {
 		"zk://h?session_timeout=5":    "not a duration",
 		"zk://h?session_timeout=-1s":  "not between",
 		"zk://h?lease_margin=6s":      "more than half",
+		"zk://h?tick_time=5001ms":     "tick_time is more than half",
+		"zk://h?tick_time=0s":         "tick_time: not between",
+		"zk://h?heartbeat=sync":       `"heartbeat" has been removed: it is not needed`,
+		"zk://h?heartbeat=write":      `"heartbeat" has been removed: it is not needed`,
 		"zk://h?sequence_limit=0":     "not a number from 1",
 		"zk://h?acl=digest":           "needs a user",
 		"zk://h?acl=creator":          "needs a user",
@@ -160,7 +164,7 @@ func TestEveryChildThatEndsInTenDigitsIsAContender(t *testing.T) {
 func FuzzDSN(f *testing.F) {
 	f.Add("h1:2181,h2/chroot", "pass")
 	f.Add("zk://u:p@h?acl=digest", "s3cr3t/?@")
-	f.Add("[::1]:1/a?tls=true&tls_ca=%2f&heartbeat=sync", "x")
+	f.Add("[::1]:1/a?tls=true&tls_ca=%2f&tick_time=1s", "x")
 	f.Fuzz(func(t *testing.T, dsn, password string) {
 		if s, err := parseDSN(dsn); err == nil {
 			again, err := parseDSN(s.format())
@@ -196,8 +200,8 @@ func (s *settings) format() string {
 	acl := map[aclMode]string{aclOpen: "open", aclCreator: "creator", aclDigest: "digest"}[s.acl]
 	fmt.Fprintf(&b, "%s%s?session_timeout=%v&connect_timeout=%v&sequence_limit=%d&acl=%s&tls=%v",
 		strings.Join(s.hosts, ","), s.chroot, s.sessionTimeout, s.connectTimeout, s.sequenceLimit, acl, s.tls)
-	if s.syncOnly {
-		b.WriteString("&heartbeat=sync")
+	if s.tick > 0 {
+		fmt.Fprintf(&b, "&tick_time=%v", s.tick)
 	}
 	if s.leaseMargin > 0 {
 		fmt.Fprintf(&b, "&lease_margin=%v", s.leaseMargin)

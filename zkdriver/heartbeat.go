@@ -1,115 +1,169 @@
 package zkdriver
 
 import (
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
 
-// beats decides what an answered request proves about the lease.
+// beats keeps the lease of a session: what renews it, and which heartbeats are
+// sent for that.
 //
-// A server takes down that it has heard of a session and tells the leader, which alone decides
-// when a session has timed out, only when the leader pings it: every half tick. So an answer
-// proves nothing by itself. A server that has lost its leader goes on answering pings and reads
-// from its own memory for many seconds, while the leader hears nothing and gives the session's
-// locks away.
+// # What the store does
 //
-// A write or a Sync is answered only after a leader has handled it. What a server sends its
-// leader arrives in order. So when the answer to a write or Sync that was sent at s is there,
-// the leader has received everything that the server had said before, including the report of
-// every request that had reached the server half a tick before s. A request has reached the
-// server when it is answered. Therefore:
+// A server notes when a request of a session arrives. The leader alone decides
+// that a session has timed out. A follower reports to its leader of which
+// sessions it has heard when the leader pings it, every half tick. So an answer
+// alone proves nothing: a server that has lost its leader goes on answering
+// pings and reads, while the leader hears nothing and ends the session. A
+// leader that has been deposed without knowing it yet goes on answering a sync
+// until its syncLimit has passed, while the new leader counts by its own clock.
+// It cannot answer a write, because a write takes a quorum.
 //
-//	An answered write or Sync, sent at s, renews the lease to the sending time of the latest
-//	request of the same connection that was answered at or before s - T/4.
+// # The rule
 //
-// T is the session's timeout. The least that a server grants is two ticks, so that half a tick
-// is at most T/4. (Where an operator has set minSessionTimeout lower, session_timeout has to be
-// two ticks all the same.) The rule asks that the leader's pings are not late by more than the
-// lease's margin.
+// T is the session timeout that was granted, M the margin. A mark is a request
+// of the present connection that was answered. A proof is an answered write or
+// sync. A proof that was sent at s proves the latest mark that was answered at
+// or before s - g. It proves the connect request in any case, because a server
+// asks its leader before it accepts a session. g is T/4, or 0.55 ticks if the
+// data source name states the tick and that is less.
 //
-// A connect request counts with its own sending time, as soon as a later write or Sync of its
-// connection is answered: a server asks its leader about the session before it answers, and a
-// leader looks itself.
+// The session keeps two instants:
 //
-// A leader may have been deposed without knowing it yet. It goes on answering a Sync, for as
-// long as its syncLimit, while the new one counts by a clock of its own; but it cannot answer a
-// write, which takes a quorum. So as long as the session owns nodes, only a write counts, and
-// the heartbeat is one that changes nothing. A session without nodes has nothing to lose, and
-// when it gets a node, the answer to that write proves what a Sync had proved before.
+//	loose  the sending time m of the latest proven mark
+//	sure   the earlier of m and w, where w is the sending time of the latest
+//	       answered write of the same connection as m
+//
+// Both only grow, and both outlive a reconnect. On a new connection sure
+// stands still until a write has been answered on it. As long as the session
+// owns a node, or a Create is in flight, the lease counts from sure; else from
+// the later of the two. When a session comes to own its first node, the lease
+// is set back to sure before the caller learns of the node. The lease ends
+// T - M after the instant that it counts from.
+//
+// # Why no other session is granted a lock before the lease ends
+//
+// Let the leader of epoch e time the session out at c, and let the write that
+// was sent at w be committed in epoch f. Then c >= min(w, m) + T:
+//
+//   - e is later than f. A quorum acknowledged the write before a server of that
+//     quorum accepted e. So the leader of e began after w. A new leader gives
+//     every session its full T.
+//   - e is f. The mark had reached the server when it was answered. The server
+//     reported it within half a tick, which is less than g, and so before the
+//     proof left. What a server sends its leader arrives in order, and a proof
+//     is answered only after the leader has handled it. So the leader had heard
+//     of m when it handled the proof, and counted T from then. A write and a
+//     sync on one connection go to the same leader, because a server closes its
+//     clients' connections when it changes its leader.
+//   - e is earlier than f. Then the session was over before the write was
+//     committed, and the write would have been refused.
+//
+// So while the lease counts from sure and has not ended, no leader has timed
+// the session out, and its nodes stand. "Every node ahead has gone" never
+// becomes untrue. So late news from a deposed leader do no harm: a list, an
+// event, or a hand-over without a list.
+//
+// A loose lease has not got this protection. It does not need it: such a session
+// owns no node that another session could wait for.
+//
+// # What it takes for granted
+//
+//   - Clocks run alike, within M over T.
+//   - A leader's ping reaches the server within g. One that is later by less
+//     than g - tick/2 + M does no harm.
+//   - Half a tick is at most g. T is at least two ticks by default, so T/4 is
+//     enough. An observer that is connected to a follower (observerMasterPort)
+//     reports through that follower. There g has to be a whole tick: T has to
+//     be at least four ticks, and a stated tick has to be stated doubled.
+//   - A tick that is stated in the data source name is not smaller than that of
+//     the ensemble. The driver cannot check this.
+//
+// # The schedule
+//
+// A heartbeat is a sync. In a session that owns nodes, the first one on a
+// connection is a write, and so is every (n+1)-th after that. They are sent p
+// apart, p = (g + r) / n, where r is a round trip. No heartbeat waits for the
+// answer to the one before. The n-th before is the mark that each one proves, so
+// just before a renewal arrives, the lease counts from an instant that is
+// (n+1) * p + r ago. An outage that begins then is told T - M - (n+1) * p - r
+// later.
+//
+// n is 2 where the tick is not stated, and 1 where g is small. It rises with r.
 type beats struct {
-	gap    time.Duration // T/4
 	lease  *driver.Lease
-	strict func() bool // whether only a write counts
+	strict func() bool   // whether the session owns nodes, or may
+	wake   chan struct{} // capacity 1: something has changed
 
 	mu         sync.Mutex
-	generation uint64
-	marks      [8]mark // a ring, newest at last
-	last       int
-	proof      driver.Instant // when the latest proof was sent
-	overdue    bool           // the next heartbeat is not to wait
+	schedule   *schedule
+	generation uint64 // the number of the connection
 }
 
-// mark is a request that was answered.
-type mark struct {
-	sent, answered driver.Instant
-	set            bool
-	direct         bool // the leader has seen to it before the answer
+func newBeats(s *schedule, lease *driver.Lease, strict func() bool) *beats {
+	return &beats{schedule: s, lease: lease, strict: strict, wake: make(chan struct{}, 1)}
 }
 
-// spacing is the least time between two marks: they have to cover the gap and a heartbeat more.
-func (b *beats) spacing() time.Duration { return b.gap / 4 }
-
-// interval is the time between two heartbeats: half the gap, so that one heartbeat counts the
-// last but one, and two may be missed.
-func (b *beats) interval() time.Duration { return b.gap / 2 }
-
-func newBeats(timeout time.Duration, lease *driver.Lease, strict func() bool) *beats {
-	return &beats{gap: timeout / 4, lease: lease, strict: strict}
-}
-
-// connected starts a new connection: what was said on an earlier one, to another server
-// perhaps, may never have reached the leader. The next heartbeat is due at once if urgent.
-func (b *beats) connected(asked, now driver.Instant, urgent bool) {
+// connected starts a new connection. What was said on an earlier one, perhaps to
+// another server, may never have reached the leader.
+func (b *beats) connected(asked, now driver.Instant) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.marks = [len(b.marks)]mark{}
-	b.marks[0] = mark{asked, now, true, true}
-	b.last, b.proof, b.overdue = 0, now, urgent
+	b.schedule.connected(asked, now, b.generation == 0)
 	b.generation++
+	b.changed()
 }
 
-// answered takes down an answered request of the present connection, and renews the lease if
-// the answer is a proof.
-func (b *beats) answered(generation uint64, p part, sent, now driver.Instant) {
-	proof := p == quorum || p == leader && !b.strict()
+// disconnected stops heartbeats until the next connection.
+func (b *beats) disconnected() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.schedule.detached()
+}
+
+// answered notes an answered request of that connection, and renews the lease if
+// the answer is a proof. An answer on an earlier connection counts for nothing.
+func (b *beats) answered(generation uint64, p part, sent, now driver.Instant, isHeartbeat bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if generation != b.generation {
 		return
 	}
-	if proof {
-		if m, ok := b.counted(sent); ok {
-			b.lease.Renew(m.sent)
-		}
-		b.proof, b.overdue = sent, false
-	}
-	if now.Sub(b.marks[b.last].answered) >= b.spacing() {
-		b.last = (b.last + 1) % len(b.marks)
-		b.marks[b.last] = mark{sent: sent, answered: now, set: true}
+	b.schedule.answered(p, sent, now, isHeartbeat)
+	if p != server {
+		b.lease.Renew(b.schedule.from(b.strict()))
 	}
 }
 
-// counted returns the latest mark that a proof sent at that instant proves. It needs b.mu.
-func (b *beats) counted(sent driver.Instant) (mark, bool) {
-	for i := range b.marks {
-		m := b.marks[(b.last-i+len(b.marks))%len(b.marks)]
-		if m.set && (m.direct || sent.Sub(m.answered) >= b.gap) {
-			return m, true
-		}
+// errNoWrite says that no write has been answered on the present connection.
+var errNoWrite = errors.New("no write has been answered on this connection")
+
+// hold makes the lease count from sure, for a session that comes to own a node.
+// The session has to be strict by then.
+func (b *beats) hold() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.schedule.written == never {
+		return errNoWrite
 	}
-	return mark{}, false
+	return b.lease.Hold(b.schedule.sure, b.schedule.timeout/20)
+}
+
+// hold makes the lease count for a session that comes to own a node. It sends a
+// write if the answer to the Create does not count, because the session went to
+// another connection meanwhile.
+func (s *session) hold() error {
+	err := s.beats.hold()
+	for try := 0; errors.Is(err, errNoWrite) && try < 3; try++ {
+		if err := s.prove(); err != nil {
+			return err
+		}
+		err = s.beats.hold()
+	}
+	return err
 }
 
 // present returns the number of the connection.
@@ -119,74 +173,94 @@ func (b *beats) present() uint64 {
 	return b.generation
 }
 
-// due returns how long it is until the next heartbeat.
-func (b *beats) due(now driver.Instant) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.overdue {
-		return 0
+// changed wakes run.
+func (b *beats) changed() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
 	}
-	return b.interval() - now.Sub(b.proof)
 }
 
-// keepAlive sends a heartbeat whenever there was no proof for a while, until the session ends,
-// whether or not anybody uses it.
-func (s *session) keepAlive() {
-	timer := time.NewTimer(s.beats.interval())
+// run sends heartbeats until the lease ends, whether or not the session is used.
+// It calls send for each one, which must not wait for the answer but call ended
+// when the request has been answered or has failed. It calls cut to give a
+// connection up that does not answer.
+func (b *beats) run(send func(what part, ended func()), cut func(generation uint64)) {
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
-		case <-s.lease.Done():
+		case <-b.lease.Done():
 			return
 		case <-timer.C:
-		case <-s.reattached:
+		case <-b.wake:
 		}
-		if s.beats.due(s.lease.Now()) <= 0 {
-			s.heartbeat()
+		next := b.next()
+		if next.cut {
+			cut(next.generation)
 		}
-		timer.Reset(max(s.beats.due(s.lease.Now()), s.beats.interval()/8))
+		if next.ended != nil {
+			send(next.what, next.ended)
+		}
+		timer.Reset(next.wait)
 	}
 }
 
-// heartbeat waits for the answer to a write or a Sync. A connection that does not bring it in
-// time is closed, so that another server can be found while the lease runs.
-func (s *session) heartbeat() {
-	answer := make(chan struct{})
+// step is what run does next.
+type step struct {
+	cut        bool // give the connection up
+	generation uint64
+	what       part // send a heartbeat, if ended is set
+	ended      func()
+	wait       time.Duration // until the next step
+}
+
+// next takes the next step.
+func (b *beats) next() step {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.lease.Now()
+	next := step{generation: b.generation, wait: b.schedule.timeout} // changed ends the wait
+	if left, ok := b.schedule.hopeless(now); ok {
+		if left <= 0 {
+			b.schedule.detached()
+			next.cut = true
+			return next
+		}
+		next.wait = left
+	}
+	what, due, ok := b.schedule.due(now, b.strict())
+	switch {
+	case ok && due > 0:
+		next.wait = min(next.wait, due)
+	case ok:
+		id := b.schedule.send(what, now)
+		next.what, next.ended, next.wait = what, func() { b.ended(id) }, 0
+	}
+	return next
+}
+
+// ended notes that a heartbeat was answered, or failed.
+func (b *beats) ended(id uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.schedule.ended(id)
+	b.changed()
+}
+
+// heartbeat sends one, and does not wait for the answer.
+func (s *session) heartbeat(what part, ended func()) {
 	s.work(func() {
-		defer close(answer)
-		if s.strict() {
-			s.prove()
-		} else {
-			s.sync("/")
-		}
-	})
-	connection := s.beats.present()
-	patience := time.NewTicker(s.patience())
-	defer patience.Stop()
-	for {
-		select {
-		case <-answer:
-			return
-		case <-s.lease.Done():
-			return
-		case <-patience.C:
-			if now := s.beats.present(); now != connection {
-				connection = now // a reconnect: the request has only just been sent
-			} else {
-				s.link.cut(connection)
+		defer ended()
+		s.count(what, true, func() error {
+			if what == quorum {
+				return s.check()
 			}
-		}
-	}
+			_, err := s.conn.Sync("/")
+			return err
+		})
+	})
 }
 
-// patience is how long a server may take to answer a heartbeat. With one host only, another
-// connection is little better than the one there is.
-func (s *session) patience() time.Duration {
-	if len(s.settings.hosts) == 1 {
-		return s.beats.gap
-	}
-	return s.beats.gap * 2 / 3
-}
-
-// strict tells whether only a write counts for the lease.
-func (s *session) strict() bool { return !s.settings.syncOnly && s.owned.any() }
+// strict reports whether the session owns nodes, or may.
+func (s *session) strict() bool { return s.owned.any() }

@@ -35,7 +35,7 @@ func (l *link) leave(patience time.Duration) error {
 func (l *link) leaveAt(ctx context.Context, address string, secure *tls.Config, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	raw, err := connectTo(ctx, address, secure)
+	raw, err := connectTo(ctx, address, secure, l.redial())
 	if err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func (l *link) dial(_, address string, _ time.Duration) (net.Conn, error) {
 		return nil, errLinkClosed
 	}
 	deadline := time.Now().Add(patience)
-	raw, err := connectTo(ctx, address, l.tls)
+	raw, err := connectTo(ctx, address, l.tls, l.redial())
 	if err != nil {
 		err = fmt.Errorf("%s: %w", address, err)
 		l.failed(nil, err)
@@ -118,10 +118,10 @@ func (l *link) dial(_, address string, _ time.Duration) (net.Conn, error) {
 	return w, nil
 }
 
-// connectTo connects to a server, with TLS unless config is nil.
-func connectTo(ctx context.Context, address string, config *tls.Config) (net.Conn, error) {
-	var d net.Dialer
-	raw, err := d.DialContext(ctx, "tcp", address)
+// connectTo connects to a server, with TLS unless config is nil. It dials once
+// more whenever the time again has passed.
+func connectTo(ctx context.Context, address string, config *tls.Config, again time.Duration) (net.Conn, error) {
+	raw, err := dialAgain(ctx, address, again)
 	if err != nil || config == nil {
 		return raw, err
 	}
@@ -136,6 +136,49 @@ func connectTo(ctx context.Context, address string, config *tls.Config) (net.Con
 	}
 	return secure, nil
 }
+
+// dialAgain dials, and dials once more beside that whenever every has passed. The
+// first connection that is made is taken. While a network drops what it is given,
+// the system repeats the request of one dial after 1 s, 3 s and 7 s, which may be
+// long after the network is back.
+func dialAgain(ctx context.Context, address string, every time.Duration) (net.Conn, error) {
+	var dials sync.WaitGroup
+	defer dials.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type dialed struct {
+		conn net.Conn
+		err  error
+	}
+	results := make(chan dialed)
+	dial := func() {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "tcp", address)
+		select {
+		case results <- dialed{conn, err}:
+		case <-ctx.Done():
+			if conn != nil {
+				conn.Close()
+			}
+		}
+	}
+	dials.Go(dial)
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case r := <-results:
+			return r.conn, r.err
+		case <-ctx.Done():
+			return nil, fmt.Errorf("no connection: %w", ctx.Err())
+		case <-ticker.C:
+			dials.Go(dial)
+		}
+	}
+}
+
+// redial is the time between two dials to a host that does not answer.
+func (l *link) redial() time.Duration { return max(l.lifetime()/40, firstBackOff) }
 
 // pause waits before every attempt but the first ones, one for each host: servers that are
 // down, or that take connections and drop them, are not to be hammered.
@@ -164,13 +207,16 @@ const (
 )
 
 // backOff doubles with each attempt after the first for each host, up to a tenth of the session
-// timeout, with jitter.
+// timeout, with jitter. A session that exists has no time to lose: there it goes up to a fortieth.
 func (l *link) backOff(attempt int) time.Duration {
 	n := attempt - len(l.hosts)
 	if n < 0 {
 		return 0
 	}
 	most := min(maxBackOff, l.lifetime()/10)
+	if l.sessionID() != 0 {
+		most = min(most, l.lifetime()/40)
+	}
 	d := min(firstBackOff<<min(n, 10), most)
 	return d/2 + rand.N(d/2+1)
 }
@@ -235,7 +281,7 @@ func (l *link) failed(w *wire, err error) {
 
 // hopeless tells whether another try at the same host would fail the same way.
 func hopeless(err error) bool {
-	for _, e := range []error{errLogin, errSpeaksTLS, errForeign, errMargin} {
+	for _, e := range []error{errLogin, errSpeaksTLS, errForeign, errMargin, errTick} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -19,7 +19,9 @@ const (
 	quorum             // a write: the leader answers when most servers have taken it down
 )
 
-func (s *session) ask(p part, request func() error) error {
+func (s *session) ask(p part, request func() error) error { return s.count(p, false, request) }
+
+func (s *session) count(p part, isHeartbeat bool, request func() error) error {
 	connection := s.beats.present()
 	sent, err := s.lease.Begin()
 	if err != nil {
@@ -31,7 +33,7 @@ func (s *session) ask(p part, request func() error) error {
 		if err != nil {
 			p = server
 		}
-		s.beats.answered(connection, p, sent, s.lease.Now())
+		s.beats.answered(connection, p, sent, s.lease.Now(), isHeartbeat)
 		s.link.answered()
 	}
 	switch {
@@ -50,14 +52,14 @@ func (s *session) sync(path string) error {
 }
 
 // prove sends a transaction that changes nothing.
-func (s *session) prove() error {
-	return s.ask(quorum, func() error {
-		_, err := s.conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
-		if errors.Is(err, zk.ErrNoAuth) {
-			return nil // an answer of the leader's, which goes the way of a transaction too
-		}
-		return err
-	})
+func (s *session) prove() error { return s.ask(quorum, s.check) }
+
+func (s *session) check() error {
+	_, err := s.conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
+	if errors.Is(err, zk.ErrNoAuth) {
+		return nil // an answer of the leader's, which goes the way of a transaction too
+	}
+	return err
 }
 
 func (s *session) get(path string) (data []byte, stat *zk.Stat, err error) {

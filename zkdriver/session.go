@@ -18,6 +18,7 @@ var (
 	errExpired = errors.New("the server has let the session expire")
 	errClosed  = errors.New("closed")
 	errMargin  = errors.New("lease_margin is more than half of the timeout that the server grants a session")
+	errTick    = errors.New("tick_time is more than half of the timeout that the server grants a session")
 )
 
 // session is one session of ZooKeeper, on one zk.Conn. When either ends, both do.
@@ -42,7 +43,6 @@ type session struct {
 	leftover leftover
 
 	containers    chan struct{} // a lock, see makeContainer
-	reattached    chan struct{} // wakes keepAlive
 	hasSession    chan struct{}
 	hasSessionOne sync.Once
 
@@ -72,7 +72,7 @@ func connect(ctx context.Context, settings *settings) (*session, error) {
 	}
 	secret := settings.newSecret()
 	s := &session{settings: settings, secret: secret, link: newLink(settings, secret, secure),
-		containers: make(chan struct{}, 1), reattached: make(chan struct{}, 1),
+		containers: make(chan struct{}, 1),
 		hasSession: make(chan struct{}), finished: make(chan struct{})}
 	s.link.began, s.link.resumed, s.link.over = s.began, s.resumed, s.end
 	s.link.watching = s.watches.any
@@ -130,9 +130,12 @@ func (s *session) began(r reply, asked driver.Instant) error {
 	if margin > r.timeout/2 {
 		return fmt.Errorf("%w: half of %v", errMargin, r.timeout)
 	}
+	if s.settings.tick > r.timeout/2 {
+		return fmt.Errorf("%w: half of %v", errTick, r.timeout)
+	}
 	s.lease = driver.NewLease(r.timeout-margin, asked)
-	s.beats = newBeats(r.timeout, s.lease, s.strict)
-	s.beats.connected(asked, driver.Now(), false)
+	s.beats = newBeats(newSchedule(r.timeout, margin, s.settings.tick, len(s.settings.hosts)), s.lease, s.strict)
+	s.beats.connected(asked, driver.Now())
 	return s.lease.Err()
 }
 
@@ -142,11 +145,7 @@ func (s *session) resumed(asked driver.Instant) error {
 	if err := s.lease.Err(); err != nil {
 		return err
 	}
-	s.beats.connected(asked, s.lease.Now(), true)
-	select {
-	case s.reattached <- struct{}{}:
-	default:
-	}
+	s.beats.connected(asked, s.lease.Now())
 	return nil
 }
 
@@ -158,6 +157,9 @@ func (s *session) event(e zk.Event) {
 		case zk.StateHasSession:
 			s.hasSessionOne.Do(func() { close(s.hasSession) })
 		case zk.StateDisconnected:
+			if s.beats != nil {
+				s.beats.disconnected()
+			}
 			s.watches.disconnected()
 		case zk.StateExpired:
 			s.end(errExpired)
@@ -204,7 +206,7 @@ func (s *session) Close() error {
 // here then, also when nobody calls Close.
 func (s *session) supervise() {
 	defer close(s.finished)
-	s.keepAlive()
+	s.beats.run(s.heartbeat, s.link.cut)
 	s.watches.close()
 	s.takeDown()
 	s.workers.close()

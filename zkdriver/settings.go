@@ -17,7 +17,7 @@ type settings struct {
 	sessionTimeout time.Duration
 	connectTimeout time.Duration
 	leaseMargin    time.Duration // 0: a quarter of the negotiated timeout
-	syncOnly       bool          // a Sync is proof enough, also for a session that owns nodes
+	tick           time.Duration // of the ensemble; 0: not stated
 	listOnly       bool          // a hand-over is found out by listing: no Release
 	sequenceLimit  int64
 	acl            aclMode

@@ -128,6 +128,9 @@ func (w *wire) Write(frame []byte) (int, error) {
 	length := len(frame)
 	opcode := int32(binary.BigEndian.Uint32(frame[8:]))
 	xid := int32(binary.BigEndian.Uint32(frame[4:]))
+	if opcode == opPing {
+		return length, nil // the session has heartbeats of its own, and go-zookeeper does not miss the answer
+	}
 	if opcode == opClose {
 		w.closeXid.Store(int64(xid))
 	}

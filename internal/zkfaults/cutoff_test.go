@@ -25,8 +25,8 @@ func TestHolderCutOffFromTheServerIsToldBeforeTheNextGrant(t *testing.T) {
 			all, proxies := cutOffRuns(t, 20)
 			var wg sync.WaitGroup
 			for i, p := range proxies {
-				phase := heartbeatOf(cutTimeout) * time.Duration(i) / time.Duration(len(proxies))
-				wg.Go(func() { cutAfterHeartbeat(p, phase, cut) })
+				phase := writesOf(cutTimeout) * time.Duration(i) / time.Duration(len(proxies))
+				wg.Go(func() { cutAfterWrite(p, phase, cut) })
 			}
 			wg.Wait()
 			logMargins(t, "cut "+name, margins(t, all))
@@ -47,12 +47,13 @@ func cutOffRuns(t testing.TB, n int) (all []*handover, proxies []*zktest.Proxy) 
 	return all, proxies
 }
 
-// heartbeatOf is about the time between two heartbeats of a session.
-func heartbeatOf(timeout time.Duration) time.Duration { return timeout / 8 }
+// writesOf is about the time between two writes of a session that holds a lock:
+// every third heartbeat is one.
+func writesOf(timeout time.Duration) time.Duration { return timeout * 3 / 8 }
 
-// cutAfterHeartbeat cuts when that much time has passed since a heartbeat, so that many runs
-// together meet every moment between two of them.
-func cutAfterHeartbeat(p *zktest.Proxy, phase time.Duration, cut func(*zktest.Proxy)) {
+// cutAfterWrite cuts when that much time has passed since a write, so that many
+// runs together meet every moment between two writes.
+func cutAfterWrite(p *zktest.Proxy, phase time.Duration, cut func(*zktest.Proxy)) {
 	beat := make(chan struct{}, 1)
 	p.OnRequest(func(opcode int32) {
 		if opcode != zktest.OpMulti {
@@ -89,7 +90,7 @@ func TestHolderBehindASlowNetworkKeepsTheLock(t *testing.T) {
 		heartbeats := p.Frames(zktest.OpMulti)
 		p.DropConnections() // the sessions move to other connections
 		eventually(t, "heartbeats on the new connection", func() bool {
-			return p.Frames(zktest.OpMulti) >= heartbeats+6 || h.lock.Err() != nil
+			return p.Frames(zktest.OpMulti) >= heartbeats+3 || h.lock.Err() != nil
 		})
 		require.NoError(t, h.lock.Err(), "lost by a move to another connection")
 	}

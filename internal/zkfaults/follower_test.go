@@ -25,7 +25,7 @@ func TestHolderOnAFollowerThatLostItsLeaderIsToldBeforeTheNextGrant(t *testing.T
 	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			r := newFollowerRound(t, e, follower, fmt.Sprint("/r", round), holders, timeout)
-			time.Sleep(heartbeatOf(timeout) * time.Duration(round) / rounds) // another phase each time
+			time.Sleep(writesOf(timeout) * time.Duration(round) / rounds) // another phase each time
 			defer e.HealServer(follower)
 			e.CutServer(follower)
 			all = append(all, margins(t, r.handovers)...)

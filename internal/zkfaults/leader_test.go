@@ -19,7 +19,7 @@ func TestHolderOnALeaderThatLostItsFollowersIsToldBeforeTheNextGrant(t *testing.
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			leader := e.Leader(t)
 			runs := contendAcross(t, e, leader, fmt.Sprint("/r", round), holders, timeout)
-			time.Sleep(heartbeatOf(timeout) * time.Duration(round) / rounds) // another phase each time
+			time.Sleep(writesOf(timeout) * time.Duration(round) / rounds) // another phase each time
 			defer e.HealServer(leader)
 			e.CutServer(leader)
 			all = append(all, margins(t, runs)...)

@@ -1,0 +1,532 @@
+package zkdriver
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// world is a session, a server and its leader in virtual time. The session's
+// lease and heartbeats are the real ones. It has to run in a bubble of synctest.
+//
+//	session  -- link -->  server  -- report, forward -->  leader
+type world struct {
+	worldConfig
+	t      *testing.T
+	lease  *driver.Lease
+	beats  *beats
+	joined chan struct{} // closed when run has returned
+
+	owns     atomic.Bool // whether the session owns a node
+	mu       sync.Mutex
+	closed   bool
+	line     *line // the present connection, or nil
+	down     bool  // the network between session and server
+	refusing bool  // the server takes no connection
+	trip     time.Duration
+	touched  bool // the server has heard of the session since its last report
+	severed  bool // the link between server and leader
+	deposed  bool // the leader has no quorum any more
+	expiry   time.Time
+	writes   int
+	requests int
+	cuts     int
+}
+
+type worldConfig struct {
+	timeout, margin, tick time.Duration
+	stated                bool // whether the schedule knows the tick
+	hosts                 int
+	idle                  bool // the session owns nothing at first
+	trip                  time.Duration
+	pingPhase             time.Duration
+	fault                 func(*world)
+}
+
+// line is one connection. What is under way on a line that was closed is lost.
+type line struct {
+	generation uint64
+	open       bool
+	held       []func()  // while the network is down
+	last       time.Time // when the latest message arrives, as messages stay in order
+}
+
+func newWorld(t *testing.T, c worldConfig) *world {
+	w := &world{worldConfig: c, t: t, joined: make(chan struct{}), trip: c.trip}
+	w.owns.Store(!c.idle)
+	stated := time.Duration(0)
+	if c.stated {
+		stated = c.tick
+	}
+	asked := driver.Now()
+	time.Sleep(w.trip)
+	w.lease = driver.NewLease(c.timeout-c.margin, asked)
+	w.beats = newBeats(newSchedule(c.timeout, c.margin, stated, max(c.hosts, 1)), w.lease, w.owns.Load)
+	if c.fault != nil {
+		c.fault(w)
+	}
+	w.expiry = time.Now().Add(c.timeout - w.trip/2)
+	w.beats.connected(asked, driver.Now())
+	w.line = &line{generation: 1, open: true}
+	go w.pings()
+	go func() {
+		defer close(w.joined)
+		w.beats.run(func(what part, ended func()) { go w.request(what, true, ended) }, w.cut)
+	}()
+	return w
+}
+
+// end ends what still runs.
+func (w *world) end() {
+	w.locked(func() { w.closed = true })
+	w.lease.End(nil)
+	<-w.joined
+	time.Sleep(10 * w.timeout) // whatever is under way
+}
+
+func (w *world) locked(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+// request sends a request and returns when it was answered, or is lost.
+func (w *world) request(p part, isHeartbeat bool, ended func()) {
+	generation := w.beats.present()
+	sent := w.lease.Now()
+	w.mu.Lock()
+	l := w.line
+	w.requests++
+	if p == quorum {
+		w.writes++
+	}
+	if l == nil {
+		w.mu.Unlock()
+		return
+	}
+	w.pass(l, func() {
+		w.arrive(l, p, func() { w.beats.answered(generation, p, sent, w.lease.Now(), isHeartbeat); ended() })
+	})
+	w.mu.Unlock()
+}
+
+// pass carries a message over the link, in order. It needs w.mu; so does deliver.
+func (w *world) pass(l *line, deliver func()) {
+	at := time.Now().Add(w.trip / 2)
+	if at.Before(l.last) {
+		at = l.last
+	}
+	l.last = at
+	time.AfterFunc(time.Until(at), func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		switch {
+		case !l.open || w.closed:
+		case w.down:
+			l.held = append(l.held, deliver)
+		default:
+			deliver()
+		}
+	})
+}
+
+// arrive is a request at the server. It needs w.mu.
+func (w *world) arrive(l *line, p part, answered func()) {
+	w.touched = true
+	if p != server && w.severed || p == quorum && w.deposed {
+		return // the server waits for its leader, or that one for a quorum
+	}
+	w.pass(l, func() { go answered() })
+}
+
+// pings has the leader ask the server of whom it has heard, every half tick.
+func (w *world) pings() {
+	time.Sleep(w.pingPhase)
+	for done := false; !done; time.Sleep(w.tick / 2) {
+		w.locked(func() {
+			if w.touched && !w.severed {
+				w.touched = false
+				w.heardOf()
+			}
+			done = w.closed
+		})
+	}
+}
+
+// heardOf is what the leader does when it hears of the session. A deposed one
+// does not matter any more. It needs w.mu.
+func (w *world) heardOf() {
+	if !w.deposed && time.Now().Before(w.expiry) {
+		w.expiry = time.Now().Add(w.timeout)
+	}
+}
+
+// cut closes the connection, and connects again as soon as that is possible.
+func (w *world) cut(uint64) {
+	w.locked(func() {
+		w.cuts++
+		w.hangUp()
+	})
+}
+
+// hangUp needs w.mu.
+func (w *world) hangUp() {
+	if w.line != nil {
+		w.line.open = false
+	}
+	w.line = nil
+	go w.reconnect()
+}
+
+// reconnect tries every T/40, which is the longest pause of the driver.
+func (w *world) reconnect() {
+	for {
+		time.Sleep(w.timeout / 40)
+		var trip time.Duration
+		reachable, done := false, false
+		w.locked(func() { trip, reachable, done = w.trip, !w.down && !w.refusing, w.closed || w.line != nil })
+		if done || w.lease.Err() != nil {
+			return
+		}
+		if !reachable {
+			continue
+		}
+		time.Sleep(trip)
+		asked := w.lease.Now()
+		time.Sleep(trip / 2)
+		w.locked(func() {
+			if !w.severed {
+				w.heardOf()
+			}
+		})
+		time.Sleep(trip / 2)
+		w.locked(func() {
+			w.line = &line{generation: w.beats.present() + 1, open: true}
+			w.beats.connected(asked, w.lease.Now())
+		})
+		return
+	}
+}
+
+// heal ends an outage of the network. What was held up arrives.
+func (w *world) heal() {
+	w.locked(func() {
+		w.down, w.refusing = false, false
+		if w.line == nil {
+			return
+		}
+		for _, deliver := range w.line.held {
+			deliver()
+		}
+		w.line.held = nil
+	})
+}
+
+// each runs a scenario in 100 phases of the time between two writes of a holder,
+// which is less than half of T. The session is at rest when it begins.
+func each(t *testing.T, c worldConfig, scenario func(w *world)) {
+	t.Helper()
+	const phases = 100
+	for i := range phases {
+		c.pingPhase = c.tick / 2 * time.Duration(i%7) / 7
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, c)
+			defer w.end()
+			time.Sleep(2*c.timeout + c.timeout*time.Duration(i)/(2*phases))
+			require.NoError(t, w.lease.Err(), "at rest")
+			scenario(w)
+		})
+		if t.Failed() {
+			t.Fatalf("in phase %d of %d: %+v", i, phases, c)
+		}
+	}
+}
+
+// told returns how much later the lease ends.
+func (w *world) told() time.Duration {
+	began := time.Now()
+	<-w.lease.Done()
+	return time.Since(began)
+}
+
+const trip = time.Millisecond
+
+var (
+	notStated   = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip}
+	tickStated  = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip}
+	halfMargin  = worldConfig{timeout: 10 * time.Second, margin: 5 * time.Second, tick: 2 * time.Second, trip: trip}
+	idle        = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip, idle: true}
+	idleStated  = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, idle: true}
+	twoTicks    = worldConfig{timeout: 4 * time.Second, margin: time.Second, tick: 2 * time.Second, trip: trip}
+	severalHost = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, hosts: 3, trip: trip}
+)
+
+func part100(timeout time.Duration, hundredths float64) time.Duration {
+	return time.Duration(math.Round(float64(timeout) * hundredths))
+}
+
+func TestHolderThatIsCutOffIsToldNoEarlier(t *testing.T) {
+	for _, x := range []struct {
+		worldConfig
+		least float64
+	}{{notStated, .37}, {twoTicks, .37}, {severalHost, .37}, {tickStated, .5}, {halfMargin, .12}} {
+		shortest := time.Hour
+		each(t, x.worldConfig, func(w *world) {
+			w.locked(func() { w.down = true })
+			shortest = min(shortest, w.told())
+		})
+		t.Logf("%+v: told after %.4f T", x.worldConfig, shortest.Seconds()/x.timeout.Seconds())
+		require.GreaterOrEqual(t, shortest, part100(x.timeout, x.least), "%+v", x.worldConfig)
+	}
+}
+
+// An outage ends in one of these ways.
+var outages = map[string]func(w *world){
+	"what was under way arrives": func(w *world) {},
+	"the connection was broken":  func(w *world) { w.hangUp() },
+	"what was under way is lost": func(w *world) { w.line.open = false },
+}
+
+func TestOutageThatEndsInTimeLosesNothing(t *testing.T) {
+	for _, x := range []struct {
+		worldConfig
+		outage float64
+	}{{notStated, .34}, {severalHost, .34}, {tickStated, .47}} {
+		for how, begin := range outages {
+			t.Run(fmt.Sprint(how, x.hosts, x.stated), func(t *testing.T) {
+				each(t, x.worldConfig, func(w *world) {
+					w.locked(func() { w.down = true; begin(w) })
+					time.Sleep(part100(x.timeout, x.outage))
+					w.heal()
+					time.Sleep(3 * x.timeout)
+					require.NoError(t, w.lease.Err())
+				})
+			})
+		}
+	}
+}
+
+// The table of docs/operating.md is true, and gives nothing away.
+func TestDocumentedOutagesAreSurvived(t *testing.T) {
+	page, err := os.ReadFile("../docs/operating.md")
+	require.NoError(t, err)
+	rows := regexp.MustCompile(`(?m)^\| (\d+s) \| (not stated|\d+s) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \|$`).FindAllStringSubmatch(string(page), -1)
+	require.Len(t, rows, 8)
+	for _, row := range rows {
+		t.Run(row[0], func(t *testing.T) {
+			var d [8]time.Duration
+			for i := range d[:] {
+				if i > 0 && row[i] != "not stated" {
+					d[i], err = time.ParseDuration(row[i])
+					require.NoError(t, err)
+				}
+			}
+			told, outage, most, next := d[4], d[5], d[6], d[7]
+			c := worldConfig{timeout: d[1], tick: 2 * time.Second, stated: d[2] > 0, margin: d[3], trip: trip}
+			shortest := time.Hour
+			each(t, c, func(w *world) {
+				w.locked(func() { w.down = true })
+				shortest = min(shortest, w.told())
+			})
+			require.GreaterOrEqual(t, shortest, told)
+			require.LessOrEqual(t, shortest, told+c.timeout/100)
+			require.Equal(t, c.timeout+3*c.tick/2, next)
+			c.trip = 10 * time.Millisecond
+			for _, begin := range outages {
+				each(t, c, func(w *world) {
+					w.locked(func() { w.down = true; begin(w) })
+					time.Sleep(outage)
+					w.heal()
+					time.Sleep(3 * c.timeout)
+					require.NoError(w.t, w.lease.Err())
+				})
+			}
+			require.NoError(t, grown(t, c, most))
+			require.Error(t, grown(t, c, most+c.timeout*5/100))
+		})
+	}
+}
+
+// grown has round trips grow to most, and returns how the lease ended.
+func grown(t *testing.T, c worldConfig, most time.Duration) (err error) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, c)
+		defer w.end()
+		const steps = 100
+		for i := range steps {
+			w.locked(func() { w.trip = most * time.Duration(i+1) / steps })
+			time.Sleep(c.timeout / 10)
+		}
+		time.Sleep(10 * c.timeout)
+		err = w.lease.Err()
+	})
+	return err
+}
+
+func TestLeaseOfANewHolder(t *testing.T) {
+	for _, c := range []worldConfig{idle, idleStated} {
+		shortest := time.Hour
+		each(t, c, func(w *world) {
+			w.grant()
+			w.locked(func() { w.down = true })
+			shortest = min(shortest, w.told())
+		})
+		t.Logf("%+v: %.4f T", c, shortest.Seconds()/c.timeout.Seconds())
+		require.GreaterOrEqual(t, shortest, part100(c.timeout, .3))
+	}
+}
+
+// grant makes a node, as for a free lock.
+func (w *world) grant() {
+	w.owns.Store(true)
+	done := make(chan struct{})
+	w.request(quorum, false, func() { close(done) })
+	<-done
+	require.NoError(w.t, w.beats.hold())
+}
+
+func TestMarginThatIsAcceptedHoldsAtRest(t *testing.T) {
+	for _, timeout := range []time.Duration{time.Second, 10 * time.Second} {
+		for _, ticks := range []time.Duration{0, 20, 10, 5, 4, 2} {
+			for hundredths := time.Duration(1); hundredths <= 50; hundredths++ {
+				for _, r := range []time.Duration{0, timeout / 1000, timeout / 100, timeout / 25} {
+					c := worldConfig{timeout: timeout, margin: timeout * hundredths / 100, tick: timeout / max(ticks, 2), stated: ticks > 0, trip: r}
+					synctest.Test(t, func(t *testing.T) {
+						w := newWorld(t, c)
+						defer w.end()
+						time.Sleep(4 * timeout)
+						require.NoError(t, w.lease.Err(), "%+v", c)
+					})
+				}
+			}
+		}
+	}
+}
+
+func TestRoundTripsThatGrowAreBorne(t *testing.T) {
+	for _, x := range []struct {
+		worldConfig
+		trip float64
+	}{{notStated, .2}, {severalHost, .2}, {tickStated, .2}, {halfMargin, .07}} {
+		require.NoError(t, grown(t, x.worldConfig, part100(x.timeout, x.trip)), "%+v", x)
+	}
+}
+
+func TestRoundTripThatLeapsIsBorne(t *testing.T) {
+	for _, x := range []struct {
+		worldConfig
+		trip float64
+	}{{notStated, .17}, {severalHost, .12}, {tickStated, .25}} {
+		each(t, x.worldConfig, func(w *world) {
+			w.locked(func() { w.trip = part100(x.timeout, x.trip) })
+			time.Sleep(4 * x.timeout)
+			require.NoError(w.t, w.lease.Err(), "%+v", x)
+			w.locked(func() { require.Zero(w.t, w.cuts, "%+v", x) })
+		})
+	}
+}
+
+func TestCostOfAHolderAtRest(t *testing.T) {
+	for _, x := range []struct {
+		worldConfig
+		writes, requests float64 // in a T
+	}{{notStated, 3, 9}, {tickStated, 4.5, 9}, {idle, 0, 9}, {twoTicks, 3, 9}, {halfMargin, 3, 9}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, x.worldConfig)
+			defer w.end()
+			const periods = 100
+			time.Sleep(periods * x.timeout)
+			var writes, requests float64
+			w.locked(func() { writes, requests = float64(w.writes)/periods, float64(w.requests)/periods })
+			t.Logf("%+v: %.2f writes and %.2f requests in a session timeout", x, writes, requests)
+			require.LessOrEqual(t, writes, x.writes)
+			require.LessOrEqual(t, requests, x.requests)
+		})
+	}
+}
+
+// breaks are the ways in which the store may lose a session that is cut off.
+var breaks = map[string]func(w *world){
+	"the session is cut off":                     func(w *world) { w.down = true },
+	"the server is cut off from its leader":      func(w *world) { w.severed = true },
+	"the leader is deposed and does not know it": func(w *world) { w.deposed = true; w.expiry = time.Now().Add(w.timeout) },
+}
+
+// The leader that ends the session does so at least a margin after the lease.
+func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
+	for how, fail := range breaks {
+		for _, c := range []worldConfig{notStated, tickStated, halfMargin, twoTicks, severalHost} {
+			for _, reads := range []bool{false, true} {
+				t.Run(how, func(t *testing.T) {
+					each(t, c, func(w *world) { require.GreaterOrEqual(t, w.spare(fail, reads), c.margin) })
+				})
+			}
+		}
+	}
+}
+
+// spare lets the session fail and returns how much later than the lease the
+// store ends it.
+func (w *world) spare(fail func(*world), reads bool) time.Duration {
+	if reads {
+		go w.read()
+		time.Sleep(w.timeout)
+	}
+	w.locked(func() { fail(w) })
+	select {
+	case <-w.lease.Done():
+	case <-time.After(3 * w.timeout): // it counts as ended now
+	}
+	ended := time.Now()
+	var expiry time.Time
+	w.locked(func() { expiry = w.expiry })
+	return expiry.Sub(ended)
+}
+
+// read has the session use its server all the time.
+func (w *world) read() {
+	for w.lease.Err() == nil {
+		go w.request(server, false, func() {})
+		time.Sleep(w.timeout / 200)
+	}
+}
+
+// A simulation that finds nothing wrong may be one that sees nothing.
+func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
+	for name, x := range map[string]struct {
+		fail  string
+		fault func(w *world)
+	}{
+		"the margin is a heartbeat shorter": {"the leader is deposed and does not know it", func(w *world) {
+			p, _ := w.beats.schedule.pace(0)
+			w.lease.End(nil)
+			w.lease = driver.NewLease(w.timeout-w.margin+p, driver.Now())
+			w.beats.lease = w.lease
+		}},
+		"a proof proves what was answered just before": {"the server is cut off from its leader", func(w *world) {
+			w.beats.schedule.gap = 0
+		}},
+		"a sync renews the lease of a holder": {"the leader is deposed and does not know it", func(w *world) {
+			w.beats.strict = func() bool { return false }
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := notStated
+			c.fault = x.fault
+			least := time.Hour
+			each(t, c, func(w *world) { least = min(least, w.spare(breaks[x.fail], true)) })
+			require.Less(t, least, c.margin)
+		})
+	}
+}
