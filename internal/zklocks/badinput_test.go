@@ -132,7 +132,7 @@ func TestWithUnreachableServersEveryCallEndsWithItsContext(t *testing.T) {
 				says(t, c.Ping(ctx), "dlock: ping: ")
 			})
 			m := c.RWMutex("stock/42")
-			for _, enter := range []func(context.Context) (*dlock.Lock, error){m.Lock, m.TryRLock} {
+			for _, enter := range []func(context.Context) (*dlock.Lock, error){m.Lock, m.RLock} {
 				endsWithItsContext(t, 500*time.Millisecond, func(ctx context.Context) {
 					_, err := enter(ctx)
 					require.Error(t, ctx.Err(), "not before its context")
