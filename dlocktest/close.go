@@ -11,6 +11,8 @@ import (
 
 const whyClose = "the locks of a process that has closed its client would stay locked until a session timeout has passed"
 
+const whyLapsed = "after an outage a client would wait behind nodes of its own that it cannot use any more, until a session timeout has passed"
+
 var closeCases = []testCase{
 	{name: "close-removes-the-nodes", why: whyClose, run: closeRemoves},
 	{name: "close-spares-the-nodes-of-others", why: "one process would unlock the locks of another one", run: closeSpares},
@@ -20,6 +22,8 @@ var closeCases = []testCase{
 	{name: "concurrent-closes-return-alike", why: "programs close twice: with defer, and when they handle an error", run: closeConcurrently},
 	{name: "close-leaves-nothing-of-calls-in-flight", why: whyOrphan, run: closeInFlight},
 	{name: "close-of-a-session-that-expired-returns", why: "a program could not end after its session has", needs: needExpire, run: closeExpired},
+	{name: "close-ends-a-session-whose-lease-has-run-out", why: whyLapsed, needs: needCutOff, run: closeLapsed},
+	{name: "close-that-failed-can-be-repeated", why: whyLapsed, needs: needCutOff, run: closeAgain},
 	{name: "close-while-cut-off-returns", why: "a program could not end while its store is away", needs: needCutOff, run: closeCutOff},
 }
 
@@ -182,9 +186,45 @@ func closeCutOff(c *check) {
 	case err != nil && !errors.Is(err, driver.ErrUnavailable):
 		c.errorf("Close of a session that was cut off returned %q, expected an error that matches ErrUnavailable", err)
 	}
-	if again := a.Close(); !sameError(err, again) {
-		c.errorf("a second Close returned %v, expected %v as from the first one", again, err)
+	switch again := a.Close(); {
+	case again == nil && has(c.settled(b, "q"), p.Node):
+		c.errorf("a second Close returned nil and the session's node is there, expected an error that matches ErrUnavailable")
+	case again != nil && !errors.Is(again, driver.ErrUnavailable):
+		c.errorf("a second Close of a session that was cut off returned %q, expected an error that matches ErrUnavailable", again)
 	}
 	heal()
 	vanish(c, b, "q", "a session that was closed while cut off")
+}
+
+func closeLapsed(c *check) {
+	a, b := c.twoSessions()
+	c.create(a, "q", writer)
+	heal := c.cutOff(a)
+	c.ends(a, "the session was cut off")
+	heal()
+	closeAtLast(c, a)
+	c.wantNodes("after Close of a session whose lease had run out", c.settled(b, "q"))
+}
+
+func closeAgain(c *check) {
+	a, b := c.twoSessions()
+	c.create(a, "q", writer)
+	heal := c.cutOff(a)
+	c.doom(a)
+	_ = a.Close()
+	heal()
+	closeAtLast(c, a)
+	c.wantNodes("after a Close that was repeated when the store could be reached again", c.settled(b, "q"))
+}
+
+// closeAtLast closes a session whose store can be reached again. A connection
+// that broke meanwhile may cost a try or two.
+func closeAtLast(c *check, s driver.Session) {
+	var err error
+	for range 5 {
+		if err = s.Close(); err == nil {
+			return
+		}
+	}
+	c.fatalf("Close of a session with its store in reach again returned %q, five times, expected nil", err)
 }

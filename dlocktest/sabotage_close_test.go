@@ -23,6 +23,10 @@ var closeSabotages = []sabotage{
 		of(func(s base) leavesNodes { return leavesNodes{s} })},
 	{"says nil although it could not reach the store", "an error of cleaning up that is thrown away",
 		of(func(s base) *alwaysNil { return &alwaysNil{releasing: s} })},
+	{"ends no session in the store whose lease has run out", "a session that is over needs no goodbye",
+		of(func(s base) forgetsLapsed { return forgetsLapsed{s} })},
+	{"remembers the error of its first Close", "sync.Once around all of Close",
+		of(func(s base) *closesOnceOnly { return &closesOnceOnly{releasing: s} })},
 	{"waits for its store without a limit", "context.Background in Close",
 		of(func(s base) *waitsInClose { return &waitsInClose{releasing: s} })},
 	{"sweeps up what has its host's name", "removing nodes by prefix",
@@ -156,4 +160,24 @@ func (s *closesOnce) Close() error {
 		return errors.New("closed already")
 	}
 	return s.releasing.Close()
+}
+
+type forgetsLapsed struct{ *releasing }
+
+func (s forgetsLapsed) Close() error {
+	if err := s.Err(); err != nil {
+		return nil
+	}
+	return s.releasing.Close()
+}
+
+type closesOnceOnly struct {
+	*releasing
+	once sync.Once
+	err  error
+}
+
+func (s *closesOnceOnly) Close() error {
+	s.once.Do(func() { s.err = s.releasing.Close() })
+	return s.err
 }
