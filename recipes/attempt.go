@@ -119,7 +119,9 @@ func (a *attempt) grant(ctx context.Context, s *session, place driver.Place) (*L
 	}
 	h := newHold(a.m, s, place, a.mode, a.began.Add(time.Since(a.began)))
 	h.retainer = a.retainer
-	h.ownState.call = a.m.options.trace.keep(ctx)
+	if a.pursuit == nil {
+		h.ownTurn.granted(ctx, a.m.options.trace)
+	}
 	if err := s.add(h); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,11 +36,36 @@ type hold struct {
 
 	own      Lock // the first one; part of the hold so that a free lock costs one allocation
 	ownState lockState
+	ownTurn  turn
+}
+
+// turn is the time for which one contender holds the lock: with the Lock that it was
+// granted and those that entered again by its context. A hold that is no retained place
+// has one turn. Turn is guarded by hold.mu.
+type turn struct {
+	since time.Time
+	locks int             // not yet unlocked
+	trace *Trace          // its Granted was called, and Released or Lost follows; else nil
+	call  context.Context // of the call that was granted the lock; nil if no hook needs it
+}
+
+// granted makes a turn one that hooks see.
+func (t *turn) granted(ctx context.Context, trace *Trace) {
+	t.trace, t.call = trace, trace.keep(ctx)
+}
+
+// context returns the context for hooks that run after the call which took the lock.
+func (t *turn) context() context.Context {
+	if t.call == nil {
+		return context.Background()
+	}
+	return t.call
 }
 
 func newHold(m *RWMutex, s *session, place driver.Place, mode Mode, since time.Time) *hold {
 	h := &hold{m: m, session: s, since: since, token: place.Token, place: place}
-	h.ownState.hold, h.ownState.mode = h, mode
+	h.ownTurn = turn{since: since, locks: 1}
+	h.ownState.hold, h.ownState.mode, h.ownState.turn = h, mode, &h.ownTurn
 	h.own.lockState = &h.ownState
 	h.held[mode] = 1
 	return h
@@ -82,17 +108,23 @@ func (h *hold) lose(cause error) (report func()) {
 	}
 	err := &lostError{lock: h.m.name, node: h.place.Name, cause: cause}
 	h.lost = err
-	retainer, inUse := h.retainer, h.held[Shared]+h.held[Exclusive] > 0
-	if inUse {
+	retainer := h.retainer
+	if h.held[Shared]+h.held[Exclusive] > 0 {
 		h.session.holdLost()
 	}
 	h.stop()
 	var endings []func(error)
+	var turns []*turn
 	for _, l := range append([]*Lock{&h.own}, h.locks...) {
-		if !l.unlocked {
-			endings = append(endings, l.detach(true)...)
+		if l.unlocked {
+			continue
+		}
+		endings = append(endings, l.detach(true)...)
+		if !slices.Contains(turns, l.turn) {
+			turns = append(turns, l.turn)
 		}
 	}
+	reports := h.reports(err, turns)
 	h.mu.Unlock()
 
 	for _, end := range endings {
@@ -102,17 +134,26 @@ func (h *hold) lose(cause error) (report func()) {
 	if retainer != nil {
 		retainer.lost(h)
 	}
-	if !inUse {
-		return func() {} // nobody has lost anything
-	}
-	return func() { h.report(err) }
+	return reports
 }
 
-// report logs and traces a loss.
-func (h *hold) report(err *lostError) {
-	h.m.options.logger.Warn("dlock: lock lost", "lock", err.lock, "node", err.node, "error", err.cause)
-	if hook := h.m.options.trace.Lost; hook != nil {
-		hook(h.ownState.callContext(), LostInfo{Lock: err.lock, Node: err.node, Held: time.Since(h.since), Err: err})
+// reports returns a function that logs and traces the loss of turns. It is called with mu
+// held; the function is to be called without.
+func (h *hold) reports(err *lostError, turns []*turn) func() {
+	if len(turns) == 0 {
+		return func() {} // a place that is idle
+	}
+	copies := make([]turn, len(turns))
+	for i, t := range turns {
+		copies[i] = *t
+	}
+	return func() {
+		h.m.options.logger.Warn("dlock: lock lost", "lock", err.lock, "node", err.node, "error", err.cause)
+		for _, t := range copies {
+			if t.trace != nil && t.trace.Lost != nil {
+				t.trace.Lost(t.context(), LostInfo{Lock: err.lock, Node: err.node, Held: time.Since(t.since), Err: err})
+			}
+		}
 	}
 }
 
@@ -154,7 +195,7 @@ func (l *Lock) enter(mode Mode) (*Lock, error) {
 	case mode == Exclusive && h.mode() == Shared:
 		return nil, lockError(h.m.name, ErrUpgrade)
 	}
-	inner := newLock(h, mode)
+	inner := newLock(h, mode, l.turn)
 	h.held[mode]++
 	h.locks = append(h.locks, inner)
 	return inner, nil

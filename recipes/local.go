@@ -175,10 +175,27 @@ func (r *retainer) accept(ctx context.Context, a *attempt, l *Lock) (*Lock, erro
 		r.dismiss(l)
 		return nil, err
 	}
-	if hook := a.m.options.trace.Granted; hook != nil && !a.traced {
+	if a.traced {
+		return l, nil
+	}
+	if !l.accepted(ctx, a.m.options.trace) {
+		return nil, nil
+	}
+	if hook := a.m.options.trace.Granted; hook != nil {
 		a.acceptTraced(ctx, l, hook)
 	}
 	return l, nil
+}
+
+// accepted has the hooks see the turn of a Lock. It reports false if the Lock is lost.
+func (l *Lock) accepted(ctx context.Context, trace *Trace) bool {
+	l.hold.mu.Lock()
+	defer l.hold.mu.Unlock()
+	if l.hold.lost != nil {
+		return false
+	}
+	l.turn.granted(ctx, trace)
+	return true
 }
 
 func (a *attempt) acceptTraced(ctx context.Context, l *Lock, hook func(context.Context, GrantedInfo)) {

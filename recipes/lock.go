@@ -28,7 +28,7 @@ func (*noCopy) Unlock() {}
 // lockState is what a Lock and its copies have in common.
 type lockState struct {
 	hold *hold
-	call context.Context // of the call that was granted the lock; nil if no hook needs it
+	turn *turn
 
 	// Guarded by hold.mu:
 	mode     Mode
@@ -39,12 +39,13 @@ type lockState struct {
 }
 
 // newLock returns a Lock on a hold besides its own one.
-func newLock(h *hold, mode Mode) *Lock {
+func newLock(h *hold, mode Mode, t *turn) *Lock {
 	l := new(struct { // one allocation
 		Lock
 		state lockState
 	})
-	l.state.hold, l.state.mode = h, mode
+	l.state.hold, l.state.mode, l.state.turn = h, mode, t
+	t.locks++
 	l.lockState = &l.state
 	return &l.Lock
 }

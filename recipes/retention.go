@@ -52,6 +52,7 @@ const (
 //     been removed by somebody is noticed by the watch of it, within a second as a rule, not by
 //     Unlock.
 //   - Hooks of a [Trace] that see what happens in the queue run on a goroutine of the client.
+//     Released is called at the end of each turn, although the node may stay.
 //   - A goroutine that waits does so under the store's errors together with the others: an error
 //     that ends one's waiting (see [WithBackOff]) ends that of all who wait by then.
 //

@@ -399,25 +399,155 @@ func TestATriedLockIsRetainedToo(t *testing.T) {
 	})
 }
 
-func TestEveryTurnIsTraced(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var granted, released atomic.Int64
-		c := w.client("a", retention(), recipes.WithTrace(&recipes.Trace{
-			Granted:  func(context.Context, recipes.GrantedInfo) { granted.Add(1) },
-			Released: func(context.Context, recipes.ReleasedInfo) { released.Add(1) },
-		}))
-		for range 3 {
-			w.unlock(w.won(c.lock(bg)))
-			l, err := c.RWMutex("q").TryLock(bg)
-			require.NoError(w, err)
-			w.unlock(l)
-		}
-		assert.EqualValues(w, 6, granted.Load())
-		assert.Zero(w, released.Load())
-		time.Sleep(time.Second)
-		synctest.Wait()
-		assert.EqualValues(w, 1, released.Load())
+// callKey marks the context of a call, to find it again in a hook.
+type callKey struct{}
+
+func call(name string) context.Context { return context.WithValue(bg, callKey{}, name) }
+
+// ledger takes down which hooks have run for which call.
+type ledger struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *ledger) note(ctx context.Context, hook string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, fmt.Sprint(ctx.Value(callKey{}), " ", hook))
+}
+
+func (l *ledger) taken() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := l.lines
+	l.lines = nil
+	return lines
+}
+
+func (l *ledger) trace() recipes.Option {
+	return recipes.WithTrace(&recipes.Trace{
+		Granted:  func(ctx context.Context, _ recipes.GrantedInfo) { l.note(ctx, "granted") },
+		Failed:   func(ctx context.Context, _ recipes.FailedInfo) { l.note(ctx, "failed") },
+		Released: func(ctx context.Context, _ recipes.ReleasedInfo) { l.note(ctx, "released") },
+		Lost:     func(ctx context.Context, _ recipes.LostInfo) { l.note(ctx, "lost") },
 	})
+}
+
+// Each Granted is followed by one Released or one Lost.
+func TestGrantsAndTheirCounterpartBalance(t *testing.T) {
+	scenes := map[string]func(w *world, c *client, l *ledger){
+		"one turn after the other": func(w *world, c *client, l *ledger) {
+			for _, name := range []string{"1", "2", "3"} {
+				w.unlock(w.won(c.lock(call(name))))
+				assert.Equal(w, []string{name + " granted", name + " released"}, l.taken())
+			}
+			r, err := c.RWMutex("q").TryRLock(call("4"))
+			require.NoError(w, err)
+			w.unlock(r)
+			assert.Equal(w, []string{"4 granted", "4 released"}, l.taken())
+		},
+		"a waiter": func(w *world, c *client, l *ledger) {
+			first := w.won(c.lock(call("1")))
+			second := c.lock(call("2"))
+			w.unlock(first)
+			w.unlock(w.won(second))
+			assert.ElementsMatch(w, []string{"1 granted", "1 released", "2 granted", "2 released"}, l.taken())
+		},
+		"readers together": func(w *world, c *client, l *ledger) {
+			first, second := w.won(c.rlock(call("1"))), w.won(c.rlock(call("2")))
+			w.unlock(first)
+			assert.Equal(w, []string{"1 granted", "2 granted", "1 released"}, l.taken())
+			w.unlock(second)
+			assert.Equal(w, []string{"2 released"}, l.taken())
+		},
+		"re-entry that outlasts the first Lock": func(w *world, c *client, l *ledger) {
+			beside := w.won(c.rlock(call("1")))
+			outer := w.won(c.rlock(call("2")))
+			inner := w.won(c.rlock(outer.Context(call("3"))))
+			w.unlock(outer)
+			assert.Equal(w, []string{"1 granted", "2 granted"}, l.taken())
+			w.unlock(inner)
+			assert.Equal(w, []string{"2 released"}, l.taken())
+			w.unlock(beside)
+			assert.Equal(w, []string{"1 released"}, l.taken())
+		},
+		"a call that is cancelled as it wins": func(w *world, c *client, l *ledger) {
+			ctx := &endsWhenAsked{}
+			ctx.Context, ctx.cancel = context.WithCancel(call("2"))
+			first := w.won(c.lock(call("1")))
+			second := c.lock(ctx)
+			w.unlock(first)
+			require.ErrorIs(w, w.failed(second), context.Canceled)
+			time.Sleep(soon)
+			assert.ElementsMatch(w, []string{"1 granted", "1 released", "2 failed"}, l.taken())
+		},
+		"a downgrade": func(w *world, c *client, l *ledger) {
+			first := w.won(c.lock(call("1")))
+			second := c.rlock(call("2"))
+			require.NoError(w, first.Downgrade(bg))
+			w.unlock(w.won(second), first)
+			assert.Equal(w, []string{"1 granted", "2 granted", "2 released", "1 released"}, l.taken())
+		},
+		"readers that give their place up": func(w *world, c *client, l *ledger) {
+			first := w.won(c.rlock(call("1")))
+			second := w.won(c.rlock(call("2")))
+			writer := w.client("b").lock(bg)
+			third := c.rlock(call("3"))
+			w.unlock(first, second)
+			w.unlock(w.won(writer))
+			w.unlock(w.won(third))
+			assert.Equal(w, []string{"1 granted", "2 granted", "1 released", "2 released", "3 granted", "3 released"}, l.taken())
+		},
+		"a lost session": func(w *world, c *client, l *ledger) {
+			first := w.won(c.rlock(call("1")))
+			second := w.won(c.rlock(call("2")))
+			third := w.won(c.rlock(call("3")))
+			w.unlock(second)
+			w.store.Expire(c.session())
+			<-first.Lost()
+			time.Sleep(soon)
+			require.ErrorIs(w, first.Unlock(), recipes.ErrLost)
+			require.ErrorIs(w, third.Unlock(), recipes.ErrLost)
+			lines := l.taken()
+			assert.Equal(w, []string{"1 granted", "2 granted", "3 granted", "2 released"}, lines[:4])
+			assert.ElementsMatch(w, []string{"1 lost", "3 lost"}, lines[4:])
+		},
+		"a node that was removed": func(w *world, c *client, l *ledger) {
+			writer := w.won(c.lock(call("1")))
+			w.store.RemoveNode("q", writer.Name())
+			_ = writer.Unlock()
+			time.Sleep(soon)
+			lines := l.taken()
+			assert.Len(w, lines, 2)
+			assert.Equal(w, "1 granted", lines[0])
+		},
+		"Close": func(w *world, c *client, l *ledger) {
+			first, second := w.won(c.rlock(call("1"))), w.won(c.rlock(call("2")))
+			require.NoError(w, c.Close())
+			require.ErrorIs(w, first.Unlock(), recipes.ErrLost)
+			require.ErrorIs(w, second.Unlock(), recipes.ErrLost)
+			lines := l.taken()
+			assert.Equal(w, []string{"1 granted", "2 granted"}, lines[:2])
+			assert.ElementsMatch(w, []string{"1 lost", "2 lost"}, lines[2:])
+		},
+	}
+	for name, scene := range scenes {
+		for _, retained := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", retained ", retained), func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					l := new(ledger)
+					opts := []recipes.Option{l.trace()}
+					if retained {
+						opts = append(opts, retention())
+					}
+					scene(w, w.client("a", opts...), l)
+					time.Sleep(soon)
+					synctest.Wait()
+					assert.Empty(w, l.taken(), "an idle place is not given back by a call")
+				})
+			})
+		}
+	}
 }
 
 func TestAHookThatPanicsGivesTheTurnBack(t *testing.T) {

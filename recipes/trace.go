@@ -19,12 +19,11 @@ import (
 // derived from it, so that a span finds its parent. Each hook says which call that is. A
 // context that outlives its call keeps the values and never ends. Where no call is the
 // reason, the context is context.Background. With [WithRetention] the client contends on
-// behalf of several calls: Queued, Waiting, Retrying, Released and Lost then get
-// context.Background.
+// behalf of several calls: Queued, Waiting and Retrying then get context.Background.
 //
 // Granted and Failed add up: each call of Lock, RLock, TryLock and TryRLock that is no
-// re-entry ends in one of them. Each lock that was granted without retention ends in
-// Released or Lost. Each Connected without an error is followed by one Ended.
+// re-entry ends in one of them. Each Granted is followed by one Released or one Lost, with
+// retention as well. Each Connected without an error is followed by one Ended.
 type Trace struct {
 	// Connected is called after every attempt to connect, with the context of the call that
 	// caused the attempt. Other calls may wait for the same attempt.
@@ -50,8 +49,11 @@ type Trace struct {
 	// tells the store, with context.Background. It is not called where the driver has no
 	// Replacer.
 	Downgraded func(context.Context, DowngradedInfo)
-	// Released is called when the lock's node was given back, or could not be. Unlock takes
-	// no context: the hook gets the values of the context with which the lock was taken.
+	// Released is called when a lock was given back: by Unlock, and after a re-entry by the
+	// last of the Unlocks. The node is gone then, or it could not be removed; with retention
+	// it may stay for other goroutines. It is not called where Unlock finds that the lock was
+	// lost. Unlock takes no context: the hook gets the values of the context with which the
+	// lock was taken.
 	Released func(context.Context, ReleasedInfo)
 	// Lost is called when a lock was lost, also to Client.Close: the error matches ErrClosed
 	// then. The hook gets the values of the context with which the lock was taken.
@@ -98,14 +100,6 @@ func (t *Trace) keep(ctx context.Context) context.Context {
 		return nil
 	}
 	return context.WithoutCancel(ctx)
-}
-
-// callContext returns the context for hooks that run after the call which took the lock.
-func (l *lockState) callContext() context.Context {
-	if l.call == nil {
-		return context.Background()
-	}
-	return l.call
 }
 
 // ConnectedInfo belongs to Trace.Connected.

@@ -22,7 +22,7 @@ func (h *hold) admit(mode Mode) *Lock {
 	if mode == Exclusive && (stands == Shared || h.downgraded || h.held[Shared] > 0) {
 		return nil
 	}
-	l := newLock(h, mode)
+	l := newLock(h, mode, &turn{since: time.Now()})
 	h.held[mode]++
 	h.locks = append(h.locks, l)
 	return l

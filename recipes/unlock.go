@@ -60,6 +60,7 @@ func (l *Lock) Unlock() error {
 	endings := l.detach(false)
 	cause := l.notHeld()
 	finish := h.leave(l)
+	last := l.turn.locks == 0
 	h.mu.Unlock()
 
 	for _, end := range endings {
@@ -68,7 +69,26 @@ func (l *Lock) Unlock() error {
 	if lost != nil {
 		return l.end
 	}
-	return finish(l)
+	err := finish(l)
+	if last {
+		l.released(err)
+	}
+	return err
+}
+
+// released traces the end of a turn, unless it was reported as lost. It is called without
+// mu, after everything else: a hook may panic.
+func (l *Lock) released(err error) {
+	t := l.turn // nothing changes it any more
+	if t.trace == nil || t.trace.Released == nil || errors.Is(err, ErrLost) {
+		return
+	}
+	t.trace.Released(t.context(), ReleasedInfo{
+		Lock: l.hold.m.name,
+		Node: l.hold.placeNow().Name,
+		Held: time.Since(t.since),
+		Err:  err,
+	})
 }
 
 // leave takes one Lock off the hold and returns what the store has to be told. It is called
@@ -76,6 +96,7 @@ func (l *Lock) Unlock() error {
 func (h *hold) leave(l *Lock) func(*Lock) error {
 	before := h.mode()
 	h.held[l.mode]--
+	l.turn.locks--
 	same := func(other *Lock) bool { return other.lockState == l.lockState }
 	if i := slices.IndexFunc(h.locks, same); i >= 0 {
 		h.locks = slices.Delete(h.locks, i, i+1)
@@ -112,18 +133,17 @@ func (l *Lock) gaveBack(err error) {
 	var lost *lostError
 	if errors.As(err, &lost) {
 		l.endedBy(err)
-		l.hold.report(lost)
+		l.hold.mu.Lock()
+		report := l.hold.reports(lost, []*turn{l.turn})
+		l.hold.mu.Unlock()
+		report()
 	}
 }
 
 // giveBack removes the node of a hold that was marked as released.
 func (h *hold) giveBack() error {
 	h.session.remove(h)
-	err := h.remove()
-	if hook := h.m.options.trace.Released; hook != nil {
-		hook(h.ownState.callContext(), ReleasedInfo{Lock: h.m.name, Node: h.placeNow().Name, Held: time.Since(h.since), Err: err})
-	}
-	return err
+	return h.remove()
 }
 
 func (h *hold) remove() error {
