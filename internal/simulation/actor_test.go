@@ -24,6 +24,7 @@ type actor struct {
 	mu      sync.Mutex
 	calls   int  // of Lock, RLock, TryLock, TryRLock so far
 	calling bool // in one of them
+	want    want
 }
 
 func newActor(r *run, c *client, id int) *actor {
@@ -60,7 +61,7 @@ func (a *actor) play() {
 func (a *actor) mutex(queue string, opts ...recipes.Option) *recipes.RWMutex {
 	opts = append(opts, recipes.WithHostname(a.host), a.mark(), recipes.WithWait(a.way()))
 	if a.run.retains() {
-		opts = append(opts, recipes.WithRetention(recipes.Retention{Idle: 40 * time.Millisecond, Turns: 3}))
+		opts = append(opts, recipes.WithRetention(recipes.Retention{Idle: 40 * time.Millisecond, Turns: a.run.turns()}))
 	}
 	return a.client.current().RWMutex(queue, opts...)
 }
@@ -87,11 +88,12 @@ type take struct {
 	cancelled bool          // the context may be cancelled before it has the lock
 	limit     time.Duration // after which it has to return; 0 for none
 	queue     string
+	mode      recipes.Mode
 }
 
 func (a *actor) round() {
 	queue := a.run.queues[a.rand.IntN(len(a.run.queues))]
-	t := take{queue: queue}
+	t := take{queue: queue, mode: recipes.Exclusive}
 	ctx := context.Background()
 	var opts []recipes.Option
 	switch n := a.rand.IntN(100); {
@@ -115,11 +117,11 @@ func (a *actor) round() {
 	case n < 10:
 		t.name, t.call, t.try = "try lock", m.TryLock, true
 	case n < 20:
-		t.name, t.call, t.try = "try rlock", m.TryRLock, true
+		t.name, t.call, t.try, t.mode = "try rlock", m.TryRLock, true, recipes.Shared
 	case n < 60:
 		t.name, t.call = "lock", m.Lock
 	default:
-		t.name, t.call = "rlock", m.RLock
+		t.name, t.call, t.mode = "rlock", m.RLock, recipes.Shared
 	}
 	if l := a.take(ctx, t); l != nil {
 		a.use(m, queue, l)
@@ -131,7 +133,7 @@ func (a *actor) storm() {
 	queue := a.run.queues[a.rand.IntN(len(a.run.queues))]
 	m := a.mutex(queue)
 	for range 2 + a.rand.IntN(6) {
-		t := take{name: "try lock", call: m.TryLock, try: true, queue: queue}
+		t := take{name: "try lock", call: m.TryLock, try: true, queue: queue, mode: recipes.Exclusive}
 		if l := a.take(context.Background(), t); l != nil {
 			a.run.count("storm won")
 			a.unlock(queue, l)
@@ -146,7 +148,7 @@ const slack = 110 * time.Millisecond
 // take calls and judges what comes of it. It returns nil where the lock was not won.
 func (a *actor) take(ctx context.Context, t take) *recipes.Lock {
 	began := time.Now()
-	a.begin()
+	a.begin(t.queue, t.mode)
 	l, err := t.call(ctx)
 	a.end()
 	took := time.Since(began)
@@ -185,11 +187,19 @@ func (a *actor) take(ctx context.Context, t take) *recipes.Lock {
 	return nil
 }
 
-func (a *actor) begin() {
+func (a *actor) begin(queue string, mode recipes.Mode) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.calls++
 	a.calling = true
+	a.want = want{queue, mode, time.Now()}
+}
+
+// wanted returns what the call waits for that the actor is in, if it is in one.
+func (a *actor) wanted() (w want, calling bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.want, a.calling
 }
 
 func (a *actor) end() {

@@ -26,6 +26,7 @@ type holding struct {
 
 	missing time.Time // since when its node is; zero if it is there
 	untold  time.Time // since when the store takes it for exclusive although it is shared; zero if it does not
+	keeping time.Time // since when it keeps a reader of its own client out; zero if it does not
 }
 
 // removal is when an operator removed a node.
@@ -93,9 +94,16 @@ func (r *run) judge() {
 		if h.fresh {
 			h.fresh = false
 			r.judgeGrant(h)
+			if r.retains() {
+				r.judgeTurns(h)
+			}
 		}
 		if r.gate.step%4 == 0 {
 			r.judgeTold(h)
+			if r.retains() {
+				r.seeWaiters(h)
+				r.judgePeer(h)
+			}
 		}
 	}
 	for i, h := range all {
@@ -190,10 +198,12 @@ func (r *run) judgeTold(h *holding) {
 }
 
 // judgeDowngraded fails the run if a holder has held for long as a reader what still stands as a
-// writer's in the store: so that readers wait for nothing.
+// writer's in the store: so that readers wait for nothing. A retained node may stand so
+// while no other client waits.
 func (r *run) judgeDowngraded(h *holding) {
 	switch {
-	case r.wrap != nil || r.retains() || !strings.Contains(h.lock.Name(), "-W-") || r.writes(h.lock.Token()):
+	case r.wrap != nil || !strings.Contains(h.lock.Name(), "-W-") || r.writes(h.lock.Token()),
+		r.retains() && r.waiterBehind(h) == 0:
 		h.untold = time.Time{}
 	case h.untold.IsZero():
 		h.untold = time.Now()
@@ -252,7 +262,7 @@ func (r *run) judgeGrant(h *holding) {
 		return
 	}
 	for _, n := range nodes[:i] {
-		if exclusive || !strings.Contains(n.Name, "-R-") {
+		if exclusive || isWriter(n.Name) {
 			r.fail("%v won %s as %s behind %s", h.actor, h.queue, h.lock.Name(), n.Name)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes"
@@ -56,3 +57,6 @@ func (r *run) ownerOf(info driver.Info) *actor {
 	}
 	panic("a node of nobody: " + record.Data)
 }
+
+// isWriter reports whether a node with that name stands for an exclusive lock.
+func isWriter(name string) bool { return !strings.Contains(name, "-R-") }

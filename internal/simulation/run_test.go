@@ -41,11 +41,12 @@ type run struct {
 
 	mu      sync.Mutex
 	held    map[*recipes.Lock]*holding
-	highest map[string]int64  // exclusive token granted, by queue
-	removed map[int64]removal // nodes that an operator has removed, by token
-	doubts  map[int64]bool    // nodes about which a request was lost, by token
-	strays  map[*actor]stray  // who waits although his node was removed
-	closers map[*client]bool  // whose dlock client was closed
+	highest map[string]int64   // exclusive token granted, by queue
+	removed map[int64]removal  // nodes that an operator has removed, by token
+	doubts  map[int64]bool     // nodes about which a request was lost, by token
+	strays  map[*actor]stray   // who waits although his node was removed
+	closers map[*client]bool   // whose dlock client was closed
+	places  map[int64]*tenancy // by token, where the actors of a client share them
 }
 
 // play runs a seed and returns its journal, which says what went wrong. It is called in a bubble. The
@@ -65,6 +66,7 @@ func play(t *testing.T, seed uint64, wrap func(driver.Session) driver.Session) *
 		doubts:  map[int64]bool{},
 		strays:  map[*actor]stray{},
 		closers: map[*client]bool{},
+		places:  map[int64]*tenancy{},
 	}
 	if rnd.IntN(6) == 0 && wrap == nil {
 		r.wrap = func(s driver.Session) driver.Session { return bare{s} }

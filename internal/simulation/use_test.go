@@ -45,7 +45,11 @@ func (a *actor) hold(ctx context.Context) {
 	if a.chance(30) {
 		limit = 2 * time.Second
 	}
-	if a.chance(4) {
+	long := 4
+	if a.run.retains() { // others wait until a client knows of them
+		long = 12
+	}
+	if a.chance(long) {
 		limit = time.Minute
 	}
 	t := time.NewTimer(a.span(limit))
@@ -61,7 +65,7 @@ func (a *actor) hold(ctx context.Context) {
 // circle.
 func (a *actor) nest(outer *recipes.RWMutex, queue string, held *recipes.Lock, ctx context.Context) {
 	m := a.mutex("q", recipes.WithTimeout(a.span(2*time.Second)))
-	a.begin()
+	a.begin("q", recipes.Shared)
 	l, err := m.RLock(ctx)
 	a.end()
 	switch {
