@@ -179,6 +179,7 @@ func (r *retainer) accept(ctx context.Context, a *attempt, l *Lock) (*Lock, erro
 		return l, nil
 	}
 	if !l.accepted(ctx, a.m.options.trace) {
+		r.dismiss(l)
 		return nil, nil
 	}
 	if hook := a.m.options.trace.Granted; hook != nil {
