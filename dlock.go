@@ -123,8 +123,8 @@ func (c *Client) RWMutex(name string, opts ...Option) (m *RWMutex) {
 	return c.store().RWMutex(name, opts...)
 }
 
-// String returns one line for people: the client's session, its server and its timeout, or why
-// there is none. It may be called at any time and does no I/O.
+// String returns one line for people: the client's session, its server and its timeout,
+// or why there is none. It may be called at any time and does no I/O.
 func (c *Client) String() string { return c.store().String() }
 
 // GoString returns String within "dlock.Client()".

@@ -68,7 +68,7 @@ type Info struct {
 // they are. Recipes log it and hand it to hooks; no lock depends on it. Use [Describe] to ask.
 type Describer interface {
 	// Describe returns what the session knows of itself now, also after its end. It does no
-	// I/O, does not block, and tells no secret. What is unknown stays zero.
+	// I/O, does not block, and tells no secret. Unknown fields stay zero.
 	Describe() SessionInfo
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// String returns one line for people: the lock's name, how it is held, its node, its token,
-// and whether it is held, unlocked or lost. It may be called at any time.
+// String returns one line for people: the lock's name, its mode, its node, its token, and
+// whether it is held, unlocked or lost. It may be called at any time.
 func (l *Lock) String() string {
 	if l.fromNoCall() {
 		return "no lock"
@@ -41,8 +41,8 @@ func (m *RWMutex) String() string {
 // GoString returns String within "dlock.RWMutex()".
 func (m *RWMutex) GoString() string { return "dlock.RWMutex(" + m.String() + ")" }
 
-// String returns one line for people: the session that the client has, or why there is none. It
-// may be called at any time and does no I/O.
+// String returns one line for people: the session that the client has, or why there is
+// none. It may be called at any time and does no I/O.
 func (c *Sessions) String() string {
 	if c.closedOr(nil) != nil {
 		return "closed"

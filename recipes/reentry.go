@@ -24,9 +24,9 @@ type heldIn struct {
 	outer *heldIn
 }
 
-// lockContext is a context that a Lock has to cancel. A Lock keeps one for each parent, so that
-// a long hold which asks for contexts of the same parent, again and again, does not fill the
-// memory.
+// lockContext is a context that a Lock has to cancel. A Lock keeps one for each parent,
+// so that a long hold which asks for contexts of the same parent, again and again, does
+// not fill the memory.
 type lockContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
