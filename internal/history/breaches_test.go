@@ -16,6 +16,11 @@ func called(call, ret int64, mode dlock.Mode, err error) *attempt {
 	return &attempt{span: span{call, ret}, client: &client{}, queue: "q", mode: mode, err: err}
 }
 
+func unanswered(a *attempt) *attempt {
+	a.err = dlock.ErrUnavailable
+	return a
+}
+
 func tried(call, ret int64, mode dlock.Mode) *attempt {
 	a := called(call, ret, mode, dlock.ErrLocked)
 	a.try = true
@@ -151,6 +156,7 @@ func TestEveryErrorHasItsReason(t *testing.T) {
 		"lost":                       {within(called(1, 5, w, dlock.ErrLost)), false},
 		"lost what was not held":     {called(1, 5, w, dlock.ErrLost), true},
 		"an error of the store":      {called(1, 5, w, dlock.ErrUnavailable), true},
+		"a try that met one":         {unanswered(tried(1, 5, w)), false},
 		"its lock was not given yet": {within(called(1, 5, w, context.Canceled)), true},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.wrong, c.a.wrong() != "", c.a.wrong()) })

@@ -81,6 +81,8 @@ func outcome(a *attempt) string {
 		return "refused: lost"
 	case errors.Is(err, dlock.ErrTimeout):
 		return "timed out"
+	case errors.Is(err, dlock.ErrUnavailable):
+		return "not answered"
 	}
 	return "cancelled"
 }
