@@ -121,7 +121,7 @@ type duel struct {
 func (d duel) theirs() (node string, release func()) {
 	d.Helper()
 	id, outcome := d.peer.take(d.foreign.kind, d.path(d.queue))
-	require.NoError(d, d.soonAfter(outcome))
+	require.NoError(d, d.soonAfter(outcome), d.foreign.label)
 	nodes := d.nodes(d.queue)
 	require.Len(d, nodes, 1)
 	like := strings.NewReplacer("<uuid>", "[0-9a-f-]+", "<seq>", "[0-9]{10}").Replace(d.foreign.node)

@@ -23,13 +23,16 @@ type peer interface {
 	release(id int)
 }
 
+// peerBound ends a wait for a peer that hangs. A busy machine takes long to start Java.
+const peerBound = 2 * time.Minute
+
 // soonAfter returns what becomes of a lock that is about to be held.
 func (w *world) soonAfter(outcome <-chan error) error {
 	w.Helper()
 	select {
 	case err := <-outcome:
 		return err
-	case <-time.After(bound):
+	case <-time.After(peerBound):
 		require.FailNow(w, "the peer does not answer")
 		return nil
 	}
