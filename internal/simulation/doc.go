@@ -56,4 +56,13 @@
 //	go test ./internal/simulation -seeds=500000          any number
 //	go test ./internal/simulation -seeds=1 -seed=44      one again
 //	go test ./internal/simulation -v                     how often everything happened
+//
+// # What it sees
+//
+// The directory faults holds faults of the lock, each as a patch with the first seeds
+// that see it. A simulation that no longer sees one of them has become blind; see the
+// comment of package faults.
+//
+//	make faults                                          put each in, and see it
+//	make fault-seeds                                     find the seeds anew
 package simulation
