@@ -2,6 +2,7 @@ package zklocks_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,8 +55,9 @@ func TestAfterAnOutageAWaiterIsNotBehindItsOwnDeadNode(t *testing.T) {
 	w := newWorld(t)
 	proxy := zktest.NewProxy(t, w.server.Addr())
 	ended := make(chan struct{})
+	end := sync.OnceFunc(func() { close(ended) }) // Close ends the next session, too
 	c := w.open(w.dsn(proxy.Addr(), cutOffParams), "web1",
-		dlock.WithTrace(&dlock.Trace{Ended: func(context.Context, error) { close(ended) }}))
+		dlock.WithTrace(&dlock.Trace{Ended: func(context.Context, error) { end() }}))
 	holder := w.lock(w.client("web2")).granted()
 	k := w.lock(c)
 	k.waitsBehind(holder.Name())
