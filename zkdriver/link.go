@@ -121,7 +121,8 @@ func (l *link) dial(_, address string, _ time.Duration) (net.Conn, error) {
 // connectTo connects to a server, with TLS unless config is nil. It dials once
 // more whenever the time again has passed.
 func connectTo(ctx context.Context, address string, config *tls.Config, again time.Duration) (net.Conn, error) {
-	raw, err := dialAgain(ctx, address, again)
+	var d net.Dialer
+	raw, err := dialAgain(ctx, again, func(ctx context.Context) (net.Conn, error) { return d.DialContext(ctx, "tcp", address) })
 	if err != nil || config == nil {
 		return raw, err
 	}
@@ -141,7 +142,7 @@ func connectTo(ctx context.Context, address string, config *tls.Config, again ti
 // first connection that is made is taken. While a network drops what it is given,
 // the system repeats the request of one dial after 1 s, 3 s and 7 s, which may be
 // long after the network is back.
-func dialAgain(ctx context.Context, address string, every time.Duration) (net.Conn, error) {
+func dialAgain(ctx context.Context, every time.Duration, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
 	var dials sync.WaitGroup
 	defer dials.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -151,9 +152,8 @@ func dialAgain(ctx context.Context, address string, every time.Duration) (net.Co
 		err  error
 	}
 	results := make(chan dialed)
-	dial := func() {
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, "tcp", address)
+	once := func() {
+		conn, err := dial(ctx)
 		select {
 		case results <- dialed{conn, err}:
 		case <-ctx.Done():
@@ -162,7 +162,7 @@ func dialAgain(ctx context.Context, address string, every time.Duration) (net.Co
 			}
 		}
 	}
-	dials.Go(dial)
+	dials.Go(once)
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -172,7 +172,7 @@ func dialAgain(ctx context.Context, address string, every time.Duration) (net.Co
 		case <-ctx.Done():
 			return nil, fmt.Errorf("no connection: %w", ctx.Err())
 		case <-ticker.C:
-			dials.Go(dial)
+			dials.Go(once)
 		}
 	}
 }
