@@ -2,6 +2,7 @@ package dlocktest
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/dlock-go/dlock"
@@ -77,6 +78,22 @@ func (c *check) won(l *dlock.Lock, err error) *dlock.Lock {
 		c.fatalf("Lock or RLock returned %q, expected to win the lock in the end", err)
 	}
 	return l
+}
+
+// acquire is a method of an RWMutex.
+type acquire func(ctx context.Context) (*dlock.Lock, error)
+
+// try calls TryLock or TryRLock until the store has answered. They ask it once and
+// return an error that passes to their caller.
+func (c *check) try(enter acquire) (l *dlock.Lock, err error) {
+	c.retry("TryLock or TryRLock", func() error {
+		l, err = enter(c.ctx)
+		if errors.Is(err, driver.ErrUnavailable) {
+			return err
+		}
+		return nil
+	})
+	return l, err
 }
 
 func (c *check) unlock(l *dlock.Lock) {

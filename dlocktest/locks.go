@@ -1,7 +1,6 @@
 package dlocktest
 
 import (
-	"context"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -152,14 +151,14 @@ func lockAboveNodeLike(c *check) {
 	below := c.client()
 	var held []*dlock.Lock
 	for _, segment := range nodeLike {
-		held = append(held, c.won(below.RWMutex(lockName+"/"+segment).TryLock(c.ctx)))
+		held = append(held, c.won(c.try(below.RWMutex(lockName+"/"+segment).TryLock)))
 	}
 	above := c.client().RWMutex(lockName)
-	for _, enter := range []func(context.Context) (*dlock.Lock, error){above.TryLock, above.TryRLock, above.Lock, above.RLock} {
-		c.unlock(c.won(enter(c.ctx)))
+	for _, enter := range []acquire{above.TryLock, above.TryRLock, above.Lock, above.RLock} {
+		c.unlock(c.won(c.try(enter)))
 	}
 	for i, segment := range nodeLike {
-		if _, err := c.client().RWMutex(lockName + "/" + segment).TryRLock(c.ctx); !errors.Is(err, recipes.ErrLocked) {
+		if _, err := c.try(c.client().RWMutex(lockName + "/" + segment).TryRLock); !errors.Is(err, recipes.ErrLocked) {
 			c.errorf("TryRLock of %s/%s, which is held, returned %v, expected ErrLocked", lockName, segment, err)
 		}
 		c.unlock(held[i])
@@ -171,8 +170,8 @@ func tryBusy(c *check) {
 	holder := c.client().lock()
 	m := c.client().RWMutex(lockName)
 	for range 5 {
-		for _, try := range []func(context.Context) (*dlock.Lock, error){m.TryLock, m.TryRLock} {
-			if _, err := try(c.ctx); !errors.Is(err, recipes.ErrLocked) {
+		for _, enter := range []acquire{m.TryLock, m.TryRLock} {
+			if _, err := c.try(enter); !errors.Is(err, recipes.ErrLocked) {
 				c.errorf("TryLock of a lock that is held returned %v, expected ErrLocked", err)
 			}
 		}
