@@ -54,8 +54,8 @@ import (
 //     every session its full T.
 //   - e is f. The mark had reached the server when it was answered. The server
 //     reported it within half a tick, which is less than g, and so before the
-//     proof left. What a server sends its leader arrives in order, and a proof
-//     is answered only after the leader has handled it. So the leader had heard
+//     proof left. The leader receives in order, and a proof is answered only
+//     after the leader has handled it. So the leader had heard
 //     of m when it handled the proof, and counted T from then. A write and a
 //     sync on one connection go to the same leader, because a server closes its
 //     clients' connections when it changes its leader.
@@ -107,7 +107,7 @@ func newBeats(s *schedule, lease *driver.Lease, strict func() bool) *beats {
 	return &beats{schedule: s, lease: lease, strict: strict, wake: make(chan struct{}, 1)}
 }
 
-// connected starts a new connection. What was said on an earlier one, perhaps to
+// connected starts a new connection. Requests of an earlier one, perhaps to
 // another server, may never have reached the leader.
 func (b *beats) connected(asked, now driver.Instant) {
 	b.mu.Lock()

@@ -57,7 +57,7 @@ func newSchedule(timeout, margin, tick time.Duration, hosts int) *schedule {
 		// Half a tick is what the leader needs; the rest is for its loop.
 		b.gap = min(b.gap, tick*55/100)
 	}
-	// What is left of the lease after that has to suffice for another connection.
+	// The rest of the lease has to suffice for another connection.
 	p, _ := b.pace(0)
 	b.patience = max(b.term-b.gap-p, 0) * 2 / 3
 	if hosts > 1 { // another one may answer

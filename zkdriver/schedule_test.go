@@ -53,7 +53,7 @@ type worldConfig struct {
 	fault                 func(*world)
 }
 
-// line is one connection. What is under way on a line that was closed is lost.
+// line is one connection. A message that is under way when it is closed is lost.
 type line struct {
 	generation uint64
 	open       bool
@@ -218,7 +218,7 @@ func (w *world) reconnect() {
 	}
 }
 
-// heal ends an outage of the network. What was held up arrives.
+// heal ends an outage of the network. Messages that were held up arrive.
 func (w *world) heal() {
 	w.locked(func() {
 		w.down, w.refusing = false, false
