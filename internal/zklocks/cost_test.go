@@ -113,6 +113,7 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	first := w.lock(present).granted()
 	waiting := w.lock(c)
 	waiting.waitsBehind(first.Name())
+	w.eventually(func() bool { return proxy.Frames(zktest.OpGetACL) == 1 }, func() string { return "the ACL is not read" })
 	w.unlock(first)
 	w.unlock(waiting.granted()) // the queue and its ACL are known now
 	w.swiftly(func() time.Duration {
