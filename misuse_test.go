@@ -24,10 +24,11 @@ func TestWithLockOfNoFunctionAsksNothing(t *testing.T) {
 func TestEveryUseWithANilContextIsAnError(t *testing.T) {
 	c := dlock.OpenConnector(unreachable{t})
 	defer c.Close()
+	var none context.Context
 	for use, call := range uses(c.RWMutex("stock/42")) {
-		assert.EqualError(t, call(nil), "dlock: stock/42: nil context", use)
+		assert.EqualError(t, call(none), "dlock: stock/42: nil context", use)
 	}
-	assert.EqualError(t, c.Ping(nil), "dlock: ping: nil context")
+	assert.EqualError(t, c.Ping(none), "dlock: ping: nil context")
 }
 
 // fills are bytes that a node's record holds as they are, escaped, and encoded.

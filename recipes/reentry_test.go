@@ -298,5 +298,6 @@ func TestAContextWithoutReentryStartsNoGoroutines(t *testing.T) {
 	assert.Less(t, runtime.NumGoroutine(), before+50)
 	cancel()
 	assert.Error(t, recipes.WithoutReentry(parent).Err())
-	assert.NoError(t, recipes.WithoutReentry(nil).Err())
+	var none context.Context
+	assert.NoError(t, recipes.WithoutReentry(none).Err())
 }
