@@ -121,7 +121,12 @@ func (p *process) launch() error {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return p.startCounting()
+	for {
+		err := p.startCounting()
+		if !os.IsTimeout(err) || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // startupFault returns why the server will not get ready, or nil. Of the log it

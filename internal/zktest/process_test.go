@@ -1,6 +1,7 @@
 package zktest
 
 import (
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -98,4 +99,32 @@ func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
 			require.ErrorIs(t, p.launch(), errPortTaken)
 		})
 	}
+}
+
+// A server that is about to serve may accept a connection and never answer on it.
+func TestServerThatLeavesAWordUnansweredAtItsStartIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	l, err := listenLoopback()
+	require.NoError(t, err)
+	defer l.Close()
+	p := &process{dir: t.TempDir(), port: l.Addr().(*net.TCPAddr).Port, ready: func(*process) bool { return true }}
+	p.keeper, err = newKeeper(p.dir, []string{"/bin/sh", "-c", "sleep 600"})
+	require.NoError(t, err)
+	t.Cleanup(func() { p.keeper.close() })
+	go func() {
+		for n := 0; ; n++ {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			if n > 0 {
+				io.ReadFull(conn, make([]byte, len("mntr")))
+				io.WriteString(conn, packetsReceived+"\t7\n")
+				conn.Close()
+			}
+		}
+	}()
+	require.NoError(t, p.launch())
+	require.EqualValues(t, 7, p.ignored)
 }
