@@ -17,9 +17,12 @@
 //
 // Every test run checks that each fault can still be put in: that the code it changes
 // is there, once, and that its header is complete. Code that has changed needs a
-// new patch of the same fault.
+// new patch of the same fault. If only the lines around a change are not as they
+// were, the fault is put in all the same, and -refresh brings the patch up to date
+// for git apply.
 //
 //	go test ./internal/simulation/faults
+//	go test ./internal/simulation/faults -refresh
 //
 // The following puts the faults in, each into a copy of the files that it changes, and
 // fails if one is not seen. It runs a fault's own seeds first and then, if they see

@@ -21,6 +21,7 @@ import (
 var (
 	put   = flag.Bool("put", false, "put each fault in and see that its seeds, or its test, see it")
 	find  = flag.Bool("find", false, "put each fault in, find its seeds anew and write them into the patches")
+	fresh = flag.Bool("refresh", false, "write the line numbers of the code as it is, and its lines around each change, into the patches")
 	limit = flag.Int("limit", 20_000, "the last seed to try")
 )
 
@@ -53,6 +54,9 @@ func TestFaults(t *testing.T) {
 			case *put:
 				checkHeader(t, p)
 				p.seeIt(t, files)
+			case *fresh:
+				p.write(t)
+				checkHeader(t, p)
 			default:
 				checkHeader(t, p)
 			}
@@ -182,6 +186,16 @@ func (p *patch) findSeeds(t *testing.T, files map[string]string) {
 			p.seeds = append(p.seeds, seed)
 		}
 	}
+	t.Logf("%s", header(p.write(t)))
+	checkHeader(t, p)
+	if len(p.seeds) == 0 {
+		p.seeInTest(t, files)
+	}
+}
+
+// write writes the patch anew and returns its text.
+func (p *patch) write(t *testing.T) string {
+	t.Helper()
 	text, err := p.text(root)
 	if err != nil {
 		t.Fatal(err)
@@ -189,11 +203,7 @@ func (p *patch) findSeeds(t *testing.T, files map[string]string) {
 	if err := os.WriteFile(p.path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s", header(text))
-	checkHeader(t, p)
-	if len(p.seeds) == 0 {
-		p.seeInTest(t, files)
-	}
+	return text
 }
 
 // simulator is a test binary of the simulation.
