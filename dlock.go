@@ -133,8 +133,8 @@ func (c *Client) GoString() string { return c.store().GoString() }
 // Ping makes sure that the client has a session and that the store answers.
 func (c *Client) Ping(ctx context.Context) error { return c.store().Ping(ctx) }
 
-// Close gives back everything that the client holds and waits for that, for a few
-// seconds at most. First calls in flight return ErrClosed and every lock's Lost
+// Close gives back everything that the client holds and waits for that, for 20 s
+// at most. First calls in flight return ErrClosed and every lock's Lost
 // closes; then the nodes go, also those of sessions that were lost before. An error
 // that matches driver.ErrUnavailable says that the store could not be reached. The
 // nodes then stay, and may block others, until the session times out in the store;

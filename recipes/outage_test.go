@@ -149,7 +149,7 @@ func TestTryLockAsksOnceForEachStep(t *testing.T) {
 	}
 }
 
-// A session that has ended while nobody used it costs no attempt.
+// A session that has ended while no call used it costs no attempt.
 func TestTryLockTakesANewSessionAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -412,7 +412,7 @@ func (w *world) failedIn(d time.Duration, c <-chan result) error {
 	return w.failed(c)
 }
 
-// asked is a connector that takes down when its sessions list and watch.
+// asked is a connector that records when its sessions list and watch.
 type asked struct {
 	driver.Connector
 	mu sync.Mutex

@@ -404,7 +404,7 @@ type callKey struct{}
 
 func call(name string) context.Context { return context.WithValue(bg, callKey{}, name) }
 
-// ledger takes down which hooks have run for which call.
+// ledger records which hooks have run for which call.
 type ledger struct {
 	mu    sync.Mutex
 	lines []string

@@ -72,11 +72,14 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 // returns ErrLocked at once. It may also do so when nobody holds the lock: when two of them meet,
 // or when the server that is asked has not heard of the last Unlock yet.
 //
-// It does wait for the store, as long as ctx and WithTimeout allow, but asks only once for each
-// step: one attempt to connect (limited by the driver, such as by connect_timeout of zkdriver, or
-// to 30 s; up to 2 s pass before it if the last one failed), one List, one Create. If that fails,
-// also by an error that may pass, TryLock returns the error, which matches driver.ErrUnavailable
-// then. WithBackOff has no part in it.
+// It does wait for the store, as long as ctx and WithTimeout allow, but asks only
+// once for each step: one attempt to connect (limited by the driver, such as by
+// connect_timeout of zkdriver, or to 30 s; up to 2 s pass before it if the last
+// one failed), one List, one Create, and another List if the node is not known
+// to be alone. If a step fails, TryLock returns the error. An error that may
+// pass matches driver.ErrUnavailable. WithBackOff has no part in it. Only if the
+// session turns out to have ended, or the new node to be gone, is there one more
+// try.
 func (m *RWMutex) TryLock(ctx context.Context) (*Lock, error) {
 	return m.lock(ctx, attempt{mode: Exclusive, try: true})
 }

@@ -60,8 +60,8 @@ func (s *session) attend() {
 	}
 }
 
-// lost is for a session that has ended without a Close of the client. It returns
-// once the callers that held locks of the session have unlocked them.
+// lost tells the locks of a session that has ended without a Close of the
+// client. It returns once the callers that held them have unlocked them.
 func (s *session) lost(cause error) {
 	s.end(cause)
 	s.sessions.options.logger.Warn("dlock: session ended", "error", cause)

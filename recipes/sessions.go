@@ -96,7 +96,7 @@ func (c *Sessions) Ping(ctx context.Context) error {
 
 // Close gives everything back: calls in flight return ErrClosed, all locks count
 // as lost, and then their nodes are removed, also those of sessions that were
-// lost before. It waits for that, for some seconds at most. An error that
+// lost before. It waits for that, for 20 s at most. An error that
 // matches driver.ErrUnavailable says that the store could not be reached; it
 // says how long the nodes may stay and block others. A second Close returns
 // what the first one did.

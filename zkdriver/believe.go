@@ -60,7 +60,7 @@ func (s *session) believes(queue string, f *found) bool {
 	return v.believed
 }
 
-// creatorsMayDelete reports whether an ACL gives nobody CREATE without DELETE.
+// creatorsMayDelete reports whether an ACL gives no user CREATE without DELETE.
 // It looks at each entry by itself: the server may hide the digests, and then
 // two entries that look alike need not be the same user.
 func creatorsMayDelete(acl []zk.ACL) bool {
@@ -91,7 +91,7 @@ func (q *queues) verdict(queue string) verdict {
 		}
 	}
 	v = verdict{open: true}
-	q.verdicts[queue] = v // so that saw takes down what is seen until judge is called
+	q.verdicts[queue] = v // so that saw records what is seen until judge is called
 	return v
 }
 

@@ -97,7 +97,7 @@ func (s *session) createNode(ctx context.Context, queue, prefix string, data []b
 	return driver.Place{}, s.vanished(queue)
 }
 
-// createOnce makes a node and takes down that it is this session's.
+// createOnce makes a node and records that it is this session's.
 func (s *session) createOnce(queue, prefix string, data []byte, m manner) (p driver.Place, aclVersion int32, err error) {
 	c := s.owned.beginCreation(queue)
 	if m == stamped {

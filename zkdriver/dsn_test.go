@@ -133,7 +133,7 @@ func TestAChrootIsTakenAsItIs(t *testing.T) {
 	require.Equal(t, "n-0000000001", name)
 }
 
-// What is stored where is known to people and to other programs: it does not change.
+// People and other programs know where a lock is stored, so it does not change.
 func TestASegmentThatWouldBeAContenderIsStoredWithATilde(t *testing.T) {
 	for segment, child := range map[string]string{
 		"stock": "stock", "x-123456789": "x-123456789", "x-123456789~": "x-123456789~", "~": "~", "1234567890x": "1234567890x", "": "",

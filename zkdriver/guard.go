@@ -85,7 +85,7 @@ func (s *settings) stranger(acl []zk.ACL) *zk.ACL {
 		if a.Perms&^zk.PermRead == 0 {
 			continue
 		}
-		// A second one is somebody else's: where it takes more than the given
+		// A second one is another user's: where it takes more than the given
 		// permissions to see them, the server hides the digests.
 		if ours[a.Scheme]++; !s.isUs(a) || ours[a.Scheme] > 1 {
 			return &acl[i]
@@ -97,7 +97,7 @@ func (s *settings) stranger(acl []zk.ACL) *zk.ACL {
 // hiddenDigest is what a server shows in place of a digest's hash.
 const hiddenDigest = ":x"
 
-// isUs tells whether an entry may mean this session's user. It cannot know
+// isUs reports whether an entry may mean this session's user. It cannot know
 // under which name the server knows a certificate.
 func (s *settings) isUs(a zk.ACL) bool {
 	switch a.Scheme {

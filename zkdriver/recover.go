@@ -32,7 +32,7 @@ type lost struct {
 	after         driver.Node // an earlier one of this session in that queue
 }
 
-// saw takes down a node that this session has made.
+// saw records a node that this session has made.
 func (l *leftover) saw(queue string, n driver.Node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

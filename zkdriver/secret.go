@@ -8,17 +8,17 @@ import (
 
 // A Release is
 //
-// multi(set the data of the own node; delete it)
+//	multi(set the data of the own node; delete it)
 //
 // A watch of the node's data reports the write, and reports the deletion for
-// every other end of the node. So whoever can write to a contender can make it
-// look released, and whoever waits behind it would enter beside the holder.
-// Therefore nobody can but the session that made it: a session logs in, besides
-// as the user of the data source name, under a secret that it has made up, and
-// lets only this one write to its nodes.
+// every other end of the node. So a client that can write to a contender can
+// make it look released, and the waiter behind it would enter beside the holder.
+// Therefore only the session that made a contender can write to it: a session
+// logs in as the user of the data source name, and also under a secret that it
+// has made up, and lets only this second login write to its nodes.
 //
 // A contender says so in its data, by the last line "#dlock guarded", because a
-// node that others can write to (made by other software, say) must not be
+// node that other clients can write to (made by other software, say) must not be
 // believed. Where that line may be forged is decided in believe.go.
 
 // secret is that of a session. The zero one is none: where it is not used.

@@ -203,7 +203,7 @@ func (s *session) Close() error {
 }
 
 // supervise keeps the session alive until it ends and takes everything down
-// here then, also when nobody calls Close.
+// here then, also when Close is never called.
 func (s *session) supervise() {
 	defer close(s.finished)
 	s.beats.run(s.heartbeat, s.link.cut)

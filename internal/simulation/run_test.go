@@ -44,7 +44,7 @@ type run struct {
 	highest map[string]int64   // exclusive token granted, by queue
 	removed map[int64]removal  // nodes that an operator has removed, by token
 	doubts  map[int64]bool     // nodes about which a request was lost, by token
-	strays  map[*actor]stray   // who waits although his node was removed
+	strays  map[*actor]stray   // the waiters whose node was removed
 	closers map[*client]bool   // whose dlock client was closed
 	places  map[int64]*tenancy // by token, where the actors of a client share them
 }

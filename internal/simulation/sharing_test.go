@@ -65,7 +65,7 @@ type tenancy struct {
 // turns is how many turns a client may take in a row while another one waits.
 func (r *run) turns() int { return 1 + int(r.seed/8%3) }
 
-// seeWaiters takes down whether another client waits for the place of a holder.
+// seeWaiters records whether another client waits for the place of a holder.
 func (r *run) seeWaiters(h *holding) {
 	p := r.places[h.lock.Token()]
 	if p == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// briefSession is for a client whose session is to expire soon. With less than that
+// briefSession is the timeout of a session that is to expire soon. With less than that
 // the client itself gives a connection up on a busy machine: it allows two thirds of
 // it for an answer.
 const briefSession = 3 * time.Second
