@@ -42,6 +42,18 @@ func (r *run) excuse(queue string, n driver.Node) {
 	}
 }
 
+// removedSince returns how many nodes an operator has removed since then.
+func (r *run) removedSince(t time.Time) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, removed := range r.removed {
+		if !removed.at.Before(t) {
+			n++
+		}
+	}
+	return n
+}
+
 // queued tells whether somebody has a node in a queue that is younger than that one.
 func (r *run) queued(a *actor, token int64) bool {
 	for _, queue := range r.queues {
