@@ -174,8 +174,8 @@ func ExampleLock_Context_goroutines() {
 	// true
 }
 
-// Goroutines that must take turns get a context that enters no lock again. They wait until
-// the lock is free, one after the other.
+// Goroutines that must take turns get a context that enters no lock again. They
+// wait until the lock is free, one after the other.
 func ExampleWithoutReentry() {
 	client, _ := dlock.Open("mem", "")
 	defer client.Close()

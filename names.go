@@ -91,7 +91,8 @@ type Retention = recipes.Retention
 // for a short time after Unlock: see [recipes.WithRetention].
 func WithRetention(r Retention) Option { return recipes.WithRetention(r) }
 
-// WithoutRetention undoes WithRetention for one lock of a client; see [recipes.WithoutRetention].
+// WithoutRetention undoes WithRetention for one lock of a client; see
+// [recipes.WithoutRetention].
 func WithoutRetention() Option { return recipes.WithoutRetention() }
 
 // WithWait sets the way of waiting for others; see [recipes.WithWait].

@@ -90,8 +90,8 @@ type Session interface {
 	// is still on its way. data differs in every call, so that a driver can recognise its own
 	// node.
 	//
-	// Rule 5, alone: Place.Alone is true only if the queue held no other contender at the
-	// instant of creation. False says nothing.
+	// Rule 5, alone: Place.Alone is true only if the queue held no other
+	// contender at the instant of creation. False says nothing.
 	Create(ctx context.Context, queue, prefix string, data []byte) (Place, error)
 
 	// List returns the contenders of the queue, oldest first: rule 1. A queue

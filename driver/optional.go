@@ -48,8 +48,9 @@ type Reader interface {
 // Info is what a store knows of a node.
 type Info struct {
 	Node
-	// Token is the node's fencing token, the same that Create returned to its owner. Of a node
-	// that is Foreign it may be forged where others can write to the store.
+	// Token is the node's fencing token, the same that Create returned to its
+	// owner. Of a node that is Foreign it may be forged where others can write
+	// to the store.
 	Token int64
 	// Data is what was given to Create. It may have been written by anybody: treat it as
 	// hostile.
@@ -57,18 +58,20 @@ type Info struct {
 	// Owner names the session that the node belongs to, in the store's terms. It is empty for a
 	// node that belongs to no session.
 	Owner string
-	// Foreign reports that the node does not belong to the session that read it. A driver that
-	// cannot tell leaves it false.
+	// Foreign reports that the node does not belong to the session that read
+	// it. A driver that cannot tell leaves it false.
 	Foreign bool
 	// Created is the time of creation by the store's clock, zero if unknown.
 	Created time.Time
 }
 
-// Describer is implemented by sessions that can say, for people, which session of the store
-// they are. Recipes log it and hand it to hooks; no lock depends on it. Use [Describe] to ask.
+// Describer is implemented by sessions that can say, for people, which session
+// of the store they are. Recipes log it and hand it to hooks; no lock depends
+// on it. Use [Describe] to ask.
 type Describer interface {
-	// Describe returns what the session knows of itself now, also after its end. It does no
-	// I/O, does not block, and tells no secret. Unknown fields stay zero.
+	// Describe returns what the session knows of itself now, also after its
+	// end. It does no I/O, does not block, and tells no secret. Unknown fields
+	// stay zero.
 	Describe() SessionInfo
 }
 
@@ -76,13 +79,16 @@ type Describer interface {
 type SessionInfo struct {
 	// ID names the session in the store's terms, as Info.Owner does.
 	ID string
-	// Server is the address of the server that the session is connected to, or was last.
+	// Server is the address of the server that the session is connected to, or
+	// was last.
 	Server string
-	// Timeout is how long the store keeps a session that it does not hear of, as granted.
+	// Timeout is how long the store keeps a session that it does not hear of,
+	// as granted.
 	Timeout time.Duration
 }
 
-// Describe returns what the session knows of itself, or nothing where it is no [Describer].
+// Describe returns what the session knows of itself, or nothing where it is no
+// [Describer].
 func Describe(s Session) SessionInfo {
 	if d, ok := s.(Describer); ok {
 		return d.Describe()

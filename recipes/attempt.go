@@ -176,7 +176,8 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// unanswered notes that a request was under way when the context of the call ended, if err says so.
+// unanswered notes that a request was under way when the context of the call
+// ended, if err says so.
 func (a *attempt) unanswered(err error) {
 	switch {
 	case errors.Is(err, driver.ErrUnavailable):

@@ -190,10 +190,11 @@ func (c *contender) sleep(ctx context.Context, changed <-chan driver.Cause) (ent
 //   - its holder has released it: then it was the first of the queue, and held exclusively. No
 //     other end of a watch says that. A holder who downgrades gives up a name but not the place,
 //     one who leaves the queue may have had others before him, and a watch may just close;
-//   - and the own node was there at that time. Its watch, which is of this very node (WatchPlace) and
-//     not of another one of its name, has not fired; and had the node gone before the release, that
-//     could be seen by now. A session that is no Releaser has no such watch, so what its watches say
-//     is never believed.
+//   - and the own node was there at that time. Its watch, which is of this very
+//     node (WatchPlace) and not of another one of its name, has not fired; and
+//     had the node gone before the release, that could be seen by now. A
+//     session that is no Releaser has no such watch, so what its watches say is
+//     never believed.
 //
 // The own node was there, so the queue is the one that was listed, and the node that was watched
 // is the one that was listed: no name comes again in a queue as long as it stands.
@@ -291,8 +292,8 @@ func (c *contender) waiting(ctx context.Context, now sight) {
 // slowAfter is how long a call waits until the log tells for whom, once.
 const slowAfter = 5 * time.Second
 
-// slow returns a channel that rings when the call has waited for slowAfter, or nil where the log
-// is not to tell of that.
+// slow returns a channel that rings when the call has waited for slowAfter, or
+// nil where the log is not to tell of that.
 func (a *attempt) slow(ctx context.Context) (ring <-chan time.Time, stop func() bool) {
 	if a.told || a.try || !a.m.options.logger.Enabled(ctx, slog.LevelDebug) {
 		return nil, func() bool { return true }

@@ -31,8 +31,9 @@ func objects() uint64 {
 	return stats.HeapObjects
 }
 
-// requireFew fails unless the collector soon finds less than one new object for two contexts.
-// The runtime keeps some of its own: it reuses the goroutines that saw the contexts end.
+// requireFew fails unless the collector soon finds less than one new object for
+// two contexts. The runtime keeps some of its own: it reuses the goroutines
+// that saw the contexts end.
 func requireFew(t *testing.T, before uint64) {
 	t.Helper()
 	require.Eventually(t, func() bool { return objects() < before+many/2 }, 30*time.Second, 10*time.Millisecond,

@@ -78,8 +78,8 @@ func (h *hold) downgradeInTime() error {
 	return h.downgrade(ctx, unlockError)
 }
 
-// downgrade tells the store, and leaves it to the reaper if the store does not confirm it. It
-// returns what failed makes of the error then.
+// downgrade tells the store, and leaves it to the reaper if the store does not
+// confirm it. It returns what failed makes of the error then.
 func (h *hold) downgrade(ctx context.Context, failed func(lock string, err error) error) error {
 	if h.session.replacer == nil {
 		return nil

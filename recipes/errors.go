@@ -19,11 +19,12 @@ var (
 	// ErrLocked is returned by TryLock and TryRLock where somebody is in the way.
 	ErrLocked = errors.New("locked by somebody else")
 
-	// ErrTimeout is returned when the deadline of the context or the time of WithTimeout has
-	// passed before the lock was won. It also matches context.DeadlineExceeded, and
-	// driver.ErrUnavailable if the store could not be reached, or had not answered a request, by
-	// then. Its message names the holder, as the waiter saw it last: a waiter at the end of a
-	// long queue looks at it seldom.
+	// ErrTimeout is returned when the deadline of the context or the time of
+	// WithTimeout has passed before the lock was won. It also matches
+	// context.DeadlineExceeded, and driver.ErrUnavailable if the store could
+	// not be reached, or had not answered a request, by then. Its message names
+	// the holder, as the waiter saw it last: a waiter at the end of a long
+	// queue looks at it seldom.
 	ErrTimeout error = timeout{}
 
 	// ErrLost says that the lock was held and then lost, because the session ended or somebody
@@ -33,14 +34,16 @@ var (
 	// ErrNotHeld says that the lock is not held any more because it was unlocked.
 	ErrNotHeld = errors.New("lock not held")
 
-	// ErrNotRun is returned by WithLock and WithRLock where the lock was not won, so that the
-	// function was not called. The error matches what Lock or RLock returned, too.
+	// ErrNotRun is returned by WithLock and WithRLock where the lock was not
+	// won, so that the function was not called. The error matches what Lock or
+	// RLock returned, too.
 	ErrNotRun = errors.New("the function was not called")
 
-	// ErrUnlock is returned by Unlock, WithLock and WithRLock where the lock was held to the end
-	// and is given back, but the store has not confirmed it: the lock's node may block other
-	// contenders for a while. An error that matches ErrUnlock matches neither ErrTimeout nor an
-	// error of a context for that reason.
+	// ErrUnlock is returned by Unlock, WithLock and WithRLock where the lock
+	// was held to the end and is given back, but the store has not confirmed
+	// it: the lock's node may block other contenders for a while. An error that
+	// matches ErrUnlock matches neither ErrTimeout nor an error of a context
+	// for that reason.
 	ErrUnlock = errors.New("unlocked, but the store has not confirmed it")
 
 	// ErrUpgrade is returned to somebody who holds the lock shared and wants it exclusively:
@@ -71,14 +74,15 @@ type namedError struct {
 func (e *namedError) Error() string { return "dlock: " + printable(e.lock) + ": " + e.err.Error() }
 func (e *namedError) Unwrap() error { return e.err }
 
-// errNoAnswer is the last error of the store where a request was under way when the time ran out.
+// errNoAnswer is the last error of the store where a request was under way when
+// the time ran out.
 var errNoAnswer = fmt.Errorf("%w: no answer", driver.ErrUnavailable)
 
 // errCallOver says that the context of a call has ended while no request was under way.
 var errCallOver = errors.New("the context of the call has ended")
 
-// because returns err so that, where it says that ctx was cancelled, it says the cause instead: a
-// caller need not have done it. It matches both.
+// because returns err so that, where it says that ctx was cancelled, it says
+// the cause instead: a caller need not have done it. It matches both.
 func because(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if cause == nil || !errors.Is(err, context.Canceled) || errors.Is(err, cause) {
@@ -88,8 +92,8 @@ func because(ctx context.Context, err error) error {
 	return bothError{bothError{errors.New(text), err}, cause}
 }
 
-// inTime returns the error of a call that does nothing but ask the store: if the deadline of ctx
-// has passed, the store has not answered in time.
+// inTime returns the error of a call that does nothing but ask the store: if
+// the deadline of ctx has passed, the store has not answered in time.
 func inTime(ctx context.Context, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrUnavailable) {
 		return because(ctx, err)
@@ -119,8 +123,8 @@ func mask(err error, not ...error) error {
 	return err
 }
 
-// unlockError is an ErrUnlock of a lock. Its cause is no matter of the caller's time: Unlock has a
-// limit of its own.
+// unlockError is an ErrUnlock of a lock. Its cause is no matter of the caller's
+// time: Unlock has a limit of its own.
 func unlockError(lock string, cause error) error {
 	cause = mask(cause, ErrTimeout, context.DeadlineExceeded, context.Canceled)
 	return lockError(lock, fmt.Errorf("%w: %w", ErrUnlock, cause))

@@ -7,10 +7,11 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// find returns the name under which a node stands in the queue: the one of its place, or the
-// other one of the two that a downgrade whose outcome is unknown may have left it. It returns
-// nothing if the node is not there: a node of the same name may be another client's, in a queue
-// that was removed and made again, or forged.
+// find returns the name under which a node stands in the queue: the one of its
+// place, or the other one of the two that a downgrade whose outcome is unknown
+// may have left it. It returns nothing if the node is not there: a node of the
+// same name may be another client's, in a queue that was removed and made
+// again, or forged.
 func (s *session) find(ctx context.Context, m *RWMutex, p driver.Place) (string, error) {
 	names := []string{p.Name}
 	for _, prefix := range m.options.prefix[Shared:] {

@@ -336,8 +336,8 @@ func (c noReleaser) Connect(ctx context.Context) (driver.Session, error) {
 	return bareSession{s}, nil
 }
 
-// onlySession makes sessions that have nothing beyond the contract, but whose watches may say
-// Released.
+// onlySession makes sessions that have nothing beyond the contract, but whose
+// watches may say Released.
 type onlySession struct {
 	driver.Connector
 	lists *atomic.Int64
@@ -358,7 +358,8 @@ func (s countedLists) List(ctx context.Context, queue string) ([]driver.Node, er
 	return s.Session.List(ctx, queue)
 }
 
-// Without WatchPlace a waiter cannot know that its own node stood when the holder released.
+// Without WatchPlace a waiter cannot know that its own node stood when the
+// holder released.
 func TestAWaiterWhoseSessionIsNoReleaserListsHoweverLongItHasWaited(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder := w.client("a")

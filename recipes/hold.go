@@ -137,8 +137,8 @@ func (h *hold) lose(cause error) (report func()) {
 	return reports
 }
 
-// reports returns a function that logs and traces the loss of turns. It is called with mu
-// held; the function is to be called without.
+// reports returns a function that logs and traces the loss of turns. It is
+// called with mu held; the function is to be called without.
 func (h *hold) reports(err *lostError, turns []*turn) func() {
 	if len(turns) == 0 {
 		return func() {} // a place that is idle

@@ -91,8 +91,8 @@ func (r *retainer) wait(ctx context.Context, a *attempt, w *local) (*Lock, error
 	}
 }
 
-// tellOfWait logs that a call waits for another one of this client. A pursuit tells itself for
-// whom it waits.
+// tellOfWait logs that a call waits for another one of this client. A pursuit
+// tells itself for whom it waits.
 func (r *retainer) tellOfWait(a *attempt) {
 	a.told = true
 	r.mu.Lock()

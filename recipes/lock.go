@@ -8,12 +8,12 @@ import (
 // Lock is a lock that is held, until Unlock or until it is lost. Whoever enters again gets a
 // Lock of its own; the node in the store goes with the last Unlock.
 //
-// A Lock comes from a call of RWMutex that returned no error. The zero value and nil come from no
-// call. They are as a Lock that was unlocked: errors match ErrNotHeld, and the rest is zero. A Lock
-// is safe for use by many goroutines.
+// A Lock comes from a call of RWMutex that returned no error. The zero value
+// and nil come from no call. They are as a Lock that was unlocked: errors match
+// ErrNotHeld, and the rest is zero. A Lock is safe for use by many goroutines.
 //
-// A copy of a Lock is the same lock: once one of them is unlocked, both are. Pass a pointer
-// all the same; go vet reports copies.
+// A copy of a Lock is the same lock: once one of them is unlocked, both are.
+// Pass a pointer all the same; go vet reports copies.
 type Lock struct {
 	_ noCopy
 	*lockState

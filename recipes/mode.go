@@ -38,8 +38,8 @@ func ParseMode(s string) (Mode, error) {
 	return 0, fmt.Errorf("dlock: %q is no mode of a lock (want %q or %q)", s, Shared, Exclusive)
 }
 
-// MarshalText returns "shared" or "exclusive", and nothing for the zero value. Any other value
-// gives an error.
+// MarshalText returns "shared" or "exclusive", and nothing for the zero value.
+// Any other value gives an error.
 func (m Mode) MarshalText() ([]byte, error) {
 	if m == 0 {
 		return nil, nil
@@ -86,8 +86,8 @@ func modeOf(n driver.Node) Mode {
 	return Exclusive
 }
 
-// hostOf returns what the name of a listed node begins with, or nothing if dlock makes no such
-// name.
+// hostOf returns what the name of a listed node begins with, or nothing if
+// dlock makes no such name.
 func hostOf(n driver.Node) string {
 	prefix, seq, _ := driver.ParseName(n.Name)
 	for _, kind := range []string{sharedKind, exclusiveKind} {

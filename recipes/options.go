@@ -54,11 +54,13 @@ func WithTimeout(d time.Duration) Option {
 	return func(o *options) { o.timeout = d }
 }
 
-// WithBackOff sets how the errors of the store that may pass are retried; see [BackOff].
-// newBackOff is called once for each call of Lock or RLock that meets such an error, and for work
-// in the background (connecting again, removing a node), which goes on where the back-off gives
-// up; possibly from many goroutines at once. Nil means the default: an exponential back-off with
-// jitter from 20 ms to 2 s, which gives up when the store has been failing for a minute.
+// WithBackOff sets how the errors of the store that may pass are retried; see
+// [BackOff]. newBackOff is called once for each call of Lock or RLock that
+// meets such an error, and for work in the background (connecting again,
+// removing a node), which goes on where the back-off gives up; possibly from
+// many goroutines at once. Nil means the default: an exponential back-off with
+// jitter from 20 ms to 2 s, which gives up when the store has been failing for
+// a minute.
 func WithBackOff(newBackOff func() BackOff) Option {
 	if newBackOff == nil {
 		newBackOff = defaultBackOff
@@ -84,9 +86,10 @@ func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.logger = l }
 }
 
-// WithTrace adds hooks that see what a lock does; see [Trace]. Where several traces have a
-// hook, all of them are called, in the order of the options: those of the client before those
-// of the lock. If a hook panics, those after it are not called. Nil adds nothing.
+// WithTrace adds hooks that see what a lock does; see [Trace]. Where several
+// traces have a hook, all of them are called, in the order of the options:
+// those of the client before those of the lock. If a hook panics, those after
+// it are not called. Nil adds nothing.
 func WithTrace(t *Trace) Option {
 	if t == nil {
 		t = new(Trace)
@@ -94,9 +97,9 @@ func WithTrace(t *Trace) Option {
 	return func(o *options) { o.trace = o.trace.with(t) }
 }
 
-// WithData adds data to the record that the lock's nodes carry, for people who look at a queue
-// (see [RWMutex.Queue]). It is at most 65,536 bytes long: with more, every use of the lock returns
-// an error, and the store is not asked.
+// WithData adds data to the record that the lock's nodes carry, for people who
+// look at a queue (see [RWMutex.Queue]). It is at most 65,536 bytes long: with
+// more, every use of the lock returns an error, and the store is not asked.
 func WithData(data []byte) Option {
 	if len(data) > maxUserData {
 		err := fmt.Errorf("the data of a lock may have at most %d bytes, got %d", maxUserData, len(data))
@@ -106,9 +109,9 @@ func WithData(data []byte) Option {
 	return func(o *options) { o.record, o.recordErr = tail, nil }
 }
 
-// maxUserData is what WithData takes. A record holds a byte of it in at most six bytes (the escape
-// of a control character in JSON), so that the longest one fits into a node of every store that is
-// known to keep locks.
+// maxUserData is what WithData takes. A record holds a byte of it in at most
+// six bytes (the escape of a control character in JSON), so that the longest
+// one fits into a node of every store that is known to keep locks.
 const maxUserData = 64 << 10
 
 // WithWait sets how to wait for other contenders: [Predecessor] (the default), [AnyChange] or

@@ -162,7 +162,8 @@ func TestTryLockTakesANewSessionAtOnce(t *testing.T) {
 	})
 }
 
-// A TryLock that comes when the last caller has given up a dial does not fail with that dial.
+// A TryLock that comes when the last caller has given up a dial does not fail
+// with that dial.
 func TestTryLockBehindAGivenUpDialConnects(t *testing.T) {
 	inWorld(t, func(w *world) {
 		slow := &slowToGiveUp{Connector: w.store}
@@ -180,7 +181,8 @@ func TestTryLockBehindAGivenUpDialConnects(t *testing.T) {
 	})
 }
 
-// slowToGiveUp is a connector that notices the end of its first context ten milliseconds late.
+// slowToGiveUp is a connector that notices the end of its first context ten
+// milliseconds late.
 type slowToGiveUp struct {
 	driver.Connector
 	dials atomic.Int64
@@ -195,7 +197,8 @@ func (c *slowToGiveUp) Connect(ctx context.Context) (driver.Session, error) {
 	return nil, ctx.Err()
 }
 
-// texts collects all that a client says of errors, in its log, to its hooks, and to callers.
+// texts collects all that a client says of errors, in its log, to its hooks,
+// and to callers.
 type texts struct {
 	mu  sync.Mutex
 	all bytes.Buffer

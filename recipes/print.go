@@ -7,8 +7,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// String returns one line for people: the lock's name, its mode, its node, its token, and
-// whether it is held, unlocked or lost. It may be called at any time.
+// String returns one line for people: the lock's name, its mode, its node, its
+// token, and whether it is held, unlocked or lost. It may be called at any
+// time.
 func (l *Lock) String() string {
 	if l.fromNoCall() {
 		return "no lock"

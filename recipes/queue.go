@@ -42,13 +42,14 @@ type Contender struct {
 	Host  string // the host name, as WithHostname encodes it; empty if dlock makes no such name
 	Mode  Mode
 	Holds bool // whether it holds the lock or waits for it
-	// HeldSince is when this client was granted the lock, by its own clock, if this client
-	// holds it on this node; else it is zero. With retention it is when the client got the node.
+	// HeldSince is when this client was granted the lock, by its own clock, if
+	// this client holds it on this node; else it is zero. With retention it is
+	// when the client got the node.
 	HeldSince time.Time
-	// Owner, Token, Created and Record are filled in where the driver can read nodes, and may
-	// read this one. Any client that may write to the store can have written Name, Host, Token
-	// and Record: they prove nothing, and have to be quoted before they reach a terminal, as
-	// String does.
+	// Owner, Token, Created and Record are filled in where the driver can read
+	// nodes, and may read this one. Any client that may write to the store can
+	// have written Name, Host, Token and Record: they prove nothing, and have
+	// to be quoted before they reach a terminal, as String does.
 	Owner   string // the session, in the store's terms
 	Token   int64
 	Created time.Time // when the node was created, by the store's clock; zero if unknown

@@ -44,12 +44,12 @@ func (c *lockContext) end(cause error) {
 // context.Cause then matches ErrLost or ErrNotHeld. Work that the lock protects should run
 // under it.
 //
-// Lock and RLock of the same lock and client, called with this context or a child of it, enter
-// again at once and without a request. A shared Lock cannot be entered exclusively: that gives
-// ErrUpgrade.
+// Lock and RLock of the same lock and client, called with this context or a
+// child of it, enter again at once and without a request. A shared Lock cannot
+// be entered exclusively: that gives ErrUpgrade.
 //
-// Every goroutine that has the context is let in. So goroutines that share it do not keep each
-// other out, also not if each of them calls Lock:
+// Every goroutine that has the context is let in. So goroutines that share it
+// do not keep each other out, also not if each of them calls Lock:
 //
 //	workers, ctx := errgroup.WithContext(lock.Context(ctx))
 //	for _, item := range items {
@@ -58,10 +58,10 @@ func (c *lockContext) end(cause error) {
 //
 // Give a goroutine that must not enter the lock again a context of [WithoutReentry].
 //
-// Calls with the same parent return the same context. The lock keeps it until parent ends or
-// until Unlock. During a long hold, a parent made for one piece of work has to be cancelled
-// after it, as the result of context.WithCancel always has. A nil parent counts as
-// context.Background.
+// Calls with the same parent return the same context. The lock keeps it until
+// parent ends or until Unlock. During a long hold, a parent made for one piece
+// of work has to be cancelled after it, as the result of context.WithCancel
+// always has. A nil parent counts as context.Background.
 func (l *Lock) Context(parent context.Context) context.Context {
 	if parent == nil {
 		parent = context.Background()
@@ -93,8 +93,8 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// contextKey returns the key of a parent's context: the parent, or a key like no other where
-// that cannot be compared.
+// contextKey returns the key of a parent's context: the parent, or a key like
+// no other where that cannot be compared.
 func contextKey(parent context.Context) any {
 	if reflect.ValueOf(parent).Comparable() {
 		return parent
@@ -102,7 +102,8 @@ func contextKey(parent context.Context) any {
 	return new(byte)
 }
 
-// keep keeps a context to cancel it later, until its parent ends. It is called with mu held.
+// keep keeps a context to cancel it later, until its parent ends. It is called
+// with mu held.
 func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
 	if parent.Done() != nil {
 		c.stop = context.AfterFunc(parent, func() { l.forget(key) })
@@ -113,15 +114,17 @@ func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
 	l.contexts[key] = c
 }
 
-// WithoutReentry returns a child of ctx with which no lock is entered again: a call of Lock
-// waits for its turn, behind the lock that ctx is of, too. It is for goroutines that must not
-// be inside a lock together with the one that started them, or with each other. In all else
-// the child is as ctx; a context of [Lock.Context] ends with its lock, so a goroutine that
-// waits for that lock wants context.WithoutCancel besides.
+// WithoutReentry returns a child of ctx with which no lock is entered again: a
+// call of Lock waits for its turn, behind the lock that ctx is of, too. It is
+// for goroutines that must not be inside a lock together with the one that
+// started them, or with each other. In all else the child is as ctx; a context
+// of [Lock.Context] ends with its lock, so a goroutine that waits for that lock
+// wants context.WithoutCancel besides.
 //
-// A goroutine that waits for a lock whose holder waits for the goroutine waits for ever: use
-// TryLock or a deadline where that can be. A context that [Lock.Context] makes of the child
-// enters its lock again. A nil ctx counts as context.Background.
+// A goroutine that waits for a lock whose holder waits for the goroutine waits
+// for ever: use TryLock or a deadline where that can be. A context that
+// [Lock.Context] makes of the child enters its lock again. A nil ctx counts as
+// context.Background.
 func WithoutReentry(ctx context.Context) context.Context {
 	if ctx == nil {
 		ctx = context.Background()

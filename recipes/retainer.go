@@ -94,8 +94,9 @@ func (r *retainer) drop() {
 	r.ref(-1)
 }
 
-// spent reports whether the process has had its turns on the place. Until the first look
-// at the queue is answered, no other process is taken to wait: for Retention.Idle at most.
+// spent reports whether the process has had its turns on the place. Until the
+// first look at the queue is answered, no other process is taken to wait: for
+// Retention.Idle at most.
 func (r *retainer) spent() bool {
 	retention := r.m.options.retention
 	if r.others == none || r.others == unknown && time.Since(r.place.since) < retention.Idle {
@@ -104,8 +105,8 @@ func (r *retainer) spent() bool {
 	return r.turns >= retention.Turns
 }
 
-// admit returns a Lock on the place, or nil if a caller that wants that mode has to wait.
-// A reader that joins readers begins no turn.
+// admit returns a Lock on the place, or nil if a caller that wants that mode
+// has to wait. A reader that joins readers begins no turn.
 func (r *retainer) admit(mode Mode) *Lock {
 	if r.place == nil || !r.inUse && r.spent() {
 		return nil
@@ -124,8 +125,8 @@ func (r *retainer) admit(mode Mode) *Lock {
 	return l
 }
 
-// grant lets in the first waiter and those behind it that may hold beside it. Readers do
-// not keep the place while another process waits.
+// grant lets in the first waiter and those behind it that may hold beside it.
+// Readers do not keep the place while another process waits.
 func (r *retainer) grant() {
 	for len(r.line) > 0 {
 		l := r.admit(r.line[0].mode)

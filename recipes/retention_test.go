@@ -899,7 +899,8 @@ func TestAReaderOnAKeptPlaceIsToldOfALossAfterItWasGivenUp(t *testing.T) {
 	})
 }
 
-// While another process waits, the lock goes from one goroutine to the next Turns - 1 times.
+// While another process waits, the lock goes from one goroutine to the next
+// Turns - 1 times.
 func TestTurnsCountFromTheOneInWhichAnotherProcessBeginsToWait(t *testing.T) {
 	for most := 1; most <= 3; most++ {
 		for _, first := range []string{"line", "other"} {
@@ -977,8 +978,8 @@ func TestAHookThatPanicsInUnlockDoesNotStopTheNextWaiter(t *testing.T) {
 	})
 }
 
-// endsWhenAsked is a context that has ended when it is asked for its error the second time: after
-// the lock was won, and before the call returns.
+// endsWhenAsked is a context that has ended when it is asked for its error the
+// second time: after the lock was won, and before the call returns.
 type endsWhenAsked struct {
 	context.Context
 	cancel context.CancelFunc

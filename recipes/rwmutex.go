@@ -49,12 +49,13 @@ func (c *Sessions) RWMutex(name string, opts ...Option) *RWMutex {
 
 // Lock waits until it holds the lock exclusively.
 //
-// It gives up with ErrTimeout when the deadline of ctx or the time of [WithTimeout] has passed
-// (the error matches driver.ErrUnavailable, too, if the store was not answering by then),
-// with the error of ctx when that is cancelled, with ErrClosed when the client is closed, and
-// with the error of the store if that will not pass or has not passed as long as [WithBackOff]
-// allows. Nothing stays behind then: the contender's node is removed, in the background if the
-// store does not answer within 50 ms.
+// It gives up with ErrTimeout when the deadline of ctx or the time of
+// [WithTimeout] has passed (the error matches driver.ErrUnavailable, too, if
+// the store was not answering by then), with the error of ctx when that is
+// cancelled, with ErrClosed when the client is closed, and with the error of
+// the store if that will not pass or has not passed as long as [WithBackOff]
+// allows. Nothing stays behind then: the contender's node is removed, in the
+// background if the store does not answer within 50 ms.
 //
 // Waiting outlives a session: when it ends, Lock joins the queue again on a new one. With a
 // context from [Lock.Context] it enters again, see there; somebody who holds the lock shared
@@ -103,9 +104,9 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
 //	ErrUnlock  f has returned under the lock, which is given back; but its node stays for a while
 //	else       f's error; the lock was held to the end, and is given back
 //
-// ErrLost and ErrUnlock are joined to the error of f, also to nil. The error of f matches whatever
-// f returned, except ErrNotRun and ErrUnlock: f may have them of another lock, and they would be
-// read as said of this one.
+// ErrLost and ErrUnlock are joined to the error of f, also to nil. The error of
+// f matches whatever f returned, except ErrNotRun and ErrUnlock: f may have
+// them of another lock, and they would be read as said of this one.
 func (m *RWMutex) WithLock(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.with(ctx, Exclusive, f)
 }

@@ -187,9 +187,10 @@ func (c *Sessions) closedOr(err error) error {
 	}
 }
 
-// get returns the live session, connecting if there is none. However many callers there are,
-// one attempt is made at a time. It goes on when a caller gives up, and ends with the last one. A
-// caller that comes while an attempt is given up has another one made.
+// get returns the live session, connecting if there is none. However many
+// callers there are, one attempt is made at a time. It goes on when a caller
+// gives up, and ends with the last one. A caller that comes while an attempt is
+// given up has another one made.
 func (c *Sessions) get(ctx context.Context) (*session, error) {
 	for {
 		s, err := c.getOnce(ctx)
@@ -269,8 +270,8 @@ func (c *Sessions) usable() *session {
 	}
 }
 
-// dial connects. The hook gets the context of the caller that began the attempt, which does not
-// end with that caller.
+// dial connects. The hook gets the context of the caller that began the
+// attempt, which does not end with that caller.
 func (c *Sessions) dial(ctx context.Context) (any, error) {
 	if err := c.enter(); err != nil {
 		return nil, err

@@ -10,57 +10,65 @@ import (
 
 // Trace is a set of hooks, in the manner of net/http/httptrace. Any of them may be nil.
 //
-// Hooks run on the goroutine that does the work, possibly on several at once, and hold it
-// up: keep them short, and do not call the lock or its client from them. A hook that panics
-// inside Lock or RLock ends that call, and its node is removed. Connected, Ended, Lost and
-// Reaped may run on goroutines of the client, where a panic ends the program.
+// Hooks run on the goroutine that does the work, possibly on several at once,
+// and hold it up: keep them short, and do not call the lock or its client from
+// them. A hook that panics inside Lock or RLock ends that call, and its node is
+// removed. Connected, Ended, Lost and Reaped may run on goroutines of the
+// client, where a panic ends the program.
 //
-// The first argument of a hook is the context of the call that the hook reports on, or one
-// derived from it, so that a span finds its parent. Each hook says which call that is. A
-// context that outlives its call keeps the values and never ends. Where no call is the
-// reason, the context is context.Background. With [WithRetention] the client contends on
-// behalf of several calls: Queued, Waiting and Retrying then get context.Background.
+// The first argument of a hook is the context of the call that the hook reports
+// on, or one derived from it, so that a span finds its parent. Each hook says
+// which call that is. A context that outlives its call keeps the values and
+// never ends. Where no call is the reason, the context is context.Background.
+// With [WithRetention] the client contends on behalf of several calls: Queued,
+// Waiting and Retrying then get context.Background.
 //
-// Granted and Failed add up: each call of Lock, RLock, TryLock and TryRLock that is no
-// re-entry ends in one of them. Each Granted is followed by one Released or one Lost, with
-// retention as well. Each Connected without an error is followed by one Ended.
+// Granted and Failed add up: each call of Lock, RLock, TryLock and TryRLock
+// that is no re-entry ends in one of them. Each Granted is followed by one
+// Released or one Lost, with retention as well. Each Connected without an error
+// is followed by one Ended.
 type Trace struct {
-	// Connected is called after every attempt to connect, with the context of the call that
-	// caused the attempt. Other calls may wait for the same attempt.
+	// Connected is called after every attempt to connect, with the context of
+	// the call that caused the attempt. Other calls may wait for the same
+	// attempt.
 	Connected func(context.Context, ConnectedInfo)
-	// Ended is called when a session has ended, with the reason. It matches ErrClosed after
-	// Client.Close. The context is context.Background.
+	// Ended is called when a session has ended, with the reason. It matches
+	// ErrClosed after Client.Close. The context is context.Background.
 	Ended func(context.Context, error)
-	// Queued is called when a node has joined the queue, with the context of Lock or RLock.
+	// Queued is called when a node has joined the queue, with the context of
+	// Lock or RLock.
 	Queued func(context.Context, QueuedInfo)
-	// Waiting is called before a contender waits, and again after each wake-up that did not
-	// let it in, with the context of Lock or RLock.
+	// Waiting is called before a contender waits, and again after each wake-up
+	// that did not let it in, with the context of Lock or RLock.
 	Waiting func(context.Context, WaitingInfo)
-	// Granted is called when the lock was won, just before Lock or RLock returns, with the
-	// context of that call. It is not called for a re-entry.
+	// Granted is called when the lock was won, just before Lock or RLock
+	// returns, with the context of that call. It is not called for a re-entry.
 	Granted func(context.Context, GrantedInfo)
-	// Failed is called when Lock, RLock, TryLock or TryRLock is about to return an error,
-	// with the context of that call; also for a re-entry.
+	// Failed is called when Lock, RLock, TryLock or TryRLock is about to return
+	// an error, with the context of that call; also for a re-entry.
 	Failed func(context.Context, FailedInfo)
-	// Retrying is called before an operation is repeated, with the context of Lock or RLock.
+	// Retrying is called before an operation is repeated, with the context of
+	// Lock or RLock.
 	Retrying func(context.Context, RetryingInfo)
-	// Downgraded is called when the store was told that an exclusive lock has become shared,
-	// or could not be told, with the context of Downgrade; where Unlock or the background
-	// tells the store, with context.Background. It is not called where the driver has no
-	// Replacer.
+	// Downgraded is called when the store was told that an exclusive lock has
+	// become shared, or could not be told, with the context of Downgrade; where
+	// Unlock or the background tells the store, with context.Background. It is
+	// not called where the driver has no Replacer.
 	Downgraded func(context.Context, DowngradedInfo)
-	// Released is called when a lock was given back: by Unlock, and after a re-entry by the
-	// last of the Unlocks. The node is gone then, or it could not be removed; with retention
-	// it may stay for other goroutines. It is not called where Unlock finds that the lock was
-	// lost. Unlock takes no context: the hook gets the values of the context with which the
-	// lock was taken.
+	// Released is called when a lock was given back: by Unlock, and after a
+	// re-entry by the last of the Unlocks. The node is gone then, or it could
+	// not be removed; with retention it may stay for other goroutines. It is
+	// not called where Unlock finds that the lock was lost. Unlock takes no
+	// context: the hook gets the values of the context with which the lock was
+	// taken.
 	Released func(context.Context, ReleasedInfo)
-	// Lost is called when a lock was lost, also to Client.Close: the error matches ErrClosed
-	// then. The hook gets the values of the context with which the lock was taken.
+	// Lost is called when a lock was lost, also to Client.Close: the error
+	// matches ErrClosed then. The hook gets the values of the context with
+	// which the lock was taken.
 	Lost func(context.Context, LostInfo)
-	// Reaped is called when a removal or a downgrade that the store had not confirmed at once
-	// is done, or was given up: the session has ended, or the store refuses the removal. The
-	// context is context.Background.
+	// Reaped is called when a removal or a downgrade that the store had not
+	// confirmed at once is done, or was given up: the session has ended, or the
+	// store refuses the removal. The context is context.Background.
 	Reaped func(context.Context, ReapedInfo)
 }
 

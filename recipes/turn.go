@@ -87,8 +87,9 @@ func (h *hold) close() bool {
 	return true
 }
 
-// endTurn is what Unlock does, with the last Lock on a place. If the place was detached
-// meanwhile, readers have entered since, and the last of their Unlocks removes the node.
+// endTurn is what Unlock does, with the last Lock on a place. If the place was
+// detached meanwhile, readers have entered since, and the last of their Unlocks
+// removes the node.
 func (l *Lock) endTurn() error {
 	r := l.hold.retained()
 	if r == nil {
@@ -248,8 +249,8 @@ func othersWait(nodes []driver.Node, p driver.Place) bool {
 	return false
 }
 
-// saw acts on what a look at the queue has shown. It reports whether there is no need to
-// look again, because another process waits.
+// saw acts on what a look at the queue has shown. It reports whether there is
+// no need to look again, because another process waits.
 func (r *retainer) saw(h *hold, wait bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -76,8 +76,8 @@ func (l *Lock) Unlock() error {
 	return err
 }
 
-// released traces the end of a turn, unless it was reported as lost. It is called without
-// mu, after everything else: a hook may panic.
+// released traces the end of a turn, unless it was reported as lost. It is
+// called without mu, after everything else: a hook may panic.
 func (l *Lock) released(err error) {
 	t := l.turn // nothing changes it any more
 	if t.trace == nil || t.trace.Released == nil || errors.Is(err, ErrLost) {

@@ -13,8 +13,9 @@ import (
 // a session believes a write only
 //
 //   - if the session has a secret itself: with handover=list it never does;
-//   - and if the node is its own, or every client that may create nodes in the queue may delete
-//     them, too. Such a client can remove a holder's node anyway, so a forgery gains it nothing.
+//   - and if the node is its own, or every client that may create nodes in the
+//     queue may delete them, too. Such a client can remove a holder's node
+//     anyway, so a forgery gains it nothing.
 //
 // The queue must have been made with that ACL. One that was changed later does
 // not tell who could create the nodes that are there.

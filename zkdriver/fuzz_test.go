@@ -243,8 +243,9 @@ func frames(in []byte, xid uint32) (out []byte, answered bool) {
 	return out, answered
 }
 
-// FuzzRequests: what go-zookeeper writes goes out whole, in order but for the watches, held or not. Its pings
-// stay here: the session has heartbeats of its own.
+// FuzzRequests: what go-zookeeper writes goes out whole, in order but for the
+// watches, held or not. Its pings stay here: the session has heartbeats of its
+// own.
 func FuzzRequests(f *testing.F) {
 	f.Add([]byte{1, 101, 4, 5}, true)
 	f.Add([]byte{11, 12, 101, 101}, true)

@@ -206,8 +206,9 @@ const (
 	maxBackOff   = time.Second
 )
 
-// backOff doubles with each attempt after the first for each host, up to a tenth of the session
-// timeout, with jitter. A session that exists has no time to lose: there it goes up to a fortieth.
+// backOff doubles with each attempt after the first for each host, up to a
+// tenth of the session timeout, with jitter. A session that exists has no time
+// to lose: there it goes up to a fortieth.
 func (l *link) backOff(attempt int) time.Duration {
 	n := attempt - len(l.hosts)
 	if n < 0 {

@@ -15,11 +15,12 @@ const reserved = "zookeeper"
 // queues below a queue are children of it, too. So the name of a child tells
 // what it is:
 //
-//   - It ends in ten or more digits: a contender. ZooKeeper appends exactly ten digits to the
-//     name of a sequential node, with nothing before them if the prefix of another library ends
-//     otherwise than in a dash.
-//   - Else it is a segment of the names of queues. A segment that ends in ten or more digits,
-//     with any number of tildes behind them, is stored with one tilde more.
+//   - It ends in ten or more digits: a contender. ZooKeeper appends exactly ten
+//     digits to the name of a sequential node, with nothing before them if the
+//     prefix of another library ends otherwise than in a dash.
+//   - Else it is a segment of the names of queues. A segment that ends in ten
+//     or more digits, with any number of tildes behind them, is stored with one
+//     tilde more.
 
 // seqDigits is how many digits ZooKeeper appends.
 const seqDigits = 10

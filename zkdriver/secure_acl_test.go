@@ -413,8 +413,8 @@ func TestWhoMakesAnAncestorFirstCannotGetAtTheQueuesBelow(t *testing.T) {
 	require.False(t, errors.Is(err, driver.ErrUnavailable))
 }
 
-// A lock and the locks below it have the same user. Its node may have been made for those below it
-// first, when every client may add to it.
+// A lock and the locks below it have the same user. Its node may have been made
+// for those below it first, when every client may add to it.
 func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		t.Run(mode, func(t *testing.T) {

@@ -167,8 +167,8 @@ func (c *client) loses() {
 	c.lostAt = time.Now()
 }
 
-// troubledSince reports whether anything has kept the client from the store since then, or
-// a second before: a call may share a dial that has met a loss.
+// troubledSince reports whether anything has kept the client from the store
+// since then, or a second before: a call may share a dial that has met a loss.
 func (c *client) troubledSince(t time.Time) bool {
 	if !c.calmSince(t).Equal(t) {
 		return true

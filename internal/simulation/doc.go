@@ -36,9 +36,10 @@
 //     nothing kept him from the store;
 //   - a call returns long after its timeout or cancellation, times out too early, or fails without a
 //     reason; Unlock takes longer than it may, or says that a node is gone which is there;
-//   - where the actors of a client share places: a place that readers hold keeps a reader of
-//     the same client out, or stands as a writer's while another client waits; or its actors
-//     take more turns in a row than Retention.Turns, although they know that one waits;
+//   - where the actors of a client share places: a place that readers hold
+//     keeps a reader of the same client out, or stands as a writer's while
+//     another client waits; or its actors take more turns in a row than
+//     Retention.Turns, although they know that one waits;
 //   - a lost lock can be entered again, or a re-entry has another token;
 //   - somebody who waits without a limit does not get the lock: the run does not end then;
 //   - a node, a watch, a session, or a goroutine is left when all clients are closed, or anything

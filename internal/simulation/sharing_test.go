@@ -6,8 +6,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// knowsAfter is how long it may take a client that nothing keeps from the store to learn
-// that another one waits.
+// knowsAfter is how long it may take a client that nothing keeps from the store
+// to learn that another one waits.
 const knowsAfter = 4 * time.Second
 
 // want is what a call waits for.
@@ -17,8 +17,9 @@ type want struct {
 	since time.Time
 }
 
-// judgePeer fails the run if the holder of a shared place keeps a reader of its own client
-// out for long: that reader is neither let in nor has it a node in the queue.
+// judgePeer fails the run if the holder of a shared place keeps a reader of its
+// own client out for long: that reader is neither let in nor has it a node in
+// the queue.
 func (r *run) judgePeer(h *holding) {
 	kept := r.keepsPeerOut(h)
 	switch {
@@ -107,8 +108,9 @@ func (r *run) isShared(h *holding) bool {
 	return false
 }
 
-// judgeTurns fails the run if the actors of a client pass a lock on among themselves more
-// often than they may, although another client has waited for so long that theirs knows.
+// judgeTurns fails the run if the actors of a client pass a lock on among
+// themselves more often than they may, although another client has waited for
+// so long that theirs knows.
 func (r *run) judgeTurns(h *holding) {
 	p := r.places[h.lock.Token()]
 	if p == nil {

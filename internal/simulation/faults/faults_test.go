@@ -64,7 +64,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// checkApplies fails the test if the fault cannot be put in, or the files would not be Go.
+// checkApplies fails the test if the fault cannot be put in, or the files would
+// not be Go.
 func checkApplies(t *testing.T, p *patch) (files map[string]string) {
 	t.Helper()
 	files, err := p.apply(root)
@@ -168,8 +169,8 @@ func (p *patch) seeInTest(t *testing.T, files map[string]string) {
 	}
 }
 
-// findSeeds writes into the patch which seeds see it. Only seeds count that see it again: some
-// seeds do not repeat.
+// findSeeds writes into the patch which seeds see it. Only seeds count that see
+// it again: some seeds do not repeat.
 func (p *patch) findSeeds(t *testing.T, files map[string]string) {
 	p.seeds, p.none, p.says = nil, *limit, ""
 	sim := build(t, files)

@@ -166,8 +166,9 @@ func (p *patch) apply(root string) (map[string]string, error) {
 	return files, nil
 }
 
-// find returns the index of the only place with the hunk's old lines, and the hunk as it
-// fits there: without the lines around the change, if those are not as they were.
+// find returns the index of the only place with the hunk's old lines, and the
+// hunk as it fits there: without the lines around the change, if those are not
+// as they were.
 func (h hunk) find(lines []string) (at int, fitting hunk, err error) {
 	found := 0
 	for _, fitting := range []hunk{h, h.core()} {
