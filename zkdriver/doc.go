@@ -32,10 +32,11 @@
 //	tls_server_name  the name to look for in the server's certificate (the host)
 //	sequence_limit   where sequences start over; for tests
 //
-// The TLS files are read by every connect. A file that cannot be read, a key
-// that does not fit its certificate, and a certificate that either side refuses
-// are reported at once until the first session has begun. After that they are
-// errors that may pass, so that files can be replaced while callers wait.
+// The TLS files are read when a session begins. A session that reconnects uses
+// what was read then. A file that cannot be read, a key that does not fit its
+// certificate, and a certificate that either side refuses are reported at once
+// until the first session has begun. After that they are errors that may pass,
+// so that files can be replaced while callers wait.
 //
 // # What is stored
 //
