@@ -135,7 +135,7 @@ func (a *attempt) granted(ctx context.Context, h *hold, hook func(context.Contex
 	returned := false
 	defer func() {
 		if !returned { // the hook has panicked
-			h.session.remove(h)
+			h.discard()
 		}
 	}()
 	hook(ctx, GrantedInfo{Lock: a.m.name, Node: h.own.Name(), Mode: a.mode, Token: h.token, Waited: h.since.Sub(a.began)})

@@ -137,6 +137,20 @@ func (h *hold) lose(cause error) (report func()) {
 	return reports
 }
 
+// discard ends a hold whose only Lock no caller gets. The attempt removes its
+// node.
+func (h *hold) discard() {
+	h.session.remove(h)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lost != nil {
+		h.session.lostUnlocked()
+		return
+	}
+	h.released = true
+	h.stop()
+}
+
 // reports returns a function that logs and traces the loss of turns. It is
 // called with mu held; the function is to be called without.
 func (h *hold) reports(err *lostError, turns []*turn) func() {

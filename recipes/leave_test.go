@@ -1,6 +1,7 @@
 package recipes_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,6 +67,20 @@ func TestALostSessionWithoutLocksEndsInTheStoreAtOnce(t *testing.T) {
 		assert.Equal(w, []string{"b-W-0000000000", "a-W-0000000002"}, w.names())
 		w.unlock(held)
 		w.unlock(w.won(waiting))
+	})
+}
+
+func TestALockLostInAHookThatPanicsDoesNotKeepTheLostSession(t *testing.T) {
+	inPatientWorld(t, func(w *world) {
+		a, b := w.client("a"), w.client("b")
+		granted := func(context.Context, recipes.GrantedInfo) {
+			w.cutOff(a)()
+			panic("hook")
+		}
+		assert.PanicsWithValue(w, "hook", func() {
+			_, _ = a.RWMutex("q", recipes.WithTrace(&recipes.Trace{Granted: granted})).Lock(bg)
+		})
+		w.unlock(w.won(b.lock(bg)))
 	})
 }
 

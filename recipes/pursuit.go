@@ -37,14 +37,24 @@ func (r *retainer) pursue() {
 func (r *retainer) contend(ctx context.Context, p *pursuit) {
 	a := attempt{m: r.m, mode: p.mode, retainer: r, pursuit: p}
 	l, err := a.run(ctx)
+	r.pursued(ctx, l, err)
+}
+
+// pursued ends a pursuit with its result.
+func (r *retainer) pursued(ctx context.Context, l *Lock, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pursuit = nil
 	switch {
 	case err == nil && r.settle(l.hold):
 		r.welcome(l)
-	case err == nil, ctx.Err() != nil:
-		r.pursue() // it is lost already; or who wanted it did not wait, but others do
+	case err == nil:
+		// The lock is lost already, and no caller has it. The lost session ends in
+		// the store once all its locks are unlocked.
+		r.m.sessions.spawn(func() { _ = l.Unlock() })
+		r.pursue()
+	case ctx.Err() != nil:
+		r.pursue() // the waiters that wanted it have gone, but others wait
 	default:
 		for _, w := range r.line {
 			w.failed <- err
