@@ -24,6 +24,8 @@ type holding struct {
 	queue string
 	fresh bool // not judged yet
 
+	joined bool // another actor was on its node when the lock was granted
+
 	missing time.Time // since when its node is; zero if it is there
 	untold  time.Time // since when the store takes it for exclusive although it is shared; zero if it does not
 	keeping time.Time // since when it keeps a reader of its own client out; zero if it does not
@@ -54,7 +56,9 @@ func (r *run) granted(a *actor, ctx context.Context, queue string, l *recipes.Lo
 		r.fail("%v won %s %s after its context had ended: %v", a, queue, l.Name(), err)
 	}
 	_ = l.Lost() // makes the channel
-	r.hold(&holding{lock: l, actor: a, queue: queue, fresh: true})
+	h := &holding{lock: l, actor: a, queue: queue, fresh: true}
+	h.joined = r.isShared(h)
+	r.hold(h)
 }
 
 // entered takes down that an actor has entered again.

@@ -117,8 +117,8 @@ func (r *run) judgeTurns(h *holding) {
 		r.places[h.lock.Token()] = &tenancy{turns: 1}
 		return
 	}
-	if r.isShared(h) {
-		return // it has joined readers
+	if h.joined || r.isShared(h) {
+		return // it has joined readers, perhaps after a downgrade
 	}
 	if p.waiter == 0 || time.Since(h.actor.client.calmSince(p.since)) <= knowsAfter {
 		p.turns = 1
