@@ -69,6 +69,7 @@ func (a *actor) keep() {
 		}
 		select {
 		case <-h.lock.Lost():
+			a.linger()
 		case <-a.finish:
 		case <-time.After(time.Second + time.Duration(a.random.Float64()*float64(9*time.Second))):
 		}
@@ -76,6 +77,19 @@ func (a *actor) keep() {
 			a.bump(name, h)
 		}
 		a.release(h)
+	}
+}
+
+// linger puts off the Unlock of a lost lock, every other time for long enough that
+// the store drops the session by itself. An Unlock has the client end it at once,
+// and then says nothing about the margin of the lease.
+func (a *actor) linger() {
+	if a.random.IntN(2) == 0 {
+		return
+	}
+	select {
+	case <-a.finish:
+	case <-time.After(5 * time.Second): // sessions last for four at most
 	}
 }
 

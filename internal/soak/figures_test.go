@@ -105,7 +105,7 @@ func (f *figures) measure(all []*holding) {
 		case h.removedAt != 0 && h.held:
 			f.removedTold = max(f.removedTold, h.to-h.removedBy)
 		case h.held && h.told != 0 && h.told-h.to <= atOnce:
-			if next := nextAfter(all[i+1:], h); next != nil {
+			if next := nextAfter(all[i+1:], h); next != nil && (h.unlocked == 0 || next.from < h.unlocked) {
 				if margin := next.from - h.told; f.judged == 0 || margin < f.margin {
 					f.margin = margin
 				}
@@ -147,7 +147,7 @@ func (f *figures) table() string {
 	row("updates with the check of the token: written; refused; **lost**", "%d; %d; **%d**", f.writes, f.refusedTokens, f.lostWith)
 	row("the same updates without the check: written; **lost**", "%d; **%d**", f.uncheckedWrites, f.lostWithout)
 	row("reads under which a late writer, unknown yet to be late, wrote", "%d", f.uneasy)
-	row("smallest margin between being told of a loss and the next grant", "%v (of %d)", f.margin.Round(time.Millisecond), f.judged)
+	row("smallest margin between being told of a loss and the next grant, where no Unlock came between", "%v (of %d)", f.margin.Round(time.Millisecond), f.judged)
 	row("longest belief in a lock after an operator had removed its node", "%v", f.removedTold.Round(time.Millisecond))
 	row("longest time without progress after a heal", "%v, after: %s", f.recovery.Round(time.Millisecond), f.recoveryAfter)
 	sum := 0

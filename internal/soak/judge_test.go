@@ -27,6 +27,7 @@ type holding struct {
 	from, to    time.Duration // believed in at both instants, and so between them
 	downgrading time.Duration // believed in as exclusive until then, or 0
 	told        time.Duration // of its loss, or 0
+	unlocked    time.Duration // before Unlock was called, or 0
 	ended       time.Duration // nothing was done under it after that; 0 if the worker was killed
 	removedAt   time.Duration // when an operator began to remove its node, or 0
 	removedBy   time.Duration // when its node was certainly gone, or 0
@@ -88,6 +89,7 @@ func (h *holding) take(e event) {
 	case told:
 		h.told, h.ended = e.At, e.At
 	case released:
+		h.unlocked = e.At
 		h.ended = max(h.ended, e.At)
 		if e.Held && h.held {
 			believes()
