@@ -69,9 +69,11 @@ func (l *link) reattachRequest() []byte {
 	return append(b, l.password...)
 }
 
-// sayGoodbye logs in and closes the session.
+// sayGoodbye logs in and closes the session. It does not wait for the answers to
+// the logins, which come first: each round trip that it takes counts where the
+// network is slow.
 func (w *wire) sayGoodbye() error {
-	if err := w.login(true); err != nil {
+	if err := w.login(false); err != nil {
 		return err
 	}
 	const xid = 1
@@ -80,9 +82,21 @@ func (w *wire) sayGoodbye() error {
 	b = binary.BigEndian.AppendUint32(b, xid)
 	b = binary.BigEndian.AppendUint32(b, uint32(opcode))
 	w.Write(b)
-	frame, err := w.readHandshake(4 + 8 + 4)
-	if err == nil && binary.BigEndian.Uint32(frame[headerSize:]) != xid {
-		err = errors.New("no answer to the close request")
+	for {
+		frame, err := w.readHandshake(4 + 8 + 4)
+		if err != nil {
+			return err
+		}
+		failed := binary.BigEndian.Uint32(frame[headerSize+12:]) != 0
+		switch int32(binary.BigEndian.Uint32(frame[headerSize:])) {
+		case xid:
+			return nil
+		case xidAuth:
+			if failed {
+				return errLogin
+			}
+		default:
+			return errors.New("no answer to the close request")
+		}
 	}
-	return err
 }

@@ -168,3 +168,19 @@ func TestCloseOfASessionThatTheServerHasLetExpireIsDone(t *testing.T) {
 	require.NoError(t, b.Close())
 	require.Zero(t, b.proxy.Frames(zktest.OpClose))
 }
+
+// Each attempt that a server hears of keeps the session for another timeout, so
+// attempts that are all too short would keep it for ever.
+func TestAttemptsToEndALostSessionSucceedOnASlowNetwork(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "session_timeout=10s")
+	b.mustCreate("q", "h-W-", "x")
+	b.proxy.SetDelay(700 * time.Millisecond) // each way
+	lapsed(t, b)
+	var err error
+	for try := 0; try == 0 || err != nil; try++ {
+		require.Less(t, try, 5, "last error: %v", err)
+		err = b.Close()
+	}
+	require.NotZero(t, b.proxy.Frames(zktest.OpClose), "the session has not expired by itself")
+}

@@ -49,6 +49,7 @@ type session struct {
 	finished chan struct{}      // closed by supervise
 	closes   singleflight.Group // concurrent calls of Close share one try
 	gone     bool               // the server has confirmed the end; belongs to closes
+	tries    int                // to end it in the store; belongs to closes
 }
 
 var (
@@ -239,6 +240,8 @@ const (
 	abandonPatience = 25 * time.Millisecond
 	// closePatience bounds how long the server may take to confirm the end of the session.
 	closePatience = 2 * time.Second
+	// maxClosePatience bounds it after attempts that have failed.
+	maxClosePatience = 5 * time.Second
 	// exitPatience bounds the wait for go-zookeeper's goroutines after that.
 	exitPatience = 2 * time.Second
 )
@@ -281,7 +284,11 @@ func (s *session) leave() error {
 	if s.gone || s.link.sessionID() == 0 || s.link.sessionClosed.Load() || errors.Is(s.lease.Err(), errExpired) {
 		return nil
 	}
-	if err := s.link.leave(closePatience); err != nil {
+	// An attempt that a server has heard of keeps the session for another timeout.
+	// So the next one takes longer, until the answers have time to come.
+	patience := min(closePatience<<min(s.tries, 2), maxClosePatience)
+	s.tries++
+	if err := s.link.leave(patience); err != nil {
 		return fmt.Errorf("zkdriver: close: %w: no server has confirmed the end of session %#x: its nodes stay, and block others, until the store lets it expire, at most %v after a server has heard of it last: %w",
 			driver.ErrUnavailable, uint64(s.link.sessionID()), s.link.lifetime(), err)
 	}
