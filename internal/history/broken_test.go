@@ -80,6 +80,13 @@ func newLate(s driver.Session) late {
 
 func (s late) Done() <-chan struct{} { return s.done }
 
+// Close leaves no goroutine behind, as rule 11 asks.
+func (s late) Close() error {
+	err := s.Session.Close()
+	<-s.done
+	return err
+}
+
 func (s late) Err() error {
 	select {
 	case <-s.done:
