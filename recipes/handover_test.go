@@ -37,7 +37,6 @@ func TestAHandOverTakesOneRequest(t *testing.T) {
 		for i := range 50 {
 			queue = append(queue, w.client(fmt.Sprint("c", i)).lock(bg))
 		}
-		time.Sleep(2 * time.Millisecond) // the first one was alone, but not just now
 		for _, next := range queue {
 			before := w.store.Stats()
 			w.unlock(held)
@@ -88,7 +87,6 @@ func TestADowngradedLockIsNotPassedOn(t *testing.T) {
 			inWorld(t, func(w *world) {
 				held := w.won(w.clientOf(connector(w), "h").lock(bg))
 				writer := w.client("w").lock(bg)
-				time.Sleep(2 * time.Millisecond) // else a Delete would do
 				before := w.store.Stats()
 				require.NoError(w, held.Downgrade(bg))
 				w.waits(writer)
@@ -132,10 +130,6 @@ func TestWhoLeavesTheQueuePassesNothingOn(t *testing.T) {
 	})
 }
 
-// noticeable is longer than a lock has to be held for its Unlock to be a release: after
-// less, its node is deleted like any other.
-const noticeable = 2 * time.Millisecond
-
 // Whose own node was removed before the release has no place to enter from. Both has happened
 // by the time that the waiter can look.
 func TestWhoHasNoNodeIsNotLetInByARelease(t *testing.T) {
@@ -154,7 +148,6 @@ func TestWhoHasNoNodeIsNotLetInByARelease(t *testing.T) {
 func whoHasNoNode(w *world, mode recipes.Mode, before bool) {
 	var own string
 	held := w.won(w.client("h").lock(bg))
-	time.Sleep(noticeable)
 	c := w.clientOf(intercepted{Connector: w.store, after: func(name string) {
 		if (name == own) == before || held.Err() != nil {
 			return
@@ -184,7 +177,6 @@ func TestAReleaseThatMeetsTheWatchesIsFollowedByALookAtTheQueue(t *testing.T) {
 	for nth := range 2 {
 		inWorld(t, func(w *world) {
 			held, calls := w.won(w.client("h").lock(bg)), 0
-			time.Sleep(noticeable)
 			c := w.clientOf(intercepted{Connector: w.store, after: func(string) {
 				if calls++; calls == nth+1 {
 					w.unlock(held)
@@ -201,7 +193,6 @@ func TestAReleaseThatMeetsTheWatchesIsFollowedByALookAtTheQueue(t *testing.T) {
 func TestAReleaseThatMeetsTheSecondWatchOfTheOwnNodeIsFollowedByALookAtTheQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held, calls := w.won(w.client("h").lock(bg)), 0
-		time.Sleep(noticeable)
 		c := w.clientOf(intercepted{Connector: w.store, early: 1, after: func(string) {
 			if calls++; calls == 4 { // the one in the way and the own node, twice
 				w.unlock(held)

@@ -166,24 +166,15 @@ func (h *hold) remove() error {
 	return h.removeLater(ctx, place, err)
 }
 
-// takeAway removes the node. While the lock is held exclusively those who watch the node are
-// told that it is theirs; see contender.passed.
+// takeAway removes the node. A node that has stood for an exclusive lock to the
+// end is released: its release grants the lock to the next waiter, see
+// contender.passed.
 func (h *hold) takeAway(ctx context.Context, place driver.Place) error {
-	if h.session.releaser != nil && !h.unnoticed(place) && h.exclusive(place) {
+	if h.session.releaser != nil && h.exclusive(place) {
 		return h.session.releaser.Release(ctx, h.m.name, place)
 	}
 	return h.session.Delete(ctx, h.m.name, place)
 }
-
-// unnoticed tells whether it is not likely that anybody waits: nobody was there when the lock was taken,
-// and that was a moment ago. A Delete costs the store less than a Release. Should there be somebody
-// he looks at the queue, once.
-func (h *hold) unnoticed(place driver.Place) bool {
-	return place.Alone && time.Since(h.since) < moment
-}
-
-// moment is too short for others to join a queue: it takes a request, and they have to ask for it.
-const moment = time.Millisecond
 
 // exclusive tells whether the node has stood for an exclusive lock to the end.
 func (h *hold) exclusive(place driver.Place) bool {

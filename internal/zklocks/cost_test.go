@@ -222,8 +222,7 @@ func TestAFreeLockAllocatesLittle(t *testing.T) {
 	require.LessOrEqual(t, n, maxAllocations)
 }
 
-// maxAllocations is 70, and 94 where a slow machine holds the lock for more than a moment, so that it is released
-// for others; the race detector adds some.
+// maxAllocations leaves room for a few more than the 96 of today.
 const maxAllocations = 105.0
 
 func TestEnteringAgainSendsNothing(t *testing.T) {
