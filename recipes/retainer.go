@@ -108,14 +108,14 @@ func (r *retainer) spent() bool {
 // admit returns a Lock on the place, or nil if a caller that wants that mode
 // has to wait. A reader that joins readers begins no turn.
 func (r *retainer) admit(mode Mode) *Lock {
-	if r.place == nil || !r.inUse && r.spent() {
+	if r.place == nil {
 		return nil
 	}
-	l := r.place.admit(mode)
+	l, begins := r.place.admit(mode, r.spent())
 	if l == nil {
 		return nil
 	}
-	if !r.inUse && r.others != none {
+	if begins && r.others != none {
 		r.turns++
 	}
 	r.inUse = true

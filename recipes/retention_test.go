@@ -945,6 +945,78 @@ func TestTurnsCountFromTheOneInWhichAnotherProcessBeginsToWait(t *testing.T) {
 	}
 }
 
+// duringUnlock is a parent for a lock's context. It never ends. Its function runs
+// in Unlock, when the Lock is not held any more and its turn has not been ended.
+type duringUnlock struct {
+	context.Context
+	done chan struct{}
+	run  func()
+}
+
+func (c *duringUnlock) Done() <-chan struct{} { return c.done }
+
+func (c *duringUnlock) AfterFunc(func()) (stop func() bool) {
+	return func() bool {
+		c.run()
+		return true
+	}
+}
+
+// unlockWith unlocks and runs a function between the end of the Lock and that of
+// its turn.
+func (w *world) unlockWith(l *recipes.Lock, run func()) {
+	w.Helper()
+	runs := 0
+	once := sync.OnceFunc(func() { runs++; run() })
+	l.Context(&duringUnlock{bg, make(chan struct{}), once})
+	w.unlock(l)
+	require.Equal(w, 1, runs)
+}
+
+func TestACallerThatEntersWhileTheLastTurnEndsDoesNotEnter(t *testing.T) {
+	stores := map[string]func(*world) driver.Connector{
+		"watched": func(w *world) driver.Connector { return w.store },
+		"mute":    func(w *world) driver.Connector { return mute{w.store} },
+	}
+	for name, store := range stores {
+		for _, held := range []recipes.Mode{recipes.Shared, recipes.Exclusive} {
+			for _, wanted := range []recipes.Mode{recipes.Shared, recipes.Exclusive} {
+				t.Run(fmt.Sprintf("%s, %v after %v", name, wanted, held), func(t *testing.T) {
+					inWorld(t, func(w *world) {
+						c := w.clientOf(store(w), "a", recipes.WithRetention(recipes.Retention{Turns: 1}))
+						take := map[recipes.Mode]func(context.Context, ...recipes.Option) <-chan result{
+							recipes.Shared: c.rlock, recipes.Exclusive: c.lock,
+						}
+						l := w.won(take[held](bg))
+						other := w.client("b").lock(bg)
+						time.Sleep(soon)
+						var late <-chan result
+						w.unlockWith(l, func() { late = take[wanted](bg) })
+						l = w.won(other)
+						w.waits(late)
+						w.unlock(l)
+						w.unlock(w.won(late))
+					})
+				})
+			}
+		}
+	}
+}
+
+func TestAWaiterDoesNotEnterWhileTheLastTurnEnds(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", recipes.WithRetention(recipes.Retention{Turns: 1}))
+		l := w.won(c.lock(bg))
+		local := c.lock(bg)
+		var other <-chan result
+		w.unlockWith(l, func() { other = w.client("b").lock(bg) })
+		l = w.won(other)
+		w.waits(local)
+		w.unlock(l)
+		w.unlock(w.won(local))
+	})
+}
+
 func TestAHookThatPanicsInUnlockDoesNotStopTheNextWaiter(t *testing.T) {
 	boom := func() { panic("x") }
 	for name, trace := range map[string]*recipes.Trace{

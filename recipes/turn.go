@@ -10,22 +10,27 @@ import (
 // A turn ends when the last Lock on a place is unlocked. Then the place goes to who is next in
 // line, or is kept for a while, or is given up.
 
-// admit lets another turn begin, or another reader hold beside those who do. It returns nil if
-// the mode does not allow it, or the place is not what it was.
-func (h *hold) admit(mode Mode) *Lock {
+// admit returns a Lock on the place, or nil if the mode does not allow one or the
+// place is not what it was. A Lock on a place that has none begins a turn, as
+// begins reports. On a place that is spent no turn begins.
+func (h *hold) admit(mode Mode, spent bool) (l *Lock, begins bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lost != nil || h.released || h.retainer == nil || h.held[Exclusive] > 0 {
-		return nil
+		return nil, false
 	}
 	stands := modeOf(h.place.Node)
 	if mode == Exclusive && (stands == Shared || h.downgraded || h.held[Shared] > 0) {
-		return nil
+		return nil, false
 	}
-	l := newLock(h, mode, &turn{since: time.Now()})
+	begins = h.held[Shared] == 0
+	if begins && spent {
+		return nil, false
+	}
+	l = newLock(h, mode, &turn{since: time.Now()})
 	h.held[mode]++
 	h.locks = append(h.locks, l)
-	return l
+	return l, begins
 }
 
 // retain makes a hold the place of a retainer, unless it is over.
