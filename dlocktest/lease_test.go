@@ -11,7 +11,8 @@ import (
 
 func TestASkewedLeaseKnowsItsEndBeforeItsTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := driver.NewLease(8*time.Second, driver.Now())
+		l := driver.NewLease(12*time.Second, 4*time.Second)
+		l.Renew(l.Now())
 		defer l.End(nil)
 		SkewLease(l, 5*time.Second)
 		if !l.Renew(l.Now()) {
@@ -34,7 +35,8 @@ func TestASkewedLeaseKnowsItsEndBeforeItsTimer(t *testing.T) {
 
 func TestDoneOfASkewedLeaseClosesWithinAQuarterOfItsTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := driver.NewLease(8*time.Second, driver.Now())
+		l := driver.NewLease(12*time.Second, 4*time.Second)
+		l.Renew(l.Now())
 		SkewLease(l, time.Hour)
 		began := time.Now()
 		<-l.Done()

@@ -43,6 +43,13 @@ func closed(c <-chan struct{}) bool {
 
 const term = time.Hour // no timer of a test comes near it
 
+// running returns a lease of that term that counts from an instant.
+func running(term time.Duration, from Instant, clock func() Instant) *Lease {
+	l := newLease(2*term, term, clock)
+	l.Renew(from)
+	return l
+}
+
 func TestErrTellsTheTruthBeforeAnyTimerHasRun(t *testing.T) {
 	for name, c := range map[string]struct{ mono, wall time.Duration }{
 		"process paused":                  {term, term},
@@ -51,7 +58,7 @@ func TestErrTellsTheTruthBeforeAnyTimerHasRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var c0 clocks
-			l := newLease(term, c0.read(), c0.read)
+			l := running(term, c0.read(), c0.read)
 			defer l.End(nil)
 			require.NoError(t, l.Err())
 			c0.step(c.mono, c.wall)
@@ -63,7 +70,7 @@ func TestErrTellsTheTruthBeforeAnyTimerHasRun(t *testing.T) {
 
 func TestLeaseRunsUntilItsTermHasPassed(t *testing.T) {
 	var c clocks
-	l := newLease(term, c.read(), c.read)
+	l := running(term, c.read(), c.read)
 	defer l.End(nil)
 	c.step(term-1, term-1)
 	require.NoError(t, l.Err())
@@ -73,7 +80,7 @@ func TestLeaseRunsUntilItsTermHasPassed(t *testing.T) {
 
 func TestRenewCountsFromTheSendingTime(t *testing.T) {
 	var c clocks
-	l := newLease(term, c.read(), c.read)
+	l := running(term, c.read(), c.read)
 	defer l.End(nil)
 	c.step(term/2, term/2)
 	sent := l.Now()
@@ -89,7 +96,7 @@ func TestRenewWithAnEarlierInstantChangesNothing(t *testing.T) {
 	var c clocks
 	early := c.read()
 	c.step(term/2, term/2)
-	l := newLease(term, c.read(), c.read)
+	l := running(term, c.read(), c.read)
 	defer l.End(nil)
 	require.True(t, l.Renew(early))
 	c.step(term/2, term/2)
@@ -98,7 +105,7 @@ func TestRenewWithAnEarlierInstantChangesNothing(t *testing.T) {
 
 func TestRenewAfterTheWallClockWasSetBack(t *testing.T) {
 	var c clocks
-	l := newLease(term, c.read(), c.read)
+	l := running(term, c.read(), c.read)
 	defer l.End(nil)
 	c.step(term/2, -24*time.Hour)
 	require.True(t, l.Renew(l.Now()))
@@ -108,7 +115,7 @@ func TestRenewAfterTheWallClockWasSetBack(t *testing.T) {
 
 func TestHoldCountsFromAnEarlierInstant(t *testing.T) {
 	var c clocks
-	l := newLease(term, c.read(), c.read)
+	l := running(term, c.read(), c.read)
 	defer l.End(nil)
 	strong := l.Now()
 	c.step(term/2, term/2)
@@ -126,7 +133,7 @@ func TestHoldThatWouldEndTheLeaseChangesNothing(t *testing.T) {
 	var c clocks
 	strong := c.read()
 	c.step(2*term, 2*term)
-	l := newLease(term, c.read(), c.read)
+	l := running(term, c.read(), c.read)
 	defer l.End(nil)
 	require.ErrorIs(t, l.Hold(strong, 0), ErrUnavailable)
 	require.NoError(t, l.Err())
@@ -136,7 +143,7 @@ func TestDoneClosesInTimeAfterHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		strong := Now()
 		time.Sleep(6 * time.Second)
-		l := NewLease(10*time.Second, Now())
+		l := running(10*time.Second, Now(), Now)
 		require.NoError(t, l.Hold(strong, 0))
 		began := time.Now()
 		<-l.Done()
@@ -147,7 +154,7 @@ func TestDoneClosesInTimeAfterHold(t *testing.T) {
 func TestErrorSaysWhatWasObserved(t *testing.T) {
 	var c clocks
 	sent := c.read()
-	l := newLease(8*time.Second, sent, c.read)
+	l := running(8*time.Second, sent, c.read)
 	c.step(5*time.Second, 5*time.Second)
 	require.True(t, l.Renew(sent))
 	c.step(3*time.Second, 3*time.Second)
@@ -156,11 +163,11 @@ func TestErrorSaysWhatWasObserved(t *testing.T) {
 
 func TestALateReplyDoesNotReviveALease(t *testing.T) {
 	var c clocks
-	l := newLease(term, c.read(), c.read)
+	l := running(term, c.read(), c.read)
 	defer l.End(nil)
 	c.step(term-1, term-1)
 	sent := l.Now()
-	c.step(2, 2) // nobody looked when the term passed
+	c.step(2, 2) // the end of the term went unnoticed
 	require.False(t, l.Renew(sent))
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 	require.False(t, l.Renew(l.Now()))
@@ -171,28 +178,14 @@ func TestALeaseThatBeginsTooLateHasEnded(t *testing.T) {
 	var c clocks
 	sent := c.read()
 	c.step(term, term)
-	l := newLease(term, sent, c.read)
+	l := running(term, sent, c.read)
 	require.True(t, closed(l.Done()))
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 }
 
-func TestBeginLooksAtTheClocks(t *testing.T) {
-	var c clocks
-	l := newLease(term, c.read(), c.read)
-	defer l.End(nil)
-	c.step(term-1, term-1)
-	sent, err := l.Begin()
-	require.NoError(t, err)
-	require.Equal(t, c.read(), sent)
-	c.step(1, 1)
-	_, err = l.Begin()
-	require.ErrorIs(t, err, ErrSessionEnded)
-	require.True(t, closed(l.Done()))
-}
-
 func TestOnlyTheFirstEndCounts(t *testing.T) {
 	expired, later := errors.New("expired"), errors.New("later")
-	l := NewLease(term, Now())
+	l := running(term, Now(), Now)
 	require.False(t, closed(l.Done()))
 	l.End(expired)
 	l.End(later)
@@ -204,7 +197,7 @@ func TestOnlyTheFirstEndCounts(t *testing.T) {
 
 func TestDoneClosesByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLease(10*time.Second, Now())
+		l := running(10*time.Second, Now(), Now)
 		time.Sleep(6 * time.Second)
 		require.True(t, l.Renew(l.Now()))
 		began := time.Now()
@@ -215,7 +208,7 @@ func TestDoneClosesByItself(t *testing.T) {
 
 func TestDoneClosesSoonAfterASleepOfTheMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLease(10*time.Second, Now())
+		l := running(10*time.Second, Now(), Now)
 		leasehook.Skew(l, time.Minute)
 		began := time.Now()
 		<-l.Done()
@@ -224,7 +217,7 @@ func TestDoneClosesSoonAfterASleepOfTheMachine(t *testing.T) {
 }
 
 func TestSkewCountsOnlyForWhatWasSentBefore(t *testing.T) {
-	l := NewLease(term, Now())
+	l := running(term, Now(), Now)
 	defer l.End(nil)
 	leasehook.Skew(l, term/2)
 	require.True(t, l.Renew(l.Now()))
@@ -236,14 +229,14 @@ func TestSkewCountsOnlyForWhatWasSentBefore(t *testing.T) {
 
 func TestAnEndedLeaseKeepsNoTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLease(time.Second, Now())
+		l := running(time.Second, Now(), Now)
 		l.End(nil)
 		assert.False(t, l.timer.Stop(), "the timer was stopped already")
 	})
 }
 
 func TestLeaseIsSafeForManyGoroutines(t *testing.T) {
-	l := NewLease(term, Now())
+	l := running(term, Now(), Now)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -258,16 +251,16 @@ func TestLeaseIsSafeForManyGoroutines(t *testing.T) {
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 }
 
-func TestWhoeverSeesDoneFindsTheError(t *testing.T) {
+func TestDoneIsClosedOnlyAfterErrKnowsTheEnd(t *testing.T) {
 	for range 20_000 {
-		l := NewLease(term, Now())
+		l := running(term, Now(), Now)
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() {
 				for !closed(l.Done()) {
 				}
-				_, begun := l.Begin()
-				if l.Err() == nil || begun == nil || l.Renew(l.Now()) {
+				done := l.Do(func() bool { return true })
+				if l.Err() == nil || done == nil || l.Renew(l.Now()) {
 					t.Error("Done is closed, and the lease runs")
 				}
 			})
@@ -277,9 +270,9 @@ func TestWhoeverSeesDoneFindsTheError(t *testing.T) {
 	}
 }
 
-func TestWhoeverSeesTheErrorFindsDone(t *testing.T) {
+func TestErrTellsTheEndOnlyWithDoneClosed(t *testing.T) {
 	for range 20_000 {
-		l := NewLease(term, Now())
+		l := running(term, Now(), Now)
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() {

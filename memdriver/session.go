@@ -55,9 +55,10 @@ func newSession(st *Store, r *record, timeout time.Duration, sent driver.Instant
 		store:   st,
 		record:  r,
 		timeout: timeout,
-		lease:   driver.NewLease(timeout-timeout/4, sent),
+		lease:   driver.NewLease(timeout, 0),
 		ended:   make(chan struct{}),
 	}
+	s.lease.Renew(sent)
 	s.line.reach = &st.reach
 	s.spawn(s.keep)
 	return s
@@ -158,7 +159,7 @@ func (s *session) beat() {
 // the lease, from the instant at which its request was sent: rule 8. An error
 // names the request; one that matches errNoAnswer leaves open what became of it.
 func (s *session) call(ctx context.Context, req *request) (reply, error) {
-	sent, err := s.lease.Begin()
+	sent, err := s.lease.Now(), s.lease.Err()
 	if err == nil {
 		err = ctx.Err()
 	}

@@ -33,7 +33,8 @@ func (m *mortal) Close() error {
 
 func TestALockThatIsLostBeforeAWaiterGetsItDoesNotKeepTheLostSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &mortal{lease: driver.NewLease(guardAfter/2, driver.Now()), closed: make(chan struct{})}
+		s := &mortal{lease: driver.NewLease(guardAfter, guardAfter/2), closed: make(chan struct{})}
+		s.lease.Renew(s.lease.Now())
 		c := New(s)
 		defer func() { assert.NoError(t, c.Close()) }()
 		m := c.RWMutex("q", WithRetention(Retention{}))

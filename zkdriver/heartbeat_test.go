@@ -23,7 +23,8 @@ const hour = time.Hour
 
 func newRig(t *testing.T) rig {
 	asked := driver.Now()
-	lease := driver.NewLease(hour*3/4, asked)
+	lease := driver.NewLease(hour, hour/4)
+	lease.Renew(asked)
 	t.Cleanup(func() { lease.End(nil) })
 	r := rig{newBeats(newSchedule(hour, hour/4, 0, 1), lease, func() bool { return false }), t}
 	r.connected(asked, lease.Now())

@@ -23,11 +23,11 @@ func (s *session) ask(p part, request func() error) error { return s.count(p, fa
 
 func (s *session) count(p part, isHeartbeat bool, request func() error) error {
 	connection := s.beats.present()
-	sent, err := s.lease.Begin()
-	if err != nil {
+	sent := s.lease.Now()
+	if err := s.lease.Err(); err != nil {
 		return err
 	}
-	err = request()
+	err := request()
 	// A refusal, too, is an answer of the server, but not all of them come from the leader.
 	if err == nil || !unanswered(err) {
 		if err != nil {

@@ -70,7 +70,8 @@ func newWorld(t *testing.T, c worldConfig) *world {
 	}
 	asked := driver.Now()
 	time.Sleep(w.trip)
-	w.lease = driver.NewLease(c.timeout-c.margin, asked)
+	w.lease = driver.NewLease(c.timeout, c.margin)
+	w.lease.Renew(asked)
 	w.beats = newBeats(newSchedule(c.timeout, c.margin, stated, max(c.hosts, 1)), w.lease, w.owns.Load)
 	if c.fault != nil {
 		c.fault(w)
@@ -511,7 +512,8 @@ func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 		"the margin is a heartbeat shorter": {"the leader is deposed and does not know it", func(w *world) {
 			p, _ := w.beats.schedule.pace(0)
 			w.lease.End(nil)
-			w.lease = driver.NewLease(w.timeout-w.margin+p, driver.Now())
+			w.lease = driver.NewLease(w.timeout, w.margin-p)
+			w.lease.Renew(w.lease.Now())
 			w.beats.lease = w.lease
 		}},
 		"a proof proves what was answered just before": {"the server is cut off from its leader", func(w *world) {

@@ -134,7 +134,8 @@ func (s *session) began(r reply, asked driver.Instant) error {
 	if s.settings.tick > r.timeout/2 {
 		return fmt.Errorf("%w: half of %v", errTick, r.timeout)
 	}
-	s.lease = driver.NewLease(r.timeout-margin, asked)
+	s.lease = driver.NewLease(r.timeout, margin)
+	s.lease.Renew(asked)
 	s.beats = newBeats(newSchedule(r.timeout, margin, s.settings.tick, len(s.settings.hosts)), s.lease, s.strict)
 	s.beats.connected(asked, driver.Now())
 	return s.lease.Err()

@@ -58,20 +58,37 @@ type connector struct {
 }
 
 func (c connector) Connect(ctx context.Context) (driver.Session, error) {
-	s := &session{connector: c, id: "session-" + rand.Text(), watches: make(map[*watch]bool), finished: make(chan struct{})}
-	sent := driver.Now()
-	err := marked(os.WriteFile(c.store.path(s.id), nil, 0o600)) // its time is the first heartbeat
+	s := &session{
+		connector: c,
+		id:        "session-" + rand.Text(),
+		lease:     driver.NewLease(c.timeout, 0),
+		watches:   make(map[*watch]bool),
+		finished:  make(chan struct{}),
+	}
+	var err error
+	ended := s.lease.Do(func() bool {
+		err = s.begin(ctx)
+		return err == nil
+	})
 	if err == nil {
-		err = c.store.update(ctx, func(st *state) error {
-			st.Sessions[s.id] = c.timeout
-			return nil
-		})
+		err = marked(ended) // the store took longer than the lease lasts
 	}
 	if err != nil {
-		_ = os.Remove(c.store.path(s.id))
+		_ = os.Remove(c.store.path(s.id)) // the next update then drops the session
 		return nil, fmt.Errorf("exampledriver: connect: %w", err)
 	}
-	s.lease = driver.NewLease(c.timeout*3/4, sent)
 	go s.run()
 	return s, nil
+}
+
+// begin makes the session known to the store.
+func (s *session) begin(ctx context.Context) error {
+	err := os.WriteFile(s.store.path(s.id), nil, 0o600) // its time is the first heartbeat
+	if err != nil {
+		return marked(err)
+	}
+	return s.store.update(ctx, func(st *state) error {
+		st.Sessions[s.id] = s.timeout
+		return nil
+	})
 }

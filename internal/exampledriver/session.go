@@ -180,16 +180,18 @@ func (s *session) leave() error {
 // run keeps the session alive and looks after its watches until it ends.
 func (s *session) run() {
 	defer close(s.finished)
+	var heart sync.WaitGroup
+	defer heart.Wait()
+	heart.Go(func() { s.lease.Keep(s.heartbeat) })
 	defer s.endWatches()
-	beat, look := time.NewTicker(s.timeout/8), time.NewTicker(poll)
-	defer beat.Stop()
+	tidy, look := time.NewTicker(s.timeout/8), time.NewTicker(poll)
+	defer tidy.Stop()
 	defer look.Stop()
 	for {
 		select {
 		case <-s.lease.Done():
 			return
-		case <-beat.C:
-			s.heartbeat()
+		case <-tidy.C:
 			s.tidy()
 		case <-look.C:
 			s.look()
@@ -197,16 +199,17 @@ func (s *session) run() {
 	}
 }
 
-// heartbeat renews the lease. If it fails, a later one may succeed, or the lease runs out. It needs no
-// lock, so that nobody who is busy with the store can hold it up.
-func (s *session) heartbeat() {
-	sent, now := s.lease.Now(), time.Now()
-	if err := os.Chtimes(s.store.path(s.id), now, now); err == nil {
-		s.lease.Renew(sent)
-	}
+// heartbeat renews the lease. If it fails, a later one may succeed, or the lease
+// runs out. It needs no lock, so no other request can hold it up. The file gets
+// the time at which the request arrives: heartbeats overlap, and a time that is
+// sent along could replace a later one.
+func (s *session) heartbeat(context.Context) (counted bool) {
+	f, err := os.OpenFile(s.store.path(s.id), os.O_WRONLY|os.O_TRUNC, 0)
+	return err == nil && f.Close() == nil
 }
 
-// tidy drops the sessions that are silent, which every update does, also where nobody does anything.
+// tidy drops the sessions that are silent, as every update does, for a queue in
+// which nothing else happens.
 func (s *session) tidy() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout/16)
 	defer cancel()

@@ -1,0 +1,386 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/leasehook"
+)
+
+func counts() bool { return true }
+
+func TestALeaseRunsOnlyFromTheFirstRequestThatCounts(t *testing.T) {
+	var c clocks
+	l := newLease(2*term, term, c.read)
+	defer l.End(nil)
+	c.step(10*term, 10*term)
+	require.NoError(t, l.Err())
+	require.NoError(t, l.Do(func() bool { return false }))
+	assert.False(t, closed(l.Done()))
+	assert.Nil(t, l.timer)
+	c.step(10*term, 10*term)
+	require.NoError(t, l.Do(counts))
+	c.step(term-1, term-1)
+	require.NoError(t, l.Err())
+	c.step(1, 1)
+	require.ErrorIs(t, l.Err(), ErrSessionEnded)
+}
+
+func TestALeaseBeginsAtTheSendingTime(t *testing.T) {
+	var c clocks
+	l := newLease(2*term, term, c.read)
+	defer l.End(nil)
+	require.NoError(t, l.Do(func() bool {
+		c.step(term/4, term/4) // the answer takes this long
+		return true
+	}))
+	c.step(3*term/4-1, 3*term/4-1)
+	require.NoError(t, l.Err())
+	c.step(1, 1)
+	require.ErrorIs(t, l.Err(), ErrSessionEnded)
+}
+
+func TestAFirstAnswerAfterTheTermEndsTheLease(t *testing.T) {
+	var c clocks
+	l := newLease(2*term, term, c.read)
+	err := l.Do(func() bool {
+		c.step(term, term)
+		return true
+	})
+	require.ErrorIs(t, err, ErrSessionEnded)
+	require.True(t, closed(l.Done()))
+	require.False(t, l.Renew(l.Now()))
+}
+
+func TestHoldBeginsALease(t *testing.T) {
+	var c clocks
+	l := newLease(2*term, term, c.read)
+	defer l.End(nil)
+	strong := l.Now()
+	c.step(term/2, term/2)
+	require.ErrorIs(t, l.Hold(strong, term/2+1), ErrUnavailable)
+	require.Nil(t, l.timer, "nothing was changed")
+	require.NoError(t, l.Hold(strong, term/2))
+	c.step(term/2, term/2)
+	require.EqualError(t, l.Err(), "session ended: the lease ran out: no answer has renewed it for 30m0s, and the request that it counts from was sent 1h0m0s ago")
+}
+
+func TestEndBeforeTheFirstRequest(t *testing.T) {
+	l := NewLease(term, 0)
+	l.End(nil)
+	require.True(t, closed(l.Done()))
+	require.ErrorIs(t, l.Err(), ErrSessionEnded)
+	require.Nil(t, l.timer)
+	require.False(t, l.Renew(l.Now()))
+	require.ErrorIs(t, l.Hold(l.Now(), 0), ErrSessionEnded)
+	require.Nil(t, l.timer)
+}
+
+func TestMarginOfALease(t *testing.T) {
+	assert.Equal(t, 3*time.Second, NewLease(4*time.Second, 0).Term())
+	assert.Equal(t, 2500*time.Millisecond, NewLease(4*time.Second, 1500*time.Millisecond).Term())
+}
+
+func TestALeaseWithoutASafeTermHasEnded(t *testing.T) {
+	for _, x := range []struct {
+		timeout, margin time.Duration
+		says            string
+	}{
+		{4 * time.Second, 4 * time.Second, "session ended: no lease can keep a margin of 4s to a session timeout of 4s"},
+		{4 * time.Second, 5 * time.Second, "session ended: no lease can keep a margin of 5s to a session timeout of 4s"},
+		{4 * time.Second, -1, "session ended: no lease can keep a margin of -1ns to a session timeout of 4s"},
+		{0, 0, "session ended: no lease can keep a margin of 0s to a session timeout of 0s"},
+		{-4 * time.Second, 0, "session ended: no lease can keep a margin of -1s to a session timeout of -4s"},
+	} {
+		l := NewLease(x.timeout, x.margin)
+		assert.EqualError(t, l.Err(), x.says)
+		assert.True(t, closed(l.Done()))
+		assert.False(t, l.Renew(l.Now()))
+		l.Keep(func(ctx context.Context) bool { panic("not reached") })
+	}
+}
+
+func TestDoCountsFromTheInstantBeforeTheCall(t *testing.T) {
+	var c clocks
+	l := running(term, c.read(), c.read)
+	defer l.End(nil)
+	c.step(term/2, term/2)
+	require.NoError(t, l.Do(func() bool {
+		c.step(term/4, term/4)
+		return true
+	}))
+	c.step(3*term/4-1, 3*term/4-1)
+	require.NoError(t, l.Err())
+	c.step(1, 1)
+	require.ErrorIs(t, l.Err(), ErrSessionEnded)
+}
+
+func TestDoWithoutAProofRenewsNothing(t *testing.T) {
+	var c clocks
+	l := running(term, c.read(), c.read)
+	c.step(term/2, term/2)
+	require.NoError(t, l.Do(func() bool { return false }))
+	c.step(term/2-1, term/2-1)
+	err := l.Do(func() bool {
+		c.step(1, 1)
+		return false
+	})
+	require.ErrorIs(t, err, ErrSessionEnded)
+}
+
+func TestDoMakesNoRequestAfterTheEnd(t *testing.T) {
+	var c clocks
+	l := running(term, c.read(), c.read)
+	c.step(term, term)
+	require.ErrorIs(t, l.Do(func() bool { t.Error("a request was made"); return true }), ErrSessionEnded)
+	require.True(t, closed(l.Done()))
+}
+
+func TestAPanicInDoRenewsNothing(t *testing.T) {
+	var c clocks
+	l := running(term, c.read(), c.read)
+	c.step(term-1, term-1)
+	require.PanicsWithValue(t, "broken", func() { _ = l.Do(func() bool { panic("broken") }) })
+	c.step(1, 1)
+	require.ErrorIs(t, l.Err(), ErrSessionEnded)
+}
+
+func TestContextEndsWithTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := running(10*time.Second, Now(), Now)
+		ctx, cancel := l.Context()
+		defer cancel()
+		began := time.Now()
+		<-ctx.Done()
+		assert.Equal(t, 10*time.Second, time.Since(began))
+		assert.Equal(t, l.Err(), context.Cause(ctx))
+		assert.ErrorIs(t, context.Cause(ctx), ErrSessionEnded)
+		assert.Equal(t, context.Canceled, ctx.Err())
+	})
+}
+
+func TestContextOfALeaseThatHasRunOutHasEnded(t *testing.T) {
+	var c clocks
+	l := running(term, c.read(), c.read)
+	c.step(term, term)
+	ctx, cancel := l.Context()
+	defer cancel()
+	require.ErrorIs(t, context.Cause(ctx), ErrSessionEnded)
+}
+
+func TestACancelledContextEndsAlone(t *testing.T) {
+	l := running(term, Now(), Now)
+	defer l.End(nil)
+	ctx, cancel := l.Context()
+	other, cancelOther := l.Context()
+	defer cancelOther()
+	cancel()
+	require.Equal(t, context.Canceled, context.Cause(ctx))
+	require.NoError(t, other.Err())
+	require.NoError(t, l.Err())
+}
+
+// keep runs Keep, and returns a channel that closes when Keep returns.
+func keep(l *Lease, beat func(ctx context.Context) bool) <-chan struct{} {
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		l.Keep(beat)
+	}()
+	return returned
+}
+
+func TestKeepSendsABeatEveryEighthOfTheTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLease(8*time.Second, 0)
+		began := time.Now()
+		sent := make(chan time.Duration, 100)
+		<-keep(l, func(context.Context) bool {
+			sent <- time.Since(began)
+			return time.Since(began) <= 3*time.Second
+		})
+		assert.Equal(t, 9*time.Second, time.Since(began), "the third beat, and the term of 6s")
+		require.Len(t, sent, 8)
+		for i := range 8 {
+			assert.Equal(t, time.Duration(i+1)*time.Second, <-sent)
+		}
+	})
+}
+
+func TestKeepCountsFromTheSendingTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLease(8*time.Second, 0)
+		began := time.Now()
+		var answered atomic.Bool
+		returned := keep(l, func(context.Context) bool {
+			first := answered.CompareAndSwap(false, true)
+			time.Sleep(1500 * time.Millisecond)
+			return first
+		})
+		<-l.Done()
+		assert.Equal(t, 7*time.Second, time.Since(began), "the sending of the first, and the term of 6s")
+		<-returned
+	})
+}
+
+func TestABeatDoesNotWaitForTheAnswerToAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLease(8*time.Second, 0)
+		began := Now()
+		returned := keep(l, func(context.Context) bool {
+			time.Sleep(1900 * time.Millisecond) // longer than the time between two
+			return true
+		})
+		time.Sleep(time.Minute)
+		assert.Equal(t, 58*time.Second, l.from.get().Sub(began), "when the newest answered beat was sent")
+		l.End(nil)
+		<-returned
+	})
+}
+
+func TestABeatHasAQuarterOfTheTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLease(8*time.Second, 0)
+		lasted := make(chan time.Duration, 100)
+		returned := keep(l, func(ctx context.Context) bool {
+			began := time.Now()
+			<-ctx.Done()
+			if context.Cause(ctx) == context.DeadlineExceeded {
+				lasted <- time.Since(began)
+			}
+			return false
+		})
+		assert.Equal(t, 2*time.Second, <-lasted)
+		l.End(nil)
+		<-returned
+	})
+}
+
+func TestTheEndOfTheLeaseEndsTheBeatsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLease(8*time.Second, 0)
+		causes := make(chan error, 1)
+		returned := keep(l, func(ctx context.Context) bool {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			time.Sleep(time.Second) // an answer that comes too late
+			return true
+		})
+		time.Sleep(1500 * time.Millisecond)
+		l.End(nil)
+		synctest.Wait()
+		assert.Equal(t, ErrSessionEnded, <-causes)
+		assert.False(t, closed(returned), "a beat has not returned")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.True(t, closed(returned))
+		assert.ErrorIs(t, l.Err(), ErrSessionEnded)
+	})
+}
+
+func TestALeaseThatRunsOutEndsTheBeatsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLease(8*time.Second, 5500*time.Millisecond)
+		require.True(t, l.Renew(l.Now()))
+		causes := make(chan error, 100)
+		<-keep(l, func(ctx context.Context) bool {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return false
+		})
+		require.Len(t, causes, 2)
+		require.ErrorContains(t, l.Err(), "the lease ran out")
+		assert.Equal(t, l.Err(), <-causes)
+		assert.Equal(t, l.Err(), <-causes)
+	})
+}
+
+func TestBeatsThatIgnoreTheirContextAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLease(8*time.Second, 0) // it never begins
+		free := make(chan struct{})
+		var begun atomic.Int64
+		returned := keep(l, func(context.Context) bool {
+			begun.Add(1)
+			<-free
+			return false
+		})
+		time.Sleep(time.Hour + time.Millisecond)
+		assert.EqualValues(t, 8, begun.Load())
+		free <- struct{}{}
+		synctest.Wait()
+		assert.EqualValues(t, 8, begun.Load(), "missed beats are not made up for")
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 9, begun.Load(), "one returned, and one began")
+		l.End(nil)
+		close(free)
+		<-returned
+	})
+}
+
+func TestABeatThatExitsItsGoroutineFreesItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLease(8*time.Second, 0)
+		var begun atomic.Int64
+		returned := keep(l, func(context.Context) bool {
+			begun.Add(1)
+			runtime.Goexit() // as t.FailNow does
+			return true
+		})
+		time.Sleep(time.Minute + time.Millisecond)
+		assert.EqualValues(t, 60, begun.Load())
+		assert.False(t, l.begun.Load(), "it renewed nothing")
+		l.End(nil)
+		<-returned
+	})
+}
+
+func TestABeatMayEndTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLease(8*time.Second, 0)
+		expired := errors.New("expired")
+		<-keep(l, func(ctx context.Context) bool {
+			l.End(expired)
+			return true
+		})
+		assert.ErrorIs(t, l.Err(), expired)
+	})
+}
+
+func TestNoBeatIsSentAfterAPauseThatEndedTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := running(8*time.Second, Now(), Now) // a beat every 2s
+		leasehook.Skew(l, time.Minute)          // the timer looks at 2s as well
+		<-keep(l, func(context.Context) bool {
+			t.Error("a beat was sent")
+			return true
+		})
+		assert.ErrorIs(t, l.Err(), ErrSessionEnded)
+	})
+}
+
+func TestManyRequestsBeginALeaseOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLease(8*time.Second, 0)
+		began := time.Now()
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				_ = l.Do(func() bool { time.Sleep(time.Duration(10-i) * 10 * time.Millisecond); return true })
+			})
+		}
+		wg.Wait()
+		<-l.Done()
+		assert.Equal(t, 6*time.Second+7*time.Millisecond, time.Since(began), "from the request that was sent last")
+	})
+}
