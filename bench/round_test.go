@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -65,4 +66,34 @@ func TestSharesAreThoseOfSessionsWhereThereAreSeveralWithMoreThanOneContender(t 
 	require.Equal(t, []int64{4, 6}, shares(work.Plan{Sessions: 2}, counts))
 	require.Equal(t, counts, shares(work.Plan{Sessions: 1}, counts))
 	require.Equal(t, counts, shares(work.Plan{Sessions: 4}, counts))
+}
+
+// idle is a server that counts nothing.
+type idle struct{}
+
+func (idle) addr() string            { return "" }
+func (idle) version() string         { return "" }
+func (idle) read() (counters, error) { return counters{}, nil }
+func (idle) stop()                   {}
+
+func TestACompetitorThatFailsInAWorkloadTakesPartInTheNext(t *testing.T) {
+	const script = `while read line; do case $line in
+		*/bench/free-*) echo error not this one ;;
+		prepare*) echo ready ;;
+		go) echo 'report {"seconds":1,"counts":[7],"allocs":-1}' ;;
+		end) echo ended ;;
+	esac; done`
+	c := competitor{name: "dlock", server: zookeeper, command: func(string) (*exec.Cmd, error) {
+		return exec.Command("/bin/sh", "-c", script), nil
+	}}
+	r := run{settings: settings{Rounds: 2}, servers: map[string]server{zookeeper: idle{}}, results: newResults(settings{})}
+	r.competitors = []competitor{c}
+	t.Cleanup(r.stop)
+	require.NoError(t, r.startChild(c, ""))
+	for _, name := range []string{"free", "pass"} {
+		require.NoError(t, r.measure(t.Context(), workload{name: name, plan: work.Plan{Kind: work.Pass}}, ""))
+	}
+	require.Equal(t, []sample{nil, nil}, r.results.Samples["free"]["dlock"])
+	require.Empty(t, r.results.known("free", "dlock", "rate"))
+	require.Equal(t, []float64{7, 7}, r.results.known("pass", "dlock", "rate"))
 }

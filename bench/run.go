@@ -112,7 +112,7 @@ func (r *run) warm(c competitor) error {
 func (r *run) measure(ctx context.Context, w workload, dir string) error {
 	var there []competitor
 	for _, c := range r.competitors {
-		if w.can(c) && r.children[c.name] != nil {
+		if _, missing := r.results.Missing[c.name]; w.can(c) && !missing {
 			there = append(there, c)
 		}
 	}
