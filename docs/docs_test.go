@@ -182,16 +182,22 @@ func anchors(text string) (names []string) {
 	return names
 }
 
+// word is a word of a command; quotes keep spaces in it.
+var word = regexp.MustCompile(`[^\s"]*"[^"]*"|\S+`)
+
 func TestEveryCommandExists(t *testing.T) {
 	for _, b := range blocks(t, "sh") {
 		for line := range strings.Lines(b.text) {
-			words := strings.Fields(line)
+			words := word.FindAllString(line, -1)
 			switch {
 			case len(words) == 0:
 			case words[0] == "make":
 				for _, word := range words[1:] {
-					if variable, _, is := strings.Cut(word, "="); is {
+					if variable, value, is := strings.Cut(word, "="); is {
 						assert.Contains(t, read(t, "Makefile"), "$("+variable+")", "%v: no such variable", b)
+						if variable == "BENCHFLAGS" {
+							hasBenchFlags(t, b, strings.Fields(strings.Trim(value, `"`)))
+						}
 					} else {
 						assert.Contains(t, read(t, "Makefile"), "\n"+word+":", "%v: no such target", b)
 					}
@@ -215,6 +221,15 @@ func TestEveryCommandExists(t *testing.T) {
 			default:
 				t.Errorf("%v: nothing checks the command %q", b, line)
 			}
+		}
+	}
+}
+
+// hasBenchFlags checks that bench knows each flag among the words.
+func hasBenchFlags(t *testing.T, b block, words []string) {
+	for _, flag := range words {
+		if name, is := strings.CutPrefix(flag, "-"); is {
+			assert.Contains(t, readAll(t, "bench"), `"`+name+`",`, "%v: bench has no flag %s", b, flag)
 		}
 	}
 }
