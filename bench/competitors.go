@@ -37,10 +37,13 @@ type kind int
 
 const (
 	ours      kind = iota // the library as it is by default
-	variant               // ours, with a setting
+	variant               // ours, with a setting or from an older revision
 	peer                  // another lock on the same server
 	orienting             // on another server, or no lock: not compared
 )
+
+// isOurs reports whether the competitor is this library.
+func (c competitor) isOurs() bool { return c.kind == ours || c.kind == variant }
 
 func competitors() []competitor {
 	return []competitor{

@@ -18,7 +18,11 @@ type report struct {
 }
 
 func newReport(found *results) *report {
-	return &report{found, workloads(), competitors()}
+	taking := competitors()
+	if found.Against != "" {
+		taking = withOlder(taking, revision{label: found.Against})
+	}
+	return &report{found, workloads(), taking}
 }
 
 // section is a part of the page, for one or several workloads.
@@ -49,6 +53,14 @@ var sections = []section{
 
 func (s section) lessIsBetter() bool { return s.figure == "p50" }
 
+// suffix is the unit of the section's figure.
+func (s section) suffix() string {
+	if s.lessIsBetter() {
+		return " us"
+	}
+	return "/s"
+}
+
 func (r *report) workload(name string) workload {
 	i := slices.IndexFunc(r.workloads, func(w workload) bool { return w.name == name })
 	return r.workloads[i]
@@ -59,11 +71,16 @@ func (r *report) spreadOf(w, c, figure string) stats.Spread { return stats.Of(r.
 
 // speeds returns how fast a competitor was in relation to another one, round by round.
 func (r *report) speeds(s section, w, c, other string) stats.Spread {
+	return stats.Of(r.ratios(s, w, c, other))
+}
+
+// ratios are the speeds round by round.
+func (r *report) ratios(s section, w, c, other string) []float64 {
 	above, below := r.values(w, c, s.figure), r.values(w, other, s.figure)
 	if s.lessIsBetter() {
 		above, below = below, above
 	}
-	return stats.Of(stats.Ratios(above, below))
+	return stats.Ratios(above, below)
 }
 
 // regions are the generated parts of the page.
@@ -80,8 +97,12 @@ func (r *report) text() string {
 	var b strings.Builder
 	for _, s := range sections {
 		for _, name := range s.workloads {
-			if len(r.Samples[name]) > 0 {
-				fmt.Fprintf(&b, "%s\n\n%s\n%s\n", name, r.table(s, r.workload(name)), r.verdict(s, name))
+			if len(r.Samples[name]) == 0 {
+				continue
+			}
+			fmt.Fprintf(&b, "%s\n\n%s\n", name, r.table(s, r.workload(name)))
+			if r.Against == "" {
+				b.WriteString(r.verdict(s, name) + "\n")
 			}
 		}
 	}

@@ -12,6 +12,7 @@ type results struct {
 	Date     time.Time
 	Machine  []fact
 	Settings settings
+	Against  string            `json:",omitempty"` // label of the older revision that took part
 	Missing  map[string]string // competitors that could not be had, and why
 	// Samples by workload and competitor, one a round; null where the round has failed.
 	Samples map[string]map[string][]sample

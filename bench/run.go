@@ -15,6 +15,7 @@ type run struct {
 	settings    settings
 	workloads   []workload
 	competitors []competitor
+	against     string // an older revision that takes part; may be empty
 	servers     map[string]server
 	children    map[string]*child
 	results     *results
@@ -36,6 +37,14 @@ func (r *run) execute(ctx context.Context) (*results, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
+	if r.against != "" {
+		older, err := build(ctx, r.against, dir)
+		if err != nil {
+			return nil, err
+		}
+		r.results.Against = older.label
+		r.competitors = withOlder(r.competitors, older)
+	}
 	defer r.stop()
 	if err := r.startServers(); err != nil {
 		return nil, err
@@ -43,6 +52,9 @@ func (r *run) execute(ctx context.Context) (*results, error) {
 	r.results.Machine = describe(r.servers)
 	for _, c := range r.competitors {
 		if err := r.startChild(c, dir); err != nil {
+			if r.against != "" {
+				return nil, fmt.Errorf("bench: %s cannot take part; without it, choose others with -competitors: %w", c.name, err)
+			}
 			log.Printf("%s is left out: %v", c.name, err)
 			r.results.Missing[c.name] = err.Error()
 		}

@@ -121,14 +121,10 @@ func (r *report) summary() string {
 			if s.panels[i] != "" {
 				title += ": " + s.panels[i]
 			}
-			unit := "/s"
-			if s.lessIsBetter() {
-				unit = " us"
-			}
 			rows = append(rows, []string{
 				title,
-				median(r.spreadOf(name, "dlock", s.figure)) + unit,
-				median(r.spreadOf(name, best.name, s.figure)) + unit,
+				median(r.spreadOf(name, "dlock", s.figure)) + s.suffix(),
+				median(r.spreadOf(name, best.name, s.figure)) + s.suffix(),
 				best.label,
 				spread(speed),
 				map[standing]string{ahead: "ahead", level: "about level", behind: "**behind**"}[st],

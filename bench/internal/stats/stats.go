@@ -56,6 +56,35 @@ func Ratios(above, below []float64) (ratios []float64) {
 	return ratios
 }
 
+// Interval is a range that holds an unknown value with a confidence of at least
+// 95%. It is not Known if there are too few values.
+type Interval struct {
+	Low, High float64
+	Known     bool
+}
+
+// LeastForInterval is how many values MedianInterval needs.
+const LeastForInterval = 6
+
+// MedianInterval returns an interval for the median of what the values are drawn
+// from, whatever their distribution: from the k-th smallest value to the k-th
+// largest one (the interval of the sign test).
+func MedianInterval(values []float64) Interval {
+	// Fewer than k of n values are below the median with the probability of
+	// fewer than k heads in n tosses of a coin; the same holds above the median.
+	n, k := len(values), 0
+	term := math.Pow(0.5, float64(n)) // of exactly k heads
+	for outside := 2 * term; k < n && outside <= 0.05; outside += 2 * term {
+		k++
+		term *= float64(n-k+1) / float64(k)
+	}
+	if k == 0 {
+		return Interval{}
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return Interval{Low: sorted[k-1], High: sorted[n-k], Known: true}
+}
+
 // Shares returns the smallest and the largest of the counts, in relation to what each would have
 // if all were equal: 1 and 1 if they are. Without any count it returns zeros.
 func Shares(counts []int64) (smallest, largest float64) {

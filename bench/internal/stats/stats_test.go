@@ -59,3 +59,18 @@ func TestSharesAreInRelationToAnEqualShare(t *testing.T) {
 	least, _ = Shares([]int64{0, 4})
 	require.Zero(t, least)
 }
+
+func TestTheIntervalOfAMedianIsThatOfTheSignTest(t *testing.T) {
+	values := func(n int) (list []float64) {
+		for i := range n {
+			list = append(list, float64(n-i))
+		}
+		return list
+	}
+	for n, low := range map[int]float64{6: 1, 8: 1, 9: 2, 20: 6, 30: 10, 100: 40} { // from tables of the sign test
+		require.Equal(t, Interval{Low: low, High: float64(n+1) - low, Known: true}, MedianInterval(values(n)), "of %d", n)
+	}
+	for n := range LeastForInterval {
+		require.Zero(t, MedianInterval(values(n)), "of %d", n)
+	}
+}

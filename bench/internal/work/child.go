@@ -43,7 +43,10 @@ func (c *child) obey(line string) (answer string, err error) {
 	switch order {
 	case "prepare":
 		var p Plan
-		if err := json.Unmarshal([]byte(argument), &p); err != nil {
+		// This child would not do what a field asks for that it does not know.
+		d := json.NewDecoder(strings.NewReader(argument))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&p); err != nil {
 			return "", err
 		}
 		c.team, err = assemble(c.open, p)

@@ -8,6 +8,21 @@
 //	end               ended               sessions are closed
 //
 // or with "error text" where that has not worked. It exits when its input ends.
+//
+// # What stays as it is
+//
+// bench -against runs a child that was built from an older revision of this
+// repository. These therefore stay the same from revision to revision:
+//
+//   - the nested module bench, whose program is a child if it gets -child LIBRARY;
+//   - the names of libraries, and what they stand for;
+//   - the orders, the answers, and the JSON names and units in Plan and Report;
+//   - what a child does for a kind of plan.
+//
+// A change adds: a library, a kind of plan, or a field. A new field of Plan is
+// omitted from the JSON while it is zero, and zero means what was done before the
+// field existed. So an older child does plans that do not use the field, and
+// refuses the others.
 package work
 
 // Plan says what to do in one round.

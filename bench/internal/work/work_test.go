@@ -201,3 +201,19 @@ func TestChildAnswersEveryOrderWithOneLine(t *testing.T) {
 	require.NoError(t, order.Close())
 	require.NoError(t, <-ended)
 }
+
+// An older child reads these names, see the comment of the package.
+func TestPlansAndReportsKeepTheirNames(t *testing.T) {
+	text, err := json.Marshal(Plan{})
+	require.NoError(t, err)
+	require.Equal(t, `{"kind":"","server":"","path":"","sessions":0,"contenders":0,"reads":0,"held":false,"millis":0,"count":0,"lead":0,"timeout":0}`, string(text))
+	text, err = json.Marshal(Report{})
+	require.NoError(t, err)
+	require.Equal(t, `{"seconds":0,"cpu":0,"counts":null,"tries":0,"latencies":null,"allocs":0}`, string(text))
+}
+
+func TestAPlanThatAsksForMoreThanTheChildKnowsIsRefused(t *testing.T) {
+	var c child
+	_, err := c.obey(`prepare {"kind":"loop","colour":"blue"}`)
+	require.ErrorContains(t, err, `unknown field "colour"`)
+}
