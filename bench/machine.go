@@ -10,8 +10,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// describe says what the benchmark runs on. Whatever cannot be found out is left out.
-func describe(servers map[string]server) (facts []fact) {
+// describe says what the benchmark runs on. It leaves out what it cannot find
+// out. dir is a directory for files, which the caller removes.
+func describe(servers map[string]server, dir string) (facts []fact) {
 	add := func(name, value string) {
 		if value = strings.TrimSpace(value); value != "" {
 			facts = append(facts, fact{name, value})
@@ -25,7 +26,7 @@ func describe(servers map[string]server) (facts []fact) {
 	if java, err := zktest.Java(); err == nil {
 		add("Java", javaVersion(java))
 	}
-	if python, err := pythonChild(os.TempDir()); err == nil {
+	if python, err := pythonChild(dir); err == nil {
 		add("Python", strings.TrimPrefix(output(python.Path, "--version"), "Python "))
 	}
 	for _, name := range []string{zookeeper, etcd} {

@@ -49,7 +49,7 @@ func (r *run) execute(ctx context.Context) (*results, error) {
 	if err := r.startServers(); err != nil {
 		return nil, err
 	}
-	r.results.Machine = describe(r.servers)
+	r.results.Machine = describe(r.servers, dir)
 	for _, c := range r.competitors {
 		if err := r.startChild(c, dir); err != nil {
 			if r.against != "" {
