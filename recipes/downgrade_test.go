@@ -2,6 +2,7 @@ package recipes_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -159,6 +160,61 @@ func TestUnlockInterruptsADowngradeInFlight(t *testing.T) {
 		<-downgraded
 		w.store.Delay(c.session(), 0)
 		time.Sleep(5 * time.Second)
+		assert.Empty(w, w.names())
+	})
+}
+
+// lateReplace makes sessions whose Replace is done at once, and returns some time
+// after its caller has given up.
+type lateReplace struct {
+	driver.Connector
+	replacing atomic.Bool
+	deleted   atomic.Pointer[deletion]
+}
+
+// deletion is what a Delete was called with.
+type deletion struct {
+	place     driver.Place
+	replacing bool // a Replace had not returned
+}
+
+type lateSession struct {
+	driver.Session
+	store *lateReplace
+}
+
+func (c *lateReplace) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := c.Connector.Connect(ctx)
+	return lateSession{s, c}, err
+}
+
+func (s lateSession) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	s.store.replacing.Store(true)
+	defer s.store.replacing.Store(false)
+	after, err := s.Session.(driver.Replacer).Replace(ctx, queue, p, prefix)
+	<-ctx.Done()
+	time.Sleep(100 * time.Millisecond)
+	return after, err
+}
+
+func (s lateSession) Delete(ctx context.Context, queue string, p driver.Place) error {
+	s.store.deleted.Store(&deletion{p, s.store.replacing.Load()})
+	return s.Session.Delete(ctx, queue, p)
+}
+
+func TestUnlockDeletesNoNodeBeforeTheReplaceInFlightHasReturned(t *testing.T) {
+	inWorld(t, func(w *world) {
+		store := &lateReplace{Connector: w.store}
+		l := w.won(w.clientOf(store, "a").lock(bg))
+		downgraded := make(chan error, 1)
+		going(func() (*recipes.Lock, error) { downgraded <- l.Downgrade(bg); return nil, nil })
+		require.Equal(w, []string{"a-R-0000000000"}, w.names())
+		w.unlock(l)
+		require.ErrorIs(w, <-downgraded, recipes.ErrNotHeld)
+		deleted := store.deleted.Load()
+		require.NotNil(w, deleted)
+		assert.False(w, deleted.replacing)
+		assert.Equal(w, "a-R-0000000000", deleted.place.Name)
 		assert.Empty(w, w.names())
 	})
 }

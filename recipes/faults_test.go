@@ -178,7 +178,8 @@ func TestATimeoutSaysWhyThereWasNoSession(t *testing.T) {
 func TestAnAttemptToConnectGoesOnWhileSomebodyWaitsForIt(t *testing.T) {
 	inWorld(t, func(w *world) {
 		up := w.store.Down()
-		c := recipes.New(slowly{w.store})
+		var dials int
+		c := recipes.New(slowly{w.store}, recipes.WithTrace(&recipes.Trace{Connected: func(context.Context, recipes.ConnectedInfo) { dials++ }}))
 		defer c.Close()
 		ctx, cancel := context.WithCancel(bg)
 		first := going(func() (*recipes.Lock, error) { return c.RWMutex("q").RLock(ctx) })
@@ -188,6 +189,7 @@ func TestAnAttemptToConnectGoesOnWhileSomebodyWaitsForIt(t *testing.T) {
 		up()
 		time.Sleep(time.Second)
 		w.unlock(w.won(second))
+		assert.Equal(w, 1, dials)
 	})
 }
 

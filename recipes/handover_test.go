@@ -3,6 +3,7 @@ package recipes_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -170,6 +171,44 @@ func whoHasNoNode(w *world, mode recipes.Mode, before bool) {
 	assert.NotEqual(w, own, l.Name())
 	assert.Equal(w, []string{l.Name()}, w.names())
 	w.unlock(l)
+}
+
+// whileWaiting has a function run by each call that has waited for 5 s. The call
+// does not look at its context or its watches meanwhile.
+func whileWaiting(run func()) recipes.Option {
+	return recipes.WithLogger(slog.New(slowWaitHandler{slog.DiscardHandler, run}))
+}
+
+type slowWaitHandler struct {
+	slog.Handler
+	run func()
+}
+
+func (slowWaitHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h slowWaitHandler) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "dlock: still waiting" {
+		h.run()
+	}
+	return nil
+}
+
+func TestAWaiterThatFindsBothItsWatchesFiredLooksAtTheQueue(t *testing.T) {
+	for range 50 { // which watch the waiter reads first is a matter of chance
+		inWorld(t, func(w *world) {
+			held := w.won(w.client("h").lock(bg))
+			waiting := w.client("a", whileWaiting(func() {
+				w.store.RemoveNode("q", "a-W-0000000001")
+				assert.NoError(w, held.Unlock())
+				synctest.Wait()
+			})).lock(bg)
+			time.Sleep(10 * time.Second)
+			l := w.won(waiting)
+			assert.Equal(w, "a-W-0000000002", l.Name())
+			assert.Equal(w, []string{l.Name()}, w.names())
+			w.unlock(l)
+		})
+	}
 }
 
 // A release that comes while the waiter still asks for one of its watches is old news when it has got them.

@@ -122,19 +122,26 @@ func TestACutOffHolderKnowsBeforeTheNextIsGranted(t *testing.T) {
 }
 
 func TestWaitingOutlivesTheSession(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b := w.client("a"), w.client("b")
-		held := w.won(a.lock(bg))
-		waiting := b.lock(bg)
-		w.store.Expire(b.session())
-		time.Sleep(soon)
-		w.waits(waiting)
-		assert.Equal(w, []string{"a-W-0000000000", "b-W-0000000002"}, w.names())
-		w.unlock(held)
-		l := w.won(waiting)
-		require.NoError(w, l.Err())
-		w.unlock(l)
-	})
+	for _, way := range []recipes.Wait{recipes.Predecessor, recipes.AnyChange, recipes.Poll(time.Hour)} {
+		t.Run(way.String(), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				a, b := w.client("a"), w.client("b")
+				held := w.won(a.lock(bg))
+				waiting := b.lock(bg, recipes.WithWait(way))
+				w.store.Expire(b.session())
+				time.Sleep(soon)
+				w.waits(waiting)
+				assert.Equal(w, []string{"a-W-0000000000", "b-W-0000000002"}, w.names())
+				w.unlock(held)
+				if way == recipes.Poll(time.Hour) {
+					time.Sleep(2 * time.Hour)
+				}
+				l := w.won(waiting)
+				require.NoError(w, l.Err())
+				w.unlock(l)
+			})
+		})
+	}
 }
 
 func TestAnOperatorRemovesTheHeldNode(t *testing.T) {

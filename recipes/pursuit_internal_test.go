@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -11,11 +12,19 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// mortal is a session that makes nodes until its lease ends.
+// mortal is a session whose queue is empty but for its own node. It makes nodes
+// until its lease ends.
 type mortal struct {
 	driver.Session
 	lease  *driver.Lease
 	closed chan struct{}
+}
+
+// newMortal returns a session whose lease ends after d.
+func newMortal(d time.Duration) *mortal {
+	m := &mortal{lease: driver.NewLease(2*d, d), closed: make(chan struct{})}
+	m.lease.Renew(m.lease.Now())
+	return m
 }
 
 func (m *mortal) Connect(context.Context) (driver.Session, error) { return m, nil }
@@ -26,24 +35,37 @@ func (m *mortal) Create(context.Context, string, string, []byte) (driver.Place, 
 	return driver.Place{Node: driver.Node{Name: "h-W-0000000000"}, Token: 1, Alone: true}, nil
 }
 
+func (m *mortal) Watch(context.Context, string, string) (<-chan driver.Cause, error) { return nil, nil }
+func (m *mortal) Delete(context.Context, string, driver.Place) error                 { return nil }
+
+func (m *mortal) List(context.Context, string) ([]driver.Node, error) {
+	return []driver.Node{{Name: "h-W-0000000000"}}, nil
+}
+
 func (m *mortal) Close() error {
 	close(m.closed)
 	return nil
 }
 
+// won returns a client with retention, its retainer of "q", and a lock that a
+// pursuit of no waiter has just been granted.
+func won(t *testing.T, s *mortal) (*RWMutex, *retainer, *Lock) {
+	t.Helper()
+	c := New(s)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	m := c.RWMutex("q", WithRetention(Retention{}))
+	r := c.retainers.use(m)
+	t.Cleanup(func() { r.ref(-1) })
+	a := attempt{m: m, mode: Exclusive, retainer: r, pursuit: &pursuit{}}
+	l, err := a.run(context.Background())
+	require.NoError(t, err)
+	return m, r, l
+}
+
 func TestALockThatIsLostBeforeAWaiterGetsItDoesNotKeepTheLostSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &mortal{lease: driver.NewLease(guardAfter, guardAfter/2), closed: make(chan struct{})}
-		s.lease.Renew(s.lease.Now())
-		c := New(s)
-		defer func() { assert.NoError(t, c.Close()) }()
-		m := c.RWMutex("q", WithRetention(Retention{}))
-		r := c.retainers.use(m)
-		defer r.ref(-1)
-
-		a := attempt{m: m, mode: Exclusive, retainer: r, pursuit: &pursuit{}}
-		l, err := a.run(context.Background())
-		require.NoError(t, err)
+		s := newMortal(guardAfter / 2)
+		_, r, l := won(t, s)
 		<-s.Done()
 		synctest.Wait()
 		require.True(t, l.hold.gone())
@@ -55,5 +77,20 @@ func TestALockThatIsLostBeforeAWaiterGetsItDoesNotKeepTheLostSession(t *testing.
 		default:
 			assert.Fail(t, "the lost session has not ended in the store")
 		}
+	})
+}
+
+func TestALockThatIsWonWhenItsWaiterHasGoneIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMortal(time.Hour)
+		m, r, l := won(t, s)
+		r.pursued(context.Background(), l, nil)
+		synctest.Wait()
+
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		l, err := m.Lock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, l.Unlock())
 	})
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -95,6 +97,20 @@ func TestALostLockIsNotEnteredAgain(t *testing.T) {
 		}
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
 		require.ErrorIs(w, w.failed(c.lock(context.WithoutCancel(ctx))), recipes.ErrLost, "nor after Unlock")
+	})
+}
+
+func TestALockThatIsLostWhileItIsEnteredAgainIsNotEntered(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		ctx := hookedContext{l.Context(bg), sync.OnceFunc(func() {
+			w.store.Expire(c.session())
+			synctest.Wait()
+		})}
+		_, err := c.RWMutex("q").Lock(ctx)
+		require.ErrorIs(w, err, recipes.ErrLost)
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
 	})
 }
 

@@ -351,15 +351,15 @@ func TestReEntryIsNoTurn(t *testing.T) {
 	})
 }
 
-// unlockingContext unlocks while somebody enters with it.
-type unlockingContext struct {
+// hookedContext runs a function each time after it was asked for its error.
+type hookedContext struct {
 	context.Context
-	unlock func()
+	run func()
 }
 
-func (c unlockingContext) Err() error {
+func (c hookedContext) Err() error {
 	err := c.Context.Err()
-	c.unlock()
+	c.run()
 	return err
 }
 
@@ -368,11 +368,33 @@ func TestReEntryThatMeetsTheUnlockIsNotLetIntoTheNextTurn(t *testing.T) {
 		c := w.client("a", retention())
 		l := w.won(c.lock(bg))
 		next := c.lock(bg)
-		ctx := unlockingContext{context.WithoutCancel(l.Context(bg)), func() { _ = l.Unlock() }}
+		ctx := hookedContext{context.WithoutCancel(l.Context(bg)), func() { _ = l.Unlock() }}
 		_, err := c.RWMutex("q").TryLock(ctx)
 		require.ErrorIs(w, err, recipes.ErrLocked)
 		w.unlock(w.won(next))
 	})
+}
+
+// The process was paused, and none of its timers has run since.
+func TestAPlaceOfASessionThatHasEndedIsNotTakenAgain(t *testing.T) {
+	for name, enter := range map[string]func(*recipes.RWMutex, context.Context) (*recipes.Lock, error){
+		"Lock": (*recipes.RWMutex).Lock, "RLock": (*recipes.RWMutex).RLock,
+		"TryLock": (*recipes.RWMutex).TryLock, "TryRLock": (*recipes.RWMutex).TryRLock,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c := w.client("a", retention())
+				w.unlock(w.won(c.lock(bg)))
+				before := c.session()
+				w.store.Pause(before, time.Hour)
+				l, err := enter(c.RWMutex("q"), bg)
+				require.NoError(w, err)
+				require.NoError(w, l.Err())
+				require.NotSame(w, before, c.session())
+				w.unlock(l)
+			})
+		})
+	}
 }
 
 func TestATriedLockIsRetainedToo(t *testing.T) {
@@ -1085,6 +1107,24 @@ func TestACancelledCallDoesNotWaitForTheStoreForLong(t *testing.T) {
 		time.Sleep(soon)
 		w.unlock(w.won(other))
 	})
+}
+
+func TestALockThatACancelledWaiterWasGivenGoesToTheNext(t *testing.T) {
+	for range 50 { // whether the waiter sees the cancel or the lock first is a matter of chance
+		inWorld(t, func(w *world) {
+			var held *recipes.Lock
+			ctx, cancel := context.WithCancel(bg)
+			c := w.client("a", retention(), whileWaiting(func() {
+				cancel()
+				assert.NoError(w, held.Unlock())
+			}))
+			held = w.won(c.lock(bg))
+			cancelled := c.lock(ctx)
+			time.Sleep(10 * time.Second)
+			require.ErrorIs(w, w.failed(cancelled), context.Canceled)
+			w.unlock(w.won(c.lock(bg)))
+		})
+	}
 }
 
 func TestOneLockIsExemptFromTheRetentionOfItsClient(t *testing.T) {
