@@ -1,0 +1,40 @@
+package driverutil_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/driver/driverutil"
+)
+
+// client is a client library without contexts.
+type client struct{ release chan struct{} }
+
+func (c client) Create() (string, error) {
+	<-c.release // the store answers at some time
+	return "node-0000000007", nil
+}
+
+func (c client) Delete(name string) { fmt.Println("deleted", name) }
+
+// A caller gives up, and the node that was made too late is removed.
+func ExampleCall() {
+	store := client{release: make(chan struct{})}
+	calls := driverutil.NewCalls(16)
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	_, err := driverutil.Call(ctx, calls, store.Create, func(name string, err error) {
+		if err == nil {
+			store.Delete(name)
+		}
+	})
+	fmt.Println(err)
+
+	close(store.release)
+	_ = calls.Wait(context.Background()) // as in Close
+	// Output:
+	// context deadline exceeded
+	// deleted node-0000000007
+}
