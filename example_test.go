@@ -86,7 +86,7 @@ func ExampleLock_Lost() {
 	defer client.Close()
 
 	lock, _ := client.RWMutex("stock/42").Lock(ctx)
-	store.RemoveNode("stock/42", lock.Name())
+	store.Faults().RemoveNode("stock/42", lock.Name())
 	<-lock.Lost()
 	fmt.Println(errors.Is(lock.Err(), dlock.ErrLost))
 	fmt.Println(errors.Is(lock.Unlock(), dlock.ErrLost))
@@ -104,7 +104,7 @@ func ExampleLock_Context() {
 
 	lock, _ := client.RWMutex("stock/42").Lock(context.Background())
 	ctx := lock.Context(context.Background())
-	store.RemoveNode("stock/42", lock.Name())
+	store.Faults().RemoveNode("stock/42", lock.Name())
 
 	<-ctx.Done() // as any call does that takes a context
 	fmt.Println(ctx.Err(), errors.Is(context.Cause(ctx), dlock.ErrLost))
@@ -247,7 +247,7 @@ func ExampleLock_Token() {
 	account := new(Account)
 
 	first, _ := paused.RWMutex("account/7").Lock(ctx)
-	store.RemoveQueue("account/7") // its session has timed out, say, while it slept
+	store.Faults().RemoveQueue("account/7") // its session has timed out, say, while it slept
 	second, _ := next.RWMutex("account/7").Lock(ctx)
 
 	fmt.Println("second:", account.Set(70, second.Token()))

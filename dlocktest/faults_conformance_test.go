@@ -63,31 +63,31 @@ func faultyConfig(decide Decide) Config {
 		Complete:       true,
 		Expire: func(_ *testing.T, s driver.Session) {
 			st, in := inside(s)
-			st.Expire(in)
+			st.Faults().Expire(in)
 		},
 		CutOff: func(_ *testing.T, s driver.Session) (heal func()) {
 			st, in := inside(s)
-			return st.CutOff(in)
+			return st.Faults().CutOff(in)
 		},
 		LoseReply: func(_ *testing.T, s driver.Session, op Op, committed bool) {
 			st, in := inside(s)
-			st.LoseReply(in, map[Op]memdriver.Op{
+			st.Faults().LoseReply(in, map[Op]memdriver.Op{
 				OpCreate: memdriver.OpCreate, OpDelete: memdriver.OpDelete,
 				OpReplace: memdriver.OpReplace, OpRelease: memdriver.OpDelete,
 			}[op], committed)
 		},
 		Pause: func(_ *testing.T, s driver.Session, d time.Duration) {
 			st, in := inside(s)
-			st.Pause(in, d)
+			st.Faults().Pause(in, d)
 		},
 		RemoveQueue: func(_ *testing.T, c driver.Connector, queue string) {
-			c.(behindFaults).store.RemoveQueue(queue)
+			c.(behindFaults).store.Faults().RemoveQueue(queue)
 		},
 		RemoveNode: func(_ *testing.T, c driver.Connector, queue, name string) {
-			c.(behindFaults).store.RemoveNode(queue, name)
+			c.(behindFaults).store.Faults().RemoveNode(queue, name)
 		},
 		PutNode: func(t *testing.T, c driver.Connector, queue, name string, data []byte) {
-			if err := c.(behindFaults).store.PutNode(queue, name, data); err != nil {
+			if err := c.(behindFaults).store.Faults().PutNode(queue, name, data); err != nil {
 				t.Fatal(err)
 			}
 		},

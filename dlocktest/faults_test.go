@@ -360,7 +360,7 @@ func TestEndOfTheSessionClosesItsWatchesWhateverIsDecided(t *testing.T) {
 		require.NoError(t, s.Delete(t.Context(), "q", p))
 		synctest.Wait()
 		require.False(t, hasEnded(ended), "its end is kept")
-		w.store.Expire(Behind(s))
+		w.store.Faults().Expire(Behind(s))
 		<-open
 		<-ended
 	})

@@ -58,7 +58,7 @@ type perishable struct {
 
 func (s *perishable) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
 	if s.left.Add(-1) >= 0 {
-		s.store.Expire(s.full)
+		s.store.Faults().Expire(s.full)
 	}
 	return s.full.Create(ctx, queue, prefix, data)
 }

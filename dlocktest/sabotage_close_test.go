@@ -37,7 +37,7 @@ type leavesNodes struct{ *releasing }
 
 func (s leavesNodes) Close() error {
 	if o, known := owners.Load(s); known && s.Err() == nil {
-		o.(owner).store.CutOff(s.full)
+		o.(owner).store.Faults().CutOff(s.full)
 	}
 	go func() { _ = s.releasing.Close() }()
 	for s.Err() == nil {
@@ -110,7 +110,7 @@ func (s *sweepsUp) sweep() {
 		nodes, _ := s.List(context.Background(), queue)
 		prefix, _, _ := driver.ParseName(p.Name)
 		for _, n := range withPrefix(nodes, prefix) {
-			s.store.RemoveNode(queue, n.Name)
+			s.store.Faults().RemoveNode(queue, n.Name)
 		}
 	})
 }
@@ -143,7 +143,7 @@ func (s *deletesFirst) Create(ctx context.Context, queue, prefix string, data []
 func (s *deletesFirst) Close() error {
 	s.mu.Lock()
 	for _, name := range s.names {
-		s.store.RemoveNode("q", name)
+		s.store.Faults().RemoveNode("q", name)
 	}
 	s.mu.Unlock()
 	time.Sleep(5 * time.Millisecond)

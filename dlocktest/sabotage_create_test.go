@@ -129,7 +129,7 @@ func (s sweeper) Create(ctx context.Context, queue, prefix string, data []byte) 
 	if errors.Is(err, driver.ErrUnavailable) {
 		nodes, _ := s.List(ctx, queue)
 		for _, n := range withPrefix(nodes, prefix) {
-			s.store.RemoveNode(queue, n.Name)
+			s.store.Faults().RemoveNode(queue, n.Name)
 		}
 	}
 	return p, err

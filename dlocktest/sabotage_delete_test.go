@@ -71,7 +71,7 @@ func (s deletesHead) Delete(ctx context.Context, queue string, p driver.Place) e
 	if !slices.Contains(nodes, p.Node) {
 		return s.releasing.Delete(ctx, queue, p)
 	}
-	s.store.RemoveNode(queue, nodes[0].Name)
+	s.store.Faults().RemoveNode(queue, nodes[0].Name)
 	return nil
 }
 
@@ -118,7 +118,7 @@ func (s byNameDelete) Delete(ctx context.Context, queue string, p driver.Place) 
 	if err := s.Err(); err != nil {
 		return err
 	}
-	if !s.store.RemoveNode(queue, p.Name) {
+	if !s.store.Faults().RemoveNode(queue, p.Name) {
 		return driver.ErrGone
 	}
 	return nil

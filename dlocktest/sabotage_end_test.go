@@ -25,7 +25,7 @@ var endSabotages = []sabotage{
 			go func() {
 				select {
 				case <-time.After(soundTimeout):
-					st.Expire(s.full)
+					st.Faults().Expire(s.full)
 				case <-s.Done():
 				}
 			}()

@@ -66,11 +66,11 @@ func configOf(wrap func(driver.Session, *memdriver.Store) driver.Session) Config
 			if m, ok := s.(mortal); ok {
 				m.expiring()
 			}
-			o.store.Expire(o.inner)
+			o.store.Faults().Expire(o.inner)
 		},
 		CutOff: func(_ *testing.T, s driver.Session) func() {
 			o := ownerOf(s)
-			heal := o.store.CutOff(o.inner)
+			heal := o.store.Faults().CutOff(o.inner)
 			if c, ok := s.(cuttable); ok {
 				c.cut(true)
 				return func() { heal(); c.cut(false) }
@@ -82,21 +82,21 @@ func configOf(wrap func(driver.Session, *memdriver.Store) driver.Session) Config
 				return
 			}
 			o := ownerOf(s)
-			o.store.LoseReply(o.inner, map[Op]memdriver.Op{
+			o.store.Faults().LoseReply(o.inner, map[Op]memdriver.Op{
 				OpCreate: memdriver.OpCreate, OpDelete: memdriver.OpDelete,
 				OpReplace: memdriver.OpReplace, OpRelease: memdriver.OpDelete,
 			}[op], committed)
 		},
 		Pause: func(_ *testing.T, s driver.Session, d time.Duration) {
 			o := ownerOf(s)
-			o.store.Pause(o.inner, d)
+			o.store.Faults().Pause(o.inner, d)
 		},
-		RemoveQueue: func(_ *testing.T, c driver.Connector, queue string) { c.(store).RemoveQueue(queue) },
+		RemoveQueue: func(_ *testing.T, c driver.Connector, queue string) { c.(store).Faults().RemoveQueue(queue) },
 		RemoveNode: func(_ *testing.T, c driver.Connector, queue, name string) {
-			c.(store).RemoveNode(queue, name)
+			c.(store).Faults().RemoveNode(queue, name)
 		},
 		PutNode: func(t *testing.T, c driver.Connector, queue, name string, data []byte) {
-			if err := c.(store).PutNode(queue, name, data); err != nil {
+			if err := c.(store).Faults().PutNode(queue, name, data); err != nil {
 				t.Fatal(err)
 			}
 		},

@@ -15,7 +15,7 @@ func TestASecondCloseMeanwhileTakesVirtualTimeToo(t *testing.T) {
 		st := memdriver.New()
 		s, err := st.Connect(t.Context())
 		require.NoError(t, err)
-		heal := st.CutOff(s)
+		heal := st.Faults().CutOff(s)
 		defer heal()
 		closed := make(chan error, 2)
 		for range 2 {

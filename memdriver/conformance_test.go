@@ -27,20 +27,20 @@ func TestConformance(t *testing.T) {
 		SessionTimeout: conformanceTimeout,
 		Complete:       true,
 
-		Expire: func(_ *testing.T, s driver.Session) { storeOf(s).Expire(s) },
-		CutOff: func(_ *testing.T, s driver.Session) (heal func()) { return storeOf(s).CutOff(s) },
+		Expire: func(_ *testing.T, s driver.Session) { storeOf(s).Faults().Expire(s) },
+		CutOff: func(_ *testing.T, s driver.Session) (heal func()) { return storeOf(s).Faults().CutOff(s) },
 		LoseReply: func(t *testing.T, s driver.Session, op dlocktest.Op, committed bool) {
-			storeOf(s).LoseReply(s, opOf(t, op), committed)
+			storeOf(s).Faults().LoseReply(s, opOf(t, op), committed)
 		},
-		Pause: func(_ *testing.T, s driver.Session, d time.Duration) { storeOf(s).Pause(s, d) },
+		Pause: func(_ *testing.T, s driver.Session, d time.Duration) { storeOf(s).Faults().Pause(s, d) },
 		RemoveQueue: func(_ *testing.T, c driver.Connector, queue string) {
-			c.(recorder).RemoveQueue(queue)
+			c.(recorder).Faults().RemoveQueue(queue)
 		},
 		RemoveNode: func(_ *testing.T, c driver.Connector, queue, name string) {
-			c.(recorder).RemoveNode(queue, name)
+			c.(recorder).Faults().RemoveNode(queue, name)
 		},
 		PutNode: func(t *testing.T, c driver.Connector, queue, name string, data []byte) {
-			if err := c.(recorder).PutNode(queue, name, data); err != nil {
+			if err := c.(recorder).Faults().PutNode(queue, name, data); err != nil {
 				t.Fatal(err)
 			}
 		},

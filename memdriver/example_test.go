@@ -24,7 +24,7 @@ func Example() {
 	fmt.Println(mine.Name, mine.Token, mine.Alone)
 
 	gone, _ := second.Watch(ctx, "stock/42", ahead.Name)
-	store.Expire(first)
+	store.Faults().Expire(first)
 	<-gone
 	nodes, _ := second.List(ctx, "stock/42")
 	fmt.Println(nodes[0] == mine.Node, first.Err())
@@ -37,13 +37,13 @@ func Example() {
 
 // A test makes the store lose the reply to a Create: the driver removes the node
 // that nobody knows of.
-func ExampleStore_LoseReply() {
+func ExampleFaults_LoseReply() {
 	ctx := context.Background()
 	store := memdriver.New()
 	session, _ := store.Connect(ctx)
 	defer session.Close()
 
-	store.LoseReply(session, memdriver.OpCreate, true)
+	store.Faults().LoseReply(session, memdriver.OpCreate, true)
 	_, err := session.Create(ctx, "stock/42", "web1-W-", nil)
 	fmt.Println(err)
 

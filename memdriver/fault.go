@@ -3,108 +3,134 @@ package memdriver
 import (
 	"bytes"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
+// Faults plays faults on a store and its sessions, for tests: see [Store.Faults].
+// It holds nothing of its own.
+//
+// All methods may be called at any time and from many goroutines. A method that
+// takes a session panics if the session is not one of this store.
+type Faults struct{ store *Store }
+
+// Faults returns what plays faults on this store.
+func (st *Store) Faults() Faults { return Faults{st} }
+
 // Expire ends a session as a store does that has not heard of it for too long:
 // first the session's lease has run out (Done closes, and so do its watches),
 // then its nodes go. They are gone when Expire returns.
-//
-// Like all faults it may be played at any time and from any goroutine, and it
-// panics if s is not a session of this store.
-func (st *Store) Expire(s driver.Session) {
-	ms := st.own(s)
+func (f Faults) Expire(s driver.Session) {
+	ms := f.own(s)
 	ms.lease.End(errExpired)
 	<-ms.ended
-	ms.record.end()
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	f.store.drop(ms.record)
 }
 
 // CutOff cuts the line between a session and the store until heal is called, as
-// a network does that drops packets: nobody is told. Requests wait. They go
-// through when the line heals, also those whose caller has given up meanwhile;
-// or the session ends first, because its lease runs out, after three quarters
-// of its timeout at the most. The end of a watch is not heard of before the line
-// heals or the session ends. The store, for its part, drops the session when it
-// has not heard of it for its timeout.
+// a network does that drops packets: neither side is told. Requests wait. They
+// go through when the line heals, also those whose caller has given up
+// meanwhile; or the session ends first, because its lease runs out, after three
+// quarters of its timeout at the most. The end of a watch does not arrive before
+// the line heals or the session ends. The store, for its part, drops the session
+// when it has not heard of it for its timeout.
 //
 // Cuts add up: the line is whole again when all have healed. A second call of
 // heal does nothing.
-func (st *Store) CutOff(s driver.Session) (heal func()) {
-	return st.own(s).line.own.cut()
-}
+func (f Faults) CutOff(s driver.Session) (heal func()) { return f.cut(&f.own(s).line.cuts) }
 
 // Down cuts all sessions off, those that live and those to come, until up is
-// called: see [Store.CutOff]. Connect fails meanwhile. The store itself goes
+// called: see [Faults.CutOff]. Connect fails meanwhile. The store itself goes
 // on: sessions expire.
-func (st *Store) Down() (up func()) { return st.reach.cut() }
+func (f Faults) Down() (up func()) { return f.cut(&f.store.cuts) }
+
+func (f Faults) cut(cuts *int) (heal func()) {
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	*cuts++
+	return sync.OnceFunc(func() {
+		f.store.mu.Lock()
+		defer f.store.mu.Unlock()
+		*cuts--
+		close(f.store.healed)
+		f.store.healed = make(chan struct{})
+	})
+}
 
 // LoseReply breaks the connection of a session under its next request of that
 // kind: before the request has reached the store, or, if committed, after the
 // store has done what it asks for. Either way the caller gets an error that
 // matches driver.ErrUnavailable. The session lives on, and all other requests
 // pass. Several losses of one kind meet one request each, in turn.
-func (st *Store) LoseReply(s driver.Session, op Op, committed bool) {
+func (f Faults) LoseReply(s driver.Session, op Op, committed bool) {
 	if op < 0 || op >= opCount {
 		panic(fmt.Sprintf("memdriver: no request of kind %d", op))
 	}
-	what := requestLost
-	if committed {
-		what = replyLost
-	}
-	st.own(s).line.lose(op, what)
+	ms := f.own(s)
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	ms.line.losses = append(ms.line.losses, loss{op, committed})
 }
 
 // Delay makes every request of a session take d from now on, half of it on the
 // way to the store and half of it on the way back; the end of a watch takes
 // half of d. A request whose caller has given up meanwhile is on its way all
 // the same. Zero ends the delay, but not for what has been sent.
-func (st *Store) Delay(s driver.Session, d time.Duration) {
-	st.own(s).line.setDelay(d)
+func (f Faults) Delay(s driver.Session, d time.Duration) {
+	ms := f.own(s)
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	ms.line.delay = d
 }
 
 // Pause plays a process that was stopped for d, or a machine that slept: when
 // it goes on its clocks are d further on, but none of its timers has run yet.
 // So the Err of the session tells the truth at once, and Done closes within a
-// quarter of the lease, or when Err or any other method is called. For the store, too, d has
-// passed: if it has not heard of the session for its timeout then, it has
-// dropped it, and the nodes are gone when Pause returns.
-func (st *Store) Pause(s driver.Session, d time.Duration) {
-	ms := st.own(s)
+// quarter of the lease, or when Err or any other method is called. For the store,
+// too, d has passed: if the store has not heard of the session for its timeout
+// then, it has dropped the session, and the nodes are gone when Pause returns.
+func (f Faults) Pause(s driver.Session, d time.Duration) {
+	ms := f.own(s)
 	leasehook.Skew(ms.lease, d)
-	ms.record.age(d)
+	f.store.mu.Lock()
+	ms.record.heard = ms.record.heard.Add(-d)
+	f.store.mu.Unlock()
+	f.store.expire(ms.record)
 }
 
 // RemoveNode removes a node, as an operator may. It reports whether the node
 // was there.
-func (st *Store) RemoveNode(queue, name string) bool {
-	sh := st.shard(queue)
-	sh.lock()
-	defer sh.unlock()
-	n := sh.find(queue, name)
+func (f Faults) RemoveNode(queue, name string) bool {
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	q, n := f.store.find(queue, named(name))
 	if n != nil {
-		sh.remove(n, driver.Changed)
+		f.store.remove(q, n, driver.Changed)
 	}
 	return n != nil
 }
 
 // RemoveQueue removes a queue with all its nodes, as an operator may: the next
-// node of that name begins a new incarnation. It reports whether the queue was there.
-func (st *Store) RemoveQueue(queue string) bool {
-	sh := st.shard(queue)
-	sh.lock()
-	defer sh.unlock()
-	q := sh.queues[queue]
+// node of that name begins a new incarnation. It reports whether the queue was
+// there.
+func (f Faults) RemoveQueue(queue string) bool {
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	q := f.store.queues[queue]
 	if q == nil {
 		return false
 	}
-	for n := range q.nodes.all() {
-		sh.remove(n, driver.Changed)
+	for len(q.nodes) > 0 {
+		f.store.remove(q, q.nodes[0], driver.Changed)
 	}
-	sh.fire(&q.watches, driver.Changed)
-	sh.forget(q)
+	f.store.fire(&q.watches, driver.Changed)
+	f.store.forget(q)
 	return true
 }
 
@@ -113,35 +139,31 @@ func (st *Store) RemoveQueue(queue string) bool {
 // have passed that sequence yet (order could not be kept), and goes on after it.
 // A node of any other name is kept but never listed. An error that matches
 // driver.ErrName tells why the node could not be added.
-func (st *Store) PutNode(queue, name string, data []byte) error {
+func (f Faults) PutNode(queue, name string, data []byte) error {
 	if err := driver.CheckQueue(queue); err != nil {
 		return fmt.Errorf("mem: put %q: %w", name, err)
 	}
-	sh := st.shard(queue)
-	sh.lock()
-	defer sh.unlock()
-	q := st.open(sh, queue)
-	defer sh.settle(q)
-	_, seq, sequenced := driver.ParseName(name)
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	q := f.store.open(queue)
+	defer f.store.settle(q)
+	_, seq, contender := driver.ParseName(name)
 	switch {
-	case name == "" || q.byName[name] != nil:
+	case name == "" || slices.ContainsFunc(q.nodes, named(name)):
 		return fmt.Errorf("mem: put %q in %q: %w: empty or taken", name, queue, driver.ErrName)
-	case sequenced && seq < q.next:
+	case contender && seq < q.next:
 		return fmt.Errorf("mem: put %q in %q: %w: the queue has got to %d", name, queue, driver.ErrName, q.next)
-	case sequenced:
-		q.next = seq + 1
 	}
-	sh.add(&node{
-		queue: q, name: name, seq: seq, epoch: q.epoch, token: st.tokens.Add(1), sequenced: sequenced,
-		data: bytes.Clone(data), created: time.Now(),
+	f.store.add(q, &node{
+		Node: driver.Node{Name: name, Seq: seq, Epoch: q.epoch}, contender: contender, data: bytes.Clone(data),
 	})
 	return nil
 }
 
 // own returns what is behind a session of this store.
-func (st *Store) own(s driver.Session) *session {
+func (f Faults) own(s driver.Session) *session {
 	ms, ok := s.(*session)
-	if !ok || ms.store != st {
+	if !ok || ms.store != f.store {
 		panic(fmt.Sprintf("memdriver: %T is no session of this store", s))
 	}
 	return ms

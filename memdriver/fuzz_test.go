@@ -59,7 +59,7 @@ func FuzzForeignNode(f *testing.F) {
 		s, err := st.Connect(t.Context())
 		require.NoError(t, err)
 		defer s.Close()
-		if st.PutNode(queue, name, data) != nil {
+		if st.Faults().PutNode(queue, name, data) != nil {
 			require.Zero(t, st.Stats().Nodes)
 			return
 		}

@@ -2,7 +2,6 @@ package memdriver
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,15 +11,29 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// A Create that arrived just before its session ended must not add a node just
-// after: nobody would ever remove it.
-func TestNoNodeIsAddedToARecordThatHasEnded(t *testing.T) {
-	st := New()
-	r := st.admit(time.Second)
-	r.end()
-	rep := st.create(r, &request{op: OpCreate, queue: "q", prefix: "a-"}, time.Now())
-	require.ErrorIs(t, rep.err, driver.ErrSessionEnded)
-	require.Zero(t, st.Stats().Nodes)
+// A Create that is on its way when the store drops its session must not add a
+// node afterwards: no owner would ever remove it.
+func TestNoNodeIsAddedForASessionThatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := New()
+		opened, err := st.Connect(context.Background())
+		require.NoError(t, err)
+		s := opened.(*session)
+		st.Faults().Delay(s, 2*time.Second)
+		time.AfterFunc(time.Second/2, func() { dropped(s) })
+		_, err = s.Create(context.Background(), "q", "a-", nil)
+		require.ErrorIs(t, err, driver.ErrSessionEnded)
+		require.Zero(t, st.Stats().Nodes)
+		require.Zero(t, st.Stats().Requests[OpCreate])
+		require.NoError(t, s.Close())
+	})
+}
+
+// dropped has the store drop a session without a word to it.
+func dropped(s *session) {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	s.store.drop(s.record)
 }
 
 func TestCloseWaitsForTheGoroutinesOfTheSession(t *testing.T) {
@@ -53,7 +66,7 @@ func TestSessionEndsWhenTheStoreDoesNotKnowIt(t *testing.T) {
 			opened, err := New().Connect(context.Background())
 			require.NoError(t, err)
 			s := opened.(*session)
-			s.record.end()
+			dropped(s)
 			require.NoError(t, s.Err())
 			if use {
 				_, err = s.List(context.Background(), "q")
@@ -68,37 +81,23 @@ func TestSessionEndsWhenTheStoreDoesNotKnowIt(t *testing.T) {
 	})
 }
 
-// A watch whose context ended while its request was on its way is not armed
-// when it arrives.
+// A watch whose caller gave up while the request was on its way is not armed
+// when the request arrives.
 func TestDroppedWatchIsNotArmed(t *testing.T) {
-	st := New()
-	opened, err := st.Connect(context.Background())
-	require.NoError(t, err)
-	defer opened.Close()
-	s := opened.(*session)
-	w := &watch{session: s, shard: st.shard("q"), ch: make(chan driver.Cause)}
-	w.drop()
-	require.NoError(t, st.watch(&request{op: OpWatch, queue: "q", watch: w}).err)
-	require.Zero(t, st.Stats().Watches)
-	<-w.ch
-}
-
-func TestListKeepsItsOrder(t *testing.T) {
-	var l list[int]
-	links := make([]link[int], 4)
-	require.Empty(t, slices.Collect(l.all()))
-	for i := range links {
-		l.pushBack(&links[i], i)
-	}
-	l.remove(&links[1])
-	l.remove(&links[1])
-	require.Equal(t, []int{0, 2, 3}, slices.Collect(l.all()))
-	for i := range l.all() {
-		l.remove(&links[i])
-	}
-	require.Zero(t, l.len)
-	l.pushBack(&links[1], 1)
-	require.Equal(t, 1, l.front())
+	synctest.Test(t, func(t *testing.T) {
+		st := New()
+		s, err := st.Connect(context.Background())
+		require.NoError(t, err)
+		defer s.Close()
+		st.Faults().Delay(s, 2*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second/2)
+		defer cancel()
+		_, err = s.Watch(ctx, "q", "")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, int64(1), st.Stats().Requests[OpWatch], "the request has not arrived")
+		require.Zero(t, st.Stats().Watches)
+	})
 }
 
 func TestOpsHaveNames(t *testing.T) {

@@ -1,50 +1,69 @@
 package memdriver
 
 import (
-	"sync"
-	"sync/atomic"
+	"slices"
 	"time"
 )
 
 // line is the connection of one session with the store, and what is wrong with
-// it. As long as nothing is, a request is a function call.
+// it. As long as nothing is, a request is a function call. The store's mutex
+// guards it.
 type line struct {
-	own   breaker  // this session's connection
-	reach *breaker // what all sessions share
-
-	faulty atomic.Bool // there is a delay, or something will be lost
-	mu     sync.Mutex
+	store  *Store
+	cuts   int // of this line alone
 	delay  time.Duration
-	losses map[Op][]loss
+	losses []loss
 }
 
-// loss is what becomes of one request.
-type loss int
-
-const (
-	delivered loss = iota
-	requestLost
-	replyLost
-)
-
-// clear reports whether nothing is wrong with the line.
-func (l *line) clear() bool {
-	return !l.faulty.Load() && l.own.whole() && l.reach.whole()
+// loss is what becomes of the next request of a kind: it is lost, or, if the
+// store is to carry it out, its reply is.
+type loss struct {
+	op        Op
+	committed bool
 }
 
-// travel brings what was sent at that time from one end to the other, which
-// takes half the delay, and longer where the line is cut. It returns false if
-// quit closes first.
+// cut reports whether nothing passes.
+func (l *line) cut() bool { return l.cuts > 0 || l.store.cuts > 0 }
+
+// whole reports whether nothing is wrong with the line.
+func (l *line) whole() bool { return !l.cut() && l.delay == 0 && len(l.losses) == 0 }
+
+// fate returns what becomes of the next request of that kind.
+func (l *line) fate(op Op) (requestLost, replyLost bool) {
+	i := slices.IndexFunc(l.losses, func(loss loss) bool { return loss.op == op })
+	if i < 0 {
+		return false, false
+	}
+	committed := l.losses[i].committed
+	l.losses = slices.Delete(l.losses, i, i+1)
+	return !committed, committed
+}
+
+// The functions below are called without the store's mutex.
+
+// travel returns when what was sent at that time has passed from one end to the
+// other, which takes half the delay, and longer while the line is cut. It
+// returns false if quit closes first.
 func (l *line) travel(sent time.Time, quit <-chan struct{}) bool {
-	if !sleep(l.halfDelay()-time.Since(sent), quit) {
+	l.store.mu.Lock()
+	way := l.delay / 2
+	l.store.mu.Unlock()
+	if !sleep(way-time.Since(sent), quit) {
 		return false
 	}
-	for !l.own.whole() || !l.reach.whole() {
-		if !l.own.wait(quit) || !l.reach.wait(quit) {
+	for {
+		l.store.mu.Lock()
+		cut, healed := l.cut(), l.store.healed
+		l.store.mu.Unlock()
+		if !cut {
+			return true
+		}
+		select {
+		case <-healed:
+		case <-quit:
 			return false
 		}
 	}
-	return true
 }
 
 // sleep returns false if quit closes before d has passed.
@@ -62,88 +81,36 @@ func sleep(d time.Duration, quit <-chan struct{}) bool {
 	}
 }
 
-func (l *line) halfDelay() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.delay / 2
-}
-
-func (l *line) setDelay(d time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.delay = d
-	l.judge()
-}
-
-func (l *line) lose(op Op, what loss) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.losses == nil {
-		l.losses = make(map[Op][]loss)
-	}
-	l.losses[op] = append(l.losses[op], what)
-	l.judge()
-}
-
-// fate returns what becomes of the next request of that kind.
-func (l *line) fate(op Op) loss {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	fates := l.losses[op]
-	if len(fates) == 0 {
-		return delivered
-	}
-	if l.losses[op] = fates[1:]; len(fates) == 1 {
-		delete(l.losses, op)
-	}
-	l.judge()
-	return fates[0]
-}
-
-func (l *line) judge() { l.faulty.Store(l.delay > 0 || len(l.losses) > 0) }
-
-// breaker is a point at which connections can be cut, several times over.
-type breaker struct {
-	open   atomic.Bool // cut
-	mu     sync.Mutex
-	cuts   int
-	mended chan struct{} // closes when the last cut heals
-}
-
-func (b *breaker) whole() bool { return !b.open.Load() }
-
-func (b *breaker) cut() (heal func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.cuts == 0 {
-		b.mended = make(chan struct{})
-		b.open.Store(true)
-	}
-	b.cuts++
-	return sync.OnceFunc(b.heal)
-}
-
-func (b *breaker) heal() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.cuts--; b.cuts == 0 {
-		b.open.Store(false)
-		close(b.mended)
-	}
-}
-
-// wait waits until the cuts have healed. It returns false if quit closes first.
-func (b *breaker) wait(quit <-chan struct{}) bool {
-	b.mu.Lock()
-	cuts, mended := b.cuts, b.mended
-	b.mu.Unlock()
-	if cuts == 0 {
-		return true
-	}
-	select {
-	case <-mended:
-		return true
-	case <-quit:
+// carry takes a request to the store, calls serve there with the store's mutex
+// held, and returns when the reply has come back. It returns false if the
+// request or the reply is lost, or if quit closes first.
+func (l *line) carry(op Op, quit <-chan struct{}, serve func()) bool {
+	l.store.mu.Lock()
+	requestLost, replyLost := l.fate(op)
+	l.store.mu.Unlock()
+	if requestLost || !l.travel(time.Now(), quit) {
 		return false
+	}
+	l.store.mu.Lock()
+	serve()
+	l.store.mu.Unlock()
+	return !replyLost && l.travel(time.Now(), quit)
+}
+
+// carryEvents delivers what is in the inbox, as fast as the line permits. An
+// event stays in the inbox until it has arrived, so that none overtakes it.
+func (s *session) carryEvents() {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	for len(s.inbox) > 0 {
+		e := s.inbox[0]
+		s.store.mu.Unlock()
+		arrived := s.line.travel(e.sent, s.lease.Done())
+		s.store.mu.Lock()
+		if !arrived {
+			return
+		}
+		e.watch.close(e.why)
+		s.inbox = s.inbox[1:]
 	}
 }

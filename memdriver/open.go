@@ -9,8 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 )
+
+func init() { dlock.Register("mem", Driver{}) }
 
 // Driver opens stores in memory by data source name. It is registered as
 // "mem".
@@ -61,7 +64,8 @@ func parseTimeout(query string) (time.Duration, error) {
 	return timeout, nil
 }
 
-// quoted repeats what can be the name of a parameter. What cannot may be a part of another dsn.
+// quoted returns what can be the name of a parameter, in quotes, and nothing else:
+// any other text may be a part of another dsn.
 func quoted(name string) string {
 	if len(name) > 32 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
 		return ""
@@ -80,8 +84,8 @@ func (c connector) Connect(ctx context.Context) (driver.Session, error) {
 }
 
 var (
-	namedMu sync.Mutex
-	named   = make(map[string]*Store)
+	storesMu sync.Mutex
+	stores   = make(map[string]*Store)
 )
 
 // Open returns the store of that name. It is made when it is first asked for,
@@ -91,12 +95,12 @@ func Open(name string) *Store {
 	if name == "" {
 		return New()
 	}
-	namedMu.Lock()
-	defer namedMu.Unlock()
-	st := named[name]
+	storesMu.Lock()
+	defer storesMu.Unlock()
+	st := stores[name]
 	if st == nil {
 		st = New()
-		named[name] = st
+		stores[name] = st
 	}
 	return st
 }

@@ -46,7 +46,7 @@ func TestSessionTimeoutBelongsToTheConnector(t *testing.T) {
 			st := memdriver.New()
 			c := memdriver.ConnectorOf(t, st, dsn)
 			s := connect(t, c)
-			st.CutOff(s)
+			st.Faults().CutOff(s)
 			start := time.Now()
 			<-s.Done()
 			require.Equal(t, term, time.Since(start), "lease of a session of %q", dsn)

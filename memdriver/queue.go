@@ -2,93 +2,145 @@ package memdriver
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
 
-// queue is one incarnation of a queue. Its shard's lock guards it.
+// idleQueues is how many empty queues a store remembers.
+const idleQueues = 1024
+
+// queue is one incarnation of a queue.
 type queue struct {
-	name  string
-	epoch int64 // differs from that of every other incarnation in the store
-	next  int64 // the sequence of the next node
-
-	nodes     list[*node] // in the order of creation: rule 1
-	sequenced int         // how many of them are contenders
-	byName    map[string]*node
-	byToken   map[int64]*node
-
-	watches list[*watch] // of any change of membership
-	idle    link[*queue] // in the shard's list of idle queues
+	name    string
+	epoch   int64    // differs from that of every other incarnation in the store
+	next    int64    // the sequence of the next node
+	nodes   []*node  // in the order of creation: rule 1
+	watches []*watch // of any change of membership
 }
 
-// node is a member of a queue. All but name, watches and links stays as it was
-// created. Its queue's shard guards it.
+// node is a member of a queue.
 type node struct {
-	queue     *queue
-	name      string
-	seq       int64
-	epoch     int64
-	token     int64 // unique in the store for ever: what Delete and Replace go by
-	sequenced bool
-	data      []byte
-	created   time.Time
+	driver.Node
+	token     int64   // no other node of the store ever gets it: rules 3 and 7
 	owner     *record // nil for a node that belongs to no session
 	call      int64   // the owner's Create that made it
-
-	watches list[*watch]
-	member  link[*node] // in queue.nodes
-	owned   link[*node] // in owner.nodes
+	contender bool    // false for a node that another program made under some other name
+	data      []byte
+	created   time.Time
+	watches   []*watch
 }
 
-func (n *node) id() driver.Node {
-	return driver.Node{Name: n.name, Seq: n.seq, Epoch: n.epoch}
-}
-
-// info is what Read tells. The data is a copy.
-func (n *node) info() driver.Info {
-	info := driver.Info{Node: n.id(), Token: n.token, Data: bytes.Clone(n.data), Created: n.created}
+// info is what a session learns from Read. The data is a copy.
+func (n *node) info(reader *record) driver.Info {
+	info := driver.Info{Node: n.Node, Token: n.token, Data: bytes.Clone(n.data), Foreign: n.owner != reader, Created: n.created}
 	if n.owner != nil {
 		info.Owner = n.owner.id
 	}
 	return info
 }
 
-// inUse reports whether the queue holds anything that it must remember.
-func (q *queue) inUse() bool { return q.nodes.len > 0 || q.watches.len > 0 }
-
-func (q *queue) add(n *node) {
-	q.nodes.pushBack(&n.member, n)
-	q.byName[n.name] = n
-	q.byToken[n.token] = n
-	if n.sequenced {
-		q.sequenced++
-	}
-}
-
-func (q *queue) remove(n *node) {
-	q.nodes.remove(&n.member)
-	delete(q.byName, n.name)
-	delete(q.byToken, n.token)
-	if n.sequenced {
-		q.sequenced--
-	}
-}
-
-// rename gives a node another name in the same place: rule 12.
-func (q *queue) rename(n *node, name string) {
-	delete(q.byName, n.name)
-	n.name = name
-	q.byName[name] = n
-}
-
 // list returns the contenders, oldest first: rule 1.
 func (q *queue) list() []driver.Node {
-	nodes := make([]driver.Node, 0, q.sequenced)
-	for n := range q.nodes.all() {
-		if n.sequenced {
-			nodes = append(nodes, n.id())
+	nodes := make([]driver.Node, 0, len(q.nodes))
+	for _, n := range q.nodes {
+		if n.contender {
+			nodes = append(nodes, n.Node)
 		}
 	}
 	return nodes
+}
+
+// alone reports whether a node that is created now is the only contender: rule 5.
+func (q *queue) alone() bool {
+	return !slices.ContainsFunc(q.nodes, func(n *node) bool { return n.contender })
+}
+
+// at returns a function that recognises the node at a place, whatever its name
+// is now.
+func at(p driver.Place) func(*node) bool {
+	return func(n *node) bool { return n.token == p.Token }
+}
+
+// named returns a function that recognises the node of that name.
+func named(name string) func(*node) bool {
+	return func(n *node) bool { return n.Name == name }
+}
+
+// within reports whether a queue is at prefix or below it.
+func within(name, prefix string) bool {
+	below, ok := strings.CutPrefix(name, prefix)
+	return ok && (prefix == "" || below == "" || below[0] == '/')
+}
+
+// All methods below are called with the store's mutex held.
+
+// open returns the queue of that name. It makes the queue if it is missing.
+func (st *Store) open(name string) *queue {
+	q := st.queues[name]
+	if q == nil {
+		st.epochs++
+		q = &queue{name: name, epoch: st.epochs, next: st.sequenceStart}
+		st.queues[name] = q
+	}
+	return q
+}
+
+// find returns a queue and the first of its nodes that is the one, or a nil
+// node.
+func (st *Store) find(queue string, one func(*node) bool) (*queue, *node) {
+	if q := st.queues[queue]; q != nil {
+		if i := slices.IndexFunc(q.nodes, one); i >= 0 {
+			return q, q.nodes[i]
+		}
+	}
+	return nil, nil
+}
+
+// add appends a node to its queue, with the next token: rules 1 and 3.
+func (st *Store) add(q *queue, n *node) {
+	st.tokens++
+	n.token, n.created = st.tokens, time.Now()
+	if n.contender {
+		q.next = n.Seq + 1
+	}
+	q.nodes = append(q.nodes, n)
+	st.fire(&q.watches, driver.Changed)
+	st.settle(q)
+}
+
+// remove takes a node out of its queue and ends the watches that look at either.
+// Watches of the node are told why.
+func (st *Store) remove(q *queue, n *node, why driver.Cause) {
+	i := slices.Index(q.nodes, n)
+	q.nodes = slices.Delete(q.nodes, i, i+1)
+	st.fire(&n.watches, why)
+	st.fire(&q.watches, driver.Changed)
+	st.settle(q)
+}
+
+// settle keeps the list of idle queues after a change of q. If there are too
+// many, settle forgets the one that has been idle for longest, so that a program
+// that invents ever new names of locks does not fill the memory.
+func (st *Store) settle(q *queue) {
+	if i := slices.Index(st.idle, q); i >= 0 {
+		st.idle = slices.Delete(st.idle, i, i+1)
+	}
+	if len(q.nodes) > 0 || len(q.watches) > 0 {
+		return
+	}
+	st.idle = append(st.idle, q)
+	if len(st.idle) > idleQueues {
+		st.forget(st.idle[0])
+	}
+}
+
+// forget removes a queue: the next node of that name begins a new incarnation.
+func (st *Store) forget(q *queue) {
+	delete(st.queues, q.name)
+	if i := slices.Index(st.idle, q); i >= 0 {
+		st.idle = slices.Delete(st.idle, i, i+1)
+	}
 }

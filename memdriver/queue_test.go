@@ -40,7 +40,7 @@ func TestTokensRiseOverTheWholeStore(t *testing.T) {
 		case 1:
 			require.NoError(t, s.Delete(background, fmt.Sprintf("q%d", i%3), p))
 		case 2:
-			st.RemoveQueue(fmt.Sprintf("q%d", i%3))
+			st.Faults().RemoveQueue(fmt.Sprintf("q%d", i%3))
 		}
 	}
 }
@@ -102,8 +102,8 @@ func TestRemovedQueueStartsOverAsAnotherIncarnation(t *testing.T) {
 	st := memdriver.New()
 	s := connect(t, st)
 	old := create(t, s)
-	require.True(t, st.RemoveQueue(queue))
-	require.False(t, st.RemoveQueue(queue))
+	require.True(t, st.Faults().RemoveQueue(queue))
+	require.False(t, st.Faults().RemoveQueue(queue))
 	p := create(t, s)
 	require.Equal(t, old.Name, p.Name)
 	require.NotEqual(t, old.Epoch, p.Epoch)
@@ -168,7 +168,7 @@ func TestSequencesRollOverWhenTheQueueIsEmpty(t *testing.T) {
 	s := connect(t, st)
 	a, b, c := create(t, s), create(t, s), create(t, s)
 	require.Equal(t, int64(99), c.Seq)
-	require.NoError(t, st.PutNode(queue, "readme", nil))
+	require.NoError(t, st.Faults().PutNode(queue, "readme", nil))
 	for _, p := range []driver.Place{a, b, c} {
 		_, err := s.Create(background, queue, prefix, nil)
 		require.ErrorIs(t, err, driver.ErrUnavailable, "while %d older nodes remain", len(list(t, s)))
@@ -196,12 +196,12 @@ func TestDefaultLimitKeepsNamesParseable(t *testing.T) {
 func TestForeignNodes(t *testing.T) {
 	st := memdriver.New()
 	s := connect(t, st)
-	require.NoError(t, st.PutNode(queue, "readme", []byte("hello")))
+	require.NoError(t, st.Faults().PutNode(queue, "readme", []byte("hello")))
 	require.Empty(t, list(t, s), "an unsequenced node is listed")
 	first := create(t, s)
 	require.True(t, first.Alone, "an unsequenced node counts as a contender")
 
-	require.NoError(t, st.PutNode(queue, "guest-0000000041", nil))
+	require.NoError(t, st.Faults().PutNode(queue, "guest-0000000041", nil))
 	next := create(t, s)
 	require.Equal(t, int64(42), next.Seq)
 	require.False(t, next.Alone)
@@ -210,12 +210,12 @@ func TestForeignNodes(t *testing.T) {
 	for name, queue := range map[string]string{
 		"guest-0000000007": queue, "readme": queue, "": queue, "x": "/bad",
 	} {
-		require.ErrorIs(t, st.PutNode(queue, name, nil), driver.ErrName, name)
+		require.ErrorIs(t, st.Faults().PutNode(queue, name, nil), driver.ErrName, name)
 	}
 	require.NoError(t, s.Close())
 	require.Equal(t, []string{"guest-0000000041"}, namesOf(list(t, connect(t, st))), "foreign nodes belong to no session")
-	require.True(t, st.RemoveNode(queue, "readme"))
-	require.False(t, st.RemoveNode(queue, "readme"))
+	require.True(t, st.Faults().RemoveNode(queue, "readme"))
+	require.False(t, st.Faults().RemoveNode(queue, "readme"))
 }
 
 func namesOf(nodes []driver.Node) (names []string) {
@@ -292,7 +292,7 @@ func TestReadTellsWhatIsKnown(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "mine", string(info.Data), "the store's slice was handed out")
 
-	require.NoError(t, st.PutNode(queue, "readme", nil))
+	require.NoError(t, st.Faults().PutNode(queue, "readme", nil))
 	info, err = r.Read(background, queue, "readme")
 	require.NoError(t, err)
 	require.Empty(t, info.Owner)

@@ -1,14 +1,13 @@
 package memdriver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -17,13 +16,31 @@ var (
 	errClosed  = fmt.Errorf("%w: closed", driver.ErrSessionEnded)
 	errExpired = fmt.Errorf("%w: it expired", driver.ErrSessionEnded)
 
-	// errNoAnswer marks the error of a request that was sent and of which nobody
-	// knows what became of it.
+	// errUnknown is the store's answer to a session that it has dropped.
+	errUnknown = fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
+	// errNotOwner is the store's answer to a session that wants to release or
+	// replace the node of another session.
+	errNotOwner = errors.New("the node belongs to another session")
+	// errVoid is the store's answer to a Create that its own clean-up has
+	// overtaken. No caller waits for it.
+	errVoid = errors.New("create was cleaned up before it arrived")
+	// errNoAnswer marks the error of a request that was sent and not answered:
+	// the store may or may not have done what it asks for.
 	errNoAnswer = errors.New("no answer")
 )
 
 // closePatience is how long Close waits for a store that does not answer.
 const closePatience = 2 * time.Second
+
+var (
+	_ driver.Connector = (*Store)(nil)
+	_ driver.Session   = (*session)(nil)
+	_ driver.Replacer  = (*session)(nil)
+	_ driver.Releaser  = (*session)(nil)
+	_ driver.Reader    = (*session)(nil)
+	_ driver.Walker    = (*session)(nil)
+	_ driver.Describer = (*session)(nil)
+)
 
 // session is the client's half of a session.
 type session struct {
@@ -31,36 +48,33 @@ type session struct {
 	record  *record // what requests refer to; only the store looks into it
 	timeout time.Duration
 	lease   *driver.Lease
-	line    line
-	creates atomic.Int64 // Creates so far, to number them
+	creates atomic.Int64  // Creates so far, to number them
+	ended   chan struct{} // closes when the lease has ended and every watch is closed
 
-	ended  chan struct{}      // closes when the lease has ended and every watch is closed
-	closes singleflight.Group // concurrent calls of Close share one try
-	gone   bool               // the store has confirmed the end; belongs to closes
-
-	mu         sync.Mutex
-	over       bool           // no watch can be added any more
-	hungUp     bool           // no goroutine can be started any more
 	background sync.WaitGroup // every goroutine of the session: rule 11
-	watches    list[*watch]   // open ones, armed or on their way
-	inbox      []event        // ends of watches that are on their way here
+
+	// The store's mutex guards what follows.
+	line   line
+	inbox  []event // ends of watches that are on their way here
+	over   bool    // no request arrives, and no goroutine starts, any more
+	closed bool    // the store has confirmed the end
 }
 
-// newSession returns the session of a record, which the store has made for a
+// newSession returns the session of a record that the store has made for a
 // request sent at that instant. The lease is a quarter shorter than what the
 // store allows, and counts from the sending of requests, not from their
 // arrival: rule 8.
-func newSession(st *Store, r *record, timeout time.Duration, sent driver.Instant) *session {
+func newSession(st *Store, r *record, sent driver.Instant) *session {
 	s := &session{
 		store:   st,
 		record:  r,
-		timeout: timeout,
-		lease:   driver.NewLease(timeout, 0),
+		timeout: r.timeout,
+		lease:   driver.NewLease(r.timeout, 0),
 		ended:   make(chan struct{}),
+		line:    line{store: st},
 	}
 	s.lease.Renew(sent)
-	s.line.reach = &st.reach
-	s.spawn(s.keep)
+	s.background.Go(s.keep)
 	return s
 }
 
@@ -75,65 +89,144 @@ func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.record.id, Server: "memory", Timeout: s.timeout}
 }
 
+// Create implements driver.Session. Order, names, tokens and Alone (rules 1, 2,
+// 3 and 5) are the store's business; all or nothing (rule 4) is cleanUp's.
+func (s *session) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
+	req := request{op: OpCreate, queue: queue}
+	if err := errors.Join(driver.CheckQueue(queue), driver.CheckPrefix(prefix)); err != nil {
+		return driver.Place{}, req.failed(err)
+	}
+	data = bytes.Clone(data)
+	call := s.creates.Add(1)
+	p, err := ask(ctx, s, req, func() (driver.Place, error) {
+		return s.store.create(s.record, call, queue, prefix, data)
+	})
+	if errors.Is(err, errNoAnswer) {
+		s.cleanUp(call, queue)
+	}
+	return p, err
+}
+
+// cleanUp removes what a Create of unknown outcome has left, or will have left
+// when it arrives: rule 4. It goes on in the background until the store has
+// confirmed that, or has dropped the session and the node with it. The
+// number of the call stands for the node here; a store that knows no such
+// numbers is asked for the node with the data of the call.
+func (s *session) cleanUp(call int64, queue string) {
+	s.spawn(func() {
+		for s.lease.Err() == nil {
+			_, err := ask(context.Background(), s, request{op: OpCleanUp}, func() (none, error) {
+				s.store.cleanUp(s.record, call, queue)
+				return none{}, nil
+			})
+			if err == nil {
+				return
+			}
+		}
+	})
+}
+
+// List implements driver.Session.
+func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	req := request{op: OpList, queue: queue}
+	if err := driver.CheckQueue(queue); err != nil {
+		return nil, req.failed(err)
+	}
+	return ask(ctx, s, req, func() ([]driver.Node, error) {
+		if q := s.store.queues[queue]; q != nil {
+			return q.list(), nil
+		}
+		return nil, nil
+	})
+}
+
+// Delete implements driver.Session: rule 7.
+func (s *session) Delete(ctx context.Context, queue string, p driver.Place) error {
+	req := request{op: OpDelete, queue: queue, name: p.Name}
+	if err := driver.CheckQueue(queue); err != nil {
+		return req.failed(err)
+	}
+	_, err := ask(ctx, s, req, func() (none, error) { return none{}, s.store.delete(queue, p) })
+	return err
+}
+
+// Release implements driver.Releaser: rule 13.
+func (s *session) Release(ctx context.Context, queue string, p driver.Place) error {
+	req := request{op: OpRelease, queue: queue, name: p.Name}
+	if err := driver.CheckQueue(queue); err != nil {
+		return req.failed(err)
+	}
+	_, err := ask(ctx, s, req, func() (none, error) { return none{}, s.store.release(s.record, queue, p) })
+	return err
+}
+
+// Replace implements driver.Replacer: rule 12.
+func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	req := request{op: OpReplace, queue: queue, name: p.Name}
+	if err := errors.Join(driver.CheckQueue(queue), driver.CheckPrefix(prefix)); err != nil {
+		return driver.Place{}, req.failed(err)
+	}
+	return ask(ctx, s, req, func() (driver.Place, error) {
+		return s.store.replace(s.record, queue, p, prefix)
+	})
+}
+
+// Read implements driver.Reader.
+func (s *session) Read(ctx context.Context, queue, name string) (driver.Info, error) {
+	req := request{op: OpRead, queue: queue, name: name}
+	if err := driver.CheckQueue(queue); err != nil {
+		return driver.Info{}, req.failed(err)
+	}
+	return ask(ctx, s, req, func() (driver.Info, error) { return s.store.read(s.record, queue, name) })
+}
+
+// Walk implements driver.Walker.
+func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
+	req := request{op: OpWalk, name: prefix}
+	if prefix != "" {
+		if err := driver.CheckQueue(prefix); err != nil {
+			return nil, req.failed(err)
+		}
+	}
+	return ask(ctx, s, req, func() ([]string, error) { return s.store.walk(prefix), nil })
+}
+
 // Close implements driver.Session. The lease ends first, the nodes go after
 // that: rules 8 and 9. A session whose lease has run out is ended in the store
-// all the same. A Close that could not reach the store can be repeated.
+// all the same. A Close that could not reach the store can be repeated. All
+// goroutines end because the lease has: rule 11.
 func (s *session) Close() error {
 	s.lease.End(errClosed)
 	<-s.ended
-	_, err, _ := s.closes.Do("", func() (any, error) { return nil, s.leave() })
-	return err
-}
-
-func (s *session) leave() error {
-	if s.gone {
+	defer s.background.Wait()
+	if s.isClosed() {
 		return nil
 	}
-	err := s.sayGoodbye()
-	s.hangUp()
-	s.gone = err == nil
-	return err
-}
-
-func (s *session) sayGoodbye() error {
 	ctx, cancel := context.WithTimeout(context.Background(), min(closePatience, s.timeout))
 	defer cancel()
-	answer := make(chan reply, 1)
-	s.carry(ctx.Done(), request{op: OpClose}, answer)
-	if rep, ok := <-answer; !ok || rep.err != nil {
+	answered := s.line.carry(OpClose, ctx.Done(), func() {
+		_ = s.store.arrive(s.record, OpClose) // a dropped session is closed, too
+		s.store.drop(s.record)
+	})
+	if !answered {
 		return fmt.Errorf("mem: close: %w: the session's nodes stay until the store drops it, at most %v after it has heard of the session last",
 			driver.ErrUnavailable, s.timeout)
 	}
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	s.closed = true
 	return nil
 }
 
-// hangUp waits for all goroutines of the session: rule 11. They end because the
-// lease has.
-func (s *session) hangUp() {
-	s.mu.Lock()
-	s.hungUp = true
-	s.mu.Unlock()
-	s.background.Wait()
+func (s *session) isClosed() bool {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	return s.closed
 }
 
-// spawn runs f in a goroutine that Close waits for. After Close it does nothing and
-// returns false.
-func (s *session) spawn(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.spawnLocked(f)
-}
-
-func (s *session) spawnLocked(f func()) bool {
-	if !s.hungUp {
-		s.background.Go(f)
-	}
-	return !s.hungUp
-}
-
-// keep sends the heartbeats, and closes the watches when the session has ended.
-// A heartbeat does not wait for the answer to the one before, so that a slow
-// line does not cost the lease.
+// keep sends the heartbeats, and closes the watches when the lease has ended. A
+// heartbeat does not wait for the answer to the one before, so that a slow line
+// does not cost the lease.
 func (s *session) keep() {
 	heart := time.NewTicker(s.timeout / 4)
 	defer heart.Stop()
@@ -149,75 +242,137 @@ func (s *session) keep() {
 	}
 }
 
+// closeWatches closes all watches, and lets no request arrive any more that would
+// arm another one.
+func (s *session) closeWatches() {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	s.over = true
+	for _, e := range s.inbox {
+		e.watch.close(driver.Changed)
+	}
+	s.inbox = nil
+	for _, w := range s.store.watchesOf(s) {
+		s.store.disarm(w)
+		w.close(driver.Changed)
+	}
+}
+
 // beat renews the lease, or ends it if the store has dropped the session. Other
 // errors need no care: the next beat is the second try.
 func (s *session) beat() {
-	_, _ = s.call(context.Background(), &request{op: OpHeartbeat})
+	_, _ = ask(context.Background(), s, request{op: OpHeartbeat}, func() (none, error) { return none{}, nil })
 }
 
-// call sends a request and returns what the store answers. Every answer renews
-// the lease, from the instant at which its request was sent: rule 8. An error
-// names the request; one that matches errNoAnswer leaves open what became of it.
-func (s *session) call(ctx context.Context, req *request) (reply, error) {
+// spawn runs f in a goroutine that Close waits for. It returns false after the
+// end of the session.
+func (s *session) spawn(f func()) bool {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	return s.spawnLocked(f)
+}
+
+func (s *session) spawnLocked(f func()) bool {
+	if !s.over {
+		s.background.Go(f)
+	}
+	return !s.over
+}
+
+// request says what a session asks the store for, and of which queue and node.
+type request struct {
+	op    Op
+	queue string
+	name  string
+}
+
+// failed returns an error that names the request.
+func (r request) failed(err error) error {
+	what := r.op.String()
+	if r.name != "" {
+		what += fmt.Sprintf(" %q", r.name)
+	}
+	if r.queue != "" {
+		what += fmt.Sprintf(" in %q", r.queue)
+	}
+	return fmt.Errorf("mem: %s: %w", what, err)
+}
+
+// none is the answer to a request that asks for nothing.
+type none struct{}
+
+// ask sends a request to the store and returns the answer. The store calls serve
+// when the request arrives, with its mutex held. Every answer renews the lease,
+// from the instant at which the request was sent: rule 8. An error that matches
+// errNoAnswer leaves open whether the store has served the request, or will.
+func ask[T any](ctx context.Context, s *session, req request, serve func() (T, error)) (answer T, err error) {
 	sent, err := s.lease.Now(), s.lease.Err()
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return reply{}, req.failed(err)
+		return answer, req.failed(err)
 	}
-	rep, err := s.exchange(ctx, s.lease.Done(), req)
+	answer, err = exchange(ctx, s, req.op, serve)
 	switch {
-	case err != nil && s.lease.Err() == nil:
-		return reply{}, req.failed(err)
-	case errors.Is(rep.err, driver.ErrSessionEnded):
-		s.lease.End(rep.err)
-	case err == nil && s.lease.Renew(sent):
-		if rep.err != nil {
-			return reply{}, req.failed(rep.err)
-		}
-		return rep, nil
+	case errors.Is(err, driver.ErrSessionEnded):
+		s.lease.End(err)
+	case !errors.Is(err, errNoAnswer):
+		s.lease.Renew(sent)
 	}
-	return reply{}, req.failed(s.lease.Err())
+	if ended := s.lease.Err(); ended != nil {
+		err = ended
+	}
+	if err != nil {
+		return *new(T), req.failed(err)
+	}
+	return answer, nil
 }
 
-// exchange brings a request to the store and the reply back. On a line with
+// exchange brings a request to the store and the answer back. On a line with
 // faults that takes a goroutine, because what was sent goes on its way when the
-// caller has stopped waiting for it. The connection ends when quit closes: what
-// is on its way then is lost.
-func (s *session) exchange(ctx context.Context, quit <-chan struct{}, req *request) (reply, error) {
-	if s.line.clear() {
-		return s.store.serve(s.record, req), nil
+// caller has stopped waiting for it. A request or reply that is on its way when the
+// lease ends is lost.
+func exchange[T any](ctx context.Context, s *session, op Op, serve func() (T, error)) (T, error) {
+	arrive := func() (r reply[T]) {
+		if s.over {
+			return reply[T]{err: errClosed}
+		}
+		if r.err = s.store.arrive(s.record, op); r.err == nil {
+			r.answer, r.err = serve()
+		}
+		return r
 	}
-	return s.exchangeSlowly(ctx, quit, *req)
-}
-
-func (s *session) exchangeSlowly(ctx context.Context, quit <-chan struct{}, req request) (reply, error) {
-	answer := make(chan reply, 1)
-	if !s.spawn(func() { s.carry(quit, req, answer) }) {
-		return reply{}, errClosed
+	s.store.mu.Lock()
+	if s.line.whole() {
+		defer s.store.mu.Unlock()
+		r := arrive()
+		return r.answer, r.err
+	}
+	replies := make(chan reply[T], 1)
+	started := s.spawnLocked(func() {
+		defer close(replies)
+		var r reply[T]
+		if s.line.carry(op, s.lease.Done(), func() { r = arrive() }) {
+			replies <- r
+		}
+	})
+	s.store.mu.Unlock()
+	if !started {
+		return *new(T), errClosed
 	}
 	select {
-	case rep, ok := <-answer:
-		if ok {
-			return rep, nil
+	case r, ok := <-replies:
+		if !ok {
+			r.err = fmt.Errorf("%w: %w: the connection broke", errNoAnswer, driver.ErrUnavailable)
 		}
-		return reply{}, fmt.Errorf("%w: %w: the connection broke", errNoAnswer, driver.ErrUnavailable)
+		return r.answer, r.err
 	case <-ctx.Done():
-		return reply{}, fmt.Errorf("%w: %w", errNoAnswer, ctx.Err())
+		return *new(T), fmt.Errorf("%w: %w", errNoAnswer, ctx.Err())
 	}
 }
 
-// carry takes a request to the store and sends the reply, or closes the channel without one.
-func (s *session) carry(quit <-chan struct{}, req request, answer chan<- reply) {
-	defer close(answer)
-	fate := s.line.fate(req.op)
-	if fate == requestLost || !s.line.travel(time.Now(), quit) {
-		return
-	}
-	rep := s.store.serve(s.record, &req)
-	if fate == replyLost || !s.line.travel(time.Now(), quit) {
-		return
-	}
-	answer <- rep
+type reply[T any] struct {
+	answer T
+	err    error
 }

@@ -106,12 +106,12 @@ func TestNothingOutlivesClose(t *testing.T) {
 			_, err = s.Watch(ctx, queue, p.Name)
 			require.NoError(t, err)
 		}
-		st.Delay(s, 10*time.Millisecond)
+		st.Faults().Delay(s, 10*time.Millisecond)
 		require.Error(t, withDeadline(time.Millisecond, func(ctx context.Context) error {
 			_, err := s.Create(ctx, queue, prefix, nil)
 			return err
 		}))
-		st.CutOff(s)
+		st.Faults().CutOff(s)
 		_ = s.Close()
 	}
 	eventually(t, "goroutines are left", func() bool { return runtime.NumGoroutine() <= before })
@@ -135,7 +135,7 @@ func TestExpiryRacesWithCreate(t *testing.T) {
 				}
 			})
 		}
-		st.Expire(s)
+		st.Faults().Expire(s)
 		wg.Wait()
 		require.Zero(t, st.Stats().Nodes)
 		require.Zero(t, st.Stats().Sessions)
@@ -162,7 +162,7 @@ func TestStressLeavesNothing(t *testing.T) {
 				}
 				if i%2 == 0 {
 					_, _ = s.Create(background, queue, prefix, nil)
-					st.Expire(s)
+					st.Faults().Expire(s)
 				}
 				if err := s.Close(); err != nil {
 					t.Error(err)
@@ -210,12 +210,12 @@ func TestLeaseCountsFromTheSendingOfTheLastRequest(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s := connect(t, st)
-		st.Delay(s, 2*time.Second)
+		st.Faults().Delay(s, 2*time.Second)
 		elapse(time.Second)
 		sent := time.Now()
 		create(t, s)
 		require.Equal(t, 2*time.Second, time.Since(sent))
-		st.CutOff(s)
+		st.Faults().CutOff(s)
 		<-s.Done()
 		require.Equal(t, 7500*time.Millisecond, time.Since(sent))
 		synctest.Wait()

@@ -17,11 +17,11 @@ func TestWatchOfANodeClosesHoweverItGoes(t *testing.T) {
 	for how, end := range map[string]func(st *memdriver.Store, s driver.Session, p driver.Place){
 		"deleted":       func(_ *memdriver.Store, s driver.Session, p driver.Place) { _ = s.Delete(background, queue, p) },
 		"closed":        func(_ *memdriver.Store, s driver.Session, _ driver.Place) { _ = s.Close() },
-		"expired":       func(st *memdriver.Store, s driver.Session, _ driver.Place) { st.Expire(s) },
-		"node removed":  func(st *memdriver.Store, _ driver.Session, p driver.Place) { st.RemoveNode(queue, p.Name) },
-		"queue removed": func(st *memdriver.Store, _ driver.Session, _ driver.Place) { st.RemoveQueue(queue) },
+		"expired":       func(st *memdriver.Store, s driver.Session, _ driver.Place) { st.Faults().Expire(s) },
+		"node removed":  func(st *memdriver.Store, _ driver.Session, p driver.Place) { st.Faults().RemoveNode(queue, p.Name) },
+		"queue removed": func(st *memdriver.Store, _ driver.Session, _ driver.Place) { st.Faults().RemoveQueue(queue) },
 		"timed out": func(st *memdriver.Store, s driver.Session, _ driver.Place) {
-			st.CutOff(s)
+			st.Faults().CutOff(s)
 			elapse(10 * time.Second)
 		},
 		"replaced": func(_ *memdriver.Store, s driver.Session, p driver.Place) {
@@ -73,7 +73,7 @@ func TestWatchOfTheMembershipClosesOnTheNextChange(t *testing.T) {
 		require.NoError(t, s.Delete(background, queue, p))
 		require.False(t, open(ch))
 		ch = watch(t, s, "")
-		require.NoError(t, st.PutNode(queue, "guest-0000000007", nil))
+		require.NoError(t, st.Faults().PutNode(queue, "guest-0000000007", nil))
 		require.False(t, open(ch))
 	})
 }
@@ -81,10 +81,10 @@ func TestWatchOfTheMembershipClosesOnTheNextChange(t *testing.T) {
 func TestEndOfTheSessionClosesItsWatches(t *testing.T) {
 	for how, end := range map[string]func(st *memdriver.Store, s driver.Session){
 		"closed":    func(_ *memdriver.Store, s driver.Session) { _ = s.Close() },
-		"expired":   func(st *memdriver.Store, s driver.Session) { st.Expire(s) },
-		"cut off":   func(st *memdriver.Store, s driver.Session) { st.CutOff(s); <-s.Done() },
-		"paused":    func(st *memdriver.Store, s driver.Session) { st.Pause(s, time.Minute); _ = s.Err() },
-		"timed out": func(st *memdriver.Store, _ driver.Session) { st.Down(); elapse(time.Minute) },
+		"expired":   func(st *memdriver.Store, s driver.Session) { st.Faults().Expire(s) },
+		"cut off":   func(st *memdriver.Store, s driver.Session) { st.Faults().CutOff(s); <-s.Done() },
+		"paused":    func(st *memdriver.Store, s driver.Session) { st.Faults().Pause(s, time.Minute); _ = s.Err() },
+		"timed out": func(st *memdriver.Store, _ driver.Session) { st.Faults().Down(); elapse(time.Minute) },
 	} {
 		t.Run(how, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T) {

@@ -79,7 +79,7 @@ func (s watchedSession) Close() error {
 func TestCloseHasOneErrorOnOneLine(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
-		heal := w.store.CutOff(c.session())
+		heal := w.store.Faults().CutOff(c.session())
 		defer heal()
 		err := c.Close()
 		require.ErrorIs(w, err, driver.ErrUnavailable)
@@ -101,7 +101,7 @@ func TestNilFromADriverIsAnError(t *testing.T) {
 			require.NoError(w, c.Close())
 		}
 		c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return nil }))
-		w.store.LoseReply(c.session(), memdriver.OpCreate, false)
+		w.store.Faults().LoseReply(c.session(), memdriver.OpCreate, false)
 		l, err := c.RWMutex("q").Lock(bg)
 		require.NoError(w, err)
 		w.unlock(l)
@@ -134,7 +134,7 @@ func TestCloseOfAnUnusedClient(t *testing.T) {
 
 func TestCloseInterruptsConnecting(t *testing.T) {
 	inWorld(t, func(w *world) {
-		defer w.store.Down()()
+		defer w.store.Faults().Down()()
 		c := recipes.New(w.store)
 		waiting := going(func() (*recipes.Lock, error) { return c.RWMutex("q").Lock(bg) })
 		w.waits(waiting)
@@ -149,7 +149,7 @@ func TestCloseWhileCutOffIsBoundedAndSaysSo(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
-		heal := w.store.CutOff(c.session())
+		heal := w.store.Faults().CutOff(c.session())
 		began := time.Now()
 		err := c.Close()
 		require.ErrorIs(w, err, driver.ErrUnavailable)

@@ -23,10 +23,10 @@ func TestTwoFailuresFarApartDoNotGiveUp(t *testing.T) {
 		held := w.won(w.client("a").lock(bg))
 		b := w.client("b")
 		waiting := b.lock(bg)
-		w.store.Expire(b.session())
+		w.store.Faults().Expire(b.session())
 		time.Sleep(2 * time.Minute)
 		w.waits(waiting)
-		w.store.Expire(b.session())
+		w.store.Faults().Expire(b.session())
 		time.Sleep(soon)
 		w.waits(waiting)
 		w.unlock(held)
@@ -39,7 +39,7 @@ func TestUnlockOfTheLastExclusiveWithTheStoreSilent(t *testing.T) {
 		c := w.client("a")
 		outer := w.won(c.lock(bg))
 		inner := w.won(c.rlock(outer.Context(bg)))
-		heal := w.store.CutOff(c.session())
+		heal := w.store.Faults().CutOff(c.session())
 		err := outer.Unlock()
 		t.Log(err)
 		heal()
@@ -54,7 +54,7 @@ func TestASecondUnlockAfterALossFoundByTheDowngrade(t *testing.T) {
 		c := w.client("a")
 		outer := w.won(c.lock(bg))
 		inner := w.won(c.rlock(outer.Context(bg)))
-		w.store.RemoveNode("q", outer.Name())
+		w.store.Faults().RemoveNode("q", outer.Name())
 		require.ErrorIs(w, outer.Unlock(), recipes.ErrLost)
 		assert.ErrorIs(w, inner.Unlock(), recipes.ErrLost)
 		assert.ErrorIs(w, outer.Unlock(), recipes.ErrLost)
@@ -66,13 +66,13 @@ func TestTheInnerUnlockMayOvertakeTheOuterOne(t *testing.T) {
 		c := w.client("a")
 		outer := w.won(c.lock(bg))
 		inner := w.won(c.rlock(outer.Context(bg)))
-		w.store.Delay(c.session(), 500*time.Millisecond)
+		w.store.Faults().Delay(c.session(), 500*time.Millisecond)
 		got := make(chan error, 1)
 		go func() { got <- outer.Unlock() }()
 		synctest.Wait()
 		require.NoError(w, inner.Unlock())
 		err := <-got
-		w.store.Delay(c.session(), 0)
+		w.store.Faults().Delay(c.session(), 0)
 		time.Sleep(soon)
 		assert.NoError(w, err)
 	})
@@ -82,13 +82,13 @@ func TestADowngradeInterruptedByUnlockSaysSo(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
-		w.store.Delay(c.session(), 500*time.Millisecond)
+		w.store.Faults().Delay(c.session(), 500*time.Millisecond)
 		got := make(chan error, 1)
 		go func() { got <- l.Downgrade(bg) }()
 		synctest.Wait()
 		require.NoError(w, l.Unlock())
 		err := <-got
-		w.store.Delay(c.session(), 0)
+		w.store.Faults().Delay(c.session(), 0)
 		time.Sleep(soon)
 		assert.ErrorIs(w, err, recipes.ErrNotHeld)
 		assert.NotErrorIs(w, err, context.Canceled)
@@ -99,13 +99,13 @@ func TestEveryDowngradeOfALostLockSaysSo(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
-		heal := w.store.CutOff(c.session())
+		heal := w.store.Faults().CutOff(c.session())
 		one, two := make(chan error, 1), make(chan error, 1)
 		go func() { one <- l.Downgrade(bg) }()
 		synctest.Wait()
 		go func() { two <- l.Downgrade(bg) }()
 		synctest.Wait()
-		w.store.Expire(c.session())
+		w.store.Faults().Expire(c.session())
 		e1, e2 := <-one, <-two
 		heal()
 		assert.ErrorIs(w, e1, recipes.ErrLost)
@@ -148,7 +148,7 @@ func TestASlowHookDoesNotDelayTheLossOfOtherLocks(t *testing.T) {
 		l2, err := c.RWMutex("q2").Lock(bg)
 		require.NoError(w, err)
 		lost1, lost2 := l1.Lost(), l2.Lost()
-		w.store.Expire(c.session())
+		w.store.Faults().Expire(c.session())
 		assert.True(w, isClosed(lost1))
 		assert.True(w, isClosed(lost2), "q2 was not told; its node is gone and others are let in")
 		time.Sleep(3 * time.Minute)
@@ -176,7 +176,7 @@ func TestReentryPastTheDeadlineSaysWhen(t *testing.T) {
 func TestQueueInFlightWhileClosing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
-		w.store.Delay(c.session(), time.Second)
+		w.store.Faults().Delay(c.session(), time.Second)
 		got := make(chan error, 1)
 		go func() { _, err := c.RWMutex("q").Queue(bg); got <- err }()
 		synctest.Wait()
@@ -208,7 +208,7 @@ func TestStopInTheQueueIsFinal(t *testing.T) {
 		held := w.won(w.client("h").lock(bg))
 		asked := 0
 		c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return &script{waits: []time.Duration{-1}, asked: &asked} }))
-		w.store.LoseReply(c.session(), memdriver.OpList, false)
+		w.store.Faults().LoseReply(c.session(), memdriver.OpList, false)
 		call := c.lock(bg)
 		time.Sleep(soon)
 		assert.Equal(w, 1, asked)
@@ -229,7 +229,7 @@ func TestTheMessageOfGivingUpInTheQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").lock(bg))
 		c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{-1, new(int)} }))
-		w.store.LoseReply(c.session(), memdriver.OpList, false)
+		w.store.Faults().LoseReply(c.session(), memdriver.OpList, false)
 		err := w.failed(c.lock(bg))
 		t.Log(err)
 		assert.Equal(w, 1, strings.Count(err.Error(), "gave up"))
@@ -267,7 +267,7 @@ func TestAHolderIsNotFooledByAnothersNodeOfTheSameName(t *testing.T) {
 		a := w.clientOf(hooked{w.store, func(name string) {
 			if !done {
 				done = true
-				w.store.RemoveQueue("q")
+				w.store.Faults().RemoveQueue("q")
 				theirs, err := other.RWMutex("q").Lock(bg)
 				require.NoError(w, err)
 				theirsC <- theirs
@@ -294,7 +294,7 @@ func TestAWaiterIsNotFooledByAnothersNodeOfItsOwnName(t *testing.T) {
 		b := w.clientOf(hooked{w.store, func(name string) {
 			if !done {
 				done = true
-				w.store.RemoveQueue("q")
+				w.store.Faults().RemoveQueue("q")
 				var err error
 				l1, err = o1.RWMutex("q").Lock(bg)
 				require.NoError(w, err)
@@ -338,7 +338,7 @@ func TestWhatWasUnlockedBeforeTheLossIsUnlocked(t *testing.T) {
 		inner := w.won(c.lock(outer.Context(bg)))
 		ctx := inner.Context(bg)
 		w.unlock(inner)
-		w.store.Expire(c.session())
+		w.store.Faults().Expire(c.session())
 		require.ErrorIs(w, context.Cause(ctx), recipes.ErrNotHeld)
 		r := <-going(func() (*recipes.Lock, error) { return c.RWMutex("q").Lock(context.WithoutCancel(ctx)) })
 		assert.NoError(w, r.err, "table: unlocked, under WithoutCancel an ordinary acquisition")
@@ -354,7 +354,7 @@ func TestDowngradesInAnOutageDoNotPileUp(t *testing.T) {
 		var reaped atomic.Int32
 		c := w.client("a", recipes.WithTrace(&recipes.Trace{Reaped: func(_ context.Context, i recipes.ReapedInfo) { reaped.Add(1) }}))
 		l := w.won(c.lock(bg))
-		heal := w.store.CutOff(c.session())
+		heal := w.store.Faults().CutOff(c.session())
 		for range 100 {
 			ctx, cancel := context.WithTimeout(bg, time.Millisecond)
 			_ = l.Downgrade(ctx)
@@ -372,11 +372,11 @@ func TestADowngradeCutShortByALoss(t *testing.T) {
 		c := w.clientOf(w.store, "a")
 		l := w.won(c.lock(bg))
 		time.Sleep(soon)
-		heal := w.store.CutOff(c.session())
+		heal := w.store.Faults().CutOff(c.session())
 		got := make(chan error, 1)
 		go func() { got <- l.Downgrade(bg) }()
 		synctest.Wait()
-		w.store.RemoveNode("q", l.Name())
+		w.store.Faults().RemoveNode("q", l.Name())
 		heal()
 		err := <-got
 		t.Log(err)

@@ -116,7 +116,7 @@ func TestADowngradeWhoseReplyIsLostCountsAndIsFinished(t *testing.T) {
 			l := w.won(c.lock(bg))
 			reader, writer := w.client("b").rlock(bg), w.client("c").lock(bg)
 			time.Sleep(soon) // the node is watched
-			w.store.LoseReply(c.session(), memdriver.OpReplace, committed)
+			w.store.Faults().LoseReply(c.session(), memdriver.OpReplace, committed)
 			err := l.Downgrade(bg)
 			require.ErrorIs(w, err, driver.ErrUnavailable)
 			assert.Equal(w, recipes.Shared, l.Mode(), "readers may be inside")
@@ -139,7 +139,7 @@ func TestUnlockAfterADowngradeOfUnknownOutcomeRemovesTheNode(t *testing.T) {
 		inWorld(t, func(w *world) {
 			c := w.client("a")
 			l := w.won(c.lock(bg))
-			w.store.LoseReply(c.session(), memdriver.OpReplace, committed)
+			w.store.Faults().LoseReply(c.session(), memdriver.OpReplace, committed)
 			require.Error(w, l.Downgrade(bg))
 			w.unlock(l)
 			assert.Empty(w, w.names())
@@ -151,14 +151,14 @@ func TestUnlockInterruptsADowngradeInFlight(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
-		w.store.Delay(c.session(), time.Second)
+		w.store.Faults().Delay(c.session(), time.Second)
 		downgraded := make(chan error, 1)
 		going(func() (*recipes.Lock, error) { downgraded <- l.Downgrade(bg); return nil, nil })
 		began := time.Now()
 		require.NoError(w, l.Unlock())
 		assert.LessOrEqual(w, time.Since(began), 2*time.Second)
 		<-downgraded
-		w.store.Delay(c.session(), 0)
+		w.store.Faults().Delay(c.session(), 0)
 		time.Sleep(5 * time.Second)
 		assert.Empty(w, w.names())
 	})
@@ -223,7 +223,7 @@ func TestDowngradeOfALostLock(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
-		w.store.RemoveNode("q", l.Name())
+		w.store.Faults().RemoveNode("q", l.Name())
 		require.ErrorIs(w, l.Downgrade(bg), recipes.ErrLost)
 		require.ErrorIs(w, l.Err(), recipes.ErrLost)
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)

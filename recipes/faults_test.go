@@ -20,7 +20,7 @@ func TestALostReplyToCreateLeavesNoOrphan(t *testing.T) {
 		inWorld(t, func(w *world) {
 			c := w.client("a")
 			for range 50 {
-				w.store.LoseReply(c.session(), memdriver.OpCreate, committed)
+				w.store.Faults().LoseReply(c.session(), memdriver.OpCreate, committed)
 				l, err := c.RWMutex("q").Lock(bg)
 				require.NoError(w, err)
 				synctest.Wait()
@@ -37,7 +37,7 @@ func TestPassingErrorsKeepThePlaceInTheQueue(t *testing.T) {
 			a, b, c := w.client("a"), w.client("b"), w.client("c")
 			held := w.won(a.lock(bg))
 			for range 3 {
-				w.store.LoseReply(b.session(), op, true)
+				w.store.Faults().LoseReply(b.session(), op, true)
 			}
 			first := b.lock(bg)
 			second := c.lock(bg)
@@ -59,7 +59,7 @@ func TestUnlockWaitsAtMostTwoSecondsAndTheReaperDoesTheRest(t *testing.T) {
 		l := w.won(a.lock(bg))
 		ctx := l.Context(bg)
 		next := b.lock(bg)
-		heal := w.store.CutOff(a.session())
+		heal := w.store.Faults().CutOff(a.session())
 		began := time.Now()
 		err := l.Unlock()
 		assert.Equal(w, 2*time.Second, time.Since(began))
@@ -84,7 +84,7 @@ func TestADeleteWhoseReplyIsLostIsRepeated(t *testing.T) {
 		inWorld(t, func(w *world) {
 			c := w.client("a")
 			l := w.won(c.lock(bg))
-			w.store.LoseReply(c.session(), memdriver.OpDelete, committed)
+			w.store.Faults().LoseReply(c.session(), memdriver.OpDelete, committed)
 			require.NoError(w, l.Unlock())
 			assert.Empty(w, w.names())
 		})
@@ -99,7 +99,7 @@ func TestACallWhoseContextEndsWaitsAtMost50msForItsNode(t *testing.T) {
 		defer cancel()
 		middle := b.lock(ctx)
 		last := c.lock(bg)
-		heal := w.store.CutOff(b.session())
+		heal := w.store.Faults().CutOff(b.session())
 		began := time.Now()
 		r := <-middle
 		require.ErrorIs(w, r.err, recipes.ErrTimeout)
@@ -114,7 +114,7 @@ func TestACallWhoseContextEndsWaitsAtMost50msForItsNode(t *testing.T) {
 
 func TestAnUnreachableStoreIsRetriedUntilTheContextEnds(t *testing.T) {
 	inWorld(t, func(w *world) {
-		up := w.store.Down()
+		up := w.store.Faults().Down()
 		conn := &connector{Connector: w.store}
 		c := &client{recipes.New(conn), conn}
 		defer c.Close()
@@ -177,7 +177,7 @@ func TestATimeoutSaysWhyThereWasNoSession(t *testing.T) {
 
 func TestAnAttemptToConnectGoesOnWhileSomebodyWaitsForIt(t *testing.T) {
 	inWorld(t, func(w *world) {
-		up := w.store.Down()
+		up := w.store.Faults().Down()
 		var dials int
 		c := recipes.New(slowly{w.store}, recipes.WithTrace(&recipes.Trace{Connected: func(context.Context, recipes.ConnectedInfo) { dials++ }}))
 		defer c.Close()
@@ -253,15 +253,15 @@ func TestBackOffIsAskedAndReset(t *testing.T) {
 		c := w.client("a")
 		m := c.RWMutex("q", recipes.WithWait(recipes.AnyChange), recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{time.Second, &resets} }))
 		held := w.won(w.client("h").lock(bg))
-		w.store.LoseReply(c.session(), memdriver.OpCreate, false)
-		w.store.LoseReply(c.session(), memdriver.OpCreate, false)
+		w.store.Faults().LoseReply(c.session(), memdriver.OpCreate, false)
+		w.store.Faults().LoseReply(c.session(), memdriver.OpCreate, false)
 		waiting := going(func() (*recipes.Lock, error) { return m.Lock(bg) })
 		time.Sleep(2*time.Second - 1)
 		assert.Len(w, w.names(), 1, "two pauses of a second")
 		time.Sleep(time.Minute)
 		assert.Len(w, w.names(), 2)
 		assert.Zero(w, resets)
-		w.store.LoseReply(c.session(), memdriver.OpList, false)
+		w.store.Faults().LoseReply(c.session(), memdriver.OpList, false)
 		w.unlock(held)
 		time.Sleep(soon)
 		w.unlock(w.won(waiting))
@@ -272,7 +272,7 @@ func TestBackOffIsAskedAndReset(t *testing.T) {
 func TestBackOffThatStopsGivesUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{-1, new(int)} }))
-		w.store.LoseReply(c.session(), memdriver.OpCreate, true)
+		w.store.Faults().LoseReply(c.session(), memdriver.OpCreate, true)
 		_, err := c.RWMutex("q").Lock(bg)
 		require.ErrorIs(w, err, driver.ErrUnavailable)
 		time.Sleep(soon)

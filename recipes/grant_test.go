@@ -21,7 +21,7 @@ func TestWhoIsAlonePausedBeforeTheGrantIsNotGranted(t *testing.T) {
 		waiting := c.lock(bg, recipes.WithTrace(&recipes.Trace{Queued: func(context.Context, recipes.QueuedInfo) {
 			if !paused { // the node is there and alone; then the process sleeps
 				paused = true
-				w.store.Pause(first, time.Hour)
+				w.store.Faults().Pause(first, time.Hour)
 			}
 		}}))
 		time.Sleep(soon)

@@ -153,7 +153,7 @@ func whoHasNoNode(w *world, mode recipes.Mode, before bool) {
 		if (name == own) == before || held.Err() != nil {
 			return
 		}
-		w.store.RemoveNode("q", own)
+		w.store.Faults().RemoveNode("q", own)
 		w.unlock(held)
 	}}, "a")
 	queued := recipes.WithTrace(&recipes.Trace{Queued: func(_ context.Context, q recipes.QueuedInfo) {
@@ -198,7 +198,7 @@ func TestAWaiterThatFindsBothItsWatchesFiredLooksAtTheQueue(t *testing.T) {
 		inWorld(t, func(w *world) {
 			held := w.won(w.client("h").lock(bg))
 			waiting := w.client("a", whileWaiting(func() {
-				w.store.RemoveNode("q", "a-W-0000000001")
+				w.store.Faults().RemoveNode("q", "a-W-0000000001")
 				assert.NoError(w, held.Unlock())
 				synctest.Wait()
 			})).lock(bg)
@@ -258,7 +258,7 @@ func TestTheReleaseOfANamesakeLetsNobodyIn(t *testing.T) {
 				if calls++; calls != nth+1 {
 					return
 				}
-				w.store.RemoveQueue("q")
+				w.store.Faults().RemoveQueue("q")
 				first, _ = others.RWMutex("q").Lock(bg)
 				go func() {
 					l, err := others.RWMutex("q").Lock(bg)

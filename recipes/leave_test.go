@@ -24,7 +24,7 @@ func inPatientWorld(t *testing.T, f func(w *world)) {
 // cutOff cuts a client off until its session is lost.
 func (w *world) cutOff(c *client) (heal func()) {
 	s := c.session()
-	heal = w.store.CutOff(s)
+	heal = w.store.Faults().CutOff(s)
 	<-s.Done()
 	synctest.Wait()
 	return heal

@@ -39,7 +39,7 @@ func TestADowngradeInterruptedByALossSaysSo(t *testing.T) {
 		got := make(chan error, 1)
 		go func() { got <- l.Downgrade(bg) }()
 		synctest.Wait()
-		w.store.RemoveNode("q", l.Name())
+		w.store.Faults().RemoveNode("q", l.Name())
 		err := <-got
 		t.Log(err)
 		require.ErrorIs(w, l.Err(), recipes.ErrLost)
@@ -95,7 +95,7 @@ func TestALossFoundByUnlockIsTraced(t *testing.T) {
 		n := 0
 		c := w.client("a", recipes.WithTrace(&recipes.Trace{Lost: func(context.Context, recipes.LostInfo) { n++ }}))
 		l := w.won(c.lock(bg))
-		w.store.RemoveNode("q", l.Name())
+		w.store.Faults().RemoveNode("q", l.Name())
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
 		assert.Equal(w, 1, n)
 	})
@@ -106,7 +106,7 @@ func TestTheJoinedErrorMatchesTheFunctions(t *testing.T) {
 		c := w.client("a")
 		theirs := multierror.Append(nil, errors.New("x"))
 		err := c.RWMutex("q").WithLock(bg, func(ctx context.Context) error {
-			w.store.Expire(c.session())
+			w.store.Faults().Expire(c.session())
 			return theirs
 		})
 		require.ErrorIs(w, err, recipes.ErrLost)
@@ -153,7 +153,7 @@ func TestARemovedWaitingNodeIsNoticedByAWatchOfTheQueue(t *testing.T) {
 			held := w.won(a.lock(bg))
 			waiting := b.lock(bg, recipes.WithWait(wt))
 			time.Sleep(soon)
-			w.store.RemoveNode("q", "b-W-0000000001")
+			w.store.Faults().RemoveNode("q", "b-W-0000000001")
 			time.Sleep(3 * soon)
 			assert.Len(w, w.names(), 2)
 			w.unlock(held)
@@ -167,7 +167,7 @@ func TestATryLockWhoseListIsLost(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").rlock(bg))
 		c := w.client("a")
-		heal := w.store.CutOff(c.session())
+		heal := w.store.Faults().CutOff(c.session())
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
 		began := time.Now()

@@ -52,14 +52,14 @@ func TestATimeoutTellsAnOutageFromContention(t *testing.T) {
 				time.Sleep(soon)
 
 				w.Log(name, retained, "no answer to the first request")
-				heal := w.store.CutOff(c.session())
+				heal := w.store.Faults().CutOff(c.session())
 				w.matches(lock(c, opts...), outage...)
 				heal()
 				time.Sleep(soon)
 
 				w.Log(name, retained, "no session")
-				w.store.Expire(c.session())
-				up := w.store.Down()
+				w.store.Faults().Expire(c.session())
+				up := w.store.Faults().Down()
 				w.matches(lock(c, opts...), outage...)
 				up()
 				time.Sleep(soon)
@@ -76,7 +76,7 @@ func TestATimeoutDuringALaterRequestTellsOfTheOutage(t *testing.T) {
 			held := w.won(w.client("h").lock(bg))
 			poll := recipes.WithWait(recipes.Poll(100 * time.Millisecond))
 			cut := make(chan func(), 1)
-			time.AfterFunc(500*time.Millisecond, func() { cut <- w.store.CutOff(c.session()) })
+			time.AfterFunc(500*time.Millisecond, func() { cut <- w.store.Faults().CutOff(c.session()) })
 			w.Log(name)
 			w.matches(lock(c, poll), recipes.ErrTimeout, context.DeadlineExceeded, driver.ErrUnavailable)
 			(<-cut)()
@@ -89,7 +89,7 @@ func TestATimeoutDuringALaterRequestTellsOfTheOutage(t *testing.T) {
 func TestPingAndQueueThatTimeOutMatchErrUnavailable(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
-		heal := w.store.CutOff(c.session())
+		heal := w.store.Faults().CutOff(c.session())
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
 		_, err := c.RWMutex("q").Queue(ctx)
@@ -138,7 +138,7 @@ func TestTryLockAsksOnceForEachStep(t *testing.T) {
 			inWorld(t, func(w *world) {
 				c := w.client("a")
 				for name, try := range c.trying() {
-					w.store.LoseReply(c.session(), op, committed)
+					w.store.Faults().LoseReply(c.session(), op, committed)
 					_, err := try(bg)
 					require.ErrorIs(w, err, driver.ErrUnavailable, name)
 					time.Sleep(soon)
@@ -154,7 +154,7 @@ func TestTryLockTakesANewSessionAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		for name, try := range c.trying() {
-			w.store.Expire(c.session())
+			w.store.Faults().Expire(c.session())
 			l, err := try(bg)
 			require.NoError(w, err, name)
 			w.unlock(l)
@@ -257,7 +257,7 @@ func TestNoTextSpeaksOfACancellationThatNoCallerMade(t *testing.T) {
 			c := w.client("a", x.options()...)
 			held := w.won(w.client("h").lock(bg))
 			waiting, line := c.lock(bg), going(func() (*recipes.Lock, error) { return c.RWMutex("q", retained).Lock(bg) })
-			heal := w.store.CutOff(c.session())
+			heal := w.store.Faults().CutOff(c.session())
 			x.add(c.Close())
 			x.add(w.failed(waiting))
 			x.add(w.failed(line))
@@ -268,7 +268,7 @@ func TestNoTextSpeaksOfACancellationThatNoCallerMade(t *testing.T) {
 		"Unlock during a downgrade": func(w *world, x *texts) {
 			c := w.client("a", x.options()...)
 			l := w.won(c.lock(bg))
-			w.store.Delay(c.session(), time.Second)
+			w.store.Faults().Delay(c.session(), time.Second)
 			downgraded := make(chan error, 1)
 			go func() { downgraded <- l.Downgrade(bg) }()
 			time.Sleep(time.Millisecond)
@@ -282,7 +282,7 @@ func TestNoTextSpeaksOfACancellationThatNoCallerMade(t *testing.T) {
 			c := w.client("a", x.options()...)
 			l := w.won(c.lock(bg))
 			inner := w.won(c.rlock(l.Context(bg)))
-			heal := w.store.CutOff(c.session())
+			heal := w.store.Faults().CutOff(c.session())
 			x.add(l.Unlock())
 			x.add(inner.Unlock())
 			heal()
@@ -292,7 +292,7 @@ func TestNoTextSpeaksOfACancellationThatNoCallerMade(t *testing.T) {
 			c := w.client("a", x.options()...)
 			l := w.won(c.lock(bg))
 			ctx := l.Context(bg)
-			w.store.Expire(c.session())
+			w.store.Faults().Expire(c.session())
 			<-l.Lost()
 			for _, m := range []*recipes.RWMutex{c.RWMutex("q"), c.RWMutex("other"), c.RWMutex("other", retained)} {
 				_, err := m.Lock(ctx)
@@ -325,7 +325,7 @@ func TestNoTextSpeaksOfACancellationThatNoCallerMade(t *testing.T) {
 			held := w.won(w.client("h").lock(bg))
 			_, err := c.RWMutex("q", limited, retained).Lock(bg)
 			x.add(err)
-			heal := w.store.CutOff(c.session())
+			heal := w.store.Faults().CutOff(c.session())
 			_, err = c.RWMutex("r", limited, retained).Lock(bg)
 			x.add(err)
 			heal()
@@ -338,7 +338,7 @@ func TestNoTextSpeaksOfACancellationThatNoCallerMade(t *testing.T) {
 			waiting := c.lock(bg, limited)
 			l, err := c.RWMutex("r").Lock(bg)
 			require.NoError(w, err)
-			up := w.store.Down()
+			up := w.store.Faults().Down()
 			time.Sleep(time.Minute)
 			x.add(w.failed(waiting))
 			x.add(l.Unlock())

@@ -77,7 +77,7 @@ func TestALockShowsItsState(t *testing.T) {
 		assert.Equal(w, "q: shared, a-R-0000000000, token 1, unlocked", l.String())
 
 		l = w.won(c.lock(bg))
-		w.store.Expire(c.session())
+		w.store.Faults().Expire(c.session())
 		synctest.Wait()
 		assert.Equal(w, "q: exclusive, a-W-0000000001, token 2, lost", l.String())
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)

@@ -90,7 +90,7 @@ func TestALostLockIsNotEnteredAgain(t *testing.T) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
 		ctx := l.Context(bg)
-		w.store.Expire(c.session())
+		w.store.Faults().Expire(c.session())
 		for _, ctx := range []context.Context{ctx, context.WithoutCancel(ctx)} {
 			require.ErrorIs(w, w.failed(c.lock(ctx)), recipes.ErrLost)
 			require.ErrorIs(w, w.failed(c.rlock(ctx)), recipes.ErrLost)
@@ -105,7 +105,7 @@ func TestALockThatIsLostWhileItIsEnteredAgainIsNotEntered(t *testing.T) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
 		ctx := hookedContext{l.Context(bg), sync.OnceFunc(func() {
-			w.store.Expire(c.session())
+			w.store.Faults().Expire(c.session())
 			synctest.Wait()
 		})}
 		_, err := c.RWMutex("q").Lock(ctx)
@@ -212,7 +212,7 @@ func TestTheContextOfALostLockSaysSoToOtherLocks(t *testing.T) {
 		require.NoError(w, err)
 		waiting := going(func() (*recipes.Lock, error) { return a.RWMutex("other").Lock(ctx) })
 		w.waits(waiting)
-		w.store.RemoveNode("q", l.Name())
+		w.store.Faults().RemoveNode("q", l.Name())
 		time.Sleep(soon)
 		err = w.failed(waiting)
 		require.ErrorIs(w, err, recipes.ErrLost)
@@ -250,7 +250,7 @@ func TestWithLockJoinsTheLoss(t *testing.T) {
 		failure := errors.New("failure")
 		for _, f := range []error{nil, failure} {
 			err := m.WithLock(bg, func(ctx context.Context) error {
-				w.store.Expire(c.session())
+				w.store.Faults().Expire(c.session())
 				<-ctx.Done()
 				assert.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)
 				return f

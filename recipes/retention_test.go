@@ -242,8 +242,8 @@ func TestATimeoutSaysWhoIsInTheWayAlsoWithRetention(t *testing.T) {
 
 func TestALossEndsATurnAndTheNextOneGetsAPlaceOfItsOwn(t *testing.T) {
 	for name, harm := range map[string]func(w *world, c *client, node string){
-		"session":      func(w *world, c *client, _ string) { w.store.Expire(c.session()) },
-		"node removed": func(w *world, _ *client, node string) { w.store.RemoveNode("q", node) },
+		"session":      func(w *world, c *client, _ string) { w.store.Faults().Expire(c.session()) },
+		"node removed": func(w *world, _ *client, node string) { w.store.Faults().RemoveNode("q", node) },
 	} {
 		for _, inUse := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, ", in use ", inUse), func(t *testing.T) {
@@ -386,7 +386,7 @@ func TestAPlaceOfASessionThatHasEndedIsNotTakenAgain(t *testing.T) {
 				c := w.client("a", retention())
 				w.unlock(w.won(c.lock(bg)))
 				before := c.session()
-				w.store.Pause(before, time.Hour)
+				w.store.Faults().Pause(before, time.Hour)
 				l, err := enter(c.RWMutex("q"), bg)
 				require.NoError(w, err)
 				require.NoError(w, l.Err())
@@ -525,7 +525,7 @@ func TestGrantsAndTheirCounterpartBalance(t *testing.T) {
 			second := w.won(c.rlock(call("2")))
 			third := w.won(c.rlock(call("3")))
 			w.unlock(second)
-			w.store.Expire(c.session())
+			w.store.Faults().Expire(c.session())
 			<-first.Lost()
 			time.Sleep(soon)
 			require.ErrorIs(w, first.Unlock(), recipes.ErrLost)
@@ -536,7 +536,7 @@ func TestGrantsAndTheirCounterpartBalance(t *testing.T) {
 		},
 		"a node that was removed": func(w *world, c *client, l *ledger) {
 			writer := w.won(c.lock(call("1")))
-			w.store.RemoveNode("q", writer.Name())
+			w.store.Faults().RemoveNode("q", writer.Name())
 			_ = writer.Unlock()
 			time.Sleep(soon)
 			lines := l.taken()
@@ -667,7 +667,7 @@ func TestProcessesWithRetentionExcludeEachOther(t *testing.T) {
 					rnd := rand.New(rand.NewPCG(seed, uint64(1000+p)))
 					time.Sleep(rand.N(100 * time.Millisecond))
 					if rnd.IntN(3) == 0 {
-						w.store.Expire(c.session())
+						w.store.Faults().Expire(c.session())
 					}
 				}()
 			}
@@ -913,7 +913,7 @@ func TestAReaderOnAKeptPlaceIsToldOfALossAfterItWasGivenUp(t *testing.T) {
 		c := w.client("a", retention())
 		l := w.kept(c)
 		elsewhere := w.won(w.client("b").rlock(bg))
-		w.store.RemoveNode("q", l.Name())
+		w.store.Faults().RemoveNode("q", l.Name())
 		time.Sleep(soon)
 		require.ErrorIs(w, l.Err(), recipes.ErrLost)
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
@@ -1052,7 +1052,7 @@ func TestAHookThatPanicsInUnlockDoesNotStopTheNextWaiter(t *testing.T) {
 				waiting := c.lock(bg)
 				w.waits(waiting)
 				if trace.Lost != nil {
-					w.store.RemoveNode("q", traced.Name())
+					w.store.Faults().RemoveNode("q", traced.Name())
 				}
 				assert.PanicsWithValue(w, "x", func() { _ = traced.Unlock() })
 				w.unlock(w.won(waiting))
@@ -1097,7 +1097,7 @@ func TestACancelledCallDoesNotWaitForTheStoreForLong(t *testing.T) {
 		cancelled := c.lock(ctx)
 		other := w.client("b").lock(bg)
 		synctest.Wait() // c knows that another process waits
-		heal := w.store.CutOff(c.session())
+		heal := w.store.Faults().CutOff(c.session())
 		began := time.Now()
 		w.unlock(l)
 		r := <-cancelled

@@ -170,7 +170,7 @@ func TestTokensRise(t *testing.T) {
 			last = l.Token()
 			w.unlock(l)
 			if i%10 == 0 {
-				w.store.RemoveQueue("q")
+				w.store.Faults().RemoveQueue("q")
 			}
 		}
 	})
@@ -328,18 +328,18 @@ func TestForeignNodes(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("me")
 		for _, name := range []string{"README", "tmp-x"} {
-			require.NoError(w, w.store.PutNode("q", name, nil))
+			require.NoError(w, w.store.Faults().PutNode("q", name, nil))
 		}
 		w.unlock(w.won(c.lock(bg)))
 
-		require.NoError(w, w.store.PutNode("q", "other-X-0000000500", nil))
+		require.NoError(w, w.store.Faults().PutNode("q", "other-X-0000000500", nil))
 		writer, reader := c.lock(bg), c.rlock(bg)
 		w.waits(writer)
 		w.waits(reader)
-		w.store.RemoveNode("q", "other-X-0000000500")
+		w.store.Faults().RemoveNode("q", "other-X-0000000500")
 		w.unlock(w.won(writer))
 		w.unlock(w.won(reader))
-		w.store.RemoveQueue("q")
+		w.store.Faults().RemoveQueue("q")
 	})
 }
 
@@ -386,12 +386,12 @@ func TestQueueShowsWhoHoldsAndWhoWaits(t *testing.T) {
 
 func TestQueueTakesHostileRecordsForEmptyOnes(t *testing.T) {
 	inWorld(t, func(w *world) {
-		require.NoError(w, w.store.PutNode("q", "evil-W-0000000001", []byte("\x1b[2J{\"pid\":")))
+		require.NoError(w, w.store.Faults().PutNode("q", "evil-W-0000000001", []byte("\x1b[2J{\"pid\":")))
 		queue, err := w.client("a").RWMutex("q").Queue(bg)
 		require.NoError(w, err)
 		require.Len(w, queue, 1)
 		assert.Equal(w, recipes.Record{}, queue[0].Record)
-		w.store.RemoveQueue("q")
+		w.store.Faults().RemoveQueue("q")
 	})
 }
 

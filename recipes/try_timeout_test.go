@@ -39,7 +39,7 @@ func TestWithTimeoutLimitsTheRequestsOfTryLock(t *testing.T) {
 	inWorld(t, func(w *world) {
 		me := w.client("me")
 		for name, try := range me.trying(recipes.WithTimeout(3 * time.Second)) {
-			heal := w.store.CutOff(me.session())
+			heal := w.store.Faults().CutOff(me.session())
 			began := time.Now()
 			_, err := try(bg)
 			assert.ErrorIs(w, err, recipes.ErrTimeout, name)
@@ -55,7 +55,7 @@ func TestWithTimeoutLimitsTheRequestsOfTryLock(t *testing.T) {
 func TestTheEarlierOfTimeoutAndDeadlineLimitsTryLock(t *testing.T) {
 	inWorld(t, func(w *world) {
 		me := w.client("me")
-		heal := w.store.CutOff(me.session())
+		heal := w.store.Faults().CutOff(me.session())
 		defer heal()
 		for name, try := range me.trying(recipes.WithTimeout(3 * time.Second)) {
 			ctx, cancel := context.WithTimeout(bg, 2*time.Second)
@@ -72,7 +72,7 @@ func TestTryLockWithoutATimeoutWaitsForTheStore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		me := w.client("me")
 		for name, try := range me.trying() {
-			heal := w.store.CutOff(me.session())
+			heal := w.store.Faults().CutOff(me.session())
 			time.AfterFunc(5*time.Second, heal)
 			began := time.Now()
 			l, err := try(bg)

@@ -44,7 +44,7 @@ func TestANodeThatIsNotRemovedInTimeIsNoTimeout(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
-		heal := w.store.CutOff(c.session())
+		heal := w.store.Faults().CutOff(c.session())
 		began := time.Now()
 		err := l.Unlock()
 		assert.Equal(w, 2*time.Second, time.Since(began))
@@ -65,7 +65,7 @@ func TestWithLockTellsThatTheWorkWasDoneThoughTheNodeStays(t *testing.T) {
 				c := w.client("a")
 				var heal func()
 				err := c.with()[call](bg, func(context.Context) error {
-					heal = w.store.CutOff(c.session())
+					heal = w.store.Faults().CutOff(c.session())
 					return result
 				})
 				want := []error{recipes.ErrUnlock, driver.ErrUnavailable}
@@ -85,7 +85,7 @@ func TestAnUnlockThatDowngradesAndIsNotConfirmedIsNoTimeout(t *testing.T) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
 		inner := w.won(c.rlock(l.Context(bg)))
-		heal := w.store.CutOff(c.session())
+		heal := w.store.Faults().CutOff(c.session())
 		w.matches(l.Unlock(), recipes.ErrUnlock, driver.ErrUnavailable)
 		heal()
 		time.Sleep(soon)
@@ -101,13 +101,13 @@ func TestEveryFailureToRemoveTheNodeIsErrUnlock(t *testing.T) {
 
 		c := w.client("b")
 		expired := w.won(c.lock(bg))
-		w.store.Delay(c.session(), time.Second)
-		time.AfterFunc(time.Millisecond, func() { w.store.Expire(c.session()) })
+		w.store.Faults().Delay(c.session(), time.Second)
+		time.AfterFunc(time.Millisecond, func() { w.store.Faults().Expire(c.session()) })
 		w.matches(expired.Unlock(), recipes.ErrUnlock, driver.ErrUnavailable)
 
 		c = w.client("c")
 		closed := w.won(c.lock(bg))
-		w.store.Delay(c.session(), time.Second)
+		w.store.Faults().Delay(c.session(), time.Second)
 		time.AfterFunc(time.Millisecond, func() { _ = c.Close() })
 		w.matches(closed.Unlock(), recipes.ErrUnlock, recipes.ErrClosed)
 	})
@@ -145,7 +145,7 @@ func TestWithLockTellsThatTheFunctionDidNotRun(t *testing.T) {
 				err  error
 				want []error
 			}{lost.RWMutex("q").WithLock(inside, never), []error{recipes.ErrUpgrade}}
-			w.store.RemoveNode("q", shared.Name())
+			w.store.Faults().RemoveNode("q", shared.Name())
 			<-shared.Lost()
 			failures["the lock of the context is lost"] = struct {
 				err  error
@@ -185,7 +185,7 @@ func TestAnInnerLockDoesNotSpeakForTheOuterOne(t *testing.T) {
 
 		err = outer.WithLock(bg, func(ctx context.Context) error {
 			return inner.WithLock(ctx, func(context.Context) error {
-				time.AfterFunc(2500*time.Millisecond, w.store.CutOff(c.session()))
+				time.AfterFunc(2500*time.Millisecond, w.store.Faults().CutOff(c.session()))
 				return nil
 			})
 		})
@@ -198,7 +198,7 @@ func TestALossInWithLockIsErrLostAlone(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for name, call := range w.client("a").with() {
 			err := call(bg, func(ctx context.Context) error {
-				w.store.RemoveQueue("q")
+				w.store.Faults().RemoveQueue("q")
 				return nil
 			})
 			w.Log(name)

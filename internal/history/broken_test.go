@@ -115,7 +115,7 @@ type clumsy struct {
 
 func (s clumsy) Delete(ctx context.Context, queue string, p driver.Place) error {
 	if nodes, err := s.List(ctx, queue); err == nil && len(nodes) > 1 {
-		s.store.RemoveNode(queue, nodes[len(nodes)-1].Name)
+		s.store.Faults().RemoveNode(queue, nodes[len(nodes)-1].Name)
 	}
 	return s.Session.Delete(ctx, queue, p)
 }

@@ -53,7 +53,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = s
-	c.store.Delay(s, c.slow())
+	c.store.Faults().Delay(s, c.slow())
 	if c.spoil != nil {
 		return c.spoil(c.store, s), nil
 	}
@@ -214,14 +214,14 @@ func (w *memory) fault() {
 		w.removeNode(queue)
 	case s == nil:
 	case n < 5:
-		w.cause(of("expired"), done(func() { w.store.Expire(s) }))
+		w.cause(of("expired"), done(func() { w.store.Faults().Expire(s) }))
 	case n < 8:
 		w.cut(of("cut off"), s)
 	case n < 10:
 		d := time.Duration(w.rand.Int64N(int64(15 * time.Second)))
-		w.cause(of("paused for "+d.String()), done(func() { w.store.Pause(s, d) }))
+		w.cause(of("paused for "+d.String()), done(func() { w.store.Faults().Pause(s, d) }))
 	default:
-		w.store.LoseReply(s, losable[w.rand.IntN(len(losable))], w.rand.IntN(2) == 0)
+		w.store.Faults().LoseReply(s, losable[w.rand.IntN(len(losable))], w.rand.IntN(2) == 0)
 	}
 }
 
@@ -242,7 +242,7 @@ var losable = []memdriver.Op{
 func (w *memory) cut(c cause, s driver.Session) {
 	d := time.Duration(w.rand.Int64N(int64(14 * time.Second)))
 	w.cause(c, done(func() {
-		heal := w.store.CutOff(s)
+		heal := w.store.Faults().CutOff(s)
 		w.heals.Go(func() {
 			time.Sleep(d)
 			heal()
@@ -257,12 +257,12 @@ func (w *memory) removeNode(queue string) {
 		return
 	}
 	name := nodes[w.rand.IntN(min(3, len(nodes)))].Name
-	w.cause(cause{what: "node removed", seat: -1, queue: queue, node: nodeOf(name)}, done(func() { w.store.RemoveNode(queue, name) }))
+	w.cause(cause{what: "node removed", seat: -1, queue: queue, node: nodeOf(name)}, done(func() { w.store.Faults().RemoveNode(queue, name) }))
 }
 
 func (w *memory) removeQueue(queue string) {
 	_, last := w.look(queue)
-	w.cause(cause{what: "queue removed", seat: -1, queue: queue, upTo: last}, done(func() { w.store.RemoveQueue(queue) }))
+	w.cause(cause{what: "queue removed", seat: -1, queue: queue, upTo: last}, done(func() { w.store.Faults().RemoveQueue(queue) }))
 }
 
 // look returns the nodes of a queue and the token of the last one, 0 where there is none.

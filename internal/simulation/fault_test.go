@@ -31,7 +31,7 @@ func (r *run) expire(c *client) {
 	r.note("c%d expires", c.number)
 	r.count("session expired")
 	c.trouble(time.Now())
-	r.store.Expire(s)
+	r.store.Faults().Expire(s)
 }
 
 // cut cuts a session off for a while, perhaps for longer than it lives: both ways, or one way, and
@@ -45,7 +45,7 @@ func (r *run) cut(c *client) {
 	kind, d := kinds[r.rand.IntN(len(kinds))], r.span(20*time.Second)
 	mend := func() {}
 	if kind.requests && kind.replies || r.rand.IntN(2) == 0 {
-		mend = r.store.CutOff(s)
+		mend = r.store.Faults().CutOff(s)
 	}
 	r.note("c%d.%d is cut off for %v: %+v", c.number, number, d, kind)
 	r.count("cut off")
@@ -71,7 +71,7 @@ func (r *run) pause(c *client) {
 	r.count("process paused")
 	c.setPaused(true)
 	r.resume = r.gate.step + 1 + r.rand.IntN(60)
-	r.store.Pause(s, d)
+	r.store.Faults().Pause(s, d)
 }
 
 // wakeUp lets the process that is paused go on.

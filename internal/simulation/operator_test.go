@@ -15,7 +15,7 @@ func (r *run) removeNode(queue string) {
 	n := nodes[r.rand.IntN(len(nodes))]
 	r.note("an operator removes %s %s", queue, n.Name)
 	r.excuse(queue, n)
-	r.store.RemoveNode(queue, n.Name)
+	r.store.Faults().RemoveNode(queue, n.Name)
 }
 
 // removeQueue removes a queue with all its nodes.
@@ -25,7 +25,7 @@ func (r *run) removeQueue(queue string) {
 	for _, n := range r.nodes(queue) {
 		r.excuse(queue, n)
 	}
-	r.store.RemoveQueue(queue)
+	r.store.Faults().RemoveQueue(queue)
 }
 
 // excuse takes down that a node was removed: its owner cannot know yet.

@@ -1,5 +1,0 @@
-package memdriver
-
-import "github.com/dlock-go/dlock"
-
-func init() { dlock.Register("mem", Driver{}) }
