@@ -121,7 +121,7 @@ const tolerated = 0.95
 type comparison struct {
 	workload, label string
 	now, then       string  // medians, with their unit
-	speed           float64 // median of the ratios within a round; more than 1 is faster than before
+	speed           float64 // median of the ratios within a round; over 1 is faster
 	interval        stats.Interval
 	rounds          int // that both have
 }

@@ -12,7 +12,7 @@ type results struct {
 	Date     time.Time
 	Machine  []fact
 	Settings settings
-	Against  string            `json:",omitempty"` // label of the older revision that took part
+	Against  string            `json:",omitempty"` // label of the older revision, if any
 	Missing  map[string]string // competitors that could not be had, and why
 	// Samples by workload and competitor, one a round; null where the round has failed.
 	Samples map[string]map[string][]sample
