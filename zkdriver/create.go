@@ -21,7 +21,7 @@ const maxData = 1<<20 - 1 - 8<<10
 //
 // whose second answer is a Stat of the queue's node: its Mzxid is the zxid of the whole, and so
 // the token and the Czxid of the new node, its NumChildren counts the new node, and its Czxid
-// is the epoch. A list of the queue may follow it, see follow.
+// is the epoch. A list of the queue may follow it, see prefetch.
 func (s *session) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
 	if err := s.checkCreate(queue, prefix, data); err != nil {
 		return driver.Place{}, err
@@ -134,10 +134,10 @@ var errNotStamped = errors.New("zkdriver: no WRITE on the queue's node")
 func (s *session) createStamped(queue, prefix string, data []byte) (p driver.Place, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
 	l := lost{queue, prefix, data, s.leftover.last(queue)}
-	var list *follow
+	var list *prefetch
 	if s.crowds.expected(queue) {
-		list = s.link.follows.expect(path, data)
-		defer s.link.follows.forget(list)
+		list = s.prefetch(path, data)
+		defer s.link.prefetches.forget(list)
 	}
 	results, err := s.multi(
 		&zk.CreateRequest{Path: path + "/" + prefix, Data: data, Acl: s.contenderACL(), Flags: zk.FlagEphemeralSequential},
@@ -156,7 +156,7 @@ func (s *session) createStamped(queue, prefix string, data []byte) (p driver.Pla
 	stat := results[1].Stat
 	s.crowds.met(queue, stat.NumChildren > 1)
 	if list != nil {
-		s.link.follows.keep(list)
+		s.link.prefetches.keep(list)
 	}
 	node := s.node(results[0].String, len(path), stat.Czxid)
 	s.leftover.saw(queue, node)

@@ -2,9 +2,10 @@ package zkdriver
 
 import "sync"
 
-// crowds remembers in which queues a list is worth asking for along with a node, see follow: where
-// others stand, but most often nobody is in the way, as with readers. Whoever has to wait anyway gains
-// nothing by it, and may lose: the one in the way has gone a moment later.
+// crowds remembers in which queues a list is worth sending behind a create, see
+// prefetch: where other nodes stand but most often block no contender, as with
+// readers. A contender that has to wait anyway gains nothing by it, and may lose:
+// the list shows a holder that leaves right after it.
 type crowds struct {
 	mu     sync.Mutex
 	queues map[string]*crowd // those in which others have stood
@@ -12,17 +13,17 @@ type crowds struct {
 }
 
 type crowd struct {
-	others   bool // stood there when the last node was made
-	followed bool // the list was asked for along with the last node
-	hindered bool // it was of no use: somebody was in the way, or it came too late; nor is it where nobody stood
-	pause    int  // how many nodes are made without it, after one that was of no use
-	left     int  // of them
+	others     bool // stood there when the last node was made
+	prefetched bool // the list was sent behind the last create
+	hindered   bool // that list was of no use: the contender has to wait, or an answer or event came after it
+	pause      int  // how many nodes are made without a list, after one that was of no use
+	left       int  // of them
 }
 
 // maxPause bounds how long a queue in which it has been of no use does without.
 const maxPause = 64
 
-// expected tells whether the list is to be asked for along with a node that is about to be made.
+// expected reports whether a list is to be sent behind the next create.
 func (cs *crowds) expected(queue string) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -34,7 +35,7 @@ func (cs *crowds) expected(queue string) bool {
 }
 
 func (c *crowd) expected() bool {
-	if c.followed {
+	if c.prefetched {
 		c.judge()
 	}
 	switch {
@@ -44,7 +45,7 @@ func (c *crowd) expected() bool {
 		c.left--
 		return false
 	}
-	c.followed, c.hindered = true, false
+	c.prefetched, c.hindered = true, false
 	return true
 }
 
@@ -55,7 +56,7 @@ func (c *crowd) judge() {
 	} else {
 		c.pause /= 2
 	}
-	c.followed, c.left = false, c.pause
+	c.prefetched, c.left = false, c.pause
 }
 
 // met takes down whether others stood in the queue when a node was made.

@@ -30,8 +30,8 @@ type link struct {
 	over     func(error)                               // it has ended
 	watching func() bool                               // whether there are watches to be set again
 
-	follows  follows
-	received atomic.Uint64 // answers and events, pings aside, on all connections
+	prefetches prefetches
+	received   atomic.Uint64 // answers and events, pings aside, on all connections
 
 	quit          chan struct{} // closed by close
 	sessionClosed atomic.Bool   // the server has confirmed the end of the session

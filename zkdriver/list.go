@@ -11,7 +11,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// List implements driver.Session with one request, or with none if the list has come with a node already.
+// List implements driver.Session with one request, or with none if the list was
+// sent behind a create.
 func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error) {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return nil, err
@@ -22,7 +23,7 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	path := s.settings.queuePath(queue)
 	asked := s.owned.now()
-	names, stat, err := s.followed(queue, path)
+	names, stat, err := s.prefetched(queue, path)
 	if stat == nil && err == nil {
 		names, stat, err = s.children(path)
 	}

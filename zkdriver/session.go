@@ -23,9 +23,10 @@ var (
 
 // session is one session of ZooKeeper, on one zk.Conn. When either ends, both do.
 //
-// Its goroutines: one that keeps it alive and takes it down in the end, workers on which the
-// requests of callers who can go away run, one that removes nodes which nobody knows of, if
-// there are any, and those of go-zookeeper. The first waits for all others.
+// Its goroutines: one that keeps it alive and takes it down in the end, workers
+// that run prefetches and the requests of callers that can go away, one that
+// removes orphans, if there are any, and those of go-zookeeper. The first waits
+// for all others.
 type session struct {
 	settings *settings
 	secret   secret

@@ -53,7 +53,7 @@ const (
 //     overtakes them moves on: a change in between would be missed.
 //   - It sees whether the server has confirmed the end of the session.
 //   - It keeps replies of the wrong shape from go-zookeeper, see shape.go.
-//   - It sends the requests for lists that follow, see follow.go, and keeps the replies.
+//   - It starts the list behind a create, see prefetch.go, and sees when the answer comes.
 //
 // Deadlines of go-zookeeper are ignored: the session's heartbeat closes a connection that does
 // not answer, and does so earlier.
@@ -76,11 +76,11 @@ type wire struct {
 	writes   atomic.Uint64
 	closeXid atomic.Int64
 
-	askedMu   sync.Mutex
-	opcodes   map[int32]int32   // of requests without a reply, by xid
-	following map[int32]*follow // likewise
-	follows   int32             // so far
-	broken    bool              // no reply will come any more
+	pendingMu sync.Mutex
+	pending   map[int32]request // requests without a reply, by xid
+
+	// creates has the prefetches whose create was written and whose list was not, by path. Write alone uses it.
+	creates map[string]*prefetch
 
 	mu      sync.Mutex // the writing side
 	holding bool
@@ -88,10 +88,17 @@ type wire struct {
 	timer   *time.Timer
 }
 
+// request is one that was sent.
+type request struct {
+	opcode int32
+	list   *prefetch // whose list this may be, or nil
+}
+
 const noXid = 1 << 40
 
 func newWire(raw net.Conn, l *link, deadline time.Time) *wire {
-	w := &wire{raw: raw, link: l, deadline: deadline, in: bufio.NewReaderSize(raw, 16<<10), opcodes: make(map[int32]int32)}
+	w := &wire{raw: raw, link: l, deadline: deadline, in: bufio.NewReaderSize(raw, 16<<10),
+		pending: make(map[int32]request), creates: make(map[string]*prefetch)}
 	w.closeXid.Store(noXid)
 	return w
 }
@@ -131,13 +138,19 @@ func (w *wire) Write(frame []byte) (int, error) {
 	if opcode == opPing {
 		return length, nil // the session has heartbeats of its own, and go-zookeeper does not miss the answer
 	}
-	if opcode == opClose {
+	r := request{opcode: opcode}
+	switch opcode {
+	case opClose:
 		w.closeXid.Store(int64(xid))
+	case opMulti:
+		if p := w.link.prefetches.sent(frame); p != nil {
+			w.creates[p.path] = p
+			defer p.start()
+		}
+	case opGetChildren:
+		r.list = w.listBehind(frame)
 	}
-	w.expect(xid, opcode)
-	if opcode == opMulti {
-		frame = w.follow(frame)
-	}
+	w.expect(xid, r)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -152,69 +165,39 @@ func (w *wire) Write(frame []byte) (int, error) {
 	return length, nil
 }
 
-// firstFollow is the first xid of a list that follows. The next ones are below: go-zookeeper's own are
-// above 0, and those with a meaning just below 0.
-const firstFollow = -1 << 16
-
-// follow adds what is to follow a Multi.
-func (w *wire) follow(frame []byte) []byte {
-	f := w.link.follows.behind(frame)
-	if f == nil {
-		return frame
+// listBehind returns the prefetch that a request for a list may be. It is the
+// first list of that path since the create: the prefetch, or a List that has
+// overtaken it. In the second case the prefetch is dropped later, because its
+// answer comes after the one that it is taken for.
+func (w *wire) listBehind(frame []byte) *prefetch {
+	const path = headerSize + 4 + 4 + 4 // after xid, opcode and its own length
+	if len(w.creates) == 0 || len(frame) <= path {
+		return nil
 	}
-	w.askedMu.Lock()
-	defer w.askedMu.Unlock()
-	if w.broken {
-		close(f.done)
-		return frame
-	}
-	xid := firstFollow - w.follows&0xffffff
-	w.follows++
-	if w.following == nil {
-		w.following = make(map[int32]*follow)
-	}
-	w.following[xid] = f
-	return append(frame[:len(frame):len(frame)], f.request(xid)...)
+	of := string(frame[path : len(frame)-1]) // the last byte asks for a watch
+	p := w.creates[of]
+	delete(w.creates, of)
+	return p
 }
 
-// followed returns whose answer a reply is.
-func (w *wire) followed(xid int32) *follow {
-	w.askedMu.Lock()
-	defer w.askedMu.Unlock()
-	f := w.following[xid]
-	delete(w.following, xid)
-	return f
-}
-
-// breaks ends the wait for answers that will not come.
-func (w *wire) breaks() {
-	w.askedMu.Lock()
-	defer w.askedMu.Unlock()
-	w.broken = true
-	for _, f := range w.following {
-		close(f.done)
-	}
-	clear(w.following)
-}
-
-// expect takes down what the reply will be to.
-func (w *wire) expect(xid, opcode int32) {
+// expect records a request, for its reply.
+func (w *wire) expect(xid int32, r request) {
 	if xid < 0 {
 		return // a ping, to which the reply is empty
 	}
-	w.askedMu.Lock()
-	defer w.askedMu.Unlock()
-	w.opcodes[xid] = opcode
+	w.pendingMu.Lock()
+	defer w.pendingMu.Unlock()
+	w.pending[xid] = r
 }
 
-// answers returns the opcode of the request that a reply is to. ok is false where there is none:
-// go-zookeeper passes such a reply over.
-func (w *wire) answers(xid int32) (opcode int32, ok bool) {
-	w.askedMu.Lock()
-	defer w.askedMu.Unlock()
-	opcode, ok = w.opcodes[xid]
-	delete(w.opcodes, xid)
-	return opcode, ok
+// answers returns the request that a reply is to. ok is false where there is
+// none: go-zookeeper passes such a reply over.
+func (w *wire) answers(xid int32) (r request, ok bool) {
+	w.pendingMu.Lock()
+	defer w.pendingMu.Unlock()
+	r, ok = w.pending[xid]
+	delete(w.pending, xid)
+	return r, ok
 }
 
 func (w *wire) send(frame []byte) {
@@ -257,7 +240,6 @@ func (w *wire) stop() {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	w.breaks()
 }
 
 func (w *wire) Read(p []byte) (int, error) {
@@ -272,7 +254,6 @@ func (w *wire) Read(p []byte) (int, error) {
 	if len(w.ready) == 0 {
 		if err := w.nextFrame(); err != nil {
 			w.Close()
-			w.breaks()
 			return 0, err
 		}
 	}
@@ -298,13 +279,13 @@ func (w *wire) nextFrame() error {
 	if xid != xidPing {
 		w.link.received.Add(1)
 	}
-	if f := w.followed(xid); f != nil {
-		return w.passOn(f)
-	}
 	if xid == xidEvent {
 		err = checkEvent(w.frame[headerSize:])
-	} else if opcode, ok := w.answers(xid); ok {
-		err = checkShape(opcode, w.frame[headerSize:])
+	} else if r, ok := w.answers(xid); ok {
+		err = checkShape(r.opcode, w.frame[headerSize:])
+		if r.list != nil {
+			r.list.received.Store(w.link.received.Load())
+		}
 	}
 	if err != nil {
 		return err
@@ -314,16 +295,6 @@ func (w *wire) nextFrame() error {
 	}
 	w.ready = w.frame
 	return nil
-}
-
-// passOn takes the reply out for the one who waits for it, and reads the next frame for go-zookeeper.
-func (w *wire) passOn(f *follow) error {
-	if err := checkShape(opGetChildren, w.frame[headerSize:]); err != nil {
-		close(f.done)
-		return err
-	}
-	f.answered(w.frame[headerSize:], w.link.received.Load())
-	return w.nextFrame()
 }
 
 // readFrame believes in a length only as the bytes come.

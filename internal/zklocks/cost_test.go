@@ -138,7 +138,7 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	})
 }
 
-// The list is sent along with the node from the second time on: two round trips.
+// The list is sent right behind the create from the second time on: two round trips.
 func TestAReaderAmongReadersIsThreeRequests(t *testing.T) {
 	w := newWorld(t)
 	w.rlock(w.client("web1")).granted()

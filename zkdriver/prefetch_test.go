@@ -24,7 +24,8 @@ func crowded(t *testing.T) (b *bench, other *session, first driver.Place) {
 	return b, other, first
 }
 
-// turn makes a node, lists and removes it, as a reader does among readers.
+// turn makes a node, lists the queue and removes the node, as a reader does among
+// readers.
 func (b *bench) turn(data string) (lists int) {
 	b.t.Helper()
 	before := b.proxy.Frames(zktest.OpGetChildren2)
@@ -50,16 +51,16 @@ func listed(p *zktest.Proxy) func() bool {
 	return func() bool { return p.Frames(zktest.OpGetChildren2) > before }
 }
 
-// made makes a node with a list behind it, and returns when the answer to that is there.
+// made makes a node with a list behind it, and returns when the list was answered.
 func (b *bench) made(data string) driver.Place {
 	b.t.Helper()
 	before := b.link.received.Load()
 	p := b.mustCreate("q", "web1-R-", data)
-	eventually(b.t, "the list that follows", func() bool { return b.link.received.Load() == before+2 })
+	eventually(b.t, "the list behind the create", func() bool { return b.link.received.Load() == before+2 })
 	return p
 }
 
-func TestAListFollowsANodeAmongOthersAndIsTheOneThatListReturns(t *testing.T) {
+func TestAListIsSentBehindACreateAmongOthersAndListReturnsIt(t *testing.T) {
 	b, _, first := crowded(t)
 	require.Equal(t, 1, b.turn("a")) // nothing is known of the queue yet
 	held := b.proxy.HoldReplies(zktest.Op(zktest.OpMulti))
@@ -83,7 +84,7 @@ func TestAListFollowsANodeAmongOthersAndIsTheOneThatListReturns(t *testing.T) {
 	require.NoError(t, b.Delete(within(t), "q", p))
 }
 
-func TestNoListFollowsANodeThatWasAlone(t *testing.T) {
+func TestNoListIsSentBehindACreateThatWasAlone(t *testing.T) {
 	b, other, first := crowded(t)
 	b.turn("a")
 	require.NoError(t, other.Delete(within(t), "q", first))
@@ -95,7 +96,7 @@ func TestNoListFollowsANodeThatWasAlone(t *testing.T) {
 	}
 }
 
-func TestAListThatFollowedIsDroppedOnceTheSessionHasDoneMore(t *testing.T) {
+func TestAPrefetchIsDroppedOnceTheSessionHasDoneMore(t *testing.T) {
 	b, _, first := crowded(t)
 	b.turn("a")
 	p := b.made("b")
@@ -103,7 +104,7 @@ func TestAListThatFollowedIsDroppedOnceTheSessionHasDoneMore(t *testing.T) {
 	require.Equal(t, []string{first.Name}, b.names())
 }
 
-func TestAListThatFollowedIsDroppedOnceTheSessionHasSeenMore(t *testing.T) {
+func TestAPrefetchIsDroppedOnceTheSessionHasSeenMore(t *testing.T) {
 	b, other, first := crowded(t)
 	b.turn("a")
 	gone, err := b.Watch(within(t), "q", first.Name)
@@ -115,7 +116,7 @@ func TestAListThatFollowedIsDroppedOnceTheSessionHasSeenMore(t *testing.T) {
 	require.Equal(t, []string{p.Name}, b.names())
 }
 
-func TestAListThatFollowedIsDroppedWithItsConnection(t *testing.T) {
+func TestAPrefetchIsDroppedWithItsConnection(t *testing.T) {
 	b, _, first := crowded(t)
 	b.turn("a")
 	held := b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
@@ -139,20 +140,73 @@ func TestAListThatFollowedIsDroppedWithItsConnection(t *testing.T) {
 	require.Equal(t, []string{first.Name, p.Name}, b.names())
 }
 
-func TestAListThatWasNeverSentIsNotWaitedFor(t *testing.T) {
-	var fs follows
-	f := fs.expect("/q", []byte("a"))
-	fs.keep(f)
-	fs.forget(f)
-	fs.forget(f)
-	<-f.done
-	require.False(t, f.ok)
-	require.Nil(t, fs.behind([]byte("a")))
-	require.Same(t, f, fs.take("/q"))
-	require.Nil(t, fs.take("/q"))
+// If the connection breaks between the create and the list, go-zookeeper sends the
+// list on the next one.
+func TestAPrefetchOnAnotherConnectionIsDropped(t *testing.T) {
+	b, _, first := crowded(t)
+	b.names() // the server is reached
+	p, list := b.delayed("a")
+	b.proxy.DropConnections()
+	b.reconnected()
+	list.start()
+	closed(t, "the list is answered", list.done)
+	require.NoError(t, list.err)
+	require.Zero(t, list.received.Load())
+	b.link.prefetches.keep(list)
+	requests := b.proxy.Requests()
+	require.Equal(t, []string{first.Name, p.Name}, b.names())
+	require.Equal(t, requests+1, b.proxy.Requests(), "it was used")
 }
 
-func TestWhoeverWaitsForAListThatFollowsCanGoAway(t *testing.T) {
+// Two goroutines make nodes in one queue, and the list of the second one is sent
+// first.
+func TestAPrefetchIsDroppedAfterALaterListOfTheSession(t *testing.T) {
+	b, other, first := crowded(t)
+	p1, list1 := b.delayed("a")
+	p2, list2 := b.delayed("b")
+	list2.start()
+	closed(t, "a list is answered", list2.done)
+	require.Contains(t, list2.names, first.Name)
+	require.NoError(t, other.Delete(within(t), "q", first))
+	list1.start()
+	closed(t, "a list is answered", list1.done)
+	require.NotContains(t, list1.names, first.Name)
+	b.link.prefetches.keep(list2)
+	require.Equal(t, []string{p1.Name, p2.Name}, b.names())
+}
+
+// delayed makes a node, and has the caller start the list behind it.
+func (b *bench) delayed(data string) (driver.Place, *prefetch) {
+	b.t.Helper()
+	list := b.prefetch(b.settings.queuePath("q"), []byte(data))
+	start, started := list.start, make(chan struct{})
+	list.start = func() { close(started) }
+	p := b.mustCreate("q", "web1-R-", data)
+	closed(b.t, "the list is due", started)
+	list.start = start
+	return p, list
+}
+
+// reconnected waits until the session has another connection.
+func (b *bench) reconnected() {
+	b.t.Helper()
+	eventually(b.t, "a second connection", func() bool { return b.link.generation.Load() == 2 })
+}
+
+func TestACreateThatWasNotWrittenHasNoListBehindIt(t *testing.T) {
+	var ps prefetches
+	p := &prefetch{behind: []byte("data of the create")}
+	ps.expect(p)
+	require.Nil(t, ps.sent([]byte("another request")))
+	require.Same(t, p, ps.sent([]byte("a create with data of the create")))
+	require.Nil(t, ps.sent([]byte("a create with data of the create")), "twice")
+	ps.expect(p)
+	ps.forget(p)
+	ps.forget(p)
+	require.Nil(t, ps.sent([]byte("a create with data of the create")))
+}
+
+func TestAListThatWaitsForAPrefetchCanBeGivenUp(t *testing.T) {
 	for name, end := range map[string]func(b *bench, cancel func()){
 		"cancelled": func(_ *bench, cancel func()) { cancel() },
 		"closed":    func(b *bench, _ func()) { go b.Close() },
@@ -177,7 +231,7 @@ func TestWhoeverWaitsForAListThatFollowsCanGoAway(t *testing.T) {
 	}
 }
 
-func TestWhereListsAreOfNoUseTheyFollowLessAndLess(t *testing.T) {
+func TestWherePrefetchesAreOfNoUseTheyBecomeRare(t *testing.T) {
 	var cs crowds
 	require.False(t, cs.expected("q"), "nothing is known")
 	cs.met("q", true)
