@@ -306,21 +306,17 @@ type none struct{}
 // from the instant at which the request was sent: rule 8. An error that matches
 // errNoAnswer leaves open whether the store has served the request, or will.
 func ask[T any](ctx context.Context, s *session, req request, serve func() (T, error)) (answer T, err error) {
-	sent, err := s.lease.Now(), s.lease.Err()
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		return answer, req.failed(err)
-	}
-	answer, err = exchange(ctx, s, req.op, serve)
-	switch {
-	case errors.Is(err, driver.ErrSessionEnded):
-		s.lease.End(err)
-	case !errors.Is(err, errNoAnswer):
-		s.lease.Renew(sent)
-	}
-	if ended := s.lease.Err(); ended != nil {
+	ended := s.lease.Do(func() (counted bool) {
+		if err = ctx.Err(); err != nil {
+			return false
+		}
+		answer, err = exchange(ctx, s, req.op, serve)
+		if errors.Is(err, driver.ErrSessionEnded) {
+			s.lease.End(err)
+		}
+		return !errors.Is(err, errNoAnswer)
+	})
+	if ended != nil {
 		err = ended
 	}
 	if err != nil {
