@@ -35,6 +35,7 @@ func (r *retainer) enter(ctx context.Context, a *attempt) (*Lock, error) {
 	r.mu.Lock()
 	if len(r.line) == 0 {
 		if l := r.admit(a.mode); l != nil {
+			r.giveWay()
 			r.mu.Unlock()
 			return l, nil
 		}

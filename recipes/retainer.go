@@ -126,7 +126,6 @@ func (r *retainer) admit(mode Mode) *Lock {
 }
 
 // grant lets in the first waiter and those behind it that may hold beside it.
-// Readers do not keep the place while another process waits.
 func (r *retainer) grant() {
 	for len(r.line) > 0 {
 		l := r.admit(r.line[0].mode)
@@ -135,6 +134,12 @@ func (r *retainer) grant() {
 		}
 		r.next(l)
 	}
+	r.giveWay()
+}
+
+// giveWay detaches a place that only readers hold if another process waits. It
+// is called after each admit.
+func (r *retainer) giveWay() {
 	if r.others == waiting {
 		r.detach()
 	}

@@ -1025,6 +1025,35 @@ func TestACallerThatEntersWhileTheLastTurnEndsDoesNotEnter(t *testing.T) {
 	}
 }
 
+func TestAReaderThatEntersWhileTheLastTurnEndsLetsOthersIn(t *testing.T) {
+	t.Run("a reader elsewhere holds beside it", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			c := w.client("a", retention())
+			l := w.won(c.lock(bg))
+			elsewhere := w.client("b").rlock(bg)
+			time.Sleep(soon)
+			var late <-chan result
+			w.unlockWith(l, func() { late = c.rlock(bg) })
+			w.unlock(w.won(late), w.won(elsewhere))
+		})
+	})
+	t.Run("a writer elsewhere waits for no further reader", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			c := w.client("a", retention())
+			l := w.won(c.lock(bg))
+			writer := w.client("b").lock(bg)
+			time.Sleep(soon)
+			var late <-chan result
+			w.unlockWith(l, func() { late = c.rlock(bg) })
+			last := c.rlock(bg)
+			w.waits(last)
+			w.unlock(w.won(late))
+			w.unlock(w.won(writer))
+			w.unlock(w.won(last))
+		})
+	})
+}
+
 func TestAWaiterDoesNotEnterWhileTheLastTurnEnds(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", recipes.WithRetention(recipes.Retention{Turns: 1}))
