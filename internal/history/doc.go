@@ -62,9 +62,12 @@
 //     Where only shared ones remain, it is a downgrade.
 //   - A downgrade turns an exclusive Lock into a shared one, also if its outcome is unknown, as that
 //     is what its holder is told.
-//   - Where the goroutines of a client share a place, a grant may have the token of the one before, if
-//     that was of the same client. The order of arrival is each client's own then, and the rules
-//     about it say nothing.
+//   - Where the goroutines of a client share a place, a grant may have the token of the
+//     grant before, if that was of the same client. A shared one may also have the token
+//     of a Lock of the same client that is still held: after a downgrade readers enter
+//     the place although readers of other clients, with higher tokens, have entered
+//     before. The order of arrival is each client's own then, and the rules about it say
+//     nothing.
 //   - An answer "still held" needs that Lock to be held, in that mode.
 //   - An operator's removal of a whole queue, in memory, where it is one instant: no node that
 //     was in it can be granted later, and its holders are gone not before it.

@@ -29,6 +29,11 @@ func won(call, ret int64, hold int, mode dlock.Mode, token int64) porcupine.Oper
 	return at(call, ret, operation{kind: grant, hold: hold, mode: mode, token: token})
 }
 
+// turn is a grant on a place that the goroutines of a client share.
+func turn(call, ret int64, hold int, mode dlock.Mode, token int64, client int) porcupine.Operation {
+	return at(call, ret, operation{kind: grant, hold: hold, mode: mode, token: token, place: client})
+}
+
 func gone(call, ret int64, hold int) porcupine.Operation {
 	return at(call, ret, operation{kind: unlocking, hold: hold})
 }
@@ -100,7 +105,11 @@ func TestTheModelAllowsWhatALockMayDo(t *testing.T) {
 		"a reader within a writer":          {won(1, 2, 1, w, 1), again(3, 4, 1, 1, r), still(5, 6, 1, w), still2(5, 6, 1, 1, r)},
 		"the writer leaves, readers enter":  {won(1, 2, 1, w, 1), again(3, 4, 1, 1, r), gone(5, 6, 1), won(7, 8, 2, r, 2), still2(9, 10, 1, 1, r), noUpgrade(9, 10, 1)},
 		"entered again while leaving":       {won(1, 2, 1, w, 1), gone(3, 9, 1), again(4, 8, 1, 1, w), gone2(10, 11, 1, 1), won(12, 13, 2, w, 2)},
-		"all of it lost at once":            {won(1, 2, 1, w, 1), again(3, 4, 1, 1, w), lost(5, 6, 1), won(7, 8, 2, w, 2)},
+		"turns on one place":                {turn(1, 2, 1, w, 1, 1), gone(3, 4, 1), turn(5, 6, 2, w, 1, 1), gone(7, 8, 2), turn(9, 10, 3, r, 1, 1)},
+		"a reader enters a downgraded place": {
+			turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), turn(7, 8, 3, r, 1, 1), gone(9, 10, 2), gone(11, 12, 1), turn(13, 14, 4, r, 1, 1),
+		},
+		"all of it lost at once": {won(1, 2, 1, w, 1), again(3, 4, 1, 1, w), lost(5, 6, 1), won(7, 8, 2, w, 2)},
 	} {
 		t.Run(name, func(t *testing.T) { require.True(t, porcupine.CheckOperations(model, ops)) })
 	}
@@ -134,6 +143,14 @@ func TestTheModelForbidsWhatALockMustNotDo(t *testing.T) {
 		"a writer after his own downgrade":    {won(1, 2, 1, w, 1), lowered(3, 4, 1), again(5, 6, 1, 1, w)},
 		"no upgrade for a writer":             {won(1, 2, 1, w, 1), noUpgrade(3, 4, 1)},
 		"no upgrade for nobody":               {noUpgrade(1, 2, 1)},
+		"a turn on another client's place":    {turn(1, 2, 1, w, 1, 1), gone(3, 4, 1), turn(5, 6, 2, w, 1, 2)},
+		"a turn on a place of its own":        {won(1, 2, 1, w, 1), gone(3, 4, 1), won(5, 6, 2, r, 1)},
+		"two turns at once":                   {turn(1, 2, 1, w, 1, 1), turn(3, 4, 2, r, 1, 1), gone(5, 6, 1)},
+		"a turn after another client's":       {turn(1, 2, 1, w, 1, 1), gone(3, 4, 1), won(5, 6, 2, w, 2), gone(7, 8, 2), turn(9, 10, 3, r, 1, 1)},
+		"a writer on a downgraded place":      {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), turn(5, 6, 2, w, 1, 1), gone(7, 8, 1)},
+		"a writer after a reader elsewhere":   {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), gone(7, 8, 2), gone(9, 10, 1), turn(11, 12, 3, w, 1, 1)},
+		"a place that was given back":         {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), gone(7, 8, 1), turn(9, 10, 3, r, 1, 1)},
+		"another client's downgraded place":   {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), turn(7, 8, 3, r, 1, 2)},
 		"the other queue does not make up":    {won(1, 2, 1, w, 1), elsewhere(won(1, 2, 2, w, 2)), won(3, 4, 3, w, 3)},
 	} {
 		t.Run(name, func(t *testing.T) { require.False(t, porcupine.CheckOperations(model, ops)) })
@@ -148,6 +165,7 @@ func TestCutsChangeNoVerdict(t *testing.T) {
 		won(13, 16, 3, w, 5), lowered(14, 17, 3), // and here: #3 holds it shared
 		won(18, 19, 4, r, 6), still(20, 21, 3, r), gone(22, 23, 3), gone(24, 25, 4),
 	}
+	place := operations{turn(26, 27, 5, w, 8, 1), lowered(28, 29, 5), won(30, 31, 6, r, 9)}
 	for name, c := range map[string]struct {
 		more operations
 		ok   bool
@@ -158,6 +176,8 @@ func TestCutsChangeNoVerdict(t *testing.T) {
 		"a writer in the end":                  {operations{won(26, 27, 5, w, 7)}, true},
 		"held from before":                     {operations{still2(7, 8, 1, 1, r)}, true},
 		"gone since":                           {operations{still2(13, 14, 1, 1, r)}, false},
+		"a reader on a downgraded place":       {slices.Concat(place, operations{turn(32, 33, 7, r, 8, 1)}), true},
+		"a reader on another client's place":   {slices.Concat(place, operations{turn(32, 33, 7, r, 8, 2)}), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			history := append(slices.Clone(whole), c.more...)

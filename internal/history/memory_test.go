@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
@@ -326,7 +328,7 @@ func TestHistoriesInMemoryAreLinearizable(t *testing.T) {
 func TestHistoriesOfSharedPlacesAreLinearizable(t *testing.T) {
 	var sum figures
 	turns := 0
-	for seed := *first; seed < *first+uint64(max(1, *seeds/4)) && !t.Failed(); seed++ {
+	for seed := *first; seed < *first+uint64(*seeds) && !t.Failed(); seed++ {
 		p := plan{clients: 2 + int(seed%2), actors: 3, rounds: 8, faults: 40, closes: 5, calm: seed%3 == 0,
 			share: func(client int) bool { return client == 0 || seed%2 == 0 }}
 		r, wrong := p.one(t, seed)
@@ -337,6 +339,36 @@ func TestHistoriesOfSharedPlacesAreLinearizable(t *testing.T) {
 	if *seeds >= 100 && turns < 100 {
 		t.Errorf("only %d turns on the place of somebody else", turns)
 	}
+}
+
+// After a downgrade readers enter a place beside those of other clients, whose tokens
+// are higher.
+func TestAReaderEntersADowngradedPlaceAfterAReaderOfAnotherClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, rec := memdriver.New(), &recorder{shared: true}
+		open := func(seat int, options ...dlock.Option) *client {
+			locks := dlock.OpenConnector(store, append(options, quiet())...)
+			t.Cleanup(func() { _ = locks.Close() })
+			return &client{seat: seat, shared: len(options) > 0, locks: locks}
+		}
+		take := func(c *client, mode dlock.Mode, by func(*dlock.RWMutex, context.Context) (*dlock.Lock, error)) *handle {
+			at := &attempt{client: c, queue: "q", mode: mode, began: time.Now()}
+			h := rec.take(at, func() (*dlock.Lock, error) { return by(c.locks.RWMutex("q"), t.Context()) })
+			require.NoError(t, at.err)
+			return h
+		}
+		sharing, other := open(1, dlock.WithRetention(dlock.Retention{})), open(2)
+		first := take(sharing, w, (*dlock.RWMutex).Lock)
+		require.NoError(t, rec.downgrade(first, func() error { return first.lock.Downgrade(t.Context()) }))
+		elsewhere := take(other, r, (*dlock.RWMutex).RLock)
+		late := take(sharing, r, (*dlock.RWMutex).RLock)
+		require.Equal(t, first.token, late.token)
+		require.Greater(t, elsewhere.token, late.token)
+		for _, h := range []*handle{first, elsewhere, late} {
+			require.NoError(t, rec.unlock(h))
+		}
+		judge(t, "a downgraded place", rec, nil)
+	})
 }
 
 // turns returns how often a lock was granted with a token that had been granted before.

@@ -65,6 +65,8 @@ func (o operation) String() string {
 type holder struct {
 	hold, handle int
 	mode         dlock.Mode
+	token        int64 // as in operation, and like place 0 for a re-entry
+	place        int
 }
 
 func (h holder) compare(o holder) int {
@@ -135,7 +137,7 @@ func (s state) find(o operation) (at int, found bool) {
 
 func (s state) add(o operation) state {
 	at, _ := s.find(o)
-	s.holders = slices.Insert(slices.Clone(s.holders), at, holder{o.hold, o.handle, o.mode})
+	s.holders = slices.Insert(slices.Clone(s.holders), at, holder{o.hold, o.handle, o.mode, o.token, o.place})
 	return s
 }
 
@@ -164,10 +166,21 @@ func (s state) step(o operation) (bool, state) {
 	return found && s.holders[at].mode == o.mode, s
 }
 
-// grant lets a contender in, who has waited for his turn. A turn on a place that is shared has
-// the token of the one before.
+// turn reports whether a grant may be a turn on a place that the goroutines of a
+// client share. The place is that of the highest token, or another Lock holds it:
+// after a downgrade readers enter it although readers of other clients, with higher
+// tokens, have entered before.
+func (s state) turn(o operation) bool {
+	if o.place == 0 {
+		return false
+	}
+	return o.place == s.place && o.token == s.top ||
+		slices.ContainsFunc(s.holders, func(h holder) bool { return h.place == o.place && h.token == o.token })
+}
+
+// grant lets in a contender that has waited for its turn.
 func (s state) grant(o operation) (bool, state) {
-	turn := o.place != 0 && o.place == s.place && o.token == s.top
+	turn := s.turn(o)
 	if s.exclusive() || o.token <= s.fence && !turn || o.token <= s.cleared {
 		return false, s
 	}
