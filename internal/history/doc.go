@@ -72,7 +72,9 @@
 //   - An operator's removal of a whole queue, in memory, where it is one instant: no node that
 //     was in it can be granted later, and its holders are gone not before it.
 //   - A loss takes all Locks off a contender, at some instant after its cause and before he has
-//     learned of it. A close is a cause for all locks of the client, and over when it returns.
+//     learned of it. A close is a cause for all locks of the client, and over when it
+//     returns. It takes nothing from an Unlock that says ErrUnlock: the lock was held
+//     until that call, which may have reached the store before the close began.
 //
 // There are two kinds of causes. A session that the store has dropped for its silence must be
 // known to have ended here before the store lets anybody else in, so every answer counts: nobody

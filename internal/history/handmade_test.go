@@ -2,6 +2,7 @@ package history
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -256,6 +257,29 @@ func TestACloseIsTheEndOfAllLocksOfTheClient(t *testing.T) {
 			first.client.closed = &ending{span: span{5, 11}}
 			first.handles[0].answers = []seen{{c.answer, 1, w}}
 			second.handles[0].answers = []seen{{span{9, 9}, 2, w}}
+			rec := &recorder{clock: 20, contenders: []*contender{first, second}}
+			require.Equal(t, c.ok, linearizable(rec))
+		})
+	}
+}
+
+// An Unlock may have reached the store before the close began that it met.
+func TestAnUnlockThatMeetsACloseIsARelease(t *testing.T) {
+	unlocked := fmt.Errorf("%w: %w", dlock.ErrUnlock, dlock.ErrClosed)
+	for name, c := range map[string]struct {
+		err error
+		won span // when another client is granted the lock
+		ok  bool
+	}{
+		"granted before the close":          {unlocked, span{4, 6}, true},
+		"granted before the Unlock":         {unlocked, span{4, 4}, false},
+		"lost, granted before the close":    {dlock.ErrLost, span{4, 6}, false},
+		"lost, granted while it was closed": {dlock.ErrLost, span{4, 8}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, second := held(1, 1, span{1, 2}), held(2, 2, c.won)
+			first.client.closed = &ending{span: span{7, 9}}
+			first.handles[0].given = &ending{span: span{5, 10}, err: c.err}
 			rec := &recorder{clock: 20, contenders: []*contender{first, second}}
 			require.Equal(t, c.ok, linearizable(rec))
 		})

@@ -87,8 +87,9 @@ func (r *recorder) operations(c *contender) (ops []porcupine.Operation, explaine
 	return s.ops, explained
 }
 
-// isOver tells whether an error of Unlock says that the lock was over before.
-func isOver(err error) bool { return errors.Is(err, dlock.ErrLost) || errors.Is(err, dlock.ErrClosed) }
+// isOver reports whether an error of Unlock says that the lock was over before. ErrUnlock
+// says that it was held until then, also if a close has cut the wait for the store short.
+func isOver(err error) bool { return errors.Is(err, dlock.ErrLost) }
 
 // givenBack is when the last Lock of a contender was unlocked: forever, if one never was.
 func (c *contender) givenBack() (over int64) {
