@@ -118,7 +118,7 @@ func OpenConnector(c driver.Connector, opts ...Option) *Client {
 // nor ".."; each other one will do, also "order-1234567890" or a UUID. Locks of
 // different names never block each other, also if one name is the beginning of
 // the other. With a bad name every use of the lock returns an error that
-// matches ErrName. The options are added to those of the client.
+// matches ErrBadName. The options are added to those of the client.
 func (c *Client) RWMutex(name string, opts ...Option) (m *RWMutex) {
 	return c.store().RWMutex(name, opts...)
 }

@@ -24,7 +24,7 @@ type (
 	BackOff = recipes.BackOff
 	// Trace is a set of hooks; see [recipes.Trace].
 	Trace = recipes.Trace
-	// Wait is a way of waiting; see [recipes.Predecessor].
+	// Wait is a way of waiting; see [recipes.Wait].
 	Wait = recipes.Wait
 	// Contender is a member of a lock's queue; see [recipes.Contender].
 	Contender = recipes.Contender
@@ -53,15 +53,16 @@ var (
 	ErrUnlock      = recipes.ErrUnlock
 	ErrUpgrade     = recipes.ErrUpgrade
 	ErrClosed      = recipes.ErrClosed
-	ErrName        = recipes.ErrName
+	ErrBadName     = recipes.ErrBadName
 	ErrUnavailable = driver.ErrUnavailable
 )
 
-// Ways of waiting, for WithWait; see package recipes.
-var (
-	Predecessor = recipes.Predecessor // the default
-	AnyChange   = recipes.AnyChange
-)
+// WatchPredecessor is [recipes.WatchPredecessor], the default way of waiting.
+func WatchPredecessor() Wait { return recipes.WatchPredecessor() }
+
+// WatchQueue is [recipes.WatchQueue], a way of waiting that watches the whole
+// queue.
+func WatchQueue() Wait { return recipes.WatchQueue() }
 
 // Poll is [recipes.Poll], a way of waiting that watches nothing.
 func Poll(d time.Duration) Wait { return recipes.Poll(d) }

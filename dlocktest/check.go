@@ -11,36 +11,40 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// closeGrace is how long a Close may take that can't reach the store: much longer than the
-// few seconds of the contract, for slow machines.
+// closeGrace is how long a Close may take that cannot reach the store: much
+// longer than the few seconds of the contract, for slow machines.
 var closeGrace = 20 * time.Second
 
 // attempts is how often a case is tried that lost a session for no reason of
-// its own, and stalledAttempts how often where the machine stood still meanwhile, as it does for longer than a short
-// session timeout when it is very busy: that is nobody's fault. A driver that keeps losing sessions loses
-// one in every attempt.
+// its own. stalledAttempts is that number if the process stood still meanwhile,
+// as it does for longer than a short session timeout on a very busy machine:
+// that is no fault of the driver. A driver that keeps losing sessions loses one
+// in every attempt.
 const (
 	attempts        = 5
 	stalledAttempts = 12
 )
 
-// runCase runs one case, again where an attempt failed and had lost a session.
-func runCase(t *testing.T, config Config, r rule, k testCase) {
+// runCase runs one case, again if an attempt failed and had lost a session.
+func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict {
 	t.Helper()
 	for n := 1; ; n++ {
-		c := &check{t: t, config: config, rule: r, kase: k}
+		c := &check{t: t, config: config, can: can, rule: r, kase: k}
 		c.attempt()
 		switch {
+		case c.hook != "":
+			t.Errorf("dlocktest: Config.%s failed: this says nothing of the driver, and %s was not checked by this case", c.hook, r.label())
+			return hookFailed
 		case len(c.failures) == 0:
-			return
-		case c.lost == nil, n >= attempts && !c.stalled(), n == stalledAttempts, t.Failed():
+			return passed
+		case c.lost == nil, n >= attempts && !c.stalled(), n == stalledAttempts:
 			c.report()
-			return
+			return broken
 		}
 		t.Logf("attempt %d failed after a session had ended by itself (%v), in a process that stood still for up to %v; trying again",
 			n, c.lost, c.stall.Round(time.Millisecond))
 		if n > 1 {
-			time.Sleep(config.sessionTimeout()) // the machine, or the store, may find its breath
+			time.Sleep(config.sessionTimeout()) // the machine, or the store, may recover
 		}
 	}
 }
@@ -49,20 +53,21 @@ func runCase(t *testing.T, config Config, r rule, k testCase) {
 // keeps the failures until it is known whether they count.
 //
 // The case runs on a goroutine of its own, so that a driver that hangs fails
-// its case instead of holding up everything. When the attempt is over, also because its time is up, what is left of
-// it is abandoned: it may not touch t any more, and its goroutines end at their next step.
+// its case instead of holding up everything. If the attempt takes too long, it
+// is abandoned: it may not touch t any more, and its goroutines end at their
+// next step.
 type check struct {
 	t      *testing.T
 	config Config
+	can    need // what the probe has found
 	rule   rule
 	kase   testCase
-
-	patience context.Context // ends when the time for the case is up: for waiting
-	ctx      context.Context // ends a little later: for calls, so that a wait that failed can still tell what it saw
+	ctx    context.Context // for calls; it ends when the attempt is abandoned
 
 	mu        sync.Mutex
 	abandoned bool
 	failures  []string
+	hook      string        // the hook of Config that failed
 	lost      error         // why a session ended that was not doomed
 	stall     time.Duration // the longest time for which the process did not get to run
 	sessions  []driver.Session
@@ -75,11 +80,10 @@ type check struct {
 }
 
 func (c *check) attempt() {
-	var cancel, cancelCalls context.CancelFunc
-	c.patience, cancel = context.WithTimeout(context.Background(), c.config.bound())
+	most := 2*c.config.bound() + closeGrace
+	ctx, cancel := context.WithTimeout(context.Background(), most-closeGrace/2)
 	defer cancel()
-	c.ctx, cancelCalls = context.WithTimeout(context.Background(), c.config.bound()+closeGrace/4)
-	defer cancelCalls()
+	c.ctx = ctx
 	c.doomed = make(map[driver.Session]bool)
 	finished := make(chan struct{})
 	go func() {
@@ -89,17 +93,46 @@ func (c *check) attempt() {
 	}()
 	defer c.abandon()
 	defer c.measureStalls()()
-	limit := time.NewTimer(c.config.bound() + closeGrace)
+	limit := time.NewTimer(most)
 	defer limit.Stop()
 	select {
 	case <-finished:
 	case <-limit.C:
-		c.errorf("the driver hung: the case and the Close of its sessions took longer than %v\ngoroutines:\n%s",
-			c.config.bound()+closeGrace, stacks())
+		c.errorf("the driver hung: the case and the Close of its sessions took longer than %v\ngoroutines:\n%s", most, stacks())
 	}
 }
 
-// measureStalls notes how late a goroutine is that should run all the time, until stop is called.
+// patience is the time limit of one wait.
+type patience struct {
+	began time.Time
+	over  <-chan time.Time
+}
+
+// patience begins a wait.
+func (c *check) patience() patience {
+	return patience{time.Now(), time.After(c.config.bound())}
+}
+
+// waited returns how long the wait has taken so far.
+func (p patience) waited() time.Duration { return time.Since(p.began).Round(time.Millisecond) }
+
+// rounds calls f up to n times, with the number of the round. A store that is
+// slow gets away with fewer rounds: time is no part of what they check.
+func (c *check) rounds(n int, f func(i int)) {
+	const least = 3
+	enough := time.Now().Add(c.config.bound() / 2)
+	for i := range n {
+		if i >= least && time.Now().After(enough) {
+			c.logf("%d rounds instead of %d, because the store is slow", i, n)
+			return
+		}
+		c.alive()
+		f(i)
+	}
+}
+
+// measureStalls notes how late a goroutine is that should run all the time,
+// until stop is called.
 func (c *check) measureStalls() (stop func()) {
 	const pause = 5 * time.Millisecond
 	quit, finished := make(chan struct{}), make(chan struct{})
@@ -120,7 +153,8 @@ func (c *check) measureStalls() (stop func()) {
 	}
 }
 
-// stalled tells whether the process stood still for long enough to endanger a session.
+// stalled reports whether the process stood still for long enough to endanger a
+// session.
 func (c *check) stalled() bool { return c.stall > c.config.sessionTimeout()/10 }
 
 // report makes the failures known. Once a call hangs there may be many.
@@ -143,7 +177,8 @@ func (c *check) abandon() {
 	c.abandoned = true
 }
 
-// cleanUp looks for lost sessions, heals what was cut and closes the sessions, so that the store can go.
+// cleanUp looks for lost sessions, heals what was cut and closes the sessions,
+// so that the store can go.
 func (c *check) cleanUp() {
 	c.mu.Lock()
 	sessions, heals, clients := c.sessions, c.heals, c.clients
@@ -153,10 +188,11 @@ func (c *check) cleanUp() {
 			c.losing(err)
 		}
 	}
-	for _, heal := range heals {
-		heal()
-	}
 	var wg sync.WaitGroup
+	for _, heal := range heals {
+		wg.Go(heal) // on a goroutine of its own, which ends if the hook fails
+	}
+	wg.Wait()
 	for _, cl := range clients {
 		wg.Go(func() { _ = cl.Close() })
 	}
@@ -165,6 +201,15 @@ func (c *check) cleanUp() {
 		wg.Go(func() { _ = s.Close() })
 	}
 	wg.Wait()
+}
+
+// hookFailed notes that a hook failed. The first one counts.
+func (c *check) hookFailed(hook string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hook == "" && !c.abandoned {
+		c.hook = hook
+	}
 }
 
 // losing notes that a session ended by itself.
@@ -204,7 +249,7 @@ func (c *check) fatalf(format string, args ...any) {
 func (c *check) failed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.failures) > 0
+	return len(c.failures) > 0 || c.hook != ""
 }
 
 func (c *check) logf(format string, args ...any) {
@@ -222,7 +267,7 @@ func (c *check) connector() driver.Connector {
 	c.making.Lock()
 	defer c.making.Unlock()
 	if c.store == nil {
-		c.store = c.config.New(c.t)
+		c.play("New", func() { c.store = c.config.New(c.t) })
 	}
 	if c.store == nil {
 		c.fatalf("Config.New returned nil")

@@ -83,8 +83,8 @@ func (c *check) won(l *dlock.Lock, err error) *dlock.Lock {
 // acquire is a method of an RWMutex.
 type acquire func(ctx context.Context) (*dlock.Lock, error)
 
-// try calls TryLock or TryRLock until the store has answered. They ask it once and
-// return an error that passes to their caller.
+// try calls TryLock or TryRLock until the store has answered. They ask it once
+// and return an error that passes to their caller.
 func (c *check) try(enter acquire) (l *dlock.Lock, err error) {
 	c.retry("TryLock or TryRLock", func() error {
 		l, err = enter(c.ctx)
@@ -111,11 +111,12 @@ func background(acquire func() *dlock.Lock) <-chan *dlock.Lock {
 
 // granted waits for a lock that is on its way.
 func (c *check) granted(won <-chan *dlock.Lock, when string) *dlock.Lock {
+	wait := c.patience()
 	select {
 	case l := <-won:
 		return l
-	case <-c.patience.Done():
-		c.fatalf("the lock was not granted within %v %s", c.config.bound(), when)
+	case <-wait.over:
+		c.fatalf("the lock was not granted within %v %s", wait.waited(), when)
 	}
 	return nil
 }

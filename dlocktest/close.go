@@ -140,12 +140,12 @@ func closeInFlight(c *check) {
 			}
 			for {
 				c.alive()
-				q, err := a.Create(c.ctx, "q", writer, data())
+				q, err := tryCreate(c.ctx, a, "q", writer)
 				if err == nil {
-					err = a.Delete(c.ctx, "q", q)
+					err = a.Delete(c.ctx, "q", q, driver.Released)
 				}
 				if err != nil && a.Err() != nil {
-					c.wantEnded("a call after Close", a.Delete(c.ctx, "q", p))
+					c.wantEnded("a call after Close", a.Delete(c.ctx, "q", p, driver.Changed))
 					return
 				}
 			}

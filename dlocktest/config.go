@@ -4,102 +4,139 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 )
 
 // Config says how to reach a store and which faults can be played on it. Only
-// New is required; a field left zero is a fault that can't be played, and the cases that need it are not checked.
+// New is required. A hook that is nil is a fault that cannot be played, and the
+// cases that need it are not checked.
 //
-// The functions are called by one case at a time, from a goroutine of
-// that case. They report what they can't do with t.Fatal. A session that they are given is one that came
-// from a connector of New or NewNearRollOver, unchanged, so that a type assertion
-// or a map finds what belongs to it. Fields may be added in later
-// versions: use field names in literals.
+// The hooks are called by one case at a time, from goroutines of that case. A
+// hook that cannot play its fault calls t.Fatal; Run then reports that the hook
+// failed and that the case was not checked, not that a rule is broken. A
+// session that a hook is given came from a connector of New or NewNearRollOver,
+// unchanged, so that a type assertion or a map finds what belongs to it. Later
+// versions may add fields: use field names in literals.
 type Config struct {
 	// New returns a connector to a store that is new and empty, or to a
-	// namespace of its own. It is called once by every case, which makes
-	// several sessions with it. t.Cleanup takes the store down: the case's
-	// sessions are closed by then.
+	// namespace of its own. Every case calls it once and makes several sessions
+	// with it. t.Cleanup takes the store down: the case's sessions are closed
+	// by then.
 	New func(t *testing.T) driver.Connector
 
 	// SessionTimeout is how long the store keeps a session that it does not
 	// hear of, at most. Cases wait that long, and Config.Pause skips it, so
-	// choose the shortest that the store allows: one or two seconds are good, and shorter than about 200 ms lets a
-	// slow machine lose sessions by itself. Zero means 10 s.
+	// choose the shortest that the store allows: one or two seconds are good,
+	// and with less than about 200 ms a slow machine loses sessions by itself.
+	// Zero means 10 s.
 	SessionTimeout time.Duration
 
-	// Timeout bounds one case, together with three SessionTimeouts. It is there to
-	// end a case that hangs, not to judge a slow store. Zero means 30 s.
+	// Timeout bounds each wait of a case, together with three SessionTimeouts.
+	// It is there to end a case that hangs, not to judge a slow store: a case
+	// that repeats something many times repeats it less often on a store that
+	// is slow. Zero means 30 s.
 	Timeout time.Duration
 
-	// Complete makes it a failure to leave out a function below.
+	// Complete makes it a failure to leave out a hook below.
 	Complete bool
 
+	// Abilities are what sessions are expected to be able to do. A session that
+	// lacks one of them fails Run; without this field the cases for it are
+	// reported as not applicable. An ability that is not named is allowed.
+	Abilities []Ability
+
 	// Expire makes the store end the session now, as it does after the
-	// session's timeout. It returns when the store has done so; the session's own process may not know yet.
+	// session's timeout. It returns when the store has done so; the session's
+	// own process may not know yet, and should not.
 	Expire func(t *testing.T, s driver.Session)
 
-	// CutOff cuts the session off from the store, in both directions: nothing that
-	// it sends arrives and no answer comes back, until heal is called or the
-	// case ends (heal is called then, too; it may be called twice). Other sessions are
-	// not cut off. The store knows nothing of it: it ends the session when the timeout has passed.
+	// CutOff cuts the session off from the store, in both directions: nothing
+	// that it sends arrives and no answer comes back, until heal is called or
+	// the case ends (heal is called then, too; it may be called twice). Other
+	// sessions are not cut off. The store does not learn of it: it ends the
+	// session when the timeout has passed.
+	//
+	// Bytes that are on their way when the cut begins, and bytes that are sent
+	// during the cut may be lost, or may be held and arrive after heal. A hook
+	// that loses them has to break the connection by the time of heal at the
+	// latest, as a network does that has lost bytes of a stream.
 	CutOff func(t *testing.T, s driver.Session) (heal func())
 
-	// LoseReply makes the session lose the reply of the next request for op that it
-	// sends, as when the connection breaks: after the store carried
-	// the request out if committed, else before. Requests after that one pass again. The session lives on, if the
-	// driver lets it.
-	LoseReply func(t *testing.T, s driver.Session, op Op, committed bool)
+	// Reset breaks the session's connections to the store once. Neither side is
+	// cut off: the driver can connect again at once, and the store keeps the
+	// session. If a driver gives its session up with its connection, the
+	// session ends, and the cases accept that.
+	Reset func(t *testing.T, s driver.Session)
 
-	// Pause makes the process of the session see its monotonic or its wall clock d later
-	// from now on, without its timers having run: as after a pause of the
-	// process or a sleep of the machine. It does nothing to the store.
+	// LoseReply makes the session lose the reply of the next request for op
+	// that it sends, as when the connection breaks: after the store carried the
+	// request out if committed, else before. Requests after that one pass
+	// again. The session lives on, if the driver lets it.
+	//
+	// The cases lose creates, lists, deletes (of either cause) and, if sessions
+	// can replace, replaces. A list that a Create sends besides the request for
+	// its node is meant by faults.OpList, too.
+	LoseReply func(t *testing.T, s driver.Session, op faults.Op, committed bool)
+
+	// HoldRequest makes the next request for op that the session sends late:
+	// the session sees its connection break, as with LoseReply, and the request
+	// arrives at the store when the case calls arrive, unless the store has
+	// closed that connection. Requests after that one pass at once. The function
+	// arrive returns when the store has carried the request out or has refused
+	// it. The cases hold creates and deletes.
+	HoldRequest func(t *testing.T, s driver.Session, op faults.Op) (arrive func())
+
+	// DelayReplies makes every reply to a request that the session sends from
+	// now on take d on its way back, while the request itself arrives at once.
+	// A CutOff that begins later stops no reply that the store has sent before.
+	DelayReplies func(t *testing.T, s driver.Session, d time.Duration)
+
+	// Pause makes the process of the session see its monotonic or its wall
+	// clock d later from now on, without its timers having run: as after a
+	// pause of the process or a sleep of the machine. It does nothing to the
+	// store.
 	Pause func(t *testing.T, s driver.Session, d time.Duration)
 
-	// RemoveQueue removes the queue and every node in it, as an operator does
-	// who is not a session. It returns when the store has done so.
+	// RemoveQueue removes the queue and every node in it, as an operator does.
+	// It returns when the store has done so.
 	RemoveQueue func(t *testing.T, c driver.Connector, queue string)
 
-	// RemoveNode removes one node, as an operator does. It returns when the store has done so.
+	// RemoveNode removes one node, as an operator does. It returns when the
+	// store has done so.
 	RemoveNode func(t *testing.T, c driver.Connector, queue, name string)
 
-	// PutNode puts a node of exactly that name into the queue, making the queue where it is
-	// missing, as a foreign program does. The node belongs to no session.
+	// PutNode puts a node of exactly that name and data into the queue, making
+	// the queue where it is missing, as a foreign program does. The node
+	// belongs to no session. The name may be one that a node of dlock had
+	// before the queue was removed.
 	PutNode func(t *testing.T, c driver.Connector, queue, name string, data []byte)
 
 	// NewNearRollOver is New for a store in which the sequences are about to
-	// end: within a hundred creates in one queue the driver has to
-	// roll over, wrap, or whatever it does. A driver whose sequences can't
-	// end within the life of a store sets it to the same function as New.
+	// end: within a hundred creates in one queue the driver has to roll over,
+	// wrap, or do what it does then. A driver whose sequences cannot end within
+	// the life of a store sets it to the same function as New.
 	NewNearRollOver func(t *testing.T) driver.Connector
 }
 
-// Op is a kind of request, for [Config.LoseReply].
-type Op int
+// Ability is something that sessions may be able to do or not, for
+// [Config.Abilities].
+type Ability string
 
-// The kinds of requests whose reply can be lost. A case uses OpReplace and OpRelease only if the
-// session implements [driver.Replacer] and [driver.Releaser].
+// The abilities. Run finds out by trial which of them sessions have.
 const (
-	OpCreate Op = iota
-	OpDelete
-	OpReplace
-	OpRelease
+	// Replace, Read and Walk say that the functions of package driver of those
+	// names do not return errors.ErrUnsupported.
+	Replace Ability = "Replace"
+	Read    Ability = "Read"
+	Walk    Ability = "Walk"
+	// Ahead says that Create returns the nodes ahead of its own.
+	Ahead Ability = "Ahead"
+	// Armed says that Create returns the watch that the caller would arm next.
+	Armed Ability = "Armed"
+	// Released says that watches send driver.Released.
+	Released Ability = "Released"
 )
-
-// String returns "create", "delete", "replace" or "release".
-func (o Op) String() string {
-	switch o {
-	case OpCreate:
-		return "create"
-	case OpDelete:
-		return "delete"
-	case OpReplace:
-		return "replace"
-	case OpRelease:
-		return "release"
-	}
-	return "unknown"
-}
 
 func (c Config) sessionTimeout() time.Duration {
 	if c.SessionTimeout > 0 {
@@ -108,7 +145,7 @@ func (c Config) sessionTimeout() time.Duration {
 	return 10 * time.Second
 }
 
-// bound is how long one case may take.
+// bound is how long one wait may take.
 func (c Config) bound() time.Duration {
 	timeout := c.Timeout
 	if timeout <= 0 {
@@ -117,39 +154,53 @@ func (c Config) bound() time.Duration {
 	return timeout + 3*c.sessionTimeout()
 }
 
-// need is a set of things without which a case can't be checked: functions
-// of Config first, then optional interfaces of the session.
+// need is a set of things without which a case cannot be checked: hooks of
+// Config, and abilities of sessions.
 type need uint
 
 const (
 	needExpire need = 1 << iota
 	needCutOff
+	needReset
 	needLoseReply
+	needHoldRequest
+	needDelayReplies
 	needPause
 	needRemoveQueue
 	needRemoveNode
 	needPutNode
 	needRollOver
 
-	needReplacer
-	needReleaser
-	needReader
-	needWalker
+	needReplace
+	needRead
+	needWalk
+	needAhead
+	needArmed
+	needReleased
 )
 
-// needs names them. The interfaces come first: what does not apply needs no function.
-var needs = []struct {
-	need     need
-	name     string
-	optional bool // an interface of the session rather than a field of Config
-}{
-	{needReplacer, "Replacer", true},
-	{needReleaser, "Releaser", true},
-	{needReader, "Reader", true},
-	{needWalker, "Walker", true},
+// requirement is one need and its name.
+type requirement struct {
+	need    need
+	name    string
+	ability bool // of sessions, rather than a hook
+}
+
+// needs holds all of them. The abilities come first: a case that does not apply
+// needs no hook.
+var needs = []requirement{
+	{needReplace, string(Replace), true},
+	{needRead, string(Read), true},
+	{needWalk, string(Walk), true},
+	{needAhead, string(Ahead), true},
+	{needArmed, string(Armed), true},
+	{needReleased, string(Released), true},
 	{needExpire, "Expire", false},
 	{needCutOff, "CutOff", false},
+	{needReset, "Reset", false},
 	{needLoseReply, "LoseReply", false},
+	{needHoldRequest, "HoldRequest", false},
+	{needDelayReplies, "DelayReplies", false},
 	{needPause, "Pause", false},
 	{needRemoveQueue, "RemoveQueue", false},
 	{needRemoveNode, "RemoveNode", false},
@@ -157,37 +208,34 @@ var needs = []struct {
 	{needRollOver, "NewNearRollOver", false},
 }
 
-// hooks returns what the configuration has.
-func (c Config) hooks() (have need) {
-	add := func(n need, ok bool) {
-		if ok {
-			have |= n
+// needOf returns the need of an ability, or zero.
+func needOf(a Ability) need {
+	for _, n := range needs {
+		if n.ability && n.name == string(a) {
+			return n.need
 		}
 	}
-	add(needExpire, c.Expire != nil)
-	add(needCutOff, c.CutOff != nil)
-	add(needLoseReply, c.LoseReply != nil)
-	add(needPause, c.Pause != nil)
-	add(needRemoveQueue, c.RemoveQueue != nil)
-	add(needRemoveNode, c.RemoveNode != nil)
-	add(needPutNode, c.PutNode != nil)
-	add(needRollOver, c.NewNearRollOver != nil)
-	return have
+	return 0
 }
 
-// abilities returns the optional interfaces that the session implements.
-func abilities(s driver.Session) (have need) {
-	if _, ok := s.(driver.Replacer); ok {
-		have |= needReplacer
-	}
-	if _, ok := s.(driver.Releaser); ok {
-		have |= needReleaser
-	}
-	if _, ok := s.(driver.Reader); ok {
-		have |= needReader
-	}
-	if _, ok := s.(driver.Walker); ok {
-		have |= needWalker
+// hooks returns what the configuration has.
+func (c Config) hooks() (have need) {
+	for n, there := range map[need]bool{
+		needExpire:       c.Expire != nil,
+		needCutOff:       c.CutOff != nil,
+		needReset:        c.Reset != nil,
+		needLoseReply:    c.LoseReply != nil,
+		needHoldRequest:  c.HoldRequest != nil,
+		needDelayReplies: c.DelayReplies != nil,
+		needPause:        c.Pause != nil,
+		needRemoveQueue:  c.RemoveQueue != nil,
+		needRemoveNode:   c.RemoveNode != nil,
+		needPutNode:      c.PutNode != nil,
+		needRollOver:     c.NewNearRollOver != nil,
+	} {
+		if there {
+			have |= n
+		}
 	}
 	return have
 }

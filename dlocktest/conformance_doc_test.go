@@ -21,8 +21,8 @@ const (
 	tablesEnd       = "<!-- end of tables -->\n"
 
 	soundName = "is sound"
-	// named is how many of the cases that catch a sabotage are named in the page.
-	named  = 2
+	// shown is how many of the cases that catch a sabotage are named in the page.
+	shown  = 2
 	others = " and others"
 	// rounds is how often a case has to catch a sabotage before it is named.
 	rounds = 2
@@ -37,7 +37,8 @@ type row struct {
 	also   []string // what else fails: ids of rules
 }
 
-// TestEverySabotageIsSeen runs, for each sabotaged driver, the cases that the page names.
+// TestEverySabotageIsSeen runs, for each sabotaged driver, the cases that the page
+// names.
 func TestEverySabotageIsSeen(t *testing.T) {
 	page := readPage(t)
 	want := parseTables(t, page)
@@ -80,7 +81,7 @@ func wantCaught(t *testing.T, r rule, s sabotage, want row, out string) {
 	t.Helper()
 	failed := failures(out)
 	for _, name := range want.caught {
-		// Where things have to meet, a case may see a fault in one run and not in another.
+		// A case in which things have to meet may see a fault in one run only.
 		for try := 1; try < tries && !failed[r.id()+"/"+name]; try++ {
 			out = run(t.Context(), s.does, pattern(r, []string{name}))
 			maps.Copy(failed, failures(out))
@@ -113,8 +114,9 @@ func failures(out string) map[string]bool {
 	return failed
 }
 
-// observe runs the whole kit, some times, against the sabotaged drivers that have no row with cases in
-// it (a row that is deleted is observed anew), and against a sound one.
+// observe runs the whole kit, some times, against a sound driver and against the
+// sabotaged drivers that have no row with cases in it: delete a row to have it
+// observed anew.
 func observe(t *testing.T, rows map[string]row) {
 	children := newPool()
 	fresh := func(f func(r rule, s sabotage)) {
@@ -159,8 +161,8 @@ func rowOf(r rule, failed map[string]bool) (w row) {
 		}
 		switch {
 		case other.id() == r.id():
-			w.caught = cases[:min(len(cases), named)]
-			w.more = len(cases) > named
+			w.caught = cases[:min(len(cases), shown)]
+			w.more = len(cases) > shown
 		case len(cases) > 0:
 			w.also = append(w.also, other.label())
 		}
@@ -261,15 +263,15 @@ func replaceTables(t *testing.T, page, with string) string {
 	return before + tablesBegin + with + tablesEnd + after
 }
 
-// pool runs sabotaged drivers in processes of their own, some at a time: they wait for
-// sessions to time out, most of the time.
+// pool runs sabotaged drivers in processes of their own, some at a time: most of
+// the time they wait for sessions to time out.
 type pool struct {
 	slots chan struct{}
 	runs  map[[2]string]chan string
 }
 
 func newPool() *pool {
-	return &pool{slots: make(chan struct{}, 8), runs: make(map[[2]string]chan string)}
+	return &pool{slots: make(chan struct{}, 16), runs: make(map[[2]string]chan string)}
 }
 
 func (p *pool) start(t *testing.T, name, cases string) {

@@ -7,19 +7,20 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 )
 
 const (
 	whyDelete = "the lock would stay locked although its holder unlocked it"
-	whyGone   = "who unlocks has to learn that the lock had been taken away meanwhile"
-	whyStale  = "a late Unlock would take the lock away from somebody who holds it now"
+	whyGone   = "a holder that unlocks has to learn that the lock had been taken away meanwhile"
+	whyStale  = "a late Unlock would take the lock away from the contender that holds it now"
 )
 
 var deleteCases = []testCase{
 	{name: "delete-removes-the-node", why: whyDelete, run: deleteRemoves},
 	{name: "delete-spares-every-other-node", why: whyStale, run: deleteSpares},
-	{name: "a-second-delete-finds-the-node-gone", why: whyGone, run: deleteTwice},
+	{name: "a-delete-of-either-cause-can-be-repeated", why: whyDelete, run: deleteTwice},
 	{name: "a-delete-after-an-operator-finds-the-node-gone", why: whyGone, needs: needRemoveNode, run: deleteAfterOperator},
 	{name: "a-delete-in-a-removed-queue-finds-the-node-gone", why: whyGone, needs: needRemoveQueue, run: deleteInRemovedQueue},
 	{name: "a-late-repeat-removes-nothing", why: whyStale, run: deleteLateRepeat},
@@ -32,6 +33,9 @@ var deleteCases = []testCase{
 		run: func(c *check) { deleteLosesReply(c, true) }},
 	{name: "a-repeat-after-a-lost-reply-spares-a-node-that-took-the-name", why: whyStale,
 		needs: needLoseReply | needRemoveQueue, run: lostReplySparesNamesake},
+	{name: "a-delete-that-arrives-late-spares-a-node-that-took-the-name", why: whyStale,
+		needs: needHoldRequest | needRemoveQueue, run: lateDeleteSparesNamesake},
+	{name: "a-copy-of-the-node-is-not-the-node", why: whyStale, needs: needRemoveQueue | needPutNode, run: deleteSparesCopy},
 	{name: "a-delete-cancelled-at-any-time-can-be-repeated", why: whyDelete, run: deleteCancelled},
 }
 
@@ -63,25 +67,34 @@ func deleteSpares(c *check) {
 }
 
 func deleteTwice(c *check) {
-	s := c.session()
-	p := c.create(s, "q", writer)
-	c.delete(s, "q", p)
-	c.wantGone("Delete", s.Delete(c.ctx, "q", p))
-	c.wantGone("Delete", s.Delete(c.ctx, "q", p))
+	a, b := c.twoSessions()
+	for i := range 4 {
+		stays := c.create(b, "q", writer)
+		p := c.create(a, "q", writer)
+		first, again := driver.Cause(i/2), driver.Cause(i%2)
+		c.remove(a, "q", p, first)
+		c.wantNodes(fmt.Sprintf("after Delete with the cause %v", first), c.settled(b, "q"), stays.Node)
+		c.wantDeleted("a second Delete", a.Delete(c.ctx, "q", p, again))
+		c.wantDeleted("a third Delete", a.Delete(c.ctx, "q", p, first))
+		c.wantNodes("after Delete was repeated", c.settled(b, "q"), stays.Node)
+		c.delete(b, "q", stays)
+	}
 }
 
 func deleteAfterOperator(c *check) {
 	s := c.session()
 	p := c.create(s, "q", writer)
 	c.removeNode("q", p.Name)
-	c.wantGone("Delete", s.Delete(c.ctx, "q", p))
+	c.wantGone("Delete", s.Delete(c.ctx, "q", p, driver.Released))
+	c.wantGone("Delete", s.Delete(c.ctx, "q", p, driver.Changed))
 }
 
 func deleteInRemovedQueue(c *check) {
 	s := c.session()
 	p := c.create(s, "q", writer)
 	c.removeQueue("q")
-	c.wantGone("Delete", s.Delete(c.ctx, "q", p))
+	c.wantGone("Delete", s.Delete(c.ctx, "q", p, driver.Changed))
+	c.wantGone("Delete", s.Delete(c.ctx, "q", p, driver.Released))
 }
 
 func deleteLateRepeat(c *check) {
@@ -97,13 +110,14 @@ func deleteLateRepeat(c *check) {
 		stay = append(stay, c.create([]driver.Session{a, b}[i%2], "q", writer).Node)
 	}
 	for _, p := range gone {
-		c.wantGone("Delete", a.Delete(c.ctx, "q", p))
+		c.wantDeleted("a late repeat of Delete", a.Delete(c.ctx, "q", p, driver.Changed))
+		c.wantDeleted("a late repeat of Delete", a.Delete(c.ctx, "q", p, driver.Released))
 	}
 	c.wantNodes("after late repeats of Delete", c.settled(b, "q"), stay...)
 }
 
-// namesakes lets other sessions, and this one, make as many nodes as there were, of
-// the same prefix, so that names come again if they ever do.
+// namesakes creates as many nodes as there were, by both sessions and with the
+// same prefix, so that names come again if they ever do.
 func namesakes(c *check, own, other driver.Session, queue string, old driver.Node) (nodes []driver.Node) {
 	nodes = append(nodes, c.create(other, queue, writer).Node, c.create(own, queue, writer).Node)
 	again := slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == old.Name })
@@ -113,7 +127,7 @@ func namesakes(c *check, own, other driver.Session, queue string, old driver.Nod
 
 func repeatSparesNamesake(c *check) {
 	a, b := c.twoSessions()
-	for i := range 2 { // the other one's node takes the name, then the own session's
+	for i := range 2 {
 		queue := fmt.Sprintf("q%d", i)
 		first := c.create(a, queue, writer)
 		second := c.create(a, queue, writer)
@@ -121,35 +135,36 @@ func repeatSparesNamesake(c *check) {
 		c.delete(a, queue, second)
 		c.removeQueue(queue)
 		stay := namesakes(c, a, b, queue, first.Node)
-		c.wantGone("a repeated Delete", a.Delete(c.ctx, queue, first))
-		c.wantGone("a repeated Delete", a.Delete(c.ctx, queue, second))
+		c.wantDeleted("a repeated Delete", a.Delete(c.ctx, queue, first, driver.Released))
+		c.wantDeleted("a repeated Delete", a.Delete(c.ctx, queue, second, driver.Changed))
 		c.wantNodes("after a Delete was repeated", c.settled(b, queue), stay...)
 	}
 }
 
-// knownGoneSparesNamesake lets the session learn in every way there is that its node went.
+// knownGoneSparesNamesake lets the session learn in every way there is that its
+// node went.
 func knownGoneSparesNamesake(c *check) {
 	a, b := c.twoSessions()
 	first := c.create(a, "q", writer)
 	second := c.create(a, "q", writer)
-	w1, w2 := c.watch(a, "q", first.Name), c.watch(a, "q", second.Name)
+	w1, w2 := c.watch(a, "q", first), c.watch(a, "q", second)
 	c.removeQueue("q")
 	c.closesUnreleased(w1, "removal of the queue")
 	c.closesUnreleased(w2, "removal of the queue")
 	c.eventually(func() bool { return len(c.list(a, "q")) == 0 }, "the session's List shows that its node is gone with its queue")
 	stay := namesakes(c, a, b, "q", first.Node)
-	c.wantGone("Delete", a.Delete(c.ctx, "q", first))
-	c.wantGone("Delete", a.Delete(c.ctx, "q", second))
+	c.wantGone("Delete", a.Delete(c.ctx, "q", first, driver.Released))
+	c.wantGone("Delete", a.Delete(c.ctx, "q", second, driver.Changed))
 	c.wantNodes("after a Delete of a node known to be gone", c.settled(b, "q"), stay...)
 }
 
-// repeatDelete repeats a Delete until the store answers, and reports whether the session lived to hear it.
-func repeatDelete(c *check, s driver.Session, queue string, p driver.Place) (answered bool) {
+// repeatDelete repeats a Delete until the store answers, or the session has
+// ended.
+func repeatDelete(c *check, s driver.Session, queue string, p driver.Place, why driver.Cause) {
 	c.eventually(func() bool {
-		err := s.Delete(c.ctx, queue, p)
+		err := s.Delete(c.ctx, queue, p, why)
 		switch {
 		case err == nil, errors.Is(err, driver.ErrGone):
-			answered = true
 			return true
 		case errors.Is(err, driver.ErrSessionEnded) && s.Err() != nil:
 			return true
@@ -158,7 +173,6 @@ func repeatDelete(c *check, s driver.Session, queue string, p driver.Place) (ans
 		}
 		return false
 	}, "a repeated Delete returns success or ErrGone")
-	return answered
 }
 
 // doubtfulDelete judges the first error of a Delete whose reply was lost.
@@ -177,9 +191,9 @@ func deleteLosesReply(c *check, committed bool) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
 	mine, theirs := c.create(a, "q", writer), c.create(b, "q", writer)
-	c.loseReply(a, OpDelete, committed)
-	doubtfulDelete(c, a, c.ctx, a.Delete(c.ctx, "q", p))
-	repeatDelete(c, a, "q", p)
+	c.loseReply(a, faults.OpDelete, committed)
+	doubtfulDelete(c, a, c.ctx, a.Delete(c.ctx, "q", p, driver.Changed))
+	repeatDelete(c, a, "q", p, driver.Changed)
 	vanishOr(c, b, "q", "a Delete that was repeated after a lost reply",
 		[]driver.Node{mine.Node, theirs.Node}, a, []driver.Node{theirs.Node})
 }
@@ -187,28 +201,75 @@ func deleteLosesReply(c *check, committed bool) {
 func lostReplySparesNamesake(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
-	c.loseReply(a, OpDelete, true)
-	doubtfulDelete(c, a, c.ctx, a.Delete(c.ctx, "q", p))
+	c.loseReply(a, faults.OpDelete, true)
+	doubtfulDelete(c, a, c.ctx, a.Delete(c.ctx, "q", p, driver.Changed))
 	c.eventually(func() bool { return !has(c.list(b, "q"), p.Node) }, "a Delete that was carried out removes the node")
 	c.removeQueue("q")
 	theirs := c.create(b, "q", writer)
 	c.logf("the name %s came again: %v", p.Name, theirs.Name == p.Name)
-	repeatDelete(c, a, "q", p)
+	repeatDelete(c, a, "q", p, driver.Changed)
 	c.wantNodes("after a Delete was repeated whose reply had been lost", c.settled(b, "q"), theirs.Node)
+}
+
+// lateDeleteSparesNamesake lets a Delete arrive after its repeat has succeeded and
+// after another node has taken the name.
+func lateDeleteSparesNamesake(c *check) {
+	a, b := c.twoSessions()
+	for i := range 2 {
+		queue := fmt.Sprintf("late-%d", i)
+		p := c.create(a, queue, writer)
+		arrive := c.holdRequest(a, faults.OpDelete)
+		ctx, cancel := context.WithTimeout(c.ctx, c.config.sessionTimeout()/8)
+		doubtfulDelete(c, a, ctx, a.Delete(ctx, queue, p, driver.Cause(i)))
+		cancel()
+		repeatDelete(c, a, queue, p, driver.Cause(i))
+		c.removeQueue(queue)
+		theirs := c.create(b, queue, writer)
+		c.logf("the name %s came again: %v", p.Name, theirs.Name == p.Name)
+		arrive()
+		c.wantNodes("after a Delete arrived late", c.settled(b, queue), theirs.Node)
+		if a.Err() != nil {
+			c.logf("the session ended with its connection: %v", a.Err())
+			return
+		}
+	}
+}
+
+// deleteSparesCopy has a foreign program put the same name and data where the
+// session's node was. The session has seen that its node went.
+func deleteSparesCopy(c *check) {
+	a, b := c.twoSessions()
+	p, text := c.createWithData(a, "q", writer)
+	w := c.watch(a, "q", p)
+	c.removeQueue("q")
+	c.closesUnreleased(w, "removal of the queue")
+	c.eventually(func() bool { return len(c.list(a, "q")) == 0 }, "the session's List shows that its node is gone with its queue")
+	c.putNode("q", p.Name, text)
+	before := c.settled(b, "q")
+	if len(before) != 1 || before[0].Name != p.Name {
+		c.fatalf("List returned %v, expected the foreign node %s alone", before, p.Name)
+	}
+	c.settled(a, "q")
+	c.isClosed(c.watch(a, "q", p), "the node went, and a foreign program put a node of its name and data into the queue")
+	c.wantGone("Delete", a.Delete(c.ctx, "q", p, driver.Released))
+	if _, err := driver.Replace(c.ctx, a, "q", p, shared); !errors.Is(err, errors.ErrUnsupported) {
+		c.wantGone("Replace", err)
+	}
+	c.wantNodes("after Delete of a node that a foreign program has copied", c.settled(b, "q"), before...)
 }
 
 func deleteCancelled(c *check) {
 	a, b := c.twoSessions()
 	stays := c.create(b, "q", writer)
 	usual := usualCreate(c, a)
-	for range 100 {
-		c.alive()
+	c.rounds(100, func(i int) {
 		p := c.create(a, "q", writer)
 		ctx, cancel := context.WithTimeout(c.ctx, rand.N(2*usual+1))
-		doubtfulDelete(c, a, ctx, a.Delete(ctx, "q", p))
-		cancel()
-		repeatDelete(c, a, "q", p)
-	}
+		defer cancel()
+		why := driver.Cause(i % 2)
+		doubtfulDelete(c, a, ctx, a.Delete(ctx, "q", p, why))
+		repeatDelete(c, a, "q", p, why)
+	})
 	c.wantNodes("after every Delete was repeated", c.settled(b, "q"), stays.Node)
 	c.wantAlive(a, "calls whose ctx ended")
 }

@@ -2,6 +2,8 @@ package dlocktest
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -13,8 +15,14 @@ var endCases = []testCase{
 	{name: "a-living-session-says-so", why: "every lock would be lost as soon as it is won", run: endNotYet},
 	{name: "an-idle-session-lives-on", why: "every lock that is held for longer than a session timeout would be lost", run: endIdle},
 	{name: "an-expired-session-says-so", why: whyEnd, needs: needExpire, run: endExpired},
-	{name: "an-expired-session-takes-no-other-with-it", why: "one contender's end would be everybody's", needs: needExpire, run: endExpiredAlone},
+	{name: "an-expired-session-takes-no-other-with-it", why: "the end of one client would be the end of all", needs: needExpire, run: endExpiredAlone},
 	{name: "a-session-cut-off-ends-before-another-passes", why: whyEnd, needs: needCutOff, run: endBeforePass},
+	{name: "a-session-cut-off-ends-with-time-to-spare",
+		why:   "the clocks of two machines drift: a lease as long as the store's timeout may end after it",
+		needs: needCutOff, run: endWithMargin},
+	{name: "slow-replies-do-not-prolong-a-session",
+		why:   "the store counts from the time at which a request arrives: a lease that counts from the reply ends after the store's timeout",
+		needs: needCutOff | needDelayReplies, run: endAfterSlowReplies},
 	{name: "a-session-cut-off-closes-done-unasked", why: whyEnd, needs: needCutOff, run: endUnasked},
 	{name: "a-session-that-ended-never-lives-again", why: "a holder that was told of its loss would be told that it holds, without its node",
 		needs: needCutOff, run: endForEver},
@@ -43,7 +51,8 @@ func endNotYet(c *check) {
 	c.wantAlive(s, "Create and Delete")
 }
 
-// endIdle needs no second try of its own: a session that is lost without a cause repeats the case.
+// endIdle needs no second try of its own: a session that is lost without a cause
+// repeats the case.
 func endIdle(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
@@ -56,29 +65,29 @@ func endIdle(c *check) {
 	c.wantNodes("after two session timeouts without a call", c.settled(b, "q"), p.Node)
 }
 
-// calls are the methods of a session that ask the store.
+// calls are the methods of a session that ask the store. The optional ones are
+// among them if the session has them.
 func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]func() error {
-	m := map[string]func() error{
-		"Create":           func() error { _, err := s.Create(ctx, "q", writer, data()); return err },
-		"List":             func() error { _, err := s.List(ctx, "q"); return err },
-		"Watch":            func() error { _, err := s.Watch(ctx, "q", p.Name); return err },
-		"Watch of a queue": func() error { _, err := s.Watch(ctx, "q", ""); return err },
-		"Delete":           func() error { return s.Delete(ctx, "q", p) },
+	optional := func(err error) error {
+		if errors.Is(err, errors.ErrUnsupported) {
+			return s.Err()
+		}
+		return err
 	}
-	if r, ok := s.(driver.Replacer); ok {
-		m["Replace"] = func() error { _, err := r.Replace(ctx, "q", p, "web1-R-"); return err }
+	return map[string]func() error{
+		"Create": func() error { _, err := tryCreate(ctx, s, "q", writer); return err },
+		"Create with Predecessor": func() error {
+			_, err := s.Create(ctx, "q", driver.NodeSpec{Prefix: writer, Data: data(), Predecessor: last})
+			return err
+		},
+		"List":       func() error { _, err := s.List(ctx, "q"); return err },
+		"Watch":      func() error { _, err := s.Watch(ctx, "q", p); return err },
+		"WatchQueue": func() error { _, err := s.WatchQueue(ctx, "q"); return err },
+		"Delete":     func() error { return s.Delete(ctx, "q", p, driver.Changed) },
+		"Replace":    func() error { _, err := driver.Replace(ctx, s, "q", p, shared); return optional(err) },
+		"Read":       func() error { _, err := driver.Read(ctx, s, "q", p.Name); return optional(err) },
+		"Walk":       func() error { _, err := driver.Walk(ctx, s, ""); return optional(err) },
 	}
-	if r, ok := s.(driver.Releaser); ok {
-		m["Release"] = func() error { return r.Release(ctx, "q", p) }
-		m["WatchPlace"] = func() error { _, err := r.WatchPlace(ctx, "q", p); return err }
-	}
-	if r, ok := s.(driver.Reader); ok {
-		m["Read"] = func() error { _, err := r.Read(ctx, "q", p.Name); return err }
-	}
-	if r, ok := s.(driver.Walker); ok {
-		m["Walk"] = func() error { _, err := r.Walk(ctx, ""); return err }
-	}
-	return m
 }
 
 // checkEnded calls everything in a session that has ended.
@@ -116,9 +125,9 @@ func endExpiredAlone(c *check) {
 	c.wantAlive(again, "another session expired")
 }
 
-// endBeforePass looks at the holder at the moment when a contender sees its node gone.
-// Err judges by the clocks, so it has to know, always. Done needs a timer, which a
-// slow machine may run late: once in three times is enough.
+// endBeforePass looks at the holder at the moment when a contender sees its node
+// gone. Err judges by the clocks, so it always has to know. Done needs a timer,
+// which a slow machine may run late: once in three times is enough.
 func endBeforePass(c *check) {
 	for range 3 {
 		holder, next := c.twoSessions()
@@ -129,7 +138,7 @@ func endBeforePass(c *check) {
 			select {
 			case <-holder.Done():
 				endedAt <- time.Now()
-			case <-c.patience.Done():
+			case <-c.ctx.Done():
 			}
 		}()
 		waitGone(c, next, "q", p.Node)
@@ -144,6 +153,68 @@ func endBeforePass(c *check) {
 		}
 	}
 	c.fatalf("Done of a session that was cut off was open when another session saw its node gone, three times: expected it to close before")
+}
+
+// endWithMargin asks a session that is cut off again and again whether it lives.
+// The last time at which it said so counts: a question that a slow machine asks
+// late is then no fault of the driver.
+func endWithMargin(c *check) {
+	least := c.config.sessionTimeout() / 20
+	holder, next := c.twoSessions()
+	p := c.create(holder, "q", writer)
+	c.cutOff(holder)
+	over, lived := make(chan struct{}), make(chan time.Time, 1)
+	stop := sync.OnceFunc(func() { close(over) })
+	defer stop()
+	go func() {
+		var last time.Time
+		for !closed(over) {
+			now := time.Now()
+			if holder.Err() != nil {
+				break
+			}
+			last = now
+			time.Sleep(c.config.sessionTimeout() / 500)
+		}
+		lived <- last
+	}()
+	waitGone(c, next, "q", p.Node)
+	gone := time.Now()
+	stop()
+	spare := gone.Sub(<-lived).Round(time.Millisecond)
+	c.logf("the session lived until %v before its node went", spare)
+	if spare < least {
+		c.errorf("a session that was cut off lived until %v before its node went, expected it to end at least %v before, "+
+			"a twentieth of the session timeout, for the drift of two clocks", spare, least)
+	}
+}
+
+// endAfterSlowReplies cuts a session off while replies to its requests are on
+// their way. They arrive, and must not prolong the lease by the time that they
+// took. A driver may also lose its session to replies that slow.
+func endAfterSlowReplies(c *check) {
+	timeout := c.config.sessionTimeout()
+	for i := range 4 {
+		holder, next := c.twoSessions()
+		p := c.create(holder, "q", writer)
+		c.delayReplies(holder, timeout/2)
+		var wg sync.WaitGroup
+		for range 3 { // requests that the store counts
+			wg.Go(func() { _, _ = holder.List(c.ctx, "q") })
+		}
+		// The requests arrive. The later ones find heartbeats on their way, too.
+		time.Sleep(timeout/20 + time.Duration(i)*timeout/16)
+		c.cutOff(holder)
+		waitGone(c, next, "q", p.Node)
+		if holder.Err() == nil {
+			c.errorf("the node of a session that was cut off is gone, and the session's Err returns nil: " +
+				"replies that took half of the session timeout have prolonged the session")
+		}
+		wg.Wait()
+		if c.failed() {
+			return
+		}
+	}
 }
 
 func endUnasked(c *check) {

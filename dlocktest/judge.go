@@ -23,11 +23,18 @@ func (c *check) wantGone(what string, err error) {
 	}
 }
 
+// wantDeleted judges the error of a Delete that is repeated after success.
+func (c *check) wantDeleted(what string, err error) {
+	if err != nil && !errors.Is(err, driver.ErrGone) {
+		c.errorf("%s after a Delete of the node that succeeded returned %q, expected nil or an error that matches ErrGone", what, err)
+	}
+}
+
 // wantName judges an error for a bad name.
 func (c *check) wantName(what string, err error) {
 	switch {
-	case !errors.Is(err, driver.ErrName):
-		c.errorf("%s returned %v, expected an error that matches ErrName", what, err)
+	case !errors.Is(err, driver.ErrBadName):
+		c.errorf("%s returned %v, expected an error that matches ErrBadName", what, err)
 	case errors.Is(err, driver.ErrUnavailable):
 		c.errorf("%s returned %q, which matches ErrUnavailable: it would be repeated for ever", what, err)
 	}

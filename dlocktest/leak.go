@@ -18,12 +18,13 @@ var leakCases = []testCase{
 	{name: "close-leaves-no-connection", why: whyLeak, run: closeLeaksNoFile},
 	{name: "close-while-cut-off-leaves-no-goroutine", why: whyLeak, needs: needCutOff, run: closeCutOffLeaksNothing},
 	{name: "a-connect-given-up-leaves-no-goroutine", why: whyLeak, run: connectLeaksNothing},
-	{name: "a-watch-whose-ctx-ended-leaves-no-goroutine", why: whyLeak, run: watchLeaksNothing},
+	{name: "a-watch-that-is-stopped-leaves-no-goroutine", why: whyLeak, run: watchLeaksNothing},
 	{name: "a-call-given-up-leaves-no-goroutine", why: whyLeak, run: callLeaksNothing},
 }
 
-// leaks does something so many times, n in all, and expects that no kind of goroutine has become more by n.
-// What a program starts once, or a store's server for its own ends, so gives no false alarm.
+// leaks calls do so many times and expects that no kind of goroutine has become
+// more by n. A goroutine that a program starts once, or that a store's server
+// starts for itself, so gives no false alarm.
 func (c *check) leaks(what string, n, times int, do func()) {
 	before := goroutines()
 	for range times {
@@ -68,7 +69,7 @@ func goroutines() map[string]group {
 }
 
 // startedBy returns the last two functions of a stack: where the goroutine
-// begins, and who started it.
+// begins, and the function that started it.
 func startedBy(stack string) string {
 	var calls []string
 	for _, line := range strings.Split(stack, "\n")[1:] {
@@ -84,15 +85,16 @@ func startedBy(stack string) string {
 	return strings.Join(calls[max(0, len(calls)-2):], ", ")
 }
 
-// use leaves a session with nodes and watches, as a program does that just closes its client.
+// use leaves a session with nodes and watches, as a program does that just
+// closes its client.
 func use(c *check, s driver.Session) {
 	p := c.create(s, "q", writer)
-	c.create(s, "q", reader)
+	q := c.join(s, "q", reader, last)
 	c.list(s, "q")
-	for _, name := range []string{p.Name, "", "web9-W-0000000999"} {
-		c.watchUntil(context.Background(), s, "q", name)
-	}
-	c.watchUntil(context.Background(), s, "missing", "")
+	c.watch(s, "q", q.Place, p.Node)
+	c.watch(s, "q", p)
+	c.watchQueue(s, "q")
+	c.watchQueue(s, "missing")
 }
 
 func closeLeaksNothing(c *check) {
@@ -139,7 +141,8 @@ func openFiles() (n int, known bool) {
 	return len(files), err == nil
 }
 
-// closeCutOffLeaksNothing closes its sessions at once: each may take as long as a session timeout.
+// closeCutOffLeaksNothing closes its sessions at once: each may take as long as a
+// session timeout.
 func closeCutOffLeaksNothing(c *check) {
 	const n = 4
 	visit := func(cut bool) {
@@ -181,14 +184,16 @@ func connectLeaksNothing(c *check) {
 func watchLeaksNothing(c *check) {
 	s := c.session()
 	p := c.create(s, "q", writer)
-	c.leaks("a Watch whose ctx ended", 50, 50, func() {
-		ctx, cancel := context.WithCancel(c.ctx)
-		defer cancel()
-		c.watchUntil(ctx, s, "q", p.Name)
-		c.watchUntil(ctx, s, "q", "")
-		c.watchUntil(ctx, s, "missing", "")
+	c.leaks("a watch that was stopped", 50, 50, func() {
+		q := c.join(s, "q", writer, last)
+		for _, w := range []driver.Watch{
+			c.watch(s, "q", p), c.watch(s, "q", q.Place, p.Node), c.watchQueue(s, "q"), c.watchQueue(s, "missing"), q.Watch,
+		} {
+			w.Stop()
+		}
+		c.delete(s, "q", q.Place)
 	})
-	c.wantAlive(s, "watches whose ctx ended")
+	c.wantAlive(s, "watches that were stopped")
 }
 
 func callLeaksNothing(c *check) {
@@ -197,12 +202,12 @@ func callLeaksNothing(c *check) {
 	ended, end := context.WithCancel(c.ctx)
 	end()
 	c.leaks("a call that was given up", 50, 50, func() {
-		_, _ = s.Create(ended, "q", writer, data())
+		_, _ = tryCreate(ended, s, "q", writer)
 		_, _ = s.List(ended, "q")
 		ctx, cancel := context.WithTimeout(c.ctx, rand.N(usual+1))
 		defer cancel()
-		if p, err := s.Create(ctx, "q", fmt.Sprintf("h%d-W-", rand.N(10)), data()); err == nil {
-			_ = s.Delete(ctx, "q", p)
+		if p, err := tryCreate(ctx, s, "q", fmt.Sprintf("h%d-W-", rand.N(10))); err == nil {
+			_ = s.Delete(ctx, "q", p, driver.Changed)
 		}
 		_, _ = s.List(ctx, "q")
 	})

@@ -28,19 +28,20 @@ var lockCases = []testCase{
 	{name: "a-reader-behind-a-queued-writer-waits", why: "a stream of readers would keep every writer out", run: readerBehindWriter},
 	{name: "a-lock-above-locks-that-are-named-like-nodes-is-free", why: "the lock orders would wait for orders/order-1234567890",
 		run: lockAboveNodeLike},
-	{name: "a-busy-lock-is-not-tried-in-vain", why: "TryLock would leave a node behind that blocks everybody", run: tryBusy},
+	{name: "a-busy-lock-is-not-tried-in-vain", why: "TryLock would leave a node behind that blocks all others", run: tryBusy},
 	{name: "a-wait-that-is-given-up-leaves-no-node", why: whyOrphan, run: givenUpWaits},
 	{name: "a-client-that-closes-gives-everything-back", why: whyClose, run: clientCloses},
-	{name: "a-downgrade-lets-readers-in-and-no-writer", why: whyReplace, needs: needReplacer, run: downgradeLetsReadersIn},
+	{name: "a-downgrade-lets-readers-in-and-no-writer", why: whyReplace, needs: needReplace, run: downgradeLetsReadersIn},
 	{name: "an-expired-session-loses-its-lock", why: whyLoss, needs: needExpire, run: lossByExpiry},
 	{name: "a-holder-cut-off-knows-before-the-next-one-enters", why: whyLoss, needs: needCutOff, run: lossByCutOff},
 	{name: "a-holder-that-was-paused-knows-at-once", why: whyLoss, needs: needPause, run: lossByPause},
 	{name: "a-holder-whose-node-was-removed-is-told", why: whyLoss, needs: needRemoveNode, run: lossByOperator},
+	{name: "a-waiter-whose-node-was-removed-queues-again", why: whyOvertook, needs: needRemoveNode, run: removedWaiterQueuesAgain},
 	{name: "a-waiter-whose-session-expires-queues-again", why: "it would wait for ever, or enter without a node", needs: needExpire, run: waiterQueuesAgain},
 }
 
-// oneWriter counts with atomics: the race detector does not see that a lock orders two clients
-// when that happens in a server.
+// oneWriter counts with atomics: the race detector does not see that a lock orders
+// two clients if that happens in a server.
 func oneWriter(c *check) {
 	var inside, held atomic.Int32
 	var last atomic.Int64
@@ -96,15 +97,15 @@ func readersAndWriters(c *check) {
 func readersTogether(c *check) {
 	const n = 5
 	var inside atomic.Int32
-	everybody := make(chan struct{})
+	all := make(chan struct{})
 	c.together(n, func(int) {
 		l := c.client().rlock()
 		if inside.Add(1) == n {
-			close(everybody)
+			close(all)
 		}
 		select {
-		case <-everybody:
-		case <-c.patience.Done():
+		case <-all:
+		case <-c.patience().over:
 			c.fatalf("a reader holds the lock and another one was not let in")
 		}
 		c.unlock(l)
@@ -244,10 +245,11 @@ func downgradeLetsReadersIn(c *check) {
 
 // lostLock waits for the lock to say that it was lost.
 func (c *check) lostLock(l *dlock.Lock, after string) {
+	wait := c.patience()
 	select {
 	case <-l.Lost():
-	case <-c.patience.Done():
-		c.fatalf("Lost was still open %v after %s, expected it to close", c.config.bound(), after)
+	case <-wait.over:
+		c.fatalf("Lost was still open %v after %s, expected it to close", wait.waited(), after)
 	}
 	c.wantLost(l, after)
 }
@@ -303,6 +305,34 @@ func lossByOperator(c *check) {
 	c.queued(s, 1)
 	c.removeNode(lockName, l.Name())
 	c.lostLock(l, "an operator removed the lock's node")
+}
+
+// removedWaiterQueuesAgain removes the node of the first waiter, and unlocks at
+// once. The second waiter is the next one then; the first one has to queue
+// again.
+func removedWaiterQueuesAgain(c *check) {
+	s := c.session()
+	holder, first, second := c.client(), c.client(), c.client()
+	var inside atomic.Int32
+	enter := func(l *dlock.Lock) {
+		if n := inside.Add(1); n != 1 && l.Err() == nil {
+			c.errorf("%d holders of an exclusive lock at once, after the node of a waiter was removed", n)
+		}
+		time.Sleep(c.config.sessionTimeout() / 50)
+		inside.Add(-1)
+		_ = l.Unlock()
+	}
+	c.rounds(10, func(int) {
+		l := holder.lock()
+		waiting := []<-chan *dlock.Lock{background(first.lock)}
+		c.queued(s, 2)
+		waiting = append(waiting, background(second.lock))
+		c.queued(s, 3)
+		c.removeNode(lockName, c.list(s, lockName)[1].Name)
+		c.unlock(l)
+		c.together(2, func(i int) { enter(c.granted(waiting[i], "after the holder had unlocked")) })
+		c.queued(s, 0)
+	})
 }
 
 func waiterQueuesAgain(c *check) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 const (
 	whyMark = "recipes repeat what failed with ErrUnavailable, and nothing else: an unmarked error fails a lock that would have been " +
 		"won, and a wrongly marked one is repeated for ever"
-	whyCtx = "who gives up waiting for a lock would not get away"
+	whyCtx = "a caller that gives up waiting for a lock would not get away"
 )
 
 var methodCases = []testCase{
@@ -26,6 +27,8 @@ var methodCases = []testCase{
 	{name: "a-connect-whose-ctx-had-ended-returns", why: whyCtx, run: connectEndedCtx},
 	{name: "the-ctx-of-connect-is-not-the-session's", why: "every lock of a client would be lost when the call returns that made its session",
 		run: connectCtx},
+	{name: "an-ability-is-there-always-or-never", why: "a lock that was downgraded once could not be downgraded again, or tools would show a part of the queue",
+		run: abilitiesAreStable},
 	{name: "a-call-while-cut-off-returns-when-its-ctx-ends", why: whyCtx, needs: needCutOff, run: promptWhileCutOff},
 	{name: "a-call-while-cut-off-fails-as-unavailable", why: whyMark, needs: needCutOff, run: marksWhileCutOff},
 }
@@ -36,14 +39,17 @@ func manyGoroutines(c *check) {
 		queue := fmt.Sprintf("q%d", i%3)
 		for range 20 {
 			p := c.create(s, queue, fmt.Sprintf("h%d-W-", i))
-			w := c.watch(s, queue, p.Name)
-			c.watch(s, queue, "")
+			w := c.watch(s, queue, p)
+			c.watchQueue(s, queue).Stop()
 			if nodes := c.list(s, queue); !has(nodes, p.Node) {
 				c.fatalf("List returned %v, expected the session's own %v in it", nodes, p.Node)
 			}
-			if r, ok := s.(driver.Reader); ok {
-				c.retry("Read", func() error { _, err := r.Read(c.ctx, queue, p.Name); return err })
-			}
+			c.retry("Read", func() error {
+				if _, err := driver.Read(c.ctx, s, queue, p.Name); !errors.Is(err, errors.ErrUnsupported) {
+					return err
+				}
+				return nil
+			})
 			c.delete(s, queue, p)
 			c.closesUnreleased(w, "Delete of the node")
 			c.wantAlive(s, "calls from many goroutines")
@@ -62,8 +68,10 @@ func marks(c *check) {
 	s := c.session()
 	p := c.create(s, "q", writer)
 	c.delete(s, "q", p)
-	c.wantGone("Delete", s.Delete(c.ctx, "q", p))
-	_, err := s.Create(c.ctx, "q", "a/b-", data())
+	if err := s.Delete(c.ctx, "q", p, driver.Changed); errors.Is(err, driver.ErrUnavailable) {
+		c.errorf("a repeated Delete returned %q, which matches ErrUnavailable: it would be repeated for ever", err)
+	}
+	_, err := tryCreate(c.ctx, s, "q", "a/b-")
 	c.wantName("Create with a bad prefix", err)
 	_, err = s.List(c.ctx, "a//b")
 	c.wantName("List of a bad queue", err)
@@ -128,8 +136,42 @@ func connectCtx(c *check) {
 	c.wantAlive(s, "the end of the ctx of Connect")
 }
 
-// promptWhileCutOff gives each call a tenth of the session's timeout. A call that does
-// not look at its ctx returns with the end of the session, or later. On a
+// abilitiesAreStable asks for each optional ability again and again, also with
+// arguments that give an error, and expects the same answer. A call that is not
+// supported changes nothing.
+func abilitiesAreStable(c *check) {
+	a, b := c.twoSessions()
+	for _, s := range []driver.Session{a, b} {
+		p := c.create(s, "q", writer)
+		gone := c.create(s, "q", writer)
+		c.delete(s, "q", gone)
+		for name, ask := range map[string]func() error{
+			"Replace": func() error { _, err := driver.Replace(c.ctx, s, "q", p, writer); return err },
+			"Replace of a node that is gone": func() error {
+				_, err := driver.Replace(c.ctx, s, "q", gone, shared)
+				return err
+			},
+			"Read":                        func() error { _, err := driver.Read(c.ctx, s, "q", p.Name); return err },
+			"Read of a node that is gone": func() error { _, err := driver.Read(c.ctx, s, "q", gone.Name); return err },
+			"Walk":                        func() error { _, err := driver.Walk(c.ctx, s, ""); return err },
+			"Walk of a missing queue":     func() error { _, err := driver.Walk(c.ctx, s, "never/was"); return err },
+		} {
+			method, _, _ := strings.Cut(name, " ")
+			can := c.can&needOf(Ability(method)) != 0
+			for range 4 {
+				if err := ask(); errors.Is(err, errors.ErrUnsupported) == can {
+					c.errorf("%s returned %v, and an earlier call of %s %s: expected every call to say the same",
+						name, err, method, map[bool]string{true: "was supported", false: "was not"}[can])
+				}
+			}
+		}
+		c.wantNodes("after calls of optional methods", c.settled(s, "q"), p.Node)
+		c.delete(s, "q", p)
+	}
+}
+
+// promptWhileCutOff gives each call a tenth of the session's timeout. A call that
+// does not look at its ctx returns with the end of the session, or later. On a
 // slow machine a call may be late all the same, but not in every try.
 func promptWhileCutOff(c *check) {
 	limit := c.config.sessionTimeout() / 10
@@ -144,15 +186,15 @@ func promptWhileCutOff(c *check) {
 	}
 }
 
-// lateWhileCutOff makes every call at once in a session that is cut off and returns how long
-// those took that outlasted half a session timeout.
+// lateWhileCutOff makes every call at once in a session that is cut off. It
+// returns how long those took that outlasted half a session timeout.
 func lateWhileCutOff(c *check, limit time.Duration) map[string]time.Duration {
 	s := c.session()
 	p := c.create(s, "q", writer)
 	c.cutOff(s)
 	ctx, cancel := context.WithTimeout(c.ctx, limit)
 	defer cancel()
-	go s.List(c.ctx, "q") // it waits until the session ends, and must not hold up the others
+	go func() { _, _ = s.List(c.ctx, "q") }() // waits until the session ends, and must not hold up the others
 	var mu sync.Mutex
 	late := make(map[string]time.Duration)
 	pending := calls(ctx, s, p)

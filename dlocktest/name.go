@@ -11,7 +11,7 @@ import (
 var nameCases = []testCase{
 	{
 		name: "a-name-is-the-prefix-and-the-sequence",
-		why:  "recipes read from the name who waits for what, and in which order",
+		why:  "recipes read from the name which contender waits for which node",
 		run:  nameFormat,
 	},
 	{
@@ -37,7 +37,7 @@ var nameCases = []testCase{
 	},
 	{
 		name: "a-bad-prefix-is-refused",
-		why:  "a prefix with a slash would put the node into another queue, where it blocks a lock that nobody asked for",
+		why:  "a prefix with a slash would put the node into another queue, where it blocks another lock",
 		run:  badPrefix,
 	},
 	{
@@ -47,7 +47,7 @@ var nameCases = []testCase{
 	},
 	{
 		name:  "a-name-that-comes-again-has-another-epoch",
-		why:   "a contender whose node vanished with its queue would take somebody else's node of that name for its own, and hold with them",
+		why:   "a contender whose node vanished with its queue would take another contender's node of that name for its own, and hold beside it",
 		needs: needRemoveQueue,
 		run:   epochs,
 	},
@@ -180,7 +180,7 @@ func badPrefix(c *check) {
 	p := c.create(s, "q", writer)
 	for _, prefix := range []string{"", "-", "web1", "/-", "a/b-", "../q2-", "a/", "a\n-", "a\x00-", "a\xff-",
 		strings.Repeat("p", driver.MaxPrefix) + "-"} {
-		_, err := s.Create(c.ctx, "q", prefix, data())
+		_, err := tryCreate(c.ctx, s, "q", prefix)
 		c.wantName(fmt.Sprintf("Create with the prefix %q", prefix), err)
 	}
 	c.wantNodes("the queue", c.list(s, "q"), p.Node)
@@ -194,13 +194,15 @@ func badQueue(c *check) {
 	p := c.create(s, "q", writer)
 	for _, queue := range []string{"", "/", "/q", "q/", "q//r", ".", "..", "q/../r", "q/.",
 		"a\n", "a\x00", "a\xff", strings.Repeat("q", driver.MaxQueue+1)} {
-		_, err := s.Create(c.ctx, queue, writer, data())
+		_, err := tryCreate(c.ctx, s, queue, writer)
 		c.wantName(fmt.Sprintf("Create in the queue %q", queue), err)
 		_, err = s.List(c.ctx, queue)
 		c.wantName(fmt.Sprintf("List of the queue %q", queue), err)
-		_, err = s.Watch(c.ctx, queue, p.Name)
+		_, err = s.Watch(c.ctx, queue, p)
 		c.wantName(fmt.Sprintf("Watch in the queue %q", queue), err)
-		err = s.Delete(c.ctx, queue, p)
+		_, err = s.WatchQueue(c.ctx, queue)
+		c.wantName(fmt.Sprintf("WatchQueue of %q", queue), err)
+		err = s.Delete(c.ctx, queue, p, driver.Changed)
 		c.wantName(fmt.Sprintf("Delete in the queue %q", queue), err)
 	}
 	c.wantNodes("the queue", c.list(s, "q"), p.Node)

@@ -24,17 +24,17 @@ var orderCases = []testCase{
 	},
 	{
 		name: "nothing-appears-before-a-listed-node",
-		why:  "who listed the queue and found itself at the head holds the lock; a node that appears before it later holds it, too",
+		why:  "a contender that listed the queue and found itself at the head holds the lock; a node that appears before it later holds it, too",
 		run:  nothingBeforeListed,
 	},
 	{
 		name: "nothing-appears-before-a-listed-node-while-nodes-come-and-go",
-		why:  "who listed the queue and found itself at the head holds the lock; a node that appears before it later holds it, too",
+		why:  "a contender that listed the queue and found itself at the head holds the lock; a node that appears before it later holds it, too",
 		run:  nothingBeforeListedInChurn,
 	},
 	{
 		name: "a-create-that-begins-after-another-returned-is-behind-it",
-		why:  "the lock would not be fair, and whoever was told to be alone would be overtaken",
+		why:  "the lock would not be fair, and a contender that was told to be alone would be overtaken",
 		run:  laterIsBehind,
 	},
 	{
@@ -44,7 +44,7 @@ var orderCases = []testCase{
 	},
 	{
 		name: "a-missing-queue-is-empty",
-		why:  "queues come and go as operators and stores please, and nobody makes them by hand",
+		why:  "queues come and go as operators and stores please, and no program makes them by hand",
 		run:  missingQueueIsEmpty,
 	},
 	{
@@ -54,12 +54,12 @@ var orderCases = []testCase{
 	},
 	{
 		name: "a-long-queue-is-listed-in-full",
-		why:  "who does not find itself in the list believes that its node was taken away, and who sees only a page of it finds itself at the head",
+		why:  "a contender that does not find itself in the list believes that its node was taken away, and one that sees only a page of it finds itself at the head",
 		run:  longQueue,
 	},
 	{
 		name:  "unsequenced-nodes-are-not-listed",
-		why:   "a file that somebody left in the queue would block the lock for ever",
+		why:   "a file that another program left in the queue would block the lock for ever",
 		needs: needPutNode,
 		run:   unsequencedNotListed,
 	},
@@ -104,8 +104,8 @@ func concurrentOrder(c *check) {
 	c.wantNodes("in the order of the tokens", c.settled(s, "q"), nodesOf(places)...)
 }
 
-// nothingBeforeListed lets nodes only come: every list that anybody ever saw must be a beginning of
-// the last one, without the nodes of a Create that has failed after all.
+// nothingBeforeListed lets nodes only come: every list must be a beginning of the
+// last one, without the nodes of a Create that has failed after all.
 func nothingBeforeListed(c *check) {
 	observers := []driver.Session{c.session(), c.session()}
 	var creating atomic.Bool
@@ -176,7 +176,7 @@ func watchForIntruders(c *check, s driver.Session, queue string, goOn func() boo
 	}
 }
 
-// breathe is for those who look again and again: heartbeats want to run, too.
+// breathe spaces out requests that are repeated, so that heartbeats run, too.
 func breathe() { time.Sleep(20 * time.Microsecond) }
 
 func laterIsBehind(c *check) {
@@ -242,8 +242,9 @@ func queuesAreSeparate(c *check) {
 	c.wantNodes("queue stock/42 after the node of stock was deleted", c.list(s, "stock/42"), places[0].Node)
 }
 
-// longQueue makes more nodes than usually go on a page. A store that is slow gets away with fewer. Few
-// work at it, as a store that cannot keep up would lose their sessions.
+// longQueue makes more nodes than usually go on a page. A store that is slow gets
+// away with fewer. Few goroutines work at it, as a store that cannot keep up would
+// lose their sessions.
 func longQueue(c *check) {
 	sessions := []driver.Session{c.session(), c.session()}
 	const workers, each = 2, 600
@@ -277,11 +278,9 @@ func unsequencedNotListed(c *check) {
 	// A driver may count a name that ends in ten digits without a dash before
 	// them, so no such name is here.
 	for _, name := range []string{"readme", "web1-W-", "web1-W-123456789", "web1-W", "web1-W-0000000007x"} {
-		c.putNode("q", name)
+		c.putNode("q", name, "not a lock's")
 	}
-	later := c.create(s, "q", reader)
+	later := c.join(s, "q", reader, nil)
 	c.wantNodes("a queue with unsequenced nodes", c.list(s, "q"), p.Node, later.Node)
-	if later.Alone {
-		c.errorf("Alone is true although %s was in the queue (rule 5)", p.Name)
-	}
+	c.wantAhead(later, p.Node)
 }

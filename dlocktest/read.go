@@ -8,32 +8,36 @@ import (
 )
 
 var readCases = []testCase{
-	{name: "read-tells-of-a-node", why: "people who look at a queue would be told the wrong holder", needs: needReader, run: readTells},
+	{name: "read-tells-of-a-node", why: "people who look at a queue would be told the wrong holder", needs: needRead, run: readTells},
 	{name: "read-of-a-node-that-is-gone-says-so", why: "people who look at a queue would be told of a holder that is none",
-		needs: needReader, run: readGone},
+		needs: needRead, run: readGone},
+	{name: "read-says-whose-node-it-is", why: "a client would take its own hold for that of another, or the other way round", needs: needRead, run: readOwner},
+	{name: "a-foreign-copy-has-no-owner", why: "a node that another program has forged would pass for the session's own",
+		needs: needRead | needRemoveQueue | needPutNode, run: readCopy},
 	{name: "read-takes-foreign-nodes", why: "people who look at a queue want to see what lies in it",
-		needs: needReader | needPutNode, run: readForeign},
+		needs: needRead | needPutNode, run: readForeign},
 }
 
 var walkCases = []testCase{
 	{name: "walk-finds-queues-at-and-below-a-prefix", why: "people who look for a lock would not find it, or be shown others",
-		needs: needWalker, run: walkFinds},
+		needs: needWalk, run: walkFinds},
 }
 
 func (c *check) createWithData(s driver.Session, queue, prefix string) (p driver.Place, text string) {
 	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
 		d := data()
 		text = string(d)
-		p, err = s.Create(c.ctx, queue, prefix, d)
+		j, err := s.Create(c.ctx, queue, driver.NodeSpec{Prefix: prefix, Data: d})
+		p = j.Place
 		clear(d) // it belongs to the caller
 		return err
 	})
 	return p, text
 }
 
-func (c *check) read(s driver.Session, queue, name string) (info driver.Info) {
+func (c *check) read(s driver.Session, queue, name string) (info driver.NodeInfo) {
 	c.retry(fmt.Sprintf("Read(%q, %q)", queue, name), func() (err error) {
-		info, err = s.(driver.Reader).Read(c.ctx, queue, name)
+		info, err = driver.Read(c.ctx, s, queue, name)
 		return err
 	})
 	return info
@@ -47,7 +51,7 @@ func readTells(c *check) {
 	for _, r := range []struct {
 		place driver.Place
 		text  string
-		info  driver.Info
+		info  driver.NodeInfo
 	}{{p, text, mine}, {q, other, theirs}} {
 		if r.info.Node != r.place.Node || r.info.Token != r.place.Token || string(r.info.Data) != r.text {
 			c.errorf("Read returned %v with token %d and data %q, expected %v, %d and %q as created",
@@ -64,15 +68,45 @@ func readGone(c *check) {
 	p := c.create(s, "q", writer)
 	c.delete(s, "q", p)
 	for _, queue := range []string{"q", "never/was"} {
-		_, err := s.(driver.Reader).Read(c.ctx, queue, p.Name)
+		_, err := driver.Read(c.ctx, s, queue, p.Name)
 		c.wantGone("Read", err)
+	}
+}
+
+func readOwner(c *check) {
+	a, b := c.twoSessions()
+	p := c.create(a, "q", writer)
+	c.settled(b, "q")
+	own, other := c.read(a, "q", p.Name), c.read(b, "q", p.Name)
+	if own.Foreign {
+		c.errorf("Read of a session's own node says that it is foreign")
+	}
+	if own.Owner != other.Owner {
+		c.errorf("Read of one node by two sessions returned the owners %q and %q, expected the same", own.Owner, other.Owner)
+	}
+	if id := driver.Describe(a).ID; id != "" && id != own.Owner {
+		c.errorf("Describe says that the session is %q, and Read that its node belongs to %q, expected the same", id, own.Owner)
+	}
+}
+
+// readCopy has a foreign program put the same name and data where the session's
+// node was.
+func readCopy(c *check) {
+	s := c.session()
+	p, text := c.createWithData(s, "q", writer)
+	own := c.read(s, "q", p.Name)
+	c.removeQueue("q")
+	c.putNode("q", p.Name, text)
+	c.settled(s, "q")
+	if info := c.read(s, "q", p.Name); info.Owner == own.Owner {
+		c.errorf("Read of a foreign node with the name and data of the session's own returned the owner %q, expected none", info.Owner)
 	}
 }
 
 func readForeign(c *check) {
 	s := c.session()
 	c.create(s, "q", writer)
-	c.putNode("q", "readme")
+	c.putNode("q", "readme", "not a lock's")
 	if info := c.read(s, "q", "readme"); string(info.Data) != "not a lock's" || info.Owner != "" {
 		c.errorf("Read of a foreign node returned data %q and owner %q, expected what it holds and no owner", info.Data, info.Owner)
 	}
@@ -102,7 +136,7 @@ func walkFinds(c *check) {
 	} {
 		var got []string
 		c.retry("Walk", func() (err error) {
-			got, err = s.(driver.Walker).Walk(c.ctx, prefix)
+			got, err = driver.Walk(c.ctx, s, prefix)
 			return err
 		})
 		if !slices.Equal(got, want) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -14,25 +15,25 @@ const (
 )
 
 var replaceCases = []testCase{
-	{name: "replace-changes-the-prefix-and-keeps-the-rest", why: whyReplace, needs: needReplacer, run: replaceKeeps},
-	{name: "replace-keeps-the-place-in-the-queue", why: whyReplace, needs: needReplacer, run: replaceKeepsPlace},
+	{name: "replace-changes-the-prefix-and-keeps-the-rest", why: whyReplace, needs: needReplace, run: replaceKeeps},
+	{name: "replace-keeps-the-place-in-the-queue", why: whyReplace, needs: needReplace, run: replaceKeepsPlace},
 	{name: "list-shows-exactly-one-of-the-names", why: "a contender that lists at the wrong moment would see a free lock, or two holders",
-		needs: needReplacer, run: replaceAtomic},
-	{name: "replace-can-be-repeated-after-success", why: whyReplace, needs: needReplacer, run: replaceTwice},
-	{name: "delete-takes-the-old-place", why: whyDelete, needs: needReplacer, run: deleteOldPlace},
-	{name: "delete-takes-the-new-place", why: whyDelete, needs: needReplacer, run: deleteNewPlace},
-	{name: "replace-of-a-node-that-is-gone-says-so", why: whyGone, needs: needReplacer, run: replaceGone},
-	{name: "replace-of-a-removed-node-says-so", why: whyGone, needs: needReplacer | needRemoveNode, run: replaceRemoved},
-	{name: "replace-spares-a-node-that-took-the-name", why: whyStale, needs: needReplacer | needRemoveQueue, run: replaceSparesNamesake},
-	{name: "replace-refuses-a-bad-prefix", why: "a prefix with a slash would move the node into another queue", needs: needReplacer, run: replaceBadPrefix},
-	{name: "a-replaced-node-goes-with-its-session", why: whyClose, needs: needReplacer, run: replacedGoesWithSession},
+		needs: needReplace, run: replaceAtomic},
+	{name: "replace-can-be-repeated-after-success", why: whyReplace, needs: needReplace, run: replaceTwice},
+	{name: "delete-takes-the-old-place", why: whyDelete, needs: needReplace, run: deleteOldPlace},
+	{name: "delete-takes-the-new-place", why: whyDelete, needs: needReplace, run: deleteNewPlace},
+	{name: "replace-of-a-node-that-is-gone-says-so", why: whyGone, needs: needReplace, run: replaceGone},
+	{name: "replace-of-a-removed-node-says-so", why: whyGone, needs: needReplace | needRemoveNode, run: replaceRemoved},
+	{name: "replace-spares-a-node-that-took-the-name", why: whyStale, needs: needReplace | needRemoveQueue, run: replaceSparesNamesake},
+	{name: "replace-refuses-a-bad-prefix", why: "a prefix with a slash would move the node into another queue", needs: needReplace, run: replaceBadPrefix},
+	{name: "a-replaced-node-goes-with-its-session", why: whyClose, needs: needReplace, run: replacedGoesWithSession},
 	{name: "a-replaced-node-keeps-token-and-data", why: "the fencing token that the holder passes on would no longer be its node's",
-		needs: needReplacer | needReader, run: replaceKeepsInfo},
-	{name: "a-reply-lost-before-the-commit-can-be-repeated", why: whyReplace, needs: needReplacer | needLoseReply,
+		needs: needReplace | needRead, run: replaceKeepsInfo},
+	{name: "a-reply-lost-before-the-commit-can-be-repeated", why: whyReplace, needs: needReplace | needLoseReply,
 		run: func(c *check) { replaceLosesReply(c, false) }},
-	{name: "a-reply-lost-after-the-commit-can-be-repeated", why: whyReplace, needs: needReplacer | needLoseReply,
+	{name: "a-reply-lost-after-the-commit-can-be-repeated", why: whyReplace, needs: needReplace | needLoseReply,
 		run: func(c *check) { replaceLosesReply(c, true) }},
-	{name: "delete-after-a-lost-reply-takes-whichever-stands", why: whyDelete, needs: needReplacer | needLoseReply, run: deleteAfterLostReplace},
+	{name: "delete-after-a-lost-reply-takes-whichever-stands", why: whyDelete, needs: needReplace | needLoseReply, run: deleteAfterLostReplace},
 }
 
 func checkReplaced(c *check, was, now driver.Place, prefix string) {
@@ -81,9 +82,7 @@ func replaceAtomic(c *check) {
 		if i == len(observers) {
 			defer replacing.Store(false)
 			now := p
-			for n := range 120 {
-				now = c.replace(a, "q", now, []string{shared, writer}[n%2])
-			}
+			c.rounds(120, func(n int) { now = c.replace(a, "q", now, []string{shared, writer}[n%2]) })
 			return
 		}
 		for replacing.Load() {
@@ -115,8 +114,8 @@ func deleteOldPlace(c *check) {
 	now := c.replace(a, "q", p, shared)
 	c.delete(a, "q", p)
 	c.wantNodes("after Delete with the place before Replace", c.settled(b, "q"), stays.Node)
-	c.wantGone("Delete with the new place", a.Delete(c.ctx, "q", now))
-	c.wantGone("Delete with the old place", a.Delete(c.ctx, "q", p))
+	c.wantDeleted("Delete with the new place", a.Delete(c.ctx, "q", now, driver.Changed))
+	c.wantDeleted("Delete with the old place", a.Delete(c.ctx, "q", p, driver.Changed))
 }
 
 func deleteNewPlace(c *check) {
@@ -126,12 +125,13 @@ func deleteNewPlace(c *check) {
 	now := c.replace(a, "q", p, shared)
 	c.delete(a, "q", now)
 	c.wantNodes("after Delete with the place that Replace returned", c.settled(b, "q"), stays.Node)
-	c.wantGone("Delete with the old place", a.Delete(c.ctx, "q", p))
-	c.wantGone("Delete with the new place", a.Delete(c.ctx, "q", now))
+	c.wantDeleted("Delete with the old place", a.Delete(c.ctx, "q", p, driver.Changed))
+	c.wantDeleted("Delete with the new place", a.Delete(c.ctx, "q", now, driver.Changed))
+	c.wantNodes("after Delete was repeated with both places", c.settled(b, "q"), stays.Node)
 }
 
 func replaceErr(c *check, s driver.Session, queue string, p driver.Place, prefix string) error {
-	_, err := s.(driver.Replacer).Replace(c.ctx, queue, p, prefix)
+	_, err := driver.Replace(c.ctx, s, queue, p, prefix)
 	return err
 }
 
@@ -158,7 +158,7 @@ func replaceRemoved(c *check) {
 func replaceSparesNamesake(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
-	w := c.watch(a, "q", p.Name)
+	w := c.watch(a, "q", p)
 	c.removeQueue("q")
 	c.closesUnreleased(w, "removal of the queue")
 	c.eventually(func() bool { return len(c.list(a, "q")) == 0 }, "the session's List shows that its node is gone with its queue")
@@ -194,11 +194,11 @@ func replaceKeepsInfo(c *check) {
 		c.errorf("after Replace Read returned token %d, data %q, owner %q, expected %d, %q, %q as before",
 			after.Token, after.Data, after.Owner, p.Token, text, before.Owner)
 	}
-	_, err := b.(driver.Reader).Read(c.ctx, "q", p.Name)
+	_, err := driver.Read(c.ctx, b, "q", p.Name)
 	c.wantGone("Read of the old name", err)
 }
 
-// doubtfulReplace judges the error of a Replace whose reply was lost, and reports whether it went well all the same.
+// doubtfulReplace judges the error of a Replace whose reply was lost.
 func doubtfulReplace(c *check, s driver.Session, err error) {
 	switch {
 	case err == nil, errors.Is(err, driver.ErrUnavailable):
@@ -212,14 +212,14 @@ func replaceLosesReply(c *check, committed bool) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
 	behind := c.create(b, "q", writer)
-	c.loseReply(a, OpReplace, committed)
+	c.loseReply(a, faults.OpReplace, committed)
 	doubtfulReplace(c, a, replaceErr(c, a, "q", p, shared))
 	if nodes := c.settled(b, "q"); a.Err() == nil && (len(nodes) != 2 || nodes[0].Seq != p.Seq || nodes[1] != behind.Node) {
 		c.fatalf("after a lost reply List returned %v, expected one of the two names of sequence %d and then %v", nodes, p.Seq, behind.Node)
 	}
 	var now driver.Place
 	c.retry("a repeated Replace", func() (err error) {
-		if now, err = a.(driver.Replacer).Replace(c.ctx, "q", p, shared); errors.Is(err, driver.ErrSessionEnded) && a.Err() != nil {
+		if now, err = driver.Replace(c.ctx, a, "q", p, shared); errors.Is(err, driver.ErrSessionEnded) && a.Err() != nil {
 			return nil
 		}
 		return err
@@ -239,9 +239,9 @@ func deleteAfterLostReplace(c *check) {
 		p := c.create(a, "q", writer)
 		now := p
 		now.Name = driver.FormatName(shared, p.Seq)
-		c.loseReply(a, OpReplace, i%2 == 0)
+		c.loseReply(a, faults.OpReplace, i%2 == 0)
 		doubtfulReplace(c, a, replaceErr(c, a, "q", p, shared))
-		repeatDelete(c, a, "q", []driver.Place{p, now}[i/2])
+		repeatDelete(c, a, "q", []driver.Place{p, now}[i/2], driver.Changed)
 		vanish(c, b, "q", "a Delete that followed a Replace whose reply was lost", stays.Node)
 		if a.Err() != nil {
 			c.logf("the session ended with its connection: %v", a.Err())

@@ -8,42 +8,27 @@ import (
 )
 
 // Run checks every rule of the contract as subtests of t, named like
-// "rule06/watch-of-a-node-deleted-before-arming", and logs at its end which rules were
-// checked, which are broken, which were not checked for want of a function in the Config, and which do not apply to the driver.
+// "rule06/watch-of-a-node-deleted-before-arming". It logs at its end which
+// rules were checked, which are broken, which were not checked for want of a
+// hook in the Config, and which do not apply to the driver.
 func Run(t *testing.T, config Config) {
 	if config.New == nil {
 		t.Fatal("dlocktest: Config.New is nil")
 	}
 	have := config.hooks() | probe(t, config)
-	if t.Failed() {
-		return
-	}
-	s := newSummary()
+	s := newSummary(have)
 	for _, r := range rules {
 		t.Run(r.id(), func(t *testing.T) {
 			for _, k := range r.cases {
 				t.Run(k.name, func(t *testing.T) {
 					if s.admit(t, r, k, have, config.Complete) {
-						runCase(t, config, r, k)
-						s.judge(t, r)
+						s.note(r, runCase(t, config, have, r, k))
 					}
 				})
 			}
 		})
 	}
 	t.Log(s.String())
-}
-
-// probe finds out which optional interfaces the driver's sessions implement. It is
-// no subtest, because go test -run would leave it out.
-func probe(t *testing.T, config Config) (have need) {
-	t.Helper()
-	runCase(t, config, rule{number: 10, name: "methods"}, testCase{
-		name: "connect",
-		why:  "nothing else can be checked without a session",
-		run:  func(c *check) { have = abilities(c.session()) },
-	})
-	return have
 }
 
 // A rule is a rule of the contract with its cases.
@@ -81,7 +66,7 @@ var rules = []rule{
 	{2, "names", nameCases},
 	{3, "tokens", tokenCases},
 	{4, "all or nothing", createCases},
-	{5, "alone", aloneCases},
+	{5, "ahead", aheadCases},
 	{6, "watch", watchCases},
 	{7, "delete", deleteCases},
 	{8, "session end", endCases},
@@ -89,32 +74,43 @@ var rules = []rule{
 	{10, "methods", methodCases},
 	{11, "nothing outlives close", leakCases},
 	{12, "replace", replaceCases},
-	{13, "release", releaseCases},
+	{13, "released", releasedCases},
 	{0, "read", readCases},
 	{0, "walk", walkCases},
 	{0, "locks", lockCases},
 }
 
+// verdict is what became of a case.
+type verdict int
+
+const (
+	passed verdict = iota
+	broken
+	hookFailed // the case could not be checked
+)
+
 // summary remembers what became of every rule.
 type summary struct {
+	have    need
 	checked map[string]int
 	broken  map[string]int
+	failed  map[string]int // cases with a hook that failed
 	missing map[string][]string
 	absent  map[string][]string
 }
 
-func newSummary() *summary {
-	return &summary{checked: map[string]int{}, broken: map[string]int{}, missing: map[string][]string{}, absent: map[string][]string{}}
+func newSummary(have need) *summary {
+	return &summary{have, map[string]int{}, map[string]int{}, map[string]int{}, map[string][]string{}, map[string][]string{}}
 }
 
-// admit decides whether a case can run, and says visibly why not.
+// admit reports whether a case can run, and skips or fails it visibly if not.
 func (s *summary) admit(t *testing.T, r rule, k testCase, have need, complete bool) bool {
 	t.Helper()
 	for _, n := range needs {
 		if k.needs&n.need == 0 || have&n.need != 0 {
 			continue
 		}
-		if n.optional {
+		if n.ability {
 			note(s.absent, r.id(), "no "+n.name)
 			t.Skipf("%s not applicable: no %s", r.label(), n.name)
 		}
@@ -125,14 +121,19 @@ func (s *summary) admit(t *testing.T, r rule, k testCase, have need, complete bo
 		}
 		t.Skipf("%s not checked: Config.%s is nil", r.label(), n.name)
 	}
-	s.checked[r.id()]++
 	return true
 }
 
-// judge remembers whether a case failed.
-func (s *summary) judge(t *testing.T, r rule) {
-	if t.Failed() {
+// note counts what became of a case.
+func (s *summary) note(r rule, v verdict) {
+	switch v {
+	case hookFailed:
+		s.failed[r.id()]++
+	case broken:
 		s.broken[r.id()]++
+		fallthrough
+	case passed:
+		s.checked[r.id()]++
 	}
 }
 
@@ -149,14 +150,28 @@ func note(m map[string][]string, key, text string) {
 	}
 }
 
-// String tells of every rule how much of it was checked.
+// String says of every rule how much of it was checked.
 func (s *summary) String() string {
 	var b strings.Builder
-	b.WriteString("dlocktest: summary")
+	b.WriteString("dlocktest: summary, of sessions with the abilities ")
+	b.WriteString(s.abilities())
 	for _, r := range rules {
 		fmt.Fprintf(&b, "\n  %-33s %s", r, s.line(r))
 	}
 	return b.String()
+}
+
+func (s *summary) abilities() string {
+	var names []string
+	for _, n := range needs {
+		if n.ability && s.have&n.need != 0 {
+			names = append(names, n.name)
+		}
+	}
+	if names == nil {
+		return "(none)"
+	}
+	return strings.Join(names, ", ")
 }
 
 func (s *summary) line(r rule) string {
@@ -169,6 +184,9 @@ func (s *summary) line(r rule) string {
 		parts = append(parts, fmt.Sprintf("checked (%d cases)", n))
 	case n > 0:
 		parts = append(parts, fmt.Sprintf("checked in part (%d of %d cases)", n, len(r.cases)))
+	}
+	if n := s.failed[r.id()]; n > 0 {
+		parts = append(parts, fmt.Sprintf("not checked, as a hook of Config failed: %d cases", n))
 	}
 	if m := s.missing[r.id()]; m != nil {
 		parts = append(parts, "not checked: "+strings.Join(m, ", "))

@@ -21,7 +21,7 @@ type bare struct{ driver.Session }
 // configs are configurations that want something, each run in a process of its own.
 var configs = map[string]func() Config{
 	"only New": func() Config {
-		return Config{New: configOf(func(s driver.Session, _ *memdriver.Store) driver.Session { return bare{s} }).New, SessionTimeout: soundTimeout}
+		return Config{New: configOf(func(s base, _ *memdriver.Store) driver.Session { return bare{s} }).New, SessionTimeout: soundTimeout}
 	},
 	"incomplete": func() Config {
 		c := configOf(nil)
@@ -37,30 +37,61 @@ var configs = map[string]func() Config{
 		c.RemoveNode = func(t *testing.T, _ driver.Connector, _, _ string) { t.Fatal("the operator is ill") }
 		return c
 	},
+	"hook complains": func() Config {
+		c := configOf(nil)
+		c.RemoveNode = func(t *testing.T, _ driver.Connector, _, _ string) { t.Error("the operator is ill") }
+		return c
+	},
+	"heal fails": func() Config {
+		c := configOf(nil)
+		cut := c.CutOff
+		c.CutOff = func(t *testing.T, s driver.Session) func() {
+			heal := cut(t, s)
+			return func() {
+				heal()
+				t.Fatal("the wire is cut for good")
+			}
+		}
+		return c
+	},
+	"expects too much": func() Config {
+		c := configOf(func(s base, _ *memdriver.Store) driver.Session { return plain{s} })
+		c.Abilities = []Ability{Walk, Released, "Fly"}
+		return c
+	},
+	"slow": func() Config {
+		c := configOf(func(s base, st *memdriver.Store) driver.Session {
+			st.Faults().Delay(s, 10*time.Millisecond)
+			return s
+		})
+		c.Timeout = 100 * time.Millisecond
+		return c
+	},
 	"loses a session once": func() Config { return losing(1) },
 	"loses every session":  func() Config { return losing(1 << 30) },
 }
 
-// losing ends the first n sessions that create something, as a machine does that stood still for too long.
+// losing ends the first n sessions that create a node, as a machine does that
+// stood still for too long.
 func losing(n int32) Config {
 	var left atomic.Int32
 	left.Store(n)
-	return configOf(func(s driver.Session, st *memdriver.Store) driver.Session {
-		return &perishable{full: s.(full), store: st, left: &left}
+	return configOf(func(s base, st *memdriver.Store) driver.Session {
+		return &perishable{base: s, store: st, left: &left}
 	})
 }
 
 type perishable struct {
-	full
+	base
 	store *memdriver.Store
 	left  *atomic.Int32
 }
 
-func (s *perishable) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	if s.left.Add(-1) >= 0 {
-		s.store.Faults().Expire(s.full)
+func (s *perishable) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	if queue == "q" && s.left.Add(-1) >= 0 {
+		s.store.Faults().Expire(s.base)
 	}
-	return s.full.Create(ctx, queue, prefix, data)
+	return s.base.Create(ctx, queue, n)
 }
 
 // TestConfigured runs in a process of its own, for one of the configurations.
@@ -97,10 +128,9 @@ func TestWhatCanNotBeCheckedIsSaid(t *testing.T) {
 	}
 	wantOutput(t, out,
 		"rule 8 not checked: Config.CutOff is nil",
-		"rule 12 not applicable: no Replacer",
-		"rule 13 not applicable: no Releaser",
+		"rule 12 not applicable: no Replace",
 		"rule 1 (order)                    checked in part (9 of 10 cases); not checked: Config.PutNode is nil",
-		"read                              not applicable: no Reader")
+		"read                              not applicable: no Read")
 }
 
 func TestCompleteDemandsEverything(t *testing.T) {
@@ -125,13 +155,52 @@ func TestConfigWithoutAStoreFails(t *testing.T) {
 	}
 }
 
-func TestHookThatFailsFailsItsCaseAlone(t *testing.T) {
-	out, passed := runConfigured(t, "hook fails", "rule07/(a-delete-after-an-operator|a-second)")
+func TestHookThatFailsFailsItsCaseAloneAndNoRule(t *testing.T) {
+	for _, config := range []string{"hook fails", "hook complains"} {
+		out, passed := runConfigured(t, config, "rule07/(a-delete-after-an-operator|a-delete-of-either)")
+		if passed {
+			t.Errorf("Run passed although a hook failed:\n%s", out)
+		}
+		wantOutput(t, out, "the operator is ill", "Config.RemoveNode failed: this says nothing of the driver, and rule 7 was not checked by this case",
+			"--- FAIL: TestConfigured/rule07/a-delete-after-an-operator",
+			"--- PASS: TestConfigured/rule07/a-delete-of-either-cause",
+			"rule 7 (delete)                   checked in part (1 of 14 cases); not checked, as a hook of Config failed: 1 cases")
+		if strings.Contains(out, "broken") || strings.Contains(out, "BROKEN") {
+			t.Errorf("a hook that failed counts as a broken rule:\n%s", out)
+		}
+	}
+}
+
+func TestAHealThatFailsIsNoBrokenRule(t *testing.T) {
+	out, passed := runConfigured(t, "heal fails", "rule06/a-deletion-while")
 	if passed {
 		t.Errorf("Run passed although a hook failed:\n%s", out)
 	}
-	wantOutput(t, out, "the operator is ill", "--- FAIL: TestConfigured/rule07/a-delete-after-an-operator",
-		"--- PASS: TestConfigured/rule07/a-second-delete")
+	wantOutput(t, out, "the wire is cut for good", "Config.CutOff failed: this says nothing of the driver")
+	if strings.Contains(out, "broken: ") {
+		t.Errorf("a hook that failed counts as a broken rule:\n%s", out)
+	}
+}
+
+func TestExpectedAbilitiesHaveToBeThere(t *testing.T) {
+	out, passed := runConfigured(t, "expects too much", "rule07/delete-removes")
+	if passed {
+		t.Errorf("Run passed although sessions lack an ability that is expected:\n%s", out)
+	}
+	wantOutput(t, out, "Config.Abilities holds Walk, and the driver's sessions do not have that ability",
+		"Config.Abilities holds Released, and the driver's sessions do not have that ability",
+		"Config.Abilities holds \"Fly\", which is no ability",
+		"of sessions with the abilities (none)")
+}
+
+// TestSlowStoreIsNoBrokenRule has a store that takes longer for each round of a
+// case than the time limit of a wait has room for.
+func TestSlowStoreIsNoBrokenRule(t *testing.T) {
+	out, passed := runConfigured(t, "slow", "rule06/a-deletion-that-meets")
+	if !passed {
+		t.Errorf("Run failed on a sound driver that is slow:\n%s", out)
+	}
+	wantOutput(t, out, "rounds instead of 300, because the store is slow")
 }
 
 func TestSessionLostByItselfIsNoFailureOfTheRule(t *testing.T) {
@@ -147,7 +216,7 @@ func TestDriverThatLosesEverySessionFails(t *testing.T) {
 	if passed {
 		t.Errorf("Run passed a driver that loses every session:\n%s", out)
 	}
-	wantOutput(t, out, "attempt 2 failed", "rule 7 (delete) broken", "rule 7 (delete)                   BROKEN in 1 of 12 cases")
+	wantOutput(t, out, "attempt 2 failed", "rule 7 (delete) broken", "rule 7 (delete)                   BROKEN in 1 of 14 cases")
 }
 
 func TestEveryCaseSaysWhyAndHasItsOwnName(t *testing.T) {

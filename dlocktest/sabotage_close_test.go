@@ -16,30 +16,30 @@ var closeSabotages = []sabotage{
 	{"closes in the background", "a Close that must not block",
 		of(func(s base) lazyClose { return lazyClose{s} })},
 	{"deletes before it is done", "cleaning up first and closing then",
-		func(s base, st *memdriver.Store) driver.Session { return &deletesFirst{releasing: s, store: st} }},
+		func(s base, st *memdriver.Store) driver.Session { return &deletesFirst{base: s, store: st} }},
 	{"closes twice with an error", "a client library whose Close may be called once",
-		of(func(s base) *closesOnce { return &closesOnce{releasing: s} })},
+		of(func(s base) *closesOnce { return &closesOnce{base: s} })},
 	{"leaves its nodes to the session timeout", "etcd, Redis: closing the connection and not revoking the lease",
 		of(func(s base) leavesNodes { return leavesNodes{s} })},
 	{"says nil although it could not reach the store", "an error of cleaning up that is thrown away",
-		of(func(s base) *alwaysNil { return &alwaysNil{releasing: s} })},
+		of(func(s base) *alwaysNil { return &alwaysNil{base: s} })},
 	{"ends no session in the store whose lease has run out", "a session that is over needs no goodbye",
 		of(func(s base) forgetsLapsed { return forgetsLapsed{s} })},
 	{"remembers the error of its first Close", "sync.Once around all of Close",
-		of(func(s base) *closesOnceOnly { return &closesOnceOnly{releasing: s} })},
+		of(func(s base) *closesOnceOnly { return &closesOnceOnly{base: s} })},
 	{"waits for its store without a limit", "context.Background in Close",
-		of(func(s base) *waitsInClose { return &waitsInClose{releasing: s} })},
+		of(func(s base) *waitsInClose { return &waitsInClose{base: s} })},
 	{"sweeps up what has its host's name", "removing nodes by prefix",
-		func(s base, st *memdriver.Store) driver.Session { return &sweepsUp{releasing: s, store: st} }},
+		func(s base, st *memdriver.Store) driver.Session { return &sweepsUp{base: s, store: st} }},
 }
 
-type leavesNodes struct{ *releasing }
+type leavesNodes struct{ base }
 
 func (s leavesNodes) Close() error {
 	if o, known := owners.Load(s); known && s.Err() == nil {
-		o.(owner).store.Faults().CutOff(s.full)
+		o.(owner).CutOff(s.base)
 	}
-	go func() { _ = s.releasing.Close() }()
+	go func() { _ = s.base.Close() }()
 	for s.Err() == nil {
 		runtime.Gosched()
 	}
@@ -48,7 +48,7 @@ func (s leavesNodes) Close() error {
 
 // alwaysNil gives up at once when it is cut off.
 type alwaysNil struct {
-	*releasing
+	base
 	away atomic.Bool
 }
 
@@ -56,53 +56,37 @@ func (s *alwaysNil) cut(now bool) { s.away.Store(now) }
 
 func (s *alwaysNil) Close() error {
 	if !s.away.Load() {
-		return s.releasing.Close()
+		return s.base.Close()
 	}
-	return leavesNodes{s.releasing}.Close()
+	return leavesNodes{s.base}.Close()
 }
 
 type waitsInClose struct {
-	*releasing
-	mu    sync.Mutex
-	whole chan struct{}
-}
-
-func (s *waitsInClose) cut(now bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now {
-		s.whole = make(chan struct{})
-	} else {
-		close(s.whole)
-	}
+	base
+	line
 }
 
 func (s *waitsInClose) Close() error {
-	s.mu.Lock()
-	whole := s.whole
-	s.mu.Unlock()
-	if whole != nil {
-		<-whole
-	}
-	return s.releasing.Close()
+	<-s.healed()
+	return s.base.Close()
 }
 
 type sweepsUp struct {
-	*releasing
+	base
 	store  *memdriver.Store
 	places places
 	closed sync.Once
 }
 
-func (s *sweepsUp) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	p, err := s.releasing.Create(ctx, queue, prefix, data)
-	s.places.add(queue, p)
-	return p, err
+func (s *sweepsUp) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	s.places.add(queue, j.Place)
+	return j, err
 }
 
 func (s *sweepsUp) Close() error {
 	s.closed.Do(s.sweep)
-	return s.releasing.Close()
+	return s.base.Close()
 }
 
 func (s *sweepsUp) sweep() {
@@ -115,29 +99,29 @@ func (s *sweepsUp) sweep() {
 	})
 }
 
-type lazyClose struct{ *releasing }
+type lazyClose struct{ base }
 
 func (s lazyClose) Close() error {
 	go func() {
 		time.Sleep(20 * time.Millisecond)
-		_ = s.releasing.Close()
+		_ = s.base.Close()
 	}()
 	return nil
 }
 
 type deletesFirst struct {
-	*releasing
+	base
 	store *memdriver.Store
 	mu    sync.Mutex
 	names []string
 }
 
-func (s *deletesFirst) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	p, err := s.releasing.Create(ctx, queue, prefix, data)
+func (s *deletesFirst) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.names = append(s.names, p.Name)
-	return p, err
+	s.names = append(s.names, j.Name)
+	return j, err
 }
 
 func (s *deletesFirst) Close() error {
@@ -147,11 +131,11 @@ func (s *deletesFirst) Close() error {
 	}
 	s.mu.Unlock()
 	time.Sleep(5 * time.Millisecond)
-	return s.releasing.Close()
+	return s.base.Close()
 }
 
 type closesOnce struct {
-	*releasing
+	base
 	closed atomic.Bool
 }
 
@@ -159,25 +143,25 @@ func (s *closesOnce) Close() error {
 	if s.closed.Swap(true) {
 		return errors.New("closed already")
 	}
-	return s.releasing.Close()
+	return s.base.Close()
 }
 
-type forgetsLapsed struct{ *releasing }
+type forgetsLapsed struct{ base }
 
 func (s forgetsLapsed) Close() error {
 	if err := s.Err(); err != nil {
 		return nil
 	}
-	return s.releasing.Close()
+	return s.base.Close()
 }
 
 type closesOnceOnly struct {
-	*releasing
+	base
 	once sync.Once
 	err  error
 }
 
 func (s *closesOnceOnly) Close() error {
-	s.once.Do(func() { s.err = s.releasing.Close() })
+	s.once.Do(func() { s.err = s.base.Close() })
 	return s.err
 }

@@ -3,10 +3,11 @@ package dlocktest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 )
@@ -14,50 +15,58 @@ import (
 var createSabotages = []sabotage{
 	{"forgets what a cancelled create made", "looking at ctx after the request, and taking its end for a failure",
 		of(func(s base) orphans { return orphans{s} })},
-	{"lets go of a request that is on its way", "a client library without contexts: the request goes on in a goroutine that nobody waits for",
+	{"lets go of a request that is on its way", "a client library without contexts: the request goes on in a goroutine of its own, and its answer is thrown away",
 		of(func(s base) letsGo { return letsGo{s} })},
 	{"cleans up too much", "removing whatever has its own host name",
 		func(s base, st *memdriver.Store) driver.Session { return sweeper{s, st} }},
 	{"leaves its node when the reply is lost", "returning the connection's error as it is",
-		of(func(s base) *losesCreates { return &losesCreates{releasing: s, after: leavesIt} })},
+		of(func(s base) *losesCreates { return &losesCreates{base: s, after: leavesIt} })},
 	{"creates once more when the reply is lost", "a client library that repeats requests by itself",
-		of(func(s base) *losesCreates { return &losesCreates{releasing: s, after: createsAgain} })},
+		of(func(s base) *losesCreates { return &losesCreates{base: s, after: createsAgain} })},
 	{"takes any node of its prefix for its own when the reply is lost", "looking for its node by host name and mode instead of by data",
-		of(func(s base) *losesCreates { return &losesCreates{releasing: s, after: adoptsAny} })},
+		of(func(s base) *losesCreates { return &losesCreates{base: s, after: adoptsAny} })},
+	{"takes any node with its data for its own when the reply is lost", "looking for its node by data, and not at its owner",
+		of(func(s base) *losesCreates { return &losesCreates{base: s, after: adoptsCopy} })},
+	{"fails a create with its list", "two requests in one method, and one return of an error for both",
+		of(func(s base) *failsWithList { return &failsWithList{base: s} })},
+	{"does not catch a create that arrives late", "cleaning up once, right after the error",
+		of(func(s base) *cleansUpOnce { return &cleansUpOnce{base: s} })},
+	{"creates nodes for a session that the store has ended", "Redis, SQL: no look at the session in the request that makes the node",
+		func(s base, st *memdriver.Store) driver.Session { return &outlives{base: s, store: st} }},
 }
 
 // letsGo does not look at what became of a request whose caller has gone.
-type letsGo struct{ *releasing }
+type letsGo struct{ base }
 
-func (s letsGo) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
+func (s letsGo) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	type answer struct {
-		p   driver.Place
+		j   driver.Joined
 		err error
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		p, err := s.releasing.Create(context.WithoutCancel(ctx), queue, prefix, data)
-		answers <- answer{p, err}
+		j, err := s.base.Create(context.WithoutCancel(ctx), queue, n)
+		answers <- answer{j, err}
 	}()
 	select {
 	case a := <-answers:
-		return a.p, a.err
+		return a.j, a.err
 	case <-ctx.Done():
-		return driver.Place{}, ctx.Err()
+		return driver.Joined{}, ctx.Err()
 	}
 }
 
-// losesCreates loses replies of creates by itself, and what it does after that is wrong.
+// losesCreates loses replies of creates by itself, and does something wrong then.
 type losesCreates struct {
-	*releasing
-	after func(s base, ctx context.Context, queue, prefix string, data []byte) (driver.Place, error)
+	base
+	after func(s base, ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error)
 
 	mu     sync.Mutex
 	losses []bool
 }
 
-func (s *losesCreates) loseReply(op Op, committed bool) bool {
-	if op != OpCreate {
+func (s *losesCreates) loseReply(op faults.Op, committed bool) bool {
+	if op != faults.OpCreate {
 		return false
 	}
 	s.mu.Lock()
@@ -76,61 +85,127 @@ func (s *losesCreates) loss() (committed, lost bool) {
 	return committed, true
 }
 
-func (s *losesCreates) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
+func (s *losesCreates) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	committed, lost := s.loss()
 	if !lost {
-		return s.releasing.Create(ctx, queue, prefix, data)
+		return s.base.Create(ctx, queue, n)
 	}
 	if committed {
-		if p, err := s.releasing.Create(ctx, queue, prefix, data); err != nil {
-			return p, err
+		if j, err := s.base.Create(ctx, queue, n); err != nil {
+			return j, err
 		}
 	}
-	return s.after(s.releasing, ctx, queue, prefix, data)
+	return s.after(s.base, ctx, queue, n)
 }
 
-func leavesIt(base, context.Context, string, string, []byte) (driver.Place, error) {
-	return driver.Place{}, fmt.Errorf("%w: connection reset by peer", driver.ErrUnavailable)
+func leavesIt(base, context.Context, string, driver.NodeSpec) (driver.Joined, error) {
+	return driver.Joined{}, errReset
 }
 
-func createsAgain(s base, ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	return s.Create(ctx, queue, prefix, data)
+func createsAgain(s base, ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	return s.Create(ctx, queue, n)
 }
 
-func adoptsAny(s base, ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
+func adoptsAny(s base, ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	nodes, err := s.List(ctx, queue)
-	mine := withPrefix(nodes, prefix)
+	mine := withPrefix(nodes, n.Prefix)
 	if err != nil || len(mine) == 0 {
-		return s.Create(ctx, queue, prefix, data)
+		return s.Create(ctx, queue, n)
 	}
 	last := mine[len(mine)-1]
 	info, err := s.Read(ctx, queue, last.Name)
-	return driver.Place{Node: last, Token: info.Token}, err
+	return driver.Joined{Place: driver.Place{Node: last, Token: info.Token}}, err
 }
 
-type orphans struct{ *releasing }
+type orphans struct{ base }
 
-func (s orphans) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	p, err := s.releasing.Create(context.WithoutCancel(ctx), queue, prefix, data)
+func (s orphans) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(context.WithoutCancel(ctx), queue, n)
 	time.Sleep(100 * time.Microsecond) // the reply takes its time
 	if ctx.Err() != nil {
-		return driver.Place{}, ctx.Err()
+		return driver.Joined{}, ctx.Err()
 	}
-	return p, err
+	return j, err
 }
 
 type sweeper struct {
-	*releasing
+	base
 	store *memdriver.Store
 }
 
-func (s sweeper) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	p, err := s.releasing.Create(ctx, queue, prefix, data)
+func (s sweeper) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
 	if errors.Is(err, driver.ErrUnavailable) {
 		nodes, _ := s.List(ctx, queue)
-		for _, n := range withPrefix(nodes, prefix) {
+		for _, n := range withPrefix(nodes, n.Prefix) {
 			s.store.Faults().RemoveNode(queue, n.Name)
 		}
 	}
-	return p, err
+	return j, err
+}
+
+func adoptsCopy(s base, ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	nodes, err := s.List(ctx, queue)
+	for _, other := range nodes {
+		if info, err := s.Read(ctx, queue, other.Name); err == nil && string(info.Data) == string(n.Data) {
+			return driver.Joined{Place: driver.Place{Node: other, Token: info.Token}}, nil
+		}
+	}
+	if err != nil {
+		return driver.Joined{}, err
+	}
+	return s.Create(ctx, queue, n)
+}
+
+// failsWithList lists by itself in Create.
+type failsWithList struct {
+	base
+	lost atomic.Bool
+}
+
+func (s *failsWithList) loseReply(op faults.Op, _ bool) bool {
+	if op == faults.OpList {
+		s.lost.Store(true)
+	}
+	return op == faults.OpList
+}
+
+func (s *failsWithList) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	if err == nil && s.lost.Swap(false) {
+		return driver.Joined{}, errReset
+	}
+	return j, err
+}
+
+// cleansUpOnce has creates held on their way, which no clean-up catches.
+type cleansUpOnce struct {
+	base
+	late lateRequests
+}
+
+func (s *cleansUpOnce) holdRequest(faults.Op) (arrive func()) { return s.late.hold() }
+
+func (s *cleansUpOnce) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	if s.late.sent(func() { _, _ = s.base.Create(context.WithoutCancel(ctx), queue, n) }) {
+		return driver.Joined{}, errReset
+	}
+	return s.base.Create(ctx, queue, n)
+}
+
+// outlives makes nodes that belong to no session.
+type outlives struct {
+	base
+	store   *memdriver.Store
+	expired atomic.Bool
+}
+
+func (s *outlives) expiring() { s.expired.Store(true) }
+
+func (s *outlives) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	if err != nil && s.expired.Load() {
+		_ = s.store.Faults().PutNode(queue, driver.FormatName(n.Prefix, 1000), n.Data)
+	}
+	return j, err
 }

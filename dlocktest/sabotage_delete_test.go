@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 )
@@ -18,21 +19,23 @@ var deleteSabotages = []sabotage{
 	{"returns its store's error for what is gone", "SQL: no rows; Redis: nil",
 		of(func(s base) plainGone { return plainGone{s} })},
 	{"deletes everything of its session", "SQL: DELETE ... WHERE session = ?; etcd: revoking the lease",
-		of(func(s base) *deletesAll { return &deletesAll{releasing: s} })},
+		of(func(s base) *deletesAll { return &deletesAll{base: s} })},
 	{"deletes the head of the queue", "Redis: ZPOPMIN, because the holder is the oldest",
 		func(s base, st *memdriver.Store) driver.Session { return deletesHead{s, st} }},
-	{"deletes in the background", "a pipeline whose answers nobody reads",
+	{"deletes in the background", "a pipeline whose answers are not read",
 		of(func(s base) deletesLater { return deletesLater{s} })},
-	{"takes its own deletion for somebody else's", "a client library that repeats a request whose reply was lost",
-		of(func(s base) *forgetsItsDelete { return &forgetsItsDelete{releasing: s} })},
+	{"takes its own deletion for that of another client", "a client library that repeats a request whose reply was lost",
+		of(func(s base) *forgetsItsDelete { return &forgetsItsDelete{base: s} })},
+	{"deletes by name if the request comes late", "a network that delays, and a request that names nothing but a path",
+		func(s base, st *memdriver.Store) driver.Session { return &deletesLate{base: s, store: st} }},
 	{"hangs", "waiting for an answer without a limit",
 		of(func(s base) hangs { return hangs{s} })},
 }
 
-type plainGone struct{ *releasing }
+type plainGone struct{ base }
 
-func (s plainGone) Delete(ctx context.Context, queue string, p driver.Place) error {
-	err := s.releasing.Delete(ctx, queue, p)
+func (s plainGone) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	err := s.base.Delete(ctx, queue, p, why)
 	if errors.Is(err, driver.ErrGone) {
 		return errPlain("no rows in result set")
 	}
@@ -40,78 +43,79 @@ func (s plainGone) Delete(ctx context.Context, queue string, p driver.Place) err
 }
 
 type deletesAll struct {
-	*releasing
+	base
 	places places
 }
 
-func (s *deletesAll) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	p, err := s.releasing.Create(ctx, queue, prefix, data)
-	s.places.add(queue, p)
-	return p, err
+func (s *deletesAll) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	s.places.add(queue, j.Place)
+	return j, err
 }
 
-func (s *deletesAll) Delete(ctx context.Context, queue string, p driver.Place) error {
-	err := s.releasing.Delete(ctx, queue, p)
+func (s *deletesAll) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	err := s.base.Delete(ctx, queue, p, why)
 	for _, other := range s.places.in(queue) {
-		_ = s.releasing.Delete(ctx, queue, other)
+		_ = s.base.Delete(ctx, queue, other, why)
 	}
 	return err
 }
 
 type deletesHead struct {
-	*releasing
+	base
 	store *memdriver.Store
 }
 
-func (s deletesHead) Delete(ctx context.Context, queue string, p driver.Place) error {
+func (s deletesHead) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	nodes, err := s.List(ctx, queue)
 	if err != nil {
 		return err
 	}
 	if !slices.Contains(nodes, p.Node) {
-		return s.releasing.Delete(ctx, queue, p)
+		return s.base.Delete(ctx, queue, p, why)
 	}
 	s.store.Faults().RemoveNode(queue, nodes[0].Name)
 	return nil
 }
 
-type deletesLater struct{ *releasing }
+type deletesLater struct{ base }
 
-func (s deletesLater) Delete(ctx context.Context, queue string, p driver.Place) error {
+func (s deletesLater) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	if _, err := s.Read(ctx, queue, p.Name); err != nil {
-		return s.releasing.Delete(ctx, queue, p)
+		return s.base.Delete(ctx, queue, p, why)
 	}
-	go func() { _ = s.releasing.Delete(context.WithoutCancel(ctx), queue, p) }()
+	go func() { _ = s.base.Delete(context.WithoutCancel(ctx), queue, p, why) }()
 	return nil
 }
 
-// forgetsItsDelete repeats a request whose reply was lost, and believes the second reply.
+// forgetsItsDelete repeats a request whose reply was lost, and believes the second
+// reply.
 type forgetsItsDelete struct {
-	*releasing
+	base
 	lost atomic.Bool
 }
 
-func (s *forgetsItsDelete) loseReply(op Op, committed bool) bool {
-	if op == OpDelete && committed {
+func (s *forgetsItsDelete) loseReply(op faults.Op, committed bool) bool {
+	if op == faults.OpDelete && committed {
 		s.lost.Store(true)
 		return true
 	}
 	return false
 }
 
-func (s *forgetsItsDelete) Delete(ctx context.Context, queue string, p driver.Place) error {
+func (s *forgetsItsDelete) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	if s.lost.Swap(false) {
-		_ = s.releasing.Delete(ctx, queue, p)
+		_ = s.base.Delete(ctx, queue, p, why)
 	}
-	return s.releasing.Delete(ctx, queue, p)
+	return s.base.Delete(ctx, queue, p, why)
 }
 
 type byNameDelete struct {
-	*releasing
+	base
 	store *memdriver.Store
 }
 
-func (s byNameDelete) Delete(ctx context.Context, queue string, p driver.Place) error {
+func (s byNameDelete) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	if err := driver.CheckQueue(queue); err != nil {
 		return err
 	}
@@ -124,16 +128,32 @@ func (s byNameDelete) Delete(ctx context.Context, queue string, p driver.Place) 
 	return nil
 }
 
-type neverGone struct{ *releasing }
+type neverGone struct{ base }
 
-func (s neverGone) Delete(ctx context.Context, queue string, p driver.Place) error {
-	err := s.releasing.Delete(ctx, queue, p)
+func (s neverGone) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	err := s.base.Delete(ctx, queue, p, why)
 	if errors.Is(err, driver.ErrGone) {
 		return nil
 	}
 	return err
 }
 
-type hangs struct{ *releasing }
+type hangs struct{ base }
 
-func (s hangs) Delete(context.Context, string, driver.Place) error { select {} }
+func (s hangs) Delete(context.Context, string, driver.Place, driver.Cause) error { select {} }
+
+// deletesLate has deletes held on their way.
+type deletesLate struct {
+	base
+	store *memdriver.Store
+	late  lateRequests
+}
+
+func (s *deletesLate) holdRequest(faults.Op) (arrive func()) { return s.late.hold() }
+
+func (s *deletesLate) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	if s.late.sent(func() { s.store.Faults().RemoveNode(queue, p.Name) }) {
+		return errReset
+	}
+	return s.base.Delete(ctx, queue, p, why)
+}

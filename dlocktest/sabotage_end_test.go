@@ -1,6 +1,7 @@
 package dlocktest
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,67 +13,56 @@ import (
 var endSabotages = []sabotage{
 	{"looks at no clock", "timers only: they stand still while the process does",
 		of(func(s base) timersOnly { return timersOnly{s} })},
-	{"learns of its end late", "counting the lease from the time at which the answer arrived, or without a margin",
+	{"learns of its end late", "any mistake in the time that the lease runs",
 		of(newLateEnd)},
+	{"leaves no margin", "a lease that is as long as the store's timeout",
+		of(func(s base) driver.Session { return newOwnLease(s, soundTimeout, false) })},
+	{"counts from the replies", "renewing the lease when the answer to a heartbeat arrives",
+		of(func(s base) driver.Session { return newOwnLease(s, soundTimeout*3/4, true) })},
 	{"lives again", "a lease that is renewed by an answer which comes after its end; a new session of the store under the old name",
-		of(func(s base) *undead { return &undead{releasing: s} })},
+		of(func(s base) *undead { return &undead{base: s} })},
 	{"asks the store whether it lives", "etcd: waiting for KeepAlive's channel; any client that reports a loss when it has connected again",
 		of(newAsksTheStore)},
 	{"closes Done when it is asked only", "an Err that looks at the clocks, and no timer",
-		of(func(s base) *lazyDone { return &lazyDone{releasing: s, done: make(chan struct{})} })},
+		of(func(s base) *lazyDone { return &lazyDone{base: s, done: make(chan struct{})} })},
 	{"sends no heartbeats", "Redis, etcd: a time to live that nobody renews",
 		func(s base, st *memdriver.Store) driver.Session {
 			go func() {
 				select {
 				case <-time.After(soundTimeout):
-					st.Faults().Expire(s.full)
+					st.Faults().Expire(s)
 				case <-s.Done():
 				}
 			}()
 			return noHeart{s}
 		}},
-	{"shares one session of the store with everybody", "one connection for the whole connector",
-		func() func(base, *memdriver.Store) driver.Session {
+	{"shares one session of the store among all sessions", "one connection for the whole connector",
+		func() wrap {
 			first := perStore(func() *firstSession { return new(firstSession) })
 			return func(s base, st *memdriver.Store) driver.Session { return inCommon{first(st).or(s), s} }
 		}()},
 }
 
-type noHeart struct{ *releasing }
+type noHeart struct{ base }
 
 // asksTheStore does not notice its end while it is cut off.
 type asksTheStore struct {
 	lateEnd
-	mu    sync.Mutex
-	whole chan struct{}
+	line
 }
 
 func newAsksTheStore(s base) *asksTheStore {
-	a := &asksTheStore{lateEnd: lateEnd{s, make(chan struct{})}, whole: make(chan struct{})}
-	close(a.whole)
+	a := &asksTheStore{lateEnd: lateEnd{s, make(chan struct{})}}
 	go func() {
 		<-s.Done()
-		a.mu.Lock()
-		whole := a.whole
-		a.mu.Unlock()
-		<-whole
+		<-a.healed()
 		close(a.done)
 	}()
 	return a
 }
 
-func (a *asksTheStore) cut(now bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if now {
-		a.whole = make(chan struct{})
-		return
-	}
-	close(a.whole)
-}
-
 type lazyDone struct {
-	*releasing
+	base
 	once sync.Once
 	done chan struct{}
 }
@@ -80,7 +70,7 @@ type lazyDone struct {
 func (s *lazyDone) Done() <-chan struct{} { return s.done }
 
 func (s *lazyDone) Err() error {
-	err := s.releasing.Err()
+	err := s.base.Err()
 	if err != nil {
 		s.once.Do(func() { close(s.done) })
 	}
@@ -88,12 +78,12 @@ func (s *lazyDone) Err() error {
 }
 
 func (s *lazyDone) Close() error {
-	err := s.releasing.Close()
+	err := s.base.Close()
 	_ = s.Err()
 	return err
 }
 
-// firstSession is the one that all share.
+// firstSession is the session that all share.
 type firstSession struct {
 	mu sync.Mutex
 	s  base
@@ -108,30 +98,30 @@ func (f *firstSession) or(s base) base {
 	return f.s
 }
 
-// inCommon uses the session of somebody else; its own goes with it.
+// inCommon uses the session of another caller; its own goes with it.
 type inCommon struct {
-	*releasing
+	base
 	own base
 }
 
-func (s inCommon) expiring() { _ = s.releasing.Close() }
+func (s inCommon) expiring() { _ = s.base.Close() }
 
 func (s inCommon) Close() error {
 	_ = s.own.Close()
-	return s.releasing.Close()
+	return s.base.Close()
 }
 
-type timersOnly struct{ *releasing }
+type timersOnly struct{ base }
 
 func (s timersOnly) Err() error {
 	if closed(s.Done()) {
-		return s.releasing.Err()
+		return s.base.Err()
 	}
 	return nil
 }
 
 type lateEnd struct {
-	*releasing
+	base
 	done chan struct{}
 }
 
@@ -149,20 +139,96 @@ func (s lateEnd) Done() <-chan struct{} { return s.done }
 
 func (s lateEnd) Err() error {
 	if closed(s.done) {
-		return s.releasing.Err()
+		return s.base.Err()
 	}
 	return nil
 }
 
 type undead struct {
-	*releasing
+	base
 	asked atomic.Int32
 }
 
 func (s *undead) Err() error {
-	err := s.releasing.Err()
+	err := s.base.Err()
 	if err != nil && s.asked.Add(1) > 6 {
 		return nil
 	}
 	return err
 }
+
+// ownLease judges rule 8 by a lease of its own, which it renews with heartbeats
+// that overlap.
+type ownLease struct {
+	base
+	term     time.Duration
+	late     bool // count from the reply, not from the request
+	mu       sync.Mutex
+	from     time.Time
+	over     error
+	finished chan struct{}
+}
+
+func newOwnLease(s base, term time.Duration, late bool) *ownLease {
+	l := &ownLease{base: s, term: term, late: late, from: time.Now(), finished: make(chan struct{})}
+	go func() {
+		beats := time.NewTicker(soundTimeout / 8)
+		defer beats.Stop()
+		for l.Err() == nil {
+			select {
+			case <-beats.C:
+				go l.beat()
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}()
+	return l
+}
+
+func (l *ownLease) beat() {
+	sent := time.Now()
+	_, err := l.List(context.Background(), "heartbeat")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.late {
+		sent = time.Now()
+	}
+	if err == nil && sent.After(l.from) {
+		l.from = sent
+	}
+}
+
+func (l *ownLease) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.from) >= l.term {
+		l.end()
+	}
+	return l.over
+}
+
+func (l *ownLease) end() {
+	if l.over == nil {
+		l.over = driver.ErrSessionEnded
+		close(l.finished)
+	}
+}
+
+func (l *ownLease) paused(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.from = l.from.Add(-d)
+}
+
+func (l *ownLease) expiring() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.end()
+}
+
+func (l *ownLease) Close() error {
+	l.expiring()
+	return l.base.Close()
+}
+
+func (l *ownLease) Done() <-chan struct{} { return l.finished }

@@ -12,99 +12,113 @@ import (
 
 var methodSabotages = []sabotage{
 	{"does not look at ctx", "a client library without contexts",
-		of(func(s base) deaf { return deaf{s} })},
+		of(func(s base) ignoresCtx { return ignoresCtx{s} })},
 	{"marks no error", "returning the client library's errors as they are",
 		of(func(s base) unmarked { return unmarked{s} })},
 	{"marks what is gone as passing", "one mark for all errors",
 		of(func(s base) marksGone { return marksGone{s} })},
 	{"marks a bad name as passing", "one mark for all errors",
 		of(func(s base) marksNames { return marksNames{s} })},
-	{"answers after its end", "a connection pool that serves whoever asks",
+	{"answers after its end", "a connection pool that serves any caller",
 		of(func(s base) answersAfterEnd { return answersAfterEnd{s} })},
+	{"can replace now and then", "a server that is asked for its version when it is needed, and a cluster of several versions",
+		of(func(s base) *fickle { return &fickle{base: s} })},
 	{"ends with the ctx of Connect", "deriving the session's own context from it",
-		of(func(s base) *endsWithConnect { return &endsWithConnect{releasing: s} })},
-	{"makes one call at a time", "a mutex around the connection: whoever waits for it does not look at ctx",
-		of(func(s base) *oneAtATime { return &oneAtATime{releasing: s} })},
+		of(func(s base) *endsWithConnect { return &endsWithConnect{base: s} })},
+	{"makes one call at a time", "a mutex around the connection: a call that waits for it does not look at ctx",
+		of(func(s base) *oneAtATime { return &oneAtATime{base: s} })},
 }
 
-type marksNames struct{ *releasing }
+type marksNames struct{ base }
 
 func (s marksNames) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	nodes, err := s.releasing.List(ctx, queue)
-	if errors.Is(err, driver.ErrName) {
+	nodes, err := s.base.List(ctx, queue)
+	if errors.Is(err, driver.ErrBadName) {
 		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return nodes, err
 }
 
 type endsWithConnect struct {
-	*releasing
+	base
 	ended atomic.Bool
 }
 
 func (s *endsWithConnect) connectedWith(ctx context.Context) {
 	context.AfterFunc(ctx, func() {
 		s.ended.Store(true)
-		_ = s.releasing.Close()
+		_ = s.base.Close()
 	})
 }
 
 // oneAtATime holds a mutex over each request.
 type oneAtATime struct {
-	*releasing
+	base
 	mu sync.Mutex
 }
 
-func (s *oneAtATime) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
+func (s *oneAtATime) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.releasing.Create(ctx, queue, prefix, data)
+	return s.base.Create(ctx, queue, n)
 }
 
 func (s *oneAtATime) List(ctx context.Context, queue string) ([]driver.Node, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.releasing.List(ctx, queue)
+	return s.base.List(ctx, queue)
 }
 
-func (s *oneAtATime) Delete(ctx context.Context, queue string, p driver.Place) error {
+func (s *oneAtATime) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.releasing.Delete(ctx, queue, p)
+	return s.base.Delete(ctx, queue, p, why)
 }
 
-type deaf struct{ *releasing }
+type ignoresCtx struct{ base }
 
-func (s deaf) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	return s.releasing.List(context.WithoutCancel(ctx), queue)
+func (s ignoresCtx) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	return s.base.List(context.WithoutCancel(ctx), queue)
 }
 
-type unmarked struct{ *releasing }
+type unmarked struct{ base }
 
 func (s unmarked) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	nodes, err := s.releasing.List(ctx, queue)
-	if err != nil && !errors.Is(err, driver.ErrName) {
+	nodes, err := s.base.List(ctx, queue)
+	if err != nil && !errors.Is(err, driver.ErrBadName) {
 		return nil, errors.New("connection refused")
 	}
 	return nodes, err
 }
 
-type marksGone struct{ *releasing }
+type marksGone struct{ base }
 
-func (s marksGone) Delete(ctx context.Context, queue string, p driver.Place) error {
-	err := s.releasing.Delete(ctx, queue, p)
+func (s marksGone) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	err := s.base.Delete(ctx, queue, p, why)
 	if errors.Is(err, driver.ErrGone) {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return err
 }
 
-type answersAfterEnd struct{ *releasing }
+type answersAfterEnd struct{ base }
 
 func (s answersAfterEnd) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	nodes, err := s.releasing.List(ctx, queue)
+	nodes, err := s.base.List(ctx, queue)
 	if errors.Is(err, driver.ErrSessionEnded) {
 		return nil, nil
 	}
 	return nodes, err
+}
+
+type fickle struct {
+	base
+	asked atomic.Int32
+}
+
+func (s *fickle) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	if s.asked.Add(1)%3 == 0 {
+		return driver.Place{}, errors.ErrUnsupported
+	}
+	return s.base.Replace(ctx, queue, p, prefix)
 }

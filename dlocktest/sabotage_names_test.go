@@ -11,12 +11,12 @@ import (
 )
 
 var nameSabotages = []sabotage{
-	{"takes a slash in a prefix", "a store without paths, where nobody thinks of them",
+	{"takes a slash in a prefix", "a store without paths, where no author thinks of them",
 		of(func(s base) takesSlash { return takesSlash{s} })},
 	{"has no epochs", "a count that goes with its queue",
-		of(func(s base) noEpoch { return noEpoch{s} })},
+		of(func(s base) noEpoch { return noEpoch{unknowing{s}} })},
 	{"writes the sequence without zeros", "Sprint of the sequence instead of FormatName",
-		of(func(s base) shortNames { return shortNames{s} })},
+		of(func(s base) shortNames { return shortNames{unknowing{s}} })},
 	{"takes upper case for lower case", "SQL: the default collation of MySQL and SQL Server",
 		of(func(s base) *otherQueues { return &otherQueues{s, strings.ToLower} })},
 	{"cuts long names", "SQL: a column of 255 characters, and a server that cuts without an error",
@@ -42,7 +42,7 @@ var nameSabotages = []sabotage{
 		})},
 }
 
-type shortNames struct{ *releasing }
+type shortNames struct{ base }
 
 func short(n driver.Node) driver.Node {
 	if prefix, seq, ok := driver.ParseName(n.Name); ok {
@@ -51,79 +51,86 @@ func short(n driver.Node) driver.Node {
 	return n
 }
 
-func (s shortNames) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	p, err := s.releasing.Create(ctx, queue, prefix, data)
-	p.Node = short(p.Node)
-	return p, err
+func (s shortNames) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	j.Node = short(j.Node)
+	return j, err
 }
 
 func (s shortNames) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	nodes, err := s.releasing.List(ctx, queue)
+	nodes, err := s.base.List(ctx, queue)
 	for i := range nodes {
 		nodes[i] = short(nodes[i])
 	}
 	return nodes, err
 }
 
-func (s shortNames) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
-	if i := strings.LastIndexByte(name, '-'); i >= 0 {
-		if seq, err := strconv.ParseInt(name[i+1:], 10, 64); err == nil {
-			name = driver.FormatName(name[:i+1], seq)
+func (s shortNames) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	long := func(n driver.Node) driver.Node {
+		if i := strings.LastIndexByte(n.Name, '-'); i >= 0 {
+			n.Name = driver.FormatName(n.Name[:i+1], n.Seq)
 		}
+		return n
 	}
-	return s.releasing.Watch(ctx, queue, name)
+	p.Node = long(p.Node)
+	nodes := make([]driver.Node, len(ahead))
+	for i, n := range ahead {
+		nodes[i] = long(n)
+	}
+	return s.base.Watch(ctx, queue, p, nodes...)
 }
 
 // otherQueues puts nodes into queues of other names.
 type otherQueues struct {
-	*releasing
+	base
 	name func(string) string
 }
 
-func (s *otherQueues) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	return s.releasing.Create(ctx, s.name(queue), prefix, data)
+func (s *otherQueues) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	return s.base.Create(ctx, s.name(queue), n)
 }
 
 func (s *otherQueues) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	return s.releasing.List(ctx, s.name(queue))
+	return s.base.List(ctx, s.name(queue))
 }
 
-func (s *otherQueues) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
-	return s.releasing.Watch(ctx, s.name(queue), name)
+func (s *otherQueues) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	return s.base.Watch(ctx, s.name(queue), p, ahead...)
 }
 
-func (s *otherQueues) Delete(ctx context.Context, queue string, p driver.Place) error {
-	return s.releasing.Delete(ctx, s.name(queue), p)
+func (s *otherQueues) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
+	return s.base.WatchQueue(ctx, s.name(queue))
+}
+
+func (s *otherQueues) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	return s.base.Delete(ctx, s.name(queue), p, why)
 }
 
 func (s *otherQueues) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
-	return s.releasing.Replace(ctx, s.name(queue), p, prefix)
+	return s.base.Replace(ctx, s.name(queue), p, prefix)
 }
 
-func (s *otherQueues) Release(ctx context.Context, queue string, p driver.Place) error {
-	return s.releasing.Release(ctx, s.name(queue), p)
+func (s *otherQueues) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
+	return s.base.Read(ctx, s.name(queue), name)
 }
 
-func (s *otherQueues) Read(ctx context.Context, queue, name string) (driver.Info, error) {
-	return s.releasing.Read(ctx, s.name(queue), name)
+type takesSlash struct{ base }
+
+func (s takesSlash) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	n.Prefix = strings.ReplaceAll(n.Prefix, "/", ".")
+	return s.base.Create(ctx, queue, n)
 }
 
-type takesSlash struct{ *releasing }
+type noEpoch struct{ base }
 
-func (s takesSlash) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	return s.releasing.Create(ctx, queue, strings.ReplaceAll(prefix, "/", "."), data)
-}
-
-type noEpoch struct{ *releasing }
-
-func (s noEpoch) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	p, err := s.releasing.Create(ctx, queue, prefix, data)
-	p.Epoch = 0
-	return p, err
+func (s noEpoch) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	j.Epoch = 0
+	return j, err
 }
 
 func (s noEpoch) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	nodes, err := s.releasing.List(ctx, queue)
+	nodes, err := s.base.List(ctx, queue)
 	for i := range nodes {
 		nodes[i].Epoch = 0
 	}
@@ -131,14 +138,14 @@ func (s noEpoch) List(ctx context.Context, queue string) ([]driver.Node, error) 
 }
 
 // mixed lists the queues just below, if their names look like those of nodes.
-type mixed struct{ *releasing }
+type mixed struct{ base }
 
 func (s mixed) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	nodes, err := s.releasing.List(ctx, queue)
+	nodes, err := s.base.List(ctx, queue)
 	if err != nil {
 		return nodes, err
 	}
-	below, err := s.releasing.Walk(ctx, queue)
+	below, err := s.base.Walk(ctx, queue)
 	for _, name := range below {
 		segment, isBelow := strings.CutPrefix(name, queue+"/")
 		if _, seq, ok := driver.ParseName(segment); ok && isBelow && !strings.Contains(segment, "/") {

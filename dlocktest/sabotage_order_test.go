@@ -13,28 +13,23 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// of is the wrap of a saboteur that needs no store.
-func of[S driver.Session](wrap func(base) S) func(base, *memdriver.Store) driver.Session {
-	return func(s base, _ *memdriver.Store) driver.Session { return wrap(s) }
-}
-
 var orderSabotages = []sabotage{
 	{"lists by name", "a store of keys that lists them in their own order: etcd, DynamoDB, an object store",
 		of(func(s base) byName { return byName{s} })},
 	{"lists what it listed before", "reading from a replica that lags, or from a cache",
-		of(func(s base) *cached { return &cached{releasing: s} })},
-	{"lists what is no contender", "a prefix scan that takes whatever is there",
+		of(func(s base) *cached { return &cached{base: s} })},
+	{"lists what is no contender", "a prefix scan that takes all that is there",
 		of(func(s base) listsForeign { return listsForeign{s} })},
 	{"draws the number first and shows the node later", "SQL: a sequence or AUTO_INCREMENT gives numbers in one order, transactions commit in another",
-		func() func(base, *memdriver.Store) driver.Session {
+		func() wrap {
 			open := perStore(func() *uncommitted { return &uncommitted{nodes: make(map[driver.Node]bool)} })
-			return func(s base, st *memdriver.Store) driver.Session { return commitsLate{s, open(st)} }
+			return func(s base, st *memdriver.Store) driver.Session { return commitsLate{unknowing{s}, open(st)} }
 		}()},
 	{"orders by the clocks of its clients", "Redis: a sorted set whose scores are time stamps of the clients",
-		func() func(base, *memdriver.Store) driver.Session {
+		func() wrap {
 			all := perStore(func() *stamps { return &stamps{at: make(map[driver.Node]time.Time)} })
 			return func(s base, st *memdriver.Store) driver.Session {
-				return byClock{s, all(st), -time.Second * time.Duration(all(st).sessions.Add(1))}
+				return byClock{unknowing{s}, all(st), -time.Second * time.Duration(all(st).sessions.Add(1))}
 			}
 		}()},
 	{"lists the first page only", "any interface that answers in pages: DynamoDB, an object store, a LIMIT left in a statement",
@@ -50,30 +45,30 @@ type uncommitted struct {
 }
 
 type commitsLate struct {
-	*releasing
+	base
 	open *uncommitted
 }
 
-func (s commitsLate) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
+func (s commitsLate) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	s.open.mu.Lock()
-	p, err := s.releasing.Create(ctx, queue, prefix, data)
-	s.open.nodes[p.Node] = true
+	j, err := s.base.Create(ctx, queue, n)
+	s.open.nodes[j.Node] = true
 	s.open.mu.Unlock()
 	time.Sleep(rand.N(500 * time.Microsecond))
 	s.open.mu.Lock()
 	defer s.open.mu.Unlock()
-	delete(s.open.nodes, p.Node)
-	return p, err
+	delete(s.open.nodes, j.Node)
+	return j, err
 }
 
 func (s commitsLate) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	nodes, err := s.releasing.List(ctx, queue)
+	nodes, err := s.base.List(ctx, queue)
 	s.open.mu.Lock()
 	defer s.open.mu.Unlock()
 	return slices.DeleteFunc(nodes, func(n driver.Node) bool { return s.open.nodes[n] }), err
 }
 
-// stamps are the times at which nodes were made, by the clocks of those who made them.
+// stamps are the times at which nodes were made, by the clocks of their sessions.
 type stamps struct {
 	sessions atomic.Int64
 	mu       sync.Mutex
@@ -81,54 +76,54 @@ type stamps struct {
 }
 
 type byClock struct {
-	*releasing
+	base
 	stamps *stamps
 	late   time.Duration
 }
 
-func (s byClock) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	p, err := s.releasing.Create(ctx, queue, prefix, data)
+func (s byClock) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
 	s.stamps.mu.Lock()
 	defer s.stamps.mu.Unlock()
-	s.stamps.at[p.Node] = time.Now().Add(s.late)
-	return p, err
+	s.stamps.at[j.Node] = time.Now().Add(s.late)
+	return j, err
 }
 
 func (s byClock) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	nodes, err := s.releasing.List(ctx, queue)
+	nodes, err := s.base.List(ctx, queue)
 	s.stamps.mu.Lock()
 	defer s.stamps.mu.Unlock()
 	slices.SortStableFunc(nodes, func(a, b driver.Node) int { return s.stamps.at[a].Compare(s.stamps.at[b]) })
 	return nodes, err
 }
 
-type onePage struct{ *releasing }
+type onePage struct{ base }
 
 func (s onePage) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	nodes, err := s.releasing.List(ctx, queue)
+	nodes, err := s.base.List(ctx, queue)
 	return nodes[:min(len(nodes), 1000)], err
 }
 
-type listsTwice struct{ *releasing }
+type listsTwice struct{ base }
 
 func (s listsTwice) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	nodes, err := s.releasing.List(ctx, queue)
+	nodes, err := s.base.List(ctx, queue)
 	if len(nodes) > 2 {
 		nodes = slices.Insert(nodes, 1, nodes[0])
 	}
 	return nodes, err
 }
 
-type byName struct{ *releasing }
+type byName struct{ base }
 
 func (s byName) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	nodes, err := s.releasing.List(ctx, queue)
+	nodes, err := s.base.List(ctx, queue)
 	slices.SortFunc(nodes, func(a, b driver.Node) int { return cmp.Compare(a.Name, b.Name) })
 	return nodes, err
 }
 
 type cached struct {
-	*releasing
+	base
 	mu    sync.Mutex
 	nodes []driver.Node
 	age   int
@@ -140,15 +135,15 @@ func (s *cached) List(ctx context.Context, queue string) ([]driver.Node, error) 
 	if s.age++; s.age%4 == 2 {
 		return s.nodes, nil
 	}
-	nodes, err := s.releasing.List(ctx, queue)
+	nodes, err := s.base.List(ctx, queue)
 	s.nodes = nodes
 	return nodes, err
 }
 
-type listsForeign struct{ *releasing }
+type listsForeign struct{ base }
 
 func (s listsForeign) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	nodes, err := s.releasing.List(ctx, queue)
+	nodes, err := s.base.List(ctx, queue)
 	if _, gone := s.Read(ctx, queue, "readme"); gone == nil {
 		nodes = append([]driver.Node{{Name: "readme"}}, nodes...)
 	}

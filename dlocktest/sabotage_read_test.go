@@ -5,13 +5,22 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
 )
 
 var readSabotages = []sabotage{
 	{"reads no token", "a Read that was written for people and not for tools",
 		of(func(s base) readsNothing { return readsNothing{s} })},
+	{"reads the owner from the data", "a store whose nodes have no owner of their own",
+		func() wrap {
+			owners := perStore(func() *sync.Map { return new(sync.Map) })
+			return func(s base, st *memdriver.Store) driver.Session { return ownerByData{s, owners(st)} }
+		}()},
+	{"takes each node for foreign", "comparing the owner with the connection instead of the session",
+		of(func(s base) allForeign { return allForeign{s} })},
 	{"reads what is gone", "an empty answer that is no error",
 		of(func(s base) readsGone { return readsGone{s} })},
 }
@@ -21,27 +30,54 @@ var walkSabotages = []sabotage{
 		of(func(s base) walksByLetters { return walksByLetters{s} })},
 }
 
-type readsGone struct{ *releasing }
+type allForeign struct{ base }
 
-func (s readsGone) Read(ctx context.Context, queue, name string) (driver.Info, error) {
-	info, err := s.releasing.Read(ctx, queue, name)
-	if errors.Is(err, driver.ErrGone) {
-		return driver.Info{}, nil
+func (s allForeign) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
+	info, err := s.base.Read(ctx, queue, name)
+	info.Foreign = true
+	return info, err
+}
+
+// ownerByData believes that data comes from one session only.
+type ownerByData struct {
+	base
+	owners *sync.Map
+}
+
+func (s ownerByData) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	s.owners.Store(string(n.Data), driver.Describe(s.base).ID)
+	return s.base.Create(ctx, queue, n)
+}
+
+func (s ownerByData) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
+	info, err := s.base.Read(ctx, queue, name)
+	if owner, known := s.owners.Load(string(info.Data)); known && err == nil {
+		info.Owner = owner.(string)
 	}
 	return info, err
 }
 
-type readsNothing struct{ *releasing }
+type readsGone struct{ base }
 
-func (s readsNothing) Read(ctx context.Context, queue, name string) (driver.Info, error) {
-	info, err := s.releasing.Read(ctx, queue, name)
+func (s readsGone) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
+	info, err := s.base.Read(ctx, queue, name)
+	if errors.Is(err, driver.ErrGone) {
+		return driver.NodeInfo{}, nil
+	}
+	return info, err
+}
+
+type readsNothing struct{ base }
+
+func (s readsNothing) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
+	info, err := s.base.Read(ctx, queue, name)
 	info.Token = 0
 	return info, err
 }
 
-type walksByLetters struct{ *releasing }
+type walksByLetters struct{ base }
 
 func (s walksByLetters) Walk(ctx context.Context, prefix string) ([]string, error) {
-	all, err := s.releasing.Walk(ctx, "")
+	all, err := s.base.Walk(ctx, "")
 	return slices.DeleteFunc(all, func(q string) bool { return !strings.HasPrefix(q, prefix) }), err
 }

@@ -15,9 +15,9 @@ var replaceSabotages = []sabotage{
 	{"replaces by delete and create", "a store that has no other way, or no transactions",
 		of(func(s base) twoSteps { return twoSteps{s} })},
 	{"shows no node while it replaces", "deleting and creating the same sequence in two steps",
-		of(func(s base) *blinks { return &blinks{releasing: s} })},
+		of(func(s base) *blinks { return &blinks{base: s} })},
 	{"shows both names while it replaces", "creating and deleting in two steps",
-		of(func(s base) *showsBoth { return &showsBoth{releasing: s} })},
+		of(func(s base) *showsBoth { return &showsBoth{base: s} })},
 	{"knows no old place", "a Delete by the name as it was",
 		of(func(s base) forgetsOld { return forgetsOld{s} })},
 	{"gives a replaced node another token", "ZooKeeper, etcd: a node that is written anew has the number of a new transaction",
@@ -28,7 +28,7 @@ var replaceSabotages = []sabotage{
 
 // showsBoth shows the new name before the old one has gone.
 type showsBoth struct {
-	*releasing
+	base
 	mu   sync.Mutex
 	also map[driver.Node]driver.Node // the other name of a node that is being replaced
 }
@@ -42,7 +42,7 @@ func (s *showsBoth) Replace(ctx context.Context, queue string, p driver.Place, p
 		s.mu.Unlock()
 		time.Sleep(500 * time.Microsecond)
 	}
-	q, err := s.releasing.Replace(ctx, queue, p, prefix)
+	q, err := s.base.Replace(ctx, queue, p, prefix)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.also = nil
@@ -50,7 +50,7 @@ func (s *showsBoth) Replace(ctx context.Context, queue string, p driver.Place, p
 }
 
 func (s *showsBoth) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	nodes, err := s.releasing.List(ctx, queue)
+	nodes, err := s.base.List(ctx, queue)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, n := range nodes {
@@ -61,36 +61,37 @@ func (s *showsBoth) List(ctx context.Context, queue string) ([]driver.Node, erro
 	return nodes, err
 }
 
-type newToken struct{ *releasing }
+type newToken struct{ base }
 
 func (s newToken) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
-	q, err := s.releasing.Replace(ctx, queue, p, prefix)
+	q, err := s.base.Replace(ctx, queue, p, prefix)
 	if err == nil {
 		q.Token++
 	}
 	return q, err
 }
 
-type onceOnly struct{ *releasing }
+type onceOnly struct{ base }
 
 func (s onceOnly) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	if _, err := s.Read(ctx, queue, p.Name); errors.Is(err, driver.ErrGone) && driver.CheckPrefix(prefix) == nil {
 		return driver.Place{}, err
 	}
-	return s.releasing.Replace(ctx, queue, p, prefix)
+	return s.base.Replace(ctx, queue, p, prefix)
 }
 
-type twoSteps struct{ *releasing }
+type twoSteps struct{ base }
 
 func (s twoSteps) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
-	if err := s.Delete(ctx, queue, p); err != nil {
+	if err := s.Delete(ctx, queue, p, driver.Changed); err != nil {
 		return driver.Place{}, err
 	}
-	return s.Create(ctx, queue, prefix, nil)
+	j, err := s.Create(ctx, queue, driver.NodeSpec{Prefix: prefix, Data: data()})
+	return j.Place, err
 }
 
 type blinks struct {
-	*releasing
+	base
 	replacing atomic.Bool
 }
 
@@ -98,23 +99,23 @@ func (s *blinks) Replace(ctx context.Context, queue string, p driver.Place, pref
 	s.replacing.Store(true)
 	defer s.replacing.Store(false)
 	time.Sleep(time.Millisecond)
-	return s.releasing.Replace(ctx, queue, p, prefix)
+	return s.base.Replace(ctx, queue, p, prefix)
 }
 
 func (s *blinks) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	nodes, err := s.releasing.List(ctx, queue)
+	nodes, err := s.base.List(ctx, queue)
 	if s.replacing.Load() && len(nodes) > 0 {
 		return nodes[1:], err
 	}
 	return nodes, err
 }
 
-type forgetsOld struct{ *releasing }
+type forgetsOld struct{ base }
 
-func (s forgetsOld) Delete(ctx context.Context, queue string, p driver.Place) error {
+func (s forgetsOld) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	nodes, err := s.List(ctx, queue)
 	if err == nil && !has(nodes, p.Node) {
 		return driver.ErrGone
 	}
-	return s.releasing.Delete(ctx, queue, p)
+	return s.base.Delete(ctx, queue, p, why)
 }

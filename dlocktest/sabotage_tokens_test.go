@@ -25,7 +25,7 @@ var tokenSabotages = []sabotage{
 			return renumber(s, func(string, driver.Place) int64 { return time.Now().UnixMilli() })
 		}},
 	{"draws tokens in blocks", "SQL: a sequence with a cache for each connection",
-		func() func(base, *memdriver.Store) driver.Session {
+		func() wrap {
 			blocks := perStore(func() *atomic.Int64 { return new(atomic.Int64) })
 			return func(s base, st *memdriver.Store) driver.Session {
 				var mu sync.Mutex
@@ -43,10 +43,10 @@ var tokenSabotages = []sabotage{
 			}
 		}()},
 	{"forgets its count with an empty queue", "Redis and SQL: the counter is kept with the queue and removed with the last contender",
-		func() func(base, *memdriver.Store) driver.Session {
+		func() wrap {
 			counts := perStore(func() *counts { return &counts{of: make(map[string]int64)} })
 			return func(s base, st *memdriver.Store) driver.Session {
-				return renumber(s, func(queue string, p driver.Place) int64 { return counts(st).next(queue, p.Alone) })
+				return renumber(s, func(queue string, p driver.Place) int64 { return counts(st).next(queue, alone(s, queue, p)) })
 			}
 		}()},
 }
@@ -68,47 +68,51 @@ func (c *counts) next(queue string, anew bool) int64 {
 
 // renumbered gives tokens of its own, and keeps the true ones to find its nodes by.
 type renumbered struct {
-	*releasing
+	base
 	token func(queue string, p driver.Place) int64
 	real  sync.Map // driver.Node, as created, to its place
 }
 
 func renumber(s base, token func(queue string, p driver.Place) int64) *renumbered {
-	return &renumbered{releasing: s, token: token}
+	return &renumbered{base: unknowing{s}, token: token}
 }
 
-type sequence struct {
-	queue      string
-	seq, epoch int64
-}
-
-func (s *renumbered) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	p, err := s.releasing.Create(ctx, queue, prefix, data)
+func (s *renumbered) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
 	if err != nil {
-		return p, err
+		return j, err
 	}
-	s.real.Store(sequence{queue, p.Seq, p.Epoch}, p.Token)
-	p.Token = s.token(queue, p)
-	return p, nil
+	s.real.Store(sequenceOf(queue, j.Node), j.Token)
+	j.Token = s.token(queue, j.Place)
+	return j, nil
 }
 
 func (s *renumbered) place(queue string, p driver.Place) driver.Place {
-	if token, ok := s.real.Load(sequence{queue, p.Seq, p.Epoch}); ok {
+	if token, ok := s.real.Load(sequenceOf(queue, p.Node)); ok {
 		p.Token = token.(int64)
 	}
 	return p
 }
 
-func (s *renumbered) Delete(ctx context.Context, queue string, p driver.Place) error {
-	return s.releasing.Delete(ctx, queue, s.place(queue, p))
+func (s *renumbered) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	return s.base.Delete(ctx, queue, s.place(queue, p), why)
 }
 
-func (s *renumbered) Release(ctx context.Context, queue string, p driver.Place) error {
-	return s.releasing.Release(ctx, queue, s.place(queue, p))
+func (s *renumbered) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	if p.Token != 0 {
+		p = s.place(queue, p)
+	}
+	return s.base.Watch(ctx, queue, p, ahead...)
+}
+
+// alone reports whether the queue has no other node.
+func alone(s base, queue string, p driver.Place) bool {
+	nodes, err := s.List(context.Background(), queue)
+	return err == nil && len(without(nodes, p.Node)) == 0
 }
 
 func (s *renumbered) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
-	now, err := s.releasing.Replace(ctx, queue, s.place(queue, p), prefix)
+	now, err := s.base.Replace(ctx, queue, s.place(queue, p), prefix)
 	now.Token = p.Token
 	return now, err
 }

@@ -13,69 +13,85 @@ import (
 
 var watchSabotages = []sabotage{
 	{"waits for nodes that are gone", "etcd: a watch from now on, without a look at what is there",
-		of(func(s base) blindToGone { return blindToGone{s} })},
+		of(func(s base) blindToGone { return blindToGone{unarmed{s}} })},
 	{"lists first and arms then", "etcd: a watch from the present revision instead of that of the List; Redis: SUBSCRIBE after the look",
-		of(func(s base) lateArming { return lateArming{s} })},
+		of(func(s base) lateArming { return lateArming{unarmed{s}} })},
+	{"watches the nodes ahead and forgets its own", "a Watch that was written for the predecessor",
+		of(func(s base) forgetsSome { return forgetsSome{unarmed{s}, -1} })},
+	{"watches the first of several nodes only", "a variable in a loop",
+		of(func(s base) forgetsSome { return forgetsSome{unarmed{s}, 1} })},
+	{"does not see that its own node is gone", "the look at the node after its watch is armed, left out",
+		of(func(s base) blindToOwn { return blindToOwn{unarmed{s}} })},
+	{"watches a place by its name", "a table of names, in a store where names come again",
+		of(func(s base) placesByName { return placesByName{unarmed{s}} })},
+	{"takes a watch that is there for that of the place", "one watch for each name, shared by all, without a look at whose node it is",
+		of(func(s base) *sharesPlaces { return &sharesPlaces{base: unarmed{s}} })},
+	{"watches no node that is known by name only", "looking for the node by its token",
+		of(func(s base) needsToken { return needsToken{unarmed{s}} })},
 	{"leaves watches open at its end", "closing the connection, and nothing else",
 		of(func(s base) openAtEnd { return openAtEnd{s} })},
 	{"hears only of what other drivers announce", "Redis: PUBLISH in the script that deletes, and none when a key expires; SQL: NOTIFY by the client",
-		func() func(base, *memdriver.Store) driver.Session {
+		func() wrap {
 			all := perStore(func() *announcements { return new(announcements) })
-			return func(s base, st *memdriver.Store) driver.Session { return &announced{releasing: s, told: all(st)} }
+			return func(s base, st *memdriver.Store) driver.Session { return &announced{base: unarmed{s}, told: all(st)} }
 		}()},
 	{"keeps one watch for each node", "a map from name to channel",
-		of(func(s base) *lastWatchOnly { return &lastWatchOnly{releasing: s, last: make(map[string]*atomic.Bool)} })},
-	{"ends a subscription with its first ctx", "one subscription shared by all who watch a node",
-		of(func(s base) *sharedFate { return &sharedFate{releasing: s, fates: make(map[string]*fate)} })},
-	{"forgets its watches when it connects again", "Redis, SQL: LISTEN and SUBSCRIBE belong to a connection",
-		of(func(s base) *forgetsWatches { return &forgetsWatches{releasing: s} })},
-	{"compares numbers of nodes", "polling with COUNT(*)",
-		of(func(s base) *polls { return &polls{s, func(n []driver.Node, _ string) any { return len(n) }, false} })},
-	{"looks now and then whether the name is there", "polling for a name, in a store where names come again",
-		of(func(s base) *polls {
-			return &polls{s, func(nodes []driver.Node, name string) any {
-				return slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == name })
-			}, true}
+		of(func(s base) *lastWatchOnly {
+			return &lastWatchOnly{base: unarmed{s}, last: make(map[string]*atomic.Bool)}
 		})},
+	{"ends a subscription with its first ctx", "passing the ctx of the call on to the client library's subscription",
+		of(func(s base) endsWithCtx { return endsWithCtx{s, true} })},
+	{"forgets a watch with its ctx", "one goroutine for each watch, which waits for the event or for ctx",
+		of(func(s base) endsWithCtx { return endsWithCtx{s, false} })},
+	{"stops all watches of a node with one", "one subscription shared by all watches of a node, and no count of them",
+		of(func(s base) *sharedFate { return &sharedFate{base: unarmed{s}, fates: make(map[string]*atomic.Bool)} })},
+	{"panics if a watch is stopped twice", "close of a channel, without sync.Once",
+		of(func(s base) stopsOnce { return stopsOnce{unarmed{s}} })},
+	{"waits for the store in Stop", "UNSUBSCRIBE, and waiting for its answer",
+		of(func(s base) *asksInStop { return &asksInStop{base: unarmed{s}} })},
+	{"forgets its watches when it was cut off", "Redis, SQL: what is announced meanwhile is lost",
+		of(func(s base) *forgetsWatches { return &forgetsWatches{base: unarmed{s}, atCut: true} })},
+	{"forgets its watches when its connection is reset", "Redis, SQL: LISTEN and SUBSCRIBE belong to a connection",
+		of(func(s base) *forgetsWatches { return &forgetsWatches{base: unarmed{s}} })},
+	{"compares numbers of nodes", "polling with COUNT(*)",
+		of(func(s base) pollsQueues { return pollsQueues{s} })},
+	{"looks now and then whether the name is there", "polling for a name, in a store where names come again",
+		of(func(s base) pollsNames { return pollsNames{unarmed{s}} })},
 	{"sends Changed and does not close", "a channel of events, as client libraries have it",
-		of(func(s base) neverCloses { return neverCloses{s} })},
-}
-
-// closedWatch is the watch of something that has ended.
-func closedWatch() <-chan driver.Cause {
-	w := make(chan driver.Cause)
-	close(w)
-	return w
+		of(func(s base) neverCloses { return neverCloses{unarmed{s}} })},
 }
 
 // announcements are the ends of nodes that their sessions told of.
 type announcements struct{ nodes sync.Map }
 
 type announced struct {
-	*releasing
+	base
 	told *announcements
 	mine sync.Map // sequence, of nodes that Close will remove
 }
 
-func (s *announced) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	p, err := s.releasing.Create(ctx, queue, prefix, data)
-	s.mine.Store(sequence{queue, p.Seq, p.Epoch}, true)
-	return p, err
+// sequence stands for a node, whatever its prefix is.
+type sequence struct {
+	queue      string
+	seq, epoch int64
 }
 
-func (s *announced) Delete(ctx context.Context, queue string, p driver.Place) error {
-	s.told.nodes.Store(sequence{queue, p.Seq, p.Epoch}, true)
-	return s.releasing.Delete(ctx, queue, p)
+func sequenceOf(queue string, n driver.Node) sequence { return sequence{queue, n.Seq, n.Epoch} }
+
+func (s *announced) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	s.mine.Store(sequenceOf(queue, j.Node), true)
+	return j, err
 }
 
-func (s *announced) Release(ctx context.Context, queue string, p driver.Place) error {
-	s.told.nodes.Store(sequence{queue, p.Seq, p.Epoch}, true)
-	return s.releasing.Release(ctx, queue, p)
+func (s *announced) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	s.told.nodes.Store(sequenceOf(queue, p.Node), true)
+	return s.base.Delete(ctx, queue, p, why)
 }
 
 func (s *announced) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
-	s.told.nodes.Store(sequence{queue, p.Seq, p.Epoch}, true)
-	return s.releasing.Replace(ctx, queue, p, prefix)
+	s.told.nodes.Store(sequenceOf(queue, p.Node), true)
+	return s.base.Replace(ctx, queue, p, prefix)
 }
 
 func (s *announced) Close() error {
@@ -83,207 +99,394 @@ func (s *announced) Close() error {
 		s.told.nodes.Store(n, true)
 		return true
 	})
-	return s.releasing.Close()
+	return s.base.Close()
 }
 
-// arm watches a node and tells which one that is. It returns no key where the channel is all there is to
-// say: for a queue, a node that is not there, and an error.
-func (s *announced) arm(ctx context.Context, queue, name string) (<-chan driver.Cause, sequence, error) {
-	in, err := s.releasing.Watch(ctx, queue, name)
-	if err != nil || name == "" {
-		return in, sequence{}, err
-	}
-	nodes, err := s.List(ctx, queue)
-	i := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Name == name })
-	if err != nil || i < 0 {
-		return closedWatch(), sequence{}, err
-	}
-	return in, sequence{queue, nodes[i].Seq, nodes[i].Epoch}, nil
-}
-
-func (s *announced) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
-	in, key, err := s.arm(ctx, queue, name)
-	if key == (sequence{}) {
-		return in, err
-	}
-	return s.forwards(in, func() bool {
-		_, told := s.told.nodes.Load(key)
+// toldOf reports whether a session has told of the end of one of the nodes.
+func (s *announced) toldOf(queue string, p driver.Place, ahead []driver.Node) bool {
+	return slices.ContainsFunc(append([]driver.Node{p.Node}, ahead...), func(n driver.Node) bool {
+		_, told := s.told.nodes.Load(sequenceOf(queue, n))
 		return told
+	})
+}
+
+func (s *announced) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	if err != nil || !there(s, queue, p.Name) || slices.ContainsFunc(ahead, func(n driver.Node) bool { return !there(s, queue, n.Name) }) {
+		return w, err // it sees what is gone
+	}
+	return passIf(s, w, func() bool { return s.toldOf(queue, p, ahead) }), nil
+}
+
+// forgetsSome leaves nodes out: the own one, or those ahead from an index on.
+type forgetsSome struct {
+	base
+	from int
+}
+
+func (s forgetsSome) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	if s.from >= 0 {
+		return s.base.Watch(ctx, queue, p, ahead[:min(s.from, len(ahead))]...)
+	}
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	if err != nil || len(ahead) == 0 || !there(s, queue, p.Name) {
+		return w, err
+	}
+	said := false
+	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
+		said = said || open
+		if gone := slices.ContainsFunc(ahead, func(n driver.Node) bool { return !there(s, queue, n.Name) }); said || gone || s.Err() != nil {
+			pass(cause, open, out)
+		}
 	}), nil
 }
 
-// forwards passes the end of a watch on if it is heard of; the session's end is heard of always.
-func (s *releasing) forwards(in <-chan driver.Cause, heard func() bool) <-chan driver.Cause {
-	out := make(chan driver.Cause, 1)
-	go func() {
-		cause, sent := <-in
-		if !heard() && s.Err() == nil {
-			<-s.Done()
-		} else if sent {
-			out <- cause
-		}
-		close(out)
-	}()
-	return out
+type blindToOwn struct{ base }
+
+func (s blindToOwn) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	if err == nil && readable(w.C) && s.Err() == nil {
+		return openWatch(), nil
+	}
+	return w, err
+}
+
+type placesByName struct{ base }
+
+func (s placesByName) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	return s.base.Watch(ctx, queue, named(p), ahead...)
+}
+
+type sharesPlaces struct {
+	base
+	names sync.Map
+}
+
+func (s *sharesPlaces) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	if _, shared := s.names.LoadOrStore(queue+"/"+p.Name, true); shared {
+		p = named(p)
+	}
+	for _, n := range ahead {
+		s.names.Store(queue+"/"+n.Name, true)
+	}
+	return s.base.Watch(ctx, queue, p, ahead...)
+}
+
+type needsToken struct{ base }
+
+func (s needsToken) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	if p.Token == 0 && err == nil && !readable(w.C) {
+		return passIf(s, w, func() bool { return false }), nil
+	}
+	return w, err
 }
 
 // lastWatchOnly forgets the watch of a node when there is a newer one.
 type lastWatchOnly struct {
-	*releasing
+	base
 	mu   sync.Mutex
 	last map[string]*atomic.Bool
 }
 
-func (s *lastWatchOnly) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
-	in, err := s.releasing.Watch(ctx, queue, name)
-	if err != nil {
-		return in, err
-	}
+func (s *lastWatchOnly) only(key string, w driver.Watch) driver.Watch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if old := s.last[queue+name]; old != nil {
+	if old := s.last[key]; old != nil {
 		old.Store(true)
 	}
 	forgotten := new(atomic.Bool)
-	s.last[queue+name] = forgotten
-	return s.forwards(in, func() bool { return !forgotten.Load() }), nil
+	s.last[key] = forgotten
+	return passIf(s, w, func() bool { return !forgotten.Load() })
 }
 
-// sharedFate ends all watches of a node with the first ctx of theirs that ends.
-type sharedFate struct {
-	*releasing
-	mu    sync.Mutex
-	fates map[string]*fate
-}
-
-type fate struct{ over atomic.Bool }
-
-func (s *sharedFate) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
-	in, err := s.releasing.Watch(ctx, queue, name)
-	if err != nil {
-		return in, err
+func (s *lastWatchOnly) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	if err != nil || !there(s, queue, p.Name) {
+		return w, err
 	}
+	return s.only(queue+"/"+p.Name, w), nil
+}
+
+func (s *lastWatchOnly) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
+	w, err := s.base.WatchQueue(ctx, queue)
+	return s.only(queue, w), err
+}
+
+// endsWithCtx lets watches depend on the ctx of the call that armed them.
+type endsWithCtx struct {
+	base
+	closes bool
+}
+
+func (s endsWithCtx) until(ctx context.Context, w driver.Watch) driver.Watch {
+	if w.C == nil {
+		return w
+	}
+	if !s.closes {
+		return passIf(s, w, func() bool { return ctx.Err() == nil })
+	}
+	var once sync.Once
+	out := make(chan driver.Cause, 1)
+	end := func() { once.Do(func() { close(out) }) }
+	context.AfterFunc(ctx, end)
+	in := relay(w, func(cause driver.Cause, open bool, _ chan<- driver.Cause) {
+		if open && ctx.Err() == nil {
+			out <- cause
+		} else {
+			end()
+		}
+	})
+	return driver.NewWatch(out, in.Stop)
+}
+
+func (s endsWithCtx) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	j.Watch = s.until(ctx, j.Watch)
+	return j, err
+}
+
+func (s endsWithCtx) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	return s.until(ctx, w), err
+}
+
+func (s endsWithCtx) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
+	w, err := s.base.WatchQueue(ctx, queue)
+	return s.until(ctx, w), err
+}
+
+// sharedFate frees all watches of a name with the first of them that is stopped.
+type sharedFate struct {
+	base
+	mu    sync.Mutex
+	fates map[string]*atomic.Bool
+}
+
+func (s *sharedFate) share(key string, w driver.Watch) driver.Watch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.fates[queue+name]
-	if f == nil || f.over.Load() {
-		f = new(fate)
-		s.fates[queue+name] = f
+	over := s.fates[key]
+	if over == nil || over.Load() {
+		over = new(atomic.Bool)
+		s.fates[key] = over
 	}
-	context.AfterFunc(ctx, func() { f.over.Store(true) })
-	return s.forwards(in, func() bool { return !f.over.Load() }), nil
+	in := passIf(s, w, func() bool { return !over.Load() })
+	return driver.NewWatch(in.C, func() {
+		over.Store(true)
+		in.Stop()
+	})
 }
 
-// forgetsWatches misses what happens to watches that were armed before a cut.
+func (s *sharedFate) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	if err != nil || len(ahead) == 0 {
+		return w, err
+	}
+	return s.share(queue+"/"+ahead[0].Name, w), nil
+}
+
+func (s *sharedFate) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
+	w, err := s.base.WatchQueue(ctx, queue)
+	if err != nil {
+		return w, err
+	}
+	return s.share(queue, w), nil
+}
+
+// stopsOnce hangs where a driver would panic, which would end the kit.
+type stopsOnce struct{ base }
+
+func (s stopsOnce) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	if err != nil {
+		return w, err
+	}
+	var stopped atomic.Bool
+	return driver.NewWatch(w.C, func() {
+		if stopped.Swap(true) {
+			select {}
+		}
+		w.Stop()
+	}), nil
+}
+
+// asksInStop waits in Stop until its store can be reached.
+type asksInStop struct {
+	base
+	line
+}
+
+func (s *asksInStop) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	if err != nil {
+		return w, err
+	}
+	return driver.NewWatch(w.C, func() {
+		select {
+		case <-s.healed():
+		case <-s.Done():
+		}
+		w.Stop()
+	}), nil
+}
+
+// forgetsWatches misses what happens to watches that were armed before a cut, or
+// a reset.
 type forgetsWatches struct {
-	*releasing
-	cuts atomic.Int32
+	base
+	atCut  bool
+	breaks atomic.Int32
 }
 
 func (s *forgetsWatches) cut(now bool) {
-	if now {
-		s.cuts.Add(1)
+	if s.atCut && now {
+		s.breaks.Add(1)
 	}
 }
 
-func (s *forgetsWatches) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
-	armed := s.cuts.Load()
-	in, err := s.releasing.Watch(ctx, queue, name)
+func (s *forgetsWatches) reset() {
+	if !s.atCut {
+		s.breaks.Add(1)
+	}
+}
+
+func (s *forgetsWatches) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	armed := s.breaks.Load()
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	return passIf(s, w, func() bool { return s.breaks.Load() == armed }), err
+}
+
+// pollsQueues looks at a queue now and then, and counts its nodes.
+type pollsQueues struct{ base }
+
+func (s pollsQueues) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
+	nodes, err := s.List(ctx, queue)
 	if err != nil {
-		return in, err
+		return driver.Watch{}, err
 	}
-	return s.forwards(in, func() bool { return s.cuts.Load() == armed }), nil
+	return poll(s, func() bool {
+		now, err := s.List(context.Background(), queue)
+		return err == nil && len(now) != len(nodes)
+	}), nil
 }
 
-// polls looks at a queue now and then, and compares it with what it was.
-type polls struct {
-	*releasing
-	view  func(nodes []driver.Node, name string) any
-	names bool // it does so for names, else for whole queues
-}
+// pollsNames looks now and then whether nodes are there.
+type pollsNames struct{ base }
 
-func (s *polls) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
-	if s.names != (name != "") {
-		return s.releasing.Watch(ctx, queue, name)
+func (s pollsNames) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	if err := driver.CheckQueue(queue); err != nil {
+		return driver.Watch{}, err
 	}
 	nodes, err := s.List(ctx, queue)
 	if err != nil {
-		return nil, err
+		return driver.Watch{}, err
 	}
-	before := s.view(nodes, name)
-	if before == false {
+	if p.Token != 0 && !has(nodes, p.Node) {
 		return closedWatch(), nil
 	}
-	out := make(chan driver.Cause)
+	missing := func() bool {
+		for _, n := range append([]driver.Node{p.Node}, ahead...) {
+			if !there(s, queue, n.Name) {
+				return true
+			}
+		}
+		return false
+	}
+	if missing() {
+		return closedWatch(), nil
+	}
+	return poll(s, missing), nil
+}
+
+// poll is a watch that ends when over says so, or with its session.
+func poll(s base, over func() bool) driver.Watch {
+	out, quit := make(chan driver.Cause), make(chan struct{})
 	go func() {
 		defer close(out)
-		for s.Err() == nil && ctx.Err() == nil {
-			nodes, err := s.List(ctx, queue)
-			if err == nil && s.view(nodes, name) != before {
+		for s.Err() == nil && !over() {
+			select {
+			case <-quit:
 				return
+			case <-time.After(2 * time.Millisecond):
 			}
-			time.Sleep(2 * time.Millisecond)
 		}
 	}()
-	return out, nil
+	return driver.NewWatch(out, sync.OnceFunc(func() { close(quit) }))
 }
 
 // neverCloses tells of the end of a watch and leaves it open.
-type neverCloses struct{ *releasing }
+type neverCloses struct{ base }
 
-func (s neverCloses) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
-	in, err := s.releasing.Watch(ctx, queue, name)
-	if err != nil {
-		return in, err
-	}
-	out := make(chan driver.Cause, 1)
-	go func() { out <- <-in }()
-	return out, nil
+func (s neverCloses) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	return relay(w, func(cause driver.Cause, _ bool, out chan<- driver.Cause) { out <- cause }), err
 }
 
-type blindToGone struct{ *releasing }
+type blindToGone struct{ base }
 
-func (s blindToGone) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
-	nodes, err := s.List(ctx, queue)
-	if name != "" && err == nil && !slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == name }) {
-		return make(chan driver.Cause), nil
-	}
-	return s.releasing.Watch(ctx, queue, name)
+func (s blindToGone) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	standing := slices.DeleteFunc(slices.Clone(ahead), func(n driver.Node) bool { return !there(s, queue, n.Name) })
+	return s.base.Watch(ctx, queue, p, standing...)
 }
 
-type lateArming struct{ *releasing }
+type lateArming struct{ base }
 
-func (s lateArming) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
-	nodes, err := s.List(ctx, queue)
-	if err != nil || name != "" && !slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == name }) {
-		return s.releasing.Watch(ctx, queue, name)
+func (s lateArming) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	if err != nil || readable(w.C) {
+		return w, err
 	}
-	out := make(chan driver.Cause)
+	w.Stop()
+	out, quit := make(chan driver.Cause, 2), make(chan struct{})
 	go func() {
 		time.Sleep(time.Millisecond)
-		if name != "" {
-			nodes, _ := s.List(ctx, queue)
-			if !slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == name }) {
-				return // it went before the watch was armed: nobody tells
-			}
+		nodes := append([]driver.Node{p.Node}, ahead...)
+		if slices.ContainsFunc(nodes, func(n driver.Node) bool { return !there(s, queue, n.Name) }) && s.Err() == nil {
+			return // it went before the watch was armed: no word of it
 		}
-		if in, err := s.releasing.Watch(ctx, queue, name); err == nil {
-			<-in
+		if w, err := s.base.Watch(context.Background(), queue, p, ahead...); err == nil {
+			for {
+				select {
+				case cause, open := <-w.C:
+					if !open {
+						close(out)
+						return
+					}
+					out <- cause
+				case <-quit:
+					w.Stop()
+					return
+				}
+			}
 		}
 		close(out)
 	}()
-	return out, nil
+	return driver.NewWatch(out, sync.OnceFunc(func() { close(quit) })), nil
 }
 
-type openAtEnd struct{ *releasing }
+type openAtEnd struct{ base }
 
-func (s openAtEnd) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
-	in, err := s.releasing.Watch(ctx, queue, name)
-	out := make(chan driver.Cause)
-	go func() {
-		if <-in; s.Err() == nil {
-			close(out)
+func (s openAtEnd) left(w driver.Watch) driver.Watch {
+	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
+		if open || s.Err() == nil {
+			pass(cause, open, out)
 		}
-	}()
-	return out, err
+	})
+}
+
+func (s openAtEnd) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	j.Watch = s.left(j.Watch)
+	return j, err
+}
+
+func (s openAtEnd) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	return s.left(w), err
+}
+
+func (s openAtEnd) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
+	w, err := s.base.WatchQueue(ctx, queue)
+	return s.left(w), err
 }

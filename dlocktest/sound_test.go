@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 )
@@ -13,16 +14,24 @@ import (
 // soundTimeout is short, because the kit waits for some fifteen of them.
 const soundTimeout = 300 * time.Millisecond
 
+// base is what saboteurs break: a sound session with every ability.
+type base interface {
+	driver.Session
+	driver.Replacer
+	driver.NodeReader
+	driver.Walker
+}
+
 // A store is a memdriver whose sessions may be wrapped by a saboteur.
 type store struct {
 	*memdriver.Store
-	wrap func(driver.Session, *memdriver.Store) driver.Session
+	wrap func(base, *memdriver.Store) driver.Session
 }
 
 var owners sync.Map // driver.Session, wrapped, to owner
 
 type owner struct {
-	store *memdriver.Store
+	memdriver.Faults
 	inner driver.Session
 }
 
@@ -33,12 +42,12 @@ func (s store) Connect(ctx context.Context) (driver.Session, error) {
 	}
 	outer := inner
 	if s.wrap != nil {
-		outer = s.wrap(inner, s.Store)
+		outer = s.wrap(inner.(base), s.Store)
 	}
 	if o, ok := outer.(begun); ok {
 		o.connectedWith(ctx)
 	}
-	owners.Store(outer, owner{s.Store, inner})
+	owners.Store(outer, owner{s.Faults(), inner})
 	return outer, nil
 }
 
@@ -47,49 +56,67 @@ func ownerOf(s driver.Session) owner {
 	return o.(owner)
 }
 
-// configOf is the configuration of a memdriver, every fault included, with sabotaged sessions
-// if wrap is not nil.
-func configOf(wrap func(driver.Session, *memdriver.Store) driver.Session) Config {
-	make := func(opts ...memdriver.Option) driver.Connector {
+// configOf is the configuration of a memdriver, every fault included, with
+// sabotaged sessions if wrap is not nil.
+func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
+	open := func(opts ...memdriver.Option) driver.Connector {
 		return store{memdriver.New(append(opts, memdriver.WithSessionTimeout(soundTimeout))...), wrap}
 	}
 	return Config{
-		New: func(*testing.T) driver.Connector { return make() },
+		New: func(*testing.T) driver.Connector { return open() },
 		NewNearRollOver: func(*testing.T) driver.Connector {
 			const limit = 1e18 - 1<<20
-			return make(memdriver.WithSequenceStart(limit-40), memdriver.WithSequenceLimit(limit))
+			return open(memdriver.WithSequenceStart(limit-40), memdriver.WithSequenceLimit(limit))
 		},
 		SessionTimeout: soundTimeout,
 		Complete:       true,
 		Expire: func(_ *testing.T, s driver.Session) {
-			o := ownerOf(s)
 			if m, ok := s.(mortal); ok {
 				m.expiring()
 			}
-			o.store.Faults().Expire(o.inner)
+			o := ownerOf(s)
+			o.Drop(o.inner)
 		},
 		CutOff: func(_ *testing.T, s driver.Session) func() {
 			o := ownerOf(s)
-			heal := o.store.Faults().CutOff(o.inner)
+			heal := o.CutOff(o.inner)
 			if c, ok := s.(cuttable); ok {
 				c.cut(true)
 				return func() { heal(); c.cut(false) }
 			}
 			return heal
 		},
-		LoseReply: func(_ *testing.T, s driver.Session, op Op, committed bool) {
+		Reset: func(_ *testing.T, s driver.Session) {
+			if r, ok := s.(resettable); ok {
+				r.reset()
+			}
+			o := ownerOf(s)
+			o.Reset(o.inner)
+		},
+		LoseReply: func(_ *testing.T, s driver.Session, op faults.Op, committed bool) {
 			if l, ok := s.(loser); ok && l.loseReply(op, committed) {
 				return
 			}
 			o := ownerOf(s)
-			o.store.Faults().LoseReply(o.inner, map[Op]memdriver.Op{
-				OpCreate: memdriver.OpCreate, OpDelete: memdriver.OpDelete,
-				OpReplace: memdriver.OpReplace, OpRelease: memdriver.OpDelete,
-			}[op], committed)
+			o.LoseReply(o.inner, op, committed)
+		},
+		HoldRequest: func(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
+			if h, ok := s.(requestHolder); ok {
+				return h.holdRequest(op)
+			}
+			o := ownerOf(s)
+			return o.HoldRequest(o.inner, op)
+		},
+		DelayReplies: func(_ *testing.T, s driver.Session, d time.Duration) {
+			o := ownerOf(s)
+			o.DelayReplies(o.inner, d)
 		},
 		Pause: func(_ *testing.T, s driver.Session, d time.Duration) {
+			if p, ok := s.(pausable); ok {
+				p.paused(d)
+			}
 			o := ownerOf(s)
-			o.store.Faults().Pause(o.inner, d)
+			o.Pause(o.inner, d)
 		},
 		RemoveQueue: func(_ *testing.T, c driver.Connector, queue string) { c.(store).Faults().RemoveQueue(queue) },
 		RemoveNode: func(_ *testing.T, c driver.Connector, queue, name string) {
@@ -103,4 +130,27 @@ func configOf(wrap func(driver.Session, *memdriver.Store) driver.Session) Config
 	}
 }
 
-func TestSoundDriverPasses(t *testing.T) { Run(t, configOf(nil)) }
+func TestSoundDriverPasses(t *testing.T) {
+	config := configOf(nil)
+	config.Abilities = []Ability{Replace, Read, Walk, Ahead, Armed, Released}
+	Run(t, config)
+}
+
+// plain is a session without what a driver may leave out.
+type plain struct{ driver.Session }
+
+func (s plain) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	n.Predecessor = nil
+	j, err := s.Session.Create(ctx, queue, n)
+	return driver.Joined{Place: j.Place}, err
+}
+
+func (s plain) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.Session.Watch(ctx, queue, p, ahead...)
+	return silent(w), err
+}
+
+// TestPlainDriverPasses runs the kit against sessions without any ability.
+func TestPlainDriverPasses(t *testing.T) {
+	Run(t, configOf(func(s base, _ *memdriver.Store) driver.Session { return plain{s} }))
+}

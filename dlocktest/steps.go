@@ -18,13 +18,15 @@ const (
 	reader = "web2-R-"
 )
 
-// The steps below are calls of the driver that have to succeed. As recipes
-// do, they repeat what failed with an error that may pass.
+// The steps below are calls of the driver that have to succeed. As recipes do,
+// they repeat a call that failed with an error that may pass.
 
 const retryPause = 5 * time.Millisecond
 
-// retry repeats call while its error matches ErrUnavailable, and fails the case on any other.
+// retry repeats call while its error matches ErrUnavailable, and fails the case
+// on any other error.
 func (c *check) retry(what string, call func() error) {
+	wait := c.patience()
 	for {
 		c.alive()
 		err := call()
@@ -36,21 +38,35 @@ func (c *check) retry(what string, call func() error) {
 		}
 		select {
 		case <-time.After(retryPause):
-		case <-c.patience.Done():
-			c.fatalf("%s went on failing, at last with %q, expected success in the end", what, err)
+		case <-wait.over:
+			c.fatalf("%s failed for %v, at last with %q, expected success in the end", what, wait.waited(), err)
 		}
 	}
 }
 
-// data returns what a recipe puts into a node: something that differs in every call.
+// data returns what a recipe puts into a node: text that differs in every call.
 func data() []byte { return []byte(`{"id":"` + rand.Text() + `"}`) }
 
-func (c *check) create(s driver.Session, queue, prefix string) (p driver.Place) {
+// join creates a node as a recipe does, with its watch if behind is not nil.
+func (c *check) join(s driver.Session, queue, prefix string, behind func([]driver.Node) int) (j driver.Joined) {
 	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
-		p, err = s.Create(c.ctx, queue, prefix, data())
+		j, err = s.Create(c.ctx, queue, driver.NodeSpec{Prefix: prefix, Data: data(), Predecessor: behind})
 		return err
 	})
-	return p
+	return j
+}
+
+// create creates a node and looks at nothing but its place.
+func (c *check) create(s driver.Session, queue, prefix string) driver.Place {
+	j := c.join(s, queue, prefix, nil)
+	j.Watch.Stop()
+	return j.Place
+}
+
+// tryCreate calls Create once, with a context of the case's own choice.
+func tryCreate(ctx context.Context, s driver.Session, queue, prefix string) (driver.Place, error) {
+	j, err := s.Create(ctx, queue, driver.NodeSpec{Prefix: prefix, Data: data()})
+	return j.Place, err
 }
 
 func (c *check) list(s driver.Session, queue string) (nodes []driver.Node) {
@@ -61,8 +77,9 @@ func (c *check) list(s driver.Session, queue string) (nodes []driver.Node) {
 	return nodes
 }
 
-// settled is List as seen after everything that has happened until now: a
-// write of the listing session comes before it, as a server may lag behind others in what it lets a session read.
+// settled is List after everything that has happened until now: a write of the
+// listing session comes before it, because a server may show a session older
+// data than other servers do.
 func (c *check) settled(s driver.Session, queue string) []driver.Node {
 	p := c.create(s, queue, "probe-R-")
 	nodes := c.list(s, queue)
@@ -71,87 +88,136 @@ func (c *check) settled(s driver.Session, queue string) []driver.Node {
 }
 
 func (c *check) delete(s driver.Session, queue string, p driver.Place) {
-	c.retry(fmt.Sprintf("Delete(%q, %q)", queue, p.Name), func() error {
-		return c.goneIsFineAfterDoubt(func() error { return s.Delete(c.ctx, queue, p) })
-	})
+	c.remove(s, queue, p, driver.Changed)
 }
 
-// goneIsFineAfterDoubt calls a Delete, and once more if its outcome is
-// unknown; then the node may be gone already.
-func (c *check) goneIsFineAfterDoubt(remove func() error) error {
-	err := remove()
-	for errors.Is(err, driver.ErrUnavailable) && c.patience.Err() == nil {
-		c.alive()
-		time.Sleep(retryPause)
-		if err = remove(); errors.Is(err, driver.ErrGone) {
+// release deletes a node as a holder does that gives back an exclusive lock.
+func (c *check) release(s driver.Session, queue string, p driver.Place) {
+	c.remove(s, queue, p, driver.Released)
+}
+
+// remove deletes a node. It repeats the call if the outcome is unknown; the
+// node may be gone by then.
+func (c *check) remove(s driver.Session, queue string, p driver.Place, why driver.Cause) {
+	doubt := false
+	c.retry(fmt.Sprintf("Delete(%q, %q, %v)", queue, p.Name, why), func() error {
+		err := s.Delete(c.ctx, queue, p, why)
+		if doubt && errors.Is(err, driver.ErrGone) {
 			return nil
 		}
-	}
-	return err
-}
-
-func (c *check) watch(s driver.Session, queue, name string) <-chan driver.Cause {
-	return c.watchUntil(c.ctx, s, queue, name)
-}
-
-func (c *check) watchUntil(ctx context.Context, s driver.Session, queue, name string) (w <-chan driver.Cause) {
-	what := fmt.Sprintf("Watch(%q, %q)", queue, name)
-	c.retry(what, func() (err error) {
-		w, err = s.Watch(ctx, queue, name)
+		doubt = true
 		return err
 	})
-	if w == nil {
-		c.fatalf("%s returned neither a channel nor an error", what)
-	}
+}
+
+// watch watches an own node, and nodes ahead of it.
+func (c *check) watch(s driver.Session, queue string, p driver.Place, ahead ...driver.Node) (w driver.Watch) {
+	what := fmt.Sprintf("Watch(%q, %q)", queue, p.Name)
+	c.retry(what, func() (err error) {
+		w, err = s.Watch(c.ctx, queue, p, ahead...)
+		return err
+	})
+	c.wantChannel(what, w)
 	return w
 }
 
-func (c *check) watchPlace(s driver.Session, queue string, p driver.Place) (w <-chan driver.Cause) {
-	what := fmt.Sprintf("WatchPlace(%q, %q)", queue, p.Name)
+func (c *check) watchQueue(s driver.Session, queue string) (w driver.Watch) {
+	what := fmt.Sprintf("WatchQueue(%q)", queue)
 	c.retry(what, func() (err error) {
-		w, err = s.(driver.Releaser).WatchPlace(c.ctx, queue, p)
+		w, err = s.WatchQueue(c.ctx, queue)
 		return err
 	})
-	if w == nil {
+	c.wantChannel(what, w)
+	return w
+}
+
+func (c *check) wantChannel(what string, w driver.Watch) {
+	if w.C == nil {
 		c.fatalf("%s returned neither a channel nor an error", what)
 	}
-	return w
+}
+
+// waitFor creates a node of s at the end of the queue and watches nodes ahead of
+// it from there.
+func (c *check) waitFor(s driver.Session, queue string, ahead ...driver.Node) (driver.Place, driver.Watch) {
+	p := c.create(s, queue, "wait-R-")
+	return p, c.watch(s, queue, p, ahead...)
 }
 
 // closes waits for the watch to close and reports whether it sent Released.
-func (c *check) closes(w <-chan driver.Cause, after string, args ...any) (released bool) {
+func (c *check) closes(w driver.Watch, after string, args ...any) (released bool) {
+	wait := c.patience()
 	for {
 		select {
-		case cause, open := <-w:
-			switch {
-			case !open:
+		case cause, open := <-w.C:
+			if !open {
 				return released
-			case cause == driver.Released:
-				released = true
-			case cause != driver.Changed:
-				c.fatalf("the watch sent the unknown Cause %d", cause)
 			}
-		case <-c.patience.Done():
-			c.fatalf("the watch was still open after %v, expected it to close after %s",
-				c.config.bound(), fmt.Sprintf(after, args...))
+			if c.isReleased(cause) {
+				if released {
+					c.errorf("the watch sent Released twice, expected it at most once (rule 13)")
+				}
+				released = true
+			}
+		case <-wait.over:
+			c.fatalf("the watch was still open %v after %s, expected it to close", wait.waited(), fmt.Sprintf(after, args...))
 		}
 	}
 }
 
-// closesUnreleased is closes for an end that is no Release.
-func (c *check) closesUnreleased(w <-chan driver.Cause, after string, args ...any) {
+// isReleased judges what a watch has sent.
+func (c *check) isReleased(cause driver.Cause) bool {
+	if cause != driver.Released && cause != driver.Changed {
+		c.fatalf("the watch sent the unknown Cause %d", cause)
+	}
+	return cause == driver.Released
+}
+
+// wakes waits for the first that the watch says: a cause, or its end. It reports
+// whether that is Released.
+func (c *check) wakes(w driver.Watch, after string, args ...any) (released bool) {
+	wait := c.patience()
+	select {
+	case cause, open := <-w.C:
+		return open && c.isReleased(cause)
+	case <-wait.over:
+		c.fatalf("the watch said nothing for %v after %s, expected Released or its end", wait.waited(), fmt.Sprintf(after, args...))
+	}
+	return false
+}
+
+// closesUnreleased is closes for an end that is no release.
+func (c *check) closesUnreleased(w driver.Watch, after string, args ...any) {
 	if c.closes(w, after, args...) {
-		c.errorf("the watch sent Released after %s, expected that for a Release only (rule 13)", fmt.Sprintf(after, args...))
+		c.errorf("the watch sent Released after %s, expected that for the release of a node ahead only (rule 13)", fmt.Sprintf(after, args...))
+	}
+}
+
+// isClosed expects a watch of a node that is not there to be closed already.
+func (c *check) isClosed(w driver.Watch, after string, args ...any) {
+	if !readable(w.C) {
+		c.fatalf("Watch after %s returned a channel that is open, expected it to be closed", fmt.Sprintf(after, args...))
+	}
+	c.closesUnreleased(w, after, args...)
+}
+
+func readable(ch <-chan driver.Cause) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
 	}
 }
 
 // ends waits for the session to say that it has ended.
 func (c *check) ends(s driver.Session, after string) {
 	c.doom(s)
+	wait := c.patience()
 	select {
 	case <-s.Done():
-	case <-c.patience.Done():
-		c.fatalf("Done was still open %v after %s, expected it to close", c.config.bound(), after)
+	case <-wait.over:
+		c.fatalf("Done was still open %v after %s, expected it to close", wait.waited(), after)
 	}
 	c.wantEnded("Err", s.Err())
 }
@@ -165,18 +231,19 @@ func (c *check) close(s driver.Session) {
 
 // eventually waits until the condition holds.
 func (c *check) eventually(holds func() bool, what string, args ...any) {
+	wait := c.patience()
 	for pause := time.Millisecond; !holds(); pause = min(2*pause, 20*time.Millisecond) {
 		c.alive()
 		select {
 		case <-time.After(pause):
-		case <-c.patience.Done():
-			c.fatalf("expected in the end, and not seen within %v: %s", c.config.bound(), fmt.Sprintf(what, args...))
+		case <-wait.over:
+			c.fatalf("expected in the end, and not seen within %v: %s", wait.waited(), fmt.Sprintf(what, args...))
 		}
 	}
 }
 
-// together calls f in n goroutines that start at once, waits for them, and
-// ends the case if one of them failed.
+// together calls f in n goroutines that start at once, waits for them, and ends
+// the case if one of them failed.
 func (c *check) together(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
@@ -195,14 +262,8 @@ func (c *check) together(n int, f func(i int)) {
 
 func (c *check) replace(s driver.Session, queue string, p driver.Place, prefix string) (now driver.Place) {
 	c.retry(fmt.Sprintf("Replace(%q, %q, %q)", queue, p.Name, prefix), func() (err error) {
-		now, err = s.(driver.Replacer).Replace(c.ctx, queue, p, prefix)
+		now, err = driver.Replace(c.ctx, s, queue, p, prefix)
 		return err
 	})
 	return now
-}
-
-func (c *check) release(s driver.Session, queue string, p driver.Place) {
-	c.retry(fmt.Sprintf("Release(%q, %q)", queue, p.Name), func() error {
-		return c.goneIsFineAfterDoubt(func() error { return s.(driver.Releaser).Release(c.ctx, queue, p) })
-	})
 }

@@ -115,7 +115,7 @@ func tokensOverRemovalAndClose(c *check) {
 // tokensOverRollOver creates and deletes until the sequence has surely ended
 // once, as a busy lock does.
 func tokensOverRollOver(c *check) {
-	store := c.config.NewNearRollOver(c.t)
+	store := c.nearRollOver()
 	a, b := c.sessionOf(store), c.sessionOf(store)
 	var t tokens
 	turned := false
@@ -130,11 +130,11 @@ func tokensOverRollOver(c *check) {
 	c.logf("the sequence started over: %v", turned)
 }
 
-// orderOverRollOver keeps the queue filled while the sequence ends. A driver
-// may refuse new nodes with ErrUnavailable until the old ones have drained, so one of them leaves
-// whenever that happens.
+// orderOverRollOver keeps the queue filled while the sequence ends. A driver may
+// refuse new nodes with ErrUnavailable until the old ones have drained, so one
+// of them leaves whenever that happens.
 func orderOverRollOver(c *check) {
-	store := c.config.NewNearRollOver(c.t)
+	store := c.nearRollOver()
 	a, b := c.sessionOf(store), c.sessionOf(store)
 	var t tokens
 	var queue []driver.Place
@@ -142,22 +142,22 @@ func orderOverRollOver(c *check) {
 		c.delete(a, "q", queue[0])
 		queue = queue[1:]
 	}
+	wait := c.patience()
 	for created := 0; created < 150; {
 		c.alive()
-		p, err := a.Create(c.ctx, "q", writer, data())
+		j, err := a.Create(c.ctx, "q", driver.NodeSpec{Prefix: writer, Data: data()})
 		switch {
 		case err == nil:
 			created++
-			t.next(c, p)
-			if p.Alone && len(queue) > 0 {
-				c.fatalf("Alone is true for %s although %s is in the queue (rule 5)", p.Name, queue[0].Name)
-			}
-			queue = append(queue, p)
+			wait = c.patience()
+			t.next(c, j.Place)
+			c.wantAhead(j, nodesOf(queue)...)
+			queue = append(queue, j.Place)
 			c.wantNodes("the queue", c.list(a, "q"), nodesOf(queue)...)
 			if len(queue) > 4 {
 				leave()
 			}
-		case errors.Is(err, driver.ErrUnavailable) && c.patience.Err() == nil:
+		case errors.Is(err, driver.ErrUnavailable) && wait.waited() < c.config.bound():
 			if len(queue) > 0 {
 				leave()
 			}

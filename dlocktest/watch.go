@@ -8,14 +8,23 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-const whyWatch = "a contender that waits for this node would wait for ever, and everybody behind it"
+const (
+	whyWatch = "a contender that waits for this node would wait for ever, and every contender behind it"
+	whyOwn   = "a contender whose node goes would not notice that it has lost its place, or the lock"
+	whyAny   = "a contender that waits for any change would miss this one"
+	whyOver  = "a contender that waits would not learn that its session is over and its node gone"
+	whyCtxOf = "a watch outlives the call that arms it: the contender would miss the end of the node, or list the queue for nothing"
+)
 
 var watchCases = []testCase{
 	{name: "watch-of-a-node-that-is-deleted", why: whyWatch, run: watchDeleted},
 	{name: "watch-of-a-node-deleted-before-arming", why: whyWatch, run: watchAlreadyGone},
 	{name: "watch-of-a-node-that-never-was", why: whyWatch, run: watchNeverWas},
-	{name: "watch-in-a-missing-queue", why: whyWatch, run: watchMissingQueue},
-	{name: "watch-of-one's-own-node", why: "a holder whose node goes would not notice that it lost the lock", run: watchOwn},
+	{name: "watch-of-several-nodes-ends-with-each-of-them", why: whyWatch, run: watchSeveral},
+	{name: "watch-of-one's-own-node", why: whyOwn, run: watchOwn},
+	{name: "watch-of-an-own-node-that-is-gone-is-closed", why: whyOwn, run: watchOwnGone},
+	{name: "watch-of-an-own-node-is-of-that-very-node", why: whyOwn, needs: needRemoveQueue, run: watchOwnNamesake},
+	{name: "watch-by-name-is-of-the-node-that-has-it", why: whyOwn, needs: needRemoveQueue, run: watchByName},
 	{name: "watch-of-a-node-whose-session-closes", why: whyWatch, run: watchOwnerCloses},
 	{name: "watch-of-a-node-whose-session-expires", why: whyWatch, needs: needExpire, run: watchOwnerExpires},
 	{name: "watch-of-a-node-whose-session-is-cut-off", why: whyWatch, needs: needCutOff, run: watchOwnerCutOff},
@@ -23,80 +32,151 @@ var watchCases = []testCase{
 	{name: "watch-of-a-node-whose-queue-is-removed", why: whyWatch, needs: needRemoveQueue, run: watchQueueRemoved},
 	{name: "watch-of-a-node-whose-name-comes-again", why: whyWatch, needs: needRemoveQueue, run: watchNameComesAgain},
 	{name: "watch-of-a-node-that-is-replaced", why: "a reader behind a writer that downgrades would not be let in",
-		needs: needReplacer, run: watchReplaced},
+		needs: needReplace, run: watchReplaced},
 	{name: "a-deletion-while-the-watching-session-was-cut-off-is-not-missed", why: whyWatch, needs: needCutOff, run: watchAcrossCut},
+	{name: "a-deletion-after-the-connection-broke-is-not-missed", why: whyWatch, needs: needReset, run: watchAcrossReset},
 	{name: "many-watches-of-one-node", why: whyWatch, run: watchMany},
-	{name: "a-watch-whose-ctx-ended-takes-no-other-with-it", why: whyWatch, run: watchCtxEnded},
-	{name: "watch-of-a-queue-sees-a-creation", why: "who waits for any change would miss this one", run: watchSeesCreation},
-	{name: "watch-of-a-queue-sees-the-first-creation", why: "who waits for any change would miss this one", run: watchSeesFirstCreation},
-	{name: "watch-of-a-queue-sees-a-deletion", why: whyWatch, run: watchSeesDeletion},
-	{name: "watch-of-a-queue-sees-a-node-that-came-and-went", why: "who waits for any change would miss this one", run: watchSeesVisitor},
-	{name: "watch-of-a-queue-sees-a-session-close", why: whyWatch, run: watchSeesClose},
-	{name: "watch-of-a-queue-sees-its-removal", why: whyWatch, needs: needRemoveQueue, run: watchSeesRemoval},
+	{name: "the-ctx-of-watch-is-for-the-call-only", why: whyCtxOf, run: watchCtx},
+	{name: "the-ctx-of-create-is-for-the-call-only", why: whyCtxOf, needs: needArmed, run: armedCtx},
+	{name: "stop-takes-no-other-watch-with-it", why: whyWatch, run: watchStopped},
+	{name: "stop-may-be-repeated-at-any-time", why: "callers stop a watch with defer, also if it has ended", run: stopAnyTime},
+	{name: "stop-does-not-block-while-cut-off", why: "a call that is given up would not return before its store is back",
+		needs: needCutOff, run: stopWhileCutOff},
+	{name: "watch-of-a-queue-sees-a-creation", why: whyAny, run: queueSees("Create", watchSeesCreation)},
+	{name: "watch-of-a-queue-sees-a-deletion", why: whyWatch, run: queueSees("Delete", watchSeesDeletion)},
+	{name: "watch-of-a-queue-sees-a-node-that-came-and-went", why: whyAny, run: queueSees("Create and Delete", watchSeesVisitor)},
+	{name: "watch-of-a-queue-sees-a-session-close", why: whyWatch, run: queueSees("Close", watchSeesClose)},
+	{name: "watch-of-a-queue-sees-its-removal", why: whyWatch, needs: needRemoveQueue, run: queueSees("removal of the queue, with a node,", watchSeesRemoval)},
 	{name: "watch-of-a-queue-sees-a-replacement", why: "a reader behind a writer that downgrades would not be let in",
-		needs: needReplacer, run: watchSeesReplacement},
+		needs: needReplace, run: queueSees("Replace", watchSeesReplacement)},
 	{name: "armed-first-listed-then-nothing-is-missed", why: whyWatch, run: watchThenList},
 	{name: "a-deletion-that-meets-the-arming-is-not-missed", why: whyWatch, run: watchMeetsDelete},
 	{name: "no-wake-up-is-missed-in-a-queue-of-contenders", why: whyWatch, run: watchChain},
-	{name: "the-close-of-a-session-closes-its-watches", why: "who waits would not learn that its session is over and its node gone", run: watchesCloseWithSession},
-	{name: "the-expiry-of-a-session-closes-its-watches", why: "who waits would not learn that its session is over and its node gone",
-		needs: needExpire, run: watchesCloseWithExpiry},
-	{name: "a-session-cut-off-closes-its-watches", why: "who waits would not learn that its session is over and its node gone",
-		needs: needCutOff, run: watchesCloseWithCutOff},
-	{name: "a-quiet-queue-leaves-its-watches-open", why: "who waits would list the queue again and again, as fast as it can", run: watchQuiet},
+	{name: "the-close-of-a-session-closes-its-watches", why: whyOver, run: watchesCloseWithSession},
+	{name: "the-expiry-of-a-session-closes-its-watches", why: whyOver, needs: needExpire, run: watchesCloseWithExpiry},
+	{name: "a-session-cut-off-closes-its-watches", why: whyOver, needs: needCutOff, run: watchesCloseWithCutOff},
+	{name: "a-quiet-queue-leaves-its-watches-open", why: "a contender that waits would list the queue again and again, as fast as it can", run: watchQuiet},
 }
 
 func watchDeleted(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
-	w := c.watch(b, "q", p.Name)
+	_, w := c.waitFor(b, "q", p.Node)
 	c.delete(a, "q", p)
-	c.closesUnreleased(w, "Delete of the node")
+	c.closesUnreleased(w, "Delete of the node ahead")
 }
 
 func watchAlreadyGone(c *check) {
 	a, b := c.twoSessions()
-	c.create(b, "q", reader) // the queue stays
 	p := c.create(a, "q", writer)
+	mine, theirs := c.create(a, "q", writer), c.create(b, "q", writer)
 	c.delete(a, "q", p)
-	c.closesUnreleased(c.watch(a, "q", p.Name), "Delete of the node, before the watch was armed")
+	c.closesUnreleased(c.watch(a, "q", mine, p.Node), "Delete of the node ahead, before the watch was armed")
 	c.settled(b, "q")
-	c.closesUnreleased(c.watch(b, "q", p.Name), "Delete of the node by another session, before the watch was armed")
+	c.closesUnreleased(c.watch(b, "q", theirs, p.Node), "Delete of the node ahead by another session, before the watch was armed")
 }
 
 func watchNeverWas(c *check) {
 	s := c.session()
+	before := c.create(s, "q", writer)
 	p := c.create(s, "q", writer)
-	for _, name := range []string{driver.FormatName(writer, p.Seq+100), driver.FormatName("web9-W-", p.Seq), "nonsense"} {
-		c.closesUnreleased(c.watch(s, "q", name), "it was armed on %q, which never was", name)
+	other := before.Node
+	other.Name = driver.FormatName("web9-W-", before.Seq)
+	c.closesUnreleased(c.watch(s, "q", p, other), "it was armed on the node ahead %s, which never was", other.Name)
+	for _, queue := range []string{"q", "never/was"} {
+		never := driver.Place{Node: driver.Node{Name: driver.FormatName("web9-W-", p.Seq), Seq: p.Seq, Epoch: p.Epoch}}
+		c.isClosed(c.watch(s, queue, never), "it was armed on the own node %s in %s, which never was", never.Name, queue)
 	}
 }
 
-func watchMissingQueue(c *check) {
-	s := c.session()
-	c.closesUnreleased(c.watch(s, "never/was", "web1-W-0000000000"), "it was armed on a node of a queue that is missing")
+// watchSeveral ends each of three nodes in turn, the own one last.
+func watchSeveral(c *check) {
+	a, b := c.twoSessions()
+	for i := range 3 {
+		places := []driver.Place{c.create(a, "q", writer), c.create(b, "q", reader), c.create(b, "q", writer)}
+		owners := []driver.Session{a, b, b}
+		w := c.watch(b, "q", places[2], places[0].Node, places[1].Node)
+		c.delete(owners[i], "q", places[i])
+		c.closesUnreleased(w, "Delete of %s, with index %d of the nodes %v of the watch", places[i].Name, i, nodesOf(places))
+		w.Stop()
+		for k := range places {
+			if k != i {
+				c.delete(owners[k], "q", places[k])
+			}
+		}
+	}
 }
+
+// named is a place as a caller has it that knows the node's name only.
+func named(p driver.Place) driver.Place { return driver.Place{Node: p.Node} }
 
 func watchOwn(c *check) {
 	s := c.session()
 	p := c.create(s, "q", writer)
-	w := c.watch(s, "q", p.Name)
+	w, byName := c.watch(s, "q", p), c.watch(s, "q", named(p))
 	c.delete(s, "q", p)
 	c.closesUnreleased(w, "Delete of the node by the watching session")
+	c.closesUnreleased(byName, "Delete of the node by the watching session, which watched its name")
+}
+
+func watchOwnGone(c *check) {
+	a, b := c.twoSessions()
+	ahead := c.create(b, "q", writer)
+	p := c.create(a, "q", writer)
+	c.delete(a, "q", p)
+	c.isClosed(c.watch(a, "q", p), "Delete of the node")
+	c.isClosed(c.watch(a, "q", named(p)), "Delete of the node")
+	c.isClosed(c.watch(a, "q", p, ahead.Node), "Delete of the own node, with one ahead that stands")
+}
+
+// watchOwnNamesake has another node of the name watched before, or not: a
+// driver may keep one watch for each name.
+func watchOwnNamesake(c *check) {
+	a, b := c.twoSessions()
+	for _, before := range []bool{false, true} {
+		p := c.create(a, "q", writer)
+		c.removeQueue("q")
+		stay := namesakes(c, a, b, "q", p.Node)
+		if before {
+			for i, s := range []driver.Session{b, a} {
+				c.watch(s, "q", driver.Place{Node: stay[i]})
+			}
+			c.watch(a, "q", driver.Place{Node: stay[1]}, stay[0])
+		}
+		c.isClosed(c.watch(a, "q", p), "removal of the queue, with another node that has the name now")
+		c.wantNodes("after Watch", c.settled(b, "q"), stay...)
+		c.removeQueue("q")
+	}
+}
+
+// watchByName watches names that have come again, by their old places.
+func watchByName(c *check) {
+	a, b := c.twoSessions()
+	p, behind := c.create(a, "q", writer), c.create(b, "q", writer)
+	c.removeQueue("q")
+	again, now := c.create(a, "q", writer), c.create(b, "q", writer)
+	if again.Name != p.Name || now.Name != behind.Name {
+		c.logf("names do not come again: %s was followed by %s", p.Name, again.Name)
+		p, behind = again, now
+	}
+	own, ahead := c.watch(a, "q", named(p)), c.watch(b, "q", named(behind), p.Node)
+	c.delete(a, "q", again)
+	c.closesUnreleased(own, "Delete of the own node that has the name now")
+	c.closesUnreleased(ahead, "Delete of the node ahead that has the name now")
 }
 
 func watchOwnerCloses(c *check) {
 	a, b := c.twoSessions()
-	w := c.watch(b, "q", c.create(a, "q", writer).Name)
+	_, w := c.waitFor(b, "q", c.create(a, "q", writer).Node)
 	c.close(a)
-	c.closesUnreleased(w, "Close of the node's session")
+	c.closesUnreleased(w, "Close of the session of the node ahead")
 }
 
 func watchOwnerExpires(c *check) {
 	a, b := c.twoSessions()
-	w := c.watch(b, "q", c.create(a, "q", writer).Name)
+	_, w := c.waitFor(b, "q", c.create(a, "q", writer).Node)
 	c.expire(a)
-	c.closesUnreleased(w, "expiry of the node's session")
+	c.closesUnreleased(w, "expiry of the session of the node ahead")
 }
 
 func watchOwnerCutOff(c *check) {
@@ -108,10 +188,12 @@ func watchOwnerCutOff(c *check) {
 
 // waitGone waits as a contender does until a node is gone.
 func waitGone(c *check, s driver.Session, queue string, n driver.Node) {
+	own := c.create(s, queue, "wait-R-")
 	for {
 		c.alive()
-		w := c.watch(s, queue, n.Name)
+		w := c.watch(s, queue, own, n)
 		if !has(c.list(s, queue), n) {
+			w.Stop()
 			return
 		}
 		c.closesUnreleased(w, "the end of %s", n.Name)
@@ -121,164 +203,318 @@ func waitGone(c *check, s driver.Session, queue string, n driver.Node) {
 func watchNodeRemoved(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
-	own, other := c.watch(a, "q", p.Name), c.watch(b, "q", p.Name)
+	own, byName := c.watch(a, "q", p), c.watch(a, "q", named(p))
+	_, other := c.waitFor(b, "q", p.Node)
 	c.removeNode("q", p.Name)
-	c.closesUnreleased(own, "an operator removed the node of its own session")
-	c.closesUnreleased(other, "an operator removed the node")
+	c.closesUnreleased(own, "an operator removed the own node")
+	c.closesUnreleased(byName, "an operator removed the own node")
+	c.closesUnreleased(other, "an operator removed the node ahead")
 }
 
 func watchQueueRemoved(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
-	own, other := c.watch(a, "q", p.Name), c.watch(b, "q", p.Name)
+	own := c.watch(a, "q", p)
+	_, other := c.waitFor(b, "q", p.Node)
 	c.removeQueue("q")
-	c.closesUnreleased(own, "an operator removed the queue with the node of its own session")
+	c.closesUnreleased(own, "an operator removed the queue with the own node")
 	c.closesUnreleased(other, "an operator removed the queue")
 }
 
+// watchNameComesAgain makes both names again that are watched.
 func watchNameComesAgain(c *check) {
 	a, b := c.twoSessions()
-	p := c.create(a, "q", writer)
-	own, other := c.watch(a, "q", p.Name), c.watch(b, "q", p.Name)
+	p, q := c.create(a, "q", writer), c.create(b, "q", writer)
+	own, byName := c.watch(a, "q", p), c.watch(a, "q", named(p))
+	other, otherName := c.watch(b, "q", q, p.Node), c.watch(b, "q", named(q), p.Node)
 	c.removeQueue("q")
-	again := c.create(b, "q", writer)
-	c.closesUnreleased(own, "the queue was removed and made again (%s was followed by %s)", p.Name, again.Name)
-	c.closesUnreleased(other, "the queue was removed and made again (%s was followed by %s)", p.Name, again.Name)
+	again := []driver.Place{c.create(b, "q", writer), c.create(b, "q", writer)}
+	for _, w := range []driver.Watch{own, byName, other, otherName} {
+		c.closesUnreleased(w, "the queue was removed and made again (%s and %s were followed by %v)", p.Name, q.Name, nodesOf(again))
+	}
 }
 
 func watchReplaced(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
-	own, other := c.watch(a, "q", p.Name), c.watch(b, "q", p.Name)
-	now := c.replace(a, "q", p, "web1-R-")
-	c.closesUnreleased(own, "Replace of the node by its own session")
-	c.closesUnreleased(other, "Replace of the node")
-	c.closesUnreleased(c.watch(a, "q", p.Name), "it was armed on a name that had been replaced")
-	w := c.watch(b, "q", now.Name)
+	own := c.watch(a, "q", p)
+	q, other := c.waitFor(b, "q", p.Node)
+	now := c.replace(a, "q", p, shared)
+	c.closesUnreleased(own, "Replace of the own node")
+	c.closesUnreleased(other, "Replace of the node ahead")
+	c.isClosed(c.watch(a, "q", p), "Replace of the own node")
+	c.settled(b, "q")
+	c.closesUnreleased(c.watch(b, "q", q, p.Node), "it was armed on the name ahead that had been replaced")
+	own, other = c.watch(a, "q", now), c.watch(b, "q", q, now.Node)
 	c.delete(a, "q", now)
-	c.closesUnreleased(w, "Delete of the node under its new name")
+	c.closesUnreleased(own, "Delete of the own node under its new name")
+	c.closesUnreleased(other, "Delete of the node ahead under its new name")
 }
 
-// watchAcrossCut lets the line of the watching session break while it watches. If the session
-// does not survive that, its watches close with it.
+// watchAcrossCut lets the connection of the watching session break while it
+// watches. If the session does not survive that, its watches close with it.
 func watchAcrossCut(c *check) {
 	a, b := c.twoSessions()
-	stays, goes := c.create(a, "q", writer), c.create(a, "q", writer)
-	before, after := c.watch(b, "q", goes.Name), c.watch(b, "q", stays.Name)
+	goes, stays := c.create(a, "q", writer), c.create(a, "q", writer)
+	q, before := c.waitFor(b, "q", goes.Node)
+	after := c.watch(b, "q", q, stays.Node)
 	heal := c.cutOff(b)
 	c.delete(a, "q", goes)
 	heal()
-	c.closesUnreleased(before, "Delete of the node while the watching session was cut off")
+	c.closesUnreleased(before, "Delete of the node ahead while the watching session was cut off")
 	c.delete(a, "q", stays)
-	c.closesUnreleased(after, "Delete of the node after the watching session had been cut off for a while")
+	c.closesUnreleased(after, "Delete of the node ahead after the watching session had been cut off for a while")
+}
+
+// watchAcrossReset breaks the connection of the watching session, and deletes
+// nodes at once and after the driver has connected again.
+func watchAcrossReset(c *check) {
+	a, b := c.twoSessions()
+	for range 3 {
+		places := []driver.Place{c.create(a, "q", writer), c.create(a, "q", writer)}
+		j := c.join(b, "q", reader, last)
+		own, later := j.Place, j.Watch
+		if later.C == nil {
+			later = c.watch(b, "q", own, places[1].Node)
+		}
+		atOnce := c.watch(b, "q", own, places[0].Node)
+		self, queue := c.watch(b, "q", own), c.watchQueue(b, "other")
+		c.reset(b)
+		c.delete(a, "q", places[0])
+		c.closesUnreleased(atOnce, "Delete of the node ahead right after the connection of the watching session broke")
+		if _, ok := createUnlessEnded(c, b, "measure", writer); ok { // on a new connection
+			c.delete(a, "q", places[1])
+			c.create(a, "other", writer)
+			repeatDelete(c, b, "q", own, driver.Changed)
+		}
+		c.closesUnreleased(later, "Delete of the node ahead after the watching session had connected again")
+		c.closesUnreleased(queue, "Create in the queue after the watching session had connected again")
+		c.closesUnreleased(self, "Delete of the own node after the watching session had connected again")
+		if b.Err() != nil {
+			c.logf("the session ended with its connection: %v", b.Err())
+			return
+		}
+	}
 }
 
 func watchMany(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
-	var watches []<-chan driver.Cause
+	q := c.create(b, "q", writer)
+	var watches []driver.Watch
 	for range 30 {
-		watches = append(watches, c.watch(a, "q", p.Name), c.watch(b, "q", p.Name), c.watch(b, "q", ""))
+		watches = append(watches, c.watch(a, "q", p), c.watch(b, "q", q, p.Node), c.watchQueue(b, "q"))
 	}
 	c.delete(a, "q", p)
-	for i, w := range watches {
-		c.closesUnreleased(w, "Delete of the node (watch %d of %d)", i+1, len(watches))
+	allClose(c, watches, "Delete of the node")
+}
+
+// watchCtx ends the ctx after the call. A watch may end early, but not always
+// then.
+func watchCtx(c *check) {
+	a, b := c.twoSessions()
+	const n = 5
+	early := 0
+	for range n {
+		p := c.create(a, "q", writer)
+		q := c.create(b, "q", writer)
+		ctx, cancel := context.WithCancel(c.ctx)
+		var w, queue driver.Watch
+		c.retry("Watch", func() (err error) { w, err = b.Watch(ctx, "q", q, p.Node); return err })
+		c.retry("WatchQueue", func() (err error) { queue, err = b.WatchQueue(ctx, "q"); return err })
+		cancel()
+		if c.closesEarly(w) || c.closesEarly(queue) {
+			early++
+		}
+		c.delete(a, "q", p)
+		c.closesUnreleased(w, "Delete of the node ahead (armed by a call whose ctx ended after it had returned)")
+		c.closesUnreleased(queue, "Delete of a node of the queue (armed by a call whose ctx ended after it had returned)")
+		c.delete(b, "q", q)
+	}
+	if early == n {
+		c.errorf("in %d rounds of %d a watch ended with the ctx of the call that had armed it, expected it to live on", early, n)
 	}
 }
 
-// watchCtxEnded gives the driver more and more time to let go of what it must keep.
-func watchCtxEnded(c *check) {
+// closesEarly waits for a moment.
+func (c *check) closesEarly(w driver.Watch) bool {
+	select {
+	case <-w.C:
+		return true
+	case <-time.After(c.config.sessionTimeout() / 50):
+		return false
+	}
+}
+
+func armedCtx(c *check) {
+	a, b := c.twoSessions()
+	const n = 5
+	early, armed := 0, 0
+	for range n {
+		p := c.create(a, "q", writer)
+		ctx, cancel := context.WithCancel(c.ctx)
+		var j driver.Joined
+		c.retry("Create", func() (err error) {
+			j, err = b.Create(ctx, "q", driver.NodeSpec{Prefix: writer, Data: data(), Predecessor: last})
+			return err
+		})
+		cancel()
+		if j.Watch.C != nil {
+			armed++
+			if c.closesEarly(j.Watch) {
+				early++
+			}
+		}
+		c.delete(a, "q", p)
+		if j.Watch.C != nil {
+			c.closesUnreleased(j.Watch, "Delete of the node ahead (armed by a Create whose ctx ended after it had returned)")
+		}
+		c.delete(b, "q", j.Place)
+	}
+	if armed > 0 && early == armed {
+		c.errorf("in %d rounds of %d a watch ended with the ctx of the Create that had armed it, expected it to live on", early, armed)
+	}
+}
+
+// watchStopped gives the driver more and more time to free what a watch holds.
+func watchStopped(c *check) {
 	a, b := c.twoSessions()
 	for _, pause := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond} {
 		p := c.create(a, "q", writer)
-		ctx, cancel := context.WithCancel(c.ctx)
-		first := c.watch(b, "q", p.Name)
-		c.watchUntil(ctx, b, "q", p.Name)
-		c.watchUntil(ctx, b, "q", "")
-		queue := c.watch(b, "q", "")
-		cancel()
+		q, first := c.waitFor(b, "q", p.Node)
+		self := c.watch(b, "q", q)
+		stopped, stoppedQueue := c.watch(b, "q", q, p.Node), c.watchQueue(b, "q")
+		queue := c.watchQueue(b, "q")
+		stopped.Stop()
+		stoppedQueue.Stop()
 		time.Sleep(pause)
-		last := c.watch(b, "q", p.Name)
+		last := c.watch(b, "q", q, p.Node)
 		c.delete(a, "q", p)
-		c.closesUnreleased(first, "Delete of the node (armed before another watch whose ctx ended)")
-		c.closesUnreleased(queue, "Delete of a node of the queue (armed before the end of another watch's ctx)")
-		c.closesUnreleased(last, "Delete of the node (armed after the end of another watch's ctx)")
+		c.closesUnreleased(first, "Delete of the node ahead (armed before another watch that was stopped)")
+		c.closesUnreleased(queue, "Delete of a node of the queue (armed before another watch was stopped)")
+		c.closesUnreleased(last, "Delete of the node ahead (armed after another watch was stopped)")
+		c.delete(b, "q", q)
+		c.closesUnreleased(self, "Delete of the own node (armed before another watch that was stopped)")
 	}
 }
 
-func watchSeesCreation(c *check) {
+// stopAnyTime stops watches that live and watches that have ended, from many
+// goroutines, and while they end.
+func stopAnyTime(c *check) {
 	a, b := c.twoSessions()
-	c.create(b, "q", writer)
-	own, other := c.watch(a, "q", ""), c.watch(b, "q", "")
-	c.create(a, "q", reader)
-	c.closesUnreleased(own, "Create by its own session")
-	c.closesUnreleased(other, "Create by another session")
+	c.rounds(30, func(int) {
+		p := c.create(a, "q", writer)
+		q := c.create(b, "q", writer)
+		stopped := []driver.Watch{c.watch(b, "q", q, p.Node), c.watchQueue(b, "q")}
+		live := c.watch(b, "q", q, p.Node)
+		c.together(4, func(i int) {
+			if i == 0 {
+				c.delete(a, "q", p)
+				return
+			}
+			for _, w := range stopped {
+				w.Stop()
+			}
+		})
+		c.closesUnreleased(live, "Delete of the node ahead while other watches of it were stopped")
+		for _, w := range append(stopped, live, driver.Watch{}) {
+			w.Stop()
+			w.Stop()
+		}
+		c.delete(b, "q", q)
+	})
+	w := c.watchQueue(b, "q")
+	c.close(b)
+	w.Stop()
 }
 
-func watchSeesFirstCreation(c *check) {
-	a, b := c.twoSessions()
-	w := c.watch(b, "new/queue", "")
-	c.create(a, "new/queue", writer)
-	c.closesUnreleased(w, "Create of the first node of the queue")
+// stopWhileCutOff gives Stop half of the time until the session ends. On a slow
+// machine it may be late all the same, but not in every try.
+func stopWhileCutOff(c *check) {
+	var took time.Duration
+	for range 4 {
+		s := c.session()
+		p := c.create(s, "q", writer)
+		watches := []driver.Watch{c.watch(s, "q", p), c.watchQueue(s, "q")}
+		c.cutOff(s)
+		took = 0
+		for _, w := range watches {
+			begin := time.Now()
+			w.Stop()
+			took = max(took, time.Since(begin))
+		}
+		if took < c.config.sessionTimeout()/4 {
+			return
+		}
+	}
+	c.errorf("Stop of a watch took %v while the session was cut off, and as long in every try: expected it not to block", took)
 }
 
-func watchSeesDeletion(c *check) {
-	a, b := c.twoSessions()
-	p := c.create(a, "q", writer)
-	own, other := c.watch(a, "q", ""), c.watch(b, "q", "")
-	c.delete(a, "q", p)
-	c.closesUnreleased(own, "Delete by its own session")
-	c.closesUnreleased(other, "Delete by another session")
-}
-
-func watchSeesVisitor(c *check) {
-	a, b := c.twoSessions()
-	c.create(b, "q", writer)
-	for range 5 {
-		own, other := c.watch(a, "q", ""), c.watch(b, "q", "")
-		c.delete(a, "q", c.create(a, "q", reader))
-		c.closesUnreleased(own, "Create and Delete by its own session")
-		c.closesUnreleased(other, "Create and Delete by another session")
+// queueSees watches a queue from both sessions, and expects both watches to end
+// with the change.
+func queueSees(after string, prepare func(c *check, a, b driver.Session) (change func())) func(*check) {
+	return func(c *check) {
+		a, b := c.twoSessions()
+		for range 2 {
+			change := prepare(c, a, b)
+			own, other := c.watchQueue(a, "q"), c.watchQueue(b, "q")
+			change()
+			c.closesUnreleased(own, "%s by its own session", after)
+			c.closesUnreleased(other, "%s by another session", after)
+			if a.Err() != nil {
+				return
+			}
+		}
 	}
 }
 
-func watchSeesClose(c *check) {
-	a, b := c.twoSessions()
-	c.create(a, "q", writer)
-	w := c.watch(b, "q", "")
-	c.close(a)
-	c.closesUnreleased(w, "Close of a session that had a node in the queue")
+func watchSeesCreation(c *check, a, _ driver.Session) func() { // the first one makes the queue
+	return func() { c.create(a, "q", reader) }
 }
 
-func watchSeesRemoval(c *check) {
-	a, b := c.twoSessions()
-	c.create(a, "q", writer)
-	w := c.watch(b, "q", "")
-	c.removeQueue("q")
-	c.closesUnreleased(w, "removal of the queue, which had a node")
-}
-
-func watchSeesReplacement(c *check) {
-	a, b := c.twoSessions()
+func watchSeesDeletion(c *check, a, _ driver.Session) func() {
 	p := c.create(a, "q", writer)
-	w := c.watch(b, "q", "")
-	c.replace(a, "q", p, "web1-R-")
-	c.closesUnreleased(w, "Replace of a node of the queue")
+	return func() { c.delete(a, "q", p) }
 }
 
-// watchThenList: what the list does not show yet, the watch must.
+func watchSeesRelease(c *check, a, _ driver.Session) func() {
+	p := c.create(a, "q", writer)
+	return func() { c.release(a, "q", p) }
+}
+
+func watchSeesVisitor(c *check, a, b driver.Session) func() {
+	c.create(b, "q", writer)
+	return func() { c.delete(a, "q", c.create(a, "q", reader)) }
+}
+
+func watchSeesClose(c *check, a, _ driver.Session) func() {
+	c.create(a, "q", writer)
+	return func() { c.close(a) }
+}
+
+func watchSeesRemoval(c *check, a, _ driver.Session) func() {
+	c.create(a, "q", writer)
+	return func() { c.removeQueue("q") }
+}
+
+func watchSeesReplacement(c *check, a, _ driver.Session) func() {
+	p := c.create(a, "q", writer)
+	return func() { c.replace(a, "q", p, shared) }
+}
+
+// watchThenList expects the watch to see what the list did not show yet.
 func watchThenList(c *check) {
 	a, b := c.twoSessions()
-	for range 150 {
+	c.rounds(150, func(int) {
 		var p driver.Place
-		var w <-chan driver.Cause
+		var w driver.Watch
 		var nodes []driver.Node
 		c.together(2, func(i int) {
 			if i == 0 {
 				p = c.create(a, "q", writer)
 				return
 			}
-			w = c.watch(b, "q", "")
+			w = c.watchQueue(b, "q")
 			nodes = c.list(b, "q")
 		})
 		if !has(nodes, p.Node) {
@@ -289,48 +525,63 @@ func watchThenList(c *check) {
 				c.delete(a, "q", p)
 				return
 			}
-			w = c.watch(b, "q", "")
+			w = c.watchQueue(b, "q")
 			nodes = c.list(b, "q")
 		})
 		if has(nodes, p.Node) {
 			c.closesUnreleased(w, "Delete of %s, which the List after the watch still showed", p.Name)
 		}
-	}
+	})
 }
 
+// watchMeetsDelete deletes a node while watches of it are armed: two of the next
+// node's session, and one of its own.
 func watchMeetsDelete(c *check) {
 	a, b := c.twoSessions()
-	for i := range 300 {
-		p := c.create(a, "q", writer)
-		watches := make([]<-chan driver.Cause, 3)
+	p := c.create(a, "q", writer)
+	c.rounds(300, func(round int) {
+		q := c.create(b, "q", writer)
+		var watches [3]driver.Watch
 		c.together(4, func(i int) {
-			if i == 3 {
+			switch i {
+			case 0:
+				watches[i] = c.watch(a, "q", p)
+			case 3:
 				c.delete(a, "q", p)
-				return
+			default:
+				watches[i] = c.watch(b, "q", q, p.Node)
 			}
-			watches[i] = c.watch([]driver.Session{a, b}[i%2], "q", p.Name)
 		})
 		for _, w := range watches {
-			c.closesUnreleased(w, "Delete of the node while the watch was being armed (round %d)", i)
+			c.closesUnreleased(w, "Delete of the node while the watch was being armed (round %d)", round)
 		}
-	}
+		a, b, p = b, a, q
+	})
 }
 
-// watchChain lets contenders queue as recipes do: each waits for the node before its own.
+// watchChain lets contenders queue as recipes do: each waits for the node before
+// its own.
 func watchChain(c *check) {
 	c.together(4, func(i int) {
 		s := c.session()
-		for range 25 {
-			p := c.create(s, "q", fmt.Sprintf("h%d-W-", i))
+		c.rounds(25, func(int) {
+			j := c.join(s, "q", fmt.Sprintf("h%d-W-", i), last)
+			w := j.Watch
 			for {
-				before, ok := predecessor(c, c.list(s, "q"), p.Node)
+				before, ok := predecessor(c, c.list(s, "q"), j.Node)
 				if !ok {
 					break
 				}
-				c.closesUnreleased(c.watch(s, "q", before.Name), "the end of %s, which %s waits for", before.Name, p.Name)
+				if w.C == nil {
+					w = c.watch(s, "q", j.Place, before)
+				}
+				c.closesUnreleased(w, "the end of %s, which %s waits for", before.Name, j.Name)
+				w.Stop()
+				w = driver.Watch{}
 			}
-			c.delete(s, "q", p)
-		}
+			w.Stop()
+			c.delete(s, "q", j.Place)
+		})
 	})
 }
 
@@ -345,25 +596,25 @@ func predecessor(c *check, nodes []driver.Node, own driver.Node) (before driver.
 	return before, false
 }
 
-// openWatches arms watches that nothing but the end of their session closes.
-func openWatches(c *check, s driver.Session) (watches []<-chan driver.Cause) {
-	other := c.session()
-	p := c.create(other, "q", writer)
+// openWatches arms watches that only the end of their session closes.
+func openWatches(c *check, s driver.Session) (watches []driver.Watch) {
+	p := c.create(c.session(), "q", writer)
 	own := c.create(s, "q", reader)
 	for range 3 {
-		watches = append(watches,
-			c.watchUntil(context.Background(), s, "q", p.Name),
-			c.watchUntil(context.Background(), s, "q", own.Name),
-			c.watchUntil(context.Background(), s, "q", ""),
-			c.watchUntil(context.Background(), s, "missing", ""))
+		watches = append(watches, c.watch(s, "q", own), c.watch(s, "q", own, p.Node), c.watchQueue(s, "q"), c.watchQueue(s, "missing"))
+	}
+	c.create(s, "armed", writer)
+	if j := c.join(s, "armed", writer, last); j.Watch.C != nil {
+		watches = append(watches, j.Watch)
 	}
 	return watches
 }
 
-func allClose(c *check, watches []<-chan driver.Cause, after string) {
-	for i, w := range watches {
-		c.closesUnreleased(w, "%s (watch %d of %d)", after, i+1, len(watches))
-	}
+// allClose waits for all watches at once.
+func allClose(c *check, watches []driver.Watch, after string) {
+	c.together(len(watches), func(i int) {
+		c.closesUnreleased(watches[i], "%s (watch %d of %d)", after, i+1, len(watches))
+	})
 }
 
 func watchesCloseWithSession(c *check) {
@@ -393,21 +644,23 @@ func watchesCloseWithCutOff(c *check) {
 func watchQuiet(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
+	q := c.create(b, "q", writer)
 	const n = 20
 	var early int
 	for range n {
-		w := c.watch(b, "q", p.Name)
+		w := c.watch(b, "q", q, p.Node)
 		select {
-		case <-w:
+		case <-w.C:
 			early++
 		case <-time.After(2 * time.Millisecond):
 		}
+		w.Stop()
 	}
 	c.logf("%d of %d watches closed early in a quiet queue", early, n)
 	if early == n {
 		c.logf("note: every watch closed at once; the contract allows it, but waiting then means listing without a pause")
 	}
-	w := c.watch(b, "q", p.Name)
+	w := c.watch(b, "q", q, p.Node)
 	c.delete(a, "q", p)
-	c.closesUnreleased(w, "Delete of the node")
+	c.closesUnreleased(w, "Delete of the node ahead")
 }

@@ -16,6 +16,6 @@ var (
 	// ErrGone is returned where a node is not there any more.
 	ErrGone = errors.New("node is gone")
 
-	// ErrName is returned for a name, a prefix or a queue that breaks the rules for names.
-	ErrName = errors.New("bad name")
+	// ErrBadName is returned for a name, a prefix or a queue that breaks the rules for names.
+	ErrBadName = errors.New("bad name")
 )

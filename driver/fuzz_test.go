@@ -20,10 +20,10 @@ func printable(s string) bool {
 	})
 }
 
-// wantNameError demands an error that matches ErrName and can be shown in a terminal.
+// wantNameError demands an error that matches ErrBadName and can be shown in a terminal.
 func wantNameError(t *testing.T, err error, of string) {
 	t.Helper()
-	require.ErrorIs(t, err, driver.ErrName, "%q", of)
+	require.ErrorIs(t, err, driver.ErrBadName, "%q", of)
 	shown := err.Error()
 	require.True(t, utf8.ValidString(shown) && !strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }),
 		"the error is not fit for a terminal: %q", shown)

@@ -54,18 +54,18 @@ func ParseName(name string) (prefix string, seq int64, ok bool) {
 
 // CheckPrefix returns nil for a prefix that Create takes: at most [MaxPrefix] bytes of
 // printable UTF-8 without a slash, at least two of them, ending in a dash. Other errors match
-// [ErrName].
+// [ErrBadName].
 func CheckPrefix(prefix string) error {
 	switch {
 	case len(prefix) < 2 || prefix[len(prefix)-1] != '-':
-		return fmt.Errorf("%w: prefix %q does not end in a dash after at least one character", ErrName, prefix)
+		return fmt.Errorf("%w: prefix %q does not end in a dash after at least one character", ErrBadName, prefix)
 	case len(prefix) > MaxPrefix:
-		return fmt.Errorf("%w: prefix of %d bytes is longer than %d", ErrName, len(prefix), MaxPrefix)
+		return fmt.Errorf("%w: prefix of %d bytes is longer than %d", ErrBadName, len(prefix), MaxPrefix)
 	case strings.Contains(prefix, "/"):
-		return fmt.Errorf("%w: prefix %q contains a slash", ErrName, prefix)
+		return fmt.Errorf("%w: prefix %q contains a slash", ErrBadName, prefix)
 	}
 	if at, bad := unprintable(prefix); bad {
-		return fmt.Errorf("%w: prefix %q has an unprintable character at byte %d", ErrName, prefix, at)
+		return fmt.Errorf("%w: prefix %q has an unprintable character at byte %d", ErrBadName, prefix, at)
 	}
 	return nil
 }
@@ -73,17 +73,17 @@ func CheckPrefix(prefix string) error {
 // CheckQueue returns nil for a name that a queue may have: one or more segments
 // with a slash between them, at most [MaxQueue] bytes of printable UTF-8 in
 // all. A segment is not empty, not "." and not "..". It may look like a node,
-// as "order-1234567890" does: see rule 2. Other errors match [ErrName] and say
+// as "order-1234567890" does: see rule 2. Other errors match [ErrBadName] and say
 // what is wrong.
 func CheckQueue(queue string) error {
 	switch {
 	case queue == "":
-		return fmt.Errorf("%w: the name is empty", ErrName)
+		return fmt.Errorf("%w: the name is empty", ErrBadName)
 	case len(queue) > MaxQueue:
-		return fmt.Errorf("%w: a name of %d bytes is longer than %d", ErrName, len(queue), MaxQueue)
+		return fmt.Errorf("%w: a name of %d bytes is longer than %d", ErrBadName, len(queue), MaxQueue)
 	}
 	if at, bad := unprintable(queue); bad {
-		return fmt.Errorf("%w: %q has an unprintable character at byte %d", ErrName, queue, at)
+		return fmt.Errorf("%w: %q has an unprintable character at byte %d", ErrBadName, queue, at)
 	}
 	for segment := range strings.SplitSeq(queue, "/") {
 		if err := checkSegment(queue, segment); err != nil {
@@ -96,9 +96,9 @@ func CheckQueue(queue string) error {
 func checkSegment(queue, segment string) error {
 	switch segment {
 	case "":
-		return fmt.Errorf("%w: %q has an empty segment (a slash at an end, or two in a row)", ErrName, queue)
+		return fmt.Errorf("%w: %q has an empty segment (a slash at an end, or two in a row)", ErrBadName, queue)
 	case ".", "..":
-		return fmt.Errorf("%w: %q has a segment %q", ErrName, queue, segment)
+		return fmt.Errorf("%w: %q has a segment %q", ErrBadName, queue, segment)
 	}
 	return nil
 }

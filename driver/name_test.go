@@ -105,7 +105,7 @@ func TestCheckQueue(t *testing.T) {
 		strings.Repeat("q", 513): "longer than 512",
 	} {
 		err := driver.CheckQueue(bad)
-		require.ErrorIs(t, err, driver.ErrName, "%q", bad)
+		require.ErrorIs(t, err, driver.ErrBadName, "%q", bad)
 		assert.ErrorContains(t, err, says)
 	}
 }
@@ -115,6 +115,6 @@ func TestCheckPrefix(t *testing.T) {
 		assert.NoError(t, driver.CheckPrefix(good), good)
 	}
 	for _, bad := range []string{"", "-", "web1", "a/b-", "../x-", "a\x1b[31m-", strings.Repeat("h", driver.MaxPrefix) + "-"} {
-		assert.ErrorIs(t, driver.CheckPrefix(bad), driver.ErrName, "%q", bad)
+		assert.ErrorIs(t, driver.CheckPrefix(bad), driver.ErrBadName, "%q", bad)
 	}
 }

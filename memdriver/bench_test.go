@@ -21,12 +21,12 @@ func benchSession(b *testing.B, st *memdriver.Store) driver.Session {
 }
 
 func createDelete(b *testing.B, s driver.Session, queue string) {
-	p, err := s.Create(context.Background(), queue, "web1-W-", nil)
+	p, err := s.Create(context.Background(), queue, newNode)
 	if err != nil {
 		b.Error(err)
 		return
 	}
-	if err := s.Delete(context.Background(), queue, p); err != nil {
+	if err := s.Delete(context.Background(), queue, p.Place, driver.Changed); err != nil {
 		b.Error(err)
 	}
 }
@@ -55,7 +55,7 @@ func BenchmarkCreateDeleteParallel(b *testing.B) {
 func BenchmarkCreateDeleteBehind10000(b *testing.B) {
 	s := benchSession(b, memdriver.New())
 	for range 10_000 {
-		if _, err := s.Create(context.Background(), "stock/42", "web1-W-", nil); err != nil {
+		if _, err := s.Create(context.Background(), "stock/42", newNode); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -67,24 +67,24 @@ func BenchmarkCreateDeleteBehind10000(b *testing.B) {
 
 func BenchmarkWatch(b *testing.B) {
 	s := benchSession(b, memdriver.New())
-	p, err := s.Create(context.Background(), "stock/42", "web1-W-", nil)
+	p, err := s.Create(context.Background(), "stock/42", newNode)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		ctx, cancel := context.WithCancel(context.Background())
-		if _, err := s.Watch(ctx, "stock/42", p.Name); err != nil {
+		w, err := s.Watch(context.Background(), "stock/42", p.Place)
+		if err != nil {
 			b.Fatal(err)
 		}
-		cancel()
+		w.Stop()
 	}
 }
 
 func BenchmarkList10000(b *testing.B) {
 	s := benchSession(b, memdriver.New())
 	for range 10_000 {
-		if _, err := s.Create(context.Background(), "stock/42", "web1-W-", nil); err != nil {
+		if _, err := s.Create(context.Background(), "stock/42", newNode); err != nil {
 			b.Fatal(err)
 		}
 	}

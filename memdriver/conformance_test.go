@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 )
@@ -26,11 +27,21 @@ func TestConformance(t *testing.T) {
 		},
 		SessionTimeout: conformanceTimeout,
 		Complete:       true,
+		Abilities: []dlocktest.Ability{
+			dlocktest.Replace, dlocktest.Read, dlocktest.Walk, dlocktest.Ahead, dlocktest.Armed, dlocktest.Released,
+		},
 
-		Expire: func(_ *testing.T, s driver.Session) { storeOf(s).Faults().Expire(s) },
+		Expire: func(_ *testing.T, s driver.Session) { storeOf(s).Faults().Drop(s) },
 		CutOff: func(_ *testing.T, s driver.Session) (heal func()) { return storeOf(s).Faults().CutOff(s) },
-		LoseReply: func(t *testing.T, s driver.Session, op dlocktest.Op, committed bool) {
-			storeOf(s).Faults().LoseReply(s, opOf(t, op), committed)
+		LoseReply: func(_ *testing.T, s driver.Session, op faults.Op, committed bool) {
+			storeOf(s).Faults().LoseReply(s, op, committed)
+		},
+		HoldRequest: func(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
+			return storeOf(s).Faults().HoldRequest(s, op)
+		},
+		Reset: func(_ *testing.T, s driver.Session) { storeOf(s).Faults().Reset(s) },
+		DelayReplies: func(_ *testing.T, s driver.Session, d time.Duration) {
+			storeOf(s).Faults().DelayReplies(s, d)
 		},
 		Pause: func(_ *testing.T, s driver.Session, d time.Duration) { storeOf(s).Faults().Pause(s, d) },
 		RemoveQueue: func(_ *testing.T, c driver.Connector, queue string) {
@@ -70,19 +81,4 @@ func (r recorder) Connect(ctx context.Context) (driver.Session, error) {
 func storeOf(s driver.Session) *memdriver.Store {
 	st, _ := stores.Load(s)
 	return st.(*memdriver.Store)
-}
-
-func opOf(t *testing.T, op dlocktest.Op) memdriver.Op {
-	switch op {
-	case dlocktest.OpCreate:
-		return memdriver.OpCreate
-	case dlocktest.OpDelete:
-		return memdriver.OpDelete
-	case dlocktest.OpReplace:
-		return memdriver.OpReplace
-	case dlocktest.OpRelease:
-		return memdriver.OpRelease
-	}
-	t.Fatalf("no request %v", op)
-	return 0
 }

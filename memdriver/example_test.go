@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 )
@@ -18,42 +19,45 @@ func Example() {
 	defer first.Close()
 	defer second.Close()
 
-	ahead, _ := first.Create(ctx, "stock/42", "web1-W-", nil)
-	mine, _ := second.Create(ctx, "stock/42", "web2-W-", nil)
-	fmt.Println(ahead.Name, ahead.Token, ahead.Alone)
-	fmt.Println(mine.Name, mine.Token, mine.Alone)
+	ahead, _ := first.Create(ctx, "stock/42", driver.NodeSpec{Prefix: "web1-W-"})
+	mine, _ := second.Create(ctx, "stock/42", driver.NodeSpec{Prefix: "web2-W-"})
+	fmt.Println(ahead.Name, ahead.Token, ahead.Alone())
+	fmt.Println(mine.Name, mine.Token, mine.Alone())
 
-	gone, _ := second.Watch(ctx, "stock/42", ahead.Name)
+	watch, _ := second.Watch(ctx, "stock/42", mine.Place, ahead.Node)
+	defer watch.Stop()
 	store.Faults().Expire(first)
-	<-gone
+	fmt.Println(<-watch.C)
 	nodes, _ := second.List(ctx, "stock/42")
 	fmt.Println(nodes[0] == mine.Node, first.Err())
 
 	// Output:
 	// web1-W-0000000000 1 true
 	// web2-W-0000000001 2 false
+	// changed
 	// true session ended: it expired
 }
 
-// A test makes the store lose the reply to a Create: the driver removes the node
-// that nobody knows of.
+// A test makes the store lose the reply to a Create. The driver removes the
+// orphan.
 func ExampleFaults_LoseReply() {
 	ctx := context.Background()
 	store := memdriver.New()
 	session, _ := store.Connect(ctx)
 	defer session.Close()
 
-	store.Faults().LoseReply(session, memdriver.OpCreate, true)
-	_, err := session.Create(ctx, "stock/42", "web1-W-", nil)
+	store.Faults().LoseReply(session, faults.OpCreate, true)
+	_, err := session.Create(ctx, "stock/42", driver.NodeSpec{Prefix: "web1-W-"})
 	fmt.Println(err)
 
 	for { // the driver does it in the background
-		changed, _ := session.Watch(ctx, "stock/42", "")
+		changed, _ := session.WatchQueue(ctx, "stock/42")
 		nodes, _ := session.List(ctx, "stock/42")
 		if len(nodes) == 0 {
+			changed.Stop()
 			break
 		}
-		<-changed
+		<-changed.C
 	}
 	fmt.Println("nothing is left")
 

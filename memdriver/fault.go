@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
@@ -33,13 +34,22 @@ func (f Faults) Expire(s driver.Session) {
 	f.store.drop(ms.record)
 }
 
+// Drop ends a session in the store alone, as an operator may: its nodes are gone
+// when Drop returns, and its process learns of the end with its next request.
+func (f Faults) Drop(s driver.Session) {
+	ms := f.own(s)
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	f.store.drop(ms.record)
+}
+
 // CutOff cuts the line between a session and the store until heal is called, as
 // a network does that drops packets: neither side is told. Requests wait. They
 // go through when the line heals, also those whose caller has given up
 // meanwhile; or the session ends first, because its lease runs out, after three
-// quarters of its timeout at the most. The end of a watch does not arrive before
-// the line heals or the session ends. The store, for its part, drops the session
-// when it has not heard of it for its timeout.
+// quarters of its timeout at the most. Watches learn of nothing before the line
+// heals or the session ends. The store, for its part, drops the session when it
+// has not heard of it for its timeout.
 //
 // Cuts add up: the line is whole again when all have healed. A second call of
 // heal does nothing.
@@ -68,20 +78,59 @@ func (f Faults) cut(cuts *int) (heal func()) {
 // store has done what it asks for. Either way the caller gets an error that
 // matches driver.ErrUnavailable. The session lives on, and all other requests
 // pass. Several losses of one kind meet one request each, in turn.
-func (f Faults) LoseReply(s driver.Session, op Op, committed bool) {
-	if op < 0 || op >= opCount {
-		panic(fmt.Sprintf("memdriver: no request of kind %d", op))
-	}
+func (f Faults) LoseReply(s driver.Session, op faults.Op, committed bool) {
 	ms := f.own(s)
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
-	ms.line.losses = append(ms.line.losses, loss{op, committed})
+	ms.line.losses = append(ms.line.losses, loss{op: op, committed: committed})
+}
+
+// HoldRequest is LoseReply for a request that arrives late: the caller gets the
+// error at once, and the store serves the request when arrive is called. A call
+// of arrive before the request was sent does nothing, and so does a second one.
+func (f Faults) HoldRequest(s driver.Session, op faults.Op) (arrive func()) {
+	ms := f.own(s)
+	h := new(held)
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	ms.line.losses = append(ms.line.losses, loss{op: op, held: h})
+	return func() {
+		f.store.mu.Lock()
+		defer f.store.mu.Unlock()
+		if h.serve != nil {
+			h.serve()
+			h.serve = nil
+		}
+	}
+}
+
+// Reset breaks the connection of a session once. Requests and replies that are
+// on their way are lost: their callers get an error that matches
+// driver.ErrUnavailable. The session connects again at once, and finds its
+// watches and their news at the store.
+func (f Faults) Reset(s driver.Session) {
+	ms := f.own(s)
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	ms.line.resets++
+}
+
+// DelayReplies makes every reply to a session take d from now on. The requests
+// arrive at once. A cut that begins while a reply is on its way does not stop
+// it. Zero ends the delay.
+func (f Faults) DelayReplies(s driver.Session, d time.Duration) {
+	ms := f.own(s)
+	f.store.mu.Lock()
+	defer f.store.mu.Unlock()
+	ms.line.replies = d
 }
 
 // Delay makes every request of a session take d from now on, half of it on the
-// way to the store and half of it on the way back; the end of a watch takes
-// half of d. A request whose caller has given up meanwhile is on its way all
-// the same. Zero ends the delay, but not for what has been sent.
+// way to the store and half of it on the way back; what watches learn takes
+// half of d. A session does not wait for a heartbeat that takes more than a
+// quarter of its timeout, so it ends if no other request keeps it. A request
+// whose caller has given up meanwhile is on its way all the same. Zero ends the
+// delay, but not for what has been sent.
 func (f Faults) Delay(s driver.Session, d time.Duration) {
 	ms := f.own(s)
 	f.store.mu.Lock()
@@ -129,7 +178,6 @@ func (f Faults) RemoveQueue(queue string) bool {
 	for len(q.nodes) > 0 {
 		f.store.remove(q, q.nodes[0], driver.Changed)
 	}
-	f.store.fire(&q.watches, driver.Changed)
 	f.store.forget(q)
 	return true
 }
@@ -138,7 +186,7 @@ func (f Faults) RemoveQueue(queue string) bool {
 // it. If driver.ParseName takes its name for a contender's, the queue must not
 // have passed that sequence yet (order could not be kept), and goes on after it.
 // A node of any other name is kept but never listed. An error that matches
-// driver.ErrName tells why the node could not be added.
+// driver.ErrBadName tells why the node could not be added.
 func (f Faults) PutNode(queue, name string, data []byte) error {
 	if err := driver.CheckQueue(queue); err != nil {
 		return fmt.Errorf("mem: put %q: %w", name, err)
@@ -150,9 +198,9 @@ func (f Faults) PutNode(queue, name string, data []byte) error {
 	_, seq, contender := driver.ParseName(name)
 	switch {
 	case name == "" || slices.ContainsFunc(q.nodes, named(name)):
-		return fmt.Errorf("mem: put %q in %q: %w: empty or taken", name, queue, driver.ErrName)
+		return fmt.Errorf("mem: put %q in %q: %w: empty or taken", name, queue, driver.ErrBadName)
 	case contender && seq < q.next:
-		return fmt.Errorf("mem: put %q in %q: %w: the queue has got to %d", name, queue, driver.ErrName, q.next)
+		return fmt.Errorf("mem: put %q in %q: %w: the queue has got to %d", name, queue, driver.ErrBadName, q.next)
 	}
 	f.store.add(q, &node{
 		Node: driver.Node{Name: name, Seq: seq, Epoch: q.epoch}, contender: contender, data: bytes.Clone(data),

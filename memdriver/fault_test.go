@@ -8,22 +8,45 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-func TestExpireEndsTheSessionBeforeItsNodesGo(t *testing.T) {
+func TestExpireEndsTheSessionAndRemovesItsNodes(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s, other := connect(t, st), connect(t, st)
-		p := create(t, s)
-		w := witness(t, s, other, p.Name)
+		create(t, s)
 		st.Faults().Expire(s)
-		require.True(t, *w)
 		require.Empty(t, list(t, other))
 		require.ErrorContains(t, s.Err(), "expired")
 		require.NoError(t, s.Close())
 		st.Faults().Expire(s) // once more
+	})
+}
+
+func TestDroppedSessionLearnsOfItWithItsNextRequest(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		st := memdriver.New()
+		s, other := connect(t, st), connect(t, st)
+		w := watch(t, s, create(t, s))
+		st.Faults().Drop(s)
+		require.Empty(t, list(t, other))
+		require.NoError(t, s.Err())
+		require.True(t, open(w.C))
+		_, err := s.Create(background, queue, newNode)
+		require.ErrorIs(t, err, driver.ErrSessionEnded)
+		require.ErrorIs(t, s.Err(), driver.ErrSessionEnded)
+		<-w.C
+		require.Empty(t, list(t, other))
+		st.Faults().Drop(s) // once more
+
+		s = connect(t, st)
+		begin := time.Now()
+		st.Faults().Drop(s)
+		<-s.Done()
+		require.LessOrEqual(t, time.Since(begin), 10*time.Second/4, "no heartbeat has asked")
 	})
 }
 
@@ -32,16 +55,16 @@ func TestCutOffSessionEndsBeforeTheStoreDropsIt(t *testing.T) {
 		st := memdriver.New()
 		s, other := connect(t, st), connect(t, st)
 		p := create(t, s)
-		gone := watch(t, other, p.Name)
+		gone := watch(t, other, create(t, other), p.Node).C
 		st.Faults().CutOff(s)
 		start := time.Now()
 		<-s.Done()
 		require.Equal(t, 7500*time.Millisecond, time.Since(start))
 		require.True(t, open(gone))
-		require.Equal(t, []driver.Node{p.Node}, list(t, other))
+		require.Equal(t, p.Node, list(t, other)[0])
 		<-gone
 		require.Equal(t, 10*time.Second, time.Since(start))
-		require.Empty(t, list(t, other))
+		require.Len(t, list(t, other), 1, "the node of the other session")
 		require.NoError(t, other.Err())
 	})
 }
@@ -73,7 +96,7 @@ func TestRequestsEndWithTheSessionThatIsCutOff(t *testing.T) {
 		s := connect(t, st)
 		heal := st.Faults().CutOff(s)
 		start := time.Now()
-		_, err := s.Create(background, queue, prefix, nil)
+		_, err := s.Create(background, queue, newNode)
 		require.ErrorIs(t, err, driver.ErrSessionEnded)
 		require.Equal(t, 7500*time.Millisecond, time.Since(start))
 		heal()
@@ -96,21 +119,23 @@ func TestHealInTimeSavesTheSession(t *testing.T) {
 	})
 }
 
-func TestWatchEventsWaitWhileCutOff(t *testing.T) {
+func TestNoticesWaitWhileCutOff(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s, other := connect(t, st), connect(t, st)
 		p, q := create(t, other), create(t, other)
-		first, second := watch(t, s, p.Name), watch(t, s, q.Name)
+		own := create(t, s)
+		first, second := watch(t, s, own, p.Node).C, watch(t, s, own, q.Node).C
 		heal := st.Faults().CutOff(s)
-		require.NoError(t, other.Delete(background, queue, p))
-		require.NoError(t, other.Delete(background, queue, q))
+		require.NoError(t, other.Delete(background, queue, p, driver.Changed))
+		require.NoError(t, other.Delete(background, queue, q, driver.Changed))
 		require.True(t, open(first))
 		require.True(t, open(second))
-		require.Zero(t, st.Stats().Watches)
+		require.Equal(t, 2, st.Stats().Watches)
 		heal()
 		require.False(t, open(first))
 		require.False(t, open(second))
+		require.Zero(t, st.Stats().Watches)
 	})
 }
 
@@ -144,7 +169,7 @@ func TestCloseThatFailedCanBeRepeated(t *testing.T) {
 		require.NoError(t, s.Close())
 		require.Empty(t, list(t, other))
 		require.NoError(t, s.Close(), "there is nothing left to do")
-		require.Equal(t, int64(1), requests(st, memdriver.OpClose))
+		require.Equal(t, int64(1), requests(st, faults.OpClose))
 	})
 }
 
@@ -168,18 +193,20 @@ func TestLostCreateIsCleanedUp(t *testing.T) {
 			st := memdriver.New()
 			s := connect(t, st)
 			mine := create(t, s)
-			st.Faults().LoseReply(s, memdriver.OpCreate, committed)
-			_, err := s.Create(background, queue, prefix, nil)
+			st.Faults().LoseReply(s, faults.OpCreate, committed)
+			behindMine := func([]driver.Node) int { return 0 }
+			_, err := s.Create(background, queue, driver.NodeSpec{Prefix: prefix, Predecessor: behindMine})
 			require.ErrorIs(t, err, driver.ErrUnavailable)
 			require.ErrorContains(t, err, `mem: create in "stock/42"`)
 			synctest.Wait()
 			require.Equal(t, []driver.Node{mine.Node}, list(t, s))
-			require.Equal(t, int64(1), requests(st, memdriver.OpCleanUp))
+			require.Zero(t, st.Stats().Watches)
+			require.Equal(t, int64(1), requests(st, faults.OpCleanUp))
 			created := int64(1)
 			if committed {
 				created = 2
 			}
-			require.Equal(t, created, requests(st, memdriver.OpCreate))
+			require.Equal(t, created, requests(st, faults.OpCreate))
 			require.Equal(t, created, create(t, s).Seq)
 		})
 	}
@@ -189,14 +216,14 @@ func TestCleanUpIsRepeatedUntilItIsConfirmed(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s := connect(t, st)
-		st.Faults().LoseReply(s, memdriver.OpCreate, true)
-		st.Faults().LoseReply(s, memdriver.OpCleanUp, false)
-		st.Faults().LoseReply(s, memdriver.OpCleanUp, true)
-		_, err := s.Create(background, queue, prefix, nil)
+		st.Faults().LoseReply(s, faults.OpCreate, true)
+		st.Faults().LoseReply(s, faults.OpCleanUp, false)
+		st.Faults().LoseReply(s, faults.OpCleanUp, true)
+		_, err := s.Create(background, queue, newNode)
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		synctest.Wait()
 		require.Empty(t, list(t, s))
-		require.Equal(t, int64(2), requests(st, memdriver.OpCleanUp), "one was lost on the way there, one on the way back, one got through")
+		require.Equal(t, int64(2), requests(st, faults.OpCleanUp), "one was lost on the way there, one on the way back, one got through")
 	})
 }
 
@@ -204,8 +231,8 @@ func TestCleanUpWaitsForTheStore(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s, other := connect(t, st), connect(t, st)
-		st.Faults().LoseReply(s, memdriver.OpCreate, true)
-		_, err := s.Create(background, queue, prefix, nil)
+		st.Faults().LoseReply(s, faults.OpCreate, true)
+		_, err := s.Create(background, queue, newNode)
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		heal := st.Faults().CutOff(s)
 		synctest.Wait()
@@ -228,13 +255,13 @@ func TestCreateOnItsWayIsCaught(t *testing.T) {
 					if faster {
 						time.AfterFunc(time.Second/2, func() { st.Faults().Delay(s, time.Second) })
 					}
-					_, err := s.Create(ctx, queue, prefix, nil)
+					_, err := s.Create(ctx, queue, newNode)
 					return err
 				}), context.DeadlineExceeded)
 				require.Empty(t, list(t, other))
 				elapse(5 * time.Second)
-				require.Equal(t, int64(1), requests(st, memdriver.OpCreate), "the Create has not arrived")
-				require.Equal(t, int64(1), requests(st, memdriver.OpCleanUp))
+				require.Equal(t, int64(1), requests(st, faults.OpCreate), "the Create has not arrived")
+				require.Equal(t, int64(1), requests(st, faults.OpCleanUp))
 				require.Empty(t, list(t, other))
 				require.Zero(t, st.Stats().Nodes)
 				st.Faults().Delay(s, 0)
@@ -245,18 +272,85 @@ func TestCreateOnItsWayIsCaught(t *testing.T) {
 	}
 }
 
+// A Create that is held arrives after its clean-up. It must not make a node, and
+// it must be served once at most.
+func TestHeldRequestArrivesLate(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		st := memdriver.New()
+		s := connect(t, st)
+		arrive := st.Faults().HoldRequest(s, faults.OpCreate)
+		_, err := s.Create(background, queue, newNode)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		synctest.Wait()
+		require.Equal(t, int64(1), requests(st, faults.OpCleanUp))
+		require.Zero(t, requests(st, faults.OpCreate))
+		arrive()
+		require.Equal(t, int64(1), requests(st, faults.OpCreate))
+		require.Zero(t, st.Stats().Nodes)
+		arrive()
+		p := create(t, s)
+		require.Equal(t, int64(2), requests(st, faults.OpCreate))
+
+		arrive = st.Faults().HoldRequest(s, faults.OpDelete)
+		require.ErrorIs(t, s.Delete(background, queue, p, driver.Changed), driver.ErrUnavailable)
+		require.Equal(t, []driver.Node{p.Node}, list(t, s))
+		arrive()
+		require.Empty(t, list(t, s))
+	})
+}
+
+func TestResetLosesWhatIsOnItsWay(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		for _, served := range []int64{0, 1} {
+			st := memdriver.New()
+			s, other := connect(t, st), connect(t, st)
+			p, ahead := create(t, other), create(t, other)
+			w := watch(t, s, create(t, s), ahead.Node)
+			st.Faults().Delay(s, 2*time.Second)
+			time.AfterFunc(time.Second/2+time.Duration(served)*time.Second, func() { st.Faults().Reset(s) })
+			require.ErrorIs(t, s.Delete(background, queue, p, driver.Changed), driver.ErrUnavailable)
+			require.Equal(t, served, requests(st, faults.OpDelete))
+			st.Faults().Delay(s, 0)
+			require.NoError(t, other.Delete(background, queue, ahead, driver.Changed))
+			<-w.C
+			require.NoError(t, s.Err())
+			require.NoError(t, s.Close())
+			require.NoError(t, other.Close())
+		}
+	})
+}
+
+func TestDelayedRepliesDoNotDelayRequests(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		st := memdriver.New()
+		s, other := connect(t, st), connect(t, st)
+		st.Faults().DelayReplies(s, 4*time.Second)
+		begin := time.Now()
+		var meanwhile []driver.Node
+		time.AfterFunc(time.Second, func() {
+			meanwhile, _ = other.List(background, queue)
+			st.Faults().CutOff(s) // does not stop the reply
+		})
+		create(t, s)
+		require.Equal(t, 4*time.Second, time.Since(begin))
+		require.Len(t, meanwhile, 1)
+		<-s.Done()
+		require.Less(t, time.Since(begin), 8*time.Second, "a reply has renewed the lease from its arrival")
+	})
+}
+
 func TestCreateGivenUpWhileCutOffIsCaught(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s, other := connect(t, st), connect(t, st)
 		heal := st.Faults().CutOff(s)
 		require.ErrorIs(t, withDeadline(time.Second, func(ctx context.Context) error {
-			_, err := s.Create(ctx, queue, prefix, nil)
+			_, err := s.Create(ctx, queue, newNode)
 			return err
 		}), context.DeadlineExceeded)
 		heal()
 		synctest.Wait()
-		require.Equal(t, int64(1), requests(st, memdriver.OpCreate), "the Create has not arrived")
+		require.Equal(t, int64(1), requests(st, faults.OpCreate), "the Create has not arrived")
 		require.Empty(t, list(t, other))
 		require.Zero(t, st.Stats().Nodes)
 	})
@@ -267,12 +361,12 @@ func TestLostDeleteMayOrMayNotHaveHappened(t *testing.T) {
 		st := memdriver.New()
 		s := connect(t, st)
 		p := create(t, s)
-		st.Faults().LoseReply(s, memdriver.OpDelete, committed)
-		require.ErrorIs(t, s.Delete(background, queue, p), driver.ErrUnavailable)
+		st.Faults().LoseReply(s, faults.OpDelete, committed)
+		require.ErrorIs(t, s.Delete(background, queue, p, driver.Changed), driver.ErrUnavailable)
 		if committed {
-			require.ErrorIs(t, s.Delete(background, queue, p), driver.ErrGone)
+			require.ErrorIs(t, s.Delete(background, queue, p, driver.Changed), driver.ErrGone)
 		} else {
-			require.NoError(t, s.Delete(background, queue, p))
+			require.NoError(t, s.Delete(background, queue, p, driver.Changed))
 		}
 		require.Empty(t, list(t, s))
 	}
@@ -283,7 +377,7 @@ func TestLostReplaceIsFinishedByItsRepeat(t *testing.T) {
 		st := memdriver.New()
 		s := connect(t, st)
 		p := create(t, s)
-		st.Faults().LoseReply(s, memdriver.OpReplace, committed)
+		st.Faults().LoseReply(s, faults.OpReplace, committed)
 		_, err := s.(driver.Replacer).Replace(background, queue, p, "web1-R-")
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		np, err := s.(driver.Replacer).Replace(background, queue, p, "web1-R-")
@@ -298,8 +392,8 @@ func TestLostWatchLeavesNothingArmed(t *testing.T) {
 		st := memdriver.New()
 		s := connect(t, st)
 		p := create(t, s)
-		st.Faults().LoseReply(s, memdriver.OpWatch, committed)
-		_, err := s.Watch(background, queue, p.Name)
+		st.Faults().LoseReply(s, faults.OpWatch, committed)
+		_, err := s.Watch(background, queue, p)
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		require.Zero(t, st.Stats().Watches)
 	}
@@ -308,9 +402,9 @@ func TestLostWatchLeavesNothingArmed(t *testing.T) {
 func TestLostListAndCloseSaySo(t *testing.T) {
 	st := memdriver.New()
 	s := connect(t, st)
-	st.Faults().LoseReply(s, memdriver.OpList, true)
-	st.Faults().LoseReply(s, memdriver.OpList, false)
-	st.Faults().LoseReply(s, memdriver.OpClose, true)
+	st.Faults().LoseReply(s, faults.OpList, true)
+	st.Faults().LoseReply(s, faults.OpList, false)
+	st.Faults().LoseReply(s, faults.OpClose, true)
 	for range 2 {
 		_, err := s.List(background, queue)
 		require.ErrorIs(t, err, driver.ErrUnavailable)
@@ -328,7 +422,7 @@ func TestDelayTakesItsTimeBothWays(t *testing.T) {
 		start := time.Now()
 		p := create(t, s)
 		require.Equal(t, 2*time.Second, time.Since(start))
-		gone := watch(t, s, p.Name)
+		gone := watch(t, s, p).C
 		require.Equal(t, 4*time.Second, time.Since(start))
 		require.True(t, st.Faults().RemoveNode(queue, p.Name))
 		<-gone
@@ -342,6 +436,88 @@ func TestDelayTakesItsTimeBothWays(t *testing.T) {
 		require.Equal(t, 6*time.Second, time.Since(start))
 		elapse(time.Minute)
 		require.NoError(t, s.Err(), "a slow line cost the lease")
+	})
+}
+
+func TestHeartbeatsThatTakeTooLongLoseTheLease(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		st := memdriver.New()
+		idle, busy := connect(t, st), connect(t, st)
+		for _, s := range []driver.Session{idle, busy} {
+			st.Faults().Delay(s, 3*time.Second)
+		}
+		for range 10 {
+			list(t, busy)
+		}
+		require.ErrorIs(t, idle.Err(), driver.ErrSessionEnded)
+		require.NoError(t, busy.Err())
+	})
+}
+
+func TestDelayedRepliesAreNotStoppedByALaterCut(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		st := memdriver.New()
+		s, other := connect(t, st), connect(t, st)
+		st.Faults().DelayReplies(s, 2*time.Second)
+		start := time.Now()
+		time.AfterFunc(time.Second, func() {
+			if nodes, _ := other.List(background, queue); len(nodes) != 1 {
+				t.Errorf("%d nodes: the request does not arrive at once", len(nodes))
+			}
+			st.Faults().CutOff(s)
+		})
+		create(t, s)
+		require.Equal(t, 2*time.Second, time.Since(start))
+		<-s.Done()
+		require.Equal(t, 7500*time.Millisecond, time.Since(start), "the lease counts from the reply")
+	})
+}
+
+func TestHeldRequestArrivesLater(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		st := memdriver.New()
+		s := connect(t, st)
+		p := create(t, s)
+		arriveDelete := st.Faults().HoldRequest(s, faults.OpDelete)
+		arriveCreate := st.Faults().HoldRequest(s, faults.OpCreate)
+		arriveDelete() // nothing has been sent yet
+		require.ErrorIs(t, s.Delete(background, queue, p, driver.Changed), driver.ErrUnavailable)
+		_, err := s.Create(background, queue, newNode)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		synctest.Wait()
+		require.Equal(t, []driver.Node{p.Node}, list(t, s))
+		for range 2 {
+			arriveCreate()
+			require.Equal(t, []driver.Node{p.Node}, list(t, s), "a Create that was cleaned up")
+		}
+		for range 2 {
+			arriveDelete()
+			require.Empty(t, list(t, s))
+		}
+		require.Equal(t, int64(1), requests(st, faults.OpDelete))
+		require.Equal(t, int64(2), requests(st, faults.OpCreate))
+	})
+}
+
+func TestResetLosesWhatIsOnItsWayAndNothingElse(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		st := memdriver.New()
+		s, other := connect(t, st), connect(t, st)
+		ahead, own := create(t, other), create(t, s)
+		w := watch(t, s, own, ahead.Node)
+		st.Faults().Delay(s, 2*time.Second)
+		for _, after := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond} { // request, reply
+			time.AfterFunc(after, func() { st.Faults().Reset(s) })
+			_, err := s.List(background, queue)
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+		}
+		require.Equal(t, int64(1), requests(st, faults.OpList), "one was lost on the way there")
+		require.Len(t, list(t, s), 2)
+		require.True(t, open(w.C))
+		require.NoError(t, other.Delete(background, queue, ahead, driver.Released))
+		st.Faults().Reset(s)
+		require.Equal(t, driver.Released, <-w.C)
+		require.NoError(t, s.Err())
 	})
 }
 
@@ -364,7 +540,7 @@ func TestPauseWithinTheTimeoutIsSurvivedByTheStoreAlone(t *testing.T) {
 		s, other := connect(t, st), connect(t, st)
 		create(t, s)
 		st.Faults().Pause(s, 8*time.Second)
-		_, err := s.Create(background, queue, prefix, nil)
+		_, err := s.Create(background, queue, newNode)
 		require.ErrorIs(t, err, driver.ErrSessionEnded)
 		require.Len(t, list(t, other), 1)
 		elapse(2 * time.Second)
@@ -386,7 +562,7 @@ func TestShortPauseIsSurvived(t *testing.T) {
 	})
 }
 
-func TestDownCutsEverybodyOff(t *testing.T) {
+func TestDownCutsAllSessionsOff(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		a, b := connect(t, st), connect(t, st)
@@ -416,5 +592,5 @@ func TestFaultOnAForeignSessionPanics(t *testing.T) {
 	s := connect(t, memdriver.New())
 	require.PanicsWithValue(t, "memdriver: *memdriver.session is no session of this store", func() { st.Faults().Expire(s) })
 	require.Panics(t, func() { st.Faults().CutOff(nil) })
-	require.Panics(t, func() { memdriver.New().Faults().LoseReply(connect(t, st), memdriver.Op(99), true) })
+	require.Panics(t, func() { memdriver.New().Faults().LoseReply(connect(t, st), faults.Op(99), true) })
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// FuzzDSN: a data source name that is taken means what it says, and one that is not says who refused it.
-// (The name is left out where a store would be made: those of a name are kept.)
+// FuzzDSN: a data source name that is accepted means what it says, and an error
+// names the driver. The name of a store is left out, because stores with a name
+// are kept.
 func FuzzDSN(f *testing.F) {
 	for _, s := range []string{"", "?session_timeout=5s", "stock?session_timeout=1h2m3s", "?session_timeout=1ms", "zk://h", "?%zz", "?a;b", "?session_timeout=5s&session_timeout=5s",
 		"?session_timeout=9223372036854775807ns", "?session%5Ftimeout=10s", "?session_timeout=%31s"} {
@@ -47,8 +48,8 @@ func FuzzDSN(f *testing.F) {
 	})
 }
 
-// FuzzForeignNode: whatever name somebody else gives a node, the queue stays in order, and what is
-// listed is what the contract calls sequenced.
+// FuzzForeignNode: the queue stays in order whatever name a foreign node has, and
+// the node is listed if driver.ParseName takes its name.
 func FuzzForeignNode(f *testing.F) {
 	for _, s := range []string{"readme", "x-0000000000", "x-0000000005", "x-999999999999999999", "", "a/b-0000000001", "\x1b-0000000007", "web1-W-0000000001"} {
 		f.Add("q", s, []byte("x"))
@@ -72,19 +73,20 @@ func FuzzForeignNode(f *testing.F) {
 		} else {
 			require.Empty(t, first)
 		}
-		info, err := s.(driver.Reader).Read(t.Context(), queue, name)
+		info, err := s.(driver.NodeReader).Read(t.Context(), queue, name)
 		require.NoError(t, err)
 		require.Equal(t, string(data), string(info.Data))
 		require.Empty(t, info.Owner)
-		p, err := s.Create(t.Context(), queue, "web1-W-", nil)
+		j, err := s.Create(t.Context(), queue, driver.NodeSpec{Prefix: "web1-W-"})
 		if err != nil {
 			require.ErrorIs(t, err, driver.ErrUnavailable, "the sequence has come to its end")
 			return
 		}
-		require.Equal(t, !sequenced, p.Alone)
-		require.Greater(t, p.Token, info.Token)
+		require.Equal(t, !sequenced, j.Alone())
+		require.Equal(t, first, j.Ahead)
+		require.Greater(t, j.Token, info.Token)
 		after, err := s.List(t.Context(), queue)
 		require.NoError(t, err)
-		require.Equal(t, append(first, p.Node), after)
+		require.Equal(t, append(first, j.Node), after)
 	})
 }

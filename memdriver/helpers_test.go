@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 )
@@ -34,11 +35,28 @@ func connect(t *testing.T, c driver.Connector) driver.Session {
 	return s
 }
 
+// newNode is what Create makes a node of if the test wants no watch.
+var newNode = driver.NodeSpec{Prefix: prefix, Data: []byte("data")}
+
+// createIn makes a node and returns its place alone.
+func createIn(t *testing.T, s driver.Session, queue string) driver.Place {
+	t.Helper()
+	j, err := s.Create(background, queue, newNode)
+	require.NoError(t, err)
+	return j.Place
+}
+
 func create(t *testing.T, s driver.Session) driver.Place {
 	t.Helper()
-	p, err := s.Create(background, queue, prefix, []byte("data"))
+	return createIn(t, s, queue)
+}
+
+// join makes a node and returns all that Create returns.
+func join(t *testing.T, s driver.Session) driver.Joined {
+	t.Helper()
+	j, err := s.Create(background, queue, newNode)
 	require.NoError(t, err)
-	return p
+	return j
 }
 
 func list(t *testing.T, s driver.Session) []driver.Node {
@@ -48,14 +66,22 @@ func list(t *testing.T, s driver.Session) []driver.Node {
 	return nodes
 }
 
-func watch(t *testing.T, s driver.Session, name string) <-chan driver.Cause {
+func watch(t *testing.T, s driver.Session, p driver.Place, ahead ...driver.Node) driver.Watch {
 	t.Helper()
-	ch, err := s.Watch(background, queue, name)
+	w, err := s.Watch(background, queue, p, ahead...)
 	require.NoError(t, err)
-	return ch
+	return w
 }
 
-// open reports whether a channel has not closed once everything in the bubble has settled.
+func watchQueue(t *testing.T, s driver.Session, queue string) driver.Watch {
+	t.Helper()
+	w, err := s.WatchQueue(background, queue)
+	require.NoError(t, err)
+	return w
+}
+
+// open reports whether there is nothing to receive from a channel, and it has
+// not closed, once all goroutines in the bubble have settled.
 func open[T any](ch <-chan T) bool {
 	synctest.Wait()
 	select {
@@ -66,7 +92,8 @@ func open[T any](ch <-chan T) bool {
 	}
 }
 
-// elapse lets time pass in the bubble, and everything happen that is due by then.
+// elapse lets time pass in the bubble, and all goroutines run that are due by
+// then.
 func elapse(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -79,40 +106,7 @@ func withDeadline(d time.Duration, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// hookedContext tells when something begins to wait for its end, and when that stops.
-type hookedContext struct {
-	context.Context
-	afterFunc, stop func()
-}
-
-func (*hookedContext) Done() <-chan struct{} { return make(chan struct{}) }
-
-func (c *hookedContext) AfterFunc(func()) (stop func() bool) {
-	c.afterFunc()
-	return func() bool { c.stop(); return true }
-}
-
-// witness makes other watch a node of s and look, at the instant at which the node
-// goes, whether s is known to have ended.
-func witness(t *testing.T, s, other driver.Session, name string) (ended *bool) {
-	t.Helper()
-	ended = new(bool)
-	_, err := other.Watch(&hookedContext{
-		Context:   background,
-		afterFunc: func() {},
-		stop: func() {
-			select {
-			case <-s.Done():
-				*ended = s.Err() != nil
-			default:
-			}
-		},
-	}, queue, name)
-	require.NoError(t, err)
-	return ended
-}
-
-// eventually waits in real time, on the test's own goroutine.
+// eventually waits in real time, on the goroutine of the test.
 func eventually(t *testing.T, otherwise string, ok func() bool) {
 	t.Helper()
 	for range 10_000 {
@@ -124,4 +118,4 @@ func eventually(t *testing.T, otherwise string, ok func() bool) {
 	t.Fatal(otherwise)
 }
 
-func requests(st *memdriver.Store, op memdriver.Op) int64 { return st.Stats().Requests[op] }
+func requests(st *memdriver.Store, op faults.Op) int64 { return st.Stats().Requests[op] }

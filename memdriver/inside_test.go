@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -21,10 +22,10 @@ func TestNoNodeIsAddedForASessionThatHasEnded(t *testing.T) {
 		s := opened.(*session)
 		st.Faults().Delay(s, 2*time.Second)
 		time.AfterFunc(time.Second/2, func() { dropped(s) })
-		_, err = s.Create(context.Background(), "q", "a-", nil)
+		_, err = s.Create(context.Background(), "q", driver.NodeSpec{Prefix: "a-"})
 		require.ErrorIs(t, err, driver.ErrSessionEnded)
 		require.Zero(t, st.Stats().Nodes)
-		require.Zero(t, st.Stats().Requests[OpCreate])
+		require.Zero(t, st.Stats().Requests[faults.OpCreate])
 		require.NoError(t, s.Close())
 	})
 }
@@ -92,16 +93,46 @@ func TestDroppedWatchIsNotArmed(t *testing.T) {
 		st.Faults().Delay(s, 2*time.Second)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second/2)
 		defer cancel()
-		_, err = s.Watch(ctx, "q", "")
+		_, err = s.WatchQueue(ctx, "q")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		time.Sleep(2 * time.Second)
-		require.Equal(t, int64(1), st.Stats().Requests[OpWatch], "the request has not arrived")
+		require.Equal(t, int64(1), st.Stats().Requests[faults.OpWatchQueue], "the request has not arrived")
 		require.Zero(t, st.Stats().Watches)
 	})
 }
 
-func TestOpsHaveNames(t *testing.T) {
-	require.Equal(t, "clean-up", OpCleanUp.String())
-	require.Equal(t, "close", OpClose.String())
-	require.Equal(t, "unknown", opCount.String())
+// Rule 8: the store's mutex is held here, so no node can go. The session is
+// known to have ended all the same.
+func TestSessionEndsBeforeItsNodesGo(t *testing.T) {
+	for how, end := range map[string]func(s *session){
+		"closed":  func(s *session) { _ = s.Close() },
+		"expired": func(s *session) { s.store.Faults().Expire(s) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			st := New(WithSessionTimeout(time.Hour)) // the lease does not end by itself
+			opened, err := st.Connect(context.Background())
+			require.NoError(t, err)
+			s := opened.(*session)
+			_, err = s.Create(context.Background(), "q", driver.NodeSpec{Prefix: "a-"})
+			require.NoError(t, err)
+			st.mu.Lock()
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				end(s)
+			}()
+			select {
+			case <-s.Done():
+				if s.Err() == nil {
+					t.Error("Err is nil, and Done is closed")
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("the session ends only when its nodes go")
+			}
+			st.mu.Unlock()
+			<-ended
+			require.Zero(t, st.Stats().Nodes)
+			require.NoError(t, s.Close())
+		})
+	}
 }

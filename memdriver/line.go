@@ -3,40 +3,53 @@ package memdriver
 import (
 	"slices"
 	"time"
+
+	"github.com/dlock-go/dlock/dlocktest/faults"
 )
 
 // line is the connection of one session with the store, and what is wrong with
 // it. As long as nothing is, a request is a function call. The store's mutex
 // guards it.
 type line struct {
-	store  *Store
-	cuts   int // of this line alone
-	delay  time.Duration
-	losses []loss
+	store   *Store
+	cuts    int // of this line alone
+	resets  int // how often the connection broke
+	delay   time.Duration
+	replies time.Duration // how much later than that replies come
+	losses  []loss
 }
 
 // loss is what becomes of the next request of a kind: it is lost, or, if the
-// store is to carry it out, its reply is.
+// store is to carry it out, its reply is. A request that is held is lost to the
+// session only.
 type loss struct {
-	op        Op
+	op        faults.Op
 	committed bool
+	held      *held
 }
+
+// held is a request that is on its way, from the time at which the session has
+// sent it.
+type held struct{ serve func() }
 
 // cut reports whether nothing passes.
 func (l *line) cut() bool { return l.cuts > 0 || l.store.cuts > 0 }
 
 // whole reports whether nothing is wrong with the line.
-func (l *line) whole() bool { return !l.cut() && l.delay == 0 && len(l.losses) == 0 }
+func (l *line) whole() bool {
+	return !l.cut() && l.delay == 0 && l.replies == 0 && len(l.losses) == 0
+}
 
-// fate returns what becomes of the next request of that kind.
-func (l *line) fate(op Op) (requestLost, replyLost bool) {
+// fate returns what becomes of the next request of that kind, if not all is
+// well.
+func (l *line) fate(op faults.Op) (fate loss, lost bool) {
 	i := slices.IndexFunc(l.losses, func(loss loss) bool { return loss.op == op })
 	if i < 0 {
-		return false, false
+		return loss{}, false
 	}
-	committed := l.losses[i].committed
+	fate = l.losses[i]
 	l.losses = slices.Delete(l.losses, i, i+1)
-	return !committed, committed
+	return fate, true
 }
 
 // The functions below are called without the store's mutex.
@@ -84,22 +97,43 @@ func sleep(d time.Duration, quit <-chan struct{}) bool {
 // carry takes a request to the store, calls serve there with the store's mutex
 // held, and returns when the reply has come back. It returns false if the
 // request or the reply is lost, or if quit closes first.
-func (l *line) carry(op Op, quit <-chan struct{}, serve func()) bool {
+func (l *line) carry(op faults.Op, quit <-chan struct{}, serve func()) bool {
 	l.store.mu.Lock()
-	requestLost, replyLost := l.fate(op)
+	fate, lost := l.fate(op)
+	if fate.held != nil {
+		fate.held.serve = serve
+	}
+	connection := l.resets
 	l.store.mu.Unlock()
-	if requestLost || !l.travel(time.Now(), quit) {
+	if lost && !fate.committed || !l.travel(time.Now(), quit) {
 		return false
 	}
 	l.store.mu.Lock()
-	serve()
+	broke := l.resets != connection
+	if !broke {
+		serve()
+	}
+	replies := l.replies
 	l.store.mu.Unlock()
-	return !replyLost && l.travel(time.Now(), quit)
+	switch {
+	case broke, lost:
+		return false
+	case replies > 0:
+		return sleep(replies, quit) // a later cut does not stop it
+	}
+	return l.travel(time.Now(), quit) && !l.broke(connection)
 }
 
-// carryEvents delivers what is in the inbox, as fast as the line permits. An
-// event stays in the inbox until it has arrived, so that none overtakes it.
-func (s *session) carryEvents() {
+// broke reports whether the connection of that number is not the present one.
+func (l *line) broke(connection int) bool {
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	return l.resets != connection
+}
+
+// carryNotices delivers what is in the inbox, as fast as the line permits. A
+// notice stays in the inbox until it has arrived, so that none overtakes it.
+func (s *session) carryNotices() {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	for len(s.inbox) > 0 {
@@ -110,7 +144,7 @@ func (s *session) carryEvents() {
 		if !arrived {
 			return
 		}
-		e.watch.close(e.why)
+		s.hear(e)
 		s.inbox = s.inbox[1:]
 	}
 }

@@ -14,11 +14,10 @@ const idleQueues = 1024
 
 // queue is one incarnation of a queue.
 type queue struct {
-	name    string
-	epoch   int64    // differs from that of every other incarnation in the store
-	next    int64    // the sequence of the next node
-	nodes   []*node  // in the order of creation: rule 1
-	watches []*watch // of any change of membership
+	name  string
+	epoch int64   // differs from that of every other incarnation in the store
+	next  int64   // the sequence of the next node
+	nodes []*node // in the order of creation: rule 1
 }
 
 // node is a member of a queue.
@@ -30,12 +29,11 @@ type node struct {
 	contender bool    // false for a node that another program made under some other name
 	data      []byte
 	created   time.Time
-	watches   []*watch
 }
 
 // info is what a session learns from Read. The data is a copy.
-func (n *node) info(reader *record) driver.Info {
-	info := driver.Info{Node: n.Node, Token: n.token, Data: bytes.Clone(n.data), Foreign: n.owner != reader, Created: n.created}
+func (n *node) info(reader *record) driver.NodeInfo {
+	info := driver.NodeInfo{Node: n.Node, Token: n.token, Data: bytes.Clone(n.data), Foreign: n.owner != reader, Created: n.created}
 	if n.owner != nil {
 		info.Owner = n.owner.id
 	}
@@ -51,11 +49,6 @@ func (q *queue) list() []driver.Node {
 		}
 	}
 	return nodes
-}
-
-// alone reports whether a node that is created now is the only contender: rule 5.
-func (q *queue) alone() bool {
-	return !slices.ContainsFunc(q.nodes, func(n *node) bool { return n.contender })
 }
 
 // at returns a function that recognises the node at a place, whatever its name
@@ -88,18 +81,18 @@ func (st *Store) open(name string) *queue {
 	return q
 }
 
-// find returns a queue and the first of its nodes that is the one, or a nil
-// node.
-func (st *Store) find(queue string, one func(*node) bool) (*queue, *node) {
+// find returns a queue and the first of its nodes that matches, or nil.
+func (st *Store) find(queue string, match func(*node) bool) (*queue, *node) {
 	if q := st.queues[queue]; q != nil {
-		if i := slices.IndexFunc(q.nodes, one); i >= 0 {
+		if i := slices.IndexFunc(q.nodes, match); i >= 0 {
 			return q, q.nodes[i]
 		}
 	}
 	return nil, nil
 }
 
-// add appends a node to its queue, with the next token: rules 1 and 3.
+// add appends a node to its queue, with the next token: rules 1 and 3. The caller
+// calls settle afterwards.
 func (st *Store) add(q *queue, n *node) {
 	st.tokens++
 	n.token, n.created = st.tokens, time.Now()
@@ -107,28 +100,25 @@ func (st *Store) add(q *queue, n *node) {
 		q.next = n.Seq + 1
 	}
 	q.nodes = append(q.nodes, n)
-	st.fire(&q.watches, driver.Changed)
-	st.settle(q)
+	st.notify(q.name, driver.Node{}, driver.Changed)
 }
 
-// remove takes a node out of its queue and ends the watches that look at either.
-// Watches of the node are told why.
+// remove takes a node out of its queue and tells the sessions why.
 func (st *Store) remove(q *queue, n *node, why driver.Cause) {
 	i := slices.Index(q.nodes, n)
 	q.nodes = slices.Delete(q.nodes, i, i+1)
-	st.fire(&n.watches, why)
-	st.fire(&q.watches, driver.Changed)
+	st.notify(q.name, n.Node, why)
 	st.settle(q)
 }
 
 // settle keeps the list of idle queues after a change of q. If there are too
-// many, settle forgets the one that has been idle for longest, so that a program
-// that invents ever new names of locks does not fill the memory.
+// many, settle forgets the one that has been idle for longest. Otherwise a
+// program that invents ever new names of locks would fill the memory.
 func (st *Store) settle(q *queue) {
 	if i := slices.Index(st.idle, q); i >= 0 {
 		st.idle = slices.Delete(st.idle, i, i+1)
 	}
-	if len(q.nodes) > 0 || len(q.watches) > 0 {
+	if len(q.nodes) > 0 {
 		return
 	}
 	st.idle = append(st.idle, q)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 )
@@ -18,11 +19,14 @@ func TestListShowsContendersOldestFirst(t *testing.T) {
 	require.Empty(t, list(t, a), "a queue that was never used")
 	var want []driver.Node
 	for i := range 5 {
-		p := create(t, []driver.Session{a, b}[i%2])
-		require.Equal(t, fmt.Sprintf("web1-W-%010d", i), p.Name)
-		require.Equal(t, int64(i), p.Seq)
-		require.Equal(t, i == 0, p.Alone)
-		want = append(want, p.Node)
+		j := join(t, []driver.Session{a, b}[i%2])
+		require.Equal(t, fmt.Sprintf("web1-W-%010d", i), j.Name)
+		require.Equal(t, int64(i), j.Seq)
+		require.True(t, j.Known)
+		require.Equal(t, i == 0, j.Alone())
+		require.ElementsMatch(t, want, j.Ahead)
+		require.Zero(t, j.Watch, "no watch was wanted")
+		want = append(want, j.Node)
 	}
 	require.Equal(t, want, list(t, b))
 }
@@ -32,20 +36,20 @@ func TestTokensRiseOverTheWholeStore(t *testing.T) {
 	s := connect(t, st)
 	last := int64(0)
 	for i := range 50 {
-		p, err := s.Create(background, fmt.Sprintf("q%d", i%3), prefix, nil)
+		p, err := s.Create(background, fmt.Sprintf("q%d", i%3), newNode)
 		require.NoError(t, err)
 		require.Greater(t, p.Token, last)
 		last = p.Token
 		switch i % 4 {
 		case 1:
-			require.NoError(t, s.Delete(background, fmt.Sprintf("q%d", i%3), p))
+			require.NoError(t, s.Delete(background, fmt.Sprintf("q%d", i%3), p.Place, driver.Changed))
 		case 2:
 			st.Faults().RemoveQueue(fmt.Sprintf("q%d", i%3))
 		}
 	}
 }
 
-// Eight sessions append to one queue at once while everybody lists: a list
+// Eight sessions append to one queue at once while each of them lists: a list
 // only ever grows at its end, and token, sequence and position agree.
 func TestOrderHoldsUnderConcurrency(t *testing.T) {
 	st := memdriver.New()
@@ -57,7 +61,7 @@ func TestOrderHoldsUnderConcurrency(t *testing.T) {
 		wg.Go(func() {
 			var before []driver.Node
 			for range 50 {
-				p, err := s.Create(background, queue, prefix, nil)
+				p, err := s.Create(background, queue, newNode)
 				if err != nil {
 					t.Error(err)
 					return
@@ -91,10 +95,10 @@ func TestOrderHoldsUnderConcurrency(t *testing.T) {
 func TestSequencesGoOnInAnEmptyQueue(t *testing.T) {
 	s := connect(t, memdriver.New())
 	for i := range 5 {
-		p := create(t, s)
-		require.Equal(t, int64(i), p.Seq)
-		require.True(t, p.Alone)
-		require.NoError(t, s.Delete(background, queue, p))
+		j := join(t, s)
+		require.Equal(t, int64(i), j.Seq)
+		require.True(t, j.Alone())
+		require.NoError(t, s.Delete(background, queue, j.Place, driver.Changed))
 	}
 }
 
@@ -108,7 +112,7 @@ func TestRemovedQueueStartsOverAsAnotherIncarnation(t *testing.T) {
 	require.Equal(t, old.Name, p.Name)
 	require.NotEqual(t, old.Epoch, p.Epoch)
 	require.Greater(t, p.Token, old.Token)
-	require.ErrorIs(t, s.Delete(background, queue, old), driver.ErrGone, "a late Delete of the namesake")
+	require.ErrorIs(t, s.Delete(background, queue, old, driver.Changed), driver.ErrGone, "a late Delete of the namesake")
 	require.Equal(t, []driver.Node{p.Node}, list(t, s))
 }
 
@@ -116,15 +120,12 @@ func TestEmptyQueuesAreForgottenOldestFirst(t *testing.T) {
 	st := memdriver.New()
 	s := connect(t, st)
 	use := func(q string) driver.Place {
-		p, err := s.Create(background, q, prefix, nil)
-		require.NoError(t, err)
-		require.NoError(t, s.Delete(background, q, p))
+		p := createIn(t, s, q)
+		require.NoError(t, s.Delete(background, q, p, driver.Changed))
 		return p
 	}
-	held, err := s.Create(background, "held", prefix, nil)
-	require.NoError(t, err)
-	watched, err := s.Watch(background, "watched", "")
-	require.NoError(t, err)
+	held := createIn(t, s, "held")
+	watched := watchQueue(t, s, "watched").C
 	old := use("old")
 	recent := use("recent")
 	for i := range 20_000 {
@@ -137,10 +138,10 @@ func TestEmptyQueuesAreForgottenOldestFirst(t *testing.T) {
 	require.Equal(t, recent.Epoch, again.Epoch)
 	require.Equal(t, int64(41), again.Seq)
 	again = use("old")
-	require.NotEqual(t, old.Epoch, again.Epoch, "a queue that nobody used for so long is kept for ever")
+	require.NotEqual(t, old.Epoch, again.Epoch, "a queue that was idle for so long is kept for ever")
 	require.Zero(t, again.Seq)
 	require.LessOrEqual(t, st.Stats().Queues, 2048+2)
-	require.NoError(t, s.Delete(background, "held", held))
+	require.NoError(t, s.Delete(background, "held", held, driver.Changed))
 	select {
 	case <-watched:
 		t.Error("the watch of an empty queue was dropped with it")
@@ -155,10 +156,9 @@ func TestTheLastThousandEmptyQueuesAreRemembered(t *testing.T) {
 	for round := range int64(2) {
 		for i := range 1024 {
 			q := fmt.Sprintf("order/%d", i)
-			p, err := s.Create(background, q, prefix, nil)
-			require.NoError(t, err)
+			p := createIn(t, s, q)
 			require.Equal(t, round, p.Seq, q)
-			require.NoError(t, s.Delete(background, q, p))
+			require.NoError(t, s.Delete(background, q, p, driver.Changed))
 		}
 	}
 }
@@ -170,15 +170,15 @@ func TestSequencesRollOverWhenTheQueueIsEmpty(t *testing.T) {
 	require.Equal(t, int64(99), c.Seq)
 	require.NoError(t, st.Faults().PutNode(queue, "readme", nil))
 	for _, p := range []driver.Place{a, b, c} {
-		_, err := s.Create(background, queue, prefix, nil)
+		_, err := s.Create(background, queue, newNode)
 		require.ErrorIs(t, err, driver.ErrUnavailable, "while %d older nodes remain", len(list(t, s)))
-		require.NoError(t, s.Delete(background, queue, p))
+		require.NoError(t, s.Delete(background, queue, p, driver.Changed))
 	}
-	p := create(t, s)
-	require.Equal(t, "web1-W-0000000000", p.Name)
-	require.NotEqual(t, c.Epoch, p.Epoch)
-	require.Greater(t, p.Token, c.Token)
-	require.True(t, p.Alone)
+	j := join(t, s)
+	require.Equal(t, "web1-W-0000000000", j.Name)
+	require.NotEqual(t, c.Epoch, j.Epoch)
+	require.Greater(t, j.Token, c.Token)
+	require.True(t, j.Alone())
 	require.Equal(t, int64(1), create(t, s).Seq)
 }
 
@@ -189,7 +189,7 @@ func TestDefaultLimitKeepsNamesParseable(t *testing.T) {
 	_, seq, ok := driver.ParseName(p.Name)
 	require.True(t, ok, p.Name)
 	require.Equal(t, int64(limit-1), seq)
-	require.NoError(t, s.Delete(background, queue, p))
+	require.NoError(t, s.Delete(background, queue, p, driver.Changed))
 	require.Zero(t, create(t, s).Seq)
 }
 
@@ -198,19 +198,19 @@ func TestForeignNodes(t *testing.T) {
 	s := connect(t, st)
 	require.NoError(t, st.Faults().PutNode(queue, "readme", []byte("hello")))
 	require.Empty(t, list(t, s), "an unsequenced node is listed")
-	first := create(t, s)
-	require.True(t, first.Alone, "an unsequenced node counts as a contender")
+	first := join(t, s)
+	require.True(t, first.Alone(), "an unsequenced node counts as a contender")
 
 	require.NoError(t, st.Faults().PutNode(queue, "guest-0000000041", nil))
-	next := create(t, s)
+	next := join(t, s)
 	require.Equal(t, int64(42), next.Seq)
-	require.False(t, next.Alone)
+	require.Equal(t, []string{first.Name, "guest-0000000041"}, namesOf(next.Ahead))
 	require.Equal(t, []string{first.Name, "guest-0000000041", next.Name}, namesOf(list(t, s)))
 
 	for name, queue := range map[string]string{
 		"guest-0000000007": queue, "readme": queue, "": queue, "x": "/bad",
 	} {
-		require.ErrorIs(t, st.Faults().PutNode(queue, name, nil), driver.ErrName, name)
+		require.ErrorIs(t, st.Faults().PutNode(queue, name, nil), driver.ErrBadName, name)
 	}
 	require.NoError(t, s.Close())
 	require.Equal(t, []string{"guest-0000000041"}, namesOf(list(t, connect(t, st))), "foreign nodes belong to no session")
@@ -228,11 +228,11 @@ func namesOf(nodes []driver.Node) (names []string) {
 func TestDeleteRemovesItsNodeOnce(t *testing.T) {
 	s := connect(t, memdriver.New())
 	p, q := create(t, s), create(t, s)
-	require.NoError(t, s.Delete(background, queue, p))
-	err := s.Delete(background, queue, p)
+	require.NoError(t, s.Delete(background, queue, p, driver.Changed))
+	err := s.Delete(background, queue, p, driver.Changed)
 	require.ErrorIs(t, err, driver.ErrGone)
 	require.EqualError(t, err, `mem: delete "web1-W-0000000000" in "stock/42": node is gone`)
-	require.ErrorIs(t, s.Delete(background, "no/such/queue", p), driver.ErrGone)
+	require.ErrorIs(t, s.Delete(background, "no/such/queue", p, driver.Changed), driver.ErrGone)
 	require.Equal(t, []driver.Node{q.Node}, list(t, s))
 }
 
@@ -242,7 +242,7 @@ func TestReplaceKeepsThePlace(t *testing.T) {
 	before, p, after := create(t, s), create(t, s), create(t, other)
 	r := s.(driver.Replacer)
 
-	oldName, membership, own := watch(t, other, p.Name), watch(t, other, ""), watch(t, other, after.Name)
+	oldName, membership, own := watch(t, other, after, p.Node).C, watchQueue(t, other, queue).C, watch(t, other, after).C
 	np, err := r.Replace(background, queue, p, "web1-R-")
 	require.NoError(t, err)
 	require.Equal(t, driver.Place{Node: driver.Node{Name: "web1-R-0000000001", Seq: 1, Epoch: p.Epoch}, Token: p.Token}, np)
@@ -254,7 +254,7 @@ func TestReplaceKeepsThePlace(t *testing.T) {
 		t.Error("the watch of another node closed")
 	default:
 	}
-	info, err := s.(driver.Reader).Read(background, queue, np.Name)
+	info, err := s.(driver.NodeReader).Read(background, queue, np.Name)
 	require.NoError(t, err)
 	require.Equal(t, p.Token, info.Token)
 	require.Equal(t, "data", string(info.Data))
@@ -264,8 +264,8 @@ func TestReplaceKeepsThePlace(t *testing.T) {
 	require.Equal(t, np, again)
 	_, err = other.(driver.Replacer).Replace(background, queue, np, "web2-R-")
 	require.ErrorContains(t, err, "belongs to another session")
-	require.NoError(t, s.Delete(background, queue, p), "Delete with the place before Replace")
-	require.ErrorIs(t, s.Delete(background, queue, np), driver.ErrGone)
+	require.NoError(t, s.Delete(background, queue, p, driver.Changed), "Delete with the place before Replace")
+	require.ErrorIs(t, s.Delete(background, queue, np, driver.Changed), driver.ErrGone)
 	_, err = r.Replace(background, queue, np, "web1-R-")
 	require.ErrorIs(t, err, driver.ErrGone)
 	require.Equal(t, []driver.Node{before.Node, after.Node}, list(t, s))
@@ -275,10 +275,10 @@ func TestReadTellsWhatIsKnown(t *testing.T) {
 	st := memdriver.New()
 	s := connect(t, st)
 	data := []byte("mine")
-	p, err := s.Create(background, queue, prefix, data)
+	p, err := s.Create(background, queue, driver.NodeSpec{Prefix: prefix, Data: data})
 	require.NoError(t, err)
 	data[0] = 'X'
-	r := s.(driver.Reader)
+	r := s.(driver.NodeReader)
 	info, err := r.Read(background, queue, p.Name)
 	require.NoError(t, err)
 	require.Equal(t, p.Node, info.Node)
@@ -298,17 +298,16 @@ func TestReadTellsWhatIsKnown(t *testing.T) {
 	require.Empty(t, info.Owner)
 	require.True(t, info.Foreign)
 	require.Nil(t, info.Data)
-	_, err = r.Read(background, queue, "nobody-0000000000")
+	_, err = r.Read(background, queue, "missing-0000000000")
 	require.ErrorIs(t, err, driver.ErrGone)
 }
 
 func TestWalkFindsQueuesAtAndBelow(t *testing.T) {
 	s := connect(t, memdriver.New())
 	for _, q := range []string{"stock", "stock/42", "stock/1/a", "stocks", "orders", "empty"} {
-		p, err := s.Create(background, q, prefix, nil)
-		require.NoError(t, err)
+		p := createIn(t, s, q)
 		if q == "empty" {
-			require.NoError(t, s.Delete(background, q, p))
+			require.NoError(t, s.Delete(background, q, p, driver.Changed))
 		}
 	}
 	for prefix, want := range map[string]string{
@@ -323,29 +322,30 @@ func TestWalkFindsQueuesAtAndBelow(t *testing.T) {
 		require.Equal(t, want, strings.Join(queues, " "), "at %q", prefix)
 	}
 	_, err := s.(driver.Walker).Walk(background, "stock/")
-	require.ErrorIs(t, err, driver.ErrName)
+	require.ErrorIs(t, err, driver.ErrBadName)
 }
 
 func TestBadNamesDoNotReachTheStore(t *testing.T) {
 	st := memdriver.New()
 	s := connect(t, st)
 	for name, call := range map[string]func() error{
-		"create":        func() error { _, err := s.Create(background, "/q", prefix, nil); return err },
-		"create prefix": func() error { _, err := s.Create(background, queue, "a/b-", nil); return err },
+		"create":        func() error { _, err := s.Create(background, "/q", newNode); return err },
+		"create prefix": func() error { _, err := s.Create(background, queue, driver.NodeSpec{Prefix: "a/b-"}); return err },
 		"list":          func() error { _, err := s.List(background, ""); return err },
-		"watch":         func() error { _, err := s.Watch(background, "a//b", ""); return err },
-		"delete":        func() error { return s.Delete(background, "..", driver.Place{}) },
+		"watch":         func() error { _, err := s.Watch(background, "a//b", driver.Place{}); return err },
+		"watch queue":   func() error { _, err := s.WatchQueue(background, ""); return err },
+		"delete":        func() error { return s.Delete(background, "..", driver.Place{}, driver.Changed) },
 		"replace": func() error {
 			_, err := s.(driver.Replacer).Replace(background, queue, driver.Place{}, "x")
 			return err
 		},
-		"read": func() error { _, err := s.(driver.Reader).Read(background, "a/", "x"); return err },
+		"read": func() error { _, err := s.(driver.NodeReader).Read(background, "a/", "x"); return err },
 	} {
 		err := call()
-		require.ErrorIs(t, err, driver.ErrName, name)
+		require.ErrorIs(t, err, driver.ErrBadName, name)
 		require.ErrorContains(t, err, "mem: ", name)
 	}
-	require.Zero(t, st.Stats().Requests)
+	require.Empty(t, st.Stats().Requests)
 }
 
 func TestStatsCountWhatIsThereAndWhatWasAsked(t *testing.T) {
@@ -353,17 +353,17 @@ func TestStatsCountWhatIsThereAndWhatWasAsked(t *testing.T) {
 	s := connect(t, st)
 	p := create(t, s)
 	list(t, s)
-	watch(t, s, p.Name)
-	watch(t, s, "")
+	watch(t, s, p)
+	watchQueue(t, s, queue)
 	stats := st.Stats()
 	require.Equal(t, memdriver.Stats{Sessions: 1, Queues: 1, Nodes: 1, Watches: 2, Requests: stats.Requests}, stats)
-	require.NoError(t, s.Delete(background, queue, p))
+	require.NoError(t, s.Delete(background, queue, p, driver.Changed))
 	require.NoError(t, s.Close())
 	stats = st.Stats()
 	require.Equal(t, memdriver.Stats{Queues: 1, Requests: stats.Requests}, stats)
-	for op, want := range map[memdriver.Op]int64{
-		memdriver.OpCreate: 1, memdriver.OpList: 1, memdriver.OpWatch: 2, memdriver.OpDelete: 1,
-		memdriver.OpReplace: 0, memdriver.OpRelease: 0, memdriver.OpRead: 0, memdriver.OpWalk: 0, memdriver.OpCleanUp: 0, memdriver.OpClose: 1,
+	for op, want := range map[faults.Op]int64{
+		faults.OpCreate: 1, faults.OpList: 1, faults.OpWatch: 1, faults.OpWatchQueue: 1, faults.OpDelete: 1,
+		faults.OpConnect: 0, faults.OpReplace: 0, faults.OpRead: 0, faults.OpWalk: 0, faults.OpCleanUp: 0, faults.OpClose: 1,
 	} {
 		require.Equal(t, want, stats.Requests[op], op.String())
 	}

@@ -9,7 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/watches"
 )
 
 var (
@@ -33,13 +35,12 @@ var (
 const closePatience = 2 * time.Second
 
 var (
-	_ driver.Connector = (*Store)(nil)
-	_ driver.Session   = (*session)(nil)
-	_ driver.Replacer  = (*session)(nil)
-	_ driver.Releaser  = (*session)(nil)
-	_ driver.Reader    = (*session)(nil)
-	_ driver.Walker    = (*session)(nil)
-	_ driver.Describer = (*session)(nil)
+	_ driver.Connector  = (*Store)(nil)
+	_ driver.Session    = (*session)(nil)
+	_ driver.Replacer   = (*session)(nil)
+	_ driver.NodeReader = (*session)(nil)
+	_ driver.Walker     = (*session)(nil)
+	_ driver.Describer  = (*session)(nil)
 )
 
 // session is the client's half of a session.
@@ -49,21 +50,22 @@ type session struct {
 	timeout time.Duration
 	lease   *driver.Lease
 	creates atomic.Int64  // Creates so far, to number them
-	ended   chan struct{} // closes when the lease has ended and every watch is closed
+	ended   chan struct{} // closes when the lease and all watches have ended
+	watches watches.Set
 
 	background sync.WaitGroup // every goroutine of the session: rule 11
 
 	// The store's mutex guards what follows.
 	line   line
-	inbox  []event // ends of watches that are on their way here
-	over   bool    // no request arrives, and no goroutine starts, any more
-	closed bool    // the store has confirmed the end
+	inbox  []notice // on their way here
+	over   bool     // no request arrives, and no goroutine starts, any more
+	closed bool     // the store has confirmed the end
 }
 
 // newSession returns the session of a record that the store has made for a
-// request sent at that instant. The lease is a quarter shorter than what the
-// store allows, and counts from the sending of requests, not from their
-// arrival: rule 8.
+// request sent at that instant. The term of the lease is a quarter shorter than
+// the timeout of the record, and counts from the sending of requests, not from
+// their arrival: rule 8.
 func newSession(st *Store, r *record, sent driver.Instant) *session {
 	s := &session{
 		store:   st,
@@ -89,22 +91,29 @@ func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.record.id, Server: "memory", Timeout: s.timeout}
 }
 
-// Create implements driver.Session. Order, names, tokens and Alone (rules 1, 2,
-// 3 and 5) are the store's business; all or nothing (rule 4) is cleanUp's.
-func (s *session) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	req := request{op: OpCreate, queue: queue}
-	if err := errors.Join(driver.CheckQueue(queue), driver.CheckPrefix(prefix)); err != nil {
-		return driver.Place{}, req.failed(err)
+// Create implements driver.Session. Order, names, tokens and the nodes ahead
+// (rules 1, 2, 3 and 5) are the store's business; all or nothing (rule 4) is
+// cleanUp's.
+func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	req := request{op: faults.OpCreate, queue: queue}
+	if err := errors.Join(driver.CheckQueue(queue), driver.CheckPrefix(n.Prefix)); err != nil {
+		return driver.Joined{}, req.failed(err)
 	}
-	data = bytes.Clone(data)
+	n.Data = bytes.Clone(n.Data)
 	call := s.creates.Add(1)
-	p, err := ask(ctx, s, req, func() (driver.Place, error) {
-		return s.store.create(s.record, call, queue, prefix, data)
+	j, err := ask(ctx, s, req, func() (driver.Joined, error) {
+		j, err := s.store.create(s.record, call, queue, n)
+		if err == nil && n.Predecessor != nil {
+			if i := n.Predecessor(j.Ahead); i >= 0 {
+				j.Watch = s.watches.Arm(queue, j.Place, j.Ahead[i])
+			}
+		}
+		return j, err
 	})
 	if errors.Is(err, errNoAnswer) {
-		s.cleanUp(call, queue)
+		s.cleanUp(call, queue) // which ends the watch as well
 	}
-	return p, err
+	return j, err
 }
 
 // cleanUp removes what a Create of unknown outcome has left, or will have left
@@ -115,7 +124,7 @@ func (s *session) Create(ctx context.Context, queue, prefix string, data []byte)
 func (s *session) cleanUp(call int64, queue string) {
 	s.spawn(func() {
 		for s.lease.Err() == nil {
-			_, err := ask(context.Background(), s, request{op: OpCleanUp}, func() (none, error) {
+			_, err := ask(context.Background(), s, request{op: faults.OpCleanUp}, func() (none, error) {
 				s.store.cleanUp(s.record, call, queue)
 				return none{}, nil
 			})
@@ -128,7 +137,7 @@ func (s *session) cleanUp(call int64, queue string) {
 
 // List implements driver.Session.
 func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	req := request{op: OpList, queue: queue}
+	req := request{op: faults.OpList, queue: queue}
 	if err := driver.CheckQueue(queue); err != nil {
 		return nil, req.failed(err)
 	}
@@ -141,28 +150,18 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 }
 
 // Delete implements driver.Session: rule 7.
-func (s *session) Delete(ctx context.Context, queue string, p driver.Place) error {
-	req := request{op: OpDelete, queue: queue, name: p.Name}
+func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	req := request{op: faults.OpDelete, queue: queue, name: p.Name}
 	if err := driver.CheckQueue(queue); err != nil {
 		return req.failed(err)
 	}
-	_, err := ask(ctx, s, req, func() (none, error) { return none{}, s.store.delete(queue, p) })
-	return err
-}
-
-// Release implements driver.Releaser: rule 13.
-func (s *session) Release(ctx context.Context, queue string, p driver.Place) error {
-	req := request{op: OpRelease, queue: queue, name: p.Name}
-	if err := driver.CheckQueue(queue); err != nil {
-		return req.failed(err)
-	}
-	_, err := ask(ctx, s, req, func() (none, error) { return none{}, s.store.release(s.record, queue, p) })
+	_, err := ask(ctx, s, req, func() (none, error) { return none{}, s.store.delete(s.record, queue, p, why) })
 	return err
 }
 
 // Replace implements driver.Replacer: rule 12.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
-	req := request{op: OpReplace, queue: queue, name: p.Name}
+	req := request{op: faults.OpReplace, queue: queue, name: p.Name}
 	if err := errors.Join(driver.CheckQueue(queue), driver.CheckPrefix(prefix)); err != nil {
 		return driver.Place{}, req.failed(err)
 	}
@@ -171,18 +170,18 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	})
 }
 
-// Read implements driver.Reader.
-func (s *session) Read(ctx context.Context, queue, name string) (driver.Info, error) {
-	req := request{op: OpRead, queue: queue, name: name}
+// Read implements driver.NodeReader.
+func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
+	req := request{op: faults.OpRead, queue: queue, name: name}
 	if err := driver.CheckQueue(queue); err != nil {
-		return driver.Info{}, req.failed(err)
+		return driver.NodeInfo{}, req.failed(err)
 	}
-	return ask(ctx, s, req, func() (driver.Info, error) { return s.store.read(s.record, queue, name) })
+	return ask(ctx, s, req, func() (driver.NodeInfo, error) { return s.store.read(s.record, queue, name) })
 }
 
 // Walk implements driver.Walker.
 func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
-	req := request{op: OpWalk, name: prefix}
+	req := request{op: faults.OpWalk, name: prefix}
 	if prefix != "" {
 		if err := driver.CheckQueue(prefix); err != nil {
 			return nil, req.failed(err)
@@ -204,8 +203,8 @@ func (s *session) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), min(closePatience, s.timeout))
 	defer cancel()
-	answered := s.line.carry(OpClose, ctx.Done(), func() {
-		_ = s.store.arrive(s.record, OpClose) // a dropped session is closed, too
+	answered := s.line.carry(faults.OpClose, ctx.Done(), func() {
+		_ = s.store.arrive(s.record, faults.OpClose) // a dropped session is closed, too
 		s.store.drop(s.record)
 	})
 	if !answered {
@@ -224,44 +223,22 @@ func (s *session) isClosed() bool {
 	return s.closed
 }
 
-// keep sends the heartbeats, and closes the watches when the lease has ended. A
-// heartbeat does not wait for the answer to the one before, so that a slow line
-// does not cost the lease.
+// keep sends the heartbeats. When the lease has ended, keep ends the watches, and
+// no request arrives and no goroutine starts any more.
 func (s *session) keep() {
-	heart := time.NewTicker(s.timeout / 4)
-	defer heart.Stop()
-	for {
-		select {
-		case <-heart.C:
-			s.spawn(s.beat)
-		case <-s.lease.Done():
-			s.closeWatches()
-			close(s.ended)
-			return
-		}
-	}
-}
-
-// closeWatches closes all watches, and lets no request arrive any more that would
-// arm another one.
-func (s *session) closeWatches() {
+	s.lease.Keep(s.beat)
+	s.watches.End()
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	s.over = true
-	for _, e := range s.inbox {
-		e.watch.close(driver.Changed)
-	}
-	s.inbox = nil
-	for _, w := range s.store.watchesOf(s) {
-		s.store.disarm(w)
-		w.close(driver.Changed)
-	}
+	close(s.ended)
 }
 
-// beat renews the lease, or ends it if the store has dropped the session. Other
-// errors need no care: the next beat is the second try.
-func (s *session) beat() {
-	_, _ = ask(context.Background(), s, request{op: OpHeartbeat}, func() (none, error) { return none{}, nil })
+// beat asks the store for nothing, and reports whether the store has answered. A
+// lost beat needs no care: the next one is the second try.
+func (s *session) beat(ctx context.Context) bool {
+	_, err := ask(ctx, s, request{op: faults.OpHeartbeat}, func() (none, error) { return none{}, nil })
+	return err == nil
 }
 
 // spawn runs f in a goroutine that Close waits for. It returns false after the
@@ -281,7 +258,7 @@ func (s *session) spawnLocked(f func()) bool {
 
 // request says what a session asks the store for, and of which queue and node.
 type request struct {
-	op    Op
+	op    faults.Op
 	queue string
 	name  string
 }
@@ -329,7 +306,7 @@ func ask[T any](ctx context.Context, s *session, req request, serve func() (T, e
 // faults that takes a goroutine, because what was sent goes on its way when the
 // caller has stopped waiting for it. A request or reply that is on its way when the
 // lease ends is lost.
-func exchange[T any](ctx context.Context, s *session, op Op, serve func() (T, error)) (T, error) {
+func exchange[T any](ctx context.Context, s *session, op faults.Op, serve func() (T, error)) (T, error) {
 	arrive := func() (r reply[T]) {
 		if s.over {
 			return reply[T]{err: errClosed}

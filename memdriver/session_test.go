@@ -3,6 +3,7 @@ package memdriver_test
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 )
@@ -22,23 +24,21 @@ func TestIdleSessionLivesByItsHeartbeats(t *testing.T) {
 		elapse(time.Hour)
 		require.NoError(t, s.Err())
 		require.Equal(t, []driver.Node{p.Node}, list(t, s))
-		require.InDelta(t, 1440, requests(st, memdriver.OpHeartbeat), 1)
+		require.InDelta(t, 2880, requests(st, faults.OpHeartbeat), 1)
 	})
 }
 
-func TestCloseRemovesTheNodesAfterDone(t *testing.T) {
+func TestCloseEndsTheSessionAndRemovesItsNodes(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s, other := connect(t, st), connect(t, st)
-		p := create(t, s)
-		w := witness(t, s, other, p.Name)
+		create(t, s)
 		require.NoError(t, s.Close())
-		require.True(t, *w, "the node went before the session was known to have ended")
 		require.Empty(t, list(t, other))
 		require.NoError(t, s.Close(), "a second Close")
 		require.ErrorIs(t, s.Err(), driver.ErrSessionEnded)
 		require.ErrorContains(t, s.Err(), "closed")
-		require.Equal(t, int64(1), requests(st, memdriver.OpClose))
+		require.Equal(t, int64(1), requests(st, faults.OpClose))
 	})
 }
 
@@ -72,13 +72,14 @@ func TestCallsWithAnEndedContextDoNothing(t *testing.T) {
 
 func everyCall(s driver.Session, ctx context.Context, p driver.Place) map[string]error {
 	errs := make(map[string]error)
-	_, errs["create"] = s.Create(ctx, queue, prefix, nil)
+	_, errs["create"] = s.Create(ctx, queue, newNode)
 	_, errs["list"] = s.List(ctx, queue)
-	_, errs["watch"] = s.Watch(ctx, queue, p.Name)
+	_, errs["watch"] = s.Watch(ctx, queue, p)
+	_, errs["watch queue"] = s.WatchQueue(ctx, queue)
 	_, errs["replace"] = s.(driver.Replacer).Replace(ctx, queue, p, "web1-R-")
-	_, errs["read"] = s.(driver.Reader).Read(ctx, queue, p.Name)
+	_, errs["read"] = s.(driver.NodeReader).Read(ctx, queue, p.Name)
 	_, errs["walk"] = s.(driver.Walker).Walk(ctx, "")
-	errs["delete"] = s.Delete(ctx, queue, p)
+	errs["delete"] = s.Delete(ctx, queue, p, driver.Changed)
 	return errs
 }
 
@@ -103,12 +104,12 @@ func TestNothingOutlivesClose(t *testing.T) {
 		require.NoError(t, err)
 		p := create(t, s)
 		for range 10 {
-			_, err = s.Watch(ctx, queue, p.Name)
+			_, err = s.Watch(ctx, queue, p)
 			require.NoError(t, err)
 		}
 		st.Faults().Delay(s, 10*time.Millisecond)
 		require.Error(t, withDeadline(time.Millisecond, func(ctx context.Context) error {
-			_, err := s.Create(ctx, queue, prefix, nil)
+			_, err := s.Create(ctx, queue, newNode)
 			return err
 		}))
 		st.Faults().CutOff(s)
@@ -131,7 +132,7 @@ func TestExpiryRacesWithCreate(t *testing.T) {
 		for range 4 {
 			wg.Go(func() {
 				for s.Err() == nil {
-					_, _ = s.Create(background, queue, prefix, nil)
+					_, _ = s.Create(background, queue, newNode)
 				}
 			})
 		}
@@ -143,7 +144,7 @@ func TestExpiryRacesWithCreate(t *testing.T) {
 }
 
 // Two contenders hand a queue over by watching each other while a third one's
-// sessions come and go: nobody waits for ever, and nothing is left.
+// sessions come and go: no session waits for ever, and nothing is left.
 func TestStressLeavesNothing(t *testing.T) {
 	st := memdriver.New()
 	var wg sync.WaitGroup
@@ -161,7 +162,7 @@ func TestStressLeavesNothing(t *testing.T) {
 					}
 				}
 				if i%2 == 0 {
-					_, _ = s.Create(background, queue, prefix, nil)
+					_, _ = s.Create(background, queue, newNode)
 					st.Faults().Expire(s)
 				}
 				if err := s.Close(); err != nil {
@@ -177,7 +178,7 @@ func TestStressLeavesNothing(t *testing.T) {
 
 // pass goes through a queue as a contender does.
 func pass(s driver.Session) error {
-	p, err := s.Create(background, queue, prefix, nil)
+	p, err := s.Create(background, queue, newNode)
 	if err != nil {
 		return err
 	}
@@ -187,23 +188,15 @@ func pass(s driver.Session) error {
 			return err
 		}
 		if nodes[0] == p.Node {
-			return s.Delete(background, queue, p)
+			return s.Delete(background, queue, p.Place, driver.Released)
 		}
-		ch, err := s.Watch(background, queue, predecessor(nodes, p))
+		w, err := s.Watch(background, queue, p.Place, nodes[slices.Index(nodes, p.Node)-1])
 		if err != nil {
 			return err
 		}
-		<-ch
+		<-w.C
+		w.Stop()
 	}
-}
-
-func predecessor(nodes []driver.Node, p driver.Place) string {
-	for i, n := range nodes {
-		if n == p.Node {
-			return nodes[i-1].Name
-		}
-	}
-	return ""
 }
 
 func TestLeaseCountsFromTheSendingOfTheLastRequest(t *testing.T) {

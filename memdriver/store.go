@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -23,12 +24,12 @@ type Store struct {
 	// the store. It guards what belongs to its sessions, too.
 	mu       sync.Mutex
 	queues   map[string]*queue
-	idle     []*queue // those without nodes and watches, idle for longest first
-	tokens   int64    // the last token given out
-	epochs   int64    // incarnations of queues so far
-	opened   int64    // sessions so far
-	sessions int      // that live
-	requests [opCount]int64
+	idle     []*queue   // those without nodes, idle for longest first
+	tokens   int64      // the last token given out
+	epochs   int64      // incarnations of queues so far
+	opened   int64      // sessions so far
+	sessions []*session // that live
+	requests map[faults.Op]int64
 
 	cuts   int           // between the store and all sessions
 	healed chan struct{} // closes when any cut of the store or of a session heals
@@ -40,6 +41,7 @@ func New(opts ...Option) *Store {
 		timeout:       defaultSessionTimeout,
 		sequenceLimit: defaultSequenceLimit,
 		queues:        make(map[string]*queue),
+		requests:      make(map[faults.Op]int64),
 		healed:        make(chan struct{}),
 	}
 	for _, opt := range opts {
@@ -60,11 +62,17 @@ func (st *Store) connect(ctx context.Context, timeout time.Duration) (driver.Ses
 		return nil, fmt.Errorf("mem: connect: %w", err)
 	}
 	sent := driver.Now()
-	r, err := st.admit(timeout)
-	if err != nil {
-		return nil, fmt.Errorf("mem: connect: %w", err)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.cuts > 0 {
+		return nil, fmt.Errorf("mem: connect: %w: the store is down", driver.ErrUnavailable)
 	}
-	return newSession(st, r, sent), nil
+	st.opened++
+	r := &record{id: fmt.Sprintf("session-%d", st.opened), timeout: timeout, heard: time.Now()}
+	r.expiry = time.AfterFunc(timeout, func() { st.expire(r) })
+	s := newSession(st, r, sent)
+	st.sessions = append(st.sessions, s)
+	return s, nil
 }
 
 // record is what the store keeps of a session.
@@ -75,20 +83,6 @@ type record struct {
 	expiry  *time.Timer
 	gone    bool
 	void    map[int64]bool // Creates that were cleaned up before they arrived
-}
-
-// admit makes the record of a new session.
-func (st *Store) admit(timeout time.Duration) (*record, error) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.cuts > 0 {
-		return nil, fmt.Errorf("%w: the store is down", driver.ErrUnavailable)
-	}
-	st.opened++
-	st.sessions++
-	r := &record{id: fmt.Sprintf("session-%d", st.opened), timeout: timeout, heard: time.Now()}
-	r.expiry = time.AfterFunc(timeout, func() { st.expire(r) })
-	return r, nil
 }
 
 // expire drops a session that the store has not heard of for its timeout. It
@@ -109,7 +103,7 @@ func (st *Store) expire(r *record) {
 // arrive counts a request that has reached the store: the session lives for
 // another timeout from here. The store does not serve a session that it has
 // dropped.
-func (st *Store) arrive(r *record, op Op) error {
+func (st *Store) arrive(r *record, op faults.Op) error {
 	if r.gone {
 		return errUnknown
 	}
@@ -125,7 +119,7 @@ func (st *Store) drop(r *record) {
 	}
 	r.gone = true
 	r.expiry.Stop()
-	st.sessions--
+	st.sessions = slices.DeleteFunc(st.sessions, func(s *session) bool { return s.record == r })
 	for _, q := range st.sorted() {
 		for _, n := range slices.Clone(q.nodes) {
 			if n.owner == r {
@@ -137,10 +131,10 @@ func (st *Store) drop(r *record) {
 
 // create appends a node to a queue: rules 1, 2, 3 and 5. The number of the call
 // within its session stands for the node in cleanUp.
-func (st *Store) create(r *record, call int64, queue, prefix string, data []byte) (driver.Place, error) {
+func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpec) (driver.Joined, error) {
 	if r.void[call] {
 		delete(r.void, call)
-		return driver.Place{}, errVoid
+		return driver.Joined{}, errVoid
 	}
 	q := st.open(queue)
 	defer st.settle(q)
@@ -148,19 +142,19 @@ func (st *Store) create(r *record, call int64, queue, prefix string, data []byte
 		// Start over as a new incarnation, once the queue is empty: otherwise
 		// names could not tell the contenders of before and after apart.
 		if left := len(q.list()); left > 0 {
-			return driver.Place{}, fmt.Errorf("%w: its sequences are used up, and start over when its %d older nodes have gone",
+			return driver.Joined{}, fmt.Errorf("%w: its sequences are used up, and start over when its %d older nodes have gone",
 				driver.ErrUnavailable, left)
 		}
 		st.epochs++
 		q.epoch, q.next = st.epochs, 0
 	}
-	alone := q.alone()
+	ahead := q.list()
 	n := &node{
-		Node:  driver.Node{Name: driver.FormatName(prefix, q.next), Seq: q.next, Epoch: q.epoch},
-		owner: r, call: call, contender: true, data: data,
+		Node:  driver.Node{Name: driver.FormatName(made.Prefix, q.next), Seq: q.next, Epoch: q.epoch},
+		owner: r, call: call, contender: true, data: made.Data,
 	}
 	st.add(q, n)
-	return driver.Place{Node: n.Node, Token: n.token, Alone: alone}, nil
+	return driver.Joined{Place: driver.Place{Node: n.Node, Token: n.token}, Known: true, Ahead: ahead}, nil
 }
 
 // cleanUp removes the node of a Create, or has the store refuse the Create if
@@ -179,107 +173,53 @@ func (st *Store) cleanUp(r *record, call int64, queue string) {
 
 // delete removes the node with the token of the place: rule 7. No other node
 // ever gets that token, and the node keeps it under its new name after a
-// Replace: rule 12.
-func (st *Store) delete(queue string, p driver.Place) error {
+// Replace: rule 12. A release is the owner's: rule 13.
+func (st *Store) delete(r *record, queue string, p driver.Place, why driver.Cause) error {
 	q, n := st.find(queue, at(p))
-	if n == nil {
+	switch {
+	case n == nil:
 		return driver.ErrGone
+	case why == driver.Released && n.owner != r:
+		return errNotOwner
 	}
-	st.remove(q, n, driver.Changed)
+	st.remove(q, n, why)
 	return nil
-}
-
-// release is delete by the node's owner, of which watches of the node are told:
-// rule 13.
-func (st *Store) release(r *record, queue string, p driver.Place) error {
-	q, n, err := st.owned(r, queue, p)
-	if err == nil {
-		st.remove(q, n, driver.Released)
-	}
-	return err
 }
 
 // replace renames a node where it stands: rule 12.
 func (st *Store) replace(r *record, queue string, p driver.Place, prefix string) (driver.Place, error) {
-	q, n, err := st.owned(r, queue, p)
-	if err != nil {
-		return driver.Place{}, err
+	_, n := st.find(queue, at(p))
+	switch {
+	case n == nil:
+		return driver.Place{}, driver.ErrGone
+	case n.owner != r:
+		return driver.Place{}, errNotOwner
 	}
 	if name := driver.FormatName(prefix, n.Seq); name != n.Name {
+		before := n.Node
 		n.Name = name
-		st.fire(&n.watches, driver.Changed)
-		st.fire(&q.watches, driver.Changed)
+		st.notify(queue, before, driver.Changed)
 	}
 	return driver.Place{Node: n.Node, Token: n.token}, nil
 }
 
-// owned returns the node at a place, if it belongs to the session.
-func (st *Store) owned(r *record, queue string, p driver.Place) (*queue, *node, error) {
-	q, n := st.find(queue, at(p))
-	switch {
-	case n == nil:
-		return nil, nil, driver.ErrGone
-	case n.owner != r:
-		return nil, nil, errNotOwner
+// stands reports whether the node at a place, or if the place has no token the
+// node of its name, is in the queue under its name, and the nodes ahead are, too.
+func (st *Store) stands(queue string, p driver.Place, ahead []driver.Node) bool {
+	_, own := st.find(queue, named(p.Name))
+	if own == nil || p.Token != 0 && p.Token != own.token {
+		return false
 	}
-	return q, n, nil
+	return !slices.ContainsFunc(ahead, func(a driver.Node) bool {
+		_, n := st.find(queue, named(a.Name))
+		return n == nil
+	})
 }
 
-// arm arms a watch: rule 6. A watch of a node that is not there ends at once. A
-// watch of a place ends at once, too, if another node has its name: rule 13.
-func (st *Store) arm(w *watch, queue string, p driver.Place) {
-	if w.closed {
-		return // its caller has given up
-	}
-	if p.Name == "" {
-		w.queue = st.open(queue)
-		w.list = &w.queue.watches
-	} else {
-		q, n := st.find(queue, named(p.Name))
-		if n == nil || p.Token != 0 && p.Token != n.token {
-			w.close(driver.Changed)
-			return
-		}
-		w.queue, w.list = q, &n.watches
-	}
-	*w.list = append(*w.list, w)
-	st.settle(w.queue)
-}
-
-// disarm takes a watch away, if it is still armed.
-func (st *Store) disarm(w *watch) {
-	if w.list != nil {
-		*w.list = slices.DeleteFunc(*w.list, func(other *watch) bool { return other == w })
-		w.list = nil
-		st.settle(w.queue)
-	}
-}
-
-// fire ends the watches of a list, in the order in which they were armed.
-func (st *Store) fire(list *[]*watch, why driver.Cause) {
-	watches := *list
-	*list = nil
-	for _, w := range watches {
-		w.list = nil
-		w.session.deliver(w, why)
-	}
-}
-
-// watchesOf returns the watches of a session that are armed.
-func (st *Store) watchesOf(s *session) (watches []*watch) {
-	for _, q := range st.sorted() {
-		watches = append(watches, q.watches...)
-		for _, n := range q.nodes {
-			watches = append(watches, n.watches...)
-		}
-	}
-	return slices.DeleteFunc(watches, func(w *watch) bool { return w.session != s })
-}
-
-func (st *Store) read(r *record, queue, name string) (driver.Info, error) {
+func (st *Store) read(r *record, queue, name string) (driver.NodeInfo, error) {
 	_, n := st.find(queue, named(name))
 	if n == nil {
-		return driver.Info{}, driver.ErrGone
+		return driver.NodeInfo{}, driver.ErrGone
 	}
 	return n.info(r), nil
 }
@@ -307,12 +247,11 @@ type Stats struct {
 	Sessions int
 	Queues   int // also those that are empty and not yet forgotten
 	Nodes    int // also those that are no contenders
-	Watches  int // armed in the store
+	Watches  int // of living sessions
 
 	// Requests counts the requests of living sessions that reached the store,
-	// whether or not the store could do what they asked for. Index it with an
-	// [Op].
-	Requests [opCount]int64
+	// whether or not the store could do what they asked for.
+	Requests map[faults.Op]int64
 }
 
 // Stats returns the state of the store. It takes time in proportion to the
@@ -320,13 +259,12 @@ type Stats struct {
 func (st *Store) Stats() Stats {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	s := Stats{Sessions: st.sessions, Queues: len(st.queues), Requests: st.requests}
+	s := Stats{Sessions: len(st.sessions), Queues: len(st.queues), Requests: maps.Clone(st.requests)}
 	for _, q := range st.queues {
 		s.Nodes += len(q.nodes)
-		s.Watches += len(q.watches)
-		for _, n := range q.nodes {
-			s.Watches += len(n.watches)
-		}
+	}
+	for _, c := range st.sessions {
+		s.Watches += c.watches.Len()
 	}
 	return s
 }

@@ -9,13 +9,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-func TestWatchOfANodeClosesHoweverItGoes(t *testing.T) {
+func TestWatchEndsWithItsNodes(t *testing.T) {
 	for how, end := range map[string]func(st *memdriver.Store, s driver.Session, p driver.Place){
-		"deleted":       func(_ *memdriver.Store, s driver.Session, p driver.Place) { _ = s.Delete(background, queue, p) },
+		"deleted": func(_ *memdriver.Store, s driver.Session, p driver.Place) {
+			_ = s.Delete(background, queue, p, driver.Changed)
+		},
 		"closed":        func(_ *memdriver.Store, s driver.Session, _ driver.Place) { _ = s.Close() },
 		"expired":       func(st *memdriver.Store, s driver.Session, _ driver.Place) { st.Faults().Expire(s) },
 		"node removed":  func(st *memdriver.Store, _ driver.Session, p driver.Place) { st.Faults().RemoveNode(queue, p.Name) },
@@ -32,53 +35,176 @@ func TestWatchOfANodeClosesHoweverItGoes(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T) {
 				st := memdriver.New()
 				s, other := connect(t, st), connect(t, st)
-				p, rest := create(t, s), create(t, other)
-				node, membership, unrelated := watch(t, other, p.Name), watch(t, other, ""), watch(t, other, rest.Name)
-				require.True(t, open(node))
-				require.True(t, open(membership))
+				p, own := create(t, s), create(t, other)
+				ahead, alone := watch(t, other, own, p.Node), watch(t, other, own)
+				membership := watchQueue(t, other, queue)
+				require.True(t, open(ahead.C))
+				require.True(t, open(membership.C))
 				end(st, s, p)
-				require.False(t, open(node))
-				require.False(t, open(membership))
-				if how != "queue removed" {
-					require.True(t, open(unrelated))
-				}
+				require.Equal(t, driver.Changed, <-ahead.C)
+				require.Equal(t, driver.Changed, <-membership.C)
+				require.Equal(t, how != "queue removed", open(alone.C))
 			})
 		})
 	}
 }
 
-func TestWatchOfAMissingNodeClosesAtOnce(t *testing.T) {
+// Rule 6: what is not there has ended already.
+func TestWatchOfAMissingNodeHasEndedOnReturn(t *testing.T) {
 	st := memdriver.New()
 	s := connect(t, st)
-	p := create(t, s)
-	require.NoError(t, s.Delete(background, queue, p))
-	<-watch(t, s, p.Name)
-	ch, err := s.Watch(background, "no/such/queue", p.Name)
+	gone, there, own := create(t, s), create(t, s), create(t, s)
+	require.NoError(t, s.Delete(background, queue, gone, driver.Changed))
+	namesake := own
+	namesake.Token++
+	elsewhere, err := s.Watch(background, "no/such/queue", own)
 	require.NoError(t, err)
-	require.Equal(t, driver.Changed, <-ch)
+	for name, w := range map[string]driver.Watch{
+		"own node":         watch(t, s, gone),
+		"node ahead":       watch(t, s, own, gone.Node),
+		"one of two ahead": watch(t, s, own, there.Node, gone.Node),
+		"namesake":         watch(t, s, namesake),
+		"queue":            elsewhere,
+	} {
+		select {
+		case why := <-w.C:
+			require.Equal(t, driver.Changed, why, name)
+		default:
+			require.Fail(t, "the watch goes on", name)
+		}
+	}
 	require.Zero(t, st.Stats().Watches)
 	require.Equal(t, 1, st.Stats().Queues)
 }
 
-func TestWatchOfTheMembershipClosesOnTheNextChange(t *testing.T) {
+// A place without a token stands for whichever node has the name.
+func TestWatchByNameTakesANamesake(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
-		st := memdriver.New()
-		s := connect(t, st)
-		ch := watch(t, s, "") // of a queue that does not exist yet
-		require.True(t, open(ch))
+		s := connect(t, memdriver.New())
 		p := create(t, s)
-		require.False(t, open(ch))
-		ch = watch(t, s, "")
-		require.True(t, open(ch))
-		require.NoError(t, s.Delete(background, queue, p))
-		require.False(t, open(ch))
-		ch = watch(t, s, "")
-		require.NoError(t, st.Faults().PutNode(queue, "guest-0000000007", nil))
-		require.False(t, open(ch))
+		w := watch(t, s, driver.Place{Node: driver.Node{Name: p.Name}})
+		require.True(t, open(w.C))
+		require.NoError(t, s.Delete(background, queue, p, driver.Changed))
+		require.False(t, open(w.C))
 	})
 }
 
-func TestEndOfTheSessionClosesItsWatches(t *testing.T) {
+func TestWatchOfTheQueueEndsOnTheNextChange(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		st := memdriver.New()
+		s := connect(t, st)
+		w := watchQueue(t, s, queue) // of a queue that does not exist yet
+		require.True(t, open(w.C))
+		p := create(t, s)
+		require.False(t, open(w.C))
+		w = watchQueue(t, s, queue)
+		require.True(t, open(w.C))
+		require.NoError(t, s.Delete(background, queue, p, driver.Released))
+		require.Equal(t, driver.Changed, <-w.C, "a watch of the queue says nothing of its nodes")
+		w = watchQueue(t, s, queue)
+		require.NoError(t, st.Faults().PutNode(queue, "guest-0000000007", nil))
+		require.False(t, open(w.C))
+		w = watchQueue(t, s, queue)
+		require.True(t, st.Faults().RemoveQueue(queue))
+		require.False(t, open(w.C))
+	})
+}
+
+// Rule 13: a release is told to the waiters behind it, which go on watching
+// their own nodes. It is told on a slow line as well, and after it nothing of
+// the nodes ahead is.
+func TestReleaseIsToldToTheWaitersBehindIt(t *testing.T) {
+	for _, delay := range []time.Duration{0, time.Second} {
+		inVirtualTime(t, func(t *testing.T) {
+			st := memdriver.New()
+			holder, waiter := connect(t, st), connect(t, st)
+			st.Faults().Delay(waiter, delay)
+			first, second := create(t, holder), create(t, holder)
+			own := create(t, waiter)
+			w := watch(t, waiter, own, first.Node, second.Node)
+			require.NoError(t, holder.Delete(background, queue, first, driver.Released))
+			require.Equal(t, driver.Released, <-w.C)
+			require.NoError(t, holder.Delete(background, queue, second, driver.Released))
+			require.True(t, open(w.C))
+			elapse(delay)
+			require.True(t, open(w.C), "the watch did not go on for the own node alone")
+			require.True(t, st.Faults().RemoveNode(queue, own.Name))
+			why, more := <-w.C
+			require.Equal(t, driver.Changed, why)
+			require.False(t, more)
+			w.Stop()
+			require.Zero(t, st.Stats().Watches)
+		})
+	}
+}
+
+// Rule 13: after the end of the own node no release is told, however slow the
+// line is.
+func TestReleaseAfterTheEndOfTheOwnNodeIsNotTold(t *testing.T) {
+	for _, delay := range []time.Duration{0, time.Second} {
+		inVirtualTime(t, func(t *testing.T) {
+			st := memdriver.New()
+			holder, waiter := connect(t, st), connect(t, st)
+			held := create(t, holder)
+			st.Faults().Delay(waiter, delay)
+			own := create(t, waiter)
+			w := watch(t, waiter, own, held.Node)
+			require.True(t, st.Faults().RemoveNode(queue, own.Name))
+			if delay > 0 {
+				st.Faults().Delay(waiter, 0) // the release must not overtake the end
+			}
+			require.NoError(t, holder.Delete(background, queue, held, driver.Released))
+			why, more := <-w.C
+			require.Equal(t, driver.Changed, why)
+			require.False(t, more)
+		})
+	}
+}
+
+// Rule 13: Released is the word of the owner alone.
+func TestOnlyTheOwnerReleases(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		st := memdriver.New()
+		holder, waiter := connect(t, st), connect(t, st)
+		held := create(t, holder)
+		w := watch(t, waiter, create(t, waiter), held.Node)
+		require.ErrorContains(t, waiter.Delete(background, queue, held, driver.Released), "belongs to another session")
+		require.True(t, open(w.C))
+		require.NoError(t, waiter.Delete(background, queue, held, driver.Changed))
+		require.Equal(t, driver.Changed, <-w.C)
+	})
+}
+
+// The watch that Create returns was armed with the node: it misses nothing that
+// happens while the reply is on its way.
+func TestCreateArmsTheWatchThatItsCallerWants(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		st := memdriver.New()
+		s, other := connect(t, st), connect(t, st)
+		none, err := other.Create(background, queue, driver.NodeSpec{Prefix: prefix, Predecessor: func(ahead []driver.Node) int {
+			require.Empty(t, ahead)
+			return -1
+		}})
+		require.NoError(t, err)
+		require.Zero(t, none.Watch)
+		first := create(t, other)
+
+		st.Faults().Delay(s, 2*time.Second)
+		time.AfterFunc(1500*time.Millisecond, func() { st.Faults().RemoveNode(queue, first.Name) })
+		j, err := s.Create(background, queue, driver.NodeSpec{Prefix: prefix, Predecessor: func(ahead []driver.Node) int {
+			require.Equal(t, []driver.Node{none.Node, first.Node}, ahead)
+			return 1
+		}})
+		require.NoError(t, err)
+		require.Equal(t, []driver.Node{none.Node, first.Node}, j.Ahead)
+		require.True(t, open(j.Watch.C), "the notice takes a second")
+		elapse(time.Second)
+		require.False(t, open(j.Watch.C))
+		require.Zero(t, requests(st, faults.OpWatch))
+	})
+}
+
+func TestEndOfTheSessionEndsItsWatches(t *testing.T) {
 	for how, end := range map[string]func(st *memdriver.Store, s driver.Session){
 		"closed":    func(_ *memdriver.Store, s driver.Session) { _ = s.Close() },
 		"expired":   func(st *memdriver.Store, s driver.Session) { st.Faults().Expire(s) },
@@ -89,71 +215,94 @@ func TestEndOfTheSessionClosesItsWatches(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T) {
 				st := memdriver.New()
-				s, other := connect(t, st), connect(t, st)
-				p := create(t, other)
-				node, membership := watch(t, s, p.Name), watch(t, s, "")
+				s := connect(t, st)
+				node, membership := watch(t, s, create(t, s)), watchQueue(t, s, queue)
 				end(st, s)
-				require.False(t, open(node))
-				require.False(t, open(membership))
+				require.False(t, open(node.C))
+				require.False(t, open(membership.C))
 				require.Zero(t, st.Stats().Watches)
 			})
 		})
 	}
 }
 
-func TestEndOfTheContextFreesTheWatch(t *testing.T) {
+// A watch is for the session and not for the context of the call. Stop frees it,
+// as often as it is called.
+func TestStopFreesTheWatch(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s := connect(t, st)
 		p := create(t, s)
 		ctx, cancel := context.WithCancel(background)
+		var watches []driver.Watch
 		for range 100 {
-			_, err := s.Watch(ctx, queue, p.Name)
+			node, err := s.Watch(ctx, queue, p)
 			require.NoError(t, err)
-			_, err = s.Watch(ctx, "unused", "")
+			membership, err := s.WatchQueue(ctx, "unused")
 			require.NoError(t, err)
+			watches = append(watches, node, membership)
 		}
-		require.Equal(t, 200, st.Stats().Watches)
 		cancel()
 		synctest.Wait()
-		require.Zero(t, st.Stats().Watches)
-		require.NoError(t, s.Err())
-	})
-}
-
-// A context that lives for long collects nothing from watches that have ended.
-func TestEndedWatchLetsGoOfItsContext(t *testing.T) {
-	for how, end := range map[string]func(t *testing.T, s driver.Session, p driver.Place){
-		"deleted": func(t *testing.T, s driver.Session, p driver.Place) {
-			require.NoError(t, s.Delete(background, queue, p))
-		},
-		"closed": func(t *testing.T, s driver.Session, _ driver.Place) { require.NoError(t, s.Close()) },
-	} {
-		t.Run(how, func(t *testing.T) {
-			s := connect(t, memdriver.New())
-			p := create(t, s)
-			registered, stopped := 0, 0
-			ctx := &hookedContext{Context: background, afterFunc: func() { registered++ }, stop: func() { stopped++ }}
-			for _, name := range []string{p.Name, "", "missing-0000000000"} {
-				_, err := s.Watch(ctx, queue, name)
-				require.NoError(t, err)
+		require.Equal(t, 200, st.Stats().Watches)
+		for range 2 {
+			for _, w := range watches {
+				w.Stop()
 			}
-			end(t, s, p)
-			require.Equal(t, 3, registered)
-			require.Equal(t, 3, stopped)
-		})
-	}
+			require.Zero(t, st.Stats().Watches)
+		}
+		require.NoError(t, s.Delete(background, queue, p, driver.Changed))
+		require.NoError(t, s.Close())
+		watches[0].Stop()
+	})
 }
 
 func TestWatchesTakeNoGoroutines(t *testing.T) {
 	s := connect(t, memdriver.New())
 	p := create(t, s)
-	ctx, cancel := context.WithCancel(background)
-	defer cancel()
 	before := runtime.NumGoroutine()
 	for range 1000 {
-		_, err := s.Watch(ctx, queue, p.Name)
-		require.NoError(t, err)
+		watch(t, s, p)
 	}
 	require.Less(t, runtime.NumGoroutine(), before+100)
+}
+
+// A notice that arrives at the instant at which the session ends harms nothing.
+func TestNoticeArrivesAsTheSessionEnds(t *testing.T) {
+	for range 100 {
+		inVirtualTime(t, func(t *testing.T) {
+			st := memdriver.New()
+			s, other := connect(t, st), connect(t, st)
+			p := create(t, other)
+			w := watch(t, s, create(t, s), p.Node)
+			st.Faults().Delay(s, 2*time.Second)
+			time.AfterFunc(time.Second, func() { _ = s.Close() })
+			require.NoError(t, other.Delete(background, queue, p, driver.Changed))
+			<-w.C
+			elapse(time.Minute)
+		})
+	}
+}
+
+// Rule 6: a watch misses nothing that happens while the answer of the store is on
+// its way.
+func TestWatchMissesNothingWhileItsReplyIsOnItsWay(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		inVirtualTime(t, func(t *testing.T) {
+			st := memdriver.New()
+			s, other := connect(t, st), connect(t, st)
+			ahead, own := create(t, other), create(t, s)
+			st.Faults().Delay(s, 2*time.Second)
+			time.AfterFunc(1500*time.Millisecond, func() { st.Faults().RemoveNode(queue, ahead.Name) })
+			var w driver.Watch
+			if whole {
+				w = watchQueue(t, s, queue)
+			} else {
+				w = watch(t, s, own, ahead.Node)
+			}
+			require.True(t, open(w.C), "the notice takes a second")
+			elapse(time.Second)
+			require.False(t, open(w.C))
+		})
+	}
 }

@@ -56,18 +56,22 @@ func (a *attempt) once(ctx context.Context) (l *Lock, err error) {
 	if ctx.Err() != nil {
 		return nil, errCallOver
 	}
-	s, place, err := a.join(ctx)
+	s, joined, err := a.join(ctx)
 	if err != nil {
 		return nil, err
 	}
+	defer joined.Watch.Stop()
+	// Only a copy of the place is used below: joined may hold a long list, which is
+	// not to be kept while the call waits.
+	place := joined.Place
 	defer func() {
 		if l == nil && !errors.Is(err, errStartOver) {
 			a.m.abandon(s, place)
 		}
 	}()
 	a.queued(ctx, place)
-	if !place.Alone {
-		if err := a.queue(ctx, s, place); err != nil {
+	if !joined.Alone() {
+		if err := a.queue(ctx, s, joined); err != nil {
 			return nil, err
 		}
 	}
@@ -76,25 +80,28 @@ func (a *attempt) once(ctx context.Context) (l *Lock, err error) {
 
 // join makes a node in the queue. That a session has ended may show only when it is used, as after a
 // sleep of the machine: then another one is taken at once.
-func (a *attempt) join(ctx context.Context) (s *session, place driver.Place, err error) {
+func (a *attempt) join(ctx context.Context) (s *session, joined driver.Joined, err error) {
 	for range 2 {
 		if s, err = a.m.sessions.get(ctx); err != nil {
-			return nil, driver.Place{}, err
+			return nil, driver.Joined{}, err
 		}
-		if place, err = a.create(ctx, s); !errors.Is(err, driver.ErrSessionEnded) {
+		if joined, err = a.create(ctx, s); !errors.Is(err, driver.ErrSessionEnded) {
 			break
 		}
 	}
-	return s, place, err
+	return s, joined, err
 }
 
-func (a *attempt) create(ctx context.Context, s *session) (driver.Place, error) {
+func (a *attempt) create(ctx context.Context, s *session) (driver.Joined, error) {
+	n := driver.NodeSpec{Prefix: a.m.options.prefix[a.mode], Data: newRecord(a.began, a.m.options.record)}
 	if a.try {
 		if err := a.look(ctx, s); err != nil {
-			return driver.Place{}, err
+			return driver.Joined{}, err
 		}
+	} else if a.m.options.wait.kind == watchPredecessor {
+		n.Predecessor = behind[a.mode]
 	}
-	return s.Create(ctx, a.m.name, a.m.options.prefix[a.mode], newRecord(a.began, a.m.options.record))
+	return s.Create(ctx, a.m.name, n)
 }
 
 // look fails with ErrLocked, before anything is written, if the lock is not free.

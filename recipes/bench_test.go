@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
@@ -121,7 +122,7 @@ func drain(b *testing.B, n int) time.Duration {
 			}
 		})
 	}
-	for store.Stats().Requests[memdriver.OpWatch] < int64(2*n) { // everybody watches two nodes
+	for store.Stats().Requests[faults.OpCreate] < int64(n+1) { // each Create of a waiter arms its watch
 		time.Sleep(time.Millisecond)
 	}
 	began := time.Now()

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -101,7 +101,7 @@ func TestNilFromADriverIsAnError(t *testing.T) {
 			require.NoError(w, c.Close())
 		}
 		c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return nil }))
-		w.store.Faults().LoseReply(c.session(), memdriver.OpCreate, false)
+		w.store.Faults().LoseReply(c.session(), faults.OpCreate, false)
 		l, err := c.RWMutex("q").Lock(bg)
 		require.NoError(w, err)
 		w.unlock(l)

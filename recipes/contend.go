@@ -9,43 +9,29 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// watchOwnAfter is how long a contender waits before its own node is watched too, where that is not
-// done from the start. Brief waits do without: whoever is let in looks at the queue first and sees its
-// node there.
-const watchOwnAfter = 300 * time.Millisecond
-
 // contender is an attempt that has a node in the queue.
 type contender struct {
 	attempt // a copy: see queue
 	session *session
-	place   driver.Place
-	own     <-chan driver.Cause // the watch of one's own node; nil until it is armed
-	watched bool                // it has been
-	timer   *time.Timer         // until it is to be armed; nil where it is not needed
-	idle    int                 // wake-ups in a row that have changed nothing
-	slow    <-chan time.Time    // when the log is to tell of the wait; nil if it is not
+	joined  driver.Joined    // what it says of the queue is used up by the first look
+	idle    int              // wake-ups in a row that have changed nothing
+	slow    <-chan time.Time // when the log says for whom the call waits; nil if it does not
 }
 
-// queue waits until nobody is in the way of the node. It returns nil then, errStartOver if the
-// node is gone, and else why waiting ended. Errors that may pass do not cost the place in the
-// queue.
-func (a *attempt) queue(ctx context.Context, s *session, place driver.Place) error {
-	c := contender{attempt: *a, session: s, place: place}
-	defer func() { *a = c.attempt }() // who need not queue has it on his stack
-	watches, free := freeable(ctx)
-	defer free() // the watch of one's own node
+// queue waits until no other contender blocks the node. It returns nil then,
+// errStartOver if the node is gone, and else why waiting ended. Errors that may
+// pass do not cost the place in the queue.
+func (a *attempt) queue(ctx context.Context, s *session, joined driver.Joined) error {
+	// Work on a copy: an attempt that never queues then stays on the stack.
+	c := contender{attempt: *a, session: s, joined: joined}
+	defer func() { *a = c.attempt }()
 	slow, stop := a.slow(ctx)
 	defer stop()
 	c.slow = slow
-	defer func() {
-		if c.timer != nil {
-			c.timer.Stop()
-		}
-	}()
 	for {
-		entered, err := c.step(watches)
+		granted, err := c.step(ctx)
 		switch {
-		case err == nil && entered:
+		case err == nil && granted:
 			return nil
 		case err == nil:
 		case errors.Is(err, driver.ErrUnavailable) && !c.try && ctx.Err() == nil && s.Err() == nil:
@@ -58,119 +44,100 @@ func (a *attempt) queue(ctx context.Context, s *session, place driver.Place) err
 	}
 }
 
-// freeable returns a context for watches, and what frees those that have not closed by then. Who
-// cannot go away does without: it is spared what each request costs that can be given up, and its watches
-// close with the nodes, which go soon in most cases, or with the session.
-func freeable(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx.Done() == nil {
-		return ctx, func() {}
-	}
-	return context.WithCancel(ctx)
-}
-
-// step looks at the queue once and, if somebody is in the way, waits once.
-func (c *contender) step(ctx context.Context) (entered bool, err error) {
+// step looks at the queue once and, if another contender blocks the node, waits
+// once.
+func (c *contender) step(ctx context.Context) (granted bool, err error) {
 	if ctx.Err() != nil {
 		return false, errCallOver
 	}
-	watch, free := freeable(ctx)
-	defer free() // the watch of whoever is in the way
-	changed, err := c.armQueue(watch)
+	watch, err := c.watchQueue(ctx)
 	if err != nil {
 		return false, err
 	}
-	nodes, err := c.session.List(ctx, c.m.name)
+	defer func() { watch.Stop() }()
+	ahead, err := c.ahead(ctx)
 	if err != nil {
 		return false, err
 	}
 	c.succeeded()
-	i := indexOf(nodes, c.place.Node)
-	if i < 0 {
-		return false, errStartOver
-	}
-	b := blocker(nodes, i, c.mode)
+	b := blocker(ahead, c.mode)
 	if b < 0 {
 		return true, nil
 	}
 	if c.try {
 		return false, ErrLocked
 	}
-	c.waiting(ctx, sight{nodes[0].Name, nodes[b].Name, i + 1, time.Now()})
-	if changed == nil {
-		c.restrain(ctx)
-		if ctx.Err() != nil {
-			return false, errCallOver
-		}
-		if changed, err = c.armBlocker(watch, nodes[b].Name); err != nil {
-			return false, err
-		}
-		if over, err := c.expectRelease(ctx, changed); over || err != nil {
+	c.waiting(ctx, sight{ahead[0].Name, ahead[b].Name, len(ahead) + 1, time.Now()})
+	if c.m.options.wait.kind == watchPredecessor {
+		if watch, err = c.watchPredecessor(ctx, ahead[b]); err != nil {
 			return false, err
 		}
 	}
-	return c.sleep(ctx, changed)
+	return c.sleep(ctx, watch)
 }
 
-// expectRelease watches the own node from the start where a release ahead may be relied upon then: see
-// passed. It tells whether the wait is over already.
-func (c *contender) expectRelease(ctx context.Context, changed <-chan driver.Cause) (over bool, err error) {
-	if c.session.releaser == nil || c.watched || c.m.options.wait.kind != watchPredecessor {
-		return false, nil
-	}
-	if ended(changed) {
-		return true, nil
-	}
-	c.own, err = c.session.releaser.WatchPlace(ctx, c.m.name, c.place)
-	c.watched = err == nil
-	return ended(changed), err
-}
-
-// ended tells whether a watch has ended by now, and takes what it says.
-func ended(watch <-chan driver.Cause) bool {
-	select {
-	case <-watch:
-		return true
-	default:
-		return false
-	}
-}
-
-// armQueue watches the whole queue, if that is the way of waiting. It has to be done before the
-// queue is listed.
-func (c *contender) armQueue(ctx context.Context) (<-chan driver.Cause, error) {
+// watchQueue watches the whole queue, if that is the way of waiting. It has to
+// be done before the queue is listed.
+func (c *contender) watchQueue(ctx context.Context) (driver.Watch, error) {
 	if c.m.options.wait.kind != watchQueue || c.try {
-		return nil, nil
+		return driver.Watch{}, nil
 	}
-	return c.session.Watch(ctx, c.m.name, "")
+	c.joined.Known = false // its list is older than the watch
+	return c.session.WatchQueue(ctx, c.m.name)
 }
 
-// armBlocker watches the node in the way, if that is the way of waiting.
-func (c *contender) armBlocker(ctx context.Context, name string) (<-chan driver.Cause, error) {
-	if c.m.options.wait.kind != watchPredecessor {
-		return nil, nil
+// ahead returns the nodes before the contender's own: those that Create has
+// returned, once, and else those that the store lists now.
+func (c *contender) ahead(ctx context.Context) ([]driver.Node, error) {
+	if c.joined.Known {
+		nodes := c.joined.Ahead
+		c.joined.Known, c.joined.Ahead = false, nil // not kept while the call waits
+		return nodes, nil
 	}
-	return c.session.Watch(ctx, c.m.name, name)
+	nodes, err := c.session.List(ctx, c.m.name)
+	if err != nil {
+		return nil, err
+	}
+	i := indexOf(nodes, c.joined.Node)
+	if i < 0 {
+		c.succeeded()
+		return nil, errStartOver
+	}
+	return nodes[:i], nil
 }
 
-// sleep waits for a reason to look at the queue again, and returns then; entered tells that
-// there is no need to look, because the lock has been passed on.
-func (c *contender) sleep(ctx context.Context, changed <-chan driver.Cause) (entered bool, err error) {
+// watchPredecessor watches the contender's own node and the one that blocks it.
+func (c *contender) watchPredecessor(ctx context.Context, n driver.Node) (driver.Watch, error) {
+	if w := c.joined.Watch; w.C != nil {
+		c.joined.Watch = driver.Watch{}
+		return w, nil
+	}
+	c.restrain(ctx)
+	if ctx.Err() != nil {
+		return driver.Watch{}, errCallOver
+	}
+	return c.session.Watch(ctx, c.m.name, c.joined.Place, n)
+}
+
+// restrain spaces out the requests of a contender whose driver ends watches
+// early, again and again. Once or twice is nothing unusual.
+func (c *contender) restrain(ctx context.Context) {
+	if c.idle > 2 {
+		sleep(time.Millisecond<<min(c.idle-2, 7), ctx.Done())
+	}
+}
+
+// sleep waits for a reason to look at the queue again. It reports whether the
+// contender is granted the lock without another look.
+func (c *contender) sleep(ctx context.Context, watch driver.Watch) (granted bool, err error) {
 	wake, stop := c.alarm()
 	defer stop()
 	for {
 		select {
-		case cause := <-changed:
-			return c.passed(cause), nil
-		case <-c.own:
-			c.looseOwn()
-			return false, nil
+		case cause, open := <-watch.C:
+			return open && cause == driver.Released && passedOn(watch), nil
 		case <-wake:
-			if c.m.options.wait.kind == poll {
-				return false, nil
-			}
-			if err := c.armOwn(ctx); err != nil || ended(changed) {
-				return false, err
-			}
+			return false, nil
 		case <-c.slow:
 			c.tellOfWait()
 		case <-c.session.Done():
@@ -183,99 +150,37 @@ func (c *contender) sleep(ctx context.Context, changed <-chan driver.Cause) (ent
 	}
 }
 
-// passed tells whether the node that was in the way has passed the lock on, so that it is held
-// now without another look at the queue. It is asked when the watch ends while one sleeps, not when it has ended
-// while a request was under way: that is old news. It is so if
+// passedOn reports whether a watch that has sent Released grants its contender
+// the lock without another look at the queue:
 //
-//   - its holder has released it: then it was the first of the queue, and held exclusively. No
-//     other end of a watch says that. A holder who downgrades gives up a name but not the place,
-//     one who leaves the queue may have had others before him, and a watch may just close;
-//   - and the own node was there at that time. Its watch, which is of this very
-//     node (WatchPlace) and not of another one of its name, has not fired; and
-//     had the node gone before the release, that could be seen by now. A
-//     session that is no Releaser has no such watch, so what its watches say is
-//     never believed.
+//   - The holder released the predecessor, so the predecessor was the first of
+//     the queue, and was held exclusively. Nothing else makes a driver send
+//     Released. A holder that downgrades gives up a name but not the place, and
+//     a contender that leaves the queue may have had others before it.
+//   - The contender's own node stood at that time: rule 13. The watch goes on
+//     for it, so if the node has gone since and that can be seen by now, the
+//     watch has ended.
 //
-// The own node was there, so the queue is the one that was listed, and the node that was watched
-// is the one that was listed: no name comes again in a queue as long as it stands.
-func (c *contender) passed(cause driver.Cause) bool {
-	if cause != driver.Released || c.own == nil || c.session.releaser == nil {
-		return false
-	}
+// The own node stood, so the queue is the one that was listed, and the node
+// that was released is the one that was listed: no name comes again in a queue
+// as long as the queue stands.
+func passedOn(watch driver.Watch) bool {
 	select {
-	case <-c.own:
-		c.looseOwn()
+	case <-watch.C:
 		return false
 	default:
 		return true
 	}
 }
 
-// looseOwn is for when the watch of the own node has ended. It is armed anew after a while.
-func (c *contender) looseOwn() {
-	c.own = nil
-	if c.timer != nil {
-		c.timer.Reset(watchOwnAfter)
-	}
-}
-
-// alarm returns what rings, besides a watch: for somebody who polls, the time to look again;
-// for somebody who watches the predecessor, the time to watch the own node too. A watch of the
-// whole queue needs neither.
+// alarm returns a channel that rings when a contender that polls has to look
+// again.
 func (c *contender) alarm() (ring <-chan time.Time, stop func() bool) {
-	switch c.m.options.wait.kind {
-	case poll:
-		t := time.NewTimer(c.m.options.wait.pause())
-		return t.C, t.Stop
-	case watchPredecessor:
-		if c.timer == nil && c.own == nil {
-			c.timer = time.NewTimer(watchOwnAfter)
-		}
-		if c.timer != nil {
-			return c.timer.C, func() bool { return true }
-		}
+	if c.m.options.wait.kind != poll {
+		return nil, func() bool { return true }
 	}
-	return nil, func() bool { return true }
-}
-
-// restrain keeps a driver whose watches close early, again and again, from being asked for the
-// queue all the time. Once or twice is nothing unusual.
-func (c *contender) restrain(ctx context.Context) {
-	if c.m.options.wait.kind == watchPredecessor && c.idle > 2 {
-		sleep(time.Millisecond<<min(c.idle-2, 7), ctx.Done())
-	}
-}
-
-// armOwn watches one's own node, so that a contender whose node was removed does not wait for
-// ever at a place that it does not have. Without WatchPlace it makes sure then that the node is there: the
-// watch may be that of somebody else's node of the same name.
-func (c *contender) armOwn(ctx context.Context) error {
-	if c.session.releaser != nil {
-		own, err := c.session.releaser.WatchPlace(ctx, c.m.name, c.place)
-		c.own = own
-		return c.armLater(err)
-	}
-	own, err := c.session.Watch(ctx, c.m.name, c.place.Name)
-	if err != nil {
-		return c.armLater(err)
-	}
-	c.own = own
-	name, err := c.session.find(ctx, c.m, c.place)
-	switch {
-	case err != nil:
-		return err
-	case name == "":
-		return errStartOver
-	}
-	return nil
-}
-
-// armLater has another try made after an error.
-func (c *contender) armLater(err error) error {
-	if err != nil {
-		c.timer.Reset(watchOwnAfter)
-	}
-	return err
+	t := time.NewTimer(c.m.options.wait.pause())
+	return t.C, t.Stop
 }
 
 func (c *contender) waiting(ctx context.Context, now sight) {
@@ -285,7 +190,7 @@ func (c *contender) waiting(ctx context.Context, now sight) {
 	c.sight = now
 	c.note()
 	if hook := c.m.options.trace.Waiting; hook != nil {
-		hook(ctx, WaitingInfo{Lock: c.m.name, Node: c.place.Name, Behind: now.behind, Position: now.position})
+		hook(ctx, WaitingInfo{Lock: c.m.name, Node: c.joined.Name, Predecessor: now.behind, Position: now.position})
 	}
 }
 
@@ -304,6 +209,6 @@ func (a *attempt) slow(ctx context.Context) (ring <-chan time.Time, stop func() 
 
 func (c *contender) tellOfWait() {
 	c.told = true
-	c.m.options.logger.Debug("dlock: still waiting", "lock", c.m.name, "node", c.place.Name,
+	c.m.options.logger.Debug("dlock: still waiting", "lock", c.m.name, "node", c.joined.Name,
 		"behind", printable(c.behind), "holder", printable(c.holder), "position", c.position, "waited", c.waited())
 }

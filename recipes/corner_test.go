@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
@@ -207,8 +208,9 @@ func TestStopInTheQueueIsFinal(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").lock(bg))
 		asked := 0
-		c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return &script{waits: []time.Duration{-1}, asked: &asked} }))
-		w.store.Faults().LoseReply(c.session(), memdriver.OpList, false)
+		c := w.clientOf(w.placeOnly(), "a",
+			recipes.WithBackOff(func() recipes.BackOff { return &script{waits: []time.Duration{-1}, asked: &asked} }))
+		w.store.Faults().LoseReply(c.session(), faults.OpList, false)
 		call := c.lock(bg)
 		time.Sleep(soon)
 		assert.Equal(w, 1, asked)
@@ -228,8 +230,9 @@ func TestStopInTheQueueIsFinal(t *testing.T) {
 func TestTheMessageOfGivingUpInTheQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").lock(bg))
-		c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{-1, new(int)} }))
-		w.store.Faults().LoseReply(c.session(), memdriver.OpList, false)
+		c := w.clientOf(w.placeOnly(), "a",
+			recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{-1, new(int)} }))
+		w.store.Faults().LoseReply(c.session(), faults.OpList, false)
 		err := w.failed(c.lock(bg))
 		t.Log(err)
 		assert.Equal(w, 1, strings.Count(err.Error(), "gave up"))
@@ -254,9 +257,9 @@ func (h hooked) Connect(ctx context.Context) (driver.Session, error) {
 	}
 	return hookedSession{s, h.before}, nil
 }
-func (s hookedSession) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
-	s.before(name)
-	return s.Session.Watch(ctx, queue, name)
+func (s hookedSession) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	s.before(p.Name)
+	return s.Session.Watch(ctx, queue, p, ahead...)
 }
 
 func TestAHolderIsNotFooledByAnothersNodeOfTheSameName(t *testing.T) {
@@ -291,7 +294,7 @@ func TestAWaiterIsNotFooledByAnothersNodeOfItsOwnName(t *testing.T) {
 		var l1 *recipes.Lock
 		var w2 <-chan result
 		done := false
-		b := w.clientOf(hooked{w.store, func(name string) {
+		b := w.clientOf(hooked{w.placeOnly(), func(name string) {
 			if !done {
 				done = true
 				w.store.Faults().RemoveQueue("q")

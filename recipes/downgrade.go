@@ -81,9 +81,6 @@ func (h *hold) downgradeInTime() error {
 // downgrade tells the store, and leaves it to the reaper if the store does not
 // confirm it. It returns what failed makes of the error then.
 func (h *hold) downgrade(ctx context.Context, failed func(lock string, err error) error) error {
-	if h.session.replacer == nil {
-		return nil
-	}
 	err := h.replace(ctx)
 	if errors.Is(err, driver.ErrGone) {
 		h.lose(errTaken)()
@@ -111,8 +108,11 @@ func (h *hold) replace(ctx context.Context) error {
 		return err
 	}
 	defer func() { h.endReplace(place) }() // also if the driver panics
-	after, err := h.session.replacer.Replace(ctx, h.m.name, place, h.m.options.prefix[Shared])
-	if err == nil {
+	after, err := driver.Replace(ctx, h.session.Session, h.m.name, place, h.m.options.prefix[Shared])
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return nil
+	case err == nil:
 		place = after
 	}
 	err = because(ctx, err)

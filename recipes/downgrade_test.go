@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -116,7 +116,7 @@ func TestADowngradeWhoseReplyIsLostCountsAndIsFinished(t *testing.T) {
 			l := w.won(c.lock(bg))
 			reader, writer := w.client("b").rlock(bg), w.client("c").lock(bg)
 			time.Sleep(soon) // the node is watched
-			w.store.Faults().LoseReply(c.session(), memdriver.OpReplace, committed)
+			w.store.Faults().LoseReply(c.session(), faults.OpReplace, committed)
 			err := l.Downgrade(bg)
 			require.ErrorIs(w, err, driver.ErrUnavailable)
 			assert.Equal(w, recipes.Shared, l.Mode(), "readers may be inside")
@@ -139,7 +139,7 @@ func TestUnlockAfterADowngradeOfUnknownOutcomeRemovesTheNode(t *testing.T) {
 		inWorld(t, func(w *world) {
 			c := w.client("a")
 			l := w.won(c.lock(bg))
-			w.store.Faults().LoseReply(c.session(), memdriver.OpReplace, committed)
+			w.store.Faults().LoseReply(c.session(), faults.OpReplace, committed)
 			require.Error(w, l.Downgrade(bg))
 			w.unlock(l)
 			assert.Empty(w, w.names())
@@ -191,15 +191,15 @@ func (c *lateReplace) Connect(ctx context.Context) (driver.Session, error) {
 func (s lateSession) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	s.store.replacing.Store(true)
 	defer s.store.replacing.Store(false)
-	after, err := s.Session.(driver.Replacer).Replace(ctx, queue, p, prefix)
+	after, err := driver.Replace(ctx, s.Session, queue, p, prefix)
 	<-ctx.Done()
 	time.Sleep(100 * time.Millisecond)
 	return after, err
 }
 
-func (s lateSession) Delete(ctx context.Context, queue string, p driver.Place) error {
+func (s lateSession) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	s.store.deleted.Store(&deletion{p, s.store.replacing.Load()})
-	return s.Session.Delete(ctx, queue, p)
+	return s.Session.Delete(ctx, queue, p, why)
 }
 
 func TestUnlockDeletesNoNodeBeforeTheReplaceInFlightHasReturned(t *testing.T) {

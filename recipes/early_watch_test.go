@@ -32,10 +32,10 @@ func (c pollConn) Connect(ctx context.Context) (driver.Session, error) {
 	s, err := c.Connector.Connect(ctx)
 	return pollSession{s}, err
 }
-func (s pollSession) Watch(ctx context.Context, q, n string) (<-chan driver.Cause, error) {
+func (s pollSession) Watch(context.Context, string, driver.Place, ...driver.Node) (driver.Watch, error) {
 	c := make(chan driver.Cause)
 	time.AfterFunc(time.Second, func() { close(c) })
-	return c, nil
+	return driver.NewWatch(c, nil), nil
 }
 
 func TestARemovedNodeIsNoticedThoughWatchesCloseEarly(t *testing.T) {

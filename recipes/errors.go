@@ -53,8 +53,8 @@ var (
 	// ErrClosed is returned by everything that belongs to a closed client.
 	ErrClosed = errors.New("client closed")
 
-	// ErrName is returned by every use of a lock whose name breaks the rules for names.
-	ErrName = driver.ErrName
+	// ErrBadName is returned by every use of a lock whose name breaks the rules for names.
+	ErrBadName = driver.ErrBadName
 )
 
 type timeout struct{}

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -20,7 +20,7 @@ func TestALostReplyToCreateLeavesNoOrphan(t *testing.T) {
 		inWorld(t, func(w *world) {
 			c := w.client("a")
 			for range 50 {
-				w.store.Faults().LoseReply(c.session(), memdriver.OpCreate, committed)
+				w.store.Faults().LoseReply(c.session(), faults.OpCreate, committed)
 				l, err := c.RWMutex("q").Lock(bg)
 				require.NoError(w, err)
 				synctest.Wait()
@@ -32,16 +32,18 @@ func TestALostReplyToCreateLeavesNoOrphan(t *testing.T) {
 }
 
 func TestPassingErrorsKeepThePlaceInTheQueue(t *testing.T) {
-	for _, op := range []memdriver.Op{memdriver.OpList, memdriver.OpWatch} {
+	for _, op := range []faults.Op{faults.OpList, faults.OpWatch} {
 		inWorld(t, func(w *world) {
-			a, b, c := w.client("a"), w.client("b"), w.client("c")
+			a, b, c := w.client("a"), w.clientOf(w.placeOnly(), "b"), w.client("c")
 			held := w.won(a.lock(bg))
+			before := w.store.Stats()
 			for range 3 {
 				w.store.Faults().LoseReply(b.session(), op, true)
 			}
 			first := b.lock(bg)
 			second := c.lock(bg)
 			time.Sleep(5 * time.Second)
+			assert.Greater(w, w.spent(before)[op], int64(3))
 			w.unlock(held)
 			l := w.won(first)
 			assert.Equal(w, "b-W-0000000001", l.Name())
@@ -84,7 +86,7 @@ func TestADeleteWhoseReplyIsLostIsRepeated(t *testing.T) {
 		inWorld(t, func(w *world) {
 			c := w.client("a")
 			l := w.won(c.lock(bg))
-			w.store.Faults().LoseReply(c.session(), memdriver.OpDelete, committed)
+			w.store.Faults().LoseReply(c.session(), faults.OpDelete, committed)
 			require.NoError(w, l.Unlock())
 			assert.Empty(w, w.names())
 		})
@@ -251,17 +253,17 @@ func TestBackOffIsAskedAndReset(t *testing.T) {
 	inWorld(t, func(w *world) {
 		resets := 0
 		c := w.client("a")
-		m := c.RWMutex("q", recipes.WithWait(recipes.AnyChange), recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{time.Second, &resets} }))
+		m := c.RWMutex("q", recipes.WithWait(recipes.WatchQueue()), recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{time.Second, &resets} }))
 		held := w.won(w.client("h").lock(bg))
-		w.store.Faults().LoseReply(c.session(), memdriver.OpCreate, false)
-		w.store.Faults().LoseReply(c.session(), memdriver.OpCreate, false)
+		w.store.Faults().LoseReply(c.session(), faults.OpCreate, false)
+		w.store.Faults().LoseReply(c.session(), faults.OpCreate, false)
 		waiting := going(func() (*recipes.Lock, error) { return m.Lock(bg) })
 		time.Sleep(2*time.Second - 1)
 		assert.Len(w, w.names(), 1, "two pauses of a second")
 		time.Sleep(time.Minute)
 		assert.Len(w, w.names(), 2)
 		assert.Zero(w, resets)
-		w.store.Faults().LoseReply(c.session(), memdriver.OpList, false)
+		w.store.Faults().LoseReply(c.session(), faults.OpList, false)
 		w.unlock(held)
 		time.Sleep(soon)
 		w.unlock(w.won(waiting))
@@ -272,7 +274,7 @@ func TestBackOffIsAskedAndReset(t *testing.T) {
 func TestBackOffThatStopsGivesUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{-1, new(int)} }))
-		w.store.Faults().LoseReply(c.session(), memdriver.OpCreate, true)
+		w.store.Faults().LoseReply(c.session(), faults.OpCreate, true)
 		_, err := c.RWMutex("q").Lock(bg)
 		require.ErrorIs(w, err, driver.ErrUnavailable)
 		time.Sleep(soon)
@@ -313,7 +315,7 @@ func TestHooksSeeTheLifeOfALock(t *testing.T) {
 		c := w.client("a", recipes.WithTrace(&recipes.Trace{
 			Connected: func(_ context.Context, i recipes.ConnectedInfo) { life = append(life, "connected") },
 			Queued:    func(_ context.Context, i recipes.QueuedInfo) { life = append(life, "queued "+i.Place.Name) },
-			Waiting:   func(_ context.Context, i recipes.WaitingInfo) { life = append(life, "waiting behind "+i.Behind) },
+			Waiting:   func(_ context.Context, i recipes.WaitingInfo) { life = append(life, "waiting behind "+i.Predecessor) },
 			Granted: func(_ context.Context, i recipes.GrantedInfo) {
 				life = append(life, "granted "+i.Mode.String()+" after "+i.Waited.String())
 			},

@@ -19,16 +19,17 @@ func (s *session) find(ctx context.Context, m *RWMutex, p driver.Place) (string,
 			names = append(names, name)
 		}
 	}
-	if s.reader == nil {
+	found, err := s.findRead(ctx, m.name, names, p)
+	if errors.Is(err, errors.ErrUnsupported) {
 		return s.findListed(ctx, m.name, names, p)
 	}
-	return s.findRead(ctx, m.name, names, p)
+	return found, err
 }
 
 // findRead asks for the node alone, however long the queue is.
 func (s *session) findRead(ctx context.Context, queue string, names []string, p driver.Place) (string, error) {
 	for _, name := range names {
-		info, err := s.reader.Read(ctx, queue, name)
+		info, err := driver.Read(ctx, s.Session, queue, name)
 		switch {
 		case errors.Is(err, driver.ErrGone):
 		case err != nil:

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -42,8 +43,8 @@ func TestACancelJustBeforeTheGrantIsSeen(t *testing.T) {
 	})
 }
 
-// A waiter that listens for a release watches its own node from the start, instead of listing in the end.
-func TestABriefHoldOrWaitPaysNothing(t *testing.T) {
+// A waiter watches its own node from the start, together with its predecessor.
+func TestABriefHoldPaysNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
@@ -51,19 +52,35 @@ func TestABriefHoldOrWaitPaysNothing(t *testing.T) {
 		time.Sleep(299 * time.Millisecond)
 		synctest.Wait()
 		assert.Zero(w, w.store.Stats().Watches)
-		assert.Equal(w, before.Requests[memdriver.OpWatch], w.store.Stats().Requests[memdriver.OpWatch])
+		assert.Equal(w, before.Requests[faults.OpWatch], w.store.Stats().Requests[faults.OpWatch])
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
 		assert.Equal(w, 1, w.store.Stats().Watches)
-		waiting := w.clientOf(noReleaser{w.store}, "b").lock(bg)
+		waiting := w.client("b").lock(bg)
 		assert.Equal(w, 2, w.store.Stats().Watches)
-		time.Sleep(299 * time.Millisecond)
+		time.Sleep(soon)
 		synctest.Wait()
 		assert.Equal(w, 2, w.store.Stats().Watches)
-		time.Sleep(2 * time.Millisecond)
-		synctest.Wait()
-		assert.Equal(w, 3, w.store.Stats().Watches)
 		w.unlock(l)
 		w.unlock(w.won(waiting))
 	})
+}
+
+func TestAWaiterThatIsGrantedTheLockStopsItsWatch(t *testing.T) {
+	for name, connector := range map[string]func(*world) driver.Connector{
+		"armed by Create": func(w *world) driver.Connector { return w.store },
+		"armed by Watch":  func(w *world) driver.Connector { return w.placeOnly() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				held := w.won(w.client("a").lock(bg))
+				waiting := w.clientOf(connector(w), "b").lock(bg)
+				assert.Equal(w, 1, w.store.Stats().Watches)
+				w.unlock(held)
+				l := w.won(waiting)
+				assert.Zero(w, w.store.Stats().Watches)
+				w.unlock(l)
+			})
+		})
+	}
 }

@@ -227,20 +227,23 @@ func (h *hold) guard() {
 		return
 	}
 	pace := retries{newBackOff: h.m.options.backOff}
-	name := h.placeNow().Name
+	place := h.placeNow()
 	for {
-		began := time.Now()
-		found, err := h.await(ctx, name)
+		began, name := time.Now(), place.Name
+		err := h.awaitEnd(ctx, place)
+		if err == nil {
+			place.Name, err = h.session.find(ctx, h.m, h.placeNow())
+		}
 		switch {
 		case ctx.Err() != nil || h.session.Err() != nil:
 			return
-		case err == nil && found == "":
+		case err == nil && place.Name == "":
 			h.lose(errTaken)()
 			return
-		case err == nil && (found != name || time.Since(began) > brief):
-			name = found
+		case err == nil && (place.Name != name || time.Since(began) > brief):
 			pace.succeeded()
 		default:
+			place.Name = name
 			sleep(pace.nextTireless(), ctx.Done())
 		}
 	}
@@ -259,23 +262,22 @@ func (h *hold) guarding(cancel context.CancelFunc) bool {
 	return true
 }
 
-// await watches the node under the name that it had last and then makes sure that it stands
-// under it: otherwise the watch may be that of somebody else's node. It returns when the watch
-// has closed; or at once, if the node stands under another name, or under none.
-func (h *hold) await(ctx context.Context, name string) (found string, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	closed, err := h.session.Watch(ctx, h.m.name, name)
+// awaitEnd watches the node and returns nil once the watch has ended, which is
+// at once if the node does not stand under that name.
+func (h *hold) awaitEnd(ctx context.Context, p driver.Place) error {
+	watch, err := h.session.Watch(ctx, h.m.name, p)
 	if err != nil {
-		return "", err
+		return err
 	}
-	found, err = h.session.find(ctx, h.m, h.placeNow())
-	if err != nil || found != name {
-		return found, err
+	defer watch.Stop()
+	for {
+		select {
+		case _, open := <-watch.C:
+			if !open {
+				return nil
+			}
+		case <-ctx.Done():
+			return nil
+		}
 	}
-	select {
-	case <-closed:
-	case <-ctx.Done():
-	}
-	return found, nil
 }

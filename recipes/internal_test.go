@@ -37,7 +37,7 @@ func TestOnlyWhatIsBeforeAContenderBlocksIt(t *testing.T) {
 		for i, kind := range c.queue {
 			nodes = append(nodes, driver.Node{Name: fmt.Sprintf("h-%c-%010d", kind, i), Seq: int64(i)})
 		}
-		assert.Equal(t, c.want, blocker(nodes, c.i, c.mode), "%v", c)
+		assert.Equal(t, c.want, blocker(nodes[:c.i], c.mode), "%v", c)
 	}
 }
 

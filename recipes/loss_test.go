@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -122,7 +122,7 @@ func TestACutOffHolderKnowsBeforeTheNextIsGranted(t *testing.T) {
 }
 
 func TestWaitingOutlivesTheSession(t *testing.T) {
-	for _, way := range []recipes.Wait{recipes.Predecessor, recipes.AnyChange, recipes.Poll(time.Hour)} {
+	for _, way := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(time.Hour)} {
 		t.Run(way.String(), func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				a, b := w.client("a"), w.client("b")
@@ -190,10 +190,10 @@ func TestANodeThatVanishesAgainAndAgainMakesNoBusyLoop(t *testing.T) {
 		held := w.won(w.client("h").lock(bg))
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
-		before := w.store.Stats().Requests[memdriver.OpCreate]
+		before := w.store.Stats().Requests[faults.OpCreate]
 		_, err := c.RWMutex("q").Lock(ctx)
 		require.ErrorIs(w, err, recipes.ErrTimeout)
-		assert.Less(w, w.store.Stats().Requests[memdriver.OpCreate]-before, int64(100))
+		assert.Less(w, w.store.Stats().Requests[faults.OpCreate]-before, int64(100))
 		w.unlock(held)
 		w.store.Faults().RemoveQueue("q")
 	})
@@ -282,8 +282,8 @@ func TestOneErrorOfTheStoreIsNoLoss(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
-		w.store.Faults().LoseReply(c.session(), memdriver.OpWatch, true)
-		w.store.Faults().LoseReply(c.session(), memdriver.OpList, true)
+		w.store.Faults().LoseReply(c.session(), faults.OpWatch, true)
+		w.store.Faults().LoseReply(c.session(), faults.OpList, true)
 		time.Sleep(time.Minute)
 		require.NoError(w, l.Err())
 		w.store.Faults().RemoveNode("q", l.Name())

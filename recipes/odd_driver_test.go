@@ -66,10 +66,14 @@ func (s earlySession) List(ctx context.Context, q string) ([]driver.Node, error)
 	s.lists.Add(1)
 	return s.Session.List(ctx, q)
 }
-func (s earlySession) Watch(ctx context.Context, q, n string) (<-chan driver.Cause, error) {
+func (s earlySession) Create(ctx context.Context, q string, n driver.NodeSpec) (driver.Joined, error) {
+	n.Predecessor = nil
+	return s.Session.Create(ctx, q, n)
+}
+func (s earlySession) Watch(context.Context, string, driver.Place, ...driver.Node) (driver.Watch, error) {
 	c := make(chan driver.Cause)
 	close(c)
-	return c, nil
+	return driver.NewWatch(c, nil), nil
 }
 
 func TestWatchesThatCloseAtOnceMakeNoBusyLoop(t *testing.T) {
@@ -147,7 +151,7 @@ func TestAReplaceThatIsRefusedForGoodIsNotRepeatedForEver(t *testing.T) {
 }
 
 func TestARemovedWaitingNodeIsNoticedByAWatchOfTheQueue(t *testing.T) {
-	for _, wt := range []recipes.Wait{recipes.Predecessor, recipes.AnyChange, recipes.Poll(time.Second)} {
+	for _, wt := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(time.Second)} {
 		inWorld(t, func(w *world) {
 			a, b := w.client("a"), w.client("b")
 			held := w.won(a.lock(bg))

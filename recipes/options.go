@@ -114,8 +114,8 @@ func WithData(data []byte) Option {
 // one fits into a node of every store that is known to keep locks.
 const maxUserData = 64 << 10
 
-// WithWait sets how to wait for other contenders: [Predecessor] (the default), [AnyChange] or
-// [Poll].
+// WithWait sets how to wait for other contenders: [WatchPredecessor] (the
+// default), [WatchQueue] or [Poll].
 func WithWait(w Wait) Option {
 	return func(o *options) { o.wait = w }
 }

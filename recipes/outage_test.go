@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -133,7 +133,7 @@ func TestTryLockEndsWithTheFirstAttemptToConnect(t *testing.T) {
 }
 
 func TestTryLockAsksOnceForEachStep(t *testing.T) {
-	for _, op := range []memdriver.Op{memdriver.OpList, memdriver.OpCreate} {
+	for _, op := range []faults.Op{faults.OpList, faults.OpCreate} {
 		for _, committed := range []bool{false, true} {
 			inWorld(t, func(w *world) {
 				c := w.client("a")
@@ -443,9 +443,16 @@ func (s askedSession) List(ctx context.Context, queue string) ([]driver.Node, er
 	return s.Session.List(ctx, queue)
 }
 
-func (s askedSession) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
+// Create returns the place alone, so that the waiter has to ask for the rest.
+func (s askedSession) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	n.Predecessor = nil
+	j, err := s.Session.Create(ctx, queue, n)
+	return driver.Joined{Place: j.Place}, err
+}
+
+func (s askedSession) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	s.by.note()
-	return s.Session.Watch(ctx, queue, name)
+	return s.Session.Watch(ctx, queue, p, ahead...)
 }
 
 func TestATimeoutLooksAtNothingAfterTheDeadline(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
@@ -167,7 +168,7 @@ func TestAForeignContenderHasNoHost(t *testing.T) {
 		s, err := w.store.Connect(bg)
 		require.NoError(w, err)
 		defer s.Close()
-		_, err = s.Create(bg, "q", "other-X-", []byte("{}"))
+		_, err = s.Create(bg, "q", driver.NodeSpec{Prefix: "other-X-", Data: []byte("{}")})
 		require.NoError(w, err)
 		queue, err := c.RWMutex("q").Queue(bg)
 		require.NoError(w, err)

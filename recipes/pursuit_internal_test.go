@@ -31,12 +31,20 @@ func (m *mortal) Connect(context.Context) (driver.Session, error) { return m, ni
 func (m *mortal) Done() <-chan struct{}                           { return m.lease.Done() }
 func (m *mortal) Err() error                                      { return m.lease.Err() }
 
-func (m *mortal) Create(context.Context, string, string, []byte) (driver.Place, error) {
-	return driver.Place{Node: driver.Node{Name: "h-W-0000000000"}, Token: 1, Alone: true}, nil
+func (m *mortal) Create(context.Context, string, driver.NodeSpec) (driver.Joined, error) {
+	p := driver.Place{Node: driver.Node{Name: "h-W-0000000000"}, Token: 1}
+	return driver.Joined{Place: p, Known: true}, nil
 }
 
-func (m *mortal) Watch(context.Context, string, string) (<-chan driver.Cause, error) { return nil, nil }
-func (m *mortal) Delete(context.Context, string, driver.Place) error                 { return nil }
+func (m *mortal) Watch(context.Context, string, driver.Place, ...driver.Node) (driver.Watch, error) {
+	return driver.Watch{}, nil
+}
+
+func (m *mortal) WatchQueue(context.Context, string) (driver.Watch, error) {
+	return driver.Watch{}, nil
+}
+
+func (m *mortal) Delete(context.Context, string, driver.Place, driver.Cause) error { return nil }
 
 func (m *mortal) List(context.Context, string) ([]driver.Node, error) {
 	return []driver.Node{{Name: "h-W-0000000000"}}, nil

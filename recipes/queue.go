@@ -19,22 +19,26 @@ func indexOf(nodes []driver.Node, n driver.Node) int {
 	})
 }
 
-// blocker returns the index of the node that the contender at index i has to wait for, or
-// -1 if it holds the lock. Only what is before a contender can block it: a writer
-// waits for the node just before its own, a reader for the last writer before it.
-func blocker(nodes []driver.Node, i int, mode Mode) int {
-	for j := i - 1; j >= 0; j-- {
-		if mode == Exclusive || modeOf(nodes[j]) == Exclusive {
-			return j
+// blocker returns the index of the node that a contender has to wait for if
+// these nodes are ahead of it, or -1 if it holds the lock. A writer waits for
+// the node just before its own, a reader for the last writer before it.
+func blocker(ahead []driver.Node, mode Mode) int {
+	for i := len(ahead) - 1; i >= 0; i-- {
+		if mode == Exclusive || modeOf(ahead[i]) == Exclusive {
+			return i
 		}
 	}
 	return -1
 }
 
-// free tells whether a new contender of that mode would hold the lock at once.
-func free(nodes []driver.Node, mode Mode) bool {
-	return blocker(nodes, len(nodes), mode) < 0
+// behind is blocker by mode, as NodeSpec.Predecessor.
+var behind = [...]func(ahead []driver.Node) int{
+	Shared:    func(ahead []driver.Node) int { return blocker(ahead, Shared) },
+	Exclusive: func(ahead []driver.Node) int { return blocker(ahead, Exclusive) },
 }
+
+// free reports whether a new contender of that mode would hold the lock at once.
+func free(nodes []driver.Node, mode Mode) bool { return blocker(nodes, mode) < 0 }
 
 // Contender is a member of a lock's queue, as [RWMutex.Queue] shows it.
 type Contender struct {
@@ -116,7 +120,7 @@ func (m *RWMutex) look(ctx context.Context) ([]Contender, error) {
 	contenders := make([]Contender, 0, len(nodes))
 	for i, n := range nodes {
 		mode := modeOf(n)
-		c := Contender{Name: n.Name, Host: hostOf(n), Mode: mode, Holds: blocker(nodes, i, mode) < 0,
+		c := Contender{Name: n.Name, Host: hostOf(n), Mode: mode, Holds: blocker(nodes[:i], mode) < 0,
 			HeldSince: since[n]}
 		switch err := s.describe(ctx, m.name, &c); {
 		case errors.Is(err, driver.ErrGone): // it left meanwhile
@@ -133,11 +137,11 @@ func (m *RWMutex) look(ctx context.Context) ([]Contender, error) {
 
 // describe fills in what only a driver that can read nodes knows.
 func (s *session) describe(ctx context.Context, queue string, c *Contender) error {
-	if s.reader == nil {
+	info, err := driver.Read(ctx, s.Session, queue, c.Name)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
 		return nil
-	}
-	info, err := s.reader.Read(ctx, queue, c.Name)
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	c.Owner, c.Token, c.Created, c.Record = info.Owner, info.Token, info.Created, parseRecord(info.Data)

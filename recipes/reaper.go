@@ -91,7 +91,7 @@ func (s *session) refused(lock, node string, err error) {
 // removal returns the chore of deleting a node.
 func (m *RWMutex) removal(s *session, p driver.Place) *chore {
 	return &chore{lock: m.name, node: p.Name, trace: m.options.trace, try: func(ctx context.Context) error {
-		if err := s.Delete(ctx, m.name, p); err != nil && !errors.Is(err, driver.ErrGone) {
+		if err := s.Delete(ctx, m.name, p, driver.Changed); err != nil && !errors.Is(err, driver.ErrGone) {
 			return err
 		}
 		return nil

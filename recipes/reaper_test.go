@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -46,9 +46,9 @@ type undeletingSession struct {
 	by *undeleting
 }
 
-func (s undeletingSession) Delete(ctx context.Context, queue string, p driver.Place) error {
+func (s undeletingSession) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	if !strings.HasPrefix(queue, "refused/") {
-		return s.Session.Delete(ctx, queue, p)
+		return s.Session.Delete(ctx, queue, p, why)
 	}
 	s.by.mu.Lock()
 	defer s.by.mu.Unlock()
@@ -79,7 +79,7 @@ func TestRefusedRemovalsDoNotHoldUpAnother(t *testing.T) {
 			inWorld(t, func(w *world) {
 				c, _ := w.refuse(why, 100)
 				l := w.won(c.lock(bg))
-				w.store.Faults().LoseReply(c.session().(undeletingSession).Session, memdriver.OpDelete, false)
+				w.store.Faults().LoseReply(c.session().(undeletingSession).Session, faults.OpDelete, false)
 				began := time.Now()
 				require.NoError(w, l.Unlock())
 				assert.Zero(w, time.Since(began))

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -617,11 +617,8 @@ func (b mute) Connect(ctx context.Context) (driver.Session, error) {
 
 type muteSession struct{ driver.Session }
 
-func (s muteSession) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
-	if name == "" {
-		return nil, driver.ErrUnavailable
-	}
-	return s.Session.Watch(ctx, queue, name)
+func (s muteSession) WatchQueue(context.Context, string) (driver.Watch, error) {
+	return driver.Watch{}, driver.ErrUnavailable
 }
 
 func TestTurnsAreBoundedAlsoIfTheStoreDoesNotSayWhetherAnotherProcessWaits(t *testing.T) {
@@ -743,7 +740,7 @@ func TestRetainedRequestsAreFew(t *testing.T) {
 		}
 		group.Wait()
 		spent := w.spent(before)
-		assert.LessOrEqual(w, spent[memdriver.OpCreate], int64(2))
+		assert.LessOrEqual(w, spent[faults.OpCreate], int64(2))
 	})
 }
 

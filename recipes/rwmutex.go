@@ -32,7 +32,7 @@ type RWMutex struct {
 
 // RWMutex returns the lock of that name. It does no I/O. A name is one or more segments with
 // slashes between them, such as "stock/42"; see driver.CheckQueue. With a bad name every use of
-// the lock returns an error that matches ErrName.
+// the lock returns an error that matches ErrBadName.
 func (c *Sessions) RWMutex(name string, opts ...Option) *RWMutex {
 	m := &RWMutex{
 		sessions: c,

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
@@ -58,7 +59,7 @@ func TestNodesAreNamedAfterHostAndMode(t *testing.T) {
 }
 
 func TestGrantsInOrderOfArrival(t *testing.T) {
-	for _, wait := range []recipes.Wait{recipes.Predecessor, recipes.AnyChange, recipes.Poll(time.Second)} {
+	for _, wait := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(time.Second)} {
 		t.Run(wait.String(), func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				held := w.won(w.client("h").lock(bg))
@@ -124,9 +125,9 @@ func TestOneReleaseWakesOneWriter(t *testing.T) {
 		w.unlock(held)
 		held = w.won(queue[0])
 		after := w.store.Stats()
-		assert.EqualValues(w, 1, after.Requests[memdriver.OpRelease]-before.Requests[memdriver.OpRelease])
-		assert.Zero(w, after.Requests[memdriver.OpList]-before.Requests[memdriver.OpList])
-		assert.Zero(w, after.Requests[memdriver.OpWatch]-before.Requests[memdriver.OpWatch])
+		assert.EqualValues(w, 1, after.Requests[faults.OpDelete]-before.Requests[faults.OpDelete])
+		assert.Zero(w, after.Requests[faults.OpList]-before.Requests[faults.OpList])
+		assert.Zero(w, after.Requests[faults.OpWatch]-before.Requests[faults.OpWatch])
 		w.unlock(held)
 		for _, c := range queue[1:] {
 			w.unlock(w.won(c))
@@ -140,7 +141,7 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 		before := w.store.Stats()
 		w.unlock(w.won(c.lock(bg)))
 		w.unlock(w.won(c.rlock(bg)))
-		assert.Equal(w, map[memdriver.Op]int64{memdriver.OpCreate: 2, memdriver.OpRelease: 1, memdriver.OpDelete: 1}, w.spent(before))
+		assert.Equal(w, map[faults.Op]int64{faults.OpCreate: 2, faults.OpDelete: 2}, w.spent(before))
 	})
 }
 
@@ -154,7 +155,7 @@ func TestTheReleaseOfABriefHoldGrantsTheLockToTheNextWaiter(t *testing.T) {
 		before := w.store.Stats()
 		w.unlock(held)
 		after := w.won(next)
-		assert.Equal(w, map[memdriver.Op]int64{memdriver.OpRelease: 1}, w.spent(before))
+		assert.Equal(w, map[faults.Op]int64{faults.OpDelete: 1}, w.spent(before))
 		w.unlock(after)
 	})
 }
@@ -206,8 +207,8 @@ func TestTryLockWritesNothingWhereSomebodyIsInTheWay(t *testing.T) {
 		_, err := b.RWMutex("q").TryLock(bg)
 		require.ErrorIs(w, err, recipes.ErrLocked)
 		after := w.store.Stats()
-		assert.Zero(w, after.Requests[memdriver.OpCreate]-before.Requests[memdriver.OpCreate])
-		assert.EqualValues(w, 1, after.Requests[memdriver.OpList]-before.Requests[memdriver.OpList])
+		assert.Zero(w, after.Requests[faults.OpCreate]-before.Requests[faults.OpCreate])
+		assert.EqualValues(w, 1, after.Requests[faults.OpList]-before.Requests[faults.OpList])
 		w.unlock(held)
 	})
 }
@@ -250,7 +251,7 @@ func TestTheTimeoutDoesNotStartAgainWithAWakeUp(t *testing.T) {
 		}
 		me := w.client("me")
 		began := time.Now()
-		waiting := me.rlock(bg, recipes.WithTimeout(5*time.Second), recipes.WithWait(recipes.AnyChange))
+		waiting := me.rlock(bg, recipes.WithTimeout(5*time.Second), recipes.WithWait(recipes.WatchQueue()))
 		for _, c := range queue[:2] {
 			time.Sleep(2 * time.Second)
 			w.unlock(w.won(c))
@@ -401,18 +402,18 @@ func TestBadNames(t *testing.T) {
 		for _, name := range []string{"", "/q", "a//b", "a/../b", "x\n"} {
 			m := c.RWMutex(name)
 			_, err := m.Lock(bg)
-			require.ErrorIs(w, err, recipes.ErrName, "%q", name)
+			require.ErrorIs(w, err, recipes.ErrBadName, "%q", name)
 			_, err = m.RLock(bg)
-			require.ErrorIs(w, err, recipes.ErrName)
+			require.ErrorIs(w, err, recipes.ErrBadName)
 			_, err = m.TryLock(bg)
-			require.ErrorIs(w, err, recipes.ErrName)
+			require.ErrorIs(w, err, recipes.ErrBadName)
 			_, err = m.TryRLock(bg)
-			require.ErrorIs(w, err, recipes.ErrName)
+			require.ErrorIs(w, err, recipes.ErrBadName)
 			_, err = m.Queue(bg)
-			require.ErrorIs(w, err, recipes.ErrName)
+			require.ErrorIs(w, err, recipes.ErrBadName)
 			never := func(context.Context) error { panic("called") }
-			require.ErrorIs(w, m.WithLock(bg, never), recipes.ErrName)
-			require.ErrorIs(w, m.WithRLock(bg, never), recipes.ErrName)
+			require.ErrorIs(w, m.WithLock(bg, never), recipes.ErrBadName)
+			require.ErrorIs(w, m.WithRLock(bg, never), recipes.ErrBadName)
 		}
 		s := w.store.Stats()
 		assert.Zero(w, s.Queues)
@@ -494,6 +495,6 @@ func (r refusing) Connect(ctx context.Context) (driver.Session, error) {
 
 type refusingSession struct{ driver.Session }
 
-func (refusingSession) Create(context.Context, string, string, []byte) (driver.Place, error) {
-	return driver.Place{}, errRefused
+func (refusingSession) Create(context.Context, string, driver.NodeSpec) (driver.Joined, error) {
+	return driver.Joined{}, errRefused
 }

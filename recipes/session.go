@@ -12,9 +12,6 @@ import (
 type session struct {
 	driver.Session
 	sessions *Sessions
-	replacer driver.Replacer // nil where the driver has none
-	releaser driver.Releaser // likewise
-	reader   driver.Reader   // likewise
 
 	mu      sync.Mutex
 	young   holds       // locks won lately, oldest first
@@ -30,13 +27,8 @@ type session struct {
 	leaveErr error
 }
 
-// newSession finds out, here and nowhere else, what the driver can do beyond the contract.
 func newSession(c *Sessions, ds driver.Session) *session {
-	s := &session{Session: ds, sessions: c, unlocked: make(chan struct{}, 1), left: make(chan struct{})}
-	s.replacer, _ = ds.(driver.Replacer)
-	s.releaser, _ = ds.(driver.Releaser)
-	s.reader, _ = ds.(driver.Reader)
-	return s
+	return &session{Session: ds, sessions: c, unlocked: make(chan struct{}, 1), left: make(chan struct{})}
 }
 
 // attend waits for the end of the session, tells its locks, and ends the session

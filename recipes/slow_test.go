@@ -43,7 +43,7 @@ func slowLines(log *safeLog) (lines []string) {
 }
 
 func TestALongWaitIsLoggedOnce(t *testing.T) {
-	for _, way := range []recipes.Wait{recipes.Predecessor, recipes.AnyChange, recipes.Poll(time.Second)} {
+	for _, way := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(time.Second)} {
 		t.Run(way.String(), func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				var log safeLog

@@ -125,14 +125,14 @@ type QueuedInfo struct {
 
 // WaitingInfo belongs to Trace.Waiting.
 type WaitingInfo struct {
-	Lock, Node string
-	Behind     string // the node in the way; anybody may have named it
-	Position   int    // in the queue, from 1
+	Lock, Node  string
+	Predecessor string // the node that it waits for; any client may have named it
+	Position    int    // in the queue, from 1
 }
 
 // String returns one line for people; the names are quoted where they would not print.
 func (i WaitingInfo) String() string {
-	return fmt.Sprintf("%s: %s waits behind %s, %s in the queue", printable(i.Lock), printable(i.Node), printable(i.Behind), ordinal(i.Position))
+	return fmt.Sprintf("%s: %s waits behind %s, %s in the queue", printable(i.Lock), printable(i.Node), printable(i.Predecessor), ordinal(i.Position))
 }
 
 // GrantedInfo belongs to Trace.Granted.

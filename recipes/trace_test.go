@@ -147,7 +147,7 @@ func TestACallWithoutALockIsTraced(t *testing.T) {
 		assert.Equal(w, recipes.FailedInfo{Lock: "q", Mode: recipes.Exclusive, Try: true, Err: err}, last())
 
 		_, err = c.RWMutex("//").Lock(bg)
-		require.ErrorIs(w, err, recipes.ErrName)
+		require.ErrorIs(w, err, recipes.ErrBadName)
 		assert.Equal(w, recipes.FailedInfo{Lock: "//", Mode: recipes.Exclusive, Err: err}, last())
 
 		w.unlock(held)

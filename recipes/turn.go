@@ -206,24 +206,22 @@ func (r *retainer) lookOut(ctx context.Context, h *hold) {
 	early := 0 // watches in a row that have closed soon
 	for ctx.Err() == nil && h.session.Err() == nil {
 		began := time.Now()
-		changed, nodes, err := r.look(ctx, h)
+		watch, nodes, err := r.look(ctx, h)
 		if err != nil {
 			sleep(pace.nextTireless(), ctx.Done())
 			continue
 		}
 		pace.succeeded()
-		place := h.placeNow()
-		if indexOf(nodes, place.Node) < 0 && !h.isDowngraded() {
-			h.lose(errTaken)()
-			return
+		over := r.judge(h, nodes)
+		if !over {
+			select {
+			case <-watch.C:
+			case <-ctx.Done():
+			}
 		}
-		if r.saw(h, othersWait(nodes, place)) {
-			r.leaveIdle(h)
+		watch.Stop()
+		if over {
 			return
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
 		}
 		if early++; time.Since(began) > brief {
 			early = 0
@@ -234,13 +232,31 @@ func (r *retainer) lookOut(ctx context.Context, h *hold) {
 	}
 }
 
-func (r *retainer) look(ctx context.Context, h *hold) (<-chan driver.Cause, []driver.Node, error) {
-	changed, err := h.session.Watch(ctx, r.m.name, "")
+// judge acts on what a look at the queue has shown. It reports whether the
+// place is lost or given up.
+func (r *retainer) judge(h *hold, nodes []driver.Node) (over bool) {
+	place := h.placeNow()
+	if indexOf(nodes, place.Node) < 0 && !h.isDowngraded() {
+		h.lose(errTaken)()
+		return true
+	}
+	if r.saw(h, othersWait(nodes, place)) {
+		r.leaveIdle(h)
+		return true
+	}
+	return false
+}
+
+func (r *retainer) look(ctx context.Context, h *hold) (driver.Watch, []driver.Node, error) {
+	watch, err := h.session.WatchQueue(ctx, r.m.name)
 	if err != nil {
-		return nil, nil, err
+		return driver.Watch{}, nil, err
 	}
 	nodes, err := h.session.List(ctx, r.m.name)
-	return changed, nodes, err
+	if err != nil {
+		watch.Stop()
+	}
+	return watch, nodes, err
 }
 
 // othersWait tells whether anybody waits behind the node at that place.

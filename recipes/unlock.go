@@ -167,13 +167,13 @@ func (h *hold) remove() error {
 }
 
 // takeAway removes the node. A node that has stood for an exclusive lock to the
-// end is released: its release grants the lock to the next waiter, see
-// contender.passed.
+// end is released: its release grants the lock to the next waiter, see passedOn.
 func (h *hold) takeAway(ctx context.Context, place driver.Place) error {
-	if h.session.releaser != nil && h.exclusive(place) {
-		return h.session.releaser.Release(ctx, h.m.name, place)
+	why := driver.Changed
+	if h.exclusive(place) {
+		why = driver.Released
 	}
-	return h.session.Delete(ctx, h.m.name, place)
+	return h.session.Delete(ctx, h.m.name, place, why)
 }
 
 // exclusive tells whether the node has stood for an exclusive lock to the end.

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Wait is a way of waiting for other contenders; see [WithWait].
+// Wait is a way of waiting for other contenders, for [WithWait]: [WatchPredecessor],
+// [WatchQueue] or [Poll]. The zero Wait is WatchPredecessor.
 type Wait struct {
 	kind     waitKind
 	interval time.Duration
@@ -19,18 +20,19 @@ const (
 	poll
 )
 
-var (
-	// Predecessor watches the last node that is in the way: each release wakes only those who
-	// can enter. It is the default, and best where the store can watch.
-	Predecessor = Wait{kind: watchPredecessor}
+// WatchPredecessor returns the way of waiting in which a contender watches its
+// predecessor. Each release then wakes only the contenders that can enter. It is
+// the default, and best where the store can watch.
+func WatchPredecessor() Wait { return Wait{kind: watchPredecessor} }
 
-	// AnyChange watches the whole queue: each change wakes everybody who waits (the herd
-	// effect), who then ask for the queue.
-	AnyChange = Wait{kind: watchQueue}
-)
+// WatchQueue returns the way of waiting in which a contender watches the whole
+// queue. Each change then wakes all waiters (the herd effect), and each of them
+// lists the queue.
+func WatchQueue() Wait { return Wait{kind: watchQueue} }
 
-// Poll watches nothing and asks for the queue again and again, after d on average; each pause
-// is drawn between d/2 and 3d/2, so that contenders do not fall into step. For stores or
+// Poll returns the way of waiting in which a contender watches nothing and lists
+// the queue again and again, after d on average. Each pause is drawn between d/2
+// and 3d/2, so that contenders do not fall into step. It is for stores or
 // firewalls that cannot keep a watch. d of zero or less means 100 ms.
 func Poll(d time.Duration) Wait {
 	if d <= 0 {
@@ -39,9 +41,9 @@ func Poll(d time.Duration) Wait {
 	return Wait{kind: poll, interval: d}
 }
 
-// String returns "predecessor", "any change" or "poll".
+// String returns "watch predecessor", "watch queue" or "poll".
 func (w Wait) String() string {
-	return [...]string{"predecessor", "any change", "poll"}[w.kind]
+	return [...]string{"watch predecessor", "watch queue", "poll"}[w.kind]
 }
 
 func (w Wait) pause() time.Duration {

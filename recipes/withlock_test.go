@@ -134,7 +134,7 @@ func TestWithLockTellsThatTheFunctionDidNotRun(t *testing.T) {
 				"cancelled":    {c.with()[call](gone, never), []error{context.Canceled}},
 				"closed":       {closed.with()[call](bg, never), []error{recipes.ErrClosed}},
 				"no client":    {new(recipes.RWMutex).WithLock(bg, never), []error{recipes.ErrClosed}},
-				"bad name":     {c.RWMutex("").WithLock(bg, never), []error{recipes.ErrName}},
+				"bad name":     {c.RWMutex("").WithLock(bg, never), []error{recipes.ErrBadName}},
 				"nil context":  {c.with()[call](nil, never), nil},
 				"nil function": {c.with()[call](bg, nil), nil},
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
@@ -69,7 +70,16 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 func (c *client) session() driver.Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.last
+	return faults.Unwrap(c.last)
+}
+
+// placeOnly returns the store as one whose Create returns the place and nothing
+// else, so that a waiter has to list the queue and to arm its watch.
+func (w *world) placeOnly() driver.Connector {
+	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
+		created := r.Op == faults.OpCreate && r.Stage == faults.StageReply
+		return faults.Fault{DropAhead: created, DropWatch: created}
+	})
 }
 
 // client opens a client whose nodes begin with that host name. It is connected, and closed

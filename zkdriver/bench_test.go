@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
@@ -22,9 +23,9 @@ func BenchmarkCreateDelete(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for i := range b.N {
-				p, err := s.Create(ctx, "q", "h-W-", strconv.AppendInt(nil, int64(i), 10))
+				p, err := create(ctx, s, "q", "h-W-", strconv.AppendInt(nil, int64(i), 10))
 				require.NoError(b, err)
-				require.NoError(b, s.Delete(ctx, "q", p))
+				require.NoError(b, s.Delete(ctx, "q", p, driver.Changed))
 			}
 		})
 	}

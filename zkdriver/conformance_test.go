@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/leasehook"
 	"github.com/dlock-go/dlock/internal/zktest"
@@ -78,6 +79,7 @@ func (s *store) proxy(session driver.Session) *zktest.Proxy {
 
 // conformance finds the store of a session.
 type conformance struct {
+	slow   sync.Map // driver.Session whose replies take their time
 	eager  bool
 	mu     sync.Mutex
 	stores []*store
@@ -114,7 +116,10 @@ func conforms(t *testing.T, eager bool) {
 	config := dlocktest.Config{
 		SessionTimeout: timeout,
 		Complete:       true,
-		New:            func(t *testing.T) driver.Connector { return c.open(t, "session_timeout=1500ms") },
+		Abilities: []dlocktest.Ability{
+			dlocktest.Replace, dlocktest.Read, dlocktest.Walk, dlocktest.Ahead, dlocktest.Released,
+		},
+		New: func(t *testing.T) driver.Connector { return c.open(t, "session_timeout=1500ms") },
 		NewNearRollOver: func(t *testing.T) driver.Connector {
 			return c.open(t, "session_timeout=1500ms&sequence_limit=40")
 		},
@@ -126,20 +131,30 @@ func conforms(t *testing.T, eager bool) {
 		},
 		CutOff: func(t *testing.T, s driver.Session) func() {
 			p := c.proxy(s)
-			p.Cut()
+			if _, slow := c.slow.LoadAndDelete(s); slow {
+				p.CutOneWay(zktest.ToServer) // replies on their way arrive
+			} else {
+				p.Cut()
+			}
 			t.Cleanup(p.Heal)
 			return p.Heal
 		},
-		LoseReply: func(t *testing.T, s driver.Session, op dlocktest.Op, committed bool) {
-			match := zktest.Op(zktest.OpMulti)
-			if op == dlocktest.OpDelete {
-				match = zktest.Op(zktest.OpDelete)
-			}
+		Reset: func(t *testing.T, s driver.Session) { c.proxy(s).DropConnections() },
+		LoseReply: func(t *testing.T, s driver.Session, op faults.Op, committed bool) {
 			if committed {
-				c.proxy(s).LoseReply(match)
+				c.proxy(s).LoseReply(opcodes(op))
 			} else {
-				c.proxy(s).LoseRequest(match)
+				c.proxy(s).LoseRequest(opcodes(op))
 			}
+		},
+		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
+			// A server drops what arrives on a connection that its session has left.
+			c.proxy(s).LoseRequest(opcodes(op))
+			return func() {}
+		},
+		DelayReplies: func(t *testing.T, s driver.Session, d time.Duration) {
+			c.slow.Store(s, true)
+			c.proxy(s).SetDelayOneWay(zktest.ToClient, d)
 		},
 		Pause: func(_ *testing.T, s driver.Session, d time.Duration) { leasehook.Skew(s.(*session).lease, d) },
 		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
@@ -160,6 +175,17 @@ func conforms(t *testing.T, eager bool) {
 		config.Complete, config.Expire, config.CutOff, config.Pause = false, nil, nil, nil
 	}
 	dlocktest.Run(t, config)
+}
+
+// opcodes matches the requests of a kind.
+func opcodes(op faults.Op) func(opcode int32) bool {
+	switch op {
+	case faults.OpList:
+		return zktest.Op(zktest.OpGetChildren2)
+	case faults.OpDelete: // of either cause
+		return func(opcode int32) bool { return opcode == zktest.OpDelete || opcode == zktest.OpMulti }
+	}
+	return zktest.Op(zktest.OpMulti)
 }
 
 func removeAll(t *testing.T, conn *zk.Conn, root string) {

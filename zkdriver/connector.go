@@ -57,9 +57,6 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 		return nil, c.rotating(err)
 	}
 	c.trusted.Store(true)
-	if !s.secret.set() {
-		return noReleaser{s, s, s, s, s}, nil
-	}
 	return s, nil
 }
 
@@ -73,13 +70,4 @@ func (c *connector) rotating(err error) error {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return err
-}
-
-// noReleaser hides Release: what is not guarded can't be believed to be released.
-type noReleaser struct {
-	driver.Session
-	driver.Replacer
-	driver.Reader
-	driver.Walker
-	driver.Describer
 }

@@ -22,68 +22,68 @@ const maxData = 1<<20 - 1 - 8<<10
 // whose second answer is a Stat of the queue's node: its Mzxid is the zxid of the whole, and so
 // the token and the Czxid of the new node, its NumChildren counts the new node, and its Czxid
 // is the epoch. A list of the queue may follow it, see prefetch.
-func (s *session) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	if err := s.checkCreate(queue, prefix, data); err != nil {
-		return driver.Place{}, err
+func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	if err := s.checkCreate(queue, n); err != nil {
+		return driver.Joined{}, err
 	}
-	data = s.seal(data)
+	n.Data = s.seal(n.Data)
 	return await(ctx, s,
-		func() (driver.Place, error) {
+		func() (driver.Joined, error) {
 			s.owned.make(1)
 			defer s.owned.make(-1)
-			return s.createNode(ctx, queue, prefix, data)
+			return s.createNode(ctx, queue, n)
 		},
-		func(p driver.Place, err error) {
+		func(j driver.Joined, err error) {
 			if err == nil {
-				s.takeBack(queue, p, data)
+				s.takeBack(queue, j.Place, n.Data)
 			}
 		})
 }
 
-func (s *session) checkCreate(queue, prefix string, data []byte) error {
+func (s *session) checkCreate(queue string, n driver.NodeSpec) error {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return err
 	}
-	if err := checkPrefix(prefix); err != nil {
+	if err := checkPrefix(n.Prefix); err != nil {
 		return err
 	}
-	if len(data) > maxData {
+	if len(n.Data) > maxData {
 		return fmt.Errorf("zkdriver: create a node in %s: %d bytes of data are more than the %d that fit a request (jute.maxbuffer)",
-			s.settings.queuePath(queue), len(data), maxData)
+			s.settings.queuePath(queue), len(n.Data), maxData)
 	}
 	return nil
 }
 
 // createNode tries until the queue is there and known.
-func (s *session) createNode(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
+func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	for range 5 {
 		if err := ctx.Err(); err != nil {
-			return driver.Place{}, fmt.Errorf("zkdriver: %w", err)
+			return driver.Joined{}, fmt.Errorf("zkdriver: %w", err)
 		}
 		w, err := s.way(queue)
 		if err != nil {
-			return driver.Place{}, err
+			return driver.Joined{}, err
 		}
 		if w.manner == draining {
 			if err := s.rollOver(queue, w.epoch); err != nil {
-				return driver.Place{}, err
+				return driver.Joined{}, err
 			}
 			continue
 		}
-		p, aclVersion, err := s.createOnce(queue, prefix, data, w.manner)
+		j, aclVersion, err := s.createOnce(queue, n, w.manner)
 		switch {
-		case err == nil && s.pastEnd(prefix, p):
-			s.queues.set(queue, way{manner: draining, epoch: p.Epoch})
-			s.takeBack(queue, p, data)
-		case err == nil && s.settings.guarded() && (p.Epoch != w.epoch || aclVersion != w.aclVersion):
+		case err == nil && s.pastEnd(n.Prefix, j.Place):
+			s.queues.set(queue, way{manner: draining, epoch: j.Epoch})
+			s.takeBack(queue, j.Place, n.Data)
+		case err == nil && s.settings.guarded() && (j.Epoch != w.epoch || aclVersion != w.aclVersion):
 			s.queues.drop(queue) // not the one that guard has looked at
-			s.takeBack(queue, p, data)
+			s.takeBack(queue, j.Place, n.Data)
 		case err == nil:
 			if err := s.hold(); err != nil {
-				s.takeBack(queue, p, data)
-				return driver.Place{}, s.explain(err, "create a node in", s.settings.queuePath(queue), "")
+				s.takeBack(queue, j.Place, n.Data)
+				return driver.Joined{}, s.explain(err, "create a node in", s.settings.queuePath(queue), "")
 			}
-			return p, nil
+			return j, nil
 		case errors.Is(err, errHit): // once more
 		case errors.Is(err, zk.ErrNoNode):
 			s.queues.drop(queue)
@@ -91,37 +91,37 @@ func (s *session) createNode(ctx context.Context, queue, prefix string, data []b
 			w.manner = plain
 			s.queues.set(queue, w)
 		default:
-			return driver.Place{}, s.explain(err, "create a node in", s.settings.queuePath(queue), "CREATE on it")
+			return driver.Joined{}, s.explain(err, "create a node in", s.settings.queuePath(queue), "CREATE on it")
 		}
 	}
-	return driver.Place{}, s.vanished(queue)
+	return driver.Joined{}, s.vanished(queue)
 }
 
 // createOnce makes a node and records that it is this session's.
-func (s *session) createOnce(queue, prefix string, data []byte, m manner) (p driver.Place, aclVersion int32, err error) {
+func (s *session) createOnce(queue string, n driver.NodeSpec, m manner) (j driver.Joined, aclVersion int32, err error) {
 	c := s.owned.beginCreation(queue)
 	if m == stamped {
-		p, aclVersion, err = s.createStamped(queue, prefix, data)
+		j, aclVersion, err = s.createStamped(queue, n)
 	} else {
-		p, aclVersion, err = s.createPlain(queue, prefix, data)
+		j.Place, aclVersion, err = s.createPlain(queue, n)
 	}
 	if err == nil {
-		s.queues.saw(queue, p.Epoch, aclVersion)
-		s.owned.add(queue, p, s.beats.present())
+		s.queues.saw(queue, j.Epoch, aclVersion)
+		s.owned.add(queue, j.Place, s.beats.present())
 	}
-	wait, met := s.owned.endCreation(queue, c, p.Name)
+	wait, met := s.owned.endCreation(queue, c, j.Name)
 	if err != nil || !met {
-		return p, aclVersion, err
+		return j, aclVersion, err
 	}
-	err = s.stillStands(queue, p, wait)
+	err = s.stillStands(queue, j.Place, wait)
 	switch {
 	case errors.Is(err, driver.ErrGone):
-		s.owned.forget(p.Token)
+		s.owned.forget(j.Token)
 		err = errHit
 	case err != nil:
-		s.takeBack(queue, p, data)
+		s.takeBack(queue, j.Place, n.Data)
 	}
-	return p, aclVersion, err
+	return j, aclVersion, err
 }
 
 // errHit says that a removal which this session had sent earlier has removed
@@ -131,47 +131,48 @@ var errHit = errors.New("zkdriver: the node was removed together with an earlier
 // errNotStamped says that the queue's node may not be written.
 var errNotStamped = errors.New("zkdriver: no WRITE on the queue's node")
 
-func (s *session) createStamped(queue, prefix string, data []byte) (p driver.Place, aclVersion int32, err error) {
+func (s *session) createStamped(queue string, n driver.NodeSpec) (j driver.Joined, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
-	l := lost{queue, prefix, data, s.leftover.last(queue)}
+	l := lost{queue, n.Prefix, n.Data, s.leftover.last(queue)}
 	var list *prefetch
 	if s.crowds.expected(queue) {
-		list = s.prefetch(path, data)
-		defer s.link.prefetches.forget(list)
+		list = s.prefetch(queue, n.Data)
 	}
 	results, err := s.multi(
-		&zk.CreateRequest{Path: path + "/" + prefix, Data: data, Acl: s.contenderACL(), Flags: zk.FlagEphemeralSequential},
+		&zk.CreateRequest{Path: path + "/" + n.Prefix, Data: n.Data, Acl: s.contenderACL(), Flags: zk.FlagEphemeralSequential},
 		&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1})
+	if list != nil && s.link.prefetches.forget(list) {
+		list = nil
+	}
 	if err != nil {
 		if len(results) == 2 && results[0].Error == nil && errors.Is(results[1].Error, zk.ErrNoAuth) {
-			return driver.Place{}, 0, errNotStamped
+			return driver.Joined{}, 0, errNotStamped
 		}
 		s.leftover.orphan(s, err, l)
-		return driver.Place{}, 0, err
+		return driver.Joined{}, 0, err
 	}
 	if len(results) != 2 || results[1].Stat == nil {
 		s.leftover.orphan(s, zk.ErrConnectionClosed, l)
-		return driver.Place{}, 0, errors.New("an answer of the wrong shape")
+		return driver.Joined{}, 0, errors.New("an answer of the wrong shape")
 	}
 	stat := results[1].Stat
 	s.crowds.met(queue, stat.NumChildren > 1)
-	if list != nil {
-		s.link.prefetches.keep(list)
+	j.Node, j.Token = s.node(results[0].String, len(path), stat.Czxid), stat.Mzxid
+	s.leftover.saw(queue, j.Node)
+	if j.Known = stat.NumChildren == 1; !j.Known && list != nil {
+		j.Ahead, j.Known = s.prefetched(queue, list, j.Node)
 	}
-	node := s.node(results[0].String, len(path), stat.Czxid)
-	s.leftover.saw(queue, node)
-	return driver.Place{
-		Node:  node,
-		Token: stat.Mzxid,
-		Alone: stat.NumChildren == 1,
-	}, stat.Aversion, nil
+	if j.Known && n.Predecessor != nil && n.Predecessor(j.Ahead) >= 0 {
+		s.crowds.hindered(queue)
+	}
+	return j, stat.Aversion, nil
 }
 
 // createPlain makes the node first and asks for its zxid then.
-func (s *session) createPlain(queue, prefix string, data []byte) (p driver.Place, aclVersion int32, err error) {
+func (s *session) createPlain(queue string, n driver.NodeSpec) (p driver.Place, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
-	l := lost{queue, prefix, data, s.leftover.last(queue)}
-	made, err := s.create(path+"/"+prefix, data, zk.FlagEphemeralSequential, s.contenderACL())
+	l := lost{queue, n.Prefix, n.Data, s.leftover.last(queue)}
+	made, err := s.create(path+"/"+n.Prefix, n.Data, zk.FlagEphemeralSequential, s.contenderACL())
 	if err != nil {
 		s.leftover.orphan(s, err, l)
 		return driver.Place{}, 0, err
@@ -183,7 +184,7 @@ func (s *session) createPlain(queue, prefix string, data []byte) (p driver.Place
 	if err == nil {
 		var found []byte
 		found, stat, err = s.get(made)
-		if err == nil && (string(found) != string(data) || stat.EphemeralOwner != s.link.sessionID()) {
+		if err == nil && (string(found) != string(n.Data) || stat.EphemeralOwner != s.link.sessionID()) {
 			err = zk.ErrNoNode // somebody else's, made after ours was taken away
 		}
 	}
@@ -216,7 +217,7 @@ func (s *session) pastEnd(prefix string, p driver.Place) bool {
 
 // takeBack removes a node of which no caller will ever know.
 func (s *session) takeBack(queue string, p driver.Place, data []byte) {
-	err := s.deleteNode(queue, p, func(path string) error { return s.remove(path, -1) })
+	err := s.deleteNode(queue, p, s.removeAny)
 	s.owned.forget(p.Token)
 	if err != nil && !errors.Is(err, driver.ErrGone) {
 		prefix, _, _ := driver.ParseName(p.Name)

@@ -17,9 +17,10 @@ import (
 
 func TestContenderIsAnEphemeralChildOfTheQueuesPath(t *testing.T) {
 	b := newBench(t, "")
-	p := b.mustCreate("stock/42", "web1-W-", "data")
+	p, err := b.Create(within(t), "stock/42", driver.NodeSpec{Prefix: "web1-W-", Data: []byte("data")})
+	require.NoError(t, err)
 	require.Equal(t, "web1-W-0000000000", p.Name)
-	require.True(t, p.Alone)
+	require.True(t, p.Alone())
 	data, stat, err := b.raw.Get(b.chroot + "/stock/42/web1-W-0000000000")
 	require.NoError(t, err)
 	require.Equal(t, "data\n#dlock guarded", string(data))
@@ -29,22 +30,23 @@ func TestContenderIsAnEphemeralChildOfTheQueuesPath(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, p.Epoch, parent.Czxid)
 
-	second := b.mustCreate("stock/42", "web1-R-", "data 2")
+	second, err := b.Create(within(t), "stock/42", driver.NodeSpec{Prefix: "web1-R-", Data: []byte("data 2")})
+	require.NoError(t, err)
 	require.Equal(t, "web1-R-0000000001", second.Name)
-	require.False(t, second.Alone)
+	require.False(t, second.Alone())
 	require.Greater(t, second.Token, p.Token)
 }
 
 func TestFreeLockTakesOneRequestAndItsReleaseAnother(t *testing.T) {
 	b := newBench(t, "")
-	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "0")))
+	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "0"), driver.Changed))
 	before := b.requests()
 	for i := range 10 {
 		p := b.mustCreate("q", "h-W-", fmt.Sprint(i))
 		if i%2 == 0 {
-			require.NoError(t, b.Delete(within(t), "q", p))
+			require.NoError(t, b.Delete(within(t), "q", p, driver.Changed))
 		} else {
-			require.NoError(t, b.Release(within(t), "q", p))
+			require.NoError(t, b.Delete(within(t), "q", p, driver.Released))
 		}
 	}
 	require.Equal(t, 20, b.requests()-before)
@@ -62,7 +64,7 @@ func TestSequencesStartOverAtTheLimitAndTokensDoNot(t *testing.T) {
 			epochs++
 		}
 		token, epoch = p.Token, p.Epoch
-		require.NoError(t, b.Delete(within(t), "q", p))
+		require.NoError(t, b.Delete(within(t), "q", p, driver.Changed))
 	}
 	require.GreaterOrEqual(t, epochs, int64(6))
 }
@@ -74,19 +76,19 @@ func TestQueueAtItsLimitDrainsFirst(t *testing.T) {
 	b.mustCreate("q", "h-W-", "2")
 	for i := range 3 {
 		for _, s := range []*session{b.session, other} {
-			_, err := s.Create(within(t), "q", "h-W-", []byte(fmt.Sprint("late", i)))
+			_, err := create(within(t), s, "q", "h-W-", []byte(fmt.Sprint("late", i)))
 			require.ErrorIs(t, err, driver.ErrUnavailable)
 		}
 	}
 	require.Len(t, b.nodes("q"), 2)
-	require.NoError(t, b.Delete(within(t), "q", first))
+	require.NoError(t, b.Delete(within(t), "q", first, driver.Changed))
 	nodes, err := b.List(within(t), "q")
 	require.NoError(t, err)
 	require.Len(t, nodes, 1)
-	require.NoError(t, b.Delete(within(t), "q", driver.Place{Node: nodes[0], Token: b.tokenOf("q", nodes[0].Name)}))
+	require.NoError(t, b.Delete(within(t), "q", driver.Place{Node: nodes[0], Token: b.tokenOf("q", nodes[0].Name)}, driver.Changed))
 	p := b.mustCreate("q", "h-W-", "3")
 	require.Zero(t, p.Seq)
-	_, err = other.Create(within(t), "q", "h-W-", []byte("4"))
+	_, err = create(within(t), other, "q", "h-W-", []byte("4"))
 	require.NoError(t, err)
 	require.NotEqual(t, first.Epoch, p.Epoch)
 }
@@ -138,8 +140,8 @@ func TestQueueThatMayNotBeWrittenWorks(t *testing.T) {
 	second := b.mustCreate("q", "h-W-", "2")
 	require.Equal(t, 3, b.requests()-before)
 	require.Greater(t, second.Token, first.Token)
-	require.NoError(t, b.Delete(within(t), "q", first))
-	require.NoError(t, b.Delete(within(t), "q", second))
+	require.NoError(t, b.Delete(within(t), "q", first, driver.Changed))
+	require.NoError(t, b.Delete(within(t), "q", second, driver.Changed))
 	require.Empty(t, b.nodes("q"))
 }
 
@@ -148,10 +150,10 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 	for queue, perms := range map[string]int32{"CREATE": zk.PermAll &^ zk.PermCreate, "READ": zk.PermAll &^ zk.PermRead, "DELETE": zk.PermAll &^ zk.PermDelete} {
 		_, err := b.raw.Create(b.chroot+"/"+queue, nil, 0, zk.WorldACL(perms))
 		require.NoError(t, err)
-		p, err := b.Create(within(t), queue, "h-W-", []byte("x"))
+		p, err := create(within(t), b, queue, "h-W-", []byte("x"))
 		if queue == "DELETE" {
 			require.NoError(t, err)
-			err = b.Delete(within(t), queue, p)
+			err = b.Delete(within(t), queue, p, driver.Changed)
 		}
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 		require.NotErrorIs(t, err, driver.ErrUnavailable)
@@ -164,7 +166,7 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 
 func TestDataThatFitsNoRequestIsRefusedHere(t *testing.T) {
 	b := newBench(t, "")
-	_, err := b.Create(within(t), "q", "h-W-", make([]byte, 1<<20))
+	_, err := create(within(t), b, "q", "h-W-", make([]byte, 1<<20))
 	require.ErrorContains(t, err, "jute.maxbuffer")
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 	p := b.mustCreate("q", "h-W-", string(make([]byte, maxData)))
@@ -195,9 +197,9 @@ func TestCreateWithoutAnAnswerLeavesNothing(t *testing.T) {
 			wait := rand.N(600 * time.Microsecond)
 			time.AfterFunc(wait, b.proxy.DropConnections)
 		}
-		p, err := b.Create(within(t), "q", "h-W-", []byte(fmt.Sprint("call ", i)))
+		p, err := create(within(t), b, "q", "h-W-", []byte(fmt.Sprint("call ", i)))
 		if err == nil {
-			require.Eventually(t, func() bool { err = b.Delete(within(t), "q", p); return err == nil || isGone(err) }, bound, time.Millisecond)
+			require.Eventually(t, func() bool { err = b.Delete(within(t), "q", p, driver.Changed); return err == nil || isGone(err) }, bound, time.Millisecond)
 		} else {
 			require.ErrorIs(t, err, driver.ErrUnavailable)
 		}
@@ -210,13 +212,13 @@ func TestCreateWithoutAnAnswerLeavesNothing(t *testing.T) {
 func TestCreateThatIsCancelledLeavesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "session_timeout=20s")
-	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm")))
+	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm"), driver.Changed))
 	for i := range 100 {
 		ctx, cancel := context.WithTimeout(context.Background(), rand.N(time.Millisecond))
-		p, err := b.Create(ctx, "q", "h-W-", []byte(fmt.Sprint("call ", i)))
+		p, err := create(ctx, b, "q", "h-W-", []byte(fmt.Sprint("call ", i)))
 		cancel()
 		if err == nil {
-			require.NoError(t, b.Delete(within(t), "q", p))
+			require.NoError(t, b.Delete(within(t), "q", p, driver.Changed))
 		} else {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		}
@@ -227,11 +229,11 @@ func TestCreateThatIsCancelledLeavesNothing(t *testing.T) {
 func TestCreateThatIsStillOnItsWayIsCaught(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "session_timeout=20s")
-	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm")))
+	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm"), driver.Changed))
 	hold := b.proxy.HoldReplies(zktest.Op(zktest.OpMulti))
 	ctx, cancel := context.WithCancel(within(t))
 	go func() { <-hold.Held(); cancel() }()
-	_, err := b.Create(ctx, "q", "h-W-", []byte("late"))
+	_, err := create(ctx, b, "q", "h-W-", []byte("late"))
 	require.ErrorIs(t, err, context.Canceled)
 	require.Len(t, b.nodes("q"), 1)
 	hold.Release()
@@ -246,7 +248,7 @@ func TestSearchForALostNodeLooksAtNoOlderOnes(t *testing.T) {
 	for _, lose := range []func(func(int32) bool) <-chan struct{}{b.proxy.LoseReply, b.proxy.LoseRequest} {
 		gets := b.proxy.Frames(zktest.OpGetData)
 		lost := lose(zktest.Op(zktest.OpMulti))
-		_, err := b.Create(within(t), "q", "h-W-", []byte("lost"))
+		_, err := create(within(t), b, "q", "h-W-", []byte("lost"))
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		closed(t, "the answer is lost", lost)
 		eventually(t, "the search is over", func() bool {
@@ -270,20 +272,20 @@ func TestLostCreatesOnAnEnsembleLeaveNothing(t *testing.T) {
 		proxies, hosts = append(proxies, p), append(hosts, p.Addr())
 	}
 	s := mustConnect(t, "zk://"+strings.Join(hosts, ",")+"?session_timeout=20s")
-	require.NoError(t, s.Delete(within(t), "q", mustCreateOn(t, s, "warm")))
+	require.NoError(t, s.Delete(within(t), "q", mustCreateOn(t, s, "warm"), driver.Changed))
 	for i := range 60 {
 		time.AfterFunc(rand.N(3*time.Millisecond), func() {
 			for _, p := range proxies {
 				p.DropConnections()
 			}
 		})
-		p, err := s.Create(within(t), "q", "h-W-", []byte(fmt.Sprint("call ", i)))
+		p, err := create(within(t), s, "q", "h-W-", []byte(fmt.Sprint("call ", i)))
 		if err != nil {
 			require.ErrorIs(t, err, driver.ErrUnavailable)
 			continue
 		}
 		eventually(t, "the node is deleted", func() bool {
-			err = s.Delete(within(t), "q", p)
+			err = s.Delete(within(t), "q", p, driver.Changed)
 			return err == nil || isGone(err)
 		})
 	}
@@ -297,7 +299,7 @@ func TestLostCreatesOnAnEnsembleLeaveNothing(t *testing.T) {
 
 func mustCreateOn(t testing.TB, s *session, data string) driver.Place {
 	t.Helper()
-	p, err := s.Create(within(t), "q", "h-W-", []byte(data))
+	p, err := create(within(t), s, "q", "h-W-", []byte(data))
 	require.NoError(t, err)
 	return p
 }

@@ -29,7 +29,7 @@ func TestOutageOfAQuarterOfTheTimeoutLosesNothing(t *testing.T) {
 			for phase := range phases {
 				p := zktest.NewProxy(t, way.addr)
 				s := mustConnect(t, "zk://"+p.Addr()+"/"+name+way.params+"session_timeout="+url.QueryEscape(timeout.String()))
-				_, err := s.Create(within(t), fmt.Sprint("q", phase), "h-W-", []byte("x"))
+				_, err := create(within(t), s, fmt.Sprint("q", phase), "h-W-", []byte("x"))
 				require.NoError(t, err)
 				group.Go(func() {
 					time.Sleep(timeout + timeout*time.Duration(phase)/(2*phases))

@@ -11,27 +11,27 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Delete implements driver.Session. The first, undoubted Delete of a node is one request. Any
-// other looks first whether what stands there is that node: by its token and its owner. Between
-// looking and removing there is one round trip, in which an operator would have to remove the
-// node and the queue, and this host to make both again, for the wrong one to be hit.
-func (s *session) Delete(ctx context.Context, queue string, p driver.Place) error {
+// Delete implements driver.Session. The first, undoubted Delete of a node is
+// one request. Any other looks first whether what stands there is that node: by
+// its token and its owner. Between looking and removing there is one round trip,
+// in which an operator would have to remove the node and the queue, and this
+// host to make both again, for the wrong one to be hit.
+//
+// The release of a node that need not be looked at begins with a write, which is
+// what a watch of the node reports. A session without a secret never writes: its
+// nodes are not guarded, so no session would believe the write.
+func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	if err := s.checkPlace(queue, p); err != nil {
 		return err
 	}
-	return awaitErr(ctx, s, func() error {
-		return s.deleteNode(queue, p, func(path string) error { return s.remove(path, -1) })
-	})
+	remove := s.removeAny
+	if why == driver.Released && s.secret.set() {
+		remove = s.release
+	}
+	return awaitErr(ctx, s, func() error { return s.deleteNode(queue, p, remove) })
 }
 
-// Release implements driver.Releaser: the write is what a watch of the node reports. Where the
-// node has to be looked at first it is a Delete.
-func (s *session) Release(ctx context.Context, queue string, p driver.Place) error {
-	if err := s.checkPlace(queue, p); err != nil {
-		return err
-	}
-	return awaitErr(ctx, s, func() error { return s.deleteNode(queue, p, s.release) })
-}
+func (s *session) removeAny(path string) error { return s.remove(path, -1) }
 
 func (s *session) release(path string) error {
 	_, err := s.multi(&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1}, &zk.DeleteRequest{Path: path, Version: -1})

@@ -22,9 +22,9 @@ func TestFirstDeleteAfterTheQueueWasMadeAnewSparesTheNewNode(t *testing.T) {
 	fresh := b.mustCreate("q", "h-W-", "new")
 	require.Equal(t, old.Name, fresh.Name)
 	require.NotEqual(t, old.Epoch, fresh.Epoch)
-	require.ErrorIs(t, b.Delete(within(t), "q", old), driver.ErrGone)
+	require.ErrorIs(t, b.Delete(within(t), "q", old, driver.Changed), driver.ErrGone)
 	require.Equal(t, []string{fresh.Name}, b.nodes("q"))
-	require.NoError(t, b.Delete(within(t), "q", fresh))
+	require.NoError(t, b.Delete(within(t), "q", fresh, driver.Changed))
 }
 
 func TestDeleteAfterListMissedTheNodeSparesAForeignOne(t *testing.T) {
@@ -35,11 +35,11 @@ func TestDeleteAfterListMissedTheNodeSparesAForeignOne(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, nodes)
 	require.NoError(t, b.raw.Delete(b.chroot+"/q", -1))
-	fresh, err := b.another("").Create(within(t), "q", "h-W-", []byte("new"))
+	fresh, err := create(within(t), b.another(""), "q", "h-W-", []byte("new"))
 	require.NoError(t, err)
 	require.Equal(t, old.Name, fresh.Name)
 	for range 2 {
-		require.ErrorIs(t, b.Delete(within(t), "q", old), driver.ErrGone)
+		require.ErrorIs(t, b.Delete(within(t), "q", old, driver.Changed), driver.ErrGone)
 	}
 	require.Equal(t, []string{fresh.Name}, b.nodes("q"))
 }
@@ -68,15 +68,15 @@ func TestNodesThatOthersRemoveAreForgotten(t *testing.T) {
 		_, err = b.List(within(t), "q")
 		require.NoError(t, err)
 		require.True(t, forgotten())
-		require.ErrorIs(t, b.Delete(within(t), "q", p), driver.ErrGone)
+		require.ErrorIs(t, b.Delete(within(t), "q", p, driver.Changed), driver.ErrGone)
 	}
 }
 
 func TestDeleteOfAnotherSessionsNodeRemovesNothing(t *testing.T) {
 	b := newBench(t, "")
-	p, err := b.another("").Create(within(t), "q", "h-W-", []byte("theirs"))
+	p, err := create(within(t), b.another(""), "q", "h-W-", []byte("theirs"))
 	require.NoError(t, err)
-	require.ErrorIs(t, b.Delete(within(t), "q", p), driver.ErrGone)
+	require.ErrorIs(t, b.Delete(within(t), "q", p, driver.Changed), driver.ErrGone)
 	require.Len(t, b.nodes("q"), 1)
 }
 
@@ -89,8 +89,8 @@ func TestDeleteWithoutAnAnswerIsRepeated(t *testing.T) {
 		} else {
 			b.proxy.LoseRequest(zktest.Op(zktest.OpDelete))
 		}
-		require.ErrorIs(t, b.Delete(within(t), "q", p), driver.ErrUnavailable)
-		err := b.Delete(within(t), "q", p)
+		require.ErrorIs(t, b.Delete(within(t), "q", p, driver.Changed), driver.ErrUnavailable)
+		err := b.Delete(within(t), "q", p, driver.Changed)
 		if i%2 == 0 {
 			require.ErrorIs(t, err, driver.ErrGone)
 		} else {
@@ -124,7 +124,7 @@ func TestReplaceKeepsTokenDataAndAge(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, p.Token, after.Token)
 	require.Equal(t, "data", string(after.Data))
-	require.NoError(t, b.Delete(within(t), "q", p))
+	require.NoError(t, b.Delete(within(t), "q", p, driver.Changed))
 	require.Empty(t, b.nodes("q"))
 }
 
@@ -147,7 +147,7 @@ func TestReplaceWithoutAnAnswerIsFinishedByRepeatingOrUndoneByDelete(t *testing.
 				p = r
 			}
 		}
-		require.NoError(t, b.Delete(within(t), "q", p))
+		require.NoError(t, b.Delete(within(t), "q", p, driver.Changed))
 		require.Empty(t, b.nodes("q"))
 	}
 }
@@ -178,5 +178,5 @@ func TestDataThatLooksReplacedDoesNotForgeAToken(t *testing.T) {
 	require.Equal(t, "x"+envelope{token: 1 << 60, created: 1}.line(), string(info.Data))
 	_, err = b.raw.Set(b.chroot+"/q", []byte{}, -1)
 	require.NoError(t, err)
-	require.NotErrorIs(t, b.Delete(within(t), "q", p), zk.ErrNoNode)
+	require.NotErrorIs(t, b.Delete(within(t), "q", p, driver.Changed), zk.ErrNoNode)
 }

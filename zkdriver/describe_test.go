@@ -20,9 +20,9 @@ func TestASessionDescribesItself(t *testing.T) {
 		s, err := c.Connect(within(t))
 		require.NoError(t, err)
 		t.Cleanup(func() { s.Close() })
-		p, err := s.Create(within(t), "q", "a-W-", []byte("x"))
+		p, err := create(within(t), s, "q", "a-W-", []byte("x"))
 		require.NoError(t, err)
-		info, err := s.(driver.Reader).Read(within(t), "q", p.Name)
+		info, err := s.(driver.NodeReader).Read(within(t), "q", p.Name)
 		require.NoError(t, err)
 		want := driver.SessionInfo{ID: info.Owner, Server: server.Addr(), Timeout: 4 * time.Second}
 		assert.Equal(t, want, driver.Describe(s), "handover=%s", handover)

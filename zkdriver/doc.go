@@ -75,7 +75,7 @@
 // The chroot is taken as it is.
 //
 // Characters beyond U+FFFF, which ZooKeeper does not take in a path, are refused with
-// driver.ErrName.
+// driver.ErrBadName.
 //
 // # Handing over
 //

@@ -113,13 +113,13 @@ func TestNothingPrintsThePassword(t *testing.T) {
 
 func TestReservedAndForeignNamesAreRefused(t *testing.T) {
 	root, below := &settings{}, &settings{chroot: "/c"}
-	require.ErrorIs(t, root.checkQueue("zookeeper"), driver.ErrName)
-	require.ErrorIs(t, root.checkQueue("zookeeper/quota"), driver.ErrName)
+	require.ErrorIs(t, root.checkQueue("zookeeper"), driver.ErrBadName)
+	require.ErrorIs(t, root.checkQueue("zookeeper/quota"), driver.ErrBadName)
 	require.NoError(t, root.checkQueue("zookeepers"))
 	require.NoError(t, below.checkQueue("zookeeper"))
-	require.ErrorIs(t, below.checkQueue("lock/\U0001F600"), driver.ErrName)
-	require.ErrorIs(t, checkPrefix("\U0001F600-"), driver.ErrName)
-	require.ErrorIs(t, checkPrefix("a/b-"), driver.ErrName)
+	require.ErrorIs(t, below.checkQueue("lock/\U0001F600"), driver.ErrBadName)
+	require.ErrorIs(t, checkPrefix("\U0001F600-"), driver.ErrBadName)
+	require.ErrorIs(t, checkPrefix("a/b-"), driver.ErrBadName)
 	require.NoError(t, below.checkQueue("über/日本"))
 }
 

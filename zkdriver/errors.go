@@ -78,7 +78,7 @@ func (s *session) explain(err error, do, path, need string) error {
 }
 
 func isMarked(err error) bool {
-	for _, m := range []error{driver.ErrSessionEnded, driver.ErrUnavailable, driver.ErrGone, driver.ErrName, context.Canceled, context.DeadlineExceeded} {
+	for _, m := range []error{driver.ErrSessionEnded, driver.ErrUnavailable, driver.ErrGone, driver.ErrBadName, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, m) {
 			return true
 		}

@@ -70,14 +70,14 @@ func FuzzPath(f *testing.F) {
 			s.chroot = root
 		}
 		if err := s.checkQueue(queue); err != nil {
-			require.ErrorIs(t, err, driver.ErrName)
+			require.ErrorIs(t, err, driver.ErrBadName)
 			return
 		}
 		require.NoError(t, driver.CheckQueue(queue), "what the contract refuses is refused")
 		path := s.queuePath(queue)
 		serverTakes(t, path)
 		if err := checkName(name); err != nil {
-			require.ErrorIs(t, err, driver.ErrName)
+			require.ErrorIs(t, err, driver.ErrBadName)
 			return
 		}
 		full := path + "/" + name

@@ -38,11 +38,18 @@ import (
 //	       answered write of the same connection as m
 //
 // Both only grow, and both outlive a reconnect. On a new connection sure
-// stands still until a write has been answered on it. As long as the session
-// owns a node, or a Create is in flight, the lease counts from sure; else from
-// the later of the two. When a session comes to own its first node, the lease
-// is set back to sure before the caller learns of the node. The lease ends
+// stands still until a write has been answered on it. As long as a node of the
+// session may hold a lock, or a Create is in flight, the lease counts from sure;
+// else from the later of the two. When a session comes to hold its first node,
+// the lease is set back to sure before the caller learns of that. The lease ends
 // T - M after the instant that it counts from.
+//
+// A node only waits as long as there is an open watch of it and of nodes ahead
+// of it: the contract says that its contender does not act as a holder then. So
+// a session whose nodes all wait needs no writes. The watch ends, or sends
+// Released, only after the lease was set back to sure with enough of it left;
+// settle sends a write for that if the latest one is old. If the watch was
+// stopped, the next list waits for the same.
 //
 // # Why no other session is granted a lock before the lease ends
 //
@@ -67,8 +74,12 @@ import (
 // becomes untrue. So late news from a deposed leader do no harm: a list, an
 // event, or a hand-over without a list.
 //
-// A loose lease has not got this protection. It does not need it: such a session
-// owns no node that another session could wait for.
+// A loose lease has not got this protection: a deposed leader goes on answering
+// syncs. It does not need it. A session that counts from loose owns no node, or
+// only nodes whose contenders have not been granted a lock, and they are granted
+// none before a write was answered: which a deposed leader cannot do, and which
+// every leader refuses if the session is over. Without that write a waiter on a
+// deposed leader that hears late of a release would hold beside another.
 //
 // # What it takes for granted
 //
@@ -84,7 +95,7 @@ import (
 //
 // # The schedule
 //
-// A heartbeat is a sync. In a session that owns nodes, the first one on a
+// A heartbeat is a sync. In a session that may hold a lock, the first one on a
 // connection is a write, and so is every (n+1)-th after that. They are sent p
 // apart, p = (g + r) / n, where r is a round trip. No heartbeat waits for the
 // answer to the one before. The n-th before is the mark that each one proves, so
@@ -92,19 +103,21 @@ import (
 // (n+1) * p + r ago. An outage that begins then is told T - M - (n+1) * p - r
 // later.
 //
-// n is 2 where the tick is not stated, and 1 where g is small. It rises with r.
+// n is 2 where the tick is not stated, and 1 where g is small or all nodes wait,
+// in which case p is T/4 at least. It rises with r.
 type beats struct {
-	lease  *driver.Lease
-	strict func() bool   // whether the session owns nodes, or may
-	wake   chan struct{} // capacity 1: something has changed
+	lease *driver.Lease
+	duty  func() duty
+	wake  chan struct{} // capacity 1: something has changed
 
 	mu         sync.Mutex
+	firm       bool // the lease has counted from sure since hold
 	schedule   *schedule
 	generation uint64 // the number of the connection
 }
 
-func newBeats(s *schedule, lease *driver.Lease, strict func() bool) *beats {
-	return &beats{schedule: s, lease: lease, strict: strict, wake: make(chan struct{}, 1)}
+func newBeats(s *schedule, lease *driver.Lease, duty func() duty) *beats {
+	return &beats{schedule: s, lease: lease, duty: duty, wake: make(chan struct{}, 1)}
 }
 
 // connected starts a new connection. Requests of an earlier one, perhaps to
@@ -134,22 +147,42 @@ func (b *beats) answered(generation uint64, p part, sent, now driver.Instant, is
 	}
 	b.schedule.answered(p, sent, now, isHeartbeat)
 	if p != server {
-		b.lease.Renew(b.schedule.from(b.strict()))
+		d := b.duty()
+		b.firm = b.firm && d == holding
+		b.lease.Renew(b.schedule.from(d))
 	}
 }
 
 // errNoWrite says that no write has been answered on the present connection.
 var errNoWrite = errors.New("no write has been answered on this connection")
 
-// hold makes the lease count from sure, for a session that comes to own a node.
-// The session has to be strict by then.
+// hold makes the lease count from sure, for a session that comes to hold a
+// node. Its duty has to be holding by then.
 func (b *beats) hold() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.holdAtLeast(b.schedule.timeout / 20)
+}
+
+func (b *beats) holdAtLeast(least time.Duration) error {
 	if b.schedule.written == never {
 		return errNoWrite
 	}
-	return b.lease.Hold(b.schedule.sure, b.schedule.timeout/20)
+	err := b.lease.Hold(b.schedule.sure, least)
+	b.firm = err == nil
+	return err
+}
+
+// settled is hold without a request, for a contender that has waited. It reports
+// false if that takes a write first.
+func (b *beats) settled() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.firm || b.duty() != holding || b.lease.Err() != nil {
+		return true
+	}
+	fresh := b.schedule.written != never && b.lease.Now().Sub(b.schedule.written) <= b.schedule.timeout*3/8
+	return fresh && b.holdAtLeast(b.schedule.timeout/5) == nil
 }
 
 // hold makes the lease count for a session that comes to own a node. It sends a
@@ -157,13 +190,46 @@ func (b *beats) hold() error {
 // another connection meanwhile.
 func (s *session) hold() error {
 	err := s.beats.hold()
-	for try := 0; errors.Is(err, errNoWrite) && try < 3; try++ {
-		if err := s.prove(); err != nil {
-			return err
-		}
-		err = s.beats.hold()
+	if errors.Is(err, errNoWrite) {
+		return s.proveAndHold()
 	}
 	return err
+}
+
+// proveAndHold sends a write first. It tries again if the connection breaks.
+func (s *session) proveAndHold() (err error) {
+	for range 3 {
+		if err = s.prove(); err == nil {
+			err = s.beats.hold()
+		}
+		if err == nil || s.lease.Err() != nil {
+			break
+		}
+	}
+	return err
+}
+
+// settle makes the lease count from sure before contenders that have waited may
+// act as holders. One write serves all of them.
+func (s *session) settle() error {
+	if s.beats.settled() {
+		return nil
+	}
+	_, err, _ := s.proofs.Do("", func() (any, error) { return nil, s.proveAndHold() })
+	return err
+}
+
+// settleOrEnd returns when settle has succeeded, or the lease has ended.
+func (s *session) settleOrEnd() {
+	for s.settle() != nil {
+		pause := time.NewTimer(s.beats.schedule.timeout / 40)
+		select {
+		case <-pause.C:
+		case <-s.lease.Done():
+			pause.Stop()
+			return
+		}
+	}
 }
 
 // present returns the number of the connection.
@@ -186,23 +252,23 @@ func (b *beats) changed() {
 // when the request has been answered or has failed. It calls cut to give a
 // connection up that does not answer.
 func (b *beats) run(send func(what part, ended func()), cut func(generation uint64)) {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(b.schedule.timeout)
 	defer timer.Stop()
-	for {
-		select {
-		case <-b.lease.Done():
-			return
-		case <-timer.C:
-		case <-b.wake:
-		}
+	for b.lease.Err() == nil {
 		next := b.next()
 		if next.cut {
 			cut(next.generation)
 		}
 		if next.ended != nil {
 			send(next.what, next.ended)
+			continue
 		}
 		timer.Reset(next.wait)
+		select {
+		case <-b.lease.Done():
+		case <-timer.C:
+		case <-b.wake:
+		}
 	}
 }
 
@@ -221,7 +287,7 @@ func (b *beats) next() step {
 	defer b.mu.Unlock()
 	now := b.lease.Now()
 	next := step{generation: b.generation, wait: b.schedule.timeout} // changed ends the wait
-	if left, ok := b.schedule.hopeless(now); ok {
+	if left, ok := b.schedule.hopeless(now, b.duty()); ok {
 		if left <= 0 {
 			b.schedule.detached()
 			next.cut = true
@@ -229,13 +295,13 @@ func (b *beats) next() step {
 		}
 		next.wait = left
 	}
-	what, due, ok := b.schedule.due(now, b.strict())
+	what, due, ok := b.schedule.due(now, b.duty())
 	switch {
 	case ok && due > 0:
 		next.wait = min(next.wait, due)
 	case ok:
 		id := b.schedule.send(what, now)
-		next.what, next.ended, next.wait = what, func() { b.ended(id) }, 0
+		next.what, next.ended = what, func() { b.ended(id) }
 	}
 	return next
 }
@@ -261,6 +327,3 @@ func (s *session) heartbeat(what part, ended func()) {
 		})
 	})
 }
-
-// strict reports whether the session owns nodes, or may.
-func (s *session) strict() bool { return s.owned.any() }

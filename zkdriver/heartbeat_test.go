@@ -26,7 +26,7 @@ func newRig(t *testing.T) rig {
 	lease := driver.NewLease(hour, hour/4)
 	lease.Renew(asked)
 	t.Cleanup(func() { lease.End(nil) })
-	r := rig{newBeats(newSchedule(hour, hour/4, 0, 1), lease, func() bool { return false }), t}
+	r := rig{newBeats(newSchedule(hour, hour/4, 0, 1), lease, func() duty { return idle }), t}
 	r.connected(asked, lease.Now())
 	return r
 }
@@ -88,7 +88,7 @@ func TestAConnectRequestCountsOnceALaterProofIsAnswered(t *testing.T) {
 	r.pass(hour / 2)
 	asked := r.lease.Now()
 	r.connected(asked, asked)
-	_, wait, ok := r.schedule.due(r.lease.Now(), false)
+	_, wait, ok := r.schedule.due(r.lease.Now(), idle)
 	require.True(t, ok)
 	require.Zero(t, wait, "a heartbeat is due at once")
 	r.answer(server)
@@ -102,7 +102,7 @@ func TestAConnectRequestCountsOnceALaterProofIsAnswered(t *testing.T) {
 func TestASyncRenewsTheLeaseOfAHolderUpToItsLatestWrite(t *testing.T) {
 	for _, p := range []part{leader, quorum} {
 		r := newRig(t)
-		r.strict = func() bool { return true }
+		r.duty = func() duty { return holding }
 		r.pass(hour / 3)
 		r.answer(p)
 		r.pass(hour / 8)
@@ -119,11 +119,11 @@ func TestASyncRenewsTheLeaseOfAHolderUpToItsLatestWrite(t *testing.T) {
 func TestOnANewConnectionALeaseOfAHolderStandsStillUntilAWriteIsAnswered(t *testing.T) {
 	for _, p := range []part{leader, quorum} {
 		r := newRig(t)
-		r.strict = func() bool { return true }
+		r.duty = func() duty { return holding }
 		r.pass(hour / 2)
 		asked := r.lease.Now()
 		r.connected(asked, asked)
-		what, _, _ := r.schedule.due(asked, true)
+		what, _, _ := r.schedule.due(asked, holding)
 		require.Equal(t, quorum, what, "the first heartbeat is a write")
 		r.answer(p)
 		r.pass(hour / 3)
@@ -140,15 +140,15 @@ func TestLeaseIsSetBackWhenTheSessionComesToOwnANode(t *testing.T) {
 		r.answer(leader)
 	}
 	require.NoError(t, r.lease.Err())
-	r.strict = func() bool { return true }
+	r.duty = func() duty { return holding }
 	require.ErrorIs(t, r.hold(), driver.ErrUnavailable, "the latest write was long ago")
-	r.strict = func() bool { return false }
+	r.duty = func() duty { return idle }
 	sent := r.lease.Now()
 	for range 4 { // the write leaves late, behind syncs that renew the loose lease
 		r.pass(hour / 8)
 		r.answer(leader)
 	}
-	r.strict = func() bool { return true }
+	r.duty = func() duty { return holding }
 	r.answered(r.present(), quorum, sent, r.lease.Now(), false)
 	require.NoError(t, r.hold())
 	r.pass(hour/4 - time.Minute)
@@ -162,7 +162,7 @@ func TestANodeNeedsAWriteThatWasAnsweredOnThePresentConnection(t *testing.T) {
 	r := newRig(t)
 	asked := r.lease.Now()
 	r.connected(asked, asked)
-	r.strict = func() bool { return true }
+	r.duty = func() duty { return holding }
 	require.ErrorIs(t, r.hold(), errNoWrite)
 	r.answer(quorum)
 	require.NoError(t, r.hold())
@@ -181,7 +181,7 @@ func TestASessionThatOwnsNodesSendsAWriteNowAndThen(t *testing.T) {
 	require.Greater(t, b.proxy.Frames(zktest.OpSync), syncs)
 	require.Zero(t, b.proxy.Frames(zktest.OpPing))
 	require.NoError(t, b.Err())
-	require.NoError(t, b.Delete(within(t), "q", p))
+	require.NoError(t, b.Delete(within(t), "q", p, driver.Changed))
 }
 
 // One heartbeat is one request, whatever the session owns and waits for.
@@ -191,7 +191,7 @@ func TestHeartbeatsCostTheSameHoweverMuchThereIsToKeep(t *testing.T) {
 	other := b.another("")
 	for i := range 200 {
 		queue := fmt.Sprint("q", i%10)
-		p, err := other.Create(within(t), queue, "h-W-", []byte("x"))
+		p, err := create(within(t), other, queue, "h-W-", []byte("x"))
 		require.NoError(t, err)
 		b.mustCreate(queue, "h-W-", "x")
 		b.mustWatch(within(t), queue, p.Name)
@@ -221,7 +221,7 @@ func TestSessionEndsBeforeTheServerLetsGo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "session_timeout=2s")
 	p := b.mustCreate("q", "h-W-", "x")
-	gone, err := b.another("").Watch(within(t), "q", p.Name)
+	gone, err := watchName(within(t), b.another(""), "q", p.Name)
 	require.NoError(t, err)
 	b.proxy.Cut()
 	select {
@@ -243,9 +243,9 @@ func TestServerWithoutItsLeaderDoesNotKeepASessionAlive(t *testing.T) {
 	follower, leader := e.Follower(t), e.Leader(t)
 	s := mustConnect(t, "zk://"+e.Servers[follower].Addr()+"?session_timeout=3s")
 	other := mustConnect(t, "zk://"+e.Servers[leader].Addr())
-	p, err := s.Create(within(t), "q", "h-W-", []byte("x"))
+	p, err := create(within(t), s, "q", "h-W-", []byte("x"))
 	require.NoError(t, err)
-	gone, err := other.Watch(within(t), "q", p.Name)
+	gone, err := watchName(within(t), other, "q", p.Name)
 	require.NoError(t, err)
 	e.CutServer(follower)
 	stop := make(chan struct{})

@@ -50,9 +50,6 @@ func dsnConnect(t testing.TB, dsn string) (*session, error) {
 		return nil, err
 	}
 	t.Cleanup(func() { s.Close() })
-	if plain, ok := s.(noReleaser); ok {
-		s = plain.Session
-	}
 	return s.(*session), nil
 }
 
@@ -90,7 +87,7 @@ func (b *bench) another(params string) *session {
 
 func (b *bench) mustCreate(queue, prefix, data string) driver.Place {
 	b.t.Helper()
-	p, err := b.Create(within(b.t), queue, prefix, []byte(data))
+	p, err := create(within(b.t), b, queue, prefix, []byte(data))
 	require.NoError(b.t, err)
 	return p
 }

@@ -31,7 +31,6 @@ type link struct {
 	watching func() bool                               // whether there are watches to be set again
 
 	prefetches prefetches
-	received   atomic.Uint64 // answers and events, pings aside, on all connections
 
 	quit          chan struct{} // closed by close
 	sessionClosed atomic.Bool   // the server has confirmed the end of the session

@@ -65,7 +65,7 @@ func TestHostThatHangsInTheHandshakeDoesNotCostTheSession(t *testing.T) {
 	first, second := zktest.NewProxy(t, server.Addr()), zktest.NewProxy(t, server.Addr())
 	s := mustConnect(t, "zk://"+strings.Join([]string{first.Addr(), listener(t, hang), second.Addr()}, ",")+chroot+"?session_timeout=4s")
 	for i := range 6 {
-		p, err := s.Create(context.Background(), "q", "h-W-", []byte{byte(i)})
+		p, err := create(context.Background(), s, "q", "h-W-", []byte{byte(i)})
 		require.NoError(t, err)
 		id := s.link.sessionID()
 		first.DropConnections()
@@ -77,7 +77,7 @@ func TestHostThatHangsInTheHandshakeDoesNotCostTheSession(t *testing.T) {
 		}
 		require.NoError(t, err)
 		require.Equal(t, id, s.link.sessionID())
-		require.NoError(t, s.Delete(within(t), "q", p))
+		require.NoError(t, s.Delete(within(t), "q", p, driver.Changed))
 	}
 	require.NoError(t, s.Err())
 }
@@ -88,7 +88,7 @@ func TestServerThatStopsAnsweringIsLeftForAnother(t *testing.T) {
 	chroot := server.Chroot(t)
 	proxies := []*zktest.Proxy{zktest.NewProxy(t, server.Addr()), zktest.NewProxy(t, server.Addr())}
 	s := mustConnect(t, "zk://"+proxies[0].Addr()+","+proxies[1].Addr()+chroot+"?session_timeout=4s")
-	p, err := s.Create(within(t), "q", "h-W-", []byte("x"))
+	p, err := create(within(t), s, "q", "h-W-", []byte("x"))
 	require.NoError(t, err)
 	for _, proxy := range proxies {
 		if proxy.Connections() > 0 {
@@ -168,7 +168,7 @@ func TestExpiryIsTheEnd(t *testing.T) {
 	b.proxy.Heal()
 	closed(t, "the session is over", b.Done())
 	require.ErrorIs(t, b.Err(), errExpired)
-	_, err := b.Create(within(t), "q", "h-W-", []byte("y"))
+	_, err := create(within(t), b, "q", "h-W-", []byte("y"))
 	require.ErrorIs(t, err, driver.ErrSessionEnded)
 	require.NoError(t, b.Close())
 	require.Empty(t, b.nodes("q"))
@@ -193,9 +193,9 @@ func TestIPv6(t *testing.T) {
 		c.Close()
 	})
 	s := mustConnect(t, "zk://"+addr+server.Chroot(t))
-	p, err := s.Create(within(t), "q", "h-W-", []byte("x"))
+	p, err := create(within(t), s, "q", "h-W-", []byte("x"))
 	require.NoError(t, err)
-	require.NoError(t, s.Delete(within(t), "q", p))
+	require.NoError(t, s.Delete(within(t), "q", p, driver.Changed))
 }
 
 func TestCloseLeavesNoGoroutineWhateverItInterrupts(t *testing.T) {
@@ -212,14 +212,14 @@ func TestCloseLeavesNoGoroutineWhateverItInterrupts(t *testing.T) {
 	} {
 		p := zktest.NewProxy(t, server.Addr())
 		s := mustConnect(t, "zk://"+p.Addr()+chroot+"?session_timeout=4s")
-		place, err := s.Create(within(t), "q", "h-W-", []byte("x"))
+		place, err := create(within(t), s, "q", "h-W-", []byte("x"))
 		require.NoError(t, err)
-		_, err = s.Watch(within(t), "q", place.Name)
+		_, err = watchName(within(t), s, "q", place.Name)
 		require.NoError(t, err)
 		disturb(p)
 		var group sync.WaitGroup
 		for i := range 20 {
-			group.Go(func() { s.Create(within(t), "q", "h-W-", []byte{byte(i)}) })
+			group.Go(func() { create(within(t), s, "q", "h-W-", []byte{byte(i)}) })
 			group.Go(func() { s.List(context.Background(), "q") })
 		}
 		begin := time.Now()

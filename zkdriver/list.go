@@ -11,8 +11,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// List implements driver.Session with one request, or with none if the list was
-// sent behind a create.
+// List implements driver.Session with one request.
 func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error) {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return nil, err
@@ -23,10 +22,7 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	path := s.settings.queuePath(queue)
 	asked := s.owned.now()
-	names, stat, err := s.prefetched(queue, path)
-	if stat == nil && err == nil {
-		names, stat, err = s.children(path)
-	}
+	names, stat, err := s.children(path)
 	if errors.Is(err, zk.ErrNoNode) {
 		s.queues.drop(queue)
 		s.owned.noQueue(queue, asked)
@@ -38,6 +34,9 @@ func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	s.queues.saw(queue, stat.Czxid, stat.Aversion)
 	nodes := sorted(names, stat.Czxid)
 	s.owned.listed(queue, stat.Czxid, stat.Pzxid, nodes)
+	if err := s.watches.settle(); err != nil {
+		return nil, s.explain(err, "list", path, "")
+	}
 	return nodes, nil
 }
 

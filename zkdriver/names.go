@@ -96,7 +96,7 @@ func (s *settings) checkQueue(queue string) error {
 		return fmt.Errorf("zkdriver: %w", err)
 	}
 	if first, _, _ := strings.Cut(queue, "/"); s.chroot == "" && first == reserved {
-		return fmt.Errorf("zkdriver: %w: /zookeeper belongs to the server", driver.ErrName)
+		return fmt.Errorf("zkdriver: %w: /zookeeper belongs to the server", driver.ErrBadName)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func checkPrefix(prefix string) error {
 // checkName refuses what cannot be the name of a node of a queue.
 func checkName(name string) error {
 	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
-		return fmt.Errorf("zkdriver: %w: %q names no node of a queue", driver.ErrName, name)
+		return fmt.Errorf("zkdriver: %w: %q names no node of a queue", driver.ErrBadName, name)
 	}
 	if err := checkCharacters(name); err != nil {
 		return fmt.Errorf("zkdriver: %w", err)
@@ -128,7 +128,7 @@ func checkName(name string) error {
 func checkCharacters(s string) error {
 	for i, r := range s {
 		if r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {
-			return fmt.Errorf("%w: %q has a character at byte %d that ZooKeeper does not take", driver.ErrName, s, i)
+			return fmt.Errorf("%w: %q has a character at byte %d that ZooKeeper does not take", driver.ErrBadName, s, i)
 		}
 	}
 	return nil

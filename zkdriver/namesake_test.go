@@ -30,12 +30,12 @@ func (b *bench) remake(queue string) {
 // removal after the Create.
 func TestARemovalOnItsWayTakesNoNodeOfItsNameFromItsOwnSession(t *testing.T) {
 	for name, remove := range map[string]func(*bench, driver.Place) error{
-		"delete":  func(b *bench, p driver.Place) error { return b.Delete(within(b.t), "q", p) },
-		"release": func(b *bench, p driver.Place) error { return b.Release(within(b.t), "q", p) },
+		"delete":  func(b *bench, p driver.Place) error { return b.Delete(within(b.t), "q", p, driver.Changed) },
+		"release": func(b *bench, p driver.Place) error { return b.Delete(within(b.t), "q", p, driver.Released) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, "session_timeout=1m")
-			require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm")))
+			require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm"), driver.Changed))
 			b.remake("q")
 			old := b.mustCreate("q", "h-W-", "old")
 			b.remake("q")
@@ -47,7 +47,7 @@ func TestARemovalOnItsWayTakesNoNodeOfItsNameFromItsOwnSession(t *testing.T) {
 			}
 			created, removed := make(chan made, 1), make(chan error, 1)
 			go func() {
-				p, err := b.Create(within(t), "q", "h-W-", []byte("new"))
+				p, err := create(within(t), b, "q", "h-W-", []byte("new"))
 				created <- made{p, err}
 			}()
 			closed(t, "the node is made", replies.Held())
@@ -60,7 +60,7 @@ func TestARemovalOnItsWayTakesNoNodeOfItsNameFromItsOwnSession(t *testing.T) {
 			require.NoError(t, m.err)
 			require.Equal(t, []string{m.place.Name}, b.nodes("q"), "the node that Create returned stands")
 			require.ErrorIs(t, <-removed, driver.ErrGone, "the old node had been taken away")
-			require.NoError(t, b.Delete(within(t), "q", m.place))
+			require.NoError(t, b.Delete(within(t), "q", m.place, driver.Changed))
 			b.owned.mu.Lock()
 			defer b.owned.mu.Unlock()
 			require.Empty(t, b.owned.byToken)
@@ -74,13 +74,13 @@ func TestAnOldNodeWithAHighSequenceHidesNoOrphan(t *testing.T) {
 	for _, seq := range []int64{2147000000, 7} {
 		t.Run(fmt.Sprint(seq), func(t *testing.T) {
 			b := newBench(t, "session_timeout=1m")
-			require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm")))
+			require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm"), driver.Changed))
 			hostile := driver.FormatName("h-W-", seq)
 			_, err := b.raw.Create(b.chroot+"/q/"+hostile, nil, 0, zk.WorldACL(zk.PermAll))
 			require.NoError(t, err)
-			require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "later")))
+			require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "later"), driver.Changed))
 			lost := b.proxy.LoseReply(zktest.Op(zktest.OpMulti))
-			_, err = b.Create(within(t), "q", "h-W-", []byte("orphan"))
+			_, err = create(within(t), b, "q", "h-W-", []byte("orphan"))
 			require.ErrorIs(t, err, driver.ErrUnavailable)
 			closed(t, "the answer is lost", lost)
 			eventually(t, "only the hostile node is left", func() bool { return len(b.nodes("q")) == 1 })

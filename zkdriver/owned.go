@@ -20,6 +20,7 @@ type owned struct {
 	traffic map[string]*traffic
 	count   uint64 // of claims ever made
 	making  int    // Creates in flight
+	waiting int    // nodes that only wait
 }
 
 // incarnation is what is owned of one queue.
@@ -39,6 +40,7 @@ type claim struct {
 	doubt      bool
 	born       uint64 // owned.count
 	connection uint64 // the one on which it was last seen
+	watchers   int    // open watches of the node and of nodes ahead of it
 }
 
 func (o *owned) add(queue string, p driver.Place, connection uint64) {
@@ -69,17 +71,57 @@ func (o *owned) know(queue string, epoch int64) {
 		return
 	}
 	for _, c := range in.bySeq {
-		delete(o.byToken, c.token)
+		o.remove(c)
 	}
 	in.epoch = epoch
 	clear(in.bySeq)
 }
 
-// any tells whether there are nodes, or may be.
-func (o *owned) any() bool {
+// duty returns what the session's nodes ask of its lease.
+func (o *owned) duty() duty {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.byToken)+o.making > 0
+	switch {
+	case o.making > 0 || len(o.byToken) > o.waiting:
+		return holding
+	case o.waiting > 0:
+		return waiting
+	}
+	return idle
+}
+
+// watched notes that a watch of a node and of nodes ahead of it has begun, and
+// returns what notes its end. As long as there is one, the node only waits.
+func (o *owned) watched(queue string, token int64) (ended func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c := o.byToken[token]
+	if c == nil || c.queue != queue {
+		return func() {}
+	}
+	if c.watchers++; c.watchers == 1 {
+		o.waiting++
+	}
+	return func() { o.unwatched(c) }
+}
+
+func (o *owned) unwatched(c *claim) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c.watchers--; c.watchers == 0 && o.byToken[c.token] == c {
+		o.waiting--
+	}
+}
+
+// remove takes a claim out of byToken. It needs o.mu.
+func (o *owned) remove(c *claim) {
+	if o.byToken[c.token] != c {
+		return
+	}
+	delete(o.byToken, c.token)
+	if c.watchers > 0 {
+		o.waiting--
+	}
 }
 
 // make brackets a Create: change is 1 before it and -1 after its claim, if any, was added.
@@ -107,7 +149,7 @@ func (o *owned) forget(token int64) {
 
 // drop needs o.mu.
 func (o *owned) drop(c *claim) {
-	delete(o.byToken, c.token)
+	o.remove(c)
 	in := o.queues[c.queue]
 	if in != nil && in.bySeq[c.seq] == c {
 		delete(in.bySeq, c.seq)

@@ -4,54 +4,41 @@ import (
 	"bytes"
 	"slices"
 	"sync"
-	"sync/atomic"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/dlock-go/dlock/driver"
 )
 
 // prefetch is a list that is sent right behind a create. A contender that is not
-// alone lists the queue next, which is one more round trip before it holds the
+// alone needs the list next, which is one more round trip before it holds the
 // lock, or watches its predecessor. crowds tells where a prefetch is worth its
 // request.
 //
 // The list is an ordinary request. The wire starts it when it has written the
 // create, so the list does not wait for the create's answer. A server answers
-// the requests of a connection in their order, so the list shows the node.
-//
-// A List has to show everything that the session has done and seen before it is
-// called. A prefetch does so as long as its answer, on the connection of the
-// create, is the last that has come from the server, be it an answer or an
-// event. Any other prefetch is dropped, and List asks the server.
+// the requests of a connection in their order, so the list shows the node. A
+// list that does not show it, because it went by another connection, is dropped.
 type prefetch struct {
-	path   string
 	behind []byte // data of the create
 	start  func() // sends the list, on another goroutine
 
-	received atomic.Uint64 // link.received once the answer has come; 0 where it came on another connection
-
 	done  chan struct{} // closed when the request has ended, and the rest is set
-	names []string
-	stat  *zk.Stat
+	nodes []driver.Node
 	err   error
 }
 
-// prefetches are those of a link.
+// prefetches are those of a link whose creates have not been written.
 type prefetches struct {
-	mu      sync.Mutex
-	unsent  []*prefetch          // their creates have not been written
-	arrived map[string]*prefetch // by path: the create was answered, the list may not be
+	mu     sync.Mutex
+	unsent []*prefetch
 }
 
-// maxArrived bounds the lists that no List has come for yet.
-const maxArrived = 16
-
-// prefetch has a list of that path follow the create that holds this data.
-func (s *session) prefetch(path string, data []byte) *prefetch {
-	p := &prefetch{path: path, behind: data, done: make(chan struct{})}
+// prefetch has a list of the queue follow the create that holds this data.
+func (s *session) prefetch(queue string, data []byte) *prefetch {
+	p := &prefetch{behind: data, done: make(chan struct{})}
 	p.start = func() {
-		s.workers.run(func() { // unless the session has ended: no List waits then
+		s.workers.run(func() { // unless the session has ended: no Create waits then
 			defer close(p.done)
-			p.names, p.stat, p.err = s.children(path)
+			p.nodes, p.err = s.listNodes(queue)
 		})
 	}
 	s.link.prefetches.expect(p)
@@ -77,48 +64,29 @@ func (ps *prefetches) sent(request []byte) *prefetch {
 	return p
 }
 
-// forget takes back a prefetch whose create was never written.
-func (ps *prefetches) forget(p *prefetch) {
+// forget takes back a prefetch whose create was never written. It reports
+// whether there was one.
+func (ps *prefetches) forget(p *prefetch) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	ps.unsent = slices.DeleteFunc(ps.unsent, func(other *prefetch) bool { return other == p })
-}
-
-// keep keeps a prefetch, whose create was answered, for the next List.
-func (ps *prefetches) keep(p *prefetch) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if ps.arrived == nil || len(ps.arrived) >= maxArrived {
-		ps.arrived = make(map[string]*prefetch)
+	i := slices.Index(ps.unsent, p)
+	if i >= 0 {
+		ps.unsent = slices.Delete(ps.unsent, i, i+1)
 	}
-	ps.arrived[p.path] = p
+	return i >= 0
 }
 
-// take returns the prefetch of that path, or nil.
-func (ps *prefetches) take(path string) *prefetch {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	p := ps.arrived[path]
-	delete(ps.arrived, path)
-	return p
-}
-
-// prefetched returns the list that was sent behind the last create in a queue.
-// It returns no Stat if there is none that is as good as one that is asked for
-// now.
-func (s *session) prefetched(queue, path string) (names []string, stat *zk.Stat, err error) {
-	p := s.link.prefetches.take(path)
-	if p == nil {
-		return nil, nil, nil
-	}
+// prefetched returns the nodes before a new one, if the list behind its create
+// shows the new one.
+func (s *session) prefetched(queue string, p *prefetch, n driver.Node) (ahead []driver.Node, known bool) {
 	select {
 	case <-p.done:
 	case <-s.lease.Done():
-		return nil, nil, s.lease.Err()
+		return nil, false
 	}
-	if p.err != nil || p.received.Load() != s.link.received.Load() {
-		s.crowds.hindered(queue)
-		return nil, nil, nil
+	if i := slices.Index(p.nodes, n); i >= 0 {
+		return p.nodes[:i], true
 	}
-	return p.names, p.stat, nil
+	s.crowds.hindered(queue)
+	return nil, false
 }

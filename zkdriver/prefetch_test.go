@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,21 +18,17 @@ func crowded(t *testing.T) (b *bench, other *session, first driver.Place) {
 	t.Cleanup(func() { b.Close() })
 	other = b.another("session_timeout=1m")
 	t.Cleanup(func() { other.Close() })
-	first, err := other.Create(within(t), "q", "web2-R-", []byte("first"))
+	first, err := create(within(t), other, "q", "web2-R-", []byte("first"))
 	require.NoError(t, err)
 	return b, other, first
 }
 
-// turn makes a node, lists the queue and removes the node, as a reader does among
-// readers.
-func (b *bench) turn(data string) (lists int) {
+// join makes a reader's node.
+func (b *bench) join(data string) driver.Joined {
 	b.t.Helper()
-	before := b.proxy.Frames(zktest.OpGetChildren2)
-	p := b.mustCreate("q", "web1-R-", data)
-	require.False(b.t, p.Alone)
-	require.Contains(b.t, b.names(), p.Name)
-	require.NoError(b.t, b.Delete(within(b.t), "q", p))
-	return b.proxy.Frames(zktest.OpGetChildren2) - before
+	j, err := b.Create(within(b.t), "q", driver.NodeSpec{Prefix: "web1-R-", Data: []byte(data)})
+	require.NoError(b.t, err)
+	return j
 }
 
 func (b *bench) names() (names []string) {
@@ -51,146 +46,83 @@ func listed(p *zktest.Proxy) func() bool {
 	return func() bool { return p.Frames(zktest.OpGetChildren2) > before }
 }
 
-// made makes a node with a list behind it, and returns when the list was answered.
-func (b *bench) made(data string) driver.Place {
-	b.t.Helper()
-	before := b.link.received.Load()
-	p := b.mustCreate("q", "web1-R-", data)
-	eventually(b.t, "the list behind the create", func() bool { return b.link.received.Load() == before+2 })
-	return p
-}
-
-func TestAListIsSentBehindACreateAmongOthersAndListReturnsIt(t *testing.T) {
+func TestAListIsSentBehindACreateAmongOthers(t *testing.T) {
 	b, _, first := crowded(t)
-	require.Equal(t, 1, b.turn("a")) // nothing is known of the queue yet
+	require.False(t, b.join("a").Known, "the session knows nothing of the queue yet")
+	own := b.names()[1]
 	held := b.proxy.HoldReplies(zktest.Op(zktest.OpMulti))
 	sent := listed(b.proxy)
-	var p driver.Place
+	requests := b.proxy.Requests()
+	var j driver.Joined
 	made := make(chan error)
 	go func() {
 		var err error
-		p, err = b.Create(within(t), "q", "web1-R-", []byte("b"))
+		j, err = b.Create(within(t), "q", driver.NodeSpec{Prefix: "web1-R-", Data: []byte("b")})
 		made <- err
 	}()
 	<-held.Held()
 	eventually(t, "a list before the answer to the Create", sent)
 	held.Release()
 	require.NoError(t, <-made)
-	requests := b.proxy.Requests()
-	require.Equal(t, []string{first.Name, p.Name}, b.names())
-	require.Equal(t, requests, b.proxy.Requests(), "it was asked for twice")
-	b.names()
-	require.Equal(t, requests+1, b.proxy.Requests(), "it was used twice")
-	require.NoError(t, b.Delete(within(t), "q", p))
+	require.Equal(t, requests+2, b.proxy.Requests())
+	require.True(t, j.Known)
+	require.Len(t, j.Ahead, 2)
+	require.Equal(t, first.Node, j.Ahead[0])
+	require.Equal(t, own, j.Ahead[1].Name)
 }
 
 func TestNoListIsSentBehindACreateThatWasAlone(t *testing.T) {
 	b, other, first := crowded(t)
-	b.turn("a")
-	require.NoError(t, other.Delete(within(t), "q", first))
+	require.NoError(t, b.Delete(within(t), "q", b.join("a").Place, driver.Changed))
+	require.NoError(t, other.Delete(within(t), "q", first, driver.Changed))
 	for i := range 3 {
 		sent := listed(b.proxy)
-		p := b.mustCreate("q", "web1-R-", string(rune('b'+i)))
-		require.NoError(t, b.Delete(within(t), "q", p))
-		require.Equal(t, i == 0, sent(), "only before it is known that the others have gone")
+		j := b.join(string(rune('b' + i)))
+		require.True(t, j.Alone())
+		require.NoError(t, b.Delete(within(t), "q", j.Place, driver.Changed))
+		require.Equal(t, i == 0, sent(), "only before the session knows that the others have gone")
 	}
 }
 
-func TestAPrefetchIsDroppedOnceTheSessionHasDoneMore(t *testing.T) {
+// The node stands, so Create returns it, and no error.
+func TestAListThatIsLostWithItsConnectionIsLeftOut(t *testing.T) {
 	b, _, first := crowded(t)
-	b.turn("a")
-	p := b.made("b")
-	require.NoError(t, b.Delete(within(t), "q", p))
-	require.Equal(t, []string{first.Name}, b.names())
-}
-
-func TestAPrefetchIsDroppedOnceTheSessionHasSeenMore(t *testing.T) {
-	b, other, first := crowded(t)
-	b.turn("a")
-	gone, err := b.Watch(within(t), "q", first.Name)
-	require.NoError(t, err)
-	b.crowds.eager = true
-	p := b.made("b")
-	require.NoError(t, other.Delete(within(t), "q", first))
-	<-gone
-	require.Equal(t, []string{p.Name}, b.names())
-}
-
-func TestAPrefetchIsDroppedWithItsConnection(t *testing.T) {
-	b, _, first := crowded(t)
-	b.turn("a")
+	own := b.join("a")
 	held := b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
-	p := b.mustCreate("q", "web1-R-", "b")
-	<-held.Held()
-	ended := make(chan error)
+	made := make(chan driver.Joined, 1)
 	go func() {
-		_, err := b.List(within(t), "q")
-		ended <- err
+		j, err := b.Create(within(t), "q", driver.NodeSpec{Prefix: "web1-R-", Data: []byte("b")})
+		if err != nil {
+			t.Error(err)
+		}
+		made <- j
 	}()
-	select {
-	case <-ended:
-		t.Fatal("a list without an answer")
-	case <-time.After(20 * time.Millisecond): // it may not have been called yet: that does not matter
-	}
+	<-held.Held()
 	b.proxy.DropConnections()
 	held.Release()
-	if err := <-ended; err != nil { // it asked anew, on the connection that was breaking
-		require.ErrorIs(t, err, driver.ErrUnavailable)
-	}
-	require.Equal(t, []string{first.Name, p.Name}, b.names())
+	j := <-made
+	require.False(t, j.Known)
+	require.Equal(t, []string{first.Name, own.Name, j.Name}, b.names())
 }
 
-// If the connection breaks between the create and the list, go-zookeeper sends the
-// list on the next one.
-func TestAPrefetchOnAnotherConnectionIsDropped(t *testing.T) {
+// If the connection breaks between the create and the list, go-zookeeper sends
+// the list on the next one. It may be late, but what it shows is true.
+func TestAPrefetchOnAnotherConnectionShowsTheNode(t *testing.T) {
 	b, _, first := crowded(t)
 	b.names() // the server is reached
-	p, list := b.delayed("a")
-	b.proxy.DropConnections()
-	b.reconnected()
-	list.start()
-	closed(t, "the list is answered", list.done)
-	require.NoError(t, list.err)
-	require.Zero(t, list.received.Load())
-	b.link.prefetches.keep(list)
-	requests := b.proxy.Requests()
-	require.Equal(t, []string{first.Name, p.Name}, b.names())
-	require.Equal(t, requests+1, b.proxy.Requests(), "it was used")
-}
-
-// Two goroutines make nodes in one queue, and the list of the second one is sent
-// first.
-func TestAPrefetchIsDroppedAfterALaterListOfTheSession(t *testing.T) {
-	b, other, first := crowded(t)
-	p1, list1 := b.delayed("a")
-	p2, list2 := b.delayed("b")
-	list2.start()
-	closed(t, "a list is answered", list2.done)
-	require.Contains(t, list2.names, first.Name)
-	require.NoError(t, other.Delete(within(t), "q", first))
-	list1.start()
-	closed(t, "a list is answered", list1.done)
-	require.NotContains(t, list1.names, first.Name)
-	b.link.prefetches.keep(list2)
-	require.Equal(t, []string{p1.Name, p2.Name}, b.names())
-}
-
-// delayed makes a node, and has the caller start the list behind it.
-func (b *bench) delayed(data string) (driver.Place, *prefetch) {
-	b.t.Helper()
-	list := b.prefetch(b.settings.queuePath("q"), []byte(data))
+	list := b.prefetch("q", []byte("a"))
 	start, started := list.start, make(chan struct{})
 	list.start = func() { close(started) }
-	p := b.mustCreate("q", "web1-R-", data)
-	closed(b.t, "the list is due", started)
-	list.start = start
-	return p, list
-}
-
-// reconnected waits until the session has another connection.
-func (b *bench) reconnected() {
-	b.t.Helper()
-	eventually(b.t, "a second connection", func() bool { return b.link.generation.Load() == 2 })
+	j := b.join("a")
+	closed(t, "the list is due", started)
+	b.proxy.DropConnections()
+	eventually(t, "a second connection", func() bool { return b.link.generation.Load() == 2 })
+	start()
+	ahead, known := b.prefetched("q", list, j.Node)
+	require.True(t, known)
+	require.Equal(t, []driver.Node{first.Node}, ahead)
+	_, known = b.prefetched("q", list, driver.Node{Name: "web1-R-0000000099", Seq: 99, Epoch: j.Epoch})
+	require.False(t, known, "a list without the node is no news of it")
 }
 
 func TestACreateThatWasNotWrittenHasNoListBehindIt(t *testing.T) {
@@ -200,33 +132,44 @@ func TestACreateThatWasNotWrittenHasNoListBehindIt(t *testing.T) {
 	require.Nil(t, ps.sent([]byte("another request")))
 	require.Same(t, p, ps.sent([]byte("a create with data of the create")))
 	require.Nil(t, ps.sent([]byte("a create with data of the create")), "twice")
+	require.False(t, ps.forget(p), "its list is on its way")
 	ps.expect(p)
-	ps.forget(p)
-	ps.forget(p)
+	require.True(t, ps.forget(p))
+	require.False(t, ps.forget(p))
 	require.Nil(t, ps.sent([]byte("a create with data of the create")))
 }
 
-func TestAListThatWaitsForAPrefetchCanBeGivenUp(t *testing.T) {
+func TestACreateThatWaitsForItsListCanBeGivenUp(t *testing.T) {
 	for name, end := range map[string]func(b *bench, cancel func()){
 		"cancelled": func(_ *bench, cancel func()) { cancel() },
 		"closed":    func(b *bench, _ func()) { go b.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, _, _ := crowded(t)
-			b.turn("a")
+			b, _, first := crowded(t)
+			own := b.join("a")
 			held := b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
 			defer held.Release()
-			b.mustCreate("q", "web1-R-", "b")
-			<-held.Held()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			ended := make(chan error)
 			go func() {
-				_, err := b.List(ctx, "q")
+				_, err := b.Create(ctx, "q", driver.NodeSpec{Prefix: "web1-R-", Data: []byte("b")})
 				ended <- err
 			}()
+			<-held.Held()
 			end(b, cancel)
 			require.Error(t, <-ended)
+			held.Release()
+			want := []string{first.Name}
+			if name == "cancelled" {
+				want = append(want, own.Name)
+			}
+			eventually(t, "the node is removed", func() bool {
+				names := b.nodes("q")
+				slices.Sort(names)
+				slices.Sort(want)
+				return slices.Equal(names, want)
+			})
 		})
 	}
 }

@@ -11,19 +11,19 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Read implements driver.Reader, also for nodes that are not sequenced. Owner is the id of the
+// Read implements driver.NodeReader, also for nodes that are not sequenced. Owner is the id of the
 // session, as ZooKeeper's own tools show it.
-func (s *session) Read(ctx context.Context, queue, name string) (driver.Info, error) {
+func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
 	if err := s.settings.checkQueue(queue); err != nil {
-		return driver.Info{}, err
+		return driver.NodeInfo{}, err
 	}
 	if err := checkName(name); err != nil {
-		return driver.Info{}, err
+		return driver.NodeInfo{}, err
 	}
-	return await(ctx, s, func() (driver.Info, error) { return s.readNode(queue, name) }, nil)
+	return await(ctx, s, func() (driver.NodeInfo, error) { return s.readNode(queue, name) }, nil)
 }
 
-func (s *session) readNode(queue, name string) (driver.Info, error) {
+func (s *session) readNode(queue, name string) (driver.NodeInfo, error) {
 	path := s.settings.queuePath(queue)
 	for range 3 {
 		asked := s.owned.now()
@@ -32,23 +32,23 @@ func (s *session) readNode(queue, name string) (driver.Info, error) {
 			s.owned.lostNode(queue, name, asked)
 		}
 		if err != nil {
-			return driver.Info{}, s.explain(err, "read", path+"/"+name, "READ on it")
+			return driver.NodeInfo{}, s.explain(err, "read", path+"/"+name, "READ on it")
 		}
 		parent, err := s.stat(path)
 		if err != nil {
-			return driver.Info{}, s.explain(err, "look at", path, "READ on it")
+			return driver.NodeInfo{}, s.explain(err, "look at", path, "READ on it")
 		}
 		s.owned.seen(queue, parent.Czxid)
 		if parent.Czxid <= f.stat.Czxid {
 			return f.info(parent.Czxid), nil
 		} // else the queue was made anew between the two
 	}
-	return driver.Info{}, s.vanished(queue)
+	return driver.NodeInfo{}, s.vanished(queue)
 }
 
-func (f *found) info(epoch int64) driver.Info {
+func (f *found) info(epoch int64) driver.NodeInfo {
 	seq, _ := sequenceOf(f.name)
-	info := driver.Info{
+	info := driver.NodeInfo{
 		Node:    driver.Node{Name: f.name, Seq: seq, Epoch: epoch},
 		Token:   f.token(),
 		Data:    f.data,
@@ -61,5 +61,5 @@ func (f *found) info(epoch int64) driver.Info {
 	return info
 }
 
-// ownerName is how a session is called in Info.Owner and SessionInfo.ID.
+// ownerName is how a session is called in NodeInfo.Owner and SessionInfo.ID.
 func ownerName(session int64) string { return fmt.Sprintf("%#x", uint64(session)) }

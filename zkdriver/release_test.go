@@ -29,16 +29,24 @@ func TestReleaseIsToldToAllWhoWatchTheNode(t *testing.T) {
 	other := b.another("")
 	for range 20 {
 		p := b.mustCreate("q", "h-W-", "x")
-		own, queue := b.mustWatch(within(t), "q", p.Name), b.mustWatch(within(t), "q", "")
-		first, err := other.Watch(within(t), "q", p.Name)
+		own := b.mustWatch(within(t), "q", p.Name)
+		same, err := waitFor(within(t), b, "q", p.Name)
 		require.NoError(t, err)
-		second, err := other.Watch(within(t), "q", p.Name)
+		first, err := waitFor(within(t), other, "q", p.Name)
 		require.NoError(t, err)
-		require.NoError(t, b.Release(within(t), "q", p))
-		for _, c := range []<-chan driver.Cause{own, first, second} {
+		second, err := waitFor(within(t), other, "q", p.Name)
+		require.NoError(t, err)
+		queue := b.mustWatch(within(t), "q", "")
+		require.NoError(t, b.Delete(within(t), "q", p, driver.Released))
+		for _, c := range []<-chan driver.Cause{same, first, second} {
 			require.Equal(t, driver.Released, causeOf(t, c))
 		}
-		require.Equal(t, driver.Changed, causeOf(t, queue))
+		ended(t, own)
+		ended(t, queue)
+		b.remake("q")
+		for _, c := range []<-chan driver.Cause{same, first, second} {
+			ended(t, c) // they went on for the own nodes
+		}
 	}
 }
 
@@ -50,8 +58,8 @@ func TestReleaseThatMeetsTheArmingIsChangedOrReleased(t *testing.T) {
 	for range 200 {
 		p := b.mustCreate("q", "h-W-", "x")
 		done := make(chan error, 1)
-		go func() { done <- b.Release(within(t), "q", p) }()
-		c, err := other.Watch(within(t), "q", p.Name)
+		go func() { done <- b.Delete(within(t), "q", p, driver.Released) }()
+		c, err := waitFor(within(t), other, "q", p.Name)
 		require.NoError(t, err)
 		told[causeOf(t, c)]++
 		require.NoError(t, <-done)
@@ -70,10 +78,10 @@ func TestOnlyItsSessionWritesToAContender(t *testing.T) {
 			if login != "" {
 				require.NoError(t, rival.AddAuth("digest", []byte(strings.TrimSuffix(login, "@"))))
 			}
-			p, err := s.Create(within(t), "q", "h-W-", []byte("x"))
+			p, err := create(within(t), s, "q", "h-W-", []byte("x"))
 			require.NoError(t, err)
 			path := b.chroot + "/q/" + p.Name
-			c, err := same.Watch(within(t), "q", p.Name)
+			c, err := waitFor(within(t), same, "q", p.Name)
 			require.NoError(t, err)
 
 			_, err = rival.Set(path, []byte("y"), -1)
@@ -106,11 +114,13 @@ func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 		path := b.chroot + "/q/" + name
 		_, err := b.raw.Create(path, []byte(data), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
-		c := b.mustWatch(within(t), "q", name)
+		c, err := waitFor(within(t), b, "q", name)
+		require.NoError(t, err)
 		_, err = b.raw.Set(path, []byte("y"), -1)
 		require.NoError(t, err)
 		require.Equal(t, driver.Changed, causeOf(t, c))
-		c = b.mustWatch(within(t), "q", name)
+		c, err = waitFor(within(t), b, "q", name)
+		require.NoError(t, err)
 		_, err = b.raw.Multi(&zk.SetDataRequest{Path: path, Version: -1}, &zk.DeleteRequest{Path: path, Version: -1})
 		require.NoError(t, err)
 		require.Equal(t, driver.Changed, causeOf(t, c))
@@ -123,10 +133,10 @@ func TestReleaseSparesANamesakeAlsoBeforeItIsKnown(t *testing.T) {
 	other := b.another("")
 	p := b.mustCreate("q", "h-W-", "x")
 	removeAll(t, b.raw, b.chroot+"/q")
-	q, err := other.Create(within(t), "q", "h-W-", []byte("y"))
+	q, err := create(within(t), other, "q", "h-W-", []byte("y"))
 	require.NoError(t, err)
 	require.Equal(t, p.Name, q.Name)
-	require.ErrorIs(t, b.Release(within(t), "q", p), driver.ErrGone)
+	require.ErrorIs(t, b.Delete(within(t), "q", p, driver.Released), driver.ErrGone)
 	require.Equal(t, []string{q.Name}, b.nodes("q"))
 }
 
@@ -136,18 +146,18 @@ func TestANamesakeMadeDuringAReconnectIsNoRelease(t *testing.T) {
 	b := newBench(t, "session_timeout=20s")
 	other := b.another("")
 	for range 5 {
-		p, err := other.Create(within(t), "q", "h-W-", []byte("x"))
+		p, err := create(within(t), other, "q", "h-W-", []byte("x"))
 		require.NoError(t, err)
 		c := b.mustWatch(within(t), "q", p.Name)
 		b.proxy.Refuse()
 		b.proxy.DropConnections()
 		removeAll(t, b.raw, b.chroot+"/q")
-		again, err := other.Create(within(t), "q", "h-W-", []byte("y"))
+		again, err := create(within(t), other, "q", "h-W-", []byte("y"))
 		require.NoError(t, err)
 		require.Equal(t, p.Name, again.Name)
 		b.proxy.Heal()
 		require.Equal(t, driver.Changed, causeOf(t, c))
-		require.NoError(t, other.Delete(within(t), "q", again))
+		require.NoError(t, other.Delete(within(t), "q", again, driver.Changed))
 		removeAll(t, b.raw, b.chroot+"/q")
 	}
 }
@@ -155,12 +165,13 @@ func TestANamesakeMadeDuringAReconnectIsNoRelease(t *testing.T) {
 func TestAReleaseDuringAReconnectIsOnlyAChange(t *testing.T) {
 	b := newBench(t, "session_timeout=20s")
 	other := b.another("")
-	p, err := other.Create(within(t), "q", "h-W-", []byte("x"))
+	p, err := create(within(t), other, "q", "h-W-", []byte("x"))
 	require.NoError(t, err)
-	c := b.mustWatch(within(t), "q", p.Name)
+	c, err := waitFor(within(t), b, "q", p.Name)
+	require.NoError(t, err)
 	b.proxy.Refuse()
 	b.proxy.DropConnections()
-	require.NoError(t, other.Release(within(t), "q", p))
+	require.NoError(t, other.Delete(within(t), "q", p, driver.Released))
 	b.proxy.Heal()
 	require.Equal(t, driver.Changed, causeOf(t, c))
 }
@@ -169,21 +180,22 @@ func TestAReleaseDuringAReconnectIsOnlyAChange(t *testing.T) {
 // them comes late. Until all of a queue are new, no release in it is believed.
 func TestNoReleaseIsBelievedBesideAWatchOfAnEarlierConnection(t *testing.T) {
 	ws := &watches{}
-	armed := func(path string) (*watch, <-chan driver.Cause) {
-		w, who, first := ws.join(path)
-		if first {
-			ws.answered(path, w, sight{believed: true}, nil)
+	armed := func(own, ahead string) <-chan driver.Cause {
+		l := &subscriber{c: make(chan driver.Cause, 1)}
+		for _, path := range []string{own, ahead} {
+			if w, first := ws.join(path, l, path == own); first {
+				ws.answered(path, w, sight{believed: true}, nil)
+			}
 		}
-		return w, who.ended
+		return l.c
 	}
-	_, own := armed("/q/own")
-	_, before := armed("/q/before")
+	own := armed("/q/own", "/q/before")
 	ws.written("/q/before")
-	require.Equal(t, driver.Released, <-before)
+	require.Equal(t, driver.Released, <-own)
 
 	ws.disconnected()
-	_, before = armed("/q/before")
-	_, elsewhere := armed("/p/before")
+	before := armed("/q/other", "/q/before")
+	elsewhere := armed("/p/own", "/p/before")
 	ws.written("/q/before")
 	require.Equal(t, driver.Changed, <-before, "own is of an earlier connection")
 	ws.written("/p/before")
@@ -191,7 +203,7 @@ func TestNoReleaseIsBelievedBesideAWatchOfAnEarlierConnection(t *testing.T) {
 
 	ws.fire("/q/own", driver.Changed)
 	require.Equal(t, driver.Changed, <-own)
-	_, before = armed("/q/before")
+	before = armed("/q/third", "/q/before")
 	ws.written("/q/before")
 	require.Equal(t, driver.Released, <-before)
 	require.Empty(t, ws.stale)
@@ -200,15 +212,18 @@ func TestNoReleaseIsBelievedBesideAWatchOfAnEarlierConnection(t *testing.T) {
 func TestAWriteReportedBeforeTheAnswerIsJudgedByTheAnswer(t *testing.T) {
 	for _, guarded := range []bool{true, false} {
 		ws := &watches{}
-		w, who, _ := ws.join("/q/n")
+		l := &subscriber{c: make(chan driver.Cause, 1)}
+		own, _ := ws.join("/q/own", l, true)
+		ws.answered("/q/own", own, sight{}, nil)
+		w, _ := ws.join("/q/n", l, false)
 		ws.written("/q/n")
 		select {
-		case <-who.ended:
+		case <-l.c:
 			t.Fatal("it is not known yet what was written to")
 		default:
 		}
 		ws.answered("/q/n", w, sight{believed: guarded}, nil)
-		require.Equal(t, guarded, <-who.ended == driver.Released)
+		require.Equal(t, guarded, <-l.c == driver.Released)
 	}
 }
 
@@ -219,11 +234,7 @@ func TestHandOverByListing(t *testing.T) {
 	s, err := c.Connect(within(t))
 	require.NoError(t, err)
 	defer s.Close()
-	_, releases := s.(driver.Releaser)
-	require.False(t, releases)
-	_, replaces := s.(driver.Replacer)
-	require.True(t, replaces)
-	p, err := s.Create(within(t), "q", "h-W-", []byte("x"))
+	p, err := create(within(t), s, "q", "h-W-", []byte("x"))
 	require.NoError(t, err)
 	acl, _, err := b.raw.GetACL(b.chroot + "/q/" + p.Name)
 	require.NoError(t, err)
@@ -231,6 +242,10 @@ func TestHandOverByListing(t *testing.T) {
 	data, _, err := b.raw.Get(b.chroot + "/q/" + p.Name)
 	require.NoError(t, err)
 	require.Equal(t, "x", string(data))
+	w, err := waitFor(within(t), b, "q", p.Name)
+	require.NoError(t, err)
+	require.NoError(t, s.Delete(within(t), "q", p, driver.Released))
+	require.Equal(t, driver.Changed, causeOf(t, w), "it must not write to its nodes")
 }
 
 // A certificate's name is known to the server only, so the ACL of a queue asks for all names
@@ -252,9 +267,9 @@ func TestASessionThatListsReportsNoRelease(t *testing.T) {
 	lists := b.another("handover=list")
 	for range 5 {
 		p := b.mustCreate("q", "h-W-", "x")
-		c, err := lists.Watch(within(t), "q", p.Name)
+		c, err := waitFor(within(t), lists, "q", p.Name)
 		require.NoError(t, err)
-		require.NoError(t, b.Release(within(t), "q", p))
+		require.NoError(t, b.Delete(within(t), "q", p, driver.Released))
 		require.Equal(t, driver.Changed, causeOf(t, c))
 	}
 }
@@ -287,13 +302,14 @@ func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
 			dsn := "zk://alice:geheim@" + b.server.Addr() + b.chroot
 			holder, waiter := mustConnect(t, dsn), mustConnect(t, dsn)
 			for range 2 {
-				p, err := holder.Create(within(t), "q", "h-W-", []byte("x"))
+				p, err := create(within(t), holder, "q", "h-W-", []byte("x"))
 				require.NoError(t, err)
-				c, err := waiter.Watch(within(t), "q", p.Name)
+				c, err := waitFor(within(t), waiter, "q", p.Name)
 				require.NoError(t, err)
-				require.NoError(t, holder.Release(within(t), "q", p))
+				require.NoError(t, holder.Delete(within(t), "q", p, driver.Released))
 				require.Equal(t, queue.want, causeOf(t, c))
 			}
+			require.NoError(t, waiter.Close())
 			require.NoError(t, operator.Delete(b.chroot+"/q", -1))
 		})
 	}
@@ -305,19 +321,18 @@ func TestTheACLOfAQueueIsReadOnce(t *testing.T) {
 	other := b.another("")
 	read := b.proxy.Frames(zktest.OpGetACL)
 	for i := range 10 {
-		p, err := other.Create(within(t), "q", "h-W-", []byte("x"))
+		p, err := create(within(t), other, "q", "h-W-", []byte("x"))
 		require.NoError(t, err)
-		own := b.mustCreate("q", "h-W-", "y")
 		_, err = b.List(within(t), "q")
 		require.NoError(t, err)
-		c := b.mustWatch(within(t), "q", p.Name)
-		require.NoError(t, other.Release(within(t), "q", p))
+		c, err := waitFor(within(t), b, "q", p.Name)
+		require.NoError(t, err)
+		require.NoError(t, other.Delete(within(t), "q", p, driver.Released))
 		require.Equal(t, driver.Released, causeOf(t, c))
-		require.NoError(t, b.Delete(within(t), "q", own))
 		require.Equal(t, 1, b.proxy.Frames(zktest.OpGetACL)-read, i)
 	}
 	b.remake("q")
-	p, err := other.Create(within(t), "q", "h-W-", []byte("x"))
+	p, err := create(within(t), other, "q", "h-W-", []byte("x"))
 	require.NoError(t, err)
 	_, err = b.List(within(t), "q")
 	require.NoError(t, err)
@@ -333,7 +348,7 @@ func TestAForgedPlaceIsGone(t *testing.T) {
 	_, err := b.raw.Multi(&zk.DeleteRequest{Path: path, Version: -1},
 		&zk.CreateRequest{Path: path, Data: []byte(envelope{token: p.Token, created: 1}.line()), Acl: zk.WorldACL(zk.PermRead)})
 	require.NoError(t, err)
-	c, err := b.WatchPlace(within(t), "q", p)
+	c, err := watchPlace(within(t), b, "q", p)
 	require.NoError(t, err)
 	ended(t, c)
 	info, err := b.Read(within(t), "q", p.Name)
@@ -342,8 +357,8 @@ func TestAForgedPlaceIsGone(t *testing.T) {
 	_, err = b.Replace(within(t), "q", p, "h-R-")
 	require.ErrorIs(t, err, driver.ErrGone)
 	for range 2 {
-		require.ErrorIs(t, b.Release(within(t), "q", p), driver.ErrGone)
-		require.ErrorIs(t, b.Delete(within(t), "q", p), driver.ErrGone)
+		require.ErrorIs(t, b.Delete(within(t), "q", p, driver.Released), driver.ErrGone)
+		require.ErrorIs(t, b.Delete(within(t), "q", p, driver.Changed), driver.ErrGone)
 	}
 	require.Equal(t, []string{p.Name}, b.nodes("q"))
 }

@@ -24,7 +24,7 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 		return driver.Place{}, err
 	}
 	if _, seq, ok := driver.ParseName(p.Name); !ok || seq != p.Seq {
-		return driver.Place{}, fmt.Errorf("zkdriver: replace %s: %w: its sequence is not %d", p.Name, driver.ErrName, p.Seq)
+		return driver.Place{}, fmt.Errorf("zkdriver: replace %s: %w: its sequence is not %d", p.Name, driver.ErrBadName, p.Seq)
 	}
 	return await(ctx, s, func() (driver.Place, error) { return s.replaceNode(queue, p, driver.FormatName(prefix, p.Seq)) }, nil)
 }

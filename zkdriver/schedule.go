@@ -10,10 +10,10 @@ import (
 // the next heartbeat is due. It does no I/O and reads no clock. The comment of
 // beats has the rule and the reasons.
 type schedule struct {
-	timeout  time.Duration // T, as granted
-	term     time.Duration // T - M
-	gap      time.Duration // g
-	patience time.Duration // how long a heartbeat may be without an answer, at least
+	timeout time.Duration // T, as granted
+	term    time.Duration // T - M
+	gap     time.Duration // g
+	hosts   int           // that the session may connect to
 
 	// The lease may count from sure while the session owns nodes, and from the
 	// later of the two while it owns none. Both outlive a connection.
@@ -49,21 +49,35 @@ type heartbeat struct {
 // never is an instant that has not come.
 var never driver.Instant
 
+// duty is what the nodes of a session ask of its lease.
+type duty int
+
+const (
+	idle    duty = iota // the session owns no node
+	waiting             // all its nodes wait for nodes ahead of them
+	holding             // one of its nodes may hold a lock
+)
+
 // newSchedule returns the schedule of a session with that timeout and margin. A
 // tick of zero is one that the data source name does not state.
 func newSchedule(timeout, margin, tick time.Duration, hosts int) *schedule {
-	b := &schedule{timeout: timeout, term: timeout - margin, gap: timeout / 4}
+	b := &schedule{timeout: timeout, term: timeout - margin, gap: timeout / 4, hosts: hosts}
 	if tick > 0 {
 		// Half a tick is what the leader needs; the rest is for its loop.
 		b.gap = min(b.gap, tick*55/100)
 	}
-	// The rest of the lease has to suffice for another connection.
-	p, _ := b.pace(0)
-	b.patience = max(b.term-b.gap-p, 0) * 2 / 3
-	if hosts > 1 { // another one may answer
-		b.patience = min(b.patience, timeout/8)
-	}
 	return b
+}
+
+// patience returns how long a heartbeat may be without an answer, at least. The
+// rest of the lease has to suffice for another connection.
+func (b *schedule) patience(d duty) time.Duration {
+	p, _ := b.pace(0, d)
+	patience := max(b.term-b.gap-p, 0) * 2 / 3
+	if b.hosts > 1 { // another one may answer
+		patience = min(patience, b.timeout/8)
+	}
+	return patience
 }
 
 // connected starts a connection whose connect request was sent at asked. A first
@@ -130,8 +144,8 @@ func (b *schedule) provenBy(sent driver.Instant) (mark, bool) {
 }
 
 // from returns the instant that the lease counts from.
-func (b *schedule) from(strict bool) driver.Instant {
-	if strict {
+func (b *schedule) from(d duty) driver.Instant {
+	if d == holding {
 		return b.sure
 	}
 	return later(b.sure, b.loose)
@@ -141,14 +155,18 @@ func (b *schedule) from(strict bool) driver.Instant {
 // the gap and a round trip r: a heartbeat proves the n-th before it.
 //
 // The next renewal of the lease is answered when it is g + r + p + r old, at
-// the latest. So p becomes smaller as r grows.
-func (b *schedule) pace(r time.Duration) (p time.Duration, n int) {
+// the latest. So p becomes smaller as r grows. A session that only waits starts
+// from a longer p: no caller works under its locks yet.
+func (b *schedule) pace(r time.Duration, d duty) (p time.Duration, n int) {
 	most := b.term * 4 / 5
-	n = 1
-	if b.gap+r > b.timeout*3/16 {
+	n, least := 1, b.timeout*2/17
+	switch {
+	case d == waiting:
+		least = b.timeout / 4
+	case b.gap+r > b.timeout*3/16:
 		n = 2
 	}
-	p = max((b.gap+r)/time.Duration(n), b.timeout*2/17)
+	p = max((b.gap+r)/time.Duration(n), least)
 	for max(b.gap+r, p)+p+r > most {
 		next := (b.gap + r) / time.Duration(n+1)
 		if next < b.timeout/40 {
@@ -161,20 +179,20 @@ func (b *schedule) pace(r time.Duration) (p time.Duration, n int) {
 
 // due returns how long it is until the next heartbeat, and which request that
 // has to be. ok is false if none may be sent before something else happens.
-func (b *schedule) due(now driver.Instant, strict bool) (what part, wait time.Duration, ok bool) {
-	p, n := b.pace(max(b.trip, b.waiting(now)))
+func (b *schedule) due(now driver.Instant, d duty) (what part, wait time.Duration, ok bool) {
+	p, n := b.pace(max(b.trip, b.unansweredFor(now)), d)
 	if !b.attached || len(b.unanswered) >= 2*n+2 {
 		return 0, 0, false
 	}
 	what = leader
-	if strict && (b.lastWrite == never || now.Sub(b.lastWrite) >= time.Duration(n)*p+p/2) {
+	if d == holding && (b.lastWrite == never || now.Sub(b.lastWrite) >= time.Duration(n)*p+p/2) {
 		what = quorum
 	}
 	if b.lastProof == never {
 		return what, 0, true
 	}
 	wait = p - now.Sub(b.lastProof)
-	if strict && b.lastWrite != never {
+	if d == holding && b.lastWrite != never {
 		// Syncs that the session sends for other reasons do not put the write off.
 		wait = min(wait, time.Duration(n+1)*p-now.Sub(b.lastWrite))
 	}
@@ -188,8 +206,8 @@ func (b *schedule) due(now driver.Instant, strict bool) (what part, wait time.Du
 	return what, wait, true
 }
 
-// waiting returns for how long the oldest unanswered heartbeat has waited.
-func (b *schedule) waiting(now driver.Instant) time.Duration {
+// unansweredFor returns for how long the oldest unanswered heartbeat has waited.
+func (b *schedule) unansweredFor(now driver.Instant) time.Duration {
 	if len(b.unanswered) == 0 {
 		return 0
 	}
@@ -231,8 +249,8 @@ func (b *schedule) ended(id uint64) {
 
 // hopeless returns how long it is until the connection is given up. ok is false
 // if no heartbeat waits for its answer.
-func (b *schedule) hopeless(now driver.Instant) (wait time.Duration, ok bool) {
-	return max(b.patience, 3*b.trip) - b.waiting(now), len(b.unanswered) > 0
+func (b *schedule) hopeless(now driver.Instant, d duty) (wait time.Duration, ok bool) {
+	return max(b.patience(d), 3*b.trip) - b.unansweredFor(now), len(b.unanswered) > 0
 }
 
 // later returns the later of two instants, earlier the earlier one.

@@ -27,7 +27,7 @@ type world struct {
 	beats  *beats
 	joined chan struct{} // closed when run has returned
 
-	owns     atomic.Bool // whether the session owns a node
+	does     atomic.Int32 // its duty
 	mu       sync.Mutex
 	closed   bool
 	line     *line // the present connection, or nil
@@ -47,10 +47,10 @@ type worldConfig struct {
 	timeout, margin, tick time.Duration
 	stated                bool // whether the schedule knows the tick
 	hosts                 int
-	idle                  bool // the session owns nothing at first
 	trip                  time.Duration
 	pingPhase             time.Duration
 	fault                 func(*world)
+	duty                  duty // of the session, at first
 }
 
 // line is one connection. A message that is under way when it is closed is lost.
@@ -63,7 +63,7 @@ type line struct {
 
 func newWorld(t *testing.T, c worldConfig) *world {
 	w := &world{worldConfig: c, t: t, joined: make(chan struct{}), trip: c.trip}
-	w.owns.Store(!c.idle)
+	w.does.Store(int32(c.duty))
 	stated := time.Duration(0)
 	if c.stated {
 		stated = c.tick
@@ -72,7 +72,7 @@ func newWorld(t *testing.T, c worldConfig) *world {
 	time.Sleep(w.trip)
 	w.lease = driver.NewLease(c.timeout, c.margin)
 	w.lease.Renew(asked)
-	w.beats = newBeats(newSchedule(c.timeout, c.margin, stated, max(c.hosts, 1)), w.lease, w.owns.Load)
+	w.beats = newBeats(newSchedule(c.timeout, c.margin, stated, max(c.hosts, 1)), w.lease, func() duty { return duty(w.does.Load()) })
 	if c.fault != nil {
 		c.fault(w)
 	}
@@ -263,13 +263,15 @@ func (w *world) told() time.Duration {
 const trip = time.Millisecond
 
 var (
-	notStated   = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip}
-	tickStated  = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip}
-	halfMargin  = worldConfig{timeout: 10 * time.Second, margin: 5 * time.Second, tick: 2 * time.Second, trip: trip}
-	idle        = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip, idle: true}
-	idleStated  = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, idle: true}
-	twoTicks    = worldConfig{timeout: 4 * time.Second, margin: time.Second, tick: 2 * time.Second, trip: trip}
-	severalHost = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, hosts: 3, trip: trip}
+	notStated    = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip, duty: holding}
+	tickStated   = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, duty: holding}
+	halfMargin   = worldConfig{timeout: 10 * time.Second, margin: 5 * time.Second, tick: 2 * time.Second, trip: trip, duty: holding}
+	atRest       = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip, duty: idle}
+	atRestStated = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, duty: idle}
+	waits        = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip, duty: waiting}
+	waitsStated  = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, duty: waiting}
+	twoTicks     = worldConfig{timeout: 4 * time.Second, margin: time.Second, tick: 2 * time.Second, trip: trip, duty: holding}
+	severalHost  = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, hosts: 3, trip: trip, duty: holding}
 )
 
 func part100(timeout time.Duration, hundredths float64) time.Duration {
@@ -333,7 +335,7 @@ func TestDocumentedOutagesAreSurvived(t *testing.T) {
 				}
 			}
 			told, outage, most, next := d[4], d[5], d[6], d[7]
-			c := worldConfig{timeout: d[1], tick: 2 * time.Second, stated: d[2] > 0, margin: d[3], trip: trip}
+			c := worldConfig{timeout: d[1], tick: 2 * time.Second, stated: d[2] > 0, margin: d[3], trip: trip, duty: holding}
 			shortest := time.Hour
 			each(t, c, func(w *world) {
 				w.locked(func() { w.down = true })
@@ -376,7 +378,7 @@ func grown(t *testing.T, c worldConfig, most time.Duration) (err error) {
 }
 
 func TestLeaseOfANewHolder(t *testing.T) {
-	for _, c := range []worldConfig{idle, idleStated} {
+	for _, c := range []worldConfig{atRest, atRestStated} {
 		shortest := time.Hour
 		each(t, c, func(w *world) {
 			w.grant()
@@ -390,7 +392,7 @@ func TestLeaseOfANewHolder(t *testing.T) {
 
 // grant makes a node, as for a free lock.
 func (w *world) grant() {
-	w.owns.Store(true)
+	w.does.Store(int32(holding))
 	done := make(chan struct{})
 	w.request(quorum, false, func() { close(done) })
 	<-done
@@ -402,7 +404,7 @@ func TestMarginThatIsAcceptedHoldsAtRest(t *testing.T) {
 		for _, ticks := range []time.Duration{0, 20, 10, 5, 4, 2} {
 			for hundredths := time.Duration(1); hundredths <= 50; hundredths++ {
 				for _, r := range []time.Duration{0, timeout / 1000, timeout / 100, timeout / 25} {
-					c := worldConfig{timeout: timeout, margin: timeout * hundredths / 100, tick: timeout / max(ticks, 2), stated: ticks > 0, trip: r}
+					c := worldConfig{timeout: timeout, margin: timeout * hundredths / 100, tick: timeout / max(ticks, 2), stated: ticks > 0, trip: r, duty: holding}
 					synctest.Test(t, func(t *testing.T) {
 						w := newWorld(t, c)
 						defer w.end()
@@ -442,7 +444,7 @@ func TestCostOfAHolderAtRest(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
 		writes, requests float64 // in a T
-	}{{notStated, 3, 9}, {tickStated, 4.5, 9}, {idle, 0, 9}, {twoTicks, 3, 9}, {halfMargin, 3, 9}} {
+	}{{notStated, 3, 9}, {tickStated, 4.5, 9}, {atRest, 0, 9}, {waits, 0, 4.5}, {waitsStated, 0, 4.5}, {twoTicks, 3, 9}, {halfMargin, 3, 9}} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, x.worldConfig)
 			defer w.end()
@@ -510,7 +512,7 @@ func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 		fault func(w *world)
 	}{
 		"the margin is a heartbeat shorter": {"the leader is deposed and does not know it", func(w *world) {
-			p, _ := w.beats.schedule.pace(0)
+			p, _ := w.beats.schedule.pace(0, holding)
 			w.lease.End(nil)
 			w.lease = driver.NewLease(w.timeout, w.margin-p)
 			w.lease.Renew(w.lease.Now())
@@ -520,7 +522,7 @@ func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 			w.beats.schedule.gap = 0
 		}},
 		"a sync renews the lease of a holder": {"the leader is deposed and does not know it", func(w *world) {
-			w.beats.strict = func() bool { return false }
+			w.beats.duty = func() duty { return idle }
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

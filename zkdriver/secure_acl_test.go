@@ -34,7 +34,7 @@ func newHouse(t testing.TB, mode string) *house {
 	require.NoError(t, h.owner.AddAuth("digest", []byte("alice:geheim")))
 	h.alice = mustConnect(t, h.dsn("alice:geheim@")+"?session_timeout=1m&acl="+mode)
 	var err error
-	h.place, err = h.alice.Create(within(t), h.queue, "web1-W-", []byte("alice's"))
+	h.place, err = create(within(t), h.alice, h.queue, "web1-W-", []byte("alice's"))
 	require.NoError(t, err)
 	return h
 }
@@ -111,14 +111,14 @@ func TestEveryNodeIsBornWithTheACLOfItsMode(t *testing.T) {
 			require.NoError(t, err)
 			h.contenderACL(h.queuePath()+"/"+p.Name, user, "the contender after a downgrade")
 
-			_, err = h.alice.Watch(within(t), "of/alice/watched", "")
+			_, err = watchName(within(t), h.alice, "of/alice/watched", "")
 			require.NoError(t, err)
 			assert.Equal(t, want.queue, h.aclOf(h.root+"/of/alice/watched"), "a queue that a watch has made")
 
 			// Data in the queue's node makes a Create take the other way, see manner.
 			_, err = h.owner.Create(h.root+"/of/alice/plain", []byte("x"), 0, want.queue)
 			require.NoError(t, err)
-			p, err = h.alice.Create(within(t), "of/alice/plain", "web1-W-", []byte("y"))
+			p, err = create(within(t), h.alice, "of/alice/plain", "web1-W-", []byte("y"))
 			require.NoError(t, err)
 			h.contenderACL(h.root+"/of/alice/plain/"+p.Name, user, "a contender in a queue with data")
 		})
@@ -207,7 +207,7 @@ func TestStrangersAreToldWhatTheyLackByTheDriver(t *testing.T) {
 					require.Error(t, got.err, what)
 					assert.ErrorIs(t, got.err, zk.ErrNoAuth, what)
 					assert.ErrorIs(t, got.err, fs.ErrPermission, what)
-					for _, other := range []error{driver.ErrUnavailable, driver.ErrGone, driver.ErrSessionEnded, driver.ErrName} {
+					for _, other := range []error{driver.ErrUnavailable, driver.ErrGone, driver.ErrSessionEnded, driver.ErrBadName} {
 						assert.NotErrorIs(t, got.err, other, "%s: nobody is to try that again", what)
 					}
 					for _, part := range []string{"zkdriver: ", h.queuePath(), got.needs, "getAcl", "user and the password"} {
@@ -230,10 +230,10 @@ type refusedCall struct {
 
 // refusedCalls does everything that a session can do to a queue and a contender of others.
 func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place) map[string]refusedCall {
-	_, create := s.Create(ctx, queue, "evil-W-", []byte("x"))
+	_, create := create(ctx, s, queue, "evil-W-", []byte("x"))
 	_, list := s.List(ctx, queue)
-	_, watch := s.Watch(ctx, queue, p.Name)
-	_, watchQueue := s.Watch(ctx, queue, "")
+	_, watch := watchName(ctx, s, queue, p.Name)
+	_, watchQueue := watchName(ctx, s, queue, "")
 	_, read := s.Read(ctx, queue, p.Name)
 	_, walk := s.Walk(ctx, queue)
 	return map[string]refusedCall{
@@ -243,7 +243,7 @@ func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place)
 		"Watch of a queue": {watchQueue, "READ"},
 		"Read":             {read, "READ"},
 		"Walk":             {walk, "READ"},
-		"Delete":           {s.Delete(ctx, queue, p), "READ"}, // likewise
+		"Delete":           {s.Delete(ctx, queue, p, driver.Changed), "READ"}, // likewise
 	}
 }
 
@@ -255,7 +255,7 @@ func TestAStrangerWhoMayReadCanStillNotTakeAPlace(t *testing.T) {
 	nodes, err := s.List(within(t), h.queue)
 	require.NoError(t, err)
 	require.Len(t, nodes, 1)
-	_, err = s.Create(within(t), h.queue, "evil-W-", []byte("x"))
+	_, err = create(within(t), s, h.queue, "evil-W-", []byte("x"))
 	require.ErrorIs(t, err, zk.ErrNoAuth)
 	require.ErrorContains(t, err, "CREATE")
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
@@ -278,7 +278,7 @@ func TestOpenLetsEverybodyDoEverything(t *testing.T) {
 	_, err = c.SetACL(h.queuePath(), everybody, -1)
 	require.NoError(t, err)
 	require.NoError(t, c.Delete(h.nodePath(), -1))
-	err = h.alice.Delete(within(t), h.queue, h.place)
+	err = h.alice.Delete(within(t), h.queue, h.place, driver.Changed)
 	require.ErrorIs(t, err, driver.ErrGone, "alice finds out that her node was taken away")
 }
 
@@ -337,7 +337,7 @@ func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 				_, err := h.owner.Create(h.root+"/of/alice/trap", nil, 0, acl)
 				require.NoError(t, err)
 				for range 2 {
-					_, err = h.alice.Create(within(t), "of/alice/trap", "web1-W-", []byte("x"))
+					_, err = create(within(t), h.alice, "of/alice/trap", "web1-W-", []byte("x"))
 					require.Error(t, err)
 					require.ErrorContains(t, err, h.root+"/of/alice/trap")
 					require.ErrorContains(t, err, "acl="+mode)
@@ -350,7 +350,7 @@ func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 
 				_, err = h.owner.SetACL(h.root+"/of/alice/trap", append(zk.WorldACL(zk.PermRead), aliceOnly...), -1)
 				require.NoError(t, err)
-				_, err = h.alice.Create(within(t), "of/alice/trap", "web1-W-", []byte("x"))
+				_, err = create(within(t), h.alice, "of/alice/trap", "web1-W-", []byte("x"))
 				require.NoError(t, err, "to be read by others does no harm to a lock")
 			})
 		}
@@ -365,25 +365,25 @@ func TestAQueueThatWasExchangedAfterItWasLookedAtIsLookedAtAgain(t *testing.T) {
 			path := h.root + "/of/alice/trap"
 			_, err := h.owner.Create(path, data, 0, aliceOnly)
 			require.NoError(t, err)
-			p, err := h.alice.Create(within(t), "of/alice/trap", "web1-W-", []byte("x"))
+			p, err := create(within(t), h.alice, "of/alice/trap", "web1-W-", []byte("x"))
 			require.NoError(t, err)
-			require.NoError(t, h.alice.Delete(within(t), "of/alice/trap", p))
+			require.NoError(t, h.alice.Delete(within(t), "of/alice/trap", p, driver.Changed))
 
 			_, err = h.owner.SetACL(path, everybody, -1)
 			require.NoError(t, err)
-			_, err = h.alice.Create(within(t), "of/alice/trap", "web1-W-", []byte("x"))
+			_, err = create(within(t), h.alice, "of/alice/trap", "web1-W-", []byte("x"))
 			require.ErrorContains(t, err, "acl=digest", "another ACL")
 
 			require.NoError(t, h.owner.Delete(path, -1), "no node of a refused Create is left")
 			_, err = h.owner.Create(path, data, 0, aliceOnly)
 			require.NoError(t, err)
-			p, err = h.alice.Create(within(t), "of/alice/trap", "web1-W-", []byte("x"))
+			p, err = create(within(t), h.alice, "of/alice/trap", "web1-W-", []byte("x"))
 			require.NoError(t, err)
-			require.NoError(t, h.alice.Delete(within(t), "of/alice/trap", p))
+			require.NoError(t, h.alice.Delete(within(t), "of/alice/trap", p, driver.Changed))
 			require.NoError(t, h.owner.Delete(path, -1))
 			_, err = h.owner.Create(path, data, 0, everybody)
 			require.NoError(t, err)
-			_, err = h.alice.Create(within(t), "of/alice/trap", "web1-W-", []byte("x"))
+			_, err = create(within(t), h.alice, "of/alice/trap", "web1-W-", []byte("x"))
 			require.ErrorContains(t, err, "acl=digest", "another queue")
 			names, _, err := h.owner.Children(path)
 			require.NoError(t, err)
@@ -400,15 +400,15 @@ func TestWhoMakesAnAncestorFirstCannotGetAtTheQueuesBelow(t *testing.T) {
 	_, err := bob.Create(root+"/of", nil, 0, everybody)
 	require.NoError(t, err)
 	alice := mustConnect(t, "zk://alice:geheim@"+server.Addr()+root+"?session_timeout=1m&acl=creator")
-	p, err := alice.Create(within(t), "of/q", "web1-W-", []byte("x"))
+	p, err := create(within(t), alice, "of/q", "web1-W-", []byte("x"))
 	require.NoError(t, err)
 	require.ErrorIs(t, bob.Delete(root+"/of/q", -1), zk.ErrNotEmpty, "a queue in use stays")
 	require.ErrorIs(t, bob.Delete(root+"/of/q/"+p.Name, -1), zk.ErrNoAuth)
-	require.NoError(t, alice.Delete(within(t), "of/q", p))
+	require.NoError(t, alice.Delete(within(t), "of/q", p, driver.Changed))
 	require.NoError(t, bob.Delete(root+"/of/q", -1), "one that is empty does not")
 	_, err = bob.Create(root+"/of/q", nil, 0, everybody)
 	require.NoError(t, err)
-	_, err = alice.Create(within(t), "of/q", "web1-W-", []byte("x"))
+	_, err = create(within(t), alice, "of/q", "web1-W-", []byte("x"))
 	require.ErrorContains(t, err, "acl=creator")
 	require.False(t, errors.Is(err, driver.ErrUnavailable))
 }
@@ -419,7 +419,7 @@ func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		t.Run(mode, func(t *testing.T) {
 			h := newHouse(t, mode) // alice has made of/alice/q
-			above, err := h.alice.Create(within(t), "of/alice", "web1-W-", []byte("x"))
+			above, err := create(within(t), h.alice, "of/alice", "web1-W-", []byte("x"))
 			require.NoError(t, err)
 			acl, _, err := h.owner.GetACL(h.root + "/of/alice")
 			require.NoError(t, err)
@@ -429,12 +429,12 @@ func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 			}
 
 			same := mustConnect(t, h.dsn("alice:geheim@")+"?session_timeout=1m&acl="+mode)
-			behind, err := same.Create(within(t), "of/alice", "web2-W-", []byte("y"))
+			behind, err := same.Create(within(t), "of/alice", driver.NodeSpec{Prefix: "web2-W-", Data: []byte("y")})
 			require.NoError(t, err)
-			require.False(t, behind.Alone)
-			_, err = same.Create(within(t), "of/alice/more", "web2-W-", []byte("z"))
+			require.False(t, behind.Alone())
+			_, err = create(within(t), same, "of/alice/more", "web2-W-", []byte("z"))
 			require.NoError(t, err, "alice's locks below it work")
-			require.NoError(t, h.alice.Delete(within(t), "of/alice", above))
+			require.NoError(t, h.alice.Delete(within(t), "of/alice", above, driver.Changed))
 		})
 	}
 }
@@ -446,11 +446,11 @@ func TestALockAboveLocksOfAnotherUserIsRefusedWithTheReason(t *testing.T) {
 			h := newHouse(t, mode)
 			for _, login := range []string{"bob:geheim@", "alice:falsch@"} {
 				s := mustConnect(t, h.dsn(login)+"?session_timeout=1m&acl="+mode)
-				_, err := s.Create(within(t), "of/alice", "web1-W-", []byte("x"))
+				_, err := create(within(t), s, "of/alice", "web1-W-", []byte("x"))
 				require.ErrorIs(t, err, fs.ErrPermission)
 				require.NotErrorIs(t, err, driver.ErrUnavailable)
 				require.ErrorContains(t, err, "for locks below it")
-				_, err = s.Create(within(t), "of/alice/other"+login[:3], "web1-W-", []byte("x"))
+				_, err = create(within(t), s, "of/alice/other"+login[:3], "web1-W-", []byte("x"))
 				require.NoError(t, err, "the locks of both stand side by side")
 				require.NoError(t, s.Close())
 			}
@@ -472,7 +472,7 @@ func TestSessionsThatLockANodeAboveTheirLocksAtOnceAllGetIt(t *testing.T) {
 	made := make(chan error, n)
 	for i, s := range sessions {
 		go func() {
-			_, err := s.Create(within(t), "of/alice", "web1-W-", fmt.Append(nil, i))
+			_, err := create(within(t), s, "of/alice", "web1-W-", fmt.Append(nil, i))
 			made <- err
 		}()
 	}

@@ -55,13 +55,13 @@ func use(dsn string) {
 	defer s.(*session).link.close() // no goodbye: it takes time
 	s.(*session).crowds.eager = true
 	for ctx.Err() == nil && s.Err() == nil {
-		p, err := s.Create(ctx, "q", "web1-W-", []byte(fmt.Sprint(rand.Uint64())))
+		p, err := create(ctx, s, "q", "web1-W-", []byte(fmt.Sprint(rand.Uint64())))
 		_, _ = s.List(ctx, "q")
-		_, _ = s.Watch(ctx, "q", "web1-W-0000000001")
+		_, _ = watchName(ctx, s, "q", "web1-W-0000000001")
 		_, _ = s.(*session).Read(ctx, "q", "web1-W-0000000001")
 		if err == nil {
 			p, _ = s.(*session).Replace(ctx, "q", p, "web1-R-")
-			_ = s.Delete(ctx, "q", p)
+			_ = s.Delete(ctx, "q", p, driver.Changed)
 		}
 	}
 }

@@ -23,9 +23,9 @@ func TestTLS(t *testing.T) {
 	good := tlsParams(certs.CA, certs.Client)
 
 	s := mustConnect(t, "zk://"+server.SecureAddr()+good+"&acl=creator")
-	p, err := s.Create(within(t), "q", "h-W-", []byte("x"))
+	p, err := create(within(t), s, "q", "h-W-", []byte("x"))
 	require.NoError(t, err)
-	require.NoError(t, s.Delete(within(t), "q", p))
+	require.NoError(t, s.Delete(within(t), "q", p, driver.Changed))
 	require.NoError(t, s.Close())
 
 	for dsn, part := range map[string]string{
@@ -66,12 +66,12 @@ func TestDigestKeepsOthersOut(t *testing.T) {
 		addr := b.server.Addr() + b.chroot
 		queue := "of/alice/q" + mode
 		alice := mustConnect(t, "zk://alice:geheim@"+addr+"?acl="+mode)
-		p, err := alice.Create(within(t), queue, "h-W-", []byte("x"))
+		p, err := create(within(t), alice, queue, "h-W-", []byte("x"))
 		require.NoError(t, err)
 
 		for _, other := range []string{"zk://alice:falsch@" + addr, "zk://bob:geheim@" + addr, "zk://" + addr} {
 			s := mustConnect(t, other)
-			_, err := s.Create(within(t), queue, "h-W-", []byte("y"))
+			_, err := create(within(t), s, queue, "h-W-", []byte("y"))
 			require.ErrorIs(t, err, zk.ErrNoAuth)
 			require.ErrorContains(t, err, "password")
 			require.NotContains(t, err.Error(), "falsch")
@@ -79,14 +79,14 @@ func TestDigestKeepsOthersOut(t *testing.T) {
 			require.ErrorIs(t, err, zk.ErrNoAuth)
 			require.NotErrorIs(t, err, driver.ErrUnavailable)
 			// Next to it there is room for everybody.
-			_, err = s.Create(within(t), "of/alice/other"+mode, "h-W-", []byte("z"))
+			_, err = create(within(t), s, "of/alice/other"+mode, "h-W-", []byte("z"))
 			require.NoError(t, err)
 		}
 
 		same := mustConnect(t, "zk://alice:geheim@"+addr+"?acl="+mode)
-		c, err := same.Watch(within(t), queue, p.Name)
+		c, err := watchName(within(t), same, queue, p.Name)
 		require.NoError(t, err)
-		require.NoError(t, alice.Delete(within(t), queue, p))
+		require.NoError(t, alice.Delete(within(t), queue, p, driver.Changed))
 		ended(t, c)
 		require.NoError(t, alice.Close())
 		require.NoError(t, same.Close())
@@ -102,14 +102,14 @@ func TestLoginIsRepeatedOnEveryConnection(t *testing.T) {
 	p := zktest.NewProxy(t, server.Addr())
 	s := mustConnect(t, "zk://alice:geheim@"+p.Addr()+chroot+"?acl=creator")
 	for i := range 5 {
-		place, err := s.Create(within(t), "q", "h-W-", []byte{byte(i)})
+		place, err := create(within(t), s, "q", "h-W-", []byte{byte(i)})
 		require.NoError(t, err)
 		p.DropConnections()
 		if _, err = s.List(within(t), "q"); err != nil {
 			_, err = s.List(within(t), "q")
 		}
 		require.NoError(t, err)
-		require.NoError(t, s.Delete(within(t), "q", place))
+		require.NoError(t, s.Delete(within(t), "q", place, driver.Changed))
 	}
 	raw := server.Raw(t)
 	require.NoError(t, raw.AddAuth("digest", []byte("alice:geheim")))

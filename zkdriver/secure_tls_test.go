@@ -191,7 +191,7 @@ func TestACertificateIsWhoAClientIs(t *testing.T) {
 	assert.ErrorContains(t, err, "certificate", "one of another CA was shown")
 
 	alice := mustConnect(t, dsn+tlsParams(certs.CA, certs.Client)+"&acl=creator")
-	p, err := alice.Create(within(t), "of/q", "web1-W-", []byte("x"))
+	p, err := create(within(t), alice, "of/q", "web1-W-", []byte("x"))
 	require.NoError(t, err)
 	acl, _, err := alice.conn.GetACL("/of/q")
 	require.NoError(t, err)
@@ -201,10 +201,10 @@ func TestACertificateIsWhoAClientIs(t *testing.T) {
 	for what, got := range refusedCalls(within(t), bob, "of/q", p) {
 		assert.ErrorIs(t, got.err, zk.ErrNoAuth, what)
 	}
-	again, err := alice.Create(within(t), "of/q", "web1-W-", []byte("y"))
+	again, err := create(within(t), alice, "of/q", "web1-W-", []byte("y"))
 	require.NoError(t, err)
-	require.NoError(t, alice.Delete(within(t), "of/q", again))
-	require.NoError(t, alice.Delete(within(t), "of/q", p))
+	require.NoError(t, alice.Delete(within(t), "of/q", again, driver.Changed))
+	require.NoError(t, alice.Delete(within(t), "of/q", p, driver.Changed))
 }
 
 func TestOneServerWithABadCertificateAmongGoodOnesIsPassedOver(t *testing.T) {
@@ -215,11 +215,11 @@ func TestOneServerWithABadCertificateAmongGoodOnesIsPassedOver(t *testing.T) {
 	for range 6 { // either of them is the first to be tried
 		s := mustConnect(t, "zk://alice:geheim@"+forged.addr()+","+server.SecureAddr()+params)
 		require.Equal(t, server.SecureAddr(), s.conn.Server())
-		p, err := s.Create(within(t), "q", "web1-W-", []byte("x"))
+		p, err := create(within(t), s, "q", "web1-W-", []byte("x"))
 		require.NoError(t, err)
 		s.link.cut(s.beats.present()) // it looks for a server again
 		eventually(t, "another connection", func() bool { return s.beats.present() > 1 })
-		require.NoError(t, s.Delete(within(t), "q", p))
+		require.NoError(t, s.Delete(within(t), "q", p, driver.Changed))
 		require.NoError(t, s.Close())
 	}
 	require.Empty(t, forged.heard())

@@ -48,17 +48,17 @@ type session struct {
 	hasSessionOne sync.Once
 
 	finished chan struct{}      // closed by supervise
+	proofs   singleflight.Group // concurrent calls of settle share one write
 	closes   singleflight.Group // concurrent calls of Close share one try
 	gone     bool               // the server has confirmed the end; belongs to closes
 	tries    int                // to end it in the store; belongs to closes
 }
 
 var (
-	_ driver.Session  = (*session)(nil)
-	_ driver.Replacer = (*session)(nil)
-	_ driver.Releaser = (*session)(nil)
-	_ driver.Reader   = (*session)(nil)
-	_ driver.Walker   = (*session)(nil)
+	_ driver.Session    = (*session)(nil)
+	_ driver.Replacer   = (*session)(nil)
+	_ driver.NodeReader = (*session)(nil)
+	_ driver.Walker     = (*session)(nil)
 
 	_ driver.Describer = (*session)(nil)
 )
@@ -78,6 +78,7 @@ func connect(ctx context.Context, settings *settings) (*session, error) {
 		hasSession: make(chan struct{}), finished: make(chan struct{})}
 	s.link.began, s.link.resumed, s.link.over = s.began, s.resumed, s.end
 	s.link.watching = s.watches.any
+	s.watches.session = s
 	s.conn, s.events, err = zk.Connect(settings.hosts, settings.sessionTimeout,
 		zk.WithDialer(s.link.dial), zk.WithHostProvider(s.link), zk.WithEventCallback(s.event),
 		zk.WithLogger(silent{}), zk.WithLogInfo(false))
@@ -137,7 +138,7 @@ func (s *session) began(r reply, asked driver.Instant) error {
 	}
 	s.lease = driver.NewLease(r.timeout, margin)
 	s.lease.Renew(asked)
-	s.beats = newBeats(newSchedule(r.timeout, margin, s.settings.tick, len(s.settings.hosts)), s.lease, s.strict)
+	s.beats = newBeats(newSchedule(r.timeout, margin, s.settings.tick, len(s.settings.hosts)), s.lease, s.owned.duty)
 	s.beats.connected(asked, driver.Now())
 	return s.lease.Err()
 }

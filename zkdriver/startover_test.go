@@ -17,9 +17,9 @@ func startsOver(t testing.TB, s *session, queue string) {
 	t.Helper()
 	var epoch int64
 	for i := range 20 {
-		p, err := s.Create(within(t), queue, "h-W-", fmt.Append(nil, i))
+		p, err := create(within(t), s, queue, "h-W-", fmt.Append(nil, i))
 		require.NoError(t, err)
-		require.NoError(t, s.Delete(within(t), queue, p))
+		require.NoError(t, s.Delete(within(t), queue, p, driver.Changed))
 		if epoch != 0 && p.Epoch != epoch {
 			return
 		}
@@ -71,10 +71,10 @@ func TestStartingOverIsRefusedWhereTheACLCannotBeKept(t *testing.T) {
 	_, err := operator.Create(b.chroot+"/q", nil, 0, acl)
 	require.NoError(t, err)
 	for i := range 2 {
-		require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", fmt.Sprint(i))))
+		require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", fmt.Sprint(i)), driver.Changed))
 	}
 	for range 2 {
-		_, err = b.Create(within(t), "q", "h-W-", []byte("x"))
+		_, err = create(within(t), b, "q", "h-W-", []byte("x"))
 		require.ErrorIs(t, err, fs.ErrPermission)
 		require.NotErrorIs(t, err, driver.ErrUnavailable)
 		require.ErrorContains(t, err, "ADMIN")
@@ -89,14 +89,14 @@ func TestStartingOverIsRefusedWhereTheACLCannotBeKept(t *testing.T) {
 // write.
 func TestDataWrittenLaterIsKeptWhereTheQueueMayNotBeWritten(t *testing.T) {
 	b := newBench(t, "")
-	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "1")))
+	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "1"), driver.Changed))
 	_, err := b.raw.SetACL(b.chroot+"/q", zk.WorldACL(zk.PermAll&^zk.PermWrite), -1)
 	require.NoError(t, err)
 	operator := b.server.Raw(t)
 	require.NoError(t, operator.AddAuth("digest", []byte("super:zktest")))
 	_, err = operator.Set(b.chroot+"/q", []byte("theirs"), -1)
 	require.NoError(t, err)
-	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "2")))
+	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "2"), driver.Changed))
 	data, _, err := operator.Get(b.chroot + "/q")
 	require.NoError(t, err)
 	require.Equal(t, "theirs", string(data))

@@ -6,18 +6,24 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/dlock-go/dlock/driver"
 )
 
-// watches holds the watches of a session, one for each path, shared by all who wait for it.
-// ZooKeeper (as go-zookeeper speaks to it) cannot take a watch back: one that nobody waits for
-// any more stays until the node goes, and serves who comes next.
+// watches holds what the server watches for a session, one watch for each path,
+// shared by all callers that wait for that path. ZooKeeper (as go-zookeeper
+// speaks to it) cannot take a watch back: one that no caller waits for any more
+// stays until the node goes, and serves the next caller.
 //
-// Watches are ended by go-zookeeper's event callback, so that none takes a goroutine.
+// Watches are ended by go-zookeeper's event callback, so that none takes a
+// goroutine.
 type watches struct {
+	session *session
+	owes    atomic.Bool // a watch of a node that only waited was stopped, see settle
+
 	mu         sync.Mutex
 	closed     bool
 	left       bool // there were some when it was closed: go-zookeeper has them still
@@ -28,12 +34,12 @@ type watches struct {
 
 // watch is one path. It leaves the map when it ends.
 type watch struct {
-	connection uint64        // that at which it was asked for
-	armed      chan struct{} // closed when the server has answered
-	err        error         // set before that
-	seen       sight         // likewise
-	over       bool          // the node is gone, or something changed
-	waiters    map[*waiter]struct{}
+	connection  uint64        // that at which it was asked for
+	armed       chan struct{} // closed when the server has answered
+	err         error         // set before that
+	seen        sight         // likewise
+	over        bool          // the node is gone, or something changed
+	subscribers map[*subscriber]struct{}
 
 	// A write was reported before the answer was looked at: what it means is seen then.
 	written, trusted bool
@@ -46,84 +52,129 @@ type sight struct {
 	believed bool // a write to it is a Release, see believes
 }
 
-// waiter is one who waits. Its channel is closed by who takes it out of the watch.
-type waiter struct {
-	ended chan driver.Cause
-	stop  func() bool // of the ctx that frees it
+// subscriber is a driver.Watch: it hears the watches of one or more paths. All but
+// c is guarded by watches.mu.
+type subscriber struct {
+	c        chan driver.Cause
+	own      *watch   // of the contender's own node; nil for a queue
+	hears    []*watch // own and all others that have not ended
+	waited   func()   // notes that the own node does not only wait any more; nil: it has not
+	settling bool     // the caller learns of news later
+	news     news
+	released bool // Released was sent
+	over     bool // c is closed, or no caller receives from it any more
 }
 
-// Watch implements driver.Session. A node is watched through its data: a write to it is the
-// first part of its Release, if it is guarded. A watch for a missing node is not set.
-//
-// A watch of a queue, through its children, makes the queue where it is missing.
-func (s *session) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
-	if err := s.settings.checkQueue(queue); err != nil {
-		return nil, err
+// news is what a subscriber has heard.
+type news int
+
+const (
+	heardNothing news = iota
+	heardRelease
+	heardEnd
+)
+
+// Watch implements driver.Session. A node is watched through its data: a write
+// to it is the first part of its release, if it is guarded. A watch for a
+// missing node is not set. The answer to the watch of the own node shows which
+// node it is: a node is that of p only if both its token and its session are.
+func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	if err := s.checkPlace(queue, p); err != nil {
+		return driver.Watch{}, err
 	}
 	path := s.settings.queuePath(queue)
-	if name == "" {
-		_, c, err := s.watchPath(ctx, path, func(string) (sight, error) { return sight{}, s.watchQueue(queue) })
-		return c, err
+	paths := []string{path + "/" + p.Name}
+	for _, n := range ahead {
+		if err := checkName(n.Name); err != nil {
+			return driver.Watch{}, err
+		}
+		paths = append(paths, path+"/"+n.Name)
 	}
-	if err := checkName(name); err != nil {
-		return nil, err
+	l := &subscriber{c: make(chan driver.Cause, 1)}
+	err := s.listen(ctx, l, paths, true, func(path string) (sight, error) { return s.watchNode(queue, path) })
+	if err != nil {
+		return driver.Watch{}, err
 	}
-	s.crowds.hindered(queue)
-	_, c, err := s.watchPath(ctx, path+"/"+name, func(path string) (sight, error) { return s.watchNode(queue, path) })
-	return c, err
+	s.watches.begin(l, queue, p.Token, len(ahead) > 0)
+	return s.watchOf(l), nil
 }
 
-// WatchPlace implements driver.Releaser. The answer to the watch shows which
-// node it is: a node is this one only if both its token and its session are.
-func (s *session) WatchPlace(ctx context.Context, queue string, p driver.Place) (<-chan driver.Cause, error) {
-	if err := s.checkPlace(queue, p); err != nil {
-		return nil, err
+// WatchQueue implements driver.Session through the queue's children. It makes
+// the queue where it is missing.
+func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
+	if err := s.settings.checkQueue(queue); err != nil {
+		return driver.Watch{}, err
 	}
-	w, c, err := s.watchPath(ctx, s.settings.queuePath(queue)+"/"+p.Name,
-		func(path string) (sight, error) { return s.watchNode(queue, path) })
-	if err == nil && (w.seen.token != p.Token || !w.seen.mine) {
-		return gone, nil
+	l := &subscriber{c: make(chan driver.Cause, 1)}
+	path := s.settings.queuePath(queue)
+	err := s.listen(ctx, l, []string{path}, false, func(string) (sight, error) { return sight{}, s.watchQueue(queue) })
+	if err != nil {
+		return driver.Watch{}, err
 	}
-	return c, err
+	return s.watchOf(l), nil
 }
 
-// gone is the watch of a node that is not there.
-var gone = func() <-chan driver.Cause { c := make(chan driver.Cause); close(c); return c }()
+func (s *session) watchOf(l *subscriber) driver.Watch {
+	return driver.NewWatch(l.c, func() { s.watches.leave(l) })
+}
 
-func (s *session) watchPath(ctx context.Context, path string, arm func(path string) (sight, error)) (*watch, <-chan driver.Cause, error) {
+// listen has a subscriber hear the watches of all paths, the first of which may
+// be that of its own node. It returns when they are armed. The requests are
+// sent at once, without waiting for each other's answers.
+func (s *session) listen(ctx context.Context, l *subscriber, paths []string, own bool, arm func(path string) (sight, error)) error {
 	if err := s.lease.Err(); err != nil {
-		return nil, nil, err
+		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, nil, fmt.Errorf("zkdriver: %w", err)
+		return fmt.Errorf("zkdriver: %w", err)
 	}
-	w, who, first := s.watches.join(path)
-	if first {
-		s.arm(ctx, path, w, arm)
+	var joined []*watch
+	for i, path := range paths {
+		w, first := s.watches.join(path, l, own && i == 0)
+		joined = append(joined, w)
+		if !first {
+			continue
+		}
+		job := func() { s.arm(path, w, arm) }
+		if ctx.Done() == nil && i == len(paths)-1 {
+			job()
+		} else {
+			s.work(job)
+		}
 	}
-	c, err := s.watches.wait(ctx, s, path, w, who)
-	return w, c, err
+	for i, w := range joined {
+		if err := s.armed(ctx, paths[i], w); err != nil {
+			s.watches.leave(l)
+			return err
+		}
+	}
+	return nil
 }
 
-// arm asks the server. The answer is for all who wait, so it does not depend on the ctx of one
-// of them.
-func (s *session) arm(ctx context.Context, path string, w *watch, arm func(path string) (sight, error)) {
-	job := func() {
-		asked := s.owned.now()
-		seen, err := arm(path)
-		if errors.Is(err, zk.ErrNoNode) {
-			s.watches.fire(path, driver.Changed) // at once
-			if queue, name, ok := s.settings.splitPath(path); ok {
-				s.owned.lostNode(queue, name, asked)
-			}
-			err = nil
+// arm asks the server. The answer is for every caller that waits, so it does
+// not depend on the ctx of one of them.
+func (s *session) arm(path string, w *watch, arm func(path string) (sight, error)) {
+	asked := s.owned.now()
+	seen, err := arm(path)
+	if errors.Is(err, zk.ErrNoNode) {
+		s.watches.fire(path, driver.Changed) // at once
+		if queue, name, ok := s.settings.splitPath(path); ok {
+			s.owned.lostNode(queue, name, asked)
 		}
-		s.watches.answered(path, w, seen, s.explain(err, "watch", path, "READ on it"))
+		err = nil
 	}
-	if ctx.Done() == nil {
-		job()
-	} else {
-		s.work(job)
+	s.watches.answered(path, w, seen, s.explain(err, "watch", path, "READ on it"))
+}
+
+// armed waits until the server has answered.
+func (s *session) armed(ctx context.Context, path string, w *watch) error {
+	select {
+	case <-w.armed:
+		return w.err
+	case <-ctx.Done():
+		return fmt.Errorf("zkdriver: watch %s: %w", printable(path), ctx.Err())
+	case <-s.lease.Done():
+		return s.lease.Err()
 	}
 }
 
@@ -151,16 +202,17 @@ func (s *session) watchQueue(queue string) error {
 	return s.vanished(queue)
 }
 
-// any tells whether go-zookeeper may have watches, also such as nobody waits for any more.
+// any reports whether go-zookeeper may have watches, also such as no caller
+// waits for any more.
 func (ws *watches) any() bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	return ws.left || len(ws.paths) > 0
 }
 
-// join finds the watch of a path or makes one, which the caller has to arm then.
-func (ws *watches) join(path string) (w *watch, who *waiter, first bool) {
-	who = &waiter{ended: make(chan driver.Cause, 1)}
+// join has a subscriber hear the watch of a path. If there is none yet it makes
+// one, which the caller has to arm then.
+func (ws *watches) join(path string, l *subscriber, own bool) (w *watch, first bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.paths == nil {
@@ -168,62 +220,68 @@ func (ws *watches) join(path string) (w *watch, who *waiter, first bool) {
 	}
 	w = ws.paths[path]
 	if w == nil {
-		w = &watch{connection: ws.connection, armed: make(chan struct{}), waiters: make(map[*waiter]struct{})}
+		w = &watch{connection: ws.connection, armed: make(chan struct{}), subscribers: make(map[*subscriber]struct{})}
 		w.over = ws.closed
 		if !ws.closed {
 			ws.paths[path] = w
 		}
 		first = true
 	}
-	if w.over {
-		close(who.ended)
-	} else {
-		w.waiters[who] = struct{}{}
+	if own {
+		l.own = w
 	}
-	return w, who, first
+	switch {
+	case w.over:
+		ws.tell(l, heardEnd)
+	case l.news != heardEnd:
+		w.subscribers[l] = struct{}{}
+		l.hears = append(l.hears, w)
+	}
+	return w, first
 }
 
-// wait returns once the watch is armed, and frees the waiter when ctx ends.
-func (ws *watches) wait(ctx context.Context, s *session, path string, w *watch, who *waiter) (<-chan driver.Cause, error) {
-	select {
-	case <-w.armed:
-	case <-ctx.Done():
-		ws.leave(w, who)
-		return nil, fmt.Errorf("zkdriver: watch %s: %w", printable(path), ctx.Err())
-	case <-s.lease.Done():
-		ws.leave(w, who)
-		return nil, s.lease.Err()
-	}
-	if w.err != nil {
-		ws.leave(w, who)
-		return nil, w.err
-	}
-	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, func() { ws.leave(w, who) })
-		ws.keepStop(w, who, stop)
-	}
-	return who.ended, nil
-}
-
-// keepStop lets the end of the watch free what ctx holds.
-func (ws *watches) keepStop(w *watch, who *waiter, stop func() bool) {
+// begin ends a subscriber whose own node is another one than that of the token.
+// If the subscriber has heard nothing yet of the nodes ahead, its node only waits
+// from now on.
+func (ws *watches) begin(l *subscriber, queue string, token int64, anyAhead bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if _, waiting := w.waiters[who]; waiting {
-		who.stop = stop
-	} else {
-		stop()
+	switch seen := l.own.seen; {
+	case token != 0 && (seen.token != token || !seen.mine):
+		ws.tell(l, heardEnd)
+	case token != 0 && anyAhead && l.news == heardNothing:
+		l.waited = ws.session.owned.watched(queue, token)
 	}
 }
 
-// leave forgets one who waits. Its channel never closes.
-func (ws *watches) leave(w *watch, who *waiter) {
+// leave forgets a subscriber. Its channel never closes.
+func (ws *watches) leave(l *subscriber) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	delete(w.waiters, who)
+	l.hear(nil)
+	l.over = true
+	if l.waited != nil {
+		l.waited()
+		l.waited = nil
+		ws.owes.Store(true)
+	}
 }
 
-// answered passes on what the server said. A watch that it did not set is forgotten.
+// settle is session.settle, if a watch of a node that only waited was stopped: a
+// list may grant its contender the lock.
+func (ws *watches) settle() error {
+	if !ws.owes.Swap(false) {
+		return nil
+	}
+	err := ws.session.settle()
+	if err != nil {
+		ws.owes.Store(true)
+	}
+	return err
+}
+
+// answered passes on what the server said. A watch that it did not set is
+// forgotten.
 func (ws *watches) answered(path string, w *watch, seen sight, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -236,7 +294,7 @@ func (ws *watches) answered(path string, w *watch, seen sight, err error) {
 	}
 	close(w.armed)
 	if w.written && !w.over {
-		w.end(w.cause())
+		ws.end(w, w.cause())
 	}
 }
 
@@ -246,7 +304,7 @@ func (ws *watches) fire(path string, why driver.Cause) {
 	defer ws.mu.Unlock()
 	if w := ws.paths[path]; w != nil {
 		ws.drop(path, w)
-		w.end(why)
+		ws.end(w, why)
 	}
 }
 
@@ -269,7 +327,7 @@ func (ws *watches) written(path string) {
 	ws.drop(path, w)
 	select {
 	case <-w.armed:
-		w.end(w.cause())
+		ws.end(w, w.cause())
 	default: // answered does it
 	}
 }
@@ -282,7 +340,8 @@ func (w *watch) cause() driver.Cause {
 	return driver.Changed
 }
 
-// disconnected is called when a connection has broken, before anything comes from the next one.
+// disconnected is called when a connection has broken, before anything comes
+// from the next one.
 func (ws *watches) disconnected() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -306,28 +365,90 @@ func (ws *watches) drop(path string, w *watch) {
 
 func parent(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
-// close ends all watches, for good.
+// close ends all watches, for good. A subscriber that settles hears of it when the
+// lease has ended.
 func (ws *watches) close() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.closed, ws.left = true, ws.left || len(ws.paths) > 0
 	for _, w := range ws.paths {
-		w.end(driver.Changed)
+		ws.end(w, driver.Changed)
 	}
 	clear(ws.paths)
 }
 
-// end needs watches.mu.
-func (w *watch) end(why driver.Cause) {
+// The rest needs ws.mu.
+
+// end has the subscribers of a watch hear of its end.
+func (ws *watches) end(w *watch, why driver.Cause) {
 	w.over = true
-	for who := range w.waiters {
-		if why != driver.Changed {
-			who.ended <- why
-		}
-		close(who.ended)
-		if who.stop != nil {
-			who.stop()
+	for l := range w.subscribers {
+		if why == driver.Released && l.own != w && l.own != nil {
+			ws.tell(l, heardRelease)
+		} else {
+			ws.tell(l, heardEnd)
 		}
 	}
-	clear(w.waiters)
+	clear(w.subscribers)
+}
+
+// tell has a caller learn what its subscriber has heard. The contender may act as
+// a holder then. If its node has only waited, the lease has to be settled first.
+func (ws *watches) tell(l *subscriber, what news) {
+	l.news = max(l.news, what)
+	if l.news == heardEnd {
+		l.hear(nil)
+	} else {
+		l.hear(l.own)
+	}
+	if l.waited != nil {
+		l.waited()
+		l.waited = nil
+		if l.settling = !ws.session.beats.settled(); l.settling {
+			ws.session.work(func() { ws.settleLater(l) })
+		}
+	}
+	if !l.settling {
+		l.deliver()
+	}
+}
+
+// settleLater is called without ws.mu.
+func (ws *watches) settleLater(l *subscriber) {
+	ws.session.settleOrEnd()
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	l.settling = false
+	l.deliver()
+}
+
+// deliver tells the caller. If the own node has gone after the release of a node
+// ahead, the caller hears of the end alone.
+//
+// A release may be heard of while the watch of the own node is being armed. Its
+// answer decides then: a node that stands has stood all the time since Create,
+// and one that does not ends the subscriber before the caller gets it.
+func (l *subscriber) deliver() {
+	switch {
+	case l.over:
+	case l.news == heardEnd:
+		l.over = true
+		close(l.c)
+	case l.news == heardRelease && !l.released:
+		l.released = true
+		l.c <- driver.Released
+	}
+}
+
+// hear has the subscriber hear nothing but one watch further, or nothing at all.
+func (l *subscriber) hear(only *watch) {
+	for _, w := range l.hears {
+		if w != only {
+			delete(w.subscribers, l)
+		}
+	}
+	l.hears = l.hears[:0]
+	if only != nil && !only.over {
+		l.hears = append(l.hears, only)
+	}
 }

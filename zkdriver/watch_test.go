@@ -24,7 +24,7 @@ func ended(t testing.TB, c <-chan driver.Cause) {
 
 func (b *bench) mustWatch(ctx context.Context, queue, name string) <-chan driver.Cause {
 	b.t.Helper()
-	c, err := b.Watch(ctx, queue, name)
+	c, err := watchName(ctx, b, queue, name)
 	require.NoError(b.t, err)
 	return c
 }
@@ -32,20 +32,22 @@ func (b *bench) mustWatch(ctx context.Context, queue, name string) <-chan driver
 func TestWaitsThatAreGivenUpLeaveNothingBehind(t *testing.T) {
 	server := zktest.Start(t)
 	holder := mustConnect(t, "zk://"+server.Addr())
-	p, err := holder.Create(within(t), "q", "h-W-", []byte("x"))
+	p, err := create(within(t), holder, "q", "h-W-", []byte("x"))
 	require.NoError(t, err)
 	b := &bench{session: mustConnect(t, "zk://"+server.Addr()), t: t}
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
 			for range 500 {
-				for _, name := range []string{p.Name, ""} {
-					ctx, cancel := context.WithCancel(context.Background())
-					_, err := b.Watch(ctx, "q", name)
-					cancel()
-					if err != nil {
-						t.Error(err)
-					}
+				w, err := b.Watch(context.Background(), "q", driver.Place{Node: p.Node})
+				w.Stop()
+				if err != nil {
+					t.Error(err)
+				}
+				w, err = b.WatchQueue(context.Background(), "q")
+				w.Stop()
+				if err != nil {
+					t.Error(err)
 				}
 			}
 		})
@@ -57,12 +59,12 @@ func TestWaitsThatAreGivenUpLeaveNothingBehind(t *testing.T) {
 		defer b.watches.mu.Unlock()
 		waiters := 0
 		for _, w := range b.watches.paths {
-			waiters += len(w.waiters)
+			waiters += len(w.subscribers)
 		}
 		return waiters == 0 && len(b.watches.paths) == 2
 	})
 	c := b.mustWatch(within(t), "q", p.Name)
-	require.NoError(t, holder.Delete(within(t), "q", p))
+	require.NoError(t, holder.Delete(within(t), "q", p, driver.Changed))
 	ended(t, c)
 	eventually(t, "no watch is left", func() bool { return server.Watches() == 0 })
 	b.watches.mu.Lock()
@@ -85,7 +87,7 @@ func TestAllWhoShareAWatchAreWoken(t *testing.T) {
 		for range 4 {
 			group.Go(func() {
 				for range 5 {
-					c, err := b.Watch(within(t), "q", p.Name)
+					c, err := watchName(within(t), b, "q", p.Name)
 					if err != nil {
 						t.Error(err)
 						return
@@ -94,7 +96,7 @@ func TestAllWhoShareAWatchAreWoken(t *testing.T) {
 				}
 			})
 		}
-		require.NoError(t, b.Delete(within(t), "q", p))
+		require.NoError(t, b.Delete(within(t), "q", p, driver.Changed))
 		group.Wait()
 		for _, c := range all {
 			ended(t, c)
@@ -106,7 +108,7 @@ func TestWatchSurvivesAReconnectAndMissesNothing(t *testing.T) {
 	b := newBench(t, "session_timeout=20s")
 	other := b.another("")
 	for i := range 10 {
-		p, err := other.Create(within(t), "q", "h-W-", []byte{byte(i)})
+		p, err := create(within(t), other, "q", "h-W-", []byte{byte(i)})
 		require.NoError(t, err)
 		node := b.mustWatch(within(t), "q", p.Name)
 		queue := b.mustWatch(within(t), "q", "")
@@ -116,7 +118,7 @@ func TestWatchSurvivesAReconnectAndMissesNothing(t *testing.T) {
 		for range 4 { // requests that would overtake the watches, once it is connected again
 			group.Go(func() { b.List(within(t), "q") })
 		}
-		require.NoError(t, other.Delete(within(t), "q", p))
+		require.NoError(t, other.Delete(within(t), "q", p, driver.Changed))
 		b.proxy.Heal()
 		ended(t, node)
 		ended(t, queue)
@@ -133,6 +135,6 @@ func TestWatchEndsWithTheSession(t *testing.T) {
 	require.NoError(t, b.Close())
 	ended(t, c)
 	ended(t, queue)
-	_, err := b.Watch(within(t), "q", p.Name)
+	_, err := watchName(within(t), b, "q", p.Name)
 	require.ErrorIs(t, err, driver.ErrSessionEnded)
 }

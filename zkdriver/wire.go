@@ -53,7 +53,7 @@ const (
 //     overtakes them moves on: a change in between would be missed.
 //   - It sees whether the server has confirmed the end of the session.
 //   - It keeps replies of the wrong shape from go-zookeeper, see shape.go.
-//   - It starts the list behind a create, see prefetch.go, and sees when the answer comes.
+//   - It starts the list behind a create, see prefetch.go.
 //
 // Deadlines of go-zookeeper are ignored: the session's heartbeat closes a connection that does
 // not answer, and does so earlier.
@@ -77,10 +77,7 @@ type wire struct {
 	closeXid atomic.Int64
 
 	pendingMu sync.Mutex
-	pending   map[int32]request // requests without a reply, by xid
-
-	// creates has the prefetches whose create was written and whose list was not, by path. Write alone uses it.
-	creates map[string]*prefetch
+	pending   map[int32]int32 // the opcodes of requests without a reply, by xid
 
 	mu      sync.Mutex // the writing side
 	holding bool
@@ -88,17 +85,11 @@ type wire struct {
 	timer   *time.Timer
 }
 
-// request is one that was sent.
-type request struct {
-	opcode int32
-	list   *prefetch // whose list this may be, or nil
-}
-
 const noXid = 1 << 40
 
 func newWire(raw net.Conn, l *link, deadline time.Time) *wire {
 	w := &wire{raw: raw, link: l, deadline: deadline, in: bufio.NewReaderSize(raw, 16<<10),
-		pending: make(map[int32]request), creates: make(map[string]*prefetch)}
+		pending: make(map[int32]int32)}
 	w.closeXid.Store(noXid)
 	return w
 }
@@ -138,19 +129,15 @@ func (w *wire) Write(frame []byte) (int, error) {
 	if opcode == opPing {
 		return length, nil // the session has heartbeats of its own, and go-zookeeper does not miss the answer
 	}
-	r := request{opcode: opcode}
 	switch opcode {
 	case opClose:
 		w.closeXid.Store(int64(xid))
 	case opMulti:
 		if p := w.link.prefetches.sent(frame); p != nil {
-			w.creates[p.path] = p
 			defer p.start()
 		}
-	case opGetChildren:
-		r.list = w.listBehind(frame)
 	}
-	w.expect(xid, r)
+	w.expect(xid, opcode)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -165,39 +152,24 @@ func (w *wire) Write(frame []byte) (int, error) {
 	return length, nil
 }
 
-// listBehind returns the prefetch that a request for a list may be. It is the
-// first list of that path since the create: the prefetch, or a List that has
-// overtaken it. In the second case the prefetch is dropped later, because its
-// answer comes after the one that it is taken for.
-func (w *wire) listBehind(frame []byte) *prefetch {
-	const path = headerSize + 4 + 4 + 4 // after xid, opcode and its own length
-	if len(w.creates) == 0 || len(frame) <= path {
-		return nil
-	}
-	of := string(frame[path : len(frame)-1]) // the last byte asks for a watch
-	p := w.creates[of]
-	delete(w.creates, of)
-	return p
-}
-
 // expect records a request, for its reply.
-func (w *wire) expect(xid int32, r request) {
+func (w *wire) expect(xid, opcode int32) {
 	if xid < 0 {
 		return // a ping, to which the reply is empty
 	}
 	w.pendingMu.Lock()
 	defer w.pendingMu.Unlock()
-	w.pending[xid] = r
+	w.pending[xid] = opcode
 }
 
-// answers returns the request that a reply is to. ok is false where there is
-// none: go-zookeeper passes such a reply over.
-func (w *wire) answers(xid int32) (r request, ok bool) {
+// answers returns the opcode of the request that a reply is to. ok is false where
+// there is none: go-zookeeper passes such a reply over.
+func (w *wire) answers(xid int32) (opcode int32, ok bool) {
 	w.pendingMu.Lock()
 	defer w.pendingMu.Unlock()
-	r, ok = w.pending[xid]
+	opcode, ok = w.pending[xid]
 	delete(w.pending, xid)
-	return r, ok
+	return opcode, ok
 }
 
 func (w *wire) send(frame []byte) {
@@ -276,16 +248,10 @@ func (w *wire) nextFrame() error {
 	}
 	_ = w.writes.Load()
 	xid := int32(binary.BigEndian.Uint32(w.frame[headerSize:]))
-	if xid != xidPing {
-		w.link.received.Add(1)
-	}
 	if xid == xidEvent {
 		err = checkEvent(w.frame[headerSize:])
-	} else if r, ok := w.answers(xid); ok {
-		err = checkShape(r.opcode, w.frame[headerSize:])
-		if r.list != nil {
-			r.list.received.Store(w.link.received.Load())
-		}
+	} else if opcode, ok := w.answers(xid); ok {
+		err = checkShape(opcode, w.frame[headerSize:])
 	}
 	if err != nil {
 		return err

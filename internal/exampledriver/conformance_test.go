@@ -14,41 +14,40 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 )
 
 const conformanceTimeout = 600 * time.Millisecond
 
 func TestConformance(t *testing.T) {
-	failRenames(t)
+	playDisks(t)
 	dlocktest.Run(t, dlocktest.Config{
 		New: newStore,
 		// One count serves all queues and has room for 10^18 nodes.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Complete:        true,
+		Abilities:       []dlocktest.Ability{dlocktest.Ahead, dlocktest.Replace},
 
 		Expire: func(t *testing.T, s driver.Session) {
-			s0 := s.(*session)
-			operate(t, homeOf(s).store, func(st *state) {
-				delete(st.Sessions, s0.id)
-				st.remove(func(_ string, n node) bool { return n.Owner == s0.id })
-			})
-		},
-		CutOff: func(t *testing.T, s driver.Session) (heal func()) {
-			// The session's own way to the directory goes away.
-			way := s.(*session).store.dir
-			if err := os.Remove(way); err != nil {
+			d := homeOf(s).store
+			if err := os.Remove(d.path(s.(*session).id)); err != nil {
 				t.Fatal(err)
 			}
-			return sync.OnceFunc(func() {
-				if err := os.Symlink(homeOf(s).store.dir, way); err != nil {
-					t.Error(err)
-				}
-			})
+			operate(t, d, func(*state) {})
 		},
-		LoseReply: func(t *testing.T, s driver.Session, _ dlocktest.Op, committed bool) {
-			failures.Store(s.(*session).store.dir, committed)
+		CutOff: cutOff,
+		Reset:  func(t *testing.T, s driver.Session) { cutOff(t, s)() },
+		LoseReply: func(t *testing.T, s driver.Session, _ faults.Op, committed bool) {
+			disks.Store(s.(*session).store.dir, disk{fails: true, late: committed})
+		},
+		HoldRequest: func(t *testing.T, s driver.Session, _ faults.Op) (arrive func()) {
+			disks.Store(s.(*session).store.dir, disk{fails: true})
+			return func() {} // no change arrives after its rename has failed
+		},
+		DelayReplies: func(t *testing.T, s driver.Session, d time.Duration) {
+			disks.Store(s.(*session).store.dir, disk{delay: d})
 		},
 		Pause: func(t *testing.T, s driver.Session, d time.Duration) { dlocktest.SkewLease(s.(*session).lease, d) },
 		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
@@ -63,15 +62,28 @@ func TestConformance(t *testing.T) {
 		},
 		PutNode: func(t *testing.T, c driver.Connector, queue, name string, data []byte) {
 			operate(t, c.(home).store, func(st *state) {
-				_, seq, _ := driver.ParseName(name)
-				st.Queues[queue] = append(st.Queues[queue], node{Name: name, Seq: seq, Data: string(data)})
+				p := driver.Place{Node: driver.Node{Name: name}}
+				st.Queues[queue] = append(st.Queues[queue], node{Place: p, Data: string(data)})
 				st.Version++
 			})
 		},
 	})
 }
 
-// operate changes a store as somebody does who edits the file.
+// cutOff removes the session's own way to the directory.
+func cutOff(t *testing.T, s driver.Session) (heal func()) {
+	way := s.(*session).store.dir
+	if err := os.Remove(way); err != nil {
+		t.Fatal(err)
+	}
+	return sync.OnceFunc(func() {
+		if err := os.Symlink(homeOf(s).store.dir, way); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// operate changes a store as an operator does who edits the file.
 func operate(t *testing.T, d store, f func(*state)) {
 	err := d.update(context.Background(), func(st *state) error {
 		f(st)
@@ -82,8 +94,8 @@ func operate(t *testing.T, d store, f func(*state)) {
 	}
 }
 
-// home is a store whose sessions each come by a way of their own, a symbolic link, so that one of them
-// can be cut off.
+// home is a store whose sessions each come by a way of their own, a symbolic
+// link, so that one of them can be cut off.
 type home struct {
 	t    *testing.T
 	ways string
@@ -106,8 +118,8 @@ func newStore(t *testing.T) driver.Connector {
 	return home{t, t.TempDir(), c.(connector)}
 }
 
-// directory returns one in memory, where there is such a place: the kit makes some ten thousand
-// changes, and a disk takes milliseconds for each.
+// directory returns a directory in memory, if the system has one: the kit makes
+// some ten thousand changes, and a disk takes milliseconds for each.
 func directory(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "dlock-example-")
 	if err != nil {
@@ -136,29 +148,44 @@ func (h home) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// failures holds the ways on which the next change of a queue meets a disk that fails, after the
-// change was made or before.
-var failures sync.Map // directory to whether the change is made
+// disk is what goes wrong with a disk.
+type disk struct {
+	fails bool          // at the next change of a queue
+	late  bool          // when the change is made, rather than before
+	delay time.Duration // of the reply to each heartbeat
+}
 
-// failRenames puts a disk that can fail under the driver.
-func failRenames(t *testing.T) {
+var disks sync.Map // directory, as a session names it, to disk
+
+// playDisks puts such disks under the driver.
+func playDisks(t *testing.T) {
 	rename = func(root *os.Root, from, to string) error {
-		committed, armed := failures.Load(root.Name())
-		if !armed || version(root, from) == version(root, to) { // a session that comes or goes
+		bad := diskOf(root.Name())
+		if !bad.fails || version(root, from) == version(root, to) {
 			return root.Rename(from, to)
 		}
-		failures.Delete(root.Name())
-		if committed.(bool) {
+		disks.Delete(root.Name())
+		if bad.late {
 			if err := root.Rename(from, to); err != nil {
 				return err
 			}
 		}
 		return errors.New("input/output error")
 	}
-	t.Cleanup(func() { rename = (*os.Root).Rename })
+	chtimes = func(name string, access, modified time.Time) error {
+		defer time.Sleep(diskOf(filepath.Dir(name)).delay)
+		return os.Chtimes(name, access, modified)
+	}
+	t.Cleanup(func() { rename, chtimes = (*os.Root).Rename, os.Chtimes })
 }
 
-// version tells whether a queue has changed.
+func diskOf(dir string) disk {
+	d, _ := disks.Load(dir)
+	bad, _ := d.(disk)
+	return bad
+}
+
+// version differs after each change of a queue. It does not after a heartbeat.
 func version(root *os.Root, name string) int64 {
 	b, err := root.ReadFile(name)
 	var st state

@@ -1,19 +1,23 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
 // Package exampledriver is the driver that docs/writing-a-driver.md builds up
-// step by step. It keeps locks for the processes of one machine, in one file of a directory:
+// step by step. It keeps locks for the processes of one machine, in one file of
+// a directory:
 //
 //	dlock.Open("file", "/var/lib/shop/locks?session_timeout=10s")
 //
-// The directory has to exist, on a local file system: flock and rename do not keep on every network
-// file system what they promise on a disk. Every request reads the whole file and most write it, so
-// that this is for dozens of contenders, not for thousands.
+// The directory has to exist, on a local file system: some network file systems
+// do not keep what flock and rename promise. Every request reads the whole file
+// and most of them write it, so this is for dozens of contenders, not for
+// thousands.
 //
-// What it takes for granted: all processes read the same clock. A step forward of that clock ends
-// sessions, but their leases read it too; a step back keeps what dead processes left for so much longer.
+// All processes have to read the same clock. A step forward of that clock ends
+// sessions, but their leases read it, too. After a step back, the nodes of dead
+// processes stay for so much longer.
 package exampledriver
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -58,37 +62,21 @@ type connector struct {
 }
 
 func (c connector) Connect(ctx context.Context) (driver.Session, error) {
-	s := &session{
-		connector: c,
-		id:        "session-" + rand.Text(),
-		lease:     driver.NewLease(c.timeout, 0),
-		watches:   make(map[*watch]bool),
-		finished:  make(chan struct{}),
-	}
-	var err error
-	ended := s.lease.Do(func() bool {
-		err = s.begin(ctx)
-		return err == nil
+	s := &session{connector: c, id: "session-" + rand.Text(), lease: driver.NewLease(c.timeout, 0)}
+	err := c.store.update(ctx, func(st *state) (err error) {
+		st.Sessions[s.id] = true
+		ended := s.lease.Do(func() (counted bool) {
+			err = errors.Join(os.WriteFile(c.store.path(s.id), nil, 0o600), s.renew())
+			return err == nil
+		})
+		return marked(cmp.Or(err, ended))
 	})
-	if err == nil {
-		err = marked(ended) // the store took longer than the lease lasts
-	}
 	if err != nil {
-		_ = os.Remove(c.store.path(s.id)) // the next update then drops the session
+		s.lease.End(err)
+		_ = os.Remove(c.store.path(s.id))
 		return nil, fmt.Errorf("exampledriver: connect: %w", err)
 	}
-	go s.run()
+	s.background.Go(func() { s.lease.Keep(s.beat) })
+	s.background.Go(s.poll)
 	return s, nil
-}
-
-// begin makes the session known to the store.
-func (s *session) begin(ctx context.Context) error {
-	err := os.WriteFile(s.store.path(s.id), nil, 0o600) // its time is the first heartbeat
-	if err != nil {
-		return marked(err)
-	}
-	return s.store.update(ctx, func(st *state) error {
-		st.Sessions[s.id] = s.timeout
-		return nil
-	})
 }

@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,7 +37,8 @@ func TestAMissingDirectoryIsUnavailable(t *testing.T) {
 
 const holderDSN = "DLOCK_EXAMPLE_HOLDER_DSN"
 
-// TestMain lets the test program play a process that takes the lock, says so, and keeps it.
+// TestMain lets the test program play a process that takes the lock, says so, and
+// keeps it.
 func TestMain(m *testing.M) {
 	if dsn := os.Getenv(holderDSN); dsn != "" {
 		client, err := dlock.Open("file", dsn)
@@ -72,4 +76,37 @@ func TestTheLockOfAKilledProcessIsFreeAfterItsSession(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, int64(2), lock.Token())
 	assert.NoError(t, lock.Unlock())
+}
+
+func TestAnOlderHeartbeatDoesNotSetTheDeadlineBack(t *testing.T) {
+	c, err := Driver{}.OpenConnector(directory(t) + "?session_timeout=1h")
+	require.NoError(t, err)
+	connected, err := c.Connect(t.Context())
+	require.NoError(t, err)
+	defer connected.Close()
+	s := connected.(*session)
+
+	var mu sync.Mutex
+	var ends []time.Time // in the order in which they are stored
+	chtimes = func(name string, access, modified time.Time) error {
+		runtime.Gosched()
+		mu.Lock()
+		defer mu.Unlock()
+		ends = append(ends, modified)
+		return os.Chtimes(name, access, modified)
+	}
+	defer func() { chtimes = os.Chtimes }()
+	var beats sync.WaitGroup
+	for range 8 {
+		beats.Go(func() {
+			for range 500 {
+				if !s.beat(t.Context()) {
+					t.Error("a heartbeat failed")
+				}
+			}
+		})
+	}
+	beats.Wait()
+	assert.Len(t, ends, 4000)
+	assert.True(t, slices.IsSortedFunc(ends, time.Time.Compare), "a heartbeat has stored an older instant than the one before")
 }

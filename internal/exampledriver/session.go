@@ -3,51 +3,48 @@
 package exampledriver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/watches"
 )
 
 type session struct {
 	connector
-	id       string
-	lease    *driver.Lease
-	finished chan struct{} // closed by run
+	id         string
+	lease      *driver.Lease
+	watches    watches.Set
+	background sync.WaitGroup // the goroutines of the session
+	renewing   sync.Mutex     // one renew at a time
 
 	closing sync.Mutex // one Close at a time
 	gone    bool       // the store has dropped the session
-	mu      sync.Mutex
-	watches map[*watch]bool // nil once the session has ended
 }
 
 var errExpired = errors.New("the store has dropped the session")
 
-// change is update for what the session asks for in a queue.
+// change makes a request that changes a queue.
 func (s *session) change(ctx context.Context, what, queue string, f func(*state) error) error {
 	return s.ask(what, queue, func() error { return s.store.update(ctx, s.alive(f)) })
 }
 
-// see shows f the state. It needs no lock, because the file is replaced as a whole.
+// see makes a request that changes nothing.
 func (s *session) see(ctx context.Context, what, queue string, f func(*state) error) error {
-	return s.ask(what, queue, func() error {
-		st, err := s.store.read()
-		if err = errors.Join(ctx.Err(), err); err != nil {
-			return err
-		}
-		return s.alive(f)(st)
-	})
+	return s.ask(what, queue, func() error { return s.store.read(ctx, s.alive(f)) })
 }
 
 // alive is f for a store that knows the session.
 func (s *session) alive(f func(*state) error) func(*state) error {
 	return func(st *state) error {
-		if _, alive := st.Sessions[s.id]; !alive {
+		if !st.Sessions[s.id] {
 			return errExpired
 		}
 		return f(st)
@@ -67,7 +64,7 @@ func (s *session) ask(what, queue string, request func() error) error {
 		s.lease.End(err)
 	}
 	if ended := s.lease.Err(); ended != nil {
-		return ended // whatever was done goes with the session
+		return ended // any change goes with the session
 	}
 	if err != nil {
 		return fmt.Errorf("exampledriver: %s in %q: %w", what, queue, err)
@@ -75,22 +72,20 @@ func (s *session) ask(what, queue string, request func() error) error {
 	return nil
 }
 
-func (s *session) Create(ctx context.Context, queue, prefix string, data []byte) (p driver.Place, err error) {
+func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {
 	err = s.change(ctx, "create", queue, func(st *state) error {
-		if err := driver.CheckPrefix(prefix); err != nil {
+		if err := driver.CheckPrefix(n.Prefix); err != nil {
 			return err
 		}
 		st.Last++
 		st.Version++
-		p = driver.Place{
-			Node:  driver.Node{Name: driver.FormatName(prefix, st.Last), Seq: st.Last},
-			Token: st.Last,
-			Alone: len(contenders(st.Queues[queue])) == 0,
-		}
-		st.Queues[queue] = append(st.Queues[queue], node{p.Name, p.Seq, s.id, string(data)})
+		j.Name, j.Seq, j.Token = driver.FormatName(n.Prefix, st.Last), st.Last, st.Last
+		st.Queues[queue] = append(st.Queues[queue], node{j.Place, s.id, string(n.Data)})
+		nodes := contenders(st.Queues[queue])
+		j.Known, j.Ahead = true, nodes[:slices.Index(nodes, j.Node)]
 		return nil
 	})
-	return p, err
+	return j, err
 }
 
 func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, err error) {
@@ -101,24 +96,83 @@ func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 	return nodes, err
 }
 
-// contenders leaves out what somebody else may have put into the queue.
+// contenders leaves out nodes of other programs that are no contenders. Those
+// that are rank by their sequence.
 func contenders(nodes []node) (found []driver.Node) {
 	for _, n := range nodes {
-		if _, _, sequenced := driver.ParseName(n.Name); sequenced {
-			found = append(found, driver.Node{Name: n.Name, Seq: n.Seq})
+		if _, seq, sequenced := driver.ParseName(n.Name); sequenced {
+			found = append(found, driver.Node{Name: n.Name, Seq: seq})
 		}
 	}
+	slices.SortStableFunc(found, func(a, b driver.Node) int { return cmp.Compare(a.Seq, b.Seq) })
 	return found
 }
 
-func (s *session) Delete(ctx context.Context, queue string, p driver.Place) error {
+func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w := s.watches.Arm(queue, p, ahead...)
+	if err := s.look(ctx, queue); err != nil {
+		w.Stop()
+		return driver.Watch{}, err
+	}
+	return w, nil
+}
+
+func (s *session) WatchQueue(ctx context.Context, queue string) (w driver.Watch, err error) {
+	err = s.see(ctx, "watch", queue, func(st *state) error {
+		w = s.watches.ArmQueue(queue, st.Version)
+		return nil
+	})
+	return w, err
+}
+
+// look ends the watches of a queue that have something to report.
+func (s *session) look(ctx context.Context, queue string) error {
+	return s.watches.Look(queue, func() (nodes []driver.Place, version any, err error) {
+		err = s.see(ctx, "watch", queue, func(st *state) error {
+			for _, n := range st.Queues[queue] {
+				nodes = append(nodes, n.Place)
+			}
+			version = st.Version
+			return nil
+		})
+		return nodes, version, err
+	})
+}
+
+// interval is how often a session looks at the queues that it watches.
+const interval = 5 * time.Millisecond
+
+func (s *session) poll() {
+	defer s.watches.End()
+	look, tidy := time.NewTicker(interval), time.NewTicker(s.timeout/8)
+	defer look.Stop()
+	defer tidy.Stop()
+	for {
+		select {
+		case <-s.lease.Done():
+			return
+		case <-tidy.C:
+			s.tidy()
+		case <-look.C:
+			for _, queue := range s.watches.Queues() {
+				_ = s.look(context.Background(), queue) // or else the next time
+			}
+		}
+	}
+}
+
+func (s *session) Delete(ctx context.Context, queue string, p driver.Place, _ driver.Cause) error {
 	return s.change(ctx, "delete "+p.Name, queue, func(st *state) error {
-		if st.remove(func(q string, n node) bool { return q == queue && n.Owner == s.id && n.Seq == p.Seq }) == 0 {
+		if st.remove(func(q string, n node) bool { return q == queue && s.owns(n, p) }) == 0 {
 			return driver.ErrGone
 		}
 		return nil
 	})
 }
+
+// owns reports whether n is the session's node p, under any name. No token comes
+// twice.
+func (s *session) owns(n node, p driver.Place) bool { return n.Owner == s.id && n.Token == p.Token }
 
 // Replace makes the session a driver.Replacer.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
@@ -127,12 +181,12 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 			return err
 		}
 		nodes := st.Queues[queue]
-		i := slices.IndexFunc(nodes, func(n node) bool { return n.Owner == s.id && n.Seq == p.Seq })
+		i := slices.IndexFunc(nodes, func(n node) bool { return s.owns(n, p) })
 		if i < 0 {
 			return driver.ErrGone
 		}
-		p.Name = driver.FormatName(prefix, p.Seq)
-		nodes[i].Name = p.Name
+		nodes[i].Name = driver.FormatName(prefix, p.Seq)
+		p = nodes[i].Place
 		st.Version++
 		return nil
 	})
@@ -147,71 +201,46 @@ func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.id, Server: s.store.dir, Timeout: s.timeout}
 }
 
-// Close ends the session here first and in the store then, also where its lease
-// has run out already.
+// beat is a heartbeat. It needs no lock, so a busy store does not hold it up.
+func (s *session) beat(context.Context) (counted bool) { return s.renew() == nil }
+
+// renew lets the store keep the session for another timeout from now on.
+func (s *session) renew() error {
+	s.renewing.Lock()
+	defer s.renewing.Unlock()
+	end := time.Now().Add(s.timeout)
+	return chtimes(s.store.path(s.id), end, end)
+}
+
+// tidy makes the store drop sessions whose time is up, as every update does.
+func (s *session) tidy() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout/16)
+	defer cancel()
+	err := s.store.update(ctx, s.alive(func(*state) error { return nil }))
+	if errors.Is(err, errExpired) {
+		s.lease.End(err)
+	}
+}
+
+// Close ends the session here first and then in the store, also if its lease has
+// run out before.
 func (s *session) Close() error {
 	s.lease.End(errors.New("exampledriver: closed"))
-	<-s.finished
+	s.background.Wait()
 	s.closing.Lock()
 	defer s.closing.Unlock()
 	if s.gone {
 		return nil
 	}
-	err := s.leave()
-	s.gone = err == nil
-	return err
-}
-
-func (s *session) leave() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	err := s.store.update(ctx, func(st *state) error {
-		delete(st.Sessions, s.id)
-		st.remove(func(_ string, n node) bool { return n.Owner == s.id })
-		return nil
-	})
+	err := os.Remove(s.store.path(s.id))
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = s.store.update(ctx, func(*state) error { return nil })
+	}
 	if err != nil {
 		return fmt.Errorf("exampledriver: close: %w: the nodes go when the session times out: %w", driver.ErrUnavailable, err)
 	}
-	_ = os.Remove(s.store.path(s.id)) // it may be gone already
+	s.gone = true
 	return nil
-}
-
-// run keeps the session alive and looks after its watches until it ends.
-func (s *session) run() {
-	defer close(s.finished)
-	var heart sync.WaitGroup
-	defer heart.Wait()
-	heart.Go(func() { s.lease.Keep(s.heartbeat) })
-	defer s.endWatches()
-	tidy, look := time.NewTicker(s.timeout/8), time.NewTicker(poll)
-	defer tidy.Stop()
-	defer look.Stop()
-	for {
-		select {
-		case <-s.lease.Done():
-			return
-		case <-tidy.C:
-			s.tidy()
-		case <-look.C:
-			s.look()
-		}
-	}
-}
-
-// heartbeat renews the lease. If it fails, a later one may succeed, or the lease
-// runs out. It needs no lock, so no other request can hold it up. The file gets
-// the time at which the request arrives: heartbeats overlap, and a time that is
-// sent along could replace a later one.
-func (s *session) heartbeat(context.Context) (counted bool) {
-	f, err := os.OpenFile(s.store.path(s.id), os.O_WRONLY|os.O_TRUNC, 0)
-	return err == nil && f.Close() == nil
-}
-
-// tidy drops the sessions that are silent, as every update does, for a queue in
-// which nothing else happens.
-func (s *session) tidy() {
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout/16)
-	defer cancel()
-	_ = s.store.update(ctx, func(*state) error { return nil }) // or else the next time
 }

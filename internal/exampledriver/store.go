@@ -4,6 +4,7 @@ package exampledriver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,20 +23,19 @@ import (
 
 // state is everything that the store knows.
 type state struct {
-	Last     int64                    `json:"last"`     // the last sequence given out, which is the last token too
-	Version  int64                    `json:"version"`  // counts changes of any queue's membership
-	Sessions map[string]time.Duration `json:"sessions"` // how long each may be silent
-	Queues   map[string][]node        `json:"queues"`   // the oldest node first
+	Last     int64             // the last sequence given out, which is the last token too
+	Version  int64             // counts changes of the membership of queues
+	Sessions map[string]bool   // those that the store keeps
+	Queues   map[string][]node // the oldest node first
 }
 
 type node struct {
-	Name  string `json:"name"`
-	Seq   int64  `json:"seq"`
-	Owner string `json:"owner,omitempty"` // a session
-	Data  string `json:"data"`            // for people who look into the file
+	driver.Place
+	Owner string // a session, or empty for a node of another program
+	Data  string // for people who look into the file
 }
 
-// remove takes the nodes out that match, and returns how many there were.
+// remove removes the nodes that match, and returns how many there were.
 func (st *state) remove(match func(queue string, n node) bool) (removed int) {
 	for queue, nodes := range st.Queues {
 		left := slices.DeleteFunc(slices.Clone(nodes), func(n node) bool { return match(queue, n) })
@@ -50,26 +50,42 @@ func (st *state) remove(match func(queue string, n node) bool) (removed int) {
 	return removed
 }
 
-// store is a directory. Whoever changes the state holds the lock on one file of it and replaces
-// another one as a whole. Each session has a file too, whose time is that of its last heartbeat.
+// prune drops the sessions whose time is up or whose file is gone, and the nodes
+// of sessions that are not there.
+func (st *state) prune(root *os.Root) {
+	maps.DeleteFunc(st.Sessions, func(id string, _ bool) bool {
+		end, err := root.Stat(id)
+		return errors.Is(err, fs.ErrNotExist) || err == nil && !time.Now().Before(end.ModTime()) && root.Remove(id) == nil
+	})
+	st.remove(func(_ string, n node) bool { return n.Owner != "" && !st.Sessions[n.Owner] })
+}
+
+// store is a directory. The state is in one file of it, which is replaced as a
+// whole. A process that changes the state holds the lock on another file. Each
+// session has a file, too, whose time says when the store drops the session.
 type store struct{ dir string }
 
 func (d store) path(name string) string { return filepath.Join(d.dir, name) }
 
-// read returns the present state. It needs no lock, because the file is replaced as a whole.
-func (d store) read() (*state, error) {
+// read calls f with the present state. It needs no lock, because the file is
+// replaced as a whole.
+func (d store) read(ctx context.Context, f func(*state) error) error {
 	root, err := os.OpenRoot(d.dir)
 	if err != nil {
-		return nil, marked(err)
+		return marked(err)
 	}
 	defer root.Close()
 	_, st, err := load(root)
-	return st, err
+	if err = cmp.Or(ctx.Err(), err); err != nil {
+		return err
+	}
+	return f(st)
 }
 
-// update calls f with the present state while nobody else can change it, and stores what f
-// makes of it. If f fails, nothing changes. Only after an error that matches errDoubt is it unknown
-// whether the change was made. All of it happens in one directory, even if another one takes its path meanwhile.
+// update calls f with the present state while no other process can change it, and
+// stores the state as f leaves it. If f fails, nothing changes. Only after an
+// error that matches errDoubt is it unknown whether the change was made. All of
+// it happens in one directory, even if another one takes its path meanwhile.
 func (d store) update(ctx context.Context, f func(*state) error) error {
 	root, err := os.OpenRoot(d.dir)
 	if err != nil {
@@ -85,7 +101,7 @@ func (d store) update(ctx context.Context, f func(*state) error) error {
 	if err != nil {
 		return err
 	}
-	prune(root, st)
+	st.prune(root)
 	if err := f(st); err != nil {
 		return err
 	}
@@ -96,8 +112,8 @@ func (d store) update(ctx context.Context, f func(*state) error) error {
 	return save(root, after)
 }
 
-// lock takes a lock that the kernel gives back if this process dies. It asks again and
-// again rather than wait in the kernel, where no ctx could reach it.
+// lock takes a lock that the kernel gives back if this process dies. It asks again
+// and again rather than wait in the kernel, where no ctx could reach it.
 func lock(ctx context.Context, root *os.Root) (unlock func() error, err error) {
 	f, err := root.OpenFile("lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -127,25 +143,13 @@ func load(root *os.Root) ([]byte, *state, error) {
 	default:
 		err = json.Unmarshal(b, st)
 	}
-	if st.Sessions == nil { // also where somebody who edited the file wrote null
-		st.Sessions = make(map[string]time.Duration)
+	if st.Sessions == nil { // also if another program wrote null
+		st.Sessions = make(map[string]bool)
 	}
 	if st.Queues == nil {
 		st.Queues = make(map[string][]node)
 	}
 	return b, st, err
-}
-
-// prune drops the sessions that were silent for too long, and the nodes of all that are not there.
-func prune(root *os.Root, st *state) {
-	maps.DeleteFunc(st.Sessions, func(id string, limit time.Duration) bool {
-		info, err := root.Stat(id)
-		return errors.Is(err, fs.ErrNotExist) || err == nil && time.Since(info.ModTime()) >= limit && root.Remove(id) == nil
-	})
-	st.remove(func(_ string, n node) bool {
-		_, alive := st.Sessions[n.Owner]
-		return n.Owner != "" && !alive
-	})
 }
 
 func save(root *os.Root, b []byte) error {
@@ -181,10 +185,14 @@ func syncDir(root *os.Root) error {
 
 var errDoubt = errors.New("the disk failed, and may or may not have stored the change")
 
-// rename is a variable so that tests can make it fail.
-var rename = (*os.Root).Rename
+// Tests replace these to play a disk that fails or is slow.
+var (
+	rename  = (*os.Root).Rename
+	chtimes = os.Chtimes
+)
 
-// marked marks what may pass by itself: a full disk may, a missing permission will not.
+// marked marks an error that may pass by itself. That of a full disk may, that of a
+// missing permission will not.
 func marked(err error) error {
 	if err == nil || errors.Is(err, fs.ErrPermission) {
 		return err

@@ -126,7 +126,7 @@ func (a *actor) play() {
 	}
 }
 
-var ways = []dlock.Wait{recipes.Predecessor, recipes.Predecessor, recipes.AnyChange, recipes.Poll(50 * time.Millisecond)}
+var ways = []dlock.Wait{recipes.WatchPredecessor(), recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(50 * time.Millisecond)}
 
 func (a *actor) round() {
 	try := &attempt{client: a.seat.client(), queue: a.queues[a.rand.IntN(len(a.queues))]}

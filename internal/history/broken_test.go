@@ -20,10 +20,10 @@ import (
 // hasty says that every node is alone in its queue: a lock that never waits.
 type hasty struct{ driver.Session }
 
-func (s hasty) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	p, err := s.Session.Create(ctx, queue, prefix, data)
-	p.Alone = true
-	return p, err
+func (s hasty) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.Session.Create(ctx, queue, n)
+	j.Known, j.Ahead = true, nil
+	return j, err
 }
 
 // blind does not list the node before one of its own.
@@ -33,12 +33,13 @@ type blind struct {
 	own map[string]bool
 }
 
-func (s *blind) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	p, err := s.Session.Create(ctx, queue, prefix, data)
+func (s *blind) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.Session.Create(ctx, queue, n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.own[p.Name] = true
-	return p, err
+	s.own[j.Name] = true
+	j.Watch.Stop()
+	return driver.Joined{Place: j.Place}, err
 }
 
 func (s *blind) List(ctx context.Context, queue string) ([]driver.Node, error) {
@@ -56,10 +57,10 @@ func (s *blind) List(ctx context.Context, queue string) ([]driver.Node, error) {
 // backwards has tokens that fall.
 type backwards struct{ driver.Session }
 
-func (s backwards) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	p, err := s.Session.Create(ctx, queue, prefix, data)
-	p.Token = 1<<40 - p.Token
-	return p, err
+func (s backwards) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.Session.Create(ctx, queue, n)
+	j.Token = 1<<40 - j.Token
+	return j, err
 }
 
 // late learns of its session's end when others may be in long since.
@@ -100,11 +101,11 @@ func (s late) Err() error {
 type demoting struct{ driver.Session }
 
 func (s demoting) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
-	after, err := s.Create(ctx, queue, prefix, []byte("again"))
+	after, err := s.Create(ctx, queue, driver.NodeSpec{Prefix: prefix, Data: []byte("again")})
 	if err != nil {
 		return p, err
 	}
-	return after, s.Delete(ctx, queue, p)
+	return after.Place, s.Delete(ctx, queue, p, driver.Changed)
 }
 
 // clumsy deletes another node together with its own.
@@ -113,50 +114,51 @@ type clumsy struct {
 	store *memdriver.Store
 }
 
-func (s clumsy) Delete(ctx context.Context, queue string, p driver.Place) error {
+func (s clumsy) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	if nodes, err := s.List(ctx, queue); err == nil && len(nodes) > 1 {
 		s.store.Faults().RemoveNode(queue, nodes[len(nodes)-1].Name)
 	}
-	return s.Session.Delete(ctx, queue, p)
+	return s.Session.Delete(ctx, queue, p, why)
 }
 
 // hurried says that a node is gone when it is only about to go.
 type hurried struct{ driver.Session }
 
-func (s hurried) Delete(_ context.Context, queue string, p driver.Place) error {
-	time.AfterFunc(300*time.Millisecond, func() { _ = s.Session.Delete(context.Background(), queue, p) })
+func (s hurried) Delete(_ context.Context, queue string, p driver.Place, why driver.Cause) error {
+	time.AfterFunc(300*time.Millisecond, func() { _ = s.Session.Delete(context.Background(), queue, p, why) })
 	return nil
 }
 
 // forgetful leaves the node behind when the call that wanted it is cancelled.
 type forgetful struct{ driver.Session }
 
-func (s forgetful) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	p, err := s.Session.Create(context.WithoutCancel(ctx), queue, prefix, data)
+func (s forgetful) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.Session.Create(context.WithoutCancel(ctx), queue, n)
 	if ctx.Err() != nil {
-		return driver.Place{}, ctx.Err()
+		return driver.Joined{}, ctx.Err()
 	}
-	return p, err
+	return j, err
 }
 
 // twofold makes a second node where the reply to the first request is lost.
 type twofold struct{ driver.Session }
 
-func (s twofold) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	p, err := s.Session.Create(ctx, queue, prefix, data)
-	if err == nil && p.Seq%10 == 0 {
-		return s.Session.Create(ctx, queue, prefix, append(data, ' '))
+func (s twofold) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.Session.Create(ctx, queue, n)
+	if err == nil && j.Seq%10 == 0 {
+		n.Data = append(n.Data, ' ')
+		return s.Session.Create(ctx, queue, n)
 	}
-	return p, err
+	return j, err
 }
 
 // borrowing has every other node share the token of the one before.
 type borrowing struct{ driver.Session }
 
-func (s borrowing) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	p, err := s.Session.Create(ctx, queue, prefix, data)
-	p.Token = (p.Token + 1) / 2
-	return p, err
+func (s borrowing) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.Session.Create(ctx, queue, n)
+	j.Token = (j.Token + 1) / 2
+	return j, err
 }
 
 func TestABrokenLockIsFound(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 )
@@ -235,9 +236,9 @@ func done(f func()) func() bool {
 	}
 }
 
-var losable = []memdriver.Op{
-	memdriver.OpCreate, memdriver.OpCreate, memdriver.OpDelete, memdriver.OpDelete, memdriver.OpReplace, memdriver.OpReplace,
-	memdriver.OpList, memdriver.OpWatch, memdriver.OpRead, memdriver.OpCleanUp, memdriver.OpHeartbeat,
+var losable = []faults.Op{
+	faults.OpCreate, faults.OpCreate, faults.OpDelete, faults.OpDelete, faults.OpReplace, faults.OpReplace,
+	faults.OpList, faults.OpWatch, faults.OpRead, faults.OpCleanUp, faults.OpHeartbeat,
 }
 
 // cut cuts a session off for a while, perhaps for longer than it lives.
@@ -279,7 +280,7 @@ func (w *memory) look(queue string) (nodes []driver.Node, last int64) {
 	if err != nil || len(nodes) == 0 {
 		return nil, 0
 	}
-	info, err := eyes.(driver.Reader).Read(ctx, queue, nodes[len(nodes)-1].Name)
+	info, err := eyes.(driver.NodeReader).Read(ctx, queue, nodes[len(nodes)-1].Name)
 	if err != nil {
 		return nodes, 0
 	}

@@ -71,9 +71,9 @@ func (a *actor) mutex(queue string, opts ...recipes.Option) *recipes.RWMutex {
 func (a *actor) way() recipes.Wait {
 	switch n := a.rand.IntN(100); {
 	case n < 70:
-		return recipes.Predecessor
+		return recipes.WatchPredecessor()
 	case n < 92:
-		return recipes.AnyChange
+		return recipes.WatchQueue()
 	case n < 97 && a.run.sharing() > 1:
 		return recipes.Poll(a.span(300 * time.Millisecond))
 	}

@@ -12,26 +12,28 @@ import (
 // alwaysAlone is a session that lets everybody in.
 type alwaysAlone struct{ driver.Session }
 
-func (s alwaysAlone) Create(ctx context.Context, queue, prefix string, data []byte) (driver.Place, error) {
-	p, err := s.Session.Create(ctx, queue, prefix, data)
-	p.Alone = true
-	return p, err
+func (s alwaysAlone) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.Session.Create(ctx, queue, n)
+	j.Known, j.Ahead = true, nil
+	return j, err
 }
 
 // deafWatch is a session whose watches of nodes say nothing.
 type deafWatch struct{ driver.Session }
 
-func (s deafWatch) Watch(ctx context.Context, queue, name string) (<-chan driver.Cause, error) {
-	if _, err := s.Session.Watch(ctx, queue, name); err != nil {
-		return nil, err
-	}
-	return make(chan driver.Cause), nil
+func (s deafWatch) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	n.Predecessor = nil
+	return s.Session.Create(ctx, queue, n)
+}
+
+func (s deafWatch) Watch(context.Context, string, driver.Place, ...driver.Node) (driver.Watch, error) {
+	return driver.NewWatch(make(chan driver.Cause), nil), nil
 }
 
 // lazyDelete is a session that says it has deleted what is still there.
 type lazyDelete struct{ driver.Session }
 
-func (s lazyDelete) Delete(context.Context, string, driver.Place) error { return nil }
+func (s lazyDelete) Delete(context.Context, string, driver.Place, driver.Cause) error { return nil }
 
 func TestBrokenStoreIsSeenAndTheSeedSaysHowToRepeatIt(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes"
 )
@@ -14,7 +14,7 @@ import (
 type client struct {
 	run    *run
 	number int
-	faults *dlocktest.Faults
+	faults *faults.Connector
 
 	mu       sync.Mutex
 	locks    *recipes.Sessions
@@ -31,7 +31,7 @@ type cut struct{ requests, replies bool }
 
 func (r *run) newClient(number int) *client {
 	c := &client{run: r, number: number, cuts: make(map[int]cut)}
-	c.faults = dlocktest.NewFaults(c, r.gate.decide(c))
+	c.faults = faults.New(c, r.gate.plan(c))
 	c.locks = c.open()
 	return c
 }
@@ -143,11 +143,11 @@ func (c *client) isPaused() bool {
 }
 
 // keeps tells whether something has to wait.
-func (c *client) keeps(r dlocktest.Request) bool {
+func (c *client) keeps(r faults.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cut := c.cuts[r.Session]
-	if r.Stage == dlocktest.StageRequest {
+	if r.Stage == faults.StageRequest {
 		return c.paused || cut.requests
 	}
 	return c.paused || cut.replies

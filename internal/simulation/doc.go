@@ -7,20 +7,24 @@
 // every mode and way of waiting, with timeouts, cancellations and without, enter them again, also
 // through contexts of other locks, downgrade them, try them in storms, and give them back.
 //
-// Between a client and the store stands dlocktest.Faults, and in it a gate, where every request,
-// every reply and every end of a watch stops. The gate lets one of them pass at a time, in an order
-// that the seed draws, and waits until everybody has gone as far as he can before it lets the next
-// one pass. So the store is the arbiter, and not the scheduler. No two timers run out at one
-// instant.
+// Between a client and the store stands a connector of package faults, and in
+// it a gate, where every request, every reply and all news of a watch stop. The
+// gate lets one of them pass at a time, in an order that the seed draws. It
+// waits until every goroutine has gone as far as it can before it lets the next
+// one pass. So the store is the arbiter, and not the scheduler. No two timers
+// run out at one instant.
 //
-// Between two steps the run plays faults. It loses requests and replies, sends requests twice,
-// keeps replies for longer than anybody waits, closes watches early, ends sessions from either side,
-// cuts them off, both ways or one way, with their heartbeats or without, closes clients while they
-// are used, and removes nodes and whole queues as an operator would. It pauses processes, perhaps
-// past their lease: then the time has passed for the store and for the clocks of the process, no
-// timer of it has run, and nothing that it sends or receives moves before the others have gone on
-// for a while. In some runs the sequences of the queues roll over after a few nodes, and in some the
-// driver has no optional interfaces.
+// Between two steps the run plays faults. It loses requests and replies, sends
+// requests twice, keeps replies for longer than any call waits, ends watches
+// early, or in place of Released, and leaves the list and the watch out of what
+// Create returns. It ends sessions from either side, cuts them off, both ways
+// or one way, with their heartbeats or without, closes clients while they are
+// used, and removes nodes and whole queues as an operator does. It pauses
+// processes, perhaps past their lease: then the time has passed for the store
+// and for the clocks of the process, no timer of it has run, and nothing that
+// it sends or receives moves before the others have gone on for a while. In
+// some runs the sequences of the queues roll over after a few nodes, and in
+// some the driver has no optional interfaces.
 //
 // # The judge
 //

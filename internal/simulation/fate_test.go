@@ -3,7 +3,8 @@ package simulation
 import (
 	"time"
 
-	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -20,7 +21,7 @@ func (r *run) pass(p *passage) {
 	r.gate.take(p)
 	r.passing = p
 	r.noteFate(p, f)
-	if f.Lose {
+	if f.Lose && p.request.Stage != faults.StageNews {
 		p.client.loses()
 		r.mu.Lock()
 		r.doubts[p.request.Place.Token] = true
@@ -30,33 +31,40 @@ func (r *run) pass(p *passage) {
 }
 
 // fate draws what becomes of something. Its Delay is played at the gate.
-func (r *run) fate(p *passage) (f dlocktest.Fault) {
+func (r *run) fate(p *passage) (f faults.Fault) {
 	n := r.rand.IntN(1000)
 	q := p.request
 	switch {
-	case q.Stage == dlocktest.StageWatch || q.Method == dlocktest.MethodClose:
+	case q.Op == faults.OpClose:
+	case q.Stage == faults.StageNews:
+		f.Lose = n < 100 && q.Cause == driver.Released
 	case n < 30:
 		f.Lose = true
-	case n < 35 && q.Method != dlocktest.MethodConnect:
-		f.End = true
+	case n < 35 && q.Op != faults.OpConnect:
+		f.EndSession = true
 		p.client.trouble(time.Now())
-	case n < 100 && repeatable(q):
+	case q.Stage == faults.StageRequest && n < 100 && repeatable(q.Op):
 		f.Repeat = true
-	case n < 150 && q.Method == dlocktest.MethodWatch && q.Stage == dlocktest.StageRequest:
-		f.CloseAfter = r.span(2 * time.Second)
+	case q.Stage == faults.StageRequest && n < 150 && arms(q.Op):
+		f.EndWatchAfter = r.span(2 * time.Second)
+	case q.Stage == faults.StageReply && q.Op == faults.OpCreate:
+		f.DropAhead = n < 300
+		f.DropWatch = 200 <= n && n < 450
 	}
 	if n >= 985 && p.after.IsZero() {
-		return dlocktest.Fault{Delay: r.span(8 * time.Second)}
+		return faults.Fault{Delay: r.span(8 * time.Second)}
 	}
 	return f
 }
 
-func repeatable(r dlocktest.Request) bool {
-	switch r.Method {
-	case dlocktest.MethodDelete, dlocktest.MethodRelease, dlocktest.MethodReplace, dlocktest.MethodCleanUp:
-		return r.Stage == dlocktest.StageRequest
-	}
-	return false
+// repeatable reports whether the network may carry a request of that kind twice.
+func repeatable(op faults.Op) bool {
+	return op == faults.OpDelete || op == faults.OpReplace || op == faults.OpCleanUp
+}
+
+// arms reports whether a request of that kind may arm a watch.
+func arms(op faults.Op) bool {
+	return op == faults.OpCreate || op == faults.OpWatch || op == faults.OpWatchQueue
 }
 
 // span draws a duration that ends at no instant at which anything else does.
@@ -72,23 +80,30 @@ func (r *run) doubtful(l *recipes.Lock) bool {
 	return r.doubts[l.Token()]
 }
 
-func (r *run) noteFate(p *passage, f dlocktest.Fault) {
+func (r *run) noteFate(p *passage, f faults.Fault) {
+	note := func(what, becomes string, args ...any) {
+		r.note("%v"+becomes, append([]any{p}, args...)...)
+		r.count(what)
+	}
 	switch {
-	case f.Lose && p.request.Stage == dlocktest.StageRequest:
-		r.note("%v is lost", p)
-		r.count("request lost")
+	case f.Lose && p.request.Stage == faults.StageRequest:
+		note("request lost", " is lost")
+	case f.Lose && p.request.Stage == faults.StageReply:
+		note("reply lost", " is lost")
 	case f.Lose:
-		r.note("%v is lost", p)
-		r.count("reply lost")
-	case f.End:
-		r.note("%v: the session ends", p)
-		r.count("session ended")
+		note("release lost", " is lost")
+	case f.EndSession:
+		note("session ended", ": the session ends")
 	case f.Repeat:
-		r.note("%v is sent twice", p)
-		r.count("request repeated")
-	case f.CloseAfter > 0:
-		r.note("%v, to close after %v", p, f.CloseAfter)
-		r.count("watch closed early")
+		note("request repeated", " is sent twice")
+	case f.EndWatchAfter > 0:
+		note("watch closed early", ", to end after %v", f.EndWatchAfter)
+	case f.DropAhead && f.DropWatch:
+		note("create without list and watch", " brings no list and no watch")
+	case f.DropAhead:
+		note("create without list", " brings no list")
+	case f.DropWatch:
+		note("create without watch", " brings no watch")
 	default:
 		r.note("%v", p)
 	}

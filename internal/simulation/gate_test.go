@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/faults"
 )
 
 // gate is where requests, replies and the ends of watches wait until the run lets them pass.
@@ -24,19 +24,19 @@ type gate struct {
 // passage is something that waits at the gate.
 type passage struct {
 	client  *client
-	request dlocktest.Request
+	request faults.Request
 	born    int // the step in which it came: for a reply, that in which the store has answered
 	after   time.Time
-	verdict chan dlocktest.Fault
+	verdict chan faults.Fault
 }
 
-// decide is the dlocktest.Decide of a client's sessions.
-func (g *gate) decide(c *client) dlocktest.Decide {
-	return func(ctx context.Context, r dlocktest.Request) dlocktest.Fault {
-		if r.Method == dlocktest.MethodConnect && r.Stage == dlocktest.StageReply && r.Err == nil {
+// plan is the faults.Plan of a client's sessions.
+func (g *gate) plan(c *client) faults.Plan {
+	return func(ctx context.Context, r faults.Request) faults.Fault {
+		if r.Op == faults.OpConnect && r.Stage == faults.StageReply && r.Err == nil {
 			c.connected(r.Session)
 		}
-		if r.Method == dlocktest.MethodCreate && r.Err != nil {
+		if r.Op == faults.OpCreate && r.Err != nil {
 			c.trouble(time.Now()) // its sequences are used up: nobody can queue again
 		}
 		p := g.arrive(c, r)
@@ -45,19 +45,19 @@ func (g *gate) decide(c *client) dlocktest.Decide {
 			return f
 		case <-ctx.Done():
 			g.take(p)
-			return dlocktest.Fault{}
+			return faults.Fault{}
 		}
 	}
 }
 
-func (g *gate) arrive(c *client, r dlocktest.Request) *passage {
-	p := &passage{client: c, request: r, verdict: make(chan dlocktest.Fault, 1)}
+func (g *gate) arrive(c *client, r faults.Request) *passage {
+	p := &passage{client: c, request: r, verdict: make(chan faults.Fault, 1)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p.born = g.step
 	g.came++
 	if g.open {
-		p.verdict <- dlocktest.Fault{}
+		p.verdict <- faults.Fault{}
 		return p
 	}
 	g.waiting = append(g.waiting, p)
@@ -78,7 +78,7 @@ func (g *gate) openForGood() {
 	defer g.mu.Unlock()
 	g.open = true
 	for _, p := range g.waiting {
-		p.verdict <- dlocktest.Fault{}
+		p.verdict <- faults.Fault{}
 	}
 	g.waiting = nil
 }
@@ -124,10 +124,11 @@ func (p *passage) compare(q *passage) int {
 	return cmp.Or(
 		p.client.number-q.client.number,
 		a.Session-b.Session,
-		strings.Compare(a.Method, b.Method),
+		int(a.Op-b.Op),
 		int(a.Stage-b.Stage),
 		strings.Compare(a.Queue, b.Queue),
-		strings.Compare(a.Name, b.Name),
+		strings.Compare(a.Place.Name, b.Place.Name),
+		strings.Compare(a.Prefix, b.Prefix),
 		a.Nth-b.Nth)
 }
 

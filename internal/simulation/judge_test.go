@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes"
 )
@@ -235,9 +235,9 @@ func (r *run) judgeGrant(h *holding) {
 	if at, removed := r.removedAt(h.lock); removed {
 		switch p := r.passing; {
 		case p == nil || r.retains():
-		case p.request.Stage == dlocktest.StageReply && p.born >= at.step:
+		case p.request.Stage == faults.StageReply && p.born >= at.step:
 			r.fail("%v won %s as %s, which had been removed before the store was asked", h.actor, h.queue, h.lock.Name())
-		case p.request.Cause == driver.Released && p.born > at.step:
+		case p.request.Stage == faults.StageNews && p.request.Cause == driver.Released && p.born > at.step:
 			r.fail("%v won %s as %s, which had been removed before the release", h.actor, h.queue, h.lock.Name())
 		}
 		return

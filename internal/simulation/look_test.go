@@ -23,8 +23,8 @@ func (r *run) nodes(queue string) []driver.Node {
 }
 
 // info returns what the store knows of a node, if it is there.
-func (r *run) info(queue, name string) (driver.Info, bool) {
-	info, err := r.eyes.(driver.Reader).Read(context.Background(), queue, name)
+func (r *run) info(queue, name string) (driver.NodeInfo, bool) {
+	info, err := driver.Read(context.Background(), r.eyes, queue, name)
 	if err != nil && !errors.Is(err, driver.ErrGone) {
 		panic(err)
 	}
@@ -45,7 +45,7 @@ func (r *run) stands(queue string, token int64) (name string, is bool) {
 func (a *actor) mark() recipes.Option { return recipes.WithData([]byte(a.String())) }
 
 // ownerOf returns whose node it is.
-func (r *run) ownerOf(info driver.Info) *actor {
+func (r *run) ownerOf(info driver.NodeInfo) *actor {
 	var record recipes.Record
 	if err := json.Unmarshal(info.Data, &record); err != nil {
 		panic(fmt.Sprintf("a node without a record: %v", err))

@@ -12,8 +12,9 @@ import (
 // everything is what a thousand runs have to come across, so that nothing drops out of the simulation
 // unnoticed.
 var everything = []string{
-	"cancel", "client closed", "closed", "cut off", "delayed", "downgrade", "grant", "locked", "nested",
-	"node of a waiter removed", "node removed", "process paused", "queue removed", "re-entry", "reply lost",
+	"cancel", "client closed", "closed", "create without list", "create without list and watch",
+	"create without watch", "cut off", "delayed", "downgrade", "grant", "locked", "nested",
+	"node of a waiter removed", "node removed", "process paused", "queue removed", "re-entry", "release lost", "reply lost",
 	"request lost", "request repeated", "session ended", "session expired", "storm won", "timeout",
 	"told by Err alone", "unlock: client closed", "unlock: lock lost", "unlock: store unavailable",
 	"watch closed early",

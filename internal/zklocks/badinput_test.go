@@ -209,7 +209,7 @@ func TestABadLockNameIsRefusedByEveryUseAndTheStoreIsNotAsked(t *testing.T) {
 		strings.Repeat("ä/", 300): {"900", "512"},
 	} {
 		for call, err := range uses(w.soon(), c.RWMutex(name)) {
-			require.ErrorIs(t, err, dlock.ErrName, "%s of %q", call, name)
+			require.ErrorIs(t, err, dlock.ErrBadName, "%s of %q", call, name)
 			says(t, err, words...)
 		}
 	}
@@ -222,11 +222,11 @@ func TestANameThatZooKeeperCannotKeepIsRefused(t *testing.T) {
 	top := w.open("zk://"+w.server.Addr(), "web1")
 	w.unchanged()
 	for call, err := range uses(w.soon(), c.RWMutex("🔒")) {
-		require.ErrorIs(t, err, dlock.ErrName, call)
+		require.ErrorIs(t, err, dlock.ErrBadName, call)
 		says(t, err, "🔒", "ZooKeeper does not take")
 	}
 	for call, err := range uses(w.soon(), top.RWMutex("zookeeper/x")) {
-		require.ErrorIs(t, err, dlock.ErrName, call)
+		require.ErrorIs(t, err, dlock.ErrBadName, call)
 		says(t, err, "zookeeper/x", "belongs to the server")
 	}
 }

@@ -135,7 +135,7 @@ func (d duel) contends(mode dlock.Mode) string {
 	d.Helper()
 	node, release := d.theirs()
 	k := d.contend(d.clients[0], d.queue, mode)
-	d.eventually(func() bool { return k.over() || k.lastWait().Behind == node },
+	d.eventually(func() bool { return k.over() || k.lastWait().Predecessor == node },
 		func() string {
 			return fmt.Sprintf("it neither enters nor waits for %s but for %+v", node, k.lastWait())
 		})

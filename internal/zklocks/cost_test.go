@@ -167,6 +167,7 @@ func TestAReaderAmongReadersIsThreeRequests(t *testing.T) {
 
 func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
 	w := newWorld(t)
+	watches := w.server.Watches()
 	c, proxy := w.proxied("web1", dlock.WithRetention(dlock.Retention{Idle: time.Hour}))
 	m := c.RWMutex("q")
 	use := func() {
@@ -177,8 +178,8 @@ func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
 	use()
 	// A place that is kept has its queue watched and listed; go-zookeeper asks for the children both times.
 	w.eventually(func() bool { return proxy.Frames(zktest.OpGetChildren2) >= 2 }, func() string { return "the queue is not looked at" })
-	// After 300 ms the node is watched too, and looked for.
-	w.eventually(func() bool { return proxy.Frames(zktest.OpExists) >= 1 }, func() string { return "the node is not watched" })
+	// After 300 ms the node is watched, too.
+	w.watched(watches, 2)
 	require.Empty(t, spent(t, proxy, func() {
 		for range 1000 {
 			use()

@@ -95,7 +95,7 @@ func TestFiveContendersAreServedInTheOrderOfArrival(t *testing.T) {
 		lock := k.granted()
 		for j, other := range queue[i+1:] {
 			other.waits()
-			require.Equal(t, queue[i+j].node(), other.lastWait().Behind)
+			require.Equal(t, queue[i+j].node(), other.lastWait().Predecessor)
 		}
 		require.Len(t, w.nodes("q"), len(queue)-i)
 		w.unlock(lock)

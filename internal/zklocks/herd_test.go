@@ -91,12 +91,12 @@ func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 	})
 }
 
-// The contrast: what WithWait(AnyChange) costs is what the default spares.
-func TestAnyChangeWakesEverybodyWithEachRelease(t *testing.T) {
+// The contrast: what WithWait(WatchQueue()) costs is what the default spares.
+func TestWatchQueueWakesEverybodyWithEachRelease(t *testing.T) {
 	const n = 20
 	w := newWorld(t)
 	clients := w.clients(n + 1)
-	l := w.newLine(n, func(i int) *dlock.Client { return clients[i] }, dlock.WithWait(recipes.AnyChange))
+	l := w.newLine(n, func(i int) *dlock.Client { return clients[i] }, dlock.WithWait(recipes.WatchQueue()))
 	spent := l.handOver(true)
 	t.Logf("%.2f requests for each hand-over", spent)
 	// One Delete; and each of those who waited, (n+1)/2 of them on average, sets a watch and lists.

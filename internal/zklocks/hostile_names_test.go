@@ -167,7 +167,7 @@ func TestANameReachesNoTerminalAsItIs(t *testing.T) {
 		tellsApart(t, err)
 		require.ErrorContains(t, err, "-W-0000000000", "it says who was in the way")
 		require.NotEmpty(t, traced)
-		require.Equal(t, name, traced[0].Behind, "a program gets what is there")
+		require.Equal(t, name, traced[0].Predecessor, "a program gets what is there")
 		for _, format := range []string{"%v", "%+v", "%s", "%#v"} {
 			prints(t, fmt.Sprintf(format, traced[0]))
 		}
@@ -179,7 +179,7 @@ func TestANameReachesNoTerminalAsItIs(t *testing.T) {
 			prints(t, fmt.Sprintf(format, queue[0]))
 			prints(t, fmt.Sprintf(format, queue))
 		}
-		slog.New(slog.NewTextHandler(&logged, nil)).Info("x", "queue", queue, "first", queue[0], "behind", traced[0].Behind, "info", traced[0], "error", err)
+		slog.New(slog.NewTextHandler(&logged, nil)).Info("x", "queue", queue, "first", queue[0], "behind", traced[0].Predecessor, "info", traced[0], "error", err)
 		prints(t, logged.String(), '\n')
 	}
 }
@@ -333,7 +333,7 @@ func TestABadNameFromAUserIsQuotedAndCut(t *testing.T) {
 	c := w.client("web1")
 	for _, name := range []string{"a\x1b[2Jb", "a\r\nb", "a\x00", "\xff\xfe", override, long, strings.Repeat("\x1b", 300_000), "../../x", "a/\u2028/b", "\x1b" + long} {
 		for call, err := range uses(w.soon(), c.RWMutex(name)) {
-			require.True(t, errors.Is(err, dlock.ErrName), call)
+			require.True(t, errors.Is(err, dlock.ErrBadName), call)
 			tellsApart(t, err)
 		}
 	}

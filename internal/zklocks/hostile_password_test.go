@@ -322,12 +322,12 @@ func TestASessionShowsNoPassword(t *testing.T) {
 		require.NoError(t, err)
 		s, err := c.Connect(w.soon())
 		require.NoError(t, err)
-		p, err := s.Create(w.soon(), "of/q", "web1-W-", []byte("x"))
+		p, err := s.Create(w.soon(), "of/q", driver.NodeSpec{Prefix: "web1-W-", Data: []byte("x")})
 		require.NoError(t, err)
-		info, err := s.(driver.Reader).Read(w.soon(), "of/q", p.Name)
+		info, err := s.(driver.NodeReader).Read(w.soon(), "of/q", p.Name)
 		require.NoError(t, err)
 		require.NoError(t, s.Close())
-		for what, v := range map[string]any{"session": s, "place": p, "info": info} {
+		for what, v := range map[string]any{"session": s, "place": p.Place, "info": info} {
 			e.value(what, v)
 			e.reach(what, v)
 		}

@@ -271,14 +271,14 @@ func TestARepeatedDeleteLeavesTheNodeAloneThatTookItsName(t *testing.T) {
 	s, err := connector.Connect(w.soon())
 	require.NoError(t, err)
 	defer s.Close()
-	old, err := s.Create(w.soon(), "q", "web1-W-", []byte("1"))
+	old, err := s.Create(w.soon(), "q", driver.NodeSpec{Prefix: "web1-W-", Data: []byte("1")})
 	require.NoError(t, err)
-	require.NoError(t, s.Delete(w.soon(), "q", old))
+	require.NoError(t, s.Delete(w.soon(), "q", old.Place, driver.Changed))
 	w.removeQueue("q")
 	present := w.lock(w.client("web1")).granted()
 	require.Equal(t, old.Name, present.Name())
 	for range 3 {
-		require.ErrorIs(t, s.Delete(w.soon(), "q", old), driver.ErrGone)
+		require.ErrorIs(t, s.Delete(w.soon(), "q", old.Place, driver.Changed), driver.ErrGone)
 	}
 	w.listed("q", present.Name())
 	require.NoError(t, present.Err())

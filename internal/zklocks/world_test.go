@@ -273,7 +273,7 @@ func (k *contender) waitsBehind(name string) {
 	k.w.Helper()
 	k.w.eventually(func() bool {
 		last := k.lastWait()
-		return last.Behind == name && last.Node == k.node()
+		return last.Predecessor == name && last.Node == k.node()
 	}, func() string { return fmt.Sprintf("%s waits for %+v and not for %s", k.node(), k.lastWait(), name) })
 	k.waits()
 }

@@ -144,11 +144,11 @@ func (l *link) push(d Direction, u unit, last bool) {
 	p.change(func() {
 		q := &l.queue[d]
 		if len(u.bytes) > 0 {
-			u.at = time.Now().Add(p.delay)
+			u.at = time.Now().Add(p.delay[d])
 			q.units = append(q.units, u)
 		}
-		if p.delay > 0 {
-			time.AfterFunc(p.delay, func() { p.change(func() {}) })
+		if p.delay[d] > 0 {
+			time.AfterFunc(p.delay[d], func() { p.change(func() {}) })
 		}
 		q.ended = q.ended || last
 	})

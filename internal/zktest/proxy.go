@@ -35,7 +35,7 @@ type Proxy struct {
 	closed   bool
 	refusing bool
 	cut      [2]bool
-	delay    time.Duration
+	delay    [2]time.Duration
 	links    map[*link]bool
 	frames   map[int32]int
 	hook     func(opcode int32)
@@ -107,7 +107,12 @@ func (p *Proxy) DropConnections() {
 
 // SetDelay makes everything take d longer in each direction, from now on.
 func (p *Proxy) SetDelay(d time.Duration) {
-	p.change(func() { p.delay = d })
+	p.change(func() { p.delay = [2]time.Duration{d, d} })
+}
+
+// SetDelayOneWay is [Proxy.SetDelay] in one direction.
+func (p *Proxy) SetDelayOneWay(dir Direction, d time.Duration) {
+	p.change(func() { p.delay[dir] = d })
 }
 
 // Retarget sends new connections to another server. Those that are there stay.

@@ -278,7 +278,7 @@ func TestNamesFromTheStoreAreQuoted(t *testing.T) {
 	var out bytes.Buffer
 	w := &worker{name: "w1", log: newJournal(&out), turns: []*turn{{worker: "w1", mode: dlock.Shared}}}
 	trace := w.trace()
-	trace.Waiting(t.Context(), recipes.WaitingInfo{Behind: "x\x1b[2J-W-0000000001", Position: 2})
+	trace.Waiting(t.Context(), recipes.WaitingInfo{Predecessor: "x\x1b[2J-W-0000000001", Position: 2})
 	trace.Retrying(t.Context(), recipes.RetryingInfo{Err: errors.New("\x1b[2J")})
 	trace.Ended(t.Context(), errors.New("\x1b[2J"))
 	assert.NotContains(t, out.String(), "\x1b")

@@ -118,7 +118,7 @@ func (w *worker) trace() *dlock.Trace {
 		Connected: w.connected,
 		Queued:    func(_ context.Context, i recipes.QueuedInfo) { w.turn().place = i.Place },
 		Waiting: func(_ context.Context, i recipes.WaitingInfo) {
-			w.log.say(w.turn().label(), "waits", fmt.Sprintf("%s in the queue behind %s", ordinal(i.Position), printable(i.Behind)))
+			w.log.say(w.turn().label(), "waits", fmt.Sprintf("%s in the queue behind %s", ordinal(i.Position), printable(i.Predecessor)))
 		},
 		Retrying: func(_ context.Context, i recipes.RetryingInfo) {
 			w.log.say(w.turn().label(), "retries", clean(i.Err.Error()))

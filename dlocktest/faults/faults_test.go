@@ -1,4 +1,4 @@
-package dlocktest
+package faults_test
 
 import (
 	"context"
@@ -11,15 +11,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// inBubble runs a test in virtual time, with a store behind Faults.
-func inBubble(t *testing.T, decide Decide, test func(t *testing.T, w *faultyWorld)) {
+// inBubble runs a test in virtual time, with a store behind faults.
+func inBubble(t *testing.T, decide faults.Plan, test func(t *testing.T, w *faultyWorld)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &faultyWorld{t: t, store: memdriver.New()}
-		w.faults = NewFaults(w.store, decide)
+		w.faults = faults.New(w.store, decide)
 		w.eyes = w.connect(w.store)
 		test(t, w)
 		for _, s := range w.sessions {
@@ -34,7 +35,7 @@ func inBubble(t *testing.T, decide Decide, test func(t *testing.T, w *faultyWorl
 type faultyWorld struct {
 	t        *testing.T
 	store    *memdriver.Store
-	faults   *Faults
+	faults   *faults.Connector
 	eyes     driver.Session // without faults
 	sessions []driver.Session
 }
@@ -49,10 +50,12 @@ func (w *faultyWorld) connect(c driver.Connector) driver.Session {
 func (w *faultyWorld) session() driver.Session { return w.connect(w.faults) }
 
 func (w *faultyWorld) create(s driver.Session) driver.Place {
-	p, err := s.Create(w.t.Context(), "q", writer, data())
+	j, err := s.Create(w.t.Context(), "q", newNode())
 	require.NoError(w.t, err)
-	return p
+	return j.Place
 }
+
+func newNode() driver.NodeSpec { return driver.NodeSpec{Prefix: writer, Data: data()} }
 
 func (w *faultyWorld) nodes() int {
 	nodes, err := w.eyes.List(context.Background(), "q")
@@ -60,19 +63,8 @@ func (w *faultyWorld) nodes() int {
 	return len(nodes)
 }
 
-// on plays a fault on the first request for a method that comes to a stage.
-func on(stage Stage, method string, f Fault) Decide {
-	var once sync.Once
-	return func(_ context.Context, r Request) (played Fault) {
-		if r.Stage == stage && r.Method == method {
-			once.Do(func() { played = f })
-		}
-		return played
-	}
-}
-
 func TestDelayedRequestAndReplyTakeTheirTime(t *testing.T) {
-	delay := func(context.Context, Request) Fault { return Fault{Delay: time.Second} }
+	delay := func(context.Context, faults.Request) faults.Fault { return faults.Fault{Delay: time.Second} }
 	inBubble(t, delay, func(t *testing.T, w *faultyWorld) {
 		began := time.Now()
 		s := w.session()
@@ -81,50 +73,50 @@ func TestDelayedRequestAndReplyTakeTheirTime(t *testing.T) {
 		assert.Equal(t, 4*time.Second, time.Since(began))
 		require.NoError(t, s.Close())
 		assert.Equal(t, 5*time.Second, time.Since(began))
-		assert.Equal(t, FaultStats{Requests: 3, Delayed: 5}, w.faults.Stats())
+		assert.Equal(t, faults.Stats{Requests: 3, Delayed: 5}, w.faults.Stats())
 	})
 }
 
 func TestDelayOfACloseIsBounded(t *testing.T) {
-	inBubble(t, on(StageRequest, MethodClose, Fault{Delay: time.Hour}), func(t *testing.T, w *faultyWorld) {
+	inBubble(t, on(faults.StageRequest, faults.OpClose, faults.Fault{Delay: time.Hour}), func(t *testing.T, w *faultyWorld) {
 		s := w.session()
 		w.create(s)
 		began := time.Now()
 		require.NoError(t, s.Close())
-		assert.LessOrEqual(t, time.Since(began), closePatience)
+		assert.LessOrEqual(t, time.Since(began), 2*time.Second)
 		assert.Zero(t, w.nodes())
 	})
 }
 
 func TestLostRequestDoesNotReachTheStore(t *testing.T) {
-	inBubble(t, on(StageRequest, MethodCreate, Fault{Lose: true}), func(t *testing.T, w *faultyWorld) {
+	inBubble(t, on(faults.StageRequest, faults.OpCreate, faults.Fault{Lose: true}), func(t *testing.T, w *faultyWorld) {
 		s := w.session()
-		_, err := s.Create(t.Context(), "q", writer, data())
+		_, err := s.Create(t.Context(), "q", newNode())
 		require.ErrorIs(t, err, driver.ErrUnavailable)
-		assert.Zero(t, w.store.Stats().Requests[memdriver.OpCreate])
+		assert.Zero(t, w.store.Stats().Requests[faults.OpCreate])
 		w.create(s)
-		assert.Equal(t, FaultStats{Requests: 3, RequestsLost: 1}, w.faults.Stats())
+		assert.Equal(t, faults.Stats{Requests: 3, RequestsLost: 1}, w.faults.Stats())
 	})
 }
 
 func TestErrorOfWhatWasLostIsTheOneDecided(t *testing.T) {
 	refused := errors.New("no permission")
-	for _, stage := range []Stage{StageRequest, StageReply} {
-		inBubble(t, on(stage, MethodList, Fault{Lose: true, Err: refused}), func(t *testing.T, w *faultyWorld) {
+	for _, stage := range []faults.Stage{faults.StageRequest, faults.StageReply} {
+		inBubble(t, on(stage, faults.OpList, faults.Fault{Lose: true, Err: refused}), func(t *testing.T, w *faultyWorld) {
 			_, err := w.session().List(t.Context(), "q")
 			require.ErrorIs(t, err, refused)
 			require.NotErrorIs(t, err, driver.ErrUnavailable)
-			require.ErrorContains(t, err, `List "q"`)
+			require.ErrorContains(t, err, `list "q"`)
 		})
 	}
 }
 
 func TestCreateWhoseReplyIsLostLeavesNoNode(t *testing.T) {
-	inBubble(t, on(StageReply, MethodCreate, Fault{Lose: true}), func(t *testing.T, w *faultyWorld) {
+	inBubble(t, on(faults.StageReply, faults.OpCreate, faults.Fault{Lose: true}), func(t *testing.T, w *faultyWorld) {
 		s := w.session()
-		_, err := s.Create(t.Context(), "q", writer, data())
+		_, err := s.Create(t.Context(), "q", newNode())
 		require.ErrorIs(t, err, driver.ErrUnavailable)
-		assert.EqualValues(t, 1, w.store.Stats().Requests[memdriver.OpCreate])
+		assert.EqualValues(t, 1, w.store.Stats().Requests[faults.OpCreate])
 		synctest.Wait()
 		assert.Zero(t, w.nodes())
 		assert.NoError(t, s.Err())
@@ -133,12 +125,12 @@ func TestCreateWhoseReplyIsLostLeavesNoNode(t *testing.T) {
 }
 
 func TestCleanUpOfACreateIsRepeatedUntilTheStoreAnswers(t *testing.T) {
-	decide := func(_ context.Context, r Request) Fault {
-		return Fault{Lose: r.Stage == StageReply && r.Method == MethodCreate ||
-			r.Stage == StageRequest && r.Method == MethodCleanUp && r.Nth < 5}
+	decide := func(_ context.Context, r faults.Request) faults.Fault {
+		return faults.Fault{Lose: r.Stage == faults.StageReply && r.Op == faults.OpCreate ||
+			r.Stage == faults.StageRequest && r.Op == faults.OpCleanUp && r.Nth < 5}
 	}
 	inBubble(t, decide, func(t *testing.T, w *faultyWorld) {
-		_, err := w.session().Create(t.Context(), "q", writer, data())
+		_, err := w.session().Create(t.Context(), "q", newNode())
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		synctest.Wait()
 		assert.Equal(t, 1, w.nodes())
@@ -148,50 +140,50 @@ func TestCleanUpOfACreateIsRepeatedUntilTheStoreAnswers(t *testing.T) {
 }
 
 func TestCreateGivenUpOnItsWayLeavesNoNode(t *testing.T) {
-	for _, stage := range []Stage{StageRequest, StageReply} {
+	for _, stage := range []faults.Stage{faults.StageRequest, faults.StageReply} {
 		var arrives chan struct{}
-		keep := func(_ context.Context, r Request) Fault {
-			if r.Method == MethodCreate && r.Stage == stage {
+		keep := func(_ context.Context, r faults.Request) faults.Fault {
+			if r.Op == faults.OpCreate && r.Stage == stage {
 				<-arrives
 			}
-			return Fault{}
+			return faults.Fault{}
 		}
 		inBubble(t, keep, func(t *testing.T, w *faultyWorld) {
 			arrives = make(chan struct{})
 			s := w.session()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, err := s.Create(ctx, "q", writer, data())
+			_, err := s.Create(ctx, "q", newNode())
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			close(arrives)
 			synctest.Wait()
-			assert.EqualValues(t, 1, w.store.Stats().Requests[memdriver.OpCreate], "it has arrived all the same")
+			assert.EqualValues(t, 1, w.store.Stats().Requests[faults.OpCreate], "it has arrived all the same")
 			assert.Zero(t, w.nodes())
 		})
 	}
 }
 
 func TestDeleteWhoseReplyIsLostIsCarriedOut(t *testing.T) {
-	inBubble(t, on(StageReply, MethodDelete, Fault{Lose: true}), func(t *testing.T, w *faultyWorld) {
+	inBubble(t, on(faults.StageReply, faults.OpDelete, faults.Fault{Lose: true}), func(t *testing.T, w *faultyWorld) {
 		s := w.session()
 		p := w.create(s)
-		require.ErrorIs(t, s.Delete(t.Context(), "q", p), driver.ErrUnavailable)
+		require.ErrorIs(t, s.Delete(t.Context(), "q", p, driver.Changed), driver.ErrUnavailable)
 		assert.Zero(t, w.nodes())
-		require.ErrorIs(t, s.Delete(t.Context(), "q", p), driver.ErrGone)
+		require.ErrorIs(t, s.Delete(t.Context(), "q", p, driver.Changed), driver.ErrGone)
 	})
 }
 
 func TestRepeatedDeleteIsSentTwice(t *testing.T) {
-	inBubble(t, on(StageRequest, MethodDelete, Fault{Repeat: true}), func(t *testing.T, w *faultyWorld) {
+	inBubble(t, on(faults.StageRequest, faults.OpDelete, faults.Fault{Repeat: true}), func(t *testing.T, w *faultyWorld) {
 		s := w.session()
-		require.NoError(t, s.Delete(t.Context(), "q", w.create(s)))
-		assert.EqualValues(t, 2, w.store.Stats().Requests[memdriver.OpDelete])
+		require.NoError(t, s.Delete(t.Context(), "q", w.create(s), driver.Changed))
+		assert.EqualValues(t, 2, w.store.Stats().Requests[faults.OpDelete])
 		assert.Equal(t, 1, w.faults.Stats().Repeated)
 	})
 }
 
 func TestRepeatDoesNotCountForACreate(t *testing.T) {
-	inBubble(t, on(StageRequest, MethodCreate, Fault{Repeat: true}), func(t *testing.T, w *faultyWorld) {
+	inBubble(t, on(faults.StageRequest, faults.OpCreate, faults.Fault{Repeat: true}), func(t *testing.T, w *faultyWorld) {
 		w.create(w.session())
 		assert.Equal(t, 1, w.nodes())
 		assert.Zero(t, w.faults.Stats().Repeated)
@@ -199,22 +191,22 @@ func TestRepeatDoesNotCountForACreate(t *testing.T) {
 }
 
 func TestEndedSessionKnowsBeforeItsNodesGo(t *testing.T) {
-	for _, stage := range []Stage{StageRequest, StageReply} {
-		inBubble(t, on(stage, MethodList, Fault{End: true}), func(t *testing.T, w *faultyWorld) {
+	for _, stage := range []faults.Stage{faults.StageRequest, faults.StageReply} {
+		inBubble(t, on(stage, faults.OpList, faults.Fault{EndSession: true}), func(t *testing.T, w *faultyWorld) {
 			s := w.session()
 			p := w.create(s)
-			gone, err := w.eyes.Watch(t.Context(), "q", p.Name)
+			gone, err := w.eyes.Watch(t.Context(), "q", p)
 			require.NoError(t, err)
 			var knew error
 			go func() {
-				<-gone
+				<-gone.C
 				knew = s.Err()
 			}()
 			_, err = s.List(t.Context(), "q")
 			require.ErrorIs(t, err, driver.ErrSessionEnded)
 			synctest.Wait()
 			require.ErrorIs(t, knew, driver.ErrSessionEnded)
-			require.True(t, closed(s.Done()))
+			require.True(t, isClosed(s.Done()))
 			assert.Zero(t, w.nodes())
 			assert.NoError(t, s.Close())
 			assert.Equal(t, 1, w.faults.Stats().SessionsEnded)
@@ -239,8 +231,8 @@ func TestEndSessionEndsOneAndEndSessionsAll(t *testing.T) {
 }
 
 func TestConnectThatFailsLeavesNoSession(t *testing.T) {
-	for _, stage := range []Stage{StageRequest, StageReply} {
-		inBubble(t, on(stage, MethodConnect, Fault{Lose: true}), func(t *testing.T, w *faultyWorld) {
+	for _, stage := range []faults.Stage{faults.StageRequest, faults.StageReply} {
+		inBubble(t, on(stage, faults.OpConnect, faults.Fault{Lose: true}), func(t *testing.T, w *faultyWorld) {
 			_, err := w.faults.Connect(t.Context())
 			require.ErrorIs(t, err, driver.ErrUnavailable)
 			assert.Equal(t, 1, w.store.Stats().Sessions, "only that of the test")
@@ -249,11 +241,11 @@ func TestConnectThatFailsLeavesNoSession(t *testing.T) {
 	}
 }
 
-func TestAConnectOfSomebodyWhoHasGoneHasNoNumber(t *testing.T) {
+func TestConnectWhoseCtxHadEndedHasNoNumber(t *testing.T) {
 	var asked []int
-	decide := func(_ context.Context, r Request) Fault {
+	decide := func(_ context.Context, r faults.Request) faults.Fault {
 		asked = append(asked, r.Session)
-		return Fault{}
+		return faults.Fault{}
 	}
 	inBubble(t, decide, func(t *testing.T, w *faultyWorld) {
 		gone, cancel := context.WithCancel(t.Context())
@@ -266,26 +258,26 @@ func TestAConnectOfSomebodyWhoHasGoneHasNoNumber(t *testing.T) {
 }
 
 func TestWatchesThatEndWithTheirSessionAreNotDecidedOn(t *testing.T) {
-	decide := func(_ context.Context, r Request) Fault {
-		if r.Stage == StageWatch {
+	decide := func(_ context.Context, r faults.Request) faults.Fault {
+		if r.Stage == faults.StageNews {
 			t.Errorf("asked for %v", r)
 		}
-		return Fault{}
+		return faults.Fault{}
 	}
 	for range 200 { // whether it was asked has been a matter of chance
 		inBubble(t, decide, func(t *testing.T, w *faultyWorld) {
 			s := w.connect(w.faults)
-			watch, err := s.Watch(t.Context(), "q", "")
+			watch, err := s.WatchQueue(t.Context(), "q")
 			require.NoError(t, err)
 			require.NoError(t, w.faults.EndSession(1))
-			<-watch
+			<-watch.C
 		})
 	}
 }
 
 func TestConnectGivenUpLeavesNoSession(t *testing.T) {
-	for _, stage := range []Stage{StageRequest, StageReply} {
-		inBubble(t, on(stage, MethodConnect, Fault{Delay: time.Minute}), func(t *testing.T, w *faultyWorld) {
+	for _, stage := range []faults.Stage{faults.StageRequest, faults.StageReply} {
+		inBubble(t, on(stage, faults.OpConnect, faults.Fault{Delay: time.Minute}), func(t *testing.T, w *faultyWorld) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			began := time.Now()
@@ -299,90 +291,56 @@ func TestConnectGivenUpLeavesNoSession(t *testing.T) {
 }
 
 func TestSessionMayEndAsSoonAsItIsMade(t *testing.T) {
-	inBubble(t, on(StageReply, MethodConnect, Fault{End: true}), func(t *testing.T, w *faultyWorld) {
+	inBubble(t, on(faults.StageReply, faults.OpConnect, faults.Fault{EndSession: true}), func(t *testing.T, w *faultyWorld) {
 		require.ErrorIs(t, w.session().Err(), driver.ErrSessionEnded)
 	})
 }
 
-func TestWatchThatClosesEarlyIsFreed(t *testing.T) {
-	inBubble(t, on(StageRequest, MethodWatch, Fault{CloseAfter: time.Second}), func(t *testing.T, w *faultyWorld) {
-		s := w.session()
-		p := w.create(s)
-		began := time.Now()
-		c, err := s.Watch(t.Context(), "q", p.Name)
-		require.NoError(t, err)
-		_, open := <-c
-		require.False(t, open)
-		assert.Equal(t, time.Second, time.Since(began))
-		synctest.Wait()
-		assert.Zero(t, w.store.Stats().Watches)
-		assert.Equal(t, 1, w.faults.Stats().ClosedEarly)
-	})
-}
-
-func TestWatchWhoseReplyIsLostIsFreed(t *testing.T) {
-	inBubble(t, on(StageReply, MethodWatch, Fault{Lose: true}), func(t *testing.T, w *faultyWorld) {
-		s := w.session()
-		_, err := s.Watch(t.Context(), "q", "")
-		require.ErrorIs(t, err, driver.ErrUnavailable)
-		synctest.Wait()
-		assert.Zero(t, w.store.Stats().Watches)
-	})
-}
-
-func TestEndOfAWatchCanBeLate(t *testing.T) {
-	inBubble(t, on(StageWatch, MethodWatch, Fault{Delay: time.Second, Lose: true}), func(t *testing.T, w *faultyWorld) {
-		s := w.session()
-		p := w.create(s)
-		c, err := s.Watch(t.Context(), "q", p.Name)
-		require.NoError(t, err)
-		began := time.Now()
-		require.NoError(t, s.Delete(t.Context(), "q", p))
-		<-c
-		assert.Equal(t, time.Second, time.Since(began))
-	})
-}
-
-func TestEndOfTheSessionClosesItsWatchesWhateverIsDecided(t *testing.T) {
-	keep := func(ctx context.Context, r Request) Fault {
-		if r.Stage == StageWatch {
-			<-ctx.Done()
-		}
-		return Fault{}
+func TestWatchesThatFaultsTakeAwayAreFreedInTheStore(t *testing.T) {
+	for _, c := range []struct {
+		op    faults.Op
+		stage faults.Stage
+		fault faults.Fault
+	}{
+		{faults.OpWatch, faults.StageRequest, faults.Fault{EndWatchAfter: time.Second}},
+		{faults.OpWatch, faults.StageReply, faults.Fault{Lose: true}},
+		{faults.OpCreate, faults.StageRequest, faults.Fault{EndWatchAfter: time.Second}},
+		{faults.OpCreate, faults.StageReply, faults.Fault{Lose: true}},
+		{faults.OpCreate, faults.StageReply, faults.Fault{DropWatch: true}},
+	} {
+		first := func(ahead []driver.Node) int { return len(ahead) - 1 }
+		inBubble(t, on(c.stage, c.op, c.fault), func(t *testing.T, w *faultyWorld) {
+			n := newNode()
+			ahead := w.create(w.eyes)
+			if c.op == faults.OpCreate {
+				n.Predecessor = first
+			}
+			s := w.session()
+			j, err := s.Create(t.Context(), "q", n)
+			if c.op == faults.OpWatch {
+				require.NoError(t, err)
+				_, err = s.Watch(t.Context(), "q", j.Place, ahead.Node)
+			}
+			assert.Equal(t, c.fault.Lose, errors.Is(err, driver.ErrUnavailable), "%v", err)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			assert.Zero(t, w.store.Stats().Watches, "%v %v", c.op, c.fault)
+		})
 	}
-	inBubble(t, keep, func(t *testing.T, w *faultyWorld) {
-		s := w.session()
-		p := w.create(s)
-		open, err := s.Watch(t.Context(), "missing", "")
-		require.NoError(t, err)
-		ended, err := s.Watch(t.Context(), "q", p.Name)
-		require.NoError(t, err)
-		require.NoError(t, s.Delete(t.Context(), "q", p))
-		synctest.Wait()
-		require.False(t, hasEnded(ended), "its end is kept")
-		w.store.Faults().Expire(Behind(s))
-		<-open
-		<-ended
-	})
-}
-
-func hasEnded(c <-chan driver.Cause) bool {
-	_, ended := peek(c)
-	return ended
 }
 
 func TestCloseEndsWhatIsOnItsWay(t *testing.T) {
-	keep := func(ctx context.Context, r Request) Fault {
-		if r.Method != MethodConnect {
+	keep := func(ctx context.Context, r faults.Request) faults.Fault {
+		if r.Op != faults.OpConnect {
 			<-ctx.Done()
 		}
-		return Fault{}
+		return faults.Fault{}
 	}
 	inBubble(t, keep, func(t *testing.T, w *faultyWorld) {
 		s := w.session()
 		failed := make(chan error)
 		go func() {
-			_, err := s.Create(t.Context(), "q", writer, data())
+			_, err := s.Create(t.Context(), "q", newNode())
 			failed <- err
 		}()
 		synctest.Wait()
@@ -394,14 +352,14 @@ func TestCloseEndsWhatIsOnItsWay(t *testing.T) {
 
 func TestCloseWaitsForWhatFaultsHasBegun(t *testing.T) {
 	var left sync.WaitGroup
-	dawdle := func(ctx context.Context, r Request) Fault {
-		if r.Method == MethodList {
+	dawdle := func(ctx context.Context, r faults.Request) faults.Fault {
+		if r.Op == faults.OpList {
 			left.Add(1)
 			defer left.Done()
 			<-ctx.Done()
 			time.Sleep(time.Second)
 		}
-		return Fault{}
+		return faults.Fault{}
 	}
 	inBubble(t, dawdle, func(t *testing.T, w *faultyWorld) {
 		s := w.session()
@@ -416,13 +374,13 @@ func TestCloseWaitsForWhatFaultsHasBegun(t *testing.T) {
 	})
 }
 
-func TestFaultsDescribeTheSessionBehind(t *testing.T) {
-	s, err := NewFaults(memdriver.New(), nil).Connect(t.Context())
+func TestSessionDescribesTheOneBehind(t *testing.T) {
+	s, err := faults.New(memdriver.New(), nil).Connect(t.Context())
 	require.NoError(t, err)
 	defer s.Close()
 	assert.Equal(t, "memory", driver.Describe(s).Server)
 
-	plain, err := NewFaults(undescribed{memdriver.New()}, nil).Connect(t.Context())
+	plain, err := faults.New(undescribed{memdriver.New()}, nil).Connect(t.Context())
 	require.NoError(t, err)
 	defer plain.Close()
 	assert.Zero(t, driver.Describe(plain))

@@ -1,0 +1,94 @@
+package dlocktest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// trials find out what sessions can do. An ability that a driver may leave out
+// now and then is tried a few times.
+var trials = map[need]func(c *check, a, b driver.Session) bool{
+	needReplace: func(c *check, a, _ driver.Session) bool {
+		_, err := driver.Replace(c.ctx, a, "abilities", c.create(a, "abilities", writer), shared)
+		return !errors.Is(err, errors.ErrUnsupported)
+	},
+	needRead: func(c *check, a, _ driver.Session) bool {
+		_, err := driver.Read(c.ctx, a, "abilities", c.create(a, "abilities", writer).Name)
+		return !errors.Is(err, errors.ErrUnsupported)
+	},
+	needWalk: func(c *check, a, _ driver.Session) bool {
+		_, err := driver.Walk(c.ctx, a, "")
+		return !errors.Is(err, errors.ErrUnsupported)
+	},
+	needAhead: func(c *check, a, b driver.Session) bool {
+		return c.join(a, "abilities", writer, nil).Known || c.join(b, "abilities", writer, last).Known
+	},
+	needArmed: func(c *check, a, b driver.Session) bool {
+		c.create(a, "abilities", writer)
+		return c.join(b, "abilities", writer, last).Watch.C != nil || c.join(a, "abilities", writer, last).Watch.C != nil
+	},
+	needReleased: func(c *check, a, b driver.Session) bool {
+		for range 5 {
+			p := c.create(a, "abilities", writer)
+			q, w := c.waitFor(b, "abilities", p.Node)
+			c.release(a, "abilities", p)
+			if c.wakes(w, "release of the node ahead") {
+				return true
+			}
+			c.delete(b, "abilities", q)
+		}
+		return false
+	},
+}
+
+// probe finds out what the driver's sessions can do, and fails t if they lack an
+// ability that the configuration expects. It is no subtest, because go test -run
+// would leave it out.
+func probe(t *testing.T, config Config) (have need) {
+	t.Helper()
+	if v := runCase(t, config, 0, rule{number: 10, name: "methods"}, testCase{
+		name: "connect",
+		why:  "nothing else can be checked without a session",
+		run:  func(c *check) { c.session() },
+	}); v != passed {
+		t.FailNow()
+	}
+	for n, try := range trials {
+		if succeeds(t, config, try) {
+			have |= n
+		}
+	}
+	for _, a := range config.Abilities {
+		switch n := needOf(a); {
+		case n == 0:
+			t.Errorf("dlocktest: Config.Abilities holds %q, which is no ability", a)
+		case have&n == 0:
+			t.Errorf("dlocktest: Config.Abilities holds %s, and the driver's sessions do not have that ability", a)
+		}
+	}
+	return have
+}
+
+// succeeds tries an ability, again if a session was lost. Any other failure is a
+// matter for the cases.
+func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Session) bool) bool {
+	for range attempts {
+		can := make(chan bool, 1)
+		c := &check{t: t, config: config, kase: testCase{run: func(c *check) { can <- try(c, c.session(), c.session()) }}}
+		c.attempt()
+		select {
+		case can := <-can:
+			return can
+		default:
+		}
+		if c.lost == nil {
+			break
+		}
+	}
+	return false
+}
+
+// last is what a writer that joins waits for: the node before its own.
+func last(ahead []driver.Node) int { return len(ahead) - 1 }

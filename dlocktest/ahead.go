@@ -1,0 +1,298 @@
+package dlocktest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+const (
+	whyAhead = "a contender that is told wrongly who is ahead enters beside a holder, or waits for a node that does not block it"
+	whyArmed = "a contender that relies on the watch that Create returned would wait for ever"
+)
+
+var aheadCases = []testCase{
+	{name: "ahead-is-what-list-shows", why: whyAhead, needs: needAhead, run: aheadAsListed},
+	{name: "a-foreign-contender-is-ahead", why: whyAhead, needs: needAhead | needPutNode, run: aheadForeign},
+	{name: "a-replaced-node-is-ahead-by-its-new-name", why: whyAhead, needs: needAhead | needReplace, run: aheadReplaced},
+	{name: "ahead-forgets-a-queue-that-was-removed", why: whyAhead, needs: needAhead | needRemoveQueue, run: aheadAfterRemoval},
+	{name: "concurrent-creates-know-all-nodes-before-their-own", why: whyAhead, needs: needAhead, run: aheadConcurrent},
+	{name: "ahead-is-of-an-instant-at-which-the-node-stood", why: whyAhead, needs: needAhead, run: aheadAtAnInstant},
+	{name: "no-node-is-alone-while-another-one-was-told-so", why: whyAhead, needs: needAhead, run: aloneExcludes},
+	{name: "predecessor-is-asked-about-the-nodes-ahead", why: whyArmed, run: predecessorIsAsked},
+	{name: "a-watch-that-is-not-wanted-is-not-armed", why: "no caller stops it: it stays until the session ends", run: armedUnasked},
+	{name: "a-watch-armed-by-create-ends-with-the-node-chosen", why: whyArmed, needs: needArmed, run: armedEndsWithChosen},
+	{name: "a-watch-armed-by-create-ends-with-its-own-node", why: "a contender would not notice that its node was taken away",
+		needs: needArmed, run: armedEndsWithOwn},
+	{name: "a-deletion-that-meets-the-create-is-not-missed", why: whyArmed, needs: needArmed, run: armedMeetsDelete},
+}
+
+// wantAhead compares what Create said with what it should have said. A driver
+// need not know.
+func (c *check) wantAhead(j driver.Joined, want ...driver.Node) {
+	if j.Known && !slices.Equal(j.Ahead, want) {
+		c.errorf("Create of %s returned the nodes ahead %v, expected %v as List shows them", j.Name, j.Ahead, want)
+	}
+	if !j.Known && len(j.Ahead) > 0 {
+		c.errorf("Create of %s returned the nodes ahead %v with Known false, expected none", j.Name, j.Ahead)
+	}
+	if j.Alone() != (j.Known && len(want) == 0) {
+		c.errorf("Alone is %v for %s, expected %v with %v in the queue", j.Alone(), j.Name, !j.Alone(), want)
+	}
+}
+
+// aheadAsListed joins a queue that stands still, from two sessions and with
+// nodes of both kinds.
+func aheadAsListed(c *check) {
+	a, b := c.twoSessions()
+	known := 0
+	var places []driver.Place
+	for i := range 12 {
+		s := []driver.Session{a, b}[i%2]
+		j := c.join(s, "q", fmt.Sprintf("%c-%c-", 'z'-i, "RW"[i/2%2]), nil)
+		c.wantAhead(j, nodesOf(places)...)
+		places = append(places, j.Place)
+		nodes := c.list(s, "q")
+		c.wantNodes("after Create", nodes, nodesOf(places)...)
+		if j.Known {
+			known++
+		}
+	}
+	for len(places) > 1 { // from both ends, and with the first of a session
+		c.delete(a, "q", places[0])
+		places = places[1:]
+		j := c.join(b, "q", writer, nil)
+		c.wantAhead(j, nodesOf(places)...)
+		c.delete(b, "q", j.Place)
+		a, b = b, a
+	}
+	below := c.join(b, "q/below", writer, nil)
+	c.wantAhead(below)
+	c.logf("%d of 12 creates knew the nodes ahead", known)
+}
+
+// aheadForeign puts a node of an unknown kind into the queue, which locks take
+// for a contender that holds exclusively.
+func aheadForeign(c *check) {
+	s := c.session()
+	const foreign = "legacy-0000000000"
+	c.putNode("q", foreign, "not a lock's")
+	j := c.join(s, "q", writer, nil)
+	nodes := c.list(s, "q")
+	if len(nodes) != 2 || nodes[0].Name != foreign || nodes[1] != j.Node {
+		c.fatalf("List returned %v, expected the foreign node %s and then %s", nodes, foreign, j.Name)
+	}
+	c.wantAhead(j, nodes[0])
+}
+
+func aheadReplaced(c *check) {
+	a, b := c.twoSessions()
+	p := c.create(a, "q", writer)
+	now := c.replace(a, "q", p, shared)
+	for range 3 {
+		j := c.join(b, "q", writer, nil)
+		c.wantAhead(j, now.Node)
+		c.delete(b, "q", j.Place)
+	}
+}
+
+func aheadAfterRemoval(c *check) {
+	a, b := c.twoSessions()
+	for range 5 {
+		c.create(a, "q", writer)
+		c.create(b, "q", writer)
+		c.removeQueue("q")
+		first := c.join(b, "q", writer, nil)
+		c.wantAhead(first)
+		c.wantAhead(c.join(a, "q", writer, nil), first.Node)
+		c.removeQueue("q")
+	}
+}
+
+// aheadConcurrent lets no node leave: so each one must be told of all nodes with
+// a smaller token. A node that no Create has returned may be there, too: it is
+// what a Create has left that failed.
+func aheadConcurrent(c *check) {
+	sessions := []driver.Session{c.session(), c.session(), c.session()}
+	c.rounds(25, func(round int) {
+		queue := fmt.Sprintf("q%d", round%5)
+		all := make([]driver.Joined, 6)
+		c.together(len(all), func(i int) { all[i] = c.join(sessions[i%3], queue, writer, nil) })
+		places := make([]driver.Place, len(all))
+		for i, j := range all {
+			places[i] = j.Place
+		}
+		slices.SortFunc(places, byToken)
+		nodes := nodesOf(places)
+		for i, j := range all {
+			if j.Known {
+				own := slices.Index(nodes, j.Node)
+				got := slices.DeleteFunc(slices.Clone(j.Ahead), func(n driver.Node) bool { return !has(nodes, n) })
+				if !slices.Equal(got, nodes[:own]) {
+					c.fatalf("Create of %s (token %d) returned the nodes ahead %v, expected all with a smaller token: %v",
+						j.Name, j.Token, j.Ahead, nodes[:own])
+				}
+			}
+			c.delete(sessions[i%3], queue, j.Place)
+		}
+	})
+}
+
+// aheadAtAnInstant has nodes come and go while a node is created: each node
+// that was there before and is still there afterwards has to be ahead, and none
+// that was gone before.
+func aheadAtAnInstant(c *check) {
+	a, b := c.twoSessions()
+	c.rounds(100, func(i int) {
+		gone, stays, goes := c.create(a, "q", writer), c.create(a, "q", writer), c.create(a, "q", writer)
+		c.delete(a, "q", gone)
+		var j driver.Joined
+		c.together(2, func(i int) {
+			if i == 0 {
+				c.delete(a, "q", goes)
+				return
+			}
+			j = c.join(b, "q", writer, nil)
+		})
+		if both := []driver.Node{stays.Node, goes.Node}; !slices.Equal(j.Ahead, both) {
+			c.wantAhead(j, stays.Node)
+		}
+		c.delete(a, "q", stays)
+		c.delete(b, "q", j.Place)
+	})
+}
+
+// aloneExcludes takes Alone for a lock, as recipes do.
+func aloneExcludes(c *check) {
+	var inside, entered atomic.Int32
+	c.together(4, func(i int) {
+		s := c.session()
+		c.rounds(60, func(int) {
+			j := c.join(s, "q", fmt.Sprintf("h%d-W-", i), nil)
+			if j.Alone() {
+				entered.Add(1)
+				if n := inside.Add(1); n > 1 {
+					c.errorf("Alone is true for %s although the node of another contender that was told so is in the queue", j.Name)
+				}
+				linger()
+				inside.Add(-1)
+			}
+			c.delete(s, "q", j.Place)
+		})
+	})
+	c.logf("%d creates were alone", entered.Load())
+}
+
+// linger stays inside for a moment, so that others come meanwhile.
+func linger() { time.Sleep(rand.N(200 * time.Microsecond)) }
+
+// predecessorIsAsked looks at what the driver asks the recipe, if it asks. A
+// driver may ask at any time whether a contender that is alone would wait.
+func predecessorIsAsked(c *check) {
+	a, b := c.twoSessions()
+	var want []driver.Node
+	asked := 0
+	for i := range 8 {
+		var seen [][]driver.Node
+		j := c.join([]driver.Session{a, b}[i%2], "q", writer, func(ahead []driver.Node) int {
+			seen = append(seen, slices.Clone(ahead))
+			return last(ahead)
+		})
+		asked += len(seen)
+		for _, ahead := range seen {
+			if len(ahead) > 0 && !slices.Equal(ahead, want) {
+				c.errorf("Create of %s asked Predecessor about the nodes ahead %v, expected %v as List shows them", j.Name, ahead, want)
+			}
+		}
+		c.wantAhead(j, want...)
+		j.Watch.Stop()
+		want = append(want, j.Node)
+	}
+	c.logf("Predecessor was asked %d times by 8 creates", asked)
+}
+
+func armedUnasked(c *check) {
+	a, b := c.twoSessions()
+	c.create(a, "q", writer)
+	for range 5 {
+		if j := c.join(b, "q", writer, nil); j.Watch.C != nil {
+			c.errorf("Create without Predecessor returned a watch, expected none")
+		}
+		if j := c.join(b, "q", reader, func([]driver.Node) int { return -1 }); j.Watch.C != nil {
+			c.errorf("Create returned a watch although Predecessor returned -1, expected none")
+		}
+	}
+}
+
+// armedEndsWithChosen has Predecessor choose each of three nodes in turn. A watch
+// of another one than that stays open.
+func armedEndsWithChosen(c *check) {
+	a, b := c.twoSessions()
+	armed := 0
+	for i := range 9 {
+		places := []driver.Place{c.create(a, "q", writer), c.create(b, "q", reader), c.create(a, "q", writer)}
+		owners := []driver.Session{a, b, a}
+		choice := i % len(places)
+		j := c.join(b, "q", writer, func(ahead []driver.Node) int { return slices.Index(ahead, places[choice].Node) })
+		if j.Watch.C != nil {
+			armed++
+			c.delete(owners[choice], "q", places[choice])
+			c.closesUnreleased(j.Watch, "Delete of the node ahead that Predecessor chose, with index %d of 3", choice)
+			j.Watch.Stop()
+			places, owners = slices.Delete(places, choice, choice+1), slices.Delete(owners, choice, choice+1)
+		}
+		for k, p := range places {
+			c.delete(owners[k], "q", p)
+		}
+		c.delete(b, "q", j.Place)
+	}
+	c.logf("%d of 9 creates returned a watch", armed)
+}
+
+func armedEndsWithOwn(c *check) {
+	a, b := c.twoSessions()
+	c.create(a, "q", writer)
+	for range 5 {
+		j := c.join(b, "q", writer, func([]driver.Node) int { return 0 })
+		c.delete(b, "q", j.Place)
+		if j.Watch.C != nil {
+			c.closesUnreleased(j.Watch, "Delete of the node that Create made with the watch")
+		}
+	}
+}
+
+// armedMeetsDelete deletes the node ahead while the next one is created.
+func armedMeetsDelete(c *check) {
+	a, b := c.twoSessions()
+	armed := 0
+	c.rounds(150, func(i int) {
+		p := c.create(a, "q", writer)
+		chosen := false
+		var j driver.Joined
+		c.together(2, func(k int) {
+			if k == 0 {
+				if i%2 == 0 {
+					time.Sleep(rand.N(100 * time.Microsecond))
+				}
+				c.delete(a, "q", p)
+				return
+			}
+			j = c.join(b, "q", writer, func(ahead []driver.Node) int {
+				at := slices.Index(ahead, p.Node)
+				chosen = at >= 0
+				return at
+			})
+		})
+		if j.Watch.C != nil && chosen {
+			armed++
+			c.closesUnreleased(j.Watch, "Delete of the node ahead while the watch was being armed by Create (round %d)", i)
+		}
+		j.Watch.Stop()
+		c.delete(b, "q", j.Place)
+	})
+	c.logf("%d rounds met a watch", armed)
+}

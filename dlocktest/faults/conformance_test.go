@@ -1,0 +1,140 @@
+package faults_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+const sessionTimeout = 500 * time.Millisecond
+
+// behindFaults is a store in memory behind faults. Its sessions lead to it.
+type behindFaults struct {
+	*faults.Connector
+	store *memdriver.Store
+}
+
+// known is a session of a store in memory that leads to its store.
+type known struct {
+	memorySession
+	store *memdriver.Store
+}
+
+type memorySession interface {
+	driver.Session
+	driver.Replacer
+	driver.NodeReader
+	driver.Walker
+	driver.Describer
+}
+
+func newBehindFaults(plan faults.Plan, opts ...memdriver.Option) behindFaults {
+	store := memdriver.New(append(opts, memdriver.WithSessionTimeout(sessionTimeout))...)
+	connect := func(ctx context.Context) (driver.Session, error) {
+		s, err := store.Connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return known{s.(memorySession), store}, nil
+	}
+	return behindFaults{faults.New(connectorFunc(connect), plan), store}
+}
+
+// memory returns what plays faults on the store of a session, and the session
+// as that store knows it.
+func memory(s driver.Session) (memdriver.Faults, driver.Session) {
+	in := faults.Unwrap(s).(known)
+	return in.store.Faults(), in.memorySession
+}
+
+// configOf is the configuration of a store in memory behind faults.
+func configOf(plan faults.Plan) dlocktest.Config {
+	return dlocktest.Config{
+		New: func(*testing.T) driver.Connector { return newBehindFaults(plan) },
+		NewNearRollOver: func(*testing.T) driver.Connector {
+			const limit = 1e18 - 1<<20
+			return newBehindFaults(plan, memdriver.WithSequenceStart(limit-40), memdriver.WithSequenceLimit(limit))
+		},
+		SessionTimeout: sessionTimeout,
+		Complete:       true,
+		Abilities: []dlocktest.Ability{
+			dlocktest.Replace, dlocktest.Read, dlocktest.Walk, dlocktest.Ahead, dlocktest.Armed, dlocktest.Released,
+		},
+		Expire: func(_ *testing.T, s driver.Session) {
+			m, in := memory(s)
+			m.Expire(in)
+		},
+		CutOff: func(_ *testing.T, s driver.Session) (heal func()) {
+			m, in := memory(s)
+			return m.CutOff(in)
+		},
+		LoseReply: func(_ *testing.T, s driver.Session, op faults.Op, committed bool) {
+			m, in := memory(s)
+			m.LoseReply(in, op, committed)
+		},
+		HoldRequest: func(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
+			m, in := memory(s)
+			return m.HoldRequest(in, op)
+		},
+		Reset: func(_ *testing.T, s driver.Session) {
+			m, in := memory(s)
+			m.Reset(in)
+		},
+		DelayReplies: func(_ *testing.T, s driver.Session, d time.Duration) {
+			m, in := memory(s)
+			m.DelayReplies(in, d)
+		},
+		Pause: func(_ *testing.T, s driver.Session, d time.Duration) {
+			m, in := memory(s)
+			m.Pause(in, d)
+		},
+		RemoveQueue: func(_ *testing.T, c driver.Connector, queue string) {
+			c.(behindFaults).store.Faults().RemoveQueue(queue)
+		},
+		RemoveNode: func(_ *testing.T, c driver.Connector, queue, name string) {
+			c.(behindFaults).store.Faults().RemoveNode(queue, name)
+		},
+		PutNode: func(t *testing.T, c driver.Connector, queue, name string, data []byte) {
+			if err := c.(behindFaults).store.Faults().PutNode(queue, name, data); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+}
+
+// A driver that keeps the contract keeps it behind faults. Errors that may pass
+// are played where the kit repeats a call after one, as recipes do.
+func TestFaultsKeepTheContract(t *testing.T) {
+	for name, plan := range map[string]faults.Plan{
+		"no plan":   nil,
+		"no faults": faults.Rates{}.Plan,
+		// With this seed the kit sees every ability, although Create leaves out parts.
+		"slow, early and repeated": faults.Rates{
+			Seed: 5, Delay: 0.2, MaxDelay: 2 * time.Millisecond, EndWatches: 0.3, Repeat: 0.3,
+			DropAhead: 0.3, DropWatch: 0.3, LoseReleased: 0.3,
+		}.Plan,
+		"errors that pass": only(faults.Rates{Seed: 2, FailConnects: 0.1, LoseRequests: 0.03, LoseReplies: 0.03},
+			faults.OpConnect, faults.OpCreate, faults.OpList, faults.OpWatch, faults.OpWatchQueue, faults.OpCleanUp),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dlocktest.Run(t, configOf(plan))
+		})
+	}
+}
+
+// only plays faults on some kinds of requests.
+func only(x faults.Rates, ops ...faults.Op) faults.Plan {
+	return func(ctx context.Context, r faults.Request) faults.Fault {
+		if slices.Contains(ops, r.Op) {
+			return x.Plan(ctx, r)
+		}
+		return faults.Fault{}
+	}
+}

@@ -1,0 +1,172 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/driverutil"
+)
+
+// Connector plays faults before another connector. See the package comment.
+type Connector struct {
+	inner    driver.Connector
+	plan     Plan
+	calls    *driverutil.Calls // of Connect
+	connects atomic.Int64
+	tally    tally
+
+	mu       sync.Mutex
+	sessions map[int]*session // that live
+}
+
+// Plan decides what becomes of a request, of its reply, or of the news of a
+// watch, while it is on its way.
+//
+// A Plan is called from many goroutines at once and may block: the request, the
+// reply or the news waits until the Plan has returned. A Plan has to return soon
+// after ctx has ended. A decision after that does not count. The ctx of a request
+// and of its reply ends with the session (for a Connect: with the ctx of the
+// caller), and that of news ends with the watch as well. The ctx of a Close ends
+// after two seconds at the latest.
+type Plan func(ctx context.Context, r Request) Fault
+
+// New returns a connector that makes the sessions of c and plays what the plan
+// says. A nil plan plays nothing.
+func New(c driver.Connector, plan Plan) *Connector {
+	return &Connector{inner: c, plan: plan, calls: newCalls(), sessions: make(map[int]*session)}
+}
+
+// newCalls returns a Calls that bounds nothing.
+func newCalls() *driverutil.Calls { return driverutil.NewCalls(math.MaxInt) }
+
+// Connect implements driver.Connector. Its sessions have all optional methods.
+// Those that the driver's session does not support return an error that matches
+// errors.ErrUnsupported.
+func (c *Connector) Connect(ctx context.Context) (driver.Session, error) {
+	r := Request{Op: OpConnect, Nth: 1}
+	if err := ctx.Err(); err != nil {
+		return nil, r.failed(err)
+	}
+	r.Session = int(c.connects.Add(1))
+	if c.plan == nil {
+		inner, err := c.inner.Connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return c.adopt(r.Session, inner), nil
+	}
+	s, err := driverutil.Call(ctx, c.calls,
+		func() (*session, error) { return c.connect(ctx, r) },
+		func(s *session, err error) {
+			if err == nil {
+				_ = s.Close()
+			}
+		})
+	switch {
+	case err != nil && err == ctx.Err():
+		return nil, r.failed(err)
+	case err != nil:
+		return nil, err
+	}
+	return s, nil
+}
+
+// connect carries a Connect to the store and back.
+func (c *Connector) connect(ctx context.Context, r Request) (*session, error) {
+	sent, err := c.meet(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := c.inner.Connect(ctx)
+	r.Stage, r.Err = StageReply, err
+	if err != nil {
+		_, lost := c.meet(ctx, r)
+		return nil, cmp.Or(lost, err)
+	}
+	s := c.adopt(r.Session, inner)
+	answered, lost := c.meet(ctx, r)
+	switch {
+	case lost != nil:
+		return nil, errors.Join(lost, s.Close())
+	case sent.EndSession || answered.EndSession:
+		s.end()
+	}
+	return s, nil
+}
+
+// meet has the plan decide what becomes of something on its way, and waits as
+// long as that takes. It returns an error for what does not arrive.
+func (c *Connector) meet(ctx context.Context, r Request) (Fault, error) {
+	fault := c.plan(ctx, r)
+	c.tally.add(r, fault)
+	switch {
+	case !pause(ctx, fault.Delay):
+		return fault, r.failed(ctx.Err())
+	case !fault.Lose:
+		return fault, nil
+	}
+	return fault, r.failed(cmp.Or(fault.Err, errLost))
+}
+
+var errLost = fmt.Errorf("%w: lost on its way", driver.ErrUnavailable)
+
+// pause reports whether d has passed before ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// EndSession ends a session as [Fault.EndSession] does, and returns when its
+// nodes are gone. Sessions are numbered as in [Request]. It returns what the
+// Close of the driver's session returned, and nil if the session has ended
+// already or there never was one of that number.
+func (c *Connector) EndSession(number int) error {
+	c.mu.Lock()
+	s := c.sessions[number]
+	c.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	c.tally.sessionsEnded.Add(1)
+	return s.inner.Close()
+}
+
+// EndSessions ends all sessions that live. It returns when their nodes are
+// gone.
+func (c *Connector) EndSessions() {
+	c.mu.Lock()
+	var all []int
+	for number := range c.sessions {
+		all = append(all, number)
+	}
+	c.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, number := range all {
+		wg.Go(func() { _ = c.EndSession(number) })
+	}
+	wg.Wait()
+}
+
+// Unwrap returns the driver's session behind a session of a [Connector], for
+// functions of a store that play faults on its own sessions. It returns any
+// other session as it is.
+func Unwrap(s driver.Session) driver.Session {
+	if f, ok := s.(*session); ok {
+		return f.inner
+	}
+	return s
+}

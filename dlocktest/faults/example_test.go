@@ -1,0 +1,74 @@
+package faults_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+// A session ends while the program holds a lock. Here the work runs under the
+// lock's context and stops.
+func ExampleConnector_EndSessions() {
+	store := faults.New(memdriver.New(), nil)
+	client := dlock.OpenConnector(store)
+	defer client.Close()
+
+	err := client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context) error {
+		store.EndSessions()
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	fmt.Println(errors.Is(err, dlock.ErrLost))
+	// Output: true
+}
+
+// A program locks and unlocks while the network loses five requests and five
+// replies in a hundred. The same seed loses the same again.
+func ExampleRates() {
+	store := faults.New(memdriver.New(), faults.Rates{
+		Seed:         4,
+		LoseRequests: 0.05,
+		LoseReplies:  0.05,
+	}.Plan)
+	client := dlock.OpenConnector(store)
+	defer client.Close()
+
+	for range 20 {
+		err := client.RWMutex("stock/42").WithLock(context.Background(), func(context.Context) error { return nil })
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+	stats := store.Stats()
+	fmt.Println(stats.RequestsLost > 0, stats.RepliesLost > 0)
+	// Output: true true
+}
+
+// The reply to the first Create is lost after the store has made the node.
+// Nothing of the node stays.
+func ExampleNew() {
+	memory := memdriver.New()
+	store := faults.New(memory, func(_ context.Context, r faults.Request) faults.Fault {
+		if r.Op == faults.OpCreate && r.Nth == 1 && r.Stage == faults.StageReply {
+			fmt.Println("lost:", r)
+			return faults.Fault{Lose: true}
+		}
+		return faults.Fault{}
+	})
+	client := dlock.OpenConnector(store, dlock.WithHostname("web1"))
+	lock, err := client.RWMutex("stock/42").Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("won:", lock.Name())
+	fmt.Println(lock.Unlock(), client.Close(), memory.Stats().Nodes)
+	// Output:
+	// lost: create "stock/42" "web1-W-0000000000", reply
+	// won: web1-W-0000000001
+	// <nil> <nil> 0
+}

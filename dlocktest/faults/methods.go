@@ -1,0 +1,154 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Create implements driver.Session.
+func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	n.Data = bytes.Clone(n.Data) // the request may outlive the call
+	got, err := send(ctx, s, order[driver.Joined]{
+		Request: Request{Op: OpCreate, Queue: queue, Prefix: n.Prefix},
+		do: func(ctx context.Context) (driver.Joined, error) {
+			return s.inner.Create(ctx, queue, n)
+		},
+		place: func(j driver.Joined) driver.Place { return j.Place },
+		undo: func(j driver.Joined) {
+			j.Watch.Stop()
+			s.cleanUp(queue, j.Place)
+		},
+	})
+	if err != nil {
+		return driver.Joined{}, err
+	}
+	j := s.drop(got.answer, got.back)
+	j.Watch = s.forward(j.Watch, got.request, got.there.EndWatchAfter)
+	return j, nil
+}
+
+// drop takes out of what a Create returns what the fault says.
+func (s *session) drop(j driver.Joined, f Fault) driver.Joined {
+	if f.DropAhead && j.Known {
+		j.Known, j.Ahead = false, nil
+		s.connector.tally.aheadsDropped.Add(1)
+	}
+	if f.DropWatch && j.Watch.C != nil {
+		j.Watch.Stop()
+		j.Watch = driver.Watch{}
+		s.connector.tally.watchesDropped.Add(1)
+	}
+	return j
+}
+
+// cleanUp removes a node that the caller of its Create does not know of: rule
+// 4. It goes on until the store has confirmed that or the session has ended.
+func (s *session) cleanUp(queue string, p driver.Place) {
+	for wait := time.Millisecond; s.Err() == nil; wait = min(2*wait, time.Second) {
+		o := s.removal(OpCleanUp, queue, p, driver.Changed)
+		o.Request = s.numbered(o.Request)
+		_, err := carry(s, o)
+		if err == nil || errors.Is(err, driver.ErrGone) || !pause(s.life, wait) {
+			return
+		}
+	}
+}
+
+// nothing is what the reply to a Delete brings.
+type nothing struct{}
+
+func (s *session) removal(op Op, queue string, p driver.Place, why driver.Cause) order[nothing] {
+	return order[nothing]{
+		Request: Request{Op: op, Queue: queue, Place: p, Cause: why},
+		do: func(ctx context.Context) (nothing, error) {
+			return nothing{}, s.inner.Delete(ctx, queue, p, why)
+		},
+	}
+}
+
+// Delete implements driver.Session.
+func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	_, err := send(ctx, s, s.removal(OpDelete, queue, p, why))
+	return err
+}
+
+// List implements driver.Session.
+func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	got, err := send(ctx, s, order[[]driver.Node]{
+		Request: Request{Op: OpList, Queue: queue},
+		do: func(ctx context.Context) ([]driver.Node, error) {
+			return s.inner.List(ctx, queue)
+		},
+	})
+	return got.answer, err
+}
+
+// Watch implements driver.Session.
+func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	return s.watch(ctx, Request{Op: OpWatch, Queue: queue, Place: p},
+		func(ctx context.Context) (driver.Watch, error) { return s.inner.Watch(ctx, queue, p, ahead...) })
+}
+
+// WatchQueue implements driver.Session.
+func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
+	return s.watch(ctx, Request{Op: OpWatchQueue, Queue: queue},
+		func(ctx context.Context) (driver.Watch, error) { return s.inner.WatchQueue(ctx, queue) })
+}
+
+func (s *session) watch(
+	ctx context.Context, r Request, arm func(context.Context) (driver.Watch, error),
+) (driver.Watch, error) {
+	got, err := send(ctx, s, order[driver.Watch]{Request: r, do: arm, undo: driver.Watch.Stop})
+	if err != nil {
+		return driver.Watch{}, err
+	}
+	return s.forward(got.answer, got.request, got.there.EndWatchAfter), nil
+}
+
+// Replace implements driver.Replacer.
+func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	if _, ok := s.inner.(driver.Replacer); !ok { // nothing is sent that could be lost
+		return driver.Place{}, errors.ErrUnsupported
+	}
+	got, err := send(ctx, s, order[driver.Place]{
+		Request: Request{Op: OpReplace, Queue: queue, Place: p, Prefix: prefix},
+		do: func(ctx context.Context) (driver.Place, error) {
+			return driver.Replace(ctx, s.inner, queue, p, prefix)
+		},
+		place: func(p driver.Place) driver.Place { return p },
+	})
+	return got.answer, err
+}
+
+// Read implements driver.NodeReader.
+func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
+	if _, ok := s.inner.(driver.NodeReader); !ok { // nothing is sent that could be lost
+		return driver.NodeInfo{}, errors.ErrUnsupported
+	}
+	place := driver.Place{Node: driver.Node{Name: name}}
+	got, err := send(ctx, s, order[driver.NodeInfo]{
+		Request: Request{Op: OpRead, Queue: queue, Place: place},
+		do: func(ctx context.Context) (driver.NodeInfo, error) {
+			return driver.Read(ctx, s.inner, queue, name)
+		},
+	})
+	return got.answer, err
+}
+
+// Walk implements driver.Walker.
+func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
+	if _, ok := s.inner.(driver.Walker); !ok { // nothing is sent that could be lost
+		return nil, errors.ErrUnsupported
+	}
+	got, err := send(ctx, s, order[[]string]{
+		Request: Request{Op: OpWalk, Queue: prefix},
+		do: func(ctx context.Context) ([]string, error) {
+			return driver.Walk(ctx, s.inner, prefix)
+		},
+	})
+	return got.answer, err
+}

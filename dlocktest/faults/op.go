@@ -1,0 +1,48 @@
+package faults
+
+// Op is a kind of request that a session, or a connector, sends to its store.
+// It is the one vocabulary for that of all packages that play or count faults.
+type Op int
+
+// The kinds of requests. OpConnect to OpClose are the methods of package driver
+// that may ask the store. A driver sends OpCleanUp after a Create of which it
+// does not know the outcome, to remove the node (rule 4), and OpHeartbeat to
+// keep its lease (rule 8). The plan of a [Connector] is never asked about
+// OpHeartbeat.
+const (
+	OpConnect Op = iota
+	OpCreate
+	OpList
+	OpWatch
+	OpWatchQueue
+	OpDelete
+	OpReplace
+	OpRead
+	OpWalk
+	OpClose
+	OpCleanUp
+	OpHeartbeat
+)
+
+var opNames = [...]string{
+	OpConnect:    "connect",
+	OpCreate:     "create",
+	OpList:       "list",
+	OpWatch:      "watch",
+	OpWatchQueue: "watch-queue",
+	OpDelete:     "delete",
+	OpReplace:    "replace",
+	OpRead:       "read",
+	OpWalk:       "walk",
+	OpClose:      "close",
+	OpCleanUp:    "clean-up",
+	OpHeartbeat:  "heartbeat",
+}
+
+// String returns the name of the kind, such as "create".
+func (op Op) String() string {
+	if op < 0 || int(op) >= len(opNames) {
+		return "unknown"
+	}
+	return opNames[op]
+}

@@ -1,0 +1,84 @@
+package faults
+
+import (
+	"context"
+	"encoding/binary"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Rates draws faults by chance. Each rate is the share, from 0 to 1, of what it
+// applies to that meets the fault. The zero Rates plays nothing. Give its method
+// Plan to [New].
+//
+// The fault of a request depends on the seed and on the numbers of the request
+// alone (see [Request]), and not on what other goroutines do meanwhile. So a
+// program that does the same in each of its sessions meets the same faults
+// again.
+type Rates struct {
+	Seed uint64
+
+	FailConnects float64 // of Connects; LoseRequests and LoseReplies do not apply to them
+	LoseRequests float64 // of requests: the store never sees them
+	LoseReplies  float64 // of replies: the store has carried the request out
+	Repeat       float64 // of requests that Fault.Repeat applies to
+	DropAhead    float64 // of Creates: the nodes ahead are not known
+	DropWatch    float64 // of Creates: no watch is armed
+	EndWatches   float64 // of watches: they end within MaxDelay after they were armed
+	LoseReleased float64 // of the times that a watch sends Released: the watch ends
+	EndSessions  float64 // of requests and replies, but for those of a Connect
+
+	// Delay is the share of requests, replies and news of watches that take up
+	// to MaxDelay.
+	Delay float64
+	// MaxDelay is 100 ms if it is zero.
+	MaxDelay time.Duration
+}
+
+// Plan is a [Plan]. It returns at once.
+func (x Rates) Plan(_ context.Context, r Request) (f Fault) {
+	rnd := x.numbers(r)
+	hit := func(rate float64) bool { return rnd.Float64() < rate }
+	limit := x.MaxDelay
+	if limit <= 0 {
+		limit = 100 * time.Millisecond
+	}
+	span := func() time.Duration { return 1 + time.Duration(rnd.Int64N(int64(limit))) }
+	if hit(x.Delay) {
+		f.Delay = span()
+	}
+	switch {
+	case r.Stage == StageNews:
+		f.Lose = r.Cause == driver.Released && hit(x.LoseReleased)
+	case r.Op == OpConnect:
+		f.Lose = r.Stage == StageRequest && hit(x.FailConnects)
+	case r.Op == OpClose:
+	case r.Stage == StageRequest:
+		f.Lose = hit(x.LoseRequests)
+		f.EndSession = hit(x.EndSessions)
+		f.Repeat = r.repeatable() && hit(x.Repeat)
+		if r.arms() && hit(x.EndWatches) {
+			f.EndWatchAfter = span()
+		}
+	default:
+		f.Lose = hit(x.LoseReplies)
+		f.EndSession = hit(x.EndSessions)
+		f.DropAhead = r.Op == OpCreate && hit(x.DropAhead)
+		f.DropWatch = r.Op == OpCreate && hit(x.DropWatch)
+	}
+	return f
+}
+
+// numbers returns the random numbers of one request at one stage.
+func (x Rates) numbers(r Request) *rand.Rand {
+	h := fnv.New64a()
+	for _, n := range []int{int(r.Op), int(r.Stage), int(r.Cause), r.Session, r.Nth} {
+		_ = binary.Write(h, binary.LittleEndian, int64(n))
+	}
+	_, _ = io.WriteString(h, r.Queue)
+	return rand.New(rand.NewPCG(x.Seed, h.Sum64()))
+}

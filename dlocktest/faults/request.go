@@ -1,0 +1,143 @@
+package faults
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Stage is how far a request has come.
+type Stage int
+
+const (
+	// StageRequest: the request is on its way to the store, which has not seen
+	// it yet.
+	StageRequest Stage = iota
+	// StageReply: the store has answered, and the reply is on its way back. A
+	// Close has no reply.
+	StageReply
+	// StageNews: a watch that the request has armed has sent Released or has
+	// ended, and the news is on its way.
+	StageNews
+)
+
+// String returns "request", "reply" or "news".
+func (s Stage) String() string {
+	switch s {
+	case StageReply:
+		return "reply"
+	case StageNews:
+		return "news"
+	}
+	return "request"
+}
+
+// Request is a call of a driver on its way to the store or back, as a [Plan]
+// sees it.
+type Request struct {
+	Op    Op
+	Stage Stage
+
+	// Session counts the calls of Connect from 1, also those that failed. A
+	// call whose ctx had ended before is not counted.
+	Session int
+	// Nth counts from 1 the requests of the session with the same Op and Queue.
+	Nth int
+
+	// Queue is the queue, or the prefix at which a Walk looks.
+	Queue string
+	// Prefix is what the new name of a Create or a Replace begins with.
+	Prefix string
+	// Place is the node that the request is about. Of a Create it is known at
+	// StageReply. Of a Read only the name is known.
+	Place driver.Place
+	// Cause is the one of a Delete. At StageNews it is Released if the watch
+	// has sent that, and Changed if the watch has ended.
+	Cause driver.Cause
+	// Err is what the store has answered.
+	Err error
+}
+
+// String returns the request in words, such as
+// `delete "stock/42" "web1-W-0000000007", reply`.
+func (r Request) String() string {
+	s, prefix := r.Op.String(), r.Prefix
+	if r.Op == OpCreate && r.Place.Name != "" {
+		prefix = "" // the name begins with it
+	}
+	for _, part := range []string{r.Queue, r.Place.Name, prefix} {
+		if part != "" {
+			s += fmt.Sprintf(" %q", part)
+		}
+	}
+	switch {
+	case r.Stage == StageNews:
+		s += ", " + r.Cause.String()
+	case r.Stage != StageRequest:
+		s += ", " + r.Stage.String()
+	}
+	return s
+}
+
+func (r Request) failed(err error) error { return fmt.Errorf("faults: %s: %w", r, err) }
+
+// refused reports whether a driver refuses the request without asking the
+// store.
+func (r Request) refused() bool {
+	switch r.Op {
+	case OpWalk:
+		return r.Queue != "" && driver.CheckQueue(r.Queue) != nil
+	case OpCreate, OpReplace:
+		return driver.CheckQueue(r.Queue) != nil || driver.CheckPrefix(r.Prefix) != nil
+	}
+	return driver.CheckQueue(r.Queue) != nil
+}
+
+// repeatable reports whether a network may carry the request twice.
+func (r Request) repeatable() bool {
+	return r.Op == OpDelete || r.Op == OpReplace || r.Op == OpCleanUp
+}
+
+// arms reports whether the request may arm a watch.
+func (r Request) arms() bool {
+	return r.Op == OpCreate || r.Op == OpWatch || r.Op == OpWatchQueue
+}
+
+// Fault is what becomes of a request at one stage of its way. The zero Fault
+// lets it pass. A field that does not apply to the request, or to the stage, is
+// ignored.
+type Fault struct {
+	// Delay is how long the request, the reply or the news stays on its way. A
+	// Close is delayed for at most two seconds, and nothing else applies to it.
+	Delay time.Duration
+
+	// Lose makes the call return Err. At StageRequest the store never sees the
+	// request, at StageReply it has carried the request out. (A request that is
+	// not answered at all is one that the Plan keeps until its ctx ends.) At
+	// StageNews it turns Released into the end of the watch, and an end arrives
+	// all the same.
+	Lose bool
+	// Err is the error of what was lost. Nil stands for an error that matches
+	// driver.ErrUnavailable. Err must not match driver.ErrGone,
+	// driver.ErrSessionEnded or errors.ErrUnsupported, which callers believe.
+	Err error
+
+	// Repeat sends a request twice in a row. The second reply is dropped. It
+	// applies to OpDelete, OpReplace and OpCleanUp at StageRequest.
+	Repeat bool
+
+	// EndWatchAfter ends the watch that the request arms, so long after the
+	// reply, if it has not ended before. Zero is never. It applies to OpCreate,
+	// OpWatch and OpWatchQueue at StageRequest.
+	EndWatchAfter time.Duration
+
+	// DropAhead and DropWatch take the nodes ahead and the watch out of what a
+	// Create returns, as if the store had made the node and had failed then. They
+	// apply to OpCreate at StageReply.
+	DropAhead, DropWatch bool
+
+	// EndSession ends the session, and the request with it: Done closes and Err
+	// turns non-nil, then the nodes go. It does not apply at StageNews.
+	EndSession bool
+}

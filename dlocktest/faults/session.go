@@ -1,0 +1,244 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/driverutil"
+)
+
+// closeDelay is how long a Close may be delayed.
+const closeDelay = 2 * time.Second
+
+// session is a session of a Connector.
+type session struct {
+	connector *Connector
+	number    int
+	inner     driver.Session
+
+	life    context.Context // ends when the session does
+	endLife context.CancelFunc
+
+	closes singleflight.Group // concurrent calls of Close share one try
+	closed bool               // Close has returned nil; belongs to closes
+
+	calls *driverutil.Calls // requests on their way
+
+	mu         sync.Mutex
+	sealed     bool           // nothing begins any more
+	background sync.WaitGroup // callers, and every goroutine but those of calls
+	sent       map[kind]int   // requests so far
+}
+
+// kind is what the requests of a session are counted by.
+type kind struct {
+	op    Op
+	queue string
+}
+
+func (c *Connector) adopt(number int, inner driver.Session) *session {
+	s := &session{connector: c, number: number, inner: inner, calls: newCalls(), sent: make(map[kind]int)}
+	s.life, s.endLife = context.WithCancel(context.Background())
+	c.mu.Lock()
+	c.sessions[number] = s
+	c.mu.Unlock()
+	s.spawn(s.awaitEnd)
+	return s
+}
+
+// awaitEnd ends what is on its way when the session ends.
+func (s *session) awaitEnd() {
+	<-s.inner.Done()
+	s.endLife()
+	s.connector.mu.Lock()
+	defer s.connector.mu.Unlock()
+	delete(s.connector.sessions, s.number)
+}
+
+// Done and Err are those of the driver's session, so that neither is ever late.
+func (s *session) Done() <-chan struct{} { return s.inner.Done() }
+func (s *session) Err() error            { return s.inner.Err() }
+
+// Describe implements driver.Describer. It returns nothing if the driver's
+// session does not implement it.
+func (s *session) Describe() driver.SessionInfo { return driver.Describe(s.inner) }
+
+// String names the session in the output of tests.
+func (s *session) String() string { return fmt.Sprintf("session %d of faults", s.number) }
+
+// end ends the session and returns when it has ended. The nodes go after that.
+func (s *session) end() {
+	s.spawn(func() { _ = s.inner.Close() })
+	<-s.inner.Done()
+}
+
+// Close implements driver.Session.
+func (s *session) Close() error {
+	_, err, _ := s.closes.Do("", func() (any, error) { return nil, s.close() })
+	return err
+}
+
+func (s *session) close() error {
+	if s.closed {
+		return nil
+	}
+	if s.connector.plan != nil && s.inner.Err() == nil {
+		s.delayClose()
+	}
+	err := s.inner.Close()
+	s.endLife()
+	s.seal()
+	s.closed = err == nil
+	return err
+}
+
+func (s *session) delayClose() {
+	ctx, cancel := context.WithTimeout(s.life, closeDelay)
+	defer cancel()
+	_, _ = s.connector.meet(ctx, s.numbered(Request{Op: OpClose}))
+}
+
+// seal waits for everything that the session has begun, and lets nothing else
+// begin.
+func (s *session) seal() {
+	s.mu.Lock()
+	s.sealed = true
+	s.mu.Unlock()
+	s.background.Wait()
+	_ = s.calls.Wait(context.Background())
+}
+
+// begin reports whether something may begin that Close waits for. Then
+// background.Done has to follow.
+func (s *session) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.sealed {
+		s.background.Add(1)
+	}
+	return !s.sealed
+}
+
+// spawn runs f on a goroutine that Close waits for. It reports false, and runs
+// nothing, after Close.
+func (s *session) spawn(f func()) bool {
+	if !s.begin() {
+		return false
+	}
+	go func() {
+		defer s.background.Done()
+		f()
+	}()
+	return true
+}
+
+// numbered gives a request its numbers.
+func (s *session) numbered(r Request) Request {
+	r.Session = s.number
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := kind{r.Op, r.Queue}
+	s.sent[k]++
+	r.Nth = s.sent[k]
+	return r
+}
+
+// order is a request with what it does in the store.
+type order[T any] struct {
+	Request
+	do    func(ctx context.Context) (T, error)
+	place func(T) driver.Place // in the answer of the store; may be nil
+	// undo is called if the store has done what the order asks for, and the
+	// caller is not told. It may be nil.
+	undo func(T)
+}
+
+// sent is the answer of the store to an order, with the faults of the way there
+// and of the way back.
+type sent[T any] struct {
+	answer  T
+	there   Fault
+	back    Fault
+	request Request
+}
+
+// send takes a request through the faults to the store, and the reply back. The
+// store is asked with a context of the session, because a request on its way
+// does not learn that its caller has given up. A request that the driver refuses
+// without asking the store meets no faults.
+func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
+	if s.connector.plan == nil || o.refused() {
+		v, err := o.do(ctx)
+		return sent[T]{answer: v, request: o.Request}, err
+	}
+	o.Request = s.numbered(o.Request)
+	if err := errors.Join(s.Err(), ctx.Err()); err != nil {
+		return sent[T]{}, o.failed(err)
+	}
+	if !s.begin() {
+		return sent[T]{}, o.failed(driver.ErrSessionEnded)
+	}
+	defer s.background.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	got, err := driverutil.Call(ctx, s.calls,
+		func() (sent[T], error) { return carry(s, o) },
+		func(got sent[T], err error) {
+			if err == nil && o.undo != nil {
+				o.undo(got.answer)
+			}
+		})
+	switch ended := s.Err(); {
+	case err == nil:
+		return got, nil
+	case ended != nil:
+		err = o.failed(ended)
+	case err == ctx.Err():
+		err = o.failed(err)
+	}
+	return sent[T]{}, err
+}
+
+// carry takes a request to the store and the reply back.
+func carry[T any](s *session, o order[T]) (got sent[T], err error) {
+	got.request = o.Request
+	r := &got.request
+	if got.there, err = s.meet(*r); err != nil {
+		return got, err
+	}
+	got.answer, err = o.do(s.life)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return got, err // in every call
+	}
+	if got.there.Repeat && r.repeatable() {
+		_, _ = o.do(s.life)
+	}
+	if r.Err = err; err == nil && o.place != nil {
+		r.Place = o.place(got.answer)
+	}
+	r.Stage = StageReply
+	back, lost := s.meet(*r)
+	if lost != nil && err == nil && o.undo != nil {
+		s.spawn(func() { o.undo(got.answer) })
+	}
+	got.back = back
+	return got, cmp.Or(lost, err)
+}
+
+// meet calls Connector.meet, and ends the session if the plan says so.
+func (s *session) meet(r Request) (Fault, error) {
+	fault, err := s.connector.meet(s.life, r)
+	if fault.EndSession && s.life.Err() == nil {
+		s.end()
+		err = r.failed(driver.ErrSessionEnded)
+	}
+	return fault, err
+}

@@ -1,0 +1,73 @@
+package faults
+
+import (
+	"sync/atomic"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Stats counts what a [Connector] has played. A test that meets no faults proves
+// nothing.
+type Stats struct {
+	Requests       int // that were sent, also Connects
+	Delayed        int // requests, replies and news of watches
+	RequestsLost   int
+	RepliesLost    int
+	Repeated       int
+	AheadsDropped  int // by Creates that had one
+	WatchesDropped int // by Creates that had one
+	WatchesEnded   int // that were to end early
+	ReleasesLost   int
+	SessionsEnded  int
+}
+
+// Stats returns what has been played so far.
+func (c *Connector) Stats() Stats {
+	t := &c.tally
+	return Stats{
+		Requests:       int(t.requests.Load()),
+		Delayed:        int(t.delayed.Load()),
+		RequestsLost:   int(t.requestsLost.Load()),
+		RepliesLost:    int(t.repliesLost.Load()),
+		Repeated:       int(t.repeated.Load()),
+		AheadsDropped:  int(t.aheadsDropped.Load()),
+		WatchesDropped: int(t.watchesDropped.Load()),
+		WatchesEnded:   int(t.watchesEnded.Load()),
+		ReleasesLost:   int(t.releasesLost.Load()),
+		SessionsEnded:  int(t.sessionsEnded.Load()),
+	}
+}
+
+type tally struct {
+	requests, delayed, requestsLost, repliesLost, repeated atomic.Int64
+	aheadsDropped, watchesDropped                          atomic.Int64
+	watchesEnded, releasesLost, sessionsEnded              atomic.Int64
+}
+
+func count(n *atomic.Int64, yes bool) {
+	if yes {
+		n.Add(1)
+	}
+}
+
+// add counts what was decided on. What Create leaves out is counted where it is
+// left out.
+func (t *tally) add(r Request, f Fault) {
+	count(&t.requests, r.Stage == StageRequest)
+	count(&t.delayed, f.Delay > 0)
+	if r.Op == OpClose {
+		return
+	}
+	switch r.Stage {
+	case StageRequest:
+		count(&t.requestsLost, f.Lose)
+		count(&t.repeated, f.Repeat && r.repeatable())
+		count(&t.watchesEnded, f.EndWatchAfter > 0 && r.arms())
+		count(&t.sessionsEnded, f.EndSession)
+	case StageReply:
+		count(&t.repliesLost, f.Lose)
+		count(&t.sessionsEnded, f.EndSession)
+	case StageNews:
+		count(&t.releasesLost, f.Lose && r.Cause == driver.Released)
+	}
+}

@@ -1,0 +1,118 @@
+package faults
+
+import (
+	"context"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// watching carries the news of a driver's watch to the caller. One goroutine
+// does that, so the news keeps its order.
+type watching struct {
+	session *session
+	request Request // that has armed the watch
+	inner   driver.Watch
+	outer   chan driver.Cause
+	ctx     context.Context // ends with the session, and when the watch is stopped
+	stop    func()
+}
+
+// forward returns a watch that passes on the news of another one, through the
+// faults. It ends that watch after a while, unless endAfter is zero.
+func (s *session) forward(inner driver.Watch, r Request, endAfter time.Duration) driver.Watch {
+	if inner.C == nil || s.connector.plan == nil {
+		return inner
+	}
+	r.Stage, r.Err = StageNews, nil
+	ctx, cancel := context.WithCancel(s.life)
+	w := &watching{session: s, request: r, inner: inner, outer: make(chan driver.Cause, 1), ctx: ctx}
+	w.stop = func() {
+		cancel()
+		inner.Stop()
+	}
+	first, heard, ended := peek(inner.C)
+	// A watch of a node that is not there has ended when it is returned.
+	if ended || !s.spawn(func() { w.run(first, heard, endAfter) }) {
+		w.end()
+	}
+	return driver.NewWatch(w.outer, w.stop)
+}
+
+// peek returns what a watch has to say now.
+func peek(c <-chan driver.Cause) (cause driver.Cause, heard, ended bool) {
+	select {
+	case cause, open := <-c:
+		return cause, open, !open
+	default:
+		return driver.Changed, false, false
+	}
+}
+
+// run passes on the news of the watch until the watch ends. The driver may have
+// told the first news already.
+func (w *watching) run(first driver.Cause, heard bool, endAfter time.Duration) {
+	defer w.end()
+	var early <-chan time.Time
+	if endAfter > 0 {
+		t := time.NewTimer(endAfter)
+		defer t.Stop()
+		early = t.C
+	}
+	goesOn := !heard || w.passReleased(first)
+	for goesOn {
+		select {
+		case cause, open := <-w.inner.C:
+			if goesOn = open && w.passReleased(cause); !open {
+				w.passEnd()
+			}
+		case <-early:
+			w.passEnd()
+			return
+		case <-w.ctx.Done():
+			return
+		}
+	}
+}
+
+// end ends the watch for its caller.
+func (w *watching) end() {
+	w.stop()
+	close(w.outer)
+}
+
+// passReleased tells the caller of Released. It reports whether the watch goes
+// on. If the news is lost, or the driver knows by now that the watch has ended,
+// the watch ends in place of Released: rule 13.
+func (w *watching) passReleased(cause driver.Cause) (goesOn bool) {
+	if cause != driver.Released || !w.meet(cause) {
+		return false
+	}
+	if _, _, ended := peek(w.inner.C); ended || w.over() {
+		return false
+	}
+	select {
+	case w.outer <- cause:
+		return true
+	default: // a second time: no driver does that
+		return false
+	}
+}
+
+// passEnd returns when the end of the watch may arrive.
+func (w *watching) passEnd() { _ = w.meet(driver.Changed) }
+
+// meet has the plan decide what becomes of the news. It reports false if the
+// news is lost.
+func (w *watching) meet(cause driver.Cause) bool {
+	if w.over() {
+		return false
+	}
+	r := w.request
+	r.Cause = cause
+	_, err := w.session.connector.meet(w.ctx, r)
+	return err == nil
+}
+
+// over reports whether the session has ended or the watch was stopped.
+func (w *watching) over() bool { return w.session.Err() != nil || w.ctx.Err() != nil }

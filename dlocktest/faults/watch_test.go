@@ -1,0 +1,444 @@
+package faults_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// scripted is a session whose watch says what the test tells it to. Each call
+// that arms a watch returns the same one.
+type scripted struct {
+	driver.Session // for the methods that no test calls
+
+	news    chan driver.Cause
+	stops   atomic.Int64 // calls of the watch's Stop
+	done    chan struct{}
+	deleted []driver.Place
+}
+
+func newScripted() *scripted {
+	return &scripted{news: make(chan driver.Cause, 1), done: make(chan struct{})}
+}
+
+var scriptedPlace = driver.Place{Node: driver.Node{Name: "h-W-0000000007", Seq: 7}, Token: 8}
+
+func (s *scripted) watch() driver.Watch {
+	return driver.NewWatch(s.news, func() { s.stops.Add(1) })
+}
+
+func (s *scripted) Create(context.Context, string, driver.NodeSpec) (driver.Joined, error) {
+	ahead := []driver.Node{{Name: "h-W-0000000006", Seq: 6}}
+	return driver.Joined{Place: scriptedPlace, Known: true, Ahead: ahead, Watch: s.watch()}, nil
+}
+
+func (s *scripted) Watch(context.Context, string, driver.Place, ...driver.Node) (driver.Watch, error) {
+	return s.watch(), nil
+}
+
+func (s *scripted) WatchQueue(context.Context, string) (driver.Watch, error) {
+	return s.watch(), nil
+}
+
+func (s *scripted) Delete(_ context.Context, _ string, p driver.Place, _ driver.Cause) error {
+	s.deleted = append(s.deleted, p)
+	return nil
+}
+
+func (s *scripted) Done() <-chan struct{} { return s.done }
+
+func (s *scripted) Err() error {
+	if isClosed(s.done) {
+		return driver.ErrSessionEnded
+	}
+	return nil
+}
+
+func (s *scripted) Close() error {
+	if !isClosed(s.done) {
+		close(s.done)
+	}
+	return nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// hears returns what a watch says now: "released", "end", or "" for nothing.
+func hears(w driver.Watch) string {
+	synctest.Wait()
+	select {
+	case cause, open := <-w.C:
+		if !open {
+			return "end"
+		}
+		return cause.String()
+	default:
+		return ""
+	}
+}
+
+// arming are the calls that arm a watch.
+var arming = map[string]func(driver.Session) (driver.Watch, error){
+	"create": func(s driver.Session) (driver.Watch, error) {
+		j, err := s.Create(context.Background(), "q", driver.NodeSpec{Prefix: writer})
+		return j.Watch, err
+	},
+	"watch": func(s driver.Session) (driver.Watch, error) {
+		return s.Watch(context.Background(), "q", scriptedPlace, driver.Node{Name: "h-W-0000000006", Seq: 6})
+	},
+	"watch-queue": func(s driver.Session) (driver.Watch, error) {
+		return s.WatchQueue(context.Background(), "q")
+	},
+}
+
+// watching runs a test, in virtual time, with a watch that each kind of call
+// has armed.
+func watching(t *testing.T, plan faults.Plan, test func(t *testing.T, in *scripted, s driver.Session, w driver.Watch)) {
+	for name, arm := range arming {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				in, s := scriptedSession(t, plan)
+				w, err := arm(s)
+				require.NoError(t, err)
+				test(t, in, s, w)
+				require.NoError(t, s.Close())
+			})
+		})
+	}
+}
+
+func scriptedSession(t *testing.T, plan faults.Plan) (*scripted, driver.Session) {
+	in := newScripted()
+	s, err := faults.New(connectorFunc(func(context.Context) (driver.Session, error) { return in, nil }), plan).
+		Connect(t.Context())
+	require.NoError(t, err)
+	return in, s
+}
+
+type connectorFunc func(ctx context.Context) (driver.Session, error)
+
+func (f connectorFunc) Connect(ctx context.Context) (driver.Session, error) { return f(ctx) }
+
+// onNews plays a fault on what watches tell of that cause.
+func onNews(cause driver.Cause, f faults.Fault) faults.Plan {
+	return func(_ context.Context, r faults.Request) faults.Fault {
+		if r.Stage == faults.StageNews && r.Cause == cause {
+			return f
+		}
+		return faults.Fault{}
+	}
+}
+
+func TestNewsPassInTheirOrder(t *testing.T) {
+	for name, plan := range map[string]faults.Plan{"no plan": nil, "no faults": faults.Rates{}.Plan} {
+		t.Run(name, func(t *testing.T) {
+			watching(t, plan, func(t *testing.T, in *scripted, _ driver.Session, w driver.Watch) {
+				assert.Empty(t, hears(w))
+				in.news <- driver.Released
+				assert.Equal(t, "released", hears(w))
+				assert.Empty(t, hears(w))
+				close(in.news)
+				assert.Equal(t, "end", hears(w))
+			})
+		})
+	}
+}
+
+func TestNewsCanBeLate(t *testing.T) {
+	late := func(_ context.Context, r faults.Request) faults.Fault {
+		if r.Stage == faults.StageNews {
+			return faults.Fault{Delay: time.Second}
+		}
+		return faults.Fault{}
+	}
+	watching(t, late, func(t *testing.T, in *scripted, _ driver.Session, w driver.Watch) {
+		for _, want := range []string{"released", "end"} {
+			if want == "end" {
+				close(in.news)
+			} else {
+				in.news <- driver.Released
+			}
+			time.Sleep(time.Second - 1)
+			assert.Empty(t, hears(w))
+			time.Sleep(time.Nanosecond)
+			assert.Equal(t, want, hears(w))
+		}
+	})
+}
+
+func TestReleasedOnItsWayGivesWayToAnEnd(t *testing.T) {
+	watching(t, onNews(driver.Released, faults.Fault{Delay: time.Second}),
+		func(t *testing.T, in *scripted, _ driver.Session, w driver.Watch) {
+			in.news <- driver.Released
+			synctest.Wait()
+			close(in.news)
+			time.Sleep(time.Second)
+			assert.Equal(t, "end", hears(w), "the driver knew that the node has gone")
+		})
+}
+
+func TestLostReleasedEndsTheWatch(t *testing.T) {
+	watching(t, onNews(driver.Released, faults.Fault{Lose: true}),
+		func(t *testing.T, in *scripted, _ driver.Session, w driver.Watch) {
+			in.news <- driver.Released
+			assert.Equal(t, "end", hears(w))
+			assert.NotZero(t, in.stops.Load())
+		})
+}
+
+func TestEndOfAWatchCannotBeLost(t *testing.T) {
+	watching(t, onNews(driver.Changed, faults.Fault{Lose: true}),
+		func(t *testing.T, in *scripted, _ driver.Session, w driver.Watch) {
+			close(in.news)
+			assert.Equal(t, "end", hears(w))
+		})
+}
+
+func TestWatchThatEndsEarlyIsStopped(t *testing.T) {
+	plan := func(_ context.Context, r faults.Request) faults.Fault {
+		return faults.Fault{EndWatchAfter: time.Second}
+	}
+	watching(t, plan, func(t *testing.T, in *scripted, _ driver.Session, w driver.Watch) {
+		time.Sleep(time.Second - 1)
+		assert.Empty(t, hears(w))
+		assert.Zero(t, in.stops.Load())
+		time.Sleep(time.Nanosecond)
+		assert.Equal(t, "end", hears(w))
+		assert.NotZero(t, in.stops.Load())
+		in.news <- driver.Released
+		assert.Equal(t, "end", hears(w))
+	})
+}
+
+func TestStopIsPassedOn(t *testing.T) {
+	for name, plan := range map[string]faults.Plan{"no plan": nil, "no faults": faults.Rates{}.Plan} {
+		t.Run(name, func(t *testing.T) {
+			watching(t, plan, func(t *testing.T, in *scripted, s driver.Session, w driver.Watch) {
+				w.Stop()
+				assert.NotZero(t, in.stops.Load())
+				w.Stop()
+			})
+		})
+	}
+}
+
+func TestStopEndsNewsOnTheirWay(t *testing.T) {
+	var asked, ended atomic.Int64
+	keep := func(ctx context.Context, r faults.Request) faults.Fault {
+		if r.Stage == faults.StageNews {
+			asked.Add(1)
+			<-ctx.Done()
+			ended.Add(1)
+		}
+		return faults.Fault{}
+	}
+	watching(t, keep, func(t *testing.T, in *scripted, s driver.Session, w driver.Watch) {
+		asked.Store(0)
+		ended.Store(0)
+		in.news <- driver.Released
+		assert.Empty(t, hears(w))
+		assert.EqualValues(t, 1, asked.Load())
+		w.Stop()
+		assert.NotEqual(t, "released", hears(w))
+		assert.EqualValues(t, 1, ended.Load())
+		close(in.news)
+		synctest.Wait()
+		assert.EqualValues(t, 1, asked.Load(), "nothing of a stopped watch is on its way")
+	})
+}
+
+func TestCloseWaitsForNewsOnTheirWay(t *testing.T) {
+	dawdle := func(ctx context.Context, r faults.Request) faults.Fault {
+		if r.Stage == faults.StageNews {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+		}
+		return faults.Fault{}
+	}
+	watching(t, dawdle, func(t *testing.T, in *scripted, s driver.Session, _ driver.Watch) {
+		in.news <- driver.Released
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, s.Close())
+		assert.Equal(t, time.Second, time.Since(began))
+	})
+}
+
+func TestNothingIsReleasedOnceTheSessionHasEnded(t *testing.T) {
+	ended := make(chan struct{})
+	var in *scripted
+	end := func(_ context.Context, r faults.Request) faults.Fault {
+		if r.Stage == faults.StageNews && r.Cause == driver.Released {
+			close(in.done)
+			close(ended)
+		}
+		return faults.Fault{}
+	}
+	for _, arm := range arming {
+		synctest.Test(t, func(t *testing.T) {
+			ended = make(chan struct{})
+			var s driver.Session
+			in, s = scriptedSession(t, end)
+			w, err := arm(s)
+			require.NoError(t, err)
+			in.news <- driver.Released
+			<-ended
+			assert.Equal(t, "end", hears(w))
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
+func TestEndOfTheSessionEndsWatchesWhateverThePlanSays(t *testing.T) {
+	keep := func(ctx context.Context, r faults.Request) faults.Fault {
+		if r.Stage == faults.StageNews {
+			<-ctx.Done()
+		}
+		return faults.Fault{}
+	}
+	for _, news := range []func(chan driver.Cause){
+		func(chan driver.Cause) {},
+		func(c chan driver.Cause) { c <- driver.Released },
+		func(c chan driver.Cause) { close(c) },
+	} {
+		watching(t, keep, func(t *testing.T, in *scripted, s driver.Session, w driver.Watch) {
+			news(in.news)
+			assert.Empty(t, hears(w), "its news are kept")
+			require.NoError(t, in.Close())
+			assert.Equal(t, "end", hears(w))
+		})
+	}
+}
+
+// A watch of a node that is not there has ended when it is returned, and no
+// plan can delay that.
+func TestWatchOfANodeThatHasGoneHasEndedWhenItIsReturned(t *testing.T) {
+	plan := func(_ context.Context, r faults.Request) faults.Fault {
+		if r.Stage == faults.StageNews {
+			t.Errorf("asked for %v", r)
+		}
+		return faults.Fault{}
+	}
+	for name, arm := range arming {
+		synctest.Test(t, func(t *testing.T) {
+			in, s := scriptedSession(t, plan)
+			close(in.news)
+			w, err := arm(s)
+			require.NoError(t, err)
+			select {
+			case _, open := <-w.C:
+				assert.False(t, open, name)
+			default:
+				assert.Fail(t, "it has not ended", name)
+			}
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
+func TestReleasedBeforeTheReplyIsNotForgotten(t *testing.T) {
+	for name, arm := range arming {
+		synctest.Test(t, func(t *testing.T) {
+			in, s := scriptedSession(t, faults.Rates{}.Plan)
+			in.news <- driver.Released
+			w, err := arm(s)
+			require.NoError(t, err)
+			assert.Equal(t, "released", hears(w), name)
+			close(in.news)
+			assert.Equal(t, "end", hears(w), name)
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
+func TestCreateMayLoseItsListAndItsWatch(t *testing.T) {
+	for _, f := range []faults.Fault{{}, {DropAhead: true}, {DropWatch: true}, {DropAhead: true, DropWatch: true}} {
+		synctest.Test(t, func(t *testing.T) {
+			in := newScripted()
+			c := faults.New(connectorFunc(func(context.Context) (driver.Session, error) { return in, nil }),
+				on(faults.StageReply, faults.OpCreate, f))
+			s, err := c.Connect(t.Context())
+			require.NoError(t, err)
+			j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: writer})
+			require.NoError(t, err)
+			assert.Equal(t, scriptedPlace, j.Place)
+			assert.Equal(t, !f.DropAhead, j.Known)
+			assert.Equal(t, !f.DropAhead, len(j.Ahead) == 1)
+			assert.Equal(t, !f.DropWatch, j.Watch.C != nil)
+			assert.Equal(t, f.DropWatch, in.stops.Load() > 0, "it is stopped")
+			assert.Equal(t, f.DropAhead, c.Stats().AheadsDropped == 1)
+			assert.Equal(t, f.DropWatch, c.Stats().WatchesDropped == 1)
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
+// The error of a Create says that no node stays, so its watch is of no use.
+func TestWatchWhoseReplyIsLostIsStopped(t *testing.T) {
+	for name, arm := range arming {
+		synctest.Test(t, func(t *testing.T) {
+			in, s := scriptedSession(t, func(_ context.Context, r faults.Request) faults.Fault {
+				return faults.Fault{Lose: r.Stage == faults.StageReply && r.Op != faults.OpConnect && r.Op != faults.OpCleanUp}
+			})
+			_, err := arm(s)
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			synctest.Wait()
+			assert.NotZero(t, in.stops.Load(), name)
+			assert.Equal(t, name == "create", len(in.deleted) == 1)
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
+// limited is a session whose method Replace says that it is unsupported.
+type limited struct{ *scripted }
+
+func (limited) Replace(context.Context, string, driver.Place, string) (driver.Place, error) {
+	return driver.Place{}, errors.ErrUnsupported
+}
+
+// An unsupported request is unsupported in every call: it is never lost.
+func TestWhatIsUnsupportedStaysSo(t *testing.T) {
+	var inner driver.Session
+	c := faults.New(connectorFunc(func(context.Context) (driver.Session, error) { return inner, nil }),
+		func(_ context.Context, r faults.Request) faults.Fault {
+			lost := r.Op == faults.OpReplace && r.Stage == faults.StageReply || r.Op == faults.OpRead || r.Op == faults.OpWalk
+			return faults.Fault{Lose: lost}
+		})
+	for _, inner = range []driver.Session{newScripted(), limited{newScripted()}} {
+		s, err := c.Connect(t.Context())
+		require.NoError(t, err)
+		_, err = driver.Replace(t.Context(), s, "q", scriptedPlace, reader)
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		_, err = driver.Read(t.Context(), s, "q", scriptedPlace.Name)
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		_, err = driver.Walk(t.Context(), s, "")
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		assert.Zero(t, driver.Describe(s))
+		require.NoError(t, s.Close())
+	}
+}
+
+func TestUnwrapReturnsTheSessionBehind(t *testing.T) {
+	in, s := scriptedSession(t, faults.Rates{}.Plan)
+	assert.Same(t, in, faults.Unwrap(s))
+	assert.Same(t, in, faults.Unwrap(in))
+	assert.Nil(t, faults.Unwrap(nil))
+	require.NoError(t, s.Close())
+}

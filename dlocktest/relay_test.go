@@ -1,0 +1,126 @@
+package dlocktest
+
+import (
+	"context"
+	"sync"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// hear is told each word of a watch, and its end, and passes on what it likes.
+// It closes out at most once.
+type hear func(cause driver.Cause, open bool, out chan<- driver.Cause)
+
+// relay is a watch that goes through hear until it is stopped or has ended.
+func relay(w driver.Watch, hear hear) driver.Watch {
+	if w.C == nil {
+		return w
+	}
+	out := make(chan driver.Cause, 4)
+	quit := make(chan struct{})
+	select {
+	case cause, open := <-w.C: // it is closed on return: rule 6
+		if hear(cause, open, out); !open {
+			return driver.NewWatch(out, w.Stop)
+		}
+	default:
+	}
+	go func() {
+		for {
+			select {
+			case cause, open := <-w.C:
+				if hear(cause, open, out); !open {
+					return
+				}
+			case <-quit:
+				return
+			}
+		}
+	}()
+	var once sync.Once
+	return driver.NewWatch(out, func() {
+		once.Do(func() { close(quit) })
+		w.Stop()
+	})
+}
+
+// pass passes everything on.
+func pass(cause driver.Cause, open bool, out chan<- driver.Cause) {
+	if open {
+		out <- cause
+	} else {
+		close(out)
+	}
+}
+
+// silent is a watch that ends instead of sending Released.
+func silent(w driver.Watch) driver.Watch {
+	var once sync.Once
+	return relay(w, func(_ driver.Cause, _ bool, out chan<- driver.Cause) { once.Do(func() { close(out) }) })
+}
+
+// passIf is a watch that ends only if heard says so when it would say something,
+// or with the session.
+func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
+	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
+		if heard() || s.Err() != nil {
+			pass(cause, open, out)
+		} else if !open {
+			go func() {
+				<-s.Done()
+				close(out)
+			}()
+		}
+	})
+}
+
+// judged is a watch that sends Released before its end if that says so.
+func judged(s driver.Session, w driver.Watch, isRelease func() bool) driver.Watch {
+	said := false
+	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
+		said = said || open && cause == driver.Released
+		if !open && !said && s.Err() == nil && isRelease() {
+			out <- driver.Released
+		}
+		pass(cause, open, out)
+	})
+}
+
+// closedWatch is the watch of a node that is not there.
+func closedWatch() driver.Watch {
+	c := make(chan driver.Cause)
+	close(c)
+	return driver.NewWatch(c, nil)
+}
+
+// openWatch is a watch that says nothing.
+func openWatch() driver.Watch { return driver.NewWatch(make(chan driver.Cause), nil) }
+
+// unarmed is a session whose Create returns no watch, for sabotages of Watch.
+type unarmed struct{ base }
+
+func (s unarmed) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	n.Predecessor = nil
+	return s.base.Create(ctx, queue, n)
+}
+
+// unknowing is an unarmed session whose Create does not return who is ahead, for
+// sabotages that change names.
+type unknowing struct{ base }
+
+func (s unknowing) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	n.Predecessor = nil
+	j, err := s.base.Create(ctx, queue, n)
+	return driver.Joined{Place: j.Place}, err
+}
+
+// there reports whether a node of that name is in the queue.
+func there(s driver.Session, queue, name string) bool {
+	nodes, _ := s.List(context.Background(), queue)
+	for _, n := range nodes {
+		if n.Name == name {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,346 @@
+package dlocktest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver"
+)
+
+const (
+	whyReleased = "a contender that receives Released enters without listing the queue: sent for anything else, it lets two in"
+	whyOvertook = "a contender whose own node was taken away before would enter without a node, beside others"
+	whyGoesOn   = "a contender that was let in looks at its watch once more: it must say whether the own node stands"
+)
+
+var releasedCases = []testCase{
+	{name: "a-release-wakes-the-watches", why: whyWatch, run: releaseWakes},
+	{name: "a-release-wakes-the-watch-of-a-create", why: whyArmed, needs: needArmed, run: releaseWakesArmed},
+	{name: "a-release-that-meets-the-arming-is-not-missed", why: whyWatch, run: releaseMeetsArming},
+	{name: "a-reply-lost-can-be-repeated", why: whyDelete, needs: needLoseReply, run: releaseLosesReply},
+	{name: "list-shows-what-released-says", why: "a contender that lists after all would wait for a node that is gone", needs: needReleased, run: releasedIsListed},
+	{name: "after-released-the-watch-goes-on-for-the-own-node", why: whyGoesOn, needs: needReleased, run: releasedGoesOn},
+	{name: "released-does-not-overtake-the-delete-of-the-own-node", why: whyOvertook, run: releasedAfterDelete},
+	{name: "released-does-not-overtake-an-operator", why: whyOvertook, needs: needRemoveNode, run: releasedAfterOperator},
+	{name: "released-does-not-overtake-the-removal-of-the-queue", why: whyOvertook, needs: needRemoveQueue, run: releasedAfterRemoval},
+	{name: "released-does-not-overtake-the-expiry-of-the-own-session", why: whyOvertook, needs: needExpire, run: releasedAfterExpiry},
+	{name: "the-release-of-the-own-node-is-not-released", why: whyOvertook, run: ownIsNotReleased},
+	{name: "a-watch-of-a-queue-is-not-told-of-a-release", why: whyReleased, run: queueSees("release of a node", watchSeesRelease)},
+	{name: "delete-is-not-released", why: whyReleased, run: deleteIsNotReleased},
+	{name: "a-node-gone-before-is-not-released", why: whyReleased, run: goneIsNotReleased},
+	{name: "replace-is-not-released", why: whyReleased, needs: needReplace, run: replaceIsNotReleased},
+	{name: "close-is-not-released", why: whyReleased, run: closeIsNotReleased},
+	{name: "expiry-is-not-released", why: whyReleased, needs: needExpire, run: expiryIsNotReleased},
+	{name: "an-operator's-removal-is-not-released", why: whyReleased, needs: needRemoveNode, run: operatorIsNotReleased},
+	{name: "the-removal-of-a-queue-is-not-released", why: whyReleased, needs: needRemoveQueue, run: queueRemovalIsNotReleased},
+	{name: "a-reconnect-is-not-released", why: whyReleased, needs: needCutOff, run: reconnectIsNotReleased},
+	{name: "a-broken-connection-is-not-released", why: whyReleased, needs: needReset, run: resetIsNotReleased},
+	{name: "a-release-of-another-node-is-not-released", why: whyReleased, run: otherReleaseIsNotReleased},
+	{name: "a-late-release-is-not-that-of-a-node-that-took-the-name", why: whyReleased, needs: needRemoveQueue, run: lateReleaseIsNotReleased},
+}
+
+func releaseWakes(c *check) {
+	a, b := c.twoSessions()
+	var sent int
+	for range 10 {
+		p := c.create(a, "q", writer)
+		q, first := c.waitFor(b, "q", p.Node)
+		watches := []driver.Watch{first, c.watch(b, "q", named(q), p.Node), c.watch(b, "q", q, p.Node)}
+		c.release(a, "q", p)
+		for _, w := range watches {
+			if c.wakes(w, "release of the node ahead") {
+				sent++
+			}
+		}
+		c.delete(b, "q", q)
+		for _, w := range watches {
+			c.closesUnreleased(w, "release of the node ahead and Delete of the own one")
+		}
+	}
+	c.logf("%d of 30 watches sent Released", sent)
+}
+
+func releaseWakesArmed(c *check) {
+	a, b := c.twoSessions()
+	var sent, armed int
+	for range 10 {
+		p := c.create(a, "q", writer)
+		j := c.join(b, "q", writer, last)
+		c.release(a, "q", p)
+		if j.Watch.C != nil {
+			armed++
+			if c.wakes(j.Watch, "release of the node ahead") {
+				sent++
+			}
+			j.Watch.Stop()
+		}
+		c.delete(b, "q", j.Place)
+	}
+	c.logf("%d of %d watches sent Released", sent, armed)
+}
+
+func releaseMeetsArming(c *check) {
+	a, b := c.twoSessions()
+	p := c.create(a, "q", writer)
+	c.rounds(150, func(round int) {
+		q := c.create(b, "q", writer)
+		var w driver.Watch
+		c.together(2, func(i int) {
+			if i == 0 {
+				c.release(a, "q", p)
+			} else {
+				w = c.watch(b, "q", q, p.Node)
+			}
+		})
+		c.wakes(w, "release of the node ahead while the watch was being armed (round %d)", round)
+		w.Stop()
+		a, b, p = b, a, q
+	})
+}
+
+func releaseLosesReply(c *check) {
+	a, b := c.twoSessions()
+	for i := range 4 {
+		p := c.create(a, "q", writer)
+		q, w := c.waitFor(b, "q", p.Node)
+		c.loseReply(a, faults.OpDelete, i%2 == 0)
+		doubtfulDelete(c, a, c.ctx, a.Delete(c.ctx, "q", p, driver.Released))
+		repeatDelete(c, a, "q", p, driver.Cause(i/2))
+		c.wakes(w, "release of the node ahead whose reply was lost, and its repeat")
+		vanish(c, b, "q", "a release that was repeated after a lost reply", q.Node)
+		c.delete(b, "q", q)
+		if a.Err() != nil {
+			c.logf("the session ended with its connection: %v", a.Err())
+			return
+		}
+	}
+}
+
+func releasedIsListed(c *check) {
+	a, b := c.twoSessions()
+	c.rounds(60, func(int) {
+		p := c.create(a, "q", writer)
+		q, w := c.waitFor(b, "q", p.Node)
+		c.together(2, func(i int) {
+			if i == 0 {
+				c.release(a, "q", p)
+				return
+			}
+			if c.wakes(w, "release of the node ahead") {
+				c.wantNodes("after Released was received", c.list(b, "q"), q.Node)
+			}
+		})
+		c.delete(b, "q", q)
+	})
+}
+
+// releasedGoesOn has three nodes ahead. After the release of one of them, only
+// the end of the own node counts.
+func releasedGoesOn(c *check) {
+	a, b := c.twoSessions()
+	early := 0
+	const n = 5
+	for i := range n {
+		first, second, third := c.create(a, "q", writer), c.create(a, "q", writer), c.create(a, "q", writer)
+		q, w := c.waitFor(b, "q", first.Node, second.Node, third.Node)
+		c.release(a, "q", first)
+		if c.wakes(w, "release of a node ahead") {
+			c.delete(a, "q", second)
+			c.release(a, "q", third)
+			if c.closesEarly(w) {
+				early++
+			}
+		} else {
+			c.delete(a, "q", second)
+			c.delete(a, "q", third)
+		}
+		c.delete(b, "q", q)
+		c.closesUnreleased(w, "Delete of the own node, after Released was received (round %d)", i)
+	}
+	if early == n {
+		c.errorf("in %d rounds of %d a watch that had sent Released spoke again while its own node stood, expected it to go on for that node alone", early, n)
+	}
+}
+
+// overtakes removes the own node of a contender in some way, and then releases
+// the node ahead. A driver that announces Released all the same has to have
+// closed the watch when it is received.
+func (c *check) overtakes(after string, removeOwn func(b driver.Session, q driver.Place)) {
+	for i := range 10 {
+		a, b := c.twoSessions()
+		p := c.create(a, "q", writer)
+		j := c.join(b, "q", writer, last)
+		var watches []driver.Watch
+		if j.Watch.C != nil {
+			watches = append(watches, j.Watch)
+		}
+		for range 1 + i%3 {
+			watches = append(watches, c.watch(b, "q", j.Place, p.Node))
+		}
+		removeOwn(b, j.Place)
+		if err := a.Delete(c.ctx, "q", p, driver.Released); err != nil && !errors.Is(err, driver.ErrGone) && !errors.Is(err, driver.ErrUnavailable) {
+			c.errorf("Delete returned %q, expected success, ErrGone or ErrUnavailable", err)
+		}
+		for _, w := range watches {
+			if c.wakes(w, "%s and then release of the node ahead", after) && !readable(w.C) {
+				c.fatalf("Released was received and the watch is open, although the own node was gone before the release: %s", after)
+			}
+		}
+		c.close(a)
+		c.doom(b)
+		_ = b.Close()
+	}
+}
+
+func releasedAfterDelete(c *check) {
+	c.overtakes("Delete of the own node", func(b driver.Session, q driver.Place) { c.delete(b, "q", q) })
+}
+
+func releasedAfterOperator(c *check) {
+	c.overtakes("an operator removed the own node", func(_ driver.Session, q driver.Place) { c.removeNode("q", q.Name) })
+}
+
+func releasedAfterRemoval(c *check) {
+	c.overtakes("an operator removed the queue", func(driver.Session, driver.Place) { c.removeQueue("q") })
+}
+
+func releasedAfterExpiry(c *check) {
+	c.overtakes("the store ended the own session", func(b driver.Session, _ driver.Place) { c.expire(b) })
+}
+
+func ownIsNotReleased(c *check) {
+	a, b := c.twoSessions()
+	for range 10 {
+		ahead := c.create(b, "q", writer)
+		p := c.create(a, "q", writer)
+		alone, both := c.watch(a, "q", p), c.watch(a, "q", p, ahead.Node)
+		c.release(a, "q", p)
+		c.closesUnreleased(alone, "release of the own node")
+		c.closesUnreleased(both, "release of the own node, with one ahead that stands")
+		c.delete(b, "q", ahead)
+	}
+}
+
+// watched makes a node of a, and watches of it by both sessions.
+func watched(c *check, a, b driver.Session) (driver.Place, []driver.Watch) {
+	p := c.create(a, "q", writer)
+	_, first := c.waitFor(b, "q", p.Node)
+	q, second := c.waitFor(b, "q", p.Node)
+	return p, []driver.Watch{c.watch(a, "q", p), first, second, c.watch(b, "q", named(q), p.Node), c.watchQueue(b, "q")}
+}
+
+func deleteIsNotReleased(c *check) {
+	a, b := c.twoSessions()
+	for range 10 {
+		p, watches := watched(c, a, b)
+		c.delete(a, "q", p)
+		allClose(c, watches, "Delete of the node")
+	}
+}
+
+// goneIsNotReleased arms watches of nodes that were deleted before, in either
+// way.
+func goneIsNotReleased(c *check) {
+	a, b := c.twoSessions()
+	for _, why := range []driver.Cause{driver.Changed, driver.Released} {
+		p := c.create(a, "q", writer)
+		mine, theirs := c.create(a, "q", writer), c.create(b, "q", writer)
+		c.remove(a, "q", p, why)
+		c.isClosed(c.watch(a, "q", p), "Delete of the own node with the cause %v", why)
+		c.settled(b, "q")
+		if why == driver.Changed {
+			c.closesUnreleased(c.watch(a, "q", mine, p.Node), "it was armed on a node ahead that had been deleted")
+			c.closesUnreleased(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been deleted")
+		} else { // a driver may remember the release
+			c.wakes(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been released")
+		}
+	}
+}
+
+func replaceIsNotReleased(c *check) {
+	a, b := c.twoSessions()
+	p, watches := watched(c, a, b)
+	now := c.replace(a, "q", p, shared)
+	allClose(c, watches, "Replace of the node")
+	_, w := c.waitFor(b, "q", now.Node)
+	c.delete(a, "q", p)
+	c.closesUnreleased(w, "Delete of a node that had been replaced")
+}
+
+func closeIsNotReleased(c *check) {
+	a, b := c.twoSessions()
+	_, watches := watched(c, a, b)
+	c.close(a)
+	allClose(c, watches, "Close of the node's session")
+}
+
+func expiryIsNotReleased(c *check) {
+	a, b := c.twoSessions()
+	_, watches := watched(c, a, b)
+	c.expire(a)
+	allClose(c, watches, "expiry of the node's session")
+	c.ends(a, "the store ended the session")
+}
+
+func operatorIsNotReleased(c *check) {
+	a, b := c.twoSessions()
+	p, watches := watched(c, a, b)
+	c.removeNode("q", p.Name)
+	allClose(c, watches, "an operator removed the node")
+}
+
+func queueRemovalIsNotReleased(c *check) {
+	a, b := c.twoSessions()
+	_, watches := watched(c, a, b)
+	c.removeQueue("q")
+	allClose(c, watches, "an operator removed the queue")
+}
+
+// reconnectIsNotReleased deletes the node while the watching session is cut off.
+func reconnectIsNotReleased(c *check) {
+	a, b := c.twoSessions()
+	p, watches := watched(c, a, b)
+	heal := c.cutOff(b)
+	c.delete(a, "q", p)
+	heal()
+	allClose(c, watches, "Delete of the node while the watching session was cut off")
+}
+
+// resetIsNotReleased breaks the connections of both sessions, and deletes the
+// node then.
+func resetIsNotReleased(c *check) {
+	a, b := c.twoSessions()
+	p, watches := watched(c, a, b)
+	c.reset(b)
+	c.reset(a)
+	repeatDelete(c, a, "q", p, driver.Changed)
+	allClose(c, watches, "Delete of the node after the connections of both sessions broke")
+}
+
+func otherReleaseIsNotReleased(c *check) {
+	a, b := c.twoSessions()
+	for range 10 {
+		p, watches := watched(c, a, b)
+		other := c.create(a, "q", writer)
+		c.release(a, "q", other)
+		c.delete(a, "q", p)
+		allClose(c, watches[:4], "Release of another node of the queue and Delete of this one")
+	}
+}
+
+// lateReleaseIsNotReleased repeats the release of a node after another one has
+// taken its name.
+func lateReleaseIsNotReleased(c *check) {
+	a, b := c.twoSessions()
+	p := c.create(a, "q", writer)
+	c.release(a, "q", p)
+	c.removeQueue("q")
+	stay := namesakes(c, a, b, "q", p.Node)
+	q, w := c.waitFor(a, "q", stay[0])
+	c.wantDeleted("a repeated release", a.Delete(c.ctx, "q", p, driver.Released))
+	time.Sleep(c.config.sessionTimeout() / 50) // a wrong word may be on its way
+	c.wantNodes("after a release was repeated", c.settled(a, "q"), append(stay, q.Node)...)
+	c.close(b)
+	c.closesUnreleased(w, "Close of the session of the node ahead, and an earlier release of a node of the same name")
+}

@@ -1,0 +1,179 @@
+package dlocktest
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var aheadSabotages = []sabotage{
+	{"lists before it creates", "two requests that are no transaction",
+		of(func(s base) racyAhead { return racyAhead{s} })},
+	{"is always alone", "a field that is never set right, because one client at a time was tried",
+		tells(func([]driver.Node, driver.Node) []driver.Node { return nil })},
+	{"knows the writers only", "SQL: a WHERE too many",
+		tells(only(func(n driver.Node) bool { return strings.Contains(n.Name, "-W-") }))},
+	{"knows its own kind of nodes only", "a parser of names where the contract asks for any sequenced node",
+		tells(only(func(n driver.Node) bool { return strings.Contains(n.Name, "-W-") || strings.Contains(n.Name, "-R-") }))},
+	{"knows the node just before its own only", "SQL: ORDER BY seq DESC LIMIT 1",
+		tells(func(ahead []driver.Node, _ driver.Node) []driver.Node { return ahead[max(0, len(ahead)-1):] })},
+	{"knows the nodes ahead in the wrong order", "Redis: ZREVRANGE, from its own node to the head",
+		tells(func(ahead []driver.Node, _ driver.Node) []driver.Node {
+			ahead = slices.Clone(ahead)
+			slices.Reverse(ahead)
+			return ahead
+		})},
+	{"counts itself among the nodes ahead", "a list after the create, not cut at the own node",
+		tells(func(ahead []driver.Node, own driver.Node) []driver.Node { return append(slices.Clone(ahead), own) })},
+	{"remembers the nodes ahead of an earlier node", "a cache of the last list",
+		of(func(s base) *staleAhead { return &staleAhead{base: s, seen: make(map[string][]driver.Node)} })},
+	{"chooses the predecessor itself", "a script on the server that arms the watch, and a guess",
+		of(func(s base) guessesBehind { return guessesBehind{s} })},
+	{"asks Predecessor about all nodes of the queue", "a list after the create, not cut at the own node",
+		of(func(s base) asksAboutAll { return asksAboutAll{s} })},
+	{"arms a watch in every Create", "a script that does always the same",
+		of(func(s base) armsAlways { return armsAlways{s} })},
+	{"lists and creates, and arms then", "three requests in one method: what happens between the last two is missed",
+		of(func(s base) armsLate { return armsLate{s} })},
+	{"watches from Create the node ahead only", "the own node, forgotten in the faster of two ways",
+		of(func(s base) armsAheadOnly { return armsAheadOnly{s} })},
+}
+
+// tells is a driver that changes what Create says of the nodes ahead.
+func tells(ahead func(ahead []driver.Node, own driver.Node) []driver.Node) wrap {
+	return of(func(s base) *lies { return &lies{s, ahead} })
+}
+
+func only(counts func(driver.Node) bool) func([]driver.Node, driver.Node) []driver.Node {
+	return func(ahead []driver.Node, _ driver.Node) []driver.Node {
+		return slices.DeleteFunc(slices.Clone(ahead), func(n driver.Node) bool { return !counts(n) })
+	}
+}
+
+type lies struct {
+	base
+	ahead func(ahead []driver.Node, own driver.Node) []driver.Node
+}
+
+func (s *lies) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	if j.Known {
+		j.Ahead = s.ahead(j.Ahead, j.Node)
+	}
+	return j, err
+}
+
+type racyAhead struct{ base }
+
+func (s racyAhead) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	before, err := s.List(ctx, queue)
+	if err != nil {
+		return driver.Joined{}, err
+	}
+	runtime.Gosched()
+	n.Predecessor = nil
+	j, err := s.base.Create(ctx, queue, n)
+	j.Known, j.Ahead = true, before
+	return j, err
+}
+
+type staleAhead struct {
+	base
+	mu   sync.Mutex
+	seen map[string][]driver.Node
+}
+
+func (s *staleAhead) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil || !j.Known {
+		return j, err
+	}
+	if seen := s.seen[queue]; len(seen) > 0 && len(j.Ahead) > 0 {
+		j.Ahead = seen
+	}
+	s.seen[queue] = slices.Clone(j.Ahead)
+	return j, err
+}
+
+// guessesBehind arms a watch of the head of the queue.
+type guessesBehind struct{ base }
+
+func (s guessesBehind) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	if behind := n.Predecessor; behind != nil {
+		n.Predecessor = func(ahead []driver.Node) int { return min(behind(ahead), 0) }
+	}
+	return s.base.Create(ctx, queue, n)
+}
+
+type asksAboutAll struct{ base }
+
+func (s asksAboutAll) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, driver.NodeSpec{Prefix: n.Prefix, Data: n.Data})
+	if err != nil || n.Predecessor == nil {
+		return j, err
+	}
+	if nodes, _ := s.List(ctx, queue); len(nodes) > 0 {
+		if i := n.Predecessor(nodes); i >= 0 {
+			j.Watch, _ = s.Watch(ctx, queue, j.Place, nodes[i])
+		}
+	}
+	return j, nil
+}
+
+type armsAlways struct{ base }
+
+func (s armsAlways) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	if err == nil && j.Watch.C == nil {
+		j.Watch, _ = s.Watch(ctx, queue, j.Place)
+	}
+	return j, err
+}
+
+// armsLate arms the watch some time after the node was listed, without another
+// look.
+type armsLate struct{ base }
+
+func (s armsLate) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	behind := n.Predecessor
+	n.Predecessor = nil
+	j, err := s.base.Create(ctx, queue, n)
+	if err != nil || behind == nil || !j.Known {
+		return j, err
+	}
+	i := behind(j.Ahead)
+	if i < 0 {
+		return j, nil
+	}
+	linger()
+	if !there(s, queue, j.Ahead[i].Name) {
+		j.Watch, _ = s.Watch(ctx, queue, j.Place) // as if the one ahead stood
+	} else {
+		j.Watch, _ = s.Watch(ctx, queue, j.Place, j.Ahead[i])
+	}
+	return j, nil
+}
+
+type armsAheadOnly struct{ base }
+
+func (s armsAheadOnly) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	var chosen driver.Node
+	if behind := n.Predecessor; behind != nil {
+		n.Predecessor = func(ahead []driver.Node) int {
+			i := behind(ahead)
+			if i >= 0 {
+				chosen = ahead[i]
+			}
+			return i
+		}
+	}
+	j, err := s.base.Create(ctx, queue, n)
+	j.Watch = passIf(s, j.Watch, func() bool { return !there(s, queue, chosen.Name) })
+	return j, err
+}

@@ -1,0 +1,349 @@
+package dlocktest
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+var releasedSabotages = []sabotage{
+	{"releases what it deletes", "one request for both, and the cause not looked at",
+		of(func(s base) releasesAll { return releasesAll{s} })},
+	{"releases at Close", "giving everything back in one way",
+		of(func(s base) *releasesAtEnd { return &releasesAtEnd{base: s, atClose: true} })},
+	{"releases what expires", "a trigger on deletion, or a message when a key expires, that is taken for a release",
+		of(func(s base) *releasesAtEnd { return &releasesAtEnd{base: s} })},
+	{"takes an end that was not announced for a release", "guessing from what is missing: an operator's removal looks the same",
+		func() wrap {
+			all := perStore(func() *announcements { return new(announcements) })
+			return func(s base, st *memdriver.Store) driver.Session {
+				return &guesses{announced{base: unarmed{s}, told: all(st)}}
+			}
+		}()},
+	{"takes what is not there for released", "a watch that is armed too late, and a guess",
+		of(func(s base) guessesGone { return guessesGone{unarmed{s}} })},
+	{"remembers releases by name", "a table of names, in a store where names come again",
+		func() wrap {
+			names := perStore(func() *sync.Map { return new(sync.Map) })
+			return func(s base, st *memdriver.Store) driver.Session { return releasesNames{unarmed{s}, names(st)} }
+		}()},
+	{"tells of its own release", "one announcement for all watches of a node, those of its owner included",
+		of(func(s base) *tellsOwn { return &tellsOwn{base: unarmed{s}} })},
+	{"tells watches of the queue of a release", "one announcement for all watches",
+		func() wrap {
+			releases := perStore(func() *atomic.Int64 { return new(atomic.Int64) })
+			return func(s base, st *memdriver.Store) driver.Session { return tellsQueue{s, releases(st)} }
+		}()},
+	{"lets Released overtake the end of the own node", "one subscription for each node: what they tell arrives in any order",
+		overtaking(func(*overtaken, driver.Place) bool { return true })},
+	{"does not hear of operators before Released", "Redis, SQL: what an operator removes by hand is announced to no session",
+		overtaking(func(s *overtaken, p driver.Place) bool {
+			_, own := s.deleted.Load(p)
+			return !own && s.Err() == nil
+		})},
+	{"does not hear of its own expiry before Released", "the store ends a session, and tells its process with the next heartbeat",
+		overtaking(func(s *overtaken, _ driver.Place) bool { return s.Err() != nil })},
+	{"forgets the own node after Released", "a subscription that ends with its first message",
+		of(func(s base) forgetsOwn { return forgetsOwn{unarmed{s}} })},
+	{"ends with a second node after Released", "a watch of several nodes that goes on for all of them",
+		of(func(s base) goesOnForAll { return goesOnForAll{unarmed{s}, true} })},
+	{"sends Released for each node", "a message for each release, passed on as it comes",
+		of(func(s base) goesOnForAll { return goesOnForAll{unarmed{s}, false} })},
+	{"announces a release before it deletes", "Redis: PUBLISH and DEL as two commands",
+		func() wrap {
+			board := perStore(func() *sync.Map { return new(sync.Map) })
+			return func(s base, st *memdriver.Store) driver.Session { return announcesEarly{unarmed{s}, board(st)} }
+		}()},
+}
+
+type releasesAll struct{ base }
+
+func (s releasesAll) Delete(ctx context.Context, queue string, p driver.Place, _ driver.Cause) error {
+	return s.base.Delete(ctx, queue, p, driver.Released)
+}
+
+// releasesAtEnd releases its nodes when its session ends.
+type releasesAtEnd struct {
+	base
+	places  places
+	atClose bool
+}
+
+func (s *releasesAtEnd) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	s.places.add(queue, j.Place)
+	return j, err
+}
+
+func (s *releasesAtEnd) releaseAll() {
+	s.places.each(func(queue string, p driver.Place) {
+		_ = s.Delete(context.Background(), queue, p, driver.Released)
+	})
+}
+
+func (s *releasesAtEnd) expiring() {
+	if !s.atClose {
+		s.releaseAll()
+	}
+}
+
+func (s *releasesAtEnd) Close() error {
+	if s.atClose && s.Err() == nil {
+		s.releaseAll()
+	}
+	return s.base.Close()
+}
+
+// guesses says Released where no session has announced the end of a node.
+type guesses struct{ announced }
+
+func (s *guesses) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	return judged(s, w, func() bool { return len(ahead) > 0 && !s.toldOf(queue, p, ahead) }), err
+}
+
+type guessesGone struct{ base }
+
+func (s guessesGone) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	for _, n := range ahead {
+		if there(s, queue, p.Name) && !there(s, queue, n.Name) {
+			c := make(chan driver.Cause, 1)
+			c <- driver.Released
+			close(c)
+			return driver.NewWatch(c, nil), nil
+		}
+	}
+	return s.base.Watch(ctx, queue, p, ahead...)
+}
+
+type releasesNames struct {
+	base
+	names *sync.Map
+}
+
+func (s releasesNames) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	if why == driver.Released {
+		s.names.Store(queue+"/"+p.Name, true)
+	}
+	return s.base.Delete(ctx, queue, p, why)
+}
+
+func (s releasesNames) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	return judged(s, w, func() bool {
+		for _, n := range ahead {
+			if _, given := s.names.Load(queue + "/" + n.Name); given && !there(s, queue, n.Name) {
+				return true
+			}
+		}
+		return false
+	}), err
+}
+
+// tellsOwn tells watches of a node that its own session has released it.
+type tellsOwn struct {
+	base
+	released sync.Map // names
+}
+
+func (s *tellsOwn) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	if why == driver.Released {
+		s.released.Store(p, true)
+	}
+	return s.base.Delete(ctx, queue, p, why)
+}
+
+func (s *tellsOwn) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	return judged(s, w, func() bool {
+		_, released := s.released.Load(p)
+		return released
+	}), err
+}
+
+type tellsQueue struct {
+	base
+	releases *atomic.Int64
+}
+
+func (s tellsQueue) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	if why == driver.Released {
+		s.releases.Add(1)
+	}
+	return s.base.Delete(ctx, queue, p, why)
+}
+
+func (s tellsQueue) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
+	before := s.releases.Load()
+	w, err := s.base.WatchQueue(ctx, queue)
+	return judged(s, w, func() bool { return s.releases.Load() != before }), err
+}
+
+// overtaken passes on the release of a node ahead although the own node has
+// gone before, in some cases.
+type overtaken struct {
+	base
+	releases *sync.Map // nodes of all sessions
+	deleted  sync.Map  // own places
+	fails    func(s *overtaken, p driver.Place) bool
+}
+
+func overtaking(fails func(s *overtaken, p driver.Place) bool) wrap {
+	releases := perStore(func() *sync.Map { return new(sync.Map) })
+	return func(s base, st *memdriver.Store) driver.Session {
+		return &overtaken{base: unarmed{s}, releases: releases(st), fails: fails}
+	}
+}
+
+func (s *overtaken) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	s.deleted.Store(p, true)
+	if why == driver.Released {
+		s.releases.Store(p.Node, true)
+	}
+	return s.base.Delete(ctx, queue, p, why)
+}
+
+func (s *overtaken) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	if err != nil || len(ahead) == 0 || !there(s, queue, p.Name) {
+		return w, err
+	}
+	said := false
+	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
+		if said = said || open; !open && !said && !there(s, queue, p.Name) && s.fails(s, p) && s.hearsOf(ahead[0]) {
+			out <- driver.Released
+			time.Sleep(20 * time.Millisecond)
+		}
+		pass(cause, open, out)
+	}), nil
+}
+
+// hearsOf waits for a while for the release of a node.
+func (s *overtaken) hearsOf(n driver.Node) bool {
+	for range 40 {
+		if _, released := s.releases.Load(n); released {
+			return true
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return false
+}
+
+type forgetsOwn struct{ base }
+
+func (s forgetsOwn) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	said := false
+	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
+		if said = said || open; open || !said {
+			pass(cause, open, out)
+		}
+	}), err
+}
+
+// goesOnForAll has a watch of its own for each node ahead.
+type goesOnForAll struct {
+	base
+	once bool
+}
+
+func (s goesOnForAll) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	if len(ahead) < 2 {
+		return s.base.Watch(ctx, queue, p, ahead...)
+	}
+	var mu sync.Mutex
+	var said, over bool
+	out := make(chan driver.Cause, len(ahead))
+	var watches []driver.Watch
+	for _, n := range ahead {
+		w, err := s.base.Watch(ctx, queue, p, n)
+		if err != nil {
+			return driver.Watch{}, err
+		}
+		watches = append(watches, relay(w, func(cause driver.Cause, open bool, _ chan<- driver.Cause) {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case over:
+			case !open:
+				over = true
+				close(out)
+			case !said || !s.once:
+				said = true
+				out <- cause
+			}
+		}))
+	}
+	return driver.NewWatch(out, func() {
+		for _, w := range watches {
+			w.Stop()
+		}
+	}), nil
+}
+
+// announcesEarly has a board with a channel for each node, which closes when the
+// node is about to be released.
+type announcesEarly struct {
+	base
+	board *sync.Map
+}
+
+func (s announcesEarly) told(n driver.Node) chan struct{} {
+	c, _ := s.board.LoadOrStore(n, make(chan struct{}))
+	return c.(chan struct{})
+}
+
+func (s announcesEarly) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	if told := s.told(p.Node); why == driver.Released && there(s, queue, p.Name) {
+		select {
+		case <-told:
+		default:
+			close(told)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return s.base.Delete(ctx, queue, p, why)
+}
+
+func (s announcesEarly) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	if err != nil || len(ahead) == 0 {
+		return w, err
+	}
+	var said sync.Once
+	inner := relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
+		if open {
+			said.Do(func() { pass(cause, open, out) })
+		} else {
+			pass(cause, open, out)
+		}
+	})
+	out, quit := make(chan driver.Cause, 4), make(chan struct{})
+	var stopped sync.Once
+	go func() {
+		defer close(out)
+		told := s.told(ahead[0])
+		for {
+			select {
+			case <-told:
+				told = nil
+				said.Do(func() { out <- driver.Released })
+			case cause, open := <-inner.C:
+				if !open {
+					return
+				}
+				out <- cause
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return driver.NewWatch(out, func() {
+		stopped.Do(func() { close(quit) })
+		inner.Stop()
+	}), nil
+}

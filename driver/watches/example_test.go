@@ -1,0 +1,36 @@
+package watches_test
+
+import (
+	"fmt"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/watches"
+)
+
+// A waiter watches its own node and the one ahead of it. The store is polled
+// once, says then that the holder has released its lock, and loses the waiter's
+// node in the end.
+func Example() {
+	holder := driver.Place{Node: driver.Node{Name: "a-W-0000000001", Seq: 1}, Token: 1}
+	waiter := driver.Place{Node: driver.Node{Name: "b-W-0000000002", Seq: 2}, Token: 2}
+
+	var set watches.Set
+	watch := set.Arm("stock/42", waiter, holder.Node)
+	defer watch.Stop()
+
+	err := set.Look("stock/42", func() (nodes []driver.Place, version any, err error) {
+		return []driver.Place{holder, waiter}, nil, nil // what the store has
+	})
+	fmt.Println("error of the look:", err)
+
+	set.Gone("stock/42", holder.Node, driver.Released)
+	fmt.Println(<-watch.C)
+
+	set.Gone("stock/42", waiter.Node, driver.Changed)
+	_, open := <-watch.C
+	fmt.Println("open:", open)
+	// Output:
+	// error of the look: <nil>
+	// released
+	// open: false
+}

@@ -1,0 +1,289 @@
+package watches_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/watches"
+)
+
+// place returns a node with a token: that of the sequence, of epoch 1.
+func place(seq int64) driver.Place {
+	return driver.Place{Node: driver.Node{Name: driver.FormatName("n-W-", seq), Seq: seq, Epoch: 1}, Token: 100 + seq}
+}
+
+// told is what can be received from a watch now.
+type told struct{ released, ended bool }
+
+var (
+	open     = told{}
+	released = told{released: true}
+	ended    = told{ended: true}
+)
+
+func hear(w driver.Watch) (t told) {
+	for {
+		select {
+		case cause, more := <-w.C:
+			if !more {
+				t.ended = true
+				return t
+			}
+			t.released = cause == driver.Released && !t.released
+		default:
+			return t
+		}
+	}
+}
+
+func look(t *testing.T, s *watches.Set, version any, nodes ...driver.Place) {
+	t.Helper()
+	require.NoError(t, s.Look("q", func() ([]driver.Place, any, error) { return nodes, version, nil }))
+}
+
+func TestAWatchEndsIfALookMissesOneOfItsNodes(t *testing.T) {
+	again := place(3)
+	again.Epoch, again.Token = 2, 200
+	foreign := driver.Place{Node: place(3).Node}
+	for name, c := range map[string]struct {
+		nodes []driver.Place
+		want  told
+	}{
+		"all stand":                        {[]driver.Place{place(1), place(2), place(3), place(4)}, open},
+		"the own node is missing":          {[]driver.Place{place(1), place(2), place(4)}, ended},
+		"a node ahead is missing":          {[]driver.Place{place(2), place(3)}, ended},
+		"the queue is empty":               {nil, ended},
+		"the queue was made again":         {[]driver.Place{place(1), place(2), again}, ended},
+		"another program took the name":    {[]driver.Place{place(1), place(2), foreign}, ended},
+		"another program's node beside it": {[]driver.Place{place(1), foreign, place(2), place(3)}, open},
+		"tokens of others are unknown":     {[]driver.Place{{Node: place(1).Node}, {Node: place(2).Node}, place(3)}, open},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s watches.Set
+			w := s.Arm("q", place(3), place(1).Node, place(2).Node)
+			look(t, &s, nil, c.nodes...)
+			assert.Equal(t, c.want, hear(w))
+		})
+	}
+}
+
+func TestAPlaceWithoutATokenStandsForTheNodeOfItsName(t *testing.T) {
+	var s watches.Set
+	p := place(3)
+	p.Token, p.Epoch = 0, 0
+	w := s.Arm("q", p)
+	look(t, &s, nil, place(3))
+	assert.Equal(t, open, hear(w))
+	look(t, &s, nil, place(2))
+	assert.Equal(t, ended, hear(w))
+}
+
+func TestALookSaysNothingOfWatchesThatAreYounger(t *testing.T) {
+	var s watches.Set
+	older := s.Arm("q", place(1))
+	var w, whole driver.Watch
+	require.NoError(t, s.Look("q", func() ([]driver.Place, any, error) {
+		w, whole = s.Arm("q", place(2)), s.ArmQueue("q", 2)
+		return nil, 1, nil
+	}))
+	assert.Equal(t, ended, hear(older))
+	assert.Equal(t, open, hear(w))
+	assert.Equal(t, open, hear(whole))
+	look(t, &s, 3)
+	assert.Equal(t, ended, hear(w))
+	assert.Equal(t, ended, hear(whole))
+}
+
+func TestAListThatFailsEndsNothing(t *testing.T) {
+	var s watches.Set
+	w := s.Arm("q", place(1))
+	failed := errors.New("failed")
+	err := s.Look("q", func() ([]driver.Place, any, error) { return nil, nil, failed })
+	assert.Equal(t, failed, err)
+	assert.Equal(t, open, hear(w))
+}
+
+func TestALookIsAtOneQueue(t *testing.T) {
+	var s watches.Set
+	w := s.Arm("p", place(1))
+	look(t, &s, nil)
+	assert.Equal(t, open, hear(w))
+}
+
+func TestAWatchOfAQueueEndsWithItsVersion(t *testing.T) {
+	for name, c := range map[string]struct {
+		armed, seen any
+		want        told
+	}{
+		"the same":       {int64(7), int64(7), open},
+		"another one":    {int64(7), int64(8), ended},
+		"an older one":   {int64(7), int64(6), ended},
+		"the zero value": {0, 0, open},
+		"both unknown":   {nil, nil, ended},
+		"now unknown":    {7, nil, ended},
+		"unknown before": {nil, 7, ended},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s watches.Set
+			w := s.ArmQueue("q", c.armed)
+			look(t, &s, c.seen)
+			assert.Equal(t, c.want, hear(w))
+		})
+	}
+}
+
+func TestReleasedLeavesTheWatchOfTheOwnNode(t *testing.T) {
+	var s watches.Set
+	w := s.Arm("q", place(3), place(1).Node, place(2).Node)
+	s.Gone("q", place(2).Node, driver.Released)
+	assert.Equal(t, released, hear(w))
+
+	s.Gone("q", place(1).Node, driver.Changed)
+	s.Gone("q", place(1).Node, driver.Released)
+	look(t, &s, nil, place(3))
+	assert.Equal(t, open, hear(w), "the nodes ahead are not watched any more")
+
+	s.Gone("q", place(3).Node, driver.Released)
+	assert.Equal(t, ended, hear(w))
+}
+
+func TestGoneEndsAWatchUnlessANodeAheadWasReleased(t *testing.T) {
+	older := place(1).Node
+	older.Epoch = 0
+	for name, c := range map[string]struct {
+		node driver.Node
+		why  driver.Cause
+		want told
+	}{
+		"the own node":                      {place(2).Node, driver.Changed, ended},
+		"the own node was released":         {place(2).Node, driver.Released, ended},
+		"a node ahead":                      {place(1).Node, driver.Changed, ended},
+		"a node ahead was released":         {place(1).Node, driver.Released, released},
+		"one of its name in an older queue": {older, driver.Released, ended},
+		"a node behind":                     {place(4).Node, driver.Released, open},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s watches.Set
+			w := s.Arm("q", place(2), place(1).Node)
+			other := s.Arm("p", place(2), place(1).Node)
+			whole := s.ArmQueue("q", nil)
+			s.Gone("q", c.node, c.why)
+			assert.Equal(t, c.want, hear(w))
+			assert.Equal(t, open, hear(other))
+			assert.Equal(t, ended, hear(whole))
+		})
+	}
+}
+
+func TestTheFirstNoticeIsReceivedFirst(t *testing.T) {
+	var s watches.Set
+	w := s.Arm("q", place(2), place(1).Node)
+	s.Gone("q", place(2).Node, driver.Changed)
+	s.Gone("q", place(1).Node, driver.Released)
+	assert.Equal(t, ended, hear(w))
+
+	w = s.Arm("q", place(2), place(1).Node)
+	s.Gone("q", place(1).Node, driver.Released)
+	s.Gone("q", place(2).Node, driver.Changed)
+	assert.Equal(t, told{released: true, ended: true}, hear(w))
+}
+
+func TestChangedEndsWatchesOfTheWholeQueue(t *testing.T) {
+	var s watches.Set
+	whole, other, w := s.ArmQueue("q", nil), s.ArmQueue("p", nil), s.Arm("q", place(1))
+	s.Changed("q")
+	assert.Equal(t, ended, hear(whole))
+	assert.Equal(t, open, hear(other))
+	assert.Equal(t, open, hear(w))
+}
+
+func TestStopTakesAWatchOut(t *testing.T) {
+	var s watches.Set
+	w, stays := s.Arm("q", place(2), place(1).Node), s.Arm("q", place(1))
+	whole := s.ArmQueue("p", nil)
+	assert.ElementsMatch(t, []string{"p", "q"}, s.Queues())
+	assert.Equal(t, 3, s.Len())
+	assert.True(t, s.Watches("p"))
+	w.Stop()
+	w.Stop()
+	whole.Stop()
+	assert.Equal(t, []string{"q"}, s.Queues())
+	assert.Equal(t, 1, s.Len())
+	assert.False(t, s.Watches("p"))
+	s.Gone("q", place(1).Node, driver.Released)
+	assert.Equal(t, open, hear(w))
+	assert.Equal(t, ended, hear(stays))
+	assert.Empty(t, s.Queues())
+	stays.Stop()
+}
+
+func TestEveryWatchEndsWithTheSession(t *testing.T) {
+	var s watches.Set
+	w, whole := s.Arm("q", place(2), place(1).Node), s.ArmQueue("p", 1)
+	s.Gone("q", place(1).Node, driver.Released)
+	s.End()
+	assert.Equal(t, told{released: true, ended: true}, hear(w))
+	assert.Equal(t, ended, hear(whole))
+	assert.Equal(t, ended, hear(s.Arm("q", place(2))))
+	assert.Equal(t, ended, hear(s.ArmQueue("q", 1)))
+	w.Stop()
+	s.End()
+	s.Gone("q", place(2).Node, driver.Changed)
+	s.Changed("q")
+	look(t, &s, 2)
+	assert.Empty(t, s.Queues())
+}
+
+func TestEndedHasEnded(t *testing.T) {
+	w := watches.Ended()
+	assert.Equal(t, ended, hear(w))
+	w.Stop()
+}
+
+// TestManyGoroutines lets waiters pass a lock on, each with a watch of its own
+// node and of the one before it, while looks and other notices go on.
+func TestManyGoroutines(t *testing.T) {
+	const waiters = 50
+	var s watches.Set
+	all := make([]driver.Place, waiters)
+	for i := range all {
+		all[i] = place(int64(i))
+	}
+	done := make(chan struct{})
+	var background, turns sync.WaitGroup
+	background.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				_ = s.Look("q", func() ([]driver.Place, any, error) { return all, 1, nil })
+				s.ArmQueue("q", 2).Stop()
+				s.Changed("q")
+				s.Queues()
+			}
+		}
+	})
+	heard := make([]driver.Cause, waiters)
+	for i := 1; i < waiters; i++ {
+		w := s.Arm("q", all[i], all[i-1].Node)
+		turns.Go(func() {
+			heard[i] = <-w.C
+			s.Gone("q", all[i].Node, driver.Released)
+			<-w.C // its own node has gone
+		})
+	}
+	s.Gone("q", all[0].Node, driver.Released)
+	turns.Wait()
+	close(done)
+	background.Wait()
+	for i := 1; i < waiters; i++ {
+		assert.Equal(t, driver.Released, heard[i], "waiter %d", i)
+	}
+	assert.Empty(t, s.Queues())
+}
