@@ -86,7 +86,7 @@ func ExampleLock_Lost() {
 	defer client.Close()
 
 	lock, _ := client.RWMutex("stock/42").Lock(ctx)
-	store.Faults().RemoveNode("stock/42", lock.Name())
+	store.Faults().RemoveNode("stock/42", lock.Node())
 	<-lock.Lost()
 	fmt.Println(errors.Is(lock.Err(), dlock.ErrLost))
 	fmt.Println(errors.Is(lock.Unlock(), dlock.ErrLost))
@@ -104,7 +104,7 @@ func ExampleLock_Context() {
 
 	lock, _ := client.RWMutex("stock/42").Lock(context.Background())
 	ctx := lock.Context(context.Background())
-	store.Faults().RemoveNode("stock/42", lock.Name())
+	store.Faults().RemoveNode("stock/42", lock.Node())
 
 	<-ctx.Done() // as any call does that takes a context
 	fmt.Println(ctx.Err(), errors.Is(context.Cause(ctx), dlock.ErrLost))

@@ -65,7 +65,7 @@ func TestALockOfNoCallIsNotHeld(t *testing.T) {
 		assert.ErrorContains(t, l.Err(), "this Lock comes from no call of RWMutex")
 
 		assert.Zero(t, l.Token(), name)
-		assert.Empty(t, l.Name(), name)
+		assert.Empty(t, l.Node(), name)
 		assert.Equal(t, "no mode", l.Mode().String(), name)
 		select {
 		case <-l.Lost():

@@ -124,7 +124,7 @@ func (c *check) granted(won <-chan *dlock.Lock, when string) *dlock.Lock {
 func (c *check) notGranted(won <-chan *dlock.Lock, when string) {
 	select {
 	case l := <-won:
-		c.fatalf("the lock was granted to %s %s, expected it to wait", l.Name(), when)
+		c.fatalf("the lock was granted to %s %s, expected it to wait", l.Node(), when)
 	default:
 	}
 }

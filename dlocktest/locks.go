@@ -199,7 +199,7 @@ func givenUpWaits(c *check) {
 				acquire = m.RLock
 			}
 			if l, err := acquire(ctx); err == nil {
-				c.errorf("Lock won %s, which was held", l.Name())
+				c.errorf("Lock won %s, which was held", l.Node())
 			}
 			cancel()
 		}
@@ -303,7 +303,7 @@ func lossByOperator(c *check) {
 	s := c.session()
 	l := c.client().lock()
 	c.queued(s, 1)
-	c.removeNode(lockName, l.Name())
+	c.removeNode(lockName, l.Node())
 	c.lostLock(l, "an operator removed the lock's node")
 }
 

@@ -145,7 +145,7 @@ func (a *attempt) granted(ctx context.Context, h *hold, hook func(context.Contex
 			h.discard()
 		}
 	}()
-	hook(ctx, GrantedInfo{Lock: a.m.name, Node: h.own.Name(), Mode: a.mode, Token: h.token, Waited: h.since.Sub(a.began)})
+	hook(ctx, GrantedInfo{Lock: a.m.name, Node: h.own.Node(), Mode: a.mode, Token: h.token, Waited: h.since.Sub(a.began)})
 	returned = true
 }
 

@@ -55,7 +55,7 @@ func TestASecondUnlockAfterALossFoundByTheDowngrade(t *testing.T) {
 		c := w.client("a")
 		outer := w.won(c.lock(bg))
 		inner := w.won(c.rlock(outer.Context(bg)))
-		w.store.Faults().RemoveNode("q", outer.Name())
+		w.store.Faults().RemoveNode("q", outer.Node())
 		require.ErrorIs(w, outer.Unlock(), recipes.ErrLost)
 		assert.ErrorIs(w, inner.Unlock(), recipes.ErrLost)
 		assert.ErrorIs(w, outer.Unlock(), recipes.ErrLost)
@@ -279,7 +279,7 @@ func TestAHolderIsNotFooledByAnothersNodeOfTheSameName(t *testing.T) {
 		mine := w.won(a.lock(bg))
 		time.Sleep(time.Hour)
 		theirs := <-theirsC
-		require.Equal(w, mine.Name(), theirs.Name())
+		require.Equal(w, mine.Node(), theirs.Node())
 		assert.NoError(w, theirs.Err())
 		assert.ErrorIs(w, mine.Err(), recipes.ErrLost, "two hold the lock exclusively for an hour and both say it is held")
 		_ = mine.Unlock()
@@ -379,7 +379,7 @@ func TestADowngradeCutShortByALoss(t *testing.T) {
 		got := make(chan error, 1)
 		go func() { got <- l.Downgrade(bg) }()
 		synctest.Wait()
-		w.store.Faults().RemoveNode("q", l.Name())
+		w.store.Faults().RemoveNode("q", l.Node())
 		heal()
 		err := <-got
 		t.Log(err)

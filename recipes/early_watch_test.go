@@ -46,7 +46,7 @@ func TestARemovedNodeIsNoticedThoughWatchesCloseEarly(t *testing.T) {
 			l, err := c.RWMutex("q").Lock(bg)
 			require.NoError(w, err)
 			time.Sleep(time.Hour + time.Duration(i)*333*time.Millisecond)
-			w.store.Faults().RemoveNode("q", l.Name())
+			w.store.Faults().RemoveNode("q", l.Node())
 			began := time.Now()
 			<-l.Lost()
 			worst = max(worst, time.Since(began))

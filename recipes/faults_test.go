@@ -46,7 +46,7 @@ func TestPassingErrorsKeepThePlaceInTheQueue(t *testing.T) {
 			assert.Greater(w, w.spent(before)[op], int64(3))
 			w.unlock(held)
 			l := w.won(first)
-			assert.Equal(w, "b-W-0000000001", l.Name())
+			assert.Equal(w, "b-W-0000000001", l.Node())
 			w.unlock(l)
 			w.unlock(w.won(second))
 		})

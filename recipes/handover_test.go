@@ -176,8 +176,8 @@ func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own 
 	time.Sleep(time.Second)
 	l := w.won(granted)
 	assert.NotEmpty(w, own)
-	assert.NotEqual(w, own, l.Name())
-	assert.Equal(w, []string{l.Name()}, w.names())
+	assert.NotEqual(w, own, l.Node())
+	assert.Equal(w, []string{l.Node()}, w.names())
 	w.unlock(l)
 }
 
@@ -213,8 +213,8 @@ func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 				})).lock(bg)
 				time.Sleep(10 * time.Second)
 				l := w.won(waiting)
-				assert.Equal(w, "a-W-0000000002", l.Name())
-				assert.Equal(w, []string{l.Name()}, w.names())
+				assert.Equal(w, "a-W-0000000002", l.Node())
+				assert.Equal(w, []string{l.Node()}, w.names())
 				w.unlock(l)
 			})
 		})

@@ -114,7 +114,7 @@ func TestCloseEndsALostSessionInTheStore(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				heal()
-				require.Equal(w, []string{l.Name()}, w.names())
+				require.Equal(w, []string{l.Node()}, w.names())
 				require.NoError(w, c.Close())
 				assert.Empty(w, w.names())
 			})
@@ -137,7 +137,7 @@ func TestCloseSaysThatNodesOfALostSessionMayStay(t *testing.T) {
 		require.ErrorContains(w, err, "nodes stay until")
 		require.ErrorContains(w, err, "1h0m0s")
 		require.Equal(w, err, c.Close())
-		require.Equal(w, []string{l.Name()}, w.names())
+		require.Equal(w, []string{l.Node()}, w.names())
 		heal()
 		time.Sleep(time.Hour)
 	})

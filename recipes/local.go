@@ -207,6 +207,6 @@ func (a *attempt) acceptTraced(ctx context.Context, l *Lock, hook func(context.C
 			_ = l.Unlock()
 		}
 	}()
-	hook(ctx, GrantedInfo{Lock: a.m.name, Node: l.Name(), Mode: a.mode, Token: l.Token(), Waited: time.Since(a.began)})
+	hook(ctx, GrantedInfo{Lock: a.m.name, Node: l.Node(), Mode: a.mode, Token: l.Token(), Waited: time.Since(a.began)})
 	returned = true
 }

@@ -66,8 +66,8 @@ func (l *Lock) Mode() Mode {
 	return l.mode
 }
 
-// Name returns the name of the lock's node, "web1-W-0000000007", as it is now.
-func (l *Lock) Name() string {
+// Node returns the name of the lock's node, "web1-W-0000000007", as it is now.
+func (l *Lock) Node() string {
 	if l.fromNoCall() {
 		return ""
 	}

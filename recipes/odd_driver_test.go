@@ -39,7 +39,7 @@ func TestADowngradeInterruptedByALossSaysSo(t *testing.T) {
 		got := make(chan error, 1)
 		go func() { got <- l.Downgrade(bg) }()
 		synctest.Wait()
-		w.store.Faults().RemoveNode("q", l.Name())
+		w.store.Faults().RemoveNode("q", l.Node())
 		err := <-got
 		t.Log(err)
 		require.ErrorIs(w, l.Err(), recipes.ErrLost)
@@ -99,7 +99,7 @@ func TestALossFoundByUnlockIsTraced(t *testing.T) {
 		n := 0
 		c := w.client("a", recipes.WithTrace(&recipes.Trace{Lost: func(context.Context, recipes.LostInfo) { n++ }}))
 		l := w.won(c.lock(bg))
-		w.store.Faults().RemoveNode("q", l.Name())
+		w.store.Faults().RemoveNode("q", l.Node())
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
 		assert.Equal(w, 1, n)
 	})

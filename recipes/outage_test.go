@@ -385,7 +385,7 @@ func TestATimeoutSaysThatThisClientHoldsTheLock(t *testing.T) {
 				if opts != nil {
 					ahead = "1 ahead" // in the line of the client
 				}
-				require.EqualError(w, err, "dlock: q: timed out after 1s: held by this client ("+held.Name()+"), "+ahead)
+				require.EqualError(w, err, "dlock: q: timed out after 1s: held by this client ("+held.Node()+"), "+ahead)
 				w.unlock(held)
 				w.unlock(w.won(other))
 			})

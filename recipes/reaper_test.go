@@ -124,7 +124,7 @@ func TestUnlockReportsAMissingPermissionAtOnce(t *testing.T) {
 		require.NotErrorIs(w, err, driver.ErrUnavailable)
 		require.NotErrorIs(w, err, recipes.ErrLost)
 		require.ErrorContains(w, err, "dlock: refused/q: ")
-		require.ErrorContains(w, err, "node "+l.Name()+" stays until the session ends")
+		require.ErrorContains(w, err, "node "+l.Node()+" stays until the session ends")
 		require.ErrorIs(w, l.Unlock(), recipes.ErrNotHeld)
 		require.Len(w, released, 1)
 		assert.Equal(w, err, released[0].Err)

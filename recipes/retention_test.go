@@ -203,7 +203,7 @@ func TestThePlaceIsLeftWhenTheLastOneGivesUp(t *testing.T) {
 			require.ErrorIs(w, w.failed(call), context.Canceled)
 		}
 		synctest.Wait()
-		assert.Equal(w, []string{held.Name()}, w.names())
+		assert.Equal(w, []string{held.Node()}, w.names())
 		w.unlock(held)
 	})
 }
@@ -235,7 +235,7 @@ func TestATimeoutSaysWhoIsInTheWayAlsoWithRetention(t *testing.T) {
 		l := w.won(c.lock(bg))
 		err := w.failed(func() <-chan result { r := c.lock(bg); time.Sleep(2 * time.Second); return r }())
 		require.ErrorIs(w, err, recipes.ErrTimeout)
-		require.ErrorContains(w, err, "held by this client ("+l.Name()+"), 1 ahead")
+		require.ErrorContains(w, err, "held by this client ("+l.Node()+"), 1 ahead")
 		w.unlock(l)
 	})
 }
@@ -259,7 +259,7 @@ func TestALossEndsATurnAndTheNextOneGetsAPlaceOfItsOwn(t *testing.T) {
 					} else {
 						w.unlock(held)
 					}
-					harm(w, c, held.Name())
+					harm(w, c, held.Node())
 					time.Sleep(time.Second) // heartbeats, the guard
 					if !inUse {
 						waiting = c.lock(bg)
@@ -536,7 +536,7 @@ func TestGrantsAndTheirCounterpartBalance(t *testing.T) {
 		},
 		"a node that was removed": func(w *world, c *client, l *ledger) {
 			writer := w.won(c.lock(call("1")))
-			w.store.Faults().RemoveNode("q", writer.Name())
+			w.store.Faults().RemoveNode("q", writer.Node())
 			_ = writer.Unlock()
 			time.Sleep(soon)
 			lines := l.taken()
@@ -709,7 +709,7 @@ func mingle(w *world, m *recipes.RWMutex, rnd *rand.Rand, inside *holders) {
 		take := []func(context.Context) (*recipes.Lock, error){m.Lock, m.RLock, m.TryLock, m.TryRLock}[rnd.IntN(4)]
 		if l, err := take(ctx); err == nil {
 			if beside := inside.enter(l); len(beside) > 0 {
-				w.Errorf("%v %s is held beside %v %s", l.Mode(), l.Name(), beside[0].Mode(), beside[0].Name())
+				w.Errorf("%v %s is held beside %v %s", l.Mode(), l.Node(), beside[0].Mode(), beside[0].Node())
 			}
 			select {
 			case <-l.Lost():
@@ -838,7 +838,7 @@ func (w *world) kept(c *client) *recipes.Lock {
 	w.Helper()
 	w.unlock(w.won(c.lock(bg)))
 	l := w.won(c.rlock(bg))
-	require.Equal(w, "a-W-0000000000", l.Name())
+	require.Equal(w, "a-W-0000000000", l.Node())
 	return l
 }
 
@@ -847,7 +847,7 @@ func TestReadersElsewhereEnterBesideAReaderOnAKeptPlace(t *testing.T) {
 		c := w.client("a", retention())
 		l := w.kept(c)
 		first, second := w.won(w.client("b").rlock(bg)), w.won(w.client("d").rlock(bg))
-		assert.Equal(w, "a-R-0000000000", l.Name())
+		assert.Equal(w, "a-R-0000000000", l.Node())
 		require.NoError(w, l.Err())
 		local := w.won(c.rlock(bg))
 		assert.Greater(w, local.Token(), l.Token(), "it has a node of its own")
@@ -910,7 +910,7 @@ func TestAReaderOnAKeptPlaceIsToldOfALossAfterItWasGivenUp(t *testing.T) {
 		c := w.client("a", retention())
 		l := w.kept(c)
 		elsewhere := w.won(w.client("b").rlock(bg))
-		w.store.Faults().RemoveNode("q", l.Name())
+		w.store.Faults().RemoveNode("q", l.Node())
 		time.Sleep(soon)
 		require.ErrorIs(w, l.Err(), recipes.ErrLost)
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
@@ -1078,7 +1078,7 @@ func TestAHookThatPanicsInUnlockDoesNotStopTheNextWaiter(t *testing.T) {
 				waiting := c.lock(bg)
 				w.waits(waiting)
 				if trace.Lost != nil {
-					w.store.Faults().RemoveNode("q", traced.Name())
+					w.store.Faults().RemoveNode("q", traced.Node())
 				}
 				assert.PanicsWithValue(w, "x", func() { _ = traced.Unlock() })
 				w.unlock(w.won(waiting))
@@ -1172,6 +1172,6 @@ func TestOneLockIsExemptFromTheRetentionOfItsClient(t *testing.T) {
 		w.unlock(w.won(retained))
 		l = w.won(c.lock(bg, exempt, retention()))
 		w.unlock(l)
-		assert.Equal(w, []string{l.Name()}, w.names(), "the last option counts")
+		assert.Equal(w, []string{l.Node()}, w.names(), "the last option counts")
 	})
 }

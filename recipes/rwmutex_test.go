@@ -49,7 +49,7 @@ func TestNodesAreNamedAfterHostAndMode(t *testing.T) {
 		l := w.won(a.lock(bg))
 		r := b.rlock(bg)
 		assert.Equal(w, []string{"web1-W-0000000000", "rack%202%2F3-R-0000000001"}, w.names())
-		assert.Equal(w, "web1-W-0000000000", l.Name())
+		assert.Equal(w, "web1-W-0000000000", l.Node())
 		assert.Equal(w, recipes.Exclusive, l.Mode())
 		w.unlock(l)
 		l = w.won(r)

@@ -46,7 +46,7 @@ func TestCloseReportsTheLocksThatItTakesAway(t *testing.T) {
 		held := w.won(c.lock(bg))
 		require.NoError(w, c.Close())
 		require.Len(w, lost, 1)
-		assert.Equal(w, held.Name(), lost[0].Node)
+		assert.Equal(w, held.Node(), lost[0].Node)
 		require.ErrorIs(w, lost[0].Err, recipes.ErrLost)
 		require.ErrorIs(w, lost[0].Err, recipes.ErrClosed)
 		assert.Equal(w, 1, ended)

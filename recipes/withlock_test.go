@@ -145,7 +145,7 @@ func TestWithLockTellsThatTheFunctionDidNotRun(t *testing.T) {
 				err  error
 				want []error
 			}{lost.RWMutex("q").WithLock(inside, never), []error{recipes.ErrUpgrade}}
-			w.store.Faults().RemoveNode("q", shared.Name())
+			w.store.Faults().RemoveNode("q", shared.Node())
 			<-shared.Lost()
 			failures["the lock of the context is lost"] = struct {
 				err  error

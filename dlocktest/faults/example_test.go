@@ -65,7 +65,7 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("won:", lock.Name())
+	fmt.Println("won:", lock.Node())
 	fmt.Println(lock.Unlock(), client.Close(), memory.Stats().Nodes)
 	// Output:
 	// lost: create "stock/42" "web1-W-0000000000", reply

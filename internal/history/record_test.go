@@ -250,7 +250,7 @@ func (r *recorder) won(a *attempt, l *dlock.Lock) {
 	} else {
 		c = &contender{
 			id: len(r.contenders) + 1, client: a.client, queue: a.queue, mode: a.mode,
-			token: l.Token(), node: nodeOf(l.Name()), granted: a.span,
+			token: l.Token(), node: nodeOf(l.Node()), granted: a.span,
 		}
 		r.contenders = append(r.contenders, c)
 	}

@@ -47,13 +47,13 @@ type stray struct {
 // granted takes down that an actor has won a lock. It is called in the step in which that
 // happened, in which no time passes and no session ends.
 func (r *run) granted(a *actor, ctx context.Context, queue string, l *recipes.Lock) {
-	r.remark("%v holds %s %s, token %d", a, queue, l.Name(), l.Token())
+	r.remark("%v holds %s %s, token %d", a, queue, l.Node(), l.Token())
 	r.count("grant")
 	if err := l.Err(); err != nil {
-		r.fail("%v won %s %s, which was lost when it was granted: %v", a, queue, l.Name(), err)
+		r.fail("%v won %s %s, which was lost when it was granted: %v", a, queue, l.Node(), err)
 	}
 	if err := ctx.Err(); err != nil {
-		r.fail("%v won %s %s after its context had ended: %v", a, queue, l.Name(), err)
+		r.fail("%v won %s %s after its context had ended: %v", a, queue, l.Node(), err)
 	}
 	_ = l.Lost() // makes the channel
 	h := &holding{lock: l, actor: a, queue: queue, fresh: true}
@@ -129,7 +129,7 @@ func (r *run) heldBy(c *client) []*holding {
 func (r *run) judgeClose() {
 	for _, h := range r.warned {
 		if !isClosed(h.lock.Lost()) && !givenBack(h.lock) {
-			r.fail("%v holds %s although its client was closed", h.actor, h.lock.Name())
+			r.fail("%v holds %s although its client was closed", h.actor, h.lock.Node())
 		}
 	}
 	r.warned = nil
@@ -183,13 +183,13 @@ func (r *run) judgePair(a, b *holding) {
 		return
 	}
 	r.fail("two holders of %s: %v as %s (%v) and %v as %s (%v)", a.queue,
-		a.actor, a.lock.Name(), a.lock.Mode(), b.actor, b.lock.Name(), b.lock.Mode())
+		a.actor, a.lock.Node(), a.lock.Mode(), b.actor, b.lock.Node(), b.lock.Mode())
 }
 
 // judgeTold fails the run if a holder has not learnt for long that his node is gone: because an
 // operator has removed it, or because the session has ended.
 func (r *run) judgeTold(h *holding) {
-	info, there := r.info(h.queue, h.lock.Name())
+	info, there := r.info(h.queue, h.lock.Node())
 	switch {
 	case there && info.Token == h.lock.Token():
 		h.missing = time.Time{}
@@ -197,7 +197,7 @@ func (r *run) judgeTold(h *holding) {
 	case h.missing.IsZero():
 		h.missing = time.Now()
 	case time.Since(h.actor.client.calmSince(h.missing)) > toldAfter:
-		r.fail("%v was not told that %s is gone", h.actor, h.lock.Name())
+		r.fail("%v was not told that %s is gone", h.actor, h.lock.Node())
 	}
 }
 
@@ -206,13 +206,13 @@ func (r *run) judgeTold(h *holding) {
 // while no other client waits.
 func (r *run) judgeDowngraded(h *holding) {
 	switch {
-	case r.wrap != nil || !strings.Contains(h.lock.Name(), "-W-") || r.writes(h.lock.Token()),
+	case r.wrap != nil || !strings.Contains(h.lock.Node(), "-W-") || r.writes(h.lock.Token()),
 		r.retains() && r.waiterBehind(h) == 0:
 		h.untold = time.Time{}
 	case h.untold.IsZero():
 		h.untold = time.Now()
 	case time.Since(h.actor.client.calmSince(h.untold)) > toldAfter:
-		r.fail("%v reads, and the store was not told: %s", h.actor, h.lock.Name())
+		r.fail("%v reads, and the store was not told: %s", h.actor, h.lock.Node())
 	}
 }
 
@@ -236,9 +236,9 @@ func (r *run) judgeGrant(h *holding) {
 		switch p := r.passing; {
 		case p == nil || r.retains():
 		case p.request.Stage == faults.StageReply && p.born >= at.step:
-			r.fail("%v won %s as %s, which had been removed before the store was asked", h.actor, h.queue, h.lock.Name())
+			r.fail("%v won %s as %s, which had been removed before the store was asked", h.actor, h.queue, h.lock.Node())
 		case p.request.Stage == faults.StageNews && p.request.Cause == driver.Released && p.born > at.step:
-			r.fail("%v won %s as %s, which had been removed before the release", h.actor, h.queue, h.lock.Name())
+			r.fail("%v won %s as %s, which had been removed before the release", h.actor, h.queue, h.lock.Node())
 		}
 		return
 	}
@@ -249,7 +249,7 @@ func (r *run) judgeGrant(h *holding) {
 		r.highest[h.queue] = token
 	}
 	nodes := r.nodes(h.queue)
-	name := h.lock.Name()
+	name := h.lock.Node()
 	if r.retains() { // a reader may enter while the node's new name is on its way
 		name, _ = r.stands(h.queue, token)
 	}
@@ -261,13 +261,13 @@ func (r *run) judgeGrant(h *holding) {
 	}
 	if i < 0 {
 		if h.lock.Err() == nil {
-			r.fail("%v holds %s without a node %s", h.actor, h.queue, h.lock.Name())
+			r.fail("%v holds %s without a node %s", h.actor, h.queue, h.lock.Node())
 		}
 		return
 	}
 	for _, n := range nodes[:i] {
 		if exclusive || isWriter(n.Name) {
-			r.fail("%v won %s as %s behind %s", h.actor, h.queue, h.lock.Name(), n.Name)
+			r.fail("%v won %s as %s behind %s", h.actor, h.queue, h.lock.Node(), n.Name)
 		}
 	}
 }

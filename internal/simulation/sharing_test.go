@@ -28,7 +28,7 @@ func (r *run) judgePeer(h *holding) {
 	case h.keeping.IsZero():
 		h.keeping = time.Now()
 	case time.Since(h.actor.client.calmSince(h.keeping)) > knowsAfter:
-		r.fail("%v reads %s, and keeps a reader of its client out", h.actor, h.lock.Name())
+		r.fail("%v reads %s, and keeps a reader of its client out", h.actor, h.lock.Node())
 	}
 }
 
@@ -127,6 +127,6 @@ func (r *run) judgeTurns(h *holding) {
 	r.count("turn while another client waits")
 	if p.turns++; p.turns > r.turns() {
 		r.fail("%v has turn %d of %d on %s, and another client has waited for %v",
-			h.actor, p.turns, r.turns(), h.lock.Name(), time.Since(p.since))
+			h.actor, p.turns, r.turns(), h.lock.Node(), time.Since(p.since))
 	}
 }

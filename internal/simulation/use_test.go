@@ -119,7 +119,7 @@ func (a *actor) reenter(m *recipes.RWMutex, queue string, outer *recipes.Lock, c
 
 func (a *actor) downgrade(queue string, l *recipes.Lock) {
 	err := l.Downgrade(context.Background())
-	a.run.remark("%v downgrades %s: %v", a, l.Name(), err)
+	a.run.remark("%v downgrades %s: %v", a, l.Node(), err)
 	a.run.count("downgrade")
 	switch {
 	case err == nil && a.run.wrap != nil: // the store could not be told
@@ -139,7 +139,7 @@ func (a *actor) unlock(queue string, l *recipes.Lock) {
 	_, removed := a.run.removedAt(l)
 	again := l.Err()
 	err := l.Unlock()
-	a.run.remark("%v unlocks %s: %v", a, l.Name(), err)
+	a.run.remark("%v unlocks %s: %v", a, l.Node(), err)
 	if took := time.Since(began); took > unlockLimit {
 		a.run.fail("%v: unlock took %v", a, took)
 	}
@@ -159,7 +159,7 @@ func (a *actor) unlock(queue string, l *recipes.Lock) {
 		a.run.fail("%v: unlock: %v", a, err)
 	case a.run.retains(): // the node stays for a while, and may be that of others
 	case last && removed && !a.run.doubtful(l) && a.client.calmSince(began).Equal(began):
-		a.run.fail("%v has unlocked and was not told that its node %s had been removed", a, l.Name())
+		a.run.fail("%v has unlocked and was not told that its node %s had been removed", a, l.Node())
 	case last:
 		if name, stands := a.run.stands(queue, l.Token()); stands {
 			a.run.fail("%v has unlocked, and its node %s is there", a, name)

@@ -235,7 +235,7 @@ func (a *actor) take(name, how string, lock func(*dlock.RWMutex, context.Context
 	at := now()
 	held := l.Err() == nil
 	a.journal.note(event{Kind: granted, At: at, Hold: id, Lock: name, How: how, Held: held,
-		Mode: l.Mode().String(), Node: l.Name(), Token: l.Token()})
+		Mode: l.Mode().String(), Node: l.Node(), Token: l.Token()})
 	a.advance()
 	h := &hold{id: id, lock: l, journal: a.journal, last: at, noted: at, over: !held}
 	if held {

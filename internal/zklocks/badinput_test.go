@@ -257,10 +257,10 @@ func TestAHostNameIsEncodedWhereItDoesNotFitANode(t *testing.T) {
 			w := newWorld(t)
 			c := w.client(host)
 			lock := w.lock(c).granted()
-			require.Equal(t, want+"-W-0000000000", lock.Name())
+			require.Equal(t, want+"-W-0000000000", lock.Node())
 			w.listed("q", want+"-W-0000000000")
 			reader := w.rlock(c)
-			reader.waitsBehind(lock.Name())
+			reader.waitsBehind(lock.Node())
 			w.unlock(lock)
 			w.unlock(reader.granted())
 			require.Equal(t, []string{w.path("q")}, w.server.Tree(t, w.root))
@@ -316,7 +316,7 @@ func TestWithoutPermissionToDeleteUnlockSaysSoAtOnce(t *testing.T) {
 	c := w.client("web1")
 	lock := w.lock(c).granted()
 	err = lock.Unlock()
-	says(t, err, "dlock: q: ", lock.Name(), "DELETE", "stays until the session ends")
+	says(t, err, "dlock: q: ", lock.Node(), "DELETE", "stays until the session ends")
 	require.ErrorIs(t, err, fs.ErrPermission)
 	require.NotErrorIs(t, err, dlock.ErrUnavailable, "another try would not help")
 	require.ErrorIs(t, lock.Err(), dlock.ErrNotHeld)
@@ -333,7 +333,7 @@ func TestTheDataOfAQueuesNodeIsKept(t *testing.T) {
 	for range 3 {
 		lock := w.lock(c[0]).granted()
 		k := w.lock(c[1])
-		k.waitsBehind(lock.Name())
+		k.waitsBehind(lock.Node())
 		w.unlock(lock)
 		next := k.granted()
 		require.Greater(t, next.Token(), lock.Token())
@@ -352,7 +352,7 @@ func TestAQueueThatMayNotBeWrittenWorks(t *testing.T) {
 	c := w.clients(2)
 	lock := w.lock(c[0]).granted()
 	k := w.rlock(c[1])
-	k.waitsBehind(lock.Name())
+	k.waitsBehind(lock.Node())
 	w.unlock(lock)
 	w.unlock(k.granted())
 	w.listed("q")
@@ -414,7 +414,7 @@ func TestASecondUnlockIsRefusedAndHarmsNobody(t *testing.T) {
 		says(t, err, "dlock: q: ")
 	}
 	require.ErrorIs(t, lock.Downgrade(w.soon()), dlock.ErrNotHeld)
-	w.listed("q", next.Name())
+	w.listed("q", next.Node())
 	w.unlock(next)
 }
 

@@ -186,7 +186,7 @@ func (d duel) isFacedWith(mode dlock.Mode) string {
 			over = true
 			return true
 		default:
-			return d.watchedByAnother(d.queue, l.Name())
+			return d.watchedByAnother(d.queue, l.Node())
 		}
 	}, func() string { return "it neither enters nor waits" })
 	d.unlock(l)

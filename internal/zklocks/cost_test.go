@@ -112,7 +112,7 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	c, proxy := w.proxied("web2")
 	first := w.lock(present).granted()
 	waiting := w.lock(c)
-	waiting.waitsBehind(first.Name())
+	waiting.waitsBehind(first.Node())
 	w.eventually(func() bool { return proxy.Frames(zktest.OpGetACL) == 1 }, func() string { return "the ACL is not read" })
 	w.unlock(first)
 	w.unlock(waiting.granted()) // the queue and its ACL are known now
@@ -122,7 +122,7 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 		watched := proxy.Frames(zktest.OpGetData)
 		waiting := spent(t, proxy, func() {
 			next = w.contend(c, "q", mode)
-			next.waitsBehind(held.Name())
+			next.waitsBehind(held.Node())
 			w.eventually(func() bool { return proxy.Frames(zktest.OpGetData) >= watched+2 }, func() string { return "no watch" })
 		})
 		began := time.Now()

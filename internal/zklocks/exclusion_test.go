@@ -17,7 +17,7 @@ func TestExclusiveWaitsForExclusive(t *testing.T) {
 	c := w.clients(2)
 	first := w.lock(c[0]).granted()
 	second := w.lock(c[1])
-	second.waitsBehind(first.Name())
+	second.waitsBehind(first.Node())
 	_, err := c[1].RWMutex("q").TryLock(w.soon())
 	require.ErrorIs(t, err, dlock.ErrLocked)
 	w.unlock(first)
@@ -35,7 +35,7 @@ func TestSharedHoldsTogetherWithShared(t *testing.T) {
 		require.NoError(t, l.Err())
 		require.Equal(t, dlock.Shared, l.Mode())
 	}
-	w.listed("q", a.Name(), b.Name(), third.Name())
+	w.listed("q", a.Node(), b.Node(), third.Node())
 	w.unlock(b, a, third)
 	w.listed("q")
 }
@@ -45,7 +45,7 @@ func TestSharedWaitsForExclusive(t *testing.T) {
 	c := w.clients(2)
 	writer := w.lock(c[0]).granted()
 	reader := w.rlock(c[1])
-	reader.waitsBehind(writer.Name())
+	reader.waitsBehind(writer.Node())
 	_, err := c[1].RWMutex("q").TryRLock(w.soon())
 	require.ErrorIs(t, err, dlock.ErrLocked)
 	w.unlock(writer)
@@ -57,11 +57,11 @@ func TestExclusiveWaitsForAllShared(t *testing.T) {
 	c := w.clients(3)
 	a, b := w.rlock(c[0]).granted(), w.rlock(c[1]).granted()
 	writer := w.lock(c[2])
-	writer.waitsBehind(b.Name())
+	writer.waitsBehind(b.Node())
 	_, err := c[2].RWMutex("q").TryLock(w.soon())
 	require.ErrorIs(t, err, dlock.ErrLocked)
 	w.unlock(b)
-	writer.waitsBehind(a.Name())
+	writer.waitsBehind(a.Node())
 	w.unlock(a)
 	w.unlock(writer.granted())
 }
@@ -71,7 +71,7 @@ func TestContendersOfOneSessionExcludeEachOther(t *testing.T) {
 	c := w.client("web1")
 	first := w.lock(c).granted()
 	second := w.lock(c)
-	second.waitsBehind(first.Name())
+	second.waitsBehind(first.Node())
 	w.unlock(first)
 	w.unlock(second.granted())
 }
@@ -82,7 +82,7 @@ func TestFiveContendersAreServedInTheOrderOfArrival(t *testing.T) {
 	held := w.lock(c[5]).granted()
 	var queue []*contender
 	for i := range 5 {
-		before := held.Name()
+		before := held.Node()
 		if i > 0 {
 			before = queue[i-1].node()
 		}
@@ -108,12 +108,12 @@ func TestReaderBehindAQueuedWriterWaitsAlthoughReadersHold(t *testing.T) {
 	c := w.clients(3)
 	holder := w.rlock(c[0]).granted()
 	writer := w.lock(c[1])
-	writer.waitsBehind(holder.Name())
+	writer.waitsBehind(holder.Node())
 	reader := w.rlock(c[2])
 	reader.waitsBehind(writer.node())
 	w.unlock(holder)
 	lock := writer.granted()
-	reader.waitsBehind(lock.Name())
+	reader.waitsBehind(lock.Node())
 	w.unlock(lock)
 	w.unlock(reader.granted())
 }
@@ -125,7 +125,7 @@ func TestReadersQueuedTogetherEnterTogether(t *testing.T) {
 	var readers []*contender
 	for i := range 4 {
 		k := w.rlock(c[1+i])
-		k.waitsBehind(writer.Name())
+		k.waitsBehind(writer.Node())
 		readers = append(readers, k)
 	}
 	last := w.lock(c[5])
@@ -146,7 +146,7 @@ func TestDowngradeLetsQueuedReadersInAndNoQueuedWriter(t *testing.T) {
 	w := newWorld(t)
 	c := w.clients(4)
 	holder := w.lock(c[0]).granted()
-	before := holder.Name()
+	before := holder.Node()
 	reader := w.rlock(c[1])
 	reader.waitsBehind(before)
 	writer := w.lock(c[2])
@@ -155,11 +155,11 @@ func TestDowngradeLetsQueuedReadersInAndNoQueuedWriter(t *testing.T) {
 	late.waitsBehind(writer.node())
 
 	require.NoError(t, holder.Downgrade(w.soon()))
-	require.Equal(t, "web0-R-"+sequence(before), holder.Name(), "the place is kept")
+	require.Equal(t, "web0-R-"+sequence(before), holder.Node(), "the place is kept")
 	first := reader.granted()
-	w.listed("q", holder.Name(), first.Name(), writer.node(), late.node())
+	w.listed("q", holder.Node(), first.Node(), writer.node(), late.node())
 	w.unlock(first)
-	writer.waitsBehind(holder.Name())
+	writer.waitsBehind(holder.Node())
 	late.waits()
 	require.NoError(t, holder.Err())
 	w.unlock(holder)
@@ -175,10 +175,10 @@ func TestADowngradedHolderKeepsAWriterOutWhoStoodRightBehindIt(t *testing.T) {
 	c := w.clients(2)
 	holder := w.lock(c[0]).granted()
 	writer := w.lock(c[1])
-	writer.waitsBehind(holder.Name())
+	writer.waitsBehind(holder.Node())
 	require.NoError(t, holder.Downgrade(w.soon()))
-	require.Equal(t, "web0-R-", holder.Name()[:len(holder.Name())-10])
-	writer.waitsBehind(holder.Name())
+	require.Equal(t, "web0-R-", holder.Node()[:len(holder.Node())-10])
+	writer.waitsBehind(holder.Node())
 	w.unlock(holder)
 	w.unlock(writer.granted())
 }
@@ -193,7 +193,7 @@ func TestChildrenWithoutASequenceAreNoContenders(t *testing.T) {
 	}
 	lock := w.lock(c[0]).granted()
 	second := w.lock(c[1])
-	second.waitsBehind(lock.Name())
+	second.waitsBehind(lock.Node())
 	require.Equal(t, 2, second.lastWait().Position)
 	w.unlock(lock)
 	w.unlock(second.granted())
@@ -271,7 +271,7 @@ func TestNodeNamesAreHostKindAndTenDigitsBelowTheLocksPath(t *testing.T) {
 			for i := range 3 {
 				lock := w.contend(c, queue, dlock.Exclusive).granted()
 				want := fmt.Sprintf("web1.example-W-%010d", 2*i)
-				require.Equal(t, want, lock.Name())
+				require.Equal(t, want, lock.Node())
 				require.Equal(t, []string{want}, w.nodes(queue))
 				_, stat, err := w.raw.Get(w.path(queue) + "/" + want)
 				require.NoError(t, err)
@@ -281,7 +281,7 @@ func TestNodeNamesAreHostKindAndTenDigitsBelowTheLocksPath(t *testing.T) {
 
 				reader := w.contend(c, queue, dlock.Shared).granted()
 				want = fmt.Sprintf("web1.example-R-%010d", 2*i+1)
-				require.Equal(t, want, reader.Name())
+				require.Equal(t, want, reader.Node())
 				require.Equal(t, []string{want}, w.nodes(queue))
 				w.unlock(reader)
 			}
@@ -296,7 +296,7 @@ func TestLocksBelowEachOtherAreDifferentLocks(t *testing.T) {
 	below := w.contend(c[1], "stock/42", dlock.Exclusive).granted()
 	require.Equal(t, []string{"web1-W-0000000000"}, w.nodes("stock/42"))
 	again := w.contend(c[1], "stock", dlock.Exclusive)
-	again.waitsBehind(above.Name())
+	again.waitsBehind(above.Node())
 	w.unlock(above)
 	w.unlock(again.granted(), below)
 }

@@ -21,7 +21,7 @@ type line struct {
 func (w *world) newLine(n int, clients func(i int) *dlock.Client, opts ...dlock.Option) *line {
 	w.Helper()
 	l := &line{w: w, held: w.lock(clients(0)).granted()}
-	before := l.held.Name()
+	before := l.held.Node()
 	for i := range n {
 		k := w.contend(clients(1+i), "q", dlock.Exclusive, opts...)
 		k.waitsBehind(before)
@@ -113,7 +113,7 @@ func TestAReleaseByAWriterLetsReadersInWithoutARequest(t *testing.T) {
 	var readers []*contender
 	for i := range n {
 		k := w.rlock(clients[i])
-		k.waitsBehind(writer.Name())
+		k.waitsBehind(writer.Node())
 		readers = append(readers, k)
 	}
 	w.watched(watches, 2*n+1)

@@ -50,9 +50,9 @@ func TestAWriteToAHoldersNodeLetsNobodyInWhereWaitersList(t *testing.T) {
 			lock := w.lock(holder).granted()
 			w.watched(watches, 1) // the holder's node
 			k := w.lock(waiter)
-			k.waitsBehind(lock.Name())
+			k.waitsBehind(lock.Node())
 			w.watched(watches, 3) // and the waiter's two: it has waited for 300 ms
-			_, err := w.login("super:zktest").Set(w.path("q")+"/"+lock.Name(), []byte("\n#dlock guarded"), -1)
+			_, err := w.login("super:zktest").Set(w.path("q")+"/"+lock.Node(), []byte("\n#dlock guarded"), -1)
 			require.NoError(t, err)
 			k.looked(2)
 			require.NoError(t, lock.Err())
@@ -83,7 +83,7 @@ func TestAForgedReleaseOfAStrangersNodeLetsNobodyIn(t *testing.T) {
 			holder, waiter := w.open(dsn, "web1"), w.open(dsn, "web2")
 			first := w.lock(waiter).granted() // both know the queue
 			behind := w.lock(holder)
-			behind.waitsBehind(first.Name())
+			behind.waitsBehind(first.Node())
 			w.unlock(first)
 			w.unlock(behind.granted())
 			if name == "adds, asked" {
@@ -129,14 +129,14 @@ func TestAForgedNodeDoesNotKeepAHolderUninformed(t *testing.T) {
 					if when == "later" {
 						w.watched(watches, 1) // the holder's node
 					}
-					path := w.path("q") + "/" + lock.Name()
+					path := w.path("q") + "/" + lock.Node()
 					_, err := w.raw.Multi(
 						&zk.DeleteRequest{Path: path, Version: -1},
 						&zk.CreateRequest{Path: path, Data: fmt.Appendf(nil, "\n#dlock token=%d created=1", lock.Token()), Acl: zk.WorldACL(zk.PermAll)})
 					require.NoError(t, err)
 					w.lost(lock)
 					require.ErrorIs(t, lock.Unlock(), dlock.ErrLost)
-					w.listed("q", lock.Name())
+					w.listed("q", lock.Node())
 				})
 			}
 		}
@@ -148,7 +148,7 @@ func TestUnlockSparesAForgedNodeAndSaysThatTheLockWasLost(t *testing.T) {
 	c := w.client("web1")
 	w.unlock(w.lock(c).granted())
 	lock := w.lock(c).granted()
-	path := w.path("q") + "/" + lock.Name()
+	path := w.path("q") + "/" + lock.Node()
 	_, err := w.raw.Multi(
 		&zk.DeleteRequest{Path: path, Version: -1},
 		&zk.CreateRequest{Path: path, Data: fmt.Appendf(nil, "\n#dlock token=%d created=1", lock.Token()), Acl: zk.WorldACL(zk.PermRead)})
@@ -156,5 +156,5 @@ func TestUnlockSparesAForgedNodeAndSaysThatTheLockWasLost(t *testing.T) {
 	err = lock.Unlock()
 	require.ErrorIs(t, err, dlock.ErrLost)
 	require.NotErrorIs(t, err, dlock.ErrUnavailable)
-	require.Contains(t, w.nodes("q"), lock.Name())
+	require.Contains(t, w.nodes("q"), lock.Node())
 }

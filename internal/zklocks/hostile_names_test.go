@@ -88,7 +88,7 @@ func TestANodeThatIsNoContenderIsInNobodysWay(t *testing.T) {
 	}
 	lock := w.lock(c).granted()
 	next := w.lock(c)
-	next.waitsBehind(lock.Name())
+	next.waitsBehind(lock.Node())
 	w.unlock(lock)
 	w.unlock(next.granted())
 }
@@ -138,7 +138,7 @@ func TestANodeBeyondTheEndOfTheSequenceBlocksNobodyWhoQueuesUp(t *testing.T) {
 	c := w.client("web1")
 	lock := w.lock(c).granted()
 	next := w.rlock(c)
-	next.waitsBehind(lock.Name())
+	next.waitsBehind(lock.Node())
 	w.unlock(lock)
 	w.unlock(next.granted())
 	_, err := c.RWMutex("q").TryLock(w.soon())
@@ -253,7 +253,7 @@ func TestAHugeQueueIsStillALock(t *testing.T) {
 	c := w.client("web1")
 	lock := w.lock(c).granted()
 	next := w.lock(c)
-	next.waitsBehind(lock.Name())
+	next.waitsBehind(lock.Node())
 	w.unlock(lock)
 	w.unlock(next.granted())
 	require.Len(t, w.nodes("q"), junk+behind)
@@ -306,9 +306,9 @@ func TestANodeInAnothersNameIsNotTakenForOnesOwn(t *testing.T) {
 	w := newWorld(t)
 	c := w.client("web1")
 	lock := w.lock(c).granted()
-	data, _, err := w.raw.Get(w.path("q") + "/" + lock.Name())
+	data, _, err := w.raw.Get(w.path("q") + "/" + lock.Node())
 	require.NoError(t, err)
-	prefix, seq, _ := driver.ParseName(lock.Name())
+	prefix, seq, _ := driver.ParseName(lock.Node())
 	w.plant("q", driver.FormatName(prefix, seq+1), data) // with the record of the holder, its id included
 	w.plant("q", driver.FormatName("web1-R-", seq), data)
 	next := w.lock(c)

@@ -24,7 +24,7 @@ func TestAServerIsReachedByItsNameAlthoughAnotherHostIsUnknown(t *testing.T) {
 	for range 5 { // hosts are tried in a random order
 		c := w.open(w.dsn(nowhere+",localhost:"+port, ""), "web1")
 		lock := w.lock(c).granted()
-		w.listed("q", lock.Name())
+		w.listed("q", lock.Node())
 		w.unlock(lock)
 		require.NoError(t, c.Close())
 	}

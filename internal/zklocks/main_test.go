@@ -46,7 +46,7 @@ func childMain(dsn string) int {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println("held", lock.Name())
+		fmt.Println("held", lock.Node())
 	}()
 	io.Copy(io.Discard, os.Stdin)
 	return 0

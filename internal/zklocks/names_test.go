@@ -23,7 +23,7 @@ func TestWhereTheNodesOfALockAre(t *testing.T) {
 		w := newWorld(t)
 		c := w.client("web1")
 		l := w.contend(c, lock, dlock.Exclusive).granted()
-		require.Equal(t, []string{l.Name()}, w.nodes(path))
+		require.Equal(t, []string{l.Node()}, w.nodes(path))
 		w.unlock(l)
 	}
 }

@@ -26,7 +26,7 @@ func TestAnUnlockTakesNoLockFromAnotherGoroutineOfItsClient(t *testing.T) {
 	replies := proxy.HoldReplies(zktest.Op(zktest.OpMulti))
 	next := w.lock(c)
 	w.closes(replies.Held(), "the second goroutine's node")
-	w.listed("q", old.Name())
+	w.listed("q", old.Node())
 	unlocked := make(chan error, 1)
 	go func() { unlocked <- old.Unlock() }()
 	w.eventually(func() bool { return len(w.nodes("q")) == 0 || len(unlocked) == 1 }, // the latter on a slow machine: the holder knows by then
@@ -34,7 +34,7 @@ func TestAnUnlockTakesNoLockFromAnotherGoroutineOfItsClient(t *testing.T) {
 	replies.Release()
 	lock := next.granted()
 	require.ErrorIs(t, <-unlocked, dlock.ErrLost)
-	w.listed("q", lock.Name())
+	w.listed("q", lock.Node())
 	_, err := w.client("web2").RWMutex("q").TryLock(w.soon())
 	require.ErrorIs(t, err, dlock.ErrLocked)
 	w.unlock(lock)

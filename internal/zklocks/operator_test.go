@@ -52,7 +52,7 @@ func (w *world) removeAndAwait(locks []*dlock.Lock) []time.Duration {
 	var all sync.WaitGroup
 	for i, lock := range locks {
 		began := time.Now()
-		w.remove(queueOf(i), lock.Name())
+		w.remove(queueOf(i), lock.Node())
 		all.Go(func() {
 			select {
 			case <-lock.Lost():
@@ -68,7 +68,7 @@ func (w *world) removeAndAwait(locks []*dlock.Lock) []time.Duration {
 func TestUnlockNoticesThatTheNodeWasRemovedAMomentAgo(t *testing.T) {
 	w := newWorld(t)
 	lock := w.lock(w.client("web1")).granted()
-	w.remove("q", lock.Name())
+	w.remove("q", lock.Node())
 	require.ErrorIs(t, lock.Unlock(), dlock.ErrLost)
 }
 
@@ -79,7 +79,7 @@ func TestADowngradedHolderLearnsThatItsNodeWasRemoved(t *testing.T) {
 	w.watched(watches, 1) // the node, under its first name
 	require.NoError(t, lock.Downgrade(w.soon()))
 	require.NoError(t, lock.Err())
-	w.remove("q", lock.Name())
+	w.remove("q", lock.Node())
 	w.lost(lock)
 }
 
@@ -88,7 +88,7 @@ func TestAWaiterWhoseNodeWasRemovedIsNeverLetInOnItAndQueuesAgain(t *testing.T) 
 	c := w.clients(3)
 	holder := w.lock(c[0]).granted()
 	middle := w.lock(c[1])
-	middle.waitsBehind(holder.Name())
+	middle.waitsBehind(holder.Node())
 	last := w.lock(c[2])
 	first := middle.node()
 	last.waitsBehind(first)
@@ -96,12 +96,12 @@ func TestAWaiterWhoseNodeWasRemovedIsNeverLetInOnItAndQueuesAgain(t *testing.T) 
 	w.remove("q", first)
 	w.eventually(func() bool { return len(middle.nodes()) == 2 }, func() string { return "it does not queue again" })
 	middle.waitsBehind(last.node())
-	last.waitsBehind(holder.Name())
-	w.listed("q", holder.Name(), last.node(), middle.node())
+	last.waitsBehind(holder.Node())
+	w.listed("q", holder.Node(), last.node(), middle.node())
 	w.unlock(holder)
 	w.unlock(last.granted())
 	lock := middle.granted()
-	require.NotEqual(t, first, lock.Name())
+	require.NotEqual(t, first, lock.Node())
 	w.unlock(lock)
 	w.listed("q")
 }
@@ -112,16 +112,16 @@ func TestAWaiterWhoseNodeIsRemovedJustBeforeItsTurnIsNotLetInOnIt(t *testing.T) 
 	for range 20 {
 		holder := w.lock(c[0]).granted()
 		next := w.lock(c[1])
-		next.waitsBehind(holder.Name())
+		next.waitsBehind(holder.Node())
 		first := next.node()
 		last := w.lock(c[2])
 		last.waitsBehind(first)
 		_, err := w.raw.Multi(
 			&zk.DeleteRequest{Path: w.path("q") + "/" + first, Version: -1},
-			&zk.DeleteRequest{Path: w.path("q") + "/" + holder.Name(), Version: -1})
+			&zk.DeleteRequest{Path: w.path("q") + "/" + holder.Node(), Version: -1})
 		require.NoError(t, err)
 		lock := last.granted()
-		next.waitsBehind(lock.Name())
+		next.waitsBehind(lock.Node())
 		require.NotEqual(t, first, next.node())
 		require.ErrorIs(t, holder.Unlock(), dlock.ErrLost)
 		w.unlock(lock)
@@ -135,7 +135,7 @@ func TestWhenTheQueueIsRemovedEverybodyCarriesOn(t *testing.T) {
 	const queue = "stock/42"
 	holder := w.contend(c[0], queue, dlock.Exclusive).granted()
 	var waiting []*contender
-	before := holder.Name()
+	before := holder.Node()
 	for i := range 4 {
 		k := w.contend(c[1+i], queue, dlock.Exclusive)
 		k.waitsBehind(before)
@@ -189,10 +189,10 @@ func TestAFreeQueueThatWasRemovedIsMadeAgain(t *testing.T) {
 	w.removeQueue("stock/42")
 	require.NoError(t, w.raw.Delete(w.root+"/stock", -1))
 	second := w.contend(c[0], "stock/42", dlock.Exclusive).granted()
-	require.Equal(t, first.Name(), second.Name())
+	require.Equal(t, first.Node(), second.Node())
 	require.Greater(t, second.Token(), first.Token())
 	k := w.contend(c[1], "stock/42", dlock.Exclusive)
-	k.waitsBehind(second.Name())
+	k.waitsBehind(second.Node())
 	w.unlock(second)
 	w.unlock(k.granted())
 }
@@ -204,17 +204,17 @@ func takenOver(t *testing.T) (w *world, old, present *dlock.Lock) {
 	old = w.lock(w.client("web1")).granted()
 	w.removeQueue("q")
 	present = w.lock(w.client("web1")).granted()
-	require.Equal(t, old.Name(), present.Name())
+	require.Equal(t, old.Node(), present.Node())
 	return w, old, present
 }
 
 func TestUnlockOfALostLockLeavesTheNodeAloneThatTookItsName(t *testing.T) {
 	w, old, present := takenOver(t)
 	w.lost(old)
-	w.listed("q", present.Name())
+	w.listed("q", present.Node())
 	require.ErrorIs(t, old.Unlock(), dlock.ErrLost)
 	require.ErrorIs(t, old.Unlock(), dlock.ErrLost)
-	w.listed("q", present.Name())
+	w.listed("q", present.Node())
 	require.NoError(t, present.Err())
 	w.unlock(present)
 }
@@ -227,7 +227,7 @@ func TestTheCloseOfTheOldHoldersClientLeavesTheNodeAloneThatTookItsName(t *testi
 	present := w.lock(w.client("web1")).granted()
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, old.Err(), dlock.ErrLost)
-	w.listed("q", present.Name())
+	w.listed("q", present.Node())
 	require.NoError(t, present.Err())
 	w.unlock(present)
 }
@@ -251,14 +251,14 @@ func TestTheRepeatOfALostUnlockLeavesTheNodeAloneThatTookItsName(t *testing.T) {
 	w.listed("q")
 	w.removeQueue("q")
 	present := w.lock(w.client("web1")).granted()
-	require.Equal(t, old.Name(), present.Name())
+	require.Equal(t, old.Node(), present.Node())
 	proxy.Heal()
 	if err := <-unlocked; err != nil { // it may have waited for 2 s in vain, on a slow machine
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 	}
 	require.NoError(t, c.Ping(w.soon()))
 	w.unlock(w.contend(c, "other", dlock.Exclusive).granted()) // what was to be repeated has been, by now
-	w.listed("q", present.Name())
+	w.listed("q", present.Node())
 	require.NoError(t, present.Err())
 	w.unlock(present)
 }
@@ -276,11 +276,11 @@ func TestARepeatedDeleteLeavesTheNodeAloneThatTookItsName(t *testing.T) {
 	require.NoError(t, s.Delete(w.soon(), "q", old.Place, driver.Changed))
 	w.removeQueue("q")
 	present := w.lock(w.client("web1")).granted()
-	require.Equal(t, old.Name, present.Name())
+	require.Equal(t, old.Name, present.Node())
 	for range 3 {
 		require.ErrorIs(t, s.Delete(w.soon(), "q", old.Place, driver.Changed), driver.ErrGone)
 	}
-	w.listed("q", present.Name())
+	w.listed("q", present.Node())
 	require.NoError(t, present.Err())
 	w.unlock(present)
 }
@@ -294,38 +294,38 @@ func TestAWaiterIsNeverLetInOnANodeThatTookItsName(t *testing.T) {
 			watches := w.server.Watches()
 			holder := w.lock(c[0]).granted()
 			k := w.contend(c[1], "q", mode)
-			k.waitsBehind(holder.Name())
+			k.waitsBehind(holder.Node())
 			w.watched(watches, 3) // the holder's own, the waiter's own, and of the waiter for the holder
 			first := k.node()
 			prefix := first[:len(first)-10]
 			path := w.path("q")
 			_, err := w.raw.Multi(
-				&zk.DeleteRequest{Path: path + "/" + holder.Name(), Version: -1},
+				&zk.DeleteRequest{Path: path + "/" + holder.Node(), Version: -1},
 				&zk.DeleteRequest{Path: path + "/" + first, Version: -1},
 				&zk.DeleteRequest{Path: path, Version: -1},
 				&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll)},
 				&zk.CreateRequest{Path: path + "/web0-W-", Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeralSequential},
 				&zk.CreateRequest{Path: path + "/" + prefix, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeralSequential})
 			require.NoError(t, err)
-			require.Equal(t, []string{holder.Name(), first}, w.nodes("q")[:2])
+			require.Equal(t, []string{holder.Node(), first}, w.nodes("q")[:2])
 
 			w.eventually(func() bool { return len(k.nodes()) == 2 }, func() string { return "it does not queue again" })
-			blocker := holder.Name() // of a reader
+			blocker := holder.Node() // of a reader
 			if mode == dlock.Exclusive {
 				blocker = first
 			}
 			k.waitsBehind(blocker)
-			w.listed("q", holder.Name(), first, k.node())
+			w.listed("q", holder.Node(), first, k.node())
 			w.lost(holder)
 
-			w.remove("q", holder.Name())
+			w.remove("q", holder.Node())
 			if mode == dlock.Exclusive {
 				k.waitsBehind(first)
 				w.remove("q", first)
 			}
 			lock := k.granted()
-			require.NotEqual(t, first, lock.Name())
-			require.Contains(t, w.nodes("q"), lock.Name())
+			require.NotEqual(t, first, lock.Node())
+			require.Contains(t, w.nodes("q"), lock.Node())
 			w.unlock(lock)
 		})
 	}
@@ -337,8 +337,8 @@ func TestAnOperatorCannotMakeTwoHolders(t *testing.T) {
 	holder := w.lock(c[0]).granted()
 	ctx := holder.Context(context.Background())
 	k := w.lock(c[1])
-	k.waitsBehind(holder.Name())
-	w.remove("q", holder.Name())
+	k.waitsBehind(holder.Node())
+	w.remove("q", holder.Node())
 	lock := k.granted()
 	w.closes(ctx.Done(), "the end of the lock's context")
 	require.ErrorIs(t, context.Cause(ctx), dlock.ErrLost)
@@ -365,11 +365,11 @@ func TestAHolderIsNotDeceivedByANodeThatTakesItsNameWhileItsGuardIsSet(t *testin
 			other := w.client("web1")
 			w.unlock(w.lock(other).granted())
 			present := w.lock(other).granted()
-			require.Equal(t, old.Name(), present.Name())
+			require.Equal(t, old.Node(), present.Node())
 			guard.Release()
 			w.lost(old)
 			require.ErrorIs(t, old.Unlock(), dlock.ErrLost)
-			w.listed("q", present.Name())
+			w.listed("q", present.Node())
 			require.NoError(t, present.Err())
 			w.unlock(present)
 		})
@@ -390,14 +390,14 @@ func TestAWaiterIsNotDeceivedByNodesThatTakeNamesWhileItsWatchIsSet(t *testing.T
 	w.removeQueue("q")
 	blocker := w.lock(w.client("web0")).granted()
 	other := w.lock(w.client("web1"))
-	other.waitsBehind(blocker.Name())
-	require.Equal(t, holder.Name(), blocker.Name())
+	other.waitsBehind(blocker.Node())
+	require.Equal(t, holder.Node(), blocker.Node())
 	require.Equal(t, first, other.node())
 	list.Release()
 	k.waits()
 	w.unlock(blocker)
 	lock := other.granted()
-	k.waitsBehind(lock.Name())
+	k.waitsBehind(lock.Node())
 	require.NotEqual(t, first, k.node())
 	w.unlock(lock)
 	w.unlock(k.granted())

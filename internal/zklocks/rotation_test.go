@@ -41,7 +41,7 @@ func TestAWaiterOutlivesTheReplacementOfItsCertificate(t *testing.T) {
 		}}))
 	holder := w.lock(w.client("web1")).granted()
 	k := w.lock(c)
-	k.waitsBehind(holder.Name())
+	k.waitsBehind(holder.Node())
 
 	replace(cert, certs.Server.Cert)
 	proxy.Refuse() // until the session has ended on the server

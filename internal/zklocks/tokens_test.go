@@ -74,7 +74,7 @@ func TestTokensRiseAcrossRemovalsOfTheQueue(t *testing.T) {
 		})
 		w.removeQueue("q")
 		lock := w.lock(clients[0]).granted()
-		require.Equal(t, "web0-W-0000000000", lock.Name())
+		require.Equal(t, "web0-W-0000000000", lock.Node())
 		inside.enter(lock)
 		inside.leave(lock)
 		w.unlock(lock)
@@ -101,7 +101,7 @@ func TestTokensRiseWhenTheSequencesStartOver(t *testing.T) {
 	})
 	require.GreaterOrEqual(t, len(epochs), 500/limit-1)
 	lock := w.lock(clients[0]).granted()
-	require.Less(t, sequence(lock.Name()), "0000000100")
+	require.Less(t, sequence(lock.Node()), "0000000100")
 	w.unlock(lock)
 }
 
@@ -109,7 +109,7 @@ func TestAWaiterAtTheEndOfTheSequencesIsNotLetInBesideTheHolder(t *testing.T) {
 	w := newWorld(t)
 	c := w.open(w.dsn(w.server.Addr(), "session_timeout=10m&sequence_limit=1"), "web1")
 	first := w.lock(c).granted()
-	require.Equal(t, "web1-W-0000000000", first.Name())
+	require.Equal(t, "web1-W-0000000000", first.Node())
 	k := w.lock(c) // has to wait for an empty queue
 	short, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -118,7 +118,7 @@ func TestAWaiterAtTheEndOfTheSequencesIsNotLetInBesideTheHolder(t *testing.T) {
 	k.waits()
 	w.unlock(first)
 	lock := k.granted()
-	require.Equal(t, "web1-W-0000000000", lock.Name())
+	require.Equal(t, "web1-W-0000000000", lock.Node())
 	require.Greater(t, lock.Token(), first.Token())
 	w.unlock(lock)
 }

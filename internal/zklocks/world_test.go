@@ -321,7 +321,7 @@ func (w *world) unlock(locks ...*dlock.Lock) {
 // lost waits until the lock knows that it was lost.
 func (w *world) lost(l *dlock.Lock) {
 	w.Helper()
-	w.closes(l.Lost(), "the loss of "+l.Name())
+	w.closes(l.Lost(), "the loss of "+l.Node())
 	require.ErrorIs(w, l.Err(), dlock.ErrLost)
 }
 
@@ -361,17 +361,17 @@ func (r *referee) enter(l *dlock.Lock) {
 	if l.Mode() == dlock.Shared {
 		r.shared++
 		if l.Token() < r.token {
-			r.add("%s: shared token %d after exclusive %d", l.Name(), l.Token(), r.token)
+			r.add("%s: shared token %d after exclusive %d", l.Node(), l.Token(), r.token)
 		}
 	} else {
 		r.exclusive++
 		if l.Token() <= r.token {
-			r.add("%s: token %d after %d", l.Name(), l.Token(), r.token)
+			r.add("%s: token %d after %d", l.Node(), l.Token(), r.token)
 		}
 		r.token = l.Token()
 	}
 	if r.exclusive > 1 || r.exclusive == 1 && r.shared > 0 {
-		r.add("%s: %d hold exclusively and %d shared", l.Name(), r.exclusive, r.shared)
+		r.add("%s: %d hold exclusively and %d shared", l.Node(), r.exclusive, r.shared)
 	}
 }
 
