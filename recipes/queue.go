@@ -42,7 +42,7 @@ func free(nodes []driver.Node, mode Mode) bool { return blocker(nodes, mode) < 0
 
 // Contender is a member of a lock's queue, as [RWMutex.Queue] shows it.
 type Contender struct {
-	Name  string
+	Node  string // the name of its node
 	Host  string // the host name, as WithHostname encodes it; empty if dlock makes no such name
 	Mode  Mode
 	Holds bool // whether it holds the lock or waits for it
@@ -52,7 +52,7 @@ type Contender struct {
 	HeldSince time.Time
 	// Owner, Token, Created and Record are filled in where the driver can read
 	// nodes, and may read this one. Any client that may write to the store can
-	// have written Name, Host, Token and Record: they prove nothing, and have
+	// have written Node, Host, Token and Record: they prove nothing, and have
 	// to be quoted before they reach a terminal, as String does.
 	Owner   string // the session, in the store's terms
 	Token   int64
@@ -67,7 +67,7 @@ func (c Contender) String() string {
 	if c.Holds {
 		verb = "holds"
 	}
-	line := fmt.Sprintf("%s %s, %v", printable(c.Name), verb, c.Mode)
+	line := fmt.Sprintf("%s %s, %v", printable(c.Node), verb, c.Mode)
 	if c.Host != "" {
 		line += ", host " + printable(c.Host)
 	}
@@ -120,7 +120,7 @@ func (m *RWMutex) look(ctx context.Context) ([]Contender, error) {
 	contenders := make([]Contender, 0, len(nodes))
 	for i, n := range nodes {
 		mode := modeOf(n)
-		c := Contender{Name: n.Name, Host: hostOf(n), Mode: mode, Holds: blocker(nodes[:i], mode) < 0,
+		c := Contender{Node: n.Name, Host: hostOf(n), Mode: mode, Holds: blocker(nodes[:i], mode) < 0,
 			HeldSince: since[n]}
 		switch err := s.describe(ctx, m.name, &c); {
 		case errors.Is(err, driver.ErrGone): // it left meanwhile
@@ -137,7 +137,7 @@ func (m *RWMutex) look(ctx context.Context) ([]Contender, error) {
 
 // describe fills in what only a driver that can read nodes knows.
 func (s *session) describe(ctx context.Context, queue string, c *Contender) error {
-	info, err := driver.Read(ctx, s.Session, queue, c.Name)
+	info, err := driver.Read(ctx, s.Session, queue, c.Node)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		return nil

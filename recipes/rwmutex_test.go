@@ -371,7 +371,7 @@ func TestQueueShowsWhoHoldsAndWhoWaits(t *testing.T) {
 		queue, err := a.RWMutex("q").Queue(bg)
 		require.NoError(w, err)
 		require.Len(w, queue, 3)
-		assert.Equal(w, "a-R-0000000000", queue[0].Name)
+		assert.Equal(w, "a-R-0000000000", queue[0].Node)
 		assert.Equal(w, recipes.Shared, queue[0].Mode)
 		assert.Equal(w, []bool{true, true, false}, []bool{queue[0].Holds, queue[1].Holds, queue[2].Holds})
 		assert.Equal(w, recipes.Exclusive, queue[2].Mode)

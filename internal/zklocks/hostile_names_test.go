@@ -174,7 +174,7 @@ func TestANameReachesNoTerminalAsItIs(t *testing.T) {
 
 		queue, err := m.Queue(w.soon())
 		require.NoError(t, err)
-		require.Equal(t, name, queue[0].Name, "a program gets what is there")
+		require.Equal(t, name, queue[0].Node, "a program gets what is there")
 		for _, format := range []string{"%v", "%+v", "%s", "%q", "%#v"} {
 			prints(t, fmt.Sprintf(format, queue[0]))
 			prints(t, fmt.Sprintf(format, queue))
