@@ -46,8 +46,8 @@ func Drivers() []string {
 // A client comes from [Open] or [OpenConnector]. The zero value and a nil *Client are as one that
 // is closed: whatever needs the store returns an error that matches ErrClosed.
 type Client struct {
-	_        noCopy
-	sessions *recipes.Sessions
+	_      noCopy
+	client *recipes.Client
 }
 
 // noCopy has go vet report copies of a Client.
@@ -57,17 +57,17 @@ func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
 // closed stands behind clients that were never opened.
-var closed = sync.OnceValue(func() *recipes.Sessions {
-	s := recipes.New(nil)
+var closed = sync.OnceValue(func() *recipes.Client {
+	s := recipes.NewClient(nil)
 	_ = s.Close() // of nothing
 	return s
 })
 
-func (c *Client) store() *recipes.Sessions {
-	if c == nil || c.sessions == nil {
+func (c *Client) store() *recipes.Client {
+	if c == nil || c.client == nil {
 		return closed()
 	}
-	return c.sessions
+	return c.client
 }
 
 // Open returns a client of the store that the data source name describes, in the terms of the
@@ -109,7 +109,7 @@ func registered() string {
 // OpenConnector returns a client of the store that the connector leads to. It needs no
 // registered driver and does no I/O.
 func OpenConnector(c driver.Connector, opts ...Option) *Client {
-	return &Client{sessions: recipes.New(c, opts...)}
+	return &Client{client: recipes.NewClient(c, opts...)}
 }
 
 // RWMutex returns the read-write lock of that name; it does no I/O. A name is

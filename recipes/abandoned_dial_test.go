@@ -30,7 +30,7 @@ func (everySecond) Reset()                     {}
 func TestNobodyDialsForACallerWhoGaveUpInTheBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c unreachable
-		s := recipes.New(&c, recipes.WithBackOff(func() recipes.BackOff { return everySecond{} }))
+		s := recipes.NewClient(&c, recipes.WithBackOff(func() recipes.BackOff { return everySecond{} }))
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		require.Error(t, s.Ping(ctx)) // dials, and has to wait a second now before the next try

@@ -82,7 +82,7 @@ func (a *attempt) once(ctx context.Context) (l *Lock, err error) {
 // sleep of the machine: then another one is taken at once.
 func (a *attempt) join(ctx context.Context) (s *session, joined driver.Joined, err error) {
 	for range 2 {
-		if s, err = a.m.sessions.get(ctx); err != nil {
+		if s, err = a.m.client.get(ctx); err != nil {
 			return nil, driver.Joined{}, err
 		}
 		if joined, err = a.create(ctx, s); !errors.Is(err, driver.ErrSessionEnded) {
@@ -157,7 +157,7 @@ func (a *attempt) again(ctx context.Context, err error) error {
 		return err // it was decided in the queue
 	}
 	switch {
-	case a.m.sessions.closedOr(nil) != nil:
+	case a.m.client.closedOr(nil) != nil:
 		return lockError(a.m.name, ErrClosed)
 	case ctx.Err() != nil:
 		a.unanswered(err)
@@ -210,7 +210,7 @@ func (a *attempt) pause(ctx context.Context, err error) error {
 		return nil
 	case <-ctx.Done():
 		return a.interrupted(ctx)
-	case <-a.m.sessions.done:
+	case <-a.m.client.done:
 		return lockError(a.m.name, ErrClosed)
 	}
 }
@@ -242,11 +242,11 @@ func (a *attempt) timedOut(ctx context.Context) error {
 		after = max(0, deadline.Sub(a.began).Round(time.Millisecond))
 	}
 	last := a.last
-	if reason := a.m.sessions.unreached(); reason != nil && a.behind == "" && (last == nil || last == errNoAnswer) {
+	if reason := a.m.client.unreached(); reason != nil && a.behind == "" && (last == nil || last == errNoAnswer) {
 		last = reason
 	}
 	err := &timeoutError{lock: a.m.name, after: after, holder: a.holder, ahead: a.position - 1, last: last}
-	if mine := a.m.sessions.holds(a.m.name); mine != "" && a.behind != "" {
+	if mine := a.m.client.holds(a.m.name); mine != "" && a.behind != "" {
 		err.holder, err.mine = mine, true
 	} else if a.holder != a.behind && a.m.options.wait.kind == watchPredecessor {
 		err.asOf = time.Since(a.seen).Round(time.Millisecond)

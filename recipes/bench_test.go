@@ -16,7 +16,7 @@ import (
 )
 
 func BenchmarkFreeLock(b *testing.B) {
-	c := recipes.New(memdriver.New())
+	c := recipes.NewClient(memdriver.New())
 	defer c.Close()
 	m := c.RWMutex("q")
 	b.ReportAllocs()
@@ -32,7 +32,7 @@ func BenchmarkFreeLock(b *testing.B) {
 }
 
 func BenchmarkReentry(b *testing.B) {
-	c := recipes.New(memdriver.New())
+	c := recipes.NewClient(memdriver.New())
 	defer c.Close()
 	m := c.RWMutex("q")
 	outer, err := m.Lock(bg)
@@ -65,7 +65,7 @@ func BenchmarkHandOver(b *testing.B) {
 			b.ResetTimer()
 			for range contenders {
 				go func() {
-					c := recipes.New(store)
+					c := recipes.NewClient(store)
 					defer c.Close()
 					m := c.RWMutex("q")
 					for range turns {
@@ -105,7 +105,7 @@ func BenchmarkDrain(b *testing.B) {
 
 func drain(b *testing.B, n int) time.Duration {
 	store := memdriver.New()
-	c := recipes.New(store)
+	c := recipes.NewClient(store)
 	defer c.Close()
 	m := c.RWMutex("q")
 	held, err := m.Lock(bg)
@@ -137,7 +137,7 @@ func BenchmarkFreeLocks(b *testing.B) {
 	var number atomic.Int64
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
-		c := recipes.New(store)
+		c := recipes.NewClient(store)
 		defer c.Close()
 		m := c.RWMutex(fmt.Sprint("q", number.Add(1)))
 		for pb.Next() {
@@ -156,7 +156,7 @@ func BenchmarkFreeLocks(b *testing.B) {
 // The allocations of a free lock are counted, not timed, so that a change that adds some is
 // noticed.
 func TestAFreeLockOnMemoryAllocatesLittle(t *testing.T) {
-	c := recipes.New(memdriver.New())
+	c := recipes.NewClient(memdriver.New())
 	defer c.Close()
 	m := c.RWMutex("q")
 	n := testing.AllocsPerRun(200, func() {

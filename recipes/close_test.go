@@ -95,7 +95,7 @@ func TestNilFromADriverIsAnError(t *testing.T) {
 			"the connector is nil":           nil,
 			"neither a session nor an error": empty{},
 		} {
-			c := recipes.New(connector, recipes.WithBackOff(func() recipes.BackOff { return nil }))
+			c := recipes.NewClient(connector, recipes.WithBackOff(func() recipes.BackOff { return nil }))
 			_, err := c.RWMutex("q").Lock(bg)
 			assert.ErrorContains(w, err, says)
 			require.NoError(w, c.Close())
@@ -129,13 +129,13 @@ func TestAClosedClientSaysSo(t *testing.T) {
 }
 
 func TestCloseOfAnUnusedClient(t *testing.T) {
-	require.NoError(t, recipes.New(failing{}).Close())
+	require.NoError(t, recipes.NewClient(failing{}).Close())
 }
 
 func TestCloseInterruptsConnecting(t *testing.T) {
 	inWorld(t, func(w *world) {
 		defer w.store.Faults().Down()()
-		c := recipes.New(w.store)
+		c := recipes.NewClient(w.store)
 		waiting := going(func() (*recipes.Lock, error) { return c.RWMutex("q").Lock(bg) })
 		w.waits(waiting)
 		began := time.Now()

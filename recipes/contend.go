@@ -144,7 +144,7 @@ func (c *contender) sleep(ctx context.Context, watch driver.Watch) (granted bool
 			return false, c.session.Err()
 		case <-ctx.Done():
 			return false, errCallOver
-		case <-c.m.sessions.done:
+		case <-c.m.client.done:
 			return false, ErrClosed
 		}
 	}

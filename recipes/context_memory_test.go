@@ -16,7 +16,7 @@ import (
 const many = 10_000
 
 func longHold(t *testing.T) *recipes.Lock {
-	c := recipes.New(memdriver.New())
+	c := recipes.NewClient(memdriver.New())
 	t.Cleanup(func() { _ = c.Close() })
 	l, err := c.RWMutex("q").Lock(bg)
 	require.NoError(t, err)

@@ -117,7 +117,7 @@ func TestEveryDowngradeOfALostLockSaysSo(t *testing.T) {
 
 func TestReentriesDoNotPileUp(t *testing.T) {
 	store := memdriver.New()
-	c := recipes.New(store)
+	c := recipes.NewClient(store)
 	defer c.Close()
 	m := c.RWMutex("q")
 	l, err := m.Lock(bg)

@@ -8,7 +8,7 @@ func ContextsOf(l *Lock) int {
 }
 
 // Retainers returns how many locks are used with retention.
-func (c *Sessions) Retainers() int {
+func (c *Client) Retainers() int {
 	c.retainers.mu.Lock()
 	defer c.retainers.mu.Unlock()
 	return len(c.retainers.byName)

@@ -118,7 +118,7 @@ func TestAnUnreachableStoreIsRetriedUntilTheContextEnds(t *testing.T) {
 	inWorld(t, func(w *world) {
 		up := w.store.Faults().Down()
 		conn := &connector{Connector: w.store}
-		c := &client{recipes.New(conn), conn}
+		c := &client{recipes.NewClient(conn), conn}
 		defer c.Close()
 		ctx, cancel := context.WithTimeout(bg, 10*time.Second)
 		defer cancel()
@@ -136,7 +136,7 @@ func TestAnUnreachableStoreIsRetriedUntilTheContextEnds(t *testing.T) {
 
 func TestAnUnreachableStoreIsGivenUpAfterAMinute(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c := recipes.New(failing{})
+		c := recipes.NewClient(failing{})
 		defer c.Close()
 		began := time.Now()
 		_, err := c.RWMutex("q").Lock(bg)
@@ -161,7 +161,7 @@ func (silent) Connect(ctx context.Context) (driver.Session, error) {
 
 func TestATimeoutSaysWhyThereWasNoSession(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c := recipes.New(silent{})
+		c := recipes.NewClient(silent{})
 		defer c.Close()
 		began := time.Now()
 		_, err := c.RWMutex("q", recipes.WithTimeout(time.Second)).Lock(bg)
@@ -181,7 +181,7 @@ func TestAnAttemptToConnectGoesOnWhileSomebodyWaitsForIt(t *testing.T) {
 	inWorld(t, func(w *world) {
 		up := w.store.Faults().Down()
 		var dials int
-		c := recipes.New(slowly{w.store}, recipes.WithTrace(&recipes.Trace{Connected: func(context.Context, recipes.ConnectedInfo) { dials++ }}))
+		c := recipes.NewClient(slowly{w.store}, recipes.WithTrace(&recipes.Trace{Connected: func(context.Context, recipes.ConnectedInfo) { dials++ }}))
 		defer c.Close()
 		ctx, cancel := context.WithCancel(bg)
 		first := going(func() (*recipes.Lock, error) { return c.RWMutex("q").RLock(ctx) })
@@ -210,7 +210,7 @@ func (s slowly) Connect(ctx context.Context) (driver.Session, error) {
 func TestManyCallersShareOneAttemptToConnect(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var dials int
-		c := recipes.New(w.store, recipes.WithTrace(&recipes.Trace{Connected: func(context.Context, recipes.ConnectedInfo) { dials++ }}))
+		c := recipes.NewClient(w.store, recipes.WithTrace(&recipes.Trace{Connected: func(context.Context, recipes.ConnectedInfo) { dials++ }}))
 		defer c.Close()
 		var calls []<-chan result
 		for range 100 {
@@ -226,7 +226,7 @@ func TestManyCallersShareOneAttemptToConnect(t *testing.T) {
 func TestAttemptsToConnectArePaced(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var dials int
-		c := recipes.New(failing{}, recipes.WithTrace(&recipes.Trace{Connected: func(context.Context, recipes.ConnectedInfo) { dials++ }}))
+		c := recipes.NewClient(failing{}, recipes.WithTrace(&recipes.Trace{Connected: func(context.Context, recipes.ConnectedInfo) { dials++ }}))
 		defer c.Close()
 		ctx, cancel := context.WithTimeout(bg, 30*time.Second)
 		defer cancel()

@@ -85,7 +85,7 @@ func (r *retainer) wait(ctx context.Context, a *attempt, w *local) (*Lock, error
 		case <-ctx.Done():
 			r.giveUp(a, w)
 			return nil, a.interrupted(ctx)
-		case <-a.m.sessions.done:
+		case <-a.m.client.done:
 			r.giveUp(a, w)
 			return nil, lockError(a.m.name, ErrClosed)
 		}
@@ -147,7 +147,7 @@ func (r *retainer) dismiss(l *Lock) {
 		defer close(unlocked)
 		_ = l.Unlock()
 	}
-	if !r.m.sessions.spawn(unlock) { // the client is being closed: Unlock does not wait
+	if !r.m.client.spawn(unlock) { // the client is being closed: Unlock does not wait
 		unlock()
 		return
 	}
@@ -164,7 +164,7 @@ func (r *retainer) dismiss(l *Lock) {
 func (r *retainer) accept(ctx context.Context, a *attempt, l *Lock) (*Lock, error) {
 	err := ctx.Err()
 	switch {
-	case a.m.sessions.closedOr(nil) != nil:
+	case a.m.client.closedOr(nil) != nil:
 		err = lockError(a.m.name, ErrClosed)
 	case l.hold.over():
 		r.dismiss(l)

@@ -78,12 +78,12 @@ func (s earlySession) Watch(context.Context, string, driver.Place, ...driver.Nod
 
 func TestWatchesThatCloseAtOnceMakeNoBusyLoop(t *testing.T) {
 	store := memdriver.New()
-	h := recipes.New(store)
+	h := recipes.NewClient(store)
 	defer h.Close()
 	held, err := h.RWMutex("q").Lock(bg)
 	require.NoError(t, err)
 	var lists atomic.Int64
-	c := recipes.New(earlyConn{store, &lists})
+	c := recipes.NewClient(earlyConn{store, &lists})
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(bg, 300*time.Millisecond)
 	defer cancel()

@@ -119,7 +119,7 @@ func TestTryLockEndsWithTheFirstAttemptToConnect(t *testing.T) {
 		for _, opts := range [][]recipes.Option{nil, {recipes.WithRetention(recipes.Retention{})}} {
 			for _, try := range []func(*recipes.RWMutex, context.Context) (*recipes.Lock, error){(*recipes.RWMutex).TryLock, (*recipes.RWMutex).TryRLock} {
 				var c deadAddress
-				s := recipes.New(&c)
+				s := recipes.NewClient(&c)
 				began := time.Now()
 				_, err := try(s.RWMutex("q", opts...), t.Context())
 				require.ErrorIs(t, err, driver.ErrUnavailable)
@@ -167,7 +167,7 @@ func TestTryLockTakesANewSessionAtOnce(t *testing.T) {
 func TestTryLockBehindAGivenUpDialConnects(t *testing.T) {
 	inWorld(t, func(w *world) {
 		slow := &slowToGiveUp{Connector: w.store}
-		s := recipes.New(slow)
+		s := recipes.NewClient(slow)
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
 		first := make(chan error, 1)
@@ -238,7 +238,7 @@ func TestNoTextSpeaksOfACancellationThatNoCallerMade(t *testing.T) {
 	retained := recipes.WithRetention(recipes.Retention{})
 	for name, path := range map[string]func(w *world, x *texts){
 		"a dial that is given up": func(w *world, x *texts) {
-			s := recipes.New(&deadAddress{}, x.options()...)
+			s := recipes.NewClient(&deadAddress{}, x.options()...)
 			_, err := s.RWMutex("q", limited).Lock(bg)
 			require.ErrorIs(w, err, driver.ErrUnavailable)
 			x.add(err)
@@ -248,7 +248,7 @@ func TestNoTextSpeaksOfACancellationThatNoCallerMade(t *testing.T) {
 			require.NoError(w, s.Close())
 		},
 		"Close during a dial": func(w *world, x *texts) {
-			s := recipes.New(&deadAddress{}, x.options()...)
+			s := recipes.NewClient(&deadAddress{}, x.options()...)
 			waiting := going(func() (*recipes.Lock, error) { return s.RWMutex("q").Lock(bg) })
 			x.add(s.Close())
 			x.add(w.failed(waiting))

@@ -33,7 +33,7 @@ func (l *Lock) GoString() string { return "dlock.Lock(" + l.String() + ")" }
 
 // String returns the lock's name, quoted where it would not print.
 func (m *RWMutex) String() string {
-	if m == nil || m.sessions == nil {
+	if m == nil || m.client == nil {
 		return "no lock"
 	}
 	return printable(m.name)
@@ -44,7 +44,7 @@ func (m *RWMutex) GoString() string { return "dlock.RWMutex(" + m.String() + ")"
 
 // String returns one line for people: the session that the client has, or why there is
 // none. It may be called at any time and does no I/O.
-func (c *Sessions) String() string {
+func (c *Client) String() string {
 	if c.closedOr(nil) != nil {
 		return "closed"
 	}
@@ -60,4 +60,4 @@ func (c *Sessions) String() string {
 }
 
 // GoString returns String within "dlock.Client()".
-func (c *Sessions) GoString() string { return "dlock.Client(" + c.String() + ")" }
+func (c *Client) GoString() string { return "dlock.Client(" + c.String() + ")" }

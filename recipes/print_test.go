@@ -20,7 +20,7 @@ import (
 
 // The race detector reports a printer that looks at what others write.
 func TestPrintingDisturbsNothing(t *testing.T) {
-	c := recipes.New(memdriver.New())
+	c := recipes.NewClient(memdriver.New())
 	defer c.Close()
 	m := c.RWMutex("q")
 	var users sync.WaitGroup
@@ -91,7 +91,7 @@ func TestALockShowsItsState(t *testing.T) {
 
 func TestAClientShowsItsSession(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c := recipes.New(w.store)
+		c := recipes.NewClient(w.store)
 		assert.Equal(w, "not connected", c.String())
 		require.NoError(w, c.Ping(bg))
 		assert.Equal(w, "session session-1, server memory, timeout 10s", fmt.Sprintf("%+v", c))

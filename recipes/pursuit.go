@@ -23,7 +23,7 @@ func (r *retainer) pursue() {
 	p := &pursuit{mode: r.line[0].mode, cancel: cancel}
 	r.pursuit = p
 	r.ref(1)
-	spawned := r.m.sessions.spawn(func() {
+	spawned := r.m.client.spawn(func() {
 		defer r.ref(-1)
 		defer cancel()
 		r.contend(ctx, p)
@@ -51,7 +51,7 @@ func (r *retainer) pursued(ctx context.Context, l *Lock, err error) {
 	case err == nil:
 		// The lock is lost already, and no caller has it. The lost session ends in
 		// the store once all its locks are unlocked.
-		r.m.sessions.spawn(func() { _ = l.Unlock() })
+		r.m.client.spawn(func() { _ = l.Unlock() })
 		r.pursue()
 	case ctx.Err() != nil:
 		r.pursue() // the waiters that wanted it have gone, but others wait
@@ -66,7 +66,7 @@ func (r *retainer) pursued(ctx context.Context, l *Lock, err error) {
 // welcome gives what a pursuit has won to who is first in line. It is called with r.mu held.
 func (r *retainer) welcome(l *Lock) {
 	if len(r.line) == 0 || r.line[0].mode != l.mode {
-		r.m.sessions.spawn(func() { _ = l.Unlock() }) // of the one who has gone
+		r.m.client.spawn(func() { _ = l.Unlock() }) // of the one who has gone
 		return
 	}
 	r.next(l)

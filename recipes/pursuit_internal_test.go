@@ -59,7 +59,7 @@ func (m *mortal) Close() error {
 // pursuit of no waiter has just been granted.
 func won(t *testing.T, s *mortal) (*RWMutex, *retainer, *Lock) {
 	t.Helper()
-	c := New(s)
+	c := NewClient(s)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	m := c.RWMutex("q", WithRetention(Retention{}))
 	r := c.retainers.use(m)

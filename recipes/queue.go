@@ -96,19 +96,19 @@ func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error) {
 	if err := m.usable(ctx); err != nil {
 		return nil, err
 	}
-	if err := m.sessions.enter(); err != nil {
+	if err := m.client.enter(); err != nil {
 		return nil, lockError(m.name, err)
 	}
-	defer m.sessions.leave()
+	defer m.client.leave()
 	contenders, err := m.look(ctx)
 	if err != nil {
-		return nil, lockError(m.name, m.sessions.closedOr(inTime(ctx, err)))
+		return nil, lockError(m.name, m.client.closedOr(inTime(ctx, err)))
 	}
 	return contenders, nil
 }
 
 func (m *RWMutex) look(ctx context.Context) ([]Contender, error) {
-	s, err := m.sessions.get(ctx)
+	s, err := m.client.get(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -30,11 +30,11 @@ type chore struct {
 // reap leaves a chore to the reaper. The caller may wait for its done channel.
 func (s *session) reap(c *chore) {
 	c.done = make(chan struct{})
-	s.sessions.spawn(func() { s.work(c) })
+	s.client.spawn(func() { s.work(c) })
 }
 
 func (s *session) work(c *chore) {
-	pace := retries{newBackOff: s.sessions.options.backOff}
+	pace := retries{newBackOff: s.client.options.backOff}
 	for {
 		err := c.once()
 		switch {
@@ -49,7 +49,7 @@ func (s *session) work(c *chore) {
 			c.finish(err)
 			return
 		}
-		s.sessions.options.logger.Warn("dlock: not confirmed by the store yet",
+		s.client.options.logger.Warn("dlock: not confirmed by the store yet",
 			"lock", c.lock, "node", c.node, "tries", c.tries, "error", err)
 		sleep(pace.nextTireless(), s.Done())
 	}
@@ -84,7 +84,7 @@ func passing(err error) bool {
 // refused logs that the store will not remove a node, which then stays as long
 // as the session.
 func (s *session) refused(lock, node string, err error) {
-	s.sessions.options.logger.Error("dlock: node cannot be removed and stays until the session ends",
+	s.client.options.logger.Error("dlock: node cannot be removed and stays until the session ends",
 		"lock", lock, "node", node, "error", err)
 }
 

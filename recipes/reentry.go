@@ -13,8 +13,8 @@ import (
 
 // holdsKey finds a client's holds of one lock in a context.
 type holdsKey struct {
-	sessions *Sessions
-	name     string
+	client *Client
+	name   string
 }
 
 // heldIn is what a context says of one lock: which Lock it came from, and what the contexts

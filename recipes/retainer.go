@@ -61,7 +61,7 @@ func (rs *retainers) use(m *RWMutex) *retainer {
 
 // ref changes the number of those who use the retainer.
 func (r *retainer) ref(change int) {
-	rs := &r.m.sessions.retainers
+	rs := &r.m.client.retainers
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if r.refs += change; r.refs == 0 {
@@ -160,7 +160,7 @@ func (r *retainer) detach() {
 	r.drop()
 	r.pursue()
 	if tell {
-		r.m.sessions.spawn(func() { _ = h.downgradeInTime() }) // the reaper goes on after an error
+		r.m.client.spawn(func() { _ = h.downgradeInTime() }) // the reaper goes on after an error
 	}
 }
 

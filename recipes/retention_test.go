@@ -591,7 +591,7 @@ func (broken) Connect(context.Context) (driver.Session, error) { return nil, err
 
 func TestAnErrorOfTheStoreEndsTheWaitOfAll(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c := recipes.New(broken{}, retention())
+		c := recipes.NewClient(broken{}, retention())
 		defer c.Close()
 		for range 3 {
 			calls := []<-chan result{}

@@ -21,25 +21,25 @@ import (
 // An RWMutex comes from a client. The zero value belongs to none: every use of it returns an
 // error that matches ErrClosed.
 type RWMutex struct {
-	_        noCopy
-	sessions *Sessions
-	name     string
-	options  options
-	err      error // why the lock cannot be used
-	notHeld  error // what an unlocked Lock says
-	key      any   // of its holds in contexts
+	_       noCopy
+	client  *Client
+	name    string
+	options options
+	err     error // why the lock cannot be used
+	notHeld error // what an unlocked Lock says
+	key     any   // of its holds in contexts
 }
 
 // RWMutex returns the lock of that name. It does no I/O. A name is one or more segments with
 // slashes between them, such as "stock/42"; see driver.CheckQueue. With a bad name every use of
 // the lock returns an error that matches ErrBadName.
-func (c *Sessions) RWMutex(name string, opts ...Option) *RWMutex {
+func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 	m := &RWMutex{
-		sessions: c,
-		name:     name,
-		options:  c.options.with(opts),
-		key:      holdsKey{c, name},
-		notHeld:  lockError(name, ErrNotHeld),
+		client:  c,
+		name:    name,
+		options: c.options.with(opts),
+		key:     holdsKey{c, name},
+		notHeld: lockError(name, ErrNotHeld),
 	}
 	if err := cmp.Or(driver.CheckQueue(name), m.options.recordErr); err != nil {
 		m.err = lockError(name, err)
@@ -144,7 +144,7 @@ var errNoClient = fmt.Errorf("dlock: this RWMutex comes from no client (use Clie
 
 // usable returns why the lock cannot be used with that context at all.
 func (m *RWMutex) usable(ctx context.Context) error {
-	if m == nil || m.sessions == nil {
+	if m == nil || m.client == nil {
 		return errNoClient
 	}
 	if ctx == nil {
@@ -154,7 +154,7 @@ func (m *RWMutex) usable(ctx context.Context) error {
 }
 
 func (m *RWMutex) lock(ctx context.Context, a attempt) (*Lock, error) {
-	if m == nil || m.sessions == nil {
+	if m == nil || m.client == nil {
 		return nil, errNoClient
 	}
 	hook := m.options.trace.Failed
@@ -179,10 +179,10 @@ func (m *RWMutex) acquire(ctx context.Context, a *attempt) (*Lock, error) {
 	if l, err := m.reenter(ctx, a.mode); l != nil || err != nil {
 		return l, err
 	}
-	if err := m.sessions.enter(); err != nil {
+	if err := m.client.enter(); err != nil {
 		return nil, lockError(m.name, err)
 	}
-	defer m.sessions.leave()
+	defer m.client.leave()
 	if m.options.timeout > 0 {
 		limited, cancel := context.WithTimeout(ctx, m.options.timeout)
 		defer cancel()
@@ -190,7 +190,7 @@ func (m *RWMutex) acquire(ctx context.Context, a *attempt) (*Lock, error) {
 	}
 	a.m = m
 	if m.options.retention != nil {
-		r := m.sessions.retainers.use(m)
+		r := m.client.retainers.use(m)
 		defer r.ref(-1)
 		return r.lock(ctx, *a)
 	}

@@ -11,7 +11,7 @@ import (
 // nodes that remain to be removed.
 type session struct {
 	driver.Session
-	sessions *Sessions
+	client *Client
 
 	mu      sync.Mutex
 	young   holds       // locks won lately, oldest first
@@ -27,8 +27,8 @@ type session struct {
 	leaveErr error
 }
 
-func newSession(c *Sessions, ds driver.Session) *session {
-	return &session{Session: ds, sessions: c, unlocked: make(chan struct{}, 1), left: make(chan struct{})}
+func newSession(c *Client, ds driver.Session) *session {
+	return &session{Session: ds, client: c, unlocked: make(chan struct{}, 1), left: make(chan struct{})}
 }
 
 // attend waits for the end of the session, tells its locks, and ends the session
@@ -37,18 +37,18 @@ func (s *session) attend() {
 	defer close(s.left)
 	select {
 	case <-s.Done():
-	case <-s.sessions.done:
+	case <-s.client.done:
 	}
-	if s.sessions.closedOr(nil) != nil {
+	if s.client.closedOr(nil) != nil {
 		s.end(ErrClosed)
 		s.leaveErr = s.leave()
-		s.sessions.endedBy(ErrClosed)
+		s.client.endedBy(ErrClosed)
 	} else {
 		s.lost(s.Err())
 		s.leaveErr = s.leave()
 	}
 	if s.leaveErr == nil {
-		s.sessions.forget(s)
+		s.client.forget(s)
 	}
 }
 
@@ -56,12 +56,12 @@ func (s *session) attend() {
 // client. It returns once the callers that held them have unlocked them.
 func (s *session) lost(cause error) {
 	s.end(cause)
-	s.sessions.options.logger.Warn("dlock: session ended", "error", cause)
-	s.sessions.endedBy(cause)
+	s.client.options.logger.Warn("dlock: session ended", "error", cause)
+	s.client.endedBy(cause)
 	for s.anyLostHold() {
 		select {
 		case <-s.unlocked:
-		case <-s.sessions.done:
+		case <-s.client.done:
 			return
 		}
 	}
@@ -73,15 +73,15 @@ func (s *session) lost(cause error) {
 // reached, leave tries again, at once when a new session has begun. It gives up
 // only when the client is closed, after a last try.
 func (s *session) leave() error {
-	pace := retries{newBackOff: s.sessions.options.backOff}
+	pace := retries{newBackOff: s.client.options.backOff}
 	for {
-		begun := s.sessions.nextBegun()
-		closing := s.sessions.closedOr(nil) != nil
+		begun := s.client.nextBegun()
+		closing := s.client.closedOr(nil) != nil
 		err := s.Session.Close()
 		if err == nil || closing {
 			return err
 		}
-		s.sessions.options.logger.Debug("dlock: session has not ended in the store yet", "error", err)
+		s.client.options.logger.Debug("dlock: session has not ended in the store yet", "error", err)
 		s.pauseLeaving(pace.nextTireless(), begun)
 	}
 }
@@ -92,7 +92,7 @@ func (s *session) pauseLeaving(d time.Duration, begun <-chan struct{}) {
 	select {
 	case <-t.C:
 	case <-begun:
-	case <-s.sessions.done:
+	case <-s.client.done:
 	}
 }
 
@@ -173,7 +173,7 @@ func (s *session) add(h *hold) error {
 }
 
 // holds returns the node with which this client holds a lock now, or nothing.
-func (c *Sessions) holds(lock string) string {
+func (c *Client) holds(lock string) string {
 	s := c.live.Load()
 	if s == nil {
 		return ""
@@ -231,7 +231,7 @@ func (s *session) guardYoung() {
 		}
 		h.unlink()
 		s.guarded.push(h)
-		s.sessions.spawn(h.guard)
+		s.client.spawn(h.guard)
 	}
 	s.armed = false
 }

@@ -89,7 +89,7 @@ func callers(seen *[]string) *recipes.Trace {
 func TestHooksGetTheContextOfTheirCaller(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var seen []string
-		c := recipes.New(w.store, recipes.WithTrace(callers(&seen)), recipes.WithTimeout(time.Minute))
+		c := recipes.NewClient(w.store, recipes.WithTrace(callers(&seen)), recipes.WithTimeout(time.Minute))
 		m := c.RWMutex("q")
 		held := w.won(w.client("h").lock(bg))
 		waiting := going(func() (*recipes.Lock, error) { return m.Lock(from(bg, "lock")) })

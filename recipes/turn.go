@@ -164,10 +164,10 @@ func (r *retainer) keep() {
 
 // leaveIdle gives the place up if nobody uses it.
 func (r *retainer) leaveIdle(h *hold) {
-	if r.m.sessions.enter() != nil {
+	if r.m.client.enter() != nil {
 		return // the place goes with the session
 	}
-	defer r.m.sessions.leave()
+	defer r.m.client.leave()
 	r.mu.Lock()
 	ok := r.place == h && !r.inUse && r.giveUpPlace()
 	r.mu.Unlock()
@@ -193,7 +193,7 @@ func (r *retainer) watch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.unwatch = cancel
 	h := r.place
-	r.m.sessions.spawn(func() {
+	r.m.client.spawn(func() {
 		defer cancel()
 		r.lookOut(ctx, h)
 	})

@@ -158,7 +158,7 @@ func (h *hold) remove() error {
 	case errors.Is(err, driver.ErrGone):
 		return &lostError{lock: h.m.name, node: place.Name, cause: errTaken}
 	case h.session.Err() != nil:
-		return unlockError(h.m.name, h.m.sessions.closedOr(fmt.Errorf("%w: %w", driver.ErrUnavailable, err)))
+		return unlockError(h.m.name, h.m.client.closedOr(fmt.Errorf("%w: %w", driver.ErrUnavailable, err)))
 	case !passing(err):
 		h.session.refused(h.m.name, place.Name, err)
 		return h.cannotRemove(place, err)
@@ -203,7 +203,7 @@ func (h *hold) removeLater(ctx context.Context, place driver.Place, err error) e
 			return h.cannotRemove(place, c.err)
 		}
 	case <-ctx.Done():
-	case <-h.m.sessions.done:
+	case <-h.m.client.done:
 		return unlockError(h.m.name, ErrClosed)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

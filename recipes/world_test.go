@@ -45,7 +45,7 @@ func inWorldOf(t *testing.T, store func() *memdriver.Store, f func(w *world)) {
 
 // client is one with its own session, whose connector can be reached.
 type client struct {
-	*recipes.Sessions
+	*recipes.Client
 	*connector
 }
 
@@ -92,7 +92,7 @@ func (w *world) client(host string, opts ...recipes.Option) *client {
 func (w *world) clientOf(c driver.Connector, host string, opts ...recipes.Option) *client {
 	w.Helper()
 	conn := &connector{Connector: c}
-	cl := &client{recipes.New(conn, append([]recipes.Option{recipes.WithHostname(host)}, opts...)...), conn}
+	cl := &client{recipes.NewClient(conn, append([]recipes.Option{recipes.WithHostname(host)}, opts...)...), conn}
 	require.NoError(w, cl.Ping(w.Context()))
 	w.Cleanup(func() { _ = cl.Close() })
 	return cl

@@ -17,7 +17,7 @@ type client struct {
 	faults *faults.Connector
 
 	mu       sync.Mutex
-	locks    *recipes.Sessions
+	locks    *recipes.Client
 	present  driver.Session // the last session that was made, as the store knows it
 	session  int            // its number
 	cuts     map[int]cut    // by session
@@ -52,10 +52,10 @@ func (c *client) Connect(ctx context.Context) (driver.Session, error) {
 }
 
 // open begins a dlock client.
-func (c *client) open() *recipes.Sessions {
+func (c *client) open() *recipes.Client {
 	backOffs := 0
 	var mu sync.Mutex
-	return recipes.New(c.faults, recipes.WithBackOff(func() recipes.BackOff {
+	return recipes.NewClient(c.faults, recipes.WithBackOff(func() recipes.BackOff {
 		mu.Lock()
 		defer mu.Unlock()
 		backOffs++
@@ -76,7 +76,7 @@ func (c *constant) NextBackOff() time.Duration {
 }
 func (c *constant) Reset() { c.n = 0 }
 
-func (c *client) current() *recipes.Sessions {
+func (c *client) current() *recipes.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.locks
@@ -100,7 +100,7 @@ func (c *client) connected(number int) {
 }
 
 // replace takes the dlock client away, for somebody who closes it, and begins another one.
-func (c *client) replace() *recipes.Sessions {
+func (c *client) replace() *recipes.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.locks

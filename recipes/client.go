@@ -28,12 +28,12 @@ var (
 	errDialGivenUp = errors.New("given up, as no call waits for a session any more")
 )
 
-// Sessions is the way of one client to its store: it holds one session at a time, connects on
-// first use and again after a session has ended, and makes the locks, each of which is bound to
-// the session that won it.
+// Client is a client of one store. It holds one session at a time, connects on first
+// use and again after a session has ended, and makes the locks. Each lock is bound
+// to the session that won it.
 //
-// It is safe for use by many goroutines. Close it to give everything back.
-type Sessions struct {
+// A Client is safe for use by many goroutines. Close gives everything back.
+type Client struct {
 	connector driver.Connector
 	options   options
 
@@ -57,10 +57,11 @@ type Sessions struct {
 	result     error         // of Close
 }
 
-// New returns the sessions of a connector. It does no I/O.
-func New(c driver.Connector, opts ...Option) *Sessions {
+// NewClient returns a client of the store that the connector leads to. It does
+// no I/O.
+func NewClient(c driver.Connector, opts ...Option) *Client {
 	o := defaults().with(opts)
-	return &Sessions{
+	return &Client{
 		connector: c,
 		options:   o,
 		pace:      pace{retries: retries{newBackOff: o.backOff}},
@@ -73,7 +74,7 @@ func New(c driver.Connector, opts ...Option) *Sessions {
 }
 
 // Ping makes sure that there is a session and that the store answers.
-func (c *Sessions) Ping(ctx context.Context) error {
+func (c *Client) Ping(ctx context.Context) error {
 	if ctx == nil {
 		return errors.New("dlock: ping: nil context")
 	}
@@ -100,7 +101,7 @@ func (c *Sessions) Ping(ctx context.Context) error {
 // matches driver.ErrUnavailable says that the store could not be reached; it
 // says how long the nodes may stay and block others. A second Close returns
 // what the first one did.
-func (c *Sessions) Close() error {
+func (c *Client) Close() error {
 	if c.beginClose() {
 		c.result = c.close()
 		close(c.finished)
@@ -110,7 +111,7 @@ func (c *Sessions) Close() error {
 }
 
 // beginClose makes every call from now on fail. It returns false if that was done before.
-func (c *Sessions) beginClose() bool {
+func (c *Client) beginClose() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closing {
@@ -125,7 +126,7 @@ func (c *Sessions) beginClose() bool {
 	return true
 }
 
-func (c *Sessions) close() error {
+func (c *Client) close() error {
 	all := c.leaveAll()
 	if !c.inFlight.drained(closeTimeout) {
 		all = append(all, fmt.Errorf("dlock: close: some calls are still in flight after %v", closeTimeout))
@@ -135,7 +136,7 @@ func (c *Sessions) close() error {
 
 // leaveAll waits until every session has ended here and in the store, or could
 // not be ended there. Each of them notices the Close by itself.
-func (c *Sessions) leaveAll() (errs []error) {
+func (c *Client) leaveAll() (errs []error) {
 	c.mu.Lock()
 	all := slices.Collect(maps.Keys(c.sessions))
 	c.mu.Unlock()
@@ -155,18 +156,18 @@ func (c *Sessions) leaveAll() (errs []error) {
 }
 
 // enter begins a call that Close has to wait for; leave ends it.
-func (c *Sessions) enter() error {
+func (c *Client) enter() error {
 	if !c.inFlight.enter() {
 		return ErrClosed
 	}
 	return nil
 }
 
-func (c *Sessions) leave() { c.inFlight.leave() }
+func (c *Client) leave() { c.inFlight.leave() }
 
 // spawn runs f on a goroutine that Close waits for, or not at all, and reports false, once Close
 // has begun.
-func (c *Sessions) spawn(f func()) bool {
+func (c *Client) spawn(f func()) bool {
 	if c.enter() != nil {
 		return false
 	}
@@ -178,7 +179,7 @@ func (c *Sessions) spawn(f func()) bool {
 }
 
 // closedOr returns ErrClosed if the client was closed, which then explains any other error.
-func (c *Sessions) closedOr(err error) error {
+func (c *Client) closedOr(err error) error {
 	select {
 	case <-c.done:
 		return ErrClosed
@@ -191,7 +192,7 @@ func (c *Sessions) closedOr(err error) error {
 // callers there are, one attempt is made at a time. It goes on when a caller
 // gives up, and ends with the last one. A caller that comes while an attempt is
 // given up has another one made.
-func (c *Sessions) get(ctx context.Context) (*session, error) {
+func (c *Client) get(ctx context.Context) (*session, error) {
 	for {
 		s, err := c.getOnce(ctx)
 		if !errors.Is(err, errNobodyWaits) && !errors.Is(err, errDialGivenUp) {
@@ -200,7 +201,7 @@ func (c *Sessions) get(ctx context.Context) (*session, error) {
 	}
 }
 
-func (c *Sessions) getOnce(ctx context.Context) (*session, error) {
+func (c *Client) getOnce(ctx context.Context) (*session, error) {
 	if s := c.usable(); s != nil {
 		return s, nil
 	}
@@ -225,7 +226,7 @@ func (c *Sessions) getOnce(ctx context.Context) (*session, error) {
 }
 
 // await counts those who wait for the dial in flight.
-func (c *Sessions) await(change int) int {
+func (c *Client) await(change int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting += change
@@ -233,7 +234,7 @@ func (c *Sessions) await(change int) int {
 }
 
 // giveUpDial ends an attempt for which nobody waits any more, and waits a moment for its reason.
-func (c *Sessions) giveUpDial(dialed <-chan singleflight.Result) {
+func (c *Client) giveUpDial(dialed <-chan singleflight.Result) {
 	c.mu.Lock()
 	cancel := c.cancelDial
 	c.mu.Unlock()
@@ -250,14 +251,14 @@ func (c *Sessions) giveUpDial(dialed <-chan singleflight.Result) {
 }
 
 // unreached returns why there is no session, as far as that is known.
-func (c *Sessions) unreached() error {
+func (c *Client) unreached() error {
 	if err := c.dialErr.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
-func (c *Sessions) usable() *session {
+func (c *Client) usable() *session {
 	s := c.live.Load()
 	if s == nil {
 		return nil
@@ -272,7 +273,7 @@ func (c *Sessions) usable() *session {
 
 // dial connects. The hook gets the context of the caller that began the
 // attempt, which does not end with that caller.
-func (c *Sessions) dial(ctx context.Context) (any, error) {
+func (c *Client) dial(ctx context.Context) (any, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -304,13 +305,13 @@ func (c *Sessions) dial(ctx context.Context) (any, error) {
 	return c.adopt(ds)
 }
 
-func (c *Sessions) setCancelDial(cancel context.CancelCauseFunc) {
+func (c *Client) setCancelDial(cancel context.CancelCauseFunc) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cancelDial = cancel
 }
 
-func (c *Sessions) connect() (driver.Session, error) {
+func (c *Client) connect() (driver.Session, error) {
 	limited, stop := context.WithTimeout(context.Background(), dialTimeout)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(limited)
@@ -341,7 +342,7 @@ func (c *Sessions) connect() (driver.Session, error) {
 }
 
 // adopt makes a new driver session the client's, unless it was closed meanwhile.
-func (c *Sessions) adopt(ds driver.Session) (*session, error) {
+func (c *Client) adopt(ds driver.Session) (*session, error) {
 	s := newSession(c, ds)
 	if !c.begin(s) {
 		if err := ds.Close(); err != nil {
@@ -354,7 +355,7 @@ func (c *Sessions) adopt(ds driver.Session) (*session, error) {
 }
 
 // begin makes s the live session. It returns false if Close has begun.
-func (c *Sessions) begin(s *session) bool {
+func (c *Client) begin(s *session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closing {
@@ -369,20 +370,20 @@ func (c *Sessions) begin(s *session) bool {
 }
 
 // nextBegun returns a channel that closes when the next session begins.
-func (c *Sessions) nextBegun() <-chan struct{} {
+func (c *Client) nextBegun() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.begun
 }
 
 // forget drops a session that has ended in the store.
-func (c *Sessions) forget(s *session) {
+func (c *Client) forget(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.sessions, s)
 }
 
-func (c *Sessions) connected(ctx context.Context, info ConnectedInfo) {
+func (c *Client) connected(ctx context.Context, info ConnectedInfo) {
 	if info.Err != nil {
 		c.options.logger.Warn("dlock: no session", "error", info.Err)
 	} else {
@@ -395,7 +396,7 @@ func (c *Sessions) connected(ctx context.Context, info ConnectedInfo) {
 }
 
 // endedBy traces the end of a session.
-func (c *Sessions) endedBy(cause error) {
+func (c *Client) endedBy(cause error) {
 	if hook := c.options.trace.Ended; hook != nil {
 		hook(context.Background(), cause)
 	}
