@@ -45,7 +45,7 @@ func copyOf(l *dlock.Lock) *dlock.Lock {
 func TestACopyOfALockIsTheSameLock(t *testing.T) {
 	ctx := t.Context()
 	store := memdriver.New()
-	c, other := dlock.OpenConnector(store), dlock.OpenConnector(store)
+	c, other := dlock.NewClient(store), dlock.NewClient(store)
 	defer c.Close()
 	defer other.Close()
 	m := c.RWMutex("q")
@@ -75,7 +75,7 @@ func TestACopyOfALockIsTheSameLock(t *testing.T) {
 
 // Unlocking through the copy first is as good.
 func TestALockIsUnlockedThroughItsCopy(t *testing.T) {
-	c := dlock.OpenConnector(memdriver.New())
+	c := dlock.NewClient(memdriver.New())
 	defer c.Close()
 	l, err := c.RWMutex("q").Lock(t.Context())
 	require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestALockIsUnlockedThroughItsCopy(t *testing.T) {
 
 // A Lock that is overwritten with another one takes nothing from the lock that it was.
 func TestAnOverwrittenLockHurtsNoOther(t *testing.T) {
-	c := dlock.OpenConnector(memdriver.New())
+	c := dlock.NewClient(memdriver.New())
 	defer c.Close()
 	one, err := c.RWMutex("one").Lock(t.Context())
 	require.NoError(t, err)

@@ -43,8 +43,8 @@ func Drivers() []string {
 // on first use and again whenever one has ended. One client serves a whole program; it is safe
 // for use by many goroutines.
 //
-// A client comes from [Open] or [OpenConnector]. The zero value and a nil *Client are as one that
-// is closed: whatever needs the store returns an error that matches ErrClosed.
+// A client comes from [Open] or [NewClient]. The zero value and a nil *Client are as one that is
+// closed: whatever needs the store returns an error that matches ErrClosed.
 type Client struct {
 	_      noCopy
 	client *recipes.Client
@@ -87,7 +87,7 @@ func Open(driverName, dsn string, opts ...Option) (*Client, error) {
 	if connector == nil {
 		return nil, fmt.Errorf("dlock: open %q: the driver has returned no connector", driverName)
 	}
-	return OpenConnector(connector, opts...), nil
+	return NewClient(connector, opts...), nil
 }
 
 // named repeats what can be a driver's name. What cannot may be a data source name in the wrong
@@ -106,9 +106,9 @@ func registered() string {
 	return "none"
 }
 
-// OpenConnector returns a client of the store that the connector leads to. It needs no
-// registered driver and does no I/O.
-func OpenConnector(c driver.Connector, opts ...Option) *Client {
+// NewClient returns a client of the store that the connector leads to. It needs no registered
+// driver and does no I/O.
+func NewClient(c driver.Connector, opts ...Option) *Client {
 	return &Client{client: recipes.NewClient(c, opts...)}
 }
 

@@ -58,7 +58,7 @@ func TestRegisterPanicsOnNilAndTwice(t *testing.T) {
 }
 
 func TestOpenDoesNoIO(t *testing.T) {
-	c := dlock.OpenConnector(unreachable{t})
+	c := dlock.NewClient(unreachable{t})
 	require.NotNil(t, c.RWMutex("q"))
 	require.NoError(t, c.Close())
 }
@@ -92,7 +92,7 @@ func TestClientsOfOneStoreShareItsLocks(t *testing.T) {
 }
 
 func TestAClosedClientReturnsErrClosed(t *testing.T) {
-	c := dlock.OpenConnector(memdriver.New())
+	c := dlock.NewClient(memdriver.New())
 	require.NoError(t, c.Close())
 	_, err := c.RWMutex("q").Lock(t.Context())
 	require.ErrorIs(t, err, dlock.ErrClosed)

@@ -62,7 +62,7 @@ func ExampleRWMutex_WithLock() {
 func ExampleRWMutex_TryLock() {
 	ctx := context.Background()
 	store := memdriver.New()
-	one, two := dlock.OpenConnector(store), dlock.OpenConnector(store)
+	one, two := dlock.NewClient(store), dlock.NewClient(store)
 	defer one.Close()
 	defer two.Close()
 
@@ -82,7 +82,7 @@ func ExampleRWMutex_TryLock() {
 func ExampleLock_Lost() {
 	ctx := context.Background()
 	store := memdriver.New()
-	client := dlock.OpenConnector(store)
+	client := dlock.NewClient(store)
 	defer client.Close()
 
 	lock, _ := client.RWMutex("stock/42").Lock(ctx)
@@ -99,7 +99,7 @@ func ExampleLock_Lost() {
 // an operator deletes its node.
 func ExampleLock_Context() {
 	store := memdriver.New()
-	client := dlock.OpenConnector(store)
+	client := dlock.NewClient(store)
 	defer client.Close()
 
 	lock, _ := client.RWMutex("stock/42").Lock(context.Background())
@@ -115,7 +115,7 @@ func ExampleLock_Context() {
 func ExampleLock_Downgrade() {
 	ctx := context.Background()
 	store := memdriver.New()
-	writer, reader := dlock.OpenConnector(store), dlock.OpenConnector(store)
+	writer, reader := dlock.NewClient(store), dlock.NewClient(store)
 	defer writer.Close()
 	defer reader.Close()
 
@@ -241,7 +241,7 @@ func (a *Account) Get(token int64) (int, error) {
 func ExampleLock_Token() {
 	ctx := context.Background()
 	store := memdriver.New()
-	paused, next := dlock.OpenConnector(store), dlock.OpenConnector(store)
+	paused, next := dlock.NewClient(store), dlock.NewClient(store)
 	defer paused.Close()
 	defer next.Close()
 	account := new(Account)

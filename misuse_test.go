@@ -13,7 +13,7 @@ import (
 )
 
 func TestWithLockOfNoFunctionAsksNothing(t *testing.T) {
-	c := dlock.OpenConnector(unreachable{t})
+	c := dlock.NewClient(unreachable{t})
 	defer c.Close()
 	m := c.RWMutex("stock/42")
 	for name, call := range map[string]func(context.Context, func(context.Context) error) error{"WithLock": m.WithLock, "WithRLock": m.WithRLock} {
@@ -22,7 +22,7 @@ func TestWithLockOfNoFunctionAsksNothing(t *testing.T) {
 }
 
 func TestEveryUseWithANilContextIsAnError(t *testing.T) {
-	c := dlock.OpenConnector(unreachable{t})
+	c := dlock.NewClient(unreachable{t})
 	defer c.Close()
 	var none context.Context
 	for use, call := range uses(c.RWMutex("stock/42")) {
@@ -39,7 +39,7 @@ const mostData = 64 << 10
 func TestEveryUseWithDataThatIsTooLongIsAnError(t *testing.T) {
 	for name, fill := range fills {
 		long := dlock.WithData(bytes.Repeat([]byte{fill}, mostData+1))
-		plain, ofClient := dlock.OpenConnector(unreachable{t}), dlock.OpenConnector(unreachable{t}, long)
+		plain, ofClient := dlock.NewClient(unreachable{t}), dlock.NewClient(unreachable{t}, long)
 		defer plain.Close()
 		defer ofClient.Close()
 		for _, m := range []*dlock.RWMutex{plain.RWMutex("stock/42", long), ofClient.RWMutex("stock/42")} {
@@ -51,7 +51,7 @@ func TestEveryUseWithDataThatIsTooLongIsAnError(t *testing.T) {
 }
 
 func TestTheLongestDataIsKept(t *testing.T) {
-	c := dlock.OpenConnector(memdriver.New(), dlock.WithData(make([]byte, mostData+1)))
+	c := dlock.NewClient(memdriver.New(), dlock.WithData(make([]byte, mostData+1)))
 	defer c.Close()
 	for name, fill := range fills {
 		data := bytes.Repeat([]byte{fill}, mostData)

@@ -22,7 +22,7 @@ type client struct {
 
 func (c *check) client() *client {
 	cl := &client{check: c}
-	cl.Client = dlock.OpenConnector(tap{c.connector(), cl})
+	cl.Client = dlock.NewClient(tap{c.connector(), cl})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clients = append(c.clients, cl)

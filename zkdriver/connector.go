@@ -14,7 +14,7 @@ import (
 // brings its own TLS configuration makes one of its own:
 //
 //	connector, err := zkdriver.Driver{TLS: config}.OpenConnector("zk://zk1:2281/locks")
-//	client := dlock.OpenConnector(connector)
+//	client := dlock.NewClient(connector)
 type Driver struct {
 	// TLS, if set, is what connections use: as if the data source name said tls=true, and in
 	// place of its tls_ca, tls_cert and tls_key, which are refused. Where it has no ServerName,

@@ -8,7 +8,7 @@
 // and ends sessions:
 //
 //	store := faults.New(memdriver.New(), faults.Rates{Seed: 7, LoseReplies: 0.01}.Plan)
-//	client := dlock.OpenConnector(store)
+//	client := dlock.NewClient(store)
 //
 // [Rates] draws the faults by chance. Any other [Plan] decides itself what
 // becomes of each request.

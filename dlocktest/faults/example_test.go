@@ -14,7 +14,7 @@ import (
 // lock's context and stops.
 func ExampleConnector_EndSessions() {
 	store := faults.New(memdriver.New(), nil)
-	client := dlock.OpenConnector(store)
+	client := dlock.NewClient(store)
 	defer client.Close()
 
 	err := client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context) error {
@@ -34,7 +34,7 @@ func ExampleRates() {
 		LoseRequests: 0.05,
 		LoseReplies:  0.05,
 	}.Plan)
-	client := dlock.OpenConnector(store)
+	client := dlock.NewClient(store)
 	defer client.Close()
 
 	for range 20 {
@@ -59,7 +59,7 @@ func ExampleNew() {
 		}
 		return faults.Fault{}
 	})
-	client := dlock.OpenConnector(store, dlock.WithHostname("web1"))
+	client := dlock.NewClient(store, dlock.WithHostname("web1"))
 	lock, err := client.RWMutex("stock/42").Lock(context.Background())
 	if err != nil {
 		fmt.Println(err)

@@ -42,7 +42,7 @@ func ratesJournal(t *testing.T, x faults.Rates) (journal map[int][]string) {
 			journal[r.Session] = append(journal[r.Session], fmt.Sprint(r, fault))
 			return fault
 		})
-		client := dlock.OpenConnector(f, dlock.WithBackOff(func() dlock.BackOff { return steady{} }))
+		client := dlock.NewClient(f, dlock.WithBackOff(func() dlock.BackOff { return steady{} }))
 		for range 30 {
 			l, err := client.RWMutex("q").Lock(t.Context())
 			require.NoError(t, err)

@@ -107,7 +107,7 @@ func (p plan) play(t testing.TB, seed uint64) (*recorder, *complaints) {
 		if shares {
 			options = append(options, dlock.WithRetention(dlock.Retention{Idle: 50 * time.Millisecond, Turns: 3}))
 		}
-		w.seats = append(w.seats, newSeat(i, func() *dlock.Client { return dlock.OpenConnector(c, options...) }))
+		w.seats = append(w.seats, newSeat(i, func() *dlock.Client { return dlock.NewClient(c, options...) }))
 		if shares {
 			w.seats[i].share()
 			w.shared = true
@@ -348,7 +348,7 @@ func TestAReaderEntersADowngradedPlaceAfterAReaderOfAnotherClient(t *testing.T) 
 	synctest.Test(t, func(t *testing.T) {
 		store, rec := memdriver.New(), &recorder{shared: true}
 		open := func(seat int, options ...dlock.Option) *client {
-			locks := dlock.OpenConnector(store, append(options, quiet())...)
+			locks := dlock.NewClient(store, append(options, quiet())...)
 			t.Cleanup(func() { _ = locks.Close() })
 			return &client{seat: seat, shared: len(options) > 0, locks: locks}
 		}

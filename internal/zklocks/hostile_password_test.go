@@ -308,7 +308,7 @@ func TestADriverOfOnesOwnShowsNoPassword(t *testing.T) {
 	e.value("*driver", &d)
 	e.value("connector", c)
 	e.reach("connector", c)
-	client := dlock.OpenConnector(c)
+	client := dlock.NewClient(c)
 	e.value("client", client)
 	e.reach("client", client)
 	require.NoError(t, client.Close())
