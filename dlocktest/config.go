@@ -69,18 +69,21 @@ type Config struct {
 	// session ends, and the cases accept that.
 	Reset func(t *testing.T, s driver.Session)
 
-	// LoseReply makes the session lose the reply of the next request for op
-	// that it sends, as when the connection breaks: after the store carried the
-	// request out if committed, else before. Requests after that one pass
-	// again. The session lives on, if the driver lets it.
+	// LoseRequest loses the next request for op that the session sends, as when
+	// the connection breaks before the request has reached the store. Requests
+	// after that one pass again. The session lives on, if the driver lets it.
 	//
 	// The cases lose creates, lists, deletes (of either cause) and, if sessions
 	// can replace, replaces. A list that a Create sends besides the request for
 	// its node is meant by faults.OpList, too.
-	LoseReply func(t *testing.T, s driver.Session, op faults.Op, committed bool)
+	LoseRequest func(t *testing.T, s driver.Session, op faults.Op)
+
+	// LoseReply is LoseRequest for a request that the store has carried out: its
+	// reply is lost, as when the connection breaks before the reply has come.
+	LoseReply func(t *testing.T, s driver.Session, op faults.Op)
 
 	// HoldRequest makes the next request for op that the session sends late:
-	// the session sees its connection break, as with LoseReply, and the request
+	// the session sees its connection break, as with LoseRequest, and the request
 	// arrives at the store when the case calls arrive, unless the store has
 	// closed that connection. Requests after that one pass at once. The function
 	// arrive returns when the store has carried the request out or has refused
@@ -162,6 +165,7 @@ const (
 	needExpire need = 1 << iota
 	needCutOff
 	needReset
+	needLoseRequest
 	needLoseReply
 	needHoldRequest
 	needDelayReplies
@@ -178,6 +182,9 @@ const (
 	needArmed
 	needReleased
 )
+
+// needLosses are both losses.
+const needLosses = needLoseRequest | needLoseReply
 
 // requirement is one need and its name.
 type requirement struct {
@@ -198,6 +205,7 @@ var needs = []requirement{
 	{needExpire, "Expire", false},
 	{needCutOff, "CutOff", false},
 	{needReset, "Reset", false},
+	{needLoseRequest, "LoseRequest", false},
 	{needLoseReply, "LoseReply", false},
 	{needHoldRequest, "HoldRequest", false},
 	{needDelayReplies, "DelayReplies", false},
@@ -224,6 +232,7 @@ func (c Config) hooks() (have need) {
 		needExpire:       c.Expire != nil,
 		needCutOff:       c.CutOff != nil,
 		needReset:        c.Reset != nil,
+		needLoseRequest:  c.LoseRequest != nil,
 		needLoseReply:    c.LoseReply != nil,
 		needHoldRequest:  c.HoldRequest != nil,
 		needDelayReplies: c.DelayReplies != nil,

@@ -18,15 +18,15 @@ const whyOrphan = "a node that no contender knows of blocks the lock for all oth
 var createCases = []testCase{
 	{name: "a-create-whose-ctx-had-ended-leaves-nothing", why: whyOrphan, run: createAfterCancel},
 	{name: "a-create-cancelled-at-any-time-leaves-nothing", why: whyOrphan, run: createCancelledAnyTime},
-	{name: "a-reply-lost-before-the-commit-leaves-nothing", why: whyOrphan, needs: needLoseReply,
+	{name: "a-reply-lost-before-the-commit-leaves-nothing", why: whyOrphan, needs: needLoseRequest,
 		run: func(c *check) { createLosesReply(c, false) }},
 	{name: "a-reply-lost-after-the-commit-leaves-nothing", why: whyOrphan, needs: needLoseReply,
 		run: func(c *check) { createLosesReply(c, true) }},
-	{name: "a-create-whose-list-failed-leaves-its-place-or-nothing", why: whyOrphan, needs: needLoseReply, run: createLosesList},
+	{name: "a-create-whose-list-failed-leaves-its-place-or-nothing", why: whyOrphan, needs: needLosses, run: createLosesList},
 	{name: "a-clean-up-takes-no-other-node", why: "the clean-up of one contender would take the lock away from another one of the same host",
-		needs: needLoseReply, run: cleanUpSparesOthers},
+		needs: needLosses, run: cleanUpSparesOthers},
 	{name: "a-foreign-copy-is-not-taken-for-the-lost-node", why: "a contender would hold a node that is not its own, and that no session's end removes",
-		needs: needLoseReply | needPutNode, run: createSparesCopy},
+		needs: needLosses | needPutNode, run: createSparesCopy},
 	{name: "a-create-given-up-while-cut-off-leaves-nothing", why: whyOrphan, needs: needCutOff, run: createCutOff},
 	{name: "a-create-that-arrives-late-leaves-nothing", why: whyOrphan, needs: needHoldRequest, run: createLate},
 	{name: "a-create-after-the-store-ended-the-session-leaves-nothing",
@@ -158,7 +158,7 @@ func createLosesReply(c *check, committed bool) {
 	a, b := c.twoSessions()
 	before := c.create(a, "q", writer)
 	theirs := c.create(b, "q", writer)
-	c.loseReply(a, faults.OpCreate, committed)
+	c.lose(a, faults.OpCreate, committed)
 	p, err := tryCreate(c.ctx, a, "q", writer)
 	want := []driver.Node{before.Node, theirs.Node}
 	if !failedCreate(c, a, c.ctx, err) {
@@ -180,7 +180,7 @@ func createLosesList(c *check) {
 	a, b := c.twoSessions()
 	want := []driver.Node{c.create(b, "q", writer).Node}
 	for i := range 6 {
-		c.loseReply(a, faults.OpList, i%2 == 0)
+		c.lose(a, faults.OpList, i%2 == 0)
 		j, err := a.Create(c.ctx, "q", driver.NodeSpec{Prefix: writer, Data: data(), Predecessor: last})
 		if !failedCreate(c, a, c.ctx, err) {
 			c.wantAhead(j, want...)
@@ -204,7 +204,7 @@ func cleanUpSparesOthers(c *check) {
 	rest := []driver.Node{c.create(b, "q", writer).Node}
 	want := slices.Clone(rest)
 	for i := range 6 {
-		c.loseReply(a, faults.OpCreate, i%2 == 0)
+		c.lose(a, faults.OpCreate, i%2 == 0)
 		p, err := tryCreate(c.ctx, a, "q", writer)
 		if !failedCreate(c, a, c.ctx, err) {
 			want = append(want, p.Node)
@@ -233,7 +233,7 @@ func createSparesCopy(c *check) {
 			c.fatalf("List returned %v, expected %s and the foreign node %s", want, first.Name, name)
 		}
 		rest := want[1:]
-		c.loseReply(a, faults.OpCreate, committed)
+		c.lose(a, faults.OpCreate, committed)
 		j, err := a.Create(c.ctx, queue, driver.NodeSpec{Prefix: writer, Data: d})
 		if !failedCreate(c, a, c.ctx, err) {
 			if j.Name == name {

@@ -27,7 +27,7 @@ var deleteCases = []testCase{
 	{name: "a-repeat-spares-a-node-that-took-the-name", why: whyStale, needs: needRemoveQueue, run: repeatSparesNamesake},
 	{name: "a-first-delete-of-a-node-known-to-be-gone-spares-a-node-that-took-the-name", why: whyStale,
 		needs: needRemoveQueue, run: knownGoneSparesNamesake},
-	{name: "a-reply-lost-before-the-commit-can-be-repeated", why: whyDelete, needs: needLoseReply,
+	{name: "a-reply-lost-before-the-commit-can-be-repeated", why: whyDelete, needs: needLoseRequest,
 		run: func(c *check) { deleteLosesReply(c, false) }},
 	{name: "a-reply-lost-after-the-commit-can-be-repeated", why: whyDelete, needs: needLoseReply,
 		run: func(c *check) { deleteLosesReply(c, true) }},
@@ -191,7 +191,7 @@ func deleteLosesReply(c *check, committed bool) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
 	mine, theirs := c.create(a, "q", writer), c.create(b, "q", writer)
-	c.loseReply(a, faults.OpDelete, committed)
+	c.lose(a, faults.OpDelete, committed)
 	doubtfulDelete(c, a, c.ctx, a.Delete(c.ctx, "q", p, driver.Changed))
 	repeatDelete(c, a, "q", p, driver.Changed)
 	vanishOr(c, b, "q", "a Delete that was repeated after a lost reply",
@@ -201,7 +201,7 @@ func deleteLosesReply(c *check, committed bool) {
 func lostReplySparesNamesake(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
-	c.loseReply(a, faults.OpDelete, true)
+	c.lose(a, faults.OpDelete, true)
 	doubtfulDelete(c, a, c.ctx, a.Delete(c.ctx, "q", p, driver.Changed))
 	c.eventually(func() bool { return !has(c.list(b, "q"), p.Node) }, "a Delete that was carried out removes the node")
 	c.removeQueue("q")

@@ -60,9 +60,15 @@ func (c *check) reset(s driver.Session) {
 	c.play("Reset", func() { c.config.Reset(c.t, s) })
 }
 
-func (c *check) loseReply(s driver.Session, op faults.Op, committed bool) {
+// lose loses the next request for op, or, if the store is to carry it out, the
+// reply to it.
+func (c *check) lose(s driver.Session, op faults.Op, committed bool) {
 	c.doom(s)
-	c.play("LoseReply", func() { c.config.LoseReply(c.t, s, op, committed) })
+	if committed {
+		c.play("LoseReply", func() { c.config.LoseReply(c.t, s, op) })
+	} else {
+		c.play("LoseRequest", func() { c.config.LoseRequest(c.t, s, op) })
+	}
 }
 
 func (c *check) holdRequest(s driver.Session, op faults.Op) (arrive func()) {

@@ -18,7 +18,7 @@ var releasedCases = []testCase{
 	{name: "a-release-wakes-the-watches", why: whyWatch, run: releaseWakes},
 	{name: "a-release-wakes-the-watch-of-a-create", why: whyArmed, needs: needArmed, run: releaseWakesArmed},
 	{name: "a-release-that-meets-the-arming-is-not-missed", why: whyWatch, run: releaseMeetsArming},
-	{name: "a-reply-lost-can-be-repeated", why: whyDelete, needs: needLoseReply, run: releaseLosesReply},
+	{name: "a-reply-lost-can-be-repeated", why: whyDelete, needs: needLosses, run: releaseLosesReply},
 	{name: "list-shows-what-released-says", why: "a contender that lists after all would wait for a node that is gone", needs: needReleased, run: releasedIsListed},
 	{name: "after-released-the-watch-goes-on-for-the-own-node", why: whyGoesOn, needs: needReleased, run: releasedGoesOn},
 	{name: "released-does-not-overtake-the-delete-of-the-own-node", why: whyOvertook, run: releasedAfterDelete},
@@ -104,7 +104,7 @@ func releaseLosesReply(c *check) {
 	for i := range 4 {
 		p := c.create(a, "q", writer)
 		q, w := c.waitFor(b, "q", p.Node)
-		c.loseReply(a, faults.OpDelete, i%2 == 0)
+		c.lose(a, faults.OpDelete, i%2 == 0)
 		doubtfulDelete(c, a, c.ctx, a.Delete(c.ctx, "q", p, driver.Released))
 		repeatDelete(c, a, "q", p, driver.Cause(i/2))
 		c.wakes(w, "release of the node ahead whose reply was lost, and its repeat")

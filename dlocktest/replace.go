@@ -29,11 +29,11 @@ var replaceCases = []testCase{
 	{name: "a-replaced-node-goes-with-its-session", why: whyClose, needs: needReplace, run: replacedGoesWithSession},
 	{name: "a-replaced-node-keeps-token-and-data", why: "the fencing token that the holder passes on would no longer be its node's",
 		needs: needReplace | needRead, run: replaceKeepsInfo},
-	{name: "a-reply-lost-before-the-commit-can-be-repeated", why: whyReplace, needs: needReplace | needLoseReply,
+	{name: "a-reply-lost-before-the-commit-can-be-repeated", why: whyReplace, needs: needReplace | needLoseRequest,
 		run: func(c *check) { replaceLosesReply(c, false) }},
 	{name: "a-reply-lost-after-the-commit-can-be-repeated", why: whyReplace, needs: needReplace | needLoseReply,
 		run: func(c *check) { replaceLosesReply(c, true) }},
-	{name: "delete-after-a-lost-reply-takes-whichever-stands", why: whyDelete, needs: needReplace | needLoseReply, run: deleteAfterLostReplace},
+	{name: "delete-after-a-lost-reply-takes-whichever-stands", why: whyDelete, needs: needReplace | needLosses, run: deleteAfterLostReplace},
 }
 
 func checkReplaced(c *check, was, now driver.Place, prefix string) {
@@ -212,7 +212,7 @@ func replaceLosesReply(c *check, committed bool) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
 	behind := c.create(b, "q", writer)
-	c.loseReply(a, faults.OpReplace, committed)
+	c.lose(a, faults.OpReplace, committed)
 	doubtfulReplace(c, a, replaceErr(c, a, "q", p, shared))
 	if nodes := c.settled(b, "q"); a.Err() == nil && (len(nodes) != 2 || nodes[0].Seq != p.Seq || nodes[1] != behind.Node) {
 		c.fatalf("after a lost reply List returned %v, expected one of the two names of sequence %d and then %v", nodes, p.Seq, behind.Node)
@@ -239,7 +239,7 @@ func deleteAfterLostReplace(c *check) {
 		p := c.create(a, "q", writer)
 		now := p
 		now.Name = driver.FormatName(shared, p.Seq)
-		c.loseReply(a, faults.OpReplace, i%2 == 0)
+		c.lose(a, faults.OpReplace, i%2 == 0)
 		doubtfulReplace(c, a, replaceErr(c, a, "q", p, shared))
 		repeatDelete(c, a, "q", []driver.Place{p, now}[i/2], driver.Changed)
 		vanish(c, b, "q", "a Delete that followed a Replace whose reply was lost", stays.Node)

@@ -65,7 +65,7 @@ type losesCreates struct {
 	losses []bool
 }
 
-func (s *losesCreates) loseReply(op faults.Op, committed bool) bool {
+func (s *losesCreates) lose(op faults.Op, committed bool) bool {
 	if op != faults.OpCreate {
 		return false
 	}
@@ -163,7 +163,7 @@ type failsWithList struct {
 	lost atomic.Bool
 }
 
-func (s *failsWithList) loseReply(op faults.Op, _ bool) bool {
+func (s *failsWithList) lose(op faults.Op, _ bool) bool {
 	if op == faults.OpList {
 		s.lost.Store(true)
 	}

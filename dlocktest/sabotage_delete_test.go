@@ -95,7 +95,7 @@ type forgetsItsDelete struct {
 	lost atomic.Bool
 }
 
-func (s *forgetsItsDelete) loseReply(op faults.Op, committed bool) bool {
+func (s *forgetsItsDelete) lose(op faults.Op, committed bool) bool {
 	if op == faults.OpDelete && committed {
 		s.lost.Store(true)
 		return true

@@ -69,7 +69,7 @@ func TestEveryRuleIsBrokenInTwoWaysAtLeast(t *testing.T) {
 type (
 	// loser plays lost replies itself, if it says so.
 	loser interface {
-		loseReply(op faults.Op, committed bool) (done bool)
+		lose(op faults.Op, committed bool) (done bool)
 	}
 	// requestHolder plays late requests itself.
 	requestHolder interface {

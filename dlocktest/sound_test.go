@@ -93,12 +93,19 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 			o := ownerOf(s)
 			o.Reset(o.inner)
 		},
-		LoseReply: func(_ *testing.T, s driver.Session, op faults.Op, committed bool) {
-			if l, ok := s.(loser); ok && l.loseReply(op, committed) {
+		LoseRequest: func(_ *testing.T, s driver.Session, op faults.Op) {
+			if l, ok := s.(loser); ok && l.lose(op, false) {
 				return
 			}
 			o := ownerOf(s)
-			o.LoseReply(o.inner, op, committed)
+			o.LoseRequest(o.inner, op)
+		},
+		LoseReply: func(_ *testing.T, s driver.Session, op faults.Op) {
+			if l, ok := s.(loser); ok && l.lose(op, true) {
+				return
+			}
+			o := ownerOf(s)
+			o.LoseReply(o.inner, op)
 		},
 		HoldRequest: func(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 			if h, ok := s.(requestHolder); ok {

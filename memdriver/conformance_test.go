@@ -31,11 +31,10 @@ func TestConformance(t *testing.T) {
 			dlocktest.Replace, dlocktest.Read, dlocktest.Walk, dlocktest.Ahead, dlocktest.Armed, dlocktest.Released,
 		},
 
-		Expire: func(_ *testing.T, s driver.Session) { storeOf(s).Faults().Drop(s) },
-		CutOff: func(_ *testing.T, s driver.Session) (heal func()) { return storeOf(s).Faults().CutOff(s) },
-		LoseReply: func(_ *testing.T, s driver.Session, op faults.Op, committed bool) {
-			storeOf(s).Faults().LoseReply(s, op, committed)
-		},
+		Expire:      func(_ *testing.T, s driver.Session) { storeOf(s).Faults().Drop(s) },
+		CutOff:      func(_ *testing.T, s driver.Session) (heal func()) { return storeOf(s).Faults().CutOff(s) },
+		LoseRequest: func(_ *testing.T, s driver.Session, op faults.Op) { storeOf(s).Faults().LoseRequest(s, op) },
+		LoseReply:   func(_ *testing.T, s driver.Session, op faults.Op) { storeOf(s).Faults().LoseReply(s, op) },
 		HoldRequest: func(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 			return storeOf(s).Faults().HoldRequest(s, op)
 		},

@@ -46,7 +46,7 @@ func ExampleFaults_LoseReply() {
 	session, _ := store.Connect(ctx)
 	defer session.Close()
 
-	store.Faults().LoseReply(session, faults.OpCreate, true)
+	store.Faults().LoseReply(session, faults.OpCreate)
 	_, err := session.Create(ctx, "stock/42", driver.NodeSpec{Prefix: "web1-W-"})
 	fmt.Println(err)
 

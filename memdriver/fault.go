@@ -73,27 +73,29 @@ func (f Faults) cut(cuts *int) (heal func()) {
 	})
 }
 
-// LoseReply breaks the connection of a session under its next request of that
-// kind: before the request has reached the store, or, if committed, after the
-// store has done what it asks for. Either way the caller gets an error that
+// LoseRequest breaks the connection of a session under its next request of that
+// kind, before the request has reached the store. The caller gets an error that
 // matches driver.ErrUnavailable. The session lives on, and all other requests
 // pass. Several losses of one kind meet one request each, in turn.
-func (f Faults) LoseReply(s driver.Session, op faults.Op, committed bool) {
+func (f Faults) LoseRequest(s driver.Session, op faults.Op) { f.lose(s, loss{op: op}) }
+
+// LoseReply is LoseRequest for a request that has reached the store: the store
+// has done what the request asks for, and its reply is lost.
+func (f Faults) LoseReply(s driver.Session, op faults.Op) { f.lose(s, loss{op: op, committed: true}) }
+
+func (f Faults) lose(s driver.Session, l loss) {
 	ms := f.own(s)
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
-	ms.line.losses = append(ms.line.losses, loss{op: op, committed: committed})
+	ms.line.losses = append(ms.line.losses, l)
 }
 
-// HoldRequest is LoseReply for a request that arrives late: the caller gets the
+// HoldRequest is LoseRequest for a request that arrives late: the caller gets the
 // error at once, and the store serves the request when arrive is called. A call
 // of arrive before the request was sent does nothing, and so does a second one.
 func (f Faults) HoldRequest(s driver.Session, op faults.Op) (arrive func()) {
-	ms := f.own(s)
 	h := new(held)
-	f.store.mu.Lock()
-	defer f.store.mu.Unlock()
-	ms.line.losses = append(ms.line.losses, loss{op: op, held: h})
+	f.lose(s, loss{op: op, held: h})
 	return func() {
 		f.store.mu.Lock()
 		defer f.store.mu.Unlock()

@@ -193,7 +193,7 @@ func TestLostCreateIsCleanedUp(t *testing.T) {
 			st := memdriver.New()
 			s := connect(t, st)
 			mine := create(t, s)
-			st.Faults().LoseReply(s, faults.OpCreate, committed)
+			lose(st, s, faults.OpCreate, committed)
 			behindMine := func([]driver.Node) int { return 0 }
 			_, err := s.Create(background, queue, driver.NodeSpec{Prefix: prefix, Predecessor: behindMine})
 			require.ErrorIs(t, err, driver.ErrUnavailable)
@@ -216,9 +216,9 @@ func TestCleanUpIsRepeatedUntilItIsConfirmed(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s := connect(t, st)
-		st.Faults().LoseReply(s, faults.OpCreate, true)
-		st.Faults().LoseReply(s, faults.OpCleanUp, false)
-		st.Faults().LoseReply(s, faults.OpCleanUp, true)
+		st.Faults().LoseReply(s, faults.OpCreate)
+		st.Faults().LoseRequest(s, faults.OpCleanUp)
+		st.Faults().LoseReply(s, faults.OpCleanUp)
 		_, err := s.Create(background, queue, newNode)
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		synctest.Wait()
@@ -231,7 +231,7 @@ func TestCleanUpWaitsForTheStore(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s, other := connect(t, st), connect(t, st)
-		st.Faults().LoseReply(s, faults.OpCreate, true)
+		st.Faults().LoseReply(s, faults.OpCreate)
 		_, err := s.Create(background, queue, newNode)
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		heal := st.Faults().CutOff(s)
@@ -361,7 +361,7 @@ func TestLostDeleteMayOrMayNotHaveHappened(t *testing.T) {
 		st := memdriver.New()
 		s := connect(t, st)
 		p := create(t, s)
-		st.Faults().LoseReply(s, faults.OpDelete, committed)
+		lose(st, s, faults.OpDelete, committed)
 		require.ErrorIs(t, s.Delete(background, queue, p, driver.Changed), driver.ErrUnavailable)
 		if committed {
 			require.ErrorIs(t, s.Delete(background, queue, p, driver.Changed), driver.ErrGone)
@@ -377,7 +377,7 @@ func TestLostReplaceIsFinishedByItsRepeat(t *testing.T) {
 		st := memdriver.New()
 		s := connect(t, st)
 		p := create(t, s)
-		st.Faults().LoseReply(s, faults.OpReplace, committed)
+		lose(st, s, faults.OpReplace, committed)
 		_, err := s.(driver.Replacer).Replace(background, queue, p, "web1-R-")
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		np, err := s.(driver.Replacer).Replace(background, queue, p, "web1-R-")
@@ -392,7 +392,7 @@ func TestLostWatchLeavesNothingArmed(t *testing.T) {
 		st := memdriver.New()
 		s := connect(t, st)
 		p := create(t, s)
-		st.Faults().LoseReply(s, faults.OpWatch, committed)
+		lose(st, s, faults.OpWatch, committed)
 		_, err := s.Watch(background, queue, p)
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		require.Zero(t, st.Stats().Watches)
@@ -402,9 +402,9 @@ func TestLostWatchLeavesNothingArmed(t *testing.T) {
 func TestLostListAndCloseSaySo(t *testing.T) {
 	st := memdriver.New()
 	s := connect(t, st)
-	st.Faults().LoseReply(s, faults.OpList, true)
-	st.Faults().LoseReply(s, faults.OpList, false)
-	st.Faults().LoseReply(s, faults.OpClose, true)
+	st.Faults().LoseReply(s, faults.OpList)
+	st.Faults().LoseRequest(s, faults.OpList)
+	st.Faults().LoseReply(s, faults.OpClose)
 	for range 2 {
 		_, err := s.List(background, queue)
 		require.ErrorIs(t, err, driver.ErrUnavailable)
@@ -592,5 +592,15 @@ func TestFaultOnAForeignSessionPanics(t *testing.T) {
 	s := connect(t, memdriver.New())
 	require.PanicsWithValue(t, "memdriver: *memdriver.session is no session of this store", func() { st.Faults().Expire(s) })
 	require.Panics(t, func() { st.Faults().CutOff(nil) })
-	require.Panics(t, func() { memdriver.New().Faults().LoseReply(connect(t, st), faults.Op(99), true) })
+	require.Panics(t, func() { memdriver.New().Faults().LoseReply(connect(t, st), faults.Op(99)) })
+}
+
+// lose loses the session's next request of that kind, or, if the store is to
+// carry it out, the reply to it.
+func lose(st *memdriver.Store, s driver.Session, op faults.Op, committed bool) {
+	if committed {
+		st.Faults().LoseReply(s, op)
+	} else {
+		st.Faults().LoseRequest(s, op)
+	}
 }

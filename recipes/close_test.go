@@ -101,7 +101,7 @@ func TestNilFromADriverIsAnError(t *testing.T) {
 			require.NoError(w, c.Close())
 		}
 		c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return nil }))
-		w.store.Faults().LoseReply(c.session(), faults.OpCreate, false)
+		w.store.Faults().LoseRequest(c.session(), faults.OpCreate)
 		l, err := c.RWMutex("q").Lock(bg)
 		require.NoError(w, err)
 		w.unlock(l)

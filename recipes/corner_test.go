@@ -210,7 +210,7 @@ func TestStopInTheQueueIsFinal(t *testing.T) {
 		asked := 0
 		c := w.clientOf(w.placeOnly(), "a",
 			recipes.WithBackOff(func() recipes.BackOff { return &script{waits: []time.Duration{-1}, asked: &asked} }))
-		w.store.Faults().LoseReply(c.session(), faults.OpList, false)
+		w.store.Faults().LoseRequest(c.session(), faults.OpList)
 		call := c.lock(bg)
 		time.Sleep(soon)
 		assert.Equal(w, 1, asked)
@@ -232,7 +232,7 @@ func TestTheMessageOfGivingUpInTheQueue(t *testing.T) {
 		held := w.won(w.client("h").lock(bg))
 		c := w.clientOf(w.placeOnly(), "a",
 			recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{-1, new(int)} }))
-		w.store.Faults().LoseReply(c.session(), faults.OpList, false)
+		w.store.Faults().LoseRequest(c.session(), faults.OpList)
 		err := w.failed(c.lock(bg))
 		t.Log(err)
 		assert.Equal(w, 1, strings.Count(err.Error(), "gave up"))

@@ -116,7 +116,7 @@ func TestADowngradeWhoseReplyIsLostCountsAndIsFinished(t *testing.T) {
 			l := w.won(c.lock(bg))
 			reader, writer := w.client("b").rlock(bg), w.client("c").lock(bg)
 			time.Sleep(soon) // the node is watched
-			w.store.Faults().LoseReply(c.session(), faults.OpReplace, committed)
+			w.lose(c.session(), faults.OpReplace, committed)
 			err := l.Downgrade(bg)
 			require.ErrorIs(w, err, driver.ErrUnavailable)
 			assert.Equal(w, recipes.Shared, l.Mode(), "readers may be inside")
@@ -139,7 +139,7 @@ func TestUnlockAfterADowngradeOfUnknownOutcomeRemovesTheNode(t *testing.T) {
 		inWorld(t, func(w *world) {
 			c := w.client("a")
 			l := w.won(c.lock(bg))
-			w.store.Faults().LoseReply(c.session(), faults.OpReplace, committed)
+			w.lose(c.session(), faults.OpReplace, committed)
 			require.Error(w, l.Downgrade(bg))
 			w.unlock(l)
 			assert.Empty(w, w.names())

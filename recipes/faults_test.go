@@ -20,7 +20,7 @@ func TestALostReplyToCreateLeavesNoOrphan(t *testing.T) {
 		inWorld(t, func(w *world) {
 			c := w.client("a")
 			for range 50 {
-				w.store.Faults().LoseReply(c.session(), faults.OpCreate, committed)
+				w.lose(c.session(), faults.OpCreate, committed)
 				l, err := c.RWMutex("q").Lock(bg)
 				require.NoError(w, err)
 				synctest.Wait()
@@ -38,7 +38,7 @@ func TestPassingErrorsKeepThePlaceInTheQueue(t *testing.T) {
 			held := w.won(a.lock(bg))
 			before := w.store.Stats()
 			for range 3 {
-				w.store.Faults().LoseReply(b.session(), op, true)
+				w.store.Faults().LoseReply(b.session(), op)
 			}
 			first := b.lock(bg)
 			second := c.lock(bg)
@@ -86,7 +86,7 @@ func TestADeleteWhoseReplyIsLostIsRepeated(t *testing.T) {
 		inWorld(t, func(w *world) {
 			c := w.client("a")
 			l := w.won(c.lock(bg))
-			w.store.Faults().LoseReply(c.session(), faults.OpDelete, committed)
+			w.lose(c.session(), faults.OpDelete, committed)
 			require.NoError(w, l.Unlock())
 			assert.Empty(w, w.names())
 		})
@@ -255,15 +255,15 @@ func TestBackOffIsAskedAndReset(t *testing.T) {
 		c := w.client("a")
 		m := c.RWMutex("q", recipes.WithWait(recipes.WatchQueue()), recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{time.Second, &resets} }))
 		held := w.won(w.client("h").lock(bg))
-		w.store.Faults().LoseReply(c.session(), faults.OpCreate, false)
-		w.store.Faults().LoseReply(c.session(), faults.OpCreate, false)
+		w.store.Faults().LoseRequest(c.session(), faults.OpCreate)
+		w.store.Faults().LoseRequest(c.session(), faults.OpCreate)
 		waiting := going(func() (*recipes.Lock, error) { return m.Lock(bg) })
 		time.Sleep(2*time.Second - 1)
 		assert.Len(w, w.names(), 1, "two pauses of a second")
 		time.Sleep(time.Minute)
 		assert.Len(w, w.names(), 2)
 		assert.Zero(w, resets)
-		w.store.Faults().LoseReply(c.session(), faults.OpList, false)
+		w.store.Faults().LoseRequest(c.session(), faults.OpList)
 		w.unlock(held)
 		time.Sleep(soon)
 		w.unlock(w.won(waiting))
@@ -274,7 +274,7 @@ func TestBackOffIsAskedAndReset(t *testing.T) {
 func TestBackOffThatStopsGivesUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{-1, new(int)} }))
-		w.store.Faults().LoseReply(c.session(), faults.OpCreate, true)
+		w.store.Faults().LoseReply(c.session(), faults.OpCreate)
 		_, err := c.RWMutex("q").Lock(bg)
 		require.ErrorIs(w, err, driver.ErrUnavailable)
 		time.Sleep(soon)

@@ -282,8 +282,8 @@ func TestOneErrorOfTheStoreIsNoLoss(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
-		w.store.Faults().LoseReply(c.session(), faults.OpWatch, true)
-		w.store.Faults().LoseReply(c.session(), faults.OpList, true)
+		w.store.Faults().LoseReply(c.session(), faults.OpWatch)
+		w.store.Faults().LoseReply(c.session(), faults.OpList)
 		time.Sleep(time.Minute)
 		require.NoError(w, l.Err())
 		w.store.Faults().RemoveNode("q", l.Node())

@@ -138,7 +138,7 @@ func TestTryLockAsksOnceForEachStep(t *testing.T) {
 			inWorld(t, func(w *world) {
 				c := w.client("a")
 				for name, try := range c.trying() {
-					w.store.Faults().LoseReply(c.session(), op, committed)
+					w.lose(c.session(), op, committed)
 					_, err := try(bg)
 					require.ErrorIs(w, err, driver.ErrUnavailable, name)
 					time.Sleep(soon)

@@ -79,7 +79,7 @@ func TestRefusedRemovalsDoNotHoldUpAnother(t *testing.T) {
 			inWorld(t, func(w *world) {
 				c, _ := w.refuse(why, 100)
 				l := w.won(c.lock(bg))
-				w.store.Faults().LoseReply(c.session().(undeletingSession).Session, faults.OpDelete, false)
+				w.store.Faults().LoseRequest(c.session().(undeletingSession).Session, faults.OpDelete)
 				began := time.Now()
 				require.NoError(w, l.Unlock())
 				assert.Zero(w, time.Since(began))

@@ -98,6 +98,16 @@ func (w *world) clientOf(c driver.Connector, host string, opts ...recipes.Option
 	return cl
 }
 
+// lose loses the session's next request of that kind, or, if the store is to
+// carry it out, the reply to it.
+func (w *world) lose(s driver.Session, op faults.Op, committed bool) {
+	if committed {
+		w.store.Faults().LoseReply(s, op)
+	} else {
+		w.store.Faults().LoseRequest(s, op)
+	}
+}
+
 // names lists the queue "q".
 func (w *world) names() []string {
 	w.Helper()

@@ -139,14 +139,9 @@ func conforms(t *testing.T, eager bool) {
 			t.Cleanup(p.Heal)
 			return p.Heal
 		},
-		Reset: func(t *testing.T, s driver.Session) { c.proxy(s).DropConnections() },
-		LoseReply: func(t *testing.T, s driver.Session, op faults.Op, committed bool) {
-			if committed {
-				c.proxy(s).LoseReply(opcodes(op))
-			} else {
-				c.proxy(s).LoseRequest(opcodes(op))
-			}
-		},
+		Reset:       func(t *testing.T, s driver.Session) { c.proxy(s).DropConnections() },
+		LoseRequest: func(t *testing.T, s driver.Session, op faults.Op) { c.proxy(s).LoseRequest(opcodes(op)) },
+		LoseReply:   func(t *testing.T, s driver.Session, op faults.Op) { c.proxy(s).LoseReply(opcodes(op)) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 			// A server drops what arrives on a connection that its session has left.
 			c.proxy(s).LoseRequest(opcodes(op))

@@ -74,9 +74,13 @@ func configOf(plan faults.Plan) dlocktest.Config {
 			m, in := memory(s)
 			return m.CutOff(in)
 		},
-		LoseReply: func(_ *testing.T, s driver.Session, op faults.Op, committed bool) {
+		LoseRequest: func(_ *testing.T, s driver.Session, op faults.Op) {
 			m, in := memory(s)
-			m.LoseReply(in, op, committed)
+			m.LoseRequest(in, op)
+		},
+		LoseReply: func(_ *testing.T, s driver.Session, op faults.Op) {
+			m, in := memory(s)
+			m.LoseReply(in, op)
 		},
 		HoldRequest: func(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 			m, in := memory(s)

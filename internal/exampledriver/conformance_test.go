@@ -39,8 +39,11 @@ func TestConformance(t *testing.T) {
 		},
 		CutOff: cutOff,
 		Reset:  func(t *testing.T, s driver.Session) { cutOff(t, s)() },
-		LoseReply: func(t *testing.T, s driver.Session, _ faults.Op, committed bool) {
-			disks.Store(s.(*session).store.dir, disk{fails: true, late: committed})
+		LoseRequest: func(t *testing.T, s driver.Session, _ faults.Op) {
+			disks.Store(s.(*session).store.dir, disk{fails: true})
+		},
+		LoseReply: func(t *testing.T, s driver.Session, _ faults.Op) {
+			disks.Store(s.(*session).store.dir, disk{fails: true, late: true})
 		},
 		HoldRequest: func(t *testing.T, s driver.Session, _ faults.Op) (arrive func()) {
 			disks.Store(s.(*session).store.dir, disk{fails: true})

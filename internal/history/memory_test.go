@@ -224,7 +224,12 @@ func (w *memory) fault() {
 		d := time.Duration(w.rand.Int64N(int64(15 * time.Second)))
 		w.cause(of("paused for "+d.String()), done(func() { w.store.Faults().Pause(s, d) }))
 	default:
-		w.store.Faults().LoseReply(s, losable[w.rand.IntN(len(losable))], w.rand.IntN(2) == 0)
+		op := losable[w.rand.IntN(len(losable))]
+		if w.rand.IntN(2) == 0 {
+			w.store.Faults().LoseReply(s, op)
+		} else {
+			w.store.Faults().LoseRequest(s, op)
+		}
 	}
 }
 
