@@ -397,8 +397,8 @@ func (c *Client) connected(ctx context.Context, info ConnectedInfo) {
 
 // endedBy traces the end of a session.
 func (c *Client) endedBy(cause error) {
-	if hook := c.options.trace.Ended; hook != nil {
-		hook(context.Background(), cause)
+	if hook := c.options.trace.SessionEnded; hook != nil {
+		hook(context.Background(), SessionEndedInfo{Err: cause})
 	}
 }
 

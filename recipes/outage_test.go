@@ -220,14 +220,14 @@ func (x *texts) options() []recipes.Option {
 	return []recipes.Option{
 		recipes.WithLogger(slog.New(slog.NewTextHandler(x, &slog.HandlerOptions{Level: slog.LevelDebug}))),
 		recipes.WithTrace(&recipes.Trace{
-			Connected:  func(_ context.Context, i recipes.ConnectedInfo) { x.add(i.Err) },
-			Ended:      func(_ context.Context, err error) { x.add(err) },
-			Failed:     func(_ context.Context, i recipes.FailedInfo) { x.add(i.Err) },
-			Retrying:   func(_ context.Context, i recipes.RetryingInfo) { x.add(i.Err) },
-			Downgraded: func(_ context.Context, i recipes.DowngradedInfo) { x.add(i.Err) },
-			Released:   func(_ context.Context, i recipes.ReleasedInfo) { x.add(i.Err) },
-			Lost:       func(_ context.Context, i recipes.LostInfo) { x.add(i.Err) },
-			Reaped:     func(_ context.Context, i recipes.ReapedInfo) { x.add(i.Err) },
+			Connected:    func(_ context.Context, i recipes.ConnectedInfo) { x.add(i.Err) },
+			SessionEnded: func(_ context.Context, i recipes.SessionEndedInfo) { x.add(i.Err) },
+			Failed:       func(_ context.Context, i recipes.FailedInfo) { x.add(i.Err) },
+			Retrying:     func(_ context.Context, i recipes.RetryingInfo) { x.add(i.Err) },
+			Downgraded:   func(_ context.Context, i recipes.DowngradedInfo) { x.add(i.Err) },
+			Released:     func(_ context.Context, i recipes.ReleasedInfo) { x.add(i.Err) },
+			Lost:         func(_ context.Context, i recipes.LostInfo) { x.add(i.Err) },
+			Reaped:       func(_ context.Context, i recipes.ReapedInfo) { x.add(i.Err) },
 		}),
 	}
 }

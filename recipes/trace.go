@@ -13,7 +13,7 @@ import (
 // Hooks run on the goroutine that does the work, possibly on several at once,
 // and hold it up: keep them short, and do not call the lock or its client from
 // them. A hook that panics inside Lock or RLock ends that call, and its node is
-// removed. Connected, Ended, Lost and Reaped may run on goroutines of the
+// removed. Connected, SessionEnded, Lost and Reaped may run on goroutines of the
 // client, where a panic ends the program.
 //
 // The first argument of a hook is the context of the call that the hook reports
@@ -26,15 +26,15 @@ import (
 // Granted and Failed add up: each call of Lock, RLock, TryLock and TryRLock
 // that is no re-entry ends in one of them. Each Granted is followed by one
 // Released or one Lost, with retention as well. Each Connected without an error
-// is followed by one Ended.
+// is followed by one SessionEnded.
 type Trace struct {
 	// Connected is called after every attempt to connect, with the context of
 	// the call that caused the attempt. Other calls may wait for the same
 	// attempt.
 	Connected func(context.Context, ConnectedInfo)
-	// Ended is called when a session has ended, with the reason. It matches
-	// ErrClosed after Client.Close. The context is context.Background.
-	Ended func(context.Context, error)
+	// SessionEnded is called when a session has ended. The context is
+	// context.Background.
+	SessionEnded func(context.Context, SessionEndedInfo)
 	// Queued is called when a node has joined the queue, with the context of
 	// Lock or RLock.
 	Queued func(context.Context, QueuedInfo)
@@ -75,17 +75,17 @@ type Trace struct {
 // with returns hooks that call those of t and then those of u.
 func (t *Trace) with(u *Trace) *Trace {
 	return &Trace{
-		Connected:  both(t.Connected, u.Connected),
-		Ended:      both(t.Ended, u.Ended),
-		Queued:     both(t.Queued, u.Queued),
-		Waiting:    both(t.Waiting, u.Waiting),
-		Granted:    both(t.Granted, u.Granted),
-		Failed:     both(t.Failed, u.Failed),
-		Retrying:   both(t.Retrying, u.Retrying),
-		Downgraded: both(t.Downgraded, u.Downgraded),
-		Released:   both(t.Released, u.Released),
-		Lost:       both(t.Lost, u.Lost),
-		Reaped:     both(t.Reaped, u.Reaped),
+		Connected:    both(t.Connected, u.Connected),
+		SessionEnded: both(t.SessionEnded, u.SessionEnded),
+		Queued:       both(t.Queued, u.Queued),
+		Waiting:      both(t.Waiting, u.Waiting),
+		Granted:      both(t.Granted, u.Granted),
+		Failed:       both(t.Failed, u.Failed),
+		Retrying:     both(t.Retrying, u.Retrying),
+		Downgraded:   both(t.Downgraded, u.Downgraded),
+		Released:     both(t.Released, u.Released),
+		Lost:         both(t.Lost, u.Lost),
+		Reaped:       both(t.Reaped, u.Reaped),
 	}
 }
 
@@ -115,6 +115,11 @@ type ConnectedInfo struct {
 	Took    time.Duration
 	Session driver.SessionInfo // what the driver knows of the session; zero after an error
 	Err     error              // nil: the client has a session
+}
+
+// SessionEndedInfo belongs to Trace.SessionEnded.
+type SessionEndedInfo struct {
+	Err error // why the session has ended; matches ErrClosed after Client.Close
 }
 
 // QueuedInfo belongs to Trace.Queued.

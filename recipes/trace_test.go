@@ -39,8 +39,8 @@ func TestCloseReportsTheLocksThatItTakesAway(t *testing.T) {
 		ended := 0
 		var log bytes.Buffer
 		c := w.client("a", logTo(&log), recipes.WithTrace(&recipes.Trace{
-			Lost:  func(_ context.Context, i recipes.LostInfo) { lost = append(lost, i) },
-			Ended: func(context.Context, error) { ended++ },
+			Lost:         func(_ context.Context, i recipes.LostInfo) { lost = append(lost, i) },
+			SessionEnded: func(context.Context, recipes.SessionEndedInfo) { ended++ },
 		}))
 		w.unlock(w.won(c.lock(bg)))
 		held := w.won(c.lock(bg))
@@ -72,17 +72,17 @@ func callers(seen *[]string) *recipes.Trace {
 		*seen = append(*seen, hook+" "+caller)
 	}
 	return &recipes.Trace{
-		Connected:  func(ctx context.Context, _ recipes.ConnectedInfo) { note(ctx, "connected") },
-		Ended:      func(ctx context.Context, _ error) { note(ctx, "ended") },
-		Queued:     func(ctx context.Context, _ recipes.QueuedInfo) { note(ctx, "queued") },
-		Waiting:    func(ctx context.Context, _ recipes.WaitingInfo) { note(ctx, "waiting") },
-		Granted:    func(ctx context.Context, _ recipes.GrantedInfo) { note(ctx, "granted") },
-		Failed:     func(ctx context.Context, _ recipes.FailedInfo) { note(ctx, "failed") },
-		Retrying:   func(ctx context.Context, _ recipes.RetryingInfo) { note(ctx, "retrying") },
-		Downgraded: func(ctx context.Context, _ recipes.DowngradedInfo) { note(ctx, "downgraded") },
-		Released:   func(ctx context.Context, _ recipes.ReleasedInfo) { note(ctx, "released") },
-		Lost:       func(ctx context.Context, _ recipes.LostInfo) { note(ctx, "lost") },
-		Reaped:     func(ctx context.Context, _ recipes.ReapedInfo) { note(ctx, "reaped") },
+		Connected:    func(ctx context.Context, _ recipes.ConnectedInfo) { note(ctx, "connected") },
+		SessionEnded: func(ctx context.Context, _ recipes.SessionEndedInfo) { note(ctx, "ended") },
+		Queued:       func(ctx context.Context, _ recipes.QueuedInfo) { note(ctx, "queued") },
+		Waiting:      func(ctx context.Context, _ recipes.WaitingInfo) { note(ctx, "waiting") },
+		Granted:      func(ctx context.Context, _ recipes.GrantedInfo) { note(ctx, "granted") },
+		Failed:       func(ctx context.Context, _ recipes.FailedInfo) { note(ctx, "failed") },
+		Retrying:     func(ctx context.Context, _ recipes.RetryingInfo) { note(ctx, "retrying") },
+		Downgraded:   func(ctx context.Context, _ recipes.DowngradedInfo) { note(ctx, "downgraded") },
+		Released:     func(ctx context.Context, _ recipes.ReleasedInfo) { note(ctx, "released") },
+		Lost:         func(ctx context.Context, _ recipes.LostInfo) { note(ctx, "lost") },
+		Reaped:       func(ctx context.Context, _ recipes.ReapedInfo) { note(ctx, "reaped") },
 	}
 }
 

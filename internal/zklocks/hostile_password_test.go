@@ -170,7 +170,7 @@ func (w *world) secret(e *ear, password, addr, params string) *dlock.Client {
 func tell(e *ear) *dlock.Trace {
 	say := func(v any) { fmt.Fprintf(&e.shared, "%v %+v %#v\n", v, v, v) }
 	return &dlock.Trace{
-		Connected: func(_ context.Context, i recipes.ConnectedInfo) { say(i); say(i.Err) }, Ended: func(_ context.Context, err error) { say(err) },
+		Connected: func(_ context.Context, i recipes.ConnectedInfo) { say(i); say(i.Err) }, SessionEnded: func(_ context.Context, i recipes.SessionEndedInfo) { say(i.Err) },
 		Queued: func(_ context.Context, i recipes.QueuedInfo) { say(i) }, Waiting: func(_ context.Context, i recipes.WaitingInfo) { say(i) },
 		Granted: func(_ context.Context, i recipes.GrantedInfo) { say(i) }, Retrying: func(_ context.Context, i recipes.RetryingInfo) { say(i); say(i.Err) },
 		Downgraded: func(_ context.Context, i recipes.DowngradedInfo) { say(i); say(i.Err) }, Released: func(_ context.Context, i recipes.ReleasedInfo) { say(i); say(i.Err) },

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/zktest"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 // outage cuts a client off for a little longer than its lease, which is lost then.
@@ -57,7 +58,7 @@ func TestAfterAnOutageAWaiterIsNotBehindItsOwnDeadNode(t *testing.T) {
 	ended := make(chan struct{})
 	end := sync.OnceFunc(func() { close(ended) }) // Close ends the next session, too
 	c := w.open(w.dsn(proxy.Addr(), cutOffParams), "web1",
-		dlock.WithTrace(&dlock.Trace{Ended: func(context.Context, error) { end() }}))
+		dlock.WithTrace(&dlock.Trace{SessionEnded: func(context.Context, recipes.SessionEndedInfo) { end() }}))
 	holder := w.lock(w.client("web2")).granted()
 	k := w.lock(c)
 	k.waitsBehind(holder.Node())

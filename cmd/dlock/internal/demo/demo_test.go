@@ -280,7 +280,7 @@ func TestNamesFromTheStoreAreQuoted(t *testing.T) {
 	trace := w.trace()
 	trace.Waiting(t.Context(), recipes.WaitingInfo{Predecessor: "x\x1b[2J-W-0000000001", Position: 2})
 	trace.Retrying(t.Context(), recipes.RetryingInfo{Err: errors.New("\x1b[2J")})
-	trace.Ended(t.Context(), errors.New("\x1b[2J"))
+	trace.SessionEnded(t.Context(), recipes.SessionEndedInfo{Err: errors.New("\x1b[2J")})
 	assert.NotContains(t, out.String(), "\x1b")
 	assert.Contains(t, out.String(), `2nd in the queue behind "x\x1b[2J-W-0000000001"`)
 }

@@ -123,7 +123,9 @@ func (w *worker) trace() *dlock.Trace {
 		Retrying: func(_ context.Context, i recipes.RetryingInfo) {
 			w.log.say(w.turn().label(), "retries", clean(i.Err.Error()))
 		},
-		Ended: func(_ context.Context, err error) { w.log.say(w.name+"  ", "session", "ended: "+clean(err.Error())) },
+		SessionEnded: func(_ context.Context, i recipes.SessionEndedInfo) {
+			w.log.say(w.name+"  ", "session", "ended: "+clean(i.Err.Error()))
+		},
 	}
 }
 
