@@ -50,7 +50,7 @@ var (
 	ErrLost        = recipes.ErrLost
 	ErrNotHeld     = recipes.ErrNotHeld
 	ErrNotRun      = recipes.ErrNotRun
-	ErrUnlock      = recipes.ErrUnlock
+	ErrUnconfirmed = recipes.ErrUnconfirmed
 	ErrUpgrade     = recipes.ErrUpgrade
 	ErrClosed      = recipes.ErrClosed
 	ErrBadName     = recipes.ErrBadName
