@@ -58,7 +58,7 @@ type Lease struct {
 
 	mu      sync.Mutex
 	timer   *time.Timer // nil until the lease has begun
-	renewed Instant     // when Renew or Hold was called last, for the error
+	renewed Instant     // when Renew or CountFrom was called last, for the error
 	err     error
 }
 
@@ -257,17 +257,17 @@ func (l *Lease) Renew(sent Instant) bool {
 	return true
 }
 
-// Hold makes the lease count from an instant, which may be earlier than the one
-// that it counts from. It is for a store whose proofs are of two kinds: a weak
-// one is enough for a session that owns nothing, and only a strong one for a
+// CountFrom makes the lease count from an instant, which may be earlier than the
+// one that it counts from. It is for a store whose proofs are of two kinds: a
+// weak one is enough for a session that owns nothing, and only a strong one for a
 // session that owns a node. A driver whose lease counts from a weak proof calls
-// Hold with the latest strong one before it returns the session's first node.
-// A lease that has not begun begins with it.
+// CountFrom with the latest strong one before it returns the session's first
+// node. A lease that has not begun begins with it.
 //
-// If less than least of the term would be left, Hold changes nothing and returns
-// an error that matches [ErrUnavailable]. If the lease has ended, the error is
-// that of Err.
-func (l *Lease) Hold(from Instant, least time.Duration) error {
+// If less than least of the term would be left, CountFrom changes nothing and
+// returns an error that matches [ErrUnavailable]. If the lease has ended, the
+// error is that of Err.
+func (l *Lease) CountFrom(from Instant, least time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.check(); err != nil {

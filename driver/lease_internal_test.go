@@ -113,38 +113,38 @@ func TestRenewAfterTheWallClockWasSetBack(t *testing.T) {
 	require.NoError(t, l.Err())
 }
 
-func TestHoldCountsFromAnEarlierInstant(t *testing.T) {
+func TestCountFromTakesAnEarlierInstant(t *testing.T) {
 	var c clocks
 	l := running(term, c.read(), c.read)
 	defer l.End(nil)
 	strong := l.Now()
 	c.step(term/2, term/2)
 	require.True(t, l.Renew(l.Now()))
-	require.ErrorIs(t, l.Hold(strong, term/2+1), ErrUnavailable, "too little would be left")
+	require.ErrorIs(t, l.CountFrom(strong, term/2+1), ErrUnavailable, "too little would be left")
 	c.step(term/4, term/4)
 	require.NoError(t, l.Err(), "nothing was changed")
-	require.NoError(t, l.Hold(strong, term/4))
+	require.NoError(t, l.CountFrom(strong, term/4))
 	c.step(term/4, term/4)
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
-	require.ErrorIs(t, l.Hold(l.Now(), 0), ErrSessionEnded)
+	require.ErrorIs(t, l.CountFrom(l.Now(), 0), ErrSessionEnded)
 }
 
-func TestHoldThatWouldEndTheLeaseChangesNothing(t *testing.T) {
+func TestCountFromThatWouldEndTheLeaseChangesNothing(t *testing.T) {
 	var c clocks
 	strong := c.read()
 	c.step(2*term, 2*term)
 	l := running(term, c.read(), c.read)
 	defer l.End(nil)
-	require.ErrorIs(t, l.Hold(strong, 0), ErrUnavailable)
+	require.ErrorIs(t, l.CountFrom(strong, 0), ErrUnavailable)
 	require.NoError(t, l.Err())
 }
 
-func TestDoneClosesInTimeAfterHold(t *testing.T) {
+func TestDoneClosesInTimeAfterCountFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		strong := Now()
 		time.Sleep(6 * time.Second)
 		l := running(10*time.Second, Now(), Now)
-		require.NoError(t, l.Hold(strong, 0))
+		require.NoError(t, l.CountFrom(strong, 0))
 		began := time.Now()
 		<-l.Done()
 		assert.Equal(t, 4*time.Second, time.Since(began))

@@ -61,15 +61,15 @@ func TestAFirstAnswerAfterTheTermEndsTheLease(t *testing.T) {
 	require.False(t, l.Renew(l.Now()))
 }
 
-func TestHoldBeginsALease(t *testing.T) {
+func TestCountFromBeginsALease(t *testing.T) {
 	var c clocks
 	l := newLease(2*term, term, c.read)
 	defer l.End(nil)
 	strong := l.Now()
 	c.step(term/2, term/2)
-	require.ErrorIs(t, l.Hold(strong, term/2+1), ErrUnavailable)
+	require.ErrorIs(t, l.CountFrom(strong, term/2+1), ErrUnavailable)
 	require.Nil(t, l.timer, "nothing was changed")
-	require.NoError(t, l.Hold(strong, term/2))
+	require.NoError(t, l.CountFrom(strong, term/2))
 	c.step(term/2, term/2)
 	require.EqualError(t, l.Err(), "session ended: the lease ran out: no answer has renewed it for 30m0s, and the request that it counts from was sent 1h0m0s ago")
 }
@@ -81,7 +81,7 @@ func TestEndBeforeTheFirstRequest(t *testing.T) {
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 	require.Nil(t, l.timer)
 	require.False(t, l.Renew(l.Now()))
-	require.ErrorIs(t, l.Hold(l.Now(), 0), ErrSessionEnded)
+	require.ErrorIs(t, l.CountFrom(l.Now(), 0), ErrSessionEnded)
 	require.Nil(t, l.timer)
 }
 

@@ -56,7 +56,7 @@ type notice struct {
 // notify tells all sessions of a change in a queue.
 func (st *Store) notify(queue string, gone driver.Node, why driver.Cause) {
 	for _, s := range st.sessions {
-		if s.watches.Watches(queue) {
+		if s.watches.Has(queue) {
 			s.deliver(notice{queue, gone, why, time.Now()})
 		}
 	}

@@ -168,7 +168,7 @@ func (b *beats) holdAtLeast(least time.Duration) error {
 	if b.schedule.written == never {
 		return errNoWrite
 	}
-	err := b.lease.Hold(b.schedule.sure, least)
+	err := b.lease.CountFrom(b.schedule.sure, least)
 	b.firm = err == nil
 	return err
 }

@@ -187,8 +187,8 @@ func (s *Set) Len() int {
 	return n
 }
 
-// Watches reports whether there is an open watch of the queue, or of nodes in it.
-func (s *Set) Watches(queue string) bool {
+// Has reports whether there is an open watch of the queue, or of nodes in it.
+func (s *Set) Has(queue string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.queues[queue]) > 0
