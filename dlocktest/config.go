@@ -128,17 +128,18 @@ type Ability string
 
 // The abilities. Run finds out by trial which of them sessions have.
 const (
-	// Replace, Read and Walk say that the functions of package driver of those
-	// names do not return errors.ErrUnsupported.
-	Replace Ability = "Replace"
-	Read    Ability = "Read"
-	Walk    Ability = "Walk"
-	// Ahead says that Create returns the nodes ahead of its own.
-	Ahead Ability = "Ahead"
-	// Armed says that Create returns the watch that the caller would arm next.
-	Armed Ability = "Armed"
-	// Released says that watches send driver.Released.
-	Released Ability = "Released"
+	// AbilityReplace, AbilityRead and AbilityWalk say that driver.Replace,
+	// driver.Read and driver.Walk do not return errors.ErrUnsupported.
+	AbilityReplace Ability = "Replace"
+	AbilityRead    Ability = "Read"
+	AbilityWalk    Ability = "Walk"
+	// AbilityAhead says that Create returns the nodes ahead of its own.
+	AbilityAhead Ability = "Ahead"
+	// AbilityArmed says that Create returns the watch that the caller would arm
+	// next.
+	AbilityArmed Ability = "Armed"
+	// AbilityReleased says that watches send driver.Released.
+	AbilityReleased Ability = "Released"
 )
 
 func (c Config) sessionTimeout() time.Duration {
@@ -196,12 +197,12 @@ type requirement struct {
 // needs holds all of them. The abilities come first: a case that does not apply
 // needs no hook.
 var needs = []requirement{
-	{needReplace, string(Replace), true},
-	{needRead, string(Read), true},
-	{needWalk, string(Walk), true},
-	{needAhead, string(Ahead), true},
-	{needArmed, string(Armed), true},
-	{needReleased, string(Released), true},
+	{needReplace, string(AbilityReplace), true},
+	{needRead, string(AbilityRead), true},
+	{needWalk, string(AbilityWalk), true},
+	{needAhead, string(AbilityAhead), true},
+	{needArmed, string(AbilityArmed), true},
+	{needReleased, string(AbilityReleased), true},
 	{needExpire, "Expire", false},
 	{needCutOff, "CutOff", false},
 	{needReset, "Reset", false},

@@ -56,7 +56,7 @@ var configs = map[string]func() Config{
 	},
 	"expects too much": func() Config {
 		c := configOf(func(s base, _ *memdriver.Store) driver.Session { return plain{s} })
-		c.Abilities = []Ability{Walk, Released, "Fly"}
+		c.Abilities = []Ability{AbilityWalk, AbilityReleased, "Fly"}
 		return c
 	},
 	"slow": func() Config {

@@ -139,7 +139,7 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 
 func TestSoundDriverPasses(t *testing.T) {
 	config := configOf(nil)
-	config.Abilities = []Ability{Replace, Read, Walk, Ahead, Armed, Released}
+	config.Abilities = []Ability{AbilityReplace, AbilityRead, AbilityWalk, AbilityAhead, AbilityArmed, AbilityReleased}
 	Run(t, config)
 }
 

@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 		SessionTimeout: conformanceTimeout,
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
-			dlocktest.Replace, dlocktest.Read, dlocktest.Walk, dlocktest.Ahead, dlocktest.Armed, dlocktest.Released,
+			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,
 		},
 
 		Expire:      func(_ *testing.T, s driver.Session) { storeOf(s).Faults().Drop(s) },

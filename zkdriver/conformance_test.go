@@ -117,7 +117,7 @@ func conforms(t *testing.T, eager bool) {
 		SessionTimeout: timeout,
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
-			dlocktest.Replace, dlocktest.Read, dlocktest.Walk, dlocktest.Ahead, dlocktest.Released,
+			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityAhead, dlocktest.AbilityReleased,
 		},
 		New: func(t *testing.T) driver.Connector { return c.open(t, "session_timeout=1500ms") },
 		NewNearRollOver: func(t *testing.T) driver.Connector {

@@ -64,7 +64,7 @@ func configOf(plan faults.Plan) dlocktest.Config {
 		SessionTimeout: sessionTimeout,
 		Complete:       true,
 		Abilities: []dlocktest.Ability{
-			dlocktest.Replace, dlocktest.Read, dlocktest.Walk, dlocktest.Ahead, dlocktest.Armed, dlocktest.Released,
+			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,
 		},
 		Expire: func(_ *testing.T, s driver.Session) {
 			m, in := memory(s)

@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Complete:        true,
-		Abilities:       []dlocktest.Ability{dlocktest.Ahead, dlocktest.Replace},
+		Abilities:       []dlocktest.Ability{dlocktest.AbilityAhead, dlocktest.AbilityReplace},
 
 		Expire: func(t *testing.T, s driver.Session) {
 			d := homeOf(s).store
