@@ -34,7 +34,7 @@
 // [Lease] implements rule 8 once for all drivers, and [FormatName],
 // [ParseName], [CheckQueue] and [CheckPrefix] the names of rule 2. Package
 // watches keeps the open watches of a session (rules 6 and 13), and package
-// driverutil calls client libraries that know no context (rule 10). None of
+// calls makes calls of client libraries that know no context (rule 10). None of
 // these is part of the contract.
 package driver
 

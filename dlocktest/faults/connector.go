@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/driver/driverutil"
+	"github.com/dlock-go/dlock/driver/calls"
 )
 
 // Connector plays faults before another connector. See the package comment.
 type Connector struct {
 	inner    driver.Connector
 	plan     Plan
-	calls    *driverutil.Calls // of Connect
+	calls    *calls.Group // of Connect
 	connects atomic.Int64
 	tally    tally
 
@@ -43,8 +43,8 @@ func New(c driver.Connector, plan Plan) *Connector {
 	return &Connector{inner: c, plan: plan, calls: newCalls(), sessions: make(map[int]*session)}
 }
 
-// newCalls returns a Calls that bounds nothing.
-func newCalls() *driverutil.Calls { return driverutil.NewCalls(math.MaxInt) }
+// newCalls returns a Group that bounds nothing.
+func newCalls() *calls.Group { return calls.NewGroup(math.MaxInt) }
 
 // Connect implements driver.Connector. Its sessions have all optional methods.
 // Those that the driver's session does not support return an error that matches
@@ -62,7 +62,7 @@ func (c *Connector) Connect(ctx context.Context) (driver.Session, error) {
 		}
 		return c.adopt(r.Session, inner), nil
 	}
-	s, err := driverutil.Call(ctx, c.calls,
+	s, err := calls.Do(ctx, c.calls,
 		func() (*session, error) { return c.connect(ctx, r) },
 		func(s *session, err error) {
 			if err == nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/driver/driverutil"
+	"github.com/dlock-go/dlock/driver/calls"
 )
 
 // closeDelay is how long a Close may be delayed.
@@ -29,7 +29,7 @@ type session struct {
 	closes singleflight.Group // concurrent calls of Close share one try
 	closed bool               // Close has returned nil; belongs to closes
 
-	calls *driverutil.Calls // requests on their way
+	calls *calls.Group // requests on their way
 
 	mu         sync.Mutex
 	sealed     bool           // nothing begins any more
@@ -189,7 +189,7 @@ func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)()
-	got, err := driverutil.Call(ctx, s.calls,
+	got, err := calls.Do(ctx, s.calls,
 		func() (sent[T], error) { return carry(s, o) },
 		func(got sent[T], err error) {
 			if err == nil && o.undo != nil {

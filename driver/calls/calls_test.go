@@ -1,4 +1,4 @@
-package driverutil_test
+package calls_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/driver/driverutil"
+	"github.com/dlock-go/dlock/driver/calls"
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
@@ -25,8 +25,8 @@ func unexpected(t *testing.T) func(int, error) {
 }
 
 func TestCallReturnsTheResult(t *testing.T) {
-	c := driverutil.NewCalls(1)
-	v, err := driverutil.Call(t.Context(), c, func() (int, error) { return 7, errStore }, unexpected(t))
+	c := calls.NewGroup(1)
+	v, err := calls.Do(t.Context(), c, func() (int, error) { return 7, errStore }, unexpected(t))
 	assert.Equal(t, 7, v)
 	assert.Equal(t, errStore, err)
 	require.NoError(t, c.Wait(t.Context()))
@@ -34,12 +34,12 @@ func TestCallReturnsTheResult(t *testing.T) {
 
 func TestALateResultGoesToTheCleanUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := driverutil.NewCalls(1)
+		c := calls.NewGroup(1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
 		late := make(chan int, 2)
-		v, err := driverutil.Call(ctx, c, func() (int, error) {
+		v, err := calls.Do(ctx, c, func() (int, error) {
 			time.Sleep(time.Minute)
 			return 7, errStore
 		}, func(v int, err error) {
@@ -59,10 +59,10 @@ func TestALateResultGoesToTheCleanUp(t *testing.T) {
 
 func TestALateResultWithoutACleanUpIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := driverutil.NewCalls(1)
+		c := calls.NewGroup(1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := driverutil.Call(ctx, c, func() (int, error) {
+		_, err := calls.Do(ctx, c, func() (int, error) {
 			time.Sleep(time.Minute)
 			return 7, nil
 		}, nil)
@@ -74,7 +74,7 @@ func TestALateResultWithoutACleanUpIsDropped(t *testing.T) {
 func TestNoCallIsMadeForAContextThatHasEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := driverutil.Call(ctx, driverutil.NewCalls(1), func() (int, error) {
+	_, err := calls.Do(ctx, calls.NewGroup(1), func() (int, error) {
 		t.Error("a call was made")
 		return 0, nil
 	}, unexpected(t))
@@ -84,11 +84,11 @@ func TestNoCallIsMadeForAContextThatHasEnded(t *testing.T) {
 // Calls that no caller waits for any more keep their slots.
 func TestCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := driverutil.NewCalls(3)
+		c := calls.NewGroup(3)
 		var running atomic.Int64
 		for range 10 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			_, err := driverutil.Call(ctx, c, func() (int, error) {
+			_, err := calls.Do(ctx, c, func() (int, error) {
 				assert.LessOrEqual(t, running.Add(1), int64(3))
 				defer running.Add(-1)
 				time.Sleep(time.Minute)
@@ -101,7 +101,7 @@ func TestCallsAreBounded(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		assert.Equal(t, context.DeadlineExceeded, c.Wait(ctx))
-		v, err := driverutil.Call(t.Context(), c, func() (int, error) { return 7, nil }, unexpected(t))
+		v, err := calls.Do(t.Context(), c, func() (int, error) { return 7, nil }, unexpected(t))
 		assert.NoError(t, err, "there was a slot again")
 		assert.Equal(t, 7, v)
 		assert.NoError(t, c.Wait(t.Context()))
@@ -111,12 +111,12 @@ func TestCallsAreBounded(t *testing.T) {
 
 // The end of the context meets the answer: the result has one receiver.
 func TestAResultGoesToTheCallerOrToTheCleanUp(t *testing.T) {
-	c := driverutil.NewCalls(4)
+	c := calls.NewGroup(4)
 	returned, late := 0, atomic.Int64{}
 	const rounds = 2000
 	for range rounds {
 		ctx, cancel := context.WithCancel(t.Context())
-		if _, err := driverutil.Call(ctx, c, func() (int, error) {
+		if _, err := calls.Do(ctx, c, func() (int, error) {
 			cancel()
 			return 7, nil
 		}, func(int, error) { late.Add(1) }); err == nil {
@@ -128,5 +128,5 @@ func TestAResultGoesToTheCallerOrToTheCleanUp(t *testing.T) {
 }
 
 func TestALimitBelowOneIsRefused(t *testing.T) {
-	require.PanicsWithValue(t, "driverutil: NewCalls: the limit is less than 1", func() { driverutil.NewCalls(0) })
+	require.PanicsWithValue(t, "calls: NewGroup: the limit is less than 1", func() { calls.NewGroup(0) })
 }

@@ -1,11 +1,11 @@
-package driverutil_test
+package calls_test
 
 import (
 	"context"
 	"fmt"
 	"time"
 
-	"github.com/dlock-go/dlock/driver/driverutil"
+	"github.com/dlock-go/dlock/driver/calls"
 )
 
 // client is a client library without contexts.
@@ -19,13 +19,13 @@ func (c client) Create() (string, error) {
 func (c client) Delete(name string) { fmt.Println("deleted", name) }
 
 // A caller gives up, and the node that was made too late is removed.
-func ExampleCall() {
+func ExampleDo() {
 	store := client{release: make(chan struct{})}
-	calls := driverutil.NewCalls(16)
+	group := calls.NewGroup(16)
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	_, err := driverutil.Call(ctx, calls, store.Create, func(name string, err error) {
+	_, err := calls.Do(ctx, group, store.Create, func(name string, err error) {
 		if err == nil {
 			store.Delete(name)
 		}
@@ -33,7 +33,7 @@ func ExampleCall() {
 	fmt.Println(err)
 
 	close(store.release)
-	_ = calls.Wait(context.Background()) // as in Close
+	_ = group.Wait(context.Background()) // as in Close
 	// Output:
 	// context deadline exceeded
 	// deleted node-0000000007
