@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -49,7 +51,8 @@ import (
 // a session whose nodes all wait needs no writes. The watch ends, or sends
 // Released, only after the lease was set back to sure with enough of it left;
 // settle sends a write for that if the latest one is old. If the watch was
-// stopped, the next list waits for the same.
+// stopped, the contender lists before it acts as a holder, and the list waits
+// for the same.
 //
 // # Why no other session is granted a lock before the lease ends
 //
@@ -106,9 +109,10 @@ import (
 // n is 2 where the tick is not stated, and 1 where g is small or all nodes wait,
 // in which case p is T/4 at least. It rises with r.
 type beats struct {
-	lease *driver.Lease
-	duty  func() duty
-	wake  chan struct{} // capacity 1: something has changed
+	lease  *driver.Lease
+	duty   func() duty
+	wake   chan struct{}      // capacity 1: something has changed
+	proofs singleflight.Group // concurrent calls of settle share one write
 
 	mu         sync.Mutex
 	firm       bool // the lease has counted from sure since hold
@@ -173,8 +177,9 @@ func (b *beats) holdAtLeast(least time.Duration) error {
 	return err
 }
 
-// settled is hold without a request, for a contender that has waited. It reports
-// false if that takes a write first.
+// settled reports whether the lease counts from sure, or no node of the session
+// may hold a lock. If the latest write is recent, it makes the lease count from
+// sure. Otherwise that takes a write: see settle.
 func (b *beats) settled() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,39 +190,55 @@ func (b *beats) settled() bool {
 	return fresh && b.holdAtLeast(b.schedule.timeout/5) == nil
 }
 
-// hold makes the lease count for a session that comes to own a node. It sends a
-// write if the answer to the Create does not count, because the session went to
-// another connection meanwhile.
-func (s *session) hold() error {
-	err := s.beats.hold()
-	if errors.Is(err, errNoWrite) {
-		return s.proveAndHold()
+// settle makes the lease count from sure before contenders that have waited may
+// act as holders. It calls prove to send a write. One write serves all of them.
+func (b *beats) settle(prove func() error) error {
+	if b.settled() {
+		return nil
 	}
+	_, err, _ := b.proofs.Do("", func() (any, error) {
+		if b.settled() { // since the call of another contender
+			return nil, nil
+		}
+		defer b.ended(b.sending()) // run sends no write as well
+		return nil, b.proveAndHold(prove)
+	})
 	return err
 }
 
+// sending notes that a write is sent now, as if the schedule had asked for it.
+func (b *beats) sending() (id uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.schedule.send(quorum, b.lease.Now())
+}
+
 // proveAndHold sends a write first. It tries again if the connection breaks.
-func (s *session) proveAndHold() (err error) {
+func (b *beats) proveAndHold(prove func() error) (err error) {
 	for range 3 {
-		if err = s.prove(); err == nil {
-			err = s.beats.hold()
+		if err = prove(); err == nil {
+			err = b.hold()
 		}
-		if err == nil || s.lease.Err() != nil {
+		if err == nil || b.lease.Err() != nil {
 			break
 		}
 	}
 	return err
 }
 
-// settle makes the lease count from sure before contenders that have waited may
-// act as holders. One write serves all of them.
-func (s *session) settle() error {
-	if s.beats.settled() {
-		return nil
+// hold makes the lease count for a session that comes to own a node. It sends a
+// write if the answer to the Create does not count, because the session went to
+// another connection meanwhile.
+func (s *session) hold() error {
+	err := s.beats.hold()
+	if errors.Is(err, errNoWrite) {
+		return s.beats.proveAndHold(s.prove)
 	}
-	_, err, _ := s.proofs.Do("", func() (any, error) { return nil, s.proveAndHold() })
 	return err
 }
+
+// settle is beats.settle. Its caller holds no mutex.
+func (s *session) settle() error { return s.beats.settle(s.prove) }
 
 // settleOrEnd returns when settle has succeeded, or the lease has ended.
 func (s *session) settleOrEnd() {

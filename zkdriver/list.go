@@ -34,8 +34,12 @@ func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	s.queues.saw(queue, stat.Czxid, stat.Aversion)
 	nodes := sorted(names, stat.Czxid)
 	s.owned.listed(queue, stat.Czxid, stat.Pzxid, nodes)
-	if err := s.watches.settle(); err != nil {
-		return nil, s.explain(err, "list", path, "")
+	// A contender that has stopped its watch may find that it is next. A node that
+	// is being made is no reason: hold follows.
+	if s.owned.anyHeld() {
+		if err := s.settle(); err != nil {
+			return nil, s.explain(err, "list", path, "")
+		}
 	}
 	return nodes, nil
 }

@@ -40,7 +40,8 @@ type claim struct {
 	doubt      bool
 	born       uint64 // owned.count
 	connection uint64 // the one on which it was last seen
-	watchers   int    // open watches of the node and of nodes ahead of it
+	watchers   int    // open watches of the node and of nodes ahead of it, without news
+	round      int    // how often such a watch has had news
 }
 
 func (o *owned) add(queue string, p driver.Place, connection uint64) {
@@ -90,25 +91,47 @@ func (o *owned) duty() duty {
 	return idle
 }
 
+// anyHeld reports whether a node of the session may hold a lock, other than one
+// whose Create is in flight.
+func (o *owned) anyHeld() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.byToken) > o.waiting
+}
+
 // watched notes that a watch of a node and of nodes ahead of it has begun, and
-// returns what notes its end. As long as there is one, the node only waits.
-func (o *owned) watched(queue string, token int64) (ended func()) {
+// returns what notes its end. As long as there is one, the node only waits. If a
+// watch has ended with news, the node does not wait any more, also if it has
+// other watches: its contender may have heard the news already.
+func (o *owned) watched(queue string, token int64) (ended func(news bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c := o.byToken[token]
 	if c == nil || c.queue != queue {
-		return func() {}
+		return func(bool) {}
 	}
 	if c.watchers++; c.watchers == 1 {
 		o.waiting++
 	}
-	return func() { o.unwatched(c) }
+	round := c.round
+	return func(news bool) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if c.round == round {
+			o.unwatched(c, news)
+		}
+	}
 }
 
-func (o *owned) unwatched(c *claim) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if c.watchers--; c.watchers == 0 && o.byToken[c.token] == c {
+// unwatched needs o.mu.
+func (o *owned) unwatched(c *claim, news bool) {
+	if news {
+		c.round++
+		c.watchers = 0
+	} else {
+		c.watchers--
+	}
+	if c.watchers == 0 && o.byToken[c.token] == c {
 		o.waiting--
 	}
 }

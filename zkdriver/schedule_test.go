@@ -253,6 +253,16 @@ func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 	}
 }
 
+// inBubble runs a scenario from the beginning of a session.
+func inBubble(t *testing.T, c worldConfig, scenario func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, c)
+		defer w.end()
+		scenario(w)
+	})
+}
+
 // told returns how much later the lease ends.
 func (w *world) told() time.Duration {
 	began := time.Now()

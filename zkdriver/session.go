@@ -48,7 +48,6 @@ type session struct {
 	hasSessionOne sync.Once
 
 	finished chan struct{}      // closed by supervise
-	proofs   singleflight.Group // concurrent calls of settle share one write
 	closes   singleflight.Group // concurrent calls of Close share one try
 	gone     bool               // the server has confirmed the end; belongs to closes
 	tries    int                // to end it in the store; belongs to closes

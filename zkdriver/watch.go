@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
@@ -22,7 +21,6 @@ import (
 // goroutine.
 type watches struct {
 	session *session
-	owes    atomic.Bool // a watch of a node that only waited was stopped, see settle
 
 	mu         sync.Mutex
 	closed     bool
@@ -56,10 +54,11 @@ type sight struct {
 // c is guarded by watches.mu.
 type subscriber struct {
 	c        chan driver.Cause
-	own      *watch   // of the contender's own node; nil for a queue
-	hears    []*watch // own and all others that have not ended
-	waited   func()   // notes that the own node does not only wait any more; nil: it has not
-	settling bool     // the caller learns of news later
+	own      *watch          // of the contender's own node; nil for a queue
+	ahead    bool            // it hears watches of nodes ahead: news may make a holder
+	hears    []*watch        // own and all others that have not ended
+	waited   func(news bool) // notes that this wait has ended; nil: the node does not only wait
+	settling bool            // the caller learns of news later
 	news     news
 	released bool // Released was sent
 	over     bool // c is closed, or no caller receives from it any more
@@ -90,12 +89,12 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 		}
 		paths = append(paths, path+"/"+n.Name)
 	}
-	l := &subscriber{c: make(chan driver.Cause, 1)}
+	l := &subscriber{c: make(chan driver.Cause, 1), ahead: len(ahead) > 0}
 	err := s.listen(ctx, l, paths, true, func(path string) (sight, error) { return s.watchNode(queue, path) })
 	if err != nil {
 		return driver.Watch{}, err
 	}
-	s.watches.begin(l, queue, p.Token, len(ahead) > 0)
+	s.watches.begin(l, queue, p.Token)
 	return s.watchOf(l), nil
 }
 
@@ -243,13 +242,13 @@ func (ws *watches) join(path string, l *subscriber, own bool) (w *watch, first b
 // begin ends a subscriber whose own node is another one than that of the token.
 // If the subscriber has heard nothing yet of the nodes ahead, its node only waits
 // from now on.
-func (ws *watches) begin(l *subscriber, queue string, token int64, anyAhead bool) {
+func (ws *watches) begin(l *subscriber, queue string, token int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	switch seen := l.own.seen; {
 	case token != 0 && (seen.token != token || !seen.mine):
 		ws.tell(l, heardEnd)
-	case token != 0 && anyAhead && l.news == heardNothing:
+	case token != 0 && l.ahead && l.news == heardNothing:
 		l.waited = ws.session.owned.watched(queue, token)
 	}
 }
@@ -260,24 +259,7 @@ func (ws *watches) leave(l *subscriber) {
 	defer ws.mu.Unlock()
 	l.hear(nil)
 	l.over = true
-	if l.waited != nil {
-		l.waited()
-		l.waited = nil
-		ws.owes.Store(true)
-	}
-}
-
-// settle is session.settle, if a watch of a node that only waited was stopped: a
-// list may grant its contender the lock.
-func (ws *watches) settle() error {
-	if !ws.owes.Swap(false) {
-		return nil
-	}
-	err := ws.session.settle()
-	if err != nil {
-		ws.owes.Store(true)
-	}
-	return err
+	l.endWait(false)
 }
 
 // answered passes on what the server said. A watch that it did not set is
@@ -392,8 +374,11 @@ func (ws *watches) end(w *watch, why driver.Cause) {
 	clear(w.subscribers)
 }
 
-// tell has a caller learn what its subscriber has heard. The contender may act as
-// a holder then. If its node has only waited, the lease has to be settled first.
+// tell has a caller learn what its subscriber has heard. If it has heard of nodes
+// ahead, the contender may act as a holder then, so the lease is settled first.
+//
+// The job never runs before tell returns. The workers are closed after the lease
+// has ended and close has had ws.mu, and settled reports true then.
 func (ws *watches) tell(l *subscriber, what news) {
 	l.news = max(l.news, what)
 	if l.news == heardEnd {
@@ -401,24 +386,37 @@ func (ws *watches) tell(l *subscriber, what news) {
 	} else {
 		l.hear(l.own)
 	}
-	if l.waited != nil {
-		l.waited()
-		l.waited = nil
-		if l.settling = !ws.session.beats.settled(); l.settling {
-			ws.session.work(func() { ws.settleLater(l) })
-		}
+	l.endWait(true)
+	if l.settling {
+		return
 	}
-	if !l.settling {
-		l.deliver()
+	if l.ahead && !ws.session.beats.settled() {
+		l.settling = true
+		ws.session.work(func() { ws.settleLater(l) })
+		return
+	}
+	l.deliver()
+}
+
+// endWait notes the end of the wait, if there is one.
+func (l *subscriber) endWait(news bool) {
+	if l.waited != nil {
+		l.waited(news)
+		l.waited = nil
 	}
 }
 
-// settleLater is called without ws.mu.
+// settleLater is called without ws.mu. The end of the session ends the watch,
+// whatever it has heard.
 func (ws *watches) settleLater(l *subscriber) {
 	ws.session.settleOrEnd()
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	l.settling = false
+	if ws.session.lease.Err() != nil {
+		l.news = heardEnd
+		l.hear(nil)
+	}
 	l.deliver()
 }
 

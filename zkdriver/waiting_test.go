@@ -1,0 +1,400 @@
+package zkdriver
+
+import (
+	"crypto/rand"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/leasehook"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// A waiter is a session with nodes that wait behind those of another session.
+// Its timeout is so long that no heartbeat is sent while a test runs.
+type waiter struct {
+	*bench
+	holder      *session
+	holderProxy *zktest.Proxy
+	multis, all int // frames that the waiter had sent at pass
+}
+
+// wait is one node that waits.
+type wait struct {
+	queue       string
+	ahead, self driver.Place
+	watch       driver.Watch
+}
+
+const longTimeout = 10 * time.Minute
+
+func newWaiter(t testing.TB) *waiter {
+	t.Helper()
+	w := &waiter{bench: newBench(t, "session_timeout="+longTimeout.String())}
+	w.holderProxy = zktest.NewProxy(t, w.server.Addr())
+	w.holder = mustConnect(t, "zk://"+w.holderProxy.Addr()+w.chroot+"?session_timeout="+longTimeout.String())
+	return w
+}
+
+// wait has a new node wait in the queue behind one of the holder.
+func (w *waiter) wait(queue string) wait {
+	w.t.Helper()
+	ahead, err := create(within(w.t), w.holder, queue, "h-W-", []byte(rand.Text()))
+	require.NoError(w.t, err)
+	x := wait{queue: queue, ahead: ahead, self: w.mustCreate(queue, "w-W-", rand.Text())}
+	x.watch = w.mustWait(x)
+	return x
+}
+
+// mustWait watches the node of x and the one ahead.
+func (w *waiter) mustWait(x wait) driver.Watch {
+	w.t.Helper()
+	watch, err := w.Watch(within(w.t), x.queue, x.self, x.ahead.Node)
+	require.NoError(w.t, err)
+	return watch
+}
+
+// pass lets time pass since the last write, at the end of which a heartbeat is
+// answered. It notes what has been sent so far.
+func (w *waiter) pass(d time.Duration) {
+	w.t.Helper()
+	leasehook.Skew(w.lease, d)
+	require.NoError(w.t, w.sync("/"))
+	w.multis, w.all = w.proxy.Frames(zktest.OpMulti), w.proxy.Requests()
+}
+
+// sent requires that the session has sent so many requests since pass, all of
+// them proofs.
+func (w *waiter) sent(proofs int) {
+	w.t.Helper()
+	require.Equal(w.t, proofs, w.proxy.Frames(zktest.OpMulti)-w.multis, "writes")
+	require.Equal(w.t, proofs, w.proxy.Requests()-w.all, "requests")
+}
+
+func (w *waiter) release(x wait) {
+	w.t.Helper()
+	require.NoError(w.t, w.holder.Delete(within(w.t), x.queue, x.ahead, driver.Released))
+}
+
+// noNews requires that the contender has not heard anything.
+func noNews(t testing.TB, c <-chan driver.Cause) {
+	t.Helper()
+	select {
+	case cause, open := <-c:
+		t.Fatalf("the watch has ended, or sent %v (open: %v), before a write was answered", cause, open)
+	default:
+	}
+}
+
+const (
+	shortWait = longTimeout * 3 / 8 * 9 / 10
+	longWait  = longTimeout * 3 / 8 * 11 / 10
+)
+
+func TestHandOverAfterAShortWaitTakesNoProof(t *testing.T) {
+	w := newWaiter(t)
+	x := w.wait("q")
+	w.pass(shortWait)
+	before := w.holderProxy.Requests()
+	w.release(x)
+	require.Equal(t, driver.Released, causeOf(t, x.watch.C))
+	w.sent(0)
+	require.Equal(t, 1, w.holderProxy.Requests()-before, "the release is the only request")
+}
+
+func TestHandOverAfterALongWaitTakesOneProof(t *testing.T) {
+	w := newWaiter(t)
+	x := w.wait("q")
+	w.pass(longWait)
+	held := w.proxy.HoldRequests(zktest.Op(zktest.OpMulti))
+	w.release(x)
+	closed(t, "the proof is sent", held.Held())
+	noNews(t, x.watch.C)
+	held.Release()
+	require.Equal(t, driver.Released, causeOf(t, x.watch.C))
+	w.sent(1)
+	_, err := w.List(within(t), "q")
+	require.NoError(t, err)
+	require.Equal(t, 1, w.proxy.Frames(zktest.OpMulti)-w.multis, "a list pays no second one")
+}
+
+func TestOneProofServesAllWaitersOfASession(t *testing.T) {
+	w := newWaiter(t)
+	var all []wait
+	for i := range 50 {
+		all = append(all, w.wait(fmt.Sprint("q", i)))
+	}
+	w.pass(longWait)
+	held := w.proxy.HoldRequests(zktest.Op(zktest.OpMulti))
+	for _, x := range all {
+		w.release(x)
+	}
+	eventually(t, "the session has heard of all releases", func() bool {
+		w.owned.mu.Lock()
+		defer w.owned.mu.Unlock()
+		return w.owned.waiting == 0
+	})
+	for _, x := range all {
+		noNews(t, x.watch.C)
+	}
+	held.Release()
+	for _, x := range all {
+		require.Equal(t, driver.Released, causeOf(t, x.watch.C))
+	}
+	w.sent(1)
+}
+
+func TestAProofThatIsLostIsSentAgain(t *testing.T) {
+	w := newWaiter(t)
+	x := w.wait("q")
+	w.pass(longWait)
+	w.proxy.LoseReply(zktest.Op(zktest.OpMulti))
+	w.release(x)
+	require.Equal(t, driver.Released, causeOf(t, x.watch.C))
+	require.GreaterOrEqual(t, w.proxy.Frames(zktest.OpMulti)-w.multis, 2)
+}
+
+// A contender that has stopped its watch lists before it acts as a holder.
+func TestListAfterAStoppedWatchWaitsForTheProof(t *testing.T) {
+	for name, released := range map[string]bool{"a watch without news": false, "a watch that waits for the proof": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWaiter(t)
+			x := w.wait("q")
+			w.pass(longWait)
+			_, err := w.List(within(t), "q")
+			require.NoError(t, err)
+			require.Equal(t, w.multis, w.proxy.Frames(zktest.OpMulti), "a node that waits takes no proof")
+
+			held := w.proxy.HoldRequests(zktest.Op(zktest.OpMulti))
+			if released {
+				w.release(x)
+				closed(t, "the proof is sent", held.Held())
+			}
+			x.watch.Stop()
+			lists := make(chan error, 2)
+			for range cap(lists) { // each may be that of the contender
+				go func() { _, err := w.List(within(t), "q"); lists <- err }()
+			}
+			closed(t, "the proof is sent", held.Held())
+			require.Empty(t, lists, "no list returns before the proof")
+			held.Release()
+			for range cap(lists) {
+				require.NoError(t, <-lists)
+			}
+			require.Equal(t, 1, w.proxy.Frames(zktest.OpMulti)-w.multis)
+		})
+	}
+}
+
+func TestANodeThatIsHeldSparesTheProof(t *testing.T) {
+	w := newWaiter(t)
+	w.mustCreate("held", "h-W-", "x")
+	x := w.wait("q")
+	w.pass(longWait)
+	w.release(x)
+	require.Equal(t, driver.Released, causeOf(t, x.watch.C))
+	w.sent(0)
+}
+
+// News of one watch may make a holder, whatever other watches the node has.
+func TestAnotherOpenWatchDoesNotSpareTheProof(t *testing.T) {
+	w := newWaiter(t)
+	behind, err := create(within(t), w.holder, "q", "h-W-", []byte("y"))
+	require.NoError(t, err)
+	x := w.wait("q")
+	other, err := w.Watch(within(t), "q", x.self, behind.Node)
+	require.NoError(t, err)
+	w.pass(longWait)
+	held := w.proxy.HoldRequests(zktest.Op(zktest.OpMulti))
+	w.release(x)
+	closed(t, "the proof is sent", held.Held())
+	noNews(t, x.watch.C)
+	held.Release()
+	require.Equal(t, driver.Released, causeOf(t, x.watch.C))
+	other.Stop()
+	require.Equal(t, holding, w.owned.duty())
+	again := w.mustWait(wait{queue: "q", self: x.self, ahead: behind})
+	require.Equal(t, waiting, w.owned.duty(), "it waits again")
+	again.Stop()
+	require.Equal(t, holding, w.owned.duty())
+	require.Equal(t, 1, w.proxy.Frames(zktest.OpMulti)-w.multis)
+}
+
+func TestDutyFollowsTheWatches(t *testing.T) {
+	w := newWaiter(t)
+	require.Equal(t, idle, w.owned.duty())
+	x := w.wait("q")
+	require.Equal(t, waiting, w.owned.duty())
+	second := w.mustWait(x)
+	x.watch.Stop()
+	x.watch.Stop()
+	require.Equal(t, waiting, w.owned.duty(), "one of two watches is open")
+	second.Stop()
+	require.Equal(t, holding, w.owned.duty())
+
+	guard, err := w.Watch(within(t), "q", x.self)
+	require.NoError(t, err)
+	require.Equal(t, holding, w.owned.duty(), "a watch of the own node alone")
+	guard.Stop()
+	nameless := x
+	nameless.self.Token = 0
+	byName := w.mustWait(nameless)
+	require.Equal(t, holding, w.owned.duty(), "a watch without a token")
+	byName.Stop()
+	queue, err := w.WatchQueue(within(t), "q")
+	require.NoError(t, err)
+	require.Equal(t, holding, w.owned.duty(), "a watch of the queue")
+	queue.Stop()
+
+	third := w.mustWait(x)
+	require.Equal(t, waiting, w.owned.duty())
+	other := w.mustCreate("other", "h-W-", "x")
+	require.Equal(t, holding, w.owned.duty(), "another node is held")
+	require.NoError(t, w.Delete(within(t), "other", other, driver.Changed))
+	require.Equal(t, waiting, w.owned.duty())
+	_, err = w.Replace(within(t), "q", x.self, "w-R-")
+	require.NoError(t, err)
+	ended(t, third.C)
+	require.Equal(t, holding, w.owned.duty(), "after a Replace")
+	require.NoError(t, w.Delete(within(t), "q", x.self, driver.Changed))
+	require.Equal(t, idle, w.owned.duty())
+
+	x = w.wait("q2")
+	require.NoError(t, w.raw.Delete(w.chroot+"/q2/"+x.self.Name, -1))
+	ended(t, x.watch.C)
+	require.Equal(t, idle, w.owned.duty(), "the node has gone")
+	x.watch.Stop()
+	require.Equal(t, idle, w.owned.duty())
+	require.Zero(t, w.owned.waiting)
+}
+
+// The end of the session ends a watch, also if a release was heard of before.
+func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
+	w := newWaiter(t)
+	x := w.wait("q")
+	w.pass(longWait)
+	held := w.proxy.HoldRequests(zktest.Op(zktest.OpMulti))
+	w.release(x)
+	closed(t, "the proof is sent", held.Held())
+	w.end(errExpired)
+	ended(t, x.watch.C)
+	held.Release()
+	require.NoError(t, w.Close())
+	require.ErrorIs(t, w.Err(), driver.ErrSessionEnded)
+}
+
+func TestWaiterSendsNoWritesAtRest(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "session_timeout=2s")
+	p, err := create(within(t), b.another(""), "q", "h-W-", []byte("x"))
+	require.NoError(t, err)
+	_, err = waitFor(within(t), b, "q", p.Name)
+	require.NoError(t, err)
+	all, syncs := b.proxy.Requests(), b.proxy.Frames(zktest.OpSync)
+	began := time.Now()
+	eventually(t, "it has sent twenty heartbeats, or has ended", func() bool {
+		return b.proxy.Frames(zktest.OpSync)-syncs >= 20 || b.Err() != nil
+	})
+	require.NoError(t, b.Err())
+	require.GreaterOrEqual(t, time.Since(began), 20*time.Second*2/5-time.Second, "five in a session timeout, at most")
+	syncs, all = b.proxy.Frames(zktest.OpSync)-syncs, b.proxy.Requests()-all
+	require.Equal(t, all, syncs, "and nothing else")
+	require.Zero(t, b.proxy.Frames(zktest.OpPing))
+}
+
+// The rest is in virtual time.
+
+// enter has the only node of a session that waited act as a holder's.
+func (w *world) enter() error {
+	w.does.Store(int32(holding))
+	return w.beats.settle(w.prove)
+}
+
+func (w *world) prove() error {
+	done := make(chan struct{})
+	go w.request(quorum, false, func() { close(done) })
+	select {
+	case <-done:
+		return nil
+	case <-w.lease.Done():
+		return w.lease.Err()
+	}
+}
+
+func TestGrantAfterALongWaitLeavesEnoughOfTheLease(t *testing.T) {
+	for _, x := range []struct {
+		worldConfig
+		least float64
+	}{{waits, .25}, {waitsStated, .38}} {
+		shortest := time.Hour
+		each(t, x.worldConfig, func(w *world) {
+			time.Sleep(trip / 3) // no heartbeat is sent at this very instant
+			require.NoError(w.t, w.enter())
+			w.locked(func() { require.Equal(w.t, 1, w.writes); w.down = true })
+			shortest = min(shortest, w.told())
+		})
+		t.Logf("%+v: %.4f T", x.worldConfig, shortest.Seconds()/x.timeout.Seconds())
+		require.GreaterOrEqual(t, shortest, part100(x.timeout, x.least)-2*trip)
+	}
+}
+
+// A session that has written a short time ago needs no proof. It sends its next
+// write early enough, whenever an outage begins.
+func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
+	for _, c := range []worldConfig{waits, waitsStated} {
+		shortest := time.Hour
+		for i := range 75 {
+			for later := range 20 {
+				inBubble(t, c, func(w *world) {
+					time.Sleep(c.timeout * time.Duration(i) / 200)
+					require.NoError(t, w.enter())
+					w.locked(func() { require.Zero(w.t, w.writes) })
+					time.Sleep(c.timeout * time.Duration(later) / 20)
+					require.NoError(t, w.lease.Err())
+					w.locked(func() { w.down = true })
+					shortest = min(shortest, w.told())
+				})
+			}
+		}
+		t.Logf("%+v: %.4f T", c, shortest.Seconds()/c.timeout.Seconds())
+		require.GreaterOrEqual(t, shortest, part100(c.timeout, .25)-2*trip)
+	}
+}
+
+// A waiting session believes a deposed leader. So its contenders do not act as
+// holders before a write was answered, which a deposed leader cannot do.
+func TestWaiterThatIsCutOffNeverHolds(t *testing.T) {
+	for how, fail := range breaks {
+		for _, c := range []worldConfig{waits, waitsStated} {
+			t.Run(how, func(t *testing.T) {
+				each(t, c, func(w *world) {
+					w.locked(func() { fail(w) })
+					time.Sleep(c.timeout / 5)
+					_ = w.enter()
+					require.ErrorIs(w.t, w.lease.Err(), driver.ErrSessionEnded)
+				})
+			})
+		}
+	}
+}
+
+func TestLeaseOfAWaiterEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
+	for how, fail := range breaks {
+		for _, c := range []worldConfig{waits, waitsStated} {
+			for _, reads := range []bool{false, true} {
+				t.Run(how, func(t *testing.T) {
+					least := time.Hour
+					each(t, c, func(w *world) { least = min(least, w.spare(fail, reads)) })
+					if how == "the leader is deposed and does not know it" {
+						require.Less(t, least, c.margin, "this is why it takes a write to hold")
+						return
+					}
+					require.GreaterOrEqual(t, least, c.margin)
+				})
+			}
+		}
+	}
+}
