@@ -2,6 +2,7 @@ package zkfaults
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -31,10 +32,10 @@ func deposedLeaderRuns(t *testing.T, syncLimit int, timeout time.Duration, holde
 	return runs
 }
 
-func restartAllBut(e *zktest.Ensemble, leader int) {
+func restartAllBut(e *zktest.Ensemble, deposed ...int) {
 	var wg sync.WaitGroup
 	for i, s := range e.Servers {
-		if i != leader {
+		if !slices.Contains(deposed, i) {
 			s.Kill()
 			wg.Go(s.Restart)
 		}

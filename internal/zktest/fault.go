@@ -113,3 +113,54 @@ func (p *Proxy) takeFault(opcode int32) *fault {
 	}
 	return nil
 }
+
+// eventXid is the xid of a frame that tells of a watch.
+const eventXid = -1
+
+// HoldEvents holds back what servers send of watches, on all connections. Unlike
+// with [Proxy.HoldReplies] everything else passes, also what comes behind it. No
+// network does this: it stands for a server that tells of a watch late.
+func (p *Proxy) HoldEvents() *EventHold {
+	h := &EventHold{proxy: p, held: make(chan struct{})}
+	p.change(func() { p.events = h })
+	return h
+}
+
+// EventHold is what [Proxy.HoldEvents] holds back.
+type EventHold struct {
+	proxy *Proxy
+	held  chan struct{}
+	units []heldEvent
+}
+
+type heldEvent struct {
+	link *link
+	unit unit
+}
+
+// Held returns a channel that closes when an event is held back for the first
+// time.
+func (h *EventHold) Held() <-chan struct{} { return h.held }
+
+// Release lets the events pass that were held back, and holds nothing any more.
+// Those of connections that are closed by now are lost.
+func (h *EventHold) Release() {
+	h.proxy.change(func() {
+		for _, e := range h.units {
+			q := &e.link.queue[ToClient]
+			q.units = append(q.units, e.unit)
+		}
+		h.units, h.proxy.events = nil, nil
+	})
+}
+
+// take reports whether it holds a unit back. It needs the proxy's lock.
+func (h *EventHold) take(l *link, d Direction, u unit) bool {
+	if h == nil || d != ToClient || !u.frame || u.xid != eventXid {
+		return false
+	}
+	if h.units = append(h.units, heldEvent{l, u}); len(h.units) == 1 {
+		close(h.held)
+	}
+	return true
+}

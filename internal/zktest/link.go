@@ -143,7 +143,7 @@ func (l *link) push(d Direction, u unit, last bool) {
 	p := l.proxy
 	p.change(func() {
 		q := &l.queue[d]
-		if len(u.bytes) > 0 {
+		if len(u.bytes) > 0 && !p.events.take(l, d, u) {
 			u.at = time.Now().Add(p.delay[d])
 			q.units = append(q.units, u)
 		}

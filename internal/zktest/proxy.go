@@ -40,6 +40,7 @@ type Proxy struct {
 	frames   map[int32]int
 	hook     func(opcode int32)
 	faults   []*fault
+	events   *EventHold // nil: events pass
 	sessions []Session
 }
 
