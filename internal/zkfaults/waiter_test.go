@@ -88,7 +88,7 @@ func (d *deposable) wait(ctx context.Context, params string, addrs ...string) *c
 			default:
 			}
 		},
-		Ended: func(context.Context, error) {
+		SessionEnded: func(context.Context, recipes.SessionEndedInfo) {
 			select {
 			case over <- struct{}{}:
 				close(c.ended)
