@@ -284,6 +284,11 @@ func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 	held.Release()
 	require.NoError(t, w.Close())
 	require.ErrorIs(t, w.Err(), driver.ErrSessionEnded)
+
+	// The proof may fail before the watches are ended.
+	l := &subscriber{c: make(chan driver.Cause, 1), ahead: true, news: heardRelease, settling: true}
+	w.watches.settleLater(l)
+	ended(t, l.c)
 }
 
 func TestWaiterSendsNoWritesAtRest(t *testing.T) {
@@ -350,7 +355,7 @@ func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
 			for later := range 20 {
 				inBubble(t, c, func(w *world) {
 					time.Sleep(c.timeout*time.Duration(i)/200 + trip/3) // at no instant of a heartbeat
-					synced := make(chan struct{}) // a sync may put off the next heartbeat
+					synced := make(chan struct{})                       // a sync may put off the next heartbeat
 					go w.request(leader, false, func() { close(synced) })
 					<-synced
 					require.NoError(t, w.enter())
