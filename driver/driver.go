@@ -80,8 +80,9 @@ type Connector interface {
 // the session is left.
 //
 // A contender with an open watch of its own node and of nodes ahead of it does
-// not act as a holder. So a driver knows which of its session's nodes only
-// wait. Every other node counts as held.
+// not act as a holder. If it stops that watch before the watch has sent Released
+// or has ended, it calls List before it acts as a holder. So a driver knows which
+// of its session's nodes only wait. Every other node counts as held.
 type Session interface {
 	// Create appends a node to the queue, making the queue where it is missing,
 	// and returns the place it won.
