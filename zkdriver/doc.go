@@ -105,8 +105,11 @@
 // timeout. This process does so earlier, by lease_margin, and counts from a
 // request of which the leader is known to have heard. Only a sync or a write is
 // proof of that, never a ping or a read, which a server that has lost its
-// leader goes on answering. A session that owns nodes sends a write now and
+// leader goes on answering. A session that may hold a lock sends a write now and
 // then, because a leader that the others have deposed goes on answering a sync.
+// A session whose nodes all wait for others sends no writes. Before one of its
+// contenders hears that its wait is over, the answer to a recent write has to be
+// there; the driver sends a write if the latest one is old.
 // The rule is argued in heartbeat.go. It takes for granted that clocks run
 // alike within the margin, and that the leader pings its followers in time
 // within the margin.
