@@ -21,7 +21,7 @@ var closeCases = []testCase{
 	{name: "a-second-close-does-nothing", why: "programs close twice: with defer, and when they handle an error", run: closeTwice},
 	{name: "concurrent-closes-return-alike", why: "programs close twice: with defer, and when they handle an error", run: closeConcurrently},
 	{name: "close-leaves-nothing-of-calls-in-flight", why: whyOrphan, run: closeInFlight},
-	{name: "close-of-a-session-that-expired-returns", why: "a program could not end after its session has", needs: needExpire, run: closeExpired},
+	{name: "close-of-a-session-that-expired-returns", why: "a program could not end after its session has", needs: needDrop, run: closeExpired},
 	{name: "close-ends-a-session-whose-lease-has-run-out", why: whyLapsed, needs: needCutOff, run: closeLapsed},
 	{name: "close-that-failed-can-be-repeated", why: whyLapsed, needs: needCutOff, run: closeAgain},
 	{name: "close-while-cut-off-returns", why: "a program could not end while its store is away", needs: needCutOff, run: closeCutOff},

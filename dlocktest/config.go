@@ -46,10 +46,10 @@ type Config struct {
 	// reported as not applicable. An ability that is not named is allowed.
 	Abilities []Ability
 
-	// Expire makes the store end the session now, as it does after the
-	// session's timeout. It returns when the store has done so; the session's
-	// own process may not know yet, and should not.
-	Expire func(t *testing.T, s driver.Session)
+	// Drop makes the store end the session now, as it does after the session's
+	// timeout. It returns when the store has done so; the session's own process
+	// may not know yet, and should not.
+	Drop func(t *testing.T, s driver.Session)
 
 	// CutOff cuts the session off from the store, in both directions: nothing
 	// that it sends arrives and no answer comes back, until heal is called or
@@ -163,7 +163,7 @@ func (c Config) bound() time.Duration {
 type need uint
 
 const (
-	needExpire need = 1 << iota
+	needDrop need = 1 << iota
 	needCutOff
 	needReset
 	needLoseRequest
@@ -203,7 +203,7 @@ var needs = []requirement{
 	{needAhead, string(AbilityAhead), true},
 	{needArmed, string(AbilityArmed), true},
 	{needReleased, string(AbilityReleased), true},
-	{needExpire, "Expire", false},
+	{needDrop, "Drop", false},
 	{needCutOff, "CutOff", false},
 	{needReset, "Reset", false},
 	{needLoseRequest, "LoseRequest", false},
@@ -230,7 +230,7 @@ func needOf(a Ability) need {
 // hooks returns what the configuration has.
 func (c Config) hooks() (have need) {
 	for n, there := range map[need]bool{
-		needExpire:       c.Expire != nil,
+		needDrop:         c.Drop != nil,
 		needCutOff:       c.CutOff != nil,
 		needReset:        c.Reset != nil,
 		needLoseRequest:  c.LoseRequest != nil,

@@ -31,7 +31,7 @@ var createCases = []testCase{
 	{name: "a-create-that-arrives-late-leaves-nothing", why: whyOrphan, needs: needHoldRequest, run: createLate},
 	{name: "a-create-after-the-store-ended-the-session-leaves-nothing",
 		why:   "a node that belongs to no session blocks the lock for ever",
-		needs: needExpire, run: createAfterExpiry},
+		needs: needDrop, run: createAfterExpiry},
 }
 
 // failedCreate judges the error of a Create that may have failed and reports

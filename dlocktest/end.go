@@ -14,8 +14,8 @@ const whyEnd = "a holder that does not know of its session's end goes on writing
 var endCases = []testCase{
 	{name: "a-living-session-says-so", why: "every lock would be lost as soon as it is won", run: endNotYet},
 	{name: "an-idle-session-lives-on", why: "every lock that is held for longer than a session timeout would be lost", run: endIdle},
-	{name: "an-expired-session-says-so", why: whyEnd, needs: needExpire, run: endExpired},
-	{name: "an-expired-session-takes-no-other-with-it", why: "the end of one client would be the end of all", needs: needExpire, run: endExpiredAlone},
+	{name: "an-expired-session-says-so", why: whyEnd, needs: needDrop, run: endExpired},
+	{name: "an-expired-session-takes-no-other-with-it", why: "the end of one client would be the end of all", needs: needDrop, run: endExpiredAlone},
 	{name: "a-session-cut-off-ends-before-another-passes", why: whyEnd, needs: needCutOff, run: endBeforePass},
 	{name: "a-session-cut-off-ends-with-time-to-spare",
 		why:   "the clocks of two machines drift: a lease as long as the store's timeout may end after it",

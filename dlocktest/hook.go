@@ -37,7 +37,7 @@ func (c *check) once(hook string, f func()) func() {
 
 func (c *check) expire(s driver.Session) {
 	c.doom(s)
-	c.play("Expire", func() { c.config.Expire(c.t, s) })
+	c.play("Drop", func() { c.config.Drop(c.t, s) })
 }
 
 // cutOff cuts the session off until heal is called, or the case ends.

@@ -32,12 +32,12 @@ var lockCases = []testCase{
 	{name: "a-wait-that-is-given-up-leaves-no-node", why: whyOrphan, run: givenUpWaits},
 	{name: "a-client-that-closes-gives-everything-back", why: whyClose, run: clientCloses},
 	{name: "a-downgrade-lets-readers-in-and-no-writer", why: whyReplace, needs: needReplace, run: downgradeLetsReadersIn},
-	{name: "an-expired-session-loses-its-lock", why: whyLoss, needs: needExpire, run: lossByExpiry},
+	{name: "an-expired-session-loses-its-lock", why: whyLoss, needs: needDrop, run: lossByExpiry},
 	{name: "a-holder-cut-off-knows-before-the-next-one-enters", why: whyLoss, needs: needCutOff, run: lossByCutOff},
 	{name: "a-holder-that-was-paused-knows-at-once", why: whyLoss, needs: needPause, run: lossByPause},
 	{name: "a-holder-whose-node-was-removed-is-told", why: whyLoss, needs: needRemoveNode, run: lossByOperator},
 	{name: "a-waiter-whose-node-was-removed-queues-again", why: whyOvertook, needs: needRemoveNode, run: removedWaiterQueuesAgain},
-	{name: "a-waiter-whose-session-expires-queues-again", why: "it would wait for ever, or enter without a node", needs: needExpire, run: waiterQueuesAgain},
+	{name: "a-waiter-whose-session-expires-queues-again", why: "it would wait for ever, or enter without a node", needs: needDrop, run: waiterQueuesAgain},
 }
 
 // oneWriter counts with atomics: the race detector does not see that a lock orders

@@ -70,7 +70,7 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 		},
 		SessionTimeout: soundTimeout,
 		Complete:       true,
-		Expire: func(_ *testing.T, s driver.Session) {
+		Drop: func(_ *testing.T, s driver.Session) {
 			if m, ok := s.(mortal); ok {
 				m.expiring()
 			}

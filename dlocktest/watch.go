@@ -26,7 +26,7 @@ var watchCases = []testCase{
 	{name: "watch-of-an-own-node-is-of-that-very-node", why: whyOwn, needs: needRemoveQueue, run: watchOwnNamesake},
 	{name: "watch-by-name-is-of-the-node-that-has-it", why: whyOwn, needs: needRemoveQueue, run: watchByName},
 	{name: "watch-of-a-node-whose-session-closes", why: whyWatch, run: watchOwnerCloses},
-	{name: "watch-of-a-node-whose-session-expires", why: whyWatch, needs: needExpire, run: watchOwnerExpires},
+	{name: "watch-of-a-node-whose-session-expires", why: whyWatch, needs: needDrop, run: watchOwnerExpires},
 	{name: "watch-of-a-node-whose-session-is-cut-off", why: whyWatch, needs: needCutOff, run: watchOwnerCutOff},
 	{name: "watch-of-a-node-removed-by-an-operator", why: whyWatch, needs: needRemoveNode, run: watchNodeRemoved},
 	{name: "watch-of-a-node-whose-queue-is-removed", why: whyWatch, needs: needRemoveQueue, run: watchQueueRemoved},
@@ -53,7 +53,7 @@ var watchCases = []testCase{
 	{name: "a-deletion-that-meets-the-arming-is-not-missed", why: whyWatch, run: watchMeetsDelete},
 	{name: "no-wake-up-is-missed-in-a-queue-of-contenders", why: whyWatch, run: watchChain},
 	{name: "the-close-of-a-session-closes-its-watches", why: whyOver, run: watchesCloseWithSession},
-	{name: "the-expiry-of-a-session-closes-its-watches", why: whyOver, needs: needExpire, run: watchesCloseWithExpiry},
+	{name: "the-expiry-of-a-session-closes-its-watches", why: whyOver, needs: needDrop, run: watchesCloseWithExpiry},
 	{name: "a-session-cut-off-closes-its-watches", why: whyOver, needs: needCutOff, run: watchesCloseWithCutOff},
 	{name: "a-quiet-queue-leaves-its-watches-open", why: "a contender that waits would list the queue again and again, as fast as it can", run: watchQuiet},
 }

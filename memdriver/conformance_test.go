@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,
 		},
 
-		Expire:      func(_ *testing.T, s driver.Session) { storeOf(s).Faults().Drop(s) },
+		Drop:        func(_ *testing.T, s driver.Session) { storeOf(s).Faults().Drop(s) },
 		CutOff:      func(_ *testing.T, s driver.Session) (heal func()) { return storeOf(s).Faults().CutOff(s) },
 		LoseRequest: func(_ *testing.T, s driver.Session, op faults.Op) { storeOf(s).Faults().LoseRequest(s, op) },
 		LoseReply:   func(_ *testing.T, s driver.Session, op faults.Op) { storeOf(s).Faults().LoseReply(s, op) },

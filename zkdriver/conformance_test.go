@@ -123,7 +123,7 @@ func conforms(t *testing.T, eager bool) {
 		NewNearRollOver: func(t *testing.T) driver.Connector {
 			return c.open(t, "session_timeout=1500ms&sequence_limit=40")
 		},
-		Expire: func(t *testing.T, s driver.Session) {
+		Drop: func(t *testing.T, s driver.Session) {
 			z, p := s.(*session), c.proxy(s)
 			p.Refuse() // else the session may be faster to attach again
 			defer p.Heal()
@@ -167,7 +167,7 @@ func conforms(t *testing.T, eager bool) {
 		},
 	}
 	if eager { // the ends of sessions take their time, and have nothing to do with lists
-		config.Complete, config.Expire, config.CutOff, config.Pause = false, nil, nil, nil
+		config.Complete, config.Drop, config.CutOff, config.Pause = false, nil, nil, nil
 	}
 	dlocktest.Run(t, config)
 }

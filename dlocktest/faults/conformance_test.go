@@ -66,7 +66,7 @@ func configOf(plan faults.Plan) dlocktest.Config {
 		Abilities: []dlocktest.Ability{
 			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,
 		},
-		Expire: func(_ *testing.T, s driver.Session) {
+		Drop: func(_ *testing.T, s driver.Session) {
 			m, in := memory(s)
 			m.Expire(in)
 		},

@@ -30,7 +30,7 @@ func TestConformance(t *testing.T) {
 		Complete:        true,
 		Abilities:       []dlocktest.Ability{dlocktest.AbilityAhead, dlocktest.AbilityReplace},
 
-		Expire: func(t *testing.T, s driver.Session) {
+		Drop: func(t *testing.T, s driver.Session) {
 			d := homeOf(s).store
 			if err := os.Remove(d.path(s.(*session).id)); err != nil {
 				t.Fatal(err)
