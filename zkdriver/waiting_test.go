@@ -299,12 +299,10 @@ func TestWaiterSendsNoWritesAtRest(t *testing.T) {
 	_, err = waitFor(within(t), b, "q", p.Name)
 	require.NoError(t, err)
 	all, syncs := b.proxy.Requests(), b.proxy.Frames(zktest.OpSync)
-	began := time.Now()
 	eventually(t, "it has sent twenty heartbeats, or has ended", func() bool {
 		return b.proxy.Frames(zktest.OpSync)-syncs >= 20 || b.Err() != nil
 	})
 	require.NoError(t, b.Err())
-	require.GreaterOrEqual(t, time.Since(began), 20*time.Second*2/5-time.Second, "five in a session timeout, at most")
 	syncs, all = b.proxy.Frames(zktest.OpSync)-syncs, b.proxy.Requests()-all
 	require.Equal(t, all, syncs, "and nothing else")
 	require.Zero(t, b.proxy.Frames(zktest.OpPing))
