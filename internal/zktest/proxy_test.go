@@ -202,6 +202,23 @@ func TestHeldRequestReachesServerAfterRelease(t *testing.T) {
 	require.NoError(t, <-created)
 }
 
+func TestAnswersOvertakeHeldEvents(t *testing.T) {
+	p, conn, root := proxied(t)
+	_, _, events, err := conn.ChildrenW(root)
+	require.NoError(t, err)
+	hold := p.HoldEvents()
+	require.NoError(t, create(conn, root+"/a"))
+	within(t, hold.Held())
+	require.NoError(t, create(conn, root+"/b"))
+	require.Empty(t, events)
+	hold.Release()
+	require.Equal(t, zk.EventNodeChildrenChanged, (<-events).Type)
+	_, _, events, err = conn.ChildrenW(root)
+	require.NoError(t, err)
+	require.NoError(t, create(conn, root+"/c"))
+	require.Equal(t, zk.EventNodeChildrenChanged, (<-events).Type, "nothing is held any more")
+}
+
 func TestCutOutlastsHold(t *testing.T) {
 	p, conn, root := proxied(t)
 	hold := p.HoldRequests(Op(OpCreate))
