@@ -73,7 +73,7 @@ func newSchedule(timeout, margin, tick time.Duration, hosts int) *schedule {
 // rest of the lease has to suffice for another connection.
 func (b *schedule) patience(d duty) time.Duration {
 	p, _ := b.pace(0, d)
-	patience := max(b.term-b.gap-p, 0) * 2 / 3
+	patience := max(b.term-max(b.gap, p)-p, 0) * 2 / 3
 	if b.hosts > 1 { // another one may answer
 		patience = min(patience, b.timeout/8)
 	}
@@ -155,13 +155,13 @@ func (b *schedule) from(d duty) driver.Instant {
 // the gap and a round trip r: a heartbeat proves the n-th before it.
 //
 // The next renewal of the lease is answered when it is g + r + p + r old, at
-// the latest. So p becomes smaller as r grows. A session that only waits starts
-// from a longer p: no caller works under its locks yet.
+// the latest. So p becomes smaller as r grows. A session that only waits has a
+// longer p if the term allows it: no caller works under its locks yet.
 func (b *schedule) pace(r time.Duration, d duty) (p time.Duration, n int) {
 	most := b.term * 4 / 5
 	n, least := 1, b.timeout*2/17
-	switch {
-	case d == waiting:
+	switch rest := max(b.gap+r, b.timeout/4); {
+	case d == waiting && 2*rest+r <= most:
 		least = b.timeout / 4
 	case b.gap+r > b.timeout*3/16:
 		n = 2

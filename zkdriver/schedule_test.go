@@ -288,11 +288,11 @@ func part100(timeout time.Duration, hundredths float64) time.Duration {
 	return time.Duration(math.Round(float64(timeout) * hundredths))
 }
 
-func TestHolderThatIsCutOffIsToldNoEarlier(t *testing.T) {
+func TestSessionThatIsCutOffIsToldNoEarlier(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
 		least float64
-	}{{notStated, .37}, {twoTicks, .37}, {severalHost, .37}, {tickStated, .5}, {halfMargin, .12}} {
+	}{{notStated, .37}, {twoTicks, .37}, {severalHost, .37}, {tickStated, .5}, {halfMargin, .12}, {waits, .249}, {waitsStated, .249}} {
 		shortest := time.Hour
 		each(t, x.worldConfig, func(w *world) {
 			w.locked(func() { w.down = true })
@@ -314,9 +314,9 @@ func TestOutageThatEndsInTimeLosesNothing(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
 		outage float64
-	}{{notStated, .34}, {severalHost, .34}, {tickStated, .47}} {
+	}{{notStated, .34}, {severalHost, .34}, {tickStated, .47}, {waits, .21}, {waitsStated, .21}} {
 		for how, begin := range outages {
-			t.Run(fmt.Sprint(how, x.hosts, x.stated), func(t *testing.T) {
+			t.Run(fmt.Sprint(how, x.hosts, x.stated, x.duty), func(t *testing.T) {
 				each(t, x.worldConfig, func(w *world) {
 					w.locked(func() { w.down = true; begin(w) })
 					time.Sleep(part100(x.timeout, x.outage))
@@ -414,13 +414,13 @@ func TestMarginThatIsAcceptedHoldsAtRest(t *testing.T) {
 		for _, ticks := range []time.Duration{0, 20, 10, 5, 4, 2} {
 			for hundredths := time.Duration(1); hundredths <= 50; hundredths++ {
 				for _, r := range []time.Duration{0, timeout / 1000, timeout / 100, timeout / 25} {
-					c := worldConfig{timeout: timeout, margin: timeout * hundredths / 100, tick: timeout / max(ticks, 2), stated: ticks > 0, trip: r, duty: holding}
-					synctest.Test(t, func(t *testing.T) {
-						w := newWorld(t, c)
-						defer w.end()
-						time.Sleep(4 * timeout)
-						require.NoError(t, w.lease.Err(), "%+v", c)
-					})
+					c := worldConfig{timeout: timeout, margin: timeout * hundredths / 100, tick: timeout / max(ticks, 2), stated: ticks > 0, trip: r}
+					for _, c.duty = range []duty{holding, waiting, idle} {
+						inBubble(t, c, func(w *world) {
+							time.Sleep(4 * timeout)
+							require.NoError(t, w.lease.Err(), "%+v", c)
+						})
+					}
 				}
 			}
 		}
@@ -431,7 +431,7 @@ func TestRoundTripsThatGrowAreBorne(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
 		trip float64
-	}{{notStated, .2}, {severalHost, .2}, {tickStated, .2}, {halfMargin, .07}} {
+	}{{notStated, .2}, {severalHost, .2}, {tickStated, .2}, {halfMargin, .07}, {waits, .2}, {waitsStated, .2}} {
 		require.NoError(t, grown(t, x.worldConfig, part100(x.timeout, x.trip)), "%+v", x)
 	}
 }
