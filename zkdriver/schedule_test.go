@@ -416,6 +416,9 @@ func TestMarginThatIsAcceptedHoldsAtRest(t *testing.T) {
 				for _, r := range []time.Duration{0, timeout / 1000, timeout / 100, timeout / 25} {
 					c := worldConfig{timeout: timeout, margin: timeout * hundredths / 100, tick: timeout / max(ticks, 2), stated: ticks > 0, trip: r}
 					for _, c.duty = range []duty{holding, waiting, idle} {
+						if c.duty != holding && hundredths%7 > 0 {
+							continue // some are enough
+						}
 						inBubble(t, c, func(w *world) {
 							time.Sleep(4 * timeout)
 							require.NoError(t, w.lease.Err(), "%+v", c)

@@ -349,16 +349,16 @@ func TestGrantAfterALongWaitLeavesEnoughOfTheLease(t *testing.T) {
 func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
 	for _, c := range []worldConfig{waits, waitsStated} {
 		shortest := time.Hour
-		for i := range 75 {
-			for later := range 20 {
+		for i := range 38 {
+			for later := range 10 {
 				inBubble(t, c, func(w *world) {
-					time.Sleep(c.timeout*time.Duration(i)/200 + trip/3) // at no instant of a heartbeat
+					time.Sleep(c.timeout*time.Duration(i)/100 + trip/3) // at no instant of a heartbeat
 					synced := make(chan struct{})                       // a sync may put off the next heartbeat
 					go w.request(leader, false, func() { close(synced) })
 					<-synced
 					require.NoError(t, w.enter())
 					w.locked(func() { require.Zero(w.t, w.writes) })
-					time.Sleep(c.timeout * time.Duration(later) / 20)
+					time.Sleep(c.timeout * time.Duration(later) / 10)
 					require.NoError(t, w.lease.Err())
 					w.locked(func() { w.down = true })
 					shortest = min(shortest, w.told())
