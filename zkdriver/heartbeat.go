@@ -106,8 +106,8 @@ import (
 // (n+1) * p + r ago. An outage that begins then is told T - M - (n+1) * p - r
 // later.
 //
-// n is 2 where the tick is not stated, and 1 where g is small or all nodes wait,
-// in which case p is T/4 at least. It rises with r.
+// n is 2 where the tick is not stated, and 1 where g is small. Where all nodes
+// wait, n is 1 and p is T/4 at least, if the term allows for that. n rises with r.
 type beats struct {
 	lease  *driver.Lease
 	duty   func() duty
