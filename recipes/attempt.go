@@ -50,8 +50,8 @@ func (a *attempt) run(ctx context.Context) (*Lock, error) {
 	}
 }
 
-// once contends with one node, which is in the queue when once returns a lock and is not, or is
-// about to leave, when it returns an error or panics.
+// once contends with one node. The node is in the queue when once returns a lock.
+// It is not, or is about to be deleted, when once returns an error or panics.
 func (a *attempt) once(ctx context.Context) (l *Lock, err error) {
 	if ctx.Err() != nil {
 		return nil, errCallOver
@@ -65,7 +65,8 @@ func (a *attempt) once(ctx context.Context) (l *Lock, err error) {
 	// not to be kept while the call waits.
 	place := joined.Place
 	defer func() {
-		if l == nil && !errors.Is(err, errStartOver) {
+		// Also a node that was not listed: the server that listed may be wrong.
+		if l == nil {
 			a.m.abandon(s, place)
 		}
 	}()

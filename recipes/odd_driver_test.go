@@ -183,3 +183,56 @@ func TestATryLockWhoseListIsLost(t *testing.T) {
 		w.unlock(held)
 	})
 }
+
+// A server that has lost part of its data may leave out a node that stands on
+// the others. The call begins again with another node, and the first one must
+// not stay in the way of all contenders.
+func TestANodeThatIsNotListedIsRemovedAllTheSame(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held := w.won(w.client("a").lock(bg))
+		var lists atomic.Int64
+		c := w.clientOf(forgetfulConn{w.store, &lists}, "b")
+		locked := make(chan *recipes.Lock)
+		go func() {
+			l, err := c.RWMutex("q").Lock(bg)
+			assert.NoError(w, err)
+			locked <- l
+		}()
+		synctest.Wait()
+		require.Len(w, w.names(), 2, "the holder's node and the second one of the waiter")
+		w.unlock(held)
+		w.unlock(<-locked)
+		assert.Empty(w, w.names())
+	})
+}
+
+// forgetfulConn makes sessions whose first list of several nodes leaves out the
+// latest one.
+type forgetfulConn struct {
+	driver.Connector
+	lists *atomic.Int64
+}
+
+type forgetfulSession struct {
+	driver.Session
+	lists *atomic.Int64
+}
+
+func (c forgetfulConn) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := c.Connector.Connect(ctx)
+	return forgetfulSession{s, c.lists}, err
+}
+
+func (s forgetfulSession) Create(ctx context.Context, q string, n driver.NodeSpec) (driver.Joined, error) {
+	n.Predecessor = nil
+	j, err := s.Session.Create(ctx, q, n)
+	return driver.Joined{Place: j.Place}, err
+}
+
+func (s forgetfulSession) List(ctx context.Context, q string) ([]driver.Node, error) {
+	nodes, err := s.Session.List(ctx, q)
+	if len(nodes) > 1 && s.lists.Add(1) == 1 {
+		nodes = nodes[:len(nodes)-1]
+	}
+	return nodes, err
+}
