@@ -50,7 +50,7 @@ var (
 	ErrLost        = recipes.ErrLost
 	ErrNotHeld     = recipes.ErrNotHeld
 	ErrNotRun      = recipes.ErrNotRun
-	ErrUnconfirmed = recipes.ErrUnconfirmed
+	ErrUnlock = recipes.ErrUnlock
 	ErrUpgrade     = recipes.ErrUpgrade
 	ErrClosed      = recipes.ErrClosed
 	ErrBadName     = recipes.ErrBadName

@@ -39,12 +39,12 @@ var (
 	// RLock returned, too.
 	ErrNotRun = errors.New("the function was not called")
 
-	// ErrUnconfirmed is returned by Unlock, WithLock and WithRLock where the
+	// ErrUnlock is returned by Unlock, WithLock and WithRLock where the
 	// lock was held to the end and is given back, but the store has not
 	// confirmed it: the lock's node may block other contenders for a while. An
-	// error that matches ErrUnconfirmed matches neither ErrTimeout nor an error
+	// error that matches ErrUnlock matches neither ErrTimeout nor an error
 	// of a context for that reason.
-	ErrUnconfirmed = errors.New("unlocked, but the store has not confirmed it")
+	ErrUnlock = errors.New("unlocked, but the store has not confirmed it")
 
 	// ErrUpgrade is returned to somebody who holds the lock shared and wants it exclusively:
 	// waiting for that would be a deadlock.
@@ -123,11 +123,11 @@ func mask(err error, not ...error) error {
 	return err
 }
 
-// unlockError is an ErrUnconfirmed of a lock. Its cause is no matter of the
+// unlockError is an ErrUnlock of a lock. Its cause is no matter of the
 // caller's time: Unlock has a limit of its own.
 func unlockError(lock string, cause error) error {
 	cause = mask(cause, ErrTimeout, context.DeadlineExceeded, context.Canceled)
-	return lockError(lock, fmt.Errorf("%w: %w", ErrUnconfirmed, cause))
+	return lockError(lock, fmt.Errorf("%w: %w", ErrUnlock, cause))
 }
 
 // timeoutError is an ErrTimeout that names the holder.

@@ -150,7 +150,7 @@ func (l *Lock) do(ctx context.Context, f func(ctx context.Context) error) (err e
 			err = join(err, unlock)
 		}
 	}()
-	return mask(f(l.Context(ctx)), ErrNotRun, ErrUnconfirmed) // which f may have of another lock
+	return mask(f(l.Context(ctx)), ErrNotRun, ErrUnlock) // which f may have of another lock
 }
 
 // detach returns what has to be called, without mu, to tell the users of a Lock that it has

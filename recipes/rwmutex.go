@@ -101,11 +101,11 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
 //	nil             f has returned nil, and the lock is given back
 //	ErrNotRun       f was not called; the error matches that of Lock, too
 //	ErrLost         f has returned, but the lock was lost before, or another lock that f used
-//	ErrUnconfirmed  f has returned under the lock, which is given back; but its node stays for a while
+//	ErrUnlock  f has returned under the lock, which is given back; but its node stays for a while
 //	else            f's error; the lock was held to the end, and is given back
 //
-// ErrLost and ErrUnconfirmed are joined to the error of f, also to nil. The error
-// of f matches whatever f returned, except ErrNotRun and ErrUnconfirmed: f may
+// ErrLost and ErrUnlock are joined to the error of f, also to nil. The error
+// of f matches whatever f returned, except ErrNotRun and ErrUnlock: f may
 // have them of another lock, and they would be read as said of this one.
 func (m *RWMutex) WithLock(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.with(ctx, Exclusive, f)

@@ -21,7 +21,7 @@ const unlockTimeout = 2 * time.Second
 // error matches ErrLost: what was done under the lock may have been done beside
 // another holder.
 //
-// Any other error of a first Unlock matches ErrUnconfirmed: the lock was held until
+// Any other error of a first Unlock matches ErrUnlock: the lock was held until
 // now, but its node stays for a while. If the store does not answer within 2 s
 // the error matches driver.ErrUnavailable, too (never ErrTimeout or
 // context.DeadlineExceeded), and the node is removed in the background as soon

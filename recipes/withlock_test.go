@@ -28,7 +28,7 @@ func (c *client) with(opts ...recipes.Option) map[string]withLock {
 func (w *world) matches(err error, want ...error) {
 	w.Helper()
 	for _, target := range []error{
-		recipes.ErrNotRun, recipes.ErrUnconfirmed, recipes.ErrLost, recipes.ErrNotHeld, recipes.ErrTimeout, recipes.ErrClosed,
+		recipes.ErrNotRun, recipes.ErrUnlock, recipes.ErrLost, recipes.ErrNotHeld, recipes.ErrTimeout, recipes.ErrClosed,
 		driver.ErrUnavailable, context.DeadlineExceeded, context.Canceled, fs.ErrPermission,
 	} {
 		if !slices.Contains(want, target) {
@@ -48,7 +48,7 @@ func TestANodeThatIsNotRemovedInTimeIsNoTimeout(t *testing.T) {
 		began := time.Now()
 		err := l.Unlock()
 		assert.Equal(w, 2*time.Second, time.Since(began))
-		w.matches(err, recipes.ErrUnconfirmed, driver.ErrUnavailable)
+		w.matches(err, recipes.ErrUnlock, driver.ErrUnavailable)
 		assert.EqualError(w, err, "dlock: q: unlocked, but the store has not confirmed it: "+
 			"store unavailable: node a-W-0000000000 is removed when the store answers: no answer within 2s")
 		w.matches(l.Unlock(), recipes.ErrNotHeld)
@@ -68,7 +68,7 @@ func TestWithLockTellsThatTheWorkWasDoneThoughTheNodeStays(t *testing.T) {
 					heal = w.store.Faults().CutOff(c.session())
 					return result
 				})
-				want := []error{recipes.ErrUnconfirmed, driver.ErrUnavailable}
+				want := []error{recipes.ErrUnlock, driver.ErrUnavailable}
 				if result != nil {
 					want = append(want, result)
 				}
@@ -86,7 +86,7 @@ func TestAnUnlockThatDowngradesAndIsNotConfirmedIsNoTimeout(t *testing.T) {
 		l := w.won(c.lock(bg))
 		inner := w.won(c.rlock(l.Context(bg)))
 		heal := w.store.Faults().CutOff(c.session())
-		w.matches(l.Unlock(), recipes.ErrUnconfirmed, driver.ErrUnavailable)
+		w.matches(l.Unlock(), recipes.ErrUnlock, driver.ErrUnavailable)
 		heal()
 		time.Sleep(soon)
 		w.unlock(inner)
@@ -97,19 +97,19 @@ func TestEveryFailureToRemoveTheNodeIsErrUnlock(t *testing.T) {
 	inWorld(t, func(w *world) {
 		refused, err := w.clientOf(&undeleting{Connector: w.store, err: fs.ErrPermission}, "a").RWMutex("refused/q").Lock(bg)
 		require.NoError(w, err)
-		w.matches(refused.Unlock(), recipes.ErrUnconfirmed, fs.ErrPermission)
+		w.matches(refused.Unlock(), recipes.ErrUnlock, fs.ErrPermission)
 
 		c := w.client("b")
 		expired := w.won(c.lock(bg))
 		w.store.Faults().Delay(c.session(), time.Second)
 		time.AfterFunc(time.Millisecond, func() { w.store.Faults().Expire(c.session()) })
-		w.matches(expired.Unlock(), recipes.ErrUnconfirmed, driver.ErrUnavailable)
+		w.matches(expired.Unlock(), recipes.ErrUnlock, driver.ErrUnavailable)
 
 		c = w.client("c")
 		closed := w.won(c.lock(bg))
 		w.store.Faults().Delay(c.session(), time.Second)
 		time.AfterFunc(time.Millisecond, func() { _ = c.Close() })
-		w.matches(closed.Unlock(), recipes.ErrUnconfirmed, recipes.ErrClosed)
+		w.matches(closed.Unlock(), recipes.ErrUnlock, recipes.ErrClosed)
 	})
 }
 

@@ -73,7 +73,7 @@
 //     was in it can be granted later, and its holders are gone not before it.
 //   - A loss takes all Locks off a contender, at some instant after its cause and before he has
 //     learned of it. A close is a cause for all locks of the client, and over when it
-//     returns. It takes nothing from an Unlock that says ErrUnconfirmed: the lock was held
+//     returns. It takes nothing from an Unlock that says ErrUnlock: the lock was held
 //     until that call, which may have reached the store before the close began.
 //
 // There are two kinds of causes. A session that the store has dropped for its silence must be

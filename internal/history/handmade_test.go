@@ -265,7 +265,7 @@ func TestACloseIsTheEndOfAllLocksOfTheClient(t *testing.T) {
 
 // An Unlock may have reached the store before the close began that it met.
 func TestAnUnlockThatMeetsACloseIsARelease(t *testing.T) {
-	unlocked := fmt.Errorf("%w: %w", dlock.ErrUnconfirmed, dlock.ErrClosed)
+	unlocked := fmt.Errorf("%w: %w", dlock.ErrUnlock, dlock.ErrClosed)
 	for name, c := range map[string]struct {
 		err error
 		won span // when another client is granted the lock

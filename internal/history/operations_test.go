@@ -87,7 +87,7 @@ func (r *recorder) operations(c *contender) (ops []porcupine.Operation, explaine
 	return s.ops, explained
 }
 
-// isOver reports whether an error of Unlock says that the lock was over before. ErrUnconfirmed
+// isOver reports whether an error of Unlock says that the lock was over before. ErrUnlock
 // says that it was held until then, also if a close has cut the wait for the store short.
 func isOver(err error) bool { return errors.Is(err, dlock.ErrLost) }
 
