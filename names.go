@@ -50,7 +50,7 @@ var (
 	ErrLost        = recipes.ErrLost
 	ErrNotHeld     = recipes.ErrNotHeld
 	ErrNotRun      = recipes.ErrNotRun
-	ErrUnlock = recipes.ErrUnlock
+	ErrUnlock      = recipes.ErrUnlock
 	ErrUpgrade     = recipes.ErrUpgrade
 	ErrClosed      = recipes.ErrClosed
 	ErrBadName     = recipes.ErrBadName
