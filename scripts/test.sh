@@ -15,6 +15,6 @@ sh scripts/need-gcc.sh || exit 1
 status=0
 for module in $(sh scripts/modules.sh); do
 	echo "# tests of $module"
-	(cd "$module" && CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require go test -race -shuffle=on -p 1 -timeout 9m ${TESTFLAGS:-} ./...) || status=1
+	(cd "$module" && CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require go test -race -shuffle=on -p 1 -timeout 15m ${TESTFLAGS:-} ./...) || status=1
 done
 exit $status

@@ -44,6 +44,14 @@ func (r *run) stands(queue string, token int64) (name string, is bool) {
 // mark is what the nodes of an actor carry, so that they can be told from those of others.
 func (a *actor) mark() recipes.Option { return recipes.WithData([]byte(a.String())) }
 
+// contendsWith reports whether the actor's present call made the node. A Create
+// of an earlier call may have been handled after those of the present one.
+func (a *actor) contendsWith(info driver.NodeInfo) bool {
+	var record recipes.Record
+	want, calling := a.wanted()
+	return calling && json.Unmarshal(info.Data, &record) == nil && !record.Since.Before(want.since)
+}
+
 // ownerOf returns whose node it is.
 func (r *run) ownerOf(info driver.NodeInfo) *actor {
 	var record recipes.Record

@@ -36,7 +36,7 @@ func (r *run) excuse(queue string, n driver.Node) {
 	r.mu.Unlock()
 	owner := r.ownerOf(info)
 	r.count("node removed")
-	if call := owner.call(); call > 0 && !r.retains() {
+	if call := owner.call(); call > 0 && !r.retains() && owner.contendsWith(info) {
 		r.count("node of a waiter removed")
 		r.strays[owner] = stray{call, info.Token, time.Now()}
 	}
