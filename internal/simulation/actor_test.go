@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -174,7 +175,8 @@ func (a *actor) take(ctx context.Context, t take) *recipes.Lock {
 	case errors.Is(err, driver.ErrUnavailable) && t.try: // it asks once
 		a.run.count("try: store unavailable")
 		// One node that an operator removes is replaced by another one.
-		if !errors.Is(err, driver.ErrSessionEnded) && !a.client.troubledSince(began) && a.run.removedSince(began) < 2 {
+		usedUp := strings.Contains(err.Error(), "sequences are used up") // and other nodes stand
+		if !usedUp && !errors.Is(err, driver.ErrSessionEnded) && !a.client.troubledSince(began) && a.run.removedSince(began) < 2 {
 			a.run.fail("%v: %s of %s was not answered, and nothing was lost: %v", a, t.name, t.queue, err)
 		}
 	case errors.Is(err, recipes.ErrClosed):
