@@ -18,6 +18,7 @@ const (
 var aheadCases = []testCase{
 	{name: "ahead-is-what-list-shows", why: whyAhead, needs: needAhead, run: aheadAsListed},
 	{name: "a-foreign-contender-is-ahead", why: whyAhead, needs: needAhead | needPutNode, run: aheadForeign},
+	{name: "unsequenced-nodes-are-not-ahead", why: whyAhead, needs: needAhead | needPutNode, run: aheadUnsequenced},
 	{name: "a-replaced-node-is-ahead-by-its-new-name", why: whyAhead, needs: needAhead | needReplace, run: aheadReplaced},
 	{name: "ahead-forgets-a-queue-that-was-removed", why: whyAhead, needs: needAhead | needRemoveQueue, run: aheadAfterRemoval},
 	{name: "concurrent-creates-know-all-nodes-before-their-own", why: whyAhead, needs: needAhead, run: aheadConcurrent},
@@ -87,6 +88,11 @@ func aheadForeign(c *check) {
 		c.fatalf("List returned %v, expected the foreign node %s and then %s", nodes, foreign, j.Name)
 	}
 	c.wantAhead(j, nodes[0])
+}
+
+func aheadUnsequenced(c *check) {
+	p, later := aroundUnsequenced(c, c.session())
+	c.wantAhead(later, p.Node)
 }
 
 func aheadReplaced(c *check) {

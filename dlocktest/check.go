@@ -35,6 +35,9 @@ func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict 
 		case c.hook != "":
 			t.Errorf("dlocktest: Config.%s failed: this says nothing of the driver, and %s was not checked by this case", c.hook, r.label())
 			return hookFailed
+		case len(c.failures) == 0 && c.unproven != "":
+			t.Logf("%s not checked: %s", r.label(), c.unproven)
+			return unproven
 		case len(c.failures) == 0:
 			return passed
 		case c.lost == nil, n >= attempts && !c.stalled(), n == stalledAttempts:
@@ -68,6 +71,7 @@ type check struct {
 	abandoned bool
 	failures  []string
 	hook      string        // the hook of Config that failed
+	unproven  string        // why the attempt proves nothing, if it does not
 	lost      error         // why a session ended that was not doomed
 	stall     time.Duration // the longest time for which the process did not get to run
 	sessions  []driver.Session
@@ -209,6 +213,15 @@ func (c *check) hookFailed(hook string) {
 	defer c.mu.Unlock()
 	if c.hook == "" && !c.abandoned {
 		c.hook = hook
+	}
+}
+
+// notChecked notes that the attempt proves nothing, and why.
+func (c *check) notChecked(why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.abandoned {
+		c.unproven = why
 	}
 }
 

@@ -274,13 +274,18 @@ func firstDifference(a, b []driver.Node) int {
 
 func unsequencedNotListed(c *check) {
 	s := c.session()
+	p, later := aroundUnsequenced(c, s)
+	c.wantNodes("a queue with unsequenced nodes", c.list(s, "q"), p.Node, later.Node)
+}
+
+// aroundUnsequenced creates a node before and after nodes are put into the queue
+// that are not sequenced.
+func aroundUnsequenced(c *check, s driver.Session) (driver.Place, driver.Joined) {
 	p := c.create(s, "q", writer)
 	// A driver may count a name that ends in ten digits without a dash before
 	// them, so no such name is here.
 	for _, name := range []string{"readme", "web1-W-", "web1-W-123456789", "web1-W", "web1-W-0000000007x"} {
 		c.putNode("q", name, "not a lock's")
 	}
-	later := c.join(s, "q", reader, nil)
-	c.wantNodes("a queue with unsequenced nodes", c.list(s, "q"), p.Node, later.Node)
-	c.wantAhead(later, p.Node)
+	return p, c.join(s, "q", reader, nil)
 }

@@ -22,7 +22,11 @@ func Run(t *testing.T, config Config) {
 			for _, k := range r.cases {
 				t.Run(k.name, func(t *testing.T) {
 					if s.admit(t, r, k, have, config.Complete) {
-						s.note(r, runCase(t, config, have, r, k))
+						v := runCase(t, config, have, r, k)
+						s.note(r, v)
+						if v == unproven {
+							t.SkipNow() // runCase has said why
+						}
 					}
 				})
 			}
@@ -87,6 +91,7 @@ const (
 	passed verdict = iota
 	broken
 	hookFailed // the case could not be checked
+	unproven   // the fault that was played had no effect that could be judged
 )
 
 // summary remembers what became of every rule.
@@ -95,12 +100,21 @@ type summary struct {
 	checked map[string]int
 	broken  map[string]int
 	failed  map[string]int // cases with a hook that failed
+	idle    map[string]int // cases that proved nothing
 	missing map[string][]string
 	absent  map[string][]string
 }
 
 func newSummary(have need) *summary {
-	return &summary{have, map[string]int{}, map[string]int{}, map[string]int{}, map[string][]string{}, map[string][]string{}}
+	return &summary{
+		have:    have,
+		checked: make(map[string]int),
+		broken:  make(map[string]int),
+		failed:  make(map[string]int),
+		idle:    make(map[string]int),
+		missing: make(map[string][]string),
+		absent:  make(map[string][]string),
+	}
 }
 
 // admit reports whether a case can run, and skips or fails it visibly if not.
@@ -129,6 +143,8 @@ func (s *summary) note(r rule, v verdict) {
 	switch v {
 	case hookFailed:
 		s.failed[r.id()]++
+	case unproven:
+		s.idle[r.id()]++
 	case broken:
 		s.broken[r.id()]++
 		fallthrough
@@ -176,17 +192,23 @@ func (s *summary) abilities() string {
 
 func (s *summary) line(r rule) string {
 	var parts []string
-	if n := s.broken[r.id()]; n > 0 {
-		parts = append(parts, fmt.Sprintf("BROKEN in %d of %d cases", n, len(r.cases)))
-	}
-	switch n := s.checked[r.id()]; {
-	case n == len(r.cases):
-		parts = append(parts, fmt.Sprintf("checked (%d cases)", n))
-	case n > 0:
-		parts = append(parts, fmt.Sprintf("checked in part (%d of %d cases)", n, len(r.cases)))
+	broken, checked, all := s.broken[r.id()], s.checked[r.id()], len(r.cases)
+	switch {
+	case checked == 0:
+	case broken > 0 && checked == all:
+		parts = append(parts, fmt.Sprintf("BROKEN in %d of %d cases", broken, all))
+	case broken > 0:
+		parts = append(parts, fmt.Sprintf("BROKEN in %d of the %d cases that were checked, of %d", broken, checked, all))
+	case checked == all:
+		parts = append(parts, fmt.Sprintf("checked (%d cases)", all))
+	default:
+		parts = append(parts, fmt.Sprintf("checked in part (%d of %d cases)", checked, all))
 	}
 	if n := s.failed[r.id()]; n > 0 {
 		parts = append(parts, fmt.Sprintf("not checked, as a hook of Config failed: %d cases", n))
+	}
+	if n := s.idle[r.id()]; n > 0 {
+		parts = append(parts, fmt.Sprintf("not checked, as the fault that was played had no effect: %d cases", n))
 	}
 	if m := s.missing[r.id()]; m != nil {
 		parts = append(parts, "not checked: "+strings.Join(m, ", "))

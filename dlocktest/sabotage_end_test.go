@@ -19,6 +19,10 @@ var endSabotages = []sabotage{
 		of(func(s base) driver.Session { return newOwnLease(s, soundTimeout, false) })},
 	{"counts from the replies", "renewing the lease when the answer to a heartbeat arrives",
 		of(func(s base) driver.Session { return newOwnLease(s, soundTimeout*3/4, true) })},
+	{"counts from the replies to its beats", "renewing a lease of package driver in its beat, when the answer has come, and with a short margin",
+		of(func(s base) driver.Session { return newLateBeats(s, soundTimeout/10) })},
+	{"relies on its margin for slow replies", "renewing a lease of package driver in its beat, when the answer has come, and with its default margin",
+		of(func(s base) driver.Session { return newLateBeats(s, 0) })},
 	{"lives again", "a lease that is renewed by an answer which comes after its end; a new session of the store under the old name",
 		of(func(s base) *undead { return &undead{base: s} })},
 	{"asks the store whether it lives", "etcd: waiting for KeepAlive's channel; any client that reports a loss when it has connected again",
@@ -232,3 +236,41 @@ func (l *ownLease) Close() error {
 }
 
 func (l *ownLease) Done() <-chan struct{} { return l.finished }
+
+// lateBeats judges rule 8 by a lease of its own, which it renews when the reply
+// to a beat arrives.
+type lateBeats struct {
+	base
+	lease *driver.Lease
+	kept  chan struct{} // closed when no beat runs any more
+}
+
+func newLateBeats(s base, margin time.Duration) *lateBeats {
+	l := &lateBeats{base: s, lease: driver.NewLease(soundTimeout, margin), kept: make(chan struct{})}
+	l.lease.Renew(l.lease.Now())
+	go func() {
+		defer close(l.kept)
+		l.lease.Keep(func(ctx context.Context) (counted bool) {
+			_, err := s.List(ctx, "heartbeat")
+			if err == nil {
+				l.lease.Renew(l.lease.Now())
+			}
+			return err == nil
+		})
+	}()
+	return l
+}
+
+func (l *lateBeats) Err() error { return l.lease.Err() }
+
+func (l *lateBeats) Done() <-chan struct{} { return l.lease.Done() }
+
+func (l *lateBeats) paused(d time.Duration) { SkewLease(l.lease, d) }
+
+func (l *lateBeats) expiring() { l.lease.End(nil) }
+
+func (l *lateBeats) Close() error {
+	l.lease.End(nil)
+	<-l.kept
+	return l.base.Close()
+}

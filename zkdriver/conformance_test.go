@@ -64,6 +64,7 @@ func (s *store) freeProxy() *zktest.Proxy {
 			delete(s.proxies, old)
 			p.DropConnections()
 			p.Heal()
+			p.SetDelay(0)
 			return p
 		default:
 		}

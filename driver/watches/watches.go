@@ -217,8 +217,9 @@ func (s *Set) Queues() []string {
 // A watch of the whole queue ends if the version is not the one of ArmQueue. A
 // version is any comparable value that differs after each change of membership:
 // a counter, a revision, an ETag. A store without one can make it of the latest
-// token and the nodes: fmt.Sprint(token, nodes). The nodes alone are not enough,
-// since a node may come and go between two looks.
+// token, the number of replacements until now, and the nodes:
+// fmt.Sprint(token, replacements, nodes). The nodes alone are not enough: between
+// two looks a node may come and go, or be replaced and replaced back.
 func (s *Set) Look(queue string, list func() (nodes []driver.Place, version any, err error)) error {
 	s.mu.Lock()
 	armed := s.armed
