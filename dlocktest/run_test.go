@@ -67,6 +67,11 @@ var configs = map[string]func() Config{
 		c.Timeout = 100 * time.Millisecond
 		return c
 	},
+	"ends with slow replies": func() Config {
+		c := configOf(nil)
+		c.DelayReplies = func(t *testing.T, s driver.Session, _ time.Duration) { c.Drop(t, s) }
+		return c
+	},
 	"loses a session once": func() Config { return losing(1) },
 	"loses every session":  func() Config { return losing(1 << 30) },
 }
@@ -217,6 +222,18 @@ func TestDriverThatLosesEverySessionFails(t *testing.T) {
 		t.Errorf("Run passed a driver that loses every session:\n%s", out)
 	}
 	wantOutput(t, out, "attempt 2 failed", "rule 7 (delete) broken", "rule 7 (delete)                   BROKEN in 1 of the 1 cases that were checked, of 14")
+}
+
+// TestFaultWithoutEffectIsNoCheck has a driver that loses its session to each slow
+// reply.
+func TestFaultWithoutEffectIsNoCheck(t *testing.T) {
+	out, passed := runConfigured(t, "ends with slow replies", "rule08/(slow|a-living)")
+	if !passed {
+		t.Errorf("Run failed on a sound driver that loses its session to slow replies:\n%s", out)
+	}
+	wantOutput(t, out, "rule 8 not checked: no session outlived its timeout with slow replies",
+		"--- SKIP: TestConfigured/rule08/slow-replies-do-not-prolong-a-session",
+		"rule 8 (session end)              checked in part (1 of 10 cases); not checked, as the fault that was played had no effect: 1 cases")
 }
 
 func TestEveryCaseSaysWhyAndHasItsOwnName(t *testing.T) {
