@@ -119,11 +119,12 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	w.swiftly(func() time.Duration {
 		held := w.lock(present).granted()
 		var next *contender
-		watched := proxy.Frames(zktest.OpGetData)
+		watches := w.server.Watches()
 		waiting := spent(t, proxy, func() {
 			next = w.contend(c, "q", mode)
 			next.waitsBehind(held.Node())
-			w.eventually(func() bool { return proxy.Frames(zktest.OpGetData) >= watched+2 }, func() string { return "no watch" })
+			// Both requests are under way at once: the server has to have handled them.
+			w.eventually(func() bool { return w.server.Watches() >= watches+2 }, func() string { return "no watch" })
 		})
 		began := time.Now()
 		entering := spent(t, proxy, func() { w.unlock(held); next.granted() })
