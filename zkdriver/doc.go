@@ -21,8 +21,8 @@
 //	                 ended (a quarter of what the server grants; at most half)
 //	tick_time        the ensemble's tickTime, as in 2s; lets locks survive longer outages where
 //	                 session_timeout is five ticks or more, see below (not stated)
-//	handover         release: who unlocks tells the next one, who need not look at the queue;
-//	                 list: he looks. See below (release)
+//	handover         release: the release of a lock grants it to the next waiter; list: the
+//	                 next waiter lists the queue, one request more. See below (release)
 //	acl              who may use the queues that are made here: open, everybody; creator, whoever the
 //	                 server knows the connection as; digest, the user of the name (open)
 //	tls              true: speak TLS, with the port of secureClientPort (false)
