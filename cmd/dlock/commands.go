@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/dlock-go/dlock/cmd/dlock/internal/demo"
-	"github.com/dlock-go/dlock/cmd/dlock/internal/secret"
+	"github.com/dlock-go/dlock/internal/demo"
+	"github.com/dlock-go/dlock/internal/secret"
 )
 
 // usageStatus is the exit status for a command line that makes no sense.

@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/dlock-go/dlock/cmd/dlock/internal/secret"
+	"github.com/dlock-go/dlock/internal/secret"
 )
 
 // Exit statuses.
