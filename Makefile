@@ -28,13 +28,13 @@ fuzz: ## every fuzz target for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) sh scripts/fuzz.sh
 
 soak: need-zookeeper need-gcc ## faults on three ZooKeeper servers for SOAK (30m), drawn from SEED (1), and what came of it
-	CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require go test -race -v -count=1 -timeout 0 -run NothingIsLost ./internal/soak -soak $(SOAK) -seed $(SEED)
+	CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require go test -race -v -count=1 -timeout 0 -run NothingIsLost ./internal/longtest/soak -soak $(SOAK) -seed $(SEED)
 
-faults: ## put each fault of internal/simulation/faults into the lock; fails if one is not seen
-	go test -count=1 -v -timeout 0 -run TestFaults ./internal/simulation/faults -put
+faults: ## put each fault of internal/longtest/simulation/faults into the lock; fails if one is not seen
+	go test -count=1 -v -timeout 0 -run TestFaults ./internal/longtest/simulation/faults -put
 
 fault-seeds: ## find the seeds that see these faults, and write them into the patches
-	go test -count=1 -v -timeout 0 -run TestFaults ./internal/simulation/faults -find
+	go test -count=1 -v -timeout 0 -run TestFaults ./internal/longtest/simulation/faults -find
 
 need-zookeeper: ## install ZooKeeper and Java for the tests, or say what to install
 	@sh scripts/need-zookeeper.sh

@@ -1,0 +1,271 @@
+package endtoend_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// swift is less than the 300 ms after which a held lock's node is watched, which takes requests of its own.
+const swift = 200 * time.Millisecond
+
+// swiftly repeats f until it has held no lock for long, which a busy machine may take a few tries for.
+func (w *world) swiftly(f func() (longest time.Duration)) {
+	w.Helper()
+	w.eventually(func() bool { return f() < swift }, func() string { return "the machine is too slow to count requests" })
+}
+
+func TestAFreeLockAndItsUnlockAreTwoRequests(t *testing.T) {
+	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
+		for _, queue := range []string{"q", "stock/42"} {
+			t.Run(mode.String()+" "+queue, func(t *testing.T) {
+				const n = 100
+				w := newWorld(t)
+				m := w.client("web1").RWMutex(queue)
+				enter := m.Lock
+				if mode == dlock.Shared {
+					enter = m.RLock
+				}
+				round := func() time.Duration {
+					began := time.Now()
+					lock, err := enter(t.Context())
+					require.NoError(t, err)
+					w.unlock(lock)
+					return time.Since(began)
+				}
+				round() // makes the queue
+				var spent int64
+				w.swiftly(func() (longest time.Duration) {
+					before := w.server.Requests(t)
+					for range n {
+						longest = max(longest, round())
+					}
+					spent = w.server.Requests(t) - before
+					return longest
+				})
+				require.EqualValues(t, 2*n, spent)
+			})
+		}
+	}
+}
+
+func TestAFreeLockIsOneMultiAndItsUnlockOneRequest(t *testing.T) {
+	w := newWorld(t)
+	c, proxy := w.proxied("web1")
+	m := c.RWMutex("q")
+	lock, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	w.unlock(lock)
+	w.swiftly(func() time.Duration {
+		began, multi, all := time.Now(), proxy.Frames(zktest.OpMulti), proxy.Requests()
+		lock, err = m.Lock(t.Context())
+		require.NoError(t, err)
+		multi, taken := proxy.Frames(zktest.OpMulti)-multi, proxy.Requests()-all
+		w.unlock(lock)
+		given, took := proxy.Requests()-all, time.Since(began)
+		if took < swift {
+			require.Equal(t, []int{1, 1, 2}, []int{multi, taken, given})
+		}
+		return took
+	})
+}
+
+// kinds are the requests that locks are made of.
+var kinds = map[string]int32{"multi": zktest.OpMulti, "delete": zktest.OpDelete, "data": zktest.OpGetData, "list": zktest.OpGetChildren2}
+
+// spent returns how many requests of each kind f has sent through the proxy.
+func spent(t testing.TB, p *zktest.Proxy, f func()) map[string]int {
+	t.Helper()
+	all, before := p.Requests(), make(map[string]int)
+	for kind, op := range kinds {
+		before[kind] = p.Frames(op)
+	}
+	f()
+	all = p.Requests() - all
+	counts := make(map[string]int)
+	for kind, op := range kinds {
+		if n := p.Frames(op) - before[kind]; n > 0 {
+			counts[kind] = n
+			all -= n
+		}
+	}
+	require.Zero(t, all, "requests of other kinds")
+	return counts
+}
+
+// Who has to wait makes a node, lists the queue, watches the node in the way and its own, and gives it back in the
+// end. Being let in takes no request.
+func TestALockThatIsWaitedForIsFiveRequests(t *testing.T) {
+	for mode, end := range map[dlock.Mode]string{dlock.Exclusive: "multi", dlock.Shared: "delete"} {
+		t.Run(mode.String(), func(t *testing.T) { waitedFor(t, mode, end) })
+	}
+}
+
+func waitedFor(t *testing.T, mode dlock.Mode, end string) {
+	w := newWorld(t)
+	present := w.client("web1")
+	c, proxy := w.proxied("web2")
+	first := w.lock(present).granted()
+	waiting := w.lock(c)
+	waiting.waitsBehind(first.Node())
+	w.eventually(func() bool { return proxy.Frames(zktest.OpGetACL) == 1 }, func() string { return "the ACL is not read" })
+	w.unlock(first)
+	w.unlock(waiting.granted()) // the queue and its ACL are known now
+	w.swiftly(func() time.Duration {
+		held := w.lock(present).granted()
+		var next *contender
+		watches := w.server.Watches()
+		waiting := spent(t, proxy, func() {
+			next = w.contend(c, "q", mode)
+			next.waitsBehind(held.Node())
+			// Both requests are under way at once: the server has to have handled them.
+			w.eventually(func() bool { return w.server.Watches() >= watches+2 }, func() string { return "no watch" })
+		})
+		began := time.Now()
+		entering := spent(t, proxy, func() { w.unlock(held); next.granted() })
+		leaving := spent(t, proxy, func() { w.unlock(next.lock) })
+		took := time.Since(began)
+		if took < swift {
+			require.Equal(t, map[string]int{"multi": 1, "data": 2, "list": 1}, waiting)
+			require.Empty(t, entering)
+			require.Equal(t, map[string]int{end: 1}, leaving)
+		}
+		return took
+	})
+}
+
+// The list is sent right behind the create from the second time on: two round trips.
+func TestAReaderAmongReadersIsThreeRequests(t *testing.T) {
+	w := newWorld(t)
+	w.rlock(w.client("web1")).granted()
+	c, proxy := w.proxied("web2")
+	m := c.RWMutex("q")
+	turn := func() {
+		lock, err := m.RLock(t.Context())
+		require.NoError(t, err)
+		w.unlock(lock)
+	}
+	turn() // the queue is known now
+	w.swiftly(func() time.Duration {
+		began := time.Now()
+		cost := spent(t, proxy, func() {
+			for range 10 {
+				turn()
+			}
+		})
+		took := time.Since(began)
+		if took < swift {
+			require.Equal(t, map[string]int{"multi": 10, "list": 10, "delete": 10}, cost)
+		}
+		return took
+	})
+}
+
+func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
+	w := newWorld(t)
+	watches := w.server.Watches()
+	c, proxy := w.proxied("web1", dlock.WithRetention(dlock.Retention{Idle: time.Hour}))
+	m := c.RWMutex("q")
+	use := func() {
+		lock, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		w.unlock(lock)
+	}
+	use()
+	// A place that is kept has its queue watched and listed; go-zookeeper asks for the children both times.
+	w.eventually(func() bool { return proxy.Frames(zktest.OpGetChildren2) >= 2 }, func() string { return "the queue is not looked at" })
+	// After 300 ms the node is watched, too.
+	w.watched(watches, 2)
+	require.Empty(t, spent(t, proxy, func() {
+		for range 1000 {
+			use()
+		}
+	}))
+	require.NoError(t, c.Close())
+	w.listed("q")
+}
+
+func TestTryLockOfAFreeLockIsThreeRequests(t *testing.T) {
+	w := newWorld(t)
+	c, proxy := w.proxied("web1")
+	m := c.RWMutex("q")
+	w.unlock(w.lock(c).granted())
+	w.swiftly(func() time.Duration {
+		began := time.Now()
+		counts := spent(t, proxy, func() {
+			lock, err := m.TryLock(t.Context())
+			require.NoError(t, err)
+			w.unlock(lock)
+		})
+		took := time.Since(began)
+		if took < swift {
+			all := counts["list"] + counts["multi"] + counts["delete"]
+			require.Equal(t, []int{1, 3}, []int{counts["list"], all})
+		}
+		return took
+	})
+}
+
+// The driver adds little to what go-zookeeper allocates for the two requests (46 times).
+func TestAFreeLockAllocatesLittle(t *testing.T) {
+	w := newWorld(t)
+	m := w.client("web1").RWMutex("q")
+	n := testing.AllocsPerRun(200, func() {
+		lock, err := m.Lock(context.Background())
+		require.NoError(t, err)
+		require.NoError(t, lock.Unlock())
+	})
+	t.Logf("%v allocations", n)
+	require.LessOrEqual(t, n, maxAllocations)
+}
+
+// maxAllocations leaves room for a few more than the 96 of today.
+const maxAllocations = 105.0
+
+func TestEnteringAgainSendsNothing(t *testing.T) {
+	w := newWorld(t)
+	c, proxy := w.proxied("web1")
+	m := c.RWMutex("q")
+	lock, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	before := proxy.Frames(zktest.OpMulti) + proxy.Frames(zktest.OpDelete)
+	for range 100 {
+		again, err := m.Lock(lock.Context(t.Context()))
+		require.NoError(t, err)
+		require.Equal(t, lock.Token(), again.Token())
+		shared, err := m.RLock(again.Context(t.Context()))
+		require.NoError(t, err)
+		w.unlock(shared, again)
+	}
+	require.Equal(t, before, proxy.Frames(zktest.OpMulti)+proxy.Frames(zktest.OpDelete))
+	w.unlock(lock)
+	w.listed("q")
+}
+
+func TestTryLockOfALockedLockWritesNothing(t *testing.T) {
+	w := newWorld(t)
+	holder := w.lock(w.client("web1")).granted()
+	c, proxy := w.proxied("web2")
+	_, before, err := w.raw.Get(w.path("q"))
+	require.NoError(t, err)
+	requests := proxy.Requests()
+	for range 10 {
+		_, err := c.RWMutex("q").TryLock(w.soon())
+		require.ErrorIs(t, err, dlock.ErrLocked)
+		_, err = c.RWMutex("q").TryRLock(w.soon())
+		require.ErrorIs(t, err, dlock.ErrLocked)
+	}
+	require.Equal(t, requests+20, proxy.Requests(), "one request for each")
+	for _, op := range []int32{zktest.OpMulti, zktest.OpCreate, zktest.OpCreate2, zktest.OpCreateContainer, zktest.OpSetData, zktest.OpDelete} {
+		require.Zero(t, proxy.Frames(op), "operation %d", op)
+	}
+	_, after, err := w.raw.Get(w.path("q"))
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	w.unlock(holder)
+}

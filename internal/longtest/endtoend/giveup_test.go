@@ -1,0 +1,217 @@
+package endtoend_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+func TestACancelledWaiterLeavesNoNode(t *testing.T) {
+	w := newWorld(t)
+	c := w.clients(2)
+	holder := w.lock(c[0]).granted()
+	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
+		k := w.contend(c[1], "q", mode)
+		k.waitsBehind(holder.Node())
+		k.cancel()
+		require.ErrorIs(t, k.failed(), context.Canceled)
+		w.listed("q", holder.Node())
+	}
+	w.unlock(holder)
+}
+
+func TestATimedOutWaiterLeavesNoNodeAndSaysWhoWasInTheWay(t *testing.T) {
+	w := newWorld(t)
+	c := w.clients(2)
+	holder := w.lock(c[0]).granted()
+	k := w.contend(c[1], "q", dlock.Exclusive, dlock.WithTimeout(1500*time.Millisecond)) // long enough for its own node's watch
+	err := k.failed()
+	require.ErrorIs(t, err, dlock.ErrTimeout)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.EqualError(t, err, "dlock: q: timed out after 1.5s: held by "+holder.Node()+", 1 ahead")
+	w.listed("q", holder.Node())
+	w.unlock(holder)
+}
+
+func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
+	const enough, warmUp = 10_000, 2000
+	w := newWorld(t)
+	c := w.clients(2)
+	holder := w.lock(c[0]).granted()
+	watches := w.server.Watches()
+	w.watched(watches, 1) // the holder's node; everything after that is the waiters'
+	began := time.Now()
+	waited := 0
+	goOn := func(total int) {
+		for batch := 0; waited < total; batch++ {
+			require.Less(t, time.Since(began), time.Minute, "only %d have waited", waited)
+			waited += w.timedOut(c[1], batch%2 == 0)
+		}
+		w.listed("q", holder.Node())
+		// Of the holder's node, by its own session and by that of the waiters.
+		w.eventually(func() bool { return w.server.Watches() <= watches+2 },
+			func() string { return fmt.Sprintf("%d watches", w.server.Watches()-watches) })
+	}
+	goOn(warmUp)
+	before := heap()
+	goOn(enough)
+	require.GreaterOrEqual(t, waited, enough, "waits in the queue")
+	var after uint64 // once the reaper has found out that what it was to remove is gone
+	w.eventually(func() bool { after = heap(); return after < before+1<<19 },
+		func() string { return fmt.Sprintf("heap before %d, after %d bytes", before, after) })
+	t.Logf("%d waits in the queue in %v, heap before %d, after %d bytes", waited, time.Since(began), before, after)
+	w.unlock(holder)
+	w.watched(watches, 0)
+}
+
+// timedOut has many calls at once time out behind the holder, only readers or half of them writers, who wait for one
+// another. It returns how many had a place in the queue and waited there.
+func (w *world) timedOut(c *dlock.Client, onlyReaders bool) int {
+	w.Helper()
+	const calls, timeout = 500, time.Second
+	var (
+		all      sync.WaitGroup
+		failures errs
+		waited   atomic.Int32
+	)
+	for i := range calls {
+		all.Go(func() {
+			var once sync.Once
+			waiting := func(context.Context, recipes.WaitingInfo) { once.Do(func() { waited.Add(1) }) }
+			m := c.RWMutex("q", dlock.WithTimeout(timeout), dlock.WithTrace(&dlock.Trace{Waiting: waiting}))
+			enter := m.Lock
+			if onlyReaders || i%2 == 0 {
+				enter = m.RLock
+			}
+			if l, err := enter(context.Background()); l != nil || !isTimeout(err) {
+				failures.add("lock %v, error %w", l, err)
+			}
+		})
+	}
+	all.Wait()
+	failures.none(w)
+	return int(waited.Load())
+}
+
+func isTimeout(err error) bool {
+	t, ok := err.(interface{ Timeout() bool })
+	return ok && t.Timeout()
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func TestWhenAWaiterInTheMiddleGivesUpNobodyIsLetInEarly(t *testing.T) {
+	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
+		t.Run(mode.String(), func(t *testing.T) {
+			w := newWorld(t)
+			c := w.clients(3)
+			holder := w.lock(c[0]).granted()
+			middle := w.lock(c[1])
+			middle.waitsBehind(holder.Node())
+			last := w.contend(c[2], "q", mode)
+			last.waitsBehind(middle.node())
+			middle.cancel()
+			middle.failed()
+			last.waitsBehind(holder.Node())
+			require.NoError(t, holder.Err())
+			w.unlock(holder)
+			w.unlock(last.granted())
+		})
+	}
+}
+
+func TestWhenAQueuedWriterGivesUpTheReadersBehindItJoinThoseWhoHold(t *testing.T) {
+	w := newWorld(t)
+	c := w.clients(3)
+	holder := w.rlock(c[0]).granted()
+	writer := w.lock(c[1])
+	writer.waitsBehind(holder.Node())
+	reader := w.rlock(c[2])
+	reader.waitsBehind(writer.node())
+	writer.cancel()
+	w.unlock(reader.granted())
+	require.NoError(t, holder.Err())
+	w.unlock(holder)
+}
+
+func TestWhenTheProcessOfAWaiterInTheMiddleDiesNobodyIsLetInEarly(t *testing.T) {
+	w := newWorld(t)
+	c := w.clients(2)
+	holder := w.lock(c[0]).granted()
+	middle := w.child(3 * time.Second)
+	node := middle.says("waiting")
+	last := w.lock(c[1])
+	last.waitsBehind(node)
+	middle.kill()
+	last.waitsBehind(holder.Node())
+	require.NoError(t, holder.Err())
+	w.listed("q", holder.Node(), last.node())
+	w.unlock(holder)
+	w.unlock(last.granted())
+}
+
+func TestWhenTheSessionOfAWaiterInTheMiddleEndsNobodyIsLetInEarly(t *testing.T) {
+	w := newWorld(t)
+	c := w.clients(2)
+	holder := w.lock(c[0]).granted()
+	gone, _ := w.proxied("gone")
+	middle := w.lock(gone)
+	middle.waitsBehind(holder.Node())
+	last := w.lock(c[1])
+	last.waitsBehind(middle.node())
+	require.NoError(t, gone.Close())
+	require.ErrorIs(t, middle.failed(), dlock.ErrClosed)
+	last.waitsBehind(holder.Node())
+	w.unlock(holder)
+	w.unlock(last.granted())
+}
+
+// A contender that waits has no goroutine but the caller's. (Requests in flight run on workers of the driver,
+// of which at most 16 stay when they are done.)
+func TestAWaiterTakesNoGoroutineButItsCallers(t *testing.T) {
+	const n, spare = 1000, 16 + 4
+	w := newWorld(t)
+	c := w.clients(2)
+	holder := w.lock(c[0]).granted()
+	watches := w.server.Watches()
+	before := runtime.NumGoroutine()
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	var failures errs
+	for range n {
+		all.Go(func() {
+			if l, err := c[1].RWMutex("q").RLock(ctx); l != nil || err == nil {
+				failures.add("lock %v, error %v", l, err)
+			}
+		})
+	}
+	w.eventually(func() bool { return w.server.Watches()-watches >= n+1 && runtime.NumGoroutine() <= before+n+spare },
+		func() string {
+			return fmt.Sprintf("%d watches, %d goroutines more than before", w.server.Watches()-watches, runtime.NumGoroutine()-before)
+		})
+	t.Logf("%d more goroutines for %d waiters", runtime.NumGoroutine()-before, n)
+	require.GreaterOrEqual(t, runtime.NumGoroutine(), before+n)
+	cancel()
+	all.Wait()
+	failures.none(t)
+	w.listed("q", holder.Node())
+	w.unlock(holder)
+	w.watched(watches, 0)
+	w.eventually(func() bool { return runtime.NumGoroutine() <= before+spare },
+		func() string { return fmt.Sprintf("%d goroutines more than before", runtime.NumGoroutine()-before) })
+}

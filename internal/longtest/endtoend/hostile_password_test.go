@@ -1,0 +1,437 @@
+package endtoend_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net/url"
+	"reflect"
+	"runtime/pprof"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/zktest"
+	_ "github.com/dlock-go/dlock/memdriver"
+	"github.com/dlock-go/dlock/recipes"
+	"github.com/dlock-go/dlock/zkdriver"
+)
+
+// Passwords with characters that mean something, and what has to be looked for.
+var passwords = []string{"XYZZYmarker", "XYZZY/m@rk:er?&%#=+ \u00e9\x01", "XYZZY%2F"}
+
+// forms returns how a password may look: as it is, as in a dsn, encoded, hashed.
+func forms(user, password string) map[string]string {
+	login := user + ":" + password
+	all := map[string]string{}
+	for name, s := range map[string]string{"password": password, "login": login} {
+		sum1, sum256, sum5 := sha1.Sum([]byte(s)), sha256.Sum256([]byte(s)), md5.Sum([]byte(s))
+		for form, text := range map[string]string{
+			"itself": s, "in a path": url.PathEscape(s), "in a query": url.QueryEscape(s), "escaped throughout": percent(s), "quoted": strings.Trim(fmt.Sprintf("%q", s), `"`),
+			"in base64": base64.RawStdEncoding.EncodeToString([]byte(s)), "in base64 for URLs": base64.RawURLEncoding.EncodeToString([]byte(s)),
+			"in hex": hex.EncodeToString([]byte(s)), "in numbers": strings.Trim(fmt.Sprint([]byte(s)), "[]"), "SHA-1 in base64": base64.RawStdEncoding.EncodeToString(sum1[:]),
+			"SHA-1 in hex": hex.EncodeToString(sum1[:]), "SHA-256 in hex": hex.EncodeToString(sum256[:]), "MD5 in hex": hex.EncodeToString(sum5[:]),
+		} {
+			all[name+" "+form] = strings.ToLower(text)
+		}
+	}
+	all["the beginning"] = "xyzzy" // of every password
+	return all
+}
+
+func percent(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		fmt.Fprintf(&b, "%%%02X", s[i])
+	}
+	return b.String()
+}
+
+// ear collects all that is said anywhere.
+type ear struct {
+	t     testing.TB
+	forms map[string]string
+	shared
+	digest string // as ZooKeeper has it in an ACL
+}
+
+func (e *ear) hear(what, text string) {
+	e.t.Helper()
+	text = strings.ToLower(text)
+	for form, secret := range e.forms {
+		if strings.Contains(text, secret) {
+			assert.Fail(e.t, "the password shows", "%s: %s, in %.300q", what, form, text)
+		}
+	}
+}
+
+// value prints a value in all ways there are.
+func (e *ear) value(what string, v any) {
+	e.t.Helper()
+	formats := []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"}
+	if strings.HasSuffix(what, "client") || what == "mutex" || strings.HasPrefix(what, "live ") {
+		formats = formats[:3] // the others follow a pointer, to what may be changing
+	}
+	for _, format := range formats {
+		e.hear(what+" "+format, fmt.Sprintf(format, v))
+	}
+	if b, err := json.Marshal(v); err == nil {
+		e.hear(what+" as JSON", string(b))
+	}
+	var b bytes.Buffer
+	slog.New(slog.NewJSONHandler(&b, nil)).Info("x", "v", v)
+	slog.New(slog.NewTextHandler(&b, nil)).Info("x", "v", v)
+	log.New(&b, "", 0).Print(v)
+	e.hear(what+" logged", b.String())
+}
+
+func (e *ear) err(what string, err error) {
+	e.t.Helper()
+	if err == nil {
+		return
+	}
+	e.value("error of "+what, err)
+	for _, inner := range unwrap(err) {
+		e.err(what, inner)
+	}
+}
+
+func unwrap(err error) []error {
+	switch u := err.(type) {
+	case interface{ Unwrap() error }:
+		return []error{u.Unwrap()}
+	case interface{ Unwrap() []error }:
+		return u.Unwrap()
+	}
+	return nil
+}
+
+func TestAPasswordIsNowhereToBeSeen(t *testing.T) {
+	standardLog := captureLog(t)
+	for _, password := range passwords[:2] {
+		t.Run(password, func(t *testing.T) {
+			w := newWorld(t)
+			e := &ear{t: t, forms: forms("alice", password), digest: zk.DigestACL(0, "alice", password)[0].ID}
+			proxy := zktest.NewProxy(t, w.server.Addr())
+			c := w.secret(e, password, proxy.Addr(), "acl=digest&session_timeout=2s")
+			late := w.livesThrough(e, c, proxy)
+			w.fails(e, password)
+			e.hear("log and trace", e.String())
+			e.hear("the standard logger", standardLog.String())
+			late["client"], late["*client"] = c, reflect.ValueOf(c).Elem().Interface()
+			for what, v := range late { // now that nothing moves: a printer takes no locks
+				e.value(what, v)
+				e.reach(what, v)
+			}
+			e.profiles()
+		})
+	}
+}
+
+// captureLog takes what go-zookeeper and the standard library say by themselves.
+func captureLog(t *testing.T) *shared {
+	var said shared
+	before, logger, std := log.Writer(), zk.DefaultLogger, slog.Default()
+	log.SetOutput(&said)
+	zk.DefaultLogger = log.New(&said, "", 0)
+	t.Cleanup(func() { log.SetOutput(before); zk.DefaultLogger = logger; slog.SetDefault(std) })
+	return &said
+}
+
+// secret opens a client with that password that tells the ear everything.
+func (w *world) secret(e *ear, password, addr, params string) *dlock.Client {
+	w.Helper()
+	dsn := "zk://alice:" + percent(password) + "@" + addr + w.root + "?" + params
+	c, err := dlock.Open("zk", dsn, dlock.WithHostname("web1"),
+		dlock.WithLogger(slog.New(slog.NewJSONHandler(&e.shared, &slog.HandlerOptions{Level: slog.LevelDebug, AddSource: true}))),
+		dlock.WithTrace(tell(e)))
+	require.NoError(w, err)
+	w.Cleanup(func() { c.Close() })
+	return c
+}
+
+// tell is a trace that writes everything down.
+func tell(e *ear) *dlock.Trace {
+	say := func(v any) { fmt.Fprintf(&e.shared, "%v %+v %#v\n", v, v, v) }
+	return &dlock.Trace{
+		Connected: func(_ context.Context, i recipes.ConnectedInfo) { say(i); say(i.Err) }, SessionEnded: func(_ context.Context, i recipes.SessionEndedInfo) { say(i.Err) },
+		Queued: func(_ context.Context, i recipes.QueuedInfo) { say(i) }, Waiting: func(_ context.Context, i recipes.WaitingInfo) { say(i) },
+		Granted: func(_ context.Context, i recipes.GrantedInfo) { say(i) }, Retrying: func(_ context.Context, i recipes.RetryingInfo) { say(i); say(i.Err) },
+		Downgraded: func(_ context.Context, i recipes.DowngradedInfo) { say(i); say(i.Err) }, Released: func(_ context.Context, i recipes.ReleasedInfo) { say(i); say(i.Err) },
+		Lost: func(_ context.Context, i recipes.LostInfo) { say(i); say(i.Err) }, Reaped: func(_ context.Context, i recipes.ReapedInfo) { say(i); say(i.Err) },
+	}
+}
+
+// livesThrough takes a client through a life with troubles. It returns what there is to be looked at in the end.
+func (w *world) livesThrough(e *ear, c *dlock.Client, proxy *zktest.Proxy) (late map[string]any) {
+	w.Helper()
+	m := c.RWMutex("of/q")
+	require.NoError(w, c.Ping(w.soon()))
+	lock, err := m.Lock(w.soon())
+	require.NoError(w, err)
+	e.value("live mutex", m)
+	e.value("live lock", lock)
+	late = map[string]any{"mutex": m, "lock": lock, "lock's context": lock.Context(context.Background())}
+	e.profiles()
+	queue, err := m.Queue(w.soon())
+	require.NoError(w, err)
+	e.value("queue", queue)
+	_, err = m.TryLock(w.soon())
+	e.err("TryLock", err)
+	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	_, err = m.RLock(short)
+	cancel()
+	require.ErrorIs(w, err, dlock.ErrTimeout)
+	e.err("RLock", err)
+	w.dataOf(e)
+	require.NoError(w, lock.Downgrade(w.soon()))
+	_, err = m.Lock(lock.Context(w.soon()))
+	require.ErrorIs(w, err, dlock.ErrUpgrade)
+	e.err("upgrade", err)
+	w.unlock(lock)
+	e.err("second Unlock", lock.Unlock())
+
+	lock, err = m.Lock(w.soon())
+	require.NoError(w, err)
+	proxy.DropConnections()
+	proxy.Refuse()
+	w.lost(lock)
+	e.err("lost", lock.Err())
+	e.err("Unlock after a loss", lock.Unlock())
+	short, cancel = context.WithTimeout(context.Background(), 300*time.Millisecond)
+	_, err = m.Lock(short)
+	cancel()
+	require.Error(w, err)
+	e.err("Lock without a server", err)
+	e.err("Close", c.Close())
+	_, err = m.Lock(w.soon())
+	e.err("Lock after Close", err)
+	return late
+}
+
+// dataOf looks at all that is stored. The digest in an ACL is another matter: see docs/guarantees.md.
+func (w *world) dataOf(e *ear) {
+	w.Helper()
+	require.NoError(w, w.raw.AddAuth("digest", []byte("super:zktest")))
+	for _, path := range w.server.Tree(w, w.root) {
+		e.hear("a path", path)
+		data, _, err := w.raw.Get(path)
+		require.NoError(w, err)
+		e.hear("the data of "+path, string(data))
+	}
+}
+
+// fails makes everything go wrong that can before there is a session.
+func (w *world) fails(e *ear, password string) {
+	w.Helper()
+	escaped, certs := percent(password), zktest.NewCerts(w)
+	for _, address := range []string{
+		"127.0.0.1:1", "host.invalid:1", w.server.Addr() + "?tls=true&tls_ca=" + percent(certs.CA), w.server.Addr() + "?tls=true&tls_ca=/missing",
+		w.server.Addr() + "?tls=true&tls_cert=/missing&tls_key=/missing",
+	} {
+		params := "?connect_timeout=200ms"
+		if strings.Contains(address, "?") {
+			params = "&connect_timeout=200ms"
+		}
+		c, err := dlock.Open("zk", "zk://alice:"+escaped+"@"+address+params, dlock.WithTrace(tell(e)), dlock.WithLogger(slog.New(slog.NewTextHandler(&e.shared, nil))))
+		require.NoError(w, err)
+		ctx, cancel := context.WithTimeout(context.Background(), 400*time.Millisecond)
+		err = c.Ping(ctx)
+		require.Error(w, err, address)
+		e.err("Ping of "+address, err)
+		_, err = c.RWMutex("q").Lock(ctx)
+		cancel()
+		e.err("Lock at "+address, err)
+		e.err("Close", c.Close())
+	}
+	stranger := w.secret(e, password+"wrong", w.server.Addr(), "session_timeout=5s")
+	for call, err := range uses(w.soon(), stranger.RWMutex("of/q")) {
+		e.err(call+" of a stranger", err)
+	}
+}
+
+// Every way to get a dsn wrong, or to put it in the wrong place.
+func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
+	const password = "XYZZYmarker"
+	e := &ear{t: t, forms: forms("alice", password)}
+	good := "zk://alice:" + password + "@h1:2181,h2:2182/locks?session_timeout=10s&acl=digest"
+	for _, name := range []string{"zk", "mem", "", "zookeeper", "etcd", good, "alice:" + password + "@h", "zk " + good, "host=h password=" + password} {
+		for _, dsn := range []string{"", good, strings.TrimPrefix(good, "zk://"), "redis" + strings.TrimPrefix(good, "zk")} {
+			c, err := dlock.Open(name, dsn)
+			if err == nil {
+				e.value("client", c)
+				e.reach("client", c)
+				require.NoError(t, c.Close())
+			}
+			e.err(fmt.Sprintf("Open(%.6q, %.20q)", name, dsn), err)
+		}
+	}
+	// Each byte missing, doubled, or another one.
+	for i := range len(good) {
+		for _, with := range []string{"", "/", "?", "@", ":", "%", "%zz", "&", "=", "\x00", "[", "]", ",", " ", "#", "\xff", good[i:i+1] + good[i:i+1]} {
+			for _, name := range []string{"zk", "mem"} {
+				c, err := dlock.Open(name, good[:i]+with+good[i+1:])
+				if err == nil {
+					require.NoError(t, c.Close())
+				}
+				if err != nil && strings.Contains(strings.ToLower(err.Error()), "marker") {
+					t.Errorf("%d %q: %v", i, with, err)
+				}
+			}
+		}
+	}
+}
+
+func TestADriverOfOnesOwnShowsNoPassword(t *testing.T) {
+	const password = "XYZZYmarker"
+	e := &ear{t: t, forms: forms("alice", password)}
+	d := zkdriver.Driver{TLS: zktest.NewCerts(t).ClientConfig(t)}
+	c, err := d.OpenConnector("zk://alice:" + password + "@h?acl=creator")
+	require.NoError(t, err)
+	e.value("driver", d)
+	e.value("*driver", &d)
+	e.value("connector", c)
+	e.reach("connector", c)
+	client := dlock.NewClient(c)
+	e.value("client", client)
+	e.reach("client", client)
+	require.NoError(t, client.Close())
+}
+
+func TestASessionShowsNoPassword(t *testing.T) {
+	for _, password := range passwords {
+		w := newWorld(t)
+		e := &ear{t: t, forms: forms("alice", password), digest: zk.DigestACL(0, "alice", password)[0].ID}
+		c, err := zkdriver.Driver{}.OpenConnector("zk://alice:" + percent(password) + "@" + w.server.Addr() + w.root + "?acl=digest")
+		require.NoError(t, err)
+		s, err := c.Connect(w.soon())
+		require.NoError(t, err)
+		p, err := s.Create(w.soon(), "of/q", driver.NodeSpec{Prefix: "web1-W-", Data: []byte("x")})
+		require.NoError(t, err)
+		info, err := s.(driver.NodeReader).Read(w.soon(), "of/q", p.Name)
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		for what, v := range map[string]any{"session": s, "place": p.Place, "info": info} {
+			e.value(what, v)
+			e.reach(what, v)
+		}
+		e.err("the session's end", s.Err())
+	}
+}
+
+// profiles looks at what a profiler shows: stacks of goroutines, and their labels.
+func (e *ear) profiles() {
+	e.t.Helper()
+	for _, debug := range []int{1, 2} {
+		var b bytes.Buffer
+		require.NoError(e.t, pprof.Lookup("goroutine").WriteTo(&b, debug))
+		e.hear("goroutines", b.String())
+	}
+}
+
+// reach follows everything that can be reached from a value, also what is not exported, as printers for debugging do. What a
+// function remembers it cannot see, and neither can they.
+func (e *ear) reach(what string, v any) {
+	e.t.Helper()
+	e.walk(what, reflect.ValueOf(v), make(map[visit]bool), 0)
+}
+
+type visit struct {
+	at unsafe.Pointer
+	of reflect.Type
+}
+
+func (e *ear) walk(path string, v reflect.Value, seen map[visit]bool, depth int) {
+	if !v.IsValid() || depth > 60 || foreign(v.Type()) {
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		e.hear(path, v.String())
+	case reflect.Pointer:
+		at := visit{v.UnsafePointer(), v.Type()}
+		if !v.IsNil() && !seen[at] {
+			seen[at] = true
+			e.walk(path, v.Elem(), seen, depth+1)
+		}
+	case reflect.Interface:
+		e.walk(path, v.Elem(), seen, depth+1)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			e.walk(path+"."+v.Type().Field(i).Name, v.Field(i), seen, depth+1)
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			e.walk(path+"[key]", key, seen, depth+1)
+			e.walk(path+"[value]", v.MapIndex(key), seen, depth+1)
+		}
+	case reflect.Slice, reflect.Array:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			var text []byte
+			if v.Kind() == reflect.Slice {
+				text = v.Bytes()
+			} else {
+				for i := range v.Len() {
+					text = append(text, byte(v.Index(i).Uint()))
+				}
+			}
+			if strings.HasSuffix(path, ".conn.buf") { // the last request, where an ACL is a digest
+				text = bytes.ReplaceAll(text, []byte(e.digest), nil)
+			}
+			e.hear(path, string(text))
+			return
+		}
+		for i := range min(v.Len(), 1000) {
+			e.walk(fmt.Sprintf("%s[%d]", path, i), v.Index(i), seen, depth+1)
+		}
+	}
+}
+
+// foreign tells types that belong to the test, the runtime or others, and are guarded by locks of theirs.
+func foreign(t reflect.Type) bool {
+	return t == reflect.TypeFor[*ear]() || t.PkgPath() == "log/slog" || strings.HasPrefix(t.PkgPath(), "internal/") || t.PkgPath() == "testing" || t.PkgPath() == "sync" || t.PkgPath() == "time"
+}
+
+// The test has to find what it looks for.
+func TestThePasswordWouldBeFound(t *testing.T) {
+	type inner struct{ bytes []byte }
+	type outer struct {
+		m map[string]*inner
+		i any
+	}
+	for name, v := range map[string]any{
+		"bytes":  outer{m: map[string]*inner{"x": {bytes: []byte("..XYZZYmarker..")}}},
+		"any":    &outer{i: &[]string{"", "alice:XYZZYmarker"}},
+		"base64": outer{i: base64.StdEncoding.EncodeToString([]byte("XYZZYmarker"))},
+		"error":  outer{i: errors.New("zk://alice:XYZZYmarker@h")},
+	} {
+		quiet := &listener{TB: t}
+		e := &ear{t: quiet, forms: forms("alice", "XYZZYmarker")}
+		e.walk("v", reflect.ValueOf(v), map[visit]bool{}, 0)
+		require.True(t, quiet.failed, name)
+	}
+}
+
+// listener takes note of a failure and goes on.
+type listener struct {
+	testing.TB
+	failed bool
+}
+
+func (l *listener) Errorf(string, ...any) { l.failed = true }

@@ -1,0 +1,45 @@
+package endtoend_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+)
+
+// nowhere is a name that never resolves (RFC 6761).
+const nowhere = "no-such-host.invalid"
+
+func TestAServerIsReachedByItsNameAlthoughAnotherHostIsUnknown(t *testing.T) {
+	w := newWorld(t)
+	ip, port, err := net.SplitHostPort(w.server.Addr())
+	require.NoError(t, err)
+	found, err := net.LookupHost("localhost")
+	require.NoError(t, err)
+	require.Contains(t, found, ip)
+	for range 5 { // hosts are tried in a random order
+		c := w.open(w.dsn(nowhere+",localhost:"+port, ""), "web1")
+		lock := w.lock(c).granted()
+		w.listed("q", lock.Node())
+		w.unlock(lock)
+		require.NoError(t, c.Close())
+	}
+}
+
+func TestUnknownHostsAreNamed(t *testing.T) {
+	for _, hosts := range []string{nowhere, nowhere + "," + nowhere + ":2182"} {
+		t.Run(hosts, func(t *testing.T) {
+			c, err := dlock.Open("zk", "zk://"+hosts+"/x")
+			require.NoError(t, err)
+			defer c.Close()
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+			defer cancel()
+			_, err = c.RWMutex("q").Lock(ctx)
+			says(t, err, "dlock: q: ", "lookup "+nowhere)
+		})
+	}
+}

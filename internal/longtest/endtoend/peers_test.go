@@ -1,0 +1,151 @@
+package endtoend_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// peer takes locks of another library.
+type peer interface {
+	// take begins to take a lock, and sends what becomes of it: nil when the
+	// lock is held.
+	take(kind, path string) (id int, outcome <-chan error)
+	// release gives back a lock that is held.
+	release(id int)
+}
+
+// peerBound ends a wait for a peer that hangs. A busy machine takes long to start Java.
+const peerBound = 2 * time.Minute
+
+// soonAfter returns what becomes of a lock that is about to be held.
+func (w *world) soonAfter(outcome <-chan error) error {
+	w.Helper()
+	select {
+	case err := <-outcome:
+		return err
+	case <-time.After(peerBound):
+		require.FailNow(w, "the peer does not answer")
+		return nil
+	}
+}
+
+// program is a peer in a process of its own. The test and the program exchange
+// lines: see testdata.
+type program struct {
+	w       *world
+	in      io.Writer
+	last    int
+	answers [100]chan error // to take and then to release, by id
+}
+
+func curator(w *world) peer {
+	cmd, err := zktest.Curator("testdata/Locks.java", w.server.Addr())
+	zktest.RequirePeer(w, err)
+	return w.start(cmd)
+}
+
+func kazoo(w *world) peer {
+	cmd, err := zktest.Kazoo("testdata/locks.py", w.server.Addr())
+	zktest.RequirePeer(w, err)
+	return w.start(cmd)
+}
+
+// start runs the program until the test ends.
+func (w *world) start(cmd *exec.Cmd) *program {
+	w.Helper()
+	in, err := cmd.StdinPipe()
+	require.NoError(w, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(w, err)
+	var complaints shared
+	cmd.Stderr = &complaints
+	require.NoError(w, cmd.Start())
+	p := &program{w: w, in: in}
+	for id := range p.answers {
+		p.answers[id] = make(chan error, 2)
+	}
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		p.listen(out)
+	}()
+	w.Cleanup(func() {
+		in.Close() // the program ends with its input
+		<-finished
+		if err := cmd.Wait(); err != nil || w.Failed() {
+			w.Logf("%s: %v: %s", cmd.Path, err, complaints.String())
+		}
+	})
+	return p
+}
+
+// listen passes on what the program says, until its output ends.
+func (p *program) listen(out io.Reader) {
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var verb string
+		var id int
+		if _, err := fmt.Sscan(lines.Text(), &verb, &id); err != nil || id < 0 || id >= len(p.answers) {
+			continue
+		}
+		var err error
+		if verb == "failed" {
+			err = errors.New(lines.Text())
+		}
+		p.answers[id] <- err
+	}
+	for _, answers := range p.answers {
+		select {
+		case answers <- errors.New("the program has ended"):
+		default:
+		}
+	}
+}
+
+func (p *program) take(kind, path string) (id int, outcome <-chan error) {
+	p.w.Helper()
+	p.last++
+	require.Less(p.w, p.last, len(p.answers))
+	_, err := fmt.Fprintf(p.in, "take %d %s %s\n", p.last, kind, path)
+	require.NoError(p.w, err)
+	return p.last, p.answers[p.last]
+}
+
+func (p *program) release(id int) {
+	p.w.Helper()
+	_, err := fmt.Fprintf(p.in, "release %d\n", id)
+	require.NoError(p.w, err)
+	require.NoError(p.w, p.w.soonAfter(p.answers[id]))
+}
+
+// goLocks takes locks of go-zookeeper.
+type goLocks struct {
+	w     *world
+	conn  *zk.Conn
+	locks []*zk.Lock
+}
+
+func goZooKeeper(w *world) peer {
+	return &goLocks{w: w, conn: zktest.Dial(w, quiet, w.server.Addr())}
+}
+
+func (p *goLocks) take(_, path string) (id int, outcome <-chan error) {
+	l := zk.NewLock(p.conn, path, zk.WorldACL(zk.PermAll))
+	p.locks = append(p.locks, l)
+	done := make(chan error, 1)
+	go func() { done <- l.Lock() }()
+	return len(p.locks) - 1, done
+}
+
+func (p *goLocks) release(id int) {
+	p.w.Helper()
+	require.NoError(p.w, p.locks[id].Unlock())
+}

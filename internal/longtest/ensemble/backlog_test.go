@@ -1,0 +1,63 @@
+package ensemble
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// A server that accepts nothing is not refused and not answered: the system drops what wants to connect.
+func TestServerWithAFullAcceptQueueIsAClearErrorInTime(t *testing.T) {
+	t.Parallel()
+	server := zktest.Start(t, zktest.WithBacklog(4))
+	end := server.FillAcceptQueue()
+	c := open(t, dsn("/f?session_timeout=4s", server.Addr()))
+
+	const patience = 2 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	// First, as the reason of the very first attempt may come too late for the call that gave it up.
+	err := c.Ping(ctx)
+	t.Logf("ping: %v", err)
+	require.Error(t, err)
+
+	ctx, cancel = context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	began := time.Now()
+	_, err = c.RWMutex("q").Lock(ctx)
+	took := time.Since(began)
+	t.Logf("after %v: %v", took.Round(time.Millisecond), err)
+	require.ErrorIs(t, err, dlock.ErrTimeout)
+	require.ErrorIs(t, err, driver.ErrUnavailable, "and why")
+	require.Contains(t, err.Error(), "q: timed out after ")
+	require.Less(t, took, patience+bound/2)
+
+	end()
+	l, err := c.RWMutex("q").Lock(within(t))
+	require.NoError(t, err, "the same client, when the queue is empty again")
+	require.NoError(t, l.Unlock())
+	require.Equal(t, []string{"/f", "/f/q"}, server.Tree(t, "/"))
+}
+
+// Every client tries the servers in an order of its own, so there are several.
+func TestServerWithAFullAcceptQueueHoldsUpNobodyWhoHasOthers(t *testing.T) {
+	t.Parallel()
+	e := zktest.StartEnsemble(t, 3, zktest.WithBacklog(4))
+	full := e.Follower(t)
+	e.Servers[full].FillAcceptQueue()
+	for i := range 6 {
+		c := open(t, dsn("/f?session_timeout=4s", e.Addrs()...))
+		began := time.Now()
+		l, err := c.RWMutex(fmt.Sprint("q", i)).Lock(within(t))
+		require.NoError(t, err)
+		t.Logf("client %d had its lock after %v", i, time.Since(began).Round(time.Millisecond))
+		require.NoError(t, l.Unlock())
+	}
+}

@@ -1,0 +1,31 @@
+package ensemble
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// Connections break at every moment of a lock's life, so that requests, replies and events get lost
+// at random.
+func TestConnectionsBreakAllTheTimeAndNothingIsLost(t *testing.T) {
+	t.Parallel()
+	server := zktest.Shared(t)
+	chroot := server.Chroot(t)
+	var proxies []*zktest.Proxy
+	var dsns []string
+	for range 6 {
+		p := zktest.NewProxy(t, server.Addr())
+		proxies = append(proxies, p)
+		dsns = append(dsns, dsn(chroot+"?session_timeout=10s", p.Addr()))
+	}
+	c := startCounting(t, dsns...)
+	for i := range 300 {
+		c.progress(t, 1)
+		time.Sleep(time.Duration(i%7) * 300 * time.Microsecond) // another moment each time
+		proxies[i%len(proxies)].DropConnections()
+	}
+	c.progress(t, 50)
+	c.stop(t)
+}

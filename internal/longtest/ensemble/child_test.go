@@ -1,0 +1,42 @@
+package ensemble
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/dlock-go/dlock"
+)
+
+// childVariable makes the test binary a child that holds a lock at the data source name in it.
+const childVariable = "DLOCK_TEST_ZKFAULTS_CHILD"
+
+// child holds a lock and, whenever it is told to, looks at it before anything else.
+func child(dsn string) int {
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	client, err := dlock.Open("zk", dsn, quiet())
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	lock, err := client.RWMutex("q").Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("held")
+	for orders := bufio.NewScanner(os.Stdin); orders.Scan(); {
+		switch err := lock.Err(); {
+		case err == nil:
+			fmt.Println("in time")
+		case errors.Is(err, dlock.ErrLost):
+			fmt.Printf("lost: %v\n", err)
+		default:
+			fmt.Println("neither held nor lost:", err)
+		}
+	}
+	return 0
+}

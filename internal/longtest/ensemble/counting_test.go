@@ -1,0 +1,111 @@
+package ensemble
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+)
+
+// counting is several clients that count under one lock. The counter is read and written
+// in two steps, so that two holders at once would lose counts.
+type counting struct {
+	counter  atomic.Int64 // atomic only because the race detector does not know of the lock
+	counts   atomic.Int64 // how often somebody has counted
+	inside   atomic.Int32
+	overlaps atomic.Int32
+	refused  atomic.Int32 // by the resource that checks the token
+	highest  atomic.Int64 // token that the resource has seen
+	losses   atomic.Int32
+	errors   chan error
+
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// startCounting starts a client for each data source name.
+func startCounting(t testing.TB, dsns ...string) *counting {
+	t.Helper()
+	c := &counting{errors: make(chan error, len(dsns))}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	for _, dsn := range dsns {
+		client := open(t, dsn)
+		c.done.Go(func() { c.run(ctx, client.RWMutex("counting")) })
+	}
+	t.Cleanup(func() { cancel(); c.done.Wait() })
+	return c
+}
+
+func (c *counting) run(ctx context.Context, m *dlock.RWMutex) {
+	for ctx.Err() == nil {
+		l, err := m.Lock(ctx)
+		if ctx.Err() != nil {
+			if err == nil {
+				l.Unlock()
+			}
+			return
+		}
+		if err != nil {
+			c.errors <- err
+			return
+		}
+		c.count(l)
+		l.Unlock() // the store may be down; then the node goes later, or with the session
+	}
+}
+
+// count spends some milliseconds inside, far less than the margin of a lease.
+func (c *counting) count(l *dlock.Lock) {
+	if c.inside.Add(1) != 1 {
+		c.overlaps.Add(1)
+	}
+	defer c.inside.Add(-1)
+	was := c.counter.Load()
+	time.Sleep(2 * time.Millisecond)
+	if l.Err() != nil {
+		c.losses.Add(1)
+		return
+	}
+	c.counter.Store(was + 1)
+	c.counts.Add(1)
+	if highest := c.highest.Load(); l.Token() <= highest {
+		c.refused.Add(1)
+	} else {
+		c.highest.Store(l.Token())
+	}
+}
+
+// progress waits for that many counts more.
+func (c *counting) progress(t testing.TB, more int64) {
+	t.Helper()
+	from := c.counts.Load()
+	eventually(t, "the others go on counting", func() bool {
+		select {
+		case err := <-c.errors:
+			t.Fatal(err)
+		default:
+		}
+		return c.counts.Load() >= from+more
+	})
+}
+
+// stop ends it and checks what has come of it.
+func (c *counting) stop(t testing.TB) {
+	t.Helper()
+	c.cancel()
+	c.done.Wait()
+	close(c.errors)
+	for err := range c.errors {
+		t.Error(err)
+	}
+	t.Logf("counted %d times, %d locks lost", c.counts.Load(), c.losses.Load())
+	require.Equal(t, c.counts.Load(), c.counter.Load(), "lost updates")
+	require.Zero(t, c.overlaps.Load(), "two inside at once")
+	require.Zero(t, c.refused.Load(), "tokens out of order")
+}

@@ -1,0 +1,129 @@
+package ensemble
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// cutTimeout is the session timeout of holders that are cut off from a single server.
+const cutTimeout = 2 * time.Second
+
+func TestHolderCutOffFromTheServerIsToldBeforeTheNextGrant(t *testing.T) {
+	for name, cut := range map[string]func(*zktest.Proxy){
+		"in both directions":       (*zktest.Proxy).Cut,
+		"on the way to the server": func(p *zktest.Proxy) { p.CutOneWay(zktest.ToServer) },
+		"on the way back":          func(p *zktest.Proxy) { p.CutOneWay(zktest.ToClient) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all, proxies := cutOffRuns(t, 20)
+			var wg sync.WaitGroup
+			for i, p := range proxies {
+				phase := writesOf(cutTimeout) * time.Duration(i) / time.Duration(len(proxies))
+				wg.Go(func() { cutAfterWrite(p, phase, cut) })
+			}
+			wg.Wait()
+			logMargins(t, "cut "+name, margins(t, all))
+		})
+	}
+}
+
+func cutOffRuns(t testing.TB, n int) (all []*handover, proxies []*zktest.Proxy) {
+	t.Helper()
+	server := zktest.Shared(t)
+	chroot := server.Chroot(t)
+	for i := range n {
+		p := zktest.NewProxy(t, server.Addr())
+		proxies = append(proxies, p)
+		all = append(all, contend(t, fmt.Sprintf("q%d", i),
+			dsn(chroot+"?session_timeout="+cutTimeout.String(), p.Addr()), dsn(chroot, server.Addr())))
+	}
+	return all, proxies
+}
+
+// writesOf is about the time between two writes of a session that holds a lock:
+// every third heartbeat is one.
+func writesOf(timeout time.Duration) time.Duration { return timeout * 3 / 8 }
+
+// cutAfterWrite cuts when that much time has passed since a write, so that many
+// runs together meet every moment between two writes.
+func cutAfterWrite(p *zktest.Proxy, phase time.Duration, cut func(*zktest.Proxy)) {
+	beat := make(chan struct{}, 1)
+	p.OnRequest(func(opcode int32) {
+		if opcode != zktest.OpMulti {
+			return
+		}
+		select {
+		case beat <- struct{}{}:
+		default:
+		}
+	})
+	defer p.OnRequest(nil)
+	select {
+	case <-beat:
+	case <-time.After(bound): // cut all the same: the margin tells
+	}
+	time.Sleep(phase)
+	cut(p)
+}
+
+func TestHolderBehindASlowNetworkKeepsTheLock(t *testing.T) {
+	t.Parallel()
+	server := zktest.Shared(t)
+	chroot := server.Chroot(t)
+	const (
+		delay   = 50 * time.Millisecond
+		timeout = 3 * cutTimeout // so that the machine may be slow as well
+	)
+	p := zktest.NewProxy(t, server.Addr())
+	p.SetDelay(delay)
+	slow := dsn(chroot+"?session_timeout="+timeout.String(), p.Addr())
+	h := contend(t, "q", slow, slow)
+	began := time.Now()
+	for moves := 0; moves < 3 || time.Since(began) <= timeout; moves++ {
+		heartbeats := p.Frames(zktest.OpMulti)
+		p.DropConnections() // the sessions move to other connections
+		eventually(t, "heartbeats on the new connection", func() bool {
+			return p.Frames(zktest.OpMulti) >= heartbeats+3 || h.lock.Err() != nil
+		})
+		require.NoError(t, h.lock.Err(), "lost by a move to another connection")
+	}
+	require.Len(t, h.next, 0)
+	began = time.Now()
+	require.NoError(t, h.lock.Unlock())
+	g := <-h.next
+	require.NoError(t, g.err)
+	t.Logf("with %v in each direction the next one had and returned the lock %v after Unlock was called", delay, time.Since(began))
+	for range 3 {
+		l, err := h.holder.RWMutex("q").Lock(within(t))
+		require.NoError(t, err)
+		require.NoError(t, l.Unlock())
+	}
+}
+
+func TestHolderIsToldBeforeTheNextGrantWhenLatencyLeaps(t *testing.T) {
+	t.Parallel()
+	server := zktest.Shared(t)
+	chroot := server.Chroot(t)
+	var all []*handover
+	var leaps []time.Duration
+	for i := range 8 {
+		p := zktest.NewProxy(t, server.Addr())
+		h := contend(t, fmt.Sprintf("q%d", i),
+			dsn(chroot+"?session_timeout="+cutTimeout.String(), p.Addr()), dsn(chroot, server.Addr()))
+		leap := cutTimeout * time.Duration(4+i) / 8 // from half of the timeout to more than all of it
+		p.SetDelay(leap)
+		all, leaps = append(all, h), append(leaps, leap)
+	}
+	found := margins(t, all)
+	for i, m := range found {
+		t.Logf("latency %v: %v from Lost to the next grant", leaps[i], m)
+	}
+	logMargins(t, "latency", found)
+}

@@ -1,0 +1,132 @@
+package ensemble
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// One server after the other is killed and started again, while four clients count under a
+// lock and one holds another lock all the time.
+func TestServersAreKilledOneByOneAndNothingIsLost(t *testing.T) {
+	t.Parallel()
+	e := ensemble(t, 10)
+	h := newSteadyHolder(t, e, "/l?session_timeout=10s&lease_margin=1s")
+	outages, short := 0, 0
+	counter := dsn("/l?session_timeout=10s", e.Addrs()...)
+	c := startCounting(t, counter, counter, counter, counter)
+	kill := func(what string, server int) {
+		t.Helper()
+		began := time.Now()
+		e.Servers[server].Kill()
+		e.Leader(t)
+		outage := time.Since(began)
+		h.await(t)
+		t.Logf("%s: the others served again after %v, the holder had its answers after %v", what,
+			outage.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+		outages++
+		if outage <= quick {
+			short++
+		}
+		h.keeps(t, outage)
+		c.progress(t, 20)
+		e.Servers[server].Restart()
+		e.WaitQuorum(t)
+		c.progress(t, 20)
+		h.keeps(t, outage)
+	}
+	follower := e.Follower(t)
+	h.moveTo(t, follower)
+	kill("a follower that the holder is not connected to", other(e.Leader(t), follower))
+	h.moveTo(t, follower)
+	kill("the follower that the holder is connected to", follower)
+	h.moveTo(t, follower)
+	kill("the leader, which the holder is not connected to", e.Leader(t))
+	h.moveTo(t, e.Leader(t))
+	kill("the leader, which the holder is connected to", e.Leader(t))
+	for i := range e.Servers {
+		kill(fmt.Sprintf("server %d of all, one after the other", i), i)
+	}
+	require.GreaterOrEqual(t, 2*short, outages, "%d of %d outages were short enough for the lock to be kept", short, outages)
+	require.NoError(t, h.lock.Unlock())
+	c.stop(t)
+}
+
+// other returns the third of three.
+func other(a, b int) int { return 3 - a - b }
+
+// steadyHolder holds a lock all the time. It reaches each server through a proxy.
+type steadyHolder struct {
+	proxies []*zktest.Proxy
+	client  *dlock.Client
+	lock    *dlock.Lock
+}
+
+func newSteadyHolder(t *testing.T, e *zktest.Ensemble, path string) *steadyHolder {
+	h := new(steadyHolder)
+	var addrs []string
+	for _, addr := range e.Addrs() {
+		p := zktest.NewProxy(t, addr)
+		h.proxies = append(h.proxies, p)
+		addrs = append(addrs, p.Addr())
+	}
+	h.client = open(t, dsn(path, addrs...))
+	h.hold(t)
+	return h
+}
+
+// moveTo brings the holder's session to that server.
+func (h *steadyHolder) moveTo(t *testing.T, server int) {
+	t.Helper()
+	for i, p := range h.proxies {
+		if i != server {
+			p.Refuse()
+			p.DropConnections()
+		}
+	}
+	here := h.proxies[server]
+	eventually(t, "the session has moved", func() bool { return here.Connections() > 0 && answers(h.client) })
+	for _, p := range h.proxies {
+		p.Heal()
+	}
+	require.NoError(t, h.lock.Err())
+}
+
+// await waits until the store answers, or the lock is lost.
+func (h *steadyHolder) await(t *testing.T) {
+	t.Helper()
+	eventually(t, "the store answers the holder", func() bool { return h.lock.Err() != nil || answers(h.client) })
+}
+
+// quick is the outage that a lease has to outlast: of nine seconds, three and three quarters may have
+// passed before the outage, and reconnecting takes one.
+const quick = 3 * time.Second
+
+// keeps checks that the lock is still held. After an outage that was too long, as elections are
+// on an overloaded machine, it may be lost; then the holder locks again.
+func (h *steadyHolder) keeps(t *testing.T, outage time.Duration) {
+	t.Helper()
+	err := h.lock.Err()
+	if outage <= quick {
+		require.NoError(t, err)
+		require.False(t, closed(h.lock.Lost()))
+	}
+	if err == nil {
+		return
+	}
+	require.ErrorIs(t, err, dlock.ErrLost)
+	t.Logf("the lock was lost in an outage of %v", outage)
+	h.hold(t)
+}
+
+func (h *steadyHolder) hold(t *testing.T) {
+	t.Helper()
+	var err error
+	h.lock, err = h.client.RWMutex("steady").Lock(within(t))
+	require.NoError(t, err)
+}

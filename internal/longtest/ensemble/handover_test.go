@@ -1,0 +1,140 @@
+package ensemble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// handover is a lock with its holder and somebody who waits for it.
+type handover struct {
+	holder *dlock.Client
+	lock   *dlock.Lock
+	lost   <-chan time.Time
+	next   <-chan grant
+}
+
+// grant is how the next one got the lock, and what he saw of the holder's at that instant.
+type grant struct {
+	err     error
+	at      time.Time
+	toldErr error // the holder's Err
+	toldYet bool  // whether the holder's Lost was closed
+}
+
+// contend has one client hold a lock and another one wait for it, and returns once the second
+// stands in the queue behind the first.
+func contend(t testing.TB, name, holderDSN, nextDSN string) *handover {
+	t.Helper()
+	h := &handover{holder: open(t, holderDSN)}
+	var err error
+	h.lock, err = h.holder.RWMutex(name).Lock(within(t))
+	require.NoError(t, err)
+
+	lost := make(chan time.Time, 1)
+	h.lost = lost
+	ended := make(chan struct{})
+	t.Cleanup(func() { close(ended) })
+	told := h.lock.Lost()
+	go func() {
+		select {
+		case <-told:
+			lost <- time.Now()
+		case <-ended:
+		}
+	}()
+	h.next = h.queue(t, name, nextDSN)
+	return h
+}
+
+func (h *handover) queue(t testing.TB, name, nextDSN string) <-chan grant {
+	t.Helper()
+	waiting := make(chan struct{}, 1)
+	next := open(t, nextDSN, dlock.WithTrace(&dlock.Trace{Waiting: func(context.Context, recipes.WaitingInfo) {
+		select {
+		case waiting <- struct{}{}:
+		default:
+		}
+	}}))
+	granted := make(chan grant, 1)
+	ctx := within(t)
+	go func() { granted <- h.take(ctx, next.RWMutex(name)) }()
+	select {
+	case <-waiting:
+	case g := <-granted:
+		t.Fatalf("the next one did not wait: %v", g.err)
+	case <-ctx.Done():
+		t.Fatal("the next one does not stand in the queue")
+	}
+	return granted
+}
+
+// take waits for the lock and gives it back.
+func (h *handover) take(ctx context.Context, m *dlock.RWMutex) grant {
+	l, err := m.Lock(ctx)
+	g := grant{err: err, at: time.Now(), toldYet: closed(h.lock.Lost()), toldErr: h.lock.Err()}
+	if err == nil {
+		g.err = l.Unlock()
+	}
+	return g
+}
+
+// margin waits for the end of the handover and returns the time between the holder's Lost and the next grant. The
+// error says that the holder was not told in time, or that nobody was granted the lock.
+func (h *handover) margin() (time.Duration, error) {
+	var g grant
+	select {
+	case g = <-h.next:
+	case <-time.After(bound):
+		return 0, errors.New("nobody was granted the lock")
+	}
+	if g.err != nil {
+		return 0, g.err
+	}
+	var lost time.Time
+	select {
+	case lost = <-h.lost:
+	case <-time.After(bound):
+		return 0, errors.New("the holder was never told that the lock is lost")
+	}
+	margin := g.at.Sub(lost)
+	switch {
+	case !errors.Is(g.toldErr, dlock.ErrLost):
+		return margin, fmt.Errorf("two holders for %v: Err was %v when the next one was let in", -margin, g.toldErr)
+	case !g.toldYet:
+		return margin, fmt.Errorf("Lost closed %v after the next one was let in", -margin)
+	}
+	return margin, nil
+}
+
+// margins waits for the end of several handovers, of which none may fail.
+func margins(t testing.TB, all []*handover) []time.Duration {
+	t.Helper()
+	var found []time.Duration
+	for i, h := range all {
+		margin, err := h.margin()
+		if err != nil {
+			t.Errorf("run %d: %v", i, err)
+		}
+		found = append(found, margin)
+	}
+	return found
+}
+
+func logMargins(t testing.TB, what string, all []time.Duration) {
+	t.Helper()
+	if len(all) == 0 {
+		return // the failure is told already
+	}
+	slices.Sort(all)
+	t.Logf("%s: %d runs, from Lost to the next grant at least %v, median %v", what, len(all),
+		all[0].Round(100*time.Microsecond), all[len(all)/2].Round(100*time.Microsecond))
+}

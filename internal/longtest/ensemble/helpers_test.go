@@ -1,0 +1,76 @@
+package ensemble
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// bound is generous: it ends a test that hangs.
+const bound = 90 * time.Second
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(bound); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", bound, what)
+		}
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// ensemble starts three servers with a tick of half a second. syncLimit is for how many ticks a server that is cut off
+// from the others goes on as if it were not. An election that came to nothing costs initLimit ticks.
+func ensemble(t testing.TB, syncLimit int) *zktest.Ensemble {
+	t.Helper()
+	return zktest.StartEnsemble(t, 3, zktest.WithConfig(map[string]string{"initLimit": "3", "syncLimit": strconv.Itoa(syncLimit)}))
+}
+
+// dsn is the data source name for these servers; path is the chroot with its parameters.
+func dsn(path string, addrs ...string) string {
+	return "zk://" + strings.Join(addrs, ",") + path
+}
+
+// allBut returns addrs without that of server i.
+func allBut(addrs []string, i int) []string { return slices.Delete(slices.Clone(addrs), i, i+1) }
+
+// open returns a client that is closed when the test ends, reachable or not.
+func open(t testing.TB, dsn string, opts ...dlock.Option) *dlock.Client {
+	t.Helper()
+	c, err := dlock.Open("zk", dsn, append([]dlock.Option{quiet()}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func quiet() dlock.Option { return dlock.WithLogger(slog.New(slog.DiscardHandler)) }
+
+// answers tells whether the store answers this client now.
+func answers(c *dlock.Client) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	return c.Ping(ctx) == nil
+}

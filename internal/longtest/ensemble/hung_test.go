@@ -1,0 +1,115 @@
+package ensemble
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+const hungTimeout = 4 * time.Second
+
+// One of three hosts takes connections and never says anything. Every client tries
+// the hosts in an order of its own, so there are several.
+func TestHostThatNeverAnswersDelaysNobodyForASessionTimeout(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(*zktest.Proxy){
+		"and the server in use goes down": func(p *zktest.Proxy) { p.Refuse(); p.DropConnections() },
+		"and the server in use hangs":     (*zktest.Proxy).Cut,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all []*threeHosts
+			for i := range 8 {
+				all = append(all, newThreeHosts(t, fmt.Sprint("q", i)))
+			}
+			var wg sync.WaitGroup
+			for _, h := range all {
+				wg.Go(func() { h.failOver(t, fail) })
+			}
+			wg.Wait()
+			var connect, over time.Duration
+			kept := 0
+			for _, h := range all {
+				connect, over = max(connect, h.connected), max(over, h.failedOver)
+				if h.kept {
+					kept++
+				}
+			}
+			t.Logf("session timeout %v: slowest connect %v, slowest fail-over %v, %d of %d kept their locks",
+				hungTimeout, connect.Round(time.Millisecond), over.Round(time.Millisecond), kept, len(all))
+			assert.Less(t, connect, hungTimeout)
+			assert.Less(t, over, hungTimeout)
+		})
+	}
+}
+
+// threeHosts is a client with three hosts: two ways to a server, and one that leads nowhere.
+type threeHosts struct {
+	ways                  [2]*zktest.Proxy
+	client                *dlock.Client
+	lock                  *dlock.Lock
+	name                  string
+	connected, failedOver time.Duration
+	kept                  bool
+}
+
+func newThreeHosts(t *testing.T, name string) *threeHosts {
+	server := zktest.Shared(t)
+	h := &threeHosts{name: name}
+	for i := range h.ways {
+		h.ways[i] = zktest.NewProxy(t, server.Addr())
+	}
+	h.client = open(t, dsn(server.Chroot(t)+"?session_timeout="+hungTimeout.String(), h.ways[0].Addr(), h.ways[1].Addr(), mute(t)))
+	began := time.Now()
+	var err error
+	h.lock, err = h.client.RWMutex(name).Lock(within(t))
+	require.NoError(t, err)
+	h.connected = time.Since(began)
+	return h
+}
+
+// mute returns the address of somebody who accepts connections and neither reads nor writes.
+func mute(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		var open []net.Conn
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				break
+			}
+			open = append(open, c)
+		}
+		for _, c := range open {
+			c.Close()
+		}
+	})
+	t.Cleanup(func() { l.Close(); accepting.Wait() })
+	return l.Addr().String()
+}
+
+// failOver makes the way in use fail and takes another lock by the other one.
+func (h *threeHosts) failOver(t *testing.T, fail func(*zktest.Proxy)) {
+	used := h.ways[0]
+	if used.Connections() == 0 {
+		used = h.ways[1]
+	}
+	began := time.Now()
+	fail(used)
+	l, err := h.client.RWMutex(h.name + "-new").Lock(within(t))
+	h.failedOver = time.Since(began)
+	if !assert.NoError(t, err) {
+		return
+	}
+	h.kept = h.lock.Err() == nil
+	assert.NoError(t, l.Unlock())
+}

@@ -1,0 +1,53 @@
+package ensemble
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// What one server says does not arrive at another one any more, while the other way goes on. The leader cannot
+// know, nor can the follower, until syncLimit has passed.
+func TestHolderBehindAOneWayCutBetweenServersIsToldBeforeTheNextGrant(t *testing.T) {
+	t.Parallel()
+	const holders, timeout = 4, 3 * time.Second
+	for name, c := range map[string]struct {
+		holdersAt func(leader, follower int) int
+		cut       func(e *zktest.Ensemble, leader, follower int)
+	}{
+		"a follower that its leader does not hear": {
+			func(_, follower int) int { return follower },
+			func(e *zktest.Ensemble, leader, follower int) { e.CutOneWay(follower, leader) },
+		},
+		"a follower that does not hear its leader": {
+			func(_, follower int) int { return follower },
+			func(e *zktest.Ensemble, leader, follower int) { e.CutOneWay(leader, follower) },
+		},
+		"a leader that nobody hears": {
+			func(leader, _ int) int { return leader },
+			func(e *zktest.Ensemble, leader, follower int) {
+				e.CutOneWay(leader, follower)
+				e.CutOneWay(leader, other(leader, follower))
+			},
+		},
+		"a leader that hears nobody": {
+			func(leader, _ int) int { return leader },
+			func(e *zktest.Ensemble, leader, follower int) {
+				e.CutOneWay(follower, leader)
+				e.CutOneWay(other(leader, follower), leader)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := ensemble(t, 12) // 6s
+			leader, follower := e.Leader(t), e.Follower(t)
+			runs := contendAcross(t, e, c.holdersAt(leader, follower), "/r", holders, timeout)
+			c.cut(e, leader, follower)
+			logMargins(t, fmt.Sprint("holders on ", name), margins(t, runs))
+			e.Heal()
+			e.WaitQuorum(t)
+		})
+	}
+}

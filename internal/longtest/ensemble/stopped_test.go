@@ -1,0 +1,60 @@
+package ensemble
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// A server whose process is stopped, as by a long garbage collection or a machine that swaps, keeps its connections open and
+// says nothing; when it goes on it believes for a moment that no time has passed.
+func TestHolderOnAServerThatIsStoppedIsToldBeforeTheNextGrant(t *testing.T) {
+	t.Parallel()
+	const holders, timeout = 4, 2 * time.Second
+	e := ensemble(t, 6) // 3s
+	for name, server := range map[string]func(testing.TB) int{"a follower": e.Follower, "the leader": e.Leader} {
+		t.Run(name, func(t *testing.T) {
+			i := server(t)
+			runs := contendAcross(t, e, i, "/"+strings.Fields(name)[1], holders, timeout)
+			e.Servers[i].Pause()
+			logMargins(t, name+" stopped", margins(t, runs))
+			e.Servers[i].Resume()
+		})
+		e.WaitQuorum(t)
+	}
+}
+
+// A holder whose writes are not answered in time because a majority of the disks is slow has lost the lock as far as
+// it can know, whatever the servers think.
+func TestHolderOnServersWithSlowDisksIsToldBeforeTheNextGrant(t *testing.T) {
+	t.Parallel()
+	zktest.RequireSlowDisk(t)
+	const timeout = 6 * time.Second
+	e := zktest.StartEnsemble(t, 3, zktest.WithSlowDisk(t))
+	slow := func(d time.Duration) {
+		for _, s := range e.Servers {
+			s.SetDiskDelay(d)
+		}
+	}
+	at := dsn("/d?session_timeout="+timeout.String(), e.Addrs()...)
+	h := contend(t, "q", at, at)
+
+	slow(100 * time.Millisecond)
+	for began := time.Now(); time.Since(began) < 3*timeout/2; time.Sleep(20 * time.Millisecond) {
+		require.NoError(t, h.lock.Err(), "slow, but fast enough")
+	}
+	require.Empty(t, h.next)
+
+	slow(3 * timeout / 2)
+	select {
+	case <-h.lock.Lost():
+	case <-time.After(bound):
+		t.Fatal("the holder was never told")
+	}
+	slow(0)
+	logMargins(t, "slow disks", margins(t, []*handover{h}))
+}

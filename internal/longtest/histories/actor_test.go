@@ -1,0 +1,364 @@
+package histories
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// bound is generous: it ends a call that hangs.
+const bound = 2 * time.Minute
+
+// seat is where a client works. Its actors find the one that sits there now.
+type seat struct {
+	number int
+	shared bool
+	open   func() *dlock.Client
+
+	mu  sync.Mutex
+	now *client
+}
+
+func newSeat(number int, open func() *dlock.Client) *seat {
+	s := &seat{number: number, open: open}
+	s.now = s.opened()
+	return s
+}
+
+func (s *seat) opened() *client { return &client{seat: s.number, shared: s.shared, locks: s.open()} }
+
+// share has the actors of the client share their places.
+func (s *seat) share() {
+	s.shared, s.now.shared = true, true
+}
+
+func (s *seat) client() *client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+// replace closes the client and seats another one. Until that is there, calls are refused.
+func (s *seat) replace(r *recorder) error {
+	err := r.close(s.client())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = s.opened()
+	return err
+}
+
+// quiet keeps the clients' log to itself.
+func quiet() dlock.Option { return dlock.WithLogger(slog.New(slog.DiscardHandler)) }
+
+// actor is a goroutine that uses a client's locks. All that it does is drawn from its own numbers.
+type actor struct {
+	*recorder
+	id     int
+	seat   *seat
+	queues []string
+	rand   *rand.Rand
+	rounds int
+	stop   <-chan struct{} // ends the rounds early; nil: nothing does
+	unit   time.Duration   // about how long a lock is held
+	long   time.Duration   // once in a while: longer than a session outlives its connection
+	wrong  *complaints
+	nasty  nasty
+	alone  bool // it does not enter again: a turn on a shared place would look like that
+}
+
+// nasty is what happens to a client at the worst moment; nil: nothing does.
+type nasty struct {
+	write func() // when it is about to write
+	hold  func() // when it is about to hold a lock for long
+}
+
+func (a *actor) perhaps(happens func()) {
+	if happens != nil && a.chance(8) {
+		happens()
+	}
+}
+
+// complaints are what calls must not do.
+type complaints struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (c *complaints) add(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, fmt.Sprintf(format, args...))
+}
+
+func (c *complaints) any() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.all) > 0
+}
+
+func (a *actor) chance(percent int) bool { return a.rand.IntN(100) < percent }
+
+// span is a duration that nobody else draws.
+func (a *actor) span(limit time.Duration) time.Duration {
+	return time.Duration(a.rand.Int64N(int64(limit))) + time.Duration(a.id)
+}
+
+func (a *actor) play() {
+	for range a.rounds {
+		time.Sleep(a.span(2 * a.unit))
+		select {
+		case <-a.stop:
+			return
+		default:
+		}
+		if a.wrong.any() {
+			return // it is broken: no need to wait for what will not come, again and again
+		}
+		a.round()
+	}
+}
+
+var ways = []dlock.Wait{recipes.WatchPredecessor(), recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(50 * time.Millisecond)}
+
+func (a *actor) round() {
+	try := &attempt{client: a.seat.client(), queue: a.queues[a.rand.IntN(len(a.queues))]}
+	closing := false
+	a.note(func() { closing = try.client.closed != nil })
+	if closing && a.chance(80) {
+		return // once in a while is enough
+	}
+	if h := a.contend(context.Background(), try); h != nil {
+		a.use(h, 0)
+	}
+}
+
+// contend makes an attempt in a mode, with a patience and by a way of waiting that are drawn.
+func (a *actor) contend(ctx context.Context, at *attempt) *handle {
+	at.actor, at.mode, at.try = a.id, dlock.Exclusive, a.chance(15)
+	if a.chance(45) {
+		at.mode = dlock.Shared
+	}
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	options := []dlock.Option{dlock.WithWait(ways[a.rand.IntN(len(ways))]), dlock.WithTrace(a.trace(at))}
+	patience := 10 * a.unit
+	if a.chance(50) {
+		patience = a.unit / 4 // it ends on the way
+	}
+	switch n := a.rand.IntN(10); {
+	case n < 2:
+		defer time.AfterFunc(a.span(patience), func() { a.cancel(at, cancel) }).Stop()
+	case n < 3:
+		at.limited = true
+		options = append(options, dlock.WithTimeout(a.span(patience)))
+	}
+	h := a.call(ctx, at, options...)
+	if errors.Is(at.err, context.DeadlineExceeded) && ctx.Err() == context.DeadlineExceeded {
+		a.wrong.add("%v: nothing for %v", at, bound)
+	}
+	return h
+}
+
+func (a *actor) call(ctx context.Context, at *attempt, options ...dlock.Option) *handle {
+	at.began = time.Now()
+	m := at.client.locks.RWMutex(at.queue, options...)
+	take := m.Lock
+	switch {
+	case at.mode == dlock.Shared && at.try:
+		take = m.TryRLock
+	case at.mode == dlock.Shared:
+		take = m.RLock
+	case at.try:
+		take = m.TryLock
+	}
+	a.perhaps(a.nasty.write)
+	return a.take(at, func() (*dlock.Lock, error) { return take(ctx) })
+}
+
+// trace tells what becomes of an attempt on its way.
+func (a *actor) trace(at *attempt) *dlock.Trace {
+	return &dlock.Trace{
+		Queued:   func(_ context.Context, i recipes.QueuedInfo) { a.queuedAs(at, i.Place.Token) },
+		Retrying: func(context.Context, recipes.RetryingInfo) { a.note(func() { at.retried = true }) },
+	}
+}
+
+// use holds a lock for a while, perhaps enters again or downgrades it, and gives it back.
+func (a *actor) use(h *handle, depth int) {
+	ctx := h.lock.Context(context.Background())
+	held := a.linger(h)
+	var inside sync.WaitGroup
+	switch {
+	case a.alone:
+	case !held && a.chance(50): // he has to hear of it here, too
+		if again := a.contend(context.WithoutCancel(ctx), &attempt{client: h.client, queue: h.queue, within: h}); again != nil {
+			a.giveBack(again)
+		}
+	case depth < 2 && a.chance(30):
+		a.again(ctx, h, depth, &inside)
+	}
+	if held && a.chance(30) {
+		a.lower(h)
+		a.linger(h)
+	}
+	a.giveBack(h)
+	inside.Wait()
+	if depth == 0 && !a.alone && a.chance(10) { // not while the lock may be held by others of this contender
+		a.afterwards(ctx, h)
+	}
+}
+
+// again enters with the context of the lock, beside its holder or in his stead.
+func (a *actor) again(ctx context.Context, h *handle, depth int, inside *sync.WaitGroup) {
+	b := *a
+	b.id, b.rand = 10*a.id+depth, rand.New(rand.NewPCG(a.rand.Uint64(), 2))
+	enter := func() {
+		if again := b.contend(ctx, &attempt{client: h.client, queue: h.queue, within: h}); again != nil {
+			b.use(again, depth+1)
+		}
+	}
+	if a.chance(50) {
+		inside.Go(enter)
+		a.linger(h)
+	} else {
+		enter()
+	}
+}
+
+// afterwards uses the context of a lock that was given back as if it had been kept: nobody enters by it.
+func (a *actor) afterwards(ctx context.Context, h *handle) {
+	if ctx.Err() == nil {
+		a.wrong.add("#%d.%d: its context goes on after Unlock", h.id, h.number)
+	}
+	if err := h.lock.Unlock(); !errors.Is(err, dlock.ErrNotHeld) && !errors.Is(err, dlock.ErrLost) {
+		a.wrong.add("#%d.%d: a second Unlock: %v", h.id, h.number, err)
+	}
+	if again := a.contend(context.WithoutCancel(ctx), &attempt{client: h.client, queue: h.queue, within: h}); again != nil {
+		a.giveBack(again)
+	}
+}
+
+// linger holds the lock and looks at it now and then, until it is lost.
+func (a *actor) linger(h *handle) bool {
+	limit, looks := a.unit, 1+a.rand.IntN(4)
+	switch n := a.rand.IntN(100); {
+	case n < 20:
+		limit = 10 * a.unit
+	case n < 25:
+		limit, looks = a.long, 4
+		if a.nasty.hold != nil {
+			a.nasty.hold()
+		}
+	}
+	for range looks {
+		t := time.NewTimer(a.span(limit / 2))
+		select {
+		case <-t.C:
+		case <-h.lock.Lost():
+		}
+		t.Stop()
+		if !a.ask(a.id, h) {
+			a.told(h)
+			return false
+		}
+	}
+	return true
+}
+
+// told makes sure that all who wait for the news of a loss get it.
+func (a *actor) told(h *handle) {
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	select {
+	case <-h.lock.Lost():
+	case <-ctx.Done():
+		a.wrong.add("#%d.%d: lost, but Lost does not close", h.id, h.number)
+	}
+	if inside := h.lock.Context(context.Background()); inside.Err() == nil || !errors.Is(context.Cause(inside), dlock.ErrLost) {
+		a.wrong.add("#%d.%d: lost, but its context: %v", h.id, h.number, context.Cause(inside))
+	}
+}
+
+func (a *actor) lower(h *handle) {
+	a.ended(h, "downgrade", a.downgrade(h, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), a.span(5*a.unit))
+		defer cancel()
+		return h.lock.Downgrade(ctx)
+	}))
+	a.ask(a.id, h)
+}
+
+func (a *actor) giveBack(h *handle) {
+	a.perhaps(a.nasty.write)
+	a.ended(h, "unlock", a.unlock(h))
+}
+
+// ended complains of an error that Unlock and Downgrade must not return.
+func (a *actor) ended(h *handle, call string, err error) {
+	closing := false
+	a.note(func() { closing = h.client.closed != nil })
+	switch {
+	case err == nil, errors.Is(err, dlock.ErrLost), errors.Is(err, driver.ErrUnavailable):
+	case closing && errors.Is(err, dlock.ErrClosed):
+	default:
+		a.wrong.add("#%d.%d: %s: %v", h.id, h.number, call, err)
+	}
+}
+
+// calm is the end of a history, when nothing is wrong any more and everybody has gone: whoever
+// tries gets the lock, at once after the one before him.
+func (a *actor) calm(queue string) {
+	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
+		at := &attempt{actor: a.id, client: a.seat.client(), queue: queue, mode: mode, try: true}
+		if a.lagging {
+			a.informed(at)
+		} else {
+			a.quickly(at)
+		}
+	}
+}
+
+// rush has all try at the same time, so that some of them meet. Most are refused.
+func rush(actors []*actor, queue string) {
+	var trying sync.WaitGroup
+	for _, a := range actors {
+		trying.Go(func() {
+			a.quickly(&attempt{actor: a.id, client: a.seat.client(), queue: queue, mode: dlock.Exclusive, try: true})
+		})
+	}
+	trying.Wait()
+}
+
+func (a *actor) quickly(at *attempt) {
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	if h := a.call(ctx, at, dlock.WithTrace(a.trace(at))); h != nil {
+		a.ask(a.id, h)
+		a.giveBack(h)
+	}
+}
+
+// informed takes another lock first and so learns of all that was done before.
+func (a *actor) informed(at *attempt) {
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	at.synced = a.tick()
+	other, err := at.client.locks.RWMutex("elsewhere").Lock(ctx)
+	if err != nil {
+		a.wrong.add("%v: in the end: %v", at, err)
+		return
+	}
+	a.quickly(at)
+	if other.Err() != nil { // there may be another session now, which knows less
+		a.note(func() { at.synced = 0 })
+	}
+	_ = other.Unlock()
+}

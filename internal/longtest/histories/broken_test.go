@@ -1,0 +1,257 @@
+package histories
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+// hasty says that every node is alone in its queue: a lock that never waits.
+type hasty struct{ driver.Session }
+
+func (s hasty) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.Session.Create(ctx, queue, n)
+	j.Known, j.Ahead = true, nil
+	return j, err
+}
+
+// blind does not list the node before one of its own.
+type blind struct {
+	driver.Session
+	mu  sync.Mutex
+	own map[string]bool
+}
+
+func (s *blind) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.Session.Create(ctx, queue, n)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.own[j.Name] = true
+	j.Watch.Stop()
+	return driver.Joined{Place: j.Place}, err
+}
+
+func (s *blind) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	nodes, err := s.Session.List(ctx, queue)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := len(nodes) - 1; i > 0; i-- {
+		if s.own[nodes[i].Name] && !s.own[nodes[i-1].Name] {
+			return slices.Delete(nodes, i-1, i), err
+		}
+	}
+	return nodes, err
+}
+
+// backwards has tokens that fall.
+type backwards struct{ driver.Session }
+
+func (s backwards) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.Session.Create(ctx, queue, n)
+	j.Token = 1<<40 - j.Token
+	return j, err
+}
+
+// late learns of its session's end when others may be in long since.
+type late struct {
+	driver.Session
+	done chan struct{}
+}
+
+func newLate(s driver.Session) late {
+	l := late{s, make(chan struct{})}
+	go func() {
+		<-s.Done()
+		time.Sleep(time.Second)
+		close(l.done)
+	}()
+	return l
+}
+
+func (s late) Done() <-chan struct{} { return s.done }
+
+// Close leaves no goroutine behind, as rule 11 asks.
+func (s late) Close() error {
+	err := s.Session.Close()
+	<-s.done
+	return err
+}
+
+func (s late) Err() error {
+	select {
+	case <-s.done:
+		return s.Session.Err()
+	default:
+		return nil
+	}
+}
+
+// demoting loses the place in the queue when it downgrades.
+type demoting struct{ driver.Session }
+
+func (s demoting) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	after, err := s.Create(ctx, queue, driver.NodeSpec{Prefix: prefix, Data: []byte("again")})
+	if err != nil {
+		return p, err
+	}
+	return after.Place, s.Delete(ctx, queue, p, driver.Changed)
+}
+
+// clumsy deletes another node together with its own.
+type clumsy struct {
+	driver.Session
+	store *memdriver.Store
+}
+
+func (s clumsy) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	if nodes, err := s.List(ctx, queue); err == nil && len(nodes) > 1 {
+		s.store.Faults().RemoveNode(queue, nodes[len(nodes)-1].Name)
+	}
+	return s.Session.Delete(ctx, queue, p, why)
+}
+
+// hurried says that a node is gone when it is only about to go.
+type hurried struct{ driver.Session }
+
+func (s hurried) Delete(_ context.Context, queue string, p driver.Place, why driver.Cause) error {
+	time.AfterFunc(300*time.Millisecond, func() { _ = s.Session.Delete(context.Background(), queue, p, why) })
+	return nil
+}
+
+// forgetful leaves the node behind when the call that wanted it is cancelled.
+type forgetful struct{ driver.Session }
+
+func (s forgetful) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.Session.Create(context.WithoutCancel(ctx), queue, n)
+	if ctx.Err() != nil {
+		return driver.Joined{}, ctx.Err()
+	}
+	return j, err
+}
+
+// twofold makes a second node where the reply to the first request is lost.
+type twofold struct{ driver.Session }
+
+func (s twofold) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.Session.Create(ctx, queue, n)
+	if err == nil && j.Seq%10 == 0 {
+		n.Data = append(n.Data, ' ')
+		return s.Session.Create(ctx, queue, n)
+	}
+	return j, err
+}
+
+// borrowing has every other node share the token of the one before.
+type borrowing struct{ driver.Session }
+
+func (s borrowing) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.Session.Create(ctx, queue, n)
+	j.Token = (j.Token + 1) / 2
+	return j, err
+}
+
+func TestABrokenLockIsFound(t *testing.T) {
+	calm := plan{clients: 4, actors: 1, rounds: 8, faults: 20, closes: 5, calm: true}
+	faulty := plan{clients: 4, actors: 1, rounds: 38, faults: 150, closes: 5}
+	for name, c := range map[string]struct {
+		plan  plan
+		spoil spoiler
+	}{
+		"it never waits": {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return hasty{s} }},
+		"it misses its predecessor": {calm, func(_ *memdriver.Store, s driver.Session) driver.Session {
+			return &blind{Session: s, own: map[string]bool{}}
+		}},
+		"tokens fall":                    {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return backwards{s} }},
+		"a token is given twice":         {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return borrowing{s} }},
+		"a session's end comes late":     {faulty, func(_ *memdriver.Store, s driver.Session) driver.Session { return newLate(s) }},
+		"a downgrade loses its place":    {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return demoting{s} }},
+		"it deletes others' nodes":       {calm, func(st *memdriver.Store, s driver.Session) driver.Session { return clumsy{s, st} }},
+		"unlock returns before it has":   {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return hurried{s} }},
+		"whoever gives up leaves a node": {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return forgetful{s} }},
+		"it stands in the queue twice":   {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return twofold{s} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const tries, enough = 12, 3
+			c.plan.spoil = c.spoil
+			for seed, found := uint64(0), 0; found < enough; seed++ {
+				require.Less(t, seed, uint64(tries), "found in %d of that many histories", found)
+				if wrong := verdict(c.plan.one(t, seed)); len(wrong) > 0 {
+					found++
+					t.Logf("history %d: %s", seed+1, wrong[0])
+				}
+			}
+		})
+	}
+}
+
+// mute keeps errors of the test that it stands for to itself.
+type mute struct {
+	testing.TB
+	said string
+}
+
+func (m *mute) Errorf(format string, args ...any) { m.said += fmt.Sprintf(format, args...) }
+
+func TestAHistoryWithoutAnOrderIsDrawn(t *testing.T) {
+	spoil := func(_ *memdriver.Store, s driver.Session) driver.Session { return hasty{s} }
+	r, _ := plan{clients: 3, actors: 1, rounds: 4, faults: 10, spoil: spoil}.one(t, 1)
+	r.cause(cause{what: "fault of the test", seat: 2}, done(func() {}))
+	page := judged(t, r, "Illegal")
+	c := r.contenders[0]
+	for _, want := range []string{
+		"exclusive, token", // an operation
+		fmt.Sprintf("#%d of %s: %v, token %d", c.id, c.queue, c.mode, c.token), // an annotation of a hold
+		fmt.Sprint(`"client `, c.client.seat, `"`),
+		`"faults"`, "fault of the test", "client 2, queue",
+	} {
+		require.Contains(t, page, want)
+	}
+}
+
+// judged makes sure that a history fails the test and is drawn, and returns the picture.
+func judged(t *testing.T, r *recorder, verdict string) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("DLOCK_HISTORY_DIR", dir)
+	m := &mute{TB: t}
+	judge(m, "a lock that is broken", r, nil)
+	require.Contains(t, m.said, verdict)
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	require.Contains(t, m.said, files[0].Name())
+	page, err := os.ReadFile(filepath.Join(dir, files[0].Name()))
+	require.NoError(t, err)
+	return string(page)
+}
+
+func TestARuleThatIsBrokenIsDrawn(t *testing.T) {
+	c := &client{closed: &ending{span: span{1, 2}}}
+	r := &recorder{clock: 4, attempts: []*attempt{{span: span{3, 4}, client: c, queue: "q", mode: w}}}
+	judged(t, r, "the client was closed at 2")
+}
+
+// A search that comes to no end says nothing, and so is no success.
+func TestASearchWithoutAnEndIsAFailure(t *testing.T) {
+	defer func(was time.Duration) { patience = was }(patience)
+	patience = 20 * time.Millisecond
+	r := &recorder{clock: 200}
+	for id := 1; id <= 40; id++ {
+		r.contenders = append(r.contenders, held(1, id, span{1, 100})) // readers, in any order
+		h := r.contenders[id-1].handles[0]
+		h.mode, r.contenders[id-1].mode = dlock.Shared, dlock.Shared
+	}
+	r.contenders[7].handles[0].answers = []seen{{span{101, 102}, 1, w}}
+	judged(t, r, "Unknown")
+}

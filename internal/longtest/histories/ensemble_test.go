@@ -1,0 +1,90 @@
+package histories
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+var serverFaults = flag.Int("server-faults", 3, "how many faults the servers of an ensemble have in one history")
+
+// stage is an ensemble on which several worlds play.
+type stage struct {
+	*testing.T
+	*zktest.Ensemble
+	worlds []*world
+	rand   *rand.Rand
+}
+
+// cause takes down in all histories what is done to the servers.
+func (s *stage) cause(what string, play func()) {
+	s.Log(what)
+	for _, w := range s.worlds {
+		defer w.begin(cause{what: what, seat: -1, told: true})()
+	}
+	play()
+}
+
+// fault makes a server fail and mends it after a while: perhaps before anybody's session has
+// ended, perhaps after.
+func (s *stage) fault() {
+	d := sessionTimeout/4 + time.Duration(s.rand.Int64N(int64(3*sessionTimeout/2)))
+	i, role := s.Leader(s.T), "leader"
+	if s.rand.IntN(2) == 0 {
+		i, role = s.Follower(s.T), "follower"
+	}
+	server := s.Servers[i]
+	after := func(mend func()) func() {
+		return func() {
+			time.Sleep(d)
+			mend()
+			s.WaitQuorum(s.T)
+		}
+	}
+	switch s.rand.IntN(4) {
+	case 0:
+		s.cause(fmt.Sprintf("%s %d killed", role, i), func() {
+			server.Kill()
+			after(server.Restart)()
+		})
+	case 1:
+		s.cause(fmt.Sprintf("%s %d stands still", role, i), func() {
+			server.Pause()
+			after(server.Resume)()
+		})
+	default:
+		s.cause(fmt.Sprintf("%s %d cut off from the others", role, i), func() {
+			s.CutServer(i)
+			after(func() { s.HealServer(i) })()
+		})
+	}
+}
+
+func TestHistoriesOnAnEnsembleAreLinearizable(t *testing.T) {
+	t.Parallel()
+	const together = 4
+	seed := rand.Uint64()
+	ensemble := zktest.StartEnsemble(t, 3, zktest.WithConfig(map[string]string{"initLimit": "3", "syncLimit": "6"}))
+	s := &stage{T: t, Ensemble: ensemble, rand: rand.New(rand.NewPCG(seed, 3))}
+	for i := range uint64(together) {
+		w := newWorld(t, seed+i, 1500*time.Millisecond, fmt.Sprint("/h", i), ensemble.Servers...)
+		w.lagging = true
+		s.worlds = append(s.worlds, w)
+	}
+	var sum figures
+	began := time.Now()
+	play(t, s.worlds, func() {
+		for range *serverFaults {
+			s.fault()
+			time.Sleep(sessionTimeout / 2)
+		}
+	}, &sum)
+	t.Logf("%v, %v", &sum, time.Since(began).Round(time.Millisecond))
+	require.NotZero(t, sum.counts["lost"])
+}

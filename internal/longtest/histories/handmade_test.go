@@ -1,0 +1,287 @@
+package histories
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+)
+
+const (
+	r = dlock.Shared
+	w = dlock.Exclusive
+)
+
+// Operations of the queue "q", from their call to their return.
+
+func at(call, ret int64, o operation) porcupine.Operation {
+	if o.queue == "" {
+		o.queue = "q"
+	}
+	return porcupine.Operation{ClientId: o.hold, Input: o, Call: call, Return: ret}
+}
+
+func won(call, ret int64, hold int, mode dlock.Mode, token int64) porcupine.Operation {
+	return at(call, ret, operation{kind: grant, hold: hold, mode: mode, token: token})
+}
+
+// turn is a grant on a place that the goroutines of a client share.
+func turn(call, ret int64, hold int, mode dlock.Mode, token int64, client int) porcupine.Operation {
+	return at(call, ret, operation{kind: grant, hold: hold, mode: mode, token: token, place: client})
+}
+
+func gone(call, ret int64, hold int) porcupine.Operation {
+	return at(call, ret, operation{kind: unlocking, hold: hold})
+}
+
+func lost(call, ret int64, hold int) porcupine.Operation {
+	return at(call, ret, operation{kind: loss, hold: hold})
+}
+
+func again(call, ret int64, hold, handle int, mode dlock.Mode) porcupine.Operation {
+	return at(call, ret, operation{kind: reentry, hold: hold, handle: handle, mode: mode})
+}
+
+func gone2(call, ret int64, hold, handle int) porcupine.Operation {
+	return at(call, ret, operation{kind: unlocking, hold: hold, handle: handle})
+}
+
+func still2(call, ret int64, hold, handle int, mode dlock.Mode) porcupine.Operation {
+	return at(call, ret, operation{kind: answer, hold: hold, handle: handle, mode: mode})
+}
+
+func noUpgrade(call, ret int64, hold int) porcupine.Operation {
+	return at(call, ret, operation{kind: refusal, hold: hold})
+}
+
+func lowered(call, ret int64, hold int) porcupine.Operation {
+	return at(call, ret, operation{kind: downgrade, hold: hold})
+}
+
+func perhapsLowered(call, ret int64, hold int) porcupine.Operation {
+	return at(call, ret, operation{kind: downgrade, hold: hold, maybe: true})
+}
+
+func still(call, ret int64, hold int, mode dlock.Mode) porcupine.Operation {
+	return at(call, ret, operation{kind: answer, hold: hold, mode: mode})
+}
+
+func cleared(call, ret, token int64) porcupine.Operation {
+	return at(call, ret, operation{kind: clearing, token: token})
+}
+
+func elsewhere(o porcupine.Operation) porcupine.Operation {
+	in := o.Input.(operation)
+	in.queue = "elsewhere"
+	o.Input = in
+	return o
+}
+
+type operations = []porcupine.Operation
+
+func TestTheModelAllowsWhatALockMayDo(t *testing.T) {
+	for name, ops := range map[string]operations{
+		"nothing":                           {},
+		"one writer":                        {won(1, 2, 1, w, 1), still(3, 4, 1, w), gone(5, 6, 1)},
+		"a writer who stays":                {won(1, 2, 1, w, 1)},
+		"a writer after the other":          {won(1, 2, 1, w, 1), gone(3, 4, 1), won(5, 6, 2, w, 2)},
+		"a writer who waits":                {won(1, 2, 1, w, 1), won(2, 8, 2, w, 2), still(4, 4, 1, w), gone(5, 6, 1), gone(9, 10, 2)},
+		"in before Unlock has returned":     {won(1, 2, 1, w, 1), gone(3, 9, 1), won(4, 5, 2, w, 2), still(6, 7, 2, w)},
+		"readers together":                  {won(1, 2, 1, r, 1), won(3, 4, 2, r, 2), gone(5, 6, 2), gone(7, 8, 1)},
+		"readers in any order of tokens":    {won(1, 2, 2, r, 2), won(3, 4, 1, r, 1)},
+		"readers let in by a downgrade":     {won(1, 2, 1, w, 1), lowered(3, 8, 1), won(4, 5, 2, r, 2), still(6, 6, 1, r)},
+		"a downgrade that came late":        {won(1, 2, 1, w, 1), perhapsLowered(3, 9, 1), still(5, 5, 1, w), won(4, 7, 2, r, 2), gone(8, 9, 1)},
+		"a downgrade that came to nothing":  {won(1, 2, 1, w, 1), gone(3, 4, 1), perhapsLowered(5, 6, 1), won(5, 6, 2, w, 2)},
+		"a loss, others in before it shows": {won(1, 2, 1, w, 1), gone(3, 9, 1), won(4, 5, 2, w, 2), gone(6, 7, 2), won(7, 8, 3, r, 3)},
+		"won before the queue was removed":  {won(1, 6, 1, w, 1), cleared(3, 3, 1), gone(4, 5, 1), won(6, 7, 2, w, 2)},
+		"another queue has its own tokens":  {won(1, 2, 1, w, 9), elsewhere(won(3, 4, 2, w, 2))},
+		"taken away while it was being won": {won(1, 9, 1, w, 1), gone(2, 10, 1), won(3, 4, 2, w, 2)},
+		"a reader's token below a reader's": {won(1, 2, 1, w, 1), gone(3, 4, 1), won(5, 6, 3, r, 3), won(7, 8, 2, r, 2)},
+		"entered again, left one by one":    {won(1, 2, 1, w, 1), again(3, 4, 1, 1, w), gone(5, 6, 1), still2(7, 8, 1, 1, w), gone2(9, 10, 1, 1), won(11, 12, 2, w, 2)},
+		"a reader within a writer":          {won(1, 2, 1, w, 1), again(3, 4, 1, 1, r), still(5, 6, 1, w), still2(5, 6, 1, 1, r)},
+		"the writer leaves, readers enter":  {won(1, 2, 1, w, 1), again(3, 4, 1, 1, r), gone(5, 6, 1), won(7, 8, 2, r, 2), still2(9, 10, 1, 1, r), noUpgrade(9, 10, 1)},
+		"entered again while leaving":       {won(1, 2, 1, w, 1), gone(3, 9, 1), again(4, 8, 1, 1, w), gone2(10, 11, 1, 1), won(12, 13, 2, w, 2)},
+		"turns on one place":                {turn(1, 2, 1, w, 1, 1), gone(3, 4, 1), turn(5, 6, 2, w, 1, 1), gone(7, 8, 2), turn(9, 10, 3, r, 1, 1)},
+		"a reader enters a downgraded place": {
+			turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), turn(7, 8, 3, r, 1, 1), gone(9, 10, 2), gone(11, 12, 1), turn(13, 14, 4, r, 1, 1),
+		},
+		"all of it lost at once": {won(1, 2, 1, w, 1), again(3, 4, 1, 1, w), lost(5, 6, 1), won(7, 8, 2, w, 2)},
+	} {
+		t.Run(name, func(t *testing.T) { require.True(t, porcupine.CheckOperations(model, ops)) })
+	}
+}
+
+func TestTheModelForbidsWhatALockMustNotDo(t *testing.T) {
+	for name, ops := range map[string]operations{
+		"two writers":                         {won(1, 2, 1, w, 1), won(3, 4, 2, w, 2), gone(5, 6, 1), gone(7, 8, 2)},
+		"two writers who stay":                {won(1, 5, 1, w, 1), won(2, 4, 2, w, 2)},
+		"a reader beside a writer":            {won(1, 2, 1, w, 1), won(3, 4, 2, r, 2), gone(5, 6, 1)},
+		"a writer beside a reader":            {won(1, 2, 1, r, 1), won(3, 4, 2, w, 2), gone(5, 6, 1)},
+		"a writer after a downgrade":          {won(1, 2, 1, w, 1), lowered(3, 4, 1), won(5, 6, 2, w, 2), gone(7, 8, 1)},
+		"a reader before a downgrade":         {won(1, 2, 1, w, 1), won(3, 4, 2, r, 2), lowered(5, 6, 1)},
+		"exclusive after its downgrade":       {won(1, 2, 1, w, 1), lowered(3, 4, 1), still(5, 6, 1, w)},
+		"a downgrade of what was not held":    {lowered(1, 2, 1)},
+		"exclusive although a reader was in":  {won(1, 2, 1, w, 1), perhapsLowered(3, 9, 1), won(4, 5, 2, r, 2), still(6, 7, 1, w), gone(10, 11, 2)},
+		"still held although a writer was in": {won(1, 2, 1, w, 1), gone(3, 9, 1), won(4, 5, 2, w, 2), still(6, 7, 1, w)},
+		"still held after the release":        {won(1, 2, 1, w, 1), gone(3, 4, 1), still(5, 6, 1, w)},
+		"in before the cause of a loss":       {won(1, 2, 1, w, 1), won(3, 4, 2, w, 2), gone(5, 9, 1)},
+		"released twice":                      {won(1, 2, 1, w, 1), gone(3, 4, 1), gone(5, 6, 1)},
+		"a writer's token falls":              {won(1, 2, 1, w, 2), gone(3, 4, 1), won(5, 6, 2, w, 1)},
+		"a writer's token comes again":        {won(1, 2, 1, w, 1), gone(3, 4, 1), won(5, 6, 2, w, 1)},
+		"a writer passes a reader of before":  {won(1, 2, 1, r, 2), gone(3, 4, 1), won(5, 6, 2, w, 1)},
+		"a reader's token below a writer's":   {won(1, 2, 1, w, 2), gone(3, 4, 1), won(5, 6, 2, r, 1)},
+		"won after its node was removed":      {won(1, 2, 1, w, 1), won(1, 8, 2, w, 2), cleared(3, 3, 2), gone(4, 5, 1)},
+		"a writer beside one of two Locks":    {won(1, 2, 1, w, 1), again(3, 4, 1, 1, w), gone(5, 6, 1), won(7, 8, 2, w, 2), still2(9, 10, 1, 1, w)},
+		"half of a lock lost":                 {won(1, 2, 1, w, 1), again(3, 4, 1, 1, w), lost(5, 6, 1), still2(7, 8, 1, 1, w)},
+		"a re-entry after the last Unlock":    {won(1, 2, 1, w, 1), gone(3, 4, 1), again(5, 6, 1, 1, w)},
+		"a re-entry after a loss":             {won(1, 2, 1, w, 1), lost(3, 4, 1), again(5, 6, 1, 1, w)},
+		"a writer within a reader":            {won(1, 2, 1, r, 1), again(3, 4, 1, 1, w)},
+		"a writer after his own downgrade":    {won(1, 2, 1, w, 1), lowered(3, 4, 1), again(5, 6, 1, 1, w)},
+		"no upgrade for a writer":             {won(1, 2, 1, w, 1), noUpgrade(3, 4, 1)},
+		"no upgrade for nobody":               {noUpgrade(1, 2, 1)},
+		"a turn on another client's place":    {turn(1, 2, 1, w, 1, 1), gone(3, 4, 1), turn(5, 6, 2, w, 1, 2)},
+		"a turn on a place of its own":        {won(1, 2, 1, w, 1), gone(3, 4, 1), won(5, 6, 2, r, 1)},
+		"two turns at once":                   {turn(1, 2, 1, w, 1, 1), turn(3, 4, 2, r, 1, 1), gone(5, 6, 1)},
+		"a turn after another client's":       {turn(1, 2, 1, w, 1, 1), gone(3, 4, 1), won(5, 6, 2, w, 2), gone(7, 8, 2), turn(9, 10, 3, r, 1, 1)},
+		"a writer on a downgraded place":      {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), turn(5, 6, 2, w, 1, 1), gone(7, 8, 1)},
+		"a writer after a reader elsewhere":   {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), gone(7, 8, 2), gone(9, 10, 1), turn(11, 12, 3, w, 1, 1)},
+		"a place that was given back":         {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), gone(7, 8, 1), turn(9, 10, 3, r, 1, 1)},
+		"another client's downgraded place":   {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), turn(7, 8, 3, r, 1, 2)},
+		"the other queue does not make up":    {won(1, 2, 1, w, 1), elsewhere(won(1, 2, 2, w, 2)), won(3, 4, 3, w, 3)},
+	} {
+		t.Run(name, func(t *testing.T) { require.False(t, porcupine.CheckOperations(model, ops)) })
+	}
+}
+
+// A history that is cut at quiet instants is judged as it is without.
+func TestCutsChangeNoVerdict(t *testing.T) {
+	whole := operations{
+		won(1, 2, 1, w, 1), again(3, 4, 1, 1, r), gone(5, 6, 1), // cut here: #1 holds it shared
+		won(7, 8, 2, r, 2), gone2(9, 11, 1, 1), lost(10, 12, 2), // and here: free
+		won(13, 16, 3, w, 5), lowered(14, 17, 3), // and here: #3 holds it shared
+		won(18, 19, 4, r, 6), still(20, 21, 3, r), gone(22, 23, 3), gone(24, 25, 4),
+	}
+	place := operations{turn(26, 27, 5, w, 8, 1), lowered(28, 29, 5), won(30, 31, 6, r, 9)}
+	for name, c := range map[string]struct {
+		more operations
+		ok   bool
+	}{
+		"as it is":                             {nil, true},
+		"exclusive beside a reader":            {operations{still(20, 21, 3, w)}, false},
+		"a token that was passed segments ago": {operations{won(26, 27, 5, w, 4)}, false},
+		"a writer in the end":                  {operations{won(26, 27, 5, w, 7)}, true},
+		"held from before":                     {operations{still2(7, 8, 1, 1, r)}, true},
+		"gone since":                           {operations{still2(13, 14, 1, 1, r)}, false},
+		"a reader on a downgraded place":       {slices.Concat(place, operations{turn(32, 33, 7, r, 8, 1)}), true},
+		"a reader on another client's place":   {slices.Concat(place, operations{turn(32, 33, 7, r, 8, 2)}), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			history := append(slices.Clone(whole), c.more...)
+			uncut := model
+			uncut.Partition = nil
+			require.Equal(t, c.ok, porcupine.CheckOperations(uncut, history), "whole")
+			for size := range 8 {
+				cut := model
+				cut.Partition = func(h operations) []operations { return segments(h, size) }
+				require.Equal(t, c.ok, porcupine.CheckOperations(cut, history), "cut after %d", size)
+			}
+			require.Greater(t, len(segments(history, 1)), 5)
+		})
+	}
+}
+
+// What the recorder makes of causes.
+
+func held(seat, id int, granted span) *contender {
+	c := &contender{id: id, client: &client{seat: seat}, queue: "q", node: "n", mode: w, token: int64(id), granted: granted}
+	c.handles = []*handle{{contender: c, mode: w, entered: granted}}
+	return c
+}
+
+func after(c cause, call, ret int64) cause {
+	c.span = span{call, ret}
+	return c
+}
+
+func TestAnAnswerAfterASilentCauseSaysNothing(t *testing.T) {
+	removed := cause{seat: -1, queue: "q", node: "n"}
+	silenced := cause{seat: 1, told: true}
+	for name, c := range map[string]struct {
+		cause cause
+		ok    bool
+	}{
+		"removed by an operator":          {after(removed, 3, 4), true},
+		"removed too late to explain it":  {after(removed, 9, 9), false},
+		"another node":                    {after(cause{seat: -1, queue: "q", node: "m"}, 3, 4), false},
+		"another queue":                   {after(cause{seat: -1, queue: "p"}, 3, 4), false},
+		"the session must have been told": {after(silenced, 3, 4), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, second := held(1, 1, span{1, 2}), held(2, 2, span{5, 6})
+			second.node = "other"
+			first.handles[0].answers = []seen{{span{7, 8}, 1, w}}
+			first.learned = 10
+			rec := &recorder{clock: 10, contenders: []*contender{first, second}, causes: []cause{c.cause}}
+			require.Equal(t, c.ok, linearizable(rec))
+		})
+	}
+}
+
+func TestALossWithoutACauseIsReported(t *testing.T) {
+	h := held(1, 1, span{1, 2})
+	h.handles[0].given = &ending{span: span{5, 6}, err: errors.Join(dlock.ErrLost)}
+	h.learned = 6
+	rec := &recorder{clock: 6, contenders: []*contender{h}}
+	require.False(t, linearizable(rec))
+	rec.causes = []cause{after(cause{seat: 1, told: true}, 3, 4)}
+	require.True(t, linearizable(rec))
+}
+
+func TestACloseIsTheEndOfAllLocksOfTheClient(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer span
+		ok     bool
+	}{
+		"held before":             {span{3, 4}, true},
+		"held while it is closed": {span{6, 7}, true},
+		"held after somebody was": {span{9, 10}, false},
+		"held after the close":    {span{12, 13}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, second := held(1, 1, span{1, 2}), held(2, 2, span{5, 8})
+			first.client.closed = &ending{span: span{5, 11}}
+			first.handles[0].answers = []seen{{c.answer, 1, w}}
+			second.handles[0].answers = []seen{{span{9, 9}, 2, w}}
+			rec := &recorder{clock: 20, contenders: []*contender{first, second}}
+			require.Equal(t, c.ok, linearizable(rec))
+		})
+	}
+}
+
+// An Unlock may have reached the store before the close began that it met.
+func TestAnUnlockThatMeetsACloseIsARelease(t *testing.T) {
+	unlocked := fmt.Errorf("%w: %w", dlock.ErrUnlock, dlock.ErrClosed)
+	for name, c := range map[string]struct {
+		err error
+		won span // when another client is granted the lock
+		ok  bool
+	}{
+		"granted before the close":          {unlocked, span{4, 6}, true},
+		"granted before the Unlock":         {unlocked, span{4, 4}, false},
+		"lost, granted before the close":    {dlock.ErrLost, span{4, 6}, false},
+		"lost, granted while it was closed": {dlock.ErrLost, span{4, 8}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, second := held(1, 1, span{1, 2}), held(2, 2, c.won)
+			first.client.closed = &ending{span: span{7, 9}}
+			first.handles[0].given = &ending{span: span{5, 10}, err: c.err}
+			rec := &recorder{clock: 20, contenders: []*contender{first, second}}
+			require.Equal(t, c.ok, linearizable(rec))
+		})
+	}
+}

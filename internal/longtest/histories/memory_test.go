@@ -1,0 +1,391 @@
+package histories
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+var (
+	seeds = flag.Int("seeds", 300, "how many histories to make in memory")
+	first = flag.Uint64("seed", 1, "the first seed")
+)
+
+// spoiler puts a broken driver around a session.
+type spoiler = func(*memdriver.Store, driver.Session) driver.Session
+
+// plan is what a history in memory is made of.
+type plan struct {
+	clients, actors, rounds, faults int
+	calm                            bool                  // nothing goes wrong but that clients are closed
+	closes                          int                   // how many of a hundred faults are that a client is closed
+	removals                        int                   // how many more of a hundred are that a queue is removed
+	share                           func(client int) bool // which clients share their places; nil: none
+	spoil                           spoiler               // nil: the driver as it is
+}
+
+// connector makes the sessions of one client and remembers the last one.
+type connector struct {
+	store *memdriver.Store
+	spoil spoiler
+	slow  func() time.Duration
+
+	mu   sync.Mutex
+	last driver.Session
+}
+
+func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := c.store.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = s
+	c.store.Faults().Delay(s, c.slow())
+	if c.spoil != nil {
+		return c.spoil(c.store, s), nil
+	}
+	return s, nil
+}
+
+// session returns the client's session, nil if it has none.
+func (c *connector) session() driver.Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last == nil || c.last.Err() != nil {
+		return nil
+	}
+	return c.last
+}
+
+// memory makes one history in virtual time.
+type memory struct {
+	*recorder
+	store  *memdriver.Store
+	conns  []*connector
+	seats  []*seat
+	queues []string
+	rand   *rand.Rand
+	heals  sync.WaitGroup
+	wrong  *complaints
+}
+
+// grace is how long it takes, where nothing goes wrong, until nothing is left of somebody who has gone.
+const grace = 5 * time.Second
+
+// play makes the history of a seed. It is called in a bubble.
+func (p plan) play(t testing.TB, seed uint64) (*recorder, *complaints) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	w := &memory{
+		recorder: new(recorder), store: memdriver.New(), rand: r, queues: []string{"p", "q"}[:1+r.IntN(2)], wrong: new(complaints),
+	}
+	if p.calm {
+		w.grace = grace
+	}
+	var playing sync.WaitGroup
+	var actors []*actor
+	for i := range p.clients {
+		c := &connector{store: w.store, spoil: p.spoil, slow: slowness(seed, i)}
+		w.conns = append(w.conns, c)
+		options := []dlock.Option{dlock.WithHostname(host(seed, i)), quiet()}
+		shares := p.share != nil && p.share(i)
+		if shares {
+			options = append(options, dlock.WithRetention(dlock.Retention{Idle: 50 * time.Millisecond, Turns: 3}))
+		}
+		w.seats = append(w.seats, newSeat(i, func() *dlock.Client { return dlock.NewClient(c, options...) }))
+		if shares {
+			w.seats[i].share()
+			w.shared = true
+		}
+		for j := range p.actors {
+			id := 1 + i*p.actors + j
+			a := &actor{
+				recorder: w.recorder, id: id, seat: w.seats[i], queues: w.queues, wrong: w.wrong,
+				rand: rand.New(rand.NewPCG(seed, uint64(1000+id))), rounds: p.rounds, unit: 100 * time.Millisecond, long: 15 * time.Second,
+				alone: p.share != nil,
+			}
+			actors = append(actors, a)
+			playing.Go(a.play)
+		}
+	}
+	w.trouble(&playing, p)
+	w.heals.Wait()
+	w.rest(actors)
+	for _, s := range w.seats {
+		_ = w.close(s.client())
+	}
+	return w.recorder, w.wrong
+}
+
+// rest waits until nothing is left of anybody, has everybody try at once, and waits again. Then
+// everybody tries in turn.
+func (w *memory) rest(actors []*actor) {
+	time.Sleep(bound) // for sessions that were cut off, and for what was held up on the way
+	for _, queue := range w.queues {
+		w.deserted(queue)
+		rush(actors, queue)
+		time.Sleep(grace)
+		w.deserted(queue)
+		for _, a := range actors {
+			a.calm(queue)
+		}
+	}
+}
+
+func (w *memory) deserted(queue string) {
+	if nodes, _ := w.look(queue); len(nodes) > 0 {
+		w.wrong.add("%s: everybody has gone, but there is still %v", queue, nodes)
+	}
+	w.settled(queue)
+}
+
+// host names a client's nodes. In some histories all have one name, so that a queue which is made
+// again has nodes of the same names as before.
+func host(seed uint64, client int) string {
+	if alike(seed) {
+		return "web"
+	}
+	return fmt.Sprint("web", client)
+}
+
+func alike(seed uint64) bool { return seed%3 == 0 }
+
+// slowness draws how long the requests of a client's next session take.
+func slowness(seed uint64, client int) func() time.Duration {
+	r := rand.New(rand.NewPCG(seed, uint64(100+client)))
+	return func() time.Duration {
+		return time.Duration(r.Int64N(int64(20*time.Millisecond))) + time.Duration(client)
+	}
+}
+
+// trouble plays faults until everybody is done.
+func (w *memory) trouble(playing *sync.WaitGroup, p plan) {
+	done := make(chan struct{})
+	go func() { playing.Wait(); close(done) }()
+	for range p.faults {
+		t := time.NewTimer(time.Duration(w.rand.Int64N(int64(300 * time.Millisecond))))
+		select {
+		case <-t.C:
+			w.event(p)
+		case <-done:
+			t.Stop()
+			return
+		}
+	}
+	<-done
+}
+
+func (w *memory) event(p plan) {
+	switch n := w.rand.IntN(100); {
+	case n < p.closes:
+		if err := w.seats[w.rand.IntN(len(w.seats))].replace(w.recorder); err != nil && p.calm {
+			w.wrong.add("close: %v", err)
+		}
+	case p.calm:
+	case n < p.closes+p.removals:
+		w.removeQueue(w.queues[w.rand.IntN(len(w.queues))])
+	default:
+		w.fault()
+	}
+}
+
+func (w *memory) fault() {
+	i := w.target(w.rand, len(w.conns))
+	s := w.conns[i].session()
+	queue := w.queues[w.rand.IntN(len(w.queues))]
+	of := func(what string) cause { return cause{what: what, seat: i, told: true} }
+	switch n := w.rand.IntN(17); {
+	case w.shared && (n == 16 || n < 3): // that a place was removed is noticed by a watch, and so after its next turn
+	case n == 16, n == 0:
+		w.removeQueue(queue)
+	case n < 3:
+		w.removeNode(queue)
+	case s == nil:
+	case n < 5:
+		w.cause(of("expired"), done(func() { w.store.Faults().Expire(s) }))
+	case n < 8:
+		w.cut(of("cut off"), s)
+	case n < 10:
+		d := time.Duration(w.rand.Int64N(int64(15 * time.Second)))
+		w.cause(of("paused for "+d.String()), done(func() { w.store.Faults().Pause(s, d) }))
+	default:
+		op := losable[w.rand.IntN(len(losable))]
+		if w.rand.IntN(2) == 0 {
+			w.store.Faults().LoseReply(s, op)
+		} else {
+			w.store.Faults().LoseRequest(s, op)
+		}
+	}
+}
+
+// done is for a fault that has no effect of its own after it has returned.
+func done(f func()) func() bool {
+	return func() bool {
+		f()
+		return true
+	}
+}
+
+var losable = []faults.Op{
+	faults.OpCreate, faults.OpCreate, faults.OpDelete, faults.OpDelete, faults.OpReplace, faults.OpReplace,
+	faults.OpList, faults.OpWatch, faults.OpRead, faults.OpCleanUp, faults.OpHeartbeat,
+}
+
+// cut cuts a session off for a while, perhaps for longer than it lives.
+func (w *memory) cut(c cause, s driver.Session) {
+	d := time.Duration(w.rand.Int64N(int64(14 * time.Second)))
+	w.cause(c, done(func() {
+		heal := w.store.Faults().CutOff(s)
+		w.heals.Go(func() {
+			time.Sleep(d)
+			heal()
+		})
+	}))
+}
+
+// removeNode removes one of the first nodes of a queue, as those are most worth it.
+func (w *memory) removeNode(queue string) {
+	nodes, _ := w.look(queue)
+	if len(nodes) == 0 {
+		return
+	}
+	name := nodes[w.rand.IntN(min(3, len(nodes)))].Name
+	w.cause(cause{what: "node removed", seat: -1, queue: queue, node: nodeOf(name)}, done(func() { w.store.Faults().RemoveNode(queue, name) }))
+}
+
+func (w *memory) removeQueue(queue string) {
+	_, last := w.look(queue)
+	w.cause(cause{what: "queue removed", seat: -1, queue: queue, upTo: last}, done(func() { w.store.Faults().RemoveQueue(queue) }))
+}
+
+// look returns the nodes of a queue and the token of the last one, 0 where there is none.
+func (w *memory) look(queue string) (nodes []driver.Node, last int64) {
+	ctx := context.Background()
+	eyes, err := w.store.Connect(ctx)
+	if err != nil {
+		return nil, 0
+	}
+	defer eyes.Close()
+	nodes, err = eyes.List(ctx, queue)
+	if err != nil || len(nodes) == 0 {
+		return nil, 0
+	}
+	info, err := eyes.(driver.NodeReader).Read(ctx, queue, nodes[len(nodes)-1].Name)
+	if err != nil {
+		return nodes, 0
+	}
+	return nodes, info.Token
+}
+
+// one makes the history of a seed.
+func (p plan) one(t *testing.T, seed uint64) (r *recorder, wrong []string) {
+	synctest.Test(t, func(t *testing.T) {
+		var w *complaints
+		r, w = p.play(t, seed)
+		wrong = w.all
+	})
+	return r, wrong
+}
+
+func TestHistoriesInMemoryAreLinearizable(t *testing.T) {
+	var next atomic.Uint64
+	var sum figures
+	next.Store(*first)
+	last := *first + uint64(*seeds)
+	began := time.Now()
+	t.Run("all", func(t *testing.T) {
+		for i := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint("worker", i), func(t *testing.T) {
+				t.Parallel()
+				for seed := next.Add(1) - 1; seed < last && !t.Failed(); seed = next.Add(1) - 1 {
+					p := plan{clients: 2 + int(seed%4), actors: 1 + int(seed/4%2), rounds: 8, faults: 40, closes: 5, calm: seed%5 == 0}
+					if alike(seed) {
+						p.removals = 30
+					}
+					r, wrong := p.one(t, seed)
+					title := fmt.Sprintf("seed %d (again: -run InMemory -seeds 1 -seed %d)", seed, seed)
+					sum.add(r, judge(t, title, r, wrong))
+				}
+			})
+		}
+	})
+	t.Logf("%v, %v", &sum, time.Since(began).Round(time.Millisecond))
+	if *seeds >= 100 {
+		sum.complete(t)
+	}
+}
+
+// Some clients of each history share a place among their actors, and some do not.
+func TestHistoriesOfSharedPlacesAreLinearizable(t *testing.T) {
+	var sum figures
+	turns := 0
+	for seed := *first; seed < *first+uint64(*seeds) && !t.Failed(); seed++ {
+		p := plan{clients: 2 + int(seed%2), actors: 3, rounds: 8, faults: 40, closes: 5, calm: seed%3 == 0,
+			share: func(client int) bool { return client == 0 || seed%2 == 0 }}
+		r, wrong := p.one(t, seed)
+		sum.add(r, judge(t, fmt.Sprintf("seed %d (again: -run SharedPlaces -seeds 1 -seed %d)", seed, seed), r, wrong))
+		turns += r.turns()
+	}
+	t.Logf("%v, %d turns on the place of somebody else", &sum, turns)
+	if *seeds >= 100 && turns < 100 {
+		t.Errorf("only %d turns on the place of somebody else", turns)
+	}
+}
+
+// After a downgrade readers enter a place beside those of other clients, whose tokens
+// are higher.
+func TestAReaderEntersADowngradedPlaceAfterAReaderOfAnotherClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, rec := memdriver.New(), &recorder{shared: true}
+		open := func(seat int, options ...dlock.Option) *client {
+			locks := dlock.NewClient(store, append(options, quiet())...)
+			t.Cleanup(func() { _ = locks.Close() })
+			return &client{seat: seat, shared: len(options) > 0, locks: locks}
+		}
+		take := func(c *client, mode dlock.Mode, by func(*dlock.RWMutex, context.Context) (*dlock.Lock, error)) *handle {
+			at := &attempt{client: c, queue: "q", mode: mode, began: time.Now()}
+			h := rec.take(at, func() (*dlock.Lock, error) { return by(c.locks.RWMutex("q"), t.Context()) })
+			require.NoError(t, at.err)
+			return h
+		}
+		sharing, other := open(1, dlock.WithRetention(dlock.Retention{})), open(2)
+		first := take(sharing, w, (*dlock.RWMutex).Lock)
+		require.NoError(t, rec.downgrade(first, func() error { return first.lock.Downgrade(t.Context()) }))
+		elsewhere := take(other, r, (*dlock.RWMutex).RLock)
+		late := take(sharing, r, (*dlock.RWMutex).RLock)
+		require.Equal(t, first.token, late.token)
+		require.Greater(t, elsewhere.token, late.token)
+		for _, h := range []*handle{first, elsewhere, late} {
+			require.NoError(t, rec.unlock(h))
+		}
+		judge(t, "a downgraded place", rec, nil)
+	})
+}
+
+// turns returns how often a lock was granted with a token that had been granted before.
+func (r *recorder) turns() (n int) {
+	seen := make(map[string]bool)
+	for _, c := range r.contenders {
+		key := fmt.Sprint(c.queue, c.token)
+		if seen[key] {
+			n++
+		}
+		seen[key] = true
+	}
+	return n
+}

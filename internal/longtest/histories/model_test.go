@@ -1,0 +1,245 @@
+package histories
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/dlock-go/dlock"
+)
+
+// kind is what an operation does.
+type kind int
+
+const (
+	grant kind = iota
+	reentry
+	unlocking
+	downgrade
+	loss
+	answer
+	refusal
+	clearing
+	resume
+)
+
+// operation is what the model is given of an operation, the results included.
+type operation struct {
+	kind   kind
+	queue  string
+	hold   int        // tells contenders apart: every grant is another one
+	handle int        // tells a contender's Locks apart: every re-entry is another one
+	mode   dlock.Mode // of a grant and a re-entry: as asked for; of an answer: as seen
+	token  int64      // of a grant; of a clearing: the highest that was removed
+	place  int        // of a grant: whose places are shared, 0: nobody's
+	maybe  bool       // nobody knows whether the lock was still held: then nothing comes of it
+	from   state      // of a resume
+}
+
+func (o operation) String() string {
+	who := fmt.Sprintf("#%d.%d", o.hold, o.handle)
+	switch o.kind {
+	case grant:
+		return fmt.Sprintf("%s %v, token %d", who, o.mode, o.token)
+	case reentry:
+		return fmt.Sprintf("%s again, %v", who, o.mode)
+	case unlocking:
+		return who + " unlocked"
+	case downgrade:
+		return who + " to shared"
+	case loss:
+		return fmt.Sprintf("#%d lost", o.hold)
+	case refusal:
+		return fmt.Sprintf("#%d no upgrade", o.hold)
+	case clearing:
+		return fmt.Sprintf("all up to token %d removed", o.token)
+	case resume:
+		return "from here: " + o.from.String()
+	}
+	return fmt.Sprintf("%s still %v", who, o.mode)
+}
+
+// holder is one Lock that is held. Those of one contender go with its node.
+type holder struct {
+	hold, handle int
+	mode         dlock.Mode
+	token        int64 // as in operation, and like place 0 for a re-entry
+	place        int
+}
+
+func (h holder) compare(o holder) int {
+	return cmp.Or(cmp.Compare(h.hold, o.hold), cmp.Compare(h.handle, o.handle))
+}
+
+// state is a read-write lock. It is never changed, only replaced.
+type state struct {
+	holders []holder // in order
+	top     int64    // the highest token granted
+	place   int      // to whom, if he shares it: then he may be granted it again
+	fence   int64    // the highest exclusive token granted
+	cleared int64    // up to this token nothing is left that can be granted
+}
+
+func (s state) String() string {
+	text := "free"
+	for i, h := range s.holders {
+		if i == 0 {
+			text = "held:"
+		}
+		text += fmt.Sprintf(" #%d.%d %v", h.hold, h.handle, h.mode)
+	}
+	return fmt.Sprintf("%s; highest token %d", text, s.top)
+}
+
+func (s state) equal(o state) bool {
+	return s.top == o.top && s.place == o.place && s.fence == o.fence && s.cleared == o.cleared && slices.Equal(s.holders, o.holders)
+}
+
+// hash is the same for equal states.
+func (s state) hash() uint64 {
+	h := uint64(s.top)*31 + uint64(s.place)*43 + uint64(s.fence)*37 + uint64(s.cleared)*41
+	for _, l := range s.holders {
+		h = h*1099511628211 + uint64(l.hold<<16+l.handle<<2+int(l.mode))
+	}
+	return h
+}
+
+// mode returns how a contender holds the lock, 0 if not at all.
+func (s state) mode(hold int) (mode dlock.Mode) {
+	for _, h := range s.holders {
+		if h.hold == hold {
+			mode = max(mode, h.mode)
+		}
+	}
+	return mode
+}
+
+// locks returns how many Locks a contender holds.
+func (s state) locks(hold int) (n int) {
+	for _, h := range s.holders {
+		if h.hold == hold {
+			n++
+		}
+	}
+	return n
+}
+
+// exclusive tells whether anybody holds the lock exclusively.
+func (s state) exclusive() bool {
+	return slices.ContainsFunc(s.holders, func(h holder) bool { return h.mode == dlock.Exclusive })
+}
+
+func (s state) find(o operation) (at int, found bool) {
+	return slices.BinarySearchFunc(s.holders, holder{hold: o.hold, handle: o.handle}, holder.compare)
+}
+
+func (s state) add(o operation) state {
+	at, _ := s.find(o)
+	s.holders = slices.Insert(slices.Clone(s.holders), at, holder{o.hold, o.handle, o.mode, o.token, o.place})
+	return s
+}
+
+// step returns the state after an operation, and whether the lock may have done it.
+func (s state) step(o operation) (bool, state) {
+	switch o.kind {
+	case grant:
+		return s.grant(o)
+	case reentry:
+		return s.reenter(o)
+	case unlocking, downgrade:
+		return s.lower(o)
+	case loss:
+		held := s.mode(o.hold) != 0
+		s.holders = slices.DeleteFunc(slices.Clone(s.holders), func(h holder) bool { return h.hold == o.hold })
+		return held, s
+	case refusal:
+		return s.mode(o.hold) == dlock.Shared, s
+	case clearing:
+		s.cleared = max(s.cleared, o.token)
+		return true, s
+	case resume:
+		return true, o.from
+	}
+	at, found := s.find(o)
+	return found && s.holders[at].mode == o.mode, s
+}
+
+// turn reports whether a grant may be a turn on a place that the goroutines of a
+// client share. The place is that of the highest token, or another Lock holds it:
+// after a downgrade readers enter it although readers of other clients, with higher
+// tokens, have entered before.
+func (s state) turn(o operation) bool {
+	if o.place == 0 {
+		return false
+	}
+	return o.place == s.place && o.token == s.top ||
+		slices.ContainsFunc(s.holders, func(h holder) bool { return h.place == o.place && h.token == o.token })
+}
+
+// grant lets in a contender that has waited for its turn.
+func (s state) grant(o operation) (bool, state) {
+	turn := s.turn(o)
+	if s.exclusive() || o.token <= s.fence && !turn || o.token <= s.cleared {
+		return false, s
+	}
+	exclusive := o.mode == dlock.Exclusive
+	ok := !exclusive || len(s.holders) == 0 && (o.token > s.top || turn)
+	return ok, s.granted(o).add(o)
+}
+
+// granted takes a token down.
+func (s state) granted(o operation) state {
+	if o.token > s.top {
+		s.top, s.place = o.token, o.place
+	}
+	if o.mode == dlock.Exclusive {
+		s.fence = max(s.fence, o.token)
+	}
+	return s
+}
+
+// reenter gives a contender one Lock more. He cannot get from shared to exclusive.
+func (s state) reenter(o operation) (bool, state) {
+	switch held := s.mode(o.hold); {
+	case held == 0:
+		return o.maybe, s
+	case held < o.mode:
+		return false, s
+	}
+	return true, s.add(o)
+}
+
+// lower takes a Lock off a contender, or makes it shared. Where nobody knows whether the lock was
+// lost before, the contender keeps his last one: it goes with the loss.
+func (s state) lower(o operation) (bool, state) {
+	at, found := s.find(o)
+	switch {
+	case !found:
+		return o.maybe, s
+	case o.maybe && o.kind == unlocking && s.locks(o.hold) == 1:
+		return true, s
+	}
+	s.holders = slices.Clone(s.holders)
+	if o.kind == unlocking {
+		s.holders = slices.Delete(s.holders, at, at+1)
+	} else {
+		s.holders[at].mode = dlock.Shared
+	}
+	return true, s
+}
+
+// model is the lock of each queue, for porcupine.
+var model = porcupine.Model{
+	Partition: partition,
+	Init:      func() any { return state{} },
+	Step: func(s, in, _ any) (bool, any) {
+		ok, after := s.(state).step(in.(operation))
+		return ok, after
+	},
+	Equal:             func(a, b any) bool { return a.(state).equal(b.(state)) },
+	Hash:              func(s any) uint64 { return s.(state).hash() },
+	DescribeOperation: func(in, _ any) string { return in.(operation).String() },
+	DescribeState:     func(s any) string { return s.(state).String() },
+}

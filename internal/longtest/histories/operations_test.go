@@ -1,0 +1,165 @@
+package histories
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/dlock-go/dlock"
+)
+
+// history returns what has happened, for the model, and what needs no model to be wrong: locks
+// that were lost although nothing had happened that may take them away. To be called once
+// everybody is done.
+func (r *recorder) history() (ops []porcupine.Operation, unexplained []string) {
+	for _, c := range r.contenders {
+		of, explained := r.operations(c)
+		ops = append(ops, of...)
+		if !explained {
+			unexplained = append(unexplained, fmt.Sprintf("client %d lost #%d of %s (%s, token %d) without a cause",
+				c.client.seat, c.id, c.queue, c.node, c.token))
+		}
+	}
+	for _, c := range r.causes {
+		if c.sudden() {
+			ops = append(ops, porcupine.Operation{Input: operation{kind: clearing, queue: c.queue, token: c.upTo}, Call: c.call, Return: c.call})
+		}
+	}
+	return ops, unexplained
+}
+
+// story makes the operations of one contender.
+type story struct {
+	*contender
+	silent int64 // from here on he may have lost the lock without having to know
+	ops    []porcupine.Operation
+}
+
+// add adds an operation of which it is known that the lock was held, unless that can have been
+// lost in silence: then nothing may come of it, and nothing can come of it if it began after.
+func (s *story) add(row int, at span, o operation) {
+	switch {
+	case at.call >= s.silent:
+		return
+	case at.ret >= s.silent:
+		o.maybe = true
+	}
+	s.put(row, at, o)
+}
+
+func (s *story) put(row int, at span, o operation) {
+	o.hold, o.queue = s.id, s.queue
+	s.ops = append(s.ops, porcupine.Operation{ClientId: row, Input: o, Call: at.call, Return: at.ret})
+}
+
+func (r *recorder) operations(c *contender) (ops []porcupine.Operation, explained bool) {
+	lost, silent, explained := r.loss(c)
+	s := &story{contender: c, silent: silent}
+	for _, h := range c.handles {
+		if h.number == 0 {
+			s.put(h.actor, h.entered, operation{kind: grant, mode: h.mode, token: h.token, place: c.client.shares()})
+		} else {
+			s.add(h.actor, h.entered, operation{kind: reentry, handle: h.number, mode: h.mode})
+		}
+		for _, a := range h.answers {
+			if a.ret < silent {
+				s.put(a.actor, a.span, operation{kind: answer, handle: h.number, mode: a.mode})
+			}
+		}
+		for _, e := range h.lowered {
+			s.add(h.actor, e.span, operation{kind: downgrade, handle: h.number, maybe: e.err != nil})
+		}
+		if e := h.given; e != nil {
+			s.add(h.actor, e.span, operation{kind: unlocking, handle: h.number, maybe: isOver(e.err)})
+		}
+	}
+	for _, at := range c.refused {
+		if at.ret < silent {
+			s.put(closer, at, operation{kind: refusal})
+		}
+	}
+	if lost.call != forever {
+		lost.ret = min(lost.ret, r.clock+1)
+		s.put(losses+c.client.seat, lost, operation{kind: loss})
+	}
+	return s.ops, explained
+}
+
+// isOver reports whether an error of Unlock says that the lock was over before. ErrUnlock
+// says that it was held until then, also if a close has cut the wait for the store short.
+func isOver(err error) bool { return errors.Is(err, dlock.ErrLost) }
+
+// givenBack is when the last Lock of a contender was unlocked: forever, if one never was.
+func (c *contender) givenBack() (over int64) {
+	for _, h := range c.handles {
+		over = max(over, h.given.over())
+	}
+	return over
+}
+
+// loss returns when a contender lost the lock, as far as that is known: forever if he did not.
+// Silent is when he may have lost it without having to know. Where an Unlock went on at that time,
+// what it did counts as a loss.
+func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) {
+	end := c.givenBack()
+	if c.learned != 0 {
+		end = min(end, c.learned)
+	}
+	closing := int64(forever)
+	if e := c.client.closed; e != nil && e.call < end && !c.unlocked(e.ret) {
+		closing, end = e.call, min(end, e.ret)
+	}
+	suspect, silent := r.earliest(c, end)
+	explained = true
+	switch suspect = min(suspect, closing); {
+	case c.learned != 0 && suspect == forever: // nothing is known of when
+		suspect, explained = 0, false
+	case c.learned != 0, closing != forever:
+	case silent != forever:
+		suspect = min(silent, c.lastCall())
+	default:
+		return span{forever, forever}, silent, true
+	}
+	return span{max(c.granted.call, suspect), end}, silent, explained
+}
+
+// unlocked tells whether all Locks of a contender were given back, in calls that began before that
+// time and say that nothing was lost.
+func (c *contender) unlocked(before int64) bool {
+	return !slices.ContainsFunc(c.handles, func(h *handle) bool {
+		return h.given == nil || h.given.call >= before || isOver(h.given.err)
+	})
+}
+
+// lastCall is when the last call of Unlock began.
+func (c *contender) lastCall() (last int64) {
+	for _, h := range c.handles {
+		if h.given == nil {
+			return forever
+		}
+		last = max(last, h.given.call)
+	}
+	return last
+}
+
+// earliest returns when the first cause began that may have taken a lock away, and when the
+// first one of which its holder need not have known.
+func (r *recorder) earliest(c *contender, end int64) (any, silent int64) {
+	any, silent = forever, forever
+	for _, cause := range r.causes {
+		if !cause.may(c, end) {
+			continue
+		}
+		from := cause.call
+		if cause.sudden() {
+			from = cause.ret
+		}
+		any = min(any, from)
+		if !cause.told {
+			silent = min(silent, from)
+		}
+	}
+	return any, silent
+}

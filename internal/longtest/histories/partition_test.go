@@ -1,0 +1,77 @@
+package histories
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// partition takes the queues apart, as every lock is linearizable by itself, and cuts the history
+// of each at instants at which nothing was going on.
+func partition(history []porcupine.Operation) (parts [][]porcupine.Operation) {
+	queues := make(map[string][]porcupine.Operation)
+	for _, o := range history {
+		queue := o.Input.(operation).queue
+		queues[queue] = append(queues[queue], o)
+	}
+	for _, queue := range slices.Sorted(maps.Keys(queues)) {
+		parts = append(parts, segments(queues[queue], segmentSize)...)
+	}
+	return parts
+}
+
+// segmentSize is how many operations a segment has at least: enough to see in a picture what
+// led to a failure.
+const segmentSize = 200
+
+// segments cuts a history wherever no operation goes on. Nothing is lost by that: everything
+// before a cut comes before everything after it, in every order that is true to the times; and
+// the state at the cut is the same for each of them, since what is left of a set of grants,
+// losses, unlocks and downgrades that are all over does not depend on their order, nor does the
+// highest of the tokens. So each segment begins with the state that the ones before it must have
+// left.
+func segments(history []porcupine.Operation, size int) (parts [][]porcupine.Operation) {
+	history = slices.Clone(history)
+	slices.SortStableFunc(history, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	var part []porcupine.Operation
+	var now state
+	var over int64 // when all operations so far had returned
+	for _, o := range history {
+		if len(part) >= size && over < o.Call {
+			now = now.after(part)
+			parts = append(parts, part)
+			part = []porcupine.Operation{{Input: operation{kind: resume, from: now}, Call: over, Return: over}}
+		}
+		part = append(part, o)
+		over = max(over, o.Return)
+	}
+	return append(parts, part)
+}
+
+// after returns the state that a segment leaves, if it is a history that the lock may have.
+func (s state) after(part []porcupine.Operation) state {
+	lost := make(map[int]bool)
+	var lowered []operation
+	for _, o := range part {
+		in := o.Input.(operation)
+		switch in.kind {
+		case grant:
+			s = s.granted(in).add(in)
+		case reentry:
+			s = s.add(in)
+		case unlocking, downgrade:
+			lowered = append(lowered, in)
+		case loss:
+			lost[in.hold] = true
+		case clearing:
+			_, s = s.step(in)
+		}
+	}
+	for _, in := range lowered {
+		_, s = s.lower(in)
+	}
+	s.holders = slices.DeleteFunc(slices.Clone(s.holders), func(h holder) bool { return lost[h.hold] })
+	return s
+}

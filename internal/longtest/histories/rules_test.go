@@ -1,0 +1,177 @@
+package histories
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/dlock-go/dlock"
+)
+
+// breaches returns what breaks rules that the model does not know: see the package's comment.
+func (r *recorder) breaches() (all []string) {
+	for _, a := range r.attempts {
+		if what := a.wrong(); what != "" {
+			all = append(all, fmt.Sprintf("%v: %s", a, what))
+		}
+		if !r.shared && r.idle(a) {
+			all = append(all, fmt.Sprintf("%v: refused although nobody can have been in the way", a))
+		}
+	}
+	if r.shared {
+		return all
+	}
+	return append(append(all, r.outOfOrder()...), r.overtaken()...)
+}
+
+func (a *attempt) String() string {
+	how := "Lock"
+	switch {
+	case a.try && a.mode == dlock.Shared:
+		how = "TryRLock"
+	case a.try:
+		how = "TryLock"
+	case a.mode == dlock.Shared:
+		how = "RLock"
+	}
+	return fmt.Sprintf("client %d, %s of %s at [%d, %d]", a.client.seat, how, a.queue, a.call, a.ret)
+}
+
+// wrong returns what is wrong with the result of an attempt.
+func (a *attempt) wrong() string {
+	closed := a.client.closed
+	switch err := a.err; {
+	case closed != nil && closed.ret < a.call && !errors.Is(err, dlock.ErrClosed) && (a.within == nil || err == nil):
+		return fmt.Sprintf("the client was closed at %d, but: %v", closed.ret, err)
+	case err == nil:
+	case errors.Is(err, dlock.ErrLost) && a.within != nil:
+	case errors.Is(err, dlock.ErrClosed) && closed != nil && closed.call < a.ret:
+	case errors.Is(err, dlock.ErrLocked) && a.try:
+	case errors.Is(err, dlock.ErrUnavailable) && a.try: // it asks once
+	case errors.Is(err, dlock.ErrUpgrade) && a.within != nil && a.mode == dlock.Exclusive:
+	case errors.Is(err, dlock.ErrTimeout) && errors.Is(err, context.DeadlineExceeded) && a.limited:
+	case errors.Is(err, context.Canceled) && (a.gaveUp != 0 && a.gaveUp < a.ret || a.within != nil && a.within.over(a.ret)):
+	default:
+		return fmt.Sprint("no reason for: ", err)
+	}
+	return ""
+}
+
+// over tells whether the context of a Lock may have ended by that time.
+func (h *handle) over(by int64) bool { return h.given != nil && h.given.call < by }
+
+// idle tells whether a refused TryLock or TryRLock has no excuse: in all its time nobody can have
+// stood in the queue who is in the way of its mode. Whoever has left with an error may stand
+// there still; an attempt one of whose requests has failed may be in its own way; and a server may not yet
+// have heard of those who have left.
+func (r *recorder) idle(a *attempt) bool {
+	if !a.try || !errors.Is(a.err, dlock.ErrLocked) || a.retried {
+		return false
+	}
+	for _, other := range r.attempts {
+		inTheWay := a.mode == dlock.Exclusive || other.mode == dlock.Exclusive
+		if other != a && other.queue == a.queue && inTheWay && other.call < a.ret && r.mayBeThere(other, a) {
+			return false
+		}
+	}
+	return true
+}
+
+// sees returns the tick from which on an attempt must know what has happened.
+func (r *recorder) sees(a *attempt) int64 {
+	if a.synced == 0 && !r.lagging {
+		return a.call
+	}
+	return a.synced
+}
+
+// mayBeThere tells whether the node of an attempt that began before may be there for another one that was refused.
+func (r *recorder) mayBeThere(a, refused *attempt) bool {
+	gone, ended := int64(forever), a.ended
+	sees := r.sees(refused)
+	switch {
+	case a.within != nil && a.got != nil && a.got.number > 0: // it has no node
+		return false
+	case a.got == nil && len(a.queued) == 0 && errors.Is(a.err, dlock.ErrLocked) && !a.retried:
+		return a.ret >= sees
+	case a.got == nil:
+		gone = a.ret
+	default:
+		last, clean := a.got.leftAt()
+		if clean {
+			return last >= sees
+		}
+		gone, ended = last, a.got.ended()
+	}
+	if gone >= sees {
+		return true
+	}
+	for _, empty := range r.empty[a.queue] {
+		if gone < empty && empty < sees {
+			return false
+		}
+	}
+	return r.grace == 0 || ended.IsZero() || refused.began.Before(ended.Add(r.grace))
+}
+
+// outOfOrder returns tokens that do not rise in the order in which nodes were made.
+func (r *recorder) outOfOrder() (all []string) {
+	queues := make(map[string][]placed)
+	for _, a := range r.attempts {
+		queues[a.queue] = append(queues[a.queue], a.queued...)
+	}
+	for queue, places := range queues {
+		known := slices.Clone(places) // by when they were known
+		slices.SortFunc(known, func(a, b placed) int { return cmp.Compare(a.ret, b.ret) })
+		slices.SortFunc(places, func(a, b placed) int { return cmp.Compare(a.call, b.call) })
+		var highest int64
+		for _, p := range places {
+			for len(known) > 0 && known[0].ret < p.call {
+				highest = max(highest, known[0].token)
+				known = known[1:]
+			}
+			if p.token <= highest {
+				all = append(all, fmt.Sprintf("%s: token %d was given after %d, and later than %d", queue, p.token, highest, p.call))
+			}
+		}
+	}
+	return all
+}
+
+// overtaken returns grants that have passed somebody who stood before them in the queue and gave
+// up later. (Of those who were let in later the model knows by their tokens.)
+func (r *recorder) overtaken() (all []string) {
+	for _, a := range r.attempts {
+		if a.got != nil || len(a.queued) == 0 || a.gaveUp == 0 || a.try {
+			continue
+		}
+		stood := a.queued[len(a.queued)-1]
+		for _, c := range r.contenders {
+			conflict := a.mode == dlock.Exclusive || c.mode == dlock.Exclusive
+			if c.queue == a.queue && conflict && c.token > stood.token && c.granted.ret < a.stood(stood) && !r.disturbed(a, c) {
+				all = append(all, fmt.Sprintf("%v: had token %d and was passed by %d at %d", a, stood.token, c.token, c.granted.ret))
+			}
+		}
+	}
+	return all
+}
+
+// stood returns until when an attempt stood in the queue for certain, if nothing took its node away.
+func (a *attempt) stood(p placed) int64 {
+	until := min(a.ret, a.gaveUp)
+	if a.client.closed != nil {
+		until = min(until, a.client.closed.call)
+	}
+	return max(until, p.ret)
+}
+
+// disturbed tells whether an attempt may have lost its place while somebody else got the lock.
+func (r *recorder) disturbed(a *attempt, c *contender) bool {
+	stood := &contender{client: a.client, queue: a.queue, granted: a.span}
+	return slices.ContainsFunc(r.causes, func(cause cause) bool {
+		cause.node = ""
+		return cause.may(stood, c.granted.ret)
+	})
+}

@@ -1,0 +1,70 @@
+package histories
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// hop is a proxy in front of a server.
+type hop struct {
+	*zktest.Proxy
+	server *zktest.Server
+}
+
+// way is how a client reaches the servers: through a proxy for each of them.
+type way []hop
+
+// now returns the hop in use.
+func (w way) now() hop {
+	for _, h := range w {
+		if h.Connections() > 0 {
+			return h
+		}
+	}
+	return w[0]
+}
+
+func (w way) heal() {
+	for _, h := range w {
+		h.Heal()
+	}
+}
+
+func (w way) drop() {
+	for _, h := range w {
+		h.DropConnections()
+	}
+}
+
+func (w way) delay(d time.Duration) {
+	for _, h := range w {
+		h.SetDelay(d)
+	}
+}
+
+// expire ends a client's session on the servers. The client is kept out meanwhile: it would take
+// the session back from the connection that is about to end it. It returns false if nobody knows
+// whether the session has ended.
+func (w way) expire(t testing.TB) bool {
+	sessions := w.now().Sessions()
+	if len(sessions) == 0 || sessions[len(sessions)-1].ID == 0 {
+		return true
+	}
+	last := sessions[len(sessions)-1]
+	for _, h := range w {
+		h.Refuse()
+	}
+	defer w.heal()
+	for i := range 20 * len(w) {
+		err := zktest.Expire(w[i%len(w)].server.Addr(), last.ID, last.Passwd)
+		if err == nil || strings.Contains(err.Error(), "does not know it") { // it has ended before
+			return true
+		}
+		t.Logf("expire: %v", err)
+		time.Sleep(50 * time.Millisecond)
+	}
+	return false
+}

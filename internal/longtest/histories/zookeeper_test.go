@@ -1,0 +1,328 @@
+package histories
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/leakcheck"
+	"github.com/dlock-go/dlock/internal/zktest"
+	_ "github.com/dlock-go/dlock/zkdriver"
+)
+
+func TestMain(m *testing.M) { os.Exit(leakcheck.After(zktest.Main(m))) }
+
+var batches = flag.Int("batches", 2, "how many times four histories are made on one ZooKeeper server")
+
+const (
+	sessionTimeout = 2 * time.Second
+	zkClients      = 4
+	zkFor          = 6 * time.Second // how long faults are played in one history
+)
+
+// world is a lock on ZooKeeper, with clients that reach each server through a proxy of their own.
+type world struct {
+	testing.TB
+	*recorder
+	servers []*zktest.Server
+	root    string
+	raw     *zk.Conn
+	ways    []way
+	seats   []*seat
+	actors  []*actor
+	pace    time.Duration // at most so long from one fault to the next
+	seed    uint64
+	rand    *rand.Rand
+	heals   sync.WaitGroup
+	stop    chan struct{} // closed: no new rounds
+	playing sync.WaitGroup
+	wrong   complaints
+}
+
+const queue = "q"
+
+// newWorld makes clients below root, which are closed when the test ends.
+func newWorld(t testing.TB, seed uint64, pace time.Duration, root string, servers ...*zktest.Server) *world {
+	t.Helper()
+	w := &world{
+		TB: t, recorder: new(recorder), servers: servers, root: root, stop: make(chan struct{}), pace: pace,
+		raw: zktest.Dial(t, time.Minute, addrs(servers)...), seed: seed, rand: rand.New(rand.NewPCG(seed, 1)),
+	}
+	for i := range zkClients {
+		w.join(i)
+		w.cause(cause{what: "time passes on a busy machine", seat: i, told: true}, done(func() {})) // explains a session that ends by itself
+	}
+	return w
+}
+
+func addrs(servers []*zktest.Server) (all []string) {
+	for _, s := range servers {
+		all = append(all, s.Addr())
+	}
+	return all
+}
+
+// join makes a seat with its ways to the servers.
+func (w *world) join(i int) {
+	var to way
+	var hosts []string
+	for _, s := range w.servers {
+		p := zktest.NewProxy(w, s.Addr())
+		to, hosts = append(to, hop{p, s}), append(hosts, p.Addr())
+	}
+	w.ways = append(w.ways, to)
+	dsn := fmt.Sprintf("zk://%s%s?session_timeout=%v", strings.Join(hosts, ","), w.root, sessionTimeout)
+	s := newSeat(i, func() *dlock.Client {
+		c, err := dlock.Open("zk", dsn, dlock.WithHostname(fmt.Sprint("web", i)), quiet())
+		if err != nil {
+			panic(err) // it does no I/O
+		}
+		return c
+	})
+	w.Cleanup(func() { _ = s.client().locks.Close() })
+	w.seats = append(w.seats, s)
+	w.actors = append(w.actors, &actor{
+		recorder: w.recorder, id: i + 1, seat: s, queues: []string{queue}, wrong: &w.wrong, stop: w.stop,
+		nasty: w.nasty(i, to), rand: rand.New(rand.NewPCG(w.seed, uint64(100+i))), rounds: 1 << 30, unit: 25 * time.Millisecond, long: 2 * sessionTimeout,
+	})
+}
+
+// nasty hits the very requests that matter, and cuts off who holds a lock until others get it.
+func (w *world) nasty(i int, to way) nasty {
+	draw := rand.New(rand.NewPCG(w.seed, uint64(200+i)))
+	var mu sync.Mutex
+	chance := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return draw.IntN(2) == 0
+	}
+	return nasty{
+		write: func() {
+			if chance() {
+				w.cause(cause{what: "request lost", seat: i, told: true}, done(func() { to.now().LoseRequest(writes) }))
+			} else {
+				w.cause(cause{what: "reply lost", seat: i, told: true}, done(func() { to.now().LoseReply(writes) }))
+			}
+		},
+		hold: func() {
+			if chance() {
+				w.sever(cause{what: "cut off from all, both ways", seat: i, told: true}, to, (*zktest.Proxy).Cut, 2*sessionTimeout)
+			}
+		},
+	}
+}
+
+// start has everybody take and give back locks until end is called.
+func (w *world) start() {
+	for _, a := range w.actors {
+		w.playing.Go(a.play)
+	}
+}
+
+// end waits until everybody has given back what he has. Then nothing may be left of anybody, and
+// whoever tries has to get the lock.
+func (w *world) end() {
+	close(w.stop)
+	w.playing.Wait()
+	w.heals.Wait()
+	for i, to := range w.ways {
+		to.heal()
+		w.actors[i].nasty = nasty{}
+	}
+	w.deserted()
+	rush(w.actors, queue)
+	w.deserted()
+	for _, a := range w.actors {
+		a.calm(queue)
+	}
+}
+
+// deserted waits until the queue is empty.
+func (w *world) deserted() {
+	for until := time.Now().Add(bound); len(w.nodes()) > 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(until) {
+			w.wrong.add("everybody has gone, but there is still %v", w.nodes())
+			break
+		}
+	}
+	w.settled(queue)
+}
+
+// play plays faults for as long as stop is open.
+func (w *world) play(stop <-chan struct{}) {
+	for {
+		t := time.NewTimer(time.Duration(w.rand.Int64N(int64(w.pace))))
+		select {
+		case <-t.C:
+			w.fault()
+		case <-stop:
+			t.Stop()
+			return
+		}
+	}
+}
+
+var writes = zktest.Op(zktest.OpCreate, zktest.OpDelete, zktest.OpMulti)
+
+// fault plays one fault. Errors of an operator's are no trouble: he came too late.
+func (w *world) fault() {
+	i := w.target(w.rand, len(w.ways))
+	to := w.ways[i]
+	of := func(what string) cause { return cause{what: what, seat: i, told: true} }
+	switch n := w.rand.IntN(40); {
+	case n == 0:
+		w.cause(cause{what: "queue removed", seat: -1}, w.removeQueue)
+	case n < 3:
+		w.removeNode()
+	case n < 5:
+		w.cause(cause{what: "ended by force", seat: i}, func() bool { return to.expire(w) })
+	case n < 9:
+		w.cut(of, to)
+	case n < 18:
+		w.cause(of("connection dropped"), done(to.drop))
+	case n < 26:
+		w.cause(of("request lost"), done(func() { to.now().LoseRequest(writes) }))
+	case n < 35:
+		w.cause(of("reply lost"), done(func() { to.now().LoseReply(writes) }))
+	case n < 37:
+		w.cause(of("slow"), done(func() { to.delay(time.Duration(w.rand.IntN(15)) * time.Millisecond) }))
+	case n == 37:
+		_ = w.seats[i].replace(w.recorder) // the store may be out of reach
+	}
+}
+
+// cut cuts a client off for a while, perhaps for longer than its session lives: from the server
+// that it uses, or from all, both ways or one way only.
+func (w *world) cut(of func(string) cause, to way) {
+	d := time.Duration(w.rand.Int64N(int64(sessionTimeout)))
+	if w.rand.IntN(2) == 0 {
+		d += sessionTimeout
+	}
+	which, whence := to, "all"
+	if w.rand.IntN(2) == 0 {
+		which, whence = way{to.now()}, "its server"
+	}
+	cut, how := (*zktest.Proxy).Cut, "both ways"
+	switch w.rand.IntN(3) {
+	case 1:
+		cut, how = func(p *zktest.Proxy) { p.CutOneWay(zktest.ToServer) }, "towards it"
+	case 2:
+		cut, how = func(p *zktest.Proxy) { p.CutOneWay(zktest.ToClient) }, "from it"
+	}
+	w.sever(of(fmt.Sprintf("cut off from %s, %s", whence, how)), which, cut, d)
+}
+
+// sever cuts connections for a while.
+func (w *world) sever(c cause, which way, cut func(*zktest.Proxy), d time.Duration) {
+	w.cause(c, done(func() {
+		for _, h := range which {
+			cut(h.Proxy)
+		}
+		w.heals.Go(func() {
+			time.Sleep(d)
+			which.heal()
+		})
+	}))
+}
+
+// nodes returns the contenders, oldest first.
+func (w *world) nodes() []string {
+	names, _, err := w.raw.Children(w.root + "/" + queue)
+	if err != nil {
+		return nil
+	}
+	sequence := func(name string) string { return name[max(0, len(name)-10):] }
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(sequence(a), sequence(b)) })
+	return names
+}
+
+// removeNode removes one of the first nodes, as those are most worth it.
+func (w *world) removeNode() {
+	nodes := w.nodes()
+	if len(nodes) == 0 {
+		return
+	}
+	name := nodes[w.rand.IntN(min(2, len(nodes)))]
+	w.cause(cause{what: "node removed", seat: -1, node: nodeOf(name)}, func() bool {
+		return w.operator(w.raw.Delete(w.root+"/"+queue+"/"+name, -1))
+	})
+}
+
+func (w *world) removeQueue() bool {
+	var ops []any
+	for _, name := range w.nodes() {
+		ops = append(ops, &zk.DeleteRequest{Path: w.root + "/" + queue + "/" + name, Version: -1})
+	}
+	_, err := w.raw.Multi(append(ops, &zk.DeleteRequest{Path: w.root + "/" + queue, Version: -1})...)
+	return w.operator(err)
+}
+
+// operator tells whether an operator's request is over: it was done or refused. If that is in
+// doubt, it is over once a later write of the same session was answered, as a leader takes none of
+// a session's earlier ones after that.
+func (w *world) operator(err error) bool {
+	over := func() bool {
+		return err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNotEmpty)
+	}
+	for until := time.Now().Add(bound); !over() && time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+		err = w.raw.Delete(w.root+"/no-such-node", -1)
+	}
+	return over()
+}
+
+func TestHistoriesOnZooKeeperAreLinearizable(t *testing.T) {
+	t.Parallel()
+	const together = 4
+	zktest.Require(t)
+	seed := rand.Uint64()
+	var sum figures
+	began := time.Now()
+	for range *batches {
+		t.Run("batch", func(t *testing.T) {
+			server := zktest.Shared(t)
+			var worlds []*world
+			for range together {
+				worlds = append(worlds, newWorld(t, seed, 150*time.Millisecond, server.Chroot(t), server))
+				seed++
+			}
+			play(t, worlds, func() { time.Sleep(zkFor) }, &sum)
+		})
+	}
+	t.Logf("%v, %v", &sum, time.Since(began).Round(time.Millisecond))
+	require.NotZero(t, sum.counts["lost"])
+	require.NotZero(t, sum.counts["re-entries"])
+	require.NotZero(t, sum.counts["downgrades"])
+}
+
+// play makes the histories of several worlds, each with its own faults and all with what happens
+// to the servers meanwhile, and judges them.
+func play(t *testing.T, worlds []*world, meanwhile func(), sum *figures) {
+	stop := make(chan struct{})
+	var playing sync.WaitGroup
+	for _, w := range worlds {
+		w.start()
+		playing.Go(func() { w.play(stop) })
+	}
+	meanwhile()
+	close(stop)
+	playing.Wait()
+	for _, w := range worlds {
+		playing.Go(w.end)
+	}
+	playing.Wait()
+	for _, w := range worlds {
+		sum.add(w.recorder, judge(t, fmt.Sprint("seed ", w.seed), w.recorder, w.wrong.all))
+	}
+}

@@ -1,0 +1,85 @@
+//go:build linux || darwin
+
+package soak
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/leakcheck"
+	"github.com/dlock-go/dlock/internal/zktest"
+	_ "github.com/dlock-go/dlock/zkdriver"
+)
+
+var (
+	soakFor  = flag.Duration("soak", 0, "go on with sittings for that long; by default there is one")
+	seedFlag = flag.Uint64("seed", 1, "what faults, their order and their durations are drawn from")
+	first    = flag.Int("first", 1, "the number of the first sitting")
+	faults   = flag.String("faults", "", "a regular expression: only these kinds of faults, for finding out what it takes to break something")
+	journals = flag.String("journals", "", "a directory for the journals of sittings in which something was wrong; by default that for temporary files")
+)
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(workerVariable); text != "" {
+		os.Exit(work(text))
+	}
+	os.Exit(leakcheck.After(zktest.Main(m)))
+}
+
+func TestNothingIsLostWhileEverythingFails(t *testing.T) {
+	e := servers(t)
+	f := newFigures(*seedFlag)
+	for number := *first; number == *first || time.Since(f.began) < *soakFor; number++ {
+		dir := sittingDir(t, number)
+		ok := t.Run(fmt.Sprint("sitting ", number), func(t *testing.T) { sit(t, e, f.seed, number, dir, f) })
+		f.sittings++
+		if !ok {
+			f.violations = max(f.violations, 1) // it may have ended before it was judged
+			t.Errorf("the journals are in %s; again: go test -race -v ./internal/longtest/soak -seed %d -first %d", dir, f.seed, number)
+			break
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	}
+	if f.injected[haltedAtWrite] > 0 && f.lostWithout == 0 {
+		t.Error("the counter without the check has lost nothing: nobody was stopped between his last look and his write")
+	}
+	fmt.Printf("\n%s\n", f.table())
+}
+
+// servers starts the ensemble. A server that is cut off goes on for syncLimit ticks as if it were not: 5s, which is
+// longer than any session.
+func servers(t *testing.T) *zktest.Ensemble {
+	zktest.Require(t)
+	opts := []zktest.Option{
+		zktest.WithConfig(map[string]string{"initLimit": "6", "syncLimit": "10"}),
+		zktest.WithBacklog(8),
+		zktest.WithContainerCheck(time.Second),
+	}
+	if runtime.GOOS == "linux" {
+		zktest.RequireSlowDisk(t)
+		opts = append(opts, zktest.WithSlowDisk(t))
+	} else {
+		t.Log("LEFT OUT, slow disks: they need Linux")
+	}
+	return zktest.StartEnsemble(t, 3, opts...)
+}
+
+// sittingDir makes a directory for what a sitting writes.
+func sittingDir(t *testing.T, number int) string {
+	if *journals != "" {
+		if err := os.MkdirAll(*journals, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir, err := os.MkdirTemp(*journals, fmt.Sprintf("dlock-soak-sitting-%d-", number))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
