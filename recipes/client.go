@@ -28,12 +28,18 @@ var (
 	errDialGivenUp = errors.New("given up, as no call waits for a session any more")
 )
 
-// Client is a client of one store. It holds one session at a time, connects on first
-// use and again after a session has ended, and makes the locks. Each lock is bound
-// to the session that won it.
+// Client is a client of one store. It has one session at a time. It connects on
+// first use, and again after a session has ended. Each lock is bound to the
+// session on which it was granted.
 //
-// A Client is safe for use by many goroutines. Close gives everything back.
+// One Client serves a whole program. It is safe for use by many goroutines and
+// must not be copied. Close ends it.
+//
+// A Client comes from dlock.Open or [NewClient]. The zero value and a nil
+// *Client behave like a closed client: a call that needs the store returns an
+// error that matches [ErrClosed].
 type Client struct {
+	_         noCopy
 	connector driver.Connector
 	options   options
 
@@ -73,8 +79,18 @@ func NewClient(c driver.Connector, opts ...Option) *Client {
 	}
 }
 
+// opened returns c, or a closed client if c is nil or the zero value.
+func (c *Client) opened() *Client {
+	if c == nil || c.done == nil {
+		c = NewClient(nil)
+		_ = c.Close() // it has no session to end
+	}
+	return c
+}
+
 // Ping makes sure that there is a session and that the store answers.
 func (c *Client) Ping(ctx context.Context) error {
+	c = c.opened()
 	if ctx == nil {
 		return errors.New("dlock: ping: nil context")
 	}
@@ -95,13 +111,18 @@ func (c *Client) Ping(ctx context.Context) error {
 	return fmt.Errorf("dlock: ping: %w", c.closedOr(inTime(ctx, err)))
 }
 
-// Close gives everything back: calls in flight return ErrClosed, all locks count
-// as lost, and then their nodes are removed, also those of sessions that were
-// lost before. It waits for that, for 20 s at most. An error that
-// matches driver.ErrUnavailable says that the store could not be reached; it
-// says how long the nodes may stay and block others. A second Close returns
-// what the first one did.
+// Close ends the client and releases everything that it holds. Calls in flight
+// return [ErrClosed], and Lost of every lock closes. Then the client ends its
+// session in the store, which removes the nodes, and also sessions that were
+// lost before and that the store may still keep. Close waits for all this, for
+// 20 s at most.
+//
+// An error that matches driver.ErrUnavailable means that the store could not be
+// reached. The nodes then stay until the session times out in the store, and may
+// block other clients until then. The error says how long that takes. A second
+// Close returns the result of the first one.
 func (c *Client) Close() error {
+	c = c.opened()
 	if c.beginClose() {
 		c.result = c.close()
 		close(c.finished)

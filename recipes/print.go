@@ -45,6 +45,7 @@ func (m *RWMutex) GoString() string { return "dlock.RWMutex(" + m.String() + ")"
 // String returns one line for people: the session that the client has, or why there is
 // none. It may be called at any time and does no I/O.
 func (c *Client) String() string {
+	c = c.opened()
 	if c.closedOr(nil) != nil {
 		return "closed"
 	}

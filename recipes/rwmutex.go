@@ -30,10 +30,18 @@ type RWMutex struct {
 	key     any   // of its holds in contexts
 }
 
-// RWMutex returns the lock of that name. It does no I/O. A name is one or more segments with
-// slashes between them, such as "stock/42"; see driver.CheckQueue. With a bad name every use of
-// the lock returns an error that matches ErrBadName.
+// RWMutex returns the read-write lock of that name. It does no I/O.
+//
+// A name is one or more segments with slashes between them, such as "stock/42".
+// It has at most 512 bytes of printable UTF-8. A segment is not empty, not "."
+// and not ".."; any other segment is allowed, also "order-1234567890" or a UUID.
+// Locks of different names never block each other, even if one name is the
+// beginning of the other. If the name breaks these rules, every use of the lock
+// returns an error that matches [ErrBadName].
+//
+// The options are applied after those of the client, for this RWMutex only.
 func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
+	c = c.opened()
 	m := &RWMutex{
 		client:  c,
 		name:    name,
