@@ -12,6 +12,8 @@ import (
 // The names that applications need most from the packages below. The hooks' arguments are in
 // package recipes.
 type (
+	// Client is a client of one store; see [recipes.Client].
+	Client = recipes.Client
 	// RWMutex is a read-write lock; see [recipes.RWMutex].
 	RWMutex = recipes.RWMutex
 	// Lock is a lock that is held; see [recipes.Lock].
