@@ -45,7 +45,7 @@ func FuzzDSN(f *testing.F) {
 func FuzzState(f *testing.F) {
 	for _, s := range []string{`{}`, `null`, `[]`, `{"Last":7,"Version":1,"Sessions":{},"Queues":{"q":[{"Name":"x-W-0000000003","Seq":3}]}}`,
 		`{"Sessions":null,"Queues":null}`, `{"Queues":{"q":null,"":[{}]}}`, `{"Sessions":{"../outside":true,"":true,"lock":false}}`,
-		`{"Queues":{"q":[{"Name":"\u001b-0000000001","Owner":"nobody"}]}}`, `{"Queues":{"q":[{"Name":"x-W-0000000009"},{"Name":"x-W-0000000008"}]}}`,
+		`{"Queues":{"q":[{"Name":"\u001b-0000000001","Owner":"none"}]}}`, `{"Queues":{"q":[{"Name":"x-W-0000000009"},{"Name":"x-W-0000000008"}]}}`,
 		`{"Last":9223372036854775807}`, ``, `{"Last":999999999999999999}`, `{"Version":9223372036854775807}`} {
 		f.Add([]byte(s))
 	}

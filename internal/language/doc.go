@@ -1,0 +1,13 @@
+// Package language tests the language of this repository: the comments, strings
+// and Markdown files of all its modules. The test finds words and sentence forms
+// that hide the actor of a sentence, and lines that are too long to read.
+//
+// The rules are in rules_test.go. A hit may be right, such as a word in a
+// quotation. Then it is listed in testdata/words.txt or testdata/long-lines.txt,
+// by its file and its text.
+//
+// While old hits remain, testdata/ceilings.txt says how many of them each
+// directory may have. A ceiling is only ever lowered, and goes when it is zero:
+//
+//	go test ./internal/language -lower
+package language
