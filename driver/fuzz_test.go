@@ -13,20 +13,22 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// printable is what names may consist of, said in another way than the package does.
+// printable reports whether a name may contain these characters. It is written in
+// another way than the function of the package.
 func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
 		return !unicode.IsPrint(r) || r == '\ufffd' || r == '\ufffc'
 	})
 }
 
-// wantNameError demands an error that matches ErrBadName and can be shown in a terminal.
+// wantNameError fails the test unless the error matches ErrBadName and can be
+// printed on a terminal.
 func wantNameError(t *testing.T, err error, of string) {
 	t.Helper()
 	require.ErrorIs(t, err, driver.ErrBadName, "%q", of)
 	shown := err.Error()
 	require.True(t, utf8.ValidString(shown) && !strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }),
-		"the error is not fit for a terminal: %q", shown)
+		"the error contains a character that a terminal may interpret: %q", shown)
 }
 
 func FuzzCheckQueue(f *testing.F) {
@@ -46,7 +48,7 @@ func FuzzCheckQueue(f *testing.F) {
 			wantNameError(t, err, queue)
 			return
 		}
-		for i := range segments { // what is above a queue, and each part of it, can be a queue too
+		for i := range segments { // a beginning of a queue's name and each segment may name a queue as well
 			require.NoError(t, driver.CheckQueue(strings.Join(segments[:i+1], "/")))
 			require.NoError(t, driver.CheckQueue(segments[i]))
 		}
@@ -76,7 +78,8 @@ func FuzzCheckPrefix(f *testing.F) {
 	})
 }
 
-// FuzzNameOrder: names of one length and prefix sort as their sequences do, and no two nodes share a name.
+// FuzzNameOrder checks that two sequences never give the same name, and that names
+// of the same length sort like their sequences.
 func FuzzNameOrder(f *testing.F) {
 	f.Add("web1-W-", int64(7), int64(10))
 	f.Add("a-", int64(9_999_999_999), int64(10_000_000_000))

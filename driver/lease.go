@@ -13,33 +13,32 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// Lease judges how long a session lasts, by the clocks of this process. It
-// implements rule 8 for a driver whose store drops a session that it has not
-// heard of for the session's timeout.
+// Lease is the time for which a session surely lives, by the clocks of this
+// process. It implements rule 8 for a driver whose store drops a session that it
+// has not heard from for the session timeout.
 //
-// The store counts the timeout from the instant at which a request reaches it,
-// which is never before the request was sent. So a lease counts from the sending
-// time of a request of which a reply has proved that the store counted it. The
-// term of the lease is shorter than the timeout by a margin, for the drift of
-// two clocks. When the term has passed, the lease has ended for good: a reply
-// that arrives later cannot revive it. (The argument is that of Gray and
-// Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File
-// Cache Consistency", 1989.)
+// The store counts the timeout from the instant at which a request reaches it.
+// That instant is never before the request was sent. So a lease counts from the
+// sending time of a request, once a reply has proved that the store counted this
+// request for the session. The term of the lease is shorter than the timeout by a
+// margin, because the two clocks may drift apart. When the term has passed, the
+// lease has ended for good. A reply that arrives later does not revive it. (See
+// Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for
+// Distributed File Cache Consistency", 1989.)
 //
-// A lease begins to count with the first request that counts, usually the one
-// that opens the session. Until then it does not run: Err returns nil, Done is
-// open, and there is no timer.
+// A lease begins with the first request that counts. That is usually the request
+// that opens the session. Until then the lease does not run: Err returns nil, the
+// channel of Done is open, and there is no timer.
 //
 //	lease := driver.NewLease(timeout, 0)
 //	ended := lease.Do(func() bool { err = open(ctx); return err == nil })
 //	...
 //	go lease.Keep(func(ctx context.Context) bool { return ping(ctx) == nil })
 //
-// Time is read from the monotonic and from the wall clock, and the one by which
-// more time has passed is believed: the monotonic clock may stand still while a
-// machine sleeps, and the wall clock may be set back. A wall clock that is set
-// forward by more than what is left of the term ends the lease early, which is
-// safe.
+// A lease reads the monotonic and the wall clock, and goes by the clock on which
+// more time has passed. The reason: the monotonic clock may stand still while a
+// machine sleeps, and the wall clock may be set back. If the wall clock is set
+// forward by more than the rest of the term, the lease ends early, which is safe.
 //
 // A Lease is safe for use by many goroutines. No method blocks, except that Do
 // waits for its request and Keep for the end of the lease.
@@ -49,23 +48,24 @@ type Lease struct {
 	clock   atomic.Pointer[func() Instant]
 	ended   context.Context // ends with the lease; its cause is err
 	cancel  context.CancelCauseFunc
-	done    <-chan struct{} // that of ended
+	done    <-chan struct{} // the channel of ended
 
-	// These are read all the time, without the mutex. They are written under mu.
+	// These fields are written with mu held, and read without it, because they are
+	// read in every request.
 	begun atomic.Bool // from is set
 	from  start
-	over  atomic.Bool // err is set, and done is closed before mu is free
+	over  atomic.Bool // err is set; the writer closes done before it unlocks mu
 
 	mu      sync.Mutex
 	timer   *time.Timer // nil until the lease has begun
-	renewed Instant     // when Renew or CountFrom was called last, for the error
+	renewed Instant     // the last call of Renew or CountFrom, for the error
 	err     error
 }
 
-// start is the Instant that a lease counts from. A goroutine that reads it while
-// it moves on may see the new wall clock with the old monotonic one, by which
-// the lease has less left. It never sees the reverse, by which the lease would
-// have more left if the wall clock was set back.
+// start is the Instant from which a lease counts. Its two clocks are stored one
+// after the other. A goroutine that reads them in between sees the new wall clock
+// and the old monotonic clock. The lease then seems to have less time left, which
+// is safe. The other order would be unsafe if the wall clock was set back.
 type start struct{ mono, wall atomic.Int64 }
 
 func (s *start) set(t Instant) {
@@ -79,7 +79,8 @@ func (s *start) get() (t Instant) {
 	return t
 }
 
-// Instant is a point in time on both clocks. Take one with [Lease.Now] or [Now].
+// Instant is a point in time on the monotonic and on the wall clock. [Now] and
+// [Lease.Now] return one.
 type Instant struct {
 	mono time.Duration
 	wall time.Duration
@@ -87,15 +88,15 @@ type Instant struct {
 
 var started = time.Now()
 
-// Now returns the present instant, for a request that is sent before there is a
-// lease, because the store's answer gives the session timeout. Pass it to
-// [Lease.Renew] then.
+// Now returns the present instant. It is for a driver that learns the session
+// timeout only from the store's first answer, and so sends that request before it
+// has a lease. The driver passes the instant to [Lease.Renew] afterwards.
 func Now() Instant {
 	t := time.Now()
 	return Instant{mono: t.Sub(started), wall: time.Duration(t.UnixNano())}
 }
 
-// since returns how much time has passed from u to t by the clock that says more.
+// since returns the time from u to t on the clock on which more time has passed.
 func (t Instant) since(u Instant) time.Duration {
 	return max(t.mono-u.mono, t.wall-u.wall)
 }
@@ -104,21 +105,21 @@ func (t Instant) add(d time.Duration) Instant {
 	return Instant{mono: t.mono + d, wall: t.wall + d}
 }
 
-// Sub returns the time from u to t by the monotonic clock, for spacing requests; the lease
-// itself judges by both clocks.
+// Sub returns the time from u to t on the monotonic clock. It is for spacing out
+// requests. The lease itself goes by both clocks.
 func (t Instant) Sub(u Instant) time.Duration { return t.mono - u.mono }
 
 // NewLease returns a lease for a session that the store drops when it has not
-// heard of it for timeout. The term of the lease is timeout less margin. A margin
-// of zero stands for a quarter of the timeout.
+// heard from it for timeout. The term of the lease is timeout minus margin. A
+// margin of zero stands for a quarter of the timeout.
 //
-// The lease begins to count with the first request that counts: see
-// [Lease.Do], [Lease.Keep] and [Lease.Renew]. From then on it holds a timer until it
-// ends, so call [Lease.End] when the session is closed.
+// The lease begins with the first request that counts: see [Lease.Do],
+// [Lease.Keep] and [Lease.Renew]. From then until its end it holds a timer. So a
+// driver calls [Lease.End] when the session is closed.
 //
-// If the margin is negative, or not below the timeout, no term is safe. The
-// lease has then ended already, and Err gives both values. There is no panic,
-// because a timeout often comes from the store.
+// If the margin is negative, or not less than the timeout, no term is safe. Then
+// NewLease returns a lease that has ended, and the error of Err gives both values.
+// It does not panic, because a timeout often comes from the store.
 func NewLease(timeout, margin time.Duration) *Lease {
 	return newLease(timeout, margin, Now)
 }
@@ -132,25 +133,25 @@ func newLease(timeout, margin time.Duration, clock func() Instant) *Lease {
 	l.done = l.ended.Done()
 	l.clock.Store(&clock)
 	if margin < 0 || l.term <= 0 {
-		l.End(fmt.Errorf("no lease can keep a margin of %v to a session timeout of %v", margin, timeout))
+		l.End(fmt.Errorf("no lease is safe with a margin of %v and a session timeout of %v", margin, timeout))
 	}
 	return l
 }
 
-// Now returns the present instant. Take it before the request is sent whose
-// answer will renew the lease; [Lease.Do] does both.
+// Now returns the present instant. It is for a driver that calls [Lease.Renew]
+// later: such a driver calls Now before it sends the request. [Lease.Do] does both.
 func (l *Lease) Now() Instant { return (*l.clock.Load())() }
 
-// Do makes a request that may renew the lease. It takes the instant before the
-// call of request, and counts the lease from it if request returns true: the
-// store has answered, and the answer proves that the store counted this request
-// for the session.
+// Do makes a request that may renew the lease. It reads the clocks, calls request,
+// and, if request returns true, counts the lease from the time before the call.
+// The function request returns true if the store has answered, and if the answer
+// proves that the store counted this request for the session.
 //
-// Do returns the error of the lease after the request, which is nil while the
-// lease runs or has not begun. If the lease had ended before, request is not
-// called. If the answer came after the term had passed, the lease has ended: a
-// first request counts, too, only if it is answered within the term. If request
-// panics, the panic goes on and the lease stays as it was.
+// Do returns the error of the lease after the request. The error is nil while the
+// lease runs and while it has not begun. If the lease had ended before, Do does
+// not call request. If the answer came after the term had passed, the lease has
+// ended. This holds for the first request as well. If request panics, so does Do,
+// and the lease is not renewed.
 func (l *Lease) Do(request func() (counted bool)) error {
 	sent := l.Now()
 	if err := l.at(sent); err != nil {
@@ -162,25 +163,29 @@ func (l *Lease) Do(request func() (counted bool)) error {
 	return l.Err()
 }
 
-// maxBeats is how many beats of Keep may be in flight: those of one timeout. The
-// answer to an older one could not renew the lease.
+// maxBeats is the maximum number of heartbeats in flight: as many as Keep begins
+// within one timeout. The answer to an older heartbeat could not renew the lease.
 const maxBeats = 8
 
-// Keep renews the lease until it ends. It calls beat, which sends a heartbeat
-// and waits for the answer, once every eighth of the timeout, for the first time
-// an eighth after the call of Keep. The result of beat means what it means for
-// [Lease.Do]. Keep returns when the lease has ended and every beat has returned,
-// so a driver calls it on a goroutine of its own, and waits for that in Close.
+// Keep renews the lease until the lease ends. Every eighth of the timeout it calls
+// beat, for the first time an eighth after the call of Keep. The function beat
+// sends a heartbeat and waits for the answer. It returns true under the condition
+// that [Lease.Do] gives for request.
 //
-// Beats overlap: each runs on a goroutine of its own, and none waits for the
-// answer to another. So they may reach the store in any order. This is safe
-// where the store counts the timeout from the arrival of the heartbeat, but not
-// where the heartbeat carries an instant that replaces a later one.
+// Keep returns when the lease has ended and every call of beat has returned. So a
+// driver calls Keep on a goroutine of its own, and Close waits for that goroutine.
 //
-// The ctx of a beat ends after a quarter of the timeout, or with the lease. Then
-// the cause of ctx is the lease's error. A beat that ignores ctx delays the
-// return of Keep. While eight beats are in flight, no other one begins. Heartbeats
-// that were missed, because the process was paused, are not made up for.
+// Heartbeats overlap: each call of beat runs on a goroutine of its own, and does
+// not wait for the answer to another one. So heartbeats may reach the store in any
+// order. This is safe if the store counts the timeout from the arrival of a
+// heartbeat. It is not safe if a heartbeat carries an instant that replaces a
+// later one.
+//
+// The ctx of beat ends after a quarter of the timeout, or when the lease ends. In
+// the second case its cause is the error of the lease. A beat that ignores ctx
+// delays the return of Keep. While eight calls of beat are running, Keep begins no
+// other one. After a pause of the process, Keep does not make up for the
+// heartbeats that it has missed.
 //
 // A panic in beat ends the process, as in any other goroutine.
 func (l *Lease) Keep(beat func(ctx context.Context) (counted bool)) {
@@ -204,17 +209,17 @@ func (l *Lease) Keep(beat func(ctx context.Context) (counted bool)) {
 	}
 }
 
-// Context returns a context that ends with the lease. Its cause is then the
-// error that [Lease.Err] returns, while its Err is context.Canceled. Like Done,
-// it may end late after the process was paused. It has no values and no
-// deadline. The CancelFunc ends the context earlier and frees it: a context that
-// is not cancelled is kept until the lease ends.
+// Context returns a context that ends when the lease ends. Its Err is then
+// context.Canceled, and its cause is the error of [Lease.Err]. After a pause of the
+// process the context may end late, like Done. It has no values and no deadline.
+// The CancelFunc ends the context earlier and frees it. A context that is not
+// cancelled is kept until the lease ends.
 func (l *Lease) Context() (context.Context, context.CancelFunc) {
 	_ = l.Err() // a lease that has run out ends here
 	return context.WithCancel(l.ended)
 }
 
-// at returns the error at that instant.
+// at returns the error of the lease at that instant.
 func (l *Lease) at(now Instant) error {
 	if !l.over.Load() && l.leftAt(now) > 0 {
 		return nil
@@ -227,7 +232,7 @@ func (l *Lease) at(now Instant) error {
 	return l.err
 }
 
-// leftAt returns how much of the term is left at that instant. It needs no mutex.
+// leftAt returns the rest of the term at that instant. It does not need mu.
 func (l *Lease) leftAt(now Instant) time.Duration {
 	if !l.begun.Load() {
 		return l.term
@@ -235,11 +240,13 @@ func (l *Lease) leftAt(now Instant) time.Duration {
 	return l.term - now.since(l.from.get())
 }
 
-// Renew counts the lease from sent, the sending time of a request that the store
-// is known to have counted for the session. The first call begins the count. After
-// that, an earlier instant than the one that the lease counts from changes
-// nothing. Renew reports whether the lease runs: one that has run out stays so,
-// whether or not that was noticed before.
+// Renew counts the lease from sent. That is the sending time of a request of which
+// the driver knows that the store counted it for the session. The first call begins
+// the lease. After that, Renew ignores an instant before the one from which the
+// lease counts.
+//
+// Renew reports whether the lease runs. It does not revive a lease whose term has
+// passed, even if no method has noticed that before.
 func (l *Lease) Renew(sent Instant) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -257,16 +264,17 @@ func (l *Lease) Renew(sent Instant) bool {
 	return true
 }
 
-// CountFrom makes the lease count from an instant, which may be earlier than the
-// one that it counts from. It is for a store whose proofs are of two kinds: a
-// weak one is enough for a session that owns nothing, and only a strong one for a
-// session that owns a node. A driver whose lease counts from a weak proof calls
-// CountFrom with the latest strong one before it returns the session's first
-// node. A lease that has not begun begins with it.
+// CountFrom counts the lease from an instant. Unlike in Renew, the instant may be
+// before the one from which the lease counts. If the lease has not begun, it begins.
 //
-// If less than least of the term would be left, CountFrom changes nothing and
-// returns an error that matches [ErrUnavailable]. If the lease has ended, the
-// error is that of Err.
+// Some stores give proofs of two kinds. A weak proof is good enough while the
+// session owns no node. A session that owns a node needs a strong proof. So before
+// the driver returns the first node of a session, it calls CountFrom with the
+// sending time of the latest request that has a strong proof.
+//
+// If the rest of the term would be less than least, CountFrom changes nothing and
+// returns an error that matches [ErrUnavailable]. If the lease has ended, CountFrom
+// returns the error of Err.
 func (l *Lease) CountFrom(from Instant, least time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -282,13 +290,15 @@ func (l *Lease) CountFrom(from Instant, least time.Duration) error {
 		return nil
 	}
 	l.from.set(from)
-	l.timer.Reset(l.nap(l.left())) // the timer may sleep for longer than is left now
+	l.timer.Reset(l.untilCheck(l.left())) // the timer was set for a longer rest
 	return nil
 }
 
-// End ends the lease now and says why: the store said that the session is over,
-// or it was closed. It may be called before the lease has begun. Only the first
-// end counts; it stops the timer and ends every context of [Lease.Context].
+// End ends the lease at once, for example because the session was closed, or
+// because the store has said that it does not know the session. The error of Err
+// then matches cause. End stops the timer and ends every context of
+// [Lease.Context]. It may be called before the lease has begun. If the lease has
+// ended before, End does nothing.
 func (l *Lease) End(cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -297,30 +307,30 @@ func (l *Lease) End(cause error) {
 	}
 }
 
-// Done returns a channel that closes when the lease ends. A process that was paused, or whose
-// machine slept, may see it close late; Err tells the truth at once.
+// Done returns a channel that closes when the lease ends. If the process was paused
+// or the machine slept, the channel may close late, but Err reports the end at
+// once.
 func (l *Lease) Done() <-chan struct{} { return l.done }
 
-// Err looks at the clocks. It returns nil while the lease runs, or has not begun,
-// and after that, for ever, an error that matches [ErrSessionEnded] and the cause
-// given to End. Once Err has returned an error, Done is closed.
+// Err reads the clocks. It returns nil while the lease has not begun and while it
+// runs. After that it always returns an error that matches [ErrSessionEnded], and
+// the cause that End was given. When Err has returned an error, Done is closed.
 func (l *Lease) Err() error { return l.at(l.Now()) }
 
-// Term returns how long the lease runs without renewal.
+// Term returns the time for which the lease runs without a renewal.
 func (l *Lease) Term() time.Duration { return l.term }
 
-// Everything below is called with mu held.
+// The methods below are called with mu held, except tick.
 
-// begin starts the count and the timer.
 func (l *Lease) begin(from Instant) {
 	l.from.set(from)
 	l.begun.Store(true)
-	l.timer = time.AfterFunc(l.nap(l.left()), l.tick)
+	l.timer = time.AfterFunc(l.untilCheck(l.left()), l.tick)
 }
 
 func (l *Lease) left() time.Duration { return l.leftAt(l.Now()) }
 
-// check ends a lease that has run out.
+// check ends the lease if its term has passed, and returns the error of the lease.
 func (l *Lease) check() error {
 	if l.err == nil && l.left() <= 0 {
 		l.expire()
@@ -347,23 +357,24 @@ func (l *Lease) end(cause error) {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
-	l.over.Store(true) // a goroutine that sees it waits for mu
+	l.over.Store(true) // a goroutine that reads true waits for mu
 	l.cancel(l.err)    // closes done
 }
 
-// nap is how long the timer sleeps before it looks at the clocks again. It is at most a quarter
-// of the term, because a timer does not count the time that the machine sleeps.
-func (l *Lease) nap(left time.Duration) time.Duration {
+// untilCheck returns the time until the timer checks the clocks again. It is at
+// most a quarter of the term, because a timer does not count the time for which
+// the machine sleeps.
+func (l *Lease) untilCheck(left time.Duration) time.Duration {
 	return min(left, max(l.term/4, time.Millisecond))
 }
 
-// tick runs on the timer. A renewal does not touch the timer, so that it costs nothing: the
-// timer finds out here.
+// tick runs when the timer fires. A renewal does not reset the timer, which saves
+// time in every request. So tick sets the timer again if the lease still runs.
 func (l *Lease) tick() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.check() == nil {
-		l.timer.Reset(l.nap(l.left()))
+		l.timer.Reset(l.untilCheck(l.left()))
 	}
 }
 

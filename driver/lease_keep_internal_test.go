@@ -95,11 +95,11 @@ func TestALeaseWithoutASafeTermHasEnded(t *testing.T) {
 		timeout, margin time.Duration
 		says            string
 	}{
-		{4 * time.Second, 4 * time.Second, "session ended: no lease can keep a margin of 4s to a session timeout of 4s"},
-		{4 * time.Second, 5 * time.Second, "session ended: no lease can keep a margin of 5s to a session timeout of 4s"},
-		{4 * time.Second, -1, "session ended: no lease can keep a margin of -1ns to a session timeout of 4s"},
-		{0, 0, "session ended: no lease can keep a margin of 0s to a session timeout of 0s"},
-		{-4 * time.Second, 0, "session ended: no lease can keep a margin of -1s to a session timeout of -4s"},
+		{4 * time.Second, 4 * time.Second, "session ended: no lease is safe with a margin of 4s and a session timeout of 4s"},
+		{4 * time.Second, 5 * time.Second, "session ended: no lease is safe with a margin of 5s and a session timeout of 4s"},
+		{4 * time.Second, -1, "session ended: no lease is safe with a margin of -1ns and a session timeout of 4s"},
+		{0, 0, "session ended: no lease is safe with a margin of 0s and a session timeout of 0s"},
+		{-4 * time.Second, 0, "session ended: no lease is safe with a margin of -1s and a session timeout of -4s"},
 	} {
 		l := NewLease(x.timeout, x.margin)
 		assert.EqualError(t, l.Err(), x.says)

@@ -8,20 +8,23 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of names, in bytes.
+// Limits of names.
 const (
-	// MaxQueue is the longest name of a queue.
+	// MaxQueue is the maximum length of a queue's name, in bytes.
 	MaxQueue = 512
-	// MaxPrefix is the longest prefix of a node.
+	// MaxPrefix is the maximum length of a node's prefix, in bytes.
 	MaxPrefix = 224
 
 	minDigits = 10
-	maxDigits = 18 // 10^18 - 1 fits an int64
+	maxDigits = 18 // 10^18 - 1 fits into an int64
 )
 
-// FormatName returns the name of a node: prefix and sequence, the latter in at least ten
-// digits. FormatName("web1-W-", 7) is "web1-W-0000000007". The prefix has to end in a dash (see
-// [CheckPrefix]); seq must not be negative nor have more than 18 digits.
+// FormatName returns the name of a node: the prefix, followed by the sequence in
+// at least ten digits. FormatName("web1-W-", 7) is "web1-W-0000000007".
+//
+// The prefix must be one that [CheckPrefix] accepts. The sequence must not be
+// negative or have more than 18 digits. FormatName does not check this. For other
+// values [ParseName] may not return the two parts again.
 func FormatName(prefix string, seq int64) string {
 	var buf [64]byte
 	b := append(buf[:0], prefix...)
@@ -33,9 +36,9 @@ func FormatName(prefix string, seq int64) string {
 	return string(append(b, d...))
 }
 
-// ParseName splits a name that [FormatName] has made into prefix and sequence.
-// It reads from the right, so that a prefix may itself hold dashes and digits.
-// The prefix includes the dash. ok is false for a name that does not end in a
+// ParseName splits the name of a node into its prefix and its sequence: it undoes
+// [FormatName]. The prefix includes the dash before the sequence. It may contain
+// more dashes and digits. ParseName reports with ok whether the name ends in a
 // dash and 10 to 18 digits.
 func ParseName(name string) (prefix string, seq int64, ok bool) {
 	i := len(name)
@@ -52,9 +55,9 @@ func ParseName(name string) (prefix string, seq int64, ok bool) {
 	return name[:i], seq, true
 }
 
-// CheckPrefix returns nil for a prefix that Create takes: at most [MaxPrefix] bytes of
-// printable UTF-8 without a slash, at least two of them, ending in a dash. Other errors match
-// [ErrBadName].
+// CheckPrefix returns nil if Create accepts the prefix. Such a prefix has two to
+// [MaxPrefix] bytes of printable UTF-8, contains no slash and ends in a dash. For
+// any other prefix the error matches [ErrBadName] and says what is wrong.
 func CheckPrefix(prefix string) error {
 	switch {
 	case len(prefix) < 2 || prefix[len(prefix)-1] != '-':
@@ -70,11 +73,11 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
-// CheckQueue returns nil for a name that a queue may have: one or more segments
-// with a slash between them, at most [MaxQueue] bytes of printable UTF-8 in
-// all. A segment is not empty, not "." and not "..". It may look like a node,
-// as "order-1234567890" does: see rule 2. Other errors match [ErrBadName] and say
-// what is wrong.
+// CheckQueue returns nil if a queue may have this name. Such a name has at most
+// [MaxQueue] bytes of printable UTF-8. It consists of segments with a slash
+// between them. No segment is empty, "." or "..". A segment may look like the name
+// of a node, as "order-1234567890" does: see rule 2. For any other name the error
+// matches [ErrBadName] and says what is wrong.
 func CheckQueue(queue string) error {
 	switch {
 	case queue == "":
@@ -96,15 +99,16 @@ func CheckQueue(queue string) error {
 func checkSegment(queue, segment string) error {
 	switch segment {
 	case "":
-		return fmt.Errorf("%w: %q has an empty segment (a slash at an end, or two in a row)", ErrBadName, queue)
+		return fmt.Errorf("%w: %q has an empty segment: a slash at its start or end, or two slashes in a row", ErrBadName, queue)
 	case ".", "..":
 		return fmt.Errorf("%w: %q has a segment %q", ErrBadName, queue, segment)
 	}
 	return nil
 }
 
-// unprintable returns the place of the first byte that is not part of a printable character.
-// The replacement character counts as unprintable: it stands for bytes that were lost.
+// unprintable returns the index of the first byte that is not part of a printable
+// character. The replacement characters count as unprintable, because they stand
+// for text that was lost.
 func unprintable(s string) (at int, found bool) {
 	for i, r := range s {
 		if r == utf8.RuneError || r == '\ufffc' || !unicode.IsPrint(r) {

@@ -6,59 +6,60 @@ import (
 	"time"
 )
 
-// The interfaces of this file are optional. A session may lack the method, or
-// have it and return an error that matches [errors.ErrUnsupported] in every
-// call, which is how a session that wraps another one, or whose store differs
-// from server to server, says that it cannot do it. An unsupported call changes
-// nothing. [Replace], [Read], [Walk] and [Describe] ask a session; nothing else
-// should.
+// The interfaces in this file are optional. A session that cannot do what an
+// interface asks lacks the method. Or it has the method, and every call returns an
+// error that matches [errors.ErrUnsupported] and changes nothing. The second way is
+// for a session that wraps another session, and for a session whose abilities
+// depend on its server.
+//
+// Only the functions [Replace], [Read], [Walk] and [Describe] ask a session for
+// these interfaces. All other code calls the functions, which know both ways.
 
-// Replacer is implemented by sessions that can change the prefix of a node,
-// which is how an exclusive lock turns into a shared one without losing its
-// place.
+// Replacer is a session that can change the prefix of a node. An exclusive lock
+// becomes a shared lock by this, and keeps its place in the queue.
 type Replacer interface {
-	// Replace gives the session's own node p another prefix, atomically, and
-	// returns the place as it is now. Sequence, epoch, token, data and owner
-	// stay.
+	// Replace gives the session's own node p another prefix and returns the new
+	// place. Sequence, epoch, token, data and owner stay the same.
 	//
-	// Rule 12: List shows exactly one of the two names at any time. For watches
-	// it is a change of membership and the end of the old name. After an error
-	// either name may stand: repeating the call with the same arguments
-	// finishes it, and Delete with either place removes whichever stands. A
-	// node that is gone gives an error that matches [ErrGone].
+	// Rule 12, replace: at any time List shows exactly one of the two names. A
+	// watch that has the node under its old name ends, and so does a watch of the
+	// whole queue.
+	//
+	// If the node is gone, the error matches [ErrGone]. After any other error the
+	// node may have either name. The caller may then repeat Replace with the same
+	// arguments. It may also call Delete with either place: Delete removes the
+	// node under the name that it has.
 	Replace(ctx context.Context, queue string, p Place, prefix string) (Place, error)
 }
 
-// NodeReader is implemented by sessions that can show a node to people who look
-// at a queue.
+// NodeReader is a session that can read a node, for people who look at a queue.
 type NodeReader interface {
-	// Read returns what the store knows of the node of that name. It sees at
-	// least everything that this session has done and seen before. A node that
-	// is not there gives an error that matches [ErrGone].
+	// Read returns the facts that the store has about the node with that name. They
+	// are at least as new as everything that this session has done and seen
+	// before. If the node is not in the queue, the error matches [ErrGone].
 	Read(ctx context.Context, queue, name string) (NodeInfo, error)
 }
 
-// Walker is implemented by sessions that can find queues.
+// Walker is a session that can find queues.
 type Walker interface {
-	// Walk returns the names of the queues that exist at prefix or below it
-	// (prefix "stock" finds "stock" and "stock/42" but not "stocks"), in
-	// lexical order; an empty prefix finds all. A queue without nodes may be
-	// missing from the result, and so may one that is made or removed
-	// meanwhile.
+	// Walk returns the names of the queues at prefix and below it, in lexical
+	// order. The prefix "stock" finds "stock" and "stock/42" but not "stocks". An
+	// empty prefix finds all queues. The result may lack a queue without nodes,
+	// and a queue that is made or removed during the call.
 	Walk(ctx context.Context, prefix string) ([]string, error)
 }
 
-// Describer is implemented by sessions that can say, for people, which session
-// of the store they are. Recipes log it and hand it to hooks; no lock depends
-// on it.
+// Describer is a session that can name itself, for people who read logs. Recipes
+// log the description and give it to hooks. No lock depends on it.
 type Describer interface {
-	// Describe returns what the session knows of itself now, also after its
-	// end. It does no I/O, does not block, and tells no secret. Unknown fields
-	// stay zero.
+	// Describe returns what the session knows about itself now. It may be called
+	// after the end of the session. It does no I/O, does not block, and returns
+	// no secret. Fields that are unknown are zero.
 	Describe() SessionInfo
 }
 
-// Replace calls the session's Replace, see [Replacer].
+// Replace calls the session's Replace: see [Replacer]. If the session cannot
+// replace, the error matches [errors.ErrUnsupported].
 func Replace(ctx context.Context, s Session, queue string, p Place, prefix string) (Place, error) {
 	if r, ok := s.(Replacer); ok {
 		return r.Replace(ctx, queue, p, prefix)
@@ -66,7 +67,8 @@ func Replace(ctx context.Context, s Session, queue string, p Place, prefix strin
 	return Place{}, errors.ErrUnsupported
 }
 
-// Read calls the session's Read, see [NodeReader].
+// Read calls the session's Read: see [NodeReader]. If the session cannot read, the
+// error matches [errors.ErrUnsupported].
 func Read(ctx context.Context, s Session, queue, name string) (NodeInfo, error) {
 	if r, ok := s.(NodeReader); ok {
 		return r.Read(ctx, queue, name)
@@ -74,7 +76,8 @@ func Read(ctx context.Context, s Session, queue, name string) (NodeInfo, error) 
 	return NodeInfo{}, errors.ErrUnsupported
 }
 
-// Walk calls the session's Walk, see [Walker].
+// Walk calls the session's Walk: see [Walker]. If the session cannot walk, the
+// error matches [errors.ErrUnsupported].
 func Walk(ctx context.Context, s Session, prefix string) ([]string, error) {
 	if w, ok := s.(Walker); ok {
 		return w.Walk(ctx, prefix)
@@ -82,8 +85,8 @@ func Walk(ctx context.Context, s Session, prefix string) ([]string, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// Describe returns what the session knows of itself, or nothing if it is no
-// [Describer].
+// Describe calls the session's Describe: see [Describer]. If the session has no
+// such method, the result is zero.
 func Describe(s Session) SessionInfo {
 	if d, ok := s.(Describer); ok {
 		return d.Describe()
@@ -91,34 +94,33 @@ func Describe(s Session) SessionInfo {
 	return SessionInfo{}
 }
 
-// NodeInfo is what a store knows of a node.
+// NodeInfo holds the facts that a store has about a node.
 type NodeInfo struct {
 	Node
-	// Token is the node's fencing token, the same that Create returned to its
-	// owner. Of a node that is Foreign it may be forged where others can write
-	// to the store.
+	// Token is the fencing token that Create returned with the node. If another
+	// client can write to the store, the token of a Foreign node may be forged.
 	Token int64
-	// Data is what was given to Create. Any client of the store may have
-	// written it: treat it as hostile.
+	// Data is the data that Create was given. Any client of the store may have
+	// written it, so a reader must not trust it.
 	Data []byte
-	// Owner names the session that the node belongs to, in the store's terms.
-	// It is empty for a node that belongs to no session.
+	// Owner names the session that owns the node, in the store's terms. It is
+	// empty if no session owns the node.
 	Owner string
-	// Foreign reports that the node does not belong to the session that read
-	// it. A driver that cannot tell leaves it false.
+	// Foreign reports whether another session than the reading one owns the node,
+	// or none does. It is false if the driver does not know.
 	Foreign bool
-	// Created is the time of creation by the store's clock, zero if unknown.
+	// Created is the time of creation by the store's clock. It is zero if unknown.
 	Created time.Time
 }
 
-// SessionInfo is what a session knows of itself.
+// SessionInfo describes a session.
 type SessionInfo struct {
 	// ID names the session in the store's terms, as NodeInfo.Owner does.
 	ID string
-	// Server is the address of the server that the session is connected to, or
-	// was last.
+	// Server is the address of the server to which the session is connected, or
+	// was connected last.
 	Server string
-	// Timeout is how long the store keeps a session that it does not hear of,
-	// as granted.
+	// Timeout is the session timeout that the store has granted: the time for
+	// which it keeps a session that it does not hear from.
 	Timeout time.Duration
 }

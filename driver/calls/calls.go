@@ -1,5 +1,3 @@
-// Package calls makes calls of client libraries that know no context. It helps
-// authors of drivers and is no part of the contract.
 package calls
 
 import (
@@ -8,9 +6,9 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Group is a group of calls of a client library whose functions take no context.
-// It bounds how many of them run at once, those included that no caller waits for
-// any more. A session has one Group, and waits for it in Close (rule 11).
+// Group limits the number of calls that run at once. The limit includes the calls
+// whose callers have given up. A session has one Group, and its Close calls Wait:
+// rule 11.
 //
 // A Group is safe for use by many goroutines.
 type Group struct {
@@ -27,8 +25,9 @@ func NewGroup(limit int) *Group {
 	return &Group{limit: int64(limit), slots: semaphore.NewWeighted(int64(limit))}
 }
 
-// Wait returns when no call and no clean-up runs. A call that begins meanwhile
-// comes after it. If ctx ends first, Wait returns the error of ctx.
+// Wait waits until no call and no clean-up runs, and returns nil. A call of Do
+// during Wait does not begin before Wait has returned. If ctx ends first, Wait
+// returns the error of ctx.
 func (g *Group) Wait(ctx context.Context) error {
 	if err := g.slots.Acquire(ctx, g.limit); err != nil {
 		return err
@@ -37,20 +36,22 @@ func (g *Group) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Do runs call on a goroutine of its own and returns its result. If ctx ends
-// first, Do returns the error of ctx at once.
+// Do runs call on a new goroutine and returns its result. If ctx ends first, Do
+// returns the error of ctx at once.
 //
-// If call had begun by then, it goes on, and its outcome is not known yet. When
-// it returns, late is called with its result, on the same goroutine, to undo what
-// came too late: for example to remove the node that a create has made. The
-// result goes either to the caller or to late, never to both. A nil late drops it.
+// If ctx ends while call runs, call goes on, because it cannot be interrupted. When
+// call returns, the same goroutine calls the clean-up late with the result of call.
+// For example, late removes a node that call has created too late. Either Do
+// returns the result of call or late receives it, never both. If late is nil, the
+// result is dropped.
 //
-// While as many calls run as g allows, Do waits for one of them to end. If ctx
-// ends before call has begun, neither call nor late is called. A late clean-up
-// counts as a part of its call.
+// While the group runs as many calls as its limit allows, Do waits until one of
+// them ends. A call ends when its clean-up has returned. If ctx ends before call
+// has begun, neither call nor late runs.
 //
-// Both functions have to return at some time: the client library needs a time
-// limit of its own. A panic in them ends the process, as in any other goroutine.
+// Both functions have to return at some time, so the client library needs a time
+// limit of its own. A panic in one of them ends the process, as in any other
+// goroutine.
 func Do[T any](ctx context.Context, g *Group, call func() (T, error), late func(T, error)) (T, error) {
 	type result struct {
 		value T

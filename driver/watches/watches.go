@@ -1,31 +1,3 @@
-// Package watches keeps the open watches of a session. It helps authors of
-// drivers and is no part of the contract.
-//
-// A session has one [Set]. Its Watch and WatchQueue arm a watch in the set and
-// return it. The driver gives what it learns from the store to the set, and the
-// set sends Released and ends watches as rules 6 and 13 of the contract demand.
-// There are three calls for that, and a driver uses those that suit its store:
-//
-//   - [Set.Look] takes a list of a queue, from a store that has to be polled, or
-//     after a reconnect.
-//   - [Set.Gone] takes a notice that a node has gone.
-//   - [Set.Changed] takes a notice that a queue has changed.
-//
-// Nothing may be missed once a watch is armed (rule 6). So a driver arms the
-// watch first and asks the store then. In a driver that polls:
-//
-//	func (s *session) Watch(ctx context.Context, queue string,
-//		p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
-//		w := s.watches.Arm(queue, p, ahead...)
-//		if err := s.look(ctx, queue); err != nil {
-//			w.Stop()
-//			return driver.Watch{}, err
-//		}
-//		return w, nil
-//	}
-//
-// There look reads the queue by way of [Set.Look]. The session calls it for each
-// of [Set.Queues] from time to time as well.
 package watches
 
 import (
@@ -37,39 +9,43 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Set is the set of the open watches of a session. The zero Set is empty and
-// ready to use. A Set must not be copied after its first use.
+// Set holds the open watches of a session. The zero Set is empty and ready to use.
+// A Set must not be copied after its first use.
 //
 // A Set is safe for use by many goroutines. It has no goroutine of its own. No
 // method blocks, except that Look waits for its list.
 //
-// A watch is told things in the order in which the set learns them. So after the
-// end of its own node a watch sends no Released. A Released that came before the
-// end is still received before it.
+// Each watch reports changes in the order in which the set learns them. So a watch
+// sends no Released after the end of its own node. If Released comes before that
+// end, the caller receives Released before the channel closes.
 type Set struct {
 	mu     sync.Mutex
 	over   bool             // the session has ended
-	armed  int64            // how many watches were armed
-	queues map[string]index // those with open watches
+	armed  int64            // the number of watches that were ever armed
+	queues map[string]index // the queues with open watches
 }
 
-// index finds the open watches of a queue by the name of each of their nodes,
-// and those of the whole queue by the empty name. So a notice costs no more where
-// thousands wait in one queue.
+// index finds the open watches of one queue. The key is the name of a node that
+// they watch, or the empty name for watches of the whole queue. So the cost of a
+// notice does not grow with the number of waiters in the queue.
 type index map[string]map[*watch]bool
 
 type watch struct {
-	number   int64 // rises with each watch of the set
-	c        chan driver.Cause
-	queue    string
-	whole    bool         // watches the whole queue
-	version  any          // of the whole queue
-	own      driver.Place // else
+	number int64 // the order of arming
+	c      chan driver.Cause
+	queue  string
+
+	// A watch of the whole queue:
+	whole   bool
+	version any
+
+	// A watch of nodes:
+	own      driver.Place
 	ahead    []driver.Node
-	released bool // Released was sent: ahead does not count any more
+	released bool // Released was sent: ahead is not watched any more
 }
 
-// names returns what the index has the watch under.
+// names returns the keys of the watch in the index of its queue.
 func (w *watch) names() []string {
 	if w.whole {
 		return []string{""}
@@ -87,17 +63,18 @@ var closed = func() chan driver.Cause {
 	return c
 }()
 
-// Ended returns a watch that has ended. Watch returns it for a node that the
-// store does not have.
+// Ended returns a watch that has ended. A driver's Watch may return it if the own
+// node is not in the queue.
 func Ended() driver.Watch { return driver.NewWatch(closed, nil) }
 
 // Arm arms a watch of the session's own node p and of nodes ahead of it. After
 // [Set.End] it returns a watch that has ended.
 //
-// The set does not know which nodes stand. So the driver asks the store
-// afterwards. If a node of the watch is missing, it ends the watch with Look or
-// Gone, or stops it and returns Ended. A driver that calls Arm while nothing can
-// change the queue, and p and the nodes ahead stand, has to ask nothing.
+// The set does not know which nodes are in the queue. So the driver asks the store
+// after the call of Arm. If a node of the watch is missing, the driver calls Look
+// or Gone, which end the watch. Or it stops the watch and returns Ended instead. A
+// driver need not ask if it knows that all nodes of the watch are in the queue, and
+// that no node can go during the call of Arm.
 func (s *Set) Arm(queue string, p driver.Place, ahead ...driver.Node) driver.Watch {
 	return s.arm(&watch{queue: queue, own: p, ahead: slices.Clone(ahead)})
 }
@@ -105,10 +82,11 @@ func (s *Set) Arm(queue string, p driver.Place, ahead ...driver.Node) driver.Wat
 // ArmQueue arms a watch of a whole queue. After [Set.End] it returns a watch that
 // has ended.
 //
-// Look compares the queue's version with this one, so it may be older than the
-// watch but not newer. A version of nil is unknown: then every Look ends the
-// watch, which suits a driver that learns of each change by Gone and Changed and
-// looks only after a reconnect.
+// Look ends the watch if the version of the queue is not this version any more. So
+// the version has to be from before the call of ArmQueue, or from the time of the
+// call. A version of nil says that the version is unknown: then every Look ends the
+// watch. That suits a driver that calls Gone and Changed for every change, and Look
+// only after a reconnect.
 func (s *Set) ArmQueue(queue string, version any) driver.Watch {
 	return s.arm(&watch{queue: queue, whole: true, version: version})
 }
@@ -145,7 +123,7 @@ func (s *Set) stop(w *watch) {
 	s.remove(w)
 }
 
-// remove takes a watch out of the set, if it is there. The mutex is held.
+// remove removes a watch from the set, if it is there. The caller holds the mutex.
 func (s *Set) remove(w *watch) {
 	x := s.queues[w.queue]
 	for _, name := range w.names() {
@@ -159,8 +137,7 @@ func (s *Set) remove(w *watch) {
 	}
 }
 
-// named returns the watches that the index has under those names, in the order of
-// arming.
+// named returns the watches that have one of these keys, in the order of arming.
 func (x index) named(names ...string) (found []*watch) {
 	for _, name := range names {
 		found = slices.AppendSeq(found, maps.Keys(x[name]))
@@ -194,32 +171,34 @@ func (s *Set) Has(queue string) bool {
 	return len(s.queues[queue]) > 0
 }
 
-// Queues returns the queues that have open watches, in no order.
+// Queues returns the queues that have open watches, in no particular order.
 func (s *Set) Queues() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.queues))
 }
 
-// Look calls list, and judges the watches of the queue by what it returns. If
-// list fails, no watch ends, and Look returns that error.
+// Look calls list, compares the watches of the queue with its result, and ends the
+// watches that have missed a change. If list returns an error, no watch ends, and
+// Look returns that error. Look never sends Released, because a list does not show
+// why a node has gone.
 //
-// The function list asks the store and returns all nodes of the queue, as they
-// are at some instant after the call of list. A node of this session comes with
-// its token. Of other nodes the token may be zero. Watches that were armed after
-// the call of Look are left alone, because the list may be older.
+// The function list asks the store for all nodes of the queue, as they are at one
+// instant after the call of list. A node of this session has its token. The token
+// of another node may be zero. Look ignores watches that were armed after the call
+// of Look, because the list may be older than those watches.
 //
-// A watch of nodes ends if one of them is not in the list. Nodes ahead, and an
-// own node without a token, are looked for by their names. An own node with a
-// token has to be in the list with the same name, epoch and token. A node ahead
-// that is missing may have been released: without a notice the set cannot tell.
+// A watch of nodes ends if one of its nodes is not in the list. Of a node ahead, and
+// of an own node without a token, only the name counts. An own node with a token has
+// to be in the list with the same name, epoch and token.
 //
-// A watch of the whole queue ends if the version is not the one of ArmQueue. A
-// version is any comparable value that differs after each change of membership:
-// a counter, a revision, an ETag. A store without one can make it of the latest
-// token, the number of replacements until now, and the nodes:
-// fmt.Sprint(token, replacements, nodes). The nodes alone are not enough: between
-// two looks a node may come and go, or be replaced and replaced back.
+// A watch of the whole queue ends if version is not the version that ArmQueue was
+// given. A version is a comparable value that is new after each change of the
+// queue's members, such as a counter, a revision or an ETag. If a store has no
+// version, the driver can make one from the latest token, the number of
+// replacements until now, and the nodes: fmt.Sprint(token, replacements, nodes).
+// The nodes alone are not enough. Between two calls of Look a node may be added and
+// removed, or be replaced and replaced back.
 func (s *Set) Look(queue string, list func() (nodes []driver.Place, version any, err error)) error {
 	s.mu.Lock()
 	armed := s.armed
@@ -232,7 +211,7 @@ func (s *Set) Look(queue string, list func() (nodes []driver.Place, version any,
 	for _, n := range nodes {
 		places[n], names[n.Name] = true, true
 	}
-	stands := func(w *watch) bool {
+	unchanged := func(w *watch) bool {
 		if w.whole {
 			return w.version != nil && w.version == version
 		}
@@ -242,27 +221,29 @@ func (s *Set) Look(queue string, list func() (nodes []driver.Place, version any,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end(s.queues[queue].all(), func(w *watch) bool { return w.number <= armed && !stands(w) })
+	s.end(s.queues[queue].all(), func(w *watch) bool { return w.number <= armed && !unchanged(w) })
 	return nil
 }
 
-// Gone is told that a node of the queue has gone, or has got another name, and
-// why. Watches of the whole queue end. So do watches that have the node as their
-// own, and watches that have it ahead. But if why is Released, a watch that has
-// the node ahead sends Released and goes on for its own node alone.
+// Gone takes the notice that a node of the queue has gone, or has another name now,
+// and why. Each watch of the whole queue ends. So does each watch that has the node
+// as its own node or ahead. There is one exception: if why is Released, a watch that
+// has the node ahead sends Released, and goes on for its own node alone.
 //
-// Notices come in the order of the store, at least those of one queue. The set
-// sends Released if it has not heard of the end of the own node before.
+// A driver has to call Gone in the order in which the store removed the nodes, at
+// least for the nodes of one queue. Otherwise a watch may send Released although
+// its own node was gone before.
 func (s *Set) Gone(queue string, n driver.Node, why driver.Cause) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end(s.queues[queue].named("", n.Name), func(w *watch) bool { return w.whole || w.ends(n, why) })
+	s.end(s.queues[queue].named("", n.Name), func(w *watch) bool { return w.whole || w.lose(n, why) })
 }
 
-// ends tells a watch of nodes that a node has gone, and reports whether the watch
-// ends. For an end the name counts, since a watch may end early. For Released the
-// epoch counts as well.
-func (w *watch) ends(n driver.Node, why driver.Cause) bool {
+// lose handles the loss of a node by a watch of nodes. It sends Released if that is
+// due, and reports whether the watch ends. A watch ends for any node of a watched
+// name, because a watch may end early. It sends Released only if the node has the
+// watched epoch as well.
+func (w *watch) lose(n driver.Node, why driver.Cause) (ends bool) {
 	if w.own.Name == n.Name {
 		return true
 	}
@@ -278,15 +259,15 @@ func (w *watch) ends(n driver.Node, why driver.Cause) bool {
 	return false
 }
 
-// Changed is told that the membership of a queue has changed. Watches of the
-// whole queue end. Watches of nodes go on.
+// Changed takes the notice that a queue has changed: a node was added, removed or
+// replaced. Each watch of the whole queue ends. Watches of nodes go on.
 func (s *Set) Changed(queue string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.end(s.queues[queue].named(""), func(*watch) bool { return true })
 }
 
-// end ends those of the watches that match. The mutex is held.
+// end ends the watches that match. The caller holds the mutex.
 func (s *Set) end(watches []*watch, match func(*watch) bool) {
 	for _, w := range watches {
 		if match(w) {
@@ -296,8 +277,8 @@ func (s *Set) end(watches []*watch, match func(*watch) bool) {
 	}
 }
 
-// End is told that the session has ended. All watches end, in the order of
-// arming, and so does every watch that is armed later.
+// End ends all watches, in the order of arming. A watch that is armed later has
+// ended when it is returned. A driver calls End when the session has ended.
 func (s *Set) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
