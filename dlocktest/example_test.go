@@ -1,0 +1,41 @@
+package dlocktest_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+// The test of a driver is one function of this kind. New returns a new store for
+// each case. Run reports the rules that it could not check, because the fields of
+// Config that play faults are missing.
+func ExampleRun() {
+	testConformance := func(t *testing.T) { // TestConformance in a real test
+		dlocktest.Run(t, dlocktest.Config{
+			New: func(*testing.T) driver.Connector {
+				return memdriver.New(memdriver.WithSessionTimeout(time.Second))
+			},
+			SessionTimeout: time.Second,
+		})
+	}
+	_ = testConformance
+}
+
+// A test sets the clocks of a lease forward, as a pause of the process does.
+func ExampleSkewLease() {
+	lease := driver.NewLease(10*time.Second, 0)
+	defer lease.End(nil)
+	_ = lease.Do(func() (counted bool) { return true })
+	fmt.Println("before the pause:", lease.Err())
+
+	dlocktest.SkewLease(lease, time.Minute)
+	fmt.Println("after the pause:", errors.Is(lease.Err(), driver.ErrSessionEnded))
+	// Output:
+	// before the pause: <nil>
+	// after the pause: true
+}

@@ -1,0 +1,110 @@
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+// Two contenders pass a lock on, with the calls that a lock makes. The store is
+// in memory.
+func Example() {
+	ctx := context.Background()
+	session, err := memdriver.New().Connect(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+
+	holder, err := session.Create(ctx, "stock/42", driver.NodeSpec{Prefix: "web1-W-", Data: []byte("1")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	waiter, err := session.Create(ctx, "stock/42", driver.NodeSpec{Prefix: "web2-W-", Data: []byte("2")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(holder.Name, "is alone:", holder.Alone())
+	fmt.Println(waiter.Name, "is behind", waiter.Ahead[0].Name)
+
+	watch, err := session.Watch(ctx, "stock/42", waiter.Place, holder.Node)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer watch.Stop()
+	if err := session.Delete(ctx, "stock/42", holder.Place, driver.Released); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("the watch says:", <-watch.C)
+	// Output:
+	// web1-W-0000000000 is alone: true
+	// web2-W-0000000001 is behind web1-W-0000000000
+	// the watch says: released
+}
+
+// The first answer of the store begins the lease of a session. Close ends it.
+func ExampleLease() {
+	lease := driver.NewLease(10*time.Second, 0)
+	fmt.Println("term:", lease.Term())
+
+	err := lease.Do(func() (counted bool) {
+		return true // the store has answered: it has begun a session
+	})
+	fmt.Println("error while the session lives:", err)
+
+	lease.End(errors.New("closed"))
+	<-lease.Done()
+	fmt.Println("error after the end:", lease.Err())
+	// Output:
+	// term: 7.5s
+	// error while the session lives: <nil>
+	// error after the end: session ended: closed
+}
+
+func ExampleParseName() {
+	name := driver.FormatName("web1-W-", 7)
+	fmt.Println(name)
+	fmt.Println(driver.ParseName(name))
+	// Output:
+	// web1-W-0000000007
+	// web1-W- 7 true
+}
+
+func ExampleCheckQueue() {
+	fmt.Println(driver.CheckQueue("stock/42"))
+	fmt.Println(driver.CheckQueue("stock/.."))
+	// Output:
+	// <nil>
+	// bad name: "stock/.." has a segment ".."
+}
+
+// plainSession is a session without the optional methods.
+type plainSession struct{ driver.Session }
+
+// The function Replace works with every session. A session that cannot replace
+// says so.
+func ExampleReplace() {
+	ctx := context.Background()
+	session, err := memdriver.New().Connect(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+	writer, err := session.Create(ctx, "stock/42", driver.NodeSpec{Prefix: "web1-W-"})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	_, err = driver.Replace(ctx, plainSession{session}, "stock/42", writer.Place, "web1-R-")
+	fmt.Println(errors.Is(err, errors.ErrUnsupported))
+	reader, err := driver.Replace(ctx, session, "stock/42", writer.Place, "web1-R-")
+	fmt.Println(reader.Name, err)
+	// Output:
+	// true
+	// web1-R-0000000000 <nil>
+}
