@@ -16,9 +16,10 @@ var (
 	drivers   = make(map[string]driver.Driver)
 )
 
-// Register makes a driver available under the name that Open takes. It is meant for the init
-// function of a driver's package and panics if the driver is nil or the name is taken, because
-// nobody could handle the error.
+// Register makes a driver available under the name that [Open] takes. The
+// package of a driver calls it in its init function. Register panics if the
+// driver is nil or if the name is taken, because an init function cannot return
+// an error.
 func Register(name string, d driver.Driver) {
 	driversMu.Lock()
 	defer driversMu.Unlock()
@@ -38,15 +39,18 @@ func Drivers() []string {
 	return slices.Sorted(maps.Keys(drivers))
 }
 
-// Open returns a client of the store that the data source name describes, in the terms of the
-// driver of that name. The options hold for all locks of the client. Open parses and does no
-// I/O: use [Client.Ping] to see whether the store answers.
+// Open returns a client of the store that the data source name describes. The
+// driver of that name, which the program has to import, reads the data source
+// name. The options hold for all locks of the client.
+//
+// Open does no I/O: call Ping of the client to see whether the store answers. An
+// error never repeats a password.
 func Open(driverName, dsn string, opts ...Option) (*Client, error) {
 	driversMu.RLock()
 	d, ok := drivers[driverName]
 	driversMu.RUnlock()
 	if !ok {
-		return nil, fmt.Errorf("dlock: unknown driver%s (forgotten import?); registered: %s", named(driverName), registered())
+		return nil, fmt.Errorf("dlock: unknown driver%s (forgotten import?); registered: %s", quotedName(driverName), registered())
 	}
 	connector, err := d.OpenConnector(dsn)
 	if err != nil {
@@ -58,11 +62,12 @@ func Open(driverName, dsn string, opts ...Option) (*Client, error) {
 	return NewClient(connector, opts...), nil
 }
 
-// named repeats what can be a driver's name. What cannot may be a data source name in the wrong
-// place, with a password.
-func named(driverName string) string {
+// quotedName returns the name of an unknown driver for an error text. A name
+// that looks like a data source name is left out, because the caller may have
+// swapped the arguments and a data source name can hold a password.
+func quotedName(driverName string) string {
 	if len(driverName) > 64 || strings.ContainsAny(driverName, "@:=?") {
-		return ", whose name is not repeated as it looks like a data source name"
+		return ", whose name is left out because it looks like a data source name"
 	}
 	return fmt.Sprintf(" %q", driverName)
 }
@@ -74,8 +79,9 @@ func registered() string {
 	return "none"
 }
 
-// NewClient returns a client of the store that the connector leads to. It needs
-// no registered driver and does no I/O.
+// NewClient returns a client of the store that the connector leads to, such as
+// a store of package memdriver. It needs no registered driver and does no I/O.
+// The options hold for all locks of the client.
 func NewClient(c driver.Connector, opts ...Option) *Client {
 	return recipes.NewClient(c, opts...)
 }

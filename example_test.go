@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log"
 	"sync"
+	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dlock-go/dlock"
@@ -27,7 +29,7 @@ func ship(ctx context.Context) error {
 	}
 	defer client.Close()
 
-	lock, err := client.RWMutex("stock/42").Lock(ctx) // waits for its turn
+	lock, err := client.RWMutex("stock/42").Lock(ctx) // waits for the lock
 	if err != nil {
 		return err
 	}
@@ -42,24 +44,81 @@ func save(ctx context.Context, lock *dlock.Lock) error {
 	return ctx.Err()
 }
 
-// WithLock locks, calls a function and unlocks, whatever the function does. Its context
-// ends when the lock is lost.
-func ExampleRWMutex_WithLock() {
+// Open does no I/O, so a program that has to fail early calls Ping.
+func ExampleOpen() {
+	client, err := dlock.Open("mem", "shop?session_timeout=20s", dlock.WithTimeout(time.Minute))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	fmt.Println(client.Ping(ctx))
+	// Output: <nil>
+}
+
+// Two clients of one store in memory compete for its locks, as two processes
+// would.
+func ExampleNewClient() {
+	ctx := context.Background()
+	store := memdriver.New()
+	one, two := dlock.NewClient(store), dlock.NewClient(store)
+	defer one.Close()
+	defer two.Close()
+
+	lock, _ := one.RWMutex("stock/42").Lock(ctx)
+	defer lock.Unlock()
+	_, err := two.RWMutex("stock/42").TryLock(ctx)
+	fmt.Println(errors.Is(err, dlock.ErrLocked))
+	// Output: true
+}
+
+// Readers hold a lock together.
+func ExampleRWMutex_rLock() {
+	ctx := context.Background()
+	client, _ := dlock.Open("mem", "")
+	defer client.Close()
+	prices := client.RWMutex("prices")
+
+	one, _ := prices.RLock(ctx)
+	defer one.Unlock()
+	two, err := prices.RLock(ctx)
+	fmt.Println(two.Mode(), err)
+	two.Unlock()
+
+	_, err = prices.TryLock(ctx)
+	fmt.Println(errors.Is(err, dlock.ErrLocked))
+	// Output:
+	// shared <nil>
+	// true
+}
+
+// WithLock unlocks, whatever the function does. The function's context ends when
+// the lock is lost.
+func ExampleRWMutex_withLock() {
 	client, _ := dlock.Open("mem", "")
 	defer client.Close()
 
 	err := client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context) error {
-		fmt.Println("inside")
+		fmt.Println("the lock is held")
 		return ctx.Err()
 	})
-	fmt.Println(err)
+	switch {
+	case errors.Is(err, dlock.ErrNotRun):
+		fmt.Println("the lock was not granted, and the function was not called")
+	case errors.Is(err, dlock.ErrLost):
+		fmt.Println("another contender may have held the lock at the same time")
+	default:
+		fmt.Println(err)
+	}
 	// Output:
-	// inside
+	// the lock is held
 	// <nil>
 }
 
-// Another client holds the lock, so TryLock does not wait.
-func ExampleRWMutex_TryLock() {
+// TryLock does not wait for another contender.
+func ExampleRWMutex_tryLock() {
 	ctx := context.Background()
 	store := memdriver.New()
 	one, two := dlock.NewClient(store), dlock.NewClient(store)
@@ -68,18 +127,37 @@ func ExampleRWMutex_TryLock() {
 
 	held, _ := one.RWMutex("stock/42").Lock(ctx)
 	_, err := two.RWMutex("stock/42").TryLock(ctx)
-	fmt.Println(errors.Is(err, dlock.ErrLocked), err)
+	fmt.Println(errors.Is(err, dlock.ErrLocked))
 
 	held.Unlock()
 	lock, err := two.RWMutex("stock/42").TryLock(ctx)
 	fmt.Println(lock.Mode(), err)
 	// Output:
-	// true dlock: stock/42: locked by somebody else
+	// true
 	// exclusive <nil>
 }
 
-// An operator deletes the node of a lock that is held. The holder is told.
-func ExampleLock_Lost() {
+// Queue shows the holder of a lock, with the data that its client has added.
+func ExampleRWMutex_queue() {
+	ctx := context.Background()
+	client, _ := dlock.Open("mem", "", dlock.WithHostname("web1"), dlock.WithData([]byte("order 4711")))
+	defer client.Close()
+	stock := client.RWMutex("stock/42")
+	lock, _ := stock.Lock(ctx)
+	defer lock.Unlock()
+
+	queue, err := stock.Queue(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, c := range queue {
+		fmt.Printf("%q holds: %t, %v, %q\n", c.Host, c.Holds, c.Mode, c.Record.Data)
+	}
+	// Output: "web1" holds: true, exclusive, "order 4711"
+}
+
+// An operator removes the node of a lock that is held. The holder learns of it.
+func ExampleLock_lost() {
 	ctx := context.Background()
 	store := memdriver.New()
 	client := dlock.NewClient(store)
@@ -95,24 +173,26 @@ func ExampleLock_Lost() {
 	// true
 }
 
-// Work that runs under the lock's context stops when the lock is lost, here because
-// an operator deletes its node.
-func ExampleLock_Context() {
+// Work under the context of a lock stops when the lock is lost, here because an
+// operator removes its node.
+func ExampleLock_context() {
 	store := memdriver.New()
 	client := dlock.NewClient(store)
 	defer client.Close()
 
 	lock, _ := client.RWMutex("stock/42").Lock(context.Background())
+	defer lock.Unlock()
 	ctx := lock.Context(context.Background())
 	store.Faults().RemoveNode("stock/42", lock.Node())
 
-	<-ctx.Done() // as any call does that takes a context
+	<-ctx.Done() // a call that takes a context does this
 	fmt.Println(ctx.Err(), errors.Is(context.Cause(ctx), dlock.ErrLost))
 	// Output: context canceled true
 }
 
-// After a downgrade readers come in, and no writer can come between.
-func ExampleLock_Downgrade() {
+// After a downgrade, waiting readers get the lock, and no writer gets it in
+// between.
+func ExampleLock_downgrade() {
 	ctx := context.Background()
 	store := memdriver.New()
 	writer, reader := dlock.NewClient(store), dlock.NewClient(store)
@@ -124,25 +204,25 @@ func ExampleLock_Downgrade() {
 	_ = lock.Downgrade(ctx)
 	fmt.Println(lock.Mode())
 
-	beside, err := reader.RWMutex("prices").RLock(ctx)
-	fmt.Println(beside.Mode(), err)
+	second, err := reader.RWMutex("prices").RLock(ctx)
+	fmt.Println(second.Mode(), err)
 	// Output:
 	// exclusive
 	// shared
 	// shared <nil>
 }
 
-// The context of a lock enters the lock again, at once. Go has no other way to
-// tell that it is the holder who asks.
-func ExampleLock_Context_reentrancy() {
+// A call with the context of a lock takes the lock again at once. The context
+// shows that the caller is the holder: goroutines have no identity in Go.
+func ExampleLock_reentry() {
 	client, _ := dlock.Open("mem", "")
 	defer client.Close()
 	stock := client.RWMutex("stock/42")
 
 	outer, _ := stock.Lock(context.Background())
-	inside := outer.Context(context.Background())
+	ctx := outer.Context(context.Background())
 
-	inner, err := stock.Lock(inside) // context.Background() would wait for outer
+	inner, err := stock.Lock(ctx) // context.Background() would wait for outer
 	fmt.Println(err, inner.Token() == outer.Token())
 	inner.Unlock()
 	fmt.Println(outer.Err()) // still held
@@ -152,9 +232,9 @@ func ExampleLock_Context_reentrancy() {
 	// <nil>
 }
 
-// Goroutines that share the context of a lock are inside together, also if each of them
-// calls Lock. TryLock with a context of WithoutReentry is kept out.
-func ExampleLock_Context_goroutines() {
+// Goroutines that share the context of a lock hold the lock together, even if
+// each of them calls Lock. WithoutReentry makes a context that has to wait.
+func ExampleLock_goroutines() {
 	client, _ := dlock.Open("mem", "")
 	defer client.Close()
 	stock := client.RWMutex("stock/42")
@@ -165,7 +245,7 @@ func ExampleLock_Context_goroutines() {
 	var first, second *dlock.Lock
 	workers.Go(func() (err error) { first, err = stock.Lock(ctx); return err })
 	workers.Go(func() (err error) { second, err = stock.Lock(ctx); return err })
-	fmt.Println(workers.Wait(), first.Mode(), second.Mode()) // both are inside
+	fmt.Println(workers.Wait(), first.Mode(), second.Mode()) // both hold the lock
 
 	_, err := stock.TryLock(dlock.WithoutReentry(lock.Context(context.Background())))
 	fmt.Println(errors.Is(err, dlock.ErrLocked))
@@ -174,47 +254,118 @@ func ExampleLock_Context_goroutines() {
 	// true
 }
 
-// Goroutines that must take turns get a context that enters no lock again. They
-// wait until the lock is free, one after the other.
+// Goroutines that must exclude each other need a context that takes no lock
+// again. They wait until the lock is free, and get it one after the other.
 func ExampleWithoutReentry() {
 	client, _ := dlock.Open("mem", "")
 	defer client.Close()
 	stock := client.RWMutex("stock/42")
 
 	lock, _ := stock.Lock(context.Background())
-	inside := lock.Context(context.Background())
+	held := lock.Context(context.Background())
 
 	count := 0
 	var workers errgroup.Group
-	outside := dlock.WithoutReentry(context.WithoutCancel(inside)) // Unlock ends inside
+	waits := dlock.WithoutReentry(context.WithoutCancel(held)) // Unlock ends held
 	for range 3 {
 		workers.Go(func() error {
-			return stock.WithLock(outside, func(context.Context) error {
+			return stock.WithLock(waits, func(context.Context) error {
 				count++
 				return nil
 			})
 		})
 	}
 	fmt.Println("while the lock is held:", count)
-	lock.Unlock() // a worker cannot enter before
+	lock.Unlock() // before that, no worker gets the lock
 	fmt.Println(workers.Wait(), count)
 	// Output:
 	// while the lock is held: 0
 	// <nil> 3
 }
 
-// Account is a resource that checks tokens. In a database the same is done by one statement:
+// A call that waits for too long returns an error that matches ErrTimeout.
+func ExampleWithTimeout() {
+	ctx := context.Background()
+	store := memdriver.New()
+	holder, waiter := dlock.NewClient(store), dlock.NewClient(store, dlock.WithTimeout(10*time.Millisecond))
+	defer holder.Close()
+	defer waiter.Close()
+
+	lock, _ := holder.RWMutex("stock/42").Lock(ctx)
+	defer lock.Unlock()
+	_, err := waiter.RWMutex("stock/42").Lock(ctx)
+	fmt.Println(errors.Is(err, dlock.ErrTimeout), errors.Is(err, context.DeadlineExceeded))
+	// Output: true true
+}
+
+// Hooks see what a lock does.
+func ExampleWithTrace() {
+	client, _ := dlock.Open("mem", "", dlock.WithTrace(&dlock.Trace{
+		Granted: func(_ context.Context, i dlock.GrantedInfo) {
+			fmt.Println("granted:", i.Lock, i.Mode, i.Token)
+		},
+		Released: func(_ context.Context, i dlock.ReleasedInfo) {
+			fmt.Println("released:", i.Lock, i.Err)
+		},
+	}))
+	defer client.Close()
+
+	lock, _ := client.RWMutex("stock/42").Lock(context.Background())
+	lock.Unlock()
+	// Output:
+	// granted: stock/42 exclusive 1
+	// released: stock/42 <nil>
+}
+
+// With retention the next goroutine of the client gets the lock without a
+// request, on the same node.
+func ExampleWithRetention() {
+	ctx := context.Background()
+	client, _ := dlock.Open("mem", "", dlock.WithRetention(dlock.Retention{Idle: time.Second, Turns: 16}))
+	defer client.Close()
+	stock := client.RWMutex("stock/42")
+
+	first, _ := stock.Lock(ctx)
+	first.Unlock()
+	second, _ := stock.Lock(ctx)
+	fmt.Println(first.Node() == second.Node())
+	second.Unlock()
+	// Output: true
+}
+
+// A back-off of another package paces the retries.
+func ExampleWithBackOff() {
+	client, _ := dlock.Open("mem", "", dlock.WithBackOff(func() dlock.BackOff {
+		return backoff.WithMaxRetries(backoff.NewConstantBackOff(time.Second), 5)
+	}))
+	defer client.Close()
+	fmt.Println(client.Ping(context.Background()))
+	// Output: <nil>
+}
+
+// A contender lists the queue every ten seconds, because a firewall cuts idle
+// connections.
+func ExampleWithWait() {
+	client, _ := dlock.Open("mem", "", dlock.WithWait(dlock.Poll(10*time.Second)))
+	defer client.Close()
+	lock, err := client.RWMutex("stock/42").Lock(context.Background())
+	fmt.Println(lock.Mode(), err)
+	// Output: exclusive <nil>
+}
+
+// Account is a resource that checks tokens. In a database, one statement does
+// the same:
 //
 //	UPDATE account SET balance = $1, token = $2 WHERE id = $3 AND token <= $2
 type Account struct {
 	mu      sync.Mutex
 	balance int
-	token   int64 // the highest one seen
+	token   int64 // the greatest one that it has seen
 }
 
-var errStale = errors.New("stale token: the lock has gone to somebody else")
+var errStale = errors.New("stale token: the lock was granted to another contender")
 
-// Set refuses a writer that is older than one who was here before.
+// Set refuses a writer whose token is smaller than that of an earlier writer.
 func (a *Account) Set(balance int, token int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -225,8 +376,9 @@ func (a *Account) Set(balance int, token int64) error {
 	return nil
 }
 
-// Get refuses a reader that is older than the last writer. It does not raise the
-// token: readers hold the lock together, and the tokens among them mean nothing.
+// Get refuses a reader whose token is smaller than that of the last writer. It
+// does not raise the token: readers hold the lock together, and the order of
+// their tokens means nothing.
 func (a *Account) Get(token int64) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -236,9 +388,10 @@ func (a *Account) Get(token int64) (int, error) {
 	return a.balance, nil
 }
 
-// A holder is paused, and the store gives its lock to the next one. When the first one wakes up it writes
-// before it has looked whether it still holds the lock. The account refuses.
-func ExampleLock_Token() {
+// A holder is paused, and the store grants its lock to the next contender. When
+// the first holder wakes up, it writes before it looks at its lock. The account
+// refuses.
+func ExampleLock_token() {
 	ctx := context.Background()
 	store := memdriver.New()
 	paused, next := dlock.NewClient(store), dlock.NewClient(store)
@@ -247,7 +400,7 @@ func ExampleLock_Token() {
 	account := new(Account)
 
 	first, _ := paused.RWMutex("account/7").Lock(ctx)
-	store.Faults().RemoveQueue("account/7") // its session has timed out, say, while it slept
+	store.Faults().RemoveQueue("account/7") // as if its session had timed out during a pause
 	second, _ := next.RWMutex("account/7").Lock(ctx)
 
 	fmt.Println("second:", account.Set(70, second.Token()))
@@ -256,6 +409,6 @@ func ExampleLock_Token() {
 	fmt.Println("balance:", balance)
 	// Output:
 	// second: <nil>
-	// first: stale token: the lock has gone to somebody else
+	// first: stale token: the lock was granted to another contender
 	// balance: 70
 }

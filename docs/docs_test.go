@@ -263,7 +263,7 @@ func hasFlags(t *testing.T, b block, command string, args []string) {
 
 func TestTheReadmeNamesEveryOptionAndError(t *testing.T) {
 	readme := read(t, "README.md")
-	names := regexp.MustCompile(`(?m)^func (With\w+)|^\t(Err\w+) +=`).FindAllStringSubmatch(read(t, "names.go"), -1)
+	names := regexp.MustCompile(`(?m)^func (With\w+)|^\t(Err\w+) +=`).FindAllStringSubmatch(readAll(t, "."), -1)
 	require.Greater(t, len(names), 10)
 	for _, m := range names {
 		assert.Contains(t, readme, "`"+m[1]+m[2]+"`")
