@@ -9,21 +9,22 @@ import (
 	"github.com/dlock-go/dlock/internal/secret"
 )
 
-// usageStatus is the exit status for a command line that makes no sense.
+// usageStatus is the exit status for a command line that is not valid.
 const usageStatus = 2
 
-// command is what follows "dlock" on the command line. Its main gets the
-// arguments after its name, stops when ctx ends, and returns the exit status.
+// command is a command of the program, such as "demo" in "dlock demo". Its main
+// gets the arguments after the name, stops when ctx ends, and returns the exit
+// status.
 type command struct {
 	name, summary string
 	main          func(ctx context.Context, args []string, stdout, stderr io.Writer) int
 }
 
 var commands = []command{
-	{"demo", "let workers contend for one lock, draw who held it when, and check it", demo.Main},
+	{"demo", "let workers contend for one lock, draw when each of them held it, and check the rules", demo.Main},
 }
 
-// run returns the exit status of the program.
+// run runs the command that args name and returns the exit status of the program.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		usage(stderr)
@@ -42,7 +43,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 }
 
-// help is "dlock help [command]".
+// help runs "dlock help [command]".
 func help(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		usage(stdout)
@@ -70,6 +71,6 @@ func usage(w io.Writer) {
 	for _, c := range commands {
 		fmt.Fprintf(w, "  %-6s  %s\n", c.name, c.summary)
 	}
-	fmt.Fprintf(w, "  %-6s  %s\n\n", "help", "this text; dlock help <command> tells more")
+	fmt.Fprintf(w, "  %-6s  %s\n\n", "help", "show this text; dlock help <command> shows the flags of a command")
 	fmt.Fprint(w, "Try: dlock demo\n")
 }

@@ -1,4 +1,5 @@
-// Command dlock shows what distributed read-write locks do. Run it without arguments for help.
+// Command dlock shows what distributed read-write locks do. Run it without
+// arguments to list its commands.
 package main
 
 import (

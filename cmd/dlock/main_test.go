@@ -11,11 +11,12 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// beTheProgram is an environment variable that makes the test binary the program.
-const beTheProgram = "DLOCK_TEST_BE_THE_PROGRAM"
+// runProgram is an environment variable that makes the test binary run the
+// program instead of the tests.
+const runProgram = "DLOCK_TEST_RUN_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(beTheProgram) != "" {
+	if os.Getenv(runProgram) != "" {
 		main()
 	}
 	os.Exit(leakcheck.After(zktest.Main(m)))

@@ -34,7 +34,8 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 	}
 }
 
-// Arguments can be seen by everybody on a machine, so a dsn with a password belongs into the environment.
+// Every user of a machine can see the arguments of a process. So a data source
+// name with a password belongs into the environment.
 func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 	server := zktest.Shared(t)
 	t.Setenv("DLOCK_DSN", "zk://alice:geheim@"+server.Addr()+server.Chroot(t)+"?acl=digest")
@@ -42,9 +43,9 @@ func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(t, cmd.Start())
-	if _, err := os.Stat("/proc/self/cmdline"); err == nil { // there is such a thing here
+	if _, err := os.Stat("/proc/self/cmdline"); err == nil { // this system has /proc
 		var arguments []byte
-		require.Eventually(t, func() bool { // there are none for a moment after the start
+		require.Eventually(t, func() bool { // the file is empty for a moment after the start
 			arguments, _ = os.ReadFile(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "cmdline"))
 			return len(arguments) > 0
 		}, 30*time.Second, time.Millisecond)
@@ -52,20 +53,21 @@ func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 		assert.NotContains(t, string(arguments), "geheim")
 	}
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
-	_ = cmd.Wait() // what came of it is not the point
+	_ = cmd.Wait() // this test does not care how far the run got
 	assert.NotContains(t, out.String(), "geheim")
 	assert.NotContains(t, out.String(), "needs -dsn")
 
 	var stdout, stderr bytes.Buffer
-	assert.Zero(t, run(t.Context(), []string{"demo", "-workers", "2"}, &stdout, &stderr), "a store in memory needs none: %s", &stderr)
+	assert.Zero(t, run(t.Context(), []string{"demo", "-workers", "2"}, &stdout, &stderr), "a store in memory needs no dsn: %s", &stderr)
 	stdout.Reset()
 	assert.Zero(t, run(t.Context(), []string{"demo", "-driver", "zk", "-workers", "2"}, &stdout, &stderr), "%s", &stderr)
 	assert.Contains(t, stdout.String(), "VERDICT: OK")
 	assert.NotContains(t, stdout.String()+stderr.String(), "geheim")
-	assert.Equal(t, 2, run(t.Context(), []string{"demo", "-driver", "zk", "-dsn", "zk://"}, &stdout, &stderr), "-dsn counts")
+	assert.Equal(t, 2, run(t.Context(), []string{"demo", "-driver", "zk", "-dsn", "zk://"}, &stdout, &stderr), "-dsn comes before the environment")
 }
 
-// Somebody else has put nodes into the queue, whose names mean harm to a terminal.
+// Another client of the store can give its nodes any name, such as one that
+// changes what a terminal shows.
 func TestHostileNamesInAQueueReachNoTerminal(t *testing.T) {
 	for _, host := range []string{"x\u202e\u200b", strings.Repeat("long", 50_000), "x\u2028VERDICT: OK"} {
 		server := zktest.Shared(t)

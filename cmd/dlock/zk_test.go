@@ -24,19 +24,19 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// patience bounds what a test waits for. Nothing takes so long.
-const patience = 2 * time.Minute
+// waitLimit bounds each wait of a test. It is far longer than a wait takes.
+const waitLimit = 2 * time.Minute
 
-// program returns a command that runs this program in a process of its own.
+// program returns a command that runs dlock in a process of its own.
 func program(t *testing.T, args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
-	cmd.Env = append(os.Environ(), beTheProgram+"=yes")
+	cmd.Env = append(os.Environ(), runProgram+"=yes")
 	return cmd
 }
 
-// contenders returns the nodes of locks below a path.
+// contenders returns the paths of all nodes of contenders below root.
 func contenders(t *testing.T, server *zktest.Server, root string) (names []string) {
 	for _, p := range server.Tree(t, root) {
 		if _, _, ok := driver.ParseName(path.Base(p)); ok {
@@ -46,8 +46,9 @@ func contenders(t *testing.T, server *zktest.Server, root string) (names []strin
 	return names
 }
 
-// holdUp takes the lock, so that all others have to wait, and returns what gives it back.
-func holdUp(t *testing.T, server *zktest.Server, chroot, lock string) (release func()) {
+// hold takes a lock, so that all other contenders wait, and returns a function
+// that gives it back.
+func hold(t *testing.T, server *zktest.Server, chroot, lock string) (release func()) {
 	c, err := dlock.Open("zk", "zk://"+server.Addr()+chroot)
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
@@ -60,7 +61,7 @@ func TestTwoProcessesKeepTheRulesOnOneLockInZooKeeper(t *testing.T) {
 	server := zktest.Shared(t)
 	chroot := server.Chroot(t)
 	counter := filepath.Join(t.TempDir(), "counter")
-	open := holdUp(t, server, chroot, "shop/till")
+	release := hold(t, server, chroot, "shop/till")
 	var out [2][]byte
 	var errs [2]error
 	var both sync.WaitGroup
@@ -70,8 +71,8 @@ func TestTwoProcessesKeepTheRulesOnOneLockInZooKeeper(t *testing.T) {
 			"-host", fmt.Sprintf("p%d", i+1), "-seed", fmt.Sprint(i+1))
 		both.Go(func() { out[i], errs[i] = cmd.CombinedOutput() })
 	}
-	require.Eventually(t, func() bool { return len(contenders(t, server, chroot)) == 1+2*6 }, patience, 20*time.Millisecond, "all meet")
-	open()
+	require.Eventually(t, func() bool { return len(contenders(t, server, chroot)) == 1+2*6 }, waitLimit, 20*time.Millisecond, "all workers wait")
+	release()
 	both.Wait()
 	bumps, readings := 0, 0
 	for i := range out {
@@ -84,10 +85,11 @@ func TestTwoProcessesKeepTheRulesOnOneLockInZooKeeper(t *testing.T) {
 	text, err := os.ReadFile(counter)
 	require.NoError(t, err)
 	assert.Equal(t, fmt.Sprintf("%020d\n", bumps), string(text))
-	assert.Contains(t, string(out[0])+string(out[1]), fmt.Sprintf("none of %d bumps got lost", bumps), "whoever held it last saw all bumps")
+	assert.Contains(t, string(out[0])+string(out[1]), fmt.Sprintf("none of %d bumps got lost", bumps), "the last holder saw all bumps")
 	assert.Empty(t, contenders(t, server, chroot))
 }
 
+// waitLine is the line by which the demo shows that a writer waits.
 var waitLine = regexp.MustCompile(`^ *[0-9.]+s  (\S+) W  waits `)
 
 func TestAnInterruptLeavesNoNodeInZooKeeper(t *testing.T) {
@@ -109,7 +111,7 @@ func TestAnInterruptLeavesNoNodeInZooKeeper(t *testing.T) {
 		if m := waitLine.FindStringSubmatch(lines.Text()); m != nil {
 			waits[m[1]] = true
 		}
-		if len(waits) == 4 { // and the fifth holds the lock
+		if len(waits) == 4 { // the fifth worker holds the lock
 			clear(waits)
 			assert.Len(t, contenders(t, server, chroot), 5)
 			require.NoError(t, cmd.Process.Signal(os.Interrupt))
@@ -125,7 +127,7 @@ func TestAnInterruptLeavesNoNodeInZooKeeper(t *testing.T) {
 func TestAnUnreachableZooKeeperIsAClearError(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	l.Close() // so nobody listens there
+	l.Close() // no process listens on the port now
 	cmd := program(t, "demo", "-driver", "zk", "-dsn", "zk://"+l.Addr().String()+"?connect_timeout=500ms", "-connect-timeout", "2s")
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
