@@ -1,5 +1,6 @@
-// Package docs_test keeps the documentation true: what it shows is in the sources
-// or compiles, what it links to is there, and what it names exists.
+// Package docs_test checks the documentation against the sources. Code that a page
+// shows is in the sources or compiles, links lead to files and headings that exist,
+// and the commands, tests, options and packages that a page names exist.
 package docs_test
 
 import (
@@ -23,10 +24,14 @@ import (
 
 const root = ".."
 
-// pages returns the documentation by path from the root.
+// pages returns the text of each page of the documentation, by its path from the
+// root.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
-	pages := map[string]string{"README.md": read(t, "README.md")}
+	pages := map[string]string{
+		"README.md":       read(t, "README.md"),
+		"CONTRIBUTING.md": read(t, "CONTRIBUTING.md"),
+	}
 	found, err := filepath.Glob("*.md")
 	require.NoError(t, err)
 	require.NotEmpty(t, found)
@@ -100,7 +105,7 @@ func TestEveryBlockOfGoIsExcerptOrProgram(t *testing.T) {
 	}
 }
 
-// occurs tells whether text is part of a file, in whole lines.
+// occurs reports whether text is part of a file, in whole lines.
 func occurs(file, text string) bool { return strings.Contains("\n"+file, "\n"+text) }
 
 func TestAnExcerptIsFoundInWholeLinesOnly(t *testing.T) {
@@ -168,7 +173,7 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 	}
 }
 
-// anchors returns what the headings of a page are called in links.
+// anchors returns the anchors of a page's headings, as links name them.
 func anchors(text string) (names []string) {
 	for line := range strings.Lines(text) {
 		heading, found := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
@@ -202,27 +207,83 @@ func TestEveryCommandExists(t *testing.T) {
 						assert.Contains(t, read(t, "Makefile"), "\n"+word+":", "%v: no such target", b)
 					}
 				}
+			case words[0] == ".ci/run":
+				_, err := exec.LookPath(filepath.Join(root, words[0]))
+				assert.NoError(t, err, "%v: %s", b, line)
 			case strings.HasPrefix(line, "go run ./cmd/dlock "):
 				hasFlags(t, b, words[3], words[4:])
 			case strings.HasPrefix(line, "go test "):
-				module := ""
-				if words[2] == "-C" {
-					module = words[3]
-				}
-				i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "./") })
-				require.Positive(t, i, "%v: %s names no package", b, line)
-				dir := filepath.Join(module, words[i])
-				_, err := os.Stat(filepath.Join(root, dir))
-				assert.NoError(t, err, "%v: %s", b, line)
-				for _, flag := range words[i+1:] { // flags of the test itself
-					name, _, _ := strings.Cut(strings.TrimLeft(flag, "-"), "=")
-					assert.Contains(t, readAll(t, dir), `"`+name+`",`, "%v: %s has no flag %s", b, dir, flag)
-				}
+				hasTests(t, b, words)
 			default:
 				t.Errorf("%v: nothing checks the command %q", b, line)
 			}
 		}
 	}
+}
+
+// hasTests checks a command that runs tests: the package exists, has tests that the
+// patterns match, and knows the flags after its name.
+func hasTests(t *testing.T, b block, words []string) {
+	t.Helper()
+	module := ""
+	if words[2] == "-C" {
+		module = words[3]
+	}
+	at := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "./") })
+	require.Positive(t, at, "%v: %v names no package", b, words)
+	pkg, all := strings.CutSuffix(words[at], "...")
+	dir := filepath.Join(module, pkg)
+	_, err := os.Stat(filepath.Join(root, dir))
+	assert.NoError(t, err, "%v: %v", b, words)
+	for _, flag := range words[at+1:] { // the package's own flags
+		name, _, _ := strings.Cut(strings.TrimLeft(flag, "-"), "=")
+		assert.Contains(t, readAll(t, dir), `"`+name+`",`, "%v: %s has no flag %s", b, dir, flag)
+	}
+	if all {
+		return
+	}
+	for _, pattern := range patterns(words) {
+		assert.True(t, hasTest(readAll(t, dir), pattern), "%v: no test of %s matches %s", b, dir, pattern)
+	}
+}
+
+// patterns returns the regular expressions that select tests, benchmarks and fuzz
+// targets, except for the one that selects none.
+func patterns(words []string) (found []string) {
+	for i, word := range words {
+		name, pattern, joined := strings.Cut(word, "=")
+		if !slices.Contains([]string{"-run", "-bench", "-fuzz"}, name) {
+			continue
+		}
+		if !joined {
+			pattern = words[i+1]
+		}
+		pattern, _, _ = strings.Cut(strings.Trim(pattern, `'"`), "/") // the rest names subtests
+		if pattern != "^$" {
+			found = append(found, pattern)
+		}
+	}
+	return found
+}
+
+var testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Example|Fuzz)\w*)\(`)
+
+// hasTest reports whether the source has a test, benchmark, example or fuzz target
+// whose name matches the pattern.
+func hasTest(source, pattern string) bool {
+	matches, err := regexp.Compile(pattern)
+	return err == nil && slices.ContainsFunc(testFunc.FindAllStringSubmatch(source, -1), func(m []string) bool {
+		return matches.MatchString(m[1])
+	})
+}
+
+func TestPatternsSelectTestsThatExist(t *testing.T) {
+	const source = "func TestA(t *testing.T) {}\nfunc BenchmarkB(b *testing.B) {}\n"
+	assert.Equal(t, []string{"A$", "B|C"}, patterns([]string{"go", "test", "-run=A$/sub", "-run", "'^$'", "-bench", "'B|C'", "./x"}))
+	assert.True(t, hasTest(source, "A$"))
+	assert.True(t, hasTest(source, "B|C"))
+	assert.False(t, hasTest(source, "D"))
+	assert.False(t, hasTest(source, "("))
 }
 
 // hasBenchFlags checks that bench knows each flag among the words.
@@ -247,7 +308,7 @@ func readAll(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// hasFlags asks the program itself.
+// hasFlags runs the program and checks that its help names each flag.
 func hasFlags(t *testing.T, b block, command string, args []string) {
 	t.Helper()
 	help := exec.Command("go", "run", "./cmd/dlock", command, "-h")
@@ -296,18 +357,11 @@ func TestOperatingNamesEveryHook(t *testing.T) {
 
 func TestOperatingNamesEveryMessageOfTheLog(t *testing.T) {
 	page := read(t, "docs/operating.md")
-	sources, err := filepath.Glob(filepath.Join(root, "recipes", "*.go"))
-	require.NoError(t, err)
-	var code strings.Builder
-	for _, path := range sources {
-		if !strings.HasSuffix(path, "_test.go") {
-			b, err := os.ReadFile(path)
-			require.NoError(t, err)
-			code.Write(b)
-		}
-	}
+	code := readTree(t, "recipes", func(name string) bool {
+		return strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go")
+	})
 	var logged []string
-	for _, m := range regexp.MustCompile(`logger\.(?:Debug|Info|Warn|Error)\("([^"]+)"`).FindAllStringSubmatch(code.String(), -1) {
+	for _, m := range regexp.MustCompile(`(?i)logger(?:\(\))?\.(?:Debug|Info|Warn|Error)\("([^"]+)"`).FindAllStringSubmatch(code, -1) {
 		logged = append(logged, m[1])
 		assert.Contains(t, page, "| `"+m[1]+"` |")
 	}
@@ -345,20 +399,48 @@ func TestEveryParameterIsTaken(t *testing.T) {
 	}
 }
 
-// TestEveryTestThatIsNamedExists looks for the tests that docs/reliability.md relies on.
-func TestEveryTestThatIsNamedExists(t *testing.T) {
-	var code strings.Builder
-	require.NoError(t, filepath.WalkDir("..", func(path string, _ os.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, "_test.go") {
-			content, err := os.ReadFile(path)
-			code.Write(content)
+// readTree returns the text of the files below dir that want selects by name.
+func readTree(t *testing.T, dir string, want func(name string) bool) string {
+	t.Helper()
+	var all strings.Builder
+	require.NoError(t, filepath.WalkDir(filepath.Join(root, dir), func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !want(d.Name()) {
 			return err
 		}
+		content, err := os.ReadFile(path)
+		all.Write(content)
 		return err
 	}))
-	names := regexp.MustCompile("`(Test[A-Z]\\w+)`").FindAllStringSubmatch(read(t, "docs/reliability.md"), -1)
-	require.NotEmpty(t, names)
-	for _, m := range names {
-		assert.Contains(t, code.String(), "func "+m[1]+"(t *testing.T)")
+	return all.String()
+}
+
+// TestEveryTestThatIsNamedExists finds the tests that the pages name by their full
+// names.
+func TestEveryTestThatIsNamedExists(t *testing.T) {
+	code := readTree(t, ".", func(name string) bool { return strings.HasSuffix(name, "_test.go") })
+	named := 0
+	for page, text := range pages(t) {
+		for _, m := range regexp.MustCompile("`(Test[A-Z]\\w+)`").FindAllStringSubmatch(text, -1) {
+			named++
+			assert.Contains(t, code, "func "+m[1]+"(t *testing.T)", page)
+		}
+	}
+	assert.NotZero(t, named)
+}
+
+// TestTheWorkflowRunsTheTwoCommands compares the workflow of the public host with
+// README.md.
+func TestTheWorkflowRunsTheTwoCommands(t *testing.T) {
+	workflow := read(t, ".github/workflows/ci.yml")
+	for _, line := range []string{
+		"run: go run ./cmd/dlock demo\n", "run: .ci/run\n", // which runs make test
+		"go-version-file: go.mod\n", "permissions:\n  contents: read\n",
+	} {
+		assert.Contains(t, workflow, line)
+	}
+	assert.Contains(t, read(t, "README.md"), "go run ./cmd/dlock demo\nmake test\n")
+	assert.Contains(t, read(t, ".ci/run"), "\tmake test ")
+	for _, m := range regexp.MustCompile(`(?m)uses: (\S+)$`).FindAllStringSubmatch(workflow, -1) {
+		assert.Regexp(t, `^[\w./-]+@v\d+(\.\d+)*$`, m[1], "an action without the tag of a release")
 	}
 }
