@@ -16,6 +16,7 @@ import (
 	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/leasehook"
+	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
@@ -133,7 +134,7 @@ func conforms(t *testing.T, eager bool) {
 		CutOff: func(t *testing.T, s driver.Session) func() {
 			p := c.proxy(s)
 			if _, slow := c.slow.LoadAndDelete(s); slow {
-				p.CutOneWay(zktest.ToServer) // replies on their way arrive
+				p.CutOneWay(testenv.ToServer) // replies on their way arrive
 			} else {
 				p.Cut()
 			}
@@ -150,7 +151,7 @@ func conforms(t *testing.T, eager bool) {
 		},
 		DelayReplies: func(t *testing.T, s driver.Session, d time.Duration) {
 			c.slow.Store(s, true)
-			c.proxy(s).SetDelayOneWay(zktest.ToClient, d)
+			c.proxy(s).SetDelayOneWay(testenv.ToClient, d)
 		},
 		Pause: func(_ *testing.T, s driver.Session, d time.Duration) { leasehook.Skew(s.(*session).lease, d) },
 		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {

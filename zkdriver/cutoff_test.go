@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestOutageOfAQuarterOfTheTimeoutLosesNothing(t *testing.T) {
 	t.Parallel()
 	const timeout, phases = 8 * time.Second, 8
-	certs := zktest.NewCerts(t)
+	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
 	files := newRotating(t, certs)
 	for name, way := range map[string]struct{ addr, params string }{

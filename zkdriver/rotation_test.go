@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
@@ -17,10 +18,10 @@ import (
 type rotating struct {
 	t             testing.TB
 	ca, cert, key string
-	good          *zktest.Certs
+	good          *testenv.Certs
 }
 
-func newRotating(t testing.TB, certs *zktest.Certs) *rotating {
+func newRotating(t testing.TB, certs *testenv.Certs) *rotating {
 	dir := t.TempDir()
 	r := &rotating{t: t, good: certs,
 		ca: filepath.Join(dir, "ca.pem"), cert: filepath.Join(dir, "crt.pem"), key: filepath.Join(dir, "key.pem")}
@@ -57,7 +58,7 @@ func connects(t testing.TB, c driver.Connector) error {
 
 func TestBadTLSFilesArePassingErrorsAfterTheFirstSession(t *testing.T) {
 	t.Parallel()
-	certs := zktest.NewCerts(t)
+	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
 	files := newRotating(t, certs)
 	dsn := "zk://" + server.SecureAddr() + files.params()

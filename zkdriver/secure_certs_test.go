@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forger makes certificates, bad ones too, which [zktest.Certs] does not have.
+// forger makes certificates, bad ones too, which [testenv.Certs] does not have.
 type forger struct {
 	t    testing.TB
 	cert *x509.Certificate

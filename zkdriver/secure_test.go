@@ -10,15 +10,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-func tlsParams(ca string, pair zktest.Pair) string {
+func tlsParams(ca string, pair testenv.Pair) string {
 	return "?tls=true&tls_ca=" + url.QueryEscape(ca) + "&tls_cert=" + url.QueryEscape(pair.Cert) + "&tls_key=" + url.QueryEscape(pair.Key)
 }
 
 func TestTLS(t *testing.T) {
-	certs := zktest.NewCerts(t)
+	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
 	good := tlsParams(certs.CA, certs.Client)
 
@@ -29,14 +30,14 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, s.Close())
 
 	for dsn, part := range map[string]string{
-		"zk://" + server.SecureAddr() + tlsParams(certs.OtherCA, certs.Client):                     "certificate",
-		"zk://" + server.SecureAddr() + good + "&tls_server_name=other.example":                    "other.example",
-		"zk://" + server.SecureAddr() + tlsParams(certs.CA, certs.Stranger):                        "certificate",
-		"zk://" + server.SecureAddr() + tlsParams(certs.CA+".missing", certs.Client):               "tls_ca",
-		"zk://" + server.SecureAddr() + tlsParams(certs.CA, zktest.Pair{Cert: certs.CA, Key: "x"}): "tls_cert",
-		"zk://" + server.SecureAddr() + tlsParams(certs.Client.Key, certs.Client):                  "no certificate",
-		"zk://" + server.Addr() + good + "&connect_timeout=1s":                                     "the port may be a plain one",
-		"zk://" + server.SecureAddr() + "?connect_timeout=1s":                                      "TLS",
+		"zk://" + server.SecureAddr() + tlsParams(certs.OtherCA, certs.Client):                      "certificate",
+		"zk://" + server.SecureAddr() + good + "&tls_server_name=other.example":                     "other.example",
+		"zk://" + server.SecureAddr() + tlsParams(certs.CA, certs.Stranger):                         "certificate",
+		"zk://" + server.SecureAddr() + tlsParams(certs.CA+".missing", certs.Client):                "tls_ca",
+		"zk://" + server.SecureAddr() + tlsParams(certs.CA, testenv.Pair{Cert: certs.CA, Key: "x"}): "tls_cert",
+		"zk://" + server.SecureAddr() + tlsParams(certs.Client.Key, certs.Client):                   "no certificate",
+		"zk://" + server.Addr() + good + "&connect_timeout=1s":                                      "the port may be a plain one",
+		"zk://" + server.SecureAddr() + "?connect_timeout=1s":                                       "TLS",
 	} {
 		_, err := dsnConnect(t, dsn)
 		require.ErrorContains(t, err, part, dsn)
@@ -46,7 +47,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestTLSConfigurationOfTheApplication(t *testing.T) {
-	certs := zktest.NewCerts(t)
+	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
 	config := certs.ClientConfig(t)
 	config.ServerName = "" // the host's

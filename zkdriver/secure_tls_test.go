@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
@@ -136,7 +137,7 @@ func prints(t testing.TB, text string) {
 }
 
 func TestPlainAndTLSPortsAreToldApart(t *testing.T) {
-	certs := zktest.NewCerts(t)
+	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NoClientCert))
 	trust := "?tls=true&tls_ca=" + url.PathEscape(certs.CA)
 
@@ -181,7 +182,7 @@ func TestWithoutTLSTheLoginCanBeReadOnTheWay(t *testing.T) {
 }
 
 func TestACertificateIsWhoAClientIs(t *testing.T) {
-	certs := zktest.NewCerts(t)
+	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
 	dsn := "zk://" + server.SecureAddr()
 
@@ -195,7 +196,7 @@ func TestACertificateIsWhoAClientIs(t *testing.T) {
 	require.NoError(t, err)
 	acl, _, err := alice.conn.GetACL("/of/q")
 	require.NoError(t, err)
-	require.Equal(t, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=zktest client"}}, acl)
+	require.Equal(t, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=testenv client"}}, acl)
 
 	bob := mustConnect(t, dsn+tlsParams(certs.CA, certs.Server)+"&acl=creator") // another certificate of the same CA
 	for what, got := range refusedCalls(within(t), bob, "of/q", p) {
@@ -208,7 +209,7 @@ func TestACertificateIsWhoAClientIs(t *testing.T) {
 }
 
 func TestOneServerWithABadCertificateAmongGoodOnesIsPassedOver(t *testing.T) {
-	certs := zktest.NewCerts(t)
+	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NoClientCert))
 	forged := record(t, &tls.Config{Certificates: []tls.Certificate{newForger(t).issue(nil)}}, sessionReply(time.Minute, 7))
 	params := "?tls=true&tls_ca=" + url.PathEscape(certs.CA) + "&session_timeout=4s"

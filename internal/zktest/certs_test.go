@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 func TestClientWithCertificateGetsSession(t *testing.T) {
-	certs := NewCerts(t)
+	certs := testenv.NewCerts(t)
 	s := Start(t, WithTLS(certs, certs.Server, NeedsClientCert))
 	config := certs.ClientConfig(t)
 	conn, end, err := connect(10*time.Second, func(network, addr string, timeout time.Duration) (net.Conn, error) {
@@ -29,7 +31,7 @@ func TestClientWithCertificateGetsSession(t *testing.T) {
 }
 
 func TestServerRefusesClientItDoesNotTrust(t *testing.T) {
-	certs := NewCerts(t)
+	certs := testenv.NewCerts(t)
 	s := Start(t, WithTLS(certs, certs.Server, NeedsClientCert))
 
 	config := certs.ClientConfig(t)
@@ -41,21 +43,21 @@ func TestServerRefusesClientItDoesNotTrust(t *testing.T) {
 }
 
 func TestClientRefusesServerItDoesNotTrust(t *testing.T) {
-	certs := NewCerts(t)
+	certs := testenv.NewCerts(t)
 	s := Start(t, WithTLS(certs, certs.Server, NoClientCert))
 
-	config := &tls.Config{RootCAs: Pool(t, certs.CA), ServerName: "127.0.0.1"}
+	config := &tls.Config{RootCAs: testenv.Pool(t, certs.CA), ServerName: "127.0.0.1"}
 	require.NoError(t, handshake(s.SecureAddr(), config))
-	config.RootCAs = Pool(t, certs.OtherCA)
+	config.RootCAs = testenv.Pool(t, certs.OtherCA)
 	var unknown x509.UnknownAuthorityError
 	require.ErrorAs(t, handshake(s.SecureAddr(), config), &unknown)
 }
 
 func TestCertificateOfAnotherHostIsRefused(t *testing.T) {
-	certs := NewCerts(t)
+	certs := testenv.NewCerts(t)
 	s := Start(t, WithTLS(certs, certs.OtherHost, NoClientCert))
 
-	config := &tls.Config{RootCAs: Pool(t, certs.CA), ServerName: "localhost"}
+	config := &tls.Config{RootCAs: testenv.Pool(t, certs.CA), ServerName: "localhost"}
 	var hostname x509.HostnameError
 	require.ErrorAs(t, handshake(s.SecureAddr(), config), &hostname)
 	config.ServerName = "other.example"

@@ -33,7 +33,8 @@ func Dial(t testing.TB, sessionTimeout time.Duration, addrs ...string) *zk.Conn 
 	return conn
 }
 
-// Connect is [Dial] without a test: the function that it returns closes the client and waits for its goroutine.
+// Connect is [Dial] without a test: the function that it returns closes the
+// client and waits for its goroutine.
 func Connect(sessionTimeout time.Duration, addrs ...string) (*zk.Conn, func(), error) {
 	return connect(sessionTimeout, net.DialTimeout, addrs...)
 }
@@ -70,8 +71,8 @@ func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk
 	}
 }
 
-// line closes a client's connection under it in the end: a client whose server is cut off
-// would otherwise stay in a read for most of a session timeout.
+// line closes a client's connection under it in the end: a client whose server
+// is cut off would otherwise stay in a read for most of a session timeout.
 type line struct {
 	dialer zk.Dialer
 

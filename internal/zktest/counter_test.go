@@ -6,6 +6,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 func TestRequestsCountsWhatClientsSend(t *testing.T) {
@@ -50,7 +52,7 @@ func TestRequestsCountsPings(t *testing.T) {
 }
 
 func TestRequestsCountsTheSameOverTLSFactory(t *testing.T) {
-	certs := NewCerts(t)
+	certs := testenv.NewCerts(t)
 	s := Start(t, WithTLS(certs, certs.Server, NoClientCert))
 	require.Zero(t, s.Requests(t))
 	Dial(t, time.Minute, s.Addr())

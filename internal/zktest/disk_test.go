@@ -10,7 +10,7 @@ import (
 
 func TestSlowDiskSlowsWritesOnly(t *testing.T) {
 	RequireSlowDisk(t)
-	s := Start(t, WithSlowDisk(t))
+	s := Start(t, WithSlowDisk())
 	conn := s.Raw(t)
 	const delay = time.Second
 	_, err := conn.Create("/a", nil, 0, zk.WorldACL(zk.PermAll))

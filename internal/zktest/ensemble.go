@@ -3,16 +3,19 @@ package zktest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Ensemble is several servers that form a quorum, each link between two of them through
-// proxies of its own, so that servers can be cut off from each other while their clients
-// reach them.
+// Ensemble is several servers that form a quorum, each link between two of them
+// through proxies of its own, so that servers can be cut off from each other
+// while their clients reach them.
 type Ensemble struct {
 	// Servers may be stopped, paused and started again one by one.
 	Servers []*Server
@@ -21,16 +24,18 @@ type Ensemble struct {
 }
 
 // peerLink is how one server reaches another.
-type peerLink struct{ quorum, election *Proxy }
+type peerLink struct{ quorum, election *testenv.Proxy }
 
 // peer is where a server listens for the others.
 type peer struct{ quorum, election int }
 
-// StartEnsemble starts n servers, three if n is 0, and returns once they serve with all of them in
-// the quorum. They are killed and their directories removed when the test ends.
+// StartEnsemble starts n servers, three if n is 0, and returns once they serve
+// with all of them in the quorum. They are killed and their directories removed
+// when the test ends.
 //
-// A tick is 500ms, initLimit 6 and syncLimit 10 ticks: for syncLimit ticks a follower that is cut
-// off goes on answering. Change it with WithConfig(map[string]string{"syncLimit": "20"}).
+// A tick is 500ms, initLimit 6 and syncLimit 10 ticks: for syncLimit ticks a
+// follower that is cut off goes on answering. Change it with
+// WithConfig(map[string]string{"syncLimit": "20"}).
 func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	t.Helper()
 	Require(t)
@@ -45,7 +50,7 @@ func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 			return e
 		}
 		e.close()
-		if !errors.Is(err, errPortTaken) {
+		if !errors.Is(err, testenv.ErrPortTaken) {
 			t.Fatal(err)
 		}
 	}
@@ -93,8 +98,8 @@ func (e *Ensemble) connect(n int) ([]peer, error) {
 	peers := make([]peer, n)
 	for i := range peers {
 		var errs [2]error
-		peers[i].quorum, errs[0] = freePort()
-		peers[i].election, errs[1] = freePort()
+		peers[i].quorum, errs[0] = testenv.FreePort()
+		peers[i].election, errs[1] = testenv.FreePort()
 		if err := errors.Join(errs[:]...); err != nil {
 			return nil, err
 		}
@@ -113,46 +118,65 @@ func (e *Ensemble) connect(n int) ([]peer, error) {
 			e.links[i][j] = link
 		}
 	}
-	e.redirectCallsBack()
-	e.eachProxy((*Proxy).serve)
+	e.serveLinks()
 	return peers, nil
 }
 
 func newPeerLink(to peer) (*peerLink, error) {
-	quorum, err := newProxy(loopback(to.quorum))
+	quorum, err := testenv.ListenProxy(testenv.Loopback(to.quorum))
 	if err != nil {
 		return nil, err
 	}
-	election, err := newProxy(loopback(to.election))
+	election, err := testenv.ListenProxy(testenv.Loopback(to.election))
 	if err != nil {
-		quorum.close()
+		quorum.Close()
 		return nil, err
 	}
-	quorum.plain, election.plain = true, true
-	// A new leader is called before it listens, and an EOF sends the caller back to an election.
-	quorum.patient = true
+	// A follower dials a new leader before the leader listens. If the
+	// connection ended then, the follower would go back to an election.
+	quorum.DialAgain()
 	return &peerLink{quorum, election}, nil
 }
 
-// redirectCallsBack keeps election connections on the proxies. Of two servers the one
-// with the higher id makes the connection: called by a lower one it hangs up and
-// calls back, at the address that the caller has sent in its first message. So
-// that address has to be the proxy's for the way back.
-func (e *Ensemble) redirectCallsBack() {
+// serveLinks lets the proxies accept connections, and keeps election
+// connections on the proxies. Of two servers the one with the higher id makes
+// the connection. If the one with the lower id dials, the other one hangs up
+// and dials back, at the address that the first message of the dialer names. So
+// that address has to be the proxy's for the direction back.
+func (e *Ensemble) serveLinks() {
 	for i := range e.links {
 		for j, link := range e.links[i] {
 			if link == nil {
 				continue
 			}
-			callBack := e.links[j][i].election.Addr()
-			link.election.rewrite = func(greeting []byte) []byte { return readdress(greeting, callBack) }
+			link.quorum.Serve(nil)
+			dialBack := e.links[j][i].election.Addr()
+			link.election.Serve(func() (requests, replies testenv.FrameReader) {
+				return greetingFirst(dialBack), testenv.ReadBytes
+			})
 		}
 	}
 }
 
-// The greeting of an election connection (QuorumCnxManager, since 3.5): a protocol version and the
-// caller's id of eight bytes each, then the length of the address in four, and the address. All our
-// addresses have the same length.
+// greetingFirst reads the greeting of an election connection, with addr in
+// place of the address in it, and then bytes as they come.
+func greetingFirst(addr string) testenv.FrameReader {
+	first := true
+	return func(r io.Reader) (testenv.Frame, error) {
+		if !first {
+			return testenv.ReadBytes(r)
+		}
+		first = false
+		greeting := make([]byte, greetingSize)
+		n, err := io.ReadFull(r, greeting)
+		return testenv.Frame{Bytes: readdress(greeting[:n], addr)}, err
+	}
+}
+
+// The greeting of an election connection (QuorumCnxManager, since 3.5): a
+// protocol version and the dialer's id of eight bytes each, then the length of
+// the address in four, and the address. The addresses of all proxies have the
+// same length.
 const (
 	beforeAddress = 8 + 8 + 4
 	greetingSize  = beforeAddress + len("127.0.0.1:12345")
@@ -170,7 +194,7 @@ func (e *Ensemble) view(i int, self peer) map[string]string {
 	lines := map[string]string{"server." + id(i): fmt.Sprintf("127.0.0.1:%d:%d", self.quorum, self.election)}
 	for j, link := range e.links[i] {
 		if link != nil {
-			lines["server."+id(j)] = "127.0.0.1:" + link.quorum.port() + ":" + link.election.port()
+			lines["server."+id(j)] = "127.0.0.1:" + link.quorum.Port() + ":" + link.election.Port()
 		}
 	}
 	return lines
@@ -189,38 +213,41 @@ func (e *Ensemble) Addrs() []string {
 
 // CutServer cuts server i off from all others, silently: connections stay
 // open and nothing passes. Its clients still reach it.
-func (e *Ensemble) CutServer(i int) { e.eachLink(i, (*Proxy).Cut) }
+func (e *Ensemble) CutServer(i int) { e.eachLink(i, (*testenv.Proxy).Cut) }
 
-// HealServer ends [Ensemble.CutServer]. Use [Ensemble.WaitQuorum] to wait until the server is back.
-func (e *Ensemble) HealServer(i int) { e.eachLink(i, (*Proxy).Heal) }
+// HealServer ends [Ensemble.CutServer]. Use [Ensemble.WaitQuorum] to wait until
+// the server is back.
+func (e *Ensemble) HealServer(i int) { e.eachLink(i, (*testenv.Proxy).Heal) }
 
-// CutLink cuts servers i and j off from each other, silently. Each still reaches the others.
+// CutLink cuts servers i and j off from each other, silently. Each still
+// reaches the others.
 func (e *Ensemble) CutLink(i, j int) {
-	e.links[i][j].each((*Proxy).Cut)
-	e.links[j][i].each((*Proxy).Cut)
+	e.links[i][j].each((*testenv.Proxy).Cut)
+	e.links[j][i].each((*testenv.Proxy).Cut)
 }
 
-// CutOneWay stops what server from sends to server to, silently. What to sends to from still arrives; new
-// connections between the two cannot be made.
+// CutOneWay stops what server from sends to server to, silently. What to sends
+// to from still arrives; new connections between the two cannot be made.
 func (e *Ensemble) CutOneWay(from, to int) {
-	e.links[from][to].each(func(p *Proxy) { p.CutOneWay(ToServer) })
-	e.links[to][from].each(func(p *Proxy) { p.CutOneWay(ToClient) })
+	e.links[from][to].each(func(p *testenv.Proxy) { p.CutOneWay(testenv.ToServer) })
+	e.links[to][from].each(func(p *testenv.Proxy) { p.CutOneWay(testenv.ToClient) })
 }
 
 // SetDelay makes everything that servers say to each other take d longer, from now on.
 func (e *Ensemble) SetDelay(d time.Duration) {
-	e.eachProxy(func(p *Proxy) { p.SetDelay(d) })
+	e.eachProxy(func(p *testenv.Proxy) { p.SetDelay(d) })
 }
 
-// Heal ends [Ensemble.CutServer], [Ensemble.CutLink], [Ensemble.CutOneWay] and [Ensemble.SetDelay] for all servers.
+// Heal ends [Ensemble.CutServer], [Ensemble.CutLink], [Ensemble.CutOneWay] and
+// [Ensemble.SetDelay] for all servers.
 func (e *Ensemble) Heal() {
-	e.eachProxy(func(p *Proxy) {
+	e.eachProxy(func(p *testenv.Proxy) {
 		p.Heal()
 		p.SetDelay(0)
 	})
 }
 
-func (e *Ensemble) eachProxy(f func(*Proxy)) {
+func (e *Ensemble) eachProxy(f func(*testenv.Proxy)) {
 	for _, row := range e.links {
 		for _, link := range row {
 			link.each(f)
@@ -229,14 +256,14 @@ func (e *Ensemble) eachProxy(f func(*Proxy)) {
 }
 
 // eachLink calls f for the proxies to and from server i.
-func (e *Ensemble) eachLink(i int, f func(*Proxy)) {
+func (e *Ensemble) eachLink(i int, f func(*testenv.Proxy)) {
 	for j := range e.links {
 		e.links[i][j].each(f)
 		e.links[j][i].each(f)
 	}
 }
 
-func (l *peerLink) each(f func(*Proxy)) {
+func (l *peerLink) each(f func(*testenv.Proxy)) {
 	if l != nil {
 		f(l.quorum)
 		f(l.election)
@@ -264,7 +291,8 @@ func (e *Ensemble) Leader(t testing.TB) int {
 	return leader
 }
 
-// Follower waits for a leader and returns the index of the first server that follows it.
+// Follower waits for a leader and returns the index of the first server that
+// follows it.
 func (e *Ensemble) Follower(t testing.TB) int {
 	t.Helper()
 	follower := -1
@@ -308,11 +336,12 @@ func (e *Ensemble) WaitQuorum(t testing.TB) {
 	})
 }
 
-// wait polls the servers' modes: leader, follower, down (stopped), or what else they say.
+// wait polls the servers' modes: leader, follower, down (stopped), or what else
+// they say.
 func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) bool) {
 	t.Helper()
 	var modes []string
-	for deadline := time.Now().Add(readyWithin); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.ReadyWithin); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		modes = modes[:0]
 		for _, s := range e.Servers {
 			modes = append(modes, s.mode())
@@ -321,7 +350,7 @@ func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) b
 			return
 		}
 	}
-	t.Fatalf("zktest: no sign of %s within %v: the servers are %v", what, readyWithin, modes)
+	t.Fatalf("zktest: no sign of %s within %v: the servers are %v", what, testenv.ReadyWithin, modes)
 }
 
 // noAnswer begins the mode of a server that has not answered in time, which may be
@@ -329,7 +358,7 @@ func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) b
 const noAnswer = "no answer: "
 
 func (p *process) mode() string {
-	if p.signal(func(int) error { return nil }) != nil {
+	if p.proc.Down() {
 		return "down"
 	}
 	answer, err := p.poll("srvr")
@@ -354,7 +383,7 @@ func (p *process) syncedFollowers() int {
 
 func (e *Ensemble) close() {
 	for _, s := range e.Servers {
-		s.keeper.close()
+		s.proc.Close()
 	}
-	e.eachProxy((*Proxy).close)
+	e.eachProxy((*testenv.Proxy).Close)
 }

@@ -84,8 +84,8 @@ func TestEnsembleSurvivesItsLeader(t *testing.T) {
 	e.WaitQuorum(t)
 }
 
-// A leader hears no more from a follower whose words are lost, and ends its sessions, while the follower still hears
-// what the leader says.
+// A leader hears no more from a follower whose words are lost, and ends its
+// sessions, while the follower still hears what the leader says.
 func TestFollowerThatIsNotHeardStillHears(t *testing.T) {
 	e := StartEnsemble(t, 3, WithConfig(map[string]string{"syncLimit": "60"}))
 	leader, follower := e.Leader(t), e.Follower(t)
@@ -104,7 +104,8 @@ func TestFollowerThatIsNotHeardStillHears(t *testing.T) {
 	e.WaitQuorum(t)
 }
 
-// Two servers that cannot reach each other both follow the third, or one of them drops out: a majority serves.
+// Two servers that cannot reach each other both follow the third, or one of
+// them drops out: a majority serves.
 func TestMajorityServesWhenOneLinkIsCut(t *testing.T) {
 	e := StartEnsemble(t, 3, WithConfig(map[string]string{"syncLimit": "4"}))
 	leader, follower := e.Leader(t), e.Follower(t)

@@ -2,8 +2,10 @@ package zktest
 
 import (
 	"encoding/binary"
-	"errors"
 	"io"
+	"slices"
+
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // Operation codes of ZooKeeper's protocol (org.apache.zookeeper.ZooDefs.OpCode),
@@ -32,16 +34,9 @@ const (
 	OpSetWatches      int32 = 101
 )
 
-// Op returns a matcher for any of the opcodes.
+// Op returns a match for any of the opcodes.
 func Op(opcodes ...int32) func(opcode int32) bool {
-	return func(opcode int32) bool {
-		for _, o := range opcodes {
-			if o == opcode {
-				return true
-			}
-		}
-		return false
-	}
+	return func(opcode int32) bool { return slices.Contains(opcodes, opcode) }
 }
 
 // A frame is a length of four bytes and the packet. No client or server sends one as
@@ -51,7 +46,7 @@ const maxFrame = 16 << 20
 const headerSize = 4
 
 // readFrame returns a whole frame, with its length. If what comes is no frame, the
-// error is errNoFrame and the bytes read so far are returned.
+// error is [testenv.ErrOtherProtocol] and the bytes read so far are returned.
 func readFrame(r io.Reader) ([]byte, error) {
 	head := make([]byte, headerSize)
 	if n, err := io.ReadFull(r, head); err != nil {
@@ -59,14 +54,12 @@ func readFrame(r io.Reader) ([]byte, error) {
 	}
 	size := int32(binary.BigEndian.Uint32(head))
 	if size < 0 || size > maxFrame {
-		return head, errNoFrame
+		return head, testenv.ErrOtherProtocol
 	}
 	frame := append(head, make([]byte, size)...)
 	n, err := io.ReadFull(r, frame[headerSize:])
 	return frame[:headerSize+n], err
 }
-
-var errNoFrame = errors.New("no frame of ZooKeeper's client protocol")
 
 // int32At reads a field of a frame's packet; zero where the packet is too short.
 func int32At(frame []byte, offset int) int32 {
@@ -85,7 +78,8 @@ func int64At(frame []byte, offset int) int64 {
 	return int64(binary.BigEndian.Uint64(frame[offset:]))
 }
 
-// writeFrame sends a packet made of big-endian fields; a byte slice goes with its length.
+// writeFrame sends a packet made of big-endian fields; a byte slice goes with
+// its length.
 func writeFrame(w io.Writer, fields ...any) error {
 	frame := make([]byte, headerSize)
 	for _, field := range fields {

@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// FuzzFrame: what is read as a frame is what was sent, whole or up to where it was cut off, and
-// what is no frame is passed on as far as it was read.
+// FuzzFrame: what is read as a frame is what was sent, whole or up to where it
+// was cut off, and what is no frame is passed on as far as it was read.
 func FuzzFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 4, 1, 2, 3, 4, 9})
 	f.Add([]byte{0, 0, 0, 0})
@@ -30,7 +32,7 @@ func FuzzFrame(f *testing.F) {
 		size := int64(int32(binary.BigEndian.Uint32(in)))
 		switch {
 		case size < 0 || size > maxFrame:
-			require.ErrorIs(t, err, errNoFrame)
+			require.ErrorIs(t, err, testenv.ErrOtherProtocol)
 			require.Len(t, got, headerSize)
 		case int64(len(in)) < headerSize+size:
 			require.Error(t, err)

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // installation is how ZooKeeper is run on this machine.
@@ -16,15 +18,16 @@ type installation struct {
 	classPath string
 }
 
-// installed finds ZooKeeper and Java. The answer stays the same for the life of the test binary.
+// installed finds ZooKeeper and Java. The answer stays the same for the life of
+// the test binary.
 var installed = sync.OnceValues(func() (installation, error) {
 	return findInstallation(os.Getenv("ZOOKEEPER_HOME"), os.Getenv("JAVA_HOME"), debianJars)
 })
 
 const debianJars = "/usr/share/java"
 
-// debianClassPath lists what Debian's zookeeper.jar needs to run as a server. The jars that
-// its manifest names come by themselves.
+// debianClassPath lists what Debian's zookeeper.jar needs to run as a server.
+// The jars that its manifest names come by themselves.
 var debianClassPath = []string{
 	"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "snappy-java", "metrics-core",
 	"netty-buffer", "netty-codec", "netty-common", "netty-handler", "netty-resolver",
@@ -32,7 +35,7 @@ var debianClassPath = []string{
 }
 
 func findInstallation(zookeeperHome, javaHome, jars string) (installation, error) {
-	if !canKeepProcesses {
+	if !testenv.CanRunProcesses {
 		return installation{}, errors.New("needs a Unix system")
 	}
 	java, err := findJava(javaHome)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // requireLinksProxied asserts that whoever is connected to a port that servers
@@ -15,8 +17,8 @@ import (
 func requireLinksProxied(t *testing.T, e *Ensemble) {
 	t.Helper()
 	peerPorts := make(map[string]bool)
-	e.eachProxy(func(p *Proxy) {
-		_, port, _ := strings.Cut(p.target, ":")
+	e.eachProxy(func(p *testenv.Proxy) {
+		_, port, _ := strings.Cut(p.Target(), ":")
 		peerPorts[port] = true
 	})
 	require.Len(t, peerPorts, 2*len(e.Servers))

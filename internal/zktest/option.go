@@ -11,10 +11,10 @@ import (
 type Option func(*settings)
 
 type settings struct {
-	config  map[string]string
-	jvm     []string
-	tls     bool
-	preload string // a library, see WithSlowDisk
+	config   map[string]string
+	jvm      []string
+	tls      bool
+	slowDisk bool
 }
 
 func newSettings(opts []Option) *settings {
@@ -33,19 +33,22 @@ func newSettings(opts []Option) *settings {
 	return s
 }
 
-// WithConfig sets lines of the server's configuration file, in addition to or in
-// place of those that zktest writes. The client port and the data directory stay zktest's own.
+// WithConfig sets lines of the server's configuration file, in addition to or
+// in place of those that zktest writes. The client port and the data directory
+// stay zktest's own.
 func WithConfig(lines map[string]string) Option {
 	return func(s *settings) { maps.Copy(s.config, lines) }
 }
 
-// WithJVM adds flags for the Java virtual machine, such as -Dzookeeper.extendedTypesEnabled=true.
+// WithJVM adds flags for the Java virtual machine, such as
+// -Dzookeeper.extendedTypesEnabled=true.
 func WithJVM(flags ...string) Option {
 	return func(s *settings) { s.jvm = append(s.jvm, flags...) }
 }
 
-// WithContainerCheck has the server look for empty containers, and remove them, that often. By default it
-// does in a day only: a queue that goes between two locks would be made again by requests that a test does not expect.
+// WithContainerCheck has the server look for empty containers, and remove them,
+// that often. By default it does in a day only: a queue that goes between two
+// locks would be made again by requests that a test does not expect.
 func WithContainerCheck(every time.Duration) Option { return WithJVM(containerCheck(every)) }
 
 func containerCheck(every time.Duration) string {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // configured returns a server that has not been started.
@@ -16,7 +18,7 @@ func configured(t *testing.T, opts ...Option) *process {
 	Require(t)
 	p, err := newProcess(newSettings(opts))
 	require.NoError(t, err)
-	t.Cleanup(func() { p.keeper.close() })
+	t.Cleanup(func() { p.proc.Close() })
 	return p
 }
 
@@ -30,7 +32,7 @@ func TestTakenPortIsNoticedAlsoIfAServerAnswersThere(t *testing.T) {
 			p.ready = ready
 			other := Start(t)
 			stranger := forwarderAt(t, p.port, other.Addr())
-			require.ErrorIs(t, p.launch(), errPortTaken)
+			require.ErrorIs(t, p.launch(), testenv.ErrPortTaken)
 			stranger.Close()
 			require.NoError(t, p.launch())
 		})
@@ -40,14 +42,11 @@ func TestTakenPortIsNoticedAlsoIfAServerAnswersThere(t *testing.T) {
 // forwarderAt answers on the port as the server at target does.
 func forwarderAt(t *testing.T, port int, target string) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", loopback(port))
+	l, err := net.Listen("tcp", testenv.Loopback(port))
 	require.NoError(t, err)
-	p, err := newProxy(target)
-	require.NoError(t, err)
-	p.listener.Close()
-	p.listener = l
-	p.serve()
-	t.Cleanup(p.close)
+	p := testenv.ProxyOn(l, target)
+	p.Serve(nil)
+	t.Cleanup(p.Close)
 	return l
 }
 
@@ -68,16 +67,6 @@ func TestConfigAndJVMFlagsReachTheServer(t *testing.T) {
 	require.Equal(t, time.Second, p.Sessions()[0].Timeout)
 }
 
-func TestPortsAreGivenOutOnce(t *testing.T) {
-	seen := make(map[int]bool)
-	for range 200 {
-		port, err := freePort()
-		require.NoError(t, err)
-		require.False(t, seen[port])
-		seen[port] = true
-	}
-}
-
 // A server writes that it exits before it writes why, and the log may be read
 // between the two lines.
 func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
@@ -86,17 +75,17 @@ func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
 		"half a line":        {"Unexpected exception, exiting abnormally\njava.net.Bind", "Exception: Address already in use"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &process{dir: t.TempDir()}
+			p := &process{}
 			script := `printf '%s' "$1"; sleep 0.3; printf '%s\n' "$2"`
 			var err error
-			p.keeper, err = newKeeper(p.dir, []string{"/bin/sh", "-c", script, "server", lines[0], lines[1]})
+			p.proc, err = testenv.NewProcess(t.TempDir(), []string{"/bin/sh", "-c", script, "server", lines[0], lines[1]})
 			require.NoError(t, err)
-			t.Cleanup(func() { p.keeper.close() })
+			t.Cleanup(func() { p.proc.Close() })
 			p.ready = func(p *process) bool { // returns once the log is there, as far as that line
-				eventually(t, func() bool { return strings.HasPrefix(p.logFrom(0), lines[0]) })
+				eventually(t, func() bool { return strings.HasPrefix(p.proc.Log(0), lines[0]) })
 				return false
 			}
-			require.ErrorIs(t, p.launch(), errPortTaken)
+			require.ErrorIs(t, p.launch(), testenv.ErrPortTaken)
 		})
 	}
 }
@@ -104,13 +93,13 @@ func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
 // A server that is about to serve may accept a connection and never answer on it.
 func TestServerThatLeavesAWordUnansweredAtItsStartIsAskedAgain(t *testing.T) {
 	t.Parallel()
-	l, err := listenLoopback()
+	l, err := testenv.Listen()
 	require.NoError(t, err)
 	defer l.Close()
-	p := &process{dir: t.TempDir(), port: l.Addr().(*net.TCPAddr).Port, ready: func(*process) bool { return true }}
-	p.keeper, err = newKeeper(p.dir, []string{"/bin/sh", "-c", "sleep 600"})
+	p := &process{port: l.Addr().(*net.TCPAddr).Port, ready: func(*process) bool { return true }}
+	p.proc, err = testenv.NewProcess(t.TempDir(), []string{"/bin/sh", "-c", "sleep 600"})
 	require.NoError(t, err)
-	t.Cleanup(func() { p.keeper.close() })
+	t.Cleanup(func() { p.proc.Close() })
 	go func() {
 		for n := 0; ; n++ {
 			conn, err := l.Accept()

@@ -1,148 +1,39 @@
 package zktest
 
 import (
-	"net"
-	"strconv"
+	"io"
+	"math"
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Direction is one of the two ways through a proxy.
-type Direction int
-
-const (
-	ToServer Direction = iota
-	ToClient
-)
-
-// Proxy is a TCP proxy in front of a server, which can lose, hold and
-// delay what passes. It understands ZooKeeper's client protocol, so that single
-// requests and replies can be counted and hit; what is not of that protocol (TLS, four-letter
-// words, the links between servers) it forwards as it comes.
-//
-// A Proxy is safe for use by many goroutines; its methods return at once.
+// Proxy is a proxy in front of a server that understands ZooKeeper's client
+// protocol: it counts, loses and holds single requests, replies and watch
+// events. It forwards as it comes what is not of that protocol, such as TLS and
+// four-letter words.
 type Proxy struct {
-	listener net.Listener
-	plain    bool                // forwards without looking
-	patient  bool                // tries again for a while where the target refuses
-	rewrite  func([]byte) []byte // changes the greeting of an election connection
-	done     sync.WaitGroup
+	*testenv.Proxy
 
 	mu       sync.Mutex
-	wake     *sync.Cond // something below changed
-	target   string
-	closed   bool
-	refusing bool
-	cut      [2]bool
-	delay    [2]time.Duration
-	links    map[*link]bool
-	frames   map[int32]int
-	hook     func(opcode int32)
-	faults   []*fault
-	events   *EventHold // nil: events pass
 	sessions []Session
 }
 
-// NewProxy returns a proxy for targetAddr. It is closed when the test ends, and no goroutine of it
-// is left then.
+// NewProxy returns a proxy for targetAddr. It is closed when the test ends, and
+// leaves no goroutine.
 func NewProxy(t testing.TB, targetAddr string) *Proxy {
 	t.Helper()
-	p, err := newProxy(targetAddr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.serve()
-	t.Cleanup(p.close)
+	p := &Proxy{}
+	p.Proxy = testenv.NewProxy(t, targetAddr, p.protocol)
 	return p
 }
 
-func newProxy(target string) (*Proxy, error) {
-	l, err := listenLoopback()
-	if err != nil {
-		return nil, err
-	}
-	p := &Proxy{listener: l, target: target, links: make(map[*link]bool), frames: make(map[int32]int)}
-	p.wake = sync.NewCond(&p.mu)
-	return p, nil
-}
-
-func (p *Proxy) serve() { p.done.Go(p.accept) }
-
-// Addr returns host:port for clients.
-func (p *Proxy) Addr() string { return p.listener.Addr().String() }
-
-func (p *Proxy) port() string { return strconv.Itoa(p.listener.Addr().(*net.TCPAddr).Port) }
-
-// Cut stops forwarding in both directions, silently: connections stay open, new ones are
-// accepted, and nothing passes, neither data nor the end of a connection. After [Proxy.Heal] everything
-// that was held up passes, as TCP does it after an outage.
-func (p *Proxy) Cut() {
-	p.change(func() { p.cut = [2]bool{true, true} })
-}
-
-// CutOneWay is [Proxy.Cut] in one direction, in addition to what is cut already.
-func (p *Proxy) CutOneWay(d Direction) {
-	p.change(func() { p.cut[d] = true })
-}
-
-// Refuse makes the proxy close connections as soon as they are made, in the manner of a
-// server that is down. Those that are there stay: see [Proxy.DropConnections].
-func (p *Proxy) Refuse() {
-	p.change(func() { p.refusing = true })
-}
-
-// Heal ends [Proxy.Cut], [Proxy.CutOneWay] and [Proxy.Refuse].
-func (p *Proxy) Heal() {
-	p.change(func() { p.cut, p.refusing = [2]bool{}, false })
-}
-
-// DropConnections closes all connections, on both sides. What was held up is lost.
-func (p *Proxy) DropConnections() {
-	p.change(func() {
-		for l := range p.links {
-			l.abort()
-		}
-	})
-}
-
-// SetDelay makes everything take d longer in each direction, from now on.
-func (p *Proxy) SetDelay(d time.Duration) {
-	p.change(func() { p.delay = [2]time.Duration{d, d} })
-}
-
-// SetDelayOneWay is [Proxy.SetDelay] in one direction.
-func (p *Proxy) SetDelayOneWay(dir Direction, d time.Duration) {
-	p.change(func() { p.delay[dir] = d })
-}
-
-// Retarget sends new connections to another server. Those that are there stay.
-func (p *Proxy) Retarget(addr string) {
-	p.change(func() { p.target = addr })
-}
-
-// Connections returns how many connections are open through the proxy.
-func (p *Proxy) Connections() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.links)
-}
-
-// Frames returns how many requests with that opcode clients have sent through the proxy,
-// whether or not they were forwarded.
-func (p *Proxy) Frames(opcode int32) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.frames[opcode]
-}
-
-// Requests returns how many requests clients have sent through the proxy, without
-// those that keep a session: connects, pings and closes.
+// Requests returns how many requests clients have sent through the proxy,
+// without those that keep a session: connects, pings and closes.
 func (p *Proxy) Requests() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	sum := 0
-	for opcode, n := range p.frames {
+	for opcode, n := range p.Counts() {
 		if opcode != OpConnect && opcode != OpPing && opcode != OpClose {
 			sum += n
 		}
@@ -150,50 +41,63 @@ func (p *Proxy) Requests() int {
 	return sum
 }
 
-// OnRequest sets a hook that is called with every request before it is forwarded, from a
-// goroutine of its connection; it may call the proxy's methods. Nil removes it.
-func (p *Proxy) OnRequest(hook func(opcode int32)) {
-	p.change(func() { p.hook = hook })
-}
-
-// Sessions returns what servers have replied to connect requests, oldest first; a
-// reconnect of a session counts again, and a refused session has the id 0.
+// Sessions returns what servers have replied to connect requests, oldest first.
+// A reconnect of a session counts again, and a refused session has the id 0.
 func (p *Proxy) Sessions() []Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]Session(nil), p.sessions...)
 }
 
-func (p *Proxy) change(set func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	set()
-	p.wake.Broadcast()
+const (
+	// connectXid stands for the xid that connect requests and their replies do
+	// not have.
+	connectXid = math.MinInt32
+	// eventXid is the xid of a frame that tells of a watch.
+	eventXid = -1
+)
+
+// protocol reads the frames of a new connection. The first frame of each
+// direction has no header: it asks for a session, or says which session the
+// server has given.
+func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
+	return firstThen(connectRequest, request), firstThen(p.connectReply, replyOrEvent)
 }
 
-func (p *Proxy) accept() {
-	for {
-		conn, err := p.listener.Accept()
+// firstThen reads the first frame of a direction with one function, and the
+// others with another one.
+func firstThen(first, others func(bytes []byte) testenv.Frame) testenv.FrameReader {
+	parse := first
+	return func(r io.Reader) (testenv.Frame, error) {
+		bytes, err := readFrame(r)
 		if err != nil {
-			return
+			return testenv.Frame{Bytes: bytes}, err
 		}
-		p.mu.Lock()
-		if p.closed || p.refusing {
-			conn.Close()
-		} else {
-			p.startLink(conn)
-		}
-		p.mu.Unlock()
+		f := parse(bytes)
+		parse = others
+		return f, nil
 	}
 }
 
-func (p *Proxy) close() {
-	p.listener.Close()
-	p.change(func() {
-		p.closed = true
-		for l := range p.links {
-			l.abort()
-		}
-	})
-	p.done.Wait()
+func connectRequest(bytes []byte) testenv.Frame {
+	return testenv.Frame{Bytes: bytes, Kind: testenv.Request, Op: OpConnect, ID: connectXid}
+}
+
+func (p *Proxy) connectReply(bytes []byte) testenv.Frame {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sessions = append(p.sessions, parseSession(bytes))
+	return testenv.Frame{Bytes: bytes, Kind: testenv.Reply, ID: connectXid}
+}
+
+func request(bytes []byte) testenv.Frame {
+	return testenv.Frame{Bytes: bytes, Kind: testenv.Request, Op: int32At(bytes, 4), ID: int64(int32At(bytes, 0))}
+}
+
+func replyOrEvent(bytes []byte) testenv.Frame {
+	f := testenv.Frame{Bytes: bytes, Kind: testenv.Reply, ID: int64(int32At(bytes, 0))}
+	if f.ID == eventXid {
+		f.Kind = testenv.Event
+	}
+	return f
 }

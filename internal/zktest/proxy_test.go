@@ -11,9 +11,12 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// proxied returns a proxy to the shared server, a client behind it, and a path of the test's own.
+// proxied returns a proxy to the shared server, a client behind it, and a path
+// of the test's own.
 func proxied(t *testing.T) (p *Proxy, conn *zk.Conn, root string) {
 	s := Shared(t)
 	root = s.Chroot(t)
@@ -70,7 +73,7 @@ func TestCutHoldsUpBothDirectionsAndHealLetsPass(t *testing.T) {
 
 func TestCutToClientHoldsUpRepliesOnly(t *testing.T) {
 	p, conn, root := proxied(t)
-	p.CutOneWay(ToClient)
+	p.CutOneWay(testenv.ToClient)
 	created := async(func() error { return create(conn, root+"/a") })
 	eventually(t, func() bool { return len(Shared(t).Tree(t, root)) == 1 })
 	require.Empty(t, created)
@@ -129,7 +132,7 @@ func TestRetargetMovesNewConnectionsOnly(t *testing.T) {
 	p, conn, _ := proxied(t)
 	other := Start(t)
 	p.Retarget(other.Addr())
-	require.Contains(t, askThrough(t, p, "conf"), other.dir)
+	require.Contains(t, askThrough(t, p, "conf"), other.proc.Dir())
 	_, _, err := conn.Children("/")
 	require.NoError(t, err)
 	require.Len(t, p.Sessions(), 1)
@@ -266,7 +269,7 @@ func TestProxyLeavesNoGoroutine(t *testing.T) {
 		t.Cleanup(p.Heal)
 	})
 	eventually(t, func() bool {
-		return !strings.Contains(stacks(), "zktest.(*Proxy)") && !strings.Contains(stacks(), "zktest.(*link)")
+		return !strings.Contains(stacks(), "testenv.(*Proxy)") && !strings.Contains(stacks(), "testenv.(*connection)")
 	})
 }
 
@@ -276,7 +279,7 @@ func stacks() string {
 }
 
 func TestUnreachableServerClosesConnections(t *testing.T) {
-	l, err := listenLoopback()
+	l, err := testenv.Listen()
 	require.NoError(t, err)
 	l.Close()
 	p := NewProxy(t, l.Addr().String())

@@ -4,14 +4,16 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // Server is one ZooKeeper server, as a test sees it. Trouble with it is a
 // t.Fatal of the test that the server was started for or shared with.
 //
 // Its sessions last from 1s to 10 minutes, a tick is 500ms, there is no limit
-// to the connections of a client, empty containers stay (see [WithContainerCheck]), and every four-letter word
-// is answered.
+// to the connections of a client, empty containers stay (see
+// [WithContainerCheck]), and every four-letter word is answered.
 type Server struct {
 	*process
 	t testing.TB
@@ -26,7 +28,7 @@ func Start(t testing.TB, opts ...Option) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.keeper.close() })
+	t.Cleanup(func() { p.proc.Close() })
 	return &Server{process: p, t: t}
 }
 
@@ -40,42 +42,44 @@ func startProcess(opts []Option) (*process, error) {
 		if err = p.launch(); err == nil {
 			return p, nil
 		}
-		p.keeper.close()
-		if !errors.Is(err, errPortTaken) {
+		p.proc.Close()
+		if !errors.Is(err, testenv.ErrPortTaken) {
 			return nil, err
 		}
 	}
 }
 
 // Addr returns host:port of the plain client port.
-func (s *Server) Addr() string { return loopback(s.port) }
+func (s *Server) Addr() string { return testenv.Loopback(s.port) }
 
 // SecureAddr returns host:port of the TLS client port of a server started [WithTLS].
-func (s *Server) SecureAddr() string { return loopback(s.securePort) }
+func (s *Server) SecureAddr() string { return testenv.Loopback(s.securePort) }
 
-// Kill ends the server with SIGKILL, as a crash would. Its data stays for [Server.Restart].
+// Kill ends the server with SIGKILL, as a crash would. Its data stays for
+// [Server.Restart].
 func (s *Server) Kill() {
 	s.t.Helper()
-	s.must(s.kill())
+	s.must(s.proc.Kill())
 }
 
 // Stop ends the server with SIGTERM. Its data stays for [Server.Restart].
 func (s *Server) Stop() {
 	s.t.Helper()
-	s.must(s.stop())
+	s.must(s.proc.Stop())
 }
 
-// Restart starts the server again after [Server.Kill] or [Server.Stop], with the same port and
-// data, and returns once it answers. A server that still runs is killed first. A server of an
-// ensemble answers before it has found the others: see [Ensemble.WaitQuorum].
+// Restart starts the server again after [Server.Kill] or [Server.Stop], with
+// the same port and data, and returns once it answers. A server that still runs
+// is killed first. A server of an ensemble answers before it has found the
+// others: see [Ensemble.WaitQuorum].
 func (s *Server) Restart() {
 	s.t.Helper()
-	s.must(s.kill())
+	s.must(s.proc.Kill())
 	// Another program may sit on the port for a moment: every process that looks for
 	// a free one tries it out.
 	var err error
 	for range 5 {
-		if err = s.launch(); !errors.Is(err, errPortTaken) {
+		if err = s.launch(); !errors.Is(err, testenv.ErrPortTaken) {
 			break
 		}
 		time.Sleep(200 * time.Millisecond)
@@ -87,13 +91,13 @@ func (s *Server) Restart() {
 // nothing is answered. [Server.Resume] lets it go on.
 func (s *Server) Pause() {
 	s.t.Helper()
-	s.must(s.signal(pause))
+	s.must(s.proc.Pause())
 }
 
 // Resume ends [Server.Pause].
 func (s *Server) Resume() {
 	s.t.Helper()
-	s.must(s.signal(resume))
+	s.must(s.proc.Resume())
 }
 
 // FourLetter returns the answer to a four-letter word, such as ruok, stat or cons.

@@ -12,7 +12,7 @@ func TestServerAnswersWhenStartReturns(t *testing.T) {
 	s := Start(t)
 	require.Equal(t, "imok", s.FourLetter("ruok"))
 	require.Contains(t, s.FourLetter("srvr"), "Mode: standalone")
-	require.DirExists(t, s.dir)
+	require.DirExists(t, s.proc.Dir())
 }
 
 func TestServerGrantsShortSessions(t *testing.T) {
@@ -27,9 +27,9 @@ func TestServerIsGoneWithItsTest(t *testing.T) {
 	var pid int
 	t.Run("test", func(t *testing.T) {
 		s = Start(t)
-		pid = s.pid
+		pid = s.proc.Pid()
 	})
-	require.NoDirExists(t, s.dir)
+	require.NoDirExists(t, s.proc.Dir())
 	require.False(t, alive(pid))
 }
 

@@ -16,10 +16,11 @@ var shared struct {
 }
 
 // Shared returns the one server that the tests of a binary share; the first
-// call starts it. Each test keeps to a path of its own, see [Server.Chroot], and
-// neither stops the server nor reads counters while other tests run.
+// call starts it. Each test keeps to a path of its own, see [Server.Chroot],
+// and neither stops the server nor reads counters while other tests run.
 //
-// The server ends with the binary. With [Main] in TestMain the binary also waits for that.
+// The server ends with the binary. With [Main] in TestMain the binary also
+// waits for that.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
@@ -40,13 +41,12 @@ func Shared(t testing.TB) *Server {
 //	func TestMain(m *testing.M) { os.Exit(zktest.Main(m)) }
 func Main(m *testing.M) int {
 	code := m.Run()
-	removeSlowDisk()
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.process == nil {
 		return code
 	}
-	if err := shared.process.keeper.close(); err != nil {
+	if err := shared.process.proc.Close(); err != nil {
 		fmt.Fprintf(os.Stderr, "zktest: shared server: %v\n", err)
 		return max(code, 1)
 	}

@@ -27,6 +27,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 	_ "github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
@@ -240,7 +241,7 @@ func (w *world) dataOf(e *ear) {
 // fails makes everything go wrong that can before there is a session.
 func (w *world) fails(e *ear, password string) {
 	w.Helper()
-	escaped, certs := percent(password), zktest.NewCerts(w)
+	escaped, certs := percent(password), testenv.NewCerts(w)
 	for _, address := range []string{
 		"127.0.0.1:1", "host.invalid:1", w.server.Addr() + "?tls=true&tls_ca=" + percent(certs.CA), w.server.Addr() + "?tls=true&tls_ca=/missing",
 		w.server.Addr() + "?tls=true&tls_cert=/missing&tls_key=/missing",
@@ -301,7 +302,7 @@ func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
 func TestADriverOfOnesOwnShowsNoPassword(t *testing.T) {
 	const password = "XYZZYmarker"
 	e := &ear{t: t, forms: forms("alice", password)}
-	d := zkdriver.Driver{TLS: zktest.NewCerts(t).ClientConfig(t)}
+	d := zkdriver.Driver{TLS: testenv.NewCerts(t).ClientConfig(t)}
 	c, err := d.OpenConnector("zk://alice:" + password + "@h?acl=creator")
 	require.NoError(t, err)
 	e.value("driver", d)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 	"github.com/dlock-go/dlock/zkdriver"
 )
@@ -350,7 +351,7 @@ func TestAnOperatorCannotMakeTwoHolders(t *testing.T) {
 // The guard of a lock looks at the queue while it is made again and somebody else takes the very name: before the store
 // has seen what the guard asks for, or before the answer is there.
 func TestAHolderIsNotDeceivedByANodeThatTakesItsNameWhileItsGuardIsSet(t *testing.T) {
-	for name, hold := range map[string]func(*zktest.Proxy, func(int32) bool) *zktest.Hold{
+	for name, hold := range map[string]func(*zktest.Proxy, func(int32) bool) *testenv.Hold{
 		"before the request": (*zktest.Proxy).HoldRequests,
 		"before the reply":   (*zktest.Proxy).HoldReplies,
 	} {

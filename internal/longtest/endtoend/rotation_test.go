@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 	"github.com/dlock-go/dlock/recipes"
 )
@@ -18,7 +19,7 @@ import (
 // While a certificate and its key are replaced, one file after the other, they
 // do not fit together for a moment.
 func TestAWaiterOutlivesTheReplacementOfItsCertificate(t *testing.T) {
-	certs := zktest.NewCerts(t)
+	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
 	w := newWorldOn(t, server)
 	replace := func(path, from string) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
@@ -17,8 +18,8 @@ const cutTimeout = 2 * time.Second
 func TestHolderCutOffFromTheServerIsToldBeforeTheNextGrant(t *testing.T) {
 	for name, cut := range map[string]func(*zktest.Proxy){
 		"in both directions":       (*zktest.Proxy).Cut,
-		"on the way to the server": func(p *zktest.Proxy) { p.CutOneWay(zktest.ToServer) },
-		"on the way back":          func(p *zktest.Proxy) { p.CutOneWay(zktest.ToClient) },
+		"on the way to the server": func(p *zktest.Proxy) { p.CutOneWay(testenv.ToServer) },
+		"on the way back":          func(p *zktest.Proxy) { p.CutOneWay(testenv.ToClient) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

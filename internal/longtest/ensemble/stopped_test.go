@@ -34,7 +34,7 @@ func TestHolderOnServersWithSlowDisksIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	zktest.RequireSlowDisk(t)
 	const timeout = 6 * time.Second
-	e := zktest.StartEnsemble(t, 3, zktest.WithSlowDisk(t))
+	e := zktest.StartEnsemble(t, 3, zktest.WithSlowDisk())
 	slow := func(d time.Duration) {
 		for _, s := range e.Servers {
 			s.SetDiskDelay(d)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/leakcheck"
+	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 	_ "github.com/dlock-go/dlock/zkdriver"
 )
@@ -217,9 +218,9 @@ func (w *world) cut(of func(string) cause, to way) {
 	cut, how := (*zktest.Proxy).Cut, "both ways"
 	switch w.rand.IntN(3) {
 	case 1:
-		cut, how = func(p *zktest.Proxy) { p.CutOneWay(zktest.ToServer) }, "towards it"
+		cut, how = func(p *zktest.Proxy) { p.CutOneWay(testenv.ToServer) }, "towards it"
 	case 2:
-		cut, how = func(p *zktest.Proxy) { p.CutOneWay(zktest.ToClient) }, "from it"
+		cut, how = func(p *zktest.Proxy) { p.CutOneWay(testenv.ToClient) }, "from it"
 	}
 	w.sever(of(fmt.Sprintf("cut off from %s, %s", whence, how)), which, cut, d)
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
@@ -126,11 +127,11 @@ var linkFaults = []faultKind{
 		return "cut off"
 	})},
 	{name: "client cut off on the way to the servers", inject: links(func(s *sitting, m *member) string {
-		m.each(func(p *zktest.Proxy) { p.CutOneWay(zktest.ToServer) })
+		m.each(func(p *zktest.Proxy) { p.CutOneWay(testenv.ToServer) })
 		return "not heard"
 	})},
 	{name: "client cut off on the way back", inject: links(func(s *sitting, m *member) string {
-		m.each(func(p *zktest.Proxy) { p.CutOneWay(zktest.ToClient) })
+		m.each(func(p *zktest.Proxy) { p.CutOneWay(testenv.ToClient) })
 		return "hears nothing"
 	})},
 	{name: "client cut off from one server", inject: links(func(s *sitting, m *member) string {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
@@ -23,7 +24,7 @@ type faultKind struct {
 // kindsHere returns all kinds of faults that this machine can have.
 func kindsHere() []faultKind {
 	kinds := slices.Concat(serverFaults, peerFaults, clientFaults, linkFaults, operatorFaults)
-	if zktest.SlowDiskNeeds() == nil {
+	if testenv.CheckSlowDisk() == nil {
 		kinds = append(kinds, diskFaults...)
 	}
 	return slices.DeleteFunc(kinds, func(k faultKind) bool { return !regexp.MustCompile(*faults).MatchString(k.name) })

@@ -63,7 +63,7 @@ func servers(t *testing.T) *zktest.Ensemble {
 	}
 	if runtime.GOOS == "linux" {
 		zktest.RequireSlowDisk(t)
-		opts = append(opts, zktest.WithSlowDisk(t))
+		opts = append(opts, zktest.WithSlowDisk())
 	} else {
 		t.Log("LEFT OUT, slow disks: they need Linux")
 	}

@@ -1,13 +1,14 @@
 //go:build !unix
 
-package zktest
+package testenv
 
 import (
 	"errors"
 	"syscall"
 )
 
-const canKeepProcesses = false
+// CanRunProcesses reports whether this package can run servers on this system.
+const CanRunProcesses = false
 
 func ownSession() *syscall.SysProcAttr { return nil }
 

@@ -79,7 +79,7 @@ func startAndHang(t *testing.T, kind string) {
 	}
 	signals := make(chan os.Signal, 1) // they may be ignored where the tests run, as under nohup
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT)
-	fmt.Printf("started %d %d %s\n", s.keeper.cmd.Process.Pid, s.pid, s.dir)
+	fmt.Printf("started %d %d %s\n", s.proc.SupervisorPid(), s.proc.Pid(), s.proc.Dir())
 	<-signals
 	os.Exit(1) // without a word to anybody
 }
@@ -95,7 +95,8 @@ func parseChild(t *testing.T, out io.Reader) (keeper, java int, dir string) {
 	return 0, 0, ""
 }
 
-// alive reports whether there is a process of that id, be it one that is dead and waits for its parent.
+// alive reports whether there is a process of that id, be it one that is dead
+// and waits for its parent.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
 // running is alive without those that are dead and wait for a parent to notice,
@@ -118,7 +119,7 @@ func TestMissingZooKeeperIsSaidLoudlyOrFails(t *testing.T) {
 	nowhere := "ZOOKEEPER_HOME=" + t.TempDir()
 
 	cmd := child(t, "TestMissingZooKeeperIsSaidLoudlyOrFails", "skip", nowhere, requireVariable+"=")
-	cmd.SysProcAttr = ownSession() // away from the terminal, where it would say that something is left out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // away from the terminal, where it would say that something is left out
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.Output()

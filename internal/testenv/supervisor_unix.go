@@ -1,6 +1,6 @@
 //go:build unix
 
-package zktest
+package testenv
 
 import (
 	"bytes"
@@ -11,33 +11,37 @@ import (
 	"time"
 )
 
-const canKeepProcesses = true
+// CanRunProcesses reports whether this package can run servers on this system.
+const CanRunProcesses = true
 
-// ownSession keeps the signals that end a test's process group away from the keeper,
-// which has yet to clean up then.
+// ownSession puts the supervisor into a session of its own. Signals to the
+// process group of the test then do not reach the supervisor, which still has
+// to clean up.
 func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// pause returns once the process has stopped: its threads go on for a moment after the signal was sent, and a server has
-// time to answer then.
+// pause stops a process with SIGSTOP and returns once all of it has stopped.
+// Its threads go on for a moment after the signal was sent, and a server could
+// answer in that time.
 func pause(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err
 	}
 	for end := time.Now().Add(10 * time.Second); !stopped(pid); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			return fmt.Errorf("zktest: process %d goes on after SIGSTOP", pid)
+			return fmt.Errorf("testenv: process %d goes on after SIGSTOP", pid)
 		}
 	}
 	return nil
 }
 
-// stopped tells whether every thread of a process is stopped. Where the system does not say, it counts as true.
+// stopped reports whether every thread of a process is stopped. It returns true
+// if the system does not say.
 func stopped(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, thread := range threads {
 		text, err := os.ReadFile(thread) // pid (name) state ...
 		if err != nil {
-			continue // it has ended
+			continue // the thread has ended
 		}
 		_, state, _ := bytes.Cut(text[bytes.LastIndexByte(text, ')')+1:], []byte(" "))
 		if len(state) > 0 && state[0] != 'T' {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// WithBacklog limits how many connections wait for the server to accept them: clientPortListenBacklog, 50
-// where it is not set.
+// WithBacklog limits how many connections wait for the server to accept them:
+// clientPortListenBacklog, 50 where it is not set.
 func WithBacklog(n int) Option {
 	return WithConfig(map[string]string{"clientPortListenBacklog": strconv.Itoa(n)})
 }
@@ -16,10 +16,11 @@ func WithBacklog(n int) Option {
 // maxBacklog bounds the connections that [Server.FillAcceptQueue] makes.
 const maxBacklog = 4096
 
-// FillAcceptQueue pauses the server and makes connections to it until the queue of those that it has to
-// accept is full, so that the system drops whatever else wants to connect: a client's attempt
-// gets no answer, neither yes nor no. Connections that are there stay. The function that it
-// returns lets the server go on and closes the connections; it may be called twice.
+// FillAcceptQueue pauses the server and makes connections to it until the queue
+// of those that it has to accept is full, so that the system drops whatever
+// else wants to connect: a client's attempt gets no answer, neither yes nor no.
+// Connections that are there stay. The function that it returns lets the server
+// go on and closes the connections; it may be called twice.
 //
 // Use it with [WithBacklog], or it takes some time.
 func (s *Server) FillAcceptQueue() (end func()) {
@@ -40,7 +41,7 @@ func (s *Server) FillAcceptQueue() (end func()) {
 		for _, conn := range waiting {
 			conn.Close()
 		}
-		s.signal(resume) // one that was killed meanwhile has nothing to go on with
+		s.proc.Resume() // one that was killed meanwhile has nothing to go on with
 	})
 	s.t.Cleanup(end)
 	if failed < 2 {

@@ -1,4 +1,5 @@
-// Makes fsync and fdatasync slower by as many microseconds as the file named by ZKTEST_DISK_DELAY says.
+// Makes fsync and fdatasync take longer, by the number of microseconds in the file that
+// TESTENV_DISK_DELAY names.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -7,7 +8,7 @@
 #include <time.h>
 
 static void wait_longer(void) {
-	const char *name = getenv("ZKTEST_DISK_DELAY");
+	const char *name = getenv("TESTENV_DISK_DELAY");
 	FILE *file = name ? fopen(name, "r") : NULL;
 	long microseconds = 0;
 	if (!file)

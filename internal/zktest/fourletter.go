@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // fourLetter asks one of ZooKeeper's four-letter words.
@@ -18,8 +20,8 @@ func (p *process) fourLetter(word string) (string, error) {
 	return p.ask(word, 5*time.Second)
 }
 
-// poll is for a server that is about to start: now and then one accepts a connection then and never
-// answers on it.
+// poll is for a server that is about to start: now and then one accepts a
+// connection then and never answers on it.
 func (p *process) poll(word string) (string, error) {
 	p.asking.Lock()
 	defer p.asking.Unlock()
@@ -29,7 +31,7 @@ func (p *process) poll(word string) (string, error) {
 // ask needs p.asking. It counts a word as soon as it is sent: a server that
 // is paused counts it later, without answering in time.
 func (p *process) ask(word string, timeout time.Duration) (string, error) {
-	conn, err := net.DialTimeout("tcp", loopback(p.port), timeout)
+	conn, err := net.DialTimeout("tcp", testenv.Loopback(p.port), timeout)
 	if err != nil {
 		return "", err
 	}

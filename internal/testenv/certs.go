@@ -1,0 +1,170 @@
+package testenv
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Certs are certificates for tests, as PEM files.
+type Certs struct {
+	// CA signs all the certificates below but Stranger, which OtherCA signs.
+	CA, OtherCA string
+	// Server is for localhost, 127.0.0.1 and ::1. OtherHost is for other.example only.
+	Server, OtherHost Pair
+	// Client is a client's certificate. Stranger is one that OtherCA has signed.
+	Client, Stranger Pair
+}
+
+// Pair names the files of a certificate and its key. Both is a file that holds
+// the key and then the certificate, which some servers ask for.
+type Pair struct{ Cert, Key, Both string }
+
+// NewCerts makes certificates in a directory that is removed when the test ends.
+func NewCerts(t testing.TB) *Certs {
+	t.Helper()
+	i := &issuer{t: t, dir: t.TempDir()}
+	ca, other := i.authority("ca"), i.authority("other-ca")
+	here := []string{"localhost", "127.0.0.1", "::1"}
+	return &Certs{
+		CA:        ca.pair.Cert,
+		OtherCA:   other.pair.Cert,
+		Server:    i.issue("server", ca, here),
+		OtherHost: i.issue("other-host", ca, []string{"other.example"}),
+		Client:    i.issue("client", ca, here),
+		Stranger:  i.issue("stranger", other, here),
+	}
+}
+
+// ClientConfig returns the configuration of a client: it trusts the CA, shows
+// the client's certificate and expects a server with the name localhost.
+func (c *Certs) ClientConfig(t testing.TB) *tls.Config {
+	t.Helper()
+	return &tls.Config{
+		RootCAs:      Pool(t, c.CA),
+		Certificates: []tls.Certificate{c.Client.Load(t)},
+		ServerName:   "localhost",
+	}
+}
+
+// Pool returns the certificates of a PEM file.
+func Pool(t testing.TB, file string) *x509.CertPool {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		t.Fatalf("testenv: no certificate in %s", file)
+	}
+	return pool
+}
+
+// Load returns the certificate with its key.
+func (p Pair) Load(t testing.TB) tls.Certificate {
+	t.Helper()
+	cert, err := tls.LoadX509KeyPair(p.Cert, p.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+// issuer makes certificates and writes them into a directory.
+type issuer struct {
+	t      testing.TB
+	dir    string
+	serial int64
+}
+
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pair Pair
+}
+
+func (i *issuer) authority(name string) *authority {
+	i.t.Helper()
+	template := i.template(name)
+	template.IsCA = true
+	template.BasicConstraintsValid = true
+	template.KeyUsage = x509.KeyUsageCertSign
+	key := i.key()
+	return i.sign(name, template, key, &authority{cert: template, key: key})
+}
+
+func (i *issuer) issue(name string, by *authority, hosts []string) Pair {
+	i.t.Helper()
+	template := i.template(name)
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	return i.sign(name, template, i.key(), by).pair
+}
+
+func (i *issuer) template(name string) *x509.Certificate {
+	i.serial++
+	now := time.Now()
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(i.serial),
+		Subject:      pkix.Name{CommonName: "testenv " + name},
+		NotBefore:    now.Add(-time.Hour),
+		NotAfter:     now.Add(24 * time.Hour),
+	}
+}
+
+func (i *issuer) key() *ecdsa.PrivateKey {
+	i.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	i.must(err)
+	return key
+}
+
+func (i *issuer) sign(name string, template *x509.Certificate, key *ecdsa.PrivateKey, by *authority) *authority {
+	i.t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, &key.PublicKey, by.key)
+	i.must(err)
+	cert, err := x509.ParseCertificate(der)
+	i.must(err)
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	i.must(err)
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+	return &authority{cert: cert, key: key, pair: Pair{
+		Cert: i.write(name+".crt.pem", certPEM),
+		Key:  i.write(name+".key.pem", keyPEM),
+		Both: i.write(name+".both.pem", bytes.Join([][]byte{keyPEM, certPEM}, nil)),
+	}}
+}
+
+func (i *issuer) write(name string, text []byte) string {
+	i.t.Helper()
+	path := filepath.Join(i.dir, name)
+	i.must(os.WriteFile(path, text, 0o600))
+	return path
+}
+
+func (i *issuer) must(err error) {
+	i.t.Helper()
+	if err != nil {
+		i.t.Fatal(err)
+	}
+}

@@ -1,0 +1,86 @@
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// Dependency is something that tests need and a machine may lack, such as a
+// server's program.
+type Dependency struct {
+	// Name is what messages call the dependency, such as "a real ZooKeeper".
+	Name string
+	// Variable is the environment variable that makes a missing dependency a
+	// failure, with the value "require".
+	Variable string
+	// Install says how to install the dependency.
+	Install string
+}
+
+// Require ends the test if err, which says what is missing, is not nil. The
+// test fails if the variable is "require". Otherwise it is skipped, and the
+// first skip of a test binary for this dependency is also reported on standard
+// error and on the terminal, if there is one.
+func (d Dependency) Require(t testing.TB, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	if d.Required() {
+		t.Fatalf("testenv: %v: %s", err, d.Install)
+	}
+	d.reportSkips(err)
+	t.Skipf("testenv: LEFT OUT, it needs %s: %v: %s", d.Name, err, d.Install)
+}
+
+// Required reports whether a test fails if the dependency is missing.
+func (d Dependency) Required() bool { return os.Getenv(d.Variable) == "require" }
+
+var reported struct {
+	sync.Mutex
+	names map[string]bool
+}
+
+func (d Dependency) reportSkips(err error) {
+	reported.Lock()
+	defer reported.Unlock()
+	if reported.names[d.Name] {
+		return
+	}
+	if reported.names == nil {
+		reported.names = make(map[string]bool)
+	}
+	reported.names[d.Name] = true
+	notice := fmt.Sprintf("testenv: LEFT OUT every test of %s that needs %s: %v: %s\n",
+		filepath.Base(os.Args[0]), d.Name, err, d.Install)
+	fmt.Fprint(os.Stderr, notice)
+	printOnTerminal(notice)
+}
+
+// printOnTerminal reaches a developer who runs go test for several packages.
+// Without -v, go test drops what a passing test binary prints, standard error
+// included.
+func printOnTerminal(notice string) {
+	if isTerminal(os.Stderr) {
+		return // the developer has seen it
+	}
+	tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
+	if err != nil {
+		return // the process has no terminal, or the system has no such file
+	}
+	defer tty.Close()
+	fmt.Fprint(tty, notice)
+}
+
+// isTerminal reports whether f is a character device other than the null device.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
+}

@@ -1,0 +1,20 @@
+// Package testenv runs real servers for tests, whatever store they are. It has
+// what does not depend on the store:
+//
+//   - [Process] is the process of a server, which a test kills, stops, pauses
+//     and starts again. Nothing of it outlives the test binary.
+//   - [FreePort] and [Listen] choose ports that no other test binary on the
+//     machine uses.
+//   - [Proxy] is a TCP proxy that cuts, delays and drops connections. If it
+//     knows the protocol, it also counts, loses and holds single requests,
+//     replies and events.
+//   - [SlowDiskCommand] makes the disk of a server slow.
+//   - [NewCerts] makes certificates.
+//   - [Dependency] skips or fails a test if the machine lacks what the test
+//     needs.
+//
+// A package for one store builds on it: zktest is that for ZooKeeper. Its
+// functions return errors, because a package for a store tries some of them
+// again. Those that take a testing.TB report trouble with t.Fatal and have to
+// be called from the goroutine of the test.
+package testenv

@@ -1,0 +1,109 @@
+package testenv
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// supervisorScript reads one order a line and answers each with a line. Its
+// input ends when the test binary closes it or dies. Then the script kills the
+// program and removes the directory. It ignores SIGPIPE, so that it also does
+// so when no process reads its answers any more.
+const supervisorScript = `
+trap '' PIPE HUP INT QUIT TERM
+dir=$1
+shift
+pid=
+end() {
+	[ -n "$pid" ] || return 0
+	kill "-$1" "$pid" 2>/dev/null
+	kill -CONT "$pid" 2>/dev/null
+	wait "$pid" 2>/dev/null
+	pid=
+}
+while read -r order; do
+	case $order in
+	start)
+		(trap - PIPE HUP INT QUIT TERM; exec "$@") </dev/null >>"$dir/log" 2>&1 &
+		pid=$!
+		echo "$pid" ;;
+	kill) end KILL; echo ok ;;
+	stop) end TERM; echo ok ;;
+	await) wait "$pid" 2>/dev/null; pid=; echo ok ;;
+	esac
+done
+end KILL
+rm -rf "$dir"
+`
+
+// supervisor is the shell process that is the parent of a server. It outlives
+// the test binary for as long as it takes to kill the server and to remove the
+// server's directory.
+//
+// A supervisor is safe for use by many goroutines.
+type supervisor struct {
+	cmd *exec.Cmd
+
+	mu      sync.Mutex
+	orders  io.WriteCloser
+	answers *bufio.Reader
+}
+
+// newSupervisor returns a supervisor that can start command and removes dir in the end.
+func newSupervisor(dir string, command []string) (*supervisor, error) {
+	args := []string{"-c", supervisorScript, "testenv-supervisor", dir}
+	cmd := exec.Command("/bin/sh", append(args, command...)...)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = ownSession()
+	orders, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	answers, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return &supervisor{cmd: cmd, orders: orders, answers: bufio.NewReader(answers)}, nil
+}
+
+// start starts the program and returns its process id.
+func (s *supervisor) start() (int, error) {
+	answer, err := s.order("start")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(answer)
+}
+
+// kill ends the program with SIGKILL, stop with SIGTERM. Both wait until it is dead.
+func (s *supervisor) kill() error { _, err := s.order("kill"); return err }
+func (s *supervisor) stop() error { _, err := s.order("stop"); return err }
+
+// await waits until the program has ended by itself.
+func (s *supervisor) await() error { _, err := s.order("await"); return err }
+
+func (s *supervisor) order(order string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := fmt.Fprintln(s.orders, order); err != nil {
+		return "", err
+	}
+	answer, err := s.answers.ReadString('\n')
+	return strings.TrimSpace(answer), err
+}
+
+// close kills the program, removes the directory and waits for both.
+func (s *supervisor) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.orders.Close()
+	return s.cmd.Wait()
+}

@@ -1,0 +1,26 @@
+package zktest
+
+import "github.com/dlock-go/dlock/internal/testenv"
+
+// ClientAuth says whether a server asks clients for their certificate.
+type ClientAuth string
+
+const (
+	NoClientCert    ClientAuth = "none"
+	NeedsClientCert ClientAuth = "need"
+)
+
+// WithTLS gives the server a TLS port too, see [Server.SecureAddr]. There it
+// shows the certificate and trusts clients of certs.CA.
+func WithTLS(certs *testenv.Certs, server testenv.Pair, auth ClientAuth) Option {
+	return func(s *settings) {
+		s.tls = true
+		s.config["secureClientPortAddress"] = "127.0.0.1"
+		s.config["serverCnxnFactory"] = "org.apache.zookeeper.server.NettyServerCnxnFactory"
+		s.config["ssl.keyStore.location"] = server.Both
+		s.config["ssl.trustStore.location"] = certs.CA
+		s.config["ssl.clientAuth"] = string(auth)
+		// It would check a client's certificate against the client's address.
+		s.config["ssl.hostnameVerification"] = "false"
+	}
+}
