@@ -234,7 +234,8 @@
 //     and parameters may be left out.
 //   - "mem", in package [github.com/dlock-go/dlock/memdriver], is for the memory
 //     of one process: for tests, and for programs that are one process. The data
-//     source name is the name of a store. An empty name is a new store.
+//     source name is the name of a store. An empty name is a new store. Its
+//     function New returns a new store for NewClient.
 //   - [Drivers] returns the names of the drivers that the program has imported.
 //   - [Register] makes a driver available to Open. Drivers call it when they are
 //     imported.
