@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/recipes"
 )
 
 // betweenTries is the time between two attempts to connect.
@@ -21,17 +20,17 @@ func (w *worker) connect(ctx context.Context) error {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return w.whyNot(err)
+			return w.connectError(err)
 		case !errors.Is(err, dlock.ErrUnavailable) || !pause(ctx, betweenTries, nil):
 			return err
 		}
 	}
 }
 
-// whyNot returns the reason for a connection that did not come about in time. An attempt that is under way
+// connectError returns the reason for a connection that did not come about in time. An attempt that is under way
 // tells it when it is called off.
-func (w *worker) whyNot(err error) error {
-	_ = w.locker.Close() // says the same when the crew is dismissed
+func (w *worker) connectError(err error) error {
+	_ = w.locker.Close() // says the same when the workers is dismissed
 	select {
 	case reason := <-w.noSession:
 		return reason
@@ -41,7 +40,7 @@ func (w *worker) whyNot(err error) error {
 }
 
 // connected keeps the error of the last attempt to connect. One attempt is made at a time.
-func (w *worker) connected(_ context.Context, info recipes.ConnectedInfo) {
+func (w *worker) connected(_ context.Context, info dlock.ConnectedInfo) {
 	select {
 	case <-w.noSession:
 	default:

@@ -16,8 +16,8 @@ import (
 type counter interface {
 	load() (int64, error)
 	store(n int64) error
-	count() error // adds one to the tally
-	tally() (int64, error)
+	countIncrement() error // adds one to the tally
+	increments() (int64, error)
 	close()
 }
 
@@ -29,16 +29,16 @@ func openCounter(file string) (counter, error) {
 	return openFileCounter(file)
 }
 
-type memoryCounter struct{ value, bumps atomic.Int64 }
+type memoryCounter struct{ value, made atomic.Int64 }
 
-func (c *memoryCounter) load() (int64, error)  { return c.value.Load(), nil }
-func (c *memoryCounter) store(n int64) error   { c.value.Store(n); return nil }
-func (c *memoryCounter) count() error          { c.bumps.Add(1); return nil }
-func (c *memoryCounter) tally() (int64, error) { return c.bumps.Load(), nil }
-func (c *memoryCounter) close()                {}
+func (c *memoryCounter) load() (int64, error)       { return c.value.Load(), nil }
+func (c *memoryCounter) store(n int64) error        { c.value.Store(n); return nil }
+func (c *memoryCounter) countIncrement() error      { c.made.Add(1); return nil }
+func (c *memoryCounter) increments() (int64, error) { return c.made.Load(), nil }
+func (c *memoryCounter) close()                     {}
 
 // fileCounter keeps the value as digits in one file and the tally as the size of another one.
-type fileCounter struct{ value, bumps *os.File }
+type fileCounter struct{ value, made *os.File }
 
 // valueWidth is the same for all values, so that a store replaces the one before in one write.
 const valueWidth = 20
@@ -53,7 +53,7 @@ func openFileCounter(name string) (*fileCounter, error) {
 		value.Close()
 		return nil, fmt.Errorf("-counter: %w", err)
 	}
-	c.bumps, err = os.OpenFile(name+".bumps", os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	c.made, err = os.OpenFile(name+".increments", os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
 		value.Close()
 		return nil, fmt.Errorf("-counter: %w", err)
@@ -84,13 +84,13 @@ func (c *fileCounter) store(n int64) error {
 	return err
 }
 
-func (c *fileCounter) count() error {
-	_, err := c.bumps.Write([]byte{'.'}) // an append
+func (c *fileCounter) countIncrement() error {
+	_, err := c.made.Write([]byte{'.'}) // an append
 	return err
 }
 
-func (c *fileCounter) tally() (int64, error) {
-	info, err := c.bumps.Stat()
+func (c *fileCounter) increments() (int64, error) {
+	info, err := c.made.Stat()
 	if err != nil {
 		return 0, err
 	}
@@ -99,5 +99,5 @@ func (c *fileCounter) tally() (int64, error) {
 
 func (c *fileCounter) close() {
 	c.value.Close()
-	c.bumps.Close()
+	c.made.Close()
 }

@@ -17,19 +17,19 @@ func open(t *testing.T, name string) counter {
 }
 
 // bump is what a writer does, and tells what it read and left.
-func bump(t *testing.T, c counter) {
+func increment(t *testing.T, c counter) {
 	n, err := c.load()
 	require.NoError(t, err)
 	require.NoError(t, c.store(n+1))
-	require.NoError(t, c.count())
+	require.NoError(t, c.countIncrement())
 }
 
 func values(t *testing.T, c counter) reading {
 	value, err := c.load()
 	require.NoError(t, err)
-	tally, err := c.tally()
+	increments, err := c.increments()
 	require.NoError(t, err)
-	return reading{value, tally}
+	return reading{value, increments}
 }
 
 func TestACounterStartsAtZeroAndCountsBumps(t *testing.T) {
@@ -38,7 +38,7 @@ func TestACounterStartsAtZeroAndCountsBumps(t *testing.T) {
 			c := open(t, file)
 			assert.Equal(t, reading{0, 0}, values(t, c))
 			for range 12 {
-				bump(t, c)
+				increment(t, c)
 			}
 			assert.Equal(t, reading{12, 12}, values(t, c))
 		})
@@ -48,10 +48,10 @@ func TestACounterStartsAtZeroAndCountsBumps(t *testing.T) {
 func TestACounterInAFileIsShared(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "n")
 	one, other := open(t, file), open(t, file)
-	bump(t, one)
-	bump(t, other)
+	increment(t, one)
+	increment(t, other)
 	assert.Equal(t, reading{2, 2}, values(t, one))
-	bump(t, open(t, file))
+	increment(t, open(t, file))
 	assert.Equal(t, reading{3, 3}, values(t, other))
 }
 
@@ -61,9 +61,9 @@ func TestBumpsThatMeetGetLostAndTheTallyTells(t *testing.T) {
 			c := open(t, file)
 			stale, err := c.load()
 			require.NoError(t, err)
-			bump(t, c)
+			increment(t, c)
 			require.NoError(t, c.store(stale+1))
-			require.NoError(t, c.count())
+			require.NoError(t, c.countIncrement())
 			assert.Equal(t, reading{1, 2}, values(t, c))
 		})
 	}
@@ -78,7 +78,7 @@ func TestAnotherFileIsNotTakenForACounter(t *testing.T) {
 		left, err := os.ReadFile(file)
 		require.NoError(t, err)
 		assert.Equal(t, text, string(left))
-		assert.NoFileExists(t, file+".bumps")
+		assert.NoFileExists(t, file+".increments")
 	}
 	_, err := openCounter(filepath.Join(t.TempDir(), "missing", "n"))
 	require.ErrorIs(t, err, os.ErrNotExist)

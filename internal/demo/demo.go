@@ -30,7 +30,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		writeHelp(stdout)
 		return statusOK
 	case err != nil:
-		return complain(stderr, statusUsage, fmt.Errorf("%s\nRun 'dlock demo -h' for help", secret.Hide(err.Error(), args)))
+		return printError(stderr, statusUsage, fmt.Errorf("%s\nRun 'dlock demo -h' for help", secret.Hide(err.Error(), args)))
 	}
 	s.args, s.columns = args, terminalWidth(stdout)
 	return run(ctx, s, s.open, stdout, stderr)
@@ -40,25 +40,25 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func run(ctx context.Context, s *settings, open opener, stdout, stderr io.Writer) int {
 	count, err := openCounter(s.counterFile)
 	if err != nil {
-		return complain(stderr, statusBad, s.hide(err))
+		return printError(stderr, statusBad, s.hide(err))
 	}
 	defer count.close()
 	log := newJournal(stdout)
-	crew, err := hire(s, open, count, log)
+	workers, err := newWorkers(s, open, count, log)
 	if err != nil {
-		return complain(stderr, statusUsage, s.hide(err))
+		return printError(stderr, statusUsage, s.hide(err))
 	}
-	introduce(stdout, s)
-	if err := connectAll(ctx, crew, s.connectTimeout); err != nil {
-		crew.close()
-		return complain(stderr, statusBad, s.hide(err))
+	writeIntroduction(stdout, s)
+	if err := connectAll(ctx, workers, s.connectTimeout); err != nil {
+		workers.close()
+		return printError(stderr, statusBad, s.hide(err))
 	}
 	log.begin()
-	turns := crew.work(ctx)
-	errs := crew.close()
+	attempts := workers.work(ctx)
+	errs := workers.close()
 
-	drawTimeline(stdout, turns, s.columns)
-	v := judge(turns, newTotal(count, turns))
+	drawTimeline(stdout, attempts, s.columns)
+	v := judge(attempts, readTotal(count, attempts))
 	v.interrupted = ctx.Err() != nil
 	v.addErrors(errs)
 	v.write(stdout, s)
@@ -70,12 +70,12 @@ func (s *settings) hide(err error) error {
 	return errors.New(secret.Hide(err.Error(), s.args))
 }
 
-func complain(w io.Writer, status int, err error) int {
+func printError(w io.Writer, status int, err error) int {
 	fmt.Fprintf(w, "dlock demo: %s\n", cleanLines(err.Error()))
 	return status
 }
 
-func introduce(w io.Writer, s *settings) {
+func writeIntroduction(w io.Writer, s *settings) {
 	fmt.Fprintf(w, "%d workers, each with a session of its own, take the lock %s %s.\n", s.workers, printable(s.lock), times(s.rounds))
 	fmt.Fprint(w, "R reads and may share it with readers, W writes and must be alone; first come,\n")
 	fmt.Fprint(w, "first served. Writers bump a counter that nothing but the lock protects.\n")

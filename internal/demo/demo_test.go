@@ -15,7 +15,6 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/recipes"
 )
 
 // result is what a run has left.
@@ -98,7 +97,7 @@ func (n noLock) Ping(context.Context) error { return nil }
 func (n noLock) Close() error               { return nil }
 func (n noLock) Lock(ctx context.Context, _ dlock.Mode) (held, error) {
 	seq := n.next()
-	n.trace.Queued(ctx, recipes.QueuedInfo{Place: driver.Place{Node: driver.Node{Name: driver.FormatName("x-W-", seq), Seq: seq}, Token: seq}})
+	n.trace.Queued(ctx, dlock.QueuedInfo{Place: driver.Place{Node: driver.Node{Name: driver.FormatName("x-W-", seq), Seq: seq}, Token: seq}})
 	return notHeld(seq), nil
 }
 
@@ -190,15 +189,15 @@ func TestAnInterruptBeforeTheBeginningIsNoVerdict(t *testing.T) {
 	assert.Contains(t, r.stderr, "interrupted before it began")
 }
 
-// stubborn cannot be reached.
-type stubborn struct{ noLock }
+// unreachable cannot be reached.
+type unreachable struct{ noLock }
 
-func (stubborn) Ping(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+func (unreachable) Ping(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 
 func TestAStoreThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		r := play(t, t.Context(), func(string, *dlock.Trace) (locker, error) { return stubborn{}, nil })
+		r := play(t, t.Context(), func(string, *dlock.Trace) (locker, error) { return unreachable{}, nil })
 		assert.Equal(t, statusBad, r.status)
 		assert.Contains(t, r.stderr, "no session within 10s")
 		assert.Less(t, time.Since(began), 11*time.Second)
@@ -229,27 +228,27 @@ func TestConnectingIsTriedAgainWhileTheErrorMayPass(t *testing.T) {
 	})
 }
 
-// fleeting is lost after a while.
-type fleeting struct {
+// lossy is lost after a while.
+type lossy struct {
 	noLock
 	after time.Duration
 }
 
-type fleetingHold struct {
+type lostHold struct {
 	notHeld
 	lost chan struct{}
 }
 
-func (f fleeting) Lock(ctx context.Context, mode dlock.Mode) (held, error) {
+func (f lossy) Lock(ctx context.Context, mode dlock.Mode) (held, error) {
 	h, _ := f.noLock.Lock(ctx, mode)
 	lost := make(chan struct{})
 	time.AfterFunc(f.after, func() { close(lost) })
-	return fleetingHold{h.(notHeld), lost}, nil
+	return lostHold{h.(notHeld), lost}, nil
 }
 
-func (f fleetingHold) Lost() <-chan struct{} { return f.lost }
-func (f fleetingHold) Unlock() error         { return f.Err() }
-func (f fleetingHold) Err() error {
+func (f lostHold) Lost() <-chan struct{} { return f.lost }
+func (f lostHold) Unlock() error         { return f.Err() }
+func (f lostHold) Err() error {
 	select {
 	case <-f.lost:
 		return errors.Join(dlock.ErrLost)
@@ -264,7 +263,7 @@ func TestALostLockEndsTheHoldAndBreaksNoRule(t *testing.T) {
 			locks := openNoLock()
 			r := play(t, t.Context(), func(host string, trace *dlock.Trace) (locker, error) {
 				l, err := locks(host, trace)
-				return fleeting{l.(noLock), after}, err
+				return lossy{l.(noLock), after}, err
 			}, "-workers", "1", "-rounds", "2", "-shared-ratio", "0")
 			assert.Contains(t, r.stdout, "LOST      lock lost\n")
 			assert.Contains(t, r.stdout, "Lost: 2.")
@@ -276,11 +275,11 @@ func TestALostLockEndsTheHoldAndBreaksNoRule(t *testing.T) {
 
 func TestNamesFromTheStoreAreQuoted(t *testing.T) {
 	var out bytes.Buffer
-	w := &worker{name: "w1", log: newJournal(&out), turns: []*turn{{worker: "w1", mode: dlock.Shared}}}
+	w := &worker{name: "w1", log: newJournal(&out), attempts: []*attempt{{worker: "w1", mode: dlock.Shared}}}
 	trace := w.trace()
-	trace.Waiting(t.Context(), recipes.WaitingInfo{Predecessor: "x\x1b[2J-W-0000000001", Position: 2})
-	trace.Retrying(t.Context(), recipes.RetryingInfo{Err: errors.New("\x1b[2J")})
-	trace.SessionEnded(t.Context(), recipes.SessionEndedInfo{Err: errors.New("\x1b[2J")})
+	trace.Waiting(t.Context(), dlock.WaitingInfo{Predecessor: "x\x1b[2J-W-0000000001", Position: 2})
+	trace.Retrying(t.Context(), dlock.RetryingInfo{Err: errors.New("\x1b[2J")})
+	trace.SessionEnded(t.Context(), dlock.SessionEndedInfo{Err: errors.New("\x1b[2J")})
 	assert.NotContains(t, out.String(), "\x1b")
 	assert.Contains(t, out.String(), `2nd in the queue behind "x\x1b[2J-W-0000000001"`)
 }

@@ -15,25 +15,25 @@ type total struct {
 	shared bool // with other processes, so that it need not be what this one has made of it
 }
 
-// newTotal reads a counter of this process alone when nobody is at it any more. Of one that is shared
+// readTotal reads a counter of this process alone when nobody is at it any more. Of one that is shared
 // it takes what was read last under the lock.
-func newTotal(c counter, turns []*turn) total {
+func readTotal(c counter, attempts []*attempt) total {
 	if m, ok := c.(*memoryCounter); ok {
-		return total{reading: reading{m.value.Load(), m.bumps.Load()}}
+		return total{reading: reading{m.value.Load(), m.made.Load()}}
 	}
-	last := new(turn)
-	for _, t := range turns {
+	last := new(attempt)
+	for _, t := range attempts {
 		if t.held && t.ended >= last.ended {
 			last = t
 		}
 	}
-	return total{reading: last.count, shared: true}
+	return total{reading: last.last, shared: true}
 }
 
 // judge looks for violations of the rules.
-func judge(turns []*turn, count total) *verdict {
-	held := slices.DeleteFunc(slices.Clone(turns), func(t *turn) bool { return !t.held })
-	v := &verdict{turns: turns, total: count}
+func judge(attempts []*attempt, count total) *verdict {
+	held := slices.DeleteFunc(slices.Clone(attempts), func(t *attempt) bool { return !t.held })
+	v := &verdict{attempts: attempts, total: count}
 	v.add("alone", "no writer held it together with anybody", overlaps(held))
 	v.add("counter", counterFine(held, count), counterFaults(held, count))
 	v.add("order", "first come, first served, where two could not share", queueJumps(held))
@@ -42,8 +42,8 @@ func judge(turns []*turn, count total) *verdict {
 }
 
 // overlaps finds holds that began before others had ended which they must not meet.
-func overlaps(held []*turn) (faults []string) {
-	var writer, anybody *turn // whose hold ends last, so far
+func overlaps(held []*attempt) (faults []string) {
+	var writer, anybody *attempt // whose hold ends last, so far
 	for _, t := range byGrant(held) {
 		other := writer
 		if t.mode == dlock.Exclusive {
@@ -65,11 +65,11 @@ func overlaps(held []*turn) (faults []string) {
 
 // queueJumps finds grants before those of others who were in front and could not share. Both have to be nodes
 // of one incarnation of the queue: sequences say nothing otherwise.
-func queueJumps(held []*turn) (faults []string) {
-	queue := slices.SortedStableFunc(slices.Values(held), func(a, b *turn) int {
+func queueJumps(held []*attempt) (faults []string) {
+	queue := slices.SortedStableFunc(slices.Values(held), func(a, b *attempt) int {
 		return cmp.Or(cmp.Compare(a.place.Epoch, b.place.Epoch), cmp.Compare(a.place.Seq, b.place.Seq))
 	})
-	var writer, anybody *turn // who was granted last, of those in front
+	var writer, anybody *attempt // who was granted last, of those in front
 	for _, t := range queue {
 		if anybody != nil && anybody.place.Epoch != t.place.Epoch {
 			writer, anybody = nil, nil
@@ -93,8 +93,8 @@ func queueJumps(held []*turn) (faults []string) {
 }
 
 // staleTokens finds tokens that a resource would refuse because it has seen a writer's that was not smaller.
-func staleTokens(held []*turn) (faults []string) {
-	var highest *turn
+func staleTokens(held []*attempt) (faults []string) {
+	var highest *attempt
 	for _, t := range byGrant(held) {
 		if highest != nil && t.token <= highest.token {
 			faults = append(faults, fmt.Sprintf("%s got %d, after %s had got %d", t.label(), t.token, highest.label(), highest.token))
@@ -106,10 +106,10 @@ func staleTokens(held []*turn) (faults []string) {
 	return faults
 }
 
-func counterFaults(held []*turn, count total) (faults []string) {
+func counterFaults(held []*attempt, count total) (faults []string) {
 	for _, t := range byGrant(held) {
-		if t.odd != "" {
-			faults = append(faults, t.odd)
+		if t.anomaly != "" {
+			faults = append(faults, t.anomaly)
 		}
 	}
 	if made := sum(held); !count.shared && count.value != made {
@@ -118,26 +118,26 @@ func counterFaults(held []*turn, count total) (faults []string) {
 	return faults
 }
 
-func counterFine(held []*turn, count total) string {
+func counterFine(held []*attempt, count total) string {
 	made := sum(held)
 	if count.shared {
-		return fmt.Sprintf("none of %d bumps got lost, %d of them ours", count.tally, made)
+		return fmt.Sprintf("none of %d bumps got lost, %d of them ours", count.increments, made)
 	}
-	if writers := tally(held, dlock.Exclusive); made == int64(writers*bumps) {
-		return fmt.Sprintf("%d = %d bumps x %d exclusive holds, none got lost", count.value, bumps, writers)
+	if writers := countMode(held, dlock.Exclusive); made == int64(writers*incrementsPerHold) {
+		return fmt.Sprintf("%d = %d bumps x %d exclusive holds, none got lost", count.value, incrementsPerHold, writers)
 	}
-	return fmt.Sprintf("%d, none got lost; a hold that was cut short made fewer than %d", count.value, bumps)
+	return fmt.Sprintf("%d, none got lost; a hold that was cut short made fewer than %d", count.value, incrementsPerHold)
 }
 
-func sum(held []*turn) (made int64) {
+func sum(held []*attempt) (made int64) {
 	for _, t := range held {
-		made += int64(t.bumps)
+		made += int64(t.increments)
 	}
 	return made
 }
 
 // tally returns how many there are of that mode.
-func tally(held []*turn, m dlock.Mode) (n int) {
+func countMode(held []*attempt, m dlock.Mode) (n int) {
 	for _, t := range held {
 		if t.mode == m {
 			n++
@@ -146,8 +146,8 @@ func tally(held []*turn, m dlock.Mode) (n int) {
 	return n
 }
 
-func byGrant(held []*turn) []*turn {
-	return slices.SortedStableFunc(slices.Values(held), func(a, b *turn) int {
+func byGrant(held []*attempt) []*attempt {
+	return slices.SortedStableFunc(slices.Values(held), func(a, b *attempt) int {
 		return cmp.Or(cmp.Compare(a.granted, b.granted), cmp.Compare(a.token, b.token))
 	})
 }

@@ -34,32 +34,32 @@ type timeline struct {
 	column  time.Duration
 }
 
-// drawTimeline draws a row for each turn, in the order in which they joined the queue.
-func drawTimeline(w io.Writer, turns []*turn, terminal int) {
-	if len(turns) == 0 {
+// drawTimeline draws a row for each attempt, in the order in which they joined the queue.
+func drawTimeline(w io.Writer, attempts []*attempt, terminal int) {
+	if len(attempts) == 0 {
 		return
 	}
 	labels := 0
-	for _, t := range turns {
+	for _, t := range attempts {
 		labels = max(labels, len(t.label()))
 	}
 	labels = min(labels, max(terminal/3, 12))
-	l := newTimeline(turns, max(minColumns, terminal-labels-4))
+	l := newTimeline(attempts, max(minColumns, terminal-labels-4))
 
 	fmt.Fprintf(w, "\nWho held it when, in order of arrival; a column is %v\n\n", l.column)
 	fmt.Fprintf(w, "  %-*s  %s\n", labels, "", l.axis())
-	for _, t := range first(maxRows, byArrival(turns)) {
+	for _, t := range first(maxRows, byArrival(attempts)) {
 		fmt.Fprintf(w, "  %-*s  %s\n", labels, tail(t.label(), labels), l.row(t))
 	}
-	if more := len(turns) - maxRows; more > 0 {
+	if more := len(attempts) - maxRows; more > 0 {
 		fmt.Fprintf(w, "  and %d more\n", more)
 	}
 	fmt.Fprintf(w, "\n%s\n\n", legend)
 }
 
-func newTimeline(turns []*turn, columns int) timeline {
+func newTimeline(attempts []*attempt, columns int) timeline {
 	var end time.Duration
-	for _, t := range turns {
+	for _, t := range attempts {
 		end = max(end, t.ended)
 	}
 	column := roundUp(end/time.Duration(columns) + 1)
@@ -77,8 +77,8 @@ func roundUp(d time.Duration) time.Duration {
 	}
 }
 
-// row shows a turn.
-func (l timeline) row(t *turn) string {
+// row shows a attempt.
+func (l timeline) row(t *attempt) string {
 	marks := []rune(strings.Repeat(" ", l.columns))
 	if t.held {
 		l.fill(marks, t.asked, t.granted, markWaits, false)
@@ -127,8 +127,8 @@ func (l timeline) axis() string {
 }
 
 // byArrival puts whoever never had a place in the queue last.
-func byArrival(turns []*turn) []*turn {
-	return slices.SortedStableFunc(slices.Values(turns), func(a, b *turn) int {
+func byArrival(attempts []*attempt) []*attempt {
+	return slices.SortedStableFunc(slices.Values(attempts), func(a, b *attempt) int {
 		return cmp.Or(-compareBool(a.place.Token != 0, b.place.Token != 0),
 			cmp.Compare(a.place.Token, b.place.Token), cmp.Compare(a.asked, b.asked))
 	})

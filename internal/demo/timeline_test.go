@@ -11,14 +11,14 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-func drawn(turns []*turn, terminal int) string {
+func drawn(attempts []*attempt, terminal int) string {
 	var out bytes.Buffer
-	drawTimeline(&out, turns, terminal)
+	drawTimeline(&out, attempts, terminal)
 	return out.String()
 }
 
 func TestTimeLineShowsWhoHeldTheLockWhen(t *testing.T) {
-	turns := []*turn{
+	attempts := []*attempt{
 		hold(dlock.Shared, 3, 10, 200, 290), // drawn in the order of the queue
 		hold(dlock.Shared, 1, 0, 0, 100),
 		hold(dlock.Exclusive, 2, 20, 100, 200),
@@ -35,7 +35,7 @@ Who held it when, in order of arrival; a column is 10ms
 
   . waits   r holds it shared   W holds it exclusive   x gave up, lost or failed
 
-`, ""), drawn(turns, 44))
+`, ""), drawn(attempts, 44))
 }
 
 func TestTimeLineFitsTheTerminal(t *testing.T) {
@@ -44,7 +44,7 @@ func TestTimeLineFitsTheTerminal(t *testing.T) {
 	for _, width := range []int{60, 80, 100, 120, 200} {
 		for _, end := range []time.Duration{0, 1, time.Millisecond, 999 * time.Millisecond, time.Second, time.Hour} {
 			long.ended = end
-			for line := range strings.Lines(drawn([]*turn{long}, width)) {
+			for line := range strings.Lines(drawn([]*attempt{long}, width)) {
 				if !strings.Contains(line, legend) {
 					assert.LessOrEqual(t, len(line)-1, width, "%d columns: %s", width, line)
 				}
@@ -54,15 +54,15 @@ func TestTimeLineFitsTheTerminal(t *testing.T) {
 }
 
 func TestNoTwoHoldsThatFollowEachOtherShowInOneColumn(t *testing.T) {
-	var turns []*turn
+	var attempts []*attempt
 	for i := range 9 { // ends between columns
-		turns = append(turns, hold(dlock.Exclusive, int64(i+1), 0, i*37, (i+1)*37))
+		attempts = append(attempts, hold(dlock.Exclusive, int64(i+1), 0, i*37, (i+1)*37))
 	}
-	l := newTimeline(turns, 55)
+	l := newTimeline(attempts, 55)
 	for column := range l.columns {
 		n := 0
-		for _, turn := range turns {
-			if row := l.row(turn); column < len(row) && row[column] == markExclusive {
+		for _, attempt := range attempts {
+			if row := l.row(attempt); column < len(row) && row[column] == markExclusive {
 				n++
 			}
 		}
@@ -76,9 +76,9 @@ func TestAHoldShorterThanAColumnShows(t *testing.T) {
 }
 
 func TestALongRunIsCut(t *testing.T) {
-	var turns []*turn
+	var attempts []*attempt
 	for range maxRows + 7 {
-		turns = append(turns, hold(dlock.Shared, 1, 0, 0, 10))
+		attempts = append(attempts, hold(dlock.Shared, 1, 0, 0, 10))
 	}
-	assert.Contains(t, drawn(turns, 80), "  and 7 more\n")
+	assert.Contains(t, drawn(attempts, 80), "  and 7 more\n")
 }

@@ -14,19 +14,19 @@ import (
 )
 
 // use lets a worker use a lock that it was granted, with that counter, for 100 ms.
-func use(t *testing.T, c counter, mode dlock.Mode, h held) *turn {
+func use(t *testing.T, c counter, mode dlock.Mode, h held) *attempt {
 	w := &worker{name: "w1", hold: 100 * time.Millisecond, counter: c, log: newJournal(io.Discard)}
-	turn := &turn{worker: "w1", mode: mode, held: true}
-	w.use(t.Context(), turn, h)
-	return turn
+	attempt := &attempt{worker: "w1", mode: mode, held: true}
+	w.use(t.Context(), attempt, h)
+	return attempt
 }
 
 func TestWhoeverHoldsTheLockSeesSomebodyElseBump(t *testing.T) {
 	for _, mode := range []dlock.Mode{dlock.Shared, dlock.Exclusive} {
 		synctest.Test(t, func(t *testing.T) {
 			c := new(memoryCounter)
-			time.AfterFunc(55*time.Millisecond, func() { bump(t, c) })
-			assert.Contains(t, use(t, c, mode, notHeld(1)).odd, "w1 "+kind(mode)+" found ")
+			time.AfterFunc(55*time.Millisecond, func() { increment(t, c) })
+			assert.Contains(t, use(t, c, mode, notHeld(1)).anomaly, "w1 "+kind(mode)+" found ")
 		})
 	}
 }
@@ -34,18 +34,18 @@ func TestWhoeverHoldsTheLockSeesSomebodyElseBump(t *testing.T) {
 func TestAReaderSeesTheCounterChangeEvenIfNoBumpGotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := new(memoryCounter)
-		time.AfterFunc(55*time.Millisecond, func() { bump(t, c) })
-		assert.Equal(t, "w1 R found 1 where it had left 0", use(t, c, dlock.Shared, notHeld(1)).odd)
+		time.AfterFunc(55*time.Millisecond, func() { increment(t, c) })
+		assert.Equal(t, "w1 R found 1 where it had left 0", use(t, c, dlock.Shared, notHeld(1)).anomaly)
 	})
 }
 
 func TestAWriterLeavesTenBumps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := new(memoryCounter)
-		turn := use(t, c, dlock.Exclusive, notHeld(1))
-		assert.Empty(t, turn.odd)
-		assert.Equal(t, bumps, turn.bumps)
-		assert.Equal(t, reading{bumps, bumps}, turn.count)
+		attempt := use(t, c, dlock.Exclusive, notHeld(1))
+		assert.Empty(t, attempt.anomaly)
+		assert.Equal(t, incrementsPerHold, attempt.increments)
+		assert.Equal(t, reading{incrementsPerHold, incrementsPerHold}, attempt.last)
 	})
 }
 
@@ -67,10 +67,10 @@ func (c *contested) load() (int64, error) {
 func TestWhatIsReadAfterALossProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &contested{lost: make(chan struct{})}
-		turn := use(t, c, dlock.Exclusive, fleetingHold{1, c.lost})
-		assert.Empty(t, turn.odd)
-		assert.Equal(t, lost, turn.outcome)
-		assert.Equal(t, 2, turn.bumps)
+		attempt := use(t, c, dlock.Exclusive, lostHold{1, c.lost})
+		assert.Empty(t, attempt.anomaly)
+		assert.Equal(t, lost, attempt.outcome)
+		assert.Equal(t, 2, attempt.increments)
 		assert.EqualValues(t, 100, c.value.Load(), "nothing is written after the loss")
 	})
 }
@@ -82,9 +82,9 @@ func (*broken) store(int64) error { return errors.New("disk full") }
 
 func TestACounterThatCannotBeWrittenIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turn := use(t, new(broken), dlock.Exclusive, notHeld(1))
-		assert.Equal(t, failed, turn.outcome)
-		require.ErrorContains(t, turn.err, "disk full")
-		assert.Zero(t, turn.bumps)
+		attempt := use(t, new(broken), dlock.Exclusive, notHeld(1))
+		assert.Equal(t, failed, attempt.outcome)
+		require.ErrorContains(t, attempt.err, "disk full")
+		assert.Zero(t, attempt.increments)
 	})
 }

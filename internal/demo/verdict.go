@@ -10,10 +10,10 @@ import (
 
 // verdict is what there is to say in the end.
 type verdict struct {
-	turns       []*turn
+	attempts    []*attempt
 	total       total
 	checks      []check
-	errs        []error // of the store, besides those of turns
+	errs        []error // of the store, besides those of attempts
 	interrupted bool
 }
 
@@ -32,7 +32,7 @@ func (v *verdict) add(name, fine string, faults []string) {
 
 // addErrors adds what went wrong beside the rules.
 func (v *verdict) addErrors(closing []error) {
-	for _, t := range v.turns {
+	for _, t := range v.attempts {
 		if t.outcome == failed {
 			v.errs = append(v.errs, fmt.Errorf("%s: %w", t.worker, t.err))
 		}
@@ -46,7 +46,7 @@ func (v *verdict) violated() bool {
 
 // held tells whether anybody held the lock, without which nothing was shown.
 func (v *verdict) held() bool {
-	return slices.ContainsFunc(v.turns, func(t *turn) bool { return t.held })
+	return slices.ContainsFunc(v.attempts, func(t *attempt) bool { return t.held })
 }
 
 func (v *verdict) status() int {
@@ -86,9 +86,9 @@ func first[T any](n int, all []T) []T { return all[:min(len(all), n)] }
 
 func (v *verdict) writeCounts(w io.Writer) {
 	var count [failed + 1]int
-	var held []*turn
-	var longest *turn
-	for _, t := range v.turns {
+	var held []*attempt
+	var longest *attempt
+	for _, t := range v.attempts {
 		count[t.outcome]++
 		if t.held {
 			held = append(held, t)
@@ -97,7 +97,7 @@ func (v *verdict) writeCounts(w io.Writer) {
 			longest = t
 		}
 	}
-	fmt.Fprintf(w, "Grants: %d shared, %d exclusive.", tally(held, dlock.Shared), tally(held, dlock.Exclusive))
+	fmt.Fprintf(w, "Grants: %d shared, %d exclusive.", countMode(held, dlock.Shared), countMode(held, dlock.Exclusive))
 	if longest != nil {
 		fmt.Fprintf(w, " Longest wait: %s, %s.", seconds(longest.waited()), longest.worker)
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/recipes"
 )
 
 // intent is what a worker is going to do: want the lock in that mode, after a break.
@@ -26,18 +25,18 @@ type worker struct {
 	counter counter
 	log     *journal
 
-	turns     []*turn
+	attempts  []*attempt
 	noSession chan error // the last reason, if any
 }
 
-// run has a turn for each intent, and stops early if ctx ends or a turn fails.
+// run has a attempt for each intent, and stops early if ctx ends or a attempt fails.
 func (w *worker) run(ctx context.Context) {
 	for _, next := range w.plan {
 		if !pause(ctx, next.after, nil) {
 			return
 		}
-		t := &turn{worker: w.name, mode: next.mode, asked: w.log.now()}
-		w.turns = append(w.turns, t)
+		t := &attempt{worker: w.name, mode: next.mode, asked: w.log.now()}
+		w.attempts = append(w.attempts, t)
 		w.take(ctx, t)
 		if t.outcome == failed || ctx.Err() != nil {
 			return
@@ -46,25 +45,25 @@ func (w *worker) run(ctx context.Context) {
 }
 
 // take gets the lock, holds it and releases it.
-func (w *worker) take(ctx context.Context, t *turn) {
+func (w *worker) take(ctx context.Context, t *attempt) {
 	h, err := w.locker.Lock(ctx, t.mode)
 	if err != nil {
-		w.without(ctx, t, err)
+		w.notGranted(ctx, t, err)
 		return
 	}
 	t.token = h.Token()
 	t.granted = w.log.say(t.label(), "holds", fmt.Sprintf("%v, token %d", t.mode, t.token))
-	if t.held = w.still(t, h, t.granted); t.held {
+	if t.held = w.stillHeld(t, h, t.granted); t.held {
 		w.use(ctx, t, h)
 	}
 	if t.outcome != lost {
 		at := w.log.say(t.label(), "releases", "")
-		w.still(t, h, at)
+		w.stillHeld(t, h, at)
 	}
 	w.release(t, h)
 }
 
-func (w *worker) release(t *turn, h held) {
+func (w *worker) release(t *attempt, h held) {
 	switch err := h.Unlock(); {
 	case errors.Is(err, dlock.ErrLost):
 		w.lost(t, err)
@@ -73,8 +72,8 @@ func (w *worker) release(t *turn, h held) {
 	}
 }
 
-// still tells whether the lock was held at that time, which is past. Only then does the hold last until there.
-func (w *worker) still(t *turn, h held, at time.Duration) bool {
+// stillHeld tells whether the lock was held at that time, which is past. Only then does the hold last until there.
+func (w *worker) stillHeld(t *attempt, h held, at time.Duration) bool {
 	if err := h.Err(); err != nil {
 		w.lost(t, err)
 		return false
@@ -84,20 +83,20 @@ func (w *worker) still(t *turn, h held, at time.Duration) bool {
 }
 
 // lost takes note of a loss, once.
-func (w *worker) lost(t *turn, err error) {
+func (w *worker) lost(t *attempt, err error) {
 	if t.outcome != lost {
 		t.outcome, t.err = lost, err
 		w.log.say(t.label(), "LOST", clean(err.Error()))
 	}
 }
 
-func (w *worker) fail(t *turn, err error) {
+func (w *worker) fail(t *attempt, err error) {
 	t.outcome, t.err = failed, err
 	w.log.say(t.label(), "ERROR", clean(err.Error()))
 }
 
-// without is the end of a turn in which the lock was not won.
-func (w *worker) without(ctx context.Context, t *turn, err error) {
+// notGranted is the end of a attempt in which the lock was not won.
+func (w *worker) notGranted(ctx context.Context, t *attempt, err error) {
 	t.err = err
 	verb := "ERROR"
 	switch {
@@ -116,21 +115,21 @@ func (w *worker) trace() *dlock.Trace {
 	w.noSession = make(chan error, 1)
 	return &dlock.Trace{
 		Connected: w.connected,
-		Queued:    func(_ context.Context, i recipes.QueuedInfo) { w.turn().place = i.Place },
-		Waiting: func(_ context.Context, i recipes.WaitingInfo) {
-			w.log.say(w.turn().label(), "waits", fmt.Sprintf("%s in the queue behind %s", ordinal(i.Position), printable(i.Predecessor)))
+		Queued:    func(_ context.Context, i dlock.QueuedInfo) { w.attempt().place = i.Place },
+		Waiting: func(_ context.Context, i dlock.WaitingInfo) {
+			w.log.say(w.attempt().label(), "waits", fmt.Sprintf("%s in the queue behind %s", ordinal(i.Position), printable(i.Predecessor)))
 		},
-		Retrying: func(_ context.Context, i recipes.RetryingInfo) {
-			w.log.say(w.turn().label(), "retries", clean(i.Err.Error()))
+		Retrying: func(_ context.Context, i dlock.RetryingInfo) {
+			w.log.say(w.attempt().label(), "retries", clean(i.Err.Error()))
 		},
-		SessionEnded: func(_ context.Context, i recipes.SessionEndedInfo) {
+		SessionEnded: func(_ context.Context, i dlock.SessionEndedInfo) {
 			w.log.say(w.name+"  ", "session", "ended: "+clean(i.Err.Error()))
 		},
 	}
 }
 
-// turn returns the turn that is on.
-func (w *worker) turn() *turn { return w.turns[len(w.turns)-1] }
+// attempt returns the attempt that is on.
+func (w *worker) attempt() *attempt { return w.attempts[len(w.attempts)-1] }
 
 // pause waits for that time and returns true, or false as soon as ctx or stop says so.
 func pause(ctx context.Context, d time.Duration, stop <-chan struct{}) bool {

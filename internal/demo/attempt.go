@@ -7,8 +7,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// turn is one worker's way through the lock, once. Times count from the beginning of the run.
-type turn struct {
+// attempt is one worker's way through the lock, once. Times count from the beginning of the run.
+type attempt struct {
 	worker string
 	mode   dlock.Mode
 	place  driver.Place // the last one in the queue, zero if there was none
@@ -26,13 +26,13 @@ type turn struct {
 	outcome outcome
 	err     error // what ended it early, or nil
 
-	bumps int     // made by a writer
-	count reading // the last one while the lock was held
-	odd   string  // about the counter, or nothing
+	increments int     // made by a writer
+	last       reading // the last one while the lock was held
+	anomaly    string  // about the counter, or nothing
 }
 
 // reading is what the counter and the tally said at one moment.
-type reading struct{ value, tally int64 }
+type reading struct{ value, increments int64 }
 
 type outcome int
 
@@ -45,7 +45,7 @@ const (
 )
 
 // waited is how long the worker waited for the lock, or for nothing.
-func (t *turn) waited() time.Duration {
+func (t *attempt) waited() time.Duration {
 	if t.held {
 		return t.granted - t.asked
 	}
@@ -60,4 +60,4 @@ func kind(m dlock.Mode) string {
 }
 
 // label is worker and kind, as they stand at the beginning of lines.
-func (t *turn) label() string { return t.worker + " " + kind(t.mode) }
+func (t *attempt) label() string { return t.worker + " " + kind(t.mode) }

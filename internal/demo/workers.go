@@ -12,19 +12,19 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// crew is all workers of a run.
-type crew []*worker
+// workers is all workers of a run.
+type workers []*worker
 
-// hire makes the workers and draws what they will do. It does no I/O.
-func hire(s *settings, open opener, count counter, log *journal) (crew, error) {
+// newWorkers makes the workers and draws what they will do. It does no I/O.
+func newWorkers(s *settings, open opener, count counter, log *journal) (workers, error) {
 	random := rand.New(rand.NewPCG(s.seed, s.seed))
 	digits := max(2, len(strconv.Itoa(s.workers)))
-	var c crew
+	var c workers
 	for i := range s.workers {
 		w := &worker{
 			name:    fmt.Sprintf("%s-%0*d", s.host, digits, i+1),
 			hold:    s.hold,
-			plan:    draw(random, s),
+			plan:    choosePlan(random, s),
 			counter: count,
 			log:     log,
 		}
@@ -39,26 +39,26 @@ func hire(s *settings, open opener, count counter, log *journal) (crew, error) {
 	return c, nil
 }
 
-// longestBreak keeps a run short where holds are long.
-const longestBreak = 100 * time.Millisecond
+// longestPause keeps a run short where holds are long.
+const longestPause = 100 * time.Millisecond
 
-// draw decides what a worker wants and when: after a break of up to the length of a hold, so that
+// choosePlan decides what a worker wants and when: after a break of up to the length of a hold, so that
 // not all come at the same moment.
-func draw(random *rand.Rand, s *settings) []intent {
+func choosePlan(random *rand.Rand, s *settings) []intent {
 	plan := make([]intent, s.rounds)
 	for i := range plan {
 		plan[i].mode = dlock.Exclusive
 		if random.Float64() < s.sharedRatio {
 			plan[i].mode = dlock.Shared
 		}
-		plan[i].after = time.Duration(random.Float64() * float64(min(s.hold, longestBreak)))
+		plan[i].after = time.Duration(random.Float64() * float64(min(s.hold, longestPause)))
 	}
 	return plan
 }
 
 // connectAll returns nil once every worker has a session. The first one goes ahead, so that a store that is not
 // there is asked by one only.
-func connectAll(ctx context.Context, c crew, limit time.Duration) error {
+func connectAll(ctx context.Context, c workers, limit time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := c[0].connect(limited)
@@ -76,18 +76,18 @@ func connectAll(ctx context.Context, c crew, limit time.Duration) error {
 	return err
 }
 
-// work returns all turns, when all workers have done or ctx has ended.
-func (c crew) work(ctx context.Context) []*turn {
+// work returns all attempts, when all workers have done or ctx has ended.
+func (c workers) work(ctx context.Context) []*attempt {
 	_ = c.each(func(w *worker) error { w.run(ctx); return nil })
-	var turns []*turn
+	var attempts []*attempt
 	for _, w := range c {
-		turns = append(turns, w.turns...)
+		attempts = append(attempts, w.attempts...)
 	}
-	return turns
+	return attempts
 }
 
 // close ends all sessions and returns what went wrong.
-func (c crew) close() []error {
+func (c workers) close() []error {
 	var mu sync.Mutex
 	var errs []error
 	_ = c.each(func(w *worker) error {
@@ -102,7 +102,7 @@ func (c crew) close() []error {
 }
 
 // each calls f for every worker at the same time, waits for all, and returns one of the errors.
-func (c crew) each(f func(*worker) error) error {
+func (c workers) each(f func(*worker) error) error {
 	errs := make([]error, len(c))
 	var all sync.WaitGroup
 	for i, w := range c {
