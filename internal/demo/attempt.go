@@ -7,44 +7,47 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// attempt is one worker's way through the lock, once. Times count from the beginning of the run.
+// attempt is one attempt of a worker to get the lock and to use it. Times count
+// from the beginning of the run.
 type attempt struct {
 	worker string
 	mode   dlock.Mode
-	place  driver.Place // the last one in the queue, zero if there was none
+	place  driver.Place // of its last node in the queue; zero if it had none
 
 	asked time.Duration
-	ended time.Duration // of the hold, or of the wait if there was no hold
+	ended time.Duration // end of the hold, or of the wait if the lock was not granted
 
-	// held tells whether the lock was won, and not lost at once. The hold lasted from granted to ended, at
-	// least: granted is read after Lock has returned, and ended before Unlock is called. If the lock was lost, ended
-	// is when it was last known to be held.
+	// held reports whether the lock was granted, and not lost at once. The hold
+	// lasted from granted to ended, at least: granted is read after Lock has
+	// returned, and ended before Unlock is called. If the lock was lost, ended
+	// is the last time at which it was known to be held.
 	held    bool
 	granted time.Duration
 	token   int64
 
 	outcome outcome
-	err     error // what ended it early, or nil
+	err     error // why the attempt ended early, or nil
 
-	increments int     // made by a writer
-	last       reading // the last one while the lock was held
-	anomaly    string  // about the counter, or nothing
+	increments int     // that the attempt made; a reader makes none
+	last       reading // of the counter while the lock was held
+	anomaly    string  // the first one that it saw in the counter, or empty
 }
 
-// reading is what the counter and the tally said at one moment.
+// reading is the counter's value, and the number of increments that were made, at
+// one moment.
 type reading struct{ value, increments int64 }
 
 type outcome int
 
 const (
 	served      outcome = iota
-	timedOut            // nobody's fault
+	timedOut            // the wait took longer than -timeout
 	interrupted         // by the user
 	lost                // the store or an operator took the lock away
 	failed              // the store or the counter's file gave an error
 )
 
-// waited is how long the worker waited for the lock, or for nothing.
+// waited returns how long the worker waited for the lock, whether or not it got it.
 func (t *attempt) waited() time.Duration {
 	if t.held {
 		return t.granted - t.asked
@@ -52,6 +55,7 @@ func (t *attempt) waited() time.Duration {
 	return t.ended - t.asked
 }
 
+// kind returns the letter by which the output shows a mode.
 func kind(m dlock.Mode) string {
 	if m == dlock.Shared {
 		return "R"
@@ -59,5 +63,5 @@ func kind(m dlock.Mode) string {
 	return "W"
 }
 
-// label is worker and kind, as they stand at the beginning of lines.
+// label returns worker and kind, with which each line of the output begins.
 func (t *attempt) label() string { return t.worker + " " + kind(t.mode) }

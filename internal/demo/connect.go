@@ -8,11 +8,12 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// betweenTries is the time between two attempts to connect.
+// betweenTries is the pause between two attempts to connect.
 const betweenTries = 50 * time.Millisecond
 
-// connect returns nil once the worker has a session. It tries again while ctx lasts and the error may pass: many
-// who connect at once may meet a server that is busy. When ctx has ended the worker is of no use any more.
+// connect returns nil once the worker has a session. It tries again as long as
+// the error may pass, because a server may be busy when many workers connect at
+// once. After an error the worker cannot be used any more.
 func (w *worker) connect(ctx context.Context) error {
 	for {
 		err := w.locker.Ping(ctx)
@@ -27,10 +28,11 @@ func (w *worker) connect(ctx context.Context) error {
 	}
 }
 
-// connectError returns the reason for a connection that did not come about in time. An attempt that is under way
-// tells it when it is called off.
+// connectError returns why the worker has no session after its time was over. It
+// closes the client, so that an attempt to connect that is still in progress
+// ends and reports its error.
 func (w *worker) connectError(err error) error {
-	_ = w.locker.Close() // says the same when the workers is dismissed
+	_ = w.locker.Close() // workers.close gets the same error
 	select {
 	case reason := <-w.noSession:
 		return reason
@@ -39,13 +41,14 @@ func (w *worker) connectError(err error) error {
 	}
 }
 
-// connected keeps the error of the last attempt to connect. One attempt is made at a time.
+// connected is a hook that keeps the error of the last attempt to connect. A
+// client makes one attempt at a time.
 func (w *worker) connected(_ context.Context, info dlock.ConnectedInfo) {
 	select {
 	case <-w.noSession:
 	default:
 	}
 	if info.Err != nil {
-		w.noSession <- info.Err // there is room
+		w.noSession <- info.Err // does not block: the channel was emptied above
 	}
 }

@@ -9,19 +9,21 @@ import (
 	"sync/atomic"
 )
 
-// counter is a number that writers bump with a load and a store, so that bumps get lost where two of them meet. The tally counts the bumps
-// in a way that loses none, whoever meets. Under the lock both are equal.
+// counter is a number that writers increment with a load and a store. If two
+// writers do so at the same time, an increment is lost. The counter also counts
+// the increments in a way that never loses one. While a writer or readers hold
+// the lock, both numbers are equal.
 //
-// Each method is atomic; nothing but the lock makes one thing of several calls.
+// Each method is atomic. Only the lock makes a sequence of calls atomic.
 type counter interface {
 	load() (int64, error)
 	store(n int64) error
-	countIncrement() error // adds one to the tally
-	increments() (int64, error)
+	countIncrement() error      // to be called after each store
+	increments() (int64, error) // how many were counted
 	close()
 }
 
-// openCounter returns a counter in that file, or in memory if there is no name.
+// openCounter returns a counter in the file, or in memory if the name is empty.
 func openCounter(file string) (counter, error) {
 	if file == "" {
 		return new(memoryCounter), nil
@@ -37,10 +39,12 @@ func (c *memoryCounter) countIncrement() error      { c.made.Add(1); return nil 
 func (c *memoryCounter) increments() (int64, error) { return c.made.Load(), nil }
 func (c *memoryCounter) close()                     {}
 
-// fileCounter keeps the value as digits in one file and the tally as the size of another one.
+// fileCounter keeps the value as digits in one file. The size of another file is
+// the number of increments.
 type fileCounter struct{ value, made *os.File }
 
-// valueWidth is the same for all values, so that a store replaces the one before in one write.
+// valueWidth is the number of digits of each value, so that a store overwrites
+// the last value in one write.
 const valueWidth = 20
 
 func openFileCounter(name string) (*fileCounter, error) {
@@ -61,7 +65,7 @@ func openFileCounter(name string) (*fileCounter, error) {
 	return c, nil
 }
 
-// load takes an empty file for zero, so that none of several processes has to be the first.
+// load returns zero for an empty file, so that no process has to initialise it.
 func (c *fileCounter) load() (int64, error) {
 	digits := make([]byte, valueWidth+2)
 	n, err := c.value.ReadAt(digits, 0)
@@ -85,7 +89,7 @@ func (c *fileCounter) store(n int64) error {
 }
 
 func (c *fileCounter) countIncrement() error {
-	_, err := c.made.Write([]byte{'.'}) // an append
+	_, err := c.made.Write([]byte{'.'}) // the file was opened to append, which loses no write
 	return err
 }
 

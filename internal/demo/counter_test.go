@@ -16,7 +16,7 @@ func open(t *testing.T, name string) counter {
 	return c
 }
 
-// bump is what a writer does, and tells what it read and left.
+// increment does what a writer does.
 func increment(t *testing.T, c counter) {
 	n, err := c.load()
 	require.NoError(t, err)
@@ -32,7 +32,7 @@ func values(t *testing.T, c counter) reading {
 	return reading{value, increments}
 }
 
-func TestACounterStartsAtZeroAndCountsBumps(t *testing.T) {
+func TestACounterStartsAtZeroAndCountsIncrements(t *testing.T) {
 	for name, file := range map[string]string{"memory": "", "file": filepath.Join(t.TempDir(), "n")} {
 		t.Run(name, func(t *testing.T) {
 			c := open(t, file)
@@ -55,7 +55,7 @@ func TestACounterInAFileIsShared(t *testing.T) {
 	assert.Equal(t, reading{3, 3}, values(t, other))
 }
 
-func TestBumpsThatMeetGetLostAndTheTallyTells(t *testing.T) {
+func TestAnIncrementIsLostIfTwoWritersInterfere(t *testing.T) {
 	for name, file := range map[string]string{"memory": "", "file": filepath.Join(t.TempDir(), "n")} {
 		t.Run(name, func(t *testing.T) {
 			c := open(t, file)
@@ -69,7 +69,7 @@ func TestBumpsThatMeetGetLostAndTheTallyTells(t *testing.T) {
 	}
 }
 
-func TestAnotherFileIsNotTakenForACounter(t *testing.T) {
+func TestAFileThatHoldsNoCounterIsRefused(t *testing.T) {
 	for _, text := range []string{"hello\n", "-1\n", "1\n2\n", "123456789012345678901234567890", "\n\n"} {
 		file := filepath.Join(t.TempDir(), "n")
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))

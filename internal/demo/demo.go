@@ -1,6 +1,7 @@
-// Package demo is "dlock demo": the classic test of a read-write lock. Workers, each with a session of its own,
-// contend for one lock; writers bump a counter that nothing else protects; every event is shown as it happens; at
-// the end there is a time line and a verdict.
+// Package demo implements "dlock demo", the classic test of a read-write lock.
+// Workers, each with a session of its own, contend for one lock. Writers increment
+// a counter that only the lock protects. The program prints each event when it
+// happens, and at the end a time line and a verdict.
 package demo
 
 import (
@@ -16,13 +17,14 @@ import (
 // Exit statuses.
 const (
 	statusOK    = 0
-	statusBad   = 1 // a rule was violated, or the run could not show that none is
+	statusBad   = 1 // a rule was violated, or the run could not check the rules
 	statusUsage = 2
 )
 
-// Main runs the demo with these arguments and returns the exit status: 0 if all rules were kept, 1 if one was violated or the
-// store could not be used, 2 for arguments that make no sense. When ctx ends everything is
-// released and the verdict is about what happened until then.
+// Main runs the demo with these arguments and returns the exit status: 0 if all
+// rules were kept, 1 if a rule was violated or the store could not be used, 2 if
+// the arguments are not valid. When ctx ends, the workers release their locks,
+// and the verdict is about the run up to then.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	s, err := parse(args)
 	switch {
@@ -36,7 +38,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return run(ctx, s, s.open, stdout, stderr)
 }
 
-// run is Main with everything found out, and with any kind of lock.
+// run runs the demo with these settings and with the locks that open returns.
 func run(ctx context.Context, s *settings, open opener, stdout, stderr io.Writer) int {
 	count, err := openCounter(s.counterFile)
 	if err != nil {
@@ -65,11 +67,12 @@ func run(ctx context.Context, s *settings, open opener, stdout, stderr io.Writer
 	return v.status()
 }
 
-// hide leaves passwords of the command line out of an error.
+// hide returns the error without the passwords that the command line holds.
 func (s *settings) hide(err error) error {
 	return errors.New(secret.Hide(err.Error(), s.args))
 }
 
+// printError prints an error and returns the status.
 func printError(w io.Writer, status int, err error) int {
 	fmt.Fprintf(w, "dlock demo: %s\n", cleanLines(err.Error()))
 	return status
@@ -78,8 +81,8 @@ func printError(w io.Writer, status int, err error) int {
 func writeIntroduction(w io.Writer, s *settings) {
 	fmt.Fprintf(w, "%d workers, each with a session of its own, take the lock %s %s.\n", s.workers, printable(s.lock), times(s.rounds))
 	fmt.Fprint(w, "R reads and may share it with readers, W writes and must be alone; first come,\n")
-	fmt.Fprint(w, "first served. Writers bump a counter that nothing but the lock protects.\n")
-	fmt.Fprintf(w, "Store: %s. The same choices again: -seed %d\n", s.driver, s.seed)
+	fmt.Fprint(w, "first served. Writers increment a counter that only the lock protects.\n")
+	fmt.Fprintf(w, "Store: %s. To repeat the choices of this run: -seed %d\n", s.driver, s.seed)
 	if s.driver != inMemory {
 		fmt.Fprintf(w, "Connecting, for %v at most ...\n", s.connectTimeout)
 	}

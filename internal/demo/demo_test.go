@@ -17,13 +17,13 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// result is what a run has left.
+// result is the exit status of a run and what it printed.
 type result struct {
 	status         int
 	stdout, stderr string
 }
 
-// play runs the demo in virtual time. A nil opener stands for the real lock.
+// play runs the demo with these arguments. A nil opener means the real lock.
 func play(t *testing.T, ctx context.Context, open opener, args ...string) (r result) {
 	t.Helper()
 	s, err := parse(args)
@@ -54,14 +54,14 @@ func TestARunWithDefaultSettingsIsOK(t *testing.T) {
 
 func TestASeedRepeatsTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, picture, found := strings.Cut(play(t, t.Context(), nil, "-seed", "5").stdout, "Who held it when")
+		_, picture, found := strings.Cut(play(t, t.Context(), nil, "-seed", "5").stdout, "Holds")
 		require.True(t, found)
-		assert.True(t, strings.HasPrefix(picture, `, in order of arrival; a column is 10ms
+		assert.True(t, strings.HasPrefix(picture, ` in order of arrival; a column is 10ms
 
                |0s       |100ms    |200ms    |300ms    |400ms
   worker-03 R   rrrrrrrrrr
 `), picture)
-		_, again, _ := strings.Cut(play(t, t.Context(), nil, "-seed", "5").stdout, "Who held it when")
+		_, again, _ := strings.Cut(play(t, t.Context(), nil, "-seed", "5").stdout, "Holds")
 		assert.Equal(t, picture, again)
 	})
 }
@@ -80,7 +80,7 @@ func TestAHoldOfNoLengthIsOK(t *testing.T) {
 	})
 }
 
-// noLock lets everybody in at once.
+// noLock grants the lock to every worker at once.
 type noLock struct {
 	trace *dlock.Trace
 	next  func() int64
@@ -114,7 +114,7 @@ func openNoLock() opener {
 	}
 }
 
-func TestALockThatDoesNotLockIsFoundOut(t *testing.T) {
+func TestALockThatDoesNotExcludeIsReported(t *testing.T) {
 	for name, args := range map[string][]string{
 		"counter in memory": {"-seed", "1"},
 		"counter in a file": {"-seed", "1", "-counter", t.TempDir() + "/n"},
@@ -131,8 +131,9 @@ func TestALockThatDoesNotLockIsFoundOut(t *testing.T) {
 	}
 }
 
-// The counter in a file has to find out alone what goes on between processes that do not see each other's holds.
-func TestTwoRunsWithoutACommonLockAreFoundOutByTheirFile(t *testing.T) {
+// Two processes do not see each other's holds. Only the counter in the file shows
+// that they have no common lock.
+func TestACounterInAFileShowsThatTwoRunsHaveNoCommonLock(t *testing.T) {
 	file := t.TempDir() + "/n"
 	synctest.Test(t, func(t *testing.T) {
 		var found [2]result
@@ -165,10 +166,10 @@ func TestAnInterruptReleasesEverythingAndJudges(t *testing.T) {
 		defer interrupt()
 		r := play(t, ctx, nil, "-dsn", "interrupted", "-shared-ratio", "0", "-hold", "1h", "-timeout", "2h")
 		assert.Equal(t, statusOK, r.status, r.stdout)
-		// Who comes next may be let in before the interrupt has reached everybody.
+		// A waiter may get the lock before the interrupt has reached all workers.
 		assert.Equal(t, 10, strings.Count(r.stdout, "  releases\n")+strings.Count(r.stdout, "  leaves  "))
 		assert.Contains(t, r.stdout, "  releases\n")
-		assert.Contains(t, r.stdout, "0, none got lost; a hold that was cut short made fewer than 10")
+		assert.Contains(t, r.stdout, "0, none was lost; a hold that was cut short made fewer than 10")
 		assert.Contains(t, r.stdout, "Interrupted: 10.")
 		assert.Contains(t, r.stdout, "VERDICT: OK as far as it went, interrupted\n")
 
@@ -181,7 +182,7 @@ func TestAnInterruptReleasesEverythingAndJudges(t *testing.T) {
 	})
 }
 
-func TestAnInterruptBeforeTheBeginningIsNoVerdict(t *testing.T) {
+func TestAnInterruptBeforeTheBeginningGivesNoVerdict(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	r := play(t, ctx, nil)
@@ -189,7 +190,7 @@ func TestAnInterruptBeforeTheBeginningIsNoVerdict(t *testing.T) {
 	assert.Contains(t, r.stderr, "interrupted before it began")
 }
 
-// unreachable cannot be reached.
+// unreachable is a client of a store that does not answer.
 type unreachable struct{ noLock }
 
 func (unreachable) Ping(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -204,7 +205,7 @@ func TestAStoreThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	})
 }
 
-// flaky fails twice before it has a session, and tells why.
+// flaky fails twice before it has a session.
 type flaky struct {
 	noLock
 	tries int
@@ -228,7 +229,7 @@ func TestConnectingIsTriedAgainWhileTheErrorMayPass(t *testing.T) {
 	})
 }
 
-// lossy is lost after a while.
+// lossy is a lock that is lost some time after it was granted.
 type lossy struct {
 	noLock
 	after time.Duration

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// journal shows events as they happen, each with the time since the beginning. It is safe for use by many goroutines.
+// journal prints events when they happen, each with the time since the beginning
+// of the run. It is safe for use by many goroutines.
 type journal struct {
 	mu    sync.Mutex
 	out   io.Writer
@@ -16,7 +17,7 @@ type journal struct {
 
 func newJournal(out io.Writer) *journal { return &journal{out: out, began: time.Now()} }
 
-// begin sets the clock to zero.
+// begin makes the present the beginning of the run.
 func (j *journal) begin() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -29,7 +30,8 @@ func (j *journal) now() time.Duration {
 	return time.Since(j.began)
 }
 
-// say shows an event and returns the time that it shows. Lines come in the order of their times.
+// say prints an event and returns the time that it prints. Lines come in the
+// order of their times.
 func (j *journal) say(who, verb, what string) time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()

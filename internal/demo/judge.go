@@ -9,14 +9,15 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// total is what the counter says in the end.
+// total is the last reading of the counter.
 type total struct {
 	reading
-	shared bool // with other processes, so that it need not be what this one has made of it
+	shared bool // with other processes, which may have incremented the counter, too
 }
 
-// readTotal reads a counter of this process alone when nobody is at it any more. Of one that is shared
-// it takes what was read last under the lock.
+// readTotal returns the total after all workers have stopped. A counter in a file
+// may still be changed by other processes, so its total is the last reading of a
+// worker that held the lock.
 func readTotal(c counter, attempts []*attempt) total {
 	if m, ok := c.(*memoryCounter); ok {
 		return total{reading: reading{m.value.Load(), m.made.Load()}}
@@ -30,31 +31,32 @@ func readTotal(c counter, attempts []*attempt) total {
 	return total{reading: last.last, shared: true}
 }
 
-// judge looks for violations of the rules.
+// judge returns the verdict: which rules the attempts and the counter violate.
 func judge(attempts []*attempt, count total) *verdict {
 	held := slices.DeleteFunc(slices.Clone(attempts), func(t *attempt) bool { return !t.held })
 	v := &verdict{attempts: attempts, total: count}
-	v.add("alone", "no writer held it together with anybody", overlaps(held))
+	v.add("alone", "no other worker held the lock together with a writer", overlaps(held))
 	v.add("counter", counterFine(held, count), counterFaults(held, count))
-	v.add("order", "first come, first served, where two could not share", queueJumps(held))
-	v.add("tokens", "each above those of all writers before", staleTokens(held))
+	v.add("order", "first come, first served, if two could not share the lock", queueJumps(held))
+	v.add("tokens", "each above those of all earlier writers", staleTokens(held))
 	return v
 }
 
-// overlaps finds holds that began before others had ended which they must not meet.
+// overlaps returns a fault for each hold that began before the end of another
+// hold, if one of the two was exclusive.
 func overlaps(held []*attempt) (faults []string) {
-	var writer, anybody *attempt // whose hold ends last, so far
+	var writer, last *attempt // the hold of a writer, and of any worker, that ends last so far
 	for _, t := range byGrant(held) {
 		other := writer
 		if t.mode == dlock.Exclusive {
-			other = anybody
+			other = last
 		}
 		if other != nil && t.granted < other.ended {
 			faults = append(faults, fmt.Sprintf("%s held it %s to %s, together with %s, %s to %s",
 				t.label(), seconds(t.granted), seconds(t.ended), other.label(), seconds(other.granted), seconds(other.ended)))
 		}
-		if anybody == nil || t.ended > anybody.ended {
-			anybody = t
+		if last == nil || t.ended > last.ended {
+			last = t
 		}
 		if t.mode == dlock.Exclusive && (writer == nil || t.ended > writer.ended) {
 			writer = t
@@ -63,27 +65,29 @@ func overlaps(held []*attempt) (faults []string) {
 	return faults
 }
 
-// queueJumps finds grants before those of others who were in front and could not share. Both have to be nodes
-// of one incarnation of the queue: sequences say nothing otherwise.
+// queueJumps returns a fault for each hold that began before the hold of a
+// contender that was ahead in the queue, if one of the two was exclusive. It
+// compares nodes of one epoch of the queue only, because sequences of different
+// epochs cannot be compared.
 func queueJumps(held []*attempt) (faults []string) {
 	queue := slices.SortedStableFunc(slices.Values(held), func(a, b *attempt) int {
 		return cmp.Or(cmp.Compare(a.place.Epoch, b.place.Epoch), cmp.Compare(a.place.Seq, b.place.Seq))
 	})
-	var writer, anybody *attempt // who was granted last, of those in front
+	var writer, last *attempt // of those ahead: the writer, and any worker, that was granted last
 	for _, t := range queue {
-		if anybody != nil && anybody.place.Epoch != t.place.Epoch {
-			writer, anybody = nil, nil
+		if last != nil && last.place.Epoch != t.place.Epoch {
+			writer, last = nil, nil
 		}
 		other := writer
 		if t.mode == dlock.Exclusive {
-			other = anybody
+			other = last
 		}
 		if other != nil && t.granted < other.granted {
-			faults = append(faults, fmt.Sprintf("%s held it from %s although %s, from %s, was in front",
+			faults = append(faults, fmt.Sprintf("%s held it from %s although %s, from %s, was ahead",
 				printable(t.place.Name), seconds(t.granted), printable(other.place.Name), seconds(other.granted)))
 		}
-		if anybody == nil || t.granted > anybody.granted {
-			anybody = t
+		if last == nil || t.granted > last.granted {
+			last = t
 		}
 		if t.mode == dlock.Exclusive && (writer == nil || t.granted > writer.granted) {
 			writer = t
@@ -92,7 +96,9 @@ func queueJumps(held []*attempt) (faults []string) {
 	return faults
 }
 
-// staleTokens finds tokens that a resource would refuse because it has seen a writer's that was not smaller.
+// staleTokens returns a fault for each token that is not greater than the token
+// of an earlier writer. A resource would refuse it, or could not tell the two
+// apart.
 func staleTokens(held []*attempt) (faults []string) {
 	var highest *attempt
 	for _, t := range byGrant(held) {
@@ -106,6 +112,8 @@ func staleTokens(held []*attempt) (faults []string) {
 	return faults
 }
 
+// counterFaults returns the anomalies that the workers saw, and a fault if the
+// total of a counter that is not shared is wrong.
 func counterFaults(held []*attempt, count total) (faults []string) {
 	for _, t := range byGrant(held) {
 		if t.anomaly != "" {
@@ -113,22 +121,24 @@ func counterFaults(held []*attempt, count total) (faults []string) {
 		}
 	}
 	if made := sum(held); !count.shared && count.value != made {
-		faults = append(faults, fmt.Sprintf("it is %d in the end, after %d bumps", count.value, made))
+		faults = append(faults, fmt.Sprintf("it is %d in the end, after %d increments", count.value, made))
 	}
 	return faults
 }
 
+// counterFine returns what the verdict says of a counter without faults.
 func counterFine(held []*attempt, count total) string {
 	made := sum(held)
 	if count.shared {
-		return fmt.Sprintf("none of %d bumps got lost, %d of them ours", count.increments, made)
+		return fmt.Sprintf("none of %d increments was lost, %d of them were made here", count.increments, made)
 	}
 	if writers := countMode(held, dlock.Exclusive); made == int64(writers*incrementsPerHold) {
-		return fmt.Sprintf("%d = %d bumps x %d exclusive holds, none got lost", count.value, incrementsPerHold, writers)
+		return fmt.Sprintf("%d = %d increments x %d exclusive holds, none was lost", count.value, incrementsPerHold, writers)
 	}
-	return fmt.Sprintf("%d, none got lost; a hold that was cut short made fewer than %d", count.value, incrementsPerHold)
+	return fmt.Sprintf("%d, none was lost; a hold that was cut short made fewer than %d", count.value, incrementsPerHold)
 }
 
+// sum returns how many increments the holds made.
 func sum(held []*attempt) (made int64) {
 	for _, t := range held {
 		made += int64(t.increments)
@@ -136,7 +146,7 @@ func sum(held []*attempt) (made int64) {
 	return made
 }
 
-// tally returns how many there are of that mode.
+// countMode returns how many of the holds have that mode.
 func countMode(held []*attempt, m dlock.Mode) (n int) {
 	for _, t := range held {
 		if t.mode == m {

@@ -14,7 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// hold returns a attempt of somebody who held the lock, in milliseconds. Sequence and token are the place in the queue.
+// hold returns an attempt of a worker that held the lock. Times are in
+// milliseconds. The place is the sequence of the node and its token.
 func hold(mode dlock.Mode, place int64, asked, granted, ended int) *attempt {
 	t := &attempt{worker: "w" + string(rune('0'+place)), mode: mode, held: true, token: place}
 	t.place = driver.Place{Node: driver.Node{Name: driver.FormatName(t.worker+"-"+kind(mode)+"-", place), Seq: place, Epoch: 1}, Token: place}
@@ -27,7 +28,7 @@ func hold(mode dlock.Mode, place int64, asked, granted, ended int) *attempt {
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// right is a run in which every rule was kept.
+// right returns the attempts of a run in which every rule was kept.
 func right() []*attempt {
 	return []*attempt{
 		hold(dlock.Shared, 1, 0, 1, 100),
@@ -35,7 +36,7 @@ func right() []*attempt {
 		hold(dlock.Exclusive, 3, 5, 150, 250),
 		hold(dlock.Exclusive, 4, 6, 250, 350),
 		hold(dlock.Shared, 5, 7, 351, 450),
-		hold(dlock.Shared, 6, 8, 350, 450), // readers need not enter in order
+		hold(dlock.Shared, 6, 8, 350, 450), // readers need not get the lock in order
 	}
 }
 
@@ -52,7 +53,7 @@ func faultsOf(v *verdict) map[string][]string {
 	return m
 }
 
-func TestAVerdictOnWhatIsRightIsOK(t *testing.T) {
+func TestARunThatKeepsTheRulesIsOK(t *testing.T) {
 	v := judge(right(), inMemoryTotal(20))
 	assert.Empty(t, faultsOf(v))
 	assert.Equal(t, statusOK, v.status())
@@ -75,19 +76,19 @@ func TestAVerdictNamesTheRuleThatWasBroken(t *testing.T) {
 		}, "alone", "w6 R held it"},
 		"a writer passed a writer": {func(h []*attempt) {
 			h[2].place, h[3].place = h[3].place, h[2].place
-		}, "order", "w4-W-0000000004 held it from 0.150s although w3-W-0000000003, from 0.250s, was in front"},
+		}, "order", "w4-W-0000000004 held it from 0.150s although w3-W-0000000003, from 0.250s, was ahead"},
 		"a reader passed a writer": {func(h []*attempt) {
 			h[3].place, h[4].place = h[4].place, h[3].place
 			h[3].place.Seq, h[4].place.Seq = 6, 3
-		}, "order", "was in front"},
+		}, "order", "was ahead"},
 		"a writer passed a reader": {func(h []*attempt) {
 			h[0].granted, h[0].ended = ms(460), ms(470)
 			h[0].token = 7
-		}, "order", "although w1-R-0000000001, from 0.460s, was in front"},
+		}, "order", "although w1-R-0000000001, from 0.460s, was ahead"},
 		"tokens of writers fell":                {func(h []*attempt) { h[2].token, h[3].token = 4, 3 }, "tokens", "w4 W got 3, after w3 W had got 4"},
 		"tokens of writers were the same":       {func(h []*attempt) { h[3].token = 3 }, "tokens", "w4 W got 3, after w3 W had got 3"},
 		"a reader's token was below a writer's": {func(h []*attempt) { h[4].token = 1 }, "tokens", "w5 R got 1, after w4 W had got 4"},
-		"a bump got lost":                       {func(h []*attempt) { h[2].increments = 11 }, "counter", "it is 20 in the end, after 21 bumps"},
+		"an increment was lost":                 {func(h []*attempt) { h[2].increments = 11 }, "counter", "it is 20 in the end, after 21 increments"},
 		"the counter changed under a reader":    {func(h []*attempt) { h[0].noteAnomaly("odd") }, "counter", "odd"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +109,7 @@ func TestAReaderMayPassAReader(t *testing.T) {
 	assert.Empty(t, faultsOf(v))
 }
 
-func TestSequencesOfAnotherIncarnationOfTheQueueSayNothing(t *testing.T) {
+func TestSequencesOfDifferentEpochsAreNotCompared(t *testing.T) {
 	first, second := hold(dlock.Exclusive, 7, 0, 10, 20), hold(dlock.Exclusive, 0, 30, 40, 50)
 	second.place.Epoch, second.place.Token, second.token = 0, 9, 9 // epochs need not rise
 	assert.Empty(t, faultsOf(judge([]*attempt{first, second}, inMemoryTotal(20))))
@@ -128,7 +129,7 @@ func TestGivingUpBreaksNoRuleAndIsShown(t *testing.T) {
 	assert.Contains(t, text(v), "Longest wait: 5.000s, w9.")
 }
 
-func TestErrorsOfTheStoreAreNoViolationButNotOKEither(t *testing.T) {
+func TestErrorsOfTheStoreAreNeitherAViolationNorOK(t *testing.T) {
 	broken := &attempt{worker: "w9", mode: dlock.Exclusive, outcome: failed, err: errors.New("quota\x1b[2J")}
 	v := judge(append(right(), broken), inMemoryTotal(20))
 	v.addErrors([]error{errors.New("close:\n\t* gone")})
@@ -138,10 +139,10 @@ func TestErrorsOfTheStoreAreNoViolationButNotOKEither(t *testing.T) {
 	assert.Contains(t, text(v), "no rule was broken, but there were errors")
 }
 
-func TestWithoutAnyGrantNothingIsShown(t *testing.T) {
+func TestWithoutAGrantNothingIsChecked(t *testing.T) {
 	v := judge([]*attempt{{worker: "w1", mode: dlock.Shared, outcome: timedOut, err: dlock.ErrTimeout}}, inMemoryTotal(0))
 	assert.Equal(t, statusBad, v.status())
-	assert.Contains(t, text(v), "nothing was shown")
+	assert.Contains(t, text(v), "nothing was checked")
 }
 
 func TestManyViolationsOfOneRuleAreCut(t *testing.T) {
@@ -154,10 +155,10 @@ func TestManyViolationsOfOneRuleAreCut(t *testing.T) {
 	assert.Contains(t, out, "and so on, 5 more")
 }
 
-func TestASharedCounterIsNotComparedWithOnesOwnBumps(t *testing.T) {
+func TestASharedCounterIsNotComparedWithTheIncrementsOfOneProcess(t *testing.T) {
 	v := judge(right(), total{reading: reading{70, 70}, shared: true})
 	assert.Equal(t, statusOK, v.status())
-	assert.Contains(t, text(v), "none of 70 bumps got lost, 20 of them ours")
+	assert.Contains(t, text(v), "none of 70 increments was lost, 20 of them were made here")
 }
 
 func text(v *verdict) string {

@@ -9,14 +9,15 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// locker is a worker's client. It is an interface so that tests can see a lock that does not lock be found out.
+// locker is a worker's client. It is an interface so that a test can use a lock
+// that does not exclude, and see that the verdict reports it.
 type locker interface {
 	Ping(ctx context.Context) error
 	Lock(ctx context.Context, mode dlock.Mode) (held, error)
 	Close() error
 }
 
-// held is a lock that is held; *dlock.Lock says what the methods do.
+// held is a lock that is held; see *dlock.Lock for the methods.
 type held interface {
 	Token() int64
 	Err() error
@@ -24,7 +25,7 @@ type held interface {
 	Unlock() error
 }
 
-// opener returns the locker of the worker of that name. It does no I/O.
+// opener returns the locker of the worker with that host name. It does no I/O.
 type opener func(host string, trace *dlock.Trace) (locker, error)
 
 // client is the real locker.
@@ -33,7 +34,8 @@ type client struct {
 	lock *dlock.RWMutex
 }
 
-// open is the opener of real lockers. All of a run are clients of one store.
+// open is the opener of real lockers. All lockers of a run are clients of one
+// store.
 func (s *settings) open(host string, trace *dlock.Trace) (locker, error) {
 	if s.driver == inMemory {
 		s.nameStore()
@@ -47,7 +49,8 @@ func (s *settings) open(host string, trace *dlock.Trace) (locker, error) {
 
 var stores atomic.Int64
 
-// nameStore gives a name to the store in memory, unless it has one: without, each client would have a store to itself.
+// nameStore gives a name to the store in memory, unless it has one. Without a
+// name each client would have a store of its own.
 func (s *settings) nameStore() {
 	if s.dsn == "" || strings.HasPrefix(s.dsn, "?") {
 		s.dsn = fmt.Sprintf("demo-%d%s", stores.Add(1), s.dsn)
@@ -61,7 +64,7 @@ func (c client) Lock(ctx context.Context, mode dlock.Mode) (held, error) {
 	}
 	l, err := lock(ctx)
 	if err != nil {
-		return nil, err // not a nil *dlock.Lock within an interface
+		return nil, err // a nil held, and not a held that holds a nil *dlock.Lock
 	}
 	return l, nil
 }

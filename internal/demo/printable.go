@@ -6,14 +6,16 @@ import (
 	"strings"
 )
 
-// maxPrinted is longer than any name that dlock makes, and than most messages, in bytes.
+// maxPrinted is the length in bytes from which names are cut. No name that dlock
+// makes is so long.
 const maxPrinted = 1024
 
-// printable quotes a name that would not print as it is, and cuts one that is too long: names come from anybody who may
-// write to the store.
+// printable returns a name as it can be shown on a terminal: quoted if it has
+// characters that do not print, and cut if it is too long. Any client of the store
+// can have made the name.
 func printable(name string) string {
 	if len(name) > maxPrinted {
-		const end = 32 // where the sequence is
+		const end = 32 // of the name, which holds the sequence
 		return fmt.Sprintf("%q...%q (%d bytes)", name[:maxPrinted-end], name[len(name)-end:], len(name))
 	}
 	if q := strconv.Quote(name); len(q) != len(name)+2 {
@@ -22,7 +24,8 @@ func printable(name string) string {
 	return name
 }
 
-// clean makes one printable line of a message that may contain anything, and as much as it likes.
+// clean returns a message, which may contain any text of any length, as one line
+// that can be shown on a terminal.
 func clean(message string) string {
 	var b strings.Builder
 	for _, r := range strings.Join(strings.Fields(message), " ") {
@@ -38,7 +41,7 @@ func clean(message string) string {
 	return b.String()
 }
 
-// cleanLines is clean for a message that may have lines.
+// cleanLines is like clean, but keeps the lines of the message.
 func cleanLines(message string) string {
 	lines := strings.Split(message, "\n")
 	for i, line := range lines {

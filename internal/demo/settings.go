@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// settings is what the command line says.
+// settings are the flags of the command line.
 type settings struct {
 	driver, dsn    string
 	lock           string
@@ -28,11 +28,11 @@ type settings struct {
 	counterFile    string
 	seed           uint64
 
-	columns int      // of the terminal
-	args    []string // as they were given
+	columns int      // width of the terminal
+	args    []string // of the command line
 }
 
-// dsnVariable names the environment variable that stands in for -dsn.
+// dsnVariable is the environment variable that is read if -dsn is not given.
 const dsnVariable = "DLOCK_DSN"
 
 const (
@@ -46,12 +46,12 @@ func (s *settings) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("dlock demo", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.StringVar(&s.driver, "driver", inMemory, "kind of store: mem, within this process, or zk, ZooKeeper")
-	f.StringVar(&s.dsn, "dsn", "", "where the store is; for zk: zk://host:2181/path\n(without: what "+dsnVariable+" says in the environment; put it there if it has\na password, because everybody on this machine can see arguments)")
+	f.StringVar(&s.dsn, "dsn", "", "where the store is; for zk: zk://host:2181/path\n(if not given: "+dsnVariable+" of the environment; put it there if it has a\npassword, because every user of this machine can see arguments)")
 	f.StringVar(&s.lock, "lock", "demo", "`name` of the lock")
 	f.StringVar(&s.host, "host", "", "`prefix` of the workers' host names, to tell processes apart\n(mem: worker; else this host's name and the process id)")
 	f.IntVar(&s.workers, "workers", 10, "how many workers, each with a session of its own")
 	f.IntVar(&s.rounds, "rounds", 1, "how often each worker takes the lock")
-	f.Float64Var(&s.sharedRatio, "shared-ratio", 0.5, "how likely a worker reads, from 0 to 1")
+	f.Float64Var(&s.sharedRatio, "shared-ratio", 0.5, "the probability that a worker reads, from 0 to 1")
 	f.DurationVar(&s.hold, "hold", 100*time.Millisecond, "how long a worker holds the lock")
 	f.DurationVar(&s.timeout, "timeout", 5*time.Second, "how long a worker waits for the lock before it gives up")
 	f.DurationVar(&s.connectTimeout, "connect-timeout", 10*time.Second, "how long to try to reach the store")
@@ -60,7 +60,8 @@ func (s *settings) flags() *flag.FlagSet {
 	return f
 }
 
-// parse returns the settings, or flag.ErrHelp, or what is wrong with the arguments.
+// parse returns the settings. The error is flag.ErrHelp, or says what is wrong
+// with the arguments.
 func parse(args []string) (*settings, error) {
 	s := new(settings)
 	f := s.flags()
@@ -74,7 +75,7 @@ func parse(args []string) (*settings, error) {
 	return s, s.check()
 }
 
-// complete fills in what depends on other things.
+// complete sets the settings that were not given.
 func (s *settings) complete() {
 	for s.seed == 0 {
 		s.seed = uint64(rand.Uint32())
@@ -111,7 +112,7 @@ func (s *settings) check() error {
 		return fmt.Errorf("-workers %d: must be from 1 to %d", s.workers, maxWorkers)
 	case s.rounds < 1 || s.rounds > maxRounds:
 		return fmt.Errorf("-rounds %d: must be from 1 to %d", s.rounds, maxRounds)
-	case !(s.sharedRatio >= 0 && s.sharedRatio <= 1): // NaN is neither
+	case !(s.sharedRatio >= 0 && s.sharedRatio <= 1): // written so that NaN is refused
 		return fmt.Errorf("-shared-ratio %v: must be from 0 to 1", s.sharedRatio)
 	case s.hold < 0:
 		return fmt.Errorf("-hold %v: must not be negative", s.hold)

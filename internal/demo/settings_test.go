@@ -10,7 +10,7 @@ import (
 	_ "github.com/dlock-go/dlock/memdriver"
 )
 
-func TestArgumentsThatMakeNoSenseAreUsageErrors(t *testing.T) {
+func TestArgumentsThatAreNotValidAreUsageErrors(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		says string
@@ -41,7 +41,7 @@ func TestArgumentsThatMakeNoSenseAreUsageErrors(t *testing.T) {
 	}
 }
 
-func TestHelpTellsAllFlags(t *testing.T) {
+func TestHelpShowsAllFlags(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, statusOK, Main(t.Context(), []string{"-h"}, &stdout, &stderr))
 	for _, flag := range []string{"-driver", "-dsn", "-lock", "-host", "-workers", "-rounds", "-shared-ratio", "-hold", "-timeout", "-connect-timeout", "-counter", "-seed"} {

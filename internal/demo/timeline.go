@@ -11,30 +11,31 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// What the columns of a row show.
+// The marks in the columns of a row.
 const (
 	markWaits     = '.'
 	markShared    = 'r'
 	markExclusive = 'W'
-	markEnd       = 'x' // of a wait or a hold that ended otherwise than it should
+	markEnd       = 'x' // the wait timed out, or the hold failed or was lost
 )
 
 const legend = "  . waits   r holds it shared   W holds it exclusive   x gave up, lost or failed"
 
-// maxRows is how many rows a time line has.
+// maxRows is the greatest number of rows of a time line.
 const maxRows = 200
 
-// minColumns is how many columns a row has on the narrowest of terminals.
+// minColumns is the number of columns of a row on a very narrow terminal.
 const minColumns = 20
 
-// timeline maps times to columns. Column i shows what was in the middle of it, so that no two holds
-// that followed each other show in one column.
+// timeline maps times to columns. A column shows the state at the middle of its
+// time, so that two holds that followed each other never show in the same column.
 type timeline struct {
 	columns int
 	column  time.Duration
 }
 
-// drawTimeline draws a row for each attempt, in the order in which they joined the queue.
+// drawTimeline prints a row for each attempt, in the order in which they joined
+// the queue.
 func drawTimeline(w io.Writer, attempts []*attempt, terminal int) {
 	if len(attempts) == 0 {
 		return
@@ -46,7 +47,7 @@ func drawTimeline(w io.Writer, attempts []*attempt, terminal int) {
 	labels = min(labels, max(terminal/3, 12))
 	l := newTimeline(attempts, max(minColumns, terminal-labels-4))
 
-	fmt.Fprintf(w, "\nWho held it when, in order of arrival; a column is %v\n\n", l.column)
+	fmt.Fprintf(w, "\nHolds in order of arrival; a column is %v\n\n", l.column)
 	fmt.Fprintf(w, "  %-*s  %s\n", labels, "", l.axis())
 	for _, t := range first(maxRows, byArrival(attempts)) {
 		fmt.Fprintf(w, "  %-*s  %s\n", labels, tail(t.label(), labels), l.row(t))
@@ -77,7 +78,7 @@ func roundUp(d time.Duration) time.Duration {
 	}
 }
 
-// row shows a attempt.
+// row returns the marks of an attempt.
 func (l timeline) row(t *attempt) string {
 	marks := []rune(strings.Repeat(" ", l.columns))
 	if t.held {
@@ -96,7 +97,8 @@ func (l timeline) row(t *attempt) string {
 	return strings.TrimRight(string(marks), " ")
 }
 
-// fill marks the columns whose middle is in between, and one in any case where so much is wanted.
+// fill sets the marks of the columns whose middle is between the two times. If
+// there is no such column and some is set, it sets the mark at the first time.
 func (l timeline) fill(marks []rune, from, to time.Duration, mark rune, some bool) {
 	found := false
 	for i := range marks {
@@ -111,7 +113,7 @@ func (l timeline) fill(marks []rune, from, to time.Duration, mark rune, some boo
 
 func (l timeline) at(d time.Duration) int { return min(l.columns-1, int(d/l.column)) }
 
-// axis has a time every so many columns.
+// axis returns a line with a time every ten columns or so.
 func (l timeline) axis() string {
 	const apart = 10
 	step := roundUp(l.column * apart)
@@ -126,7 +128,8 @@ func (l timeline) axis() string {
 	return strings.TrimRight(string(marks), " ")
 }
 
-// byArrival puts whoever never had a place in the queue last.
+// byArrival sorts attempts by the order in which they joined the queue. Attempts
+// that never joined it come last.
 func byArrival(attempts []*attempt) []*attempt {
 	return slices.SortedStableFunc(slices.Values(attempts), func(a, b *attempt) int {
 		return cmp.Or(-compareBool(a.place.Token != 0, b.place.Token != 0),
@@ -144,7 +147,8 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// tail returns the end of a label that is too long: that is where labels differ.
+// tail returns the end of a label that is too long, because labels differ at
+// their end.
 func tail(label string, width int) string {
 	if len(label) <= width {
 		return label

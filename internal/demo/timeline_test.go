@@ -17,7 +17,7 @@ func drawn(attempts []*attempt, terminal int) string {
 	return out.String()
 }
 
-func TestTimeLineShowsWhoHeldTheLockWhen(t *testing.T) {
+func TestTheTimeLineShowsEachHold(t *testing.T) {
 	attempts := []*attempt{
 		hold(dlock.Shared, 3, 10, 200, 290), // drawn in the order of the queue
 		hold(dlock.Shared, 1, 0, 0, 100),
@@ -25,7 +25,7 @@ func TestTimeLineShowsWhoHeldTheLockWhen(t *testing.T) {
 		{worker: "w9", mode: dlock.Exclusive, asked: ms(150), ended: ms(250), outcome: timedOut},
 	}
 	assert.Equal(t, strings.TrimPrefix(`
-Who held it when, in order of arrival; a column is 10ms
+Holds in order of arrival; a column is 10ms
 
         |0s       |100ms    |200ms
   w1 R  rrrrrrrrrr
@@ -38,7 +38,7 @@ Who held it when, in order of arrival; a column is 10ms
 `, ""), drawn(attempts, 44))
 }
 
-func TestTimeLineFitsTheTerminal(t *testing.T) {
+func TestTheTimeLineFitsTheTerminal(t *testing.T) {
 	long := hold(dlock.Exclusive, 1, 0, 0, 5_000)
 	long.worker = strings.Repeat("h", 60) + "-01"
 	for _, width := range []int{60, 80, 100, 120, 200} {

@@ -7,11 +7,13 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// bumps is how often a writer bumps the counter in one hold.
+// incrementsPerHold is how often a writer increments the counter in one hold.
 const incrementsPerHold = 10
 
-// use does what the lock was wanted for: it reads the counter, dawdles, and, if the lock is exclusive, writes one
-// more than it has read, whatever others have written since. It does so ten times, but stops when the lock is lost or ctx has ended.
+// use reads the counter, pauses, and, if the lock is exclusive, writes one more
+// than it has read. So it overwrites what another worker has written since. It
+// does so incrementsPerHold times, but stops when the lock is lost or ctx has
+// ended.
 func (w *worker) use(ctx context.Context, t *attempt, h held) {
 	read, ok := w.read(t, h)
 	for range incrementsPerHold {
@@ -36,8 +38,9 @@ func (w *worker) use(ctx context.Context, t *attempt, h held) {
 	}
 }
 
-// read returns the counter's value if it can be read and the lock is held. It compares the
-// value with the tally: while the lock is held nobody changes either.
+// read returns the counter's value if it can be read and the lock is held after
+// that. It compares the value with the number of increments: while the lock is
+// held, no other worker changes either of them.
 func (w *worker) read(t *attempt, h held) (value int64, ok bool) {
 	value, err := w.counter.load()
 	if err != nil {
@@ -50,16 +53,16 @@ func (w *worker) read(t *attempt, h held) (value int64, ok bool) {
 		return 0, false
 	}
 	if !w.stillHeld(t, h, w.log.now()) {
-		return 0, false // so others may have been at it
+		return 0, false // so another worker may have changed the counter
 	}
 	t.last = reading{value, increments}
 	if value != increments {
-		t.noteAnomaly("%s found %d after %d bumps", t.label(), value, increments)
+		t.noteAnomaly("%s found %d after %d increments", t.label(), value, increments)
 	}
 	return value, true
 }
 
-// check is read for somebody who knows what the value has to be.
+// check is like read, and compares the value with the one that it must be.
 func (w *worker) check(t *attempt, h held, want int64) (value int64, ok bool) {
 	value, ok = w.read(t, h)
 	if ok && value != want {
@@ -68,7 +71,7 @@ func (w *worker) check(t *attempt, h held, want int64) (value int64, ok bool) {
 	return value, ok
 }
 
-// increment writes one more than was read a while ago.
+// increment writes one more than the worker has read before its pause.
 func (w *worker) increment(t *attempt, read int64) (ok bool) {
 	err := w.counter.store(read + 1)
 	if err == nil {
@@ -82,8 +85,8 @@ func (w *worker) increment(t *attempt, read int64) (ok bool) {
 	return true
 }
 
-// noteAnomaly keeps the first thing about the counter that cannot be under a lock; what follows is a
-// consequence of it.
+// noteAnomaly records the first anomaly of the counter: a value that it cannot
+// have if the lock excludes. Later ones follow from it.
 func (t *attempt) noteAnomaly(format string, args ...any) {
 	if t.anomaly == "" {
 		t.anomaly = fmt.Sprintf(format, args...)

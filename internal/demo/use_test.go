@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// use lets a worker use a lock that it was granted, with that counter, for 100 ms.
+// use lets a worker use a lock and a counter for 100 ms, and returns its attempt.
 func use(t *testing.T, c counter, mode dlock.Mode, h held) *attempt {
 	w := &worker{name: "w1", hold: 100 * time.Millisecond, counter: c, log: newJournal(io.Discard)}
 	attempt := &attempt{worker: "w1", mode: mode, held: true}
@@ -21,7 +21,7 @@ func use(t *testing.T, c counter, mode dlock.Mode, h held) *attempt {
 	return attempt
 }
 
-func TestWhoeverHoldsTheLockSeesSomebodyElseBump(t *testing.T) {
+func TestAHolderSeesTheIncrementsOfAnotherWorker(t *testing.T) {
 	for _, mode := range []dlock.Mode{dlock.Shared, dlock.Exclusive} {
 		synctest.Test(t, func(t *testing.T) {
 			c := new(memoryCounter)
@@ -31,7 +31,7 @@ func TestWhoeverHoldsTheLockSeesSomebodyElseBump(t *testing.T) {
 	}
 }
 
-func TestAReaderSeesTheCounterChangeEvenIfNoBumpGotLost(t *testing.T) {
+func TestAReaderSeesTheCounterChangeEvenIfNoIncrementIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := new(memoryCounter)
 		time.AfterFunc(55*time.Millisecond, func() { increment(t, c) })
@@ -39,7 +39,7 @@ func TestAReaderSeesTheCounterChangeEvenIfNoBumpGotLost(t *testing.T) {
 	})
 }
 
-func TestAWriterLeavesTenBumps(t *testing.T) {
+func TestAWriterMakesTenIncrements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := new(memoryCounter)
 		attempt := use(t, c, dlock.Exclusive, notHeld(1))
@@ -49,7 +49,8 @@ func TestAWriterLeavesTenBumps(t *testing.T) {
 	})
 }
 
-// contested is a counter that others change as soon as the lock is lost, which happens while it is read.
+// contested is a counter that another worker changes when the lock is lost. The
+// lock is lost during the third load.
 type contested struct {
 	memoryCounter
 	lost  chan struct{}
@@ -64,7 +65,7 @@ func (c *contested) load() (int64, error) {
 	return c.memoryCounter.load()
 }
 
-func TestWhatIsReadAfterALossProvesNothing(t *testing.T) {
+func TestAReadingAfterALossIsNoAnomaly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &contested{lost: make(chan struct{})}
 		attempt := use(t, c, dlock.Exclusive, lostHold{1, c.lost})

@@ -8,29 +8,30 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// verdict is what there is to say in the end.
+// verdict is the result of a run.
 type verdict struct {
 	attempts    []*attempt
 	total       total
 	checks      []check
-	errs        []error // of the store, besides those of attempts
+	errs        []error // of the store
 	interrupted bool
 }
 
-// check is one rule: what is fine about it, or what is not.
+// check is one rule, with the text to print if it was kept, or the faults that
+// were found.
 type check struct {
 	name, fine string
 	faults     []string
 }
 
-// maxFaults is how many violations of one rule are shown.
+// maxFaults is how many violations of one rule are printed.
 const maxFaults = 3
 
 func (v *verdict) add(name, fine string, faults []string) {
 	v.checks = append(v.checks, check{name, fine, faults})
 }
 
-// addErrors adds what went wrong beside the rules.
+// addErrors adds the errors of failed attempts, and those of closing the clients.
 func (v *verdict) addErrors(closing []error) {
 	for _, t := range v.attempts {
 		if t.outcome == failed {
@@ -44,7 +45,8 @@ func (v *verdict) violated() bool {
 	return slices.ContainsFunc(v.checks, func(c check) bool { return len(c.faults) > 0 })
 }
 
-// held tells whether anybody held the lock, without which nothing was shown.
+// held reports whether any worker held the lock. If none did, the run has checked
+// nothing.
 func (v *verdict) held() bool {
 	return slices.ContainsFunc(v.attempts, func(t *attempt) bool { return t.held })
 }
@@ -108,11 +110,12 @@ func (v *verdict) writeCounts(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// writeScope says what the verdict is about where there may be other processes.
+// writeScope prints what the verdict covers if other processes may use the lock,
+// too.
 func (v *verdict) writeScope(w io.Writer, s *settings) {
 	switch {
 	case v.total.shared:
-		fmt.Fprintf(w, "Whoever shares %s: %d when a worker of this process last held the lock.\n", printable(s.counterFile), v.total.value)
+		fmt.Fprintf(w, "The processes that share %s had reached %d when a worker of this one last held the lock.\n", printable(s.counterFile), v.total.value)
 	case s.driver != inMemory:
 		fmt.Fprint(w, "This is about the workers of this process; -counter FILE checks across processes.\n")
 	}
@@ -125,7 +128,7 @@ func (v *verdict) word() string {
 	case len(v.errs) > 0:
 		return "no rule was broken, but there were errors"
 	case !v.held():
-		return "nothing was shown, nobody got the lock"
+		return "nothing was checked, no worker got the lock"
 	case v.interrupted:
 		return "OK as far as it went, interrupted"
 	}

@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-// terminalWidth returns how many columns the output has: what COLUMNS says, or the terminal, or 100.
+// terminalWidth returns the number of columns of the output: the value of
+// COLUMNS, or else the width of the terminal, or else 100.
 func terminalWidth(out io.Writer) int {
 	const unknown, widest = 100, 400
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {

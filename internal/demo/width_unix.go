@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// columnsOf returns the width of a terminal, or 0 for what is none.
+// columnsOf returns the width of a terminal, or 0 if the file is no terminal.
 func columnsOf(f *os.File) int {
 	var size struct{ rows, columns, width, height uint16 }
 	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size)))

@@ -10,13 +10,15 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// intent is what a worker is going to do: want the lock in that mode, after a break.
+// intent is one step of a worker's plan: to want the lock in that mode, after a
+// pause.
 type intent struct {
 	mode  dlock.Mode
 	after time.Duration
 }
 
-// worker is a host of its own, as far as the lock can see.
+// worker takes the lock. It has a client and a host name of its own, as if it
+// were another host.
 type worker struct {
 	name    string
 	hold    time.Duration
@@ -26,10 +28,11 @@ type worker struct {
 	log     *journal
 
 	attempts  []*attempt
-	noSession chan error // the last reason, if any
+	noSession chan error // the error of the last attempt to connect, if it failed
 }
 
-// run has a attempt for each intent, and stops early if ctx ends or a attempt fails.
+// run makes an attempt for each step of the plan. It stops early if ctx ends or an
+// attempt fails.
 func (w *worker) run(ctx context.Context) {
 	for _, next := range w.plan {
 		if !pause(ctx, next.after, nil) {
@@ -44,7 +47,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// take gets the lock, holds it and releases it.
+// take gets the lock, uses it and gives it back.
 func (w *worker) take(ctx context.Context, t *attempt) {
 	h, err := w.locker.Lock(ctx, t.mode)
 	if err != nil {
@@ -72,7 +75,8 @@ func (w *worker) release(t *attempt, h held) {
 	}
 }
 
-// stillHeld tells whether the lock was held at that time, which is past. Only then does the hold last until there.
+// stillHeld reports whether the lock was held at that time, which must be past. If
+// so, the hold lasts until then at least.
 func (w *worker) stillHeld(t *attempt, h held, at time.Duration) bool {
 	if err := h.Err(); err != nil {
 		w.lost(t, err)
@@ -82,7 +86,7 @@ func (w *worker) stillHeld(t *attempt, h held, at time.Duration) bool {
 	return true
 }
 
-// lost takes note of a loss, once.
+// lost records a loss, once.
 func (w *worker) lost(t *attempt, err error) {
 	if t.outcome != lost {
 		t.outcome, t.err = lost, err
@@ -95,7 +99,7 @@ func (w *worker) fail(t *attempt, err error) {
 	w.log.say(t.label(), "ERROR", clean(err.Error()))
 }
 
-// notGranted is the end of a attempt in which the lock was not won.
+// notGranted ends an attempt in which the lock was not granted.
 func (w *worker) notGranted(ctx context.Context, t *attempt, err error) {
 	t.err = err
 	verb := "ERROR"
@@ -110,7 +114,7 @@ func (w *worker) notGranted(ctx context.Context, t *attempt, err error) {
 	t.ended = w.log.say(t.label(), verb, clean(err.Error()))
 }
 
-// trace shows what happens inside of Lock.
+// trace returns hooks that print what happens inside of Lock.
 func (w *worker) trace() *dlock.Trace {
 	w.noSession = make(chan error, 1)
 	return &dlock.Trace{
@@ -128,10 +132,11 @@ func (w *worker) trace() *dlock.Trace {
 	}
 }
 
-// attempt returns the attempt that is on.
+// attempt returns the attempt in progress.
 func (w *worker) attempt() *attempt { return w.attempts[len(w.attempts)-1] }
 
-// pause waits for that time and returns true, or false as soon as ctx or stop says so.
+// pause waits for that time and returns true. If ctx ends or stop closes first, it
+// returns false at once.
 func pause(ctx context.Context, d time.Duration, stop <-chan struct{}) bool {
 	if d <= 0 {
 		runtime.Gosched()

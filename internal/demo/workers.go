@@ -12,10 +12,11 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// workers is all workers of a run.
+// workers are all workers of a run.
 type workers []*worker
 
-// newWorkers makes the workers and draws what they will do. It does no I/O.
+// newWorkers returns the workers, each with a plan that it chooses at random. It
+// does no I/O.
 func newWorkers(s *settings, open opener, count counter, log *journal) (workers, error) {
 	random := rand.New(rand.NewPCG(s.seed, s.seed))
 	digits := max(2, len(strconv.Itoa(s.workers)))
@@ -30,7 +31,7 @@ func newWorkers(s *settings, open opener, count counter, log *journal) (workers,
 		}
 		l, err := open(w.name, w.trace())
 		if err != nil {
-			c.close() // nothing was opened for good, and nothing connected
+			c.close() // no client has a session yet
 			return nil, err
 		}
 		w.locker = l
@@ -39,11 +40,13 @@ func newWorkers(s *settings, open opener, count counter, log *journal) (workers,
 	return c, nil
 }
 
-// longestPause keeps a run short where holds are long.
+// longestPause limits the pauses of a worker, so that a run with long holds
+// spends its time on holds.
 const longestPause = 100 * time.Millisecond
 
-// choosePlan decides what a worker wants and when: after a break of up to the length of a hold, so that
-// not all come at the same moment.
+// choosePlan returns the mode of each attempt of a worker, and a pause before it.
+// A pause is at most as long as a hold. The pauses differ, so that the workers do
+// not all arrive at the same moment.
 func choosePlan(random *rand.Rand, s *settings) []intent {
 	plan := make([]intent, s.rounds)
 	for i := range plan {
@@ -56,8 +59,9 @@ func choosePlan(random *rand.Rand, s *settings) []intent {
 	return plan
 }
 
-// connectAll returns nil once every worker has a session. The first one goes ahead, so that a store that is not
-// there is asked by one only.
+// connectAll returns nil once every worker has a session. The first worker
+// connects before the others, so that only one client asks a store that is not
+// there.
 func connectAll(ctx context.Context, c workers, limit time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -76,7 +80,8 @@ func connectAll(ctx context.Context, c workers, limit time.Duration) error {
 	return err
 }
 
-// work returns all attempts, when all workers have done or ctx has ended.
+// work runs all workers until they have done or ctx has ended, and returns their
+// attempts.
 func (c workers) work(ctx context.Context) []*attempt {
 	_ = c.each(func(w *worker) error { w.run(ctx); return nil })
 	var attempts []*attempt
@@ -86,7 +91,7 @@ func (c workers) work(ctx context.Context) []*attempt {
 	return attempts
 }
 
-// close ends all sessions and returns what went wrong.
+// close ends all sessions and returns the errors of those that failed to.
 func (c workers) close() []error {
 	var mu sync.Mutex
 	var errs []error
@@ -101,7 +106,8 @@ func (c workers) close() []error {
 	return errs
 }
 
-// each calls f for every worker at the same time, waits for all, and returns one of the errors.
+// each calls f for all workers at the same time, waits for all calls, and returns
+// the error of the first worker that has one.
 func (c workers) each(f func(*worker) error) error {
 	errs := make([]error, len(c))
 	var all sync.WaitGroup

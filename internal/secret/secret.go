@@ -1,4 +1,5 @@
-// Package secret keeps passwords on the command line out of what the program says about it.
+// Package secret keeps passwords of the command line out of the output of a
+// program.
 package secret
 
 import (
@@ -9,8 +10,10 @@ import (
 // Hidden is shown in place of what may be a password.
 const Hidden = "..."
 
-// Hide returns text without the logins of data source names that stand among the arguments: what is
-// before an at sign. Arguments are repeated in messages when they stand in the wrong place.
+// Hide returns text without the passwords that the arguments hold. A password is
+// the part of an argument between a colon and the last at sign, as in
+// "zk://user:password@host". Messages repeat an argument that is in the wrong
+// place.
 func Hide(text string, args []string) string {
 	for _, arg := range args {
 		text = hide(text, arg)
@@ -46,7 +49,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// quoted is s as %q writes it, without the quotes.
+// quoted returns s as %q prints it, without the quotes.
 func quoted(s string) string {
 	q := strconv.Quote(s)
 	return q[1 : len(q)-1]
