@@ -31,10 +31,10 @@ type session struct {
 
 	calls *calls.Group // requests on their way
 
-	mu         sync.Mutex
-	sealed     bool           // nothing begins any more
-	background sync.WaitGroup // callers, and every goroutine but those of calls
-	sent       map[kind]int   // requests so far
+	gate calls.Gate // callers, and every goroutine but those of calls
+
+	mu   sync.Mutex
+	sent map[kind]int // requests so far
 }
 
 // kind is what the requests of a session are counted by.
@@ -49,7 +49,7 @@ func (c *Connector) adopt(number int, inner driver.Session) *session {
 	c.mu.Lock()
 	c.sessions[number] = s
 	c.mu.Unlock()
-	s.spawn(s.awaitEnd)
+	s.gate.Go(s.awaitEnd)
 	return s
 }
 
@@ -75,7 +75,7 @@ func (s *session) String() string { return fmt.Sprintf("session %d of faults", s
 
 // end ends the session and returns when it has ended. The nodes go after that.
 func (s *session) end() {
-	s.spawn(func() { _ = s.inner.Close() })
+	s.gate.Go(func() { _ = s.inner.Close() })
 	<-s.inner.Done()
 }
 
@@ -94,7 +94,8 @@ func (s *session) close() error {
 	}
 	err := s.inner.Close()
 	s.endLife()
-	s.seal()
+	s.gate.Close()
+	_ = s.calls.Wait(context.Background())
 	s.closed = err == nil
 	return err
 }
@@ -103,40 +104,6 @@ func (s *session) delayClose() {
 	ctx, cancel := context.WithTimeout(s.life, closeDelay)
 	defer cancel()
 	_, _ = s.connector.meet(ctx, s.numbered(Request{Op: OpClose}))
-}
-
-// seal waits for everything that the session has begun, and lets nothing else
-// begin.
-func (s *session) seal() {
-	s.mu.Lock()
-	s.sealed = true
-	s.mu.Unlock()
-	s.background.Wait()
-	_ = s.calls.Wait(context.Background())
-}
-
-// begin reports whether something may begin that Close waits for. Then
-// background.Done has to follow.
-func (s *session) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.sealed {
-		s.background.Add(1)
-	}
-	return !s.sealed
-}
-
-// spawn runs f on a goroutine that Close waits for. It reports false, and runs
-// nothing, after Close.
-func (s *session) spawn(f func()) bool {
-	if !s.begin() {
-		return false
-	}
-	go func() {
-		defer s.background.Done()
-		f()
-	}()
-	return true
 }
 
 // numbered gives a request its numbers.
@@ -182,10 +149,11 @@ func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 	if err := errors.Join(s.Err(), ctx.Err()); err != nil {
 		return sent[T]{}, o.failed(err)
 	}
-	if !s.begin() {
+	ctx, leave, open := s.gate.Enter(ctx)
+	if !open {
 		return sent[T]{}, o.failed(driver.ErrSessionEnded)
 	}
-	defer s.background.Done()
+	defer leave()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)()
@@ -227,7 +195,7 @@ func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	r.Stage = StageReply
 	back, lost := s.meet(*r)
 	if lost != nil && err == nil && o.undo != nil {
-		s.spawn(func() { o.undo(got.answer) })
+		s.gate.Go(func() { o.undo(got.answer) })
 	}
 	got.back = back
 	return got, cmp.Or(lost, err)

@@ -33,7 +33,7 @@ func (s *session) forward(inner driver.Watch, r Request, endAfter time.Duration)
 	}
 	first, heard, ended := peek(inner.C)
 	// A watch of a node that is not there has ended when it is returned.
-	if ended || !s.spawn(func() { w.run(first, heard, endAfter) }) {
+	if ended || !s.gate.Go(func() { w.run(first, heard, endAfter) }) {
 		w.end()
 	}
 	return driver.NewWatch(w.outer, w.stop)

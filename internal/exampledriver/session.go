@@ -14,16 +14,17 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/calls"
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
 type session struct {
 	connector
-	id         string
-	lease      *driver.Lease
-	watches    watches.Set
-	background sync.WaitGroup // the goroutines of the session
-	renewing   sync.Mutex     // one renew at a time
+	id       string
+	lease    *driver.Lease
+	watches  watches.Set
+	calls    calls.Gate // those in flight, and the goroutines of the session
+	renewing sync.Mutex // one renew at a time
 
 	closing sync.Mutex // one Close at a time
 	gone    bool       // the store has dropped the session
@@ -33,32 +34,26 @@ var errExpired = errors.New("the store has dropped the session")
 
 // change makes a request that changes a queue.
 func (s *session) change(ctx context.Context, what, queue string, f func(*state) error) error {
-	return s.ask(what, queue, func() error { return s.store.update(ctx, s.alive(f)) })
+	return s.ask(ctx, s.store.update, what, queue, f)
 }
 
 // see makes a request that changes nothing.
 func (s *session) see(ctx context.Context, what, queue string, f func(*state) error) error {
-	return s.ask(what, queue, func() error { return s.store.read(ctx, s.alive(f)) })
-}
-
-// alive is f for a store that knows the session.
-func (s *session) alive(f func(*state) error) func(*state) error {
-	return func(st *state) error {
-		if !st.Sessions[s.id] {
-			return errExpired
-		}
-		return f(st)
-	}
+	return s.ask(ctx, s.store.read, what, queue, f)
 }
 
 // ask makes a request while the session lives, and explains its error.
-func (s *session) ask(what, queue string, request func() error) error {
-	if err := s.lease.Err(); err != nil {
-		return err
+func (s *session) ask(
+	ctx context.Context, do func(context.Context, func(*state) error) error, what, queue string, f func(*state) error,
+) error {
+	ctx, leave, open := s.calls.Enter(ctx)
+	if !open {
+		return s.lease.Err()
 	}
-	err := driver.CheckQueue(queue)
+	defer leave()
+	err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue))
 	if err == nil {
-		err = request()
+		err = do(ctx, s.alive(f))
 	}
 	if errors.Is(err, errExpired) || errors.Is(err, errDoubt) {
 		s.lease.End(err)
@@ -70,6 +65,16 @@ func (s *session) ask(what, queue string, request func() error) error {
 		return fmt.Errorf("exampledriver: %s in %q: %w", what, queue, err)
 	}
 	return nil
+}
+
+// alive is f for a store that knows the session.
+func (s *session) alive(f func(*state) error) func(*state) error {
+	return func(st *state) error {
+		if !st.Sessions[s.id] {
+			return errExpired
+		}
+		return f(st)
+	}
 }
 
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {
@@ -216,8 +221,7 @@ func (s *session) renew() error {
 func (s *session) tidy() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout/16)
 	defer cancel()
-	err := s.store.update(ctx, s.alive(func(*state) error { return nil }))
-	if errors.Is(err, errExpired) {
+	if err := s.store.update(ctx, s.alive(func(*state) error { return nil })); errors.Is(err, errExpired) {
 		s.lease.End(err)
 	}
 }
@@ -226,7 +230,7 @@ func (s *session) tidy() {
 // run out before.
 func (s *session) Close() error {
 	s.lease.End(errors.New("exampledriver: closed"))
-	s.background.Wait()
+	s.calls.Close()
 	s.closing.Lock()
 	defer s.closing.Unlock()
 	if s.gone {

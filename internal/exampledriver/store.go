@@ -156,11 +156,7 @@ func save(root *os.Root, b []byte) error {
 	if err := writeFile(root, "state.next", b); err != nil {
 		return marked(err)
 	}
-	err := rename(root, "state.next", "state.json")
-	if err == nil {
-		err = syncDir(root)
-	}
-	if err != nil {
+	if err := errors.Join(rename(root, "state.next", "state.json"), syncDir(root)); err != nil {
 		return fmt.Errorf("%w: %w", errDoubt, err)
 	}
 	return nil

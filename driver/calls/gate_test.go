@@ -1,0 +1,67 @@
+package calls_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver/calls"
+)
+
+func TestCloseOfAGateEndsCallsAndWaitsForThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var gate calls.Gate
+		ctx, leave, open := gate.Enter(t.Context())
+		require.True(t, open)
+		background := false
+		require.True(t, gate.Go(func() {
+			time.Sleep(time.Hour)
+			background = true
+		}))
+		var closed time.Duration
+		began := time.Now()
+		go func() {
+			gate.Close()
+			closed = time.Since(began)
+			assert.True(t, background, "Close waits for goroutines")
+		}()
+		<-ctx.Done()
+		assert.Zero(t, time.Since(began), "Close ends the ctx at once")
+		assert.NoError(t, t.Context().Err())
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		assert.Zero(t, closed, "a call is in flight")
+		leave()
+		synctest.Wait()
+		assert.Equal(t, 2*time.Hour, closed)
+	})
+}
+
+func TestNothingBeginsAfterCloseOfAGate(t *testing.T) {
+	var gate calls.Gate
+	gate.Close()
+	_, _, open := gate.Enter(t.Context())
+	assert.False(t, open)
+	assert.False(t, gate.Go(func() { t.Error("a goroutine began after Close") }))
+	gate.Close()
+}
+
+func TestACallInAGateEndsWithItsCaller(t *testing.T) {
+	var gate calls.Gate
+	ctx, cancel := context.WithCancel(t.Context())
+	inside, leave, open := gate.Enter(ctx)
+	require.True(t, open)
+	cancel()
+	<-inside.Done()
+	leave()
+	other, leave, open := gate.Enter(t.Context())
+	require.True(t, open)
+	assert.NoError(t, other.Err(), "another call goes on")
+	leave()
+	assert.Error(t, other.Err(), "what a call has begun ends with it")
+	gate.Close()
+}
