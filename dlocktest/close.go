@@ -1,11 +1,13 @@
 package dlocktest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -17,10 +19,10 @@ var closeCases = []testCase{
 	{name: "close-removes-the-nodes", why: whyClose, run: closeRemoves},
 	{name: "close-spares-the-nodes-of-others", why: "one process would unlock the locks of another one", run: closeSpares},
 	{name: "done-closes-before-the-nodes-go", why: whyEnd, run: closeOrder},
-	{name: "close-ends-the-session", why: whyEnd, run: closeEnds},
 	{name: "a-second-close-does-nothing", why: "programs close twice: with defer, and when they handle an error", run: closeTwice},
 	{name: "concurrent-closes-return-alike", why: "programs close twice: with defer, and when they handle an error", run: closeConcurrently},
 	{name: "close-leaves-nothing-of-calls-in-flight", why: whyOrphan, run: closeInFlight},
+	{name: "a-create-that-arrives-after-close-leaves-nothing", why: whyOrphan, needs: needHoldRequest, run: createAfterClose},
 	{name: "close-of-a-session-that-expired-returns", why: "a program could not end after its session has", needs: needDrop, run: closeExpired},
 	{name: "close-ends-a-session-whose-lease-has-run-out", why: whyLapsed, needs: needCutOff, run: closeLapsed},
 	{name: "close-that-failed-can-be-repeated", why: whyLapsed, needs: needCutOff, run: closeAgain},
@@ -73,16 +75,6 @@ func closeOrder(c *check) {
 	}
 }
 
-func closeEnds(c *check) {
-	s := c.session()
-	p := c.create(s, "q", writer)
-	c.close(s)
-	if !closed(s.Done()) {
-		c.errorf("Done is open after Close, expected it to be closed")
-	}
-	checkEnded(c, s, p)
-}
-
 func sameError(a, b error) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
@@ -127,9 +119,12 @@ func closeConcurrently(c *check) {
 	}
 }
 
+// closeInFlight closes sessions while other goroutines create nodes, some with a
+// ctx that ends soon. A driver that sends a request after Close leaves a node.
 func closeInFlight(c *check) {
 	b := c.session()
-	for range 8 {
+	usual := usualCreate(c, b)
+	c.rounds(8, func(int) {
 		a := c.session()
 		p := c.create(a, "q", writer)
 		c.doom(a)
@@ -138,9 +133,11 @@ func closeInFlight(c *check) {
 				c.close(a)
 				return
 			}
-			for {
+			for n := 0; ; n++ {
 				c.alive()
-				q, err := tryCreate(c.ctx, a, "q", writer)
+				ctx, cancel := soonEnded(c.ctx, n, 2*usual)
+				q, err := tryCreate(ctx, a, "q", writer)
+				cancel()
 				if err == nil {
 					err = a.Delete(c.ctx, "q", q, driver.Released)
 				}
@@ -151,6 +148,25 @@ func closeInFlight(c *check) {
 			}
 		})
 		c.wantNodes("after Close with calls in flight", c.settled(b, "q"))
+	})
+	time.Sleep(c.config.sessionTimeout() / 20) // a request sent after Close may take a moment
+	c.wantNodes("a while after Close with calls in flight", c.settled(b, "q"))
+}
+
+// createAfterClose has a Create arrive at the store after Close has returned.
+func createAfterClose(c *check) {
+	b := c.session()
+	for range 3 {
+		a := c.session()
+		c.create(a, "q", writer)
+		arrive := c.holdRequest(a, faults.OpCreate)
+		ctx, cancel := context.WithTimeout(c.ctx, c.config.sessionTimeout()/8)
+		_, err := tryCreate(ctx, a, "q", writer)
+		cancel()
+		createFailed(c, a, ctx, err)
+		closeAtLast(c, a)
+		arrive()
+		c.wantNodes("after a Create arrived whose session had been closed", c.settled(b, "q"))
 	}
 }
 

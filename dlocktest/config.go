@@ -1,6 +1,7 @@
 package dlocktest
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -187,15 +188,16 @@ const (
 // needLosses are both losses.
 const needLosses = needLoseRequest | needLoseReply
 
-// requirement is one need and its name.
+// requirement is one need, with the name of the Ability or of the field of
+// Config.
 type requirement struct {
 	need    need
 	name    string
 	ability bool // of sessions, rather than a hook
 }
 
-// needs holds all of them. The abilities come first: a case that does not apply
-// needs no hook.
+// needs holds all requirements. The abilities come first: a case that does not
+// apply to a driver is not reported for a missing hook.
 var needs = []requirement{
 	{needReplace, string(AbilityReplace), true},
 	{needRead, string(AbilityRead), true},
@@ -227,24 +229,12 @@ func needOf(a Ability) need {
 	return 0
 }
 
-// hooks returns what the configuration has.
+// hooks returns the hooks that the configuration has.
 func (c Config) hooks() (have need) {
-	for n, there := range map[need]bool{
-		needDrop:         c.Drop != nil,
-		needCutOff:       c.CutOff != nil,
-		needReset:        c.Reset != nil,
-		needLoseRequest:  c.LoseRequest != nil,
-		needLoseReply:    c.LoseReply != nil,
-		needHoldRequest:  c.HoldRequest != nil,
-		needDelayReplies: c.DelayReplies != nil,
-		needPause:        c.Pause != nil,
-		needRemoveQueue:  c.RemoveQueue != nil,
-		needRemoveNode:   c.RemoveNode != nil,
-		needPutNode:      c.PutNode != nil,
-		needRollOver:     c.NewNearRollOver != nil,
-	} {
-		if there {
-			have |= n
+	fields := reflect.ValueOf(c)
+	for _, n := range needs {
+		if !n.ability && !fields.FieldByName(n.name).IsNil() {
+			have |= n.need
 		}
 	}
 	return have

@@ -14,8 +14,8 @@ const whyEnd = "a holder that does not know of its session's end goes on writing
 var endCases = []testCase{
 	{name: "a-living-session-says-so", why: "every lock would be lost as soon as it is won", run: endNotYet},
 	{name: "an-idle-session-lives-on", why: "every lock that is held for longer than a session timeout would be lost", run: endIdle},
-	{name: "an-expired-session-says-so", why: whyEnd, needs: needDrop, run: endExpired},
-	{name: "an-expired-session-takes-no-other-with-it", why: "the end of one client would be the end of all", needs: needDrop, run: endExpiredAlone},
+	{name: "an-expired-session-says-so-and-no-other-does", why: whyEnd + "; and the end of one client must not be the end of all",
+		needs: needDrop, run: endExpired},
 	{name: "a-session-cut-off-ends-before-another-passes", why: whyEnd, needs: needCutOff, run: endBeforePass},
 	{name: "a-session-cut-off-ends-with-time-to-spare",
 		why:   "the clocks of two machines drift: a lease as long as the store's timeout may end after it",
@@ -23,7 +23,6 @@ var endCases = []testCase{
 	{name: "slow-replies-do-not-prolong-a-session",
 		why:   "the store counts from the time at which a request arrives: a lease that counts from the reply ends after the store's timeout",
 		needs: needCutOff | needDelayReplies, run: endAfterSlowReplies},
-	{name: "a-session-cut-off-closes-done-unasked", why: whyEnd, needs: needCutOff, run: endUnasked},
 	{name: "a-session-that-ended-never-lives-again", why: "a holder that was told of its loss would be told that it holds, without its node",
 		needs: needCutOff, run: endForEver},
 	{name: "a-paused-process-learns-the-truth-at-once", why: "a process that slept past its session would go on writing until its timers have run",
@@ -105,19 +104,10 @@ func checkEnded(c *check, s driver.Session, p driver.Place) {
 
 func endExpired(c *check) {
 	a, b := c.twoSessions()
-	p := c.create(a, "q", writer)
+	gone, p := c.create(a, "q", writer), c.create(b, "q", writer)
 	c.expire(a)
 	c.ends(a, "the store ended the session")
-	checkEnded(c, a, p)
-	vanish(c, b, "q", "a session that expired")
-}
-
-func endExpiredAlone(c *check) {
-	a, b := c.twoSessions()
-	c.create(a, "q", writer)
-	p := c.create(b, "q", writer)
-	c.expire(a)
-	c.ends(a, "the store ended the session")
+	checkEnded(c, a, gone)
 	vanish(c, b, "q", "a session that expired", p.Node)
 	c.wantAlive(b, "another session expired")
 	again := c.session()
@@ -263,18 +253,11 @@ func endAfterSlowBeats(c *check, delay time.Duration) (counted bool) {
 	return true
 }
 
-func endUnasked(c *check) {
-	s := c.session()
-	c.create(s, "q", writer)
-	c.cutOff(s)
-	c.ends(s, "the session was cut off (and nothing called)")
-}
-
 func endForEver(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
 	heal := c.cutOff(a)
-	c.ends(a, "the session was cut off")
+	c.ends(a, "the session was cut off (and no method called)")
 	checkEnded(c, a, p)
 	heal()
 	for range 20 { // while late replies arrive

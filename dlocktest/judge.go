@@ -1,11 +1,38 @@
 package dlocktest
 
 import (
+	"context"
 	"errors"
 	"slices"
 
 	"github.com/dlock-go/dlock/driver"
 )
+
+// mayFail judges the error of a call whose outcome the driver may not know, and
+// reports whether the call failed.
+func (c *check) mayFail(what string, s driver.Session, ctx context.Context, err error) (failed bool) {
+	switch {
+	case err == nil:
+		return false
+	case errors.Is(err, driver.ErrUnavailable):
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case errors.Is(err, driver.ErrSessionEnded) && s.Err() != nil:
+	default:
+		c.errorf("%s returned %q, expected success, an error that matches ErrUnavailable, the error of its ctx, or the end of the session (rule 10)",
+			what, err)
+	}
+	return true
+}
+
+// endedWithConnection reports whether the session has ended. A driver may give
+// up a session whose connection broke.
+func (c *check) endedWithConnection(s driver.Session) bool {
+	err := s.Err()
+	if err != nil {
+		c.logf("the session ended with its connection: %v", err)
+	}
+	return err != nil
+}
 
 func (c *check) wantEnded(what string, err error) {
 	if !errors.Is(err, driver.ErrSessionEnded) {

@@ -17,6 +17,8 @@ var leakCases = []testCase{
 	{name: "close-leaves-no-goroutine", why: whyLeak, run: closeLeaksNothing},
 	{name: "close-leaves-no-connection", why: whyLeak, run: closeLeaksNoFile},
 	{name: "close-while-cut-off-leaves-no-goroutine", why: whyLeak, needs: needCutOff, run: closeCutOffLeaksNothing},
+	{name: "calls-in-flight-end-with-close", why: "a call that goes on sends its request after Close: for a session that is over, to a store that may be closed",
+		needs: needCutOff, run: callsEndWithClose},
 	{name: "a-connect-given-up-leaves-no-goroutine", why: whyLeak, run: connectLeaksNothing},
 	{name: "a-watch-that-is-stopped-leaves-no-goroutine", why: whyLeak, run: watchLeaksNothing},
 	{name: "a-call-given-up-leaves-no-goroutine", why: whyLeak, run: callLeaksNothing},
@@ -165,6 +167,25 @@ func closeCutOffLeaksNothing(c *check) {
 	}
 	visit(false) // what is started once
 	c.leaks("Connect, use, and Close while cut off", n, 1, func() { visit(true) })
+}
+
+// callsEndWithClose closes a session that is cut off while calls are in flight.
+// They end with the session, and Close waits for them.
+func callsEndWithClose(c *check) {
+	timeout := c.config.sessionTimeout()
+	late := inEveryTry(func() map[string]bool {
+		s := c.session()
+		p := c.create(s, "q", writer)
+		c.cutOff(s)
+		return lateCalls(c, c.ctx, s, p, timeout/4, func() {
+			time.Sleep(timeout / 20) // until the calls are in flight
+			_ = s.Close()
+		})
+	})
+	for name := range late {
+		c.errorf("%s, in flight when Close was called while cut off, had not returned %v after Close, in every try: expected Close to end it and to wait for it",
+			name, timeout/4)
+	}
 }
 
 func connectLeaksNothing(c *check) {

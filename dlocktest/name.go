@@ -3,54 +3,23 @@ package dlocktest
 import (
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/dlock-go/dlock/driver"
 )
 
 var nameCases = []testCase{
-	{
-		name: "a-name-is-the-prefix-and-the-sequence",
-		why:  "recipes read from the name which contender waits for which node",
-		run:  nameFormat,
-	},
-	{
-		name: "names-are-unique-in-a-queue",
-		why:  "two contenders of one name would both take the head of the queue for their own",
-		run:  uniqueNames,
-	},
-	{
-		name: "names-at-the-limits-are-taken",
-		why:  "what CheckQueue and CheckPrefix let pass has to work with every driver, or applications can't change stores",
-		run:  namesAtTheLimits,
-	},
-	{
-		name: "a-queue-may-be-named-like-a-node",
-		why: "a lock named order-1234567890 or by a UUID would fail in production only, or a lock would wait for ever for a lock below it " +
-			"that it takes for a contender",
-		run: queuesNamedLikeNodes,
-	},
-	{
-		name: "names-that-look-alike-are-different",
-		why:  "locks of unrelated names would block each other, on stores that fold, pad, cut or match the names they are given",
-		run:  namesAlike,
-	},
-	{
-		name: "a-bad-prefix-is-refused",
-		why:  "a prefix with a slash would put the node into another queue, where it blocks another lock",
-		run:  badPrefix,
-	},
-	{
-		name: "a-bad-queue-is-refused",
-		why:  "a queue named by a path that leads elsewhere would mix one lock's nodes with another's",
-		run:  badQueue,
-	},
-	{
-		name:  "a-name-that-comes-again-has-another-epoch",
-		why:   "a contender whose node vanished with its queue would take another contender's node of that name for its own, and hold beside it",
-		needs: needRemoveQueue,
-		run:   epochs,
-	},
+	{name: "a-name-is-the-prefix-and-the-sequence", why: "recipes read from the name which contender waits for which node", run: nameFormat},
+	{name: "names-are-unique-in-a-queue", why: "two contenders of one name would both take the head of the queue for their own", run: uniqueNames},
+	{name: "names-at-the-limits-are-taken", why: "what CheckQueue and CheckPrefix let pass has to work with every driver, or applications can't change stores",
+		run: namesAtTheLimits},
+	{name: "a-queue-may-be-named-like-a-node", why: "a lock named order-1234567890 or by a UUID would fail in production only, or a lock would wait for ever for a lock below it " + "that it takes for a contender",
+		run: queuesNamedLikeNodes},
+	{name: "names-that-look-alike-are-different", why: "locks of unrelated names would block each other, on stores that fold, pad, cut or match the names they are given",
+		run: namesAlike},
+	{name: "a-bad-prefix-is-refused", why: "a prefix with a slash would put the node into another queue, where it blocks another lock", run: badPrefix},
+	{name: "a-bad-queue-is-refused", why: "a queue named by a path that leads elsewhere would mix one lock's nodes with another's", run: badQueue},
+	{name: "a-name-that-comes-again-has-another-epoch", why: "a contender whose node vanished with its queue would take another contender's node of that name for its own, and hold beside it",
+		needs: needRemoveQueue, run: epochs},
 }
 
 func checkName(c *check, p driver.Place, prefix string) {
@@ -77,20 +46,13 @@ func nameFormat(c *check) {
 }
 
 func uniqueNames(c *check) {
-	var mu sync.Mutex
 	seen := make(map[driver.Node]bool)
-	c.together(4, func(i int) {
-		s := c.session()
-		for range 25 {
-			p := c.create(s, "q", writer)
-			mu.Lock()
-			if seen[p.Node] {
-				c.errorf("Create returned the node %v twice, expected names that are unique", p.Node)
-			}
-			seen[p.Node] = true
-			mu.Unlock()
+	for _, p := range createMany(c, "q", 15) {
+		if seen[p.Node] {
+			c.errorf("Create returned the node %v twice, expected names that are unique", p.Node)
 		}
-	})
+		seen[p.Node] = true
+	}
 }
 
 func namesAtTheLimits(c *check) {

@@ -12,57 +12,25 @@ import (
 )
 
 var orderCases = []testCase{
-	{
-		name: "sequential-creates-are-listed-oldest-first",
-		why:  "a lock belongs to the oldest node: a queue in another order has two heads, or a contender waits for one behind it",
-		run:  sequentialOrder,
-	},
-	{
-		name: "concurrent-creates-are-listed-in-the-order-of-their-tokens",
-		why:  "the fencing tokens of holders that follow each other in the queue would fall, and the resource would refuse the rightful holder",
-		run:  concurrentOrder,
-	},
-	{
-		name: "nothing-appears-before-a-listed-node",
-		why:  "a contender that listed the queue and found itself at the head holds the lock; a node that appears before it later holds it, too",
-		run:  nothingBeforeListed,
-	},
-	{
-		name: "nothing-appears-before-a-listed-node-while-nodes-come-and-go",
-		why:  "a contender that listed the queue and found itself at the head holds the lock; a node that appears before it later holds it, too",
-		run:  nothingBeforeListedInChurn,
-	},
-	{
-		name: "a-create-that-begins-after-another-returned-is-behind-it",
-		why:  "the lock would not be fair, and a contender that was told to be alone would be overtaken",
-		run:  laterIsBehind,
-	},
-	{
-		name: "list-sees-what-the-session-has-done",
-		why:  "a contender that does not find itself believes that its node was taken away; one that finds a node it deleted waits for itself",
-		run:  listSeesOwnWrites,
-	},
-	{
-		name: "a-missing-queue-is-empty",
-		why:  "queues come and go as operators and stores please, and no program makes them by hand",
-		run:  missingQueueIsEmpty,
-	},
-	{
-		name: "queues-below-one-another-are-separate",
-		why:  "locks of unrelated names would block each other",
-		run:  queuesAreSeparate,
-	},
-	{
-		name: "a-long-queue-is-listed-in-full",
-		why:  "a contender that does not find itself in the list believes that its node was taken away, and one that sees only a page of it finds itself at the head",
-		run:  longQueue,
-	},
-	{
-		name:  "unsequenced-nodes-are-not-listed",
-		why:   "a file that another program left in the queue would block the lock for ever",
-		needs: needPutNode,
-		run:   unsequencedNotListed,
-	},
+	{name: "sequential-creates-are-listed-oldest-first", why: "a lock belongs to the oldest node: a queue in another order has two heads, or a contender waits for one behind it",
+		run: sequentialOrder},
+	{name: "concurrent-creates-are-listed-in-the-order-of-their-tokens", why: "the fencing tokens of holders that follow each other in the queue would fall, and the resource would refuse the rightful holder",
+		run: concurrentOrder},
+	{name: "nothing-appears-before-a-listed-node", why: "a contender that listed the queue and found itself at the head holds the lock; a node that appears before it later holds it, too",
+		run: nothingBeforeListed},
+	{name: "nothing-appears-before-a-listed-node-while-nodes-come-and-go", why: "a contender that listed the queue and found itself at the head holds the lock; a node that appears before it later holds it, too",
+		run: nothingBeforeListedInChurn},
+	{name: "a-create-that-begins-after-another-returned-is-behind-it", why: "the lock would not be fair, and a contender that was told to be alone would be overtaken",
+		run: laterIsBehind},
+	{name: "list-sees-what-the-session-has-done", why: "a contender that does not find itself believes that its node was taken away; one that finds a node it deleted waits for itself",
+		run: listSeesOwnWrites},
+	{name: "a-missing-queue-is-empty", why: "queues come and go as operators and stores please, and no program makes them by hand",
+		run: missingQueueIsEmpty},
+	{name: "queues-below-one-another-are-separate", why: "locks of unrelated names would block each other", run: queuesAreSeparate},
+	{name: "a-long-queue-is-listed-in-full", why: "a contender that does not find itself in the list believes that its node was taken away, and one that sees only a page of it finds itself at the head",
+		run: longQueue},
+	{name: "unsequenced-nodes-are-not-listed", why: "a file that another program left in the queue would block the lock for ever",
+		needs: needPutNode, run: unsequencedNotListed},
 }
 
 func sequentialOrder(c *check) {

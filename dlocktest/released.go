@@ -26,17 +26,15 @@ var releasedCases = []testCase{
 	{name: "released-does-not-overtake-the-removal-of-the-queue", why: whyOvertook, needs: needRemoveQueue, run: releasedAfterRemoval},
 	{name: "released-does-not-overtake-the-expiry-of-the-own-session", why: whyOvertook, needs: needDrop, run: releasedAfterExpiry},
 	{name: "the-release-of-the-own-node-is-not-released", why: whyOvertook, run: ownIsNotReleased},
-	{name: "a-watch-of-a-queue-is-not-told-of-a-release", why: whyReleased, run: queueSees("release of a node", watchSeesRelease)},
-	{name: "delete-is-not-released", why: whyReleased, run: deleteIsNotReleased},
+	{name: "a-watch-of-a-queue-is-not-told-of-a-release", why: whyReleased, run: queueSees("release of a node", watchSeesDelete(driver.Released))},
+	{name: "delete-is-not-released", why: whyReleased, run: otherReleaseIsNotReleased},
 	{name: "a-node-gone-before-is-not-released", why: whyReleased, run: goneIsNotReleased},
-	{name: "replace-is-not-released", why: whyReleased, needs: needReplace, run: replaceIsNotReleased},
-	{name: "close-is-not-released", why: whyReleased, run: closeIsNotReleased},
-	{name: "expiry-is-not-released", why: whyReleased, needs: needDrop, run: expiryIsNotReleased},
-	{name: "an-operator's-removal-is-not-released", why: whyReleased, needs: needRemoveNode, run: operatorIsNotReleased},
-	{name: "the-removal-of-a-queue-is-not-released", why: whyReleased, needs: needRemoveQueue, run: queueRemovalIsNotReleased},
-	{name: "a-reconnect-is-not-released", why: whyReleased, needs: needCutOff, run: reconnectIsNotReleased},
+	{name: "replace-is-not-released", why: whyReleased, needs: needReleased | needReplace, run: watchReplaced},
+	{name: "close-is-not-released", why: whyReleased, needs: needReleased, run: watchOwnerCloses},
+	{name: "expiry-is-not-released", why: whyReleased, needs: needReleased | needDrop, run: watchOwnerExpires},
+	{name: "an-operator's-removal-is-not-released", why: whyReleased, needs: needReleased | needRemoveNode, run: watchNodeRemoved},
+	{name: "the-removal-of-a-queue-is-not-released", why: whyReleased, needs: needReleased | needRemoveQueue, run: watchQueueRemoved},
 	{name: "a-broken-connection-is-not-released", why: whyReleased, needs: needReset, run: resetIsNotReleased},
-	{name: "a-release-of-another-node-is-not-released", why: whyReleased, run: otherReleaseIsNotReleased},
 	{name: "a-late-release-is-not-that-of-a-node-that-took-the-name", why: whyReleased, needs: needRemoveQueue, run: lateReleaseIsNotReleased},
 }
 
@@ -105,7 +103,7 @@ func releaseLosesReply(c *check) {
 		p := c.create(a, "q", writer)
 		q, w := c.waitFor(b, "q", p.Node)
 		c.lose(a, faults.OpDelete, i%2 == 0)
-		doubtfulDelete(c, a, c.ctx, a.Delete(c.ctx, "q", p, driver.Released))
+		inDoubtDelete(c, a, c.ctx, a.Delete(c.ctx, "q", p, driver.Released))
 		repeatDelete(c, a, "q", p, driver.Cause(i/2))
 		c.wakes(w, "release of the node ahead whose reply was lost, and its repeat")
 		vanish(c, b, "q", "a release that was repeated after a lost reply", q.Node)
@@ -222,23 +220,6 @@ func ownIsNotReleased(c *check) {
 	}
 }
 
-// watched makes a node of a, and watches of it by both sessions.
-func watched(c *check, a, b driver.Session) (driver.Place, []driver.Watch) {
-	p := c.create(a, "q", writer)
-	_, first := c.waitFor(b, "q", p.Node)
-	q, second := c.waitFor(b, "q", p.Node)
-	return p, []driver.Watch{c.watch(a, "q", p), first, second, c.watch(b, "q", named(q), p.Node), c.watchQueue(b, "q")}
-}
-
-func deleteIsNotReleased(c *check) {
-	a, b := c.twoSessions()
-	for range 10 {
-		p, watches := watched(c, a, b)
-		c.delete(a, "q", p)
-		allClose(c, watches, "Delete of the node")
-	}
-}
-
 // goneIsNotReleased arms watches of nodes that were deleted before, in either
 // way.
 func goneIsNotReleased(c *check) {
@@ -258,55 +239,6 @@ func goneIsNotReleased(c *check) {
 	}
 }
 
-func replaceIsNotReleased(c *check) {
-	a, b := c.twoSessions()
-	p, watches := watched(c, a, b)
-	now := c.replace(a, "q", p, shared)
-	allClose(c, watches, "Replace of the node")
-	_, w := c.waitFor(b, "q", now.Node)
-	c.delete(a, "q", p)
-	c.closesUnreleased(w, "Delete of a node that had been replaced")
-}
-
-func closeIsNotReleased(c *check) {
-	a, b := c.twoSessions()
-	_, watches := watched(c, a, b)
-	c.close(a)
-	allClose(c, watches, "Close of the node's session")
-}
-
-func expiryIsNotReleased(c *check) {
-	a, b := c.twoSessions()
-	_, watches := watched(c, a, b)
-	c.expire(a)
-	allClose(c, watches, "expiry of the node's session")
-	c.ends(a, "the store ended the session")
-}
-
-func operatorIsNotReleased(c *check) {
-	a, b := c.twoSessions()
-	p, watches := watched(c, a, b)
-	c.removeNode("q", p.Name)
-	allClose(c, watches, "an operator removed the node")
-}
-
-func queueRemovalIsNotReleased(c *check) {
-	a, b := c.twoSessions()
-	_, watches := watched(c, a, b)
-	c.removeQueue("q")
-	allClose(c, watches, "an operator removed the queue")
-}
-
-// reconnectIsNotReleased deletes the node while the watching session is cut off.
-func reconnectIsNotReleased(c *check) {
-	a, b := c.twoSessions()
-	p, watches := watched(c, a, b)
-	heal := c.cutOff(b)
-	c.delete(a, "q", p)
-	heal()
-	allClose(c, watches, "Delete of the node while the watching session was cut off")
-}
-
 // resetIsNotReleased breaks the connections of both sessions, and deletes the
 // node then.
 func resetIsNotReleased(c *check) {
@@ -318,14 +250,15 @@ func resetIsNotReleased(c *check) {
 	allClose(c, watches, "Delete of the node after the connections of both sessions broke")
 }
 
+// otherReleaseIsNotReleased releases one node and deletes another one.
 func otherReleaseIsNotReleased(c *check) {
 	a, b := c.twoSessions()
-	for range 10 {
+	for range 5 {
 		p, watches := watched(c, a, b)
 		other := c.create(a, "q", writer)
 		c.release(a, "q", other)
 		c.delete(a, "q", p)
-		allClose(c, watches[:4], "Release of another node of the queue and Delete of this one")
+		allClose(c, watches, "Release of another node of the queue and Delete of this one")
 	}
 }
 

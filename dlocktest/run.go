@@ -1,6 +1,7 @@
 package dlocktest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,12 +22,13 @@ func Run(t *testing.T, config Config) {
 		t.Run(r.id(), func(t *testing.T) {
 			for _, k := range r.cases {
 				t.Run(k.name, func(t *testing.T) {
-					if s.admit(t, r, k, have, config.Complete) {
-						v := runCase(t, config, have, r, k)
-						s.note(r, v)
-						if v == unproven {
-							t.SkipNow() // runCase has said why
-						}
+					if !s.canRun(t, r, k, config.Complete) {
+						return
+					}
+					v := runCase(t, config, have, r, k)
+					s.of[r.id()].verdicts[v]++
+					if v == unproven {
+						t.SkipNow() // runCase has logged the reason
 					}
 				})
 			}
@@ -37,11 +39,12 @@ func Run(t *testing.T, config Config) {
 
 // A rule is a rule of the contract with its cases.
 type rule struct {
-	number int // 0: what the contract has no number for
+	number int // zero for what has no number in the contract
 	name   string
 	cases  []testCase
 }
 
+// id is the name of the rule's subtest, such as "rule07".
 func (r rule) id() string {
 	if r.number == 0 {
 		return r.name
@@ -49,6 +52,15 @@ func (r rule) id() string {
 	return fmt.Sprintf("rule%02d", r.number)
 }
 
+// label names the rule in a sentence, such as "rule 7".
+func (r rule) label() string {
+	if r.number == 0 {
+		return r.name
+	}
+	return fmt.Sprintf("rule %d", r.number)
+}
+
+// String returns "rule 7 (delete)", or the name of a rule without a number.
 func (r rule) String() string {
 	if r.number == 0 {
 		return r.name
@@ -59,7 +71,7 @@ func (r rule) String() string {
 // A testCase checks one sentence of a rule.
 type testCase struct {
 	name  string
-	why   string // what a lock loses on a driver that fails
+	why   string // the harm to a lock if the driver fails the case
 	needs need
 	run   func(c *check)
 }
@@ -84,95 +96,73 @@ var rules = []rule{
 	{0, "locks", lockCases},
 }
 
-// verdict is what became of a case.
+// verdict is the outcome of a case.
 type verdict int
 
 const (
-	passed verdict = iota
-	broken
-	hookFailed // the case could not be checked
-	unproven   // the fault that was played had no effect that could be judged
+	passed     verdict = iota
+	broken             // the driver breaks the rule
+	hookFailed         // a hook of Config failed, so the case says nothing of the driver
+	unproven           // the fault that was played had no effect that could be judged
 )
 
-// summary remembers what became of every rule.
+// summary counts the outcomes of the cases, by the id of their rule.
 type summary struct {
-	have    need
-	checked map[string]int
-	broken  map[string]int
-	failed  map[string]int // cases with a hook that failed
-	idle    map[string]int // cases that proved nothing
-	missing map[string][]string
-	absent  map[string][]string
+	have need
+	of   map[string]*outcomes
+}
+
+// outcomes counts the outcomes of the cases of one rule.
+type outcomes struct {
+	verdicts map[verdict]int
+	missing  []string // the hooks for want of which cases did not run
+	absent   []string // the abilities for want of which cases do not apply
 }
 
 func newSummary(have need) *summary {
-	return &summary{
-		have:    have,
-		checked: make(map[string]int),
-		broken:  make(map[string]int),
-		failed:  make(map[string]int),
-		idle:    make(map[string]int),
-		missing: make(map[string][]string),
-		absent:  make(map[string][]string),
+	s := &summary{have: have, of: make(map[string]*outcomes)}
+	for _, r := range rules {
+		s.of[r.id()] = &outcomes{verdicts: make(map[verdict]int)}
 	}
+	return s
 }
 
-// admit reports whether a case can run, and skips or fails it visibly if not.
-func (s *summary) admit(t *testing.T, r rule, k testCase, have need, complete bool) bool {
+// canRun reports whether the hooks and abilities are there that a case needs. If
+// not, it skips t, or fails t for a hook that Config.Complete demands.
+func (s *summary) canRun(t *testing.T, r rule, k testCase, complete bool) bool {
 	t.Helper()
+	o := s.of[r.id()]
 	for _, n := range needs {
-		if k.needs&n.need == 0 || have&n.need != 0 {
-			continue
-		}
-		if n.ability {
-			note(s.absent, r.id(), "no "+n.name)
+		switch {
+		case k.needs&n.need == 0 || s.have&n.need != 0:
+		case n.ability:
+			addOnce(&o.absent, "no "+n.name)
 			t.Skipf("%s not applicable: no %s", r.label(), n.name)
-		}
-		note(s.missing, r.id(), "Config."+n.name+" is nil")
-		if complete {
+		default:
+			addOnce(&o.missing, "Config."+n.name+" is nil")
+			if !complete {
+				t.Skipf("%s not checked: Config.%s is nil", r.label(), n.name)
+			}
 			t.Errorf("%s not checked: Config.%s is nil, and Config.Complete demands everything", r.label(), n.name)
 			return false
 		}
-		t.Skipf("%s not checked: Config.%s is nil", r.label(), n.name)
 	}
 	return true
 }
 
-// note counts what became of a case.
-func (s *summary) note(r rule, v verdict) {
-	switch v {
-	case hookFailed:
-		s.failed[r.id()]++
-	case unproven:
-		s.idle[r.id()]++
-	case broken:
-		s.broken[r.id()]++
-		fallthrough
-	case passed:
-		s.checked[r.id()]++
+func addOnce(texts *[]string, text string) {
+	if !slices.Contains(*texts, text) {
+		*texts = append(*texts, text)
 	}
 }
 
-func (r rule) label() string {
-	if r.number == 0 {
-		return r.name
-	}
-	return fmt.Sprintf("rule %d", r.number)
-}
-
-func note(m map[string][]string, key, text string) {
-	if !slices.Contains(m[key], text) {
-		m[key] = append(m[key], text)
-	}
-}
-
-// String says of every rule how much of it was checked.
+// String returns one line for each rule: how much of it was checked.
 func (s *summary) String() string {
 	var b strings.Builder
 	b.WriteString("dlocktest: summary, of sessions with the abilities ")
 	b.WriteString(s.abilities())
 	for _, r := range rules {
-		fmt.Fprintf(&b, "\n  %-33s %s", r, s.line(r))
+		fmt.Fprintf(&b, "\n  %-33s %s", r, s.of[r.id()].describe(len(r.cases)))
 	}
 	return b.String()
 }
@@ -184,40 +174,37 @@ func (s *summary) abilities() string {
 			names = append(names, n.name)
 		}
 	}
-	if names == nil {
-		return "(none)"
-	}
-	return strings.Join(names, ", ")
+	return cmp.Or(strings.Join(names, ", "), "(none)")
 }
 
-func (s *summary) line(r rule) string {
+// describe returns the outcomes of a rule that has so many cases, in words.
+func (o *outcomes) describe(all int) string {
 	var parts []string
-	broken, checked, all := s.broken[r.id()], s.checked[r.id()], len(r.cases)
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	bad := o.verdicts[broken]
+	checked := o.verdicts[passed] + bad
 	switch {
 	case checked == 0:
-	case broken > 0 && checked == all:
-		parts = append(parts, fmt.Sprintf("BROKEN in %d of %d cases", broken, all))
-	case broken > 0:
-		parts = append(parts, fmt.Sprintf("BROKEN in %d of the %d cases that were checked, of %d", broken, checked, all))
+	case bad > 0 && checked == all:
+		add("BROKEN in %d of %d cases", bad, all)
+	case bad > 0:
+		add("BROKEN in %d of the %d cases that were checked, of %d", bad, checked, all)
 	case checked == all:
-		parts = append(parts, fmt.Sprintf("checked (%d cases)", all))
+		add("checked (%d cases)", all)
 	default:
-		parts = append(parts, fmt.Sprintf("checked in part (%d of %d cases)", checked, all))
+		add("checked in part (%d of %d cases)", checked, all)
 	}
-	if n := s.failed[r.id()]; n > 0 {
-		parts = append(parts, fmt.Sprintf("not checked, as a hook of Config failed: %d cases", n))
+	if n := o.verdicts[hookFailed]; n > 0 {
+		add("not checked, as a hook of Config failed: %d cases", n)
 	}
-	if n := s.idle[r.id()]; n > 0 {
-		parts = append(parts, fmt.Sprintf("not checked, as the fault that was played had no effect: %d cases", n))
+	if n := o.verdicts[unproven]; n > 0 {
+		add("not checked, as the fault that was played had no effect: %d cases", n)
 	}
-	if m := s.missing[r.id()]; m != nil {
-		parts = append(parts, "not checked: "+strings.Join(m, ", "))
+	if o.missing != nil {
+		add("not checked: %s", strings.Join(o.missing, ", "))
 	}
-	if m := s.absent[r.id()]; m != nil {
-		parts = append(parts, "not applicable: "+strings.Join(m, ", "))
+	if o.absent != nil {
+		add("not applicable: %s", strings.Join(o.absent, ", "))
 	}
-	if parts == nil {
-		return "not run"
-	}
-	return strings.Join(parts, "; ")
+	return cmp.Or(strings.Join(parts, "; "), "not run")
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 )
@@ -29,6 +30,10 @@ var closeSabotages = []sabotage{
 		of(func(s base) *closesOnceOnly { return &closesOnceOnly{base: s} })},
 	{"waits for its store without a limit", "context.Background in Close",
 		of(func(s base) *waitsInClose { return &waitsInClose{base: s} })},
+	{"sends a create after Close", "a client library without contexts: the request goes on in a goroutine of its own, for which Close does not wait",
+		func(s base, st *memdriver.Store) driver.Session { return &createsAfterClose{base: s, store: st} }},
+	{"does not refuse a create that arrives after Close", "Redis, SQL: no look at the session in the request that makes the node",
+		func(s base, st *memdriver.Store) driver.Session { return &takesLateCreates{base: s, store: st} }},
 	{"sweeps up what has its host's name", "removing nodes by prefix",
 		func(s base, st *memdriver.Store) driver.Session { return &sweepsUp{base: s, store: st} }},
 }
@@ -164,4 +169,63 @@ type closesOnceOnly struct {
 func (s *closesOnceOnly) Close() error {
 	s.once.Do(func() { s.err = s.base.Close() })
 	return s.err
+}
+
+// strayNode is the sequence of the last node that a closed session has made.
+var strayNode atomic.Int64
+
+// putStray puts a node into a queue that belongs to no session.
+func putStray(st *memdriver.Store, queue, prefix string) {
+	_ = st.Faults().PutNode(queue, driver.FormatName(prefix, 1e9+strayNode.Add(1)), nil)
+}
+
+// createsAfterClose sends each create that was given up once more, after Close.
+type createsAfterClose struct {
+	base
+	store   *memdriver.Store
+	mu      sync.Mutex
+	givenUp []func()
+}
+
+func (s *createsAfterClose) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	if err != nil && ctx.Err() != nil && s.Err() == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.givenUp = append(s.givenUp, func() { putStray(s.store, queue, n.Prefix) })
+	}
+	return j, err
+}
+
+func (s *createsAfterClose) Close() error {
+	err := s.base.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, create := range s.givenUp {
+		time.AfterFunc(time.Millisecond, create)
+	}
+	s.givenUp = nil
+	return err
+}
+
+// takesLateCreates has creates held on their way. After Close they make a node
+// that belongs to no session.
+type takesLateCreates struct {
+	base
+	store *memdriver.Store
+	late  lateRequests
+}
+
+func (s *takesLateCreates) holdRequest(faults.Op) (arrive func()) { return s.late.hold() }
+
+func (s *takesLateCreates) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	arrives := func() {
+		if s.Err() != nil {
+			putStray(s.store, queue, n.Prefix)
+		}
+	}
+	if s.late.sent(arrives) {
+		return driver.Joined{}, errReset
+	}
+	return s.base.Create(ctx, queue, n)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
@@ -19,6 +20,8 @@ var leakSabotages = []sabotage{
 		of(func(s base) leakyWatch { return leakyWatch{s} })},
 	{"leaves a goroutine with each call that is given up", "an answer sent to a channel that is not read any more",
 		of(func(s base) leakyCalls { return leakyCalls{s} })},
+	{"lets calls in flight go on after Close", "a call that waits for a connection or repeats its request, and does not look at the session",
+		of(func(s base) *goesOnAfterClose { return &goesOnAfterClose{base: s} })},
 	{"leaves its connection open", "closing the session and not the client of it",
 		func(s base, _ *memdriver.Store) driver.Session { return newLeavesConnection(s) }},
 }
@@ -61,4 +64,28 @@ type leakyWatch struct{ base }
 func (s leakyWatch) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	go func() { <-s.Done() }()
 	return s.base.Watch(ctx, queue, p, ahead...)
+}
+
+// goesOnAfterClose waits for its store in calls that Close has met.
+type goesOnAfterClose struct {
+	base
+	line
+	closing atomic.Bool
+}
+
+func (s *goesOnAfterClose) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	lived := s.Err() == nil
+	nodes, err := s.base.List(ctx, queue)
+	if lived && s.closing.Load() {
+		select {
+		case <-s.healed():
+		case <-ctx.Done():
+		}
+	}
+	return nodes, err
+}
+
+func (s *goesOnAfterClose) Close() error {
+	s.closing.Store(true)
+	return s.base.Close()
 }

@@ -20,6 +20,8 @@ var replaceSabotages = []sabotage{
 		of(func(s base) *showsBoth { return &showsBoth{base: s} })},
 	{"knows no old place", "a Delete by the name as it was",
 		of(func(s base) forgetsOld { return forgetsOld{s} })},
+	{"knows one old place only", "SQL: a column for the name that the node had before",
+		of(func(s base) *knowsTwoNames { return &knowsTwoNames{base: s, names: make(map[int64][]string)} })},
 	{"gives a replaced node another token", "ZooKeeper, etcd: a node that is written anew has the number of a new transaction",
 		of(func(s base) newToken { return newToken{s} })},
 	{"cannot repeat a Replace", "looking for the old name only",
@@ -115,6 +117,33 @@ type forgetsOld struct{ base }
 func (s forgetsOld) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	nodes, err := s.List(ctx, queue)
 	if err == nil && !has(nodes, p.Node) {
+		return driver.ErrGone
+	}
+	return s.base.Delete(ctx, queue, p, why)
+}
+
+// knowsTwoNames knows a node by its present name and by the one before.
+type knowsTwoNames struct {
+	base
+	mu    sync.Mutex
+	names map[int64][]string // by token
+}
+
+func (s *knowsTwoNames) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	q, err := s.base.Replace(ctx, queue, p, prefix)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && q.Name != p.Name {
+		s.names[p.Token] = []string{p.Name, q.Name}
+	}
+	return q, err
+}
+
+func (s *knowsTwoNames) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	s.mu.Lock()
+	names := s.names[p.Token]
+	s.mu.Unlock()
+	if names != nil && !slices.Contains(names, p.Name) {
 		return driver.ErrGone
 	}
 	return s.base.Delete(ctx, queue, p, why)

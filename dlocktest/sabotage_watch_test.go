@@ -2,6 +2,7 @@ package dlocktest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -54,7 +55,9 @@ var watchSabotages = []sabotage{
 	{"forgets its watches when its connection is reset", "Redis, SQL: LISTEN and SUBSCRIBE belong to a connection",
 		of(func(s base) *forgetsWatches { return &forgetsWatches{base: unarmed{s}} })},
 	{"compares numbers of nodes", "polling with COUNT(*)",
-		of(func(s base) pollsQueues { return pollsQueues{s} })},
+		pollingQueues(func(_ int64, nodes []driver.Node) string { return fmt.Sprint(len(nodes)) })},
+	{"makes the version of a queue of its latest token and its nodes", "polling: a node that is replaced and replaced back leaves no trace in either",
+		pollingQueues(func(latest int64, nodes []driver.Node) string { return fmt.Sprint(latest, nodes) })},
 	{"looks now and then whether the name is there", "polling for a name, in a store where names come again",
 		of(func(s base) pollsNames { return pollsNames{unarmed{s}} })},
 	{"sends Changed and does not close", "a channel of events, as client libraries have it",
@@ -357,17 +360,36 @@ func (s *forgetsWatches) Watch(ctx context.Context, queue string, p driver.Place
 	return passIf(s, w, func() bool { return s.breaks.Load() == armed }), err
 }
 
-// pollsQueues looks at a queue now and then, and counts its nodes.
-type pollsQueues struct{ base }
+// pollsQueues lists a queue now and then, and compares the versions of the lists.
+type pollsQueues struct {
+	base
+	latest  *atomic.Int64 // the latest token of the store
+	version func(latest int64, nodes []driver.Node) string
+}
 
-func (s pollsQueues) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
-	nodes, err := s.List(ctx, queue)
+func pollingQueues(version func(latest int64, nodes []driver.Node) string) wrap {
+	latest := perStore(func() *atomic.Int64 { return new(atomic.Int64) })
+	return func(s base, st *memdriver.Store) driver.Session { return &pollsQueues{s, latest(st), version} }
+}
+
+func (s *pollsQueues) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	j, err := s.base.Create(ctx, queue, n)
+	raise(s.latest, j.Token)
+	return j, err
+}
+
+func (s *pollsQueues) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
+	list := func(ctx context.Context) (version string, err error) {
+		nodes, err := s.List(ctx, queue)
+		return s.version(s.latest.Load(), nodes), err
+	}
+	armed, err := list(ctx)
 	if err != nil {
 		return driver.Watch{}, err
 	}
 	return poll(s, func() bool {
-		now, err := s.List(context.Background(), queue)
-		return err == nil && len(now) != len(nodes)
+		now, err := list(context.Background())
+		return err == nil && now != armed
 	}), nil
 }
 

@@ -3,8 +3,6 @@ package dlocktest
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -48,22 +46,8 @@ func tokensOverSessions(c *check) {
 }
 
 func tokensConcurrent(c *check) {
-	var mu sync.Mutex
-	var all []driver.Place
-	c.together(4, func(i int) {
-		s := c.session()
-		var t tokens
-		for range 25 {
-			p := c.create(s, "q", fmt.Sprintf("h%d-W-", i))
-			t.next(c, p)
-			mu.Lock()
-			all = append(all, p)
-			mu.Unlock()
-		}
-	})
-	slices.SortFunc(all, byToken)
 	var t tokens
-	for _, p := range all {
+	for _, p := range createMany(c, "q", 15) {
 		t.next(c, p)
 	}
 }
@@ -83,11 +67,16 @@ func tokensOverEmptiness(c *check) {
 func tokensOverClose(c *check) {
 	var t tokens
 	for range 5 {
-		s := c.session()
-		t.next(c, c.create(s, "q", writer))
-		t.next(c, c.create(s, "q", writer))
-		c.close(s)
+		tokensUntilClose(c, &t)
 	}
+}
+
+// tokensUntilClose creates two nodes in a session, and closes it.
+func tokensUntilClose(c *check, t *tokens) {
+	s := c.session()
+	t.next(c, c.create(s, "q", writer))
+	t.next(c, c.create(s, "q", writer))
+	c.close(s)
 }
 
 func tokensOverRemoval(c *check) {
@@ -104,10 +93,7 @@ func tokensOverRemoval(c *check) {
 func tokensOverRemovalAndClose(c *check) {
 	var t tokens
 	for range 4 {
-		s := c.session()
-		t.next(c, c.create(s, "q", writer))
-		t.next(c, c.create(s, "q", writer))
-		c.close(s)
+		tokensUntilClose(c, &t)
 		c.removeQueue("q")
 	}
 }
