@@ -88,6 +88,9 @@ func byDirectory(hits []hit) map[string][]hit {
 	return found
 }
 
+// shownHits limits the hits that a message about a directory lists.
+const shownHits = 50
+
 // above returns a message for each directory with more hits than its ceiling.
 func above(ceilings map[string]int, hits []hit) (failures []string) {
 	found := byDirectory(hits)
@@ -97,7 +100,7 @@ func above(ceilings map[string]int, hits []hit) (failures []string) {
 		}
 		var message strings.Builder
 		fmt.Fprintf(&message, "directory %s has %d hits, expected at most %d:", dir, len(found[dir]), ceilings[dir])
-		for _, h := range found[dir] {
+		for _, h := range found[dir][:min(shownHits, len(found[dir]))] {
 			fmt.Fprintf(&message, "\n%s:%d: %s: %s", h.file, h.line, h.rule, h.text)
 		}
 		failures = append(failures, message.String())
