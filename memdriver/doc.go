@@ -15,9 +15,9 @@
 // The store's half is [Store] with its records of sessions (store.go) and its
 // queues (queue.go). One mutex guards a store and its sessions. The session
 // reaches the store only through ask, which sends a request; the store reaches
-// the session only through deliver, which sends a notice of a change to its
+// the session only through sendNotice, which sends a notice of a change to its
 // open watches (package watches keeps them). Both pass the session's line
-// (line.go), on which [Faults] (fault.go) plays what goes wrong in a network. A
+// (connection.go), on which [Faults] (fault.go) plays what goes wrong in a network. A
 // driver author can skip these two files.
 //
 // # Guarantees

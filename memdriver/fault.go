@@ -26,7 +26,7 @@ func (st *Store) Faults() Faults { return Faults{st} }
 // first the session's lease has run out (Done closes, and so do its watches),
 // then its nodes go. They are gone when Expire returns.
 func (f Faults) Expire(s driver.Session) {
-	ms := f.own(s)
+	ms := f.session(s)
 	ms.lease.End(errExpired)
 	<-ms.ended
 	f.store.mu.Lock()
@@ -37,7 +37,7 @@ func (f Faults) Expire(s driver.Session) {
 // Drop ends a session in the store alone, as an operator may: its nodes are gone
 // when Drop returns, and its process learns of the end with its next request.
 func (f Faults) Drop(s driver.Session) {
-	ms := f.own(s)
+	ms := f.session(s)
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
 	f.store.drop(ms.record)
@@ -53,7 +53,7 @@ func (f Faults) Drop(s driver.Session) {
 //
 // Cuts add up: the line is whole again when all have healed. A second call of
 // heal does nothing.
-func (f Faults) CutOff(s driver.Session) (heal func()) { return f.cut(&f.own(s).line.cuts) }
+func (f Faults) CutOff(s driver.Session) (heal func()) { return f.cut(&f.session(s).conn.cuts) }
 
 // Down cuts all sessions off, those that live and those to come, until up is
 // called: see [Faults.CutOff]. Connect fails meanwhile. The store itself goes
@@ -84,10 +84,10 @@ func (f Faults) LoseRequest(s driver.Session, op faults.Op) { f.lose(s, loss{op:
 func (f Faults) LoseReply(s driver.Session, op faults.Op) { f.lose(s, loss{op: op, committed: true}) }
 
 func (f Faults) lose(s driver.Session, l loss) {
-	ms := f.own(s)
+	ms := f.session(s)
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
-	ms.line.losses = append(ms.line.losses, l)
+	ms.conn.losses = append(ms.conn.losses, l)
 }
 
 // HoldRequest is LoseRequest for a request that arrives late: the caller gets the
@@ -111,20 +111,20 @@ func (f Faults) HoldRequest(s driver.Session, op faults.Op) (arrive func()) {
 // driver.ErrUnavailable. The session connects again at once, and finds its
 // watches and their news at the store.
 func (f Faults) Reset(s driver.Session) {
-	ms := f.own(s)
+	ms := f.session(s)
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
-	ms.line.resets++
+	ms.conn.resets++
 }
 
 // DelayReplies makes every reply to a session take d from now on. The requests
 // arrive at once. A cut that begins while a reply is on its way does not stop
 // it. Zero ends the delay.
 func (f Faults) DelayReplies(s driver.Session, d time.Duration) {
-	ms := f.own(s)
+	ms := f.session(s)
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
-	ms.line.replies = d
+	ms.conn.replies = d
 }
 
 // Delay makes every request of a session take d from now on, half of it on the
@@ -134,10 +134,10 @@ func (f Faults) DelayReplies(s driver.Session, d time.Duration) {
 // whose caller has given up meanwhile is on its way all the same. Zero ends the
 // delay, but not for what has been sent.
 func (f Faults) Delay(s driver.Session, d time.Duration) {
-	ms := f.own(s)
+	ms := f.session(s)
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
-	ms.line.delay = d
+	ms.conn.delay = d
 }
 
 // Pause plays a process that was stopped for d, or a machine that slept: when
@@ -147,7 +147,7 @@ func (f Faults) Delay(s driver.Session, d time.Duration) {
 // too, d has passed: if the store has not heard of the session for its timeout
 // then, it has dropped the session, and the nodes are gone when Pause returns.
 func (f Faults) Pause(s driver.Session, d time.Duration) {
-	ms := f.own(s)
+	ms := f.session(s)
 	leasehook.Skew(ms.lease, d)
 	f.store.mu.Lock()
 	ms.record.heard = ms.record.heard.Add(-d)
@@ -160,7 +160,7 @@ func (f Faults) Pause(s driver.Session, d time.Duration) {
 func (f Faults) RemoveNode(queue, name string) bool {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
-	q, n := f.store.find(queue, named(name))
+	q, n := f.store.find(queue, withName(name))
 	if n != nil {
 		f.store.remove(q, n, driver.Changed)
 	}
@@ -196,10 +196,10 @@ func (f Faults) PutNode(queue, name string, data []byte) error {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
 	q := f.store.open(queue)
-	defer f.store.settle(q)
+	defer f.store.updateIdle(q)
 	_, seq, contender := driver.ParseName(name)
 	switch {
-	case name == "" || slices.ContainsFunc(q.nodes, named(name)):
+	case name == "" || slices.ContainsFunc(q.nodes, withName(name)):
 		return fmt.Errorf("mem: put %q in %q: %w: empty or taken", name, queue, driver.ErrBadName)
 	case contender && seq < q.next:
 		return fmt.Errorf("mem: put %q in %q: %w: the queue has got to %d", name, queue, driver.ErrBadName, q.next)
@@ -210,8 +210,8 @@ func (f Faults) PutNode(queue, name string, data []byte) error {
 	return nil
 }
 
-// own returns what is behind a session of this store.
-func (f Faults) own(s driver.Session) *session {
+// session returns what is behind a session of this store.
+func (f Faults) session(s driver.Session) *session {
 	ms, ok := s.(*session)
 	if !ok || ms.store != f.store {
 		panic(fmt.Sprintf("memdriver: %T is no session of this store", s))

@@ -51,14 +51,14 @@ func (q *queue) list() []driver.Node {
 	return nodes
 }
 
-// at returns a function that recognises the node at a place, whatever its name
+// withToken returns a function that recognises the node at a place, whatever its name
 // is now.
-func at(p driver.Place) func(*node) bool {
+func withToken(p driver.Place) func(*node) bool {
 	return func(n *node) bool { return n.token == p.Token }
 }
 
-// named returns a function that recognises the node of that name.
-func named(name string) func(*node) bool {
+// withName returns a function that recognises the node of that name.
+func withName(name string) func(*node) bool {
 	return func(n *node) bool { return n.Name == name }
 }
 
@@ -92,7 +92,7 @@ func (st *Store) find(queue string, match func(*node) bool) (*queue, *node) {
 }
 
 // add appends a node to its queue, with the next token: rules 1 and 3. The caller
-// calls settle afterwards.
+// calls updateIdle afterwards.
 func (st *Store) add(q *queue, n *node) {
 	st.tokens++
 	n.token, n.created = st.tokens, time.Now()
@@ -108,13 +108,13 @@ func (st *Store) remove(q *queue, n *node, why driver.Cause) {
 	i := slices.Index(q.nodes, n)
 	q.nodes = slices.Delete(q.nodes, i, i+1)
 	st.notify(q.name, n.Node, why)
-	st.settle(q)
+	st.updateIdle(q)
 }
 
-// settle keeps the list of idle queues after a change of q. If there are too
-// many, settle forgets the one that has been idle for longest. Otherwise a
+// updateIdle keeps the list of idle queues after a change of q. If there are too
+// many, updateIdle forgets the one that has been idle for longest. Otherwise a
 // program that invents ever new names of locks would fill the memory.
-func (st *Store) settle(q *queue) {
+func (st *Store) updateIdle(q *queue) {
 	if i := slices.Index(st.idle, q); i >= 0 {
 		st.idle = slices.Delete(st.idle, i, i+1)
 	}

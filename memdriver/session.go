@@ -23,16 +23,16 @@ var (
 	// errNotOwner is the store's answer to a session that wants to release or
 	// replace the node of another session.
 	errNotOwner = errors.New("the node belongs to another session")
-	// errVoid is the store's answer to a Create that its own clean-up has
+	// errCleanedUp is the store's answer to a Create that its own clean-up has
 	// overtaken. No caller waits for it.
-	errVoid = errors.New("create was cleaned up before it arrived")
+	errCleanedUp = errors.New("create was cleaned up before it arrived")
 	// errNoAnswer marks the error of a request that was sent and not answered:
 	// the store may or may not have done what it asks for.
 	errNoAnswer = errors.New("no answer")
 )
 
-// closePatience is how long Close waits for a store that does not answer.
-const closePatience = 2 * time.Second
+// closeTimeout is how long Close waits for a store that does not answer.
+const closeTimeout = 2 * time.Second
 
 var (
 	_ driver.Connector  = (*Store)(nil)
@@ -56,10 +56,10 @@ type session struct {
 	background sync.WaitGroup // every goroutine of the session: rule 11
 
 	// The store's mutex guards what follows.
-	line   line
-	inbox  []notice // on their way here
-	over   bool     // no request arrives, and no goroutine starts, any more
-	closed bool     // the store has confirmed the end
+	conn    connection
+	inbox   []notice // on their way here
+	stopped bool     // no request arrives, and no goroutine starts, any more
+	closed  bool     // the store has confirmed the end
 }
 
 // newSession returns the session of a record that the store has made for a
@@ -73,10 +73,10 @@ func newSession(st *Store, r *record, sent driver.Instant) *session {
 		timeout: r.timeout,
 		lease:   driver.NewLease(r.timeout, 0),
 		ended:   make(chan struct{}),
-		line:    line{store: st},
+		conn:    connection{store: st},
 	}
 	s.lease.Renew(sent)
-	s.background.Go(s.keep)
+	s.background.Go(s.keepLease)
 	return s
 }
 
@@ -201,10 +201,10 @@ func (s *session) Close() error {
 	if s.isClosed() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), min(closePatience, s.timeout))
+	ctx, cancel := context.WithTimeout(context.Background(), min(closeTimeout, s.timeout))
 	defer cancel()
-	answered := s.line.carry(faults.OpClose, ctx.Done(), func() {
-		_ = s.store.arrive(s.record, faults.OpClose) // a dropped session is closed, too
+	answered := s.conn.roundTrip(faults.OpClose, ctx.Done(), func() {
+		_ = s.store.accept(s.record, faults.OpClose) // a dropped session is closed, too
 		s.store.drop(s.record)
 	})
 	if !answered {
@@ -223,20 +223,20 @@ func (s *session) isClosed() bool {
 	return s.closed
 }
 
-// keep sends the heartbeats. When the lease has ended, keep ends the watches, and
+// keepLease sends the heartbeats. When the lease has ended, keep ends the watches, and
 // no request arrives and no goroutine starts any more.
-func (s *session) keep() {
-	s.lease.Keep(s.beat)
+func (s *session) keepLease() {
+	s.lease.Keep(s.heartbeat)
 	s.watches.End()
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	s.over = true
+	s.stopped = true
 	close(s.ended)
 }
 
-// beat asks the store for nothing, and reports whether the store has answered. A
+// heartbeat asks the store for nothing, and reports whether the store has answered. A
 // lost beat needs no care: the next one is the second try.
-func (s *session) beat(ctx context.Context) bool {
+func (s *session) heartbeat(ctx context.Context) bool {
 	_, err := ask(ctx, s, request{op: faults.OpHeartbeat}, func() (none, error) { return none{}, nil })
 	return err == nil
 }
@@ -250,10 +250,10 @@ func (s *session) spawn(f func()) bool {
 }
 
 func (s *session) spawnLocked(f func()) bool {
-	if !s.over {
+	if !s.stopped {
 		s.background.Go(f)
 	}
-	return !s.over
+	return !s.stopped
 }
 
 // request says what a session asks the store for, and of which queue and node.
@@ -308,16 +308,16 @@ func ask[T any](ctx context.Context, s *session, req request, serve func() (T, e
 // lease ends is lost.
 func exchange[T any](ctx context.Context, s *session, op faults.Op, serve func() (T, error)) (T, error) {
 	arrive := func() (r reply[T]) {
-		if s.over {
+		if s.stopped {
 			return reply[T]{err: errClosed}
 		}
-		if r.err = s.store.arrive(s.record, op); r.err == nil {
+		if r.err = s.store.accept(s.record, op); r.err == nil {
 			r.answer, r.err = serve()
 		}
 		return r
 	}
 	s.store.mu.Lock()
-	if s.line.whole() {
+	if s.conn.intact() {
 		defer s.store.mu.Unlock()
 		r := arrive()
 		return r.answer, r.err
@@ -326,7 +326,7 @@ func exchange[T any](ctx context.Context, s *session, op faults.Op, serve func()
 	started := s.spawnLocked(func() {
 		defer close(replies)
 		var r reply[T]
-		if s.line.carry(op, s.lease.Done(), func() { r = arrive() }) {
+		if s.conn.roundTrip(op, s.lease.Done(), func() { r = arrive() }) {
 			replies <- r
 		}
 	})

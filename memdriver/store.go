@@ -77,16 +77,16 @@ func (st *Store) connect(ctx context.Context, timeout time.Duration) (driver.Ses
 
 // record is what the store keeps of a session.
 type record struct {
-	id      string
-	timeout time.Duration
-	heard   time.Time // when a request of the session arrived last
-	expiry  *time.Timer
-	gone    bool
-	void    map[int64]bool // Creates that were cleaned up before they arrived
+	id        string
+	timeout   time.Duration
+	heard     time.Time // when a request of the session arrived last
+	expiry    *time.Timer
+	gone      bool
+	cleanedUp map[int64]bool // Creates that were cleaned up before they arrived
 }
 
 // expire drops a session that the store has not heard of for its timeout. It
-// runs on a timer, which arrive does not touch: expire sets the timer again if
+// runs on a timer, which accept does not touch: expire sets the timer again if
 // the session was heard of meanwhile.
 func (st *Store) expire(r *record) {
 	st.mu.Lock()
@@ -100,10 +100,10 @@ func (st *Store) expire(r *record) {
 
 // All methods below are called with mu held.
 
-// arrive counts a request that has reached the store: the session lives for
+// accept counts a request that has reached the store: the session lives for
 // another timeout from here. The store does not serve a session that it has
 // dropped.
-func (st *Store) arrive(r *record, op faults.Op) error {
+func (st *Store) accept(r *record, op faults.Op) error {
 	if r.gone {
 		return errUnknown
 	}
@@ -132,12 +132,12 @@ func (st *Store) drop(r *record) {
 // create appends a node to a queue: rules 1, 2, 3 and 5. The number of the call
 // within its session stands for the node in cleanUp.
 func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpec) (driver.Joined, error) {
-	if r.void[call] {
-		delete(r.void, call)
-		return driver.Joined{}, errVoid
+	if r.cleanedUp[call] {
+		delete(r.cleanedUp, call)
+		return driver.Joined{}, errCleanedUp
 	}
 	q := st.open(queue)
-	defer st.settle(q)
+	defer st.updateIdle(q)
 	if q.next >= st.sequenceLimit {
 		// Start over as a new incarnation, once the queue is empty: otherwise
 		// names could not tell the contenders of before and after apart.
@@ -165,17 +165,17 @@ func (st *Store) cleanUp(r *record, call int64, queue string) {
 		st.remove(q, n, driver.Changed)
 		return
 	}
-	if r.void == nil {
-		r.void = make(map[int64]bool)
+	if r.cleanedUp == nil {
+		r.cleanedUp = make(map[int64]bool)
 	}
-	r.void[call] = true
+	r.cleanedUp[call] = true
 }
 
 // delete removes the node with the token of the place: rule 7. No other node
 // ever gets that token, and the node keeps it under its new name after a
 // Replace: rule 12. A release is the owner's: rule 13.
 func (st *Store) delete(r *record, queue string, p driver.Place, why driver.Cause) error {
-	q, n := st.find(queue, at(p))
+	q, n := st.find(queue, withToken(p))
 	switch {
 	case n == nil:
 		return driver.ErrGone
@@ -188,7 +188,7 @@ func (st *Store) delete(r *record, queue string, p driver.Place, why driver.Caus
 
 // replace renames a node where it stands: rule 12.
 func (st *Store) replace(r *record, queue string, p driver.Place, prefix string) (driver.Place, error) {
-	_, n := st.find(queue, at(p))
+	_, n := st.find(queue, withToken(p))
 	switch {
 	case n == nil:
 		return driver.Place{}, driver.ErrGone
@@ -203,21 +203,21 @@ func (st *Store) replace(r *record, queue string, p driver.Place, prefix string)
 	return driver.Place{Node: n.Node, Token: n.token}, nil
 }
 
-// stands reports whether the node at a place, or if the place has no token the
+// allInQueue reports whether the node at a place, or if the place has no token the
 // node of its name, is in the queue under its name, and the nodes ahead are, too.
-func (st *Store) stands(queue string, p driver.Place, ahead []driver.Node) bool {
-	_, own := st.find(queue, named(p.Name))
+func (st *Store) allInQueue(queue string, p driver.Place, ahead []driver.Node) bool {
+	_, own := st.find(queue, withName(p.Name))
 	if own == nil || p.Token != 0 && p.Token != own.token {
 		return false
 	}
 	return !slices.ContainsFunc(ahead, func(a driver.Node) bool {
-		_, n := st.find(queue, named(a.Name))
+		_, n := st.find(queue, withName(a.Name))
 		return n == nil
 	})
 }
 
 func (st *Store) read(r *record, queue, name string) (driver.NodeInfo, error) {
-	_, n := st.find(queue, named(name))
+	_, n := st.find(queue, withName(name))
 	if n == nil {
 		return driver.NodeInfo{}, driver.ErrGone
 	}

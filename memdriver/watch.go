@@ -17,7 +17,7 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 		return driver.Watch{}, req.failed(err)
 	}
 	w := s.watches.Arm(queue, p, ahead...)
-	stands, err := ask(ctx, s, req, func() (bool, error) { return s.store.stands(queue, p, ahead), nil })
+	stands, err := ask(ctx, s, req, func() (bool, error) { return s.store.allInQueue(queue, p, ahead), nil })
 	switch {
 	case err != nil:
 		w.Stop()
@@ -57,25 +57,25 @@ type notice struct {
 func (st *Store) notify(queue string, gone driver.Node, why driver.Cause) {
 	for _, s := range st.sessions {
 		if s.watches.Has(queue) {
-			s.deliver(notice{queue, gone, why, time.Now()})
+			s.sendNotice(notice{queue, gone, why, time.Now()})
 		}
 	}
 }
 
-// deliver brings a notice from the store to the session. Notices arrive in the
+// sendNotice brings a notice from the store to the session. Notices arrive in the
 // order of the changes in the store: rule 13.
-func (s *session) deliver(n notice) {
-	if len(s.inbox) == 0 && s.line.whole() {
-		s.hear(n)
+func (s *session) sendNotice(n notice) {
+	if len(s.inbox) == 0 && s.conn.intact() {
+		s.receive(n)
 		return
 	}
 	s.inbox = append(s.inbox, n)
 	if len(s.inbox) == 1 {
-		s.spawnLocked(s.carryNotices)
+		s.spawnLocked(s.deliverNotices)
 	}
 }
 
-func (s *session) hear(n notice) {
+func (s *session) receive(n notice) {
 	if n.gone == (driver.Node{}) {
 		s.watches.Changed(n.queue)
 	} else {

@@ -7,10 +7,10 @@ import (
 	"github.com/dlock-go/dlock/dlocktest/faults"
 )
 
-// line is the connection of one session with the store, and what is wrong with
+// connection is the connection of one session with the store, and what is wrong with
 // it. As long as nothing is, a request is a function call. The store's mutex
 // guards it.
-type line struct {
+type connection struct {
 	store   *Store
 	cuts    int // of this line alone
 	resets  int // how often the connection broke
@@ -33,41 +33,41 @@ type loss struct {
 type held struct{ serve func() }
 
 // cut reports whether nothing passes.
-func (l *line) cut() bool { return l.cuts > 0 || l.store.cuts > 0 }
+func (c *connection) cut() bool { return c.cuts > 0 || c.store.cuts > 0 }
 
-// whole reports whether nothing is wrong with the line.
-func (l *line) whole() bool {
-	return !l.cut() && l.delay == 0 && l.replies == 0 && len(l.losses) == 0
+// intact reports whether nothing is wrong with the line.
+func (c *connection) intact() bool {
+	return !c.cut() && c.delay == 0 && c.replies == 0 && len(c.losses) == 0
 }
 
-// fate returns what becomes of the next request of that kind, if not all is
+// nextLoss returns what becomes of the next request of that kind, if not all is
 // well.
-func (l *line) fate(op faults.Op) (fate loss, lost bool) {
-	i := slices.IndexFunc(l.losses, func(loss loss) bool { return loss.op == op })
+func (c *connection) nextLoss(op faults.Op) (fate loss, lost bool) {
+	i := slices.IndexFunc(c.losses, func(loss loss) bool { return loss.op == op })
 	if i < 0 {
 		return loss{}, false
 	}
-	fate = l.losses[i]
-	l.losses = slices.Delete(l.losses, i, i+1)
+	fate = c.losses[i]
+	c.losses = slices.Delete(c.losses, i, i+1)
 	return fate, true
 }
 
 // The functions below are called without the store's mutex.
 
-// travel returns when what was sent at that time has passed from one end to the
+// transfer returns when what was sent at that time has passed from one end to the
 // other, which takes half the delay, and longer while the line is cut. It
 // returns false if quit closes first.
-func (l *line) travel(sent time.Time, quit <-chan struct{}) bool {
-	l.store.mu.Lock()
-	way := l.delay / 2
-	l.store.mu.Unlock()
+func (c *connection) transfer(sent time.Time, quit <-chan struct{}) bool {
+	c.store.mu.Lock()
+	way := c.delay / 2
+	c.store.mu.Unlock()
 	if !sleep(way-time.Since(sent), quit) {
 		return false
 	}
 	for {
-		l.store.mu.Lock()
-		cut, healed := l.cut(), l.store.healed
-		l.store.mu.Unlock()
+		c.store.mu.Lock()
+		cut, healed := c.cut(), c.store.healed
+		c.store.mu.Unlock()
 		if !cut {
 			return true
 		}
@@ -94,57 +94,57 @@ func sleep(d time.Duration, quit <-chan struct{}) bool {
 	}
 }
 
-// carry takes a request to the store, calls serve there with the store's mutex
+// roundTrip takes a request to the store, calls serve there with the store's mutex
 // held, and returns when the reply has come back. It returns false if the
 // request or the reply is lost, or if quit closes first.
-func (l *line) carry(op faults.Op, quit <-chan struct{}, serve func()) bool {
-	l.store.mu.Lock()
-	fate, lost := l.fate(op)
+func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func()) bool {
+	c.store.mu.Lock()
+	fate, lost := c.nextLoss(op)
 	if fate.held != nil {
 		fate.held.serve = serve
 	}
-	connection := l.resets
-	l.store.mu.Unlock()
-	if lost && !fate.committed || !l.travel(time.Now(), quit) {
+	resets := c.resets
+	c.store.mu.Unlock()
+	if lost && !fate.committed || !c.transfer(time.Now(), quit) {
 		return false
 	}
-	l.store.mu.Lock()
-	broke := l.resets != connection
+	c.store.mu.Lock()
+	broke := c.resets != resets
 	if !broke {
 		serve()
 	}
-	replies := l.replies
-	l.store.mu.Unlock()
+	replies := c.replies
+	c.store.mu.Unlock()
 	switch {
 	case broke, lost:
 		return false
 	case replies > 0:
 		return sleep(replies, quit) // a later cut does not stop it
 	}
-	return l.travel(time.Now(), quit) && !l.broke(connection)
+	return c.transfer(time.Now(), quit) && !c.brokeSince(resets)
 }
 
-// broke reports whether the connection of that number is not the present one.
-func (l *line) broke(connection int) bool {
-	l.store.mu.Lock()
-	defer l.store.mu.Unlock()
-	return l.resets != connection
+// brokeSince reports whether the connection of that number is not the present one.
+func (c *connection) brokeSince(resets int) bool {
+	c.store.mu.Lock()
+	defer c.store.mu.Unlock()
+	return c.resets != resets
 }
 
-// carryNotices delivers what is in the inbox, as fast as the line permits. A
+// deliverNotices delivers what is in the inbox, as fast as the line permits. A
 // notice stays in the inbox until it has arrived, so that none overtakes it.
-func (s *session) carryNotices() {
+func (s *session) deliverNotices() {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	for len(s.inbox) > 0 {
 		e := s.inbox[0]
 		s.store.mu.Unlock()
-		arrived := s.line.travel(e.sent, s.lease.Done())
+		arrived := s.conn.transfer(e.sent, s.lease.Done())
 		s.store.mu.Lock()
 		if !arrived {
 			return
 		}
-		s.hear(e)
+		s.receive(e)
 		s.inbox = s.inbox[1:]
 	}
 }
