@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-func TestASecondCloseMeanwhileTakesVirtualTimeToo(t *testing.T) {
+func TestTwoClosesAtOnceWorkInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memdriver.New()
 		s, err := st.Connect(t.Context())

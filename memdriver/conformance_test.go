@@ -57,13 +57,13 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// recorder is a store that remembers which sessions are its own, because the
-// kit names the session alone where a fault is played.
+// recorder is a store whose sessions storeOf can find. The kit gives most hooks only
+// the session.
 type recorder struct {
 	*memdriver.Store
 }
 
-var stores sync.Map // driver.Session to *memdriver.Store
+var stores sync.Map // the *memdriver.Store of each driver.Session
 
 func newRecorder(opts ...memdriver.Option) recorder {
 	return recorder{memdriver.New(opts...)}

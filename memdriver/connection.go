@@ -7,61 +7,60 @@ import (
 	"github.com/dlock-go/dlock/dlocktest/faults"
 )
 
-// connection is the connection of one session with the store, and what is wrong with
-// it. As long as nothing is, a request is a function call. The store's mutex
-// guards it.
+// connection is the connection of one session to the store, with its faults. While
+// it has no faults, a request is a function call. The store's mutex guards it.
 type connection struct {
 	store   *Store
-	cuts    int // of this line alone
-	resets  int // how often the connection broke
+	cuts    int // cuts of this connection alone
+	resets  int // the number of times that the connection broke
 	delay   time.Duration
-	replies time.Duration // how much later than that replies come
+	replies time.Duration // more delay, of replies only
 	losses  []loss
 }
 
-// loss is what becomes of the next request of a kind: it is lost, or, if the
-// store is to carry it out, its reply is. A request that is held is lost to the
-// session only.
+// loss is a fault of the next request of one kind. The request is lost. Or, if
+// committed is true, the store carries it out, and the reply is lost. Or, if held is
+// set, the request is lost for the session and reaches the store later.
 type loss struct {
 	op        faults.Op
 	committed bool
 	held      *held
 }
 
-// held is a request that is on its way, from the time at which the session has
-// sent it.
+// held is a request that reaches the store later. The function serve is nil until
+// the session has sent the request.
 type held struct{ serve func() }
 
-// cut reports whether nothing passes.
+// cut reports whether the connection transfers nothing now.
 func (c *connection) cut() bool { return c.cuts > 0 || c.store.cuts > 0 }
 
-// intact reports whether nothing is wrong with the line.
+// intact reports whether the connection has no fault.
 func (c *connection) intact() bool {
 	return !c.cut() && c.delay == 0 && c.replies == 0 && len(c.losses) == 0
 }
 
-// nextLoss returns what becomes of the next request of that kind, if not all is
-// well.
-func (c *connection) nextLoss(op faults.Op) (fate loss, lost bool) {
-	i := slices.IndexFunc(c.losses, func(loss loss) bool { return loss.op == op })
+// nextLoss removes and returns the loss of the next request of that kind, if there is
+// one.
+func (c *connection) nextLoss(op faults.Op) (next loss, lost bool) {
+	i := slices.IndexFunc(c.losses, func(l loss) bool { return l.op == op })
 	if i < 0 {
 		return loss{}, false
 	}
-	fate = c.losses[i]
+	next = c.losses[i]
 	c.losses = slices.Delete(c.losses, i, i+1)
-	return fate, true
+	return next, true
 }
 
 // The functions below are called without the store's mutex.
 
-// transfer returns when what was sent at that time has passed from one end to the
-// other, which takes half the delay, and longer while the line is cut. It
+// transfer waits until a message that was sent at that time arrives at the other end.
+// This takes half the delay, and longer if the connection is cut by then. transfer
 // returns false if quit closes first.
 func (c *connection) transfer(sent time.Time, quit <-chan struct{}) bool {
 	c.store.mu.Lock()
-	way := c.delay / 2
+	oneWay := c.delay / 2
 	c.store.mu.Unlock()
-	if !sleep(way-time.Since(sent), quit) {
+	if !sleep(oneWay-time.Since(sent), quit) {
 		return false
 	}
 	for {
@@ -79,7 +78,7 @@ func (c *connection) transfer(sent time.Time, quit <-chan struct{}) bool {
 	}
 }
 
-// sleep returns false if quit closes before d has passed.
+// sleep waits for d. It returns false if quit closes first.
 func sleep(d time.Duration, quit <-chan struct{}) bool {
 	if d <= 0 {
 		return true
@@ -94,18 +93,18 @@ func sleep(d time.Duration, quit <-chan struct{}) bool {
 	}
 }
 
-// roundTrip takes a request to the store, calls serve there with the store's mutex
-// held, and returns when the reply has come back. It returns false if the
-// request or the reply is lost, or if quit closes first.
+// roundTrip sends a request to the store, calls serve when the request has arrived,
+// with the store's mutex held, and returns when the reply has arrived. It returns
+// false if the request or the reply is lost, or if quit closes first.
 func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func()) bool {
 	c.store.mu.Lock()
-	fate, lost := c.nextLoss(op)
-	if fate.held != nil {
-		fate.held.serve = serve
+	loss, lost := c.nextLoss(op)
+	if loss.held != nil {
+		loss.held.serve = serve
 	}
 	resets := c.resets
 	c.store.mu.Unlock()
-	if lost && !fate.committed || !c.transfer(time.Now(), quit) {
+	if lost && !loss.committed || !c.transfer(time.Now(), quit) {
 		return false
 	}
 	c.store.mu.Lock()
@@ -124,27 +123,28 @@ func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func())
 	return c.transfer(time.Now(), quit) && !c.brokeSince(resets)
 }
 
-// brokeSince reports whether the connection of that number is not the present one.
+// brokeSince reports whether the connection broke after it had broken resets times.
 func (c *connection) brokeSince(resets int) bool {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	return c.resets != resets
 }
 
-// deliverNotices delivers what is in the inbox, as fast as the line permits. A
-// notice stays in the inbox until it has arrived, so that none overtakes it.
+// deliverNotices delivers the notices in the inbox, one after the other, when each of
+// them has arrived. A notice stays in the inbox until then, so that sendNotice puts
+// later notices behind it.
 func (s *session) deliverNotices() {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	for len(s.inbox) > 0 {
-		e := s.inbox[0]
+		n := s.inbox[0]
 		s.store.mu.Unlock()
-		arrived := s.conn.transfer(e.sent, s.lease.Done())
+		arrived := s.conn.transfer(n.sent, s.lease.Done())
 		s.store.mu.Lock()
 		if !arrived {
 			return
 		}
-		s.receive(e)
+		s.receive(n)
 		s.inbox = s.inbox[1:]
 	}
 }

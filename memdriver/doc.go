@@ -1,35 +1,43 @@
-// Package memdriver is the reference driver of dlock: a store in memory, for
-// one process. Importing it registers it as "mem".
+// Package memdriver is a driver with a store in memory, for the goroutines of one
+// process. Importing it registers it as "mem".
 //
-// It is of use in three ways: as the embedded default of programs that need
-// no other store yet, as the store for tests of everything that locks
-// ([Store.Faults] plays what goes wrong in a network, and a store takes the
-// virtual time of testing/synctest without change), and as the driver to read
-// before writing another one. It keeps every rule of package driver, and the
-// comments name the rule where it is kept.
+// It has three uses:
 //
-// # Two halves
+//   - A program that needs no other store yet can use it as it is.
+//   - Tests of code that uses locks need no server. [Store.Faults] plays the faults
+//     of a network. A store also works in the virtual time of testing/synctest.
+//   - An author of a driver can read it as an example. It keeps every rule of
+//     package driver, and its comments name the rules.
 //
-// The code is divided as it would be with a store on another machine. The
-// client's half is [Driver] (open.go) and the session (session.go, watch.go).
-// The store's half is [Store] with its records of sessions (store.go) and its
-// queues (queue.go). One mutex guards a store and its sessions. The session
-// reaches the store only through ask, which sends a request; the store reaches
-// the session only through sendNotice, which sends a notice of a change to its
-// open watches (package watches keeps them). Both pass the session's line
-// (connection.go), on which [Faults] (fault.go) plays what goes wrong in a network. A
-// driver author can skip these two files.
+// # Client and store
+//
+// The code is divided as if the store were on another machine.
+//
+//   - The client consists of [Driver] (open.go) and the session (session.go and
+//     watch.go).
+//   - The store consists of [Store] with its records of sessions (store.go) and its
+//     queues (queue.go).
+//   - The session and the store talk over a connection (connection.go). The session
+//     sends requests, with the function ask. The store sends notices of changes to
+//     sessions with open watches, with the method sendNotice.
+//
+// [Faults] (fault.go) plays faults on the connections. An author of a driver can
+// skip connection.go and fault.go. One mutex guards a store and its sessions.
 //
 // # Guarantees
 //
-// A store lives as long as the program refers to it; nothing is kept on disk.
-// Tokens rise strictly over the whole store. Sequences count up from 0 in each
-// queue. An empty queue is remembered until at least a thousand others have
-// become empty after it; then it is forgotten, and starts over as a new
-// incarnation, with another epoch. A request takes time in proportion to the
-// length of its queue, and Walk, Close and the end of a session take time in
-// proportion to the number of queues and nodes.
+// Nothing is kept on disk. A store that [Open] has returned for a name lives as long
+// as the process. Any other store lives as long as the program refers to it.
 //
-// A store must not be shared by two bubbles of testing/synctest, nor by a
-// bubble and the world outside: make one with [New] in each.
+// Tokens rise strictly over the whole store. The sequences of each queue begin with
+// 0. A store remembers an empty queue until at least a thousand others have become
+// empty after it. Then it forgets the queue. If the queue is made again, it has
+// another epoch, and its sequences start over.
+//
+// A request takes time in proportion to the length of its queue. A change of a queue
+// also takes time in proportion to the number of sessions. Walk, Close and the end of
+// a session take time in proportion to the number of queues and nodes.
+//
+// Two bubbles of testing/synctest must not share a store, and neither must a bubble
+// and a goroutine outside. Each needs a store of its own, which [New] returns.
 package memdriver

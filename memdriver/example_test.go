@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// Two sessions stand in one queue. The second one waits until the first one's
-// node has gone, here because the store takes the first session for dead.
+// Two sessions have a node each in one queue. The second session waits until the node
+// of the first one has gone. Here it goes because the first session expires.
 func Example() {
 	ctx := context.Background()
 	store := memdriver.New()
@@ -38,8 +38,7 @@ func Example() {
 	// true session ended: it expired
 }
 
-// A test makes the store lose the reply to a Create. The driver removes the
-// orphan.
+// A test loses the reply to a Create. The driver removes the node.
 func ExampleFaults_LoseReply() {
 	ctx := context.Background()
 	store := memdriver.New()
@@ -50,7 +49,7 @@ func ExampleFaults_LoseReply() {
 	_, err := session.Create(ctx, "stock/42", driver.NodeSpec{Prefix: "web1-W-"})
 	fmt.Println(err)
 
-	for { // the driver does it in the background
+	for { // the driver removes the node in the background
 		changed, _ := session.WatchQueue(ctx, "stock/42")
 		nodes, _ := session.List(ctx, "stock/42")
 		if len(nodes) == 0 {
@@ -66,10 +65,11 @@ func ExampleFaults_LoseReply() {
 	// nothing is left
 }
 
+// A data source name with a parameter that the driver does not know gives an error.
 func ExampleDriver() {
 	var d driver.Driver = memdriver.Driver{}
 	_, err := d.OpenConnector("orders?timeout=5s")
 	fmt.Println(err)
 	// Output:
-	// mem: dsn: unknown parameter "timeout" (there is session_timeout)
+	// mem: dsn: unknown parameter "timeout" (the only parameter is session_timeout)
 }

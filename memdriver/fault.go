@@ -12,19 +12,19 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// Faults plays faults on a store and its sessions, for tests: see [Store.Faults].
-// It holds nothing of its own.
+// Faults plays faults on a store and its sessions, for tests: see [Store.Faults]. It
+// has no state of its own.
 //
 // All methods may be called at any time and from many goroutines. A method that
-// takes a session panics if the session is not one of this store.
+// takes a session panics if the session does not belong to this store.
 type Faults struct{ store *Store }
 
-// Faults returns what plays faults on this store.
+// Faults returns the Faults of this store.
 func (st *Store) Faults() Faults { return Faults{st} }
 
-// Expire ends a session as a store does that has not heard of it for too long:
-// first the session's lease has run out (Done closes, and so do its watches),
-// then its nodes go. They are gone when Expire returns.
+// Expire ends a session as if the store had not heard from it for its timeout. First
+// the lease ends: Done closes, and all watches end. Then the store drops the session
+// and removes its nodes. They are gone when Expire returns.
 func (f Faults) Expire(s driver.Session) {
 	ms := f.session(s)
 	ms.lease.End(errExpired)
@@ -34,8 +34,9 @@ func (f Faults) Expire(s driver.Session) {
 	f.store.drop(ms.record)
 }
 
-// Drop ends a session in the store alone, as an operator may: its nodes are gone
-// when Drop returns, and its process learns of the end with its next request.
+// Drop ends a session in the store alone, as an operator may do. The nodes are gone
+// when Drop returns. The client learns of the end with its next request, which may be
+// a heartbeat.
 func (f Faults) Drop(s driver.Session) {
 	ms := f.session(s)
 	f.store.mu.Lock()
@@ -43,21 +44,23 @@ func (f Faults) Drop(s driver.Session) {
 	f.store.drop(ms.record)
 }
 
-// CutOff cuts the line between a session and the store until heal is called, as
-// a network does that drops packets: neither side is told. Requests wait. They
-// go through when the line heals, also those whose caller has given up
-// meanwhile; or the session ends first, because its lease runs out, after three
-// quarters of its timeout at the most. Watches learn of nothing before the line
-// heals or the session ends. The store, for its part, drops the session when it
-// has not heard of it for its timeout.
+// CutOff cuts the connection of a session until heal is called, as a network does
+// that drops packets. Neither side notices the cut itself.
 //
-// Cuts add up: the line is whole again when all have healed. A second call of
-// heal does nothing.
+//   - Requests wait until the cut heals, and arrive then. This includes requests
+//     whose callers have given up.
+//   - Notices of watches wait in the same way.
+//   - If the cut lasts too long, the lease runs out, after three quarters of the
+//     session timeout at most. The session and its watches end then.
+//   - The store drops the session when it has not heard from it for its timeout.
+//
+// Several cuts may overlap. The connection works again when all of them have healed.
+// A second call of heal does nothing.
 func (f Faults) CutOff(s driver.Session) (heal func()) { return f.cut(&f.session(s).conn.cuts) }
 
-// Down cuts all sessions off, those that live and those to come, until up is
-// called: see [Faults.CutOff]. Connect fails meanwhile. The store itself goes
-// on: sessions expire.
+// Down cuts the connections of all sessions until up is called: see [Faults.CutOff].
+// During that time Connect returns an error. The store itself goes on, so sessions
+// expire.
 func (f Faults) Down() (up func()) { return f.cut(&f.store.cuts) }
 
 func (f Faults) cut(cuts *int) (heal func()) {
@@ -73,14 +76,14 @@ func (f Faults) cut(cuts *int) (heal func()) {
 	})
 }
 
-// LoseRequest breaks the connection of a session under its next request of that
-// kind, before the request has reached the store. The caller gets an error that
-// matches driver.ErrUnavailable. The session lives on, and all other requests
-// pass. Several losses of one kind meet one request each, in turn.
+// LoseRequest loses the next request of that kind that the session sends, as if the
+// connection broke before the request reached the store. The caller gets an error
+// that matches driver.ErrUnavailable. The session lives on, and other requests are
+// not lost. Each call of LoseRequest loses one request.
 func (f Faults) LoseRequest(s driver.Session, op faults.Op) { f.lose(s, loss{op: op}) }
 
-// LoseReply is LoseRequest for a request that has reached the store: the store
-// has done what the request asks for, and its reply is lost.
+// LoseReply is like LoseRequest, but the store receives the request and carries it
+// out, and the reply is lost.
 func (f Faults) LoseReply(s driver.Session, op faults.Op) { f.lose(s, loss{op: op, committed: true}) }
 
 func (f Faults) lose(s driver.Session, l loss) {
@@ -90,9 +93,10 @@ func (f Faults) lose(s driver.Session, l loss) {
 	ms.conn.losses = append(ms.conn.losses, l)
 }
 
-// HoldRequest is LoseRequest for a request that arrives late: the caller gets the
-// error at once, and the store serves the request when arrive is called. A call
-// of arrive before the request was sent does nothing, and so does a second one.
+// HoldRequest is like LoseRequest, but the request reaches the store later, when
+// arrive is called. The caller gets the error at once. A call of arrive before the
+// session has sent the request does nothing, and neither does a call after the
+// request has arrived.
 func (f Faults) HoldRequest(s driver.Session, op faults.Op) (arrive func()) {
 	h := new(held)
 	f.lose(s, loss{op: op, held: h})
@@ -106,10 +110,9 @@ func (f Faults) HoldRequest(s driver.Session, op faults.Op) (arrive func()) {
 	}
 }
 
-// Reset breaks the connection of a session once. Requests and replies that are
-// on their way are lost: their callers get an error that matches
-// driver.ErrUnavailable. The session connects again at once, and finds its
-// watches and their news at the store.
+// Reset breaks the connection of a session once. Requests and replies that are on
+// their way are lost: their callers get an error that matches driver.ErrUnavailable.
+// The session connects again at once. No notice of a watch is lost.
 func (f Faults) Reset(s driver.Session) {
 	ms := f.session(s)
 	f.store.mu.Lock()
@@ -117,9 +120,9 @@ func (f Faults) Reset(s driver.Session) {
 	ms.conn.resets++
 }
 
-// DelayReplies makes every reply to a session take d from now on. The requests
-// arrive at once. A cut that begins while a reply is on its way does not stop
-// it. Zero ends the delay.
+// DelayReplies delays every later reply to a session by d. Requests are not delayed.
+// A cut that begins while a reply is on its way does not stop the reply. Zero ends
+// the delay.
 func (f Faults) DelayReplies(s driver.Session, d time.Duration) {
 	ms := f.session(s)
 	f.store.mu.Lock()
@@ -127,12 +130,13 @@ func (f Faults) DelayReplies(s driver.Session, d time.Duration) {
 	ms.conn.replies = d
 }
 
-// Delay makes every request of a session take d from now on, half of it on the
-// way to the store and half of it on the way back; what watches learn takes
-// half of d. A session does not wait for a heartbeat that takes more than a
-// quarter of its timeout, so it ends if no other request keeps it. A request
-// whose caller has given up meanwhile is on its way all the same. Zero ends the
-// delay, but not for what has been sent.
+// Delay delays the connection of a session. Every later request and reply takes half
+// of d, so a caller waits for d. A notice of a watch also takes half of d. Zero ends
+// the delay, but not for messages that have been sent before.
+//
+// A heartbeat gives up after a quarter of the session timeout. If d is longer, the
+// session ends, unless another request renews its lease. A request goes on even if
+// its caller gives up.
 func (f Faults) Delay(s driver.Session, d time.Duration) {
 	ms := f.session(s)
 	f.store.mu.Lock()
@@ -140,12 +144,13 @@ func (f Faults) Delay(s driver.Session, d time.Duration) {
 	ms.conn.delay = d
 }
 
-// Pause plays a process that was stopped for d, or a machine that slept: when
-// it goes on its clocks are d further on, but none of its timers has run yet.
-// So the Err of the session tells the truth at once, and Done closes within a
-// quarter of the lease, or when Err or any other method is called. For the store,
-// too, d has passed: if the store has not heard of the session for its timeout
-// then, it has dropped the session, and the nodes are gone when Pause returns.
+// Pause plays a pause of the session's process, or a sleep of its machine. The
+// session then sees its clocks later by d, but no timer has run. So if the lease has
+// run out, Err returns an error at once. Done closes when a method of the session is
+// called, and within a quarter of the lease's term at most.
+//
+// For the store, too, d has passed. If it has not heard from the session for its
+// timeout by then, it drops the session, and the nodes are gone when Pause returns.
 func (f Faults) Pause(s driver.Session, d time.Duration) {
 	ms := f.session(s)
 	leasehook.Skew(ms.lease, d)
@@ -155,8 +160,8 @@ func (f Faults) Pause(s driver.Session, d time.Duration) {
 	f.store.expire(ms.record)
 }
 
-// RemoveNode removes a node, as an operator may. It reports whether the node
-// was there.
+// RemoveNode removes a node, as an operator may do. It reports whether the node was
+// there.
 func (f Faults) RemoveNode(queue, name string) bool {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
@@ -167,9 +172,9 @@ func (f Faults) RemoveNode(queue, name string) bool {
 	return n != nil
 }
 
-// RemoveQueue removes a queue with all its nodes, as an operator may: the next
-// node of that name begins a new incarnation. It reports whether the queue was
-// there.
+// RemoveQueue removes a queue with all its nodes, as an operator may do. If the queue
+// is made again, it has another epoch, and its sequences start over. RemoveQueue
+// reports whether the queue was there.
 func (f Faults) RemoveQueue(queue string) bool {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
@@ -184,11 +189,12 @@ func (f Faults) RemoveQueue(queue string) bool {
 	return true
 }
 
-// PutNode adds a node that belongs to no session: some other program has made
-// it. If driver.ParseName takes its name for a contender's, the queue must not
-// have passed that sequence yet (order could not be kept), and goes on after it.
-// A node of any other name is kept but never listed. An error that matches
-// driver.ErrBadName tells why the node could not be added.
+// PutNode adds a node that belongs to no session, as another program may do. If
+// driver.ParseName accepts the name, List returns the node, and the queue goes on
+// with the next sequence. In that case the sequence must not be lower than the next
+// one of the queue, because the node would come before older nodes. List leaves out a
+// node with any other name. If the node cannot be added, the error matches
+// driver.ErrBadName and says why.
 func (f Faults) PutNode(queue, name string, data []byte) error {
 	if err := driver.CheckQueue(queue); err != nil {
 		return fmt.Errorf("mem: put %q: %w", name, err)
@@ -200,9 +206,9 @@ func (f Faults) PutNode(queue, name string, data []byte) error {
 	_, seq, contender := driver.ParseName(name)
 	switch {
 	case name == "" || slices.ContainsFunc(q.nodes, withName(name)):
-		return fmt.Errorf("mem: put %q in %q: %w: empty or taken", name, queue, driver.ErrBadName)
+		return fmt.Errorf("mem: put %q in %q: %w: the name is empty or taken", name, queue, driver.ErrBadName)
 	case contender && seq < q.next:
-		return fmt.Errorf("mem: put %q in %q: %w: the queue has got to %d", name, queue, driver.ErrBadName, q.next)
+		return fmt.Errorf("mem: put %q in %q: %w: the next sequence of the queue is %d", name, queue, driver.ErrBadName, q.next)
 	}
 	f.store.add(q, &node{
 		Node: driver.Node{Name: name, Seq: seq, Epoch: q.epoch}, contender: contender, data: bytes.Clone(data),
@@ -210,11 +216,12 @@ func (f Faults) PutNode(queue, name string, data []byte) error {
 	return nil
 }
 
-// session returns what is behind a session of this store.
+// session returns the session behind the interface. It panics if the session does not
+// belong to this store.
 func (f Faults) session(s driver.Session) *session {
 	ms, ok := s.(*session)
 	if !ok || ms.store != f.store {
-		panic(fmt.Sprintf("memdriver: %T is no session of this store", s))
+		panic(fmt.Sprintf("memdriver: %T is not a session of this store", s))
 	}
 	return ms
 }

@@ -22,11 +22,11 @@ func TestExpireEndsTheSessionAndRemovesItsNodes(t *testing.T) {
 		require.Empty(t, list(t, other))
 		require.ErrorContains(t, s.Err(), "expired")
 		require.NoError(t, s.Close())
-		st.Faults().Expire(s) // once more
+		st.Faults().Expire(s) // a second Expire does nothing
 	})
 }
 
-func TestDroppedSessionLearnsOfItWithItsNextRequest(t *testing.T) {
+func TestDroppedSessionEndsWithItsNextRequest(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s, other := connect(t, st), connect(t, st)
@@ -40,13 +40,13 @@ func TestDroppedSessionLearnsOfItWithItsNextRequest(t *testing.T) {
 		require.ErrorIs(t, s.Err(), driver.ErrSessionEnded)
 		<-w.C
 		require.Empty(t, list(t, other))
-		st.Faults().Drop(s) // once more
+		st.Faults().Drop(s) // a second Drop does nothing
 
 		s = connect(t, st)
 		begin := time.Now()
 		st.Faults().Drop(s)
 		<-s.Done()
-		require.LessOrEqual(t, time.Since(begin), 10*time.Second/4, "no heartbeat has asked")
+		require.LessOrEqual(t, time.Since(begin), 10*time.Second/4, "no heartbeat has reached the store")
 	})
 }
 
@@ -105,7 +105,7 @@ func TestRequestsEndWithTheSessionThatIsCutOff(t *testing.T) {
 	})
 }
 
-func TestHealInTimeSavesTheSession(t *testing.T) {
+func TestSessionSurvivesAShortCut(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s := connect(t, st)
@@ -149,7 +149,7 @@ func TestCloseOfACutOffSessionIsBounded(t *testing.T) {
 		err := s.Close()
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		require.Equal(t, 2*time.Second, time.Since(start))
-		require.Equal(t, err, s.Close(), "it tries again")
+		require.Equal(t, err, s.Close(), "the second Close tries again")
 		require.Equal(t, 4*time.Second, time.Since(start))
 		require.Len(t, list(t, other), 1)
 		elapse(6 * time.Second)
@@ -223,7 +223,7 @@ func TestCleanUpIsRepeatedUntilItIsConfirmed(t *testing.T) {
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		synctest.Wait()
 		require.Empty(t, list(t, s))
-		require.Equal(t, int64(2), requests(st, faults.OpCleanUp), "one was lost on the way there, one on the way back, one got through")
+		require.Equal(t, int64(2), requests(st, faults.OpCleanUp), "of three requests the first was lost, and the reply to the second")
 	})
 }
 
@@ -242,9 +242,9 @@ func TestCleanUpWaitsForTheStore(t *testing.T) {
 	})
 }
 
-// A Create that is given up while it is on its way is caught when it arrives,
-// whether the clean-up comes after it or overtakes it.
-func TestCreateOnItsWayIsCaught(t *testing.T) {
+// The caller of a Create gives up while the request is on its way. The clean-up
+// removes the node, whether it arrives after the Create or before it.
+func TestCreateOnItsWayIsCleanedUp(t *testing.T) {
 	for name, faster := range map[string]bool{"in order": false, "overtaken": true} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T) {
@@ -272,8 +272,8 @@ func TestCreateOnItsWayIsCaught(t *testing.T) {
 	}
 }
 
-// A Create that is held arrives after its clean-up. It must not make a node, and
-// it must be served once at most.
+// A Create that is held arrives after its clean-up. It must not make a node, and the
+// store must serve it only once.
 func TestHeldRequestArrivesLate(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
@@ -299,7 +299,7 @@ func TestHeldRequestArrivesLate(t *testing.T) {
 	})
 }
 
-func TestResetLosesWhatIsOnItsWay(t *testing.T) {
+func TestResetLosesRequestsAndRepliesOnTheirWay(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		for _, served := range []int64{0, 1} {
 			st := memdriver.New()
@@ -339,7 +339,7 @@ func TestDelayedRepliesDoNotDelayRequests(t *testing.T) {
 	})
 }
 
-func TestCreateGivenUpWhileCutOffIsCaught(t *testing.T) {
+func TestCreateGivenUpWhileCutOffIsCleanedUp(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s, other := connect(t, st), connect(t, st)
@@ -399,7 +399,7 @@ func TestLostWatchLeavesNothingArmed(t *testing.T) {
 	}
 }
 
-func TestLostListAndCloseSaySo(t *testing.T) {
+func TestLostListAndCloseReturnErrUnavailable(t *testing.T) {
 	st := memdriver.New()
 	s := connect(t, st)
 	st.Faults().LoseReply(s, faults.OpList)
@@ -426,7 +426,7 @@ func TestDelayTakesItsTimeBothWays(t *testing.T) {
 		require.Equal(t, 4*time.Second, time.Since(start))
 		require.True(t, st.Faults().RemoveNode(queue, p.Name))
 		<-gone
-		require.Equal(t, 5*time.Second, time.Since(start), "the end of a watch takes one way")
+		require.Equal(t, 5*time.Second, time.Since(start), "a notice takes half the delay")
 		require.Empty(t, list(t, other))
 		require.Equal(t, 5*time.Second, time.Since(start), "another session is not delayed")
 		require.Error(t, withDeadline(time.Second, func(ctx context.Context) error {
@@ -435,7 +435,7 @@ func TestDelayTakesItsTimeBothWays(t *testing.T) {
 		}))
 		require.Equal(t, 6*time.Second, time.Since(start))
 		elapse(time.Minute)
-		require.NoError(t, s.Err(), "a slow line cost the lease")
+		require.NoError(t, s.Err(), "a slow connection has ended the lease")
 	})
 }
 
@@ -462,7 +462,7 @@ func TestDelayedRepliesAreNotStoppedByALaterCut(t *testing.T) {
 		start := time.Now()
 		time.AfterFunc(time.Second, func() {
 			if nodes, _ := other.List(background, queue); len(nodes) != 1 {
-				t.Errorf("%d nodes: the request does not arrive at once", len(nodes))
+				t.Errorf("%d nodes, expected 1: the request has not arrived at once", len(nodes))
 			}
 			st.Faults().CutOff(s)
 		})
@@ -499,7 +499,7 @@ func TestHeldRequestArrivesLater(t *testing.T) {
 	})
 }
 
-func TestResetLosesWhatIsOnItsWayAndNothingElse(t *testing.T) {
+func TestResetLosesNoNotices(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s, other := connect(t, st), connect(t, st)
@@ -511,7 +511,7 @@ func TestResetLosesWhatIsOnItsWayAndNothingElse(t *testing.T) {
 			_, err := s.List(background, queue)
 			require.ErrorIs(t, err, driver.ErrUnavailable)
 		}
-		require.Equal(t, int64(1), requests(st, faults.OpList), "one was lost on the way there")
+		require.Equal(t, int64(1), requests(st, faults.OpList), "the first request was lost, and the reply to the second")
 		require.Len(t, list(t, s), 2)
 		require.True(t, open(w.C))
 		require.NoError(t, other.Delete(background, queue, ahead, driver.Released))
@@ -521,7 +521,7 @@ func TestResetLosesWhatIsOnItsWayAndNothingElse(t *testing.T) {
 	})
 }
 
-func TestPausedProcessLearnsTheTruthFromErr(t *testing.T) {
+func TestErrReportsTheEndRightAfterAPause(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s, other := connect(t, st), connect(t, st)
@@ -534,7 +534,7 @@ func TestPausedProcessLearnsTheTruthFromErr(t *testing.T) {
 	})
 }
 
-func TestPauseWithinTheTimeoutIsSurvivedByTheStoreAlone(t *testing.T) {
+func TestPauseBetweenTermAndTimeoutEndsTheLeaseOnly(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s, other := connect(t, st), connect(t, st)
@@ -548,7 +548,7 @@ func TestPauseWithinTheTimeoutIsSurvivedByTheStoreAlone(t *testing.T) {
 	})
 }
 
-func TestShortPauseIsSurvived(t *testing.T) {
+func TestSessionSurvivesAShortPause(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s := connect(t, st)
@@ -590,13 +590,12 @@ func TestDownCutsAllSessionsOff(t *testing.T) {
 func TestFaultOnAForeignSessionPanics(t *testing.T) {
 	st := memdriver.New()
 	s := connect(t, memdriver.New())
-	require.PanicsWithValue(t, "memdriver: *memdriver.session is no session of this store", func() { st.Faults().Expire(s) })
+	require.PanicsWithValue(t, "memdriver: *memdriver.session is not a session of this store", func() { st.Faults().Expire(s) })
 	require.Panics(t, func() { st.Faults().CutOff(nil) })
 	require.Panics(t, func() { memdriver.New().Faults().LoseReply(connect(t, st), faults.Op(99)) })
 }
 
-// lose loses the session's next request of that kind, or, if the store is to
-// carry it out, the reply to it.
+// lose loses the next request of that kind or, if committed is true, the reply to it.
 func lose(st *memdriver.Store, s driver.Session, op faults.Op, committed bool) {
 	if committed {
 		st.Faults().LoseReply(s, op)

@@ -11,9 +11,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// FuzzDSN: a data source name that is accepted means what it says, and an error
-// names the driver. The name of a store is left out, because stores with a name
-// are kept.
+// FuzzDSN checks that the driver applies the parameters of each data source name that
+// it accepts, and that an error begins with the name of the driver. It leaves out the
+// name of the store, because the process keeps stores that have a name.
 func FuzzDSN(f *testing.F) {
 	for _, s := range []string{"", "?session_timeout=5s", "stock?session_timeout=1h2m3s", "?session_timeout=1ms", "zk://h", "?%zz", "?a;b", "?session_timeout=5s&session_timeout=5s",
 		"?session_timeout=9223372036854775807ns", "?session%5Ftimeout=10s", "?session_timeout=%31s"} {
@@ -48,8 +48,8 @@ func FuzzDSN(f *testing.F) {
 	})
 }
 
-// FuzzForeignNode: the queue stays in order whatever name a foreign node has, and
-// the node is listed if driver.ParseName takes its name.
+// FuzzForeignNode checks that a queue stays in order with a foreign node of any name,
+// and that List returns the node if driver.ParseName accepts its name.
 func FuzzForeignNode(f *testing.F) {
 	for _, s := range []string{"readme", "x-0000000000", "x-0000000005", "x-999999999999999999", "", "a/b-0000000001", "\x1b-0000000007", "web1-W-0000000001"} {
 		f.Add("q", s, []byte("x"))

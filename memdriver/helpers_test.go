@@ -20,13 +20,14 @@ const (
 
 var background = context.Background()
 
-// inVirtualTime runs f in a bubble, which also fails if a goroutine outlives it.
+// inVirtualTime runs f in a bubble of testing/synctest. The bubble fails the test if a
+// goroutine is left.
 func inVirtualTime(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
 }
 
-// connect returns a session that is closed with the test.
+// connect returns a session that is closed at the end of the test.
 func connect(t *testing.T, c driver.Connector) driver.Session {
 	t.Helper()
 	s, err := c.Connect(background)
@@ -35,10 +36,10 @@ func connect(t *testing.T, c driver.Connector) driver.Session {
 	return s
 }
 
-// newNode is what Create makes a node of if the test wants no watch.
+// newNode describes a node that is created without a watch.
 var newNode = driver.NodeSpec{Prefix: prefix, Data: []byte("data")}
 
-// createIn makes a node and returns its place alone.
+// createIn creates a node and returns its place.
 func createIn(t *testing.T, s driver.Session, queue string) driver.Place {
 	t.Helper()
 	j, err := s.Create(background, queue, newNode)
@@ -51,7 +52,7 @@ func create(t *testing.T, s driver.Session) driver.Place {
 	return createIn(t, s, queue)
 }
 
-// join makes a node and returns all that Create returns.
+// join creates a node and returns the whole result of Create.
 func join(t *testing.T, s driver.Session) driver.Joined {
 	t.Helper()
 	j, err := s.Create(background, queue, newNode)
@@ -80,8 +81,8 @@ func watchQueue(t *testing.T, s driver.Session, queue string) driver.Watch {
 	return w
 }
 
-// open reports whether there is nothing to receive from a channel, and it has
-// not closed, once all goroutines in the bubble have settled.
+// open waits until all goroutines in the bubble are blocked. It then reports whether
+// the channel is open and has nothing to receive.
 func open[T any](ch <-chan T) bool {
 	synctest.Wait()
 	select {
@@ -92,8 +93,8 @@ func open[T any](ch <-chan T) bool {
 	}
 }
 
-// elapse lets time pass in the bubble, and all goroutines run that are due by
-// then.
+// elapse lets virtual time pass, and waits until all goroutines in the bubble are
+// blocked.
 func elapse(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -106,7 +107,7 @@ func withDeadline(d time.Duration, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// eventually waits in real time, on the goroutine of the test.
+// eventually waits in real time until ok returns true.
 func eventually(t *testing.T, otherwise string, ok func() bool) {
 	t.Helper()
 	for range 10_000 {

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// A Create that is on its way when the store drops its session must not add a
-// node afterwards: no owner would ever remove it.
+// A Create that arrives after the store has dropped its session must not add a node,
+// because no session's end would remove that node.
 func TestNoNodeIsAddedForASessionThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New()
@@ -21,7 +21,7 @@ func TestNoNodeIsAddedForASessionThatHasEnded(t *testing.T) {
 		require.NoError(t, err)
 		s := opened.(*session)
 		st.Faults().Delay(s, 2*time.Second)
-		time.AfterFunc(time.Second/2, func() { dropped(s) })
+		time.AfterFunc(time.Second/2, func() { drop(s) })
 		_, err = s.Create(context.Background(), "q", driver.NodeSpec{Prefix: "a-"})
 		require.ErrorIs(t, err, driver.ErrSessionEnded)
 		require.Zero(t, st.Stats().Nodes)
@@ -30,8 +30,8 @@ func TestNoNodeIsAddedForASessionThatHasEnded(t *testing.T) {
 	})
 }
 
-// dropped has the store drop a session without a word to it.
-func dropped(s *session) {
+// drop drops a session in the store. The session does not learn of it.
+func drop(s *session) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	s.store.drop(s.record)
@@ -60,14 +60,14 @@ func TestCloseWaitsForTheGoroutinesOfTheSession(t *testing.T) {
 	})
 }
 
-// A store that has dropped a session says so, and the session believes it.
+// The session ends when the store answers that it does not know the session.
 func TestSessionEndsWhenTheStoreDoesNotKnowIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, use := range []bool{true, false} {
 			opened, err := New().Connect(context.Background())
 			require.NoError(t, err)
 			s := opened.(*session)
-			dropped(s)
+			drop(s)
 			require.NoError(t, s.Err())
 			if use {
 				_, err = s.List(context.Background(), "q")
@@ -75,16 +75,16 @@ func TestSessionEndsWhenTheStoreDoesNotKnowIt(t *testing.T) {
 			}
 			start := time.Now()
 			<-s.Done()
-			require.LessOrEqual(t, time.Since(start), s.timeout/4, "a heartbeat tells it")
+			require.LessOrEqual(t, time.Since(start), s.timeout/4, "no heartbeat has reached the store")
 			require.Equal(t, use, time.Since(start) == 0)
 			require.NoError(t, s.Close())
 		}
 	})
 }
 
-// A watch whose caller gave up while the request was on its way is not armed
-// when the request arrives.
-func TestDroppedWatchIsNotArmed(t *testing.T) {
+// The caller of a watch gives up while the request is on its way. Then no watch is
+// armed when the request arrives.
+func TestWatchWhoseCallerGaveUpIsNotArmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New()
 		s, err := st.Connect(context.Background())
@@ -101,15 +101,15 @@ func TestDroppedWatchIsNotArmed(t *testing.T) {
 	})
 }
 
-// Rule 8: the store's mutex is held here, so no node can go. The session is
-// known to have ended all the same.
+// Rule 8: the test holds the store's mutex, so no node can be removed. The session
+// ends nevertheless: its end does not wait for the removal.
 func TestSessionEndsBeforeItsNodesGo(t *testing.T) {
 	for how, end := range map[string]func(s *session){
 		"closed":  func(s *session) { _ = s.Close() },
 		"expired": func(s *session) { s.store.Faults().Expire(s) },
 	} {
 		t.Run(how, func(t *testing.T) {
-			st := New(WithSessionTimeout(time.Hour)) // the lease does not end by itself
+			st := New(WithSessionTimeout(time.Hour)) // the lease does not run out
 			opened, err := st.Connect(context.Background())
 			require.NoError(t, err)
 			s := opened.(*session)

@@ -15,23 +15,25 @@ import (
 
 func init() { dlock.Register("mem", Driver{}) }
 
-// Driver opens stores in memory by data source name. It is registered as
-// "mem".
+// Driver opens stores in memory by their names. It is registered as "mem".
 type Driver struct{}
 
 // OpenConnector takes a dsn of the form
 //
 //	name[?session_timeout=5s]
 //
-// The same name means the same store within this process, see [Open]; an empty
-// name means a new store with every call. session_timeout (10s) belongs to the
-// sessions of this connector: connectors of one store may differ in it. A
-// parameter that is unknown, repeated or malformed is an error that names it. Errors
-// do not repeat the dsn: it may be that of another driver, with a password in it.
+// Within a process, the same name always means the same store: see [Open]. An empty
+// name means a new store in every call. session_timeout is the session timeout of
+// this connector, 10s if it is missing. Other connectors of the same store may have
+// another one.
+//
+// If a parameter is unknown, repeated or malformed, the error names it. No error
+// repeats the dsn, because it may be meant for another driver and contain a
+// password.
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	name, query, _ := strings.Cut(dsn, "?")
 	if strings.Contains(name, "://") {
-		return nil, errors.New("mem: dsn: a store in memory has a plain name; this is the address of another kind of store")
+		return nil, errors.New("mem: dsn: this is the address of another kind of store; a store in memory has a plain name")
 	}
 	timeout, err := parseTimeout(query)
 	if err != nil {
@@ -40,7 +42,7 @@ func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	return connector{store: Open(name), timeout: timeout}, nil
 }
 
-// parseTimeout returns the only parameter there is, or its default.
+// parseTimeout returns the value of session_timeout, the only parameter.
 func parseTimeout(query string) (time.Duration, error) {
 	params, err := url.ParseQuery(query)
 	if err != nil {
@@ -50,12 +52,12 @@ func parseTimeout(query string) (time.Duration, error) {
 	for name, values := range params {
 		switch {
 		case name != "session_timeout":
-			return 0, fmt.Errorf("unknown parameter%s (there is session_timeout)", quoted(name))
+			return 0, fmt.Errorf("unknown parameter%s (the only parameter is session_timeout)", quoted(name))
 		case len(values) > 1:
 			return 0, fmt.Errorf("parameter %q is given %d times", name, len(values))
 		}
 		if timeout, err = time.ParseDuration(values[0]); err != nil {
-			return 0, fmt.Errorf("parameter %q: not a duration such as 10s or 500ms", name)
+			return 0, fmt.Errorf("parameter %q is not a duration such as 10s or 500ms", name)
 		}
 		if timeout < minSessionTimeout {
 			return 0, fmt.Errorf("parameter %q: %v is less than %v", name, timeout, minSessionTimeout)
@@ -64,8 +66,8 @@ func parseTimeout(query string) (time.Duration, error) {
 	return timeout, nil
 }
 
-// quoted returns what can be the name of a parameter, in quotes, and nothing else:
-// any other text may be a part of another dsn.
+// quoted returns the name in quotes if it can be the name of a parameter. It returns
+// nothing for any other text, which may be a part of another driver's dsn.
 func quoted(name string) string {
 	if len(name) > 32 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
 		return ""
@@ -73,7 +75,7 @@ func quoted(name string) string {
 	return fmt.Sprintf(" %q", name)
 }
 
-// connector is a store together with the timeout of the sessions it makes.
+// connector makes sessions of a store, with a session timeout of its own.
 type connector struct {
 	store   *Store
 	timeout time.Duration
@@ -88,9 +90,10 @@ var (
 	stores   = make(map[string]*Store)
 )
 
-// Open returns the store of that name. It is made when it is first asked for,
-// with default settings, and kept for the life of the process. An empty name
-// gives a new store every time, as [New] does.
+// Open returns the store with that name. The first call for a name makes the store,
+// with default settings. The process keeps it until the process ends. For an empty
+// name Open returns a new store each time, as [New] does. Open is safe for use by
+// many goroutines.
 func Open(name string) *Store {
 	if name == "" {
 		return New()

@@ -9,29 +9,30 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// idleQueues is how many empty queues a store remembers.
+// idleQueues is the number of empty queues that a store remembers.
 const idleQueues = 1024
 
-// queue is one incarnation of a queue.
+// queue is a queue, from the time at which it was made until it is removed or
+// forgotten.
 type queue struct {
 	name  string
-	epoch int64   // differs from that of every other incarnation in the store
+	epoch int64   // new when the queue is made, and when its sequences start over
 	next  int64   // the sequence of the next node
 	nodes []*node // in the order of creation: rule 1
 }
 
-// node is a member of a queue.
+// node is a node of a queue.
 type node struct {
 	driver.Node
-	token     int64   // no other node of the store ever gets it: rules 3 and 7
-	owner     *record // nil for a node that belongs to no session
-	call      int64   // the owner's Create that made it
-	contender bool    // false for a node that another program made under some other name
+	token     int64   // no other node of the store ever has the same token: rules 3 and 7
+	owner     *record // nil if the node belongs to no session
+	call      int64   // the number of the Create that made the node, within its session
+	contender bool    // false for a foreign node that List leaves out
 	data      []byte
 	created   time.Time
 }
 
-// info is what a session learns from Read. The data is a copy.
+// info returns the result of Read for the session reader. The data is a copy.
 func (n *node) info(reader *record) driver.NodeInfo {
 	info := driver.NodeInfo{Node: n.Node, Token: n.token, Data: bytes.Clone(n.data), Foreign: n.owner != reader, Created: n.created}
 	if n.owner != nil {
@@ -40,7 +41,7 @@ func (n *node) info(reader *record) driver.NodeInfo {
 	return info
 }
 
-// list returns the contenders, oldest first: rule 1.
+// list returns the nodes of the contenders, oldest first: rule 1.
 func (q *queue) list() []driver.Node {
 	nodes := make([]driver.Node, 0, len(q.nodes))
 	for _, n := range q.nodes {
@@ -51,18 +52,18 @@ func (q *queue) list() []driver.Node {
 	return nodes
 }
 
-// withToken returns a function that recognises the node at a place, whatever its name
-// is now.
+// withToken returns a function that matches the node with the token of p, under any
+// name.
 func withToken(p driver.Place) func(*node) bool {
 	return func(n *node) bool { return n.token == p.Token }
 }
 
-// withName returns a function that recognises the node of that name.
+// withName returns a function that matches the node with that name.
 func withName(name string) func(*node) bool {
 	return func(n *node) bool { return n.Name == name }
 }
 
-// within reports whether a queue is at prefix or below it.
+// within reports whether the queue name is prefix or below it.
 func within(name, prefix string) bool {
 	below, ok := strings.CutPrefix(name, prefix)
 	return ok && (prefix == "" || below == "" || below[0] == '/')
@@ -70,7 +71,7 @@ func within(name, prefix string) bool {
 
 // All methods below are called with the store's mutex held.
 
-// open returns the queue of that name. It makes the queue if it is missing.
+// open returns the queue with that name. It makes the queue if it is missing.
 func (st *Store) open(name string) *queue {
 	q := st.queues[name]
 	if q == nil {
@@ -81,7 +82,8 @@ func (st *Store) open(name string) *queue {
 	return q
 }
 
-// find returns a queue and the first of its nodes that matches, or nil.
+// find returns the first node of the queue that matches, and the queue. If there is
+// none, it returns nil for both.
 func (st *Store) find(queue string, match func(*node) bool) (*queue, *node) {
 	if q := st.queues[queue]; q != nil {
 		if i := slices.IndexFunc(q.nodes, match); i >= 0 {
@@ -91,8 +93,8 @@ func (st *Store) find(queue string, match func(*node) bool) (*queue, *node) {
 	return nil, nil
 }
 
-// add appends a node to its queue, with the next token: rules 1 and 3. The caller
-// calls updateIdle afterwards.
+// add appends a node to its queue and gives it the next token: rules 1 and 3. The
+// caller calls updateIdle afterwards.
 func (st *Store) add(q *queue, n *node) {
 	st.tokens++
 	n.token, n.created = st.tokens, time.Now()
@@ -103,7 +105,7 @@ func (st *Store) add(q *queue, n *node) {
 	st.notify(q.name, driver.Node{}, driver.Changed)
 }
 
-// remove takes a node out of its queue and tells the sessions why.
+// remove removes a node from its queue and notifies the sessions.
 func (st *Store) remove(q *queue, n *node, why driver.Cause) {
 	i := slices.Index(q.nodes, n)
 	q.nodes = slices.Delete(q.nodes, i, i+1)
@@ -111,9 +113,9 @@ func (st *Store) remove(q *queue, n *node, why driver.Cause) {
 	st.updateIdle(q)
 }
 
-// updateIdle keeps the list of idle queues after a change of q. If there are too
-// many, updateIdle forgets the one that has been idle for longest. Otherwise a
-// program that invents ever new names of locks would fill the memory.
+// updateIdle updates the list of idle queues after a change of q. If the list is too
+// long, updateIdle forgets the queue that has been idle for longest. Otherwise a
+// program that uses a new name for each lock would fill the memory.
 func (st *Store) updateIdle(q *queue) {
 	if i := slices.Index(st.idle, q); i >= 0 {
 		st.idle = slices.Delete(st.idle, i, i+1)
@@ -127,7 +129,7 @@ func (st *Store) updateIdle(q *queue) {
 	}
 }
 
-// forget removes a queue: the next node of that name begins a new incarnation.
+// forget removes an empty queue. If it is made again, it has another epoch.
 func (st *Store) forget(q *queue) {
 	delete(st.queues, q.name)
 	if i := slices.Index(st.idle, q); i >= 0 {

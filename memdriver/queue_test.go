@@ -49,8 +49,8 @@ func TestTokensRiseOverTheWholeStore(t *testing.T) {
 	}
 }
 
-// Eight sessions append to one queue at once while each of them lists: a list
-// only ever grows at its end, and token, sequence and position agree.
+// Eight sessions append to one queue and list it at the same time. Each list only
+// grows at its end, and tokens, sequences and positions have the same order.
 func TestOrderHoldsUnderConcurrency(t *testing.T) {
 	st := memdriver.New()
 	var wg sync.WaitGroup
@@ -102,7 +102,7 @@ func TestSequencesGoOnInAnEmptyQueue(t *testing.T) {
 	}
 }
 
-func TestRemovedQueueStartsOverAsAnotherIncarnation(t *testing.T) {
+func TestRemovedQueueStartsOverWithAnotherEpoch(t *testing.T) {
 	st := memdriver.New()
 	s := connect(t, st)
 	old := create(t, s)
@@ -271,7 +271,7 @@ func TestReplaceKeepsThePlace(t *testing.T) {
 	require.Equal(t, []driver.Node{before.Node, after.Node}, list(t, s))
 }
 
-func TestReadTellsWhatIsKnown(t *testing.T) {
+func TestReadReturnsTheFactsAboutANode(t *testing.T) {
 	st := memdriver.New()
 	s := connect(t, st)
 	data := []byte("mine")
@@ -348,7 +348,7 @@ func TestBadNamesDoNotReachTheStore(t *testing.T) {
 	require.Empty(t, st.Stats().Requests)
 }
 
-func TestStatsCountWhatIsThereAndWhatWasAsked(t *testing.T) {
+func TestStatsCountContentsAndRequests(t *testing.T) {
 	st := memdriver.New()
 	s := connect(t, st)
 	p := create(t, s)

@@ -18,20 +18,21 @@ var (
 	errClosed  = fmt.Errorf("%w: closed", driver.ErrSessionEnded)
 	errExpired = fmt.Errorf("%w: it expired", driver.ErrSessionEnded)
 
-	// errUnknown is the store's answer to a session that it has dropped.
+	// errUnknown is the store's answer to a request of a session that the store has
+	// dropped.
 	errUnknown = fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
-	// errNotOwner is the store's answer to a session that wants to release or
-	// replace the node of another session.
+	// errNotOwner is the store's answer to a request to release or replace the node
+	// of another session.
 	errNotOwner = errors.New("the node belongs to another session")
-	// errCleanedUp is the store's answer to a Create that its own clean-up has
-	// overtaken. No caller waits for it.
+	// errCleanedUp is the store's answer to a Create that arrives after its own
+	// clean-up. No caller waits for this answer.
 	errCleanedUp = errors.New("create was cleaned up before it arrived")
-	// errNoAnswer marks the error of a request that was sent and not answered:
-	// the store may or may not have done what it asks for.
+	// errNoAnswer marks the error of a request that was sent and not answered. The
+	// store may or may not have carried it out.
 	errNoAnswer = errors.New("no answer")
 )
 
-// closeTimeout is how long Close waits for a store that does not answer.
+// closeTimeout is the time for which Close waits for a store that does not answer.
 const closeTimeout = 2 * time.Second
 
 var (
@@ -43,29 +44,29 @@ var (
 	_ driver.Describer  = (*session)(nil)
 )
 
-// session is the client's half of a session.
+// session is a session as the client sees it.
 type session struct {
 	store   *Store
-	record  *record // what requests refer to; only the store looks into it
+	record  *record // names the session in requests; only the store reads its fields
 	timeout time.Duration
 	lease   *driver.Lease
-	creates atomic.Int64  // Creates so far, to number them
+	creates atomic.Int64  // the number of calls of Create so far
 	ended   chan struct{} // closes when the lease and all watches have ended
 	watches watches.Set
 
 	background sync.WaitGroup // every goroutine of the session: rule 11
 
-	// The store's mutex guards what follows.
+	// The store's mutex guards the fields below.
 	conn    connection
-	inbox   []notice // on their way here
-	stopped bool     // no request arrives, and no goroutine starts, any more
+	inbox   []notice // sent by the store and not yet received
+	stopped bool     // no more request is served, and no more goroutine started
 	closed  bool     // the store has confirmed the end
 }
 
-// newSession returns the session of a record that the store has made for a
-// request sent at that instant. The term of the lease is a quarter shorter than
-// the timeout of the record, and counts from the sending of requests, not from
-// their arrival: rule 8.
+// newSession returns the session for a new record of the store. The client has sent
+// the request for the session at that instant. The term of the lease is a quarter
+// shorter than the session timeout, and counts from the sending of a request, not
+// from its arrival: rule 8.
 func newSession(st *Store, r *record, sent driver.Instant) *session {
 	s := &session{
 		store:   st,
@@ -91,9 +92,8 @@ func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.record.id, Server: "memory", Timeout: s.timeout}
 }
 
-// Create implements driver.Session. Order, names, tokens and the nodes ahead
-// (rules 1, 2, 3 and 5) are the store's business; all or nothing (rule 4) is
-// cleanUp's.
+// Create implements driver.Session. Store.create keeps the rules about order, names,
+// tokens and nodes ahead (1, 2, 3 and 5). cleanUp keeps rule 4, all or nothing.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	req := request{op: faults.OpCreate, queue: queue}
 	if err := errors.Join(driver.CheckQueue(queue), driver.CheckPrefix(n.Prefix)); err != nil {
@@ -111,16 +111,16 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		return j, err
 	})
 	if errors.Is(err, errNoAnswer) {
-		s.cleanUp(call, queue) // which ends the watch as well
+		s.cleanUp(call, queue) // also ends the watch, because it removes the node
 	}
 	return j, err
 }
 
-// cleanUp removes what a Create of unknown outcome has left, or will have left
-// when it arrives: rule 4. It goes on in the background until the store has
-// confirmed that, or has dropped the session and the node with it. The
-// number of the call stands for the node here; a store that knows no such
-// numbers is asked for the node with the data of the call.
+// cleanUp removes the node of a Create whose outcome is unknown, even if that Create
+// arrives later: rule 4. It repeats the request in the background until the store
+// has confirmed it or the lease has ended. In the second case the store removes the
+// node when it drops the session. This store finds the node by the number of the
+// call. A driver for another store can find it by the data of the call.
 func (s *session) cleanUp(call int64, queue string) {
 	s.spawn(func() {
 		for s.lease.Err() == nil {
@@ -190,10 +190,10 @@ func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 	return ask(ctx, s, req, func() ([]string, error) { return s.store.walk(prefix), nil })
 }
 
-// Close implements driver.Session. The lease ends first, the nodes go after
-// that: rules 8 and 9. A session whose lease has run out is ended in the store
-// all the same. A Close that could not reach the store can be repeated. All
-// goroutines end because the lease has: rule 11.
+// Close implements driver.Session. It ends the lease first and has the store remove
+// the nodes after that: rules 8 and 9. If the lease has run out before, Close still
+// ends the session in the store. If the store cannot be reached, a later Close tries
+// again. The goroutines of the session end because the lease has ended: rule 11.
 func (s *session) Close() error {
 	s.lease.End(errClosed)
 	<-s.ended
@@ -204,11 +204,12 @@ func (s *session) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), min(closeTimeout, s.timeout))
 	defer cancel()
 	answered := s.conn.roundTrip(faults.OpClose, ctx.Done(), func() {
-		_ = s.store.accept(s.record, faults.OpClose) // a dropped session is closed, too
+		// The error says that the store has dropped the session before, which is as good.
+		_ = s.store.accept(s.record, faults.OpClose)
 		s.store.drop(s.record)
 	})
 	if !answered {
-		return fmt.Errorf("mem: close: %w: the session's nodes stay until the store drops it, at most %v after it has heard of the session last",
+		return fmt.Errorf("mem: close: %w: the nodes of the session stay until the store drops it, at most %v after its last request",
 			driver.ErrUnavailable, s.timeout)
 	}
 	s.store.mu.Lock()
@@ -223,8 +224,8 @@ func (s *session) isClosed() bool {
 	return s.closed
 }
 
-// keepLease sends the heartbeats. When the lease has ended, keep ends the watches, and
-// no request arrives and no goroutine starts any more.
+// keepLease sends heartbeats until the lease has ended. Then it ends the watches and
+// stops the session: no more request is served, and no more goroutine started.
 func (s *session) keepLease() {
 	s.lease.Keep(s.heartbeat)
 	s.watches.End()
@@ -234,15 +235,16 @@ func (s *session) keepLease() {
 	close(s.ended)
 }
 
-// heartbeat asks the store for nothing, and reports whether the store has answered. A
-// lost beat needs no care: the next one is the second try.
+// heartbeat sends a request without effect, and reports whether the store has
+// answered. It does not repeat a lost request, because the lease sends another
+// heartbeat soon.
 func (s *session) heartbeat(ctx context.Context) bool {
 	_, err := ask(ctx, s, request{op: faults.OpHeartbeat}, func() (none, error) { return none{}, nil })
 	return err == nil
 }
 
-// spawn runs f in a goroutine that Close waits for. It returns false after the
-// end of the session.
+// spawn starts f on a goroutine that Close waits for. It reports whether f was
+// started: not after the end of the session.
 func (s *session) spawn(f func()) bool {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -256,11 +258,11 @@ func (s *session) spawnLocked(f func()) bool {
 	return !s.stopped
 }
 
-// request says what a session asks the store for, and of which queue and node.
+// request describes a request of a session to the store.
 type request struct {
 	op    faults.Op
 	queue string
-	name  string
+	name  string // of a node; or the prefix of Walk
 }
 
 // failed returns an error that names the request.
@@ -275,13 +277,13 @@ func (r request) failed(err error) error {
 	return fmt.Errorf("mem: %s: %w", what, err)
 }
 
-// none is the answer to a request that asks for nothing.
+// none is the answer to a request that has no result.
 type none struct{}
 
-// ask sends a request to the store and returns the answer. The store calls serve
-// when the request arrives, with its mutex held. Every answer renews the lease,
-// from the instant at which the request was sent: rule 8. An error that matches
-// errNoAnswer leaves open whether the store has served the request, or will.
+// ask sends a request to the store and returns the answer. When the request arrives,
+// the store calls serve with its mutex held. Every answer renews the lease, from the
+// instant at which the request was sent: rule 8. If the error matches errNoAnswer,
+// the store may have served the request, or may serve it later.
 func ask[T any](ctx context.Context, s *session, req request, serve func() (T, error)) (answer T, err error) {
 	ended := s.lease.Do(func() (counted bool) {
 		if err = ctx.Err(); err != nil {
@@ -302,10 +304,10 @@ func ask[T any](ctx context.Context, s *session, req request, serve func() (T, e
 	return answer, nil
 }
 
-// exchange brings a request to the store and the answer back. On a line with
-// faults that takes a goroutine, because what was sent goes on its way when the
-// caller has stopped waiting for it. A request or reply that is on its way when the
-// lease ends is lost.
+// exchange sends a request to the store and returns the answer. On a connection with
+// faults it does so on another goroutine. The reason: a request that was sent goes on
+// when its caller gives up. A request or a reply that is on its way when the lease
+// ends is lost.
 func exchange[T any](ctx context.Context, s *session, op faults.Op, serve func() (T, error)) (T, error) {
 	arrive := func() (r reply[T]) {
 		if s.stopped {

@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-func TestIdleSessionLivesByItsHeartbeats(t *testing.T) {
+func TestHeartbeatsKeepAnIdleSession(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s := connect(t, st)
@@ -83,7 +83,7 @@ func everyCall(s driver.Session, ctx context.Context, p driver.Place) map[string
 	return errs
 }
 
-// A session of another connector is not touched by the end of this one.
+// The end of a session leaves the sessions of other connectors alone.
 func TestEndOfOneSessionLeavesTheNodesOfOthers(t *testing.T) {
 	st := memdriver.New()
 	a, b := connect(t, st), connect(t, st)
@@ -122,8 +122,8 @@ func TestNothingOutlivesClose(t *testing.T) {
 	})
 }
 
-// The store ends a session while it is used: what is created then either has
-// gone with it or was refused.
+// The store ends a session while the session creates nodes. Each Create either fails,
+// or its node is removed with the session.
 func TestExpiryRacesWithCreate(t *testing.T) {
 	for range 50 {
 		st := memdriver.New()
@@ -143,8 +143,8 @@ func TestExpiryRacesWithCreate(t *testing.T) {
 	}
 }
 
-// Two contenders hand a queue over by watching each other while a third one's
-// sessions come and go: no session waits for ever, and nothing is left.
+// Two contenders pass a lock on by watches, while the sessions of a third contender
+// come and go. No contender waits for ever, and nothing is left in the end.
 func TestStressLeavesNothing(t *testing.T) {
 	st := memdriver.New()
 	var wg sync.WaitGroup
@@ -176,7 +176,7 @@ func TestStressLeavesNothing(t *testing.T) {
 	require.Equal(t, memdriver.Stats{Queues: 1, Requests: stats.Requests}, stats)
 }
 
-// pass goes through a queue as a contender does.
+// pass waits in a queue and leaves it, as a contender does.
 func pass(s driver.Session) error {
 	p, err := s.Create(background, queue, newNode)
 	if err != nil {

@@ -12,27 +12,27 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Store is a store in memory. It implements driver.Connector. [Store.Stats]
-// shows what it holds, and [Store.Faults] plays faults on it and its sessions.
-// All methods may be called from many goroutines.
+// Store is a store in memory. It implements driver.Connector. [Store.Stats] counts
+// its contents, and [Store.Faults] plays faults on it and its sessions. All methods
+// may be called from many goroutines.
 type Store struct {
 	timeout       time.Duration
 	sequenceStart int64
 	sequenceLimit int64
 
-	// mu guards everything below, and the records, queues, nodes and watches of
-	// the store. It guards what belongs to its sessions, too.
+	// mu guards the fields below, the records, queues and nodes of the store, and
+	// some fields of its sessions.
 	mu       sync.Mutex
 	queues   map[string]*queue
-	idle     []*queue   // those without nodes, idle for longest first
-	tokens   int64      // the last token given out
-	epochs   int64      // incarnations of queues so far
-	opened   int64      // sessions so far
-	sessions []*session // that live
+	idle     []*queue   // the queues without nodes; the first has been idle for longest
+	tokens   int64      // the last token
+	epochs   int64      // the last epoch
+	opened   int64      // the number of sessions so far
+	sessions []*session // the sessions that the store has not dropped
 	requests map[faults.Op]int64
 
-	cuts   int           // between the store and all sessions
-	healed chan struct{} // closes when any cut of the store or of a session heals
+	cuts   int           // cuts of all connections at once
+	healed chan struct{} // closes, and is replaced, when a cut of any kind heals
 }
 
 // New returns a new, empty store.
@@ -50,9 +50,9 @@ func New(opts ...Option) *Store {
 	return st
 }
 
-// Connect begins a new session, with the session timeout of the store. While
-// the store is down ([Faults.Down]), Connect returns at once an error that
-// matches driver.ErrUnavailable, as where a connection is refused.
+// Connect begins a new session, with the session timeout of the store. While the
+// store is down ([Faults.Down]), Connect returns an error that matches
+// driver.ErrUnavailable at once, as if the connection was refused.
 func (st *Store) Connect(ctx context.Context) (driver.Session, error) {
 	return st.connect(ctx, st.timeout)
 }
@@ -75,19 +75,19 @@ func (st *Store) connect(ctx context.Context, timeout time.Duration) (driver.Ses
 	return s, nil
 }
 
-// record is what the store keeps of a session.
+// record is a session as the store sees it.
 type record struct {
 	id        string
 	timeout   time.Duration
-	heard     time.Time // when a request of the session arrived last
+	heard     time.Time // the arrival of the session's last request
 	expiry    *time.Timer
 	gone      bool
 	cleanedUp map[int64]bool // Creates that were cleaned up before they arrived
 }
 
-// expire drops a session that the store has not heard of for its timeout. It
-// runs on a timer, which accept does not touch: expire sets the timer again if
-// the session was heard of meanwhile.
+// expire drops a session that the store has not heard from for its timeout. It runs
+// when the timer of the record fires. A request does not reset that timer. So expire
+// sets the timer again if a request has arrived in the meantime.
 func (st *Store) expire(r *record) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -100,9 +100,9 @@ func (st *Store) expire(r *record) {
 
 // All methods below are called with mu held.
 
-// accept counts a request that has reached the store: the session lives for
-// another timeout from here. The store does not serve a session that it has
-// dropped.
+// accept counts a request that has reached the store. The session then lives for
+// another timeout from now. If the store has dropped the session, accept returns an
+// error, and the store does not serve the request.
 func (st *Store) accept(r *record, op faults.Op) error {
 	if r.gone {
 		return errUnknown
@@ -129,8 +129,8 @@ func (st *Store) drop(r *record) {
 	}
 }
 
-// create appends a node to a queue: rules 1, 2, 3 and 5. The number of the call
-// within its session stands for the node in cleanUp.
+// create appends a node to a queue: rules 1, 2, 3 and 5. It stores the number of the
+// call within its session with the node, for cleanUp.
 func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpec) (driver.Joined, error) {
 	if r.cleanedUp[call] {
 		delete(r.cleanedUp, call)
@@ -139,10 +139,10 @@ func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpe
 	q := st.open(queue)
 	defer st.updateIdle(q)
 	if q.next >= st.sequenceLimit {
-		// Start over as a new incarnation, once the queue is empty: otherwise
-		// names could not tell the contenders of before and after apart.
+		// The sequences start over when no contender is left in the queue. Before
+		// that, a new node would get a lower sequence than an older one.
 		if left := len(q.list()); left > 0 {
-			return driver.Joined{}, fmt.Errorf("%w: its sequences are used up, and start over when its %d older nodes have gone",
+			return driver.Joined{}, fmt.Errorf("%w: the queue's sequences are used up; they start over when its %d nodes have gone",
 				driver.ErrUnavailable, left)
 		}
 		st.epochs++
@@ -157,8 +157,8 @@ func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpe
 	return driver.Joined{Place: driver.Place{Node: n.Node, Token: n.token}, Known: true, Ahead: ahead}, nil
 }
 
-// cleanUp removes the node of a Create, or has the store refuse the Create if
-// that arrives later: rule 4.
+// cleanUp removes the node of a Create. If the Create has not arrived yet, the store
+// will refuse it: rule 4.
 func (st *Store) cleanUp(r *record, call int64, queue string) {
 	q, n := st.find(queue, func(n *node) bool { return n.owner == r && n.call == call })
 	if n != nil {
@@ -171,9 +171,9 @@ func (st *Store) cleanUp(r *record, call int64, queue string) {
 	r.cleanedUp[call] = true
 }
 
-// delete removes the node with the token of the place: rule 7. No other node
-// ever gets that token, and the node keeps it under its new name after a
-// Replace: rule 12. A release is the owner's: rule 13.
+// delete removes the node with the token of the place: rule 7. No other node ever
+// has that token, and a node keeps its token in a Replace: rule 12. Only the owner
+// can release its node: rule 13.
 func (st *Store) delete(r *record, queue string, p driver.Place, why driver.Cause) error {
 	q, n := st.find(queue, withToken(p))
 	switch {
@@ -186,7 +186,7 @@ func (st *Store) delete(r *record, queue string, p driver.Place, why driver.Caus
 	return nil
 }
 
-// replace renames a node where it stands: rule 12.
+// replace changes the name of a node. The node keeps its place in the queue: rule 12.
 func (st *Store) replace(r *record, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	_, n := st.find(queue, withToken(p))
 	switch {
@@ -203,8 +203,8 @@ func (st *Store) replace(r *record, queue string, p driver.Place, prefix string)
 	return driver.Place{Node: n.Node, Token: n.token}, nil
 }
 
-// allInQueue reports whether the node at a place, or if the place has no token the
-// node of its name, is in the queue under its name, and the nodes ahead are, too.
+// allInQueue reports whether the own node and all nodes ahead are in the queue under
+// their names. If the own place has a token, the own node has to have that token.
 func (st *Store) allInQueue(queue string, p driver.Place, ahead []driver.Node) bool {
 	_, own := st.find(queue, withName(p.Name))
 	if own == nil || p.Token != 0 && p.Token != own.token {
@@ -242,20 +242,22 @@ func (st *Store) sorted() (queues []*queue) {
 	return queues
 }
 
-// Stats is what a store holds at one instant, and what it was asked so far.
+// Stats holds the numbers of a store's contents at one instant, and of its requests
+// so far.
 type Stats struct {
-	Sessions int
-	Queues   int // also those that are empty and not yet forgotten
-	Nodes    int // also those that are no contenders
-	Watches  int // of living sessions
+	Sessions int // sessions that the store has not dropped
+	Queues   int // including the empty queues that the store remembers
+	Nodes    int // including foreign nodes that List leaves out
+	Watches  int // open watches of these sessions
 
-	// Requests counts the requests of living sessions that reached the store,
-	// whether or not the store could do what they asked for.
+	// Requests counts the requests that have reached the store, by their kind. A
+	// request that the store could not carry out counts. A request of a session that
+	// the store has dropped does not.
 	Requests map[faults.Op]int64
 }
 
-// Stats returns the state of the store. It takes time in proportion to the
-// number of nodes.
+// Stats counts the contents of the store. It takes time in proportion to the number
+// of queues and watches.
 func (st *Store) Stats() Stats {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -49,7 +49,7 @@ func TestWatchEndsWithItsNodes(t *testing.T) {
 	}
 }
 
-// Rule 6: what is not there has ended already.
+// Rule 6: the watch of a node that is not there has ended when Watch returns.
 func TestWatchOfAMissingNodeHasEndedOnReturn(t *testing.T) {
 	st := memdriver.New()
 	s := connect(t, st)
@@ -77,8 +77,8 @@ func TestWatchOfAMissingNodeHasEndedOnReturn(t *testing.T) {
 	require.Equal(t, 1, st.Stats().Queues)
 }
 
-// A place without a token stands for whichever node has the name.
-func TestWatchByNameTakesANamesake(t *testing.T) {
+// A watch without a token is of any node with the name.
+func TestWatchByNameIsOfAnyNodeWithTheName(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		s := connect(t, memdriver.New())
 		p := create(t, s)
@@ -110,10 +110,9 @@ func TestWatchOfTheQueueEndsOnTheNextChange(t *testing.T) {
 	})
 }
 
-// Rule 13: a release is told to the waiters behind it, which go on watching
-// their own nodes. It is told on a slow line as well, and after it nothing of
-// the nodes ahead is.
-func TestReleaseIsToldToTheWaitersBehindIt(t *testing.T) {
+// Rule 13: watches that have the node ahead send Released, also on a slow connection.
+// After that they go on for their own nodes alone.
+func TestReleasedIsSentToTheWaitersBehind(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Second} {
 		inVirtualTime(t, func(t *testing.T) {
 			st := memdriver.New()
@@ -138,9 +137,9 @@ func TestReleaseIsToldToTheWaitersBehindIt(t *testing.T) {
 	}
 }
 
-// Rule 13: after the end of the own node no release is told, however slow the
-// line is.
-func TestReleaseAfterTheEndOfTheOwnNodeIsNotTold(t *testing.T) {
+// Rule 13: after the end of its own node a watch sends no Released, also on a slow
+// connection.
+func TestReleasedIsNotSentAfterTheEndOfTheOwnNode(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Second} {
 		inVirtualTime(t, func(t *testing.T) {
 			st := memdriver.New()
@@ -161,7 +160,7 @@ func TestReleaseAfterTheEndOfTheOwnNodeIsNotTold(t *testing.T) {
 	}
 }
 
-// Rule 13: Released is the word of the owner alone.
+// Rule 13: only the session that owns a node can release it.
 func TestOnlyTheOwnerReleases(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
@@ -175,9 +174,9 @@ func TestOnlyTheOwnerReleases(t *testing.T) {
 	})
 }
 
-// The watch that Create returns was armed with the node: it misses nothing that
-// happens while the reply is on its way.
-func TestCreateArmsTheWatchThatItsCallerWants(t *testing.T) {
+// Create arms its watch together with the node. So the watch misses no change while
+// the reply to Create is on its way.
+func TestCreateArmsTheWatchOfThePredecessor(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s, other := connect(t, st), connect(t, st)
@@ -226,8 +225,7 @@ func TestEndOfTheSessionEndsItsWatches(t *testing.T) {
 	}
 }
 
-// A watch is for the session and not for the context of the call. Stop frees it,
-// as often as it is called.
+// A watch outlives the context of the call. Stop frees it and may be called again.
 func TestStopFreesTheWatch(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
@@ -267,7 +265,7 @@ func TestWatchesTakeNoGoroutines(t *testing.T) {
 	require.Less(t, runtime.NumGoroutine(), before+100)
 }
 
-// A notice that arrives at the instant at which the session ends harms nothing.
+// A notice that arrives at the instant at which the session ends does no harm.
 func TestNoticeArrivesAsTheSessionEnds(t *testing.T) {
 	for range 100 {
 		inVirtualTime(t, func(t *testing.T) {
@@ -284,8 +282,7 @@ func TestNoticeArrivesAsTheSessionEnds(t *testing.T) {
 	}
 }
 
-// Rule 6: a watch misses nothing that happens while the answer of the store is on
-// its way.
+// Rule 6: a watch misses no change while the store's answer is on its way.
 func TestWatchMissesNothingWhileItsReplyIsOnItsWay(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		inVirtualTime(t, func(t *testing.T) {
