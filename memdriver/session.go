@@ -209,7 +209,7 @@ func (s *session) Close() error {
 		s.store.drop(s.record)
 	})
 	if !answered {
-		return fmt.Errorf("mem: close: %w: the nodes of the session stay until the store drops it, at most %v after its last request",
+		return fmt.Errorf("mem: close: %w: the session's nodes stay until the store drops the session, at most %v after its last request",
 			driver.ErrUnavailable, s.timeout)
 	}
 	s.store.mu.Lock()
