@@ -34,8 +34,8 @@ func Serve(libraryName string, orders io.Reader, answers io.Writer) error {
 }
 
 type child struct {
-	open library
-	team *team
+	open  library
+	round *round
 }
 
 func (c *child) obey(line string) (answer string, err error) {
@@ -49,14 +49,14 @@ func (c *child) obey(line string) (answer string, err error) {
 		if err := d.Decode(&p); err != nil {
 			return "", err
 		}
-		c.team, err = assemble(c.open, p)
+		c.round, err = openRound(c.open, p)
 		runtime.GC()
 		return "ready", err
 	case "go":
-		if c.team == nil {
+		if c.round == nil {
 			return "", errors.New("bench: go without prepare")
 		}
-		report, err := c.team.measure()
+		report, err := c.round.measure()
 		if err != nil {
 			return "", err
 		}
@@ -69,36 +69,36 @@ func (c *child) obey(line string) (answer string, err error) {
 }
 
 func (c *child) finish() error {
-	if c.team == nil {
+	if c.round == nil {
 		return nil
 	}
-	t := c.team
-	c.team = nil
-	return t.close()
+	r := c.round
+	c.round = nil
+	return r.close()
 }
 
 // measure lets the contenders go and waits for them.
-func (t *team) measure() (Report, error) {
-	t.from = now()
-	t.end = t.from.at.Add(time.Duration(t.plan.Millis) * time.Millisecond)
-	close(t.begin)
-	if t.plan.Kind == Drain {
-		if err := t.holder.unlock(); err != nil {
+func (r *round) measure() (Report, error) {
+	r.timedFrom = now()
+	r.deadline = r.timedFrom.at.Add(time.Duration(r.plan.Millis) * time.Millisecond)
+	close(r.started)
+	if r.plan.Kind == Drain {
+		if err := r.holder.unlock(); err != nil {
 			return Report{}, err
 		}
 	}
-	t.done.Wait()
-	seconds := time.Since(t.from.at).Seconds()
+	r.running.Wait()
+	seconds := time.Since(r.timedFrom.at).Seconds()
 	after := used()
-	if t.plan.Held {
-		if err := t.holder.unlock(); err != nil {
-			t.fail(err)
+	if r.plan.Held {
+		if err := r.holder.unlock(); err != nil {
+			r.fail(err)
 		}
 	}
 	return Report{
-		Seconds: seconds, CPU: after.cpu - t.from.cpu, Allocs: after.allocs - t.from.allocs,
-		Counts: t.counts, Tries: t.tries, Latencies: t.latencies,
-	}, t.err
+		Seconds: seconds, CPU: after.cpu - r.timedFrom.cpu, Allocs: after.allocs - r.timedFrom.allocs,
+		Counts: r.counts, Tries: r.tries, Latencies: r.latencies,
+	}, r.err
 }
 
 // usage is what the process has used so far.

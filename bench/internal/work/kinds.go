@@ -7,42 +7,42 @@ import (
 	"time"
 )
 
-func (t *team) loop(i int, c contender) error {
-	r, hasShared := c.(reader)
-	if t.plan.Reads > 0 && !hasShared {
+func (r *round) loop(i int, c contender) error {
+	shared, hasShared := c.(reader)
+	if r.plan.Reads > 0 && !hasShared {
 		return errors.New("bench: this library has no shared locks")
 	}
-	shared := dice(i)
-	var latencies thinned
-	<-t.begin
+	percentage := percentages(i)
+	var latencies thinnedList
+	<-r.started
 	for {
 		began := time.Now()
-		if !began.Before(t.end) {
+		if !began.Before(r.deadline) {
 			break
 		}
 		var err error
-		if t.plan.Reads > 0 && shared() < t.plan.Reads {
-			err = both(r.rlock, r.runlock)
+		if r.plan.Reads > 0 && percentage() < r.plan.Reads {
+			err = lockAndUnlock(shared.rlock, shared.runlock)
 		} else {
-			err = both(c.lock, c.unlock)
+			err = lockAndUnlock(c.lock, c.unlock)
 		}
 		if err != nil {
 			return err
 		}
-		t.counts[i]++
-		if t.plan.Contenders == 1 {
+		r.counts[i]++
+		if r.plan.Contenders == 1 {
 			latencies.add(time.Since(began).Nanoseconds())
 		}
 	}
-	if t.plan.Contenders == 1 {
-		t.latencies = latencies.kept
+	if r.plan.Contenders == 1 {
+		r.latencies = latencies.kept
 	}
 	return nil
 }
 
-// thinned keeps every value, then every second one, then every fourth: never too many to be
+// thinnedList keeps every value, then every second one, then every fourth: never too many to be
 // reported, and as many from each time.
-type thinned struct {
+type thinnedList struct {
 	kept   []int64
 	seen   int
 	stride int
@@ -50,7 +50,7 @@ type thinned struct {
 
 const mostKept = 20_000
 
-func (t *thinned) add(v int64) {
+func (t *thinnedList) add(v int64) {
 	if t.stride == 0 {
 		t.stride = 1
 	}
@@ -68,15 +68,15 @@ func (t *thinned) add(v int64) {
 	t.stride *= 2
 }
 
-func both(lock, unlock func() error) error {
+func lockAndUnlock(lock, unlock func() error) error {
 	if err := lock(); err != nil {
 		return err
 	}
 	return unlock()
 }
 
-// dice returns numbers from 0 to 99, the same ones for the i-th contender in every language.
-func dice(i int) func() int {
+// percentages returns numbers from 0 to 99, the same ones for the i-th contender in every language.
+func percentages(i int) func() int {
 	x := uint32(i + 1)
 	return func() int {
 		x = (x*1103515245 + 12345) & 0x7fffffff
@@ -84,26 +84,26 @@ func dice(i int) func() int {
 	}
 }
 
-func (t *team) wait(i int, c contender) error {
+func (r *round) wait(i int, c contender) error {
 	if err := c.lock(); err != nil {
 		return err
 	}
-	t.counts[i]++
-	if t.let.Add(1) == int64(t.plan.Lead) {
-		t.from = now()
+	r.counts[i]++
+	if r.granted.Add(1) == int64(r.plan.Lead) {
+		r.timedFrom = now()
 	}
 	return c.unlock()
 }
 
-func (t *team) try(i int, c contender) error {
+func (r *round) try(i int, c contender) error {
 	trier, can := c.(trier)
 	if !can {
 		return errors.New("bench: this library cannot try")
 	}
 	var tries int64
-	defer func() { atomic.AddInt64(&t.tries, tries) }()
-	<-t.begin
-	for time.Now().Before(t.end) {
+	defer func() { atomic.AddInt64(&r.tries, tries) }()
+	<-r.started
+	for time.Now().Before(r.deadline) {
 		won, err := trier.tryLock()
 		if err != nil {
 			return err
@@ -112,7 +112,7 @@ func (t *team) try(i int, c contender) error {
 		if !won {
 			continue
 		}
-		t.counts[i]++
+		r.counts[i]++
 		if err := c.unlock(); err != nil {
 			return err
 		}
@@ -122,28 +122,28 @@ func (t *team) try(i int, c contender) error {
 
 // pass has the contenders take turns. The one that is to be next has the pause to get in line and
 // become idle. The first one holds the lock before; the last one keeps it until the sessions end.
-func (t *team) pass() {
-	<-t.begin
-	holder, next := t.contenders[0], t.contenders[1]
+func (r *round) pass() {
+	<-r.started
+	holder, next := r.contenders[0], r.contenders[1]
 	granted := make(chan grant, 1)
-	for n := range t.plan.Count {
+	for n := range r.plan.Count {
 		go func() {
 			err := next.lock()
 			granted <- grant{time.Now(), err}
 		}()
-		time.Sleep(time.Duration(t.plan.Millis) * time.Millisecond)
+		time.Sleep(time.Duration(r.plan.Millis) * time.Millisecond)
 		released := time.Now()
 		if err := holder.unlock(); err != nil {
-			t.fail(err)
+			r.fail(err)
 			return
 		}
 		g := <-granted
 		if g.err != nil || g.at.Before(released) {
-			t.fail(errors.Join(g.err, fmt.Errorf("bench: hand-over %d was granted %v after the release", n, g.at.Sub(released))))
+			r.fail(errors.Join(g.err, fmt.Errorf("bench: hand-over %d was granted %v after the release", n, g.at.Sub(released))))
 			return
 		}
-		t.latencies = append(t.latencies, g.at.Sub(released).Nanoseconds())
-		t.counts[n%2]++
+		r.latencies = append(r.latencies, g.at.Sub(released).Nanoseconds())
+		r.counts[n%2]++
 		holder, next = next, holder
 	}
 }

@@ -51,11 +51,11 @@ func (c *worldContender) tryLock() (bool, error) { return c.w.mu.TryLock(), nil 
 
 func do(t *testing.T, w *world, p Plan) Report {
 	t.Helper()
-	team, err := assemble(w.open, p)
+	r, err := openRound(w.open, p)
 	require.NoError(t, err)
-	report, err := team.measure()
+	report, err := r.measure()
 	require.NoError(t, err)
-	require.NoError(t, team.close())
+	require.NoError(t, r.close())
 	w.closed.Wait()
 	require.Positive(t, report.Seconds)
 	require.GreaterOrEqual(t, report.Allocs, int64(0))
@@ -81,7 +81,7 @@ func TestLoopOfOneContenderTakesTheTimes(t *testing.T) {
 }
 
 func TestThinningKeepsValuesFromAllTheTime(t *testing.T) {
-	var few, many thinned
+	var few, many thinnedList
 	for i := range int64(10) {
 		few.add(i)
 	}
@@ -98,7 +98,7 @@ func TestThinningKeepsValuesFromAllTheTime(t *testing.T) {
 }
 
 func TestLoopWithReadersTakesSharedLocksAsOftenAsPlanned(t *testing.T) {
-	shared := dice(3)
+	shared := percentages(3)
 	var below int
 	for range 10_000 {
 		if shared() < 95 {
@@ -121,15 +121,15 @@ func TestDrainLetsEveryContenderInOnce(t *testing.T) {
 
 func TestDrainIsTimedFromWhenItsLeadHasBeenLetIn(t *testing.T) {
 	w := &world{}
-	team, err := assemble(w.open, Plan{Kind: Drain, Sessions: 1, Contenders: 5, Lead: 3})
+	r, err := openRound(w.open, Plan{Kind: Drain, Sessions: 1, Contenders: 5, Lead: 3})
 	require.NoError(t, err)
-	_, err = team.measure()
+	_, err = r.measure()
 	require.NoError(t, err)
 	let := w.let[2:] // before them one of each session, and the holder
 	require.Len(t, let, 5)
-	require.False(t, team.from.at.Before(let[2]), "the third")
-	require.False(t, team.from.at.After(let[3]), "the fourth")
-	require.NoError(t, team.close())
+	require.False(t, r.timedFrom.at.Before(let[2]), "the third")
+	require.False(t, r.timedFrom.at.After(let[3]), "the fourth")
+	require.NoError(t, r.close())
 	w.closed.Wait()
 }
 
@@ -155,17 +155,17 @@ func TestPassTakesTheTimeOfEveryHandOver(t *testing.T) {
 
 func TestAFaultOfAContenderIsReported(t *testing.T) {
 	w := &world{}
-	team, err := assemble(w.open, Plan{Kind: Loop, Sessions: 1, Contenders: 2, Millis: 1000})
+	r, err := openRound(w.open, Plan{Kind: Loop, Sessions: 1, Contenders: 2, Millis: 1000})
 	require.NoError(t, err)
 	w.fault = errors.New("no such luck")
-	_, err = team.measure()
+	_, err = r.measure()
 	require.ErrorContains(t, err, "no such luck")
-	require.NoError(t, team.close())
+	require.NoError(t, r.close())
 }
 
 func TestSessionsAreClosedWhereAssemblingFails(t *testing.T) {
 	w := &world{fault: errors.New("no such luck")}
-	_, err := assemble(w.open, Plan{Kind: Loop, Sessions: 3, Contenders: 3})
+	_, err := openRound(w.open, Plan{Kind: Loop, Sessions: 3, Contenders: 3})
 	require.ErrorIs(t, err, w.fault)
 	w.closed.Wait()
 }
