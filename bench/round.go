@@ -86,10 +86,10 @@ func evaluate(p work.Plan, r work.Report, used counters) (sample, error) {
 	if p.Kind == work.Try {
 		done = float64(r.Tries)
 	}
-	if done <= float64(p.Lead) || r.Seconds <= 0 {
+	if done <= float64(p.Untimed) || r.Seconds <= 0 {
 		return nil, fmt.Errorf("nothing was done in %.1fs", r.Seconds)
 	}
-	timed := done - float64(p.Lead)
+	timed := done - float64(p.Untimed)
 	s := sample{
 		"rate":     timed / r.Seconds,
 		"requests": used.received / done,

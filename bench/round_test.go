@@ -40,11 +40,11 @@ func TestTriesCountWithAndWithoutSuccess(t *testing.T) {
 func TestTheLeadOfADrainIsNotTimed(t *testing.T) {
 	report := work.Report{Seconds: 2, CPU: 0.001, Counts: []int64{1, 1, 1, 1, 1}, Allocs: 30}
 	used := counters{received: 10, sent: 5, bytesIn: 100, bytesOut: 50}
-	s, err := evaluate(work.Plan{Kind: work.Drain, Lead: 3}, report, used)
+	s, err := evaluate(work.Plan{Kind: work.Drain, Untimed: 3}, report, used)
 	require.NoError(t, err)
 	require.Equal(t, sample{"rate": 1, "requests": 2, "packets": 3, "bytes": 30, "cpu": 500, "allocs": 15}, s)
 	report.Counts = report.Counts[:3]
-	_, err = evaluate(work.Plan{Kind: work.Drain, Lead: 3}, report, used)
+	_, err = evaluate(work.Plan{Kind: work.Drain, Untimed: 3}, report, used)
 	require.Error(t, err, "nothing was timed")
 }
 

@@ -30,7 +30,7 @@ func workloads() []workload {
 		return workload{name: name, unit: "acquisitions", plan: work.Plan{Kind: work.Loop, Sessions: sessions, Contenders: contenders, Millis: 800}}
 	}
 	drain := func(name string, contenders int) workload {
-		return workload{name: name, unit: "hand-overs", plan: work.Plan{Kind: work.Drain, Sessions: waitingSessions, Contenders: lead + contenders, Lead: lead}}
+		return workload{name: name, unit: "hand-overs", plan: work.Plan{Kind: work.Drain, Sessions: waitingSessions, Contenders: lead + contenders, Untimed: lead}}
 	}
 	free := loop("free", 1, 1)
 	readers := loop("readers", 8, 8)

@@ -19,15 +19,15 @@ import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /**
- * Does what a round of the benchmark asks for, with Curator. What the orders and answers are is told
- * in package work, which does the same with the Go libraries. The argument is "mutex" or "rw".
+ * Does the rounds of the benchmark with Curator. Package work does the same with the Go libraries,
+ * and describes the commands and the answers. The argument is "mutex" or "rw".
  */
 public class Bench {
     interface Task {
         void run() throws Exception;
     }
 
-    /** One thread's access to the lock. */
+    /** A contender takes and releases the lock. Only one thread uses it. */
     static class Contender {
         final InterProcessMutex exclusive;
         final InterProcessMutex shared;
@@ -44,7 +44,7 @@ public class Bench {
         }
     }
 
-    /** A plan is one flat JSON object without escapes. */
+    /** A plan is one flat JSON object. Its strings have no escapes. */
     static class Plan {
         final String text;
 
@@ -53,11 +53,11 @@ public class Bench {
         }
 
         String get(String name) {
-            Matcher m = Pattern.compile("\"" + name + "\":\"?([^\",}]*)").matcher(text);
+            Matcher m = Pattern.compile("\"" + name + "\":(?:\"([^\"]*)\"|([^,}]*))").matcher(text);
             if (!m.find()) {
                 throw new IllegalArgumentException("the plan has no " + name);
             }
-            return m.group(1);
+            return m.group(1) != null ? m.group(1) : m.group(2);
         }
 
         int number(String name) {
@@ -70,20 +70,20 @@ public class Bench {
     final String kind;
     final boolean held;
     final int reads;
-    final int lead;
+    final int untimed; // drain: number of grants before the measurement starts
     final List<CuratorFramework> clients = new ArrayList<>();
     final List<Contender> contenders = new ArrayList<>();
     final List<Thread> threads = new ArrayList<>();
     final List<String> errors = new ArrayList<>();
     final List<Long> latencies = new ArrayList<>();
     final AtomicLong tries = new AtomicLong();
-    final AtomicInteger let = new AtomicInteger(); // drain: how many have been let in
-    final CountDownLatch begin = new CountDownLatch(1);
-    final CountDownLatch first = new CountDownLatch(1); // pass: the first one holds the lock
+    final AtomicInteger granted = new AtomicInteger(); // drain: number of grants so far
+    final CountDownLatch started = new CountDownLatch(1); // counted down by go
+    final CountDownLatch firstHolds = new CountDownLatch(1); // pass: the first contender holds the lock
     final long[] counts;
-    volatile long end;
-    volatile long from; // what is measured begins here
-    volatile double fromCpu;
+    volatile long deadline; // loop and try
+    volatile long timedFrom; // the start of the measured part
+    volatile double cpuAtStart;
     Contender holder;
 
     Bench(Plan plan, boolean readWrite) throws Exception {
@@ -92,7 +92,7 @@ public class Bench {
         kind = plan.get("kind");
         held = Boolean.parseBoolean(plan.get("held"));
         reads = plan.number("reads");
-        lead = plan.number("lead");
+        untimed = plan.number("lead");
         int sessions = plan.number("sessions");
         counts = new long[plan.number("contenders")];
         try {
@@ -106,7 +106,7 @@ public class Bench {
                 contenders.get(i).exclusive.acquire();
                 contenders.get(i).exclusive.release();
             }
-            takePlaces();
+            startContenders();
         } catch (Exception e) {
             close();
             throw e;
@@ -124,15 +124,15 @@ public class Bench {
         return client;
     }
 
-    void takePlaces() throws Exception {
+    void startContenders() throws Exception {
         if (kind.equals("drain") || held) {
             holder = new Contender(open(), plan.get("path"), readWrite);
-            // Curator's locks belong to threads: this one also releases it, in measure.
+            // A lock of Curator is released by the thread that took it. This thread also calls measure.
             holder.exclusive.acquire();
         }
         if (kind.equals("pass")) {
             start(this::pass);
-            first.await();
+            firstHolds.await();
             return;
         }
         for (int i = 0; i < counts.length; i++) {
@@ -140,8 +140,8 @@ public class Bench {
             Contender c = contenders.get(i);
             switch (kind) {
                 case "loop": start(() -> loop(n, c)); break;
-                case "try": start(() -> storm(n, c)); break;
-                case "drain": start(() -> await(n, c)); break;
+                case "try": start(() -> tryLoop(n, c)); break;
+                case "drain": start(() -> lockOnce(n, c)); break;
                 default: throw new IllegalArgumentException("unknown kind of plan " + kind);
             }
         }
@@ -163,16 +163,16 @@ public class Bench {
     }
 
     void loop(int i, Contender c) throws Exception {
-        IntSupplier number = dice(i);
+        IntSupplier percentage = percentages(i);
         boolean alone = counts.length == 1;
         long n = 0;
-        begin.await();
+        started.await();
         for (;;) {
             long began = System.nanoTime();
-            if (began - end >= 0) {
+            if (began - deadline >= 0) {
                 break;
             }
-            InterProcessMutex lock = reads > 0 && number.getAsInt() < reads ? c.shared : c.exclusive;
+            InterProcessMutex lock = reads > 0 && percentage.getAsInt() < reads ? c.shared : c.exclusive;
             lock.acquire();
             lock.release();
             n++;
@@ -183,8 +183,8 @@ public class Bench {
         counts[i] = n;
     }
 
-    /** Numbers from 0 to 99, the same ones for the i-th contender in every language. */
-    static IntSupplier dice(int i) {
+    /** Returns a generator of numbers from 0 to 99. The i-th contender gets the same numbers in every language. */
+    static IntSupplier percentages(int i) {
         long[] x = {i + 1};
         return () -> {
             x[0] = (x[0] * 1103515245L + 12345) & 0x7fffffffL;
@@ -192,25 +192,26 @@ public class Bench {
         };
     }
 
-    void await(int i, Contender c) throws Exception {
+    void lockOnce(int i, Contender c) throws Exception {
         c.exclusive.acquire();
         counts[i]++;
-        if (let.incrementAndGet() == lead) {
-            mark();
+        if (granted.incrementAndGet() == untimed) {
+            startMeasuring();
         }
         c.exclusive.release();
     }
 
-    void mark() {
-        fromCpu = cpu();
-        from = System.nanoTime();
+    /** Starts the measured part. */
+    void startMeasuring() {
+        cpuAtStart = cpu();
+        timedFrom = System.nanoTime();
     }
 
-    void storm(int i, Contender c) throws Exception {
+    void tryLoop(int i, Contender c) throws Exception {
         long n = 0;
         long won = 0;
-        begin.await();
-        while (System.nanoTime() - end < 0) {
+        started.await();
+        while (System.nanoTime() - deadline < 0) {
             n++;
             if (c.exclusive.acquire(0, TimeUnit.MILLISECONDS)) {
                 won++;
@@ -221,39 +222,40 @@ public class Bench {
         counts[i] = won;
     }
 
-    /** Two threads take turns, because a lock of Curator is released by the thread that has it. */
+    /** Runs two threads that pass the lock to each other. Each thread releases the lock that it took. */
     void pass() throws Exception {
         int count = plan.number("count");
         long pause = plan.number("millis");
         long[] released = new long[count];
         long[] granted = new long[count];
-        List<CountDownLatch> over = new ArrayList<>(); // who has released gets in line again only after the grant
+        // The n-th latch opens after the n-th grant. Only then the thread that released joins the queue again.
+        List<CountDownLatch> handedOver = new ArrayList<>();
         for (int n = 0; n < count; n++) {
-            over.add(new CountDownLatch(1));
+            handedOver.add(new CountDownLatch(1));
         }
         CompletableFuture<Void> done = new CompletableFuture<>();
         Thread[] both = new Thread[2];
         for (int side = 0; side < 2; side++) {
-            int me = side;
+            int own = side;
             both[side] = new Thread(() -> {
                 try {
-                    InterProcessMutex lock = contenders.get(me).exclusive;
-                    if (me == 0) {
+                    InterProcessMutex lock = contenders.get(own).exclusive;
+                    if (own == 0) {
                         lock.acquire();
-                        first.countDown();
+                        firstHolds.countDown();
                     }
-                    begin.await();
-                    // Side 0 holds before the hand-overs 0, 2, ...; side 1 before 1, 3, ...
+                    started.await();
+                    // Side 0 holds the lock before the hand-overs 0, 2, ..., and side 1 before 1, 3, ...
                     for (int n = 0; n < count; n++) {
-                        if (n % 2 == me) {
+                        if (n % 2 == own) {
                             Thread.sleep(pause);
                             released[n] = System.nanoTime();
                             lock.release();
-                            over.get(n).await();
+                            handedOver.get(n).await();
                         } else {
                             lock.acquire();
                             granted[n] = System.nanoTime();
-                            over.get(n).countDown();
+                            handedOver.get(n).countDown();
                         }
                     }
                 } catch (Throwable e) {
@@ -283,16 +285,16 @@ public class Bench {
     }
 
     String measure() throws Exception {
-        mark();
-        end = from + plan.number("millis") * 1_000_000L;
-        begin.countDown();
+        startMeasuring();
+        deadline = timedFrom + plan.number("millis") * 1_000_000L;
+        started.countDown();
         if (kind.equals("drain")) {
             holder.exclusive.release();
         }
         for (Thread t : threads) {
             t.join();
         }
-        double seconds = (System.nanoTime() - from) / 1e9;
+        double seconds = (System.nanoTime() - timedFrom) / 1e9;
         double after = cpu();
         if (held) {
             holder.exclusive.release();
@@ -306,18 +308,18 @@ public class Bench {
         for (long n : counts) {
             list.add(n);
         }
-        return "{\"seconds\":" + seconds + ",\"cpu\":" + (after - fromCpu) + ",\"counts\":" + list
+        return "{\"seconds\":" + seconds + ",\"cpu\":" + (after - cpuAtStart) + ",\"counts\":" + list
             + ",\"tries\":" + tries + ",\"latencies\":" + latencies + ",\"allocs\":-1}";
     }
 
     void close() throws Exception {
-        List<Thread> enders = new ArrayList<>();
+        List<Thread> closing = new ArrayList<>();
         for (CuratorFramework client : clients) {
             Thread t = new Thread(client::close);
             t.start();
-            enders.add(t);
+            closing.add(t);
         }
-        for (Thread t : enders) {
+        for (Thread t : closing) {
             t.join();
         }
     }
@@ -329,25 +331,25 @@ public class Bench {
     public static void main(String[] args) throws Exception {
         boolean readWrite = args[0].equals("rw");
         PrintStream answers = System.out;
-        System.setOut(System.err); // for whatever else wants to print
-        BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
-        Bench team = null;
-        for (String line; (line = orders.readLine()) != null;) {
+        System.setOut(System.err); // libraries that print must not write between the answers
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
+        Bench round = null;
+        for (String line; (line = commands.readLine()) != null;) {
             String answer;
             try {
                 if (line.startsWith("prepare ")) {
-                    team = new Bench(new Plan(line), readWrite);
+                    round = new Bench(new Plan(line), readWrite);
                     answer = "ready";
                 } else if (line.equals("go")) {
-                    answer = "report " + team.measure();
+                    answer = "report " + round.measure();
                 } else if (line.equals("end")) {
-                    if (team != null) {
-                        team.close();
+                    if (round != null) {
+                        round.close();
                     }
-                    team = null;
+                    round = null;
                     answer = "ended";
                 } else {
-                    answer = "error unknown order " + line;
+                    answer = "error unknown command " + line;
                 }
             } catch (Throwable e) {
                 answer = "error " + e.toString().replace('\n', ' ');

@@ -1,5 +1,5 @@
-"""Does what a round of the benchmark asks for, with kazoo. What the orders and answers are is
-told in package work, which does the same with the Go libraries."""
+"""Does the rounds of the benchmark with kazoo. Package work does the same with the Go libraries,
+and describes the commands and the answers."""
 
 import json
 import resource
@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 
 class Contender:
-    """One thread's access to the lock. Lock objects belong to one thread and are used again and again."""
+    """A contender takes and releases the lock. Only one thread uses it, for all of its acquisitions."""
 
     def __init__(self, client, plan):
         if plan["reads"]:
@@ -21,15 +21,15 @@ class Contender:
             self.exclusive = client.Lock(plan["path"])
 
 
-def dice(i):
-    """Numbers from 0 to 99, the same ones for the i-th contender in every language."""
+def percentages(i):
+    """Generates numbers from 0 to 99. The i-th contender gets the same numbers in every language."""
     x = i + 1
     while True:
         x = (x * 1103515245 + 12345) & 0x7FFFFFFF
         yield (x >> 16) % 100
 
 
-class Team:
+class Round:
     def __init__(self, plan):
         self.plan = plan
         self.clients = []
@@ -38,9 +38,9 @@ class Team:
         self.latencies = []
         self.tries = 0
         self.tries_lock = threading.Lock()
-        self.begin = threading.Event()
-        self.end = 0.0
-        self.let = 0  # drain: how many have been let in
+        self.started = threading.Event()  # set by go
+        self.deadline = 0.0  # loop and try
+        self.granted = 0  # drain: number of grants so far
         self.holder = None
         self.counts = [0] * plan["contenders"]
         for _ in range(plan["sessions"]):
@@ -54,7 +54,7 @@ class Team:
             if plan["reads"]:
                 c.shared.acquire()
                 c.shared.release()
-        self.take_places()
+        self.start_contenders()
 
     def open(self):
         client = KazooClient(hosts=self.plan["server"], timeout=float(self.plan["timeout"]))
@@ -62,16 +62,16 @@ class Team:
         self.clients.append(client)
         return client
 
-    def take_places(self):
+    def start_contenders(self):
         kind = self.plan["kind"]
         if kind == "drain" or self.plan["held"]:
             self.holder = Contender(self.open(), self.plan).exclusive
             self.holder.acquire()
         if kind == "pass":
             self.contenders[0].exclusive.acquire()
-            self.start(self.hand_over, None, None)
+            self.start(self.pass_on, None, None)
             return
-        work = {"loop": self.loop, "try": self.storm, "drain": self.wait}[kind]
+        work = {"loop": self.loop, "try": self.try_loop, "drain": self.lock_once}[kind]
         for i, c in enumerate(self.contenders):
             self.start(work, i, c)
 
@@ -79,7 +79,7 @@ class Team:
         def run():
             try:
                 work(i, c)
-            except Exception as e:  # reported by measure
+            except Exception as e:  # measure reports it
                 self.errors.append(repr(e))
 
         t = threading.Thread(target=run, daemon=True)
@@ -88,12 +88,12 @@ class Team:
 
     def loop(self, i, c):
         reads = self.plan["reads"]
-        numbers = dice(i)
+        numbers = percentages(i)
         alone = self.plan["contenders"] == 1
-        self.begin.wait()
+        self.started.wait()
         while True:
             began = time.perf_counter()
-            if began >= self.end:
+            if began >= self.deadline:
                 return
             lock = c.shared if reads and next(numbers) < reads else c.exclusive
             lock.acquire()
@@ -102,23 +102,23 @@ class Team:
             if alone:
                 self.latencies.append(int((time.perf_counter() - began) * 1e9))
 
-    def mark(self):
-        """What is measured begins here."""
-        self.from_cpu = cpu()
-        self.from_time = time.perf_counter()
+    def start_measuring(self):
+        """Starts the measured part."""
+        self.cpu_at_start = cpu()
+        self.timed_from = time.perf_counter()
 
-    def wait(self, i, c):
+    def lock_once(self, i, c):
         c.exclusive.acquire()
         self.counts[i] += 1
-        self.let += 1
-        if self.let == self.plan["lead"]:
-            self.mark()
+        self.granted += 1
+        if self.granted == self.plan["lead"]:  # the first grants are not timed
+            self.start_measuring()
         c.exclusive.release()
 
-    def storm(self, i, c):
+    def try_loop(self, i, c):
         tries = 0
-        self.begin.wait()
-        while time.perf_counter() < self.end:
+        self.started.wait()
+        while time.perf_counter() < self.deadline:
             tries += 1
             if c.exclusive.acquire(blocking=False):
                 self.counts[i] += 1
@@ -126,8 +126,8 @@ class Team:
         with self.tries_lock:
             self.tries += tries
 
-    def hand_over(self, *_):
-        self.begin.wait()
+    def pass_on(self, *_):
+        self.started.wait()
         holder, follower = (c.exclusive for c in self.contenders)
         for n in range(self.plan["count"]):
             granted = []
@@ -149,14 +149,14 @@ class Team:
             holder, follower = follower, holder
 
     def measure(self):
-        self.mark()
-        self.end = self.from_time + self.plan["millis"] / 1000
-        self.begin.set()
+        self.start_measuring()
+        self.deadline = self.timed_from + self.plan["millis"] / 1000
+        self.started.set()
         if self.plan["kind"] == "drain":
             self.holder.release()
         for t in self.threads:
             t.join()
-        seconds = time.perf_counter() - self.from_time
+        seconds = time.perf_counter() - self.timed_from
         after = cpu()
         if self.plan["held"]:
             self.holder.release()
@@ -164,7 +164,7 @@ class Team:
             raise RuntimeError("; ".join(self.errors))
         return {
             "seconds": seconds,
-            "cpu": after - self.from_cpu,
+            "cpu": after - self.cpu_at_start,
             "counts": self.counts,
             "tries": self.tries,
             "latencies": self.latencies,
@@ -176,10 +176,10 @@ class Team:
             client.stop()
             client.close()
 
-        enders = [threading.Thread(target=end, args=(c,)) for c in self.clients]
-        for t in enders:
+        closing = [threading.Thread(target=end, args=(c,)) for c in self.clients]
+        for t in closing:
             t.start()
-        for t in enders:
+        for t in closing:
             t.join()
 
 
@@ -189,21 +189,21 @@ def cpu():
 
 
 def main():
-    team = None
+    current = None
     for line in sys.stdin:
-        order, _, argument = line.strip().partition(" ")
+        command, _, argument = line.strip().partition(" ")
         try:
-            if order == "prepare":
-                team = Team(json.loads(argument))
+            if command == "prepare":
+                current = Round(json.loads(argument))
                 answer = "ready"
-            elif order == "go":
-                answer = "report " + json.dumps(team.measure())
-            elif order == "end":
-                if team is not None:
-                    team.close()
-                team, answer = None, "ended"
+            elif command == "go":
+                answer = "report " + json.dumps(current.measure())
+            elif command == "end":
+                if current is not None:
+                    current.close()
+                current, answer = None, "ended"
             else:
-                answer = "error unknown order " + order
+                answer = "error unknown command " + command
         except Exception as e:
             answer = "error " + repr(e).replace("\n", "; ")
         print(answer, flush=True)

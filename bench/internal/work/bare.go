@@ -6,8 +6,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// bareRequests is no lock: it is the two requests that the lock of a queue cannot do without,
-// from the plain client, as a measure for the others. It is of use for one contender only.
+// bareRequests is no lock. It sends the two requests that every lock with a queue
+// needs, through the plain client, and shows the least time that such a lock can
+// take. It excludes no other contender, so a plan may have only one.
 func bareRequests(p Plan) (session, error) {
 	conn, err := connect(p)
 	if err != nil {

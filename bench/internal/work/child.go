@@ -12,17 +12,20 @@ import (
 	"time"
 )
 
-// Serve obeys orders until they end.
-func Serve(libraryName string, orders io.Reader, answers io.Writer) error {
+// Serve executes the commands until they end, and writes an answer to each. It uses
+// the library of that name. It returns an error if the library is unknown, or if
+// the commands cannot be read or the answers cannot be written. A command that
+// fails is answered and is no error of Serve.
+func Serve(libraryName string, commands io.Reader, answers io.Writer) error {
 	open, err := find(libraryName)
 	if err != nil {
 		return err
 	}
 	c := child{open: open}
-	defer c.finish()
-	lines := bufio.NewScanner(orders)
+	defer c.end()
+	lines := bufio.NewScanner(commands)
 	for lines.Scan() {
-		answer, err := c.obey(lines.Text())
+		answer, err := c.execute(lines.Text())
 		if err != nil {
 			answer = "error " + strings.ReplaceAll(err.Error(), "\n", "; ")
 		}
@@ -35,15 +38,16 @@ func Serve(libraryName string, orders io.Reader, answers io.Writer) error {
 
 type child struct {
 	open  library
-	round *round
+	round *round // nil before prepare and after end
 }
 
-func (c *child) obey(line string) (answer string, err error) {
-	order, argument, _ := strings.Cut(line, " ")
-	switch order {
+// execute executes one command and returns the answer.
+func (c *child) execute(line string) (answer string, err error) {
+	command, argument, _ := strings.Cut(line, " ")
+	switch command {
 	case "prepare":
 		var p Plan
-		// This child would not do what a field asks for that it does not know.
+		// An unknown field asks for something that this child would not do.
 		d := json.NewDecoder(strings.NewReader(argument))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&p); err != nil {
@@ -63,12 +67,12 @@ func (c *child) obey(line string) (answer string, err error) {
 		text, err := json.Marshal(report)
 		return "report " + string(text), err
 	case "end":
-		return "ended", c.finish()
+		return "ended", c.end()
 	}
-	return "", fmt.Errorf("bench: unknown order %q", order)
+	return "", fmt.Errorf("bench: unknown command %q", command)
 }
 
-func (c *child) finish() error {
+func (c *child) end() error {
 	if c.round == nil {
 		return nil
 	}
@@ -77,9 +81,9 @@ func (c *child) finish() error {
 	return r.close()
 }
 
-// measure lets the contenders go and waits for them.
+// measure starts the measured part and waits until all contenders have finished.
 func (r *round) measure() (Report, error) {
-	r.timedFrom = now()
+	r.timedFrom = takeSnapshot()
 	r.deadline = r.timedFrom.at.Add(time.Duration(r.plan.Millis) * time.Millisecond)
 	close(r.started)
 	if r.plan.Kind == Drain {
@@ -101,24 +105,24 @@ func (r *round) measure() (Report, error) {
 	}, r.err
 }
 
-// usage is what the process has used so far.
+// usage is what the process has used since it started.
 type usage struct {
-	cpu    float64
+	cpu    float64 // seconds, user and system
 	allocs int64
 }
 
-// mark is a moment, and what had been used by then.
-type mark struct {
+// snapshot is a moment, and the usage at that moment.
+type snapshot struct {
 	usage
 	at time.Time
 }
 
-func now() mark { return mark{usage: used(), at: time.Now()} }
+func takeSnapshot() snapshot { return snapshot{usage: used(), at: time.Now()} }
 
 func used() usage {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		panic(err) // there is no such error for one's own process
+		panic(err) // getrusage has no error for the process that calls it
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -12,7 +12,8 @@ import (
 
 var background = context.Background()
 
-// dlockWith returns this project's own library, with more parameters of the data source name and options.
+// dlockWith returns the library of this repository. The parameters are added to the
+// data source name.
 func dlockWith(parameters string, options ...dlock.Option) library {
 	return func(p Plan) (session, error) {
 		dsn := fmt.Sprintf("zk://%s%s?session_timeout=%ds%s", p.Server, path.Dir(p.Path), p.Timeout, parameters)

@@ -9,8 +9,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// etcdMutex is etcd's concurrency.Mutex. Two mutexes of one concurrency.Session are one contender,
-// so that every contender has a concurrency.Session (a lease) of its own, on the client of its session.
+// etcdMutex is etcd's concurrency.Mutex. Two mutexes of one concurrency.Session count
+// as one contender. So every contender has a concurrency.Session (a lease) of its
+// own. The contenders of one session share its client.
 func etcdMutex(p Plan) (session, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:   []string{p.Server},

@@ -7,6 +7,7 @@ import (
 	"time"
 )
 
+// loop is the i-th contender of a plan of kind Loop.
 func (r *round) loop(i int, c contender) error {
 	shared, hasShared := c.(reader)
 	if r.plan.Reads > 0 && !hasShared {
@@ -40,31 +41,33 @@ func (r *round) loop(i int, c contender) error {
 	return nil
 }
 
-// thinnedList keeps every value, then every second one, then every fourth: never too many to be
-// reported, and as many from each time.
+// thinnedList keeps a bounded number of the values that are added to it. It keeps
+// every value at first, then every second one, then every fourth, and so on. The
+// kept values are spread evenly over the whole time.
 type thinnedList struct {
 	kept   []int64
-	seen   int
-	stride int
+	added  int
+	stride int // one value in stride is kept; 0 stands for 1
 }
 
-const mostKept = 20_000
+// maxKept bounds the values in a report.
+const maxKept = 20_000
 
 func (t *thinnedList) add(v int64) {
 	if t.stride == 0 {
 		t.stride = 1
 	}
-	if t.seen%t.stride == 0 {
+	if t.added%t.stride == 0 {
 		t.kept = append(t.kept, v)
 	}
-	t.seen++
-	if len(t.kept) < mostKept {
+	t.added++
+	if len(t.kept) < maxKept {
 		return
 	}
-	for i := range mostKept / 2 {
+	for i := range maxKept / 2 {
 		t.kept[i] = t.kept[2*i]
 	}
-	t.kept = t.kept[:mostKept/2]
+	t.kept = t.kept[:maxKept/2]
 	t.stride *= 2
 }
 
@@ -75,7 +78,8 @@ func lockAndUnlock(lock, unlock func() error) error {
 	return unlock()
 }
 
-// percentages returns numbers from 0 to 99, the same ones for the i-th contender in every language.
+// percentages returns a generator of numbers from 0 to 99. The i-th contender gets
+// the same numbers in every language.
 func percentages(i int) func() int {
 	x := uint32(i + 1)
 	return func() int {
@@ -84,17 +88,19 @@ func percentages(i int) func() int {
 	}
 }
 
-func (r *round) wait(i int, c contender) error {
+// lockOnce is the i-th contender of a plan of kind Drain.
+func (r *round) lockOnce(i int, c contender) error {
 	if err := c.lock(); err != nil {
 		return err
 	}
 	r.counts[i]++
-	if r.granted.Add(1) == int64(r.plan.Lead) {
-		r.timedFrom = now()
+	if r.granted.Add(1) == int64(r.plan.Untimed) {
+		r.timedFrom = takeSnapshot()
 	}
 	return c.unlock()
 }
 
+// try is the i-th contender of a plan of kind Try.
 func (r *round) try(i int, c contender) error {
 	trier, can := c.(trier)
 	if !can {
@@ -120,8 +126,10 @@ func (r *round) try(i int, c contender) error {
 	return nil
 }
 
-// pass has the contenders take turns. The one that is to be next has the pause to get in line and
-// become idle. The first one holds the lock before; the last one keeps it until the sessions end.
+// pass runs the two contenders of a plan of kind Pass. The first one holds the lock
+// when pass begins. Before each release, the other one has the pause to join the
+// queue and to become idle. The last holder keeps the lock until the sessions are
+// closed.
 func (r *round) pass() {
 	<-r.started
 	holder, next := r.contenders[0], r.contenders[1]
@@ -148,6 +156,7 @@ func (r *round) pass() {
 	}
 }
 
+// grant is the return of a call of lock.
 type grant struct {
 	at  time.Time
 	err error

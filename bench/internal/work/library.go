@@ -6,28 +6,29 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// library opens sessions with a store the way its documentation says.
+// library opens a session the way the documentation of a lock library shows.
 type library func(p Plan) (session, error)
 
-// session is one connection with the store, as one process would have it.
+// session is one session with a store. A process usually has one.
 type session interface {
 	contender(path string) (contender, error)
 	close() error
 }
 
-// contender is one goroutine's access to the lock. It is used by one goroutine at a time.
+// contender takes and releases one lock. Only one goroutine uses it at a time.
 type contender interface {
 	lock() error
 	unlock() error
 }
 
-// reader is a contender whose library has shared locks.
+// reader is a contender of a library that has shared locks.
 type reader interface {
 	rlock() error
 	runlock() error
 }
 
-// trier is a contender whose library can try; true means that the lock was won.
+// trier is a contender of a library that can try to take a lock. tryLock reports
+// whether it took the lock.
 type trier interface {
 	tryLock() (bool, error)
 }

@@ -1,64 +1,70 @@
-// Package work does what a round of the benchmark asks for, with the Go libraries. It is the part
-// that runs in child processes; peers/Bench.java and peers/bench.py are the same for Java and Python.
+// Package work does the rounds of the benchmark with the Go libraries. It runs in
+// child processes of bench. peers/Bench.java and peers/bench.py do the same for
+// Java and Python.
 //
-// A child obeys one line of its standard input at a time and answers each with one line:
+// A child reads commands from its standard input, one on each line, and answers
+// each command with one line on its standard output:
 //
-//	prepare {plan}    ready               sessions are open, contenders wait for go (or for the lock)
-//	go                report {report}     the part that is measured has been done
-//	end               ended               sessions are closed
+//	prepare {plan}    ready               the sessions are open, the contenders wait for go or for the lock
+//	go                report {report}     the measured part is done
+//	end               ended               the sessions are closed
 //
-// or with "error text" where that has not worked. It exits when its input ends.
+// After a failure the answer is "error" and the reason. The child exits when its
+// input ends.
 //
-// # What stays as it is
+// # Compatibility
 //
-// bench -against runs a child that was built from an older revision of this
-// repository. These therefore stay the same from revision to revision:
+// With bench -against, one child is built from an older revision of this
+// repository. The following therefore stays the same in all revisions:
 //
 //   - the nested module bench, whose program is a child if it gets -child LIBRARY;
-//   - the names of libraries, and what they stand for;
-//   - the orders, the answers, and the JSON names and units in Plan and Report;
-//   - what a child does for a kind of plan.
+//   - the names of the libraries, and what each name stands for;
+//   - the commands, the answers, and the JSON names and units in Plan and Report;
+//   - what a child does for each kind of plan.
 //
-// A change adds: a library, a kind of plan, or a field. A new field of Plan is
-// omitted from the JSON while it is zero, and zero means what was done before the
-// field existed. So an older child does plans that do not use the field, and
-// refuses the others.
+// A change may add a library, a kind of plan, or a field. A new field of Plan is
+// left out of the JSON while it is zero, and zero means what a child did before the
+// field existed. An older child then runs plans that do not use the field, and
+// refuses plans that do.
 package work
 
-// Plan says what to do in one round.
+// Plan describes one round.
 type Plan struct {
-	Kind       string `json:"kind"` // loop, drain, try or pass
-	Server     string `json:"server"`
-	Path       string `json:"path"` // of the lock, new in each round
-	Sessions   int    `json:"sessions"`
-	Contenders int    `json:"contenders"` // spread over the sessions, the i-th on session i mod Sessions
-	Reads      int    `json:"reads"`      // loop: per cent of the acquisitions that are shared
+	Kind       string `json:"kind"`       // Loop, Drain, Try or Pass
+	Server     string `json:"server"`     // host:port, or several of them separated by commas
+	Path       string `json:"path"`       // of the lock; each round has a new one
+	Sessions   int    `json:"sessions"`   // number of sessions
+	Contenders int    `json:"contenders"` // number of contenders; the i-th uses session i mod Sessions
+	Reads      int    `json:"reads"`      // loop: percentage of acquisitions that are shared
 	Held       bool   `json:"held"`       // try: one more session holds the lock all the time
-	Millis     int    `json:"millis"`     // loop, try: for how long; pass: pause before each release
-	Count      int    `json:"count"`      // pass: how many
-	Lead       int    `json:"lead"`       // drain: how many of the contenders are let in before time, processor and memory count
-	Timeout    int    `json:"timeout"`    // of sessions, in seconds
+	Millis     int    `json:"millis"`     // loop, try: duration; pass: pause before each release
+	Count      int    `json:"count"`      // pass: number of hand-overs
+	Untimed    int    `json:"lead"`       // drain: number of grants before the measurement starts
+	Timeout    int    `json:"timeout"`    // of the sessions, in seconds
 }
 
 // The kinds of plans.
 const (
 	// Loop: every contender locks and unlocks until the time is up.
 	Loop = "loop"
-	// Drain: one holds, all contenders wait; go releases, and each of them unlocks as soon as it is let in.
+	// Drain: one session holds the lock and all contenders wait for it. At go the
+	// holder releases the lock, and each contender unlocks as soon as it is granted
+	// the lock.
 	Drain = "drain"
-	// Try: every contender tries the lock, and unlocks it if it was won, until the time is up.
+	// Try: every contender tries to take the lock, and unlocks it after each
+	// success, until the time is up.
 	Try = "try"
-	// Pass: two sessions pass the lock to each other; it takes the time from before the unlock to
-	// the grant.
+	// Pass: two sessions pass the lock to each other. The measured time is that from
+	// just before the unlock to the grant.
 	Pass = "pass"
 )
 
-// Report is what a round has brought.
+// Report is the result of a round.
 type Report struct {
-	Seconds   float64 `json:"seconds"`
-	CPU       float64 `json:"cpu"`       // seconds of this process, user and system
-	Counts    []int64 `json:"counts"`    // acquisitions, by contender
-	Tries     int64   `json:"tries"`     // try: with and without success
-	Latencies []int64 `json:"latencies"` // nanoseconds: loop with one contender (lock and unlock), pass
-	Allocs    int64   `json:"allocs"`    // of memory; -1 where that is not known
+	Seconds   float64 `json:"seconds"`   // duration of the measured part
+	CPU       float64 `json:"cpu"`       // seconds of processor time of the child, user and system
+	Counts    []int64 `json:"counts"`    // acquisitions of each contender
+	Tries     int64   `json:"tries"`     // try: number of attempts, with and without success
+	Latencies []int64 `json:"latencies"` // nanoseconds: lock and unlock in a loop with one contender; hand-overs of pass
+	Allocs    int64   `json:"allocs"`    // allocations of memory; -1 if the child cannot count them
 }

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// round is the sessions and contenders of one round.
+// round holds the sessions and the contenders of one round.
 type round struct {
 	plan       Plan
 	sessions   []session
 	contenders []contender
-	holder     contender // drain and try: holds before go
+	holder     contender // drain and try: holds the lock before go
 
 	started   chan struct{} // closed by go
-	timedFrom mark          // what is measured begins here
-	granted   atomic.Int64  // drain: how many have been let in
+	timedFrom snapshot      // the start of the measured part
+	granted   atomic.Int64  // drain: number of grants so far
 	deadline  time.Time     // loop and try: set before started is closed
 	running   sync.WaitGroup
 	counts    []int64
@@ -28,8 +28,10 @@ type round struct {
 	latencies []int64
 }
 
-// openRound opens the sessions. Every session has locked and unlocked once when it returns, so that
-// what a library does once per session or lock is not measured.
+// openRound opens the sessions and starts the contenders. Before it returns, every
+// session has locked and unlocked once, so that the measurement does not contain
+// what a library does once for each session or lock. After an error nothing stays
+// open.
 func openRound(open library, p Plan) (_ *round, err error) {
 	r := &round{plan: p, started: make(chan struct{}), counts: make([]int64, p.Contenders)}
 	defer func() {
@@ -38,11 +40,7 @@ func openRound(open library, p Plan) (_ *round, err error) {
 		}
 	}()
 	for range p.Sessions {
-		s, err := open(p)
-		if s != nil {
-			r.sessions = append(r.sessions, s)
-		}
-		if err != nil {
+		if _, err := r.openSession(open); err != nil {
 			return nil, err
 		}
 	}
@@ -61,20 +59,31 @@ func openRound(open library, p Plan) (_ *round, err error) {
 	return r, r.startContenders(open)
 }
 
-// startContenders starts the contenders; they wait for started, or in the queue.
+// openSession opens one session. close closes it, also if open returns both a
+// session and an error.
+func (r *round) openSession(open library) (session, error) {
+	s, err := open(r.plan)
+	if s != nil {
+		r.sessions = append(r.sessions, s)
+	}
+	return s, err
+}
+
+// startContenders starts the contenders. They wait until started is closed, or in
+// the queue.
 func (r *round) startContenders(open library) error {
 	if r.plan.Kind == Drain || r.plan.Held {
-		if err := r.hold(open); err != nil {
+		if err := r.lockWithHolder(open); err != nil {
 			return err
 		}
 	}
 	switch r.plan.Kind {
 	case Loop:
-		r.start(r.loop)
+		r.startAll(r.loop)
 	case Try:
-		r.start(r.try)
+		r.startAll(r.try)
 	case Drain:
-		r.start(r.wait)
+		r.startAll(r.lockOnce)
 	case Pass:
 		if err := r.contenders[0].lock(); err != nil {
 			return err
@@ -86,11 +95,9 @@ func (r *round) startContenders(open library) error {
 	return nil
 }
 
-func (r *round) hold(open library) error {
-	s, err := open(r.plan)
-	if s != nil {
-		r.sessions = append(r.sessions, s)
-	}
+// lockWithHolder opens one more session, which takes the lock.
+func (r *round) lockWithHolder(open library) error {
+	s, err := r.openSession(open)
 	if err != nil {
 		return err
 	}
@@ -100,7 +107,8 @@ func (r *round) hold(open library) error {
 	return r.holder.lock()
 }
 
-func (r *round) start(f func(i int, c contender) error) {
+// startAll calls f for each contender, on a goroutine of its own.
+func (r *round) startAll(f func(i int, c contender) error) {
 	for i, c := range r.contenders {
 		r.running.Go(func() {
 			if err := f(i, c); err != nil {
@@ -110,19 +118,20 @@ func (r *round) start(f func(i int, c contender) error) {
 	}
 }
 
+// fail adds an error to those that measure returns.
 func (r *round) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.err = errors.Join(r.err, err)
 }
 
-// close ends what openRound began; the sessions end side by side, as processes would.
+// close closes all sessions at the same time, as separate processes would.
 func (r *round) close() error {
 	errs := make([]error, len(r.sessions))
-	var all sync.WaitGroup
+	var closing sync.WaitGroup
 	for i, s := range r.sessions {
-		all.Go(func() { errs[i] = s.close() })
+		closing.Go(func() { errs[i] = s.close() })
 	}
-	all.Wait()
+	closing.Wait()
 	return errors.Join(errs...)
 }

@@ -14,83 +14,84 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// world is a library in memory: what the kinds of plans do is the same with any.
-type world struct {
-	mu     sync.RWMutex
-	closed sync.WaitGroup
-	inside int // guarded by mu
-	let    []time.Time
+// memory is a library that keeps its only lock in memory. The kinds of plans do the
+// same with every library, so the tests need no server.
+type memory struct {
+	mu      sync.RWMutex
+	closed  sync.WaitGroup
+	locked  int         // number of exclusive acquisitions; guarded by mu
+	granted []time.Time // guarded by mu
 
-	fault error // of lock
+	fault error // lock returns it, if it is not nil
 }
 
-func (w *world) open(Plan) (session, error) { w.closed.Add(1); return worldSession{w}, nil }
+func (m *memory) open(Plan) (session, error) { m.closed.Add(1); return memorySession{m}, nil }
 
-type worldSession struct{ w *world }
+type memorySession struct{ m *memory }
 
-func (s worldSession) contender(string) (contender, error) { return &worldContender{w: s.w}, nil }
-func (s worldSession) close() error                        { s.w.closed.Done(); return nil }
+func (s memorySession) contender(string) (contender, error) { return &memoryContender{m: s.m}, nil }
+func (s memorySession) close() error                        { s.m.closed.Done(); return nil }
 
-type worldContender struct{ w *world }
+type memoryContender struct{ m *memory }
 
-func (c *worldContender) lock() error {
-	if c.w.fault != nil {
-		return c.w.fault
+func (c *memoryContender) lock() error {
+	if c.m.fault != nil {
+		return c.m.fault
 	}
-	c.w.mu.Lock()
-	c.w.inside++
-	c.w.let = append(c.w.let, time.Now())
+	c.m.mu.Lock()
+	c.m.locked++
+	c.m.granted = append(c.m.granted, time.Now())
 	return nil
 }
 
-func (c *worldContender) unlock() error  { c.w.mu.Unlock(); return nil }
-func (c *worldContender) rlock() error   { c.w.mu.RLock(); return nil }
-func (c *worldContender) runlock() error { c.w.mu.RUnlock(); return nil }
+func (c *memoryContender) unlock() error  { c.m.mu.Unlock(); return nil }
+func (c *memoryContender) rlock() error   { c.m.mu.RLock(); return nil }
+func (c *memoryContender) runlock() error { c.m.mu.RUnlock(); return nil }
 
-func (c *worldContender) tryLock() (bool, error) { return c.w.mu.TryLock(), nil }
+func (c *memoryContender) tryLock() (bool, error) { return c.m.mu.TryLock(), nil }
 
-func do(t *testing.T, w *world, p Plan) Report {
+func do(t *testing.T, m *memory, p Plan) Report {
 	t.Helper()
-	r, err := openRound(w.open, p)
+	r, err := openRound(m.open, p)
 	require.NoError(t, err)
 	report, err := r.measure()
 	require.NoError(t, err)
 	require.NoError(t, r.close())
-	w.closed.Wait()
+	m.closed.Wait()
 	require.Positive(t, report.Seconds)
 	require.GreaterOrEqual(t, report.Allocs, int64(0))
 	return report
 }
 
 func TestLoopCountsForEveryContender(t *testing.T) {
-	w := &world{}
-	report := do(t, w, Plan{Kind: Loop, Sessions: 2, Contenders: 4, Millis: 20})
+	m := &memory{}
+	report := do(t, m, Plan{Kind: Loop, Sessions: 2, Contenders: 4, Millis: 20})
 	var sum int64
 	for _, n := range report.Counts {
 		sum += n
 	}
 	require.Len(t, report.Counts, 4)
-	require.EqualValues(t, w.inside, sum+2, "and one for each session before")
+	require.EqualValues(t, m.locked, sum+2, "and one for each session before the measurement")
 	require.Empty(t, report.Latencies)
 }
 
-func TestLoopOfOneContenderTakesTheTimes(t *testing.T) {
-	report := do(t, &world{}, Plan{Kind: Loop, Sessions: 1, Contenders: 1, Millis: 5})
+func TestLoopOfOneContenderReportsLatencies(t *testing.T) {
+	report := do(t, &memory{}, Plan{Kind: Loop, Sessions: 1, Contenders: 1, Millis: 5})
 	require.NotEmpty(t, report.Latencies)
 	require.LessOrEqual(t, int64(len(report.Latencies)), report.Counts[0])
 }
 
-func TestThinningKeepsValuesFromAllTheTime(t *testing.T) {
+func TestThinnedListKeepsValuesFromTheWholeTime(t *testing.T) {
 	var few, many thinnedList
 	for i := range int64(10) {
 		few.add(i)
 	}
 	require.Len(t, few.kept, 10, "all of them")
-	const all = 5 * mostKept
+	const all = 5 * maxKept
 	for i := range int64(all) {
 		many.add(i)
 	}
-	require.Less(t, len(many.kept), mostKept)
+	require.Less(t, len(many.kept), maxKept)
 	for i, v := range many.kept {
 		require.EqualValues(t, i*many.stride, v)
 	}
@@ -106,46 +107,46 @@ func TestLoopWithReadersTakesSharedLocksAsOftenAsPlanned(t *testing.T) {
 		}
 	}
 	require.InDelta(t, 9500, below, 150)
-	w := &world{}
-	report := do(t, w, Plan{Kind: Loop, Sessions: 2, Contenders: 2, Reads: 100, Millis: 5})
-	require.Equal(t, 2, w.inside, "only before")
+	m := &memory{}
+	report := do(t, m, Plan{Kind: Loop, Sessions: 2, Contenders: 2, Reads: 100, Millis: 5})
+	require.Equal(t, 2, m.locked, "only before the measurement")
 	require.Positive(t, report.Counts[0]+report.Counts[1])
 }
 
-func TestDrainLetsEveryContenderInOnce(t *testing.T) {
-	report := do(t, &world{}, Plan{Kind: Drain, Sessions: 3, Contenders: 50})
+func TestDrainGrantsEveryContenderOnce(t *testing.T) {
+	report := do(t, &memory{}, Plan{Kind: Drain, Sessions: 3, Contenders: 50})
 	for _, n := range report.Counts {
 		require.EqualValues(t, 1, n)
 	}
 }
 
-func TestDrainIsTimedFromWhenItsLeadHasBeenLetIn(t *testing.T) {
-	w := &world{}
-	r, err := openRound(w.open, Plan{Kind: Drain, Sessions: 1, Contenders: 5, Lead: 3})
+func TestDrainIsTimedFromTheLastUntimedGrant(t *testing.T) {
+	m := &memory{}
+	r, err := openRound(m.open, Plan{Kind: Drain, Sessions: 1, Contenders: 5, Untimed: 3})
 	require.NoError(t, err)
 	_, err = r.measure()
 	require.NoError(t, err)
-	let := w.let[2:] // before them one of each session, and the holder
-	require.Len(t, let, 5)
-	require.False(t, r.timedFrom.at.Before(let[2]), "the third")
-	require.False(t, r.timedFrom.at.After(let[3]), "the fourth")
+	granted := m.granted[2:] // the first two are that of the session before the measurement, and that of the holder
+	require.Len(t, granted, 5)
+	require.False(t, r.timedFrom.at.Before(granted[2]), "the third")
+	require.False(t, r.timedFrom.at.After(granted[3]), "the fourth")
 	require.NoError(t, r.close())
-	w.closed.Wait()
+	m.closed.Wait()
 }
 
 func TestTryWinsNothingWhileTheLockIsHeld(t *testing.T) {
-	report := do(t, &world{}, Plan{Kind: Try, Sessions: 2, Contenders: 2, Held: true, Millis: 5})
+	report := do(t, &memory{}, Plan{Kind: Try, Sessions: 2, Contenders: 2, Held: true, Millis: 5})
 	require.Equal(t, []int64{0, 0}, report.Counts)
 	require.Positive(t, report.Tries)
 }
 
-func TestTryUnlocksWhatItWins(t *testing.T) {
-	report := do(t, &world{}, Plan{Kind: Try, Sessions: 1, Contenders: 1, Millis: 5})
-	require.Equal(t, report.Tries, report.Counts[0], "nobody else is there")
+func TestTryUnlocksAfterEachSuccess(t *testing.T) {
+	report := do(t, &memory{}, Plan{Kind: Try, Sessions: 1, Contenders: 1, Millis: 5})
+	require.Equal(t, report.Tries, report.Counts[0], "there is no other contender")
 }
 
-func TestPassTakesTheTimeOfEveryHandOver(t *testing.T) {
-	report := do(t, &world{}, Plan{Kind: Pass, Sessions: 2, Contenders: 2, Millis: 1, Count: 7})
+func TestPassReportsTheLatencyOfEveryHandOver(t *testing.T) {
+	report := do(t, &memory{}, Plan{Kind: Pass, Sessions: 2, Contenders: 2, Millis: 1, Count: 7})
 	require.Equal(t, []int64{4, 3}, report.Counts)
 	require.Len(t, report.Latencies, 7)
 	for _, ns := range report.Latencies {
@@ -153,34 +154,34 @@ func TestPassTakesTheTimeOfEveryHandOver(t *testing.T) {
 	}
 }
 
-func TestAFaultOfAContenderIsReported(t *testing.T) {
-	w := &world{}
-	r, err := openRound(w.open, Plan{Kind: Loop, Sessions: 1, Contenders: 2, Millis: 1000})
+func TestErrorOfAContenderIsReported(t *testing.T) {
+	m := &memory{}
+	r, err := openRound(m.open, Plan{Kind: Loop, Sessions: 1, Contenders: 2, Millis: 1000})
 	require.NoError(t, err)
-	w.fault = errors.New("no such luck")
+	m.fault = errors.New("no quorum")
 	_, err = r.measure()
-	require.ErrorContains(t, err, "no such luck")
+	require.ErrorContains(t, err, "no quorum")
 	require.NoError(t, r.close())
 }
 
-func TestSessionsAreClosedWhereAssemblingFails(t *testing.T) {
-	w := &world{fault: errors.New("no such luck")}
-	_, err := openRound(w.open, Plan{Kind: Loop, Sessions: 3, Contenders: 3})
-	require.ErrorIs(t, err, w.fault)
-	w.closed.Wait()
+func TestSessionsAreClosedIfTheRoundDoesNotOpen(t *testing.T) {
+	m := &memory{fault: errors.New("no quorum")}
+	_, err := openRound(m.open, Plan{Kind: Loop, Sessions: 3, Contenders: 3})
+	require.ErrorIs(t, err, m.fault)
+	m.closed.Wait()
 }
 
-func TestChildAnswersEveryOrderWithOneLine(t *testing.T) {
-	w := &world{}
-	libraries["test"] = w.open
+func TestChildAnswersEveryCommandWithOneLine(t *testing.T) {
+	m := &memory{}
+	libraries["test"] = m.open
 	defer delete(libraries, "test")
-	orders, order := io.Pipe()
+	commands, command := io.Pipe()
 	answer, answers := io.Pipe()
 	ended := make(chan error)
-	go func() { ended <- Serve("test", orders, answers) }()
+	go func() { ended <- Serve("test", commands, answers) }()
 	lines := bufio.NewReader(answer)
 	ask := func(line string) string {
-		_, err := fmt.Fprintln(order, line)
+		_, err := fmt.Fprintln(command, line)
 		require.NoError(t, err)
 		said, err := lines.ReadString('\n')
 		require.NoError(t, err)
@@ -196,13 +197,13 @@ func TestChildAnswersEveryOrderWithOneLine(t *testing.T) {
 	var report Report
 	require.NoError(t, json.Unmarshal([]byte(text), &report))
 	require.Equal(t, "ended", ask("end"))
-	w.closed.Wait()
-	require.Equal(t, `error bench: unknown order "dance"`, ask("dance"))
-	require.NoError(t, order.Close())
+	m.closed.Wait()
+	require.Equal(t, `error bench: unknown command "dance"`, ask("dance"))
+	require.NoError(t, command.Close())
 	require.NoError(t, <-ended)
 }
 
-// An older child reads these names, see the comment of the package.
+// A child of an older revision reads these names: see the package comment.
 func TestPlansAndReportsKeepTheirNames(t *testing.T) {
 	text, err := json.Marshal(Plan{})
 	require.NoError(t, err)
@@ -212,8 +213,8 @@ func TestPlansAndReportsKeepTheirNames(t *testing.T) {
 	require.Equal(t, `{"seconds":0,"cpu":0,"counts":null,"tries":0,"latencies":null,"allocs":0}`, string(text))
 }
 
-func TestAPlanThatAsksForMoreThanTheChildKnowsIsRefused(t *testing.T) {
+func TestPlanWithAnUnknownFieldIsRefused(t *testing.T) {
 	var c child
-	_, err := c.obey(`prepare {"kind":"loop","colour":"blue"}`)
+	_, err := c.execute(`prepare {"kind":"loop","colour":"blue"}`)
 	require.ErrorContains(t, err, `unknown field "colour"`)
 }

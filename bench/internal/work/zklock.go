@@ -2,12 +2,13 @@ package work
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 )
 
-// zkLock is go-zookeeper's own lock. It has neither a shared mode nor a try.
+// zkLock is the lock of go-zookeeper. It has no shared mode, and cannot try.
 func zkLock(p Plan) (session, error) {
 	conn, err := connect(p)
 	if err != nil {
@@ -16,9 +17,9 @@ func zkLock(p Plan) (session, error) {
 	return zkLockSession{conn}, nil
 }
 
-// connect waits for the session: zk.Lock gives up where there is none yet.
+// connect returns once the session exists: zk.Lock fails before that.
 func connect(p Plan) (*zk.Conn, error) {
-	conn, events, err := zk.Connect([]string{p.Server}, time.Duration(p.Timeout)*time.Second, zk.WithLogInfo(false))
+	conn, events, err := zk.Connect(strings.Split(p.Server, ","), time.Duration(p.Timeout)*time.Second, zk.WithLogInfo(false))
 	if err != nil {
 		return nil, err
 	}
