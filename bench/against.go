@@ -15,20 +15,20 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/stats"
 )
 
-// An older revision of this repository takes part with its own bench program,
-// built from its own sources: its child uses the older library through the API
-// that the library had then. Only the protocol between bench and its children
-// has to be the same in both revisions; package work says what that takes.
+// An older revision of this repository takes part with its own bench program, built
+// from its own sources. Its child uses the older library through the API that the
+// library had then. Only the protocol between bench and its children has to be the
+// same in both revisions: see package work.
 
 // revision is an older revision of this repository, built.
 type revision struct {
-	label   string // what the caller asked for, with the commit
+	label   string // the name that the caller of bench gave, with the commit
 	program string // path of that revision's bench
 }
 
-// build builds the bench program of a revision of the repository that the
-// working directory belongs to. All files that it makes are in dir, also after
-// an error. An error says what the caller can do. When ctx ends, build stops.
+// build builds the bench program of a revision of the repository that the working
+// directory belongs to. All files that it makes are in dir, also after an error. An
+// error says what the caller of bench can do. When ctx ends, build stops.
 func build(ctx context.Context, name, dir string) (revision, error) {
 	fail := func(what string, err error) (revision, error) {
 		if ctx.Err() != nil {
@@ -46,7 +46,7 @@ func build(ctx context.Context, name, dir string) (revision, error) {
 	}
 	archive, sources := filepath.Join(dir, "older.tar"), filepath.Join(dir, "older")
 	if err := os.Mkdir(sources, 0o755); err != nil {
-		return fail("no place for its sources", err)
+		return fail("there is no directory for its sources", err)
 	}
 	if _, err := runIn(ctx, root, "git", "archive", "--format=tar", "--output="+archive, commit); err != nil {
 		return fail("git does not write its sources", err)
@@ -54,20 +54,19 @@ func build(ctx context.Context, name, dir string) (revision, error) {
 	if _, err := runIn(ctx, sources, "tar", "-xf", archive); err != nil {
 		return fail("tar does not unpack its sources", err)
 	}
-	home := filepath.Join(sources, "bench")
-	if _, err := os.Stat(filepath.Join(home, "go.mod")); err != nil {
+	module := filepath.Join(sources, "bench")
+	if _, err := os.Stat(filepath.Join(module, "go.mod")); err != nil {
 		return fail("this revision has no bench module: name a later one", err)
 	}
 	r := revision{label: label(name, commit), program: filepath.Join(dir, "older-bench")}
 	log.Printf("building %s", r.label)
-	if _, err := runIn(ctx, home, "go", "build", "-buildvcs=false", "-o", r.program, "."); err != nil {
+	if _, err := runIn(ctx, module, "go", "build", "-buildvcs=false", "-o", r.program, "."); err != nil {
 		return fail("its bench does not build: mend what go reports, or name another revision", err)
 	}
 	return r, nil
 }
 
-// label returns the name, with the start of the commit where the name is
-// something else.
+// label returns the start of the commit, after the name if the name is no part of it.
 func label(name, commit string) string {
 	short := commit[:min(10, len(commit))]
 	if strings.HasPrefix(commit, name) {
@@ -76,18 +75,19 @@ func label(name, commit string) string {
 	return name + " (" + short + ")"
 }
 
-// runIn runs one command in dir and returns its output. An error holds what the
-// command wrote to its standard error. When ctx ends, the command is interrupted.
-// The go command keeps its temporary files in dir: some interrupts leave them.
+// runIn runs one command in dir and returns its output. An error contains what the
+// command wrote to its standard error. When ctx ends, the command is interrupted. The
+// go command keeps its temporary files in dir, because after some interrupts it does
+// not remove them.
 func runIn(ctx context.Context, dir, name string, args ...string) (string, error) {
-	var out, trouble bytes.Buffer
+	var out, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &trouble
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &stderr
 	cmd.Env = append(cmd.Environ(), "GOWORK=off", "GOTMPDIR="+dir)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = graceTime
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s", name, args[0], err, bytes.TrimSpace(trouble.Bytes()))
+		return "", fmt.Errorf("%s %s: %w\n%s", name, args[0], err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return strings.TrimSpace(out.String()), nil
 }
@@ -95,8 +95,8 @@ func runIn(ctx context.Context, dir, name string, args ...string) (string, error
 // olderName is the name of a competitor's counterpart from an older revision.
 func olderName(name string) string { return name + "@older" }
 
-// withOlder adds the older revision's counterpart behind each competitor that
-// is this library.
+// withOlder adds the older revision's counterpart after each competitor that is this
+// library.
 func withOlder(list []competitor, older revision) (all []competitor) {
 	for _, c := range list {
 		all = append(all, c)
@@ -113,26 +113,27 @@ func withOlder(list []competitor, older revision) (all []competitor) {
 	return all
 }
 
-// tolerated is the speed, in relation to the older revision, below which a
-// workload counts as slower.
-const tolerated = 0.95
+// minSpeed is the speed, in relation to the older revision, below which a workload
+// counts as slower.
+const minSpeed = 0.95
 
-// comparison is this library beside its older revision in one workload.
+// comparison compares this library with its older revision in one workload.
 type comparison struct {
 	workload, label string
-	now, then       string  // medians, with their unit
-	speed           float64 // median of the ratios within a round; over 1 is faster
+	current, older  string  // medians, with their unit
+	speed           float64 // median of the ratios within a round; more than 1 is faster
 	interval        stats.Interval
-	rounds          int // that both have
+	rounds          int // number of rounds that both have
 }
 
-// slower reports whether the whole interval is below what is tolerated.
-func (c comparison) slower() bool { return c.interval.Known && c.interval.High < tolerated }
+// slower reports whether the whole interval is below minSpeed.
+func (c comparison) slower() bool { return c.interval.Known && c.interval.High < minSpeed }
 
-// asFast reports whether the whole interval is within what is tolerated. If the
-// workload is neither slower nor asFast, the rounds do not tell.
-func (c comparison) asFast() bool { return c.interval.Known && c.interval.Low >= tolerated }
+// asFast reports whether the whole interval is at minSpeed or above. If a comparison
+// is neither slower nor asFast, the rounds do not decide.
+func (c comparison) asFast() bool { return c.interval.Known && c.interval.Low >= minSpeed }
 
+// between writes the interval.
 func (c comparison) between() string {
 	if !c.interval.Known {
 		return "-"
@@ -140,35 +141,32 @@ func (c comparison) between() string {
 	return fmt.Sprintf("%s to %s", ratio(c.interval.Low), ratio(c.interval.High))
 }
 
-// ratio writes three digits after the point: the limit has two.
+// ratio writes a number with three digits after the point, one more than minSpeed has.
 func ratio(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
 
-// comparisons returns every pair of this library and its older revision that
-// was to be measured, in the order of the page.
+// comparisons returns all comparisons in the order of the page.
 func (r *report) comparisons() (all []comparison) {
-	for _, s := range sections {
-		for _, w := range s.workloads {
-			for _, c := range r.competitors {
-				older := olderName(c.name)
-				if _, measured := r.Samples[w][older]; !measured {
-					continue
-				}
-				ratios := r.ratios(s, w, c.name, older)
-				all = append(all, comparison{
-					workload: w, label: c.label,
-					now:      median(r.spreadOf(w, c.name, s.figure)) + s.suffix(),
-					then:     median(r.spreadOf(w, older, s.figure)) + s.suffix(),
-					speed:    stats.Median(ratios),
-					interval: stats.MedianInterval(ratios),
-					rounds:   len(ratios),
-				})
+	for _, w := range r.inOrder() {
+		for _, c := range r.competitors {
+			older := olderName(c.name)
+			if _, measured := r.Samples[w.name][older]; !measured {
+				continue
 			}
+			ratios := r.ratios(w.workload, c.name, older)
+			all = append(all, comparison{
+				workload: w.name, label: c.label,
+				current:  median(r.spreadOf(w.name, c.name, w.figure)) + w.suffix(),
+				older:    median(r.spreadOf(w.name, older, w.figure)) + w.suffix(),
+				speed:    stats.Median(ratios),
+				interval: stats.MedianInterval(ratios),
+				rounds:   len(ratios),
+			})
 		}
 	}
 	return all
 }
 
-// against is the part of the text about the older revision.
+// against is the part of the text that compares with the older revision.
 func (r *report) against() string {
 	var rows [][]string
 	var slower, asFast int
@@ -179,33 +177,34 @@ func (r *report) against() string {
 		if c.asFast() {
 			asFast++
 		}
-		rows = append(rows, []string{c.workload, c.label, c.now, c.then, ratio(c.speed), c.between(), fmt.Sprint(c.rounds)})
+		rows = append(rows, []string{c.workload, c.label, c.current, c.older, ratio(c.speed), c.between(), fmt.Sprint(c.rounds)})
 	}
-	header := []string{"workload", "lock", "today", r.Against, "speed, " + r.Against + " = 1", "95% interval", "rounds"}
-	return fmt.Sprintf("against %s\n\n%s\nOf %d comparisons the whole interval is below %[4]v in %[5]d, and at %[4]v or above in %[6]d. The other %[7]d are open: that takes more rounds, or a machine with less other work.\n",
-		r.Against, table(header, rows), len(rows), tolerated, slower, asFast, len(rows)-slower-asFast)
+	header := []string{"workload", "lock", "current", r.Against, "speed, " + r.Against + " = 1", "95% interval", "rounds"}
+	count := fmt.Sprintf("Of %d comparisons, the whole interval is below %[2]v in %[3]d, and at %[2]v or above in %[4]d. "+
+		"The other %[5]d are open: they need more rounds, or a machine with less other work.",
+		len(rows), minSpeed, slower, asFast, len(rows)-slower-asFast)
+	return fmt.Sprintf("against %s, on %s\n\n%s\n%s\n", r.Against, r.setup.phrase, table(header, rows), wrap(count))
 }
 
-// setback returns an error that names the workloads in which this library is
-// slower than its older revision, and those that say nothing because too few
-// rounds were measured; nil if there are none of either.
-func (r *report) setback() error {
+// slowerThanOlder returns an error that names the workloads in which this library is
+// slower than its older revision, and those with too few rounds to decide. It returns
+// nil if there are none of either.
+func (r *report) slowerThanOlder() error {
 	var slower, open []string
 	for _, c := range r.comparisons() {
-		what := fmt.Sprintf("%s, %s: %s (%s)", c.workload, c.label, ratio(c.speed), c.between())
 		switch {
 		case c.slower():
-			slower = append(slower, what)
+			slower = append(slower, fmt.Sprintf("%s, %s: %s (%s)", c.workload, c.label, ratio(c.speed), c.between()))
 		case !c.interval.Known:
 			open = append(open, fmt.Sprintf("%s, %s: %d", c.workload, c.label, c.rounds))
 		}
 	}
 	var errs []error
 	if len(slower) > 0 {
-		errs = append(errs, fmt.Errorf("bench: slower than %s, with the whole 95%% interval below %v: %s", r.Against, tolerated, strings.Join(slower, "; ")))
+		errs = append(errs, fmt.Errorf("bench: on %s slower than %s, with the whole 95%% interval below %v: %s", r.setup.phrase, r.Against, minSpeed, strings.Join(slower, "; ")))
 	}
 	if len(open) > 0 {
-		errs = append(errs, fmt.Errorf("bench: not compared with %s, because a 95%% interval takes %d rounds: %s", r.Against, stats.LeastForInterval, strings.Join(open, "; ")))
+		errs = append(errs, fmt.Errorf("bench: on %s not compared with %s, because a 95%% interval takes %d rounds: %s", r.setup.phrase, r.Against, stats.MinForInterval, strings.Join(open, "; ")))
 	}
 	return errors.Join(errs...)
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// repository makes an empty git repository and works in it until the test ends.
+// repository makes an empty git repository. It is the working directory until the test
+// ends.
 func repository(t *testing.T) {
 	t.Helper()
 	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
@@ -39,7 +40,7 @@ func revisionWith(t *testing.T, tag, source string) {
 	git(t, "tag", tag)
 }
 
-// answering is a program that answers one order with an error.
+// answering returns a program that answers one command with an error.
 func answering(text string) string {
 	return `package main
 
@@ -53,7 +54,7 @@ func main() {
 `
 }
 
-func TestAnOlderRevisionWorksWithItsOwnProgram(t *testing.T) {
+func TestOlderRevisionRunsItsOwnProgram(t *testing.T) {
 	repository(t)
 	revisionWith(t, "v1", answering("of v1"))
 	revisionWith(t, "v2", answering("of v2"))
@@ -67,21 +68,21 @@ func TestAnOlderRevisionWorksWithItsOwnProgram(t *testing.T) {
 		require.NoError(t, err)
 		c, err := startChild(cmd)
 		require.NoError(t, err)
-		_, err = c.order("go", "report", answerWithin)
+		_, err = c.ask("go", "report", answerWithin)
 		require.EqualError(t, err, "of "+tag)
 		c.stop()
-		require.Equal(t, "arguments: -child dlock", c.trouble.String())
+		require.Equal(t, "arguments: -child dlock", c.stderr.String())
 	}
 }
 
-func TestALabelHasTheCommitOnce(t *testing.T) {
+func TestLabelContainsTheCommitOnce(t *testing.T) {
 	commit := "82a8824b1c" + strings.Repeat("0", 30)
 	require.Equal(t, "82a8824b1c", label("82a8824", commit))
 	require.Equal(t, "82a8824b1c", label(commit, commit))
 	require.Equal(t, "v1.2.3 (82a8824b1c)", label("v1.2.3", commit))
 }
 
-func TestARevisionThatCannotBeBuiltIsAnErrorThatSaysWhatToDo(t *testing.T) {
+func TestErrorOfARevisionThatDoesNotBuildSaysWhatToDo(t *testing.T) {
 	t.Setenv("GIT_CEILING_DIRECTORIES", os.TempDir())
 	t.Chdir(t.TempDir())
 	_, err := build(t.Context(), "v1", t.TempDir())
@@ -106,7 +107,7 @@ func TestARevisionThatCannotBeBuiltIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	require.ErrorContains(t, err, "undefined: dlock")
 }
 
-func TestNothingOfAnOlderRevisionIsLeftBehind(t *testing.T) {
+func TestFilesOfAnOlderRevisionAreRemoved(t *testing.T) {
 	repository(t)
 	revisionWith(t, "v1", "package main\n\nfunc main() { dlock() }\n")
 	dir := t.TempDir()
@@ -116,21 +117,20 @@ func TestNothingOfAnOlderRevisionIsLeftBehind(t *testing.T) {
 		require.NoError(t, err)
 		return entries
 	}
-	_, err := (&run{against: "v1"}).execute(t.Context())
-	require.ErrorContains(t, err, "does not build")
+	o := options{against: "v1", settings: settings{Rounds: 6}}
+	require.ErrorContains(t, o.measure(t.Context()), "does not build")
 	require.Empty(t, left())
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = (&run{against: "v1"}).execute(ctx)
-	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, o.measure(ctx), context.Canceled)
 	require.Empty(t, left())
 	out, err := exec.Command("git", "worktree", "list").Output()
 	require.NoError(t, err)
 	require.Equal(t, 1, strings.Count(string(out), "\n"), "%s", out)
 }
 
-// The plans have no sessions, so that no server is needed.
+// The plans have no sessions, so the test needs no server.
 func TestTheLastCommitOfThisRepositoryUnderstandsTheProtocol(t *testing.T) {
 	r, err := build(t.Context(), "HEAD", t.TempDir())
 	require.NoError(t, err)
@@ -153,10 +153,10 @@ func TestTheLastCommitOfThisRepositoryUnderstandsTheProtocol(t *testing.T) {
 	}
 }
 
-func TestOnlyThisLibraryHasAnOlderRevision(t *testing.T) {
+func TestOnlyThisLibraryGetsAnOlderCounterpart(t *testing.T) {
 	require.Equal(t,
 		[]string{"dlock", "dlock@older", "dlock-retention", "dlock-retention@older", "zk.Lock"},
-		names(withOlder([]competitor{
+		mapped(withOlder([]competitor{
 			{name: "dlock", kind: ours}, {name: "dlock-retention", kind: variant}, {name: "zk.Lock", kind: peer},
 		}, revision{}), func(c competitor) string { return c.name }))
 }
@@ -170,57 +170,57 @@ func TestFlagsThatDoNotGoWithAnOlderRevision(t *testing.T) {
 		"bench: -against has nothing to compare: add dlock to -competitors")
 }
 
-// olderReport has six rounds of both in one workload.
-func olderReport(workload string, now, then []sample) *report {
-	r := newResults(settings{Rounds: 6})
+// olderReport returns a report with rounds of both revisions in one workload.
+func olderReport(workload string, current, older []sample) *report {
+	r := newResults("one", settings{Rounds: 6})
 	r.Against = "v1"
-	r.Samples = map[string]map[string][]sample{workload: {"dlock": now, "dlock@older": then}}
+	r.Samples = map[string]map[string][]sample{workload: {"dlock": current, "dlock@older": older}}
 	return newReport(r)
 }
 
-func TestASlowerWorkloadIsASetback(t *testing.T) {
+func TestSlowerWorkloadIsAnError(t *testing.T) {
 	r := olderReport("contend-8",
 		rounds("rate", 90, 180, 94, 94, 94, 94), rounds("rate", 100, 200, 100, 100, 100, 100))
 	require.Contains(t, r.against(), "| contend-8 | dlock | 94.0/s | 100/s | 0.940 | 0.900 to 0.940 | 6 |")
-	require.Contains(t, r.against(), "Of 1 comparisons the whole interval is below 0.95 in 1, and at 0.95 or above in 0. The other 0 are open")
-	require.EqualError(t, r.setback(),
-		"bench: slower than v1, with the whole 95% interval below 0.95: contend-8, dlock: 0.940 (0.900 to 0.940)")
+	require.Contains(t, oneLine(r.against()), "Of 1 comparisons, the whole interval is below 0.95 in 1, and at 0.95 or above in 0. The other 0 are open")
+	require.EqualError(t, r.slowerThanOlder(),
+		"bench: on one server slower than v1, with the whole 95% interval below 0.95: contend-8, dlock: 0.940 (0.900 to 0.940)")
 }
 
-func TestOneRoundThatIsNotSlowerIsNoSetback(t *testing.T) {
+func TestOneRoundThatIsNotSlowerLeavesAWorkloadOpen(t *testing.T) {
 	r := olderReport("contend-8",
 		rounds("rate", 90, 90, 90, 90, 90, 95), rounds("rate", 100, 100, 100, 100, 100, 100))
 	require.Contains(t, r.against(), "| 0.900 | 0.900 to 0.950 | 6 |")
-	require.Contains(t, r.against(), "below 0.95 in 0, and at 0.95 or above in 0. The other 1 are open")
-	require.NoError(t, r.setback())
+	require.Contains(t, oneLine(r.against()), "below 0.95 in 0, and at 0.95 or above in 0. The other 1 are open")
+	require.NoError(t, r.slowerThanOlder())
 }
 
-func TestAWorkloadIsAsFastIfTheWholeIntervalSaysSo(t *testing.T) {
+func TestWorkloadIsAsFastIfTheWholeIntervalIs(t *testing.T) {
 	r := olderReport("contend-8",
 		rounds("rate", 95, 110, 110, 110, 110, 110), rounds("rate", 100, 100, 100, 100, 100, 100))
 	require.Contains(t, r.against(), "| 1.100 | 0.950 to 1.100 | 6 |")
-	require.Contains(t, r.against(), "below 0.95 in 0, and at 0.95 or above in 1. The other 0 are open")
-	require.NoError(t, r.setback())
+	require.Contains(t, oneLine(r.against()), "below 0.95 in 0, and at 0.95 or above in 1. The other 0 are open")
+	require.NoError(t, r.slowerThanOlder())
 }
 
-func TestMoreTimeThanBeforeIsASetback(t *testing.T) {
+func TestMoreTimeThanBeforeIsAnError(t *testing.T) {
 	r := olderReport("free",
 		rounds("p50", 200, 200, 200, 200, 200, 200), rounds("p50", 100, 100, 100, 100, 100, 100))
 	require.Contains(t, r.against(), "| free | dlock | 200 us | 100 us | 0.500 | 0.500 to 0.500 | 6 |")
-	require.ErrorContains(t, r.setback(), "free, dlock: 0.500")
-	require.NotContains(t, r.text(), "No other lock")
+	require.ErrorContains(t, r.slowerThanOlder(), "free, dlock: 0.500")
+	require.NotContains(t, r.text(), "no other lock")
 }
 
-func TestTooFewRoundsCompareNothing(t *testing.T) {
-	then := rounds("rate", 100, 100, 100, 100, 100, 100)
-	then[3] = nil
-	r := olderReport("contend-8", rounds("rate", 50, 50, 50, 50, 50, 50), then)
+func TestTooFewRoundsAreAnError(t *testing.T) {
+	older := rounds("rate", 100, 100, 100, 100, 100, 100)
+	older[3] = nil
+	r := olderReport("contend-8", rounds("rate", 50, 50, 50, 50, 50, 50), older)
 	require.Contains(t, r.against(), "| 0.500 | - | 5 |")
-	require.EqualError(t, r.setback(),
-		"bench: not compared with v1, because a 95% interval takes 6 rounds: contend-8, dlock: 5")
+	require.EqualError(t, r.slowerThanOlder(),
+		"bench: on one server not compared with v1, because a 95% interval takes 6 rounds: contend-8, dlock: 5")
 }
 
-func TestAnOlderRevisionIsStillThereAfterSavingAndLoading(t *testing.T) {
+func TestOlderRevisionIsSavedAndLoaded(t *testing.T) {
 	r := olderReport("contend-8",
 		rounds("rate", 1, 1, 1, 1, 1, 1), rounds("rate", 1, 1, 1, 1, 1, 1))
 	path := filepath.Join(t.TempDir(), "results.json")

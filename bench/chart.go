@@ -9,10 +9,10 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/stats"
 )
 
-// chart is a picture of bars, in one or several panels with the same scale.
+// chart is a bar chart with one or several panels that have the same scale.
 type chart struct {
-	title, unit string
-	log         bool // a logarithmic scale, from a power of ten
+	title, axis string
+	log         bool // the scale is logarithmic
 	panels      []panel
 }
 
@@ -23,11 +23,11 @@ type panel struct {
 
 type bar struct {
 	label string
-	class string // ours, variant, peer or orienting
+	class string // ours, variant, peer or reference
 	value stats.Spread
 }
 
-// The measures of a chart, in pixels.
+// The sizes in a chart, in pixels.
 const (
 	chartWidth = 760
 	labelWidth = 250
@@ -38,26 +38,26 @@ const (
 	panelSpace = 30
 )
 
-// style has colours for a light and for a dark page, and no font that has to be fetched.
+// style has colors for a light and for a dark page. It uses fonts of the system only.
 const style = `<style>
 text { font: 13px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328; }
 .title { font-size: 15px; font-weight: 600; }
 .unit, .number { fill: #59636e; }
 .panel { font-weight: 600; }
-.ours { fill: #0969da; } .variant { fill: #80b4ef; } .peer { fill: #8c959f; } .orienting { fill: #d1d9e0; }
+.ours { fill: #0969da; } .variant { fill: #80b4ef; } .peer { fill: #8c959f; } .reference { fill: #d1d9e0; }
 .whisker { stroke: #1f2328; stroke-width: 1; }
 .axis { stroke: #d1d9e0; stroke-width: 1; }
 @media (prefers-color-scheme: dark) {
 text { fill: #f0f6fc; }
 .unit, .number { fill: #9198a1; }
-.ours { fill: #4493f8; } .variant { fill: #2a5a96; } .peer { fill: #767e88; } .orienting { fill: #3d444d; }
+.ours { fill: #4493f8; } .variant { fill: #2a5a96; } .peer { fill: #767e88; } .reference { fill: #3d444d; }
 .whisker { stroke: #f0f6fc; }
 .axis { stroke: #3d444d; }
 }
 </style>
 `
 
-// scale returns how long the bar of a value is.
+// scale returns a function that returns the length of the bar of a value.
 func (c chart) scale() func(v float64) float64 {
 	least, most := math.Inf(1), 0.0
 	for _, p := range c.panels {
@@ -84,9 +84,9 @@ func (c chart) svg() string {
 			height += panelSpace
 		}
 	}
-	unit := c.unit
+	axis := c.axis
 	if c.log {
-		unit += "; logarithmic scale"
+		axis += "; logarithmic scale"
 	}
 	scale := c.scale()
 	var s strings.Builder
@@ -94,7 +94,7 @@ func (c chart) svg() string {
 		chartWidth, height, chartWidth, height)
 	fmt.Fprintf(&s, "<title>%s</title>\n%s", html.EscapeString(c.title), style)
 	text(&s, 0, 18, "title", "start", c.title)
-	text(&s, 0, 38, "unit", "start", unit)
+	text(&s, 0, 38, "unit", "start", axis)
 	y := topSpace
 	for _, p := range c.panels {
 		if p.title != "" {
@@ -111,7 +111,7 @@ func (c chart) svg() string {
 	return s.String()
 }
 
-// draw draws the median as a bar, and the rounds as a line from the smallest to the largest.
+// draw draws the median as a bar, and a line from the smallest to the largest value.
 func (b bar) draw(s *strings.Builder, y int, scale func(float64) float64) {
 	x := func(v float64) float64 { return labelWidth + scale(v) }
 	text(s, labelWidth-8, y+13, "label", "end", b.label)

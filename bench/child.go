@@ -15,33 +15,34 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// answerWithin bounds a step of a round, graceTime one that ends by itself after a set time: far more than
-// any takes on an idle machine.
+// Bounds for the answer of a child. Both are far more than an idle machine needs.
 const (
 	answerWithin = 60 * time.Second
-	graceTime    = 15 * time.Second
+	// graceTime is added to the duration of a plan that has one.
+	graceTime = 15 * time.Second
 )
 
-// child is the process in which a competitor works.
+// child is the process in which a competitor works. Package work describes the
+// commands and the answers.
 type child struct {
-	cmd     *exec.Cmd
-	orders  io.WriteCloser
-	answers chan string // closed at the end of the child's output
-	trouble tail
-	wait    func() error // for the end of the process and of its output
+	cmd      *exec.Cmd
+	commands io.WriteCloser
+	answers  chan string // closed at the end of the child's output
+	stderr   tail
+	wait     func() error // waits for the end of the process and of its output
 }
 
 func startChild(cmd *exec.Cmd) (*child, error) {
 	c := &child{cmd: cmd, answers: make(chan string)}
 	var err error
-	if c.orders, err = cmd.StdinPipe(); err != nil {
+	if c.commands, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	cmd.Stderr = &c.trouble
+	cmd.Stderr = &c.stderr
 	c.wait = sync.OnceValue(cmd.Wait)
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -59,33 +60,35 @@ func startChild(cmd *exec.Cmd) (*child, error) {
 	return c, nil
 }
 
-// order sends a line and returns what follows the expected word of the answer.
-func (c *child) order(line, expected string, within time.Duration) (string, error) {
-	if _, err := fmt.Fprintln(c.orders, line); err != nil {
-		return "", c.explain(err)
+// ask sends a command and returns what follows the expected first word of the answer.
+// Any other answer is an error.
+func (c *child) ask(command, expected string, within time.Duration) (string, error) {
+	if _, err := fmt.Fprintln(c.commands, command); err != nil {
+		return "", c.withStderr(err)
 	}
 	select {
 	case answer, ok := <-c.answers:
 		word, rest, _ := strings.Cut(answer, " ")
 		switch {
 		case !ok:
-			_ = c.wait() // so that all of its last words are here
-			return "", c.explain(errors.New("the child has ended"))
+			_ = c.wait() // then stderr is complete
+			return "", c.withStderr(errors.New("the child has ended"))
 		case word == expected:
 			return rest, nil
 		case word == "error":
 			return "", errors.New(rest)
 		}
-		return "", fmt.Errorf("%q in place of %q", answer, expected)
+		return "", fmt.Errorf("the child answered %q rather than %q", answer, expected)
 	case <-time.After(within):
-		word, _, _ := strings.Cut(line, " ")
-		return "", c.explain(fmt.Errorf("no answer to %s within %v", word, within))
+		word, _, _ := strings.Cut(command, " ")
+		return "", c.withStderr(fmt.Errorf("no answer to %s within %v", word, within))
 	}
 }
 
-func (c *child) explain(err error) error {
-	if said := c.trouble.String(); said != "" {
-		return fmt.Errorf("%w; it said: %s", err, said)
+// withStderr adds to an error what the child has written to its standard error.
+func (c *child) withStderr(err error) error {
+	if text := c.stderr.String(); text != "" {
+		return fmt.Errorf("%w; the child wrote: %s", err, text)
 	}
 	return err
 }
@@ -95,7 +98,7 @@ func (c *child) prepare(p work.Plan) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.order("prepare "+string(text), "ready", answerWithin)
+	_, err = c.ask("prepare "+string(text), "ready", answerWithin)
 	return err
 }
 
@@ -104,7 +107,7 @@ func (c *child) measure(p work.Plan) (r work.Report, err error) {
 	if p.Kind == work.Loop || p.Kind == work.Try {
 		within = time.Duration(p.Millis)*time.Millisecond + graceTime
 	}
-	text, err := c.order("go", "report", within)
+	text, err := c.ask("go", "report", within)
 	if err != nil {
 		return r, err
 	}
@@ -112,23 +115,23 @@ func (c *child) measure(p work.Plan) (r work.Report, err error) {
 }
 
 func (c *child) end() error {
-	_, err := c.order("end", "ended", answerWithin)
+	_, err := c.ask("end", "ended", answerWithin)
 	return err
 }
 
-// stop has the child exit, and kills it if it does not.
+// stop makes the child exit. It kills a child that does not exit within 5 seconds.
 func (c *child) stop() {
-	c.orders.Close()
+	c.commands.Close()
 	timer := time.AfterFunc(5*time.Second, c.kill)
 	defer timer.Stop()
 	for range c.answers {
 	}
-	_ = c.wait() // whatever its status: it was asked to go
+	_ = c.wait() // the exit status of a child that was told to exit does not matter
 }
 
 func (c *child) kill() { _ = c.cmd.Process.Kill() }
 
-// tail keeps the end of what was written to it.
+// tail is a writer that keeps the last bytes.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

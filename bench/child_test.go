@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// shell is a child that is played by a script.
+// shell starts a shell script in place of a child.
 func shell(t *testing.T, script string) *child {
 	t.Helper()
 	c, err := startChild(exec.Command("/bin/sh", "-c", script))
@@ -19,7 +19,7 @@ func shell(t *testing.T, script string) *child {
 	return c
 }
 
-func TestAChildIsPreparedMeasuredAndEnded(t *testing.T) {
+func TestChildIsPreparedMeasuredAndEnded(t *testing.T) {
 	c := shell(t, `read a; echo ready; read b; echo 'report {"seconds":2,"counts":[3]}'; read c; echo ended; read d`)
 	require.NoError(t, c.prepare(work.Plan{}))
 	r, err := c.measure(work.Plan{})
@@ -28,19 +28,19 @@ func TestAChildIsPreparedMeasuredAndEnded(t *testing.T) {
 	require.NoError(t, c.end())
 }
 
-func TestAnErrorOfAChildIsPassedOn(t *testing.T) {
-	require.EqualError(t, shell(t, `read a; echo error no luck; read b`).prepare(work.Plan{}), "no luck")
+func TestErrorOfAChildIsReturned(t *testing.T) {
+	require.EqualError(t, shell(t, `read a; echo error no quorum; read b`).prepare(work.Plan{}), "no quorum")
 }
 
-func TestTheEndOfAChildIsAnErrorThatSaysWhy(t *testing.T) {
+func TestEndOfAChildIsAnErrorWithItsStandardError(t *testing.T) {
 	err := shell(t, `read a; echo "out of memory" >&2`).prepare(work.Plan{})
 	require.ErrorContains(t, err, "the child has ended")
 	require.ErrorContains(t, err, "out of memory")
 }
 
-func TestAChildThatDoesNotAnswerIsAFault(t *testing.T) {
+func TestChildThatDoesNotAnswerIsAnError(t *testing.T) {
 	c := shell(t, `read a; read b`)
-	_, err := c.order("go", "report", time.Millisecond)
+	_, err := c.ask("go", "report", time.Millisecond)
 	require.ErrorContains(t, err, "no answer to go within 1ms")
 	c.kill()
 }

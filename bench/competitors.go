@@ -12,34 +12,35 @@ import (
 //go:embed peers/Bench.java peers/bench.py
 var sources embed.FS
 
-// competitor is a library that takes part.
+// competitor is a lock that is measured.
 type competitor struct {
 	name   string
 	label  string // in tables and charts
 	kind   kind
 	server string // zookeeper or etcd
-	// command returns how its child is run; the error says why it cannot be had. The directory is
-	// there for files that the command needs.
+	// command returns the command that runs the child. An error says why there is none.
+	// dir is a directory for files that the command needs.
 	command func(dir string) (*exec.Cmd, error)
-	// warm is for how long it works, in milliseconds, before anything is measured: a virtual machine
-	// that compiles as it goes needs that.
-	warm int
-	// only names the workloads that it is for; none means all.
+	// warmUp is how long the child works before anything is measured, in milliseconds.
+	// A virtual machine that compiles during the run needs several seconds.
+	warmUp int
+	// only names the workloads that the competitor is meant for. An empty list stands
+	// for all.
 	only []string
 }
 
 const (
-	warmGo   = 300 // and Python
-	warmJava = 6000
+	warmUpGo   = 300 // also for Python
+	warmUpJava = 6000
 )
 
 type kind int
 
 const (
-	ours      kind = iota // the library as it is by default
-	variant               // ours, with a setting or from an older revision
-	peer                  // another lock on the same server
-	orienting             // on another server, or no lock: not compared
+	ours      kind = iota // this library with its defaults
+	variant               // this library with an option, or from an older revision
+	peer                  // another lock on the same ZooKeeper
+	reference             // a lock on another store, or no lock: not compared with dlock
 )
 
 // isOurs reports whether the competitor is this library.
@@ -47,15 +48,15 @@ func (c competitor) isOurs() bool { return c.kind == ours || c.kind == variant }
 
 func competitors() []competitor {
 	return []competitor{
-		{"dlock", "dlock", ours, zookeeper, goChild("dlock"), warmGo, nil},
-		{"dlock-list", "dlock, `handover=list`", variant, zookeeper, goChild("dlock-list"), warmGo, nil},
-		{"dlock-retention", "dlock, `WithRetention`", variant, zookeeper, goChild("dlock-retention"), warmGo, []string{"free", "process", "processes"}},
-		{"zk.Lock", "go-zookeeper `zk.Lock`", peer, zookeeper, goChild("zk.Lock"), warmGo, nil},
-		{"curator", "Curator `InterProcessMutex`", peer, zookeeper, javaChild("mutex"), warmJava, nil},
-		{"curator-rw", "Curator `InterProcessReadWriteLock`", peer, zookeeper, javaChild("rw"), warmJava, nil},
-		{"kazoo", "kazoo `Lock`", peer, zookeeper, pythonChild, warmGo, nil},
-		{"etcd", "etcd `concurrency.Mutex`", orienting, etcd, goChild("etcd"), warmGo, nil},
-		{"bare", "the two bare requests", orienting, zookeeper, goChild("bare"), warmGo, []string{"free"}},
+		{"dlock", "dlock", ours, zookeeper, goChild("dlock"), warmUpGo, nil},
+		{"dlock-list", "dlock, `handover=list`", variant, zookeeper, goChild("dlock-list"), warmUpGo, nil},
+		{"dlock-retention", "dlock, `WithRetention`", variant, zookeeper, goChild("dlock-retention"), warmUpGo, []string{"free", "process", "processes"}},
+		{"zk.Lock", "go-zookeeper `zk.Lock`", peer, zookeeper, goChild("zk.Lock"), warmUpGo, nil},
+		{"curator", "Curator `InterProcessMutex`", peer, zookeeper, javaChild("mutex"), warmUpJava, nil},
+		{"curator-rw", "Curator `InterProcessReadWriteLock`", peer, zookeeper, javaChild("rw"), warmUpJava, nil},
+		{"kazoo", "kazoo `Lock`", peer, zookeeper, pythonChild, warmUpGo, nil},
+		{"etcd", "etcd `concurrency.Mutex`", reference, etcd, goChild("etcd"), warmUpGo, nil},
+		{"bare", "the two bare requests", reference, zookeeper, goChild("bare"), warmUpGo, []string{"free"}},
 	}
 }
 
@@ -66,7 +67,7 @@ func goChild(library string) func(string) (*exec.Cmd, error) {
 	}
 }
 
-// javaChild runs the program from its source: Java compiles it first.
+// javaChild runs the Java program from its source. Java compiles it at the start.
 func javaChild(lock string) func(string) (*exec.Cmd, error) {
 	return func(dir string) (*exec.Cmd, error) {
 		source, err := unpack(dir, "Bench.java")
@@ -85,6 +86,7 @@ func pythonChild(dir string) (*exec.Cmd, error) {
 	return zktest.Kazoo(source)
 }
 
+// unpack writes an embedded source to dir and returns its path.
 func unpack(dir, name string) (string, error) {
 	text, err := sources.ReadFile("peers/" + name)
 	if err != nil {

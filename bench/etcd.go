@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -17,12 +18,12 @@ import (
 // etcdServer is one etcd server with its default settings, without TLS.
 type etcdServer struct {
 	cmd    *exec.Cmd
-	alive  io.Closer // the shell's input: when it ends, the shell ends etcd and removes the directory
+	input  io.Closer // of the shell: when it ends, the shell stops etcd and removes the directory
 	listen string
 }
 
-// keep runs etcd until its input ends, by whatever cause.
-const keep = `
+// etcdScript runs etcd until the input of the shell ends, also if bench was killed.
+const etcdScript = `
 dir=$1
 shift
 "$@" </dev/null >"$dir/log" 2>&1 &
@@ -36,7 +37,7 @@ rm -rf "$dir"
 func startEtcd() (*etcdServer, error) {
 	path, err := exec.LookPath("etcd")
 	if err != nil {
-		return nil, fmt.Errorf("no etcd: install etcd-server")
+		return nil, errors.New("bench: there is no etcd: install etcd-server")
 	}
 	clients, err := freeAddress()
 	if err != nil {
@@ -51,12 +52,12 @@ func startEtcd() (*etcdServer, error) {
 		return nil, err
 	}
 	s := &etcdServer{listen: clients}
-	s.cmd = exec.Command("/bin/sh", "-c", keep, "bench-etcd", dir, path, "--data-dir", dir+"/data", "--name", "bench",
+	s.cmd = exec.Command("/bin/sh", "-c", etcdScript, "bench-etcd", dir, path, "--data-dir", dir+"/data", "--name", "bench",
 		"--listen-client-urls", "http://"+clients, "--advertise-client-urls", "http://"+clients,
 		"--listen-peer-urls", "http://"+peers, "--initial-advertise-peer-urls", "http://"+peers,
 		"--initial-cluster", "bench=http://"+peers)
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // an interrupt is not for it: it has yet to clean up
-	if s.alive, err = s.cmd.StdinPipe(); err != nil {
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // an interrupt of bench must not end the shell before it has removed the directory
+	if s.input, err = s.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
 	if err := s.cmd.Start(); err != nil {
@@ -69,11 +70,12 @@ func startEtcd() (*etcdServer, error) {
 		if time.Since(began) > 60*time.Second {
 			said, _ := os.ReadFile(dir + "/log")
 			s.stop()
-			return nil, fmt.Errorf("etcd has not started: %s", said)
+			return nil, fmt.Errorf("etcd did not start: %s", said)
 		}
 	}
 }
 
+// freeAddress returns a loopback address on which no program listens at the moment.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -94,11 +96,14 @@ func (s *etcdServer) healthy() bool {
 }
 
 func (s *etcdServer) stop() {
-	s.alive.Close()
-	_ = s.cmd.Wait() // its status is that of rm
+	s.input.Close()
+	_ = s.cmd.Wait() // the status is that of rm
 }
 
 func (s *etcdServer) addr() string { return s.listen }
+
+// readCost is zero: the metrics are read by plain HTTP, which they do not count.
+func (s *etcdServer) readCost() counters { return counters{} }
 
 func (s *etcdServer) version() string {
 	out, err := exec.Command("etcd", "--version").Output()
@@ -109,8 +114,8 @@ func (s *etcdServer) version() string {
 	return strings.TrimPrefix(first, "etcd Version: ")
 }
 
-// read adds up the metrics of the gRPC services; messages of streams (watches, keep-alives of
-// leases) count as packets. The metrics are read by plain HTTP, which they do not count.
+// read adds up the metrics of the gRPC services. Messages of streams (watches,
+// keep-alives of leases) count as packets.
 func (s *etcdServer) read() (c counters, err error) {
 	resp, err := http.Get("http://" + s.listen + "/metrics")
 	if err != nil {

@@ -5,11 +5,13 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/dlock-go/dlock/bench/internal/stats"
 )
 
-// number writes three digits that count, or all before the point.
+// number writes a number with three significant digits, or with all digits before the
+// point if there are more.
 func number(v float64) string {
 	digits := 2
 	switch a := math.Abs(v); {
@@ -23,7 +25,7 @@ func number(v float64) string {
 	return thousands(strconv.FormatFloat(v, 'f', digits, 64))
 }
 
-// thousands puts commas into a number.
+// thousands separates the thousands of a number with commas.
 func thousands(s string) string {
 	whole, fraction, found := strings.Cut(s, ".")
 	sign := ""
@@ -39,7 +41,7 @@ func thousands(s string) string {
 	return sign + whole + fraction
 }
 
-// spread writes the median and, in brackets, from where to where the rounds go.
+// spread writes the median and, in brackets, the smallest and the largest value.
 func spread(s stats.Spread) string {
 	if s.N == 0 {
 		return "-"
@@ -47,7 +49,7 @@ func spread(s stats.Spread) string {
 	return fmt.Sprintf("%s (%s to %s)", number(s.Median), number(s.Min), number(s.Max))
 }
 
-// median writes the median alone.
+// median writes the median only.
 func median(s stats.Spread) string {
 	if s.N == 0 {
 		return "-"
@@ -55,7 +57,28 @@ func median(s stats.Spread) string {
 	return number(s.Median)
 }
 
-// table writes a Markdown table; the first column is text, the others are numbers.
+// wrap breaks a paragraph into lines of at most 100 columns.
+func wrap(paragraph string) string {
+	var b strings.Builder
+	column := 0
+	for _, word := range strings.Fields(paragraph) {
+		switch width := utf8.RuneCountInString(word); {
+		case column == 0:
+			column = width
+		case column+1+width > 100:
+			b.WriteString("\n")
+			column = width
+		default:
+			b.WriteString(" ")
+			column += 1 + width
+		}
+		b.WriteString(word)
+	}
+	return b.String()
+}
+
+// table writes a Markdown table. The first column is aligned to the left, the others
+// to the right.
 func table(header []string, rows [][]string) string {
 	var b strings.Builder
 	line := func(cells []string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }

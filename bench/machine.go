@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// describe says what the benchmark runs on. It leaves out what it cannot find
-// out. dir is a directory for files, which the caller removes.
+// describe describes the machine, the servers and the libraries. It leaves out what it
+// cannot find out. dir is a directory for files, which the caller removes.
 func describe(servers map[string]server, dir string) (facts []fact) {
 	add := func(name, value string) {
 		if value = strings.TrimSpace(value); value != "" {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -9,45 +11,59 @@ import (
 	"strings"
 )
 
-// charts is the directory of the pictures and the raw figures, beside the page.
-const charts = "benchmarks"
+// chartDir is the directory of the charts and the results, beside the page.
+const chartDir = "benchmarks"
 
-// publish writes the generated parts of the page, and the charts.
-func publish(found *results, docs string) error {
-	r := newReport(found)
+// resultsFile returns the path of the results of a setup. docs is the directory of the
+// page.
+func resultsFile(docs, setup string) string {
+	return filepath.Join(docs, chartDir, "results-"+setup+".json")
+}
+
+// publish writes the generated parts of the page and the charts, from the saved
+// results of all setups.
+func publish(docs string) error {
 	path := filepath.Join(docs, "benchmarks.md")
 	page, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	text, err := fill(string(page), r.regions())
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if err := os.MkdirAll(filepath.Join(docs, charts), 0o755); err != nil {
-		return err
-	}
-	for name, c := range r.charts() {
-		if err := os.WriteFile(filepath.Join(docs, charts, name+".svg"), []byte(c.svg()), 0o644); err != nil {
+	text := string(page)
+	for _, s := range setups() {
+		found, err := load(resultsFile(docs, s.name))
+		if errors.Is(err, fs.ErrNotExist) {
+			found, err = newResults(s.name, settings{}), nil
+		}
+		if err != nil {
 			return err
+		}
+		r := newReport(found)
+		if text, err = fill(text, r.regions()); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		for name, c := range r.charts() {
+			if err := os.WriteFile(filepath.Join(docs, chartDir, name+".svg"), []byte(c.svg()), 0o644); err != nil {
+				return err
+			}
 		}
 	}
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
+// marks are the lines around a generated part of the page.
 func marks(name string) (begin, end string) {
 	return "<!-- generated: " + name + " -->\n", "<!-- end: " + name + " -->\n"
 }
 
-// fill replaces what stands between the marks of each region. The page has to have all of them;
-// what is outside is written by hand and stays.
+// fill replaces the text between the marks of each region. It leaves the other text,
+// which is written by hand, as it is. It returns an error if a region has no marks.
 func fill(page string, regions map[string]string) (string, error) {
-	for _, name := range slices.Sorted(maps.Keys(regions)) {
+	for _, name := range keys(regions) {
 		begin, end := marks(name)
 		before, rest, found := strings.Cut(page, begin)
 		_, after, closed := strings.Cut(rest, end)
 		if !found || !closed {
-			return "", fmt.Errorf("no place for the part %q", name)
+			return "", fmt.Errorf("the page has no marks for the part %q", name)
 		}
 		page = before + begin + regions[name] + end + after
 	}

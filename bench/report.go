@@ -9,82 +9,111 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// report turns results into words, tables and charts. Every sentence that depends on figures is
-// made here, from the figures.
+// report makes sentences, tables and charts from the results of one setup. Every
+// sentence of the page that depends on figures is made here.
 type report struct {
 	*results
+	setup       setup
 	workloads   []workload
 	competitors []competitor
 }
 
 func newReport(found *results) *report {
-	taking := competitors()
+	s := setupNamed(found.Setup)
+	r := &report{found, s, filter(workloads(), s.hasWorkload), filter(competitors(), s.hasCompetitor)}
 	if found.Against != "" {
-		taking = withOlder(taking, revision{label: found.Against})
+		r.competitors = withOlder(r.competitors, revision{label: found.Against})
 	}
-	return &report{found, workloads(), taking}
+	return r
 }
 
-// section is a part of the page, for one or several workloads.
+// section is the part of the page for a kind of workload.
 type section struct {
 	name      string
 	title     string // of the chart
-	unit      string
-	figure    string // what the chart shows
+	axis      string // what the bars of the chart stand for
 	workloads []string
-	panels    []string
-	log       bool   // the chart's scale is logarithmic
-	uncharted string // a competitor in the table that would make the others' bars vanish
+	panels    []string // titles of the chart's parts, one for each workload
+	log       bool     // the scale of the chart is logarithmic
+	uncharted string   // a competitor that is not in the chart, because the bars of the others would vanish
 }
+
+const (
+	medianTime      = "microseconds, median; less is better"
+	acquisitionRate = "acquisitions per second; more is better"
+	handOverRate    = "hand-overs per second; more is better"
+)
 
 var sections = []section{
-	{"free", "A free lock: lock and unlock", "microseconds, median; less is better", "p50", []string{"free"}, []string{""}, false, "dlock-retention"},
-	{"contend", "Sessions that contend for one lock", "acquisitions per second; more is better", "rate",
-		[]string{"contend-2", "contend-8", "contend-32"}, []string{"2 sessions", "8 sessions", "32 sessions"}, false, ""},
-	{"queue", "A queue that is drained", "hand-overs per second; more is better", "rate",
-		[]string{"queue-100", "queue-200", "queue-400", "queue-1000"}, []string{"100 wait", "200 wait", "400 wait", "1,000 wait"}, false, ""},
-	{"readers", "8 sessions, 95% readers", "acquisitions per second; more is better", "rate", []string{"readers"}, []string{""}, false, ""},
-	{"process", "64 contenders of one process or of two", "acquisitions per second; more is better", "rate",
-		[]string{"process", "processes"}, []string{"one process, 64 contenders", "two processes, 32 contenders each"}, true, ""},
-	{"try-held", "8 sessions that try a lock which is held", "tries per second; more is better", "rate", []string{"try-held"}, []string{""}, false, ""},
-	{"try-free", "8 sessions that try, unlock and try again", "locks won per second; more is better", "won", []string{"try-free"}, []string{""}, false, ""},
-	{"pass", "From release to grant", "microseconds, median; less is better", "p50", []string{"pass"}, []string{""}, false, ""},
+	{name: "free", title: "A free lock: lock and unlock", axis: medianTime, workloads: []string{"free"}, panels: []string{""}, uncharted: "dlock-retention"},
+	{name: "contend", title: "Sessions that contend for one lock", axis: acquisitionRate,
+		workloads: []string{"contend-2", "contend-8", "contend-32"}, panels: []string{"2 sessions", "8 sessions", "32 sessions"}},
+	{name: "queue", title: "A queue that is drained", axis: handOverRate,
+		workloads: []string{"queue-100", "queue-200", "queue-400", "queue-1000"}, panels: []string{"100 wait", "200 wait", "400 wait", "1,000 wait"}},
+	{name: "readers", title: "8 sessions, 95% readers", axis: acquisitionRate, workloads: []string{"readers"}, panels: []string{""}},
+	{name: "process", title: "64 contenders of one process or of two", axis: acquisitionRate,
+		workloads: []string{"process", "processes"}, panels: []string{"one process, 64 contenders", "two processes, 32 contenders each"}, log: true},
+	{name: "try-held", title: "8 sessions that try a lock which is held", axis: "tries per second; more is better", workloads: []string{"try-held"}, panels: []string{""}},
+	{name: "try-free", title: "8 sessions that try, unlock and try again", axis: "locks taken per second; more is better", workloads: []string{"try-free"}, panels: []string{""}},
+	{name: "pass", title: "From release to grant", axis: medianTime, workloads: []string{"pass"}, panels: []string{""}},
 }
 
-func (s section) lessIsBetter() bool { return s.figure == "p50" }
-
-// suffix is the unit of the section's figure.
-func (s section) suffix() string {
-	if s.lessIsBetter() {
-		return " us"
+// heading is the title of the i-th workload of the section.
+func (s section) heading(i int) string {
+	if s.panels[i] == "" {
+		return s.title
 	}
-	return "/s"
+	return s.title + ": " + s.panels[i]
 }
 
-func (r *report) workload(name string) workload {
+// titled is a workload with its title.
+type titled struct {
+	workload
+	title string
+}
+
+// inOrder returns the workloads of the setup in the order of the page.
+func (r *report) inOrder() (all []titled) {
+	for _, s := range sections {
+		for i, name := range s.workloads {
+			if w, found := r.workload(name); found {
+				all = append(all, titled{w, s.heading(i)})
+			}
+		}
+	}
+	return all
+}
+
+func (r *report) workload(name string) (w workload, found bool) {
 	i := slices.IndexFunc(r.workloads, func(w workload) bool { return w.name == name })
-	return r.workloads[i]
+	if i < 0 {
+		return w, false
+	}
+	return r.workloads[i], true
 }
 
-// spreadOf sums up the rounds that have the figure.
+// spreadOf summarizes the rounds that have the figure.
 func (r *report) spreadOf(w, c, figure string) stats.Spread { return stats.Of(r.known(w, c, figure)) }
 
-// speeds returns how fast a competitor was in relation to another one, round by round.
-func (r *report) speeds(s section, w, c, other string) stats.Spread {
-	return stats.Of(r.ratios(s, w, c, other))
+// speeds returns how fast a competitor is in relation to another one.
+func (r *report) speeds(w workload, c, other string) stats.Spread {
+	return stats.Of(r.ratios(w, c, other))
 }
 
-// ratios are the speeds round by round.
-func (r *report) ratios(s section, w, c, other string) []float64 {
-	above, below := r.values(w, c, s.figure), r.values(w, other, s.figure)
-	if s.lessIsBetter() {
+// ratios returns the speed in relation to another competitor, for each round.
+func (r *report) ratios(w workload, c, other string) []float64 {
+	above, below := r.values(w.name, c, w.figure), r.values(w.name, other, w.figure)
+	if w.lessIsBetter() {
 		above, below = below, above
 	}
 	return stats.Ratios(above, below)
 }
 
-// regions are the generated parts of the page.
+// regions returns the generated parts of the page.
 func (r *report) regions() map[string]string {
+	if !r.setup.inFull {
+		return map[string]string{r.setup.name: r.overview()}
+	}
 	regions := map[string]string{"machine": r.machine(), "summary": r.summary()}
 	for _, s := range sections {
 		regions[s.name] = r.section(s)
@@ -92,27 +121,37 @@ func (r *report) regions() map[string]string {
 	return regions
 }
 
-// text is the report for a terminal: what was measured, and nothing else.
+// text returns the report for a terminal, with everything that was measured.
 func (r *report) text() string {
 	var b strings.Builder
-	for _, s := range sections {
-		for _, name := range s.workloads {
-			if len(r.Samples[name]) == 0 {
-				continue
-			}
-			fmt.Fprintf(&b, "%s\n\n%s\n", name, r.table(s, r.workload(name)))
-			if r.Against == "" {
-				b.WriteString(r.verdict(s, name) + "\n")
-			}
+	fmt.Fprintf(&b, "# On %s\n\n", r.setup.phrase)
+	if r.RoundTrip > 0 {
+		b.WriteString(r.roundTrip() + "\n\n")
+	}
+	for _, w := range r.inOrder() {
+		if len(r.Samples[w.name]) == 0 {
+			continue
 		}
+		fmt.Fprintf(&b, "%s\n\n%s", w.name, r.table(w.workload))
+		if r.Against == "" {
+			b.WriteString(r.verdict(w.workload))
+		}
+		b.WriteString("\n")
+	}
+	if r.Against != "" {
+		b.WriteString(r.against())
 	}
 	return b.String()
 }
 
 func (r *report) charts() map[string]chart {
 	all := map[string]chart{}
+	if !r.setup.inFull {
+		return all
+	}
 	for _, s := range sections {
-		all[s.name] = r.chart(s, s.title, s.unit, s.figure)
+		w, _ := r.workload(s.workloads[0])
+		all[s.name] = r.chart(s, s.title, s.axis, w.figure)
 		if s.name == "queue" {
 			all["queue-bytes"] = r.chart(s, "Bytes that a hand-over moves", "bytes to and from the server; less is better", "bytes")
 		}
@@ -120,13 +159,13 @@ func (r *report) charts() map[string]chart {
 	return all
 }
 
-func (r *report) chart(s section, title, unit, figure string) chart {
-	c := chart{title: title, unit: unit, log: s.log}
+func (r *report) chart(s section, title, axis, figure string) chart {
+	c := chart{title: title, axis: axis, log: s.log}
 	for i, name := range s.workloads {
 		p := panel{title: s.panels[i]}
 		for _, x := range r.competitors {
 			if v := r.spreadOf(name, x.name, figure); v.N > 0 && x.name != s.uncharted {
-				p.bars = append(p.bars, bar{plain(x.label), classes[x.kind], v})
+				p.bars = append(p.bars, bar{withoutMarkup(x.label), classes[x.kind], v})
 			}
 		}
 		c.panels = append(c.panels, p)
@@ -134,19 +173,20 @@ func (r *report) chart(s section, title, unit, figure string) chart {
 	return c
 }
 
-var classes = map[kind]string{ours: "ours", variant: "variant", peer: "peer", orienting: "orienting"}
+var classes = map[kind]string{ours: "ours", variant: "variant", peer: "peer", reference: "reference"}
 
-// plain takes the code marks of Markdown out.
-func plain(label string) string { return strings.ReplaceAll(label, "`", "") }
+// withoutMarkup removes the code marks of Markdown.
+func withoutMarkup(label string) string { return strings.ReplaceAll(label, "`", "") }
 
 func (r *report) section(s section) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n![%s](%s/%s.svg)\n", s.title, charts, s.name)
+	fmt.Fprintf(&b, "\n![%s](%s/%s.svg)\n", s.title, chartDir, s.name)
 	for i, name := range s.workloads {
+		w, _ := r.workload(name)
 		if s.panels[i] != "" {
-			fmt.Fprintf(&b, "\n**%s**\n", upper(s.panels[i]))
+			fmt.Fprintf(&b, "\n**%s**\n", capitalized(s.panels[i]))
 		}
-		fmt.Fprintf(&b, "\n%s\n%s", r.table(s, r.workload(name)), r.verdict(s, name))
+		fmt.Fprintf(&b, "\n%s%s", r.table(w), r.verdict(w))
 	}
 	if s.name == "queue" {
 		b.WriteString("\n" + r.growth(s))
@@ -154,7 +194,7 @@ func (r *report) section(s section) string {
 	return b.String() + "\n"
 }
 
-func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+func capitalized(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 // column is a figure in a table.
 type column struct {
@@ -162,33 +202,32 @@ type column struct {
 	write          func(stats.Spread) string
 }
 
-// columns returns what there is to tell about a workload.
-func columns(s section, w workload) (list []column) {
+// columns returns the columns of the table of a workload.
+func columns(w workload) (list []column) {
 	one := singular(w.unit)
 	add := func(header, figure string, write func(stats.Spread) string) {
 		list = append(list, column{header, figure, write})
 	}
-	if s.lessIsBetter() {
+	switch w.figure {
+	case "p50":
 		add("p50, us", "p50", spread)
 		add("p90, us", "p90", median)
 		add("p99, us", "p99", median)
-	}
-	if s.figure == "won" {
-		add("won/s", "won", spread)
+	case "won":
+		add("locks taken/s", "won", spread)
 		add(w.unit+"/s", "rate", median)
-	}
-	if s.figure == "rate" {
+	default:
 		add(w.unit+"/s", "rate", spread)
 	}
 	if w.plan.Kind == work.Loop && w.plan.Contenders > 1 {
 		add("smallest share", "least", median)
-		add("largest", "most", median)
+		add("largest share", "most", median)
 	}
 	add("requests per "+one, "requests", median)
 	add("packets", "packets", median)
 	add("bytes", "bytes", median)
 	if w.plan.Kind == work.Drain {
-		add("bytes to queue up", "join bytes", median)
+		add("bytes to join", "join bytes", median)
 	}
 	add("client CPU, us", "cpu", median)
 	add("allocations", "allocs", median)
@@ -202,57 +241,60 @@ func singular(units string) string {
 	return strings.TrimSuffix(units, "s")
 }
 
-func (r *report) table(s section, w workload) string {
-	list := columns(s, w)
+const notMeasured = "This was not measured.\n"
+
+func (r *report) table(w workload) string {
+	list := columns(w)
 	header := []string{"", "speed, dlock = 1"}
 	for _, c := range list {
 		header = append(header, c.header)
 	}
 	var rows [][]string
 	for _, x := range r.competitors {
-		if len(r.known(w.name, x.name, s.figure)) == 0 {
+		if len(r.known(w.name, x.name, w.figure)) == 0 {
 			continue
 		}
-		row := []string{x.label, r.relation(s, w.name, x)}
+		row := []string{x.label, r.relation(w, x)}
 		for _, c := range list {
 			row = append(row, c.write(r.spreadOf(w.name, x.name, c.figure)))
 		}
 		rows = append(rows, row)
 	}
 	if len(rows) == 0 {
-		return "This was not measured.\n"
+		return notMeasured
 	}
 	return table(header, rows) + r.absent(w)
 }
 
-func (r *report) relation(s section, w string, x competitor) string {
+func (r *report) relation(w workload, x competitor) string {
 	if x.kind == ours {
 		return "1"
 	}
-	return spread(r.speeds(s, w, x.name, "dlock"))
+	return spread(r.speeds(w, x.name, "dlock"))
 }
 
-// absent tells who is not in a table, and why.
+// absent says which competitors are not in the table of a workload, and why.
 func (r *report) absent(w workload) string {
 	var all []string
 	for _, x := range r.competitors {
 		fault := r.Faults[w.name][x.name]
-		switch why, without := w.without[x.name]; {
-		case !w.meantFor(x):
-		case without:
+		switch why, cannot := w.cannot[x.name]; {
+		case !w.isFor(x):
+		case cannot:
 			all = append(all, x.label+" "+why)
-		case r.Missing[x.name] != "" && !without:
-			all = append(all, x.label+" could not be had ("+r.Missing[x.name]+")")
+		case r.Missing[x.name] != "":
+			all = append(all, x.label+" was not measured ("+r.Missing[x.name]+")")
 		case fault != "" && r.failed(w.name, x.name) > 0:
-			all = append(all, fmt.Sprintf("%s: %d of %d rounds are missing after a fault (%s)", x.label, r.failed(w.name, x.name), r.Settings.Rounds, fault))
+			all = append(all, fmt.Sprintf("%s failed in %d of %d rounds (%s)", x.label, r.failed(w.name, x.name), r.Settings.Rounds, fault))
 		}
 	}
 	if len(all) == 0 {
 		return ""
 	}
-	return "\nNot in the table, or not in full: " + strings.Join(all, "; ") + ".\n"
+	return "\n" + wrap("Not in the table, or not with all rounds: "+strings.Join(all, "; ")+".") + "\n"
 }
 
+// failed returns the number of rounds that failed.
 func (r *report) failed(w, c string) (n int) {
 	for _, s := range r.Samples[w][c] {
 		if s == nil {

@@ -4,39 +4,44 @@ import (
 	"encoding/json"
 	"math"
 	"os"
+	"path/filepath"
 	"time"
 )
 
-// results is everything that the report is made of.
+// results holds everything that the report of one setup is made of.
 type results struct {
-	Date     time.Time
-	Machine  []fact
-	Settings settings
-	Against  string            `json:",omitempty"` // label of the older revision, if any
-	Missing  map[string]string // competitors that could not be had, and why
-	// Samples by workload and competitor, one a round; null where the round has failed.
+	Setup     string // name of the setup
+	Date      time.Time
+	Machine   []fact
+	Settings  settings
+	RoundTrip time.Duration     `json:",omitempty"` // measured, through the delay of the settings
+	Against   string            `json:",omitempty"` // label of the older revision, if any
+	Missing   map[string]string // competitors that could not be measured, and why
+	// Samples holds one sample for each round, by workload and competitor. A sample is
+	// null if the round failed.
 	Samples map[string]map[string][]sample
-	// Faults by workload and competitor: the last one.
+	// Faults holds the last error, by workload and competitor.
 	Faults map[string]map[string]string
 	Took   string
 }
 
-// settings is what the run was asked to do.
+// settings are what the caller of bench chose.
 type settings struct {
 	Rounds, SessionSeconds int
+	Delay                  time.Duration `json:",omitempty"` // in each direction
 }
 
 // fact is a line of the description of the machine.
 type fact struct{ Name, Value string }
 
-func newResults(s settings) *results {
+func newResults(setup string, s settings) *results {
 	return &results{
-		Date: time.Now(), Settings: s, Missing: map[string]string{},
+		Setup: setup, Date: time.Now(), Settings: s, Missing: map[string]string{},
 		Samples: map[string]map[string][]sample{}, Faults: map[string]map[string]string{},
 	}
 }
 
-// add keeps a round; a nil sample is one that has failed.
+// add adds a round. A nil sample stands for a round that failed.
 func (r *results) add(w, c string, s sample) {
 	if r.Samples[w] == nil {
 		r.Samples[w] = map[string][]sample{}
@@ -51,7 +56,7 @@ func (r *results) fault(w, c string, err error) {
 	r.Faults[w][c] = err.Error()
 }
 
-// values returns a figure round by round, NaN where there is none.
+// values returns a figure of each round, or NaN if the round does not have it.
 func (r *results) values(w, c, figure string) []float64 {
 	var values []float64
 	for _, s := range r.Samples[w][c] {
@@ -64,7 +69,7 @@ func (r *results) values(w, c, figure string) []float64 {
 	return values
 }
 
-// known is values without the rounds that have none.
+// known returns a figure of each round that has it.
 func (r *results) known(w, c, figure string) (values []float64) {
 	for _, v := range r.values(w, c, figure) {
 		if !math.IsNaN(v) {
@@ -74,8 +79,11 @@ func (r *results) known(w, c, figure string) (values []float64) {
 	return values
 }
 
-// save writes figures with four digits that count: more says nothing.
+// save writes the results to a file. It rounds all figures to four significant digits.
 func (r *results) save(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
 	for _, competitors := range r.Samples {
 		for _, samples := range competitors {
 			for _, s := range samples {
@@ -92,6 +100,7 @@ func (r *results) save(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
+// significant rounds a number to four significant digits.
 func significant(v float64) float64 {
 	if v == 0 {
 		return 0
@@ -100,11 +109,12 @@ func significant(v float64) float64 {
 	return math.Round(v*scale) / scale
 }
 
+// load reads a file that save has written.
 func load(path string) (*results, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	r := newResults(settings{})
+	r := newResults("", settings{})
 	return r, json.Unmarshal(text, r)
 }

@@ -11,19 +11,19 @@ import (
 // sample holds the figures of one round by name.
 type sample map[string]float64
 
-// round has a child do a plan, and looks at the server's counters before and after.
+// round has a child run a plan. It reads the server's counters before and after.
 func round(c *child, s server, p work.Plan) (sample, error) {
 	p.Server = s.addr()
-	joining, err := s.read()
+	atStart, err := s.read()
 	if err != nil {
 		return nil, err
 	}
 	if err := c.prepare(p); err != nil {
 		return nil, err
 	}
-	var joined float64
+	var joinBytes float64
 	if p.Kind == work.Drain {
-		if joined, err = awaitQueue(s, joining, p); err != nil {
+		if joinBytes, err = awaitQueue(s, atStart, p); err != nil {
 			return nil, err
 		}
 	}
@@ -39,37 +39,35 @@ func round(c *child, s server, p work.Plan) (sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	used := after.minus(before)
-	if z, is := s.(*zooKeeper); is {
-		used = used.minus(z.own)
-	}
-	figures, err := evaluate(p, report, used)
+	figures, err := evaluate(p, report, after.minus(before).minus(s.readCost()))
 	if err != nil {
 		return nil, err
 	}
 	if p.Kind == work.Drain {
-		figures["join bytes"] = joined
+		figures["join bytes"] = joinBytes
 	}
 	return figures, c.end()
 }
 
-// awaitQueue waits until everybody is in the queue and the server has had nothing to do for a
-// while, and returns the bytes that it took per contender. The while is longer than
-// the 300 ms after which this library watches a node of its own, so that no library still
-// gets ready while it is measured.
+// awaitQueue waits until all contenders are in the queue and the server has been idle
+// for 500 ms. It returns the bytes that the server has received and sent for each
+// contender since start. The idle time is longer than the 300 ms after which this
+// library watches its own node, so that no library still prepares itself during the
+// measurement.
 func awaitQueue(s server, start counters, p work.Plan) (bytes float64, err error) {
-	const pause, calm, background = 100 * time.Millisecond, 5, 10
+	const pause, idlePauses = 100 * time.Millisecond, 5
+	const background = 10 // packets in a pause of an idle server: pings
 	last := start
-	quiet := 0
-	for began := time.Now(); quiet < calm; time.Sleep(pause) {
+	idle := 0
+	for began := time.Now(); idle < idlePauses; time.Sleep(pause) {
 		now, err := s.read()
 		if err != nil {
 			return 0, err
 		}
 		if now.contenders >= float64(p.Contenders+1) && now.received-last.received <= background {
-			quiet++
+			idle++
 		} else {
-			quiet = 0
+			idle = 0
 		}
 		last = now
 		if time.Since(began) > answerWithin {
@@ -80,7 +78,8 @@ func awaitQueue(s server, start counters, p work.Plan) (bytes float64, err error
 	return (used.bytesIn + used.bytesOut) / float64(p.Contenders), nil
 }
 
-// evaluate turns a report and what the server has counted into figures per acquisition.
+// evaluate computes the figures of a round from a report and from what the server has
+// counted. Traffic, processor time and allocations are for each acquisition or try.
 func evaluate(p work.Plan, r work.Report, used counters) (sample, error) {
 	done := float64(stats.Sum(r.Counts))
 	if p.Kind == work.Try {
@@ -116,8 +115,8 @@ func evaluate(p work.Plan, r work.Report, used counters) (sample, error) {
 	return s, nil
 }
 
-// shares are what is to be shared fairly: turns of contenders, or of sessions where each of several
-// sessions has more than one contender.
+// shares returns the acquisitions of each contender. If there are several sessions,
+// and more contenders than sessions, it returns those of each session.
 func shares(p work.Plan, counts []int64) []int64 {
 	if p.Sessions <= 1 || p.Sessions >= len(counts) {
 		return counts

@@ -37,7 +37,7 @@ func TestTriesCountWithAndWithoutSuccess(t *testing.T) {
 	require.NotContains(t, s, "allocs")
 }
 
-func TestTheLeadOfADrainIsNotTimed(t *testing.T) {
+func TestUntimedGrantsOfADrainAreNotCountedAsTime(t *testing.T) {
 	report := work.Report{Seconds: 2, CPU: 0.001, Counts: []int64{1, 1, 1, 1, 1}, Allocs: 30}
 	used := counters{received: 10, sent: 5, bytesIn: 100, bytesOut: 50}
 	s, err := evaluate(work.Plan{Kind: work.Drain, Untimed: 3}, report, used)
@@ -56,27 +56,28 @@ func TestLatenciesAreInMicroseconds(t *testing.T) {
 	require.Equal(t, 3.0, s["p99"])
 }
 
-func TestARoundInWhichNothingWasDoneIsAFault(t *testing.T) {
+func TestRoundWithoutAnAcquisitionIsAnError(t *testing.T) {
 	_, err := evaluate(work.Plan{Kind: work.Loop}, work.Report{Seconds: 1, Counts: []int64{0}}, counters{})
 	require.Error(t, err)
 }
 
-func TestSharesAreThoseOfSessionsWhereThereAreSeveralWithMoreThanOneContender(t *testing.T) {
+func TestSharesAreThoseOfSessionsThatHaveSeveralContenders(t *testing.T) {
 	counts := []int64{1, 2, 3, 4}
 	require.Equal(t, []int64{4, 6}, shares(work.Plan{Sessions: 2}, counts))
 	require.Equal(t, counts, shares(work.Plan{Sessions: 1}, counts))
 	require.Equal(t, counts, shares(work.Plan{Sessions: 4}, counts))
 }
 
-// idle is a server that counts nothing.
-type idle struct{}
+// idleServer is a server that counts nothing.
+type idleServer struct{}
 
-func (idle) addr() string            { return "" }
-func (idle) version() string         { return "" }
-func (idle) read() (counters, error) { return counters{}, nil }
-func (idle) stop()                   {}
+func (idleServer) addr() string            { return "" }
+func (idleServer) version() string         { return "" }
+func (idleServer) read() (counters, error) { return counters{}, nil }
+func (idleServer) readCost() counters      { return counters{} }
+func (idleServer) stop()                   {}
 
-func TestACompetitorThatFailsInAWorkloadTakesPartInTheNext(t *testing.T) {
+func TestCompetitorThatFailsInAWorkloadTakesPartInTheNext(t *testing.T) {
 	const script = `while read line; do case $line in
 		*/bench/free-*) echo error not this one ;;
 		prepare*) echo ready ;;
@@ -86,8 +87,10 @@ func TestACompetitorThatFailsInAWorkloadTakesPartInTheNext(t *testing.T) {
 	c := competitor{name: "dlock", server: zookeeper, command: func(string) (*exec.Cmd, error) {
 		return exec.Command("/bin/sh", "-c", script), nil
 	}}
-	r := run{settings: settings{Rounds: 2}, servers: map[string]server{zookeeper: idle{}}, results: newResults(settings{})}
-	r.competitors = []competitor{c}
+	r := run{
+		settings: settings{Rounds: 2}, competitors: []competitor{c}, results: newResults("one", settings{}),
+		servers: map[string]server{zookeeper: idleServer{}}, children: map[string]*child{},
+	}
 	t.Cleanup(r.stop)
 	require.NoError(t, r.startChild(c, ""))
 	for _, name := range []string{"free", "pass"} {

@@ -2,62 +2,57 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
-	"os"
 	"time"
 
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// run measures the chosen workloads with the chosen competitors.
+// run measures workloads with competitors on one setup.
 type run struct {
+	setup       setup
 	settings    settings
 	workloads   []workload
 	competitors []competitor
-	against     string // an older revision that takes part; may be empty
+	older       string // label of an older revision that takes part; may be empty
 	servers     map[string]server
 	children    map[string]*child
 	results     *results
-	paths       int // of locks, used up
+	paths       int // number of paths of locks that have been used
 }
 
-// warmRounds are done with every workload before those that count.
-const warmRounds = 1
+// warmUpRounds is the number of rounds of each workload that are not counted.
+const warmUpRounds = 1
 
-// maxFaults is after how many faults a competitor is left out of the rest of a workload.
+// maxFaults is the number of failed rounds after which a competitor is left out of the
+// rest of a workload.
 const maxFaults = 2
 
-// execute does everything and returns what was found out. It stops what it has started.
-func (r *run) execute(ctx context.Context) (*results, error) {
+// addOlder adds the older revision's counterpart of each competitor that is this
+// library.
+func (r *run) addOlder(older revision) {
+	r.older = older.label
+	r.competitors = withOlder(r.competitors, older)
+}
+
+// execute measures everything and returns the results. It stops all processes that it
+// has started, also after an error. dir is a directory for files, which the caller
+// removes.
+func (r *run) execute(ctx context.Context, dir string) (*results, error) {
 	began := time.Now()
-	r.results = newResults(r.settings)
-	dir, err := os.MkdirTemp("", "bench-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	if r.against != "" {
-		older, err := build(ctx, r.against, dir)
-		if err != nil {
-			return nil, err
-		}
-		r.results.Against = older.label
-		r.competitors = withOlder(r.competitors, older)
-	}
+	r.results = newResults(r.setup.name, r.settings)
+	r.results.Against = r.older
+	r.servers, r.children = map[string]server{}, map[string]*child{}
 	defer r.stop()
+	log.Printf("on %s", r.setup.phrase)
 	if err := r.startServers(); err != nil {
 		return nil, err
 	}
 	r.results.Machine = describe(r.servers, dir)
-	for _, c := range r.competitors {
-		if err := r.startChild(c, dir); err != nil {
-			if r.against != "" {
-				return nil, fmt.Errorf("bench: %s cannot take part; without it, choose others with -competitors: %w", c.name, err)
-			}
-			log.Printf("%s is left out: %v", c.name, err)
-			r.results.Missing[c.name] = err.Error()
-		}
+	if err := r.startChildren(dir); err != nil {
+		return nil, err
 	}
 	for _, w := range r.workloads {
 		if err := r.measure(ctx, w, dir); err != nil {
@@ -68,9 +63,10 @@ func (r *run) execute(ctx context.Context) (*results, error) {
 	return r.results, nil
 }
 
+// startServers starts ZooKeeper, and etcd if a competitor needs it. etcd may be
+// missing.
 func (r *run) startServers() error {
-	r.servers = map[string]server{}
-	zk, err := startZooKeeper()
+	zk, err := r.startZooKeeper()
 	if err != nil {
 		return err
 	}
@@ -90,9 +86,44 @@ func (r *run) startServers() error {
 	return nil
 }
 
+// startZooKeeper starts the ZooKeeper servers of the setup, and the delay in front of
+// them.
+func (r *run) startZooKeeper() (server, error) {
+	if r.setup.members > 1 {
+		return startEnsemble(r.setup.members)
+	}
+	if !r.setup.delayed {
+		return startZooKeeper(nil)
+	}
+	trip, err := measureDelay(r.settings.Delay)
+	if err != nil {
+		return nil, err
+	}
+	r.results.RoundTrip = trip
+	return startDelayed(r.settings.Delay)
+}
+
+// startChildren starts the children of all competitors. One that does not start is
+// left out, except if an older revision takes part.
+func (r *run) startChildren(dir string) error {
+	for _, c := range r.competitors {
+		err := r.startChild(c, dir)
+		switch {
+		case err == nil:
+		case r.older != "":
+			return fmt.Errorf("bench: %s cannot take part: choose others with -competitors: %w", c.name, err)
+		default:
+			log.Printf("%s is left out: %v", c.name, err)
+			r.results.Missing[c.name] = err.Error()
+		}
+	}
+	return nil
+}
+
+// startChild starts the child of a competitor and warms it up.
 func (r *run) startChild(c competitor, dir string) error {
 	if r.servers[c.server] == nil {
-		return fmt.Errorf("%s", r.results.Missing[c.name])
+		return errors.New(r.results.Missing[c.name])
 	}
 	cmd, err := c.command(dir)
 	if err != nil {
@@ -102,16 +133,13 @@ func (r *run) startChild(c competitor, dir string) error {
 	if err != nil {
 		return err
 	}
-	if r.children == nil {
-		r.children = map[string]*child{}
-	}
 	r.children[c.name] = started
-	return r.warm(c)
+	return r.warmUp(c)
 }
 
-// warm has a child work for a while before anything is measured.
-func (r *run) warm(c competitor) error {
-	p := work.Plan{Kind: work.Loop, Sessions: 4, Contenders: 4, Millis: c.warm}
+// warmUp has a child work for a while before anything is measured.
+func (r *run) warmUp(c competitor) error {
+	p := work.Plan{Kind: work.Loop, Sessions: 4, Contenders: 4, Millis: c.warmUp}
 	if c.name == "bare" {
 		p.Sessions, p.Contenders = 1, 1
 	}
@@ -119,32 +147,32 @@ func (r *run) warm(c competitor) error {
 	return err
 }
 
-// measure goes round by round through the competitors, so that what happens to the machine for a
-// while happens to all of them; and each round begins with another one.
+// measure measures a workload. Each round goes through all competitors, so that other
+// work on the machine hits all of them, and begins with another competitor.
 func (r *run) measure(ctx context.Context, w workload, dir string) error {
-	var there []competitor
+	var taking []competitor
 	for _, c := range r.competitors {
-		if _, missing := r.results.Missing[c.name]; w.can(c) && !missing {
-			there = append(there, c)
+		if _, missing := r.results.Missing[c.name]; w.measures(c) && !missing {
+			taking = append(taking, c)
 		}
 	}
 	faults := map[string]int{}
-	for n := range r.settings.Rounds + warmRounds {
-		for i := range there {
+	for n := range r.settings.Rounds + warmUpRounds {
+		for i := range taking {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			c := there[(n+i)%len(there)]
+			c := taking[(n+i)%len(taking)]
 			var s sample
 			if faults[c.name] < maxFaults {
 				var err error
-				if s, err = r.attempt(c, w, dir); err != nil {
+				if s, err = r.roundOrRestart(c, w, dir); err != nil {
 					log.Printf("%s, %s: %v", w.name, c.name, err)
 					faults[c.name]++
 					r.results.fault(w.name, c.name, err)
 				}
 			}
-			if n >= warmRounds {
+			if n >= warmUpRounds {
 				r.results.add(w.name, c.name, s)
 			}
 		}
@@ -153,8 +181,9 @@ func (r *run) measure(ctx context.Context, w workload, dir string) error {
 	return nil
 }
 
-// attempt does a round. After a fault the child starts anew.
-func (r *run) attempt(c competitor, w workload, dir string) (sample, error) {
+// roundOrRestart does a round. After an error it stops the child; the next round
+// starts a new one.
+func (r *run) roundOrRestart(c competitor, w workload, dir string) (sample, error) {
 	if r.children[c.name] == nil {
 		if err := r.startChild(c, dir); err != nil {
 			return nil, err

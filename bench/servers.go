@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -9,27 +10,31 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// The names of the servers.
+// The names of the stores.
 const (
 	zookeeper = "ZooKeeper"
 	etcd      = "etcd"
 )
 
-// server is what competitors are measured against.
+// server is one server, or an ensemble, that competitors use.
 type server interface {
+	// addr returns host:port for clients, or several of them separated by commas.
 	addr() string
 	version() string
 	read() (counters, error)
+	// readCost returns what one call of read adds to the counters.
+	readCost() counters
 	stop()
 }
 
-// counters is what a server has counted since it started, and what it holds.
+// counters are what a server has counted since it started, and what it holds now.
 type counters struct {
 	received, sent       float64 // packets
 	bytesIn, bytesOut    float64
-	contenders, watchers float64 // at this moment
+	contenders, watchers float64 // now
 }
 
+// minus returns what was counted since d was read.
 func (c counters) minus(d counters) counters {
 	return counters{
 		received: c.received - d.received, sent: c.sent - d.sent,
@@ -38,36 +43,42 @@ func (c counters) minus(d counters) counters {
 	}
 }
 
-// zooKeeper is a server with the settings of a new installation: a tick of 2 s, fsync before every
-// answer to a write, a heap of 1,000 MB, and the JVM's own choice of compilers and collector.
+// zooKeeper is a server with the settings of a new installation: a tick of 2 s, a sync
+// of the disk before each answer to a write, a heap of 1,000 MB, and the JVM's own
+// choice of compilers and garbage collector.
 type zooKeeper struct {
 	*zktest.Server
-	stand *standIn
-	own   counters // what one look at the counters costs
+	tb   *testingTB
+	cost counters
 }
 
-func startZooKeeper() (_ *zooKeeper, err error) {
-	stand := &standIn{}
+// startZooKeeper starts a server and returns once it answers clients. config holds
+// more lines of its configuration file.
+func startZooKeeper(config map[string]string) (_ *zooKeeper, err error) {
+	tb := &testingTB{}
 	defer func() {
 		if fault := recover(); fault != nil {
-			stand.cleanUp()
+			tb.cleanUp()
 			err = fmt.Errorf("bench: %v", fault)
 		}
 	}()
-	s := &zooKeeper{stand: stand}
-	s.Server = zktest.Start(stand,
-		zktest.WithConfig(map[string]string{"tickTime": "2000", "minSessionTimeout": "4000"}),
-		zktest.WithContainerCheck(time.Minute), // as a server does by itself
+	lines := map[string]string{"tickTime": "2000", "minSessionTimeout": "4000"}
+	maps.Copy(lines, config)
+	s := &zooKeeper{tb: tb}
+	s.Server = zktest.Start(tb,
+		zktest.WithConfig(lines),
+		zktest.WithContainerCheck(time.Minute), // the default of ZooKeeper
 		zktest.WithJVM("-XX:TieredStopAtLevel=4", "-Xmx1000m", "-XX:-UseSerialGC"))
-	if err := s.calibrate(); err != nil {
+	if err := s.measureReadCost(); err != nil {
 		s.stop()
 		return nil, err
 	}
 	return s, nil
 }
 
-// calibrate finds out what looking at the counters adds to them.
-func (s *zooKeeper) calibrate() error {
+// measureReadCost sets cost. The last of several reads counts, because the first ones
+// may differ.
+func (s *zooKeeper) measureReadCost() error {
 	for range 3 {
 		first, err := s.read()
 		if err != nil {
@@ -77,14 +88,15 @@ func (s *zooKeeper) calibrate() error {
 		if err != nil {
 			return err
 		}
-		s.own = second.minus(first)
-		s.own.contenders, s.own.watchers = 0, 0
+		s.cost = second.minus(first)
+		s.cost.contenders, s.cost.watchers = 0, 0
 	}
 	return nil
 }
 
-func (s *zooKeeper) addr() string { return s.Addr() }
-func (s *zooKeeper) stop()        { s.stand.cleanUp() }
+func (s *zooKeeper) addr() string       { return s.Addr() }
+func (s *zooKeeper) readCost() counters { return s.cost }
+func (s *zooKeeper) stop()              { s.tb.cleanUp() }
 
 func (s *zooKeeper) version() string {
 	for line := range strings.Lines(s.FourLetter("srvr")) {
@@ -97,8 +109,8 @@ func (s *zooKeeper) version() string {
 	return "unknown"
 }
 
-// read asks mntr. Its own cost is that of a look, not of the difference: the first of two looks is
-// counted before it is answered.
+// read asks for mntr. The server counts a request before it answers it. So the
+// difference of two reads contains the cost of one.
 func (s *zooKeeper) read() (c counters, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -113,20 +125,21 @@ func (s *zooKeeper) read() (c counters, err error) {
 	}, nil
 }
 
-// standIn is what package zktest takes for a test. Fatal panics; the callers recover.
-type standIn struct {
-	testing.TB // nil: whatever is not below is not called
+// testingTB is the testing.TB that package zktest needs outside of a test. Its Fatal
+// panics, and the callers recover.
+type testingTB struct {
+	testing.TB // nil: zktest calls no other methods
 	cleanUps   []func()
 }
 
-func (*standIn) Helper()                      {}
-func (*standIn) Fatal(args ...any)            { panic(fmt.Sprint(args...)) }
-func (*standIn) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
-func (*standIn) Skipf(f string, args ...any)  { panic(fmt.Sprintf(f, args...)) }
-func (s *standIn) Cleanup(f func())           { s.cleanUps = append(s.cleanUps, f) }
-func (s *standIn) cleanUp() {
-	for _, f := range s.cleanUps {
+func (*testingTB) Helper()                      {}
+func (*testingTB) Fatal(args ...any)            { panic(fmt.Sprint(args...)) }
+func (*testingTB) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
+func (*testingTB) Skipf(f string, args ...any)  { panic(fmt.Sprintf(f, args...)) }
+func (t *testingTB) Cleanup(f func())           { t.cleanUps = append(t.cleanUps, f) }
+func (t *testingTB) cleanUp() {
+	for _, f := range t.cleanUps {
 		f()
 	}
-	s.cleanUps = nil
+	t.cleanUps = nil
 }

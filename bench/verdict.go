@@ -2,34 +2,35 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/dlock-go/dlock/bench/internal/stats"
 )
 
-// standing is how this library did in a workload.
+// standing is the result of this library in a workload.
 type standing int
 
 const (
-	unknown standing = iota // nothing to compare
-	ahead                   // in every round faster than every peer
+	unknown standing = iota // there is no peer to compare with
+	ahead                   // faster than every peer in every round
 	level                   // neither ahead nor behind
-	behind                  // in every round slower than the best peer
+	behind                  // slower than the best peer in every round
 )
 
-// judge compares round by round. The best peer is the one with the best median; ahead means faster than
-// every peer in every round.
-func (r *report) judge(s section, w string) (best competitor, speed stats.Spread, st standing) {
-	always := true
+// judge compares dlock with the peers, round by round. The best peer is the one that
+// dlock leads by the smallest median.
+func (r *report) judge(w workload) (best competitor, speed stats.Spread, st standing) {
+	alwaysFaster := true
 	for _, x := range r.competitors {
 		if x.kind != peer {
 			continue
 		}
-		v := r.speeds(s, w, "dlock", x.name)
+		v := r.speeds(w, "dlock", x.name)
 		if v.N == 0 {
 			continue
 		}
-		always = always && v.Min > 1
+		alwaysFaster = alwaysFaster && v.Min > 1
 		if speed.N == 0 || v.Median < speed.Median {
 			best, speed = x, v
 		}
@@ -37,7 +38,7 @@ func (r *report) judge(s section, w string) (best competitor, speed stats.Spread
 	switch {
 	case speed.N == 0:
 		return best, speed, unknown
-	case always:
+	case alwaysFaster:
 		return best, speed, ahead
 	case speed.Max < 1:
 		return best, speed, behind
@@ -45,98 +46,221 @@ func (r *report) judge(s section, w string) (best competitor, speed stats.Spread
 	return best, speed, level
 }
 
-// verdict says who is ahead, and what both need for it.
-func (r *report) verdict(s section, w string) string {
-	best, speed, st := r.judge(s, w)
-	var b strings.Builder
+// verdict says which lock is ahead, whether dlock meets its target, and what the locks
+// cost.
+func (r *report) verdict(w workload) string {
+	best, speed, st := r.judge(w)
+	var list []string
+	add := func(sentence string) {
+		if sentence != "" {
+			list = append(list, sentence)
+		}
+	}
 	switch st {
 	case unknown:
-		return "\nNo other lock was there to compare with.\n"
+		add("There was no other lock to compare with.")
 	case ahead:
-		fmt.Fprintf(&b, "\ndlock is ahead of all peers: %s times as fast as the best of them, %s.", spread(speed), best.label)
+		add(fmt.Sprintf("dlock is ahead of all peers. It is %s times as fast as the best of them, %s.", spread(speed), best.label))
 	case behind:
-		fmt.Fprintf(&b, "\n**%s is ahead of dlock**, which has %s of its speed.", best.label, spread(speed))
+		add(fmt.Sprintf("**%s is ahead of dlock.** dlock reaches %s of its speed.", best.label, spread(speed)))
 	case level:
-		fmt.Fprintf(&b, "\ndlock and %s are about level: dlock has %s of its speed, and was not ahead of every peer in every round.", best.label, spread(speed))
+		add(fmt.Sprintf("dlock and %s are about level. dlock reaches %s of its speed, and is not faster than every peer in every round.", best.label, spread(speed)))
 	}
-	if st != ahead {
-		fmt.Fprintf(&b, " What they need for it: dlock %s; %s %s.", r.needs(w, "dlock"), best.label, r.needs(w, best.name))
+	add(r.levelTarget(w, st))
+	add(r.bareTarget(w))
+	if st == level || st == behind {
+		add(fmt.Sprintf("Costs per %s: %s for dlock; %s for %s.", singular(w.unit), r.costs(w, "dlock"), r.costs(w, best.name), best.label))
 	}
-	if cheaper := r.cheaper(w); cheaper != "" {
-		b.WriteString(" " + cheaper)
-	}
-	return b.String() + "\n"
+	add(r.cheaper(w))
+	return "\n" + wrap(strings.Join(list, " ")) + "\n"
 }
 
-// costs are what a faster lock may have been bought with.
+// levelTarget says whether dlock is level with the best peer where that is the target.
+func (r *report) levelTarget(w workload, st standing) string {
+	if !w.levelOnOneServer || r.setup.name != "one" || st == unknown {
+		return ""
+	}
+	return "The target for this workload is to be level with the best peer, and dlock " + meets(st != behind) + " it."
+}
+
+// maxOfBare is the target for a free lock: the longest time that it may take, in
+// relation to the two bare requests.
+const maxOfBare = 1.05
+
+// bareTarget says whether a free lock takes little more than the two bare requests.
+func (r *report) bareTarget(w workload) string {
+	times := r.speeds(w, "bare", "dlock")
+	if times.N == 0 {
+		return ""
+	}
+	met := math.Round(times.Median*100)/100 <= maxOfBare
+	return fmt.Sprintf("dlock takes %s times as long as the two bare requests. The target is at most %v times, and dlock %s it.", spread(times), maxOfBare, meets(met))
+}
+
+func meets(met bool) string {
+	if met {
+		return "meets"
+	}
+	return "misses"
+}
+
+// costs are the figures that a lock may trade for speed.
 var costs = []struct{ figure, name string }{
 	{"requests", "requests"}, {"packets", "packets"}, {"bytes", "bytes"}, {"cpu", "us of client CPU"}, {"allocs", "allocations"},
 }
 
-func (r *report) needs(w, c string) string {
+func (r *report) costs(w workload, c string) string {
 	var all []string
 	for _, cost := range costs {
-		if v := r.spreadOf(w, c, cost.figure); v.N > 0 {
+		if v := r.spreadOf(w.name, c, cost.figure); v.N > 0 {
 			all = append(all, number(v.Median)+" "+cost.name)
 		}
 	}
 	return strings.Join(all, ", ")
 }
 
-// cheaper names the peers that need less of something than dlock does: a twentieth less, or more.
-func (r *report) cheaper(w string) string {
-	one := singular(r.workload(w).unit)
+// cheaper names the costs of dlock for which a peer needs at least a twentieth less.
+func (r *report) cheaper(w workload) string {
 	var all []string
 	for _, cost := range costs {
-		own := r.spreadOf(w, "dlock", cost.figure)
-		least, who := own, ""
+		own := r.spreadOf(w.name, "dlock", cost.figure)
+		least, label := own, ""
 		for _, x := range r.competitors {
-			v := r.spreadOf(w, x.name, cost.figure)
+			v := r.spreadOf(w.name, x.name, cost.figure)
 			if x.kind == peer && v.N > 0 && v.Median < least.Median && v.Median < 0.95*own.Median {
-				least, who = v, x.label
+				least, label = v, x.label
 			}
 		}
-		if who != "" {
-			all = append(all, fmt.Sprintf("%s %s (%s; dlock %s)", number(least.Median), cost.name, who, number(own.Median)))
+		if label != "" {
+			all = append(all, fmt.Sprintf("%s %s (%s; dlock %s)", number(least.Median), cost.name, label, number(own.Median)))
 		}
 	}
 	if len(all) == 0 {
 		return ""
 	}
-	return "Less than dlock is needed elsewhere, per " + one + ": " + strings.Join(all, ", ") + "."
+	return "A peer needs less than dlock per " + singular(w.unit) + ": " + strings.Join(all, ", ") + "."
 }
 
 // summary is the table at the top of the page.
 func (r *report) summary() string {
 	var rows [][]string
-	counts := map[standing]int{}
-	for _, s := range sections {
-		for i, name := range s.workloads {
-			best, speed, st := r.judge(s, name)
-			if st == unknown {
-				continue
-			}
-			counts[st]++
-			title := s.title
-			if s.panels[i] != "" {
-				title += ": " + s.panels[i]
-			}
-			rows = append(rows, []string{
-				title,
-				median(r.spreadOf(name, "dlock", s.figure)) + s.suffix(),
-				median(r.spreadOf(name, best.name, s.figure)) + s.suffix(),
-				best.label,
-				spread(speed),
-				map[standing]string{ahead: "ahead", level: "about level", behind: "**behind**"}[st],
-			})
+	var count standings
+	for _, w := range r.inOrder() {
+		best, speed, st := r.judge(w.workload)
+		if st == unknown {
+			continue
 		}
+		count.add(st)
+		rows = append(rows, []string{
+			w.title,
+			median(r.spreadOf(w.name, "dlock", w.figure)) + w.suffix(),
+			median(r.spreadOf(w.name, best.name, w.figure)) + w.suffix(),
+			best.label,
+			spread(speed),
+			st.String(),
+		})
 	}
-	words := fmt.Sprintf("\nOf %d workloads dlock is ahead of every peer in %d, about level with the best one in %d, and behind in %d.\n\n",
-		len(rows), counts[ahead], counts[level], counts[behind])
-	return words + table([]string{"Workload", "dlock", "best peer", "which is", "dlock's speed, best peer = 1", "dlock is"}, rows) + "\n"
+	return "\n" + count.sentence() + "\n\n" +
+		table([]string{"Workload", "dlock", "best peer", "which is", "dlock's speed, best peer = 1", "dlock is"}, rows) + "\n"
 }
 
-// growth shows what a hand-over moves when more are waiting.
+func (st standing) String() string {
+	return map[standing]string{ahead: "ahead", level: "about level", behind: "**behind**"}[st]
+}
+
+// standings counts the workloads by their standing.
+type standings [behind + 1]int
+
+func (s *standings) add(st standing) { s[st]++ }
+
+func (s *standings) sentence() string {
+	return wrap(fmt.Sprintf("Of %d workloads, dlock is ahead of every peer in %d, about level with the best peer in %d, and behind it in %d.",
+		s[ahead]+s[level]+s[behind], s[ahead], s[level], s[behind]))
+}
+
+// overview is the table of a setup whose workloads have no sections of their own. Each
+// workload has a line, and each competitor has a column.
+func (r *report) overview() string {
+	var taking []competitor
+	header := []string{"Workload"}
+	for _, x := range r.competitors {
+		if r.measured(x) {
+			taking = append(taking, x)
+			header = append(header, x.label)
+		}
+	}
+	var rows [][]string
+	var count standings
+	for _, w := range r.inOrder() {
+		if len(r.Samples[w.name]) == 0 {
+			continue
+		}
+		row := []string{w.title}
+		for _, x := range taking {
+			row = append(row, r.cell(w.workload, x))
+		}
+		_, speed, st := r.judge(w.workload)
+		count.add(st)
+		rows = append(rows, append(row, spread(speed), st.String()))
+	}
+	if len(rows) == 0 {
+		return "\n" + notMeasured + "\n"
+	}
+	return "\n" + wrap(r.measurement()+" "+count.sentence()) + "\n\n" +
+		table(append(header, "dlock's speed, best peer = 1", "dlock is"), rows) + r.overviewNotes() + "\n"
+}
+
+// measured reports whether the competitor has any figures.
+func (r *report) measured(x competitor) bool {
+	for _, w := range r.workloads {
+		if len(r.known(w.name, x.name, w.figure)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// cell is the figure of a competitor in an overview, and what it means for requests.
+func (r *report) cell(w workload, x competitor) string {
+	v := r.spreadOf(w.name, x.name, w.figure)
+	if v.N == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%s%s, %s requests", median(v), w.suffix(), median(r.spreadOf(w.name, x.name, "requests")))
+}
+
+// overviewNotes are the sentences below an overview: what is missing in it, and the
+// target for a free lock.
+func (r *report) overviewNotes() string {
+	var notes string
+	for _, w := range r.inOrder() {
+		if absent := r.absent(w.workload); absent != "" {
+			notes += "\n" + w.title + ". " + strings.TrimPrefix(absent, "\n")
+		}
+	}
+	if free, found := r.workload("free"); found {
+		if target := r.bareTarget(free); target != "" {
+			notes += "\n" + wrap("A free lock: "+target) + "\n"
+		}
+	}
+	return notes
+}
+
+// measurement says when and how often the setup was measured.
+func (r *report) measurement() string {
+	s := fmt.Sprintf("Measured on %s in %d rounds, which took %s.", r.Date.UTC().Format("2 January 2006"), r.Settings.Rounds, r.Took)
+	if r.RoundTrip > 0 {
+		s += " " + r.roundTrip()
+	}
+	return s
+}
+
+// roundTrip says what a round trip through the delay takes.
+func (r *report) roundTrip() string {
+	return fmt.Sprintf("The network delay is %v in each direction. A ping and its answer took %s ms (median).", r.Settings.Delay, number(r.RoundTrip.Seconds()*1e3))
+}
+
+// growth is the table that shows what a hand-over moves when more contenders wait.
 func (r *report) growth(s section) string {
 	rows := [][]string{}
 	for _, x := range r.competitors {
@@ -155,10 +279,10 @@ func (r *report) growth(s section) string {
 		rows = append(rows, append(row, number(bytes[len(bytes)-1]/bytes[0])))
 	}
 	header := append([]string{"bytes per hand-over"}, s.panels...)
-	return fmt.Sprintf("![Bytes that a hand-over moves](%s/queue-bytes.svg)\n\n%s", charts, table(append(header, "from the first to the last, times"), rows))
+	return fmt.Sprintf("![Bytes that a hand-over moves](%s/queue-bytes.svg)\n\n%s", chartDir, table(append(header, "last / first"), rows))
 }
 
-// machine describes where and when.
+// machine is the table that describes the machine and the run.
 func (r *report) machine() string {
 	rows := [][]string{{"Date", r.Date.UTC().Format("2 January 2006, 15:04 UTC")}}
 	for _, f := range r.Machine {
@@ -166,7 +290,7 @@ func (r *report) machine() string {
 	}
 	rows = append(rows,
 		[]string{"Rounds", fmt.Sprint(r.Settings.Rounds)},
-		[]string{"Session timeout of all", fmt.Sprintf("%d s", r.Settings.SessionSeconds)},
+		[]string{"Session timeout of all locks", fmt.Sprintf("%d s", r.Settings.SessionSeconds)},
 		[]string{"The run took", r.Took})
 	var b strings.Builder
 	b.WriteString("\n| | |\n|---|---|\n")

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// libraryVersions says which peers were measured.
+// libraryVersions returns the versions of the libraries that it finds.
 func libraryVersions() (facts []fact) {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, d := range info.Deps {
@@ -32,7 +32,8 @@ func libraryVersions() (facts []fact) {
 	return facts
 }
 
-// jarVersion looks at what Debian's link without a version leads to.
+// jarVersion returns the version of a jar. Debian has a link without the version, which
+// points to a file with it.
 func jarVersion(name string) string {
 	target, err := os.Readlink(filepath.Join("/usr/share/java", name+".jar"))
 	if err != nil {

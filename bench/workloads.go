@@ -6,59 +6,79 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// workload is one thing that is measured with every competitor that can do it.
+// workload is measured with every competitor that can do it.
 type workload struct {
-	name string // in file names, flags and the page's marks
-	unit string // what is counted, in the plural
-	plan work.Plan
-	// without names competitors that cannot do it, and why.
-	without map[string]string
+	name   string // in file names, flags and results
+	unit   string // what is counted, in the plural
+	figure string // what competitors are compared by: p50, rate or won
+	plan   work.Plan
+	// cannot names competitors that cannot do it, and why.
+	cannot map[string]string
+	// levelOnOneServer reports whether the target on one server is to be level with
+	// the best peer.
+	levelOnOneServer bool
 }
 
-// waitingSessions is how many sessions the contenders of a queue are spread over: many enough that
-// almost every hand-over goes from one session to another, few enough for one machine.
+// waitingSessions is the number of sessions that share the contenders of a queue. They
+// are enough for almost every hand-over to go from one session to another, and few
+// enough for one machine.
 const waitingSessions = 20
 
-// lead is how many are let in first, in a drain, before it is timed: machine and server come from rest, and take that
-// long to wake up, whoever's lock it is.
-const lead = 50
+// untimedGrants is the number of grants in a drain before the measurement starts. The
+// server and the machine come from rest, and all locks are slow until then.
+const untimedGrants = 50
 
 const noShared = "has no shared lock"
 
 func workloads() []workload {
 	loop := func(name string, sessions, contenders int) workload {
-		return workload{name: name, unit: "acquisitions", plan: work.Plan{Kind: work.Loop, Sessions: sessions, Contenders: contenders, Millis: 800}}
+		return workload{name: name, unit: "acquisitions", figure: "rate",
+			plan: work.Plan{Kind: work.Loop, Sessions: sessions, Contenders: contenders, Millis: 800}}
 	}
 	drain := func(name string, contenders int) workload {
-		return workload{name: name, unit: "hand-overs", plan: work.Plan{Kind: work.Drain, Sessions: waitingSessions, Contenders: lead + contenders, Untimed: lead}}
+		return workload{name: name, unit: "hand-overs", figure: "rate",
+			plan: work.Plan{Kind: work.Drain, Sessions: waitingSessions, Contenders: untimedGrants + contenders, Untimed: untimedGrants}}
+	}
+	try := func(name, figure string, held bool) workload {
+		return workload{name: name, unit: "tries", figure: figure, cannot: map[string]string{"zk.Lock": "has no try"},
+			plan: work.Plan{Kind: work.Try, Sessions: 8, Contenders: 8, Held: held, Millis: 700}}
 	}
 	free := loop("free", 1, 1)
+	free.figure = "p50"
+	contend2 := loop("contend-2", 2, 2)
+	contend2.levelOnOneServer = true
 	readers := loop("readers", 8, 8)
 	readers.plan.Reads = 95
-	readers.without = map[string]string{"zk.Lock": noShared, "curator": noShared, "etcd": noShared}
-	list := []workload{
-		free, loop("contend-2", 2, 2), loop("contend-8", 8, 8), loop("contend-32", 32, 32),
+	readers.cannot = map[string]string{"zk.Lock": noShared, "curator": noShared, "etcd": noShared}
+	return []workload{
+		free, contend2, loop("contend-8", 8, 8), loop("contend-32", 32, 32),
 		drain("queue-100", 100), drain("queue-200", 200), drain("queue-400", 400), drain("queue-1000", 1000),
 		readers,
 		loop("process", 1, 64), loop("processes", 2, 64),
-		{name: "try-held", unit: "tries", plan: work.Plan{Kind: work.Try, Sessions: 8, Contenders: 8, Held: true, Millis: 700}},
-		{name: "try-free", unit: "tries", plan: work.Plan{Kind: work.Try, Sessions: 8, Contenders: 8, Millis: 700}},
-		{name: "pass", unit: "hand-overs", plan: work.Plan{Kind: work.Pass, Sessions: 2, Contenders: 2, Millis: 10, Count: 50}},
+		try("try-held", "rate", true), try("try-free", "won", false),
+		{name: "pass", unit: "hand-overs", figure: "p50", plan: work.Plan{Kind: work.Pass, Sessions: 2, Contenders: 2, Millis: 10, Count: 50}},
 	}
-	for i := range list {
-		if w := &list[i]; w.plan.Kind == work.Try {
-			w.without = map[string]string{"zk.Lock": "has no try"}
-		}
-	}
-	return list
 }
 
-// can tells whether the competitor takes part.
-func (w workload) can(c competitor) bool {
-	_, not := w.without[c.name]
-	return !not && w.meantFor(c)
+// lessIsBetter reports whether the figure is a time.
+func (w workload) lessIsBetter() bool { return w.figure == "p50" }
+
+// suffix is the unit of the figure.
+func (w workload) suffix() string {
+	if w.lessIsBetter() {
+		return " us"
+	}
+	return "/s"
 }
 
-func (w workload) meantFor(c competitor) bool {
+// measures reports whether the competitor takes part.
+func (w workload) measures(c competitor) bool {
+	_, cannot := w.cannot[c.name]
+	return !cannot && w.isFor(c)
+}
+
+// isFor reports whether the competitor is meant for the workload. One that is not is
+// no subject of the report.
+func (w workload) isFor(c competitor) bool {
 	return len(c.only) == 0 || slices.Contains(c.only, w.name)
 }

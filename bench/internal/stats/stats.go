@@ -1,5 +1,5 @@
-// Package stats is the arithmetic of the benchmark: percentiles, medians over rounds, ratios
-// within rounds.
+// Package stats is the arithmetic of the benchmark: percentiles, medians over rounds,
+// and ratios within rounds.
 package stats
 
 import (
@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// Spread sums up the rounds of one figure.
+// Spread summarizes the values of one figure.
 type Spread struct {
 	Median, Min, Max float64
 	N                int
 }
 
-// Of returns the spread of the values; without values it is the zero Spread.
+// Of returns the spread of the values, or the zero Spread if there are none.
 func Of(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
@@ -21,7 +21,8 @@ func Of(values []float64) Spread {
 	return Spread{Median: Median(values), Min: slices.Min(values), Max: slices.Max(values), N: len(values)}
 }
 
-// Median returns the value in the middle, or the mean of the two in the middle; NaN without values.
+// Median returns the middle value, or the mean of the two middle values. It returns
+// NaN if there are no values.
 func Median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
@@ -34,8 +35,8 @@ func Median(values []float64) float64 {
 	return (sorted[n/2-1] + sorted[n/2]) / 2
 }
 
-// Percentile returns the smallest value that at least p percent of the values do not exceed (the
-// nearest rank); NaN without values.
+// Percentile returns the smallest value that at least p percent of the values do not
+// exceed (the nearest rank). It returns NaN if there are no values.
 func Percentile(values []float64, p float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -45,8 +46,9 @@ func Percentile(values []float64, p float64) float64 {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// Ratios divides round by round: what the machine did in a round happened to both. A round that
-// is missing (NaN) on either side, or has a zero below the line, is left out.
+// Ratios divides the values of each round. Other work on the machine in a round then
+// hits both values. A round is left out if either value is missing (NaN) or the value
+// below is zero.
 func Ratios(above, below []float64) (ratios []float64) {
 	for i := range min(len(above), len(below)) {
 		if r := above[i] / below[i]; !math.IsNaN(r) && !math.IsInf(r, 0) {
@@ -56,22 +58,22 @@ func Ratios(above, below []float64) (ratios []float64) {
 	return ratios
 }
 
-// Interval is a range that holds an unknown value with a confidence of at least
-// 95%. It is not Known if there are too few values.
+// Interval contains an unknown value with a confidence of at least 95%. Known reports
+// whether there are enough values for an interval.
 type Interval struct {
 	Low, High float64
 	Known     bool
 }
 
-// LeastForInterval is how many values MedianInterval needs.
-const LeastForInterval = 6
+// MinForInterval is the number of values that MedianInterval needs.
+const MinForInterval = 6
 
-// MedianInterval returns an interval for the median of what the values are drawn
-// from, whatever their distribution: from the k-th smallest value to the k-th
-// largest one (the interval of the sign test).
+// MedianInterval returns an interval for the median of the distribution that the
+// values are drawn from. It goes from the k-th smallest value to the k-th largest, as
+// in the sign test, and holds for every distribution.
 func MedianInterval(values []float64) Interval {
-	// Fewer than k of n values are below the median with the probability of
-	// fewer than k heads in n tosses of a coin; the same holds above the median.
+	// The probability that fewer than k of n values are below the median is that of
+	// fewer than k heads in n tosses of a coin. The same holds above the median.
 	n, k := len(values), 0
 	term := math.Pow(0.5, float64(n)) // of exactly k heads
 	for outside := 2 * term; k < n && outside <= 0.05; outside += 2 * term {
@@ -85,8 +87,8 @@ func MedianInterval(values []float64) Interval {
 	return Interval{Low: sorted[k-1], High: sorted[n-k], Known: true}
 }
 
-// Shares returns the smallest and the largest of the counts, in relation to what each would have
-// if all were equal: 1 and 1 if they are. Without any count it returns zeros.
+// Shares returns the smallest and the largest count in relation to an equal share. Both
+// are 1 if all counts are equal, and 0 if all counts are zero.
 func Shares(counts []int64) (smallest, largest float64) {
 	var sum int64
 	for _, n := range counts {
@@ -99,7 +101,7 @@ func Shares(counts []int64) (smallest, largest float64) {
 	return float64(slices.Min(counts)) / equal, float64(slices.Max(counts)) / equal
 }
 
-// Sum adds up counts.
+// Sum returns the sum of the counts.
 func Sum(counts []int64) (sum int64) {
 	for _, n := range counts {
 		sum += n

@@ -43,7 +43,7 @@ func TestRatiosAreTakenWithinARound(t *testing.T) {
 	require.Equal(t, []float64{2, 0.5}, Ratios([]float64{4, 1}, []float64{2, 2}))
 }
 
-func TestRatiosLeaveOutRoundsThatOneSideDoesNotHave(t *testing.T) {
+func TestRatiosLeaveOutRoundsThatLackAValue(t *testing.T) {
 	nan := math.NaN()
 	require.Equal(t, []float64{3}, Ratios([]float64{1, nan, 6, 1}, []float64{nan, 1, 2, 0}))
 	require.Equal(t, []float64{2}, Ratios([]float64{2, 2}, []float64{1}))
@@ -67,10 +67,10 @@ func TestTheIntervalOfAMedianIsThatOfTheSignTest(t *testing.T) {
 		}
 		return list
 	}
-	for n, low := range map[int]float64{6: 1, 8: 1, 9: 2, 20: 6, 30: 10, 100: 40} { // from tables of the sign test
+	for n, low := range map[int]float64{6: 1, 8: 1, 9: 2, 20: 6, 30: 10, 100: 40} { // from a table of the sign test
 		require.Equal(t, Interval{Low: low, High: float64(n+1) - low, Known: true}, MedianInterval(values(n)), "of %d", n)
 	}
-	for n := range LeastForInterval {
+	for n := range MinForInterval {
 		require.Zero(t, MedianInterval(values(n)), "of %d", n)
 	}
 }

@@ -5,9 +5,9 @@
 // A child reads commands from its standard input, one on each line, and answers
 // each command with one line on its standard output:
 //
-//	prepare {plan}    ready               the sessions are open, the contenders wait for go or for the lock
-//	go                report {report}     the measured part is done
-//	end               ended               the sessions are closed
+//	prepare {plan}    ready              the sessions are open, the contenders wait
+//	go                report {report}    the measured part is done
+//	end               ended              the sessions are closed
 //
 // After a failure the answer is "error" and the reason. The child exits when its
 // input ends.

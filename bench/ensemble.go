@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// ensemble is several ZooKeeper servers that form a quorum. Clients get the addresses
+// of all servers, and each session uses one that its client library chooses.
+type ensemble struct{ members []*zooKeeper }
+
+// startEnsemble starts n servers and returns once each of them answers clients, which
+// takes a quorum.
+func startEnsemble(n int) (*ensemble, error) {
+	config, err := ensembleConfig(n)
+	if err != nil {
+		return nil, err
+	}
+	members := make([]*zooKeeper, n)
+	errs := make([]error, n)
+	var starting sync.WaitGroup
+	for i := range n {
+		starting.Go(func() { members[i], errs[i] = startZooKeeper(config[i]) })
+	}
+	starting.Wait()
+	e := &ensemble{}
+	for _, m := range members {
+		if m != nil {
+			e.members = append(e.members, m)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		e.stop()
+		return nil, err
+	}
+	return e, nil
+}
+
+// ensembleConfig returns more lines of the configuration for each member. The limits
+// are those of ZooKeeper's sample configuration.
+func ensembleConfig(n int) (config []map[string]string, err error) {
+	lines := make([]string, n)
+	for i := range lines {
+		quorum, err := freeAddress()
+		if err != nil {
+			return nil, err
+		}
+		election, err := freeAddress()
+		if err != nil {
+			return nil, err
+		}
+		_, port, _ := strings.Cut(election, ":")
+		lines[i] = quorum + ":" + port
+	}
+	for i := range n {
+		c := map[string]string{"myid": strconv.Itoa(i + 1), "initLimit": "10", "syncLimit": "5"}
+		for j, line := range lines {
+			c[fmt.Sprintf("server.%d", j+1)] = line
+		}
+		config = append(config, c)
+	}
+	return config, nil
+}
+
+func (e *ensemble) addr() string {
+	return strings.Join(mapped(e.members, (*zooKeeper).addr), ",")
+}
+
+func (e *ensemble) version() string { return e.members[0].version() }
+
+func (e *ensemble) read() (counters, error) {
+	var list []counters
+	for _, m := range e.members {
+		c, err := m.read()
+		if err != nil {
+			return counters{}, err
+		}
+		list = append(list, c)
+	}
+	return sumOfMembers(list), nil
+}
+
+func (e *ensemble) readCost() counters {
+	return sumOfMembers(mapped(e.members, (*zooKeeper).readCost))
+}
+
+func (e *ensemble) stop() {
+	var stopping sync.WaitGroup
+	for _, m := range e.members {
+		stopping.Go(m.stop)
+	}
+	stopping.Wait()
+}
+
+// sumOfMembers adds up the counters of all members. Members count packets from and to
+// clients, and none between each other. Every member holds all nodes. So the number of
+// contenders is not added up, but that of the member that knows of the fewest.
+func sumOfMembers(list []counters) (sum counters) {
+	sum.contenders = list[0].contenders
+	for _, c := range list {
+		sum.received += c.received
+		sum.sent += c.sent
+		sum.bytesIn += c.bytesIn
+		sum.bytesOut += c.bytesOut
+		sum.watchers += c.watchers
+		sum.contenders = min(sum.contenders, c.contenders)
+	}
+	return sum
+}

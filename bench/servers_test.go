@@ -1,0 +1,89 @@
+package main
+
+import (
+	"log"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/bench/internal/work"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// TestMain also is the child of the Go libraries: they run the program of their parent.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "-child" {
+		if err := command(os.Args[1:]); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// childOf starts the child of a competitor. It ends with the test.
+func childOf(t *testing.T, c competitor) *child {
+	t.Helper()
+	cmd, err := c.command(t.TempDir())
+	if c.kind == peer {
+		zktest.RequirePeer(t, err)
+	}
+	require.NoError(t, err)
+	started, err := startChild(cmd)
+	require.NoError(t, err)
+	t.Cleanup(started.stop)
+	return started
+}
+
+func TestSessionsUseAllMembersOfAnEnsemble(t *testing.T) {
+	zktest.Require(t)
+	e, err := startEnsemble(3)
+	require.NoError(t, err)
+	t.Cleanup(e.stop)
+	for _, c := range filter(competitors(), setupNamed("three").hasCompetitor) {
+		if c.kind == reference {
+			continue // the bare requests have one session
+		}
+		t.Run(c.name, func(t *testing.T) {
+			child := childOf(t, c)
+			before := mapped(e.members, read(t))
+			p := work.Plan{Kind: work.Loop, Server: e.addr(), Path: "/bench/" + c.name, Sessions: 20, Contenders: 20, Millis: 1, Timeout: 30}
+			require.NoError(t, child.prepare(p))
+			used := 0
+			for i, after := range mapped(e.members, read(t)) {
+				if after.minus(before[i]).minus(e.members[i].cost).received > 0 {
+					used++
+				}
+			}
+			require.Greater(t, used, 1, "20 sessions choose one member by chance once in a billion runs")
+			report, err := child.measure(p)
+			require.NoError(t, err)
+			require.Len(t, report.Counts, 20)
+			require.NoError(t, child.end())
+		})
+	}
+}
+
+func read(t *testing.T) func(*zooKeeper) counters {
+	return func(s *zooKeeper) counters {
+		c, err := s.read()
+		require.NoError(t, err)
+		return c
+	}
+}
+
+// A free lock takes two requests, one after the other. So it takes four delays.
+func TestDelayedServerDelaysEachRequestAndItsReply(t *testing.T) {
+	zktest.Require(t)
+	const delay = 3 * time.Millisecond
+	s, err := startDelayed(delay)
+	require.NoError(t, err)
+	t.Cleanup(s.stop)
+	child := childOf(t, competitors()[0])
+	free, err := round(child, s, work.Plan{Kind: work.Loop, Path: "/bench/free", Sessions: 1, Contenders: 1, Millis: 100, Timeout: 30})
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, free["p50"], float64((4 * delay).Microseconds()))
+	require.Positive(t, free["requests"], "read from the server, not through the delay")
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// setup is what the locks are measured on: ZooKeeper servers, and the network in
+// front of them. Each setup is measured for itself and has its own results.
+type setup struct {
+	name    string // in flags and file names
+	phrase  string // follows "on" in a sentence
+	members int    // number of ZooKeeper servers that form an ensemble; 1 for a single server
+	delayed bool   // the network in front of the servers has the delay of the settings
+	// inFull reports whether the page has a section for each kind of workload. Other
+	// setups have one table for all of their workloads.
+	inFull bool
+	// workloads and competitors name those that are measured. An empty list stands for
+	// all.
+	workloads, competitors []string
+}
+
+func setups() []setup {
+	few := []string{"free", "contend-2", "contend-8", "queue-200", "readers", "pass"}
+	some := []string{"dlock", "dlock-list", "zk.Lock", "curator", "curator-rw", "bare"}
+	return []setup{
+		{name: "one", phrase: "one server", members: 1, inFull: true},
+		{name: "three", phrase: "an ensemble of three servers", members: 3, workloads: few, competitors: some},
+		{name: "delayed", phrase: "one server behind a network delay", members: 1, delayed: true, workloads: few, competitors: some},
+	}
+}
+
+func setupNamed(name string) setup {
+	all := setups()
+	return all[slices.IndexFunc(all, func(s setup) bool { return s.name == name })]
+}
+
+func (s setup) hasWorkload(w workload) bool {
+	return len(s.workloads) == 0 || slices.Contains(s.workloads, w.name)
+}
+
+func (s setup) hasCompetitor(c competitor) bool {
+	return len(s.competitors) == 0 || slices.Contains(s.competitors, c.name)
+}
+
+// runs returns one run for each chosen setup that has any of the chosen workloads and
+// competitors.
+func (o options) runs() (list []*run, err error) {
+	chosen, err := choose(setups(), o.servers, func(s setup) string { return s.name })
+	if err != nil {
+		return nil, err
+	}
+	loads, err := choose(workloads(), o.workloads, func(w workload) string { return w.name })
+	if err != nil {
+		return nil, err
+	}
+	locks, err := choose(competitors(), o.competitors, func(c competitor) string { return c.name })
+	if err != nil {
+		return nil, err
+	}
+	if o.against != "" && !slices.ContainsFunc(locks, competitor.isOurs) {
+		return nil, errors.New("bench: -against has nothing to compare: add dlock to -competitors")
+	}
+	for _, s := range chosen {
+		r := &run{setup: s, settings: o.settings, workloads: filter(loads, s.hasWorkload), competitors: filter(locks, s.hasCompetitor)}
+		if !s.delayed {
+			r.settings.Delay = 0
+		}
+		if len(r.workloads) > 0 && len(r.competitors) > 0 {
+			list = append(list, r)
+		}
+	}
+	if len(list) == 0 {
+		return nil, errors.New("bench: the chosen servers have none of the chosen workloads and competitors: choose others with -servers, -workloads or -competitors")
+	}
+	return list, nil
+}
+
+func filter[T any](all []T, keep func(T) bool) (kept []T) {
+	for _, x := range all {
+		if keep(x) {
+			kept = append(kept, x)
+		}
+	}
+	return kept
+}
+
+// choose returns those whose names are in the list, which is separated by commas, in
+// the order of all. An empty list chooses all.
+func choose[T any](all []T, list string, name func(T) string) (chosen []T, err error) {
+	if list == "" {
+		return all, nil
+	}
+	wanted := map[string]bool{}
+	for _, n := range strings.Split(list, ",") {
+		wanted[strings.TrimSpace(n)] = true
+	}
+	chosen = filter(all, func(x T) bool { return wanted[name(x)] })
+	for _, x := range chosen {
+		delete(wanted, name(x))
+	}
+	if len(wanted) > 0 {
+		return nil, fmt.Errorf("bench: unknown: %s; known are %s", strings.Join(keys(wanted), ", "), strings.Join(mapped(all, name), ", "))
+	}
+	return chosen, nil
+}
+
+func mapped[T, U any](all []T, f func(T) U) (list []U) {
+	for _, x := range all {
+		list = append(list, f(x))
+	}
+	return list
+}
