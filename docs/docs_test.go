@@ -5,8 +5,10 @@ package docs_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -442,5 +444,69 @@ func TestTheWorkflowRunsTheTwoCommands(t *testing.T) {
 	assert.Contains(t, read(t, ".ci/run"), "\tmake test ")
 	for _, m := range regexp.MustCompile(`(?m)uses: (\S+)$`).FindAllStringSubmatch(workflow, -1) {
 		assert.Regexp(t, `^[\w./-]+@v\d+(\.\d+)*$`, m[1], "an action without the tag of a release")
+	}
+}
+
+// packages returns the directories that hold Go files which are no tests, by their
+// paths from the root.
+func packages(t *testing.T) []string {
+	t.Helper()
+	found := make(map[string]bool)
+	require.NoError(t, filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "testdata" || name == ".git"):
+			return filepath.SkipDir
+		case strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go"):
+			dir, err := filepath.Rel(root, filepath.Dir(path))
+			found[filepath.ToSlash(dir)] = true
+			return err
+		}
+		return nil
+	}))
+	require.Greater(t, len(found), 10)
+	return slices.Sorted(maps.Keys(found))
+}
+
+// isPublic reports whether other modules can import the package.
+func isPublic(t *testing.T, dir string) bool {
+	return !strings.Contains("/"+dir+"/", "/internal/") && !strings.Contains("\n"+readAll(t, dir), "\npackage main\n")
+}
+
+// TestTheMapNamesEveryPackage compares the map of CONTRIBUTING.md with the
+// directories. The row of a directory stands for the packages below it, too, except
+// for packages that other modules can import.
+func TestTheMapNamesEveryPackage(t *testing.T) {
+	_, table, found := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## Map of the packages\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n## ")
+	named := make(map[string]bool)
+	for _, row := range regexp.MustCompile("(?m)^\\| ([^|]+) \\|").FindAllStringSubmatch(table, -1) {
+		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			_, err := os.Stat(filepath.Join(root, name[1]))
+			assert.NoError(t, err, "the map of CONTRIBUTING.md")
+			named[name[1]] = true
+		}
+	}
+	for _, dir := range packages(t) {
+		row := dir
+		for !named[row] && row != "." && !isPublic(t, dir) {
+			row = path.Dir(row)
+		}
+		assert.True(t, named[row] && (row != "." || dir == "."), "the map of CONTRIBUTING.md has no row for %s", dir)
+	}
+}
+
+// TestEveryPublicPackageHasADocFileAndAnExample looks for doc.go, which holds the
+// package comment, and for an example that runs as a test.
+func TestEveryPublicPackageHasADocFileAndAnExample(t *testing.T) {
+	for _, dir := range packages(t) {
+		if !isPublic(t, dir) {
+			continue
+		}
+		assert.Regexp(t, `(?m)^// Package `, read(t, dir+"/doc.go"))
+		tests := readTree(t, dir, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
+		assert.Regexp(t, `(?m)^func Example`, tests, "package %s has no example", dir)
 	}
 }
