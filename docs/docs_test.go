@@ -482,7 +482,7 @@ func TestTheMapNamesEveryPackage(t *testing.T) {
 	require.True(t, found)
 	table, _, _ = strings.Cut(table, "\n## ")
 	named := make(map[string]bool)
-	for _, row := range regexp.MustCompile("(?m)^\\| ([^|]+) \\|").FindAllStringSubmatch(table, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| ([^|]+) \|`).FindAllStringSubmatch(table, -1) {
 		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
 			_, err := os.Stat(filepath.Join(root, name[1]))
 			assert.NoError(t, err, "the map of CONTRIBUTING.md")
