@@ -165,7 +165,8 @@
 // Match errors with [errors.Is]. An error may match several of these. Every
 // error about a lock names the lock.
 //
-//   - [ErrLocked]: TryLock or TryRLock found another contender. Try later.
+//   - [ErrLocked]: TryLock or TryRLock would have to wait for another contender.
+//     Try later.
 //   - [ErrTimeout]: the deadline of ctx or the time of WithTimeout has passed
 //     before the lock was granted. The message names the holder. Try later.
 //   - [ErrUnavailable]: the store cannot be reached, or did not answer in time.

@@ -7,8 +7,8 @@ import (
 
 // Errors to match with errors.Is. One error may match several of them.
 var (
-	// ErrLocked is returned by TryLock and TryRLock if another contender holds
-	// the lock or waits for it.
+	// ErrLocked is returned by TryLock and TryRLock if they would have to wait
+	// for another contender.
 	ErrLocked = recipes.ErrLocked
 
 	// ErrTimeout is returned if the deadline of the context or the time of

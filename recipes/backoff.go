@@ -6,8 +6,8 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// BackOff says how long to wait before the next try. The types of github.com/cenkalti/backoff,
-// of every major version so far, satisfy it.
+// BackOff is how long to wait before the next try. The types of
+// github.com/cenkalti/backoff, of every major version so far, implement it.
 type BackOff interface {
 	// NextBackOff returns how long to wait; a negative duration means to give up.
 	NextBackOff() time.Duration

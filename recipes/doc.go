@@ -1,13 +1,15 @@
-// Package recipes holds dlock's algorithms. It builds locks on nothing but the driver contract,
-// so that each lock works on every store that has a driver.
+// Package recipes holds the algorithms of dlock. It builds locks on the contract
+// of package driver only, so that a lock works on every store that has a driver.
 //
-// The read-write lock is the classic one of ephemeral sequential nodes (see "ZooKeeper:
-// Wait-free coordination for Internet-scale systems", Hunt et al., USENIX ATC 2010, section
-// 2.4, and the "Recipes and Solutions" page of ZooKeeper's manual): each contender appends a
-// node host-R-seq or host-W-seq to the queue of the lock's name. A writer holds the lock when
-// no node is before its own, a reader when no writer is. Whoever has to wait watches one node
-// only: the last one that is in its way. So a release wakes one writer, or the readers that may
-// enter together, and nobody else.
+// The read-write lock is the classic one of ephemeral sequential nodes. It is
+// described in "ZooKeeper: Wait-free coordination for Internet-scale systems"
+// (Hunt et al., USENIX ATC 2010), section 2.4, and on the page "Recipes and
+// Solutions" of ZooKeeper's manual. Each contender appends a node, host-R-seq or
+// host-W-seq, to the queue of the lock. A writer holds the lock when no node is
+// ahead of its own. A reader holds it when no writer's node is ahead of its own.
+// A waiter watches one node only: its predecessor, which is the last node that it
+// waits for. So a release wakes one writer, or the readers to which it grants the
+// lock, and no other waiter.
 //
-// Applications use package dlock, which names what they need; the arguments of hooks are here.
+// Applications use package dlock, which exports every name of this package.
 package recipes

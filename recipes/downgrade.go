@@ -8,18 +8,19 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Downgrade turns an exclusive lock into a shared one without letting go of it: readers who
-// wait may enter, a writer who waits may not. The token stays. On a lock that is shared already
-// it does nothing.
+// Downgrade turns an exclusive lock into a shared one, and the caller holds it
+// without a gap. Waiting readers may then get the lock, up to the first waiting
+// writer. The token stays. If the lock is shared already, Downgrade does nothing.
 //
-// Where others who entered the lock again hold it exclusively, the store is told when the last
-// of them unlocks or downgrades. A driver without a Replacer cannot tell it at all: readers
-// then wait until Unlock.
+// If other Locks hold the same node exclusively by re-entry, the store is told when
+// the last of them unlocks or downgrades. A driver without a Replacer cannot tell
+// the store at all: readers then wait until Unlock.
 //
-// After an error of the store, or of ctx, the lock counts as shared all the same, since the
-// store may have let readers in. It is told again in the background, and calling Downgrade
-// again waits for it; the error matches driver.ErrUnavailable. It matches ErrLost or ErrNotHeld
-// if there was nothing to downgrade.
+// After an error of the store or of ctx the lock counts as shared all the same,
+// because the store may have granted it to readers. The error matches
+// driver.ErrUnavailable. The client goes on telling the store in the background,
+// and another Downgrade waits for that. If there was nothing to downgrade, the
+// error matches [ErrLost] or [ErrNotHeld].
 func (l *Lock) Downgrade(ctx context.Context) error {
 	if l.fromNoCall() {
 		return errNoLock

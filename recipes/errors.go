@@ -16,44 +16,49 @@ import (
 
 // Errors to match with errors.Is. Every error names the lock that it is about.
 var (
-	// ErrLocked is returned by TryLock and TryRLock where somebody is in the way.
-	ErrLocked = errors.New("locked by somebody else")
+	// ErrLocked is returned by TryLock and TryRLock if they would have to wait
+	// for another contender.
+	ErrLocked = errors.New("locked by another contender")
 
-	// ErrTimeout is returned when the deadline of the context or the time of
-	// WithTimeout has passed before the lock was won. It also matches
-	// context.DeadlineExceeded, and driver.ErrUnavailable if the store could
-	// not be reached, or had not answered a request, by then. Its message names
-	// the holder, as the waiter saw it last: a waiter at the end of a long
-	// queue looks at it seldom.
+	// ErrTimeout is returned if the deadline of the context or the time of
+	// WithTimeout has passed before the lock was granted. It also matches
+	// context.DeadlineExceeded, and driver.ErrUnavailable if by then the store
+	// could not be reached or had not answered a request. Its message names the
+	// holder, as the waiter saw it last. A waiter at the end of a long queue
+	// lists the queue seldom.
 	ErrTimeout error = timeout{}
 
-	// ErrLost says that the lock was held and then lost, because the session ended or somebody
-	// removed the lock's node: others may hold it by now.
+	// ErrLost means that the lock was held and then lost, because its session
+	// ended or because its node was removed by an operator or another client.
+	// Another contender may hold the lock by now.
 	ErrLost = errors.New("lock lost")
 
-	// ErrNotHeld says that the lock is not held any more because it was unlocked.
+	// ErrNotHeld means that the lock is not held any more, because it was
+	// unlocked.
 	ErrNotHeld = errors.New("lock not held")
 
-	// ErrNotRun is returned by WithLock and WithRLock where the lock was not
-	// won, so that the function was not called. The error matches what Lock or
-	// RLock returned, too.
+	// ErrNotRun is returned by WithLock and WithRLock if the lock was not
+	// granted, so that the function was not called. The error also matches what
+	// Lock or RLock returned.
 	ErrNotRun = errors.New("the function was not called")
 
-	// ErrUnlock is returned by Unlock, WithLock and WithRLock where the
-	// lock was held to the end and is given back, but the store has not
-	// confirmed it: the lock's node may block other contenders for a while. An
-	// error that matches ErrUnlock matches neither ErrTimeout nor an error
-	// of a context for that reason.
+	// ErrUnlock is returned by Unlock, WithLock and WithRLock if the lock was
+	// held to the end and given back, but the store has not confirmed that its
+	// node is removed. The node may block other contenders for a while. If the
+	// reason is that the store did not answer in time, the error matches
+	// driver.ErrUnavailable, and neither ErrTimeout nor an error of a context.
 	ErrUnlock = errors.New("unlocked, but the store has not confirmed it")
 
-	// ErrUpgrade is returned to somebody who holds the lock shared and wants it exclusively:
-	// waiting for that would be a deadlock.
+	// ErrUpgrade is returned to a caller that holds the lock shared and wants it
+	// exclusively. To wait for that would be a deadlock.
 	ErrUpgrade = errors.New("a shared lock cannot become exclusive")
 
-	// ErrClosed is returned by everything that belongs to a closed client.
+	// ErrClosed is returned by every call of a closed client, of its locks
+	// included.
 	ErrClosed = errors.New("client closed")
 
-	// ErrBadName is returned by every use of a lock whose name breaks the rules for names.
+	// ErrBadName is returned by every use of a lock whose name breaks the rules
+	// of [Client.RWMutex].
 	ErrBadName = driver.ErrBadName
 )
 

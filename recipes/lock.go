@@ -5,15 +5,17 @@ import (
 	"fmt"
 )
 
-// Lock is a lock that is held, until Unlock or until it is lost. Whoever enters again gets a
-// Lock of its own; the node in the store goes with the last Unlock.
+// Lock is a lock that is held until Unlock, or until it is lost. A call that
+// takes the lock again by re-entry returns a Lock of its own. The node in the
+// store is removed by the last Unlock.
 //
-// A Lock comes from a call of RWMutex that returned no error. The zero value
-// and nil come from no call. They are as a Lock that was unlocked: errors match
-// ErrNotHeld, and the rest is zero. A Lock is safe for use by many goroutines.
+// A Lock comes from a call of an RWMutex that returned no error. The zero value
+// and nil come from no call. They behave like a Lock that was unlocked: errors
+// match [ErrNotHeld], and the other results are zero. A Lock is safe for use by
+// many goroutines.
 //
 // A copy of a Lock is the same lock: once one of them is unlocked, both are.
-// Pass a pointer all the same; go vet reports copies.
+// Pass a pointer all the same: go vet reports copies.
 type Lock struct {
 	_ noCopy
 	*lockState
@@ -56,7 +58,7 @@ var errNoLock = fmt.Errorf("dlock: this Lock comes from no call of RWMutex (look
 // fromNoCall reports whether the Lock is the zero value or nil.
 func (l *Lock) fromNoCall() bool { return l == nil || l.lockState == nil }
 
-// Mode returns Shared or Exclusive, as it is now.
+// Mode returns [Shared] or [Exclusive]: how the lock is held at this moment.
 func (l *Lock) Mode() Mode {
 	if l.fromNoCall() {
 		return 0
@@ -66,7 +68,8 @@ func (l *Lock) Mode() Mode {
 	return l.mode
 }
 
-// Node returns the name of the lock's node, "web1-W-0000000007", as it is now.
+// Node returns the present name of the lock's node, such as "web1-W-0000000007".
+// A downgrade changes it.
 func (l *Lock) Node() string {
 	if l.fromNoCall() {
 		return ""
@@ -74,14 +77,16 @@ func (l *Lock) Node() string {
 	return l.hold.placeNow().Name
 }
 
-// Token returns the fencing token. Hand it to the resource that the lock protects, which
-// refuses a smaller token than the largest it has seen: that is the only way to keep out a
-// holder that has lost the lock and does not know it yet.
+// Token returns the fencing token. Send it to the resource that the lock
+// protects, and let the resource refuse a token that is smaller than the greatest
+// one that it has seen. Nothing else keeps out a holder that has lost the lock and
+// does not know it yet.
 //
-// Tokens of exclusive locks rise from one to the next, for ever, that is, for one history of
-// the store: a restored or a new one starts over. The token of a shared lock is to be compared
-// with the highest exclusive token and never raises it, since readers hold together. Whoever
-// enters again has the same token.
+// The token of an exclusive lock is greater than that of every earlier exclusive
+// lock of this name, within one history of the store: a store that was restored
+// or set up anew starts over. The token of a shared lock is compared with the
+// greatest exclusive token and never raises it, because readers hold the lock
+// together. A re-entry has the token of the lock that it takes again.
 func (l *Lock) Token() int64 {
 	if l.fromNoCall() {
 		return 0
@@ -89,11 +94,12 @@ func (l *Lock) Token() int64 {
 	return l.hold.token
 }
 
-// Lost returns a channel that closes when the lock is lost: its session has ended, or somebody
-// removed its node. It never closes after Unlock.
+// Lost returns a channel that closes when the lock is lost: its session has
+// ended, or an operator or another client removed its node. It never closes after
+// Unlock.
 //
-// A session is taken for ended before the store lets anybody else in. Still, what was sent to a
-// resource before may arrive after: see Token.
+// A session counts as ended before the store grants the lock to another session.
+// What was sent to a resource before may still arrive after that: see Token.
 func (l *Lock) Lost() <-chan struct{} {
 	if l.fromNoCall() {
 		return nil
@@ -110,10 +116,12 @@ func (l *Lock) Lost() <-chan struct{} {
 	return l.lost
 }
 
-// Err returns nil while the lock is held: its lease runs and no loss was seen. It looks at the
-// clocks when it is called, so that a process that was paused learns the truth here before Lost
-// has closed. After a loss the error matches ErrLost, after Unlock ErrNotHeld, and both after
-// an Unlock that came too late.
+// Err returns nil while the lock is held: its lease runs, and no loss was
+// noticed. It looks at the clocks when it is called. So a process that was paused
+// learns of a loss from Err even before Lost has closed.
+//
+// After a loss the error matches [ErrLost], after Unlock [ErrNotHeld], and after
+// an Unlock that came after a loss both.
 func (l *Lock) Err() error {
 	if l.fromNoCall() {
 		return errNoLock

@@ -13,7 +13,7 @@ type Mode int
 const (
 	// Shared is a reader's mode: any number of readers hold the lock together.
 	Shared Mode = iota + 1
-	// Exclusive is a writer's mode: nobody else holds the lock.
+	// Exclusive is a writer's mode: no other contender holds the lock.
 	Exclusive
 )
 
@@ -28,7 +28,8 @@ func (m Mode) String() string {
 	return "no mode"
 }
 
-// ParseMode returns the mode whose String is given.
+// ParseMode returns the mode for "shared" or "exclusive", and an error for any
+// other text.
 func ParseMode(s string) (Mode, error) {
 	for _, m := range []Mode{Shared, Exclusive} {
 		if s == m.String() {
@@ -48,7 +49,8 @@ func (m Mode) MarshalText() ([]byte, error) {
 	return []byte(m.String()), err
 }
 
-// UnmarshalText reads what MarshalText returns. An error leaves the mode as it is.
+// UnmarshalText sets the mode to the one for which MarshalText returns the text.
+// After an error the mode is as before.
 func (m *Mode) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*m = 0
@@ -66,7 +68,7 @@ const (
 	exclusiveKind = "-W-"
 )
 
-// prefix returns what the names of the host's nodes of this mode begin with.
+// prefix returns the beginning of the names of this host's nodes of this mode.
 func (m Mode) prefix(host string) string {
 	if m == Shared {
 		return host + sharedKind
@@ -75,9 +77,9 @@ func (m Mode) prefix(host string) string {
 }
 
 // modeOf returns the mode of a node that a driver has listed, as its name says.
-// The name is read from the right: the host name may itself look like a kind
-// and a sequence. Any other name counts as exclusive, so that no contender is
-// let in beside a kind that is not known.
+// It reads the name from the right, because the host name may itself look like a
+// mode and a sequence. Any other name counts as exclusive, so that no contender
+// is granted the lock beside a node whose mode is unknown.
 func modeOf(n driver.Node) Mode {
 	prefix, seq, ok := driver.ParseName(n.Name)
 	if ok && seq == n.Seq && strings.HasSuffix(prefix, sharedKind) {
@@ -86,8 +88,8 @@ func modeOf(n driver.Node) Mode {
 	return Exclusive
 }
 
-// hostOf returns what the name of a listed node begins with, or nothing if
-// dlock makes no such name.
+// hostOf returns the host name in the name of a listed node. It is empty if dlock
+// makes no such name.
 func hostOf(n driver.Node) string {
 	prefix, seq, _ := driver.ParseName(n.Name)
 	for _, kind := range []string{sharedKind, exclusiveKind} {

@@ -8,8 +8,7 @@ import (
 )
 
 // String returns one line for people: the lock's name, its mode, its node, its
-// token, and whether it is held, unlocked or lost. It may be called at any
-// time.
+// token, and whether it is held, unlocked or lost. It may be called at any time.
 func (l *Lock) String() string {
 	if l.fromNoCall() {
 		return "no lock"
@@ -31,7 +30,7 @@ func (l *Lock) String() string {
 // GoString returns String within "dlock.Lock()".
 func (l *Lock) GoString() string { return "dlock.Lock(" + l.String() + ")" }
 
-// String returns the lock's name, quoted where it would not print.
+// String returns the lock's name, quoted if it would not print.
 func (m *RWMutex) String() string {
 	if m == nil || m.client == nil {
 		return "no lock"
@@ -42,8 +41,8 @@ func (m *RWMutex) String() string {
 // GoString returns String within "dlock.RWMutex()".
 func (m *RWMutex) GoString() string { return "dlock.RWMutex(" + m.String() + ")" }
 
-// String returns one line for people: the session that the client has, or why there is
-// none. It may be called at any time and does no I/O.
+// String returns one line for people: the client's session, its server and its
+// timeout, or why there is none. It may be called at any time and does no I/O.
 func (c *Client) String() string {
 	c = c.opened()
 	if c.closedOr(nil) != nil {

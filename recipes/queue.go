@@ -40,28 +40,28 @@ var behind = [...]func(ahead []driver.Node) int{
 // free reports whether a new contender of that mode would hold the lock at once.
 func free(nodes []driver.Node, mode Mode) bool { return blocker(nodes, mode) < 0 }
 
-// Contender is a member of a lock's queue, as [RWMutex.Queue] shows it.
+// Contender is a holder or waiter in a lock's queue, as [RWMutex.Queue] shows it.
 type Contender struct {
 	Node  string // the name of its node
 	Host  string // the host name, as WithHostname encodes it; empty if dlock makes no such name
 	Mode  Mode
-	Holds bool // whether it holds the lock or waits for it
+	Holds bool // true if it holds the lock, false if it waits
 	// HeldSince is when this client was granted the lock, by its own clock, if
 	// this client holds it on this node; else it is zero. With retention it is
 	// when the client got the node.
 	HeldSince time.Time
-	// Owner, Token, Created and Record are filled in where the driver can read
-	// nodes, and may read this one. Any client that may write to the store can
-	// have written Node, Host, Token and Record: they prove nothing, and have
-	// to be quoted before they reach a terminal, as String does.
+	// Owner, Token, Created and Record are zero if the driver cannot read nodes
+	// or may not read this one. Any client that may write to the store can have
+	// written Node, Host, Token and Record. They prove nothing. Quote them
+	// before they reach a terminal, as String does.
 	Owner   string // the session, in the store's terms
 	Token   int64
 	Created time.Time // when the node was created, by the store's clock; zero if unknown
 	Record  Record
 }
 
-// String returns one line for people, whatever the node's name and record hold: what would not
-// print is quoted, and what is very long is cut.
+// String returns one line for people. It quotes text of the node that would not
+// print, and cuts text that is very long.
 func (c Contender) String() string {
 	verb := "waits"
 	if c.Holds {
@@ -89,9 +89,10 @@ func (c Contender) String() string {
 	return line
 }
 
-// Queue returns who holds the lock and who waits for it, in order. It costs one request, and
-// one more for each contender where the driver can read nodes. The picture may be out of date
-// when it arrives: it is for people, not for decisions.
+// Queue returns the holders of the lock and the contenders that wait for it, in
+// the order of the queue. It makes one request, and one more for each contender if
+// the driver can read nodes. The queue may have changed when Queue returns: the
+// result is for people, and not for decisions.
 func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error) {
 	if err := m.usable(ctx); err != nil {
 		return nil, err

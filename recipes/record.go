@@ -12,15 +12,15 @@ import (
 	"unicode/utf8"
 )
 
-// Record is what a lock's node says of its owner, for people who look at a queue. The store
-// keeps it as a small JSON object.
+// Record is what a node says of the process that made it, for people who look at a
+// queue. The store keeps it as a small JSON object.
 type Record struct {
-	ID      string    `json:"id"`              // random, another one in every node
+	ID      string    `json:"id"`              // random, and different in every node
 	PID     int       `json:"pid"`             // of the process
 	Program string    `json:"program"`         // its base name
 	Since   time.Time `json:"since"`           // when it began to contend, by its own clock
-	Data    string    `json:"data,omitempty"`  // what WithData gave, where it is text
-	Bytes   []byte    `json:"bytes,omitempty"` // what WithData gave, where it is not
+	Data    string    `json:"data,omitempty"`  // what WithData added, if it is valid UTF-8
+	Bytes   []byte    `json:"bytes,omitempty"` // what WithData added, if it is not
 }
 
 func (r Record) empty() bool {
@@ -39,8 +39,8 @@ func (r Record) String() string {
 	return line
 }
 
-// recordTail returns what follows the id and the time in every record of a lock: it does not
-// change and is made once.
+// recordTail returns the part of a record behind the id and the time. It is the
+// same for all nodes of a lock and is made once.
 func recordTail(data []byte) []byte {
 	r := struct {
 		PID     int    `json:"pid"`
@@ -74,8 +74,8 @@ func newRecord(now time.Time, tail []byte) []byte {
 	return append(b, tail...)
 }
 
-// parseRecord reads the data of a node that anybody may have written. What it does not
-// understand gives an empty record.
+// parseRecord reads the data of a node, which any client of the store may have
+// written. Data that is no record gives an empty Record.
 func parseRecord(data []byte) Record {
 	var r Record
 	if len(data) > maxRecord || json.Unmarshal(data, &r) != nil {
@@ -84,5 +84,5 @@ func parseRecord(data []byte) Record {
 	return r
 }
 
-// maxRecord is the longest node data that is looked into, in bytes.
+// maxRecord is the greatest length of node data that is parsed, in bytes.
 const maxRecord = 1 << 20

@@ -40,28 +40,29 @@ func (c *lockContext) end(cause error) {
 	c.cancel(cause)
 }
 
-// Context returns a child of parent that is cancelled when the lock is lost or unlocked;
-// context.Cause then matches ErrLost or ErrNotHeld. Work that the lock protects should run
-// under it.
+// Context returns a child of parent that is cancelled when the lock is lost or
+// unlocked. Its context.Cause then matches [ErrLost] or [ErrNotHeld]. Work that
+// the lock protects should run under this context.
 //
-// Lock and RLock of the same lock and client, called with this context or a
-// child of it, enter again at once and without a request. A shared Lock cannot
-// be entered exclusively: that gives ErrUpgrade.
+// Re-entry: a call of Lock or RLock of the same lock and client with this context,
+// or with a child of it, takes the lock again, at once and without a request. A
+// shared Lock cannot be taken again exclusively: that returns [ErrUpgrade].
 //
-// Every goroutine that has the context is let in. So goroutines that share it
-// do not keep each other out, also not if each of them calls Lock:
+// Each goroutine that has the context can take the lock again. So goroutines that
+// share the context do not exclude each other, even if each of them calls Lock:
 //
 //	workers, ctx := errgroup.WithContext(lock.Context(ctx))
 //	for _, item := range items {
 //		workers.Go(func() error { return m.WithLock(ctx, item.save) }) // all at the same time
 //	}
 //
-// Give a goroutine that must not enter the lock again a context of [WithoutReentry].
+// Give a goroutine that must not take the lock again a context of
+// [WithoutReentry].
 //
 // Calls with the same parent return the same context. The lock keeps it until
-// parent ends or until Unlock. During a long hold, a parent made for one piece
-// of work has to be cancelled after it, as the result of context.WithCancel
-// always has. A nil parent counts as context.Background.
+// parent ends or until Unlock. So during a long hold, a parent that was made for
+// one piece of work has to be cancelled afterwards, as every result of
+// context.WithCancel has to be. A nil parent counts as context.Background.
 func (l *Lock) Context(parent context.Context) context.Context {
 	if parent == nil {
 		parent = context.Background()
@@ -114,17 +115,18 @@ func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
 	l.contexts[key] = c
 }
 
-// WithoutReentry returns a child of ctx with which no lock is entered again: a
-// call of Lock waits for its turn, behind the lock that ctx is of, too. It is
-// for goroutines that must not be inside a lock together with the one that
-// started them, or with each other. In all else the child is as ctx; a context
-// of [Lock.Context] ends with its lock, so a goroutine that waits for that lock
-// wants context.WithoutCancel besides.
+// WithoutReentry returns a child of ctx with which no lock is taken again: a call
+// of Lock waits in the queue, behind the lock that ctx belongs to as well. It is
+// for goroutines that must not hold a lock together with the goroutine that
+// started them, or with each other.
 //
-// A goroutine that waits for a lock whose holder waits for the goroutine waits
-// for ever: use TryLock or a deadline where that can be. A context that
-// [Lock.Context] makes of the child enters its lock again. A nil ctx counts as
-// context.Background.
+// Otherwise the child is like ctx. A context of [Lock.Context] ends with its lock,
+// so a goroutine that waits for that lock needs context.WithoutCancel, too. A
+// context that [Lock.Context] makes of the child takes its lock again. A nil ctx
+// counts as context.Background.
+//
+// If a goroutine waits for a lock, and the holder of the lock waits for the
+// goroutine, both wait for ever. Use TryLock or a deadline where that can happen.
 func WithoutReentry(ctx context.Context) context.Context {
 	if ctx == nil {
 		ctx = context.Background()

@@ -2,16 +2,17 @@ package recipes
 
 import "time"
 
-// Retention says how long a process may keep a lock's place in the queue for itself; see
-// [WithRetention]. A field of zero or less means its default.
+// Retention limits how long a client keeps the node of [WithRetention]. A field of
+// zero or less means its default.
 type Retention struct {
-	// Idle is how long the place is kept when nobody in the process holds the lock (100 ms).
+	// Idle is how long the client keeps the node after the last Unlock of its
+	// goroutines. The default is 100 ms.
 	Idle time.Duration
 
-	// Turns is how many turns in a row the process may take once its client
-	// knows that another process waits, the present turn included (64). With 1
-	// the lock goes to the other process next. A turn is a time in which one
-	// goroutine holds the lock exclusively, or one in which goroutines hold it
+	// Turns is how many turns in a row the client may take once it knows that
+	// another client waits, the present turn included. The default is 64. With
+	// 1 the lock goes to the other client next. A turn is the time in which one
+	// goroutine holds the lock exclusively, or in which goroutines hold it
 	// shared without a gap.
 	Turns int
 }
@@ -21,49 +22,53 @@ const (
 	defaultTurns = 64
 )
 
-// WithRetention has the goroutines of one client share one place in the queue of a lock. The
-// place is kept after Unlock, for a short time, and goes to the next goroutine of the process
-// without a request to the store, as long as nobody else waits for the lock. It is for locks
-// that are taken again and again by one process, or by many of its goroutines.
+// WithRetention lets the goroutines of one client share one node in the queue of a
+// lock. These goroutines are called a cohort. The client keeps the node for a
+// short time after Unlock. As long as no other client waits for the lock, the next
+// goroutine of the cohort gets the lock without a request to the store. This is
+// for locks that one process takes again and again, perhaps from many goroutines.
 //
-// Other processes get the lock in their turn. From the moment the process has
-// the place, its client asks the store to tell when another contender joins the
-// queue: there is no polling. When the client learns that one waits,
+// Other clients get the lock, too. From the moment at which the client has the
+// node, it watches the queue for new contenders; it does not poll. When it learns
+// that another client waits,
 //
-//   - a place that is idle is given up at once;
-//   - a place that is held exclusively is given up after Retention.Turns turns at most;
-//   - a place that only readers hold takes no further reader. Its node becomes
-//     that of a reader, so that readers of other processes enter, and goes with
-//     the last Unlock. Where the driver has no Replacer, they wait for that
-//     Unlock.
+//   - it removes a node that no goroutine holds, at once;
+//   - it removes a node that is held exclusively after Retention.Turns turns at
+//     most;
+//   - it admits no further reader to a node that only readers hold. It gives the
+//     node the name of a reader's node, so that readers of other clients get the
+//     lock, and removes it after the last Unlock. If the driver has no Replacer,
+//     other readers wait for that Unlock.
 //
-// Callers that still wait in the process join the queue again at its end. The
-// client looks at the queue once when it has won the place. Until the store has
-// answered, and for no longer than Retention.Idle, any number of turns may
-// pass.
+// Goroutines of the cohort that still wait then join the queue again, at its end.
+// The client lists the queue once when the lock was granted to its node. Until the
+// store has answered, any number of turns may pass, but for no longer than
+// Retention.Idle.
 //
-// Within the process the order is that of arrival. Readers of the process hold
-// one place together. After [Lock.Downgrade] its waiting readers enter, up to
-// the first waiting writer. A TryLock elsewhere may fail because of an idle
-// place, for no longer than Retention.Idle after the last Unlock.
+// Within the cohort the lock is granted in the order of arrival. Readers of the
+// cohort hold the node together. After [Lock.Downgrade] the waiting readers of the
+// cohort get the lock, up to its first waiting writer. A TryLock of another client
+// may fail because of a node that no goroutine holds, for no longer than
+// Retention.Idle after the last Unlock.
 //
-// What is different from a lock without retention:
+// These things differ from a lock without retention:
 //
-//   - Turns on one place have the same token: the resource cannot tell an earlier holder of the
-//     same process from a later one. The lock can: a goroutine that has unlocked is out.
-//   - Unlock returns before the node is gone, and asks nothing of the store. That the node had
-//     been removed by somebody is noticed by the watch of it, within a second as a rule, not by
-//     Unlock.
-//   - Hooks of a [Trace] that see what happens in the queue run on a goroutine of the client.
-//     Released is called at the end of each turn, although the node may stay.
-//   - A goroutine that waits does so under the store's errors together with the others: an error
-//     that ends one's waiting (see [WithBackOff]) ends that of all who wait by then.
+//   - Turns on one node have the same token. So the resource cannot tell an
+//     earlier holder of the cohort from a later one. The lock can: the Lock of a
+//     goroutine that has unlocked is not held any more.
+//   - Unlock returns before the node is removed, and sends no request. If an
+//     operator has removed the node, the watch of the node reports that, within a
+//     second as a rule, and Unlock does not.
+//   - Hooks of a [Trace] that report on the queue run on a goroutine of the
+//     client. Released is called at the end of each turn, even if the node stays.
+//   - The goroutines of a cohort wait on one node. If an error of the store ends
+//     the wait of one of them (see [WithBackOff]), it ends the wait of all.
 //
-// Loss, re-entry, cancellation, timeouts and Close are as without it. A lock
-// that was downgraded is given back by its last Unlock. RWMutexes of one client
-// and one name share the place if both have the option; each uses its own
-// timeout, and the rest of the options is that of the call that came first.
-// [WithoutRetention] exempts one lock from a client's option.
+// Loss, re-entry, cancellation, timeouts and Close are as without retention. The
+// last Unlock of a lock that was downgraded gives it back. RWMutexes of one client
+// and one name share the node if both have the option. Each of them uses its own
+// timeout. The other options are those of the call that came first.
+// [WithoutRetention] exempts one lock from an option of the client.
 func WithRetention(r Retention) Option {
 	if r.Idle <= 0 {
 		r.Idle = defaultIdle
@@ -74,10 +79,10 @@ func WithRetention(r Retention) Option {
 	return func(o *options) { o.retention = &r }
 }
 
-// WithoutRetention undoes [WithRetention], for one lock of a client that has it
-// as a default. Each call of Lock then has a node of its own. It waits for a
-// place that other RWMutexes of that client and name retain, as any other
-// contender does.
+// WithoutRetention undoes [WithRetention] for one lock of a client that has it as
+// an option of all locks. Each call of Lock then has a node of its own. It waits
+// for a node that other RWMutexes of the same client and name keep, like any other
+// contender.
 func WithoutRetention() Option {
 	return func(o *options) { o.retention = nil }
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// RWMutex is a read-write lock that all clients of a store share under one name. Any number of
-// contenders hold it shared, or one holds it exclusively. It is granted in the order of
-// arrival: a reader that arrives after a waiting writer waits behind it, so that nobody
-// starves.
+// RWMutex is a read-write lock that all clients of a store share under one name.
+// Any number of contenders hold it shared, or one holds it exclusively. It is
+// granted in the order of arrival. A reader that arrives after a waiting writer
+// waits behind that writer, so that no contender starves.
 //
-// An RWMutex keeps no state: two of one name are the same lock, and each call of Lock is a
-// contender of its own. It is safe for use by many goroutines.
+// An RWMutex keeps no state: two of one name are the same lock, and each call of
+// Lock is a contender of its own. It is safe for use by many goroutines.
 //
-// An RWMutex comes from a client. The zero value belongs to none: every use of it returns an
-// error that matches ErrClosed.
+// An RWMutex comes from a client. The zero value and nil belong to no client:
+// every use of them returns an error that matches [ErrClosed].
 type RWMutex struct {
 	_       noCopy
 	client  *Client
@@ -57,69 +57,89 @@ func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 
 // Lock waits until it holds the lock exclusively.
 //
-// It gives up with ErrTimeout when the deadline of ctx or the time of
-// [WithTimeout] has passed (the error matches driver.ErrUnavailable, too, if
-// the store was not answering by then), with the error of ctx when that is
-// cancelled, with ErrClosed when the client is closed, and with the error of
-// the store if that will not pass or has not passed as long as [WithBackOff]
-// allows. Nothing stays behind then: the contender's node is removed, in the
-// background if the store does not answer within 50 ms.
+// It returns one of these errors:
 //
-// Waiting outlives a session: when it ends, Lock joins the queue again on a new one. With a
-// context from [Lock.Context] it enters again, see there; somebody who holds the lock shared
-// gets ErrUpgrade.
+//   - [ErrTimeout] if the deadline of ctx or the time of [WithTimeout] has
+//     passed. The error matches driver.ErrUnavailable, too, if the store did not
+//     answer by then.
+//   - the error of ctx if ctx was cancelled.
+//   - [ErrClosed] if the client was closed.
+//   - [ErrUpgrade] if ctx belongs to a shared lock of this name.
+//   - the error of the store if it will not pass, or has not passed for as long
+//     as [WithBackOff] allows.
+//
+// After an error the contender's node is removed. If the store does not answer
+// within 50 ms, that happens in the background.
+//
+// If the session ends while Lock waits, Lock joins the queue again, at its end, on
+// a new session. With a context of [Lock.Context], Lock takes the same lock again:
+// see there.
 func (m *RWMutex) Lock(ctx context.Context) (*Lock, error) {
 	return m.lock(ctx, attempt{mode: Exclusive})
 }
 
-// RLock waits until it holds the lock shared. In all else it is as Lock.
+// RLock waits until it holds the lock shared. Otherwise it is like Lock, but it
+// never returns [ErrUpgrade].
 func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 	return m.lock(ctx, attempt{mode: Shared})
 }
 
-// TryLock is Lock for somebody who will not wait for others: if anybody is in the way it
-// returns ErrLocked at once. It may also do so when nobody holds the lock: when two of them meet,
-// or when the server that is asked has not heard of the last Unlock yet.
+// TryLock is like Lock, but does not wait for other contenders. If one holds the
+// lock or waits for it, TryLock returns [ErrLocked] at once. It may also do so if
+// no contender holds the lock: if two calls of TryLock meet, or if the server that
+// it asks has not received the last Unlock yet.
 //
-// It does wait for the store, as long as ctx and WithTimeout allow, but asks only
-// once for each step: one attempt to connect (limited by the driver, such as by
-// connect_timeout of zkdriver, or to 30 s; up to 2 s pass before it if the last
-// one failed), one List, one Create, and another List if the node is not known
-// to be alone. If a step fails, TryLock returns the error. An error that may
-// pass matches driver.ErrUnavailable. WithBackOff has no part in it. Only if the
-// session turns out to have ended, or the new node to be gone, is there one more
-// try.
+// TryLock waits for the store, as long as ctx and [WithTimeout] allow. It makes
+// each request only once:
+//
+//   - one attempt to connect. The driver limits it, as zkdriver does by
+//     connect_timeout, or else it ends after 30 s. If the last attempt failed, a
+//     pause of up to 2 s comes first.
+//   - one List and one Create, and another List if the node is not known to be
+//     alone.
+//
+// If a request fails, TryLock returns the error, which matches
+// driver.ErrUnavailable if it may pass. [WithBackOff] has no effect. TryLock tries
+// once more only if the session turns out to have ended, or the new node to be
+// gone.
 func (m *RWMutex) TryLock(ctx context.Context) (*Lock, error) {
 	return m.lock(ctx, attempt{mode: Exclusive, try: true})
 }
 
-// TryRLock is RLock for somebody who will not wait for others; see TryLock.
+// TryRLock is like RLock, but does not wait for other contenders. It returns
+// [ErrLocked] if a writer holds the lock or waits for it. See TryLock.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
 	return m.lock(ctx, attempt{mode: Shared, try: true})
 }
 
-// WithLock calls f while it holds the lock exclusively, and unlocks.
+// WithLock calls f while it holds the lock exclusively, and unlocks. A panic in f
+// unlocks and goes on.
 //
-// f's context is one of [Lock.Context]: it is cancelled when the lock is lost, with a cause
-// that matches ErrLost, and whoever uses it enters the lock again, so that goroutines which
-// share it are inside together. A panic in f unlocks and goes on.
+// The context of f is one of [Lock.Context]. It is cancelled when the lock is
+// lost, with a cause that matches [ErrLost]. A call that locks with this context
+// takes the same lock again, so that goroutines that share the context do not
+// exclude each other.
 //
-// The error tells how far the call has got:
+// The error says how far the call has come:
 //
-//	nil             f has returned nil, and the lock is given back
-//	ErrNotRun       f was not called; the error matches that of Lock, too
-//	ErrLost         f has returned, but the lock was lost before, or another lock that f used
-//	ErrUnlock  f has returned under the lock, which is given back; but its node stays for a while
-//	else            f's error; the lock was held to the end, and is given back
+//	nil         f has returned nil, and the lock was given back.
+//	ErrNotRun   The lock was not granted and f was not called. The error matches
+//	            that of Lock, too.
+//	ErrLost     f has returned, but the lock was lost before that. Or f returned
+//	            the ErrLost of another lock.
+//	ErrUnlock   f has returned while the lock was held. The lock was given back,
+//	            but its node stays for a while.
+//	any other   It is the error of f. The lock was held to the end and given back.
 //
-// ErrLost and ErrUnlock are joined to the error of f, also to nil. The error
-// of f matches whatever f returned, except ErrNotRun and ErrUnlock: f may
-// have them of another lock, and they would be read as said of this one.
+// ErrLost and ErrUnlock are joined to the error of f, even to nil. The result
+// matches what the error of f matches, except ErrNotRun and ErrUnlock: f may have
+// these from another lock, and they would be mistaken for errors of this one.
 func (m *RWMutex) WithLock(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.with(ctx, Exclusive, f)
 }
 
-// WithRLock calls f while it holds the lock shared, and unlocks; see WithLock.
+// WithRLock calls f while it holds the lock shared, and unlocks. Otherwise it is
+// like WithLock.
 func (m *RWMutex) WithRLock(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.with(ctx, Shared, f)
 }

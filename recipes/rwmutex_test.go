@@ -184,7 +184,7 @@ func TestTryLockNeverWaitsAndLeavesNothing(t *testing.T) {
 		held := w.won(a.rlock(bg))
 		_, err := q.TryLock(bg)
 		require.ErrorIs(w, err, recipes.ErrLocked)
-		assert.ErrorContains(w, err, "q: locked by somebody else")
+		assert.ErrorContains(w, err, "q: locked by another contender")
 		shared, err := q.TryRLock(bg)
 		require.NoError(w, err)
 		w.unlock(held)

@@ -13,33 +13,37 @@ import (
 // unlockTimeout is how long Unlock waits for the store.
 const unlockTimeout = 2 * time.Second
 
-// Unlock gives the lock back. It takes no context, so that a call that was cancelled can still
-// clean up.
+// Unlock gives the lock back. It takes no context, so that a call that was
+// cancelled can still clean up.
 //
-// It returns nil once the lock's node is gone, or at once while others who
-// entered the lock again still hold it. If the lock had been lost before, the
-// error matches ErrLost: what was done under the lock may have been done beside
+// Unlock returns nil once the lock's node is removed. It returns nil at once if
+// another Lock holds the same node by re-entry. If the lock was lost before, the
+// error matches [ErrLost]: what was done under the lock may have overlapped with
 // another holder.
 //
-// Any other error of a first Unlock matches ErrUnlock: the lock was held until
-// now, but its node stays for a while. If the store does not answer within 2 s
-// the error matches driver.ErrUnavailable, too (never ErrTimeout or
-// context.DeadlineExceeded), and the node is removed in the background as soon
-// as it can be. If the client was closed meanwhile the error matches ErrClosed,
-// and the node goes with the session. If the store refuses to remove the node,
-// as it does where a permission is missing, Unlock says so at once: the error
-// matches what the driver returned (fs.ErrPermission), and the node stays in
-// the way of others until the session ends.
+// Any other error of a first Unlock matches [ErrUnlock]. The lock was held until
+// now, but its node stays for a while:
 //
-// Unlock is needed after a loss, too. It tells the client that the caller has
-// stopped working under the lock. The client then ends the lost session in the
-// store, whose nodes would block others until it times out there.
+//   - If the store does not answer within 2 s, the error matches
+//     driver.ErrUnavailable, too, and never ErrTimeout or
+//     context.DeadlineExceeded. The node is removed in the background as soon as
+//     possible.
+//   - If the client was closed meanwhile, the error matches [ErrClosed], too. The
+//     node is removed with the session.
+//   - If the store refuses to remove the node, for example because a permission is
+//     missing, Unlock returns at once. The error matches the error of the driver,
+//     such as fs.ErrPermission. The node blocks other contenders until the session
+//     ends.
 //
-// In every case the lock is not held any more: its contexts are cancelled, and a second Unlock
-// returns ErrNotHeld, or ErrLost again.
+// Call Unlock after a loss, too. It tells the client that the caller has stopped
+// working under the lock. The client then ends the lost session in the store,
+// whose nodes would block other contenders until the session times out there.
 //
-// Unlocking the last exclusive Lock while shared ones of the same contender remain is a
-// downgrade, see [Lock.Downgrade].
+// After Unlock the lock is not held any more, whatever Unlock returned. Its
+// contexts are cancelled. A second Unlock returns [ErrNotHeld], or ErrLost again.
+//
+// If shared Locks hold the same node by re-entry, the Unlock of the last exclusive
+// Lock is a downgrade: see [Lock.Downgrade].
 func (l *Lock) Unlock() error {
 	if l.fromNoCall() {
 		return errNoLock

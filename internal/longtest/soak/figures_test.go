@@ -78,7 +78,7 @@ func (f *figures) count(events []event) {
 
 // class finds out from its words what kind of error it was.
 func class(words string) string {
-	for _, known := range []string{"locked by somebody else", "timed out", "lock lost", "context canceled", "store unavailable"} {
+	for _, known := range []string{"locked by another contender", "timed out", "lock lost", "context canceled", "store unavailable"} {
 		if strings.Contains(words, known) {
 			return known
 		}
