@@ -44,7 +44,8 @@ func save(ctx context.Context, lock *dlock.Lock) error {
 	return ctx.Err()
 }
 
-// Open does no I/O, so a program that has to fail early calls Ping.
+// Open does no I/O. A program calls Ping to learn at its start whether the store
+// answers.
 func ExampleOpen() {
 	client, err := dlock.Open("mem", "shop?session_timeout=20s", dlock.WithTimeout(time.Minute))
 	if err != nil {

@@ -33,8 +33,8 @@ func WithBackOff(newBackOff func() BackOff) Option { return recipes.WithBackOff(
 type BackOff = recipes.BackOff
 
 // WithHostname sets what the names of nodes begin with, instead of the host name
-// of the system. It is for people: two hosts of one name do not disturb each
-// other. See [recipes.WithHostname].
+// of the system. It is for people who look at a queue. Two hosts may have the same
+// name. See [recipes.WithHostname].
 func WithHostname(name string) Option { return recipes.WithHostname(name) }
 
 // WithLogger sets where to log what an operator should know: sessions that begin

@@ -144,8 +144,8 @@ type DowngradedInfo = recipes.DowngradedInfo
 //	type ReleasedInfo struct {
 //		Lock string
 //		Node string
-//		Held time.Duration
-//		Err  error // what Unlock returns
+//		Held time.Duration // since the lock was granted
+//		Err  error         // what Unlock returns
 //	}
 type ReleasedInfo = recipes.ReleasedInfo
 
@@ -154,8 +154,8 @@ type ReleasedInfo = recipes.ReleasedInfo
 //	type LostInfo struct {
 //		Lock string
 //		Node string
-//		Held time.Duration
-//		Err  error // matches ErrLost
+//		Held time.Duration // since the lock was granted
+//		Err  error         // matches ErrLost
 //	}
 type LostInfo = recipes.LostInfo
 
@@ -164,7 +164,7 @@ type LostInfo = recipes.LostInfo
 //	type ReapedInfo struct {
 //		Lock  string
 //		Node  string
-//		Tries int
+//		Tries int   // how often it was tried
 //		Err   error // nil, or matches ErrSessionEnded, or is the store's refusal
 //	}
 type ReapedInfo = recipes.ReapedInfo

@@ -39,8 +39,8 @@ func ParseMode(s string) (Mode, error) {
 	return 0, fmt.Errorf("dlock: %q is no mode of a lock (want %q or %q)", s, Shared, Exclusive)
 }
 
-// MarshalText returns "shared" or "exclusive", and nothing for the zero value.
-// Any other value gives an error.
+// MarshalText returns "shared" or "exclusive", an empty text for the zero value,
+// and an error for any other value.
 func (m Mode) MarshalText() ([]byte, error) {
 	if m == 0 {
 		return nil, nil

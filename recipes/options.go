@@ -75,7 +75,7 @@ func WithBackOff(newBackOff func() BackOff) Option {
 // WithHostname sets what the names of the lock's nodes begin with, instead of the
 // name that os.Hostname returns. Bytes outside [A-Za-z0-9._-] are percent-encoded.
 // The encoded name is cut at 200 bytes, and an empty name becomes "unknown". The
-// name is for people: two hosts of one name do not disturb each other.
+// name is for people who look at a queue. Two hosts may have the same name.
 func WithHostname(name string) Option {
 	encoded := encodeHostname(name)
 	return func(o *options) { o.setHostname(encoded) }

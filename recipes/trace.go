@@ -164,8 +164,8 @@ type FailedInfo struct {
 // RetryingInfo is the argument of Trace.Retrying.
 type RetryingInfo struct {
 	Lock  string
-	Err   error
-	Delay time.Duration
+	Err   error         // why the operation is repeated
+	Delay time.Duration // the pause before that
 }
 
 // DowngradedInfo is the argument of Trace.Downgraded.
@@ -177,20 +177,20 @@ type DowngradedInfo struct {
 // ReleasedInfo is the argument of Trace.Released.
 type ReleasedInfo struct {
 	Lock, Node string
-	Held       time.Duration
-	Err        error // what Unlock returns
+	Held       time.Duration // since the lock was granted
+	Err        error         // what Unlock returns
 }
 
 // LostInfo is the argument of Trace.Lost.
 type LostInfo struct {
 	Lock, Node string
-	Held       time.Duration
-	Err        error // matches ErrLost
+	Held       time.Duration // since the lock was granted
+	Err        error         // matches ErrLost
 }
 
 // ReapedInfo is the argument of Trace.Reaped.
 type ReapedInfo struct {
 	Lock, Node string
-	Tries      int
+	Tries      int   // how often it was tried
 	Err        error // nil, or matches driver.ErrSessionEnded, or is the store's refusal
 }

@@ -28,14 +28,14 @@ type held interface {
 // opener returns the locker of the worker with that host name. It does no I/O.
 type opener func(host string, trace *dlock.Trace) (locker, error)
 
-// client is the real locker.
+// client is the locker of a real lock.
 type client struct {
 	*dlock.Client
 	lock *dlock.RWMutex
 }
 
-// open is the opener of real lockers. All lockers of a run are clients of one
-// store.
+// open is the opener of lockers of a real lock. All lockers of a run are clients
+// of one store.
 func (s *settings) open(host string, trace *dlock.Trace) (locker, error) {
 	if s.driver == inMemory {
 		s.nameStore()
