@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -158,6 +159,27 @@ func TestTheOverviewNamesEverything(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The comments of the package name no method and no hook that is not there.
+func TestCommentsNameOnlyMethodsThatExist(t *testing.T) {
+	root, pkg := typesOf(t, rootPath)[rootPath], docOf(t)
+	texts := []string{plainText(pkg, pkg.Doc)}
+	for _, described := range pkg.Types {
+		texts = append(texts, plainText(pkg, described.Doc))
+	}
+	method := regexp.MustCompile(`(?:\bfunc \(\w \*?([A-Z]\w*)\) |\b([A-Z]\w*)\.)([A-Z]\w*)`)
+	found := 0
+	for _, m := range method.FindAllStringSubmatch(strings.Join(texts, " "), -1) {
+		object, is := root.Scope().Lookup(m[1] + m[2]).(*types.TypeName)
+		if !is {
+			continue
+		}
+		found++
+		exists := slices.ContainsFunc(membersOf(root, object.Type()), func(other member) bool { return other.name == m[3] })
+		assert.True(t, exists, "%s has no method or hook %s", object.Name(), m[3])
+	}
+	assert.Greater(t, found, 50)
 }
 
 // The types are aliases, of which go doc shows no methods and fields. So their
