@@ -3,6 +3,7 @@ package dlock_test
 import (
 	"context"
 	"errors"
+
 	"os/exec"
 	"testing"
 
@@ -14,9 +15,9 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-var errDSN = errors.New("this driver accepts no dsn")
+var errDSN = errors.New("the dsn was seen")
 
-// refuser is a driver that returns errDSN and the dsn as its error.
+// refuser opens nothing and says what it was asked for.
 type refuser struct{}
 
 func (refuser) OpenConnector(dsn string) (driver.Connector, error) {
@@ -32,26 +33,26 @@ func TestOpenOfAnUnknownDriverNamesTheRegisteredOnes(t *testing.T) {
 	require.ErrorContains(t, err, `mem, refuser`)
 }
 
-func TestOpenPassesTheDSNToTheDriver(t *testing.T) {
+func TestOpenHandsTheDSNToTheDriver(t *testing.T) {
 	_, err := dlock.Open("refuser", "some dsn")
 	require.ErrorIs(t, err, errDSN)
 	assert.ErrorContains(t, err, `dlock: open "refuser": `)
 	assert.ErrorContains(t, err, "some dsn")
 }
 
-// nilDriver is a driver that returns a nil connector and no error.
-type nilDriver struct{}
+// nothing opens a nil connector.
+type nothing struct{}
 
-func (nilDriver) OpenConnector(string) (driver.Connector, error) { return nil, nil }
+func (nothing) OpenConnector(string) (driver.Connector, error) { return nil, nil }
 
-func TestOpenRefusesANilConnector(t *testing.T) {
-	dlock.Register("a nil driver", nilDriver{})
-	_, err := dlock.Open("a nil driver", "")
-	require.EqualError(t, err, `dlock: open "a nil driver": the driver has returned no connector`)
+func TestOpenOfADriverThatReturnsNothing(t *testing.T) {
+	dlock.Register("a nothing", nothing{})
+	_, err := dlock.Open("a nothing", "")
+	require.EqualError(t, err, `dlock: open "a nothing": the driver has returned no connector`)
 }
 
-func TestRegisterPanicsOnANilDriverAndOnANameThatIsTaken(t *testing.T) {
-	require.PanicsWithValue(t, "dlock: Register of a nil driver for none", func() { dlock.Register("none", nil) })
+func TestRegisterPanicsOnNilAndTwice(t *testing.T) {
+	require.PanicsWithValue(t, "dlock: Register of a nil driver for nothing", func() { dlock.Register("nothing", nil) })
 	require.PanicsWithValue(t, "dlock: Register called twice for driver mem", func() { dlock.Register("mem", refuser{}) })
 	assert.Subset(t, dlock.Drivers(), []string{"mem", "refuser"})
 }
@@ -62,7 +63,6 @@ func TestOpenDoesNoIO(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// unreachable is a connector that must not be asked to connect.
 type unreachable struct{ t *testing.T }
 
 func (u unreachable) Connect(context.Context) (driver.Session, error) {
@@ -99,8 +99,9 @@ func TestAClosedClientReturnsErrClosed(t *testing.T) {
 	require.ErrorIs(t, c.Ping(t.Context()), dlock.ErrClosed)
 }
 
-// A program links only the drivers that it imports.
-func TestPackageDlockImportsNoDriver(t *testing.T) {
+// The front package brings no driver, and no other module than the drivers' clients need, into
+// a program.
+func TestTheFrontPackageImportsNoDriver(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", ".")
 	out, err := cmd.Output()
 	require.NoError(t, err)

@@ -4,150 +4,154 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// attempt is one call of Lock, RLock, TryLock or TryRLock.
+// attempt is one call of Lock, RLock, TryLock or TryRLock that contends in the queue.
+// It makes one entry after another until one is granted or the call has to end.
 type attempt struct {
 	m     *RWMutex
 	mode  Mode
 	try   bool
 	began time.Time
 
-	node     string // its own, the last one
-	sight           // of the queue, the last one
-	last     error  // of the store, since it answered last
-	told     bool   // the log knows that the call waits for long
-	retries  retries
-	retainer *retainer // on whose behalf, and
-	pursuit  *pursuit  // in what; nil where it is one's own
-	traced   bool      // the grant was
-	restarts int       // because the node had vanished from the queue
+	progress progress
+	retries  engine.Retries
+	restarts int         // because the node had vanished from the queue
+	slow     *time.Timer // logs that the call waits for long
 }
 
-// sight is what a waiter has seen of the queue when it listed it.
-type sight struct {
-	holder   string // the first node
-	behind   string // the node that was in the way; empty before the queue was joined
-	position int    // of the own node, from 1
-	seen     time.Time
+// progress is what an attempt has found out. The members of a cohort look at it, too.
+type progress struct {
+	mu   sync.Mutex
+	node string      // of the last entry
+	view engine.View // of the queue, the last one; zero before the queue was joined
+	last error       // of the store, since it answered last
 }
 
-// run contends until the lock is won or there is a reason to give up.
-func (a *attempt) run(ctx context.Context) (*Lock, error) {
-	a.began = time.Now()
-	a.retries.newBackOff = a.m.options.backOff
+// state is a copy of what a progress holds.
+type state struct {
+	node string
+	view engine.View
+	last error
+}
+
+func (p *progress) now() state {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return state{p.node, p.view, p.last}
+}
+
+func (p *progress) set(change func(p *progress)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(p)
+}
+
+func newAttempt(m *RWMutex, mode Mode) *attempt {
+	return &attempt{m: m, mode: mode, began: time.Now(), retries: engine.Retries{New: m.options.backOff}}
+}
+
+// granter grants an entry that no node blocks. Its error is one of the entry's Grant.
+type granter interface {
+	grant(ctx context.Context, a *attempt, e *engine.Entry) error
+}
+
+// run contends until an entry is granted or there is a reason to give up.
+func (a *attempt) run(ctx context.Context, g granter) error {
+	defer a.stopSlow()
 	for {
-		l, err := a.once(ctx)
+		err := a.once(ctx, g)
 		if err == nil {
-			return l, nil
+			return nil
 		}
 		if err := a.again(ctx, err); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
 
-// once contends with one node. The node is in the queue when once returns a lock.
-// It is not, or is about to be deleted, when once returns an error or panics.
-func (a *attempt) once(ctx context.Context) (l *Lock, err error) {
+// once contends with one entry. If once returns an error or panics, the entry's node
+// is not in the queue, or is being removed.
+func (a *attempt) once(ctx context.Context, g granter) error {
 	if ctx.Err() != nil {
-		return nil, errCallOver
+		return engine.ErrCallOver
 	}
-	s, joined, err := a.join(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer joined.Watch.Stop()
-	// Only a copy of the place is used below: joined may hold a long list, which is
-	// not to be kept while the call waits.
-	place := joined.Place
-	defer func() {
-		// Also a node that was not listed: the server that listed may be wrong.
-		if l == nil {
-			a.m.abandon(s, place)
-		}
-	}()
-	a.queued(ctx, place)
-	if !joined.Alone() {
-		if err := a.queue(ctx, s, joined); err != nil {
-			return nil, err
-		}
-	}
-	return a.grant(ctx, s, place)
-}
-
-// join makes a node in the queue. That a session has ended may show only when it is used, as after a
-// sleep of the machine: then another one is taken at once.
-func (a *attempt) join(ctx context.Context) (s *session, joined driver.Joined, err error) {
-	for range 2 {
-		if s, err = a.m.client.get(ctx); err != nil {
-			return nil, driver.Joined{}, err
-		}
-		if joined, err = a.create(ctx, s); !errors.Is(err, driver.ErrSessionEnded) {
-			break
-		}
-	}
-	return s, joined, err
-}
-
-func (a *attempt) create(ctx context.Context, s *session) (driver.Joined, error) {
-	n := driver.NodeSpec{Prefix: a.m.options.prefix[a.mode], Data: newRecord(a.began, a.m.options.record)}
-	if a.try {
-		if err := a.look(ctx, s); err != nil {
-			return driver.Joined{}, err
-		}
-	} else if a.m.options.wait.kind == watchPredecessor {
-		n.Predecessor = behind[a.mode]
-	}
-	return s.Create(ctx, a.m.name, n)
-}
-
-// look fails with ErrLocked, before anything is written, if the lock is not free.
-func (a *attempt) look(ctx context.Context, s *session) error {
-	nodes, err := s.List(ctx, a.m.name)
+	e, err := a.join(ctx)
 	if err != nil {
 		return err
 	}
-	if !free(nodes, a.mode) {
-		return ErrLocked
-	}
-	return nil
-}
-
-// grant turns a place at the head into a lock, unless the session or ctx ended meanwhile.
-func (a *attempt) grant(ctx context.Context, s *session, place driver.Place) (*Lock, error) {
-	if err := s.Err(); err != nil {
-		return nil, err
-	}
-	if ctx.Err() != nil {
-		return nil, errCallOver
-	}
-	h := newHold(a.m, s, place, a.mode, a.began.Add(time.Since(a.began)))
-	h.retainer = a.retainer
-	if a.pursuit == nil {
-		h.ownTurn.granted(ctx, a.m.options.trace)
-	}
-	if err := s.add(h); err != nil {
-		return nil, err
-	}
-	if hook := a.m.options.trace.Granted; hook != nil && a.pursuit == nil {
-		a.granted(ctx, h, hook)
-	}
-	return &h.own, nil
-}
-
-func (a *attempt) granted(ctx context.Context, h *hold, hook func(context.Context, GrantedInfo)) {
-	returned := false
+	granted := false
 	defer func() {
-		if !returned { // the hook has panicked
-			h.discard()
+		// Also a node that was not listed: the server that listed may be wrong.
+		if !granted {
+			e.Abandon()
 		}
 	}()
-	hook(ctx, GrantedInfo{Lock: a.m.name, Node: h.own.Node(), Mode: a.mode, Token: h.token, Waited: h.since.Sub(a.began)})
-	returned = true
+	a.queued(ctx, e.Place())
+	if err := a.wait(ctx, e); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return engine.ErrCallOver
+	}
+	err = g.grant(ctx, a, e)
+	granted = err == nil
+	return err
+}
+
+// join makes a node in the queue. It may show only now that the session has ended, as
+// after a sleep of the machine. Then join takes another session at once.
+func (a *attempt) join(ctx context.Context) (e *engine.Entry, err error) {
+	for range 2 {
+		var s *session
+		if s, err = a.m.client.session(ctx); err != nil {
+			return nil, err
+		}
+		if e, err = a.create(ctx, s); !errors.Is(err, driver.ErrSessionEnded) {
+			break
+		}
+	}
+	return e, err
+}
+
+func (a *attempt) create(ctx context.Context, s *session) (*engine.Entry, error) {
+	if a.try {
+		nodes, err := s.List(ctx, a.m.name)
+		if err != nil {
+			return nil, err
+		}
+		if !free(nodes, a.mode) {
+			return nil, ErrLocked // before anything is written
+		}
+	}
+	return engine.Join(ctx, s.Session, a.m.queue, engine.Spec{
+		Prefix:    a.m.options.prefix[a.mode],
+		Data:      newRecord(a.began, a.m.options.record),
+		Blocks:    rules[a.mode],
+		Exclusive: a.mode == Exclusive,
+		Waits:     !a.try,
+	})
+}
+
+// wait returns nil once no node blocks the entry.
+func (a *attempt) wait(ctx context.Context, e *engine.Entry) error {
+	if e.Alone() {
+		return nil
+	}
+	if !a.try {
+		return e.Wait(ctx, a)
+	}
+	blocked, err := e.Blocked(ctx)
+	if blocked {
+		return ErrLocked
+	}
+	return err
 }
 
 // again decides whether an error is worth another attempt. If so it waits as long as the
@@ -163,15 +167,15 @@ func (a *attempt) again(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		a.unanswered(err)
 		return a.interrupted(ctx)
-	case errors.Is(err, errStartOver) && a.restarts == 0:
+	case errors.Is(err, engine.ErrVanished) && a.restarts == 0:
 		a.restarts++
 		a.retrying(ctx, err, 0)
 		return nil
-	case errors.Is(err, errStartOver), errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrSessionEnded):
+	case errors.Is(err, engine.ErrVanished), errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrSessionEnded):
 		if a.try {
 			return lockError(a.m.name, unavailable(err))
 		}
-		return a.pause(ctx, err)
+		return a.Pause(ctx, err)
 	}
 	return lockError(a.m.name, err)
 }
@@ -189,17 +193,17 @@ func unavailable(err error) error {
 func (a *attempt) unanswered(err error) {
 	switch {
 	case errors.Is(err, driver.ErrUnavailable):
-		a.last = err
+		a.failed(err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		a.last = errNoAnswer
+		a.failed(errNoAnswer)
 	}
 }
 
-// pause waits before the store is asked again. It returns why there is no point in it.
-func (a *attempt) pause(ctx context.Context, err error) error {
-	a.last = err
-	a.note()
-	delay := a.retries.next()
+// Pause waits before the store is asked again. It returns an error if the call has to
+// end.
+func (a *attempt) Pause(ctx context.Context, err error) error {
+	a.failed(err)
+	delay := a.retries.Next()
 	if delay < 0 {
 		return lockError(a.m.name, fmt.Errorf("gave up after %v: %w", a.waited(), err))
 	}
@@ -216,10 +220,49 @@ func (a *attempt) pause(ctx context.Context, err error) error {
 	}
 }
 
-// succeeded is called when the store has answered after errors.
-func (a *attempt) succeeded() {
-	a.last = nil
-	a.retries.succeeded()
+// failed keeps an error of the store until the store has answered.
+func (a *attempt) failed(err error) { a.progress.set(func(p *progress) { p.last = err }) }
+
+// Answered is called when the store has answered.
+func (a *attempt) Answered() {
+	a.failed(nil)
+	a.retries.Succeeded()
+}
+
+// Waits is called before the entry waits.
+func (a *attempt) Waits(ctx context.Context, node string, v engine.View) {
+	a.progress.set(func(p *progress) { p.view = v })
+	a.startSlow(ctx)
+	if hook := a.m.options.trace.Waiting; hook != nil {
+		hook(ctx, WaitingInfo{Lock: a.m.name, Node: node, Predecessor: v.Behind, Position: v.Position})
+	}
+}
+
+// slowAfter is how long a call waits until the log tells for which node, once.
+const slowAfter = 5 * time.Second
+
+// logsSlow reports whether the log is to tell of a call that waits for long.
+func (a *attempt) logsSlow(ctx context.Context) bool {
+	return !a.try && a.m.options.logger.Enabled(ctx, slog.LevelDebug)
+}
+
+func (a *attempt) startSlow(ctx context.Context) {
+	if a.slow == nil && a.logsSlow(ctx) {
+		a.slow = time.AfterFunc(slowAfter-a.elapsed(), a.logSlow)
+	}
+}
+
+func (a *attempt) stopSlow() {
+	if a.slow != nil {
+		a.slow.Stop()
+	}
+}
+
+func (a *attempt) logSlow() {
+	p := a.progress.now()
+	a.m.options.logger.Debug("dlock: still waiting", "lock", a.m.name, "node", p.node,
+		"behind", printable(p.view.Behind), "holder", printable(p.view.First), "position", p.view.Position,
+		"waited", a.waited())
 }
 
 // interrupted returns the error for a context that has ended. Its cause comes along: it tells
@@ -228,7 +271,7 @@ func (a *attempt) interrupted(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {
 	case errors.Is(cause, ErrLost), errors.Is(cause, ErrNotHeld):
-		return lockError(a.m.name, because(ctx, err))
+		return lockError(a.m.name, engine.WithCause(ctx, err))
 	case errors.Is(err, context.DeadlineExceeded):
 		return a.timedOut(ctx)
 	case cause != err:
@@ -242,24 +285,27 @@ func (a *attempt) timedOut(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		after = max(0, deadline.Sub(a.began).Round(time.Millisecond))
 	}
-	last := a.last
-	if reason := a.m.client.unreached(); reason != nil && a.behind == "" && (last == nil || last == errNoAnswer) {
-		last = reason
+	p := a.progress.now()
+	joined := p.view.Behind != ""
+	if reason := a.m.client.unreached(); reason != nil && !joined && (p.last == nil || p.last == errNoAnswer) {
+		p.last = reason
 	}
-	err := &timeoutError{lock: a.m.name, after: after, holder: a.holder, ahead: a.position - 1, last: last}
-	if mine := a.m.client.holds(a.m.name); mine != "" && a.behind != "" {
+	err := &timeoutError{lock: a.m.name, after: after, holder: p.view.First, ahead: p.view.Position - 1, last: p.last}
+	if mine := a.m.client.heldNode(a.m.name); mine != "" && joined {
 		err.holder, err.mine = mine, true
-	} else if a.holder != a.behind && a.m.options.wait.kind == watchPredecessor {
-		err.asOf = time.Since(a.seen).Round(time.Millisecond)
+	} else if p.view.First != p.view.Behind && a.m.queue.Wait.Kind == engine.WatchPredecessor {
+		err.asOf = time.Since(p.view.Seen).Round(time.Millisecond)
 	}
 	return err
 }
 
-func (a *attempt) waited() time.Duration { return time.Since(a.began).Round(time.Millisecond) }
+func (a *attempt) elapsed() time.Duration { return time.Since(a.began) }
+
+func (a *attempt) waited() time.Duration { return a.elapsed().Round(time.Millisecond) }
 
 func (a *attempt) queued(ctx context.Context, p driver.Place) {
-	a.succeeded()
-	a.node = p.Name
+	a.Answered()
+	a.progress.set(func(own *progress) { own.node = p.Name })
 	if hook := a.m.options.trace.Queued; hook != nil {
 		hook(ctx, QueuedInfo{Lock: a.m.name, Place: p})
 	}

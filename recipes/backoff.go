@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+
+	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
 // BackOff is how long to wait before the next try. The types of
@@ -15,64 +17,26 @@ type BackOff interface {
 	Reset()
 }
 
-// The default back-off gives up when the store has failed for this long without a success
-// between: somebody who waits for ever behind a mistyped address is not helped.
+// giveUpAfter is how long the store may fail, without a success in between, before the
+// default back-off gives up. A caller that waits for ever behind a mistyped address is
+// not helped.
 const giveUpAfter = time.Minute
 
 func defaultBackOff() BackOff {
-	b := backoff.NewExponentialBackOff(
+	return backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(20*time.Millisecond),
 		backoff.WithMaxInterval(2*time.Second),
 		backoff.WithMaxElapsedTime(giveUpAfter),
 	)
-	return b
 }
 
-// retries paces the retries of one thing. A run of failures begins with a fresh back-off,
-// however long ago the last one was.
-type retries struct {
-	newBackOff func() BackOff
-	backOff    BackOff
-	failing    bool
-}
-
-func (r *retries) succeeded() { r.failing = false }
-
-// next returns how long to wait after a failure; a negative duration means to give up.
-func (r *retries) next() time.Duration {
-	switch {
-	case r.backOff == nil:
-		if r.backOff = r.newBackOff(); r.backOff == nil {
-			r.backOff = defaultBackOff()
+// engineBackOff returns a function for the engine. If newBackOff returns nil, the
+// default back-off takes its place.
+func engineBackOff(newBackOff func() BackOff) func() engine.BackOff {
+	return func() engine.BackOff {
+		if b := newBackOff(); b != nil {
+			return b
 		}
-	case !r.failing:
-		r.backOff.Reset()
-	}
-	r.failing = true
-	return r.backOff.NextBackOff()
-}
-
-// nextTireless is next for what must not give up: reaching the store again, and removing what
-// is left there.
-func (r *retries) nextTireless() time.Duration {
-	if d := r.next(); d >= 0 {
-		return d
-	}
-	r.backOff.Reset()
-	return tirelessPause
-}
-
-// tirelessPause follows where the back-off has given up.
-const tirelessPause = 2 * time.Second
-
-// sleep waits for d. It returns false at once when stop closes before that.
-func sleep(d time.Duration, stop <-chan struct{}) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-stop:
-		return false
+		return defaultBackOff()
 	}
 }

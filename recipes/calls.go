@@ -2,53 +2,57 @@ package recipes
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// calls counts what Close has to wait for: calls in flight and background work. None begins once
-// it is closed.
+// calls counts the calls and the background work that Close has to wait for. None
+// begins once it is closed.
 type calls struct {
-	state   atomic.Int64 // how many there are, and shut
-	emptied sync.Once
-	empty   chan struct{} // closes when it is closed and the last one has ended
+	mu     sync.Mutex
+	active int
+	closed bool
+	ended  chan struct{} // closed when closed is set and the last call has ended
 }
 
-// shut in calls.state says that it is closed.
-const shut = 1 << 62
+func newCalls() *calls { return &calls{ended: make(chan struct{})} }
 
-func newCalls() *calls { return &calls{empty: make(chan struct{})} }
-
-// enter reports false if it is closed; otherwise leave has to follow.
-func (c *calls) enter() bool {
-	if c.state.Add(1) < shut {
-		return true
+// begin reports whether a call may begin. If so, end has to follow.
+func (c *calls) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
 	}
-	c.leave()
-	return false
+	c.active++
+	return true
 }
 
-func (c *calls) leave() {
-	if c.state.Add(-1) == shut {
-		c.finish()
+func (c *calls) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.active--
+	if c.closed && c.active == 0 {
+		close(c.ended)
 	}
 }
 
+// close lets no further call begin. It is called once.
 func (c *calls) close() {
-	if c.state.Add(shut) == shut {
-		c.finish()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.active == 0 {
+		close(c.ended)
 	}
 }
 
-// finish may be called again by those who find it closed.
-func (c *calls) finish() { c.emptied.Do(func() { close(c.empty) }) }
-
-// drained waits for the last one, but not for ever.
-func (c *calls) drained(limit time.Duration) bool {
+// await waits for the last call to end, but not longer than limit. It reports whether
+// that call has ended.
+func (c *calls) await(limit time.Duration) bool {
 	t := time.NewTimer(limit)
 	defer t.Stop()
 	select {
-	case <-c.empty:
+	case <-c.ended:
 		return true
 	case <-t.C:
 		return false

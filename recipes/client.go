@@ -13,12 +13,14 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
 const (
-	dialTimeout  = 30 * time.Second // for one attempt to connect
-	closeTimeout = 5 * time.Second  // for calls in flight to notice a Close
-	leaveTimeout = 15 * time.Second // for the sessions to end; drivers need a few seconds
+	dialTimeout     = 30 * time.Second      // for one attempt to connect
+	closeTimeout    = 5 * time.Second       // for calls in flight to notice a Close
+	sessionsTimeout = 15 * time.Second      // for the sessions to end; drivers need a few seconds
+	giveUpTimeout   = 50 * time.Millisecond // for work that a call which gives up has begun
 )
 
 var (
@@ -48,10 +50,11 @@ type Client struct {
 	dials   singleflight.Group
 	pace    pace // of dials; only the one dial in flight touches it
 
-	done     chan struct{} // closed when Close begins
-	inFlight *calls
+	done  chan struct{} // closed when Close begins
+	calls *calls
 
-	retainers retainers
+	cohorts cohorts
+	engine  engine.Client
 
 	mu         sync.Mutex
 	sessions   map[*session]struct{} // those that the store may still keep
@@ -67,16 +70,18 @@ type Client struct {
 // no I/O.
 func NewClient(c driver.Connector, opts ...Option) *Client {
 	o := defaults().with(opts)
-	return &Client{
+	client := &Client{
 		connector: c,
 		options:   o,
-		pace:      pace{retries: retries{newBackOff: o.backOff}},
+		pace:      pace{Retries: engine.Retries{New: o.backOff}},
 		done:      make(chan struct{}),
-		inFlight:  newCalls(),
+		calls:     newCalls(),
 		sessions:  make(map[*session]struct{}),
 		begun:     make(chan struct{}),
 		finished:  make(chan struct{}),
 	}
+	client.engine = engine.Client{Go: client.spawn, Closed: client.done, BackOff: o.backOff, Logger: o.logger}
+	return client
 }
 
 // opened returns c, or a closed client if c is nil or the zero value.
@@ -94,11 +99,11 @@ func (c *Client) Ping(ctx context.Context) error {
 	if ctx == nil {
 		return errors.New("dlock: ping: nil context")
 	}
-	if err := c.enter(); err != nil {
+	if err := c.beginCall(); err != nil {
 		return fmt.Errorf("dlock: ping: %w", err)
 	}
-	defer c.leave()
-	s, err := c.get(ctx)
+	defer c.endCall()
+	s, err := c.session(ctx)
 	if err == nil {
 		_, err = s.List(ctx, "dlock-ping") // any queue will do, it need not exist
 	}
@@ -106,7 +111,7 @@ func (c *Client) Ping(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil && last != nil:
-		return fmt.Errorf("dlock: ping: %w (last error: %w)", because(ctx, ctx.Err()), last)
+		return fmt.Errorf("dlock: ping: %w (last error: %w)", engine.WithCause(ctx, ctx.Err()), last)
 	}
 	return fmt.Errorf("dlock: ping: %w", c.closedOr(inTime(ctx, err)))
 }
@@ -140,7 +145,7 @@ func (c *Client) beginClose() bool {
 	}
 	c.closing = true
 	close(c.done)
-	c.inFlight.close()
+	c.calls.close()
 	if c.cancelDial != nil {
 		c.cancelDial(ErrClosed)
 	}
@@ -148,52 +153,52 @@ func (c *Client) beginClose() bool {
 }
 
 func (c *Client) close() error {
-	all := c.leaveAll()
-	if !c.inFlight.drained(closeTimeout) {
+	all := c.endSessions()
+	if !c.calls.await(closeTimeout) {
 		all = append(all, fmt.Errorf("dlock: close: some calls are still in flight after %v", closeTimeout))
 	}
 	return join(all...)
 }
 
-// leaveAll waits until every session has ended here and in the store, or could
+// endSessions waits until every session has ended here and in the store, or could
 // not be ended there. Each of them notices the Close by itself.
-func (c *Client) leaveAll() (errs []error) {
+func (c *Client) endSessions() (errs []error) {
 	c.mu.Lock()
 	all := slices.Collect(maps.Keys(c.sessions))
 	c.mu.Unlock()
-	limit := time.NewTimer(leaveTimeout)
+	limit := time.NewTimer(sessionsTimeout)
 	defer limit.Stop()
 	for _, s := range all {
 		select {
-		case <-s.left:
-			if s.leaveErr != nil {
-				errs = append(errs, fmt.Errorf("dlock: close: %w", s.leaveErr))
+		case <-s.ended:
+			if s.endErr != nil {
+				errs = append(errs, fmt.Errorf("dlock: close: %w", s.endErr))
 			}
 		case <-limit.C:
-			return append(errs, fmt.Errorf("dlock: close: %w: a session has not ended after %v", driver.ErrUnavailable, leaveTimeout))
+			return append(errs, fmt.Errorf("dlock: close: %w: a session has not ended after %v", driver.ErrUnavailable, sessionsTimeout))
 		}
 	}
 	return errs
 }
 
-// enter begins a call that Close has to wait for; leave ends it.
-func (c *Client) enter() error {
-	if !c.inFlight.enter() {
+// beginCall begins a call that Close has to wait for. If it succeeds, endCall follows.
+func (c *Client) beginCall() error {
+	if !c.calls.begin() {
 		return ErrClosed
 	}
 	return nil
 }
 
-func (c *Client) leave() { c.inFlight.leave() }
+func (c *Client) endCall() { c.calls.end() }
 
 // spawn runs f on a goroutine that Close waits for, or not at all, and reports false, once Close
 // has begun.
 func (c *Client) spawn(f func()) bool {
-	if c.enter() != nil {
+	if c.beginCall() != nil {
 		return false
 	}
 	go func() {
-		defer c.leave()
+		defer c.endCall()
 		f()
 	}()
 	return true
@@ -209,20 +214,20 @@ func (c *Client) closedOr(err error) error {
 	}
 }
 
-// get returns the live session, connecting if there is none. However many
+// session returns the live session, connecting if there is none. However many
 // callers there are, one attempt is made at a time. It goes on when a caller
 // gives up, and ends with the last one. A caller that comes while an attempt is
 // given up has another one made.
-func (c *Client) get(ctx context.Context) (*session, error) {
+func (c *Client) session(ctx context.Context) (*session, error) {
 	for {
-		s, err := c.getOnce(ctx)
+		s, err := c.sessionOnce(ctx)
 		if !errors.Is(err, errNobodyWaits) && !errors.Is(err, errDialGivenUp) {
 			return s, err
 		}
 	}
 }
 
-func (c *Client) getOnce(ctx context.Context) (*session, error) {
+func (c *Client) sessionOnce(ctx context.Context) (*session, error) {
 	if s := c.usable(); s != nil {
 		return s, nil
 	}
@@ -263,7 +268,7 @@ func (c *Client) giveUpDial(dialed <-chan singleflight.Result) {
 		return
 	}
 	cancel(errDialGivenUp)
-	t := time.NewTimer(abandonTimeout)
+	t := time.NewTimer(giveUpTimeout)
 	defer t.Stop()
 	select {
 	case <-dialed:
@@ -295,10 +300,10 @@ func (c *Client) usable() *session {
 // dial connects. The hook gets the context of the caller that began the
 // attempt, which does not end with that caller.
 func (c *Client) dial(ctx context.Context) (any, error) {
-	if err := c.enter(); err != nil {
+	if err := c.beginCall(); err != nil {
 		return nil, err
 	}
-	defer c.leave()
+	defer c.endCall()
 	if s := c.usable(); s != nil {
 		return s, nil
 	}
@@ -356,7 +361,7 @@ func (c *Client) connect() (driver.Session, error) {
 		return nil, errNoSession
 	}
 	if err != nil && ctx.Err() != nil { // which is not the caller's context
-		err = mask(because(ctx, err), context.DeadlineExceeded, context.Canceled)
+		err = mask(engine.WithCause(ctx, err), context.DeadlineExceeded, context.Canceled)
 		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return s, err
@@ -365,7 +370,7 @@ func (c *Client) connect() (driver.Session, error) {
 // adopt makes a new driver session the client's, unless it was closed meanwhile.
 func (c *Client) adopt(ds driver.Session) (*session, error) {
 	s := newSession(c, ds)
-	if !c.begin(s) {
+	if !c.register(s) {
 		if err := ds.Close(); err != nil {
 			c.options.logger.Warn("dlock: session left to time out", "error", err)
 		}
@@ -375,8 +380,8 @@ func (c *Client) adopt(ds driver.Session) (*session, error) {
 	return s, nil
 }
 
-// begin makes s the live session. It returns false if Close has begun.
-func (c *Client) begin(s *session) bool {
+// register makes s the live session. It returns false if Close has begun.
+func (c *Client) register(s *session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closing {
@@ -425,17 +430,17 @@ func (c *Client) endedBy(cause error) {
 
 // pace keeps attempts apart that follow failures.
 type pace struct {
-	retries
+	engine.Retries
 	until time.Time
 }
 
 func (p *pace) record(err error) {
 	if err == nil {
-		p.succeeded()
+		p.Succeeded()
 		p.until = time.Time{}
 		return
 	}
-	p.until = time.Now().Add(p.nextTireless())
+	p.until = time.Now().Add(p.NextEndless())
 }
 
 // wait returns false if stop closed first.
@@ -443,5 +448,5 @@ func (p *pace) wait(stop <-chan struct{}) bool {
 	if p.until.IsZero() {
 		return true
 	}
-	return sleep(time.Until(p.until), stop)
+	return engine.Sleep(time.Until(p.until), stop)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
 // Errors to match with errors.Is. Every error names the lock that it is about.
@@ -83,25 +84,11 @@ func (e *namedError) Unwrap() error { return e.err }
 // the time ran out.
 var errNoAnswer = fmt.Errorf("%w: no answer", driver.ErrUnavailable)
 
-// errCallOver says that the context of a call has ended while no request was under way.
-var errCallOver = errors.New("the context of the call has ended")
-
-// because returns err so that, where it says that ctx was cancelled, it says
-// the cause instead: a caller need not have done it. It matches both.
-func because(ctx context.Context, err error) error {
-	cause := context.Cause(ctx)
-	if cause == nil || !errors.Is(err, context.Canceled) || errors.Is(err, cause) {
-		return err
-	}
-	text := strings.ReplaceAll(err.Error(), context.Canceled.Error(), cause.Error())
-	return bothError{bothError{errors.New(text), err}, cause}
-}
-
 // inTime returns the error of a call that does nothing but ask the store: if
 // the deadline of ctx has passed, the store has not answered in time.
 func inTime(ctx context.Context, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrUnavailable) {
-		return because(ctx, err)
+		return engine.WithCause(ctx, err)
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
@@ -185,12 +172,6 @@ func (e *lostError) Error() string {
 }
 
 func (e *lostError) Unwrap() []error { return []error{ErrLost, e.cause} }
-
-// errTaken is the cause of a loss when somebody removed the node.
-var errTaken = errors.New("its node was removed from the queue by somebody else")
-
-// errStartOver says that the attempt has no node in the queue any more and has to begin again.
-var errStartOver = errors.New("the waiting node vanished from the queue")
 
 // join returns an error that matches whatever those match that are not nil. One by itself stays as
 // it is.

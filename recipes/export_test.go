@@ -7,9 +7,9 @@ func ContextsOf(l *Lock) int {
 	return len(l.contexts)
 }
 
-// Retainers returns how many locks are used with retention.
-func (c *Client) Retainers() int {
-	c.retainers.mu.Lock()
-	defer c.retainers.mu.Unlock()
-	return len(c.retainers.byName)
+// Cohorts returns how many locks are used with retention.
+func (c *Client) Cohorts() int {
+	c.cohorts.mu.Lock()
+	defer c.cohorts.mu.Unlock()
+	return len(c.cohorts.byName)
 }

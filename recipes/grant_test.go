@@ -2,6 +2,7 @@ package recipes_test
 
 import (
 	"context"
+	"io/fs"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,7 +67,9 @@ func TestABriefHoldPaysNothing(t *testing.T) {
 	})
 }
 
-func TestAWaiterThatIsGrantedTheLockStopsItsWatch(t *testing.T) {
+// A waiter that is granted the lock by a release keeps the watch of its own node. It
+// needs no other one, and the watch ends with the node.
+func TestAWaiterThatIsGrantedTheLockKeepsTheWatchOfItsNode(t *testing.T) {
 	for name, connector := range map[string]func(*world) driver.Connector{
 		"armed by Create": func(w *world) driver.Connector { return w.store },
 		"armed by Watch":  func(w *world) driver.Connector { return w.placeOnly() },
@@ -78,9 +81,74 @@ func TestAWaiterThatIsGrantedTheLockStopsItsWatch(t *testing.T) {
 				assert.Equal(w, 1, w.store.Stats().Watches)
 				w.unlock(held)
 				l := w.won(waiting)
-				assert.Zero(w, w.store.Stats().Watches)
+				requests := w.store.Stats().Requests[faults.OpWatch]
+				time.Sleep(soon)
+				synctest.Wait()
+				assert.Equal(w, 1, w.store.Stats().Watches)
+				assert.Equal(w, requests, w.store.Stats().Requests[faults.OpWatch])
 				w.unlock(l)
+				assert.Zero(w, w.store.Stats().Watches)
 			})
 		})
 	}
+}
+
+func TestAWaiterThatIsGrantedTheLockStopsItsWatchOfTheQueue(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held := w.won(w.client("a").lock(bg))
+		waiting := w.client("b").lock(bg, recipes.WithWait(recipes.WatchQueue()))
+		assert.Equal(w, 1, w.store.Stats().Watches)
+		w.unlock(held)
+		l := w.won(waiting)
+		assert.Zero(w, w.store.Stats().Watches)
+		w.unlock(l)
+	})
+}
+
+// The store refuses to remove the node, so that only Unlock can have ended the watch.
+func TestUnlockStopsTheWatchOfTheNode(t *testing.T) {
+	for name, held := range map[string]time.Duration{"kept by a waiter": 0, "in the background": soon} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				first, err := w.client("a").RWMutex("refused/q").Lock(bg)
+				require.NoError(w, err)
+				store := &undeleting{Connector: w.store, err: fs.ErrPermission}
+				m := w.clientOf(store, "b").RWMutex("refused/q")
+				waiting := going(func() (*recipes.Lock, error) { return m.Lock(bg) })
+				w.unlock(first)
+				l := w.won(waiting)
+				time.Sleep(held)
+				require.Equal(w, 1, w.store.Stats().Watches)
+				require.ErrorIs(w, l.Unlock(), fs.ErrPermission)
+				synctest.Wait()
+				assert.Zero(w, w.store.Stats().Watches)
+			})
+		})
+	}
+}
+
+func TestAWaiterThatGivesUpStopsItsWatch(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held := w.won(w.client("a").lock(bg))
+		ctx, cancel := context.WithCancel(bg)
+		waiting := w.client("b").lock(ctx)
+		assert.Equal(w, 1, w.store.Stats().Watches)
+		cancel()
+		require.ErrorIs(w, w.failed(waiting), context.Canceled)
+		assert.Zero(w, w.store.Stats().Watches)
+		w.unlock(held)
+	})
+}
+
+func TestARemovalIsNoticedByTheWatchThatAWaiterKeeps(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held := w.won(w.client("a").lock(bg))
+		waiting := w.client("b").lock(bg)
+		w.unlock(held)
+		l := w.won(waiting)
+		time.Sleep(soon)
+		w.store.Faults().RemoveNode("q", l.Node())
+		assert.True(w, isClosed(l.Lost()))
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+	})
 }

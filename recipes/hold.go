@@ -6,198 +6,169 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// hold is a node that holds the lock. It is shared by the Locks of one contender who entered
-// again and again, and goes with the last of them.
+// hold is one contender's hold of a lock: the Lock that it was granted, and those
+// with which it entered again. It ends with the last Unlock.
 type hold struct {
 	m       *RWMutex
-	session *session
+	entry   *engine.Entry
+	lender  lender
+	granted Mode
 	since   time.Time
-	token   int64
-	links   links // guarded by session.mu
 
-	retainer *retainer // whose place it is, or nil; set before others know of the hold, or under mu
+	mu    sync.Mutex
+	locks []*Lock // not yet unlocked
+	lost  error   // once the Locks were told of a loss
 
-	mu         sync.Mutex
-	place      driver.Place
-	held       [Exclusive + 1]int // the Locks not yet unlocked, by mode
-	locks      []*Lock            // those besides own
-	lost       error
-	released   bool
-	downgraded bool               // the store has to be told, or was
-	retelling  bool               // by the reaper
-	replacing  chan struct{}      // closed when the Replace in flight, if any, has returned
-	interrupt  context.CancelFunc // stops it
-	unguard    context.CancelFunc // stops the goroutine that watches the node
-
-	leaving patience // of the one who gives it back; part of the hold for the reason that own is
-
-	own      Lock // the first one; part of the hold so that a free lock costs one allocation
-	ownState lockState
-	ownTurn  turn
+	// For hooks, after those of Granted: the hooks that see the end of the hold, or
+	// nil, and the context of the call, or nil if no hook needs it.
+	trace *Trace
+	call  context.Context
 }
 
-// turn is the time for which one contender holds the lock: with the Lock that it was
-// granted and those that entered again by its context. A hold that is no retained place
-// has one turn. Turn is guarded by hold.mu.
-type turn struct {
-	since time.Time
-	locks int             // not yet unlocked
-	trace *Trace          // its Granted was called, and Released or Lost follows; else nil
-	call  context.Context // of the call that was granted the lock; nil if no hook needs it
+// lender is what a hold was taken from: an entry that is the hold's own, or one that
+// the members of a cohort share.
+type lender interface {
+	// becameShared is called when a hold that was exclusive is shared.
+	becameShared()
+	// giveBack takes the hold back after its last Unlock. It returns what the store
+	// has said, if it was asked.
+	giveBack(h *hold) error
 }
 
-// granted makes a turn one that hooks see.
-func (t *turn) granted(ctx context.Context, trace *Trace) {
-	t.trace, t.call = trace, trace.keep(ctx)
+// newHold returns a hold with one Lock.
+func newHold(m *RWMutex, e *engine.Entry, from lender, mode Mode) (*hold, *Lock) {
+	h := &hold{m: m, entry: e, lender: from, granted: mode, since: time.Now()}
+	return h, h.addLock(mode)
 }
 
-// context returns the context for hooks that run after the call which took the lock.
-func (t *turn) context() context.Context {
-	if t.call == nil {
-		return context.Background()
-	}
-	return t.call
+// addLock is called with mu held, or before other goroutines know the hold.
+func (h *hold) addLock(mode Mode) *Lock {
+	l := &Lock{lockState: &lockState{hold: h, mode: mode}}
+	h.locks = append(h.locks, l)
+	return l
 }
 
-func newHold(m *RWMutex, s *session, place driver.Place, mode Mode, since time.Time) *hold {
-	h := &hold{m: m, session: s, since: since, token: place.Token, place: place}
-	h.ownTurn = turn{since: since, locks: 1}
-	h.ownState.hold, h.ownState.mode, h.ownState.turn = h, mode, &h.ownTurn
-	h.own.lockState = &h.ownState
-	h.held[mode] = 1
-	return h
-}
-
-// check has the session look at the clocks, and marks the lock as lost if the session is over.
-// It is called without mu.
+// check reads the clocks of the session. If the entry was lost, the Locks know it
+// when check returns. It is called without mu.
 func (h *hold) check() {
-	if h.session.Err() != nil {
-		h.lose(h.session.why())()
+	if loss := h.entry.Check(); loss != nil {
+		h.Lose(*loss)()
 	}
 }
 
-// over tells whether the lock is lost or given back.
-func (h *hold) over() bool {
-	h.check()
+// Lose tells the Locks of a loss. Only the first loss counts, and none after the last
+// Unlock. The function that it returns logs the loss and calls hooks.
+func (h *hold) Lose(loss engine.Loss) (report func()) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lost != nil || h.released
-}
-
-// why returns why the lock was lost, or that it is not held for another reason.
-func (h *hold) why() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.lost != nil {
-		return h.lost
-	}
-	return h.m.notHeld
-}
-
-// lose marks the lock as lost and tells everybody who holds it. Only the first loss counts, and
-// none after the last Unlock. What it returns is to be called then: it logs and traces the
-// loss.
-func (h *hold) lose(cause error) (report func()) {
-	h.mu.Lock()
-	if h.lost != nil || h.released {
+	if h.lost != nil || len(h.locks) == 0 {
 		h.mu.Unlock()
 		return func() {}
 	}
-	err := &lostError{lock: h.m.name, node: h.place.Name, cause: cause}
+	err := h.lostError(loss)
 	h.lost = err
-	retainer := h.retainer
-	if h.held[Shared]+h.held[Exclusive] > 0 {
-		h.session.holdLost()
-	}
-	h.stop()
-	var endings []func(error)
-	var turns []*turn
-	for _, l := range append([]*Lock{&h.own}, h.locks...) {
-		if l.unlocked {
-			continue
+	var contexts []*lockContext
+	for _, l := range h.locks {
+		if l.lost != nil {
+			close(l.lost)
 		}
-		endings = append(endings, l.detach(true)...)
-		if !slices.Contains(turns, l.turn) {
-			turns = append(turns, l.turn)
-		}
+		contexts = append(contexts, l.takeContexts()...)
 	}
-	reports := h.reports(err, turns)
 	h.mu.Unlock()
-
-	for _, end := range endings {
-		end(err)
+	for _, c := range contexts {
+		c.end(err)
 	}
-	h.session.remove(h)
-	if retainer != nil {
-		retainer.lost(h)
-	}
-	return reports
+	return func() { h.reportLoss(err) }
 }
 
-// discard ends a hold whose only Lock no caller gets. The attempt removes its
-// node.
-func (h *hold) discard() {
-	h.session.remove(h)
+func (h *hold) lostError(loss engine.Loss) *lostError {
+	return &lostError{lock: h.m.name, node: loss.Node, cause: loss.Cause}
+}
+
+func (h *hold) reportLoss(err *lostError) {
+	h.m.options.logger.Warn("dlock: lock lost", "lock", err.lock, "node", err.node, "error", err.cause)
+	if trace, ctx := h.hooks(); trace.Lost != nil {
+		trace.Lost(ctx, LostInfo{Lock: err.lock, Node: err.node, Held: time.Since(h.since), Err: err})
+	}
+}
+
+// traceEnd has the hooks of trace see the end of the hold, since its call to Granted
+// follows. It returns false if the hold is lost.
+func (h *hold) traceEnd(ctx context.Context, trace *Trace) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lost != nil {
-		h.session.lostUnlocked()
-		return
+		return false
 	}
-	h.released = true
-	h.stop()
+	h.trace, h.call = trace, trace.keep(ctx)
+	return true
 }
 
-// reports returns a function that logs and traces the loss of turns. It is
-// called with mu held; the function is to be called without.
-func (h *hold) reports(err *lostError, turns []*turn) func() {
-	if len(turns) == 0 {
-		return func() {} // a place that is idle
-	}
-	copies := make([]turn, len(turns))
-	for i, t := range turns {
-		copies[i] = *t
-	}
-	return func() {
-		h.m.options.logger.Warn("dlock: lock lost", "lock", err.lock, "node", err.node, "error", err.cause)
-		for _, t := range copies {
-			if t.trace != nil && t.trace.Lost != nil {
-				t.trace.Lost(t.context(), LostInfo{Lock: err.lock, Node: err.node, Held: time.Since(t.since), Err: err})
-			}
-		}
-	}
-}
-
-func (h *hold) placeNow() driver.Place {
+// hooks returns the hooks that see the end of the hold, and their context.
+func (h *hold) hooks() (*Trace, context.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.place
+	trace, ctx := h.trace, h.call
+	if trace == nil {
+		trace = new(Trace)
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	return trace, ctx
 }
 
-// stop ends what runs for the hold. It is called with mu held.
-func (h *hold) stop() {
-	if h.unguard != nil {
-		h.unguard()
-	}
-	if h.interrupt != nil {
-		h.interrupt()
-	}
-}
-
-// mode returns how the contender holds the lock. It is called with mu held.
+// mode returns how the contender holds the lock, or zero if it does not. It is called
+// with mu held.
 func (h *hold) mode() Mode {
-	if h.held[Exclusive] > 0 {
-		return Exclusive
+	var strongest Mode
+	for _, l := range h.locks {
+		strongest = max(strongest, l.mode)
 	}
-	return Shared
+	return strongest
 }
 
-// enter adds a Lock to the hold of this one, without a request. It returns nil if this one is
-// unlocked: then the hold was given back, or is somebody else's turn.
-func (l *Lock) enter(mode Mode) (*Lock, error) {
+// modeNow is mode without mu.
+func (h *hold) modeNow() Mode {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.mode()
+}
+
+// ended returns why the hold has ended, or nil. It reads the clocks.
+func (h *hold) ended() error {
+	h.check()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.lost != nil:
+		return h.lost
+	case len(h.locks) == 0:
+		return h.m.notHeld
+	}
+	return nil
+}
+
+// markShared decides that the node becomes that of a reader, if the hold was granted
+// exclusively and is shared now. It is called with mu held.
+func (h *hold) markShared() bool {
+	if h.granted != Exclusive || h.mode() != Shared {
+		return false
+	}
+	h.entry.MarkRenamed(h.m.options.prefix[Shared])
+	return true
+}
+
+// remove takes a Lock off the hold. It is called with mu held.
+func (h *hold) remove(l *Lock) {
+	h.locks = slices.DeleteFunc(h.locks, func(other *Lock) bool { return other.lockState == l.lockState })
+}
+
+// reenter returns another Lock of the hold of l, without a request. It returns nil if
+// l is unlocked.
+func (l *Lock) reenter(mode Mode) (*Lock, error) {
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -209,75 +180,5 @@ func (l *Lock) enter(mode Mode) (*Lock, error) {
 	case mode == Exclusive && h.mode() == Shared:
 		return nil, lockError(h.m.name, ErrUpgrade)
 	}
-	inner := newLock(h, mode, l.turn)
-	h.held[mode]++
-	h.locks = append(h.locks, inner)
-	return inner, nil
-}
-
-// guardAfter is how long a lock is held before its node is watched: brief holds pay nothing.
-const guardAfter = 300 * time.Millisecond
-
-// guard watches the node until the lock is given back or lost, and finds out if somebody
-// removes it. An error of the store proves nothing: it goes on.
-func (h *hold) guard() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	if !h.guarding(cancel) {
-		return
-	}
-	pace := retries{newBackOff: h.m.options.backOff}
-	place := h.placeNow()
-	for {
-		began, name := time.Now(), place.Name
-		err := h.awaitEnd(ctx, place)
-		if err == nil {
-			place.Name, err = h.session.find(ctx, h.m, h.placeNow())
-		}
-		switch {
-		case ctx.Err() != nil || h.session.Err() != nil:
-			return
-		case err == nil && place.Name == "":
-			h.lose(errTaken)()
-			return
-		case err == nil && (place.Name != name || time.Since(began) > brief):
-			pace.succeeded()
-		default:
-			place.Name = name
-			sleep(pace.nextTireless(), ctx.Done())
-		}
-	}
-}
-
-// brief is how long a watch has to last for its early end to be nothing unusual.
-const brief = 100 * time.Millisecond
-
-func (h *hold) guarding(cancel context.CancelFunc) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.lost != nil || h.released {
-		return false
-	}
-	h.unguard = cancel
-	return true
-}
-
-// awaitEnd watches the node and returns nil once the watch has ended, which is
-// at once if the node does not stand under that name.
-func (h *hold) awaitEnd(ctx context.Context, p driver.Place) error {
-	watch, err := h.session.Watch(ctx, h.m.name, p)
-	if err != nil {
-		return err
-	}
-	defer watch.Stop()
-	for {
-		select {
-		case _, open := <-watch.C:
-			if !open {
-				return nil
-			}
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	return h.addLock(mode), nil
 }

@@ -3,6 +3,8 @@ package recipes
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // Lock is a lock that is held until Unlock, or until it is lost. A call that
@@ -30,7 +32,6 @@ func (*noCopy) Unlock() {}
 // lockState is what a Lock and its copies have in common.
 type lockState struct {
 	hold *hold
-	turn *turn
 
 	// Guarded by hold.mu:
 	mode     Mode
@@ -38,18 +39,6 @@ type lockState struct {
 	end      error                // what Unlock says the second time
 	lost     chan struct{}        // made when it is asked for
 	contexts map[any]*lockContext // by parent; see contextKey
-}
-
-// newLock returns a Lock on a hold besides its own one.
-func newLock(h *hold, mode Mode, t *turn) *Lock {
-	l := new(struct { // one allocation
-		Lock
-		state lockState
-	})
-	l.state.hold, l.state.mode, l.state.turn = h, mode, t
-	t.locks++
-	l.lockState = &l.state
-	return &l.Lock
 }
 
 // errNoLock is what the zero value and nil say.
@@ -74,7 +63,7 @@ func (l *Lock) Node() string {
 	if l.fromNoCall() {
 		return ""
 	}
-	return l.hold.placeNow().Name
+	return l.hold.entry.Place().Name
 }
 
 // Token returns the fencing token. Send it to the resource that the lock
@@ -91,7 +80,7 @@ func (l *Lock) Token() int64 {
 	if l.fromNoCall() {
 		return 0
 	}
-	return l.hold.token
+	return l.hold.entry.Token()
 }
 
 // Lost returns a channel that closes when the lock is lost: its session has
@@ -161,19 +150,11 @@ func (l *Lock) do(ctx context.Context, f func(ctx context.Context) error) (err e
 	return mask(f(l.Context(ctx)), ErrNotRun, ErrUnlock) // which f may have of another lock
 }
 
-// detach returns what has to be called, without mu, to tell the users of a Lock that it has
-// ended: to close its Lost channel, if it was lost, and to cancel its contexts. It is called
-// with mu held.
-func (l *Lock) detach(lost bool) []func(error) {
-	var endings []func(error)
-	if lost && l.lost != nil {
-		endings = append(endings, func(error) { close(l.lost) })
-	}
-	for _, c := range l.contexts {
-		endings = append(endings, c.end)
-	}
+// takeContexts returns the contexts that end with the Lock. It is called with mu held.
+func (l *Lock) takeContexts() []*lockContext {
+	contexts := slices.Collect(maps.Values(l.contexts))
 	l.contexts = nil
-	return endings
+	return contexts
 }
 
 // forget drops the context of a parent that has ended.

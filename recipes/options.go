@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
 // Option is a setting of a client, for all its locks, or of one lock.
@@ -11,7 +13,7 @@ type Option func(*options)
 
 type options struct {
 	timeout   time.Duration
-	backOff   func() BackOff
+	backOff   func() engine.BackOff
 	prefix    [Exclusive + 1]string // of the names of nodes, by mode
 	logger    *slog.Logger
 	trace     *Trace
@@ -32,7 +34,7 @@ func (o options) with(opts []Option) options {
 
 func defaults() options {
 	o := options{
-		backOff: defaultBackOff,
+		backOff: engineBackOff(defaultBackOff),
 		logger:  slog.New(slog.DiscardHandler),
 		trace:   new(Trace),
 		record:  recordTail(nil),
@@ -69,7 +71,7 @@ func WithBackOff(newBackOff func() BackOff) Option {
 	if newBackOff == nil {
 		newBackOff = defaultBackOff
 	}
-	return func(o *options) { o.backOff = newBackOff }
+	return func(o *options) { o.backOff = engineBackOff(newBackOff) }
 }
 
 // WithHostname sets what the names of the lock's nodes begin with, instead of the

@@ -14,7 +14,8 @@ func (l *Lock) String() string {
 		return "no lock"
 	}
 	h := l.hold
-	ended := h.session.Err() != nil
+	ended := h.entry.SessionOver()
+	place := h.entry.Place()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	state := "held"
@@ -24,7 +25,7 @@ func (l *Lock) String() string {
 	case l.unlocked, h.lost != nil, ended:
 		state = "lost"
 	}
-	return fmt.Sprintf("%s: %v, %s, token %d, %s", printable(h.m.name), l.mode, printable(h.place.Name), h.token, state)
+	return fmt.Sprintf("%s: %v, %s, token %d, %s", printable(h.m.name), l.mode, printable(place.Name), place.Token, state)
 }
 
 // GoString returns String within "dlock.Lock()".
@@ -52,7 +53,7 @@ func (c *Client) String() string {
 	if s == nil {
 		return "not connected"
 	}
-	i := driver.Describe(s.Session)
+	i := driver.Describe(s.ofDriver())
 	if i.ID == "" {
 		return "connected"
 	}

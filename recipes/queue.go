@@ -5,19 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
-
-// indexOf returns the place of a node in a queue, or -1. Name and epoch together name one node
-// for ever; the name alone may have been taken again.
-func indexOf(nodes []driver.Node, n driver.Node) int {
-	return slices.IndexFunc(nodes, func(m driver.Node) bool {
-		return m.Name == n.Name && m.Epoch == n.Epoch
-	})
-}
 
 // blocker returns the index of the node that a contender has to wait for if
 // these nodes are ahead of it, or -1 if it holds the lock. A writer waits for
@@ -31,8 +23,8 @@ func blocker(ahead []driver.Node, mode Mode) int {
 	return -1
 }
 
-// behind is blocker by mode, as NodeSpec.Predecessor.
-var behind = [...]func(ahead []driver.Node) int{
+// rules is blocker by mode, for the engine.
+var rules = [...]engine.Rule{
 	Shared:    func(ahead []driver.Node) int { return blocker(ahead, Shared) },
 	Exclusive: func(ahead []driver.Node) int { return blocker(ahead, Exclusive) },
 }
@@ -97,19 +89,19 @@ func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error) {
 	if err := m.usable(ctx); err != nil {
 		return nil, err
 	}
-	if err := m.client.enter(); err != nil {
+	if err := m.client.beginCall(); err != nil {
 		return nil, lockError(m.name, err)
 	}
-	defer m.client.leave()
-	contenders, err := m.look(ctx)
+	defer m.client.endCall()
+	contenders, err := m.contenders(ctx)
 	if err != nil {
 		return nil, lockError(m.name, m.client.closedOr(inTime(ctx, err)))
 	}
 	return contenders, nil
 }
 
-func (m *RWMutex) look(ctx context.Context) ([]Contender, error) {
-	s, err := m.client.get(ctx)
+func (m *RWMutex) contenders(ctx context.Context) ([]Contender, error) {
+	s, err := m.client.session(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +130,7 @@ func (m *RWMutex) look(ctx context.Context) ([]Contender, error) {
 
 // describe fills in what only a driver that can read nodes knows.
 func (s *session) describe(ctx context.Context, queue string, c *Contender) error {
-	info, err := driver.Read(ctx, s.Session, queue, c.Node)
+	info, err := driver.Read(ctx, s.ofDriver(), queue, c.Node)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		return nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"time"
 )
 
 // Go's goroutines have no identity, so the owner of a lock is known by the context that the
@@ -158,10 +157,9 @@ func (m *RWMutex) reenter(ctx context.Context, mode Mode) (*Lock, error) {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
-			a := attempt{m: m, began: time.Now()}
-			return nil, a.interrupted(ctx)
+			return nil, newAttempt(m, mode).interrupted(ctx)
 		}
-		if l, err := in.lock.enter(mode); l != nil || err != nil {
+		if l, err := in.lock.reenter(mode); l != nil || err != nil {
 			return l, err
 		}
 	}

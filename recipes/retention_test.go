@@ -59,7 +59,7 @@ func TestAPlaceThatNobodyUsesIsGivenUpAfterAWhile(t *testing.T) {
 		synctest.Wait()
 		assert.Empty(w, w.names())
 		assert.Zero(w, w.store.Stats().Watches)
-		assert.Zero(w, c.Retainers())
+		assert.Zero(w, c.Cohorts())
 	})
 }
 
@@ -295,7 +295,7 @@ func TestCloseEndsALineAndAnIdlePlace(t *testing.T) {
 		require.ErrorIs(w, w.failed(reading), recipes.ErrClosed)
 		require.ErrorIs(w, held.Err(), recipes.ErrLost)
 		require.ErrorIs(w, w.failed(c.lock(bg)), recipes.ErrClosed)
-		assert.Zero(w, c.Retainers())
+		assert.Zero(w, c.Cohorts())
 
 		d := w.client("d", retention())
 		other := w.won(w.client("h").lock(bg))
@@ -603,7 +603,7 @@ func TestAnErrorOfTheStoreEndsTheWaitOfAll(t *testing.T) {
 				require.ErrorIs(w, w.failed(call), errBroken)
 			}
 		}
-		assert.Zero(w, c.Retainers())
+		assert.Zero(w, c.Cohorts())
 	})
 }
 
@@ -1159,7 +1159,7 @@ func TestOneLockIsExemptFromTheRetentionOfItsClient(t *testing.T) {
 		exempt := recipes.WithoutRetention()
 		for range 2 {
 			l := w.won(c.lock(bg, exempt))
-			assert.Zero(w, c.Retainers())
+			assert.Zero(w, c.Cohorts())
 			w.unlock(l)
 			assert.Empty(w, w.names(), "the node goes with Unlock")
 		}

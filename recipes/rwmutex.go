@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
 // RWMutex is a read-write lock that all clients of a store share under one name.
@@ -25,6 +25,7 @@ type RWMutex struct {
 	client  *Client
 	name    string
 	options options
+	queue   *engine.Queue
 	err     error // why the lock cannot be used
 	notHeld error // what an unlocked Lock says
 	key     any   // of its holds in contexts
@@ -48,6 +49,13 @@ func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 		options: c.options.with(opts),
 		key:     holdsKey{c, name},
 		notHeld: lockError(name, ErrNotHeld),
+	}
+	m.queue = &engine.Queue{
+		Name:    name,
+		Wait:    m.options.wait.wait,
+		BackOff: m.options.backOff,
+		Renamed: m.reportDowngraded,
+		Reaped:  m.reportReaped,
 	}
 	if err := cmp.Or(driver.CheckQueue(name), m.options.recordErr); err != nil {
 		m.err = lockError(name, err)
@@ -75,13 +83,13 @@ func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 // a new session. With a context of [Lock.Context], Lock takes the same lock again:
 // see there.
 func (m *RWMutex) Lock(ctx context.Context) (*Lock, error) {
-	return m.lock(ctx, attempt{mode: Exclusive})
+	return m.lock(ctx, Exclusive, false)
 }
 
 // RLock waits until it holds the lock shared. Otherwise it is like Lock, but it
 // never returns [ErrUpgrade].
 func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
-	return m.lock(ctx, attempt{mode: Shared})
+	return m.lock(ctx, Shared, false)
 }
 
 // TryLock is like Lock, but does not wait for other contenders. If one holds the
@@ -103,13 +111,13 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 // once more only if the session turns out to have ended, or the new node to be
 // gone.
 func (m *RWMutex) TryLock(ctx context.Context) (*Lock, error) {
-	return m.lock(ctx, attempt{mode: Exclusive, try: true})
+	return m.lock(ctx, Exclusive, true)
 }
 
 // TryRLock is like RLock, but does not wait for other contenders. It returns
 // [ErrLocked] if a writer holds the lock or waits for it. See TryLock.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
-	return m.lock(ctx, attempt{mode: Shared, try: true})
+	return m.lock(ctx, Shared, true)
 }
 
 // WithLock calls f while it holds the lock exclusively, and unlocks. A panic in f
@@ -151,7 +159,7 @@ func (m *RWMutex) with(ctx context.Context, mode Mode, f func(ctx context.Contex
 	}
 	var l *Lock
 	if err == nil {
-		l, err = m.lock(ctx, attempt{mode: mode})
+		l, err = m.lock(ctx, mode, false)
 	}
 	if err != nil {
 		return bothError{err, ErrNotRun}
@@ -181,21 +189,18 @@ func (m *RWMutex) usable(ctx context.Context) error {
 	return m.err
 }
 
-func (m *RWMutex) lock(ctx context.Context, a attempt) (*Lock, error) {
+func (m *RWMutex) lock(ctx context.Context, mode Mode, try bool) (*Lock, error) {
 	if m == nil || m.client == nil {
 		return nil, errNoClient
 	}
-	hook := m.options.trace.Failed
-	if hook == nil {
-		return m.acquire(ctx, &a)
-	}
-	began := time.Now()
-	l, err := m.acquire(ctx, &a)
-	if err != nil {
+	a := newAttempt(m, mode)
+	a.try = try
+	l, err := m.acquire(ctx, a)
+	if hook := m.options.trace.Failed; err != nil && hook != nil {
 		if ctx == nil {
 			ctx = context.Background()
 		}
-		hook(ctx, FailedInfo{Lock: m.name, Node: a.node, Mode: a.mode, Try: a.try, Waited: time.Since(began), Err: err})
+		hook(ctx, FailedInfo{Lock: m.name, Node: a.progress.now().node, Mode: mode, Try: try, Waited: a.elapsed(), Err: err})
 	}
 	return l, err
 }
@@ -207,20 +212,42 @@ func (m *RWMutex) acquire(ctx context.Context, a *attempt) (*Lock, error) {
 	if l, err := m.reenter(ctx, a.mode); l != nil || err != nil {
 		return l, err
 	}
-	if err := m.client.enter(); err != nil {
+	if err := m.client.beginCall(); err != nil {
 		return nil, lockError(m.name, err)
 	}
-	defer m.client.leave()
+	defer m.client.endCall()
 	if m.options.timeout > 0 {
 		limited, cancel := context.WithTimeout(ctx, m.options.timeout)
 		defer cancel()
 		ctx = limited
 	}
-	a.m = m
-	if m.options.retention != nil {
-		r := m.client.retainers.use(m)
-		defer r.ref(-1)
-		return r.lock(ctx, *a)
+	from, done := m.acquirer()
+	defer done()
+	return from.acquire(ctx, a)
+}
+
+// acquirer gets a lock for a call. The call is not a re-entry.
+type acquirer interface {
+	acquire(ctx context.Context, a *attempt) (*Lock, error)
+}
+
+// acquirer returns the acquirer of the lock's calls. The call ends with done.
+func (m *RWMutex) acquirer() (from acquirer, done func()) {
+	if m.options.retention == nil {
+		return new(contention), func() {}
 	}
-	return a.run(ctx)
+	c := m.client.cohorts.use(m)
+	return c, c.unuse
+}
+
+func (m *RWMutex) reportDowngraded(ctx context.Context, node string, err error) {
+	if hook := m.options.trace.Downgraded; hook != nil {
+		hook(ctx, DowngradedInfo{Lock: m.name, Node: node, Err: err})
+	}
+}
+
+func (m *RWMutex) reportReaped(node string, tries int, err error) {
+	if hook := m.options.trace.Reaped; hook != nil {
+		hook(context.Background(), ReapedInfo{Lock: m.name, Node: node, Tries: tries, Err: err})
+	}
 }

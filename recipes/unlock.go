@@ -1,13 +1,10 @@
 package recipes
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
 // unlockTimeout is how long Unlock waits for the store.
@@ -55,193 +52,77 @@ func (l *Lock) Unlock() error {
 		defer h.mu.Unlock()
 		return l.end
 	}
-	lost := h.lost
+	lost, before := h.lost, h.mode()
 	l.unlocked = true
 	l.end = h.m.notHeld
 	if lost != nil {
 		l.end = lost
 	}
-	endings := l.detach(false)
-	cause := l.notHeld()
-	finish := h.leave(l)
-	last := l.turn.locks == 0
+	contexts, cause := l.takeContexts(), l.notHeld()
+	h.remove(l)
+	last := len(h.locks) == 0
+	shared := lost == nil && before == Exclusive && h.markShared()
 	h.mu.Unlock()
 
-	for _, end := range endings {
-		end(cause)
+	for _, c := range contexts {
+		c.end(cause)
 	}
+	switch {
+	case last:
+		return l.giveBack(lost)
+	case lost != nil:
+		return lost
+	case shared:
+		return l.downgradeRest()
+	}
+	return nil
+}
+
+// giveBack gives the hold back after its last Unlock.
+func (l *Lock) giveBack(lost error) error {
+	h := l.hold
+	err := h.lender.giveBack(h)
 	if lost != nil {
-		return l.end
+		return lost
 	}
-	err := finish(l)
-	if last {
-		l.released(err)
-	}
-	return err
-}
-
-// released traces the end of a turn, unless it was reported as lost. It is
-// called without mu, after everything else: a hook may panic.
-func (l *Lock) released(err error) {
-	t := l.turn // nothing changes it any more
-	if t.trace == nil || t.trace.Released == nil || errors.Is(err, ErrLost) {
-		return
-	}
-	t.trace.Released(t.context(), ReleasedInfo{
-		Lock: l.hold.m.name,
-		Node: l.hold.placeNow().Name,
-		Held: time.Since(t.since),
-		Err:  err,
-	})
-}
-
-// leave takes one Lock off the hold and returns what the store has to be told. It is called
-// with mu held.
-func (h *hold) leave(l *Lock) func(*Lock) error {
-	before := h.mode()
-	h.held[l.mode]--
-	l.turn.locks--
-	same := func(other *Lock) bool { return other.lockState == l.lockState }
-	if i := slices.IndexFunc(h.locks, same); i >= 0 {
-		h.locks = slices.Delete(h.locks, i, i+1)
-	}
-	switch {
-	case h.lost != nil:
-		if h.held[Shared]+h.held[Exclusive] == 0 {
-			h.session.lostUnlocked()
-		}
-		return nil
-	case h.held[Shared]+h.held[Exclusive] == 0 && h.retainer != nil:
-		return (*Lock).endTurn
-	case h.held[Shared]+h.held[Exclusive] == 0:
-		h.released = true
-		h.stop()
-		return (*Lock).release
-	case before == Exclusive && h.mode() == Shared:
-		h.downgraded = true
-		return (*Lock).downgradeRest
-	}
-	return func(*Lock) error { return nil }
-}
-
-// release removes the node and keeps what that has shown for a second Unlock.
-func (l *Lock) release() error {
-	err := l.hold.giveBack()
 	if err != nil {
-		l.gaveBack(err)
+		err = l.explain(err)
+	}
+	if !errors.Is(err, ErrLost) {
+		h.reportReleased(err)
 	}
 	return err
 }
 
-func (l *Lock) gaveBack(err error) {
-	var lost *lostError
-	if errors.As(err, &lost) {
-		l.endedBy(err)
-		l.hold.mu.Lock()
-		report := l.hold.reports(lost, []*turn{l.turn})
-		l.hold.mu.Unlock()
-		report()
+// explain returns what Unlock says of an error of the removal.
+func (l *Lock) explain(err error) error {
+	h := l.hold
+	var loss *engine.Loss
+	if !errors.As(err, &loss) {
+		return unlockError(h.m.name, h.m.client.closedOr(err))
+	}
+	lost := h.lostError(*loss) // the removal has found it
+	l.endedBy(lost)
+	h.reportLoss(lost)
+	return lost
+}
+
+// reportReleased calls the hook for the end of a hold that was not lost. It comes
+// after everything else, because a hook may panic.
+func (h *hold) reportReleased(err error) {
+	if trace, ctx := h.hooks(); trace.Released != nil {
+		trace.Released(ctx, ReleasedInfo{
+			Lock: h.m.name,
+			Node: h.entry.Place().Name,
+			Held: time.Since(h.since),
+			Err:  err,
+		})
 	}
 }
 
-// giveBack removes the node of a hold that was marked as released.
-func (h *hold) giveBack() error {
-	h.session.remove(h)
-	return h.remove()
-}
-
-func (h *hold) remove() error {
-	ctx := &h.leaving
-	ctx.limit = unlockTimeout
-	defer ctx.cancel()
-	place := h.lastPlace(ctx)
-	err := h.takeAway(ctx, place)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, driver.ErrGone):
-		return &lostError{lock: h.m.name, node: place.Name, cause: errTaken}
-	case h.session.Err() != nil:
-		return unlockError(h.m.name, h.m.client.closedOr(fmt.Errorf("%w: %w", driver.ErrUnavailable, err)))
-	case !passing(err):
-		h.session.refused(h.m.name, place.Name, err)
-		return h.cannotRemove(place, err)
-	}
-	return h.removeLater(ctx, place, err)
-}
-
-// takeAway removes the node. A node that has stood for an exclusive lock to the
-// end is released: its release grants the lock to the next waiter, see passedOn.
-func (h *hold) takeAway(ctx context.Context, place driver.Place) error {
-	why := driver.Changed
-	if h.exclusive(place) {
-		why = driver.Released
-	}
-	return h.session.Delete(ctx, h.m.name, place, why)
-}
-
-// exclusive tells whether the node has stood for an exclusive lock to the end.
-func (h *hold) exclusive(place driver.Place) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return modeOf(place.Node) == Exclusive && !h.downgraded
-}
-
-// endedBy has a second Unlock return what the first one found out.
+// endedBy has a second Unlock return what the first one has found out.
 func (l *Lock) endedBy(err error) {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
 	l.end = err
-}
-
-// removeLater leaves the node to the reaper and waits for it as long as Unlock may.
-func (h *hold) removeLater(ctx context.Context, place driver.Place, err error) error {
-	c := h.m.removal(h.session, place)
-	h.session.reap(c)
-	select {
-	case <-c.done:
-		switch {
-		case c.err == nil:
-			return nil
-		case h.session.Err() == nil:
-			return h.cannotRemove(place, c.err)
-		}
-	case <-ctx.Done():
-	case <-h.m.client.done:
-		return unlockError(h.m.name, ErrClosed)
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("no answer within %v", unlockTimeout)
-	}
-	return unlockError(h.m.name, fmt.Errorf("%w: node %s is removed when the store answers: %w", driver.ErrUnavailable, place.Name, err))
-}
-
-// cannotRemove returns what Unlock says where the store refuses to remove the
-// node. The lock is not held any more, but the node stands in the way of others
-// as long as the session lives.
-func (h *hold) cannotRemove(place driver.Place, err error) error {
-	return unlockError(h.m.name, fmt.Errorf("node %s stays until the session ends, and blocks others until then: %w", place.Name, err))
-}
-
-// lastPlace returns the place of a hold that was given back, once no Replace can change it any
-// more: two requests about one node must not overtake each other.
-func (h *hold) lastPlace(ctx context.Context) driver.Place {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for h.replacing != nil && h.waitForReplace(ctx) == nil { // it was interrupted
-	}
-	return h.place
-}
-
-// waitForReplace gives mu up while it waits for the Replace in flight.
-func (h *hold) waitForReplace(ctx context.Context) error {
-	inFlight := h.replacing
-	h.mu.Unlock()
-	defer h.mu.Lock()
-	select {
-	case <-inFlight:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

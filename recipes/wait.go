@@ -1,34 +1,26 @@
 package recipes
 
 import (
-	"math/rand/v2"
 	"time"
+
+	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
 // Wait is a way of waiting for other contenders, for [WithWait]: [WatchPredecessor],
 // [WatchQueue] or [Poll]. The zero Wait is WatchPredecessor.
 type Wait struct {
-	kind     waitKind
-	interval time.Duration
+	wait engine.Wait
 }
-
-type waitKind int
-
-const (
-	watchPredecessor waitKind = iota
-	watchQueue
-	poll
-)
 
 // WatchPredecessor returns the way of waiting in which a contender watches its
 // predecessor. Each release then wakes only the contenders that can enter. It is
 // the default, and best where the store can watch.
-func WatchPredecessor() Wait { return Wait{kind: watchPredecessor} }
+func WatchPredecessor() Wait { return Wait{engine.Wait{Kind: engine.WatchPredecessor}} }
 
 // WatchQueue returns the way of waiting in which a contender watches the whole
 // queue. Each change then wakes all waiters (the herd effect), and each of them
 // lists the queue.
-func WatchQueue() Wait { return Wait{kind: watchQueue} }
+func WatchQueue() Wait { return Wait{engine.Wait{Kind: engine.WatchQueue}} }
 
 // Poll returns the way of waiting in which a contender watches nothing and lists
 // the queue again and again, after d on average. Each pause is drawn between d/2
@@ -38,14 +30,10 @@ func Poll(d time.Duration) Wait {
 	if d <= 0 {
 		d = 100 * time.Millisecond
 	}
-	return Wait{kind: poll, interval: d}
+	return Wait{engine.Wait{Kind: engine.Poll, Interval: d}}
 }
 
 // String returns "watch predecessor", "watch queue" or "poll".
 func (w Wait) String() string {
-	return [...]string{"watch predecessor", "watch queue", "poll"}[w.kind]
-}
-
-func (w Wait) pause() time.Duration {
-	return w.interval/2 + rand.N(w.interval)
+	return [...]string{"watch predecessor", "watch queue", "poll"}[w.wait.Kind]
 }

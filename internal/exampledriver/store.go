@@ -21,21 +21,21 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// state is the content of the store.
+// state is everything that the store knows.
 type state struct {
-	Last     int64             // the last sequence, which is also the last token
-	Version  int64             // rises with each change of a queue's nodes
-	Sessions map[string]bool   // the living sessions
+	Last     int64             // the last sequence given out, which is the last token too
+	Version  int64             // counts changes of the membership of queues
+	Sessions map[string]bool   // those that the store keeps
 	Queues   map[string][]node // the oldest node first
 }
 
 type node struct {
 	driver.Place
-	Owner string // a session; empty if another program has made the node
-	Data  string // for people who read the file
+	Owner string // a session, or empty for a node of another program
+	Data  string // for people who look into the file
 }
 
-// remove removes the nodes that match and returns their number.
+// remove removes the nodes that match, and returns how many there were.
 func (st *state) remove(match func(queue string, n node) bool) (removed int) {
 	for queue, nodes := range st.Queues {
 		left := slices.DeleteFunc(slices.Clone(nodes), func(n node) bool { return match(queue, n) })
@@ -50,8 +50,8 @@ func (st *state) remove(match func(queue string, n node) bool) (removed int) {
 	return removed
 }
 
-// prune drops the sessions whose deadlines have passed or whose files are gone. It
-// removes the nodes of sessions that the store does not know.
+// prune drops the sessions whose time is up or whose file is gone, and the nodes
+// of sessions that are not there.
 func (st *state) prune(root *os.Root) {
 	maps.DeleteFunc(st.Sessions, func(id string, _ bool) bool {
 		end, err := root.Stat(id)
@@ -60,19 +60,19 @@ func (st *state) prune(root *os.Root) {
 	st.remove(func(_ string, n node) bool { return n.Owner != "" && !st.Sessions[n.Owner] })
 }
 
-// store is a directory. One file in it holds the state, and is replaced as a whole. A
-// process that changes the state locks another file. Each session has a file as well:
-// its modification time is the deadline of the session.
+// store is a directory. The state is in one file of it, which is replaced as a
+// whole. A process that changes the state holds the lock on another file. Each
+// session has a file, too, whose time says when the store drops the session.
 type store struct{ dir string }
 
 func (d store) path(name string) string { return filepath.Join(d.dir, name) }
 
-// read calls f with the present state. It needs no lock, because the file is replaced
-// as a whole.
+// read calls f with the present state. It needs no lock, because the file is
+// replaced as a whole.
 func (d store) read(ctx context.Context, f func(*state) error) error {
 	root, err := os.OpenRoot(d.dir)
 	if err != nil {
-		return markUnavailable(err)
+		return marked(err)
 	}
 	defer root.Close()
 	_, st, err := load(root)
@@ -82,15 +82,14 @@ func (d store) read(ctx context.Context, f func(*state) error) error {
 	return f(st)
 }
 
-// update calls f with the present state, and stores the state with the changes of f.
-// No other process can change the state in the meantime. If f returns an error,
-// nothing changes. If the error of update matches errUnknownOutcome, the change may or
-// may not have been made. After any other error it was not made. The whole update
-// happens in one directory, even if another directory takes the path in the meantime.
+// update calls f with the present state while no other process can change it, and
+// stores the state as f leaves it. If f fails, nothing changes. Only after an
+// error that matches errDoubt is it unknown whether the change was made. All of
+// it happens in one directory, even if another one takes its path meanwhile.
 func (d store) update(ctx context.Context, f func(*state) error) error {
 	root, err := os.OpenRoot(d.dir)
 	if err != nil {
-		return markUnavailable(err)
+		return marked(err)
 	}
 	defer root.Close()
 	unlock, err := lock(ctx, root)
@@ -113,21 +112,20 @@ func (d store) update(ctx context.Context, f func(*state) error) error {
 	return save(root, after)
 }
 
-// lock locks the store. The kernel unlocks it if this process dies. The function tries
-// again and again, because a call that waits in the kernel would not return when ctx
-// ends.
+// lock takes a lock that the kernel gives back if this process dies. It asks again
+// and again rather than wait in the kernel, where no ctx could reach it.
 func lock(ctx context.Context, root *os.Root) (unlock func() error, err error) {
 	f, err := root.OpenFile("lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, markUnavailable(err)
+		return nil, marked(err)
 	}
 	for ctx.Err() == nil {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			return f.Close, nil // Close unlocks
+			return f.Close, nil // which gives the lock back
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			return nil, errors.Join(markUnavailable(err), f.Close())
+			return nil, errors.Join(marked(err), f.Close())
 		}
 		time.Sleep(50*time.Microsecond + rand.N(200*time.Microsecond))
 	}
@@ -141,11 +139,11 @@ func load(root *os.Root) ([]byte, *state, error) {
 	case errors.Is(err, fs.ErrNotExist): // a new store
 		err = nil
 	case err != nil:
-		return nil, nil, markUnavailable(err)
+		return nil, nil, marked(err)
 	default:
 		err = json.Unmarshal(b, st)
 	}
-	if st.Sessions == nil { // new, or null in the file
+	if st.Sessions == nil { // also if another program wrote null
 		st.Sessions = make(map[string]bool)
 	}
 	if st.Queues == nil {
@@ -156,10 +154,10 @@ func load(root *os.Root) ([]byte, *state, error) {
 
 func save(root *os.Root, b []byte) error {
 	if err := writeFile(root, "state.next", b); err != nil {
-		return markUnavailable(err)
+		return marked(err)
 	}
 	if err := errors.Join(rename(root, "state.next", "state.json"), syncDir(root)); err != nil {
-		return fmt.Errorf("%w: %w", errUnknownOutcome, err)
+		return fmt.Errorf("%w: %w", errDoubt, err)
 	}
 	return nil
 }
@@ -181,17 +179,17 @@ func syncDir(root *os.Root) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-var errUnknownOutcome = errors.New("the disk failed, and may or may not have stored the change")
+var errDoubt = errors.New("the disk failed, and may or may not have stored the change")
 
-// Tests replace these functions to play a disk that fails or is slow.
+// Tests replace these to play a disk that fails or is slow.
 var (
 	rename  = (*os.Root).Rename
 	chtimes = os.Chtimes
 )
 
-// markUnavailable marks the errors that may pass by themselves. The error of a full
-// disk may pass. The error of a missing permission does not.
-func markUnavailable(err error) error {
+// marked marks an error that may pass by itself. That of a full disk may, that of a
+// missing permission will not.
+func marked(err error) error {
 	if err == nil || errors.Is(err, fs.ErrPermission) {
 		return err
 	}

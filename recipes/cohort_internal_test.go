@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,8 @@ type mortal struct {
 	driver.Session
 	lease  *driver.Lease
 	closed chan struct{}
+
+	deleted atomic.Bool
 }
 
 // newMortal returns a session whose lease ends after d.
@@ -44,7 +47,10 @@ func (m *mortal) WatchQueue(context.Context, string) (driver.Watch, error) {
 	return driver.Watch{}, nil
 }
 
-func (m *mortal) Delete(context.Context, string, driver.Place, driver.Cause) error { return nil }
+func (m *mortal) Delete(context.Context, string, driver.Place, driver.Cause) error {
+	m.deleted.Store(true)
+	return nil
+}
 
 func (m *mortal) List(context.Context, string) ([]driver.Node, error) {
 	return []driver.Node{{Name: "h-W-0000000000"}}, nil
@@ -55,29 +61,28 @@ func (m *mortal) Close() error {
 	return nil
 }
 
-// won returns a client with retention, its retainer of "q", and a lock that a
-// pursuit of no waiter has just been granted.
-func won(t *testing.T, s *mortal) (*RWMutex, *retainer, *Lock) {
+// granted returns a lock with retention, its cohort, and an entry that an attempt for
+// no waiter has just been granted.
+func granted(t *testing.T, s *mortal) (*RWMutex, *cohort, *sharedEntry) {
 	t.Helper()
-	c := NewClient(s)
-	t.Cleanup(func() { assert.NoError(t, c.Close()) })
-	m := c.RWMutex("q", WithRetention(Retention{}))
-	r := c.retainers.use(m)
-	t.Cleanup(func() { r.ref(-1) })
-	a := attempt{m: m, mode: Exclusive, retainer: r, pursuit: &pursuit{}}
-	l, err := a.run(context.Background())
+	client := NewClient(s)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	m := client.RWMutex("q", WithRetention(Retention{}))
+	c := client.cohorts.use(m)
+	t.Cleanup(c.unuse)
+	shared, err := c.runShared(context.Background(), newAttempt(m, Exclusive))
 	require.NoError(t, err)
-	return m, r, l
+	return m, c, shared
 }
 
-func TestALockThatIsLostBeforeAWaiterGetsItDoesNotKeepTheLostSession(t *testing.T) {
+func TestAnEntryThatIsLostBeforeAWaiterGetsItDoesNotKeepTheLostSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newMortal(guardAfter / 2)
-		_, r, l := won(t, s)
+		s := newMortal(150 * time.Millisecond)
+		_, c, shared := granted(t, s)
 		<-s.Done()
 		synctest.Wait()
-		require.True(t, l.hold.gone())
-		r.pursued(context.Background(), l, nil)
+		require.NotNil(t, shared.entry.Loss())
+		c.attemptEnded(context.Background(), shared, nil)
 
 		synctest.Wait()
 		select {
@@ -88,17 +93,13 @@ func TestALockThatIsLostBeforeAWaiterGetsItDoesNotKeepTheLostSession(t *testing.
 	})
 }
 
-func TestALockThatIsWonWhenItsWaiterHasGoneIsGivenBack(t *testing.T) {
+func TestAnEntryThatIsGrantedWhenItsWaiterHasGoneIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMortal(time.Hour)
-		m, r, l := won(t, s)
-		r.pursued(context.Background(), l, nil)
+		_, c, shared := granted(t, s)
+		c.attemptEnded(context.Background(), shared, nil)
+		time.Sleep(time.Second) // longer than the cohort keeps an idle entry
 		synctest.Wait()
-
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		l, err := m.Lock(ctx)
-		require.NoError(t, err)
-		require.NoError(t, l.Unlock())
+		assert.True(t, s.deleted.Load())
 	})
 }

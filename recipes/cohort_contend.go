@@ -1,0 +1,108 @@
+package recipes
+
+import "context"
+
+// sharedAttempt contends for an entry on behalf of the waiters of a cohort. It goes on
+// as long as there are waiters. So a waiter that gives up does not cost the others
+// their position in the queue.
+type sharedAttempt struct {
+	*attempt
+	cancel context.CancelFunc
+}
+
+// contend begins an attempt if the cohort needs one. It is called with mu held.
+func (c *cohort) contend() {
+	if c.shared != nil || c.attempt != nil || len(c.waiters) == 0 {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	a := newAttempt(c.m, c.waiters[0].mode)
+	c.attempt = &sharedAttempt{a, cancel}
+	c.addUser()
+	spawned := c.m.client.spawn(func() {
+		defer c.unuse()
+		defer cancel()
+		s, err := c.runShared(ctx, a)
+		c.attemptEnded(ctx, s, err)
+	})
+	if !spawned { // the client is being closed, which ends the waiters' calls
+		cancel()
+		c.unuse()
+	}
+}
+
+// contendAgain is contend without mu.
+func (c *cohort) contendAgain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.contend()
+}
+
+// runShared contends for an entry that holds of the cohort may share.
+func (c *cohort) runShared(ctx context.Context, a *attempt) (*sharedEntry, error) {
+	s := &sharedEntry{cohort: c}
+	if err := a.run(ctx, s); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// attemptEnded takes the result of an attempt.
+func (c *cohort) attemptEnded(ctx context.Context, s *sharedEntry, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.attempt = nil
+	switch {
+	case err == nil && c.adopt(s):
+		if c.passOn(s) {
+			c.m.client.spawn(func() { _ = s.remove() })
+		}
+	case err == nil: // the entry is lost already
+		c.contend()
+	case ctx.Err() != nil: // the waiters that wanted it have gone, but others wait
+		c.contend()
+	default:
+		for _, w := range c.waiters {
+			w.failed <- err
+		}
+		c.waiters = nil
+	}
+}
+
+// adopt makes an entry that was just granted the cohort's. It reports false if the
+// entry has been lost already. It is called with mu held.
+func (c *cohort) adopt(s *sharedEntry) bool {
+	if s.entry.Loss() != nil { // else the loss finds the entry here
+		return false
+	}
+	c.addUser()
+	c.shared = s
+	s.watchOthers()
+	return true
+}
+
+// cancelUnwantedAttempt ends an attempt whose mode the first waiter does not want. It
+// is called with mu held.
+func (c *cohort) cancelUnwantedAttempt() {
+	if a := c.attempt; a != nil && (len(c.waiters) == 0 || c.waiters[0].mode != a.mode) {
+		a.cancel()
+	}
+}
+
+// try contends for a call of TryLock or TryRLock, if no other member is in the way.
+// The entry becomes the cohort's, unless it has another one by then.
+func (c *cohort) try(ctx context.Context, a *attempt, taken bool) (*Lock, error) {
+	if taken {
+		return nil, lockError(a.m.name, ErrLocked)
+	}
+	s, err := c.runShared(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shared == nil && c.attempt == nil && c.adopt(s) {
+		s.turns = 1
+	}
+	return s.lend(a.mode), nil
+}

@@ -1,0 +1,205 @@
+package recipes
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/dlock-go/dlock/recipes/internal/engine"
+)
+
+// sharedEntry lends an entry to holds of a cohort. Once it is detached from the cohort
+// it is lent to no further hold, and its last hold removes it. Cohort.mu guards it.
+//
+// A turn is a time in which goroutines hold the entry exclusively, or one in which
+// they hold it shared without a gap.
+type sharedEntry struct {
+	cohort    *cohort
+	entry     *engine.Entry
+	exclusive bool // the node was created as that of a writer
+
+	holds  []*hold // not yet given back
+	turns  int     // that have begun; only the present one while no other contender waits
+	others others
+	idle   *time.Timer        // ends the entry while it has no holds
+	cancel context.CancelFunc // ends the watch for other contenders
+}
+
+// others says whether a contender outside the cohort waits for the lock.
+type others int
+
+const (
+	unknown others = iota // the queue has not been listed yet
+	none
+	waiting
+)
+
+// grant grants an entry to the cohort.
+func (s *sharedEntry) grant(_ context.Context, a *attempt, e *engine.Entry) error {
+	s.entry, s.exclusive = e, a.mode == Exclusive
+	return e.Grant(s)
+}
+
+// mode returns how the entry is held, or zero if it is not.
+func (s *sharedEntry) mode() Mode {
+	var strongest Mode
+	for _, h := range s.holds {
+		strongest = max(strongest, h.modeNow())
+	}
+	return strongest
+}
+
+// spent reports whether the cohort has had its turns on the entry. Until the first
+// list of the queue is answered, no other contender is taken to wait: for
+// Retention.Idle at most.
+func (s *sharedEntry) spent() bool {
+	retention := s.cohort.m.options.retention
+	if s.others == none || s.others == unknown && time.Since(s.entry.Since()) < retention.Idle {
+		return false
+	}
+	return s.turns >= retention.Turns
+}
+
+// admit returns a Lock of a new hold, or nil if a caller that wants that mode has to
+// wait. A reader that joins readers begins no turn.
+func (s *sharedEntry) admit(mode Mode) *Lock {
+	held := s.mode()
+	if s.entry.Loss() != nil || held == Exclusive {
+		return nil
+	}
+	if mode == Exclusive && (held == Shared || !s.exclusive || s.entry.IsRenamed()) {
+		return nil
+	}
+	if held == 0 {
+		if s.spent() {
+			return nil
+		}
+		if s.others != none {
+			s.turns++
+		}
+	}
+	return s.lend(mode)
+}
+
+func (s *sharedEntry) lend(mode Mode) *Lock {
+	h, l := newHold(s.cohort.m, s.entry, s, mode)
+	s.holds = append(s.holds, h)
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+	return l
+}
+
+// keepIdle keeps the entry for a while, though it has no holds.
+func (s *sharedEntry) keepIdle() {
+	d := s.cohort.m.options.retention.Idle
+	if s.idle == nil {
+		s.idle = time.AfterFunc(d, s.removeIdle)
+	} else {
+		s.idle.Reset(d)
+	}
+}
+
+// stop ends what runs for an entry of the cohort.
+func (s *sharedEntry) stop() {
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+	if s.cancel != nil {
+		s.cancel()
+	}
+}
+
+// The methods below are called without cohort.mu.
+
+// becameShared admits the readers that wait for an entry which is held shared now.
+func (s *sharedEntry) becameShared() {
+	c := s.cohort
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shared == s {
+		c.grant()
+	}
+}
+
+// giveBack takes a hold off the entry. Then the entry goes to the waiters of the
+// cohort, or is kept for a while, or is removed.
+func (s *sharedEntry) giveBack(h *hold) error {
+	c := s.cohort
+	c.mu.Lock()
+	s.holds = slices.DeleteFunc(s.holds, func(other *hold) bool { return other == h })
+	if s.entry.Loss() != nil {
+		unused := len(s.holds) == 0
+		c.mu.Unlock()
+		if unused {
+			s.entry.SeeLoss()
+		}
+		return nil
+	}
+	remove := c.passOn(s)
+	c.mu.Unlock()
+	if !remove {
+		return nil
+	}
+	return s.remove()
+}
+
+// remove removes an entry that the cohort has dropped. The waiters contend for
+// another one then.
+func (s *sharedEntry) remove() error {
+	defer s.cohort.contendAgain() // also if a hook panics
+	return s.entry.Remove(unlockTimeout)
+}
+
+// removeIdle removes the entry if it has no holds.
+func (s *sharedEntry) removeIdle() {
+	c := s.cohort
+	if c.m.client.beginCall() != nil {
+		return // the entry ends with the session
+	}
+	defer c.m.client.endCall()
+	c.mu.Lock()
+	unused := c.shared == s && len(s.holds) == 0
+	if unused {
+		c.drop()
+	}
+	c.mu.Unlock()
+	if unused {
+		_ = s.remove()
+	}
+}
+
+// rename tells the store that a detached entry is shared. After an error the
+// background goes on.
+func (s *sharedEntry) rename() {
+	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
+	defer cancel()
+	_ = s.entry.Rename(ctx)
+}
+
+// Lose tells the holds that the entry was lost. The waiters contend for another one.
+func (s *sharedEntry) Lose(loss engine.Loss) (report func()) {
+	c := s.cohort
+	c.mu.Lock()
+	holds := slices.Clone(s.holds) // no hold is added to a lost entry
+	c.mu.Unlock()
+	var reports []func()
+	for _, h := range holds {
+		reports = append(reports, h.Lose(loss))
+	}
+	c.mu.Lock()
+	unused := len(s.holds) == 0
+	if c.shared == s {
+		c.drop()
+		c.contend()
+	}
+	c.mu.Unlock()
+	if unused {
+		s.entry.SeeLoss()
+	}
+	return func() {
+		for _, report := range reports {
+			report()
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package recipes
+
+import (
+	"context"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes/internal/engine"
+)
+
+// watchOthers begins to look for contenders outside the cohort. It is called with
+// cohort.mu held.
+func (s *sharedEntry) watchOthers() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.cohort.m.client.spawn(func() {
+		defer cancel()
+		s.lookForOthers(ctx)
+	})
+}
+
+// brief is how soon after its start the end of a watch is unusual.
+const brief = 100 * time.Millisecond
+
+// lookForOthers watches the queue until another contender waits. What it sees may be
+// late, never early. A contender that was seen may have gone, which costs no more
+// than the entry.
+func (s *sharedEntry) lookForOthers(ctx context.Context) {
+	pause := engine.Retries{New: s.cohort.m.options.backOff}
+	early := 0 // watches in a row that have ended soon
+	for ctx.Err() == nil && !s.entry.SessionOver() {
+		began := time.Now()
+		watch, nodes, err := s.entry.WatchQueue(ctx)
+		if err != nil {
+			engine.Sleep(pause.NextEndless(), ctx.Done())
+			continue
+		}
+		pause.Succeeded()
+		if s.noteOthers(nodes) == waiting {
+			watch.Stop()
+			s.removeIdle()
+			return
+		}
+		select {
+		case <-watch.C:
+		case <-ctx.Done():
+		}
+		watch.Stop()
+		if early++; time.Since(began) > brief {
+			early = 0
+		}
+		if early > 2 { // a driver may end watches early, again and again
+			engine.Sleep(time.Millisecond<<min(early-2, 7), ctx.Done())
+		}
+	}
+}
+
+// noteOthers notes what a list of the queue has shown.
+func (s *sharedEntry) noteOthers(nodes []driver.Node) others {
+	c := s.cohort
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch s.others = s.othersIn(nodes); {
+	case c.shared != s:
+	case s.others == none:
+		s.turns = 1
+		fallthrough
+	default:
+		c.grant()
+	}
+	return s.others
+}
+
+// othersIn returns whether a contender waits behind the entry in this list.
+func (s *sharedEntry) othersIn(nodes []driver.Node) others {
+	own := s.entry.Place().Node
+	i := engine.Index(nodes, own)
+	if i < 0 { // renamed, or gone, which the entry's own watch finds out
+		return s.others
+	}
+	for _, n := range nodes[i+1:] {
+		if modeOf(own) == Exclusive || modeOf(n) == Exclusive {
+			return waiting
+		}
+	}
+	return none
+}

@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// tryTimeout bounds one try in the background.
+const tryTimeout = 5 * time.Second
+
+// task is a request about an entry's node that the store has not confirmed. The
+// background repeats it until the store has answered, or until the session has
+// ended: then the store removes the node by itself. Each task has a goroutine and
+// pauses of its own, so that one that fails delays no other.
+type task struct {
+	entry *Entry
+	try   func(ctx context.Context) error // nil: done
+	tries int
+	ended func()        // called when the task is done, or was given up
+	done  chan struct{} // closed after that
+	err   error         // why it was given up; set before done is closed
+}
+
+// inBackground runs a task. If the client is being closed, the task never ends.
+func (e *Entry) inBackground(t *task) *task {
+	t.entry, t.done = e, make(chan struct{})
+	e.session.client.Go(t.run)
+	return t
+}
+
+func (t *task) run() {
+	s, node := t.entry.session, t.entry.Place().Name
+	pause := Retries{New: s.client.BackOff}
+	for {
+		err := t.once()
+		switch {
+		case err == nil:
+			t.end(nil)
+			return
+		case s.Err() != nil:
+			t.end(s.Err())
+			return
+		case !mayPass(err):
+			t.entry.logRefusal(node, err)
+			t.end(err)
+			return
+		}
+		t.entry.logger().Warn("dlock: not confirmed by the store yet",
+			"lock", t.entry.queue.Name, "node", node, "tries", t.tries, "error", err)
+		Sleep(pause.NextEndless(), s.Done())
+	}
+}
+
+func (t *task) once() error {
+	ctx, cancel := context.WithTimeout(context.Background(), tryTimeout)
+	defer cancel()
+	t.tries++
+	return t.try(ctx)
+}
+
+func (t *task) end(err error) {
+	t.err = err
+	t.ended()
+	close(t.done)
+	t.entry.queue.Reaped(t.entry.Place().Name, t.tries, err)
+}
+
+// logRefusal logs that the store does not remove a node, which then stays as long as
+// the session.
+func (e *Entry) logRefusal(node string, err error) {
+	e.logger().Error("dlock: node cannot be removed and stays until the session ends",
+		"lock", e.queue.Name, "node", node, "error", err)
+}

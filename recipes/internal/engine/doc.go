@@ -1,0 +1,17 @@
+// Package engine takes one contender through one queue, from the Create of its
+// node until the node is removed. It knows package driver and nothing above it:
+// no modes, no locks, no re-entry. Which nodes block an entry is a [Rule] that
+// the caller gives, so that other recipes can use the same engine.
+//
+// The files, from the bottom up:
+//
+//	retry.go       pauses between the tries of one request
+//	errors.go      why an entry ended
+//	session.go     a session and the entries that hold something in it
+//	entry.go       an entry, its states, and every transition between them
+//	node.go        the watch of an entry's own node
+//	background.go  requests that are repeated until the store has answered
+//	rename.go      a new name for a node that keeps its position
+//	remove.go      the end of a node
+//	wait.go        what an entry does until nothing blocks it
+package engine

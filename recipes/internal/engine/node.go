@@ -1,0 +1,179 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+const (
+	// watchAfter is how long an entry is granted before its node is watched.
+	watchAfter = 300 * time.Millisecond
+	// early is how soon after its start the end of a watch is unusual.
+	early = 100 * time.Millisecond
+)
+
+// Index returns the position of a node in a queue, or -1. Name and epoch together
+// name one node for ever. The name alone may have been taken again.
+func Index(nodes []driver.Node, n driver.Node) int {
+	return slices.IndexFunc(nodes, func(m driver.Node) bool {
+		return m.Name == n.Name && m.Epoch == n.Epoch
+	})
+}
+
+// armWatch watches the entry's own node and, while it waits, the nodes that it waits
+// for.
+func (e *Entry) armWatch(ctx context.Context, ahead ...driver.Node) (driver.Watch, error) {
+	return e.session.Watch(ctx, e.queue.Name, e.Place(), ahead...)
+}
+
+// keepWatch keeps a watch that goes on for the own node alone.
+func (e *Entry) keepWatch(w driver.Watch) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.watch = w
+}
+
+// takeWatch returns the watch that was kept, if there is one.
+func (e *Entry) takeWatch() driver.Watch {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w := e.watch
+	e.watch = driver.Watch{}
+	return w
+}
+
+// watchNode watches the own node until the entry is not granted any more, and loses
+// the entry if the node is gone. An error of the store proves nothing, and the watch
+// goes on.
+func (e *Entry) watchNode() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if !e.beginWatch(cancel) {
+		return
+	}
+	pause := Retries{New: e.queue.BackOff}
+	place, watch := e.Place(), e.takeWatch()
+	for {
+		began, name := time.Now(), place.Name
+		err := e.awaitEnd(ctx, place, watch)
+		watch = driver.Watch{}
+		if err == nil {
+			place.Name, err = e.find(ctx)
+		}
+		switch {
+		case ctx.Err() != nil || e.session.Err() != nil:
+			return
+		case err == nil && place.Name == "":
+			e.lose(ErrTaken)()
+			return
+		case err == nil && (place.Name != name || time.Since(began) > early):
+			pause.Succeeded()
+		default:
+			place.Name = name
+			Sleep(pause.NextEndless(), ctx.Done())
+		}
+	}
+}
+
+func (e *Entry) beginWatch(cancel context.CancelFunc) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.state != granted {
+		return false
+	}
+	e.stopWatch = cancel
+	return true
+}
+
+// awaitEnd returns nil once the watch of the node has ended, or ctx. If the watch is
+// zero, awaitEnd arms one. That ends at once if the node does not stand under that
+// name.
+func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (err error) {
+	if w.C == nil {
+		if w, err = e.session.Watch(ctx, e.queue.Name, p); err != nil {
+			return err
+		}
+	}
+	defer w.Stop()
+	for {
+		select {
+		case _, open := <-w.C:
+			if !open {
+				return nil
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// find returns the name under which the node stands in the queue, or an empty name
+// if it does not. A Replace whose outcome is unknown may have given the node its
+// other name. A node of the same name does not count if it is another one: the queue
+// may have been removed and made again, or the node may be forged.
+func (e *Entry) find(ctx context.Context) (string, error) {
+	place, names := e.names()
+	found, err := e.findRead(ctx, place, names)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return e.findListed(ctx, place, names)
+	}
+	return found, err
+}
+
+// names returns the names that the node may have, the likely one first.
+func (e *Entry) names() (driver.Place, []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	names := []string{e.place.Name}
+	if e.prefix != "" {
+		if other := driver.FormatName(e.prefix, e.place.Seq); other != e.place.Name {
+			names = append(names, other)
+		}
+	}
+	return e.place, names
+}
+
+// findRead reads the node alone, however long the queue is.
+func (e *Entry) findRead(ctx context.Context, p driver.Place, names []string) (string, error) {
+	for _, name := range names {
+		info, err := driver.Read(ctx, e.session.Session, e.queue.Name, name)
+		switch {
+		case errors.Is(err, driver.ErrGone):
+		case err != nil:
+			return "", err
+		case info.Token == p.Token && !info.Foreign:
+			return name, nil
+		}
+	}
+	return "", nil
+}
+
+func (e *Entry) findListed(ctx context.Context, p driver.Place, names []string) (string, error) {
+	nodes, err := e.session.List(ctx, e.queue.Name)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range names {
+		if Index(nodes, driver.Node{Name: name, Epoch: p.Epoch}) >= 0 {
+			return name, nil
+		}
+	}
+	return "", nil
+}
+
+// WatchQueue watches the whole queue and lists it then.
+func (e *Entry) WatchQueue(ctx context.Context) (driver.Watch, []driver.Node, error) {
+	watch, err := e.session.WatchQueue(ctx, e.queue.Name)
+	if err != nil {
+		return driver.Watch{}, nil, err
+	}
+	nodes, err := e.session.List(ctx, e.queue.Name)
+	if err != nil {
+		watch.Stop()
+	}
+	return watch, nodes, err
+}

@@ -1,0 +1,117 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// abandonTimeout is how long a call that fails waits for the removal of its node.
+const abandonTimeout = 50 * time.Millisecond
+
+// Remove removes the node of an entry that waits or is granted. It waits for the
+// store for at most limit. If the store has not confirmed the removal by then, the
+// background goes on with it. Remove is called once.
+//
+// Remove returns nil when the node is gone. A *[Loss] says that the entry was lost
+// before. Every other error says that the node may stay for a while; it matches
+// driver.ErrUnavailable unless the store refuses the removal for good.
+//
+// Remove has no context of the caller: that of a call may be over when its node has
+// to be removed.
+func (e *Entry) Remove(limit time.Duration) error {
+	if loss := e.beginRemoval(); loss != nil {
+		return loss
+	}
+	if err := e.session.Err(); err != nil { // the store removes the node with the session
+		e.removed()
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	place := e.lastPlace(ctx)
+	err := e.session.Delete(ctx, e.queue.Name, place, e.removalCause())
+	if err != nil && e.session.Err() == nil && mayPass(err) {
+		return e.removeLater(ctx, place, err, limit)
+	}
+	e.removed()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, driver.ErrGone):
+		return &Loss{Node: place.Name, Cause: ErrTaken}
+	case e.session.Err() != nil:
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	e.logRefusal(place.Name, err)
+	return &refusal{place.Name, err}
+}
+
+// Abandon removes the node of a call that ends without a lock. It waits 50 ms for
+// the store at most.
+func (e *Entry) Abandon() {
+	var refused *refusal
+	if err := e.Remove(abandonTimeout); errors.As(err, &refused) {
+		e.queue.Reaped(refused.node, 1, refused.err)
+	}
+}
+
+// removalCause returns what the watches of other contenders may be told. The removal
+// of an entry that was granted exclusively until now grants the next one. That is not
+// so once a rename was decided: entries after it may have been granted beside it.
+func (e *Entry) removalCause() driver.Cause {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.spec.Exclusive && !e.since.IsZero() && e.prefix == "" {
+		return driver.Released
+	}
+	return driver.Changed
+}
+
+// lastPlace returns the place once no Replace can change it any more: two requests
+// about one node must not overtake each other.
+func (e *Entry) lastPlace(ctx context.Context) driver.Place {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for e.renaming != nil && e.awaitReplace(ctx) == nil { // beginRemoval has interrupted it
+	}
+	return e.place
+}
+
+// removeLater leaves the removal to the background, and waits for it until ctx ends.
+func (e *Entry) removeLater(ctx context.Context, p driver.Place, err error, limit time.Duration) error {
+	t := e.inBackground(&task{
+		tries: 1,
+		try:   func(ctx context.Context) error { return e.deleteAgain(ctx, p) },
+		ended: e.removed,
+	})
+	select {
+	case <-t.done:
+		switch {
+		case t.err == nil:
+			return nil
+		case e.session.Err() == nil:
+			return &refusal{p.Name, t.err}
+		}
+	case <-ctx.Done():
+	case <-e.session.client.Closed:
+		return errClosing
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer within %v", limit)
+	}
+	return fmt.Errorf("%w: node %s is removed when the store answers: %w", driver.ErrUnavailable, p.Name, err)
+}
+
+// deleteAgain repeats a Delete. A node that is gone is no loss then: an earlier
+// Delete may have removed it without an answer.
+func (e *Entry) deleteAgain(ctx context.Context, p driver.Place) error {
+	err := e.session.Delete(ctx, e.queue.Name, p, driver.Changed)
+	if errors.Is(err, driver.ErrGone) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Rename gives the node another prefix. It takes two steps: MarkRenamed decides it,
+// Rename tells the store. From the first step on the entry counts as one with the
+// new name. The owner may act on that before the store has answered, because a
+// Replace whose outcome is unknown may have been done.
+
+// MarkRenamed decides that the node gets another prefix. It returns false if that
+// was decided before.
+func (e *Entry) MarkRenamed(prefix string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.prefix != "" {
+		return false
+	}
+	e.prefix = prefix
+	return true
+}
+
+// IsRenamed reports whether the node has another prefix than at first, or gets one.
+func (e *Entry) IsRenamed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.prefix != ""
+}
+
+// Rename tells the store of the prefix that MarkRenamed has decided, unless that is
+// done or the entry is not granted any more. After an error the background repeats
+// it. If the node is gone, the entry is lost.
+func (e *Entry) Rename(ctx context.Context) error {
+	err := e.replace(ctx)
+	if errors.Is(err, driver.ErrGone) {
+		e.lose(ErrTaken)()
+	}
+	if err != nil {
+		e.renameLater()
+	}
+	return err
+}
+
+// replace sends one Replace, unless there is no need for it. If another one is under
+// way, replace waits for that first.
+func (e *Entry) replace(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	place, wanted, err := e.beginReplace(ctx, func() { cancel(errOver) })
+	if !wanted {
+		return err
+	}
+	renamed := false
+	defer func() { e.endReplace(place, renamed) }() // also if the driver panics
+	after, err := driver.Replace(ctx, e.session.Session, e.queue.Name, place, e.prefix)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return nil
+	case err == nil:
+		place, renamed = after, true
+	}
+	err = WithCause(ctx, err)
+	e.queue.Renamed(ctx, place.Name, err)
+	return err
+}
+
+func (e *Entry) beginReplace(ctx context.Context, cancel context.CancelFunc) (p driver.Place, wanted bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for e.renaming != nil {
+		if err := e.awaitReplace(ctx); err != nil {
+			return driver.Place{}, false, err
+		}
+	}
+	if e.state != granted || e.renamed {
+		return driver.Place{}, false, nil
+	}
+	e.renaming, e.interrupt = make(chan struct{}), cancel
+	return e.place, true, nil
+}
+
+func (e *Entry) endReplace(p driver.Place, renamed bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	close(e.renaming)
+	e.renaming, e.interrupt, e.place, e.renamed = nil, nil, p, renamed
+}
+
+// awaitReplace waits for the Replace under way. It is called with mu held, and gives
+// it up meanwhile.
+func (e *Entry) awaitReplace(ctx context.Context) error {
+	underWay := e.renaming
+	e.mu.Unlock()
+	defer e.mu.Lock()
+	select {
+	case <-underWay:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// renameLater has the background repeat the Replace until the store confirms it, or
+// refuses it for good, or the entry is not granted any more.
+func (e *Entry) renameLater() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.repeats || e.state != granted {
+		return
+	}
+	e.repeats = true
+	e.inBackground(&task{try: e.tryRename, ended: e.endRepeats})
+}
+
+func (e *Entry) endRepeats() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.repeats = false
+}
+
+func (e *Entry) tryRename(ctx context.Context) error {
+	err := e.replace(ctx)
+	if err != nil && (ctx.Err() != nil || errors.Is(err, driver.ErrUnavailable)) && e.isGranted() {
+		return err
+	}
+	if errors.Is(err, driver.ErrGone) {
+		e.lose(ErrTaken)()
+	}
+	return nil // also after a refusal: readers then wait until the removal
+}

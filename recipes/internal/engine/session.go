@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Client is what a session needs of the client that it belongs to.
+type Client struct {
+	// Go runs f on a goroutine that Close of the client waits for. It returns
+	// false, and does not run f, once Close has begun.
+	Go func(f func()) bool
+	// Closed is closed when Close begins.
+	Closed <-chan struct{}
+	// BackOff paces requests that are repeated in the background.
+	BackOff func() BackOff
+	Logger  *slog.Logger
+}
+
+// Session is a driver's session with the entries that were granted in it.
+type Session struct {
+	driver.Session
+	client *Client
+
+	mu      sync.Mutex
+	granted map[int64]*Entry // by number, in the order in which they were granted
+	grants  int64            // the last number
+	ended   error            // why the session has ended, once End was called
+
+	lossesInUse int           // lost entries under which a caller may still work
+	noLossInUse chan struct{} // receives when lossesInUse becomes zero
+}
+
+// NewSession returns a session of the client without entries.
+func NewSession(s driver.Session, c *Client) *Session {
+	return &Session{
+		Session:     s,
+		client:      c,
+		granted:     make(map[int64]*Entry),
+		noLossInUse: make(chan struct{}, 1),
+	}
+}
+
+// add makes an entry that is being granted one that End loses. It fails if End was
+// called before.
+func (s *Session) add(e *Entry) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended != nil {
+		return s.ended
+	}
+	s.grants++
+	e.number = s.grants
+	s.granted[e.number] = e
+	return nil
+}
+
+// remove takes out an entry that is not granted any more.
+func (s *Session) remove(e *Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.granted, e.number)
+}
+
+// all returns the granted entries, oldest grant first.
+func (s *Session) all() []*Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entries := make([]*Entry, 0, len(s.granted))
+	for _, number := range slices.Sorted(maps.Keys(s.granted)) {
+		entries = append(entries, s.granted[number])
+	}
+	return entries
+}
+
+// Granted returns the granted entries in a queue, oldest grant first.
+func (s *Session) Granted(queue string) []*Entry {
+	return slices.DeleteFunc(s.all(), func(e *Entry) bool { return e.queue.Name != queue })
+}
+
+// End ends the session for its entries: those that are granted are lost, and no
+// other one is granted. It does not close the driver's session. The first cause
+// counts.
+func (s *Session) End(cause error) {
+	s.mu.Lock()
+	if s.ended == nil {
+		s.ended = cause
+	}
+	s.mu.Unlock()
+	var reports []func()
+	for _, e := range s.all() {
+		reports = append(reports, e.lose(cause))
+	}
+	for _, report := range reports { // hooks may be slow: all holders know by now
+		report()
+	}
+}
+
+// Cause returns why the session has ended. The cause of End comes first: the Close
+// of a client explains each later error.
+func (s *Session) Cause() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended != nil {
+		return s.ended
+	}
+	return s.Err()
+}
+
+// lossBegins counts an entry that was lost while a caller may work under it.
+func (s *Session) lossBegins() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lossesInUse++
+}
+
+// lossEnds is called when no caller works under such an entry any more.
+func (s *Session) lossEnds() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lossesInUse--; s.lossesInUse == 0 {
+		select {
+		case s.noLossInUse <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (s *Session) lossInUse() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lossesInUse > 0
+}
+
+// AwaitLossesSeen returns once no caller works under a lost entry, or when stop
+// closes.
+func (s *Session) AwaitLossesSeen(stop <-chan struct{}) {
+	for s.lossInUse() {
+		select {
+		case <-s.noLossInUse:
+		case <-stop:
+			return
+		}
+	}
+}
