@@ -46,7 +46,7 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	}
 	made, err := c.Connect(ctx)
 	if err == nil {
-		made.(*session).crowds.eager = s.eager
+		made.(*session).prefetchPolicy.always = s.eager
 		s.mu.Lock()
 		s.proxies[made] = p
 		s.mu.Unlock()
@@ -129,7 +129,7 @@ func conforms(t *testing.T, eager bool) {
 			z, p := s.(*session), c.proxy(s)
 			p.Refuse() // else the session may be faster to attach again
 			defer p.Heal()
-			require.NoError(t, zktest.Expire(server.Addr(), z.link.sessionID(), z.link.password))
+			require.NoError(t, zktest.Expire(server.Addr(), z.dialer.sessionID(), z.dialer.password))
 		},
 		CutOff: func(t *testing.T, s driver.Session) func() {
 			p := c.proxy(s)

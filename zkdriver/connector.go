@@ -66,7 +66,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 // settings, of which the user is to hear at once.
 func (c *connector) rotating(err error) error {
 	var files *tlsFilesError
-	if c.trusted.Load() && (errors.As(err, &files) || refusal(err)) {
+	if c.trusted.Load() && (errors.As(err, &files) || certificateRefused(err)) {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return err

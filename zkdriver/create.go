@@ -26,16 +26,16 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	if err := s.checkCreate(queue, n); err != nil {
 		return driver.Joined{}, err
 	}
-	n.Data = s.seal(n.Data)
+	n.Data = s.stored(n.Data)
 	return await(ctx, s,
 		func() (driver.Joined, error) {
-			s.owned.make(1)
-			defer s.owned.make(-1)
+			s.own.addCreating(1)
+			defer s.own.addCreating(-1)
 			return s.createNode(ctx, queue, n)
 		},
 		func(j driver.Joined, err error) {
 			if err == nil {
-				s.takeBack(queue, j.Place, n.Data)
+				s.discard(queue, j.Place, n.Data)
 			}
 		})
 }
@@ -60,35 +60,35 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 		if err := ctx.Err(); err != nil {
 			return driver.Joined{}, fmt.Errorf("zkdriver: %w", err)
 		}
-		w, err := s.way(queue)
+		w, err := s.prepareQueue(queue)
 		if err != nil {
 			return driver.Joined{}, err
 		}
-		if w.manner == draining {
+		if w.mode == draining {
 			if err := s.rollOver(queue, w.epoch); err != nil {
 				return driver.Joined{}, err
 			}
 			continue
 		}
-		j, aclVersion, err := s.createOnce(queue, n, w.manner)
+		j, aclVersion, err := s.createOnce(queue, n, w.mode)
 		switch {
 		case err == nil && s.pastEnd(n.Prefix, j.Place):
-			s.queues.set(queue, way{manner: draining, epoch: j.Epoch})
-			s.takeBack(queue, j.Place, n.Data)
-		case err == nil && s.settings.guarded() && (j.Epoch != w.epoch || aclVersion != w.aclVersion):
+			s.queues.set(queue, queueInfo{mode: draining, epoch: j.Epoch})
+			s.discard(queue, j.Place, n.Data)
+		case err == nil && s.settings.checksACLs() && (j.Epoch != w.epoch || aclVersion != w.aclVersion):
 			s.queues.drop(queue) // not the one that guard has looked at
-			s.takeBack(queue, j.Place, n.Data)
+			s.discard(queue, j.Place, n.Data)
 		case err == nil:
 			if err := s.hold(); err != nil {
-				s.takeBack(queue, j.Place, n.Data)
+				s.discard(queue, j.Place, n.Data)
 				return driver.Joined{}, s.explain(err, "create a node in", s.settings.queuePath(queue), "")
 			}
 			return j, nil
-		case errors.Is(err, errHit): // once more
+		case errors.Is(err, errRemovedByOther): // once more
 		case errors.Is(err, zk.ErrNoNode):
 			s.queues.drop(queue)
-		case errors.Is(err, errNotStamped):
-			w.manner = plain
+		case errors.Is(err, errMayNotWrite):
+			w.mode = withoutWrite
 			s.queues.set(queue, w)
 		default:
 			return driver.Joined{}, s.explain(err, "create a node in", s.settings.queuePath(queue), "CREATE on it")
@@ -98,83 +98,83 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 }
 
 // createOnce makes a node and records that it is this session's.
-func (s *session) createOnce(queue string, n driver.NodeSpec, m manner) (j driver.Joined, aclVersion int32, err error) {
-	c := s.owned.beginCreation(queue)
-	if m == stamped {
-		j, aclVersion, err = s.createStamped(queue, n)
+func (s *session) createOnce(queue string, n driver.NodeSpec, m createMode) (j driver.Joined, aclVersion int32, err error) {
+	c := s.own.beginCreation(queue)
+	if m == withWrite {
+		j, aclVersion, err = s.createWithWrite(queue, n)
 	} else {
-		j.Place, aclVersion, err = s.createPlain(queue, n)
+		j.Place, aclVersion, err = s.createWithoutWrite(queue, n)
 	}
 	if err == nil {
-		s.queues.saw(queue, j.Epoch, aclVersion)
-		s.owned.add(queue, j.Place, s.beats.present())
+		s.queues.aclSeen(queue, j.Epoch, aclVersion)
+		s.own.add(queue, j.Place, s.keepalive.connection())
 	}
-	wait, met := s.owned.endCreation(queue, c, j.Name)
+	wait, met := s.own.endCreation(queue, c, j.Name)
 	if err != nil || !met {
 		return j, aclVersion, err
 	}
 	err = s.stillStands(queue, j.Place, wait)
 	switch {
 	case errors.Is(err, driver.ErrGone):
-		s.owned.forget(j.Token)
-		err = errHit
+		s.own.forget(j.Token)
+		err = errRemovedByOther
 	case err != nil:
-		s.takeBack(queue, j.Place, n.Data)
+		s.discard(queue, j.Place, n.Data)
 	}
 	return j, aclVersion, err
 }
 
-// errHit says that a removal which this session had sent earlier has removed
+// errRemovedByOther says that a removal which this session had sent earlier has removed
 // the new node: see traffic.
-var errHit = errors.New("zkdriver: the node was removed together with an earlier one of its name")
+var errRemovedByOther = errors.New("zkdriver: the node was removed together with an earlier one of its name")
 
-// errNotStamped says that the queue's node may not be written.
-var errNotStamped = errors.New("zkdriver: no WRITE on the queue's node")
+// errMayNotWrite says that the queue's node may not be written.
+var errMayNotWrite = errors.New("zkdriver: no WRITE on the queue's node")
 
-func (s *session) createStamped(queue string, n driver.NodeSpec) (j driver.Joined, aclVersion int32, err error) {
+func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joined, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
-	l := lost{queue, n.Prefix, n.Data, s.leftover.last(queue)}
+	l := orphan{queue, n.Prefix, n.Data, s.orphans.lastNode(queue)}
 	var list *prefetch
-	if s.crowds.expected(queue) {
+	if s.prefetchPolicy.worthwhile(queue) {
 		list = s.prefetch(queue, n.Data)
 	}
 	results, err := s.multi(
 		&zk.CreateRequest{Path: path + "/" + n.Prefix, Data: n.Data, Acl: s.contenderACL(), Flags: zk.FlagEphemeralSequential},
 		&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1})
-	if list != nil && s.link.prefetches.forget(list) {
+	if list != nil && s.dialer.sendHooks.forget(list) {
 		list = nil
 	}
 	if err != nil {
 		if len(results) == 2 && results[0].Error == nil && errors.Is(results[1].Error, zk.ErrNoAuth) {
-			return driver.Joined{}, 0, errNotStamped
+			return driver.Joined{}, 0, errMayNotWrite
 		}
-		s.leftover.orphan(s, err, l)
+		s.orphans.addIfUnanswered(s, err, l)
 		return driver.Joined{}, 0, err
 	}
 	if len(results) != 2 || results[1].Stat == nil {
-		s.leftover.orphan(s, zk.ErrConnectionClosed, l)
+		s.orphans.addIfUnanswered(s, zk.ErrConnectionClosed, l)
 		return driver.Joined{}, 0, errors.New("an answer of the wrong shape")
 	}
 	stat := results[1].Stat
-	s.crowds.met(queue, stat.NumChildren > 1)
+	s.prefetchPolicy.created(queue, stat.NumChildren > 1)
 	j.Node, j.Token = s.node(results[0].String, len(path), stat.Czxid), stat.Mzxid
-	s.leftover.saw(queue, j.Node)
+	s.orphans.created(queue, j.Node)
 	if j.Known = stat.NumChildren == 1; !j.Known && list != nil {
 		j.Ahead, j.Known = s.prefetched(queue, list, j.Node)
 	}
 	if j.Known && n.Predecessor != nil && n.Predecessor(j.Ahead) >= 0 {
-		s.crowds.hindered(queue)
+		s.prefetchPolicy.useless(queue)
 	}
 	return j, stat.Aversion, nil
 }
 
-// createPlain makes the node first and asks for its zxid then.
-func (s *session) createPlain(queue string, n driver.NodeSpec) (p driver.Place, aclVersion int32, err error) {
+// createWithoutWrite makes the node first and asks for its zxid then.
+func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (p driver.Place, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
-	l := lost{queue, n.Prefix, n.Data, s.leftover.last(queue)}
+	l := orphan{queue, n.Prefix, n.Data, s.orphans.lastNode(queue)}
 	made, err := s.create(path+"/"+n.Prefix, n.Data, zk.FlagEphemeralSequential, s.contenderACL())
 	if err != nil {
-		s.leftover.orphan(s, err, l)
+		s.orphans.addIfUnanswered(s, err, l)
 		return driver.Place{}, 0, err
 	}
 	// The queue first: a queue that is not empty cannot be removed, so if the node is there
@@ -184,19 +184,19 @@ func (s *session) createPlain(queue string, n driver.NodeSpec) (p driver.Place, 
 	if err == nil {
 		var found []byte
 		found, stat, err = s.get(made)
-		if err == nil && (string(found) != string(n.Data) || stat.EphemeralOwner != s.link.sessionID()) {
+		if err == nil && (string(found) != string(n.Data) || stat.EphemeralOwner != s.dialer.sessionID()) {
 			err = zk.ErrNoNode // somebody else's, made after ours was taken away
 		}
 	}
 	if err != nil {
-		s.leftover.add(s, l)
+		s.orphans.add(s, l)
 		if errors.Is(err, zk.ErrNoNode) {
 			return driver.Place{}, 0, s.vanished(queue)
 		}
 		return driver.Place{}, 0, s.explain(err, "look at", made, "READ on it")
 	}
 	node := s.node(made, len(path), parent.Czxid)
-	s.leftover.saw(queue, node)
+	s.orphans.created(queue, node)
 	return driver.Place{Node: node, Token: stat.Czxid}, parent.Aversion, nil
 }
 
@@ -215,12 +215,12 @@ func (s *session) pastEnd(prefix string, p driver.Place) bool {
 	return p.Seq < 0 || p.Seq >= s.settings.sequenceLimit || p.Name != driver.FormatName(prefix, p.Seq)
 }
 
-// takeBack removes a node of which no caller will ever know.
-func (s *session) takeBack(queue string, p driver.Place, data []byte) {
+// discard removes a node of which no caller will ever know.
+func (s *session) discard(queue string, p driver.Place, data []byte) {
 	err := s.deleteNode(queue, p, s.removeAny)
-	s.owned.forget(p.Token)
+	s.own.forget(p.Token)
 	if err != nil && !errors.Is(err, driver.ErrGone) {
 		prefix, _, _ := driver.ParseName(p.Name)
-		s.leftover.add(s, lost{queue, prefix, data, driver.Node{}})
+		s.orphans.add(s, orphan{queue, prefix, data, driver.Node{}})
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func TestContenderIsAnEphemeralChildOfTheQueuesPath(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	p, err := b.Create(within(t), "stock/42", driver.NodeSpec{Prefix: "web1-W-", Data: []byte("data")})
 	require.NoError(t, err)
 	require.Equal(t, "web1-W-0000000000", p.Name)
@@ -25,7 +25,7 @@ func TestContenderIsAnEphemeralChildOfTheQueuesPath(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "data\n#dlock guarded", string(data))
 	require.Equal(t, p.Token, stat.Czxid)
-	require.Equal(t, b.link.sessionID(), stat.EphemeralOwner)
+	require.Equal(t, b.dialer.sessionID(), stat.EphemeralOwner)
 	_, parent, err := b.raw.Exists(b.chroot + "/stock/42")
 	require.NoError(t, err)
 	require.Equal(t, p.Epoch, parent.Czxid)
@@ -38,7 +38,7 @@ func TestContenderIsAnEphemeralChildOfTheQueuesPath(t *testing.T) {
 }
 
 func TestFreeLockTakesOneRequestAndItsReleaseAnother(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "0"), driver.Changed))
 	before := b.requests()
 	for i := range 10 {
@@ -53,7 +53,7 @@ func TestFreeLockTakesOneRequestAndItsReleaseAnother(t *testing.T) {
 }
 
 func TestSequencesStartOverAtTheLimitAndTokensDoNot(t *testing.T) {
-	b := newBench(t, "sequence_limit=5")
+	b := newFixture(t, "sequence_limit=5")
 	var token, epochs int64
 	epoch := int64(0)
 	for i := range 30 {
@@ -70,7 +70,7 @@ func TestSequencesStartOverAtTheLimitAndTokensDoNot(t *testing.T) {
 }
 
 func TestQueueAtItsLimitDrainsFirst(t *testing.T) {
-	b := newBench(t, "sequence_limit=2")
+	b := newFixture(t, "sequence_limit=2")
 	other := b.another("sequence_limit=2")
 	first := b.mustCreate("q", "h-W-", "1")
 	b.mustCreate("q", "h-W-", "2")
@@ -93,7 +93,7 @@ func TestQueueAtItsLimitDrainsFirst(t *testing.T) {
 	require.NotEqual(t, first.Epoch, p.Epoch)
 }
 
-func (b *bench) tokenOf(queue, name string) int64 {
+func (b *fixture) tokenOf(queue, name string) int64 {
 	b.t.Helper()
 	info, err := b.Read(within(b.t), queue, name)
 	require.NoError(b.t, err)
@@ -101,7 +101,7 @@ func (b *bench) tokenOf(queue, name string) int64 {
 }
 
 func TestNegativeSequencesDoNoHarm(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	require.True(t, b.pastEnd("h-W-", driver.Place{Node: b.node("/q/h-W--2147483648", 2, 1)}))
 	require.True(t, b.pastEnd("h-W-", driver.Place{Node: b.node("/q/h-W-2147483647", 2, 1)}))
 	require.True(t, b.pastEnd("h-W-", driver.Place{Node: b.node("/q/", 2, 1)}))
@@ -116,7 +116,7 @@ func TestNegativeSequencesDoNoHarm(t *testing.T) {
 }
 
 func TestDataOfTheQueuesNodeIsKept(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	_, err := b.raw.Create(b.chroot+"/q", []byte("theirs"), 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	for i := range 3 {
@@ -132,7 +132,7 @@ func TestDataOfTheQueuesNodeIsKept(t *testing.T) {
 }
 
 func TestQueueThatMayNotBeWrittenWorks(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	_, err := b.raw.Create(b.chroot+"/q", nil, 0, zk.WorldACL(zk.PermAll&^zk.PermWrite))
 	require.NoError(t, err)
 	first := b.mustCreate("q", "h-W-", "1")
@@ -146,7 +146,7 @@ func TestQueueThatMayNotBeWrittenWorks(t *testing.T) {
 }
 
 func TestMissingPermissionIsNamed(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	for queue, perms := range map[string]int32{"CREATE": zk.PermAll &^ zk.PermCreate, "READ": zk.PermAll &^ zk.PermRead, "DELETE": zk.PermAll &^ zk.PermDelete} {
 		_, err := b.raw.Create(b.chroot+"/"+queue, nil, 0, zk.WorldACL(perms))
 		require.NoError(t, err)
@@ -165,7 +165,7 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 }
 
 func TestDataThatFitsNoRequestIsRefusedHere(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	_, err := create(within(t), b, "q", "h-W-", make([]byte, 1<<20))
 	require.ErrorContains(t, err, "jute.maxbuffer")
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
@@ -176,7 +176,7 @@ func TestDataThatFitsNoRequestIsRefusedHere(t *testing.T) {
 }
 
 // empties fails unless the queue becomes empty while the session lives.
-func (b *bench) empties(queue string) {
+func (b *fixture) empties(queue string) {
 	b.t.Helper()
 	eventually(b.t, "the queue is empty", func() bool { return len(b.nodes(queue)) == 0 })
 	require.NoError(b.t, b.Err())
@@ -184,7 +184,7 @@ func (b *bench) empties(queue string) {
 
 func TestCreateWithoutAnAnswerLeavesNothing(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "session_timeout=20s")
+	b := newFixture(t, "session_timeout=20s")
 	b.mustCreate("warm", "h-W-", "x")
 	held := b.mustCreate("q", "h-W-", "held")
 	for i := range 200 {
@@ -211,7 +211,7 @@ func TestCreateWithoutAnAnswerLeavesNothing(t *testing.T) {
 
 func TestCreateThatIsCancelledLeavesNothing(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "session_timeout=20s")
+	b := newFixture(t, "session_timeout=20s")
 	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm"), driver.Changed))
 	for i := range 100 {
 		ctx, cancel := context.WithTimeout(context.Background(), rand.N(time.Millisecond))
@@ -228,7 +228,7 @@ func TestCreateThatIsCancelledLeavesNothing(t *testing.T) {
 
 func TestCreateThatIsStillOnItsWayIsCaught(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "session_timeout=20s")
+	b := newFixture(t, "session_timeout=20s")
 	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm"), driver.Changed))
 	hold := b.proxy.HoldReplies(zktest.Op(zktest.OpMulti))
 	ctx, cancel := context.WithCancel(within(t))
@@ -241,7 +241,7 @@ func TestCreateThatIsStillOnItsWayIsCaught(t *testing.T) {
 }
 
 func TestSearchForALostNodeLooksAtNoOlderOnes(t *testing.T) {
-	b := newBench(t, "session_timeout=20s")
+	b := newFixture(t, "session_timeout=20s")
 	for i := range 30 {
 		b.mustCreate("q", "h-W-", fmt.Sprint(i))
 	}
@@ -252,9 +252,9 @@ func TestSearchForALostNodeLooksAtNoOlderOnes(t *testing.T) {
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		closed(t, "the answer is lost", lost)
 		eventually(t, "the search is over", func() bool {
-			b.leftover.mu.Lock()
-			defer b.leftover.mu.Unlock()
-			return !b.leftover.running
+			b.orphans.mu.Lock()
+			defer b.orphans.mu.Unlock()
+			return !b.orphans.running
 		})
 		require.Len(t, b.nodes("q"), 30)
 		require.LessOrEqual(t, b.proxy.Frames(zktest.OpGetData)-gets, 1)
@@ -306,7 +306,7 @@ func mustCreateOn(t testing.TB, s *session, data string) driver.Place {
 
 // A Stat does not tell a container from an ordinary node, so the requests have to.
 func TestQueuesAreContainersWhereTheServerHasThem(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	b.mustCreate("some/new/server", "h-W-", "x")
 	require.Equal(t, 2, b.proxy.Frames(zktest.OpCreateContainer)) // the first one has no parent
 	require.Equal(t, 2, b.proxy.Frames(zktest.OpCreate))

@@ -46,37 +46,37 @@ func (s *session) checkPlace(queue string, p driver.Place) error {
 }
 
 func (s *session) deleteNode(queue string, p driver.Place, remove func(path string) error) error {
-	c := s.owned.find(queue, p.Token)
+	c := s.own.find(queue, p.Token)
 	if c == nil {
 		return s.deleteChecked(queue, p.Token, []string{p.Name})
 	}
 	c.busy.Lock()
 	defer c.busy.Unlock()
-	name, r := s.owned.removeCertain(c, s.beats.present())
+	name, r := s.own.beginPlainRemoval(c, s.keepalive.connection())
 	if r == nil {
-		return s.deleteDoubted(queue, c)
+		return s.deleteDoubtful(queue, c)
 	}
 	path := s.settings.queuePath(queue) + "/" + name
 	err := remove(path)
-	s.owned.endRemoval(queue, r)
+	s.own.endRemoval(queue, r)
 	switch {
 	case err == nil:
-		s.owned.forget(c.token)
-		return s.hitItself(queue, c.token, name, r)
+		s.own.forget(c.token)
+		return s.hitOtherNode(queue, c.token, name, r)
 	case errors.Is(err, zk.ErrNoNode):
-		s.owned.forget(c.token)
+		s.own.forget(c.token)
 	case errors.Is(err, zk.ErrNoAuth) && s.secret.set(): // of another session, or DELETE is missing
-		return s.deleteDoubted(queue, c)
-	case !unanswered(err):
-		s.owned.settle(c, name, s.beats.present()) // refused
+		return s.deleteDoubtful(queue, c)
+	case !Unanswered(err):
+		s.own.standsUnder(c, name, s.keepalive.connection()) // refused
 	}
 	return s.explain(err, "delete", path, "DELETE on the queue")
 }
 
-func (s *session) deleteDoubted(queue string, c *claim) error {
-	err := s.deleteChecked(queue, c.token, s.owned.candidates(c))
+func (s *session) deleteDoubtful(queue string, c *ownNode) error {
+	err := s.deleteChecked(queue, c.token, s.own.possibleNames(c))
 	if err == nil || errors.Is(err, driver.ErrGone) {
-		s.owned.forget(c.token)
+		s.own.forget(c.token)
 	}
 	return err
 }
@@ -95,12 +95,12 @@ func (s *session) deleteChecked(queue string, token int64, names []string) error
 // lookAndDelete reports false if the node changed between the look and the
 // removal.
 func (s *session) lookAndDelete(queue string, token int64, names []string) (done bool, err error) {
-	r := s.owned.beginRemoval(queue, names...)
+	r := s.own.beginRemoval(queue, names...)
 	ended := false
 	end := func() {
 		if !ended {
 			ended = true
-			s.owned.endRemoval(queue, r)
+			s.own.endRemoval(queue, r)
 		}
 	}
 	defer end()
@@ -112,34 +112,34 @@ func (s *session) lookAndDelete(queue string, token int64, names []string) (done
 	end()
 	switch {
 	case err == nil:
-		return true, s.hitItself(queue, token, f.name, r)
+		return true, s.hitOtherNode(queue, token, f.name, r)
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 		return false, nil
 	}
 	return false, s.explain(err, "delete", f.path, "DELETE on the queue")
 }
 
-// found is a node as it stands.
-type found struct {
+// storedNode is a node as it stands.
+type storedNode struct {
 	mine       bool // it belongs to this session
 	name, path string
 	data       []byte // opened
-	envelope   envelope
+	trailer    trailer
 	stat       *zk.Stat
 }
 
 // token returns what Create returned to the owner.
-func (f *found) token() int64 {
-	if f.envelope.token != 0 {
-		return f.envelope.token
+func (f *storedNode) token() int64 {
+	if f.trailer.token != 0 {
+		return f.trailer.token
 	}
 	return f.stat.Czxid
 }
 
 // created returns the time at which the node was made, in milliseconds since 1970.
-func (f *found) created() int64 {
-	if f.envelope.token != 0 {
-		return f.envelope.created
+func (f *storedNode) created() int64 {
+	if f.trailer.token != 0 {
+		return f.trailer.created
 	}
 	return f.stat.Ctime
 }
@@ -147,9 +147,9 @@ func (f *found) created() int64 {
 // findNode returns this session's node of that token under one of the names;
 // the error matches driver.ErrGone if there is none. A node of another session
 // is never that node: its data may say any token.
-func (s *session) findNode(queue string, token int64, names []string) (*found, error) {
+func (s *session) findNode(queue string, token int64, names []string) (*storedNode, error) {
 	for _, name := range names {
-		f, err := s.look(queue, name)
+		f, err := s.readStored(queue, name)
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 		case err != nil:
@@ -161,13 +161,13 @@ func (s *session) findNode(queue string, token int64, names []string) (*found, e
 	return nil, fmt.Errorf("zkdriver: %s of %s: %w", strings.Join(names, " or "), s.settings.queuePath(queue), driver.ErrGone)
 }
 
-func (s *session) look(queue, name string) (*found, error) {
-	f := &found{name: name, path: s.settings.queuePath(queue) + "/" + name}
+func (s *session) readStored(queue, name string) (*storedNode, error) {
+	f := &storedNode{name: name, path: s.settings.queuePath(queue) + "/" + name}
 	stored, stat, err := s.get(f.path)
 	if err != nil {
 		return nil, err
 	}
-	f.stat, f.mine = stat, stat.EphemeralOwner == s.link.sessionID()
-	f.data, f.envelope, _ = open(stored)
+	f.stat, f.mine = stat, stat.EphemeralOwner == s.dialer.sessionID()
+	f.data, f.trailer, _ = splitTrailer(stored)
 	return f, nil
 }

@@ -15,7 +15,7 @@ import (
 func isGone(err error) bool { return errors.Is(err, driver.ErrGone) }
 
 func TestFirstDeleteAfterTheQueueWasMadeAnewSparesTheNewNode(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	old := b.mustCreate("q", "h-W-", "old")
 	require.NoError(t, b.raw.Delete(b.chroot+"/q/"+old.Name, -1))
 	require.NoError(t, b.raw.Delete(b.chroot+"/q", -1))
@@ -28,7 +28,7 @@ func TestFirstDeleteAfterTheQueueWasMadeAnewSparesTheNewNode(t *testing.T) {
 }
 
 func TestDeleteAfterListMissedTheNodeSparesAForeignOne(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	old := b.mustCreate("q", "h-W-", "old")
 	require.NoError(t, b.raw.Delete(b.chroot+"/q/"+old.Name, -1))
 	nodes, err := b.List(within(t), "q")
@@ -45,11 +45,11 @@ func TestDeleteAfterListMissedTheNodeSparesAForeignOne(t *testing.T) {
 }
 
 func TestNodesThatOthersRemoveAreForgotten(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	forgotten := func() bool {
-		b.owned.mu.Lock()
-		defer b.owned.mu.Unlock()
-		return len(b.owned.byToken) == 0 && len(b.owned.queues) == 0
+		b.own.mu.Lock()
+		defer b.own.mu.Unlock()
+		return len(b.own.byToken) == 0 && len(b.own.queues) == 0
 	}
 	p := b.mustCreate("q", "h-W-", "watched")
 	c := b.mustWatch(within(t), "q", p.Name)
@@ -73,7 +73,7 @@ func TestNodesThatOthersRemoveAreForgotten(t *testing.T) {
 }
 
 func TestDeleteOfAnotherSessionsNodeRemovesNothing(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	p, err := create(within(t), b.another(""), "q", "h-W-", []byte("theirs"))
 	require.NoError(t, err)
 	require.ErrorIs(t, b.Delete(within(t), "q", p, driver.Changed), driver.ErrGone)
@@ -81,7 +81,7 @@ func TestDeleteOfAnotherSessionsNodeRemovesNothing(t *testing.T) {
 }
 
 func TestDeleteWithoutAnAnswerIsRepeated(t *testing.T) {
-	b := newBench(t, "session_timeout=20s")
+	b := newFixture(t, "session_timeout=20s")
 	for i := range 20 {
 		p := b.mustCreate("q", "h-W-", fmt.Sprint(i))
 		if i%2 == 0 {
@@ -98,12 +98,12 @@ func TestDeleteWithoutAnAnswerIsRepeated(t *testing.T) {
 		}
 		require.Empty(t, b.nodes("q"))
 	}
-	require.Empty(t, b.owned.byToken)
-	require.Empty(t, b.owned.queues)
+	require.Empty(t, b.own.byToken)
+	require.Empty(t, b.own.queues)
 }
 
 func TestReplaceKeepsTokenDataAndAge(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	p := b.mustCreate("q", "h-W-", "data")
 	other := b.another("")
 	before, err := other.Read(within(t), "q", p.Name)
@@ -129,7 +129,7 @@ func TestReplaceKeepsTokenDataAndAge(t *testing.T) {
 }
 
 func TestReplaceWithoutAnAnswerIsFinishedByRepeatingOrUndoneByDelete(t *testing.T) {
-	b := newBench(t, "session_timeout=20s")
+	b := newFixture(t, "session_timeout=20s")
 	for i := range 12 {
 		p := b.mustCreate("q", "h-W-", fmt.Sprint(i))
 		if i%2 == 0 {
@@ -153,29 +153,29 @@ func TestReplaceWithoutAnAnswerIsFinishedByRepeatingOrUndoneByDelete(t *testing.
 }
 
 func TestEnvelopeTakesOffWhatItPutOn(t *testing.T) {
-	line, guarded := envelope{token: 5, created: 6}.line(), envelope{guarded: true}
-	for _, data := range []string{"", "x", "x\n", line, "x" + line, line + line, "x" + line + "y", guarded.line(), "x" + guarded.line(),
-		envelopeMark, envelopeMark + "-1 created=-1", envelopeMark + "token=-1 created=-1", envelopeMark + "token=05 created=6", envelopeMark + "guarded "} {
-		got, e, _ := open(seal([]byte(data), false))
+	line, guarded := trailer{token: 5, created: 6}.text(), trailer{guarded: true}
+	for _, data := range []string{"", "x", "x\n", line, "x" + line, line + line, "x" + line + "y", guarded.text(), "x" + guarded.text(),
+		trailerStart, trailerStart + "-1 created=-1", trailerStart + "token=-1 created=-1", trailerStart + "token=05 created=6", trailerStart + "guarded "} {
+		got, e, _ := splitTrailer(withTrailer([]byte(data), false))
 		require.Equal(t, data, string(got))
 		require.Zero(t, e)
-		got, e, _ = open(seal([]byte(data), true))
+		got, e, _ = splitTrailer(withTrailer([]byte(data), true))
 		require.Equal(t, data, string(got))
 		require.Equal(t, guarded, e)
-		got, e, marked := open(reseal([]byte(data), envelope{token: 7, created: 8}))
+		got, e, marked := splitTrailer(appendTrailer([]byte(data), trailer{token: 7, created: 8}))
 		require.True(t, marked)
 		require.Equal(t, data, string(got))
-		require.Equal(t, envelope{token: 7, created: 8}, e)
+		require.Equal(t, trailer{token: 7, created: 8}, e)
 	}
 }
 
 func TestDataThatLooksReplacedDoesNotForgeAToken(t *testing.T) {
-	b := newBench(t, "")
-	p := b.mustCreate("q", "h-W-", "x"+envelope{token: 1 << 60, created: 1}.line())
+	b := newFixture(t, "")
+	p := b.mustCreate("q", "h-W-", "x"+trailer{token: 1 << 60, created: 1}.text())
 	info, err := b.Read(within(t), "q", p.Name)
 	require.NoError(t, err)
 	require.Equal(t, p.Token, info.Token)
-	require.Equal(t, "x"+envelope{token: 1 << 60, created: 1}.line(), string(info.Data))
+	require.Equal(t, "x"+trailer{token: 1 << 60, created: 1}.text(), string(info.Data))
 	_, err = b.raw.Set(b.chroot+"/q", []byte{}, -1)
 	require.NoError(t, err)
 	require.NotErrorIs(t, b.Delete(within(t), "q", p, driver.Changed), zk.ErrNoNode)

@@ -19,10 +19,10 @@ var refusals = []error{
 	zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrAuthFailed,
 }
 
-// unanswered tells whether nothing came back for a request: it may have been carried out or
+// Unanswered tells whether nothing came back for a request: it may have been carried out or
 // not. (go-zookeeper's ErrNoServer is one where it was not sent, but this driver's link never
 // lets it come up.)
-func unanswered(err error) bool {
+func Unanswered(err error) bool {
 	for _, r := range refusals {
 		if errors.Is(err, r) {
 			return false
@@ -40,8 +40,8 @@ const (
 
 func isUnknownCode(err error) bool { return strings.HasPrefix(err.Error(), unknownCode) }
 
-// permanent tells whether asking again is of no use.
-func permanent(err error) bool {
+// Permanent tells whether asking again is of no use.
+func Permanent(err error) bool {
 	for _, p := range []error{
 		zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals, zk.ErrBadArguments,
 		zk.ErrInvalidPath, zk.ErrAPIError, zk.ErrShortBuffer, zk.ErrInvalidFlags,
@@ -57,10 +57,10 @@ func permanent(err error) bool {
 // explain turns an error of a request into one for the caller. do says what was tried ("create
 // a node in"), need which permission it takes.
 func (s *session) explain(err error, do, path, need string) error {
-	switch path = printable(path); {
+	switch path = Printable(path); {
 	case err == nil:
 		return nil
-	case isMarked(err): // explained already
+	case isExplained(err): // explained already
 		return err
 	case errors.Is(err, zk.ErrNoNode):
 		return fmt.Errorf("zkdriver: %s %s: %w: %w", do, path, driver.ErrGone, err)
@@ -71,13 +71,13 @@ func (s *session) explain(err error, do, path, need string) error {
 		return fmt.Errorf("zkdriver: %s %s: %w: the server knows no name for this client, which acl=creator needs", do, path, err)
 	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
 		return fmt.Errorf("zkdriver: %s %s: %w: a part of the path is the node of a session", do, path, err)
-	case permanent(err):
+	case Permanent(err):
 		return fmt.Errorf("zkdriver: %s %s: %w", do, path, err)
 	}
 	return fmt.Errorf("zkdriver: %s %s: %w: %w", do, path, driver.ErrUnavailable, err)
 }
 
-func isMarked(err error) bool {
+func isExplained(err error) bool {
 	for _, m := range []error{driver.ErrSessionEnded, driver.ErrUnavailable, driver.ErrGone, driver.ErrBadName, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, m) {
 			return true

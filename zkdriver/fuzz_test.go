@@ -28,26 +28,26 @@ func FuzzEnvelope(f *testing.F) {
 	f.Add([]byte("\n#dlock guarded "), int64(1), int64(1))
 	f.Fuzz(func(t *testing.T, data []byte, token, created int64) {
 		before := bytes.Clone(data)
-		stored := seal(data, false)
-		require.LessOrEqual(t, len(stored), len(data)+len(envelope{}.line()))
-		got, e, _ := open(stored)
+		stored := withTrailer(data, false)
+		require.LessOrEqual(t, len(stored), len(data)+len(trailer{}.text()))
+		got, e, _ := splitTrailer(stored)
 		require.Equal(t, data, got)
 		require.Zero(t, e, "a new node's Stat says which token it is")
-		got, e, _ = open(seal(data, true))
+		got, e, _ = splitTrailer(withTrailer(data, true))
 		require.Equal(t, data, got)
-		require.Equal(t, envelope{guarded: true}, e)
+		require.Equal(t, trailer{guarded: true}, e)
 
-		want := envelope{token: max(token, 0), created: max(created, 0)}
-		resealed := reseal(data, want)
-		got, e, marked := open(resealed)
+		want := trailer{token: max(token, 0), created: max(created, 0)}
+		resealed := appendTrailer(data, want)
+		got, e, marked := splitTrailer(resealed)
 		require.True(t, marked)
 		require.Equal(t, want, e)
 		require.Equal(t, data, got)
 
-		inner, e, marked := open(data) // of a node that anybody may have written
+		inner, e, marked := splitTrailer(data) // of a node that anybody may have written
 		require.True(t, bytes.HasPrefix(data, inner))
 		if marked {
-			require.Equal(t, data, reseal(inner, e))
+			require.Equal(t, data, appendTrailer(inner, e))
 			require.False(t, e.token < 0 || e.created < 0)
 		} else {
 			require.Equal(t, data, inner)
@@ -138,21 +138,21 @@ func (f *feed) SetDeadline(time.Time) error     { return nil }
 func (f *feed) SetReadDeadline(time.Time) error { return nil }
 func (f *feed) RemoteAddr() net.Addr            { return &net.TCPAddr{} }
 
-func fedWire(in []byte, login bool) (*wire, *feed, *link) {
+func fedConn(in []byte, login bool) (*frameConn, *feed, *dialer) {
 	s := &settings{hosts: []string{"h:1"}, login: login, user: "u", password: func() string { return "p" }}
-	l := newLink(s, secret{}, nil)
-	l.began = func(reply, driver.Instant) error { return nil }
-	l.resumed = func(driver.Instant) error { return nil }
-	l.over = func(error) {}
-	l.watching = func() bool { return false }
+	l := newDialer(s, secret{}, nil)
+	l.onBegin = func(connectReply, driver.Instant) error { return nil }
+	l.onResume = func(driver.Instant) error { return nil }
+	l.onEnd = func(error) {}
+	l.hasWatches = func() bool { return false }
 	raw := &feed{in: bytes.NewReader(in)}
-	w := newWire(raw, l, time.Time{})
+	w := newFrameConn(raw, l, time.Time{})
 	l.install(w)
-	w.begun = true
+	w.connectWritten = true
 	return w, raw, l
 }
 
-func connectReply(timeout int32, session int64) []byte {
+func connectReplyFrame(timeout int32, session int64) []byte {
 	b := binary.BigEndian.AppendUint32(nil, replySize)
 	b = binary.BigEndian.AppendUint32(b, 0)
 	b = binary.BigEndian.AppendUint32(b, uint32(timeout))
@@ -164,18 +164,18 @@ func connectReply(timeout int32, session int64) []byte {
 // FuzzHandshake: whatever a stranger answers to the connect request, the wire either attaches to the
 // session that the bytes name, and passes the reply on as it came, or fails and is closed.
 func FuzzHandshake(f *testing.F) {
-	good := connectReply(10000, 7)
+	good := connectReplyFrame(10000, 7)
 	f.Add(good, false)
 	f.Add(append(bytes.Clone(good), 0, 0, 0, 16, 0xff, 0xff, 0xff, 0xfc, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), true)
 	f.Add(append(bytes.Clone(good), 0, 0, 0, 16, 0xff, 0xff, 0xff, 0xfc, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0x8d), true)
-	f.Add(connectReply(0, 7), false)
-	f.Add(connectReply(-1, 0), false)
+	f.Add(connectReplyFrame(0, 7), false)
+	f.Add(connectReplyFrame(-1, 0), false)
 	f.Add([]byte{0x15, 3, 1, 0, 2, 2, 10}, false)
 	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"), false)
 	f.Add([]byte{0x7f, 0xff, 0xff, 0xff}, false)
 	f.Fuzz(func(t *testing.T, in []byte, login bool) {
-		w, raw, l := fedWire(in, login)
-		defer w.stop()
+		w, raw, l := fedConn(in, login)
+		defer w.stopTimer()
 		got := make([]byte, 4+maxHandshake)
 		n, err := w.Read(got)
 		if err != nil {
@@ -189,7 +189,7 @@ func FuzzHandshake(f *testing.F) {
 		require.GreaterOrEqual(t, n, headerSize+replySize)
 		require.Equal(t, int64(binary.BigEndian.Uint64(in[headerSize+8:])), l.sessionID())
 		require.NotZero(t, l.sessionID())
-		require.Positive(t, l.lifetime())
+		require.Positive(t, l.sessionTimeout())
 		require.Equal(t, login, raw.sent > 0, "the login goes before everything else")
 	})
 }
@@ -207,9 +207,9 @@ func FuzzReplies(f *testing.F) {
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, 1)
 	f.Add([]byte{0x10, 0, 0, 1, 0, 0, 0, 0}, 1)
 	f.Fuzz(func(t *testing.T, in []byte, chunk int) {
-		w, _, l := fedWire(in, false)
-		defer w.stop()
-		w.shaken = true
+		w, _, l := fedConn(in, false)
+		defer w.stopTimer()
+		w.handshakeDone = true
 		w.closeXid.Store(7)
 		buf := make([]byte, 1+(chunk&0xfff))
 		var out []byte
@@ -253,12 +253,12 @@ func FuzzRequests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, opcodes []byte, hold bool) {
 		opcodes = opcodes[:min(len(opcodes), 500)]
 		var out bytes.Buffer
-		w, _, _ := fedWire(nil, false)
+		w, _, _ := fedConn(nil, false)
 		w.raw = &recorded{feed{}, &out}
 		if hold {
-			w.hold(time.Hour)
+			w.pauseRequests(time.Hour)
 		}
-		defer w.stop()
+		defer w.stopTimer()
 		var want, held []byte
 		holding := hold
 		for i, op := range opcodes {

@@ -60,8 +60,8 @@ func mustConnect(t testing.TB, dsn string) *session {
 	return s
 }
 
-// bench is a session of a test's own, with a proxy, and a plain client below the same chroot.
-type bench struct {
+// fixture is a session of a test's own, with a proxy, and a plain client below the same chroot.
+type fixture struct {
 	*session
 	t      testing.TB
 	server *zktest.Server
@@ -70,22 +70,22 @@ type bench struct {
 	chroot string
 }
 
-func newBench(t testing.TB, params string) *bench {
+func newFixture(t testing.TB, params string) *fixture {
 	t.Helper()
 	server := zktest.Shared(t)
-	b := &bench{t: t, server: server, chroot: server.Chroot(t), raw: server.Raw(t)}
+	b := &fixture{t: t, server: server, chroot: server.Chroot(t), raw: server.Raw(t)}
 	b.proxy = zktest.NewProxy(t, server.Addr())
 	b.session = mustConnect(t, "zk://"+b.proxy.Addr()+b.chroot+"?"+params)
 	return b
 }
 
 // another is a further session, without a proxy.
-func (b *bench) another(params string) *session {
+func (b *fixture) another(params string) *session {
 	b.t.Helper()
 	return mustConnect(b.t, "zk://"+b.server.Addr()+b.chroot+"?"+params)
 }
 
-func (b *bench) mustCreate(queue, prefix, data string) driver.Place {
+func (b *fixture) mustCreate(queue, prefix, data string) driver.Place {
 	b.t.Helper()
 	p, err := create(within(b.t), b, queue, prefix, []byte(data))
 	require.NoError(b.t, err)
@@ -93,7 +93,7 @@ func (b *bench) mustCreate(queue, prefix, data string) driver.Place {
 }
 
 // children asks the server past the driver.
-func (b *bench) nodes(queue string) []string {
+func (b *fixture) nodes(queue string) []string {
 	b.t.Helper()
 	names, _, err := b.raw.Children(b.chroot + "/" + queue)
 	if err == zk.ErrNoNode {
@@ -104,7 +104,7 @@ func (b *bench) nodes(queue string) []string {
 }
 
 // requests counts what the session has sent, without what keeps it alive.
-func (b *bench) requests() int {
+func (b *fixture) requests() int {
 	return b.proxy.Requests() - b.proxy.Frames(zktest.OpSync) - b.proxy.Frames(zktest.OpAuth) - b.proxy.Frames(zktest.OpSetWatches)
 }
 

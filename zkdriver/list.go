@@ -21,23 +21,23 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 
 func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	path := s.settings.queuePath(queue)
-	asked := s.owned.now()
+	asked := s.own.createdSoFar()
 	names, stat, err := s.children(path)
 	if errors.Is(err, zk.ErrNoNode) {
 		s.queues.drop(queue)
-		s.owned.noQueue(queue, asked)
+		s.own.queueGone(queue, asked)
 		return nil, nil
 	}
 	if err != nil {
 		return nil, s.explain(err, "list", path, "READ on it")
 	}
-	s.queues.saw(queue, stat.Czxid, stat.Aversion)
+	s.queues.aclSeen(queue, stat.Czxid, stat.Aversion)
 	nodes := sorted(names, stat.Czxid)
-	s.owned.listed(queue, stat.Czxid, stat.Pzxid, nodes)
+	s.own.queueListed(queue, stat.Czxid, stat.Pzxid, nodes)
 	// A contender that has stopped its watch may find that it is next. A node that
 	// is being made is no reason: hold follows.
-	if s.owned.anyHeld() {
-		if err := s.settle(); err != nil {
+	if s.own.anyHeld() {
+		if err := s.confirm(); err != nil {
 			return nil, s.explain(err, "list", path, "")
 		}
 	}

@@ -41,7 +41,7 @@ func (s *session) prefetch(queue string, data []byte) *prefetch {
 			p.nodes, p.err = s.listNodes(queue)
 		})
 	}
-	s.link.prefetches.expect(p)
+	s.dialer.sendHooks.expect(p)
 	return p
 }
 
@@ -87,6 +87,6 @@ func (s *session) prefetched(queue string, p *prefetch, n driver.Node) (ahead []
 	if i := slices.Index(p.nodes, n); i >= 0 {
 		return p.nodes[:i], true
 	}
-	s.crowds.hindered(queue)
+	s.prefetchPolicy.useless(queue)
 	return nil, false
 }

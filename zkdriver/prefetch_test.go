@@ -11,10 +11,10 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// crowded is a session in whose queue "q" another session's node stands.
-func crowded(t *testing.T) (b *bench, other *session, first driver.Place) {
+// newSharedQueue is a session in whose queue "q" another session's node stands.
+func newSharedQueue(t *testing.T) (b *fixture, other *session, first driver.Place) {
 	t.Helper()
-	b = newBench(t, "session_timeout=1m")
+	b = newFixture(t, "session_timeout=1m")
 	t.Cleanup(func() { b.Close() })
 	other = b.another("session_timeout=1m")
 	t.Cleanup(func() { other.Close() })
@@ -24,14 +24,14 @@ func crowded(t *testing.T) (b *bench, other *session, first driver.Place) {
 }
 
 // join makes a reader's node.
-func (b *bench) join(data string) driver.Joined {
+func (b *fixture) join(data string) driver.Joined {
 	b.t.Helper()
 	j, err := b.Create(within(b.t), "q", driver.NodeSpec{Prefix: "web1-R-", Data: []byte(data)})
 	require.NoError(b.t, err)
 	return j
 }
 
-func (b *bench) names() (names []string) {
+func (b *fixture) names() (names []string) {
 	b.t.Helper()
 	nodes, err := b.List(within(b.t), "q")
 	require.NoError(b.t, err)
@@ -47,7 +47,7 @@ func listed(p *zktest.Proxy) func() bool {
 }
 
 func TestAListIsSentBehindACreateAmongOthers(t *testing.T) {
-	b, _, first := crowded(t)
+	b, _, first := newSharedQueue(t)
 	require.False(t, b.join("a").Known, "the session knows nothing of the queue yet")
 	own := b.names()[1]
 	held := b.proxy.HoldReplies(zktest.Op(zktest.OpMulti))
@@ -72,7 +72,7 @@ func TestAListIsSentBehindACreateAmongOthers(t *testing.T) {
 }
 
 func TestNoListIsSentBehindACreateThatWasAlone(t *testing.T) {
-	b, other, first := crowded(t)
+	b, other, first := newSharedQueue(t)
 	require.NoError(t, b.Delete(within(t), "q", b.join("a").Place, driver.Changed))
 	require.NoError(t, other.Delete(within(t), "q", first, driver.Changed))
 	for i := range 3 {
@@ -86,7 +86,7 @@ func TestNoListIsSentBehindACreateThatWasAlone(t *testing.T) {
 
 // The node stands, so Create returns it, and no error.
 func TestAListThatIsLostWithItsConnectionIsLeftOut(t *testing.T) {
-	b, _, first := crowded(t)
+	b, _, first := newSharedQueue(t)
 	own := b.join("a")
 	held := b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
 	made := make(chan driver.Joined, 1)
@@ -108,7 +108,7 @@ func TestAListThatIsLostWithItsConnectionIsLeftOut(t *testing.T) {
 // If the connection breaks between the create and the list, go-zookeeper sends
 // the list on the next one. It may be late, but what it shows is true.
 func TestAPrefetchOnAnotherConnectionShowsTheNode(t *testing.T) {
-	b, _, first := crowded(t)
+	b, _, first := newSharedQueue(t)
 	b.names() // the server is reached
 	list := b.prefetch("q", []byte("a"))
 	start, started := list.start, make(chan struct{})
@@ -116,7 +116,7 @@ func TestAPrefetchOnAnotherConnectionShowsTheNode(t *testing.T) {
 	j := b.join("a")
 	closed(t, "the list is due", started)
 	b.proxy.DropConnections()
-	eventually(t, "a second connection", func() bool { return b.link.generation.Load() == 2 })
+	eventually(t, "a second connection", func() bool { return b.dialer.connections.Load() == 2 })
 	start()
 	ahead, known := b.prefetched("q", list, j.Node)
 	require.True(t, known)
@@ -140,12 +140,12 @@ func TestACreateThatWasNotWrittenHasNoListBehindIt(t *testing.T) {
 }
 
 func TestACreateThatWaitsForItsListCanBeGivenUp(t *testing.T) {
-	for name, end := range map[string]func(b *bench, cancel func()){
-		"cancelled": func(_ *bench, cancel func()) { cancel() },
-		"closed":    func(b *bench, _ func()) { go b.Close() },
+	for name, end := range map[string]func(b *fixture, cancel func()){
+		"cancelled": func(_ *fixture, cancel func()) { cancel() },
+		"closed":    func(b *fixture, _ func()) { go b.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, _, first := crowded(t)
+			b, _, first := newSharedQueue(t)
 			own := b.join("a")
 			held := b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
 			defer held.Release()
@@ -175,18 +175,18 @@ func TestACreateThatWaitsForItsListCanBeGivenUp(t *testing.T) {
 }
 
 func TestWherePrefetchesAreOfNoUseTheyBecomeRare(t *testing.T) {
-	var cs crowds
-	require.False(t, cs.expected("q"), "nothing is known")
-	cs.met("q", true)
+	var cs prefetchPolicy
+	require.False(t, cs.worthwhile("q"), "nothing is known")
+	cs.created("q", true)
 	follows := func(n int, hindered bool) (at []int) {
 		for i := range n {
-			if cs.expected("q") {
+			if cs.worthwhile("q") {
 				at = append(at, i)
 				if hindered {
-					cs.hindered("q")
+					cs.useless("q")
 				}
 			}
-			cs.met("q", true)
+			cs.created("q", true)
 		}
 		return at
 	}
@@ -194,20 +194,20 @@ func TestWherePrefetchesAreOfNoUseTheyBecomeRare(t *testing.T) {
 	require.Equal(t, []int{0, 2, 5, 10, 19, 36, 69, 134, 199}, follows(200, true))
 	useful := follows(300, false)
 	require.Equal(t, []int{296, 297, 298, 299}, useful[len(useful)-4:], "of use again")
-	cs.met("q", false)
-	require.False(t, cs.expected("q"), "nobody was there")
-	require.False(t, cs.expected("other"))
+	cs.created("q", false)
+	require.False(t, cs.worthwhile("q"), "nobody was there")
+	require.False(t, cs.worthwhile("other"))
 	require.False(t, slices.Contains(follows(1, false), 0), "of no use where nobody is")
 }
 
 func TestCrowdsAreForgottenWhenTheyAreTooMany(t *testing.T) {
-	var cs crowds
+	var cs prefetchPolicy
 	for i := range 3 * maxKnown {
-		cs.met(string(rune(i)), true)
+		cs.created(string(rune(i)), true)
 	}
 	require.LessOrEqual(t, len(cs.queues), maxKnown)
 	for i := range 3 * maxKnown {
-		cs.met(string(rune(1e6+i)), false)
+		cs.created(string(rune(1e6+i)), false)
 	}
 	require.LessOrEqual(t, len(cs.queues), maxKnown)
 }

@@ -9,9 +9,9 @@ import (
 // maxPrinted is longer than any name that this driver makes.
 const maxPrinted = 1024
 
-// printable quotes what would not print as it is, and cuts what is too long: names of nodes can
+// Printable quotes what would not print as it is, and cuts what is too long: names of nodes can
 // have been made by anybody who may write to the store, and certificates by anybody at all.
-func printable(s string) string {
+func Printable(s string) string {
 	if len(s) > maxPrinted {
 		const end = 32 // where the sequence is
 		return fmt.Sprintf("%q...%q (%d bytes)", s[:maxPrinted-end], s[len(s)-end:], len(s))

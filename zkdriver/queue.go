@@ -14,12 +14,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// queues remembers how nodes are made in each queue. It is a cache: what falls out costs one
+// queueCache remembers how nodes are made in each queue. It is a cache: what falls out costs one
 // request.
-type queues struct {
-	mu       sync.Mutex
-	known    map[string]way
-	verdicts map[string]verdict
+type queueCache struct {
+	mu     sync.Mutex
+	known  map[string]queueInfo
+	trusts map[string]writeTrust
 
 	noContainers atomic.Bool // the server is older than 3.5.3
 }
@@ -27,38 +27,38 @@ type queues struct {
 // maxKnown bounds the cache, for sessions that use many queues.
 const maxKnown = 4096
 
-// way is a manner and what it holds for: for draining, the incarnation of the queue; where the
+// queueInfo is a manner and what it holds for: for draining, the incarnation of the queue; where the
 // session is guarded, also the version of its ACL.
-type way struct {
-	manner     manner
+type queueInfo struct {
+	mode       createMode
 	epoch      int64
 	aclVersion int32
 }
 
-// manner is how nodes are made in a queue.
-type manner int
+// createMode is how nodes are made in a queue.
+type createMode int
 
 const (
-	unknown manner = iota
+	unknown createMode = iota
 	// stamped: with a write of empty data to the queue's node, whose Stat tells everything.
-	stamped
+	withWrite
 	// plain: without, because the queue's node holds data of others or may not be written.
-	plain
+	withoutWrite
 	// draining: not at all, until the queue is empty: its sequences have come to their end.
 	draining
 )
 
-func (q *queues) get(queue string) way {
+func (q *queueCache) get(queue string) queueInfo {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.known[queue]
 }
 
-func (q *queues) set(queue string, w way) {
+func (q *queueCache) set(queue string, w queueInfo) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.known == nil {
-		q.known = make(map[string]way)
+		q.known = make(map[string]queueInfo)
 	}
 	if _, there := q.known[queue]; !there && len(q.known) >= maxKnown {
 		for other := range q.known { // any one
@@ -69,42 +69,42 @@ func (q *queues) set(queue string, w way) {
 	q.known[queue] = w
 }
 
-func (q *queues) drop(queue string) {
+func (q *queueCache) drop(queue string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.known, queue)
 }
 
-// way looks at a queue that is not known yet, and makes it where it is missing.
-func (s *session) way(queue string) (way, error) {
-	if w := s.queues.get(queue); w.manner != unknown {
+// prepareQueue looks at a queue that is not known yet, and makes it where it is missing.
+func (s *session) prepareQueue(queue string) (queueInfo, error) {
+	if w := s.queues.get(queue); w.mode != unknown {
 		return w, nil
 	}
 	path := s.settings.queuePath(queue)
 	data, _, err := s.get(path)
 	if errors.Is(err, zk.ErrNoNode) {
 		if err := s.makeQueue(queue); err != nil {
-			return way{}, err
+			return queueInfo{}, err
 		}
 		data, _, err = s.get(path)
 	}
 	if errors.Is(err, zk.ErrNoNode) {
-		return way{}, s.vanished(queue)
+		return queueInfo{}, s.vanished(queue)
 	}
 	if err != nil {
-		return way{}, s.explain(err, "look at", path, "READ on it")
+		return queueInfo{}, s.explain(err, "look at", path, "READ on it")
 	}
-	w := way{manner: stamped}
+	w := queueInfo{mode: withWrite}
 	if len(data) > 0 {
-		w.manner = plain
+		w.mode = withoutWrite
 	}
-	if s.settings.guarded() {
-		err := s.guard(path, &w)
+	if s.settings.checksACLs() {
+		err := s.checkQueueACL(path, &w)
 		if errors.Is(err, zk.ErrNoNode) {
-			return way{}, s.vanished(queue)
+			return queueInfo{}, s.vanished(queue)
 		}
 		if err != nil {
-			return way{}, s.explain(err, "look at the ACL of", path, "READ on it")
+			return queueInfo{}, s.explain(err, "look at the ACL of", path, "READ on it")
 		}
 	}
 	s.queues.set(queue, w)

@@ -26,10 +26,10 @@ func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo
 func (s *session) readNode(queue, name string) (driver.NodeInfo, error) {
 	path := s.settings.queuePath(queue)
 	for range 3 {
-		asked := s.owned.now()
-		f, err := s.look(queue, name)
+		asked := s.own.createdSoFar()
+		f, err := s.readStored(queue, name)
 		if errors.Is(err, zk.ErrNoNode) {
-			s.owned.lostNode(queue, name, asked)
+			s.own.nodeGone(queue, name, asked)
 		}
 		if err != nil {
 			return driver.NodeInfo{}, s.explain(err, "read", path+"/"+name, "READ on it")
@@ -38,7 +38,7 @@ func (s *session) readNode(queue, name string) (driver.NodeInfo, error) {
 		if err != nil {
 			return driver.NodeInfo{}, s.explain(err, "look at", path, "READ on it")
 		}
-		s.owned.seen(queue, parent.Czxid)
+		s.own.epochSeen(queue, parent.Czxid)
 		if parent.Czxid <= f.stat.Czxid {
 			return f.info(parent.Czxid), nil
 		} // else the queue was made anew between the two
@@ -46,7 +46,7 @@ func (s *session) readNode(queue, name string) (driver.NodeInfo, error) {
 	return driver.NodeInfo{}, s.vanished(queue)
 }
 
-func (f *found) info(epoch int64) driver.NodeInfo {
+func (f *storedNode) info(epoch int64) driver.NodeInfo {
 	seq, _ := sequenceOf(f.name)
 	info := driver.NodeInfo{
 		Node:    driver.Node{Name: f.name, Seq: seq, Epoch: epoch},
@@ -56,10 +56,10 @@ func (f *found) info(epoch int64) driver.NodeInfo {
 		Foreign: !f.mine,
 	}
 	if f.stat.EphemeralOwner != 0 {
-		info.Owner = ownerName(f.stat.EphemeralOwner)
+		info.Owner = FormatID(f.stat.EphemeralOwner)
 	}
 	return info
 }
 
-// ownerName is how a session is called in NodeInfo.Owner and SessionInfo.ID.
-func ownerName(session int64) string { return fmt.Sprintf("%#x", uint64(session)) }
+// FormatID is how a session is called in NodeInfo.Owner and SessionInfo.ID.
+func FormatID(session int64) string { return fmt.Sprintf("%#x", uint64(session)) }

@@ -25,7 +25,7 @@ func causeOf(t testing.TB, c <-chan driver.Cause) driver.Cause {
 }
 
 func TestReleaseIsToldToAllWhoWatchTheNode(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	other := b.another("")
 	for range 20 {
 		p := b.mustCreate("q", "h-W-", "x")
@@ -52,7 +52,7 @@ func TestReleaseIsToldToAllWhoWatchTheNode(t *testing.T) {
 
 // A release that is reported while the answer to the watch is still on its way.
 func TestReleaseThatMeetsTheArmingIsChangedOrReleased(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	other := b.another("")
 	told := map[driver.Cause]int{}
 	for range 200 {
@@ -71,7 +71,7 @@ func TestReleaseThatMeetsTheArmingIsChangedOrReleased(t *testing.T) {
 func TestOnlyItsSessionWritesToAContender(t *testing.T) {
 	for mode, login := range map[string]string{"open": "", "digest": "alice:geheim@", "creator": "alice:geheim@"} {
 		t.Run(mode, func(t *testing.T) {
-			b := newBench(t, "")
+			b := newFixture(t, "")
 			s := mustConnect(t, "zk://"+login+b.server.Addr()+b.chroot+"?acl="+mode)
 			same := mustConnect(t, "zk://"+login+b.server.Addr()+b.chroot+"?acl="+mode)
 			rival := b.server.Raw(t)
@@ -108,7 +108,7 @@ func TestOnlyItsSessionWritesToAContender(t *testing.T) {
 // Whoever can write to a node could pretend that it was released: so it takes the guard to be
 // believed.
 func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	b.mustCreate("q", "h-W-", "x")
 	for name, data := range map[string]string{"foreign-W-0000000007": "", "foreign-W-0000000008": "#dlock guarded"} {
 		path := b.chroot + "/q/" + name
@@ -129,7 +129,7 @@ func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 
 // The name of the node that was held comes again in a new queue, as somebody else's.
 func TestReleaseSparesANamesakeAlsoBeforeItIsKnown(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	other := b.another("")
 	p := b.mustCreate("q", "h-W-", "x")
 	removeAll(t, b.raw, b.chroot+"/q")
@@ -143,7 +143,7 @@ func TestReleaseSparesANamesakeAlsoBeforeItIsKnown(t *testing.T) {
 // After a reconnect the server reports a node that was made meanwhile, under the same name, as
 // one that was written to.
 func TestANamesakeMadeDuringAReconnectIsNoRelease(t *testing.T) {
-	b := newBench(t, "session_timeout=20s")
+	b := newFixture(t, "session_timeout=20s")
 	other := b.another("")
 	for range 5 {
 		p, err := create(within(t), other, "q", "h-W-", []byte("x"))
@@ -163,7 +163,7 @@ func TestANamesakeMadeDuringAReconnectIsNoRelease(t *testing.T) {
 }
 
 func TestAReleaseDuringAReconnectIsOnlyAChange(t *testing.T) {
-	b := newBench(t, "session_timeout=20s")
+	b := newFixture(t, "session_timeout=20s")
 	other := b.another("")
 	p, err := create(within(t), other, "q", "h-W-", []byte("x"))
 	require.NoError(t, err)
@@ -183,8 +183,8 @@ func TestNoReleaseIsBelievedBesideAWatchOfAnEarlierConnection(t *testing.T) {
 	armed := func(own, ahead string) <-chan driver.Cause {
 		l := &subscriber{c: make(chan driver.Cause, 1)}
 		for _, path := range []string{own, ahead} {
-			if w, first := ws.join(path, l, path == own); first {
-				ws.answered(path, w, sight{believed: true}, nil)
+			if w, first := ws.subscribe(path, l, path == own); first {
+				ws.answered(path, w, watchedNode{trusted: true}, nil)
 			}
 		}
 		return l.c
@@ -213,22 +213,22 @@ func TestAWriteReportedBeforeTheAnswerIsJudgedByTheAnswer(t *testing.T) {
 	for _, guarded := range []bool{true, false} {
 		ws := &watches{}
 		l := &subscriber{c: make(chan driver.Cause, 1)}
-		own, _ := ws.join("/q/own", l, true)
-		ws.answered("/q/own", own, sight{}, nil)
-		w, _ := ws.join("/q/n", l, false)
+		own, _ := ws.subscribe("/q/own", l, true)
+		ws.answered("/q/own", own, watchedNode{}, nil)
+		w, _ := ws.subscribe("/q/n", l, false)
 		ws.written("/q/n")
 		select {
 		case <-l.c:
 			t.Fatal("it is not known yet what was written to")
 		default:
 		}
-		ws.answered("/q/n", w, sight{believed: guarded}, nil)
+		ws.answered("/q/n", w, watchedNode{trusted: guarded}, nil)
 		require.Equal(t, guarded, <-l.c == driver.Released)
 	}
 }
 
 func TestHandOverByListing(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	c, err := Driver{}.OpenConnector("zk://" + b.server.Addr() + b.chroot + "?handover=list")
 	require.NoError(t, err)
 	s, err := c.Connect(within(t))
@@ -263,7 +263,7 @@ func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
 
 // A session without a secret cannot tell a release from any other write.
 func TestASessionThatListsReportsNoRelease(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	lists := b.another("handover=list")
 	for range 5 {
 		p := b.mustCreate("q", "h-W-", "x")
@@ -294,7 +294,7 @@ func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
 		"others may delete what one adds": {[]zk.ACL{world(zk.PermDelete), alice}, driver.Released},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, "")
+			b := newFixture(t, "")
 			operator := b.server.Raw(t)
 			require.NoError(t, operator.AddAuth("digest", []byte("alice:geheim")))
 			_, err := operator.Create(b.chroot+"/q", nil, 0, queue.acl)
@@ -317,7 +317,7 @@ func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
 
 // One look at the ACL is enough for a queue that stays as it is.
 func TestTheACLOfAQueueIsReadOnce(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	other := b.another("")
 	read := b.proxy.Frames(zktest.OpGetACL)
 	for i := range 10 {
@@ -342,11 +342,11 @@ func TestTheACLOfAQueueIsReadOnce(t *testing.T) {
 
 // A node of another session is not this session's place, whatever its data says.
 func TestAForgedPlaceIsGone(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	p := b.mustCreate("q", "h-W-", "x")
 	path := b.chroot + "/q/" + p.Name
 	_, err := b.raw.Multi(&zk.DeleteRequest{Path: path, Version: -1},
-		&zk.CreateRequest{Path: path, Data: []byte(envelope{token: p.Token, created: 1}.line()), Acl: zk.WorldACL(zk.PermRead)})
+		&zk.CreateRequest{Path: path, Data: []byte(trailer{token: p.Token, created: 1}.text()), Acl: zk.WorldACL(zk.PermRead)})
 	require.NoError(t, err)
 	c, err := watchPlace(within(t), b, "q", p)
 	require.NoError(t, err)

@@ -30,18 +30,18 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 }
 
 func (s *session) replaceNode(queue string, p driver.Place, name string) (driver.Place, error) {
-	c := s.owned.find(queue, p.Token)
+	c := s.own.find(queue, p.Token)
 	if c == nil {
 		return driver.Place{}, fmt.Errorf("zkdriver: replace %s of %s: %w", p.Name, s.settings.queuePath(queue), driver.ErrGone)
 	}
 	c.busy.Lock()
 	defer c.busy.Unlock()
-	r := s.owned.beginRemoval(queue, s.owned.candidates(c)...)
-	defer s.owned.endRemoval(queue, r)
+	r := s.own.beginRemoval(queue, s.own.possibleNames(c)...)
+	defer s.own.endRemoval(queue, r)
 	for range 4 {
-		f, err := s.findNode(queue, c.token, s.owned.candidates(c))
+		f, err := s.findNode(queue, c.token, s.own.possibleNames(c))
 		if errors.Is(err, driver.ErrGone) {
-			s.owned.forget(c.token)
+			s.own.forget(c.token)
 		}
 		if err != nil {
 			return driver.Place{}, err
@@ -51,7 +51,7 @@ func (s *session) replaceNode(queue string, p driver.Place, name string) (driver
 		}
 		switch {
 		case err == nil:
-			s.owned.settle(c, name, s.beats.present())
+			s.own.standsUnder(c, name, s.keepalive.connection())
 			p.Name = name
 			return p, nil
 		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion): // it changed since: look again
@@ -63,14 +63,14 @@ func (s *session) replaceNode(queue string, p driver.Place, name string) (driver
 }
 
 // swap puts another name in place of the one that was found.
-func (s *session) swap(queue string, c *claim, f *found, name string) error {
-	stored := reseal(f.data, envelope{token: f.token(), created: f.created()})
-	s.owned.suspect(c, name) // until the answer is there
+func (s *session) swap(queue string, c *ownNode, f *storedNode, name string) error {
+	stored := appendTrailer(f.data, trailer{token: f.token(), created: f.created()})
+	s.own.doubt(c, name) // until the answer is there
 	_, err := s.multi(
 		&zk.DeleteRequest{Path: f.path, Version: f.stat.Version},
 		&zk.CreateRequest{Path: s.settings.queuePath(queue) + "/" + name, Data: stored, Acl: s.contenderACL(), Flags: zk.FlagEphemeral})
-	if err != nil && !unanswered(err) {
-		s.owned.settle(c, f.name, s.beats.present()) // refused
+	if err != nil && !Unanswered(err) {
+		s.own.standsUnder(c, f.name, s.keepalive.connection()) // refused
 	}
 	return err
 }

@@ -17,13 +17,13 @@ type schedule struct {
 
 	// The lease may count from sure while the session owns nodes, and from the
 	// later of the two while it owns none. Both outlive a connection.
-	loose, sure driver.Instant
+	weak, strong driver.Instant
 
-	trip time.Duration // estimate of a round trip
+	roundTrip time.Duration // estimate of a round trip
 
 	// The rest is about the present connection.
 	attached   bool
-	marks      [64]mark // a ring
+	touches    [64]touch // a ring
 	newest     int
 	proven     driver.Instant // sending time of the latest proven mark
 	written    driver.Instant // sending time of the latest answered write
@@ -33,8 +33,8 @@ type schedule struct {
 	heartbeats uint64         // ever sent, on all connections
 }
 
-// mark is a request that was answered.
-type mark struct {
+// touch is a request that was answered.
+type touch struct {
 	sent, answered driver.Instant
 	set            bool
 	direct         bool // the leader has seen the session before the answer
@@ -49,13 +49,13 @@ type heartbeat struct {
 // never is an instant that has not come.
 var never driver.Instant
 
-// duty is what the nodes of a session ask of its lease.
-type duty int
+// Duty is what the nodes of a session ask of its lease.
+type Duty int
 
 const (
-	idle    duty = iota // the session owns no node
-	waiting             // all its nodes wait for nodes ahead of them
-	holding             // one of its nodes may hold a lock
+	Idle    Duty = iota // the session owns no node
+	Waiting             // all its nodes wait for nodes ahead of them
+	Holding             // one of its nodes may hold a lock
 )
 
 // newSchedule returns the schedule of a session with that timeout and margin. A
@@ -69,13 +69,13 @@ func newSchedule(timeout, margin, tick time.Duration, hosts int) *schedule {
 	return b
 }
 
-// patience returns how long a heartbeat may be without an answer, at least. The
+// answerTimeout returns how long a heartbeat may be without an answer, at least. The
 // rest of the lease has to suffice for another connection.
-func (b *schedule) patience(d duty) time.Duration {
-	p, _ := b.pace(0, d)
-	patience := max(b.term-max(b.gap, p)-p, 0) * 2 / 3
-	if b.hosts > 1 { // another one may answer
-		patience = min(patience, b.timeout/8)
+func (s *schedule) answerTimeout(d Duty) time.Duration {
+	p, _ := s.interval(0, d)
+	patience := max(s.term-max(s.gap, p)-p, 0) * 2 / 3
+	if s.hosts > 1 { // another one may answer
+		patience = min(patience, s.timeout/8)
 	}
 	return patience
 }
@@ -83,93 +83,93 @@ func (b *schedule) patience(d duty) time.Duration {
 // connected starts a connection whose connect request was sent at asked. A first
 // connection makes the session, which is a write. On a later one nothing has
 // been proven yet, so a heartbeat is due at once.
-func (b *schedule) connected(asked, now driver.Instant, first bool) {
-	b.marks = [len(b.marks)]mark{}
-	b.newest = 0
-	b.marks[0] = mark{sent: asked, answered: now, set: true, direct: true}
-	b.proven, b.written, b.lastProof, b.lastWrite = never, never, never, never
-	b.unanswered = nil
-	b.attached = true
+func (s *schedule) connected(asked, now driver.Instant, first bool) {
+	s.touches = [len(s.touches)]touch{}
+	s.newest = 0
+	s.touches[0] = touch{sent: asked, answered: now, set: true, direct: true}
+	s.proven, s.written, s.lastProof, s.lastWrite = never, never, never, never
+	s.unanswered = nil
+	s.attached = true
 	if first {
-		b.proven, b.written, b.lastProof, b.lastWrite = asked, asked, asked, asked
-		b.loose, b.sure = asked, asked
+		s.proven, s.written, s.lastProof, s.lastWrite = asked, asked, asked, asked
+		s.weak, s.strong = asked, asked
 	}
 }
 
 // detached ends the connection: no heartbeat is sent until the next one.
-func (b *schedule) detached() {
-	b.attached = false
-	b.unanswered = nil
+func (s *schedule) detached() {
+	s.attached = false
+	s.unanswered = nil
 }
 
 // answered notes an answered request of the present connection. Marks are at
 // least g/20 apart, so that a busy session does not overrun the ring. A
 // heartbeat is kept as a mark in any case.
-func (b *schedule) answered(p part, sent, now driver.Instant, isHeartbeat bool) {
-	if p != server {
-		b.proof(p, sent, now)
+func (s *schedule) answered(p reach, sent, now driver.Instant, isHeartbeat bool) {
+	if p != toServer {
+		s.proof(p, sent, now)
 	}
-	if isHeartbeat || now.Sub(b.marks[b.newest].answered) >= b.gap/20 {
-		b.newest = (b.newest + 1) % len(b.marks)
-		b.marks[b.newest] = mark{sent: sent, answered: now, set: true}
+	if isHeartbeat || now.Sub(s.touches[s.newest].answered) >= s.gap/20 {
+		s.newest = (s.newest + 1) % len(s.touches)
+		s.touches[s.newest] = touch{sent: sent, answered: now, set: true}
 	}
 }
 
-func (b *schedule) proof(p part, sent, now driver.Instant) {
-	if m, ok := b.provenBy(sent); ok {
-		b.proven = later(b.proven, m.sent)
-		b.loose = later(b.loose, m.sent)
+func (s *schedule) proof(p reach, sent, now driver.Instant) {
+	if m, ok := s.provenBy(sent); ok {
+		s.proven = later(s.proven, m.sent)
+		s.weak = later(s.weak, m.sent)
 	}
-	b.lastProof = later(b.lastProof, sent)
-	if p == quorum {
-		b.written = later(b.written, sent)
-		b.lastWrite = later(b.lastWrite, sent)
+	s.lastProof = later(s.lastProof, sent)
+	if p == toQuorum {
+		s.written = later(s.written, sent)
+		s.lastWrite = later(s.lastWrite, sent)
 	}
-	if b.written != never && b.proven != never {
-		b.sure = later(b.sure, earlier(b.written, b.proven))
+	if s.written != never && s.proven != never {
+		s.strong = later(s.strong, earlier(s.written, s.proven))
 	}
 	trip := now.Sub(sent)
-	b.trip = max(trip, b.trip-(b.trip-trip)/8)
+	s.roundTrip = max(trip, s.roundTrip-(s.roundTrip-trip)/8)
 }
 
 // provenBy returns the latest mark that a proof sent at that instant proves.
-func (b *schedule) provenBy(sent driver.Instant) (mark, bool) {
-	for i := range b.marks {
-		m := b.marks[(b.newest-i+len(b.marks))%len(b.marks)]
-		if m.set && (m.direct || sent.Sub(m.answered) >= b.gap) {
+func (s *schedule) provenBy(sent driver.Instant) (touch, bool) {
+	for i := range s.touches {
+		m := s.touches[(s.newest-i+len(s.touches))%len(s.touches)]
+		if m.set && (m.direct || sent.Sub(m.answered) >= s.gap) {
 			return m, true
 		}
 	}
-	return mark{}, false
+	return touch{}, false
 }
 
-// from returns the instant that the lease counts from.
-func (b *schedule) from(d duty) driver.Instant {
-	if d == holding {
-		return b.sure
+// leaseStart returns the instant that the lease counts from.
+func (s *schedule) leaseStart(d Duty) driver.Instant {
+	if d == Holding {
+		return s.strong
 	}
-	return later(b.sure, b.loose)
+	return later(s.strong, s.weak)
 }
 
-// pace returns the time p between two heartbeats, and how many of them make up
+// interval returns the time p between two heartbeats, and how many of them make up
 // the gap and a round trip r: a heartbeat proves the n-th before it.
 //
 // The next renewal of the lease is answered when it is g + r + p + r old, at
 // the latest. So p becomes smaller as r grows. A session that only waits has a
 // longer p if the term allows it: no caller works under its locks yet.
-func (b *schedule) pace(r time.Duration, d duty) (p time.Duration, n int) {
-	most := b.term * 4 / 5
-	n, least := 1, b.timeout*2/17
-	switch rest := max(b.gap+r, b.timeout/4); {
-	case d == waiting && 2*rest+r <= most:
-		least = b.timeout / 4
-	case b.gap+r > b.timeout*3/16:
+func (s *schedule) interval(r time.Duration, d Duty) (p time.Duration, n int) {
+	most := s.term * 4 / 5
+	n, least := 1, s.timeout*2/17
+	switch rest := max(s.gap+r, s.timeout/4); {
+	case d == Waiting && 2*rest+r <= most:
+		least = s.timeout / 4
+	case s.gap+r > s.timeout*3/16:
 		n = 2
 	}
-	p = max((b.gap+r)/time.Duration(n), least)
-	for max(b.gap+r, p)+p+r > most {
-		next := (b.gap + r) / time.Duration(n+1)
-		if next < b.timeout/40 {
+	p = max((s.gap+r)/time.Duration(n), least)
+	for max(s.gap+r, p)+p+r > most {
+		next := (s.gap + r) / time.Duration(n+1)
+		if next < s.timeout/40 {
 			break
 		}
 		p, n = next, n+1
@@ -179,27 +179,27 @@ func (b *schedule) pace(r time.Duration, d duty) (p time.Duration, n int) {
 
 // due returns how long it is until the next heartbeat, and which request that
 // has to be. ok is false if none may be sent before something else happens.
-func (b *schedule) due(now driver.Instant, d duty) (what part, wait time.Duration, ok bool) {
-	p, n := b.pace(max(b.trip, b.unansweredFor(now)), d)
-	if !b.attached || len(b.unanswered) >= 2*n+2 {
+func (s *schedule) due(now driver.Instant, d Duty) (what reach, wait time.Duration, ok bool) {
+	p, n := s.interval(max(s.roundTrip, s.unansweredFor(now)), d)
+	if !s.attached || len(s.unanswered) >= 2*n+2 {
 		return 0, 0, false
 	}
-	what = leader
-	if d == holding && (b.lastWrite == never || now.Sub(b.lastWrite) >= time.Duration(n)*p+p/2) {
-		what = quorum
+	what = toLeader
+	if d == Holding && (s.lastWrite == never || now.Sub(s.lastWrite) >= time.Duration(n)*p+p/2) {
+		what = toQuorum
 	}
-	if b.lastProof == never {
+	if s.lastProof == never {
 		return what, 0, true
 	}
-	wait = p - now.Sub(b.lastProof)
-	if d == holding && b.lastWrite != never {
+	wait = p - now.Sub(s.lastProof)
+	if d == Holding && s.lastWrite != never {
 		// Syncs that the session sends for other reasons do not put the write off.
-		wait = min(wait, time.Duration(n+1)*p-now.Sub(b.lastWrite))
+		wait = min(wait, time.Duration(n+1)*p-now.Sub(s.lastWrite))
 	}
 	// A heartbeat that is sent just too early to prove the next mark proves
 	// nothing new.
-	if m, found := b.unproven(); found {
-		if ripe := b.gap - now.Sub(m.answered); ripe > wait && ripe <= wait+p/2 {
+	if m, found := s.oldestUnproven(); found {
+		if ripe := s.gap - now.Sub(m.answered); ripe > wait && ripe <= wait+p/2 {
 			wait = ripe
 		}
 	}
@@ -207,18 +207,18 @@ func (b *schedule) due(now driver.Instant, d duty) (what part, wait time.Duratio
 }
 
 // unansweredFor returns for how long the oldest unanswered heartbeat has waited.
-func (b *schedule) unansweredFor(now driver.Instant) time.Duration {
-	if len(b.unanswered) == 0 {
+func (s *schedule) unansweredFor(now driver.Instant) time.Duration {
+	if len(s.unanswered) == 0 {
 		return 0
 	}
-	return now.Sub(b.unanswered[0].sent)
+	return now.Sub(s.unanswered[0].sent)
 }
 
-// unproven returns the oldest mark that the latest proof does not prove.
-func (b *schedule) unproven() (oldest mark, found bool) {
-	for i := range b.marks {
-		m := b.marks[(b.newest-i+len(b.marks))%len(b.marks)]
-		if !m.set || m.direct || b.lastProof.Sub(m.answered) >= b.gap {
+// oldestUnproven returns the oldest mark that the latest proof does not prove.
+func (s *schedule) oldestUnproven() (oldest touch, found bool) {
+	for i := range s.touches {
+		m := s.touches[(s.newest-i+len(s.touches))%len(s.touches)]
+		if !m.set || m.direct || s.lastProof.Sub(m.answered) >= s.gap {
 			break
 		}
 		oldest, found = m, true
@@ -226,31 +226,31 @@ func (b *schedule) unproven() (oldest mark, found bool) {
 	return oldest, found
 }
 
-// send notes that a heartbeat is sent now, and returns its id.
-func (b *schedule) send(what part, now driver.Instant) (id uint64) {
-	b.heartbeats++
-	b.unanswered = append(b.unanswered, heartbeat{b.heartbeats, now})
-	b.lastProof = now
-	if what == quorum {
-		b.lastWrite = now
+// noteSent notes that a heartbeat is sent now, and returns its id.
+func (s *schedule) noteSent(what reach, now driver.Instant) (id uint64) {
+	s.heartbeats++
+	s.unanswered = append(s.unanswered, heartbeat{s.heartbeats, now})
+	s.lastProof = now
+	if what == toQuorum {
+		s.lastWrite = now
 	}
-	return b.heartbeats
+	return s.heartbeats
 }
 
-// ended notes that a heartbeat was answered, or never will be.
-func (b *schedule) ended(id uint64) {
-	for i, h := range b.unanswered {
+// noteEnded notes that a heartbeat was answered, or never will be.
+func (s *schedule) noteEnded(id uint64) {
+	for i, h := range s.unanswered {
 		if h.id == id {
-			b.unanswered = append(b.unanswered[:i:i], b.unanswered[i+1:]...)
+			s.unanswered = append(s.unanswered[:i:i], s.unanswered[i+1:]...)
 			return
 		}
 	}
 }
 
-// hopeless returns how long it is until the connection is given up. ok is false
+// giveUpIn returns how long it is until the connection is given up. ok is false
 // if no heartbeat waits for its answer.
-func (b *schedule) hopeless(now driver.Instant, d duty) (wait time.Duration, ok bool) {
-	return max(b.patience(d), 3*b.trip) - b.unansweredFor(now), len(b.unanswered) > 0
+func (s *schedule) giveUpIn(now driver.Instant, d Duty) (wait time.Duration, ok bool) {
+	return max(s.answerTimeout(d), 3*s.roundTrip) - s.unansweredFor(now), len(s.unanswered) > 0
 }
 
 // later returns the later of two instants, earlier the earlier one.

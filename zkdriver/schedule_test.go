@@ -24,7 +24,7 @@ type world struct {
 	worldConfig
 	t      *testing.T
 	lease  *driver.Lease
-	beats  *beats
+	beats  *keepalive
 	joined chan struct{} // closed when run has returned
 
 	does     atomic.Int32 // its duty
@@ -50,7 +50,7 @@ type worldConfig struct {
 	trip                  time.Duration
 	pingPhase             time.Duration
 	fault                 func(*world)
-	duty                  duty // of the session, at first
+	duty                  Duty // of the session, at first
 }
 
 // line is one connection. A message that is under way when it is closed is lost.
@@ -72,7 +72,7 @@ func newWorld(t *testing.T, c worldConfig) *world {
 	time.Sleep(w.trip)
 	w.lease = driver.NewLease(c.timeout, c.margin)
 	w.lease.Renew(asked)
-	w.beats = newBeats(newSchedule(c.timeout, c.margin, stated, max(c.hosts, 1)), w.lease, func() duty { return duty(w.does.Load()) })
+	w.beats = newKeepalive(newSchedule(c.timeout, c.margin, stated, max(c.hosts, 1)), w.lease, func() Duty { return Duty(w.does.Load()) })
 	if c.fault != nil {
 		c.fault(w)
 	}
@@ -82,7 +82,7 @@ func newWorld(t *testing.T, c worldConfig) *world {
 	go w.pings()
 	go func() {
 		defer close(w.joined)
-		w.beats.run(func(what part, ended func()) { go w.request(what, true, ended) }, w.cut)
+		w.beats.run(func(what reach, ended func()) { go w.request(what, true, ended) }, w.cut)
 	}()
 	return w
 }
@@ -102,13 +102,13 @@ func (w *world) locked(f func()) {
 }
 
 // request sends a request and returns when it was answered, or is lost.
-func (w *world) request(p part, isHeartbeat bool, ended func()) {
-	generation := w.beats.present()
+func (w *world) request(p reach, isHeartbeat bool, ended func()) {
+	generation := w.beats.connection()
 	sent := w.lease.Now()
 	w.mu.Lock()
 	l := w.line
 	w.requests++
-	if p == quorum {
+	if p == toQuorum {
 		w.writes++
 	}
 	if l == nil {
@@ -142,9 +142,9 @@ func (w *world) pass(l *line, deliver func()) {
 }
 
 // arrive is a request at the server. It needs w.mu.
-func (w *world) arrive(l *line, p part, answered func()) {
+func (w *world) arrive(l *line, p reach, answered func()) {
 	w.touched = true
-	if p != server && w.severed || p == quorum && w.deposed {
+	if p != toServer && w.severed || p == toQuorum && w.deposed {
 		return // the server waits for its leader, or that one for a quorum
 	}
 	w.pass(l, func() { go answered() })
@@ -212,7 +212,7 @@ func (w *world) reconnect() {
 		})
 		time.Sleep(trip / 2)
 		w.locked(func() {
-			w.line = &line{generation: w.beats.present() + 1, open: true}
+			w.line = &line{generation: w.beats.connection() + 1, open: true}
 			w.beats.connected(asked, w.lease.Now())
 		})
 		return
@@ -273,15 +273,15 @@ func (w *world) told() time.Duration {
 const trip = time.Millisecond
 
 var (
-	notStated    = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip, duty: holding}
-	tickStated   = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, duty: holding}
-	halfMargin   = worldConfig{timeout: 10 * time.Second, margin: 5 * time.Second, tick: 2 * time.Second, trip: trip, duty: holding}
-	atRest       = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip, duty: idle}
-	atRestStated = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, duty: idle}
-	waits        = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip, duty: waiting}
-	waitsStated  = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, duty: waiting}
-	twoTicks     = worldConfig{timeout: 4 * time.Second, margin: time.Second, tick: 2 * time.Second, trip: trip, duty: holding}
-	severalHost  = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, hosts: 3, trip: trip, duty: holding}
+	notStated    = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip, duty: Holding}
+	tickStated   = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, duty: Holding}
+	halfMargin   = worldConfig{timeout: 10 * time.Second, margin: 5 * time.Second, tick: 2 * time.Second, trip: trip, duty: Holding}
+	atRest       = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip, duty: Idle}
+	atRestStated = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, duty: Idle}
+	waits        = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip, duty: Waiting}
+	waitsStated  = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, duty: Waiting}
+	twoTicks     = worldConfig{timeout: 4 * time.Second, margin: time.Second, tick: 2 * time.Second, trip: trip, duty: Holding}
+	severalHost  = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, hosts: 3, trip: trip, duty: Holding}
 )
 
 func part100(timeout time.Duration, hundredths float64) time.Duration {
@@ -345,7 +345,7 @@ func TestDocumentedOutagesAreSurvived(t *testing.T) {
 				}
 			}
 			told, outage, most, next := d[4], d[5], d[6], d[7]
-			c := worldConfig{timeout: d[1], tick: 2 * time.Second, stated: d[2] > 0, margin: d[3], trip: trip, duty: holding}
+			c := worldConfig{timeout: d[1], tick: 2 * time.Second, stated: d[2] > 0, margin: d[3], trip: trip, duty: Holding}
 			shortest := time.Hour
 			each(t, c, func(w *world) {
 				w.locked(func() { w.down = true })
@@ -402,9 +402,9 @@ func TestLeaseOfANewHolder(t *testing.T) {
 
 // grant makes a node, as for a free lock.
 func (w *world) grant() {
-	w.does.Store(int32(holding))
+	w.does.Store(int32(Holding))
 	done := make(chan struct{})
-	w.request(quorum, false, func() { close(done) })
+	w.request(toQuorum, false, func() { close(done) })
 	<-done
 	require.NoError(w.t, w.beats.hold())
 }
@@ -415,8 +415,8 @@ func TestMarginThatIsAcceptedHoldsAtRest(t *testing.T) {
 			for hundredths := time.Duration(1); hundredths <= 50; hundredths++ {
 				for _, r := range []time.Duration{0, timeout / 1000, timeout / 100, timeout / 25} {
 					c := worldConfig{timeout: timeout, margin: timeout * hundredths / 100, tick: timeout / max(ticks, 2), stated: ticks > 0, trip: r}
-					for _, c.duty = range []duty{holding, waiting, idle} {
-						if c.duty != holding && hundredths%7 > 0 {
+					for _, c.duty = range []Duty{Holding, Waiting, Idle} {
+						if c.duty != Holding && hundredths%7 > 0 {
 							continue // some are enough
 						}
 						inBubble(t, c, func(w *world) {
@@ -513,7 +513,7 @@ func (w *world) spare(fail func(*world), reads bool) time.Duration {
 // read has the session use its server all the time.
 func (w *world) read() {
 	for w.lease.Err() == nil {
-		go w.request(server, false, func() {})
+		go w.request(toServer, false, func() {})
 		time.Sleep(w.timeout / 200)
 	}
 }
@@ -525,7 +525,7 @@ func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 		fault func(w *world)
 	}{
 		"the margin is a heartbeat shorter": {"the leader is deposed and does not know it", func(w *world) {
-			p, _ := w.beats.schedule.pace(0, holding)
+			p, _ := w.beats.schedule.interval(0, Holding)
 			w.lease.End(nil)
 			w.lease = driver.NewLease(w.timeout, w.margin-p)
 			w.lease.Renew(w.lease.Now())
@@ -535,7 +535,7 @@ func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 			w.beats.schedule.gap = 0
 		}},
 		"a sync renews the lease of a holder": {"the leader is deposed and does not know it", func(w *world) {
-			w.beats.duty = func() duty { return idle }
+			w.beats.duty = func() Duty { return Idle }
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

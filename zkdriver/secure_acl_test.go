@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// house is what alice has made with one mode of acl, seen from outside.
-type house struct {
+// aclFixture is what alice has made with one mode of acl, seen from outside.
+type aclFixture struct {
 	t          testing.TB
 	server     *zktest.Server
 	root, mode string
@@ -27,10 +27,10 @@ type house struct {
 	owner      *zk.Conn // a plain client with alice's login
 }
 
-func newHouse(t testing.TB, mode string) *house {
+func newACLFixture(t testing.TB, mode string) *aclFixture {
 	t.Helper()
 	server := zktest.Shared(t)
-	h := &house{t: t, server: server, root: server.Chroot(t), mode: mode, queue: "of/alice/q", owner: server.Raw(t)}
+	h := &aclFixture{t: t, server: server, root: server.Chroot(t), mode: mode, queue: "of/alice/q", owner: server.Raw(t)}
 	require.NoError(t, h.owner.AddAuth("digest", []byte("alice:geheim")))
 	h.alice = mustConnect(t, h.dsn("alice:geheim@")+"?session_timeout=1m&acl="+mode)
 	var err error
@@ -39,13 +39,13 @@ func newHouse(t testing.TB, mode string) *house {
 	return h
 }
 
-func (h *house) dsn(login string) string { return "zk://" + login + h.server.Addr() + h.root }
-func (h *house) queuePath() string       { return h.root + "/" + h.queue }
-func (h *house) nodePath() string        { return h.queuePath() + "/" + h.place.Name }
-func (h *house) ancestors() []string     { return []string{h.root + "/of", h.root + "/of/alice"} }
+func (h *aclFixture) dsn(login string) string { return "zk://" + login + h.server.Addr() + h.root }
+func (h *aclFixture) queuePath() string       { return h.root + "/" + h.queue }
+func (h *aclFixture) nodePath() string        { return h.queuePath() + "/" + h.place.Name }
+func (h *aclFixture) ancestors() []string     { return []string{h.root + "/of", h.root + "/of/alice"} }
 
 // aclOf demands that the node was born with its ACL: that never changed since.
-func (h *house) aclOf(path string) []zk.ACL {
+func (h *aclFixture) aclOf(path string) []zk.ACL {
 	h.t.Helper()
 	acl, stat, err := h.owner.GetACL(path)
 	require.NoError(h.t, err, path)
@@ -55,7 +55,7 @@ func (h *house) aclOf(path string) []zk.ACL {
 
 // contenderACL demands that those who may use the queue may read a contender, and only its
 // session may do more with it.
-func (h *house) contenderACL(path string, login string, what string) {
+func (h *aclFixture) contenderACL(path string, login string, what string) {
 	h.t.Helper()
 	acl := h.aclOf(path)
 	require.Len(h.t, acl, 2, what)
@@ -74,7 +74,7 @@ func (h *house) contenderACL(path string, login string, what string) {
 }
 
 // untouched demands that everything is as alice has left it.
-func (h *house) untouched() {
+func (h *aclFixture) untouched() {
 	h.t.Helper()
 	require.NoError(h.t, h.alice.Err())
 	names, _, err := h.owner.Children(h.queuePath())
@@ -82,7 +82,7 @@ func (h *house) untouched() {
 	require.Equal(h.t, []string{h.place.Name}, names)
 	data, stat, err := h.owner.Get(h.nodePath())
 	require.NoError(h.t, err)
-	require.Equal(h.t, "alice's"+envelope{guarded: true}.line(), string(data))
+	require.Equal(h.t, "alice's"+trailer{guarded: true}.text(), string(data))
 	require.Zero(h.t, stat.Version)
 }
 
@@ -99,7 +99,7 @@ func TestEveryNodeIsBornWithTheACLOfItsMode(t *testing.T) {
 		"digest":  {mayAdd, aliceOnly},
 	} {
 		t.Run(mode, func(t *testing.T) {
-			h := newHouse(t, mode)
+			h := newACLFixture(t, mode)
 			user := map[string]string{"creator": "alice", "digest": "alice"}[mode]
 			for _, path := range h.ancestors() {
 				assert.ElementsMatch(t, want.ancestor, h.aclOf(path), path)
@@ -129,7 +129,7 @@ func TestEveryNodeIsBornWithTheACLOfItsMode(t *testing.T) {
 var strangers = map[string]string{"without a login": "", "with another one's login": "bob:geheim@", "with a wrong password": "alice:falsch@"}
 
 // plain is a plain client with that login.
-func (h *house) plain(login string) *zk.Conn {
+func (h *aclFixture) plain(login string) *zk.Conn {
 	h.t.Helper()
 	c := h.server.Raw(h.t)
 	if login != "" {
@@ -140,7 +140,7 @@ func (h *house) plain(login string) *zk.Conn {
 
 func TestStrangersCanDoNothingToAQueueOfCreatorOrDigestByHand(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
-		h := newHouse(t, mode)
+		h := newACLFixture(t, mode)
 		for who, login := range strangers {
 			t.Run(mode+" "+who, func(t *testing.T) {
 				c := h.plain(login)
@@ -199,7 +199,7 @@ func handmade(c *zk.Conn, queue, node string) map[string]error {
 
 func TestStrangersAreToldWhatTheyLackByTheDriver(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
-		h := newHouse(t, mode)
+		h := newACLFixture(t, mode)
 		for who, login := range strangers {
 			t.Run(mode+" "+who, func(t *testing.T) {
 				s := mustConnect(t, h.dsn(login)+"?session_timeout=1m")
@@ -248,7 +248,7 @@ func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place)
 }
 
 func TestAStrangerWhoMayReadCanStillNotTakeAPlace(t *testing.T) {
-	h := newHouse(t, "digest")
+	h := newACLFixture(t, "digest")
 	_, err := h.owner.SetACL(h.queuePath(), append(zk.WorldACL(zk.PermRead), aliceOnly...), -1)
 	require.NoError(t, err)
 	s := mustConnect(t, h.dsn("bob:geheim@")+"?session_timeout=1m&acl=open")
@@ -263,13 +263,13 @@ func TestAStrangerWhoMayReadCanStillNotTakeAPlace(t *testing.T) {
 }
 
 func TestOpenLetsEverybodyDoEverything(t *testing.T) {
-	h := newHouse(t, "open")
+	h := newACLFixture(t, "open")
 	c := h.plain("")
 	_, _, err := c.Children(h.queuePath())
 	require.NoError(t, err)
 	data, _, err := c.Get(h.nodePath())
 	require.NoError(t, err)
-	require.Equal(t, "alice's"+envelope{guarded: true}.line(), string(data))
+	require.Equal(t, "alice's"+trailer{guarded: true}.text(), string(data))
 	_, err = c.Set(h.nodePath(), []byte("forged"), -1)
 	require.ErrorIs(t, err, zk.ErrNoAuth, "but write to a contender: that would look like an unlock")
 	_, err = c.Create(h.queuePath()+"/evil-W-0000000000", nil, 0, everybody)
@@ -284,12 +284,12 @@ func TestOpenLetsEverybodyDoEverything(t *testing.T) {
 
 // Neither is a fault of this driver; docs/guarantees.md tells operators what to do about both.
 func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
-	h := newHouse(t, "creator")
+	h := newACLFixture(t, "creator")
 	c := h.plain("")
 	there, stat, err := c.Exists(h.nodePath())
 	require.NoError(t, err)
 	require.True(t, there, "who knows or guesses a name can ask whether the node is there")
-	require.Equal(t, h.alice.link.sessionID(), stat.EphemeralOwner, "and whose it is")
+	require.Equal(t, h.alice.dialer.sessionID(), stat.EphemeralOwner, "and whose it is")
 
 	// The password of a session follows from its id. So whoever may connect can end it.
 	// It takes some tries, as the owner's client comes back at once.
@@ -304,7 +304,7 @@ func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
 }
 
 func TestTheDigestInAnACLIsShownToItsUserOnly(t *testing.T) {
-	h := newHouse(t, "digest")
+	h := newACLFixture(t, "digest")
 	hash := aliceOnly[0].ID
 	require.Equal(t, hash, h.aclOf(h.queuePath())[0].ID)
 	for who, login := range strangers {
@@ -333,7 +333,7 @@ func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	} {
 		for _, mode := range []string{"creator", "digest"} {
 			t.Run(mode+" "+name, func(t *testing.T) {
-				h := newHouse(t, mode)
+				h := newACLFixture(t, mode)
 				_, err := h.owner.Create(h.root+"/of/alice/trap", nil, 0, acl)
 				require.NoError(t, err)
 				for range 2 {
@@ -361,7 +361,7 @@ func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 func TestAQueueThatWasExchangedAfterItWasLookedAtIsLookedAtAgain(t *testing.T) {
 	for name, data := range map[string][]byte{"stamped": nil, "plain": []byte("somebody's")} {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(t, "digest")
+			h := newACLFixture(t, "digest")
 			path := h.root + "/of/alice/trap"
 			_, err := h.owner.Create(path, data, 0, aliceOnly)
 			require.NoError(t, err)
@@ -418,7 +418,7 @@ func TestWhoMakesAnAncestorFirstCannotGetAtTheQueuesBelow(t *testing.T) {
 func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		t.Run(mode, func(t *testing.T) {
-			h := newHouse(t, mode) // alice has made of/alice/q
+			h := newACLFixture(t, mode) // alice has made of/alice/q
 			above, err := create(within(t), h.alice, "of/alice", "web1-W-", []byte("x"))
 			require.NoError(t, err)
 			acl, _, err := h.owner.GetACL(h.root + "/of/alice")
@@ -443,7 +443,7 @@ func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 func TestALockAboveLocksOfAnotherUserIsRefusedWithTheReason(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		t.Run(mode, func(t *testing.T) {
-			h := newHouse(t, mode)
+			h := newACLFixture(t, mode)
 			for _, login := range []string{"bob:geheim@", "alice:falsch@"} {
 				s := mustConnect(t, h.dsn(login)+"?session_timeout=1m&acl="+mode)
 				_, err := create(within(t), s, "of/alice", "web1-W-", []byte("x"))
@@ -463,7 +463,7 @@ func TestALockAboveLocksOfAnotherUserIsRefusedWithTheReason(t *testing.T) {
 }
 
 func TestSessionsThatLockANodeAboveTheirLocksAtOnceAllGetIt(t *testing.T) {
-	h := newHouse(t, "digest")
+	h := newACLFixture(t, "digest")
 	const n = 6
 	sessions := make([]*session, n)
 	for i := range sessions {

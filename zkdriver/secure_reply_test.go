@@ -52,8 +52,8 @@ func use(dsn string) {
 	if err != nil {
 		return
 	}
-	defer s.(*session).link.close() // no goodbye: it takes time
-	s.(*session).crowds.eager = true
+	defer s.(*session).dialer.close() // no goodbye: it takes time
+	s.(*session).prefetchPolicy.always = true
 	for ctx.Err() == nil && s.Err() == nil {
 		p, err := create(ctx, s, "q", "web1-W-", []byte(fmt.Sprint(rand.Uint64())))
 		_, _ = s.List(ctx, "q")
@@ -270,7 +270,7 @@ func garble(to io.Writer, from io.Reader) {
 func TestAReplyOfTheWrongShapeIsATroubleThatMayPass(t *testing.T) {
 	lies := liar(t, sessionReply(time.Minute, 7), func(int32) []byte { return nil })
 	s := mustConnect(t, "zk://"+lies)
-	defer s.link.close()
+	defer s.dialer.close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_, err := s.List(ctx, "q")

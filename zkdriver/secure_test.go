@@ -63,7 +63,7 @@ func TestTLSConfigurationOfTheApplication(t *testing.T) {
 
 func TestDigestKeepsOthersOut(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
-		b := newBench(t, "")
+		b := newFixture(t, "")
 		addr := b.server.Addr() + b.chroot
 		queue := "of/alice/q" + mode
 		alice := mustConnect(t, "zk://alice:geheim@"+addr+"?acl="+mode)

@@ -96,7 +96,7 @@ func TestTLSBefore12IsRefused(t *testing.T) {
 		server := record(t, &tls.Config{Certificates: []tls.Certificate{f.issue(nil)}, MinVersion: version, MaxVersion: version}, sessionReply(time.Minute, 7))
 		s, err := dsnConnect(t, "zk://"+server.addr()+f.trust()+"&handover=list") // a login would not be answered
 		require.NoError(t, err, tls.VersionName(version))
-		s.link.close()
+		s.dialer.close()
 	}
 }
 
@@ -218,8 +218,8 @@ func TestOneServerWithABadCertificateAmongGoodOnesIsPassedOver(t *testing.T) {
 		require.Equal(t, server.SecureAddr(), s.conn.Server())
 		p, err := create(within(t), s, "q", "web1-W-", []byte("x"))
 		require.NoError(t, err)
-		s.link.cut(s.beats.present()) // it looks for a server again
-		eventually(t, "another connection", func() bool { return s.beats.present() > 1 })
+		s.dialer.closeConnection(s.keepalive.connection()) // it looks for a server again
+		eventually(t, "another connection", func() bool { return s.keepalive.connection() > 1 })
 		require.NoError(t, s.Delete(within(t), "q", p, driver.Changed))
 		require.NoError(t, s.Close())
 	}

@@ -28,29 +28,29 @@ var (
 // removes orphans, if there are any, and those of go-zookeeper. The first waits
 // for all others.
 type session struct {
-	settings *settings
-	secret   secret
-	link     *link
-	conn     *zk.Conn
-	events   <-chan zk.Event
-	lease    *driver.Lease // set with beats when the session begins
-	beats    *beats
+	settings  *settings
+	secret    secret
+	dialer    *dialer
+	conn      *zk.Conn
+	events    <-chan zk.Event
+	lease     *driver.Lease // set with beats when the session begins
+	keepalive *keepalive
 
-	workers  workers
-	watches  watches
-	owned    owned
-	queues   queues
-	crowds   crowds
-	leftover leftover
+	workers        workers
+	watches        watches
+	own            ownNodes
+	queues         queueCache
+	prefetchPolicy prefetchPolicy
+	orphans        orphans
 
 	containers    chan struct{} // a lock, see makeContainer
 	hasSession    chan struct{}
 	hasSessionOne sync.Once
 
-	finished chan struct{}      // closed by supervise
-	closes   singleflight.Group // concurrent calls of Close share one try
-	gone     bool               // the server has confirmed the end; belongs to closes
-	tries    int                // to end it in the store; belongs to closes
+	finished     chan struct{}      // closed by supervise
+	closes       singleflight.Group // concurrent calls of Close share one try
+	endedInStore bool               // the server has confirmed the end; belongs to closes
+	endAttempts  int                // to end it in the store; belongs to closes
 }
 
 var (
@@ -72,19 +72,19 @@ func connect(ctx context.Context, settings *settings) (*session, error) {
 		return nil, err
 	}
 	secret := settings.newSecret()
-	s := &session{settings: settings, secret: secret, link: newLink(settings, secret, secure),
+	s := &session{settings: settings, secret: secret, dialer: newDialer(settings, secret, secure),
 		containers: make(chan struct{}, 1),
 		hasSession: make(chan struct{}), finished: make(chan struct{})}
-	s.link.began, s.link.resumed, s.link.over = s.began, s.resumed, s.end
-	s.link.watching = s.watches.any
+	s.dialer.onBegin, s.dialer.onResume, s.dialer.onEnd = s.began, s.resumed, s.end
+	s.dialer.hasWatches = s.watches.any
 	s.watches.session = s
 	s.conn, s.events, err = zk.Connect(settings.hosts, settings.sessionTimeout,
-		zk.WithDialer(s.link.dial), zk.WithHostProvider(s.link), zk.WithEventCallback(s.event),
+		zk.WithDialer(s.dialer.dial), zk.WithHostProvider(s.dialer), zk.WithEventCallback(s.event),
 		zk.WithLogger(silent{}), zk.WithLogInfo(false))
 	if err != nil {
 		return nil, fmt.Errorf("zkdriver: connect: %w", err)
 	}
-	if err := s.await(ctx); err != nil {
+	if err := s.awaitSession(ctx); err != nil {
 		s.abandon()
 		return nil, err
 	}
@@ -96,7 +96,7 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-func (s *session) await(ctx context.Context) error {
+func (s *session) awaitSession(ctx context.Context) error {
 	timer := time.NewTimer(s.settings.connectTimeout)
 	defer timer.Stop()
 	select {
@@ -106,17 +106,17 @@ func (s *session) await(ctx context.Context) error {
 		}
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("zkdriver: connect: %w: no session with %s%s", ctx.Err(), strings.Join(s.settings.hosts, ","), s.lastTry())
-	case <-s.link.fatal:
-		return fmt.Errorf("zkdriver: connect: %w", s.link.lastError())
+		return fmt.Errorf("zkdriver: connect: %w: no session with %s%s", ctx.Err(), strings.Join(s.settings.hosts, ","), s.lastAttempt())
+	case <-s.dialer.fatal:
+		return fmt.Errorf("zkdriver: connect: %w", s.dialer.lastError())
 	case <-timer.C:
 		return fmt.Errorf("zkdriver: connect: %w: no session with %s within %v%s",
-			driver.ErrUnavailable, strings.Join(s.settings.hosts, ","), s.settings.connectTimeout, s.lastTry())
+			driver.ErrUnavailable, strings.Join(s.settings.hosts, ","), s.settings.connectTimeout, s.lastAttempt())
 	}
 }
 
-func (s *session) lastTry() string {
-	if err := s.link.lastError(); err != nil {
+func (s *session) lastAttempt() string {
+	if err := s.dialer.lastError(); err != nil {
 		return fmt.Sprintf(" (last try: %v)", err)
 	}
 	return ""
@@ -124,7 +124,7 @@ func (s *session) lastTry() string {
 
 // began and resumed run on go-zookeeper's goroutine, in the handshake.
 
-func (s *session) began(r reply, asked driver.Instant) error {
+func (s *session) began(r connectReply, asked driver.Instant) error {
 	margin := s.settings.leaseMargin
 	if margin == 0 {
 		margin = r.timeout / 4
@@ -137,8 +137,8 @@ func (s *session) began(r reply, asked driver.Instant) error {
 	}
 	s.lease = driver.NewLease(r.timeout, margin)
 	s.lease.Renew(asked)
-	s.beats = newBeats(newSchedule(r.timeout, margin, s.settings.tick, len(s.settings.hosts)), s.lease, s.owned.duty)
-	s.beats.connected(asked, driver.Now())
+	s.keepalive = newKeepalive(newSchedule(r.timeout, margin, s.settings.tick, len(s.settings.hosts)), s.lease, s.own.duty)
+	s.keepalive.connected(asked, driver.Now())
 	return s.lease.Err()
 }
 
@@ -148,7 +148,7 @@ func (s *session) resumed(asked driver.Instant) error {
 	if err := s.lease.Err(); err != nil {
 		return err
 	}
-	s.beats.connected(asked, s.lease.Now())
+	s.keepalive.connected(asked, s.lease.Now())
 	return nil
 }
 
@@ -160,8 +160,8 @@ func (s *session) event(e zk.Event) {
 		case zk.StateHasSession:
 			s.hasSessionOne.Do(func() { close(s.hasSession) })
 		case zk.StateDisconnected:
-			if s.beats != nil {
-				s.beats.disconnected()
+			if s.keepalive != nil {
+				s.keepalive.disconnected()
 			}
 			s.watches.disconnected()
 		case zk.StateExpired:
@@ -175,7 +175,7 @@ func (s *session) event(e zk.Event) {
 		s.watches.written(e.Path)
 	case zk.EventNodeDeleted:
 		if queue, name, ok := s.settings.splitPath(e.Path); ok {
-			s.owned.lostNode(queue, name, s.owned.now())
+			s.own.nodeGone(queue, name, s.own.createdSoFar())
 		}
 		s.watches.fire(e.Path, driver.Changed)
 	default:
@@ -194,14 +194,14 @@ func (s *session) Done() <-chan struct{} { return s.lease.Done() }
 func (s *session) Err() error            { return s.lease.Err() }
 
 // Describe implements driver.Describer. It does not show the session's password.
-func (s *session) Describe() driver.SessionInfo { return s.link.describe() }
+func (s *session) Describe() driver.SessionInfo { return s.dialer.describe() }
 
 // Close implements driver.Session. A session whose lease has run out here may
 // live on in the store, so it is ended there all the same.
 func (s *session) Close() error {
 	s.end(errClosed)
 	<-s.finished
-	_, err, _ := s.closes.Do("", func() (any, error) { return nil, s.leave() })
+	_, err, _ := s.closes.Do("", func() (any, error) { return nil, s.endInStore() })
 	return err
 }
 
@@ -209,9 +209,9 @@ func (s *session) Close() error {
 // here then, also when Close is never called.
 func (s *session) supervise() {
 	defer close(s.finished)
-	s.beats.run(s.heartbeat, s.link.cut)
+	s.keepalive.run(s.heartbeat, s.dialer.closeConnection)
 	s.watches.close()
-	s.takeDown()
+	s.shutDown()
 	s.workers.close()
 }
 
@@ -219,17 +219,17 @@ func (s *session) supervise() {
 // time; but go-zookeeper waits for a second where a server hangs in the handshake. It does so
 // without the caller then.
 func (s *session) abandon() {
-	if s.link.closeUnlessBegun() {
+	if s.dialer.closeUnlessBegun() {
 		s.end(errClosed)
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.takeDown()
-		s.leave()
+		s.shutDown()
+		s.endInStore()
 		s.workers.close()
 	}()
-	timer := time.NewTimer(abandonPatience)
+	timer := time.NewTimer(abandonWait)
 	defer timer.Stop()
 	select {
 	case <-done:
@@ -238,41 +238,41 @@ func (s *session) abandon() {
 }
 
 const (
-	// abandonPatience bounds how much later Connect returns than its ctx ends.
-	abandonPatience = 25 * time.Millisecond
-	// closePatience bounds how long the server may take to confirm the end of the session.
-	closePatience = 2 * time.Second
-	// maxClosePatience bounds it after attempts that have failed.
-	maxClosePatience = 5 * time.Second
-	// exitPatience bounds the wait for go-zookeeper's goroutines after that.
-	exitPatience = 2 * time.Second
+	// abandonWait bounds how much later Connect returns than its ctx ends.
+	abandonWait = 25 * time.Millisecond
+	// closeTimeout bounds how long the server may take to confirm the end of the session.
+	closeTimeout = 2 * time.Second
+	// maxCloseTimeout bounds it after attempts that have failed.
+	maxCloseTimeout = 5 * time.Second
+	// exitTimeout bounds the wait for go-zookeeper's goroutines after that.
+	exitTimeout = 2 * time.Second
 )
 
-// takeDown ends go-zookeeper and the connection for good. Where that is because
+// shutDown ends go-zookeeper and the connection for good. Where that is because
 // of a Close, it ends the session in the store, too, if the connection allows it.
-func (s *session) takeDown() {
-	if s.link.sessionID() != 0 && !errors.Is(s.lease.Err(), errClosed) {
+func (s *session) shutDown() {
+	if s.dialer.sessionID() != 0 && !errors.Is(s.lease.Err(), errClosed) {
 		// The session has ended without a Close, so its holders may not know yet.
 		// Until Close is called the store is not to let go of the nodes any earlier
 		// than by itself.
-		s.link.close()
+		s.dialer.close()
 	}
 	s.awaitContainer()
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
 		s.conn.Close()
-		s.link.close() // else a handshake that is under way brings the session back
+		s.dialer.close() // else a handshake that is under way brings the session back
 		for range s.events {
 		} // closed when go-zookeeper's last goroutine goes
 	}()
-	timer := time.NewTimer(closePatience)
+	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	select {
 	case <-closed:
 	case <-timer.C:
-		s.link.close() // which ends conn.Close, too
-		timer.Reset(exitPatience)
+		s.dialer.close() // which ends conn.Close, too
+		timer.Reset(exitTimeout)
 		select {
 		case <-closed:
 		case <-timer.C:
@@ -280,20 +280,20 @@ func (s *session) takeDown() {
 	}
 }
 
-// leave makes sure that the session has ended in the store. Unless that is known
+// endInStore makes sure that the session has ended in the store. Unless that is known
 // it says so on a connection of its own: the one of go-zookeeper is gone by then.
-func (s *session) leave() error {
-	if s.gone || s.link.sessionID() == 0 || s.link.sessionClosed.Load() || errors.Is(s.lease.Err(), errExpired) {
+func (s *session) endInStore() error {
+	if s.endedInStore || s.dialer.sessionID() == 0 || s.dialer.sessionClosed.Load() || errors.Is(s.lease.Err(), errExpired) {
 		return nil
 	}
 	// An attempt that a server has heard of keeps the session for another timeout.
 	// So the next one takes longer, until the answers have time to come.
-	patience := min(closePatience<<min(s.tries, 2), maxClosePatience)
-	s.tries++
-	if err := s.link.leave(patience); err != nil {
+	patience := min(closeTimeout<<min(s.endAttempts, 2), maxCloseTimeout)
+	s.endAttempts++
+	if err := s.dialer.endSession(patience); err != nil {
 		return fmt.Errorf("zkdriver: close: %w: no server has confirmed the end of session %#x: its nodes stay, and block others, until the store lets it expire, at most %v after a server has heard of it last: %w",
-			driver.ErrUnavailable, uint64(s.link.sessionID()), s.link.lifetime(), err)
+			driver.ErrUnavailable, uint64(s.dialer.sessionID()), s.dialer.sessionTimeout(), err)
 	}
-	s.gone = true
+	s.endedInStore = true
 	return nil
 }

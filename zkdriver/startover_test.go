@@ -31,7 +31,7 @@ func startsOver(t testing.TB, s *session, queue string) {
 func TestStartingOverKeepsTheACLAndTheDataOfTheQueue(t *testing.T) {
 	for name, data := range map[string][]byte{"no data": nil, "data": []byte("theirs")} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, "")
+			b := newFixture(t, "")
 			operator := b.server.Raw(t)
 			require.NoError(t, operator.AddAuth("digest", []byte("alice:geheim")))
 			acl := append(zk.WorldACL(zk.PermRead), aliceOnly...)
@@ -54,7 +54,7 @@ func TestStartingOverKeepsTheACLAndTheDataOfTheQueue(t *testing.T) {
 }
 
 func TestStartingOverMakesAContainerOfAContainer(t *testing.T) {
-	b := newBench(t, "sequence_limit=3")
+	b := newFixture(t, "sequence_limit=3")
 	b.mustCreate("warm", "h-W-", "x")
 	containers := b.proxy.Frames(zktest.OpCreateContainer)
 	startsOver(t, b.session, "q")
@@ -64,7 +64,7 @@ func TestStartingOverMakesAContainerOfAContainer(t *testing.T) {
 // The server shows the digests of an ACL to those with ADMIN only, so others
 // cannot keep them.
 func TestStartingOverIsRefusedWhereTheACLCannotBeKept(t *testing.T) {
-	b := newBench(t, "sequence_limit=2")
+	b := newFixture(t, "sequence_limit=2")
 	operator := b.server.Raw(t)
 	require.NoError(t, operator.AddAuth("digest", []byte("alice:geheim")))
 	acl := append(zk.WorldACL(zk.PermAll&^zk.PermAdmin), aliceOnly...)
@@ -88,7 +88,7 @@ func TestStartingOverIsRefusedWhereTheACLCannotBeKept(t *testing.T) {
 // A session erases data that was written after its first look, unless it may not
 // write.
 func TestDataWrittenLaterIsKeptWhereTheQueueMayNotBeWritten(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "1"), driver.Changed))
 	_, err := b.raw.SetACL(b.chroot+"/q", zk.WorldACL(zk.PermAll&^zk.PermWrite), -1)
 	require.NoError(t, err)

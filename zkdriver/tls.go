@@ -43,7 +43,7 @@ func (s *settings) readTLS() (*tls.Config, error) {
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("zkdriver: tls_ca: no certificate in %s", printable(s.tlsCA))
+			return nil, fmt.Errorf("zkdriver: tls_ca: no certificate in %s", Printable(s.tlsCA))
 		}
 	}
 	if s.tlsCert != "" {
@@ -66,9 +66,9 @@ func tlsFor(c *tls.Config, address string) *tls.Config {
 	return c
 }
 
-// refusal tells whether a TLS handshake failed for a reason that another try will not mend: one
+// certificateRefused tells whether a TLS handshake failed for a reason that another try will not mend: one
 // side does not accept the other's certificate.
-func refusal(err error) bool {
+func certificateRefused(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var alert *net.OpError // crypto/tls reports what the other side says as one, with this Op
 	return errors.As(err, &verification) || errors.As(err, &alert) && alert.Op == "remote error"

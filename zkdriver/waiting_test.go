@@ -16,7 +16,7 @@ import (
 // A waiter is a session with nodes that wait behind those of another session.
 // Its timeout is so long that no heartbeat is sent while a test runs.
 type waiter struct {
-	*bench
+	*fixture
 	holder      *session
 	holderProxy *zktest.Proxy
 	multis, all int // frames that the waiter had sent at pass
@@ -33,7 +33,7 @@ const longTimeout = 10 * time.Minute
 
 func newWaiter(t testing.TB) *waiter {
 	t.Helper()
-	w := &waiter{bench: newBench(t, "session_timeout="+longTimeout.String())}
+	w := &waiter{fixture: newFixture(t, "session_timeout="+longTimeout.String())}
 	w.holderProxy = zktest.NewProxy(t, w.server.Addr())
 	w.holder = mustConnect(t, "zk://"+w.holderProxy.Addr()+w.chroot+"?session_timeout="+longTimeout.String())
 	return w
@@ -133,9 +133,9 @@ func TestOneProofServesAllWaitersOfASession(t *testing.T) {
 		w.release(x)
 	}
 	eventually(t, "the session has heard of all releases", func() bool {
-		w.owned.mu.Lock()
-		defer w.owned.mu.Unlock()
-		return w.owned.waiting == 0
+		w.own.mu.Lock()
+		defer w.own.mu.Unlock()
+		return w.own.waiting == 0
 	})
 	for _, x := range all {
 		noNews(t, x.watch.C)
@@ -215,60 +215,60 @@ func TestAnotherOpenWatchDoesNotSpareTheProof(t *testing.T) {
 	held.Release()
 	require.Equal(t, driver.Released, causeOf(t, x.watch.C))
 	other.Stop()
-	require.Equal(t, holding, w.owned.duty())
+	require.Equal(t, Holding, w.own.duty())
 	again := w.mustWait(wait{queue: "q", self: x.self, ahead: behind})
-	require.Equal(t, waiting, w.owned.duty(), "it waits again")
+	require.Equal(t, Waiting, w.own.duty(), "it waits again")
 	again.Stop()
-	require.Equal(t, holding, w.owned.duty())
+	require.Equal(t, Holding, w.own.duty())
 	require.Equal(t, 1, w.proxy.Frames(zktest.OpMulti)-w.multis)
 }
 
 func TestDutyFollowsTheWatches(t *testing.T) {
 	w := newWaiter(t)
-	require.Equal(t, idle, w.owned.duty())
+	require.Equal(t, Idle, w.own.duty())
 	x := w.wait("q")
-	require.Equal(t, waiting, w.owned.duty())
+	require.Equal(t, Waiting, w.own.duty())
 	second := w.mustWait(x)
 	x.watch.Stop()
 	x.watch.Stop()
-	require.Equal(t, waiting, w.owned.duty(), "one of two watches is open")
+	require.Equal(t, Waiting, w.own.duty(), "one of two watches is open")
 	second.Stop()
-	require.Equal(t, holding, w.owned.duty())
+	require.Equal(t, Holding, w.own.duty())
 
 	guard, err := w.Watch(within(t), "q", x.self)
 	require.NoError(t, err)
-	require.Equal(t, holding, w.owned.duty(), "a watch of the own node alone")
+	require.Equal(t, Holding, w.own.duty(), "a watch of the own node alone")
 	guard.Stop()
 	nameless := x
 	nameless.self.Token = 0
 	byName := w.mustWait(nameless)
-	require.Equal(t, holding, w.owned.duty(), "a watch without a token")
+	require.Equal(t, Holding, w.own.duty(), "a watch without a token")
 	byName.Stop()
 	queue, err := w.WatchQueue(within(t), "q")
 	require.NoError(t, err)
-	require.Equal(t, holding, w.owned.duty(), "a watch of the queue")
+	require.Equal(t, Holding, w.own.duty(), "a watch of the queue")
 	queue.Stop()
 
 	third := w.mustWait(x)
-	require.Equal(t, waiting, w.owned.duty())
+	require.Equal(t, Waiting, w.own.duty())
 	other := w.mustCreate("other", "h-W-", "x")
-	require.Equal(t, holding, w.owned.duty(), "another node is held")
+	require.Equal(t, Holding, w.own.duty(), "another node is held")
 	require.NoError(t, w.Delete(within(t), "other", other, driver.Changed))
-	require.Equal(t, waiting, w.owned.duty())
+	require.Equal(t, Waiting, w.own.duty())
 	_, err = w.Replace(within(t), "q", x.self, "w-R-")
 	require.NoError(t, err)
 	ended(t, third.C)
-	require.Equal(t, holding, w.owned.duty(), "after a Replace")
+	require.Equal(t, Holding, w.own.duty(), "after a Replace")
 	require.NoError(t, w.Delete(within(t), "q", x.self, driver.Changed))
-	require.Equal(t, idle, w.owned.duty())
+	require.Equal(t, Idle, w.own.duty())
 
 	x = w.wait("q2")
 	require.NoError(t, w.raw.Delete(w.chroot+"/q2/"+x.self.Name, -1))
 	ended(t, x.watch.C)
-	require.Equal(t, idle, w.owned.duty(), "the node has gone")
+	require.Equal(t, Idle, w.own.duty(), "the node has gone")
 	x.watch.Stop()
-	require.Equal(t, idle, w.owned.duty())
-	require.Zero(t, w.owned.waiting)
+	require.Equal(t, Idle, w.own.duty())
+	require.Zero(t, w.own.waiting)
 }
 
 // The end of the session ends a watch, also if a release was heard of before.
@@ -286,14 +286,14 @@ func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 	require.ErrorIs(t, w.Err(), driver.ErrSessionEnded)
 
 	// The proof may fail before the watches are ended.
-	l := &subscriber{c: make(chan driver.Cause, 1), ahead: true, news: heardRelease, settling: true}
-	w.watches.settleLater(l)
+	l := &subscriber{c: make(chan driver.Cause, 1), ahead: true, news: heardRelease, confirming: true}
+	w.watches.confirmLater(l)
 	ended(t, l.c)
 }
 
 func TestWaiterSendsNoWritesAtRest(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "session_timeout=2s")
+	b := newFixture(t, "session_timeout=2s")
 	p, err := create(within(t), b.another(""), "q", "h-W-", []byte("x"))
 	require.NoError(t, err)
 	_, err = waitFor(within(t), b, "q", p.Name)
@@ -312,13 +312,13 @@ func TestWaiterSendsNoWritesAtRest(t *testing.T) {
 
 // enter has the only node of a session that waited act as a holder's.
 func (w *world) enter() error {
-	w.does.Store(int32(holding))
-	return w.beats.settle(w.prove)
+	w.does.Store(int32(Holding))
+	return w.beats.confirm(w.prove)
 }
 
 func (w *world) prove() error {
 	done := make(chan struct{})
-	go w.request(quorum, false, func() { close(done) })
+	go w.request(toQuorum, false, func() { close(done) })
 	select {
 	case <-done:
 		return nil
@@ -354,7 +354,7 @@ func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
 				inBubble(t, c, func(w *world) {
 					time.Sleep(c.timeout*time.Duration(i)/100 + trip/3) // at no instant of a heartbeat
 					synced := make(chan struct{})                       // a sync may put off the next heartbeat
-					go w.request(leader, false, func() { close(synced) })
+					go w.request(toLeader, false, func() { close(synced) })
 					<-synced
 					require.NoError(t, w.enter())
 					w.locked(func() { require.Zero(w.t, w.writes) })

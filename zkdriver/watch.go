@@ -22,46 +22,46 @@ import (
 type watches struct {
 	session *session
 
-	mu         sync.Mutex
-	closed     bool
-	left       bool // there were some when it was closed: go-zookeeper has them still
-	paths      map[string]*watch
-	connection uint64         // how often the connection broke
-	stale      map[string]int // watches of an earlier connection, by the queue's path
+	mu          sync.Mutex
+	closed      bool
+	setInClient bool // there were some when it was closed: go-zookeeper has them still
+	paths       map[string]*watch
+	breaks      uint64         // how often the connection broke
+	stale       map[string]int // watches of an earlier connection, by the queue's path
 }
 
 // watch is one path. It leaves the map when it ends.
 type watch struct {
-	connection  uint64        // that at which it was asked for
+	breaks      uint64        // that at which it was asked for
 	armed       chan struct{} // closed when the server has answered
 	err         error         // set before that
-	seen        sight         // likewise
+	node        watchedNode   // likewise
 	over        bool          // the node is gone, or something changed
 	subscribers map[*subscriber]struct{}
 
 	// A write was reported before the answer was looked at: what it means is seen then.
-	written, trusted bool
+	written, fresh bool
 }
 
-// sight is what the answer to a watch has shown of the node.
-type sight struct {
-	mine     bool // the node belongs to this session
-	token    int64
-	believed bool // a write to it is a Release, see believes
+// watchedNode is what the answer to a watch has shown of the node.
+type watchedNode struct {
+	mine    bool // the node belongs to this session
+	token   int64
+	trusted bool // a write to it is a Release, see believes
 }
 
 // subscriber is a driver.Watch: it hears the watches of one or more paths. All but
 // c is guarded by watches.mu.
 type subscriber struct {
-	c        chan driver.Cause
-	own      *watch          // of the contender's own node; nil for a queue
-	ahead    bool            // it hears watches of nodes ahead: news may make a holder
-	hears    []*watch        // own and all others that have not ended
-	waited   func(news bool) // notes that this wait has ended; nil: the node does not only wait
-	settling bool            // the caller learns of news later
-	news     news
-	released bool // Released was sent
-	over     bool // c is closed, or no caller receives from it any more
+	c          chan driver.Cause
+	own        *watch          // of the contender's own node; nil for a queue
+	ahead      bool            // it hears watches of nodes ahead: news may make a holder
+	watches    []*watch        // own and all others that have not ended
+	endOfWait  func(news bool) // notes that this wait has ended; nil: the node does not only wait
+	confirming bool            // the caller learns of news later
+	news       news
+	released   bool // Released was sent
+	over       bool // c is closed, or no caller receives from it any more
 }
 
 // news is what a subscriber has heard.
@@ -90,11 +90,11 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 		paths = append(paths, path+"/"+n.Name)
 	}
 	l := &subscriber{c: make(chan driver.Cause, 1), ahead: len(ahead) > 0}
-	err := s.listen(ctx, l, paths, true, func(path string) (sight, error) { return s.watchNode(queue, path) })
+	err := s.subscribeAll(ctx, l, paths, true, func(path string) (watchedNode, error) { return s.watchNode(queue, path) })
 	if err != nil {
 		return driver.Watch{}, err
 	}
-	s.watches.begin(l, queue, p.Token)
+	s.watches.start(l, queue, p.Token)
 	return s.watchOf(l), nil
 }
 
@@ -106,7 +106,7 @@ func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, e
 	}
 	l := &subscriber{c: make(chan driver.Cause, 1)}
 	path := s.settings.queuePath(queue)
-	err := s.listen(ctx, l, []string{path}, false, func(string) (sight, error) { return sight{}, s.watchQueue(queue) })
+	err := s.subscribeAll(ctx, l, []string{path}, false, func(string) (watchedNode, error) { return watchedNode{}, s.watchQueue(queue) })
 	if err != nil {
 		return driver.Watch{}, err
 	}
@@ -114,13 +114,13 @@ func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, e
 }
 
 func (s *session) watchOf(l *subscriber) driver.Watch {
-	return driver.NewWatch(l.c, func() { s.watches.leave(l) })
+	return driver.NewWatch(l.c, func() { s.watches.unsubscribe(l) })
 }
 
-// listen has a subscriber hear the watches of all paths, the first of which may
+// subscribeAll has a subscriber hear the watches of all paths, the first of which may
 // be that of its own node. It returns when they are armed. The requests are
 // sent at once, without waiting for each other's answers.
-func (s *session) listen(ctx context.Context, l *subscriber, paths []string, own bool, arm func(path string) (sight, error)) error {
+func (s *session) subscribeAll(ctx context.Context, l *subscriber, paths []string, own bool, arm func(path string) (watchedNode, error)) error {
 	if err := s.lease.Err(); err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (s *session) listen(ctx context.Context, l *subscriber, paths []string, own
 	}
 	var joined []*watch
 	for i, path := range paths {
-		w, first := s.watches.join(path, l, own && i == 0)
+		w, first := s.watches.subscribe(path, l, own && i == 0)
 		joined = append(joined, w)
 		if !first {
 			continue
@@ -143,7 +143,7 @@ func (s *session) listen(ctx context.Context, l *subscriber, paths []string, own
 	}
 	for i, w := range joined {
 		if err := s.armed(ctx, paths[i], w); err != nil {
-			s.watches.leave(l)
+			s.watches.unsubscribe(l)
 			return err
 		}
 	}
@@ -152,13 +152,13 @@ func (s *session) listen(ctx context.Context, l *subscriber, paths []string, own
 
 // arm asks the server. The answer is for every caller that waits, so it does
 // not depend on the ctx of one of them.
-func (s *session) arm(path string, w *watch, arm func(path string) (sight, error)) {
-	asked := s.owned.now()
+func (s *session) arm(path string, w *watch, arm func(path string) (watchedNode, error)) {
+	asked := s.own.createdSoFar()
 	seen, err := arm(path)
 	if errors.Is(err, zk.ErrNoNode) {
 		s.watches.fire(path, driver.Changed) // at once
 		if queue, name, ok := s.settings.splitPath(path); ok {
-			s.owned.lostNode(queue, name, asked)
+			s.own.nodeGone(queue, name, asked)
 		}
 		err = nil
 	}
@@ -171,20 +171,20 @@ func (s *session) armed(ctx context.Context, path string, w *watch) error {
 	case <-w.armed:
 		return w.err
 	case <-ctx.Done():
-		return fmt.Errorf("zkdriver: watch %s: %w", printable(path), ctx.Err())
+		return fmt.Errorf("zkdriver: watch %s: %w", Printable(path), ctx.Err())
 	case <-s.lease.Done():
 		return s.lease.Err()
 	}
 }
 
-func (s *session) watchNode(queue, path string) (sight, error) {
+func (s *session) watchNode(queue, path string) (watchedNode, error) {
 	stored, stat, err := s.watchData(path)
 	if err != nil {
-		return sight{}, err
+		return watchedNode{}, err
 	}
-	f := found{stat: stat, mine: stat.EphemeralOwner == s.link.sessionID()}
-	f.data, f.envelope, _ = open(stored)
-	return sight{mine: f.mine, token: f.token(), believed: s.believes(queue, &f)}, nil
+	f := storedNode{stat: stat, mine: stat.EphemeralOwner == s.dialer.sessionID()}
+	f.data, f.trailer, _ = splitTrailer(stored)
+	return watchedNode{mine: f.mine, token: f.token(), trusted: s.trustsWrite(queue, &f)}, nil
 }
 
 func (s *session) watchQueue(queue string) error {
@@ -206,12 +206,12 @@ func (s *session) watchQueue(queue string) error {
 func (ws *watches) any() bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	return ws.left || len(ws.paths) > 0
+	return ws.setInClient || len(ws.paths) > 0
 }
 
-// join has a subscriber hear the watch of a path. If there is none yet it makes
+// subscribe has a subscriber hear the watch of a path. If there is none yet it makes
 // one, which the caller has to arm then.
-func (ws *watches) join(path string, l *subscriber, own bool) (w *watch, first bool) {
+func (ws *watches) subscribe(path string, l *subscriber, own bool) (w *watch, first bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.paths == nil {
@@ -219,7 +219,7 @@ func (ws *watches) join(path string, l *subscriber, own bool) (w *watch, first b
 	}
 	w = ws.paths[path]
 	if w == nil {
-		w = &watch{connection: ws.connection, armed: make(chan struct{}), subscribers: make(map[*subscriber]struct{})}
+		w = &watch{breaks: ws.breaks, armed: make(chan struct{}), subscribers: make(map[*subscriber]struct{})}
 		w.over = ws.closed
 		if !ws.closed {
 			ws.paths[path] = w
@@ -231,43 +231,43 @@ func (ws *watches) join(path string, l *subscriber, own bool) (w *watch, first b
 	}
 	switch {
 	case w.over:
-		ws.tell(l, heardEnd)
+		ws.notify(l, heardEnd)
 	case l.news != heardEnd:
 		w.subscribers[l] = struct{}{}
-		l.hears = append(l.hears, w)
+		l.watches = append(l.watches, w)
 	}
 	return w, first
 }
 
-// begin ends a subscriber whose own node is another one than that of the token.
+// start ends a subscriber whose own node is another one than that of the token.
 // If the subscriber has heard nothing yet of the nodes ahead, its node only waits
 // from now on.
-func (ws *watches) begin(l *subscriber, queue string, token int64) {
+func (ws *watches) start(l *subscriber, queue string, token int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	switch seen := l.own.seen; {
+	switch seen := l.own.node; {
 	case token != 0 && (seen.token != token || !seen.mine):
-		ws.tell(l, heardEnd)
+		ws.notify(l, heardEnd)
 	case token != 0 && l.ahead && l.news == heardNothing:
-		l.waited = ws.session.owned.watched(queue, token)
+		l.endOfWait = ws.session.own.beginWait(queue, token)
 	}
 }
 
-// leave forgets a subscriber. Its channel never closes.
-func (ws *watches) leave(l *subscriber) {
+// unsubscribe forgets a subscriber. Its channel never closes.
+func (ws *watches) unsubscribe(l *subscriber) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	l.hear(nil)
+	l.keepOnly(nil)
 	l.over = true
 	l.endWait(false)
 }
 
 // answered passes on what the server said. A watch that it did not set is
 // forgotten.
-func (ws *watches) answered(path string, w *watch, seen sight, err error) {
+func (ws *watches) answered(path string, w *watch, seen watchedNode, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	w.seen = seen
+	w.node = seen
 	if err != nil {
 		w.err = err
 		if ws.paths[path] == w {
@@ -305,7 +305,7 @@ func (ws *watches) written(path string) {
 	if w == nil {
 		return
 	}
-	w.written, w.trusted = true, ws.stale[parent(path)] == 0
+	w.written, w.fresh = true, ws.stale[parent(path)] == 0
 	ws.drop(path, w)
 	select {
 	case <-w.armed:
@@ -316,7 +316,7 @@ func (ws *watches) written(path string) {
 
 // cause returns what a write means. It needs watches.mu.
 func (w *watch) cause() driver.Cause {
-	if w.seen.believed && w.trusted {
+	if w.node.trusted && w.fresh {
 		return driver.Released
 	}
 	return driver.Changed
@@ -327,7 +327,7 @@ func (w *watch) cause() driver.Cause {
 func (ws *watches) disconnected() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	ws.connection++
+	ws.breaks++
 	ws.stale = make(map[string]int)
 	for path := range ws.paths {
 		ws.stale[parent(path)]++
@@ -337,7 +337,7 @@ func (ws *watches) disconnected() {
 // drop takes a watch out of the map. It needs ws.mu.
 func (ws *watches) drop(path string, w *watch) {
 	delete(ws.paths, path)
-	if w.connection == ws.connection {
+	if w.breaks == ws.breaks {
 		return
 	}
 	if ws.stale[parent(path)]--; ws.stale[parent(path)] <= 0 {
@@ -352,7 +352,7 @@ func parent(path string) string { return path[:strings.LastIndexByte(path, '/')]
 func (ws *watches) close() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	ws.closed, ws.left = true, ws.left || len(ws.paths) > 0
+	ws.closed, ws.setInClient = true, ws.setInClient || len(ws.paths) > 0
 	for _, w := range ws.paths {
 		ws.end(w, driver.Changed)
 	}
@@ -366,56 +366,56 @@ func (ws *watches) end(w *watch, why driver.Cause) {
 	w.over = true
 	for l := range w.subscribers {
 		if why == driver.Released && l.own != w && l.own != nil {
-			ws.tell(l, heardRelease)
+			ws.notify(l, heardRelease)
 		} else {
-			ws.tell(l, heardEnd)
+			ws.notify(l, heardEnd)
 		}
 	}
 	clear(w.subscribers)
 }
 
-// tell has a caller learn what its subscriber has heard. If it has heard of nodes
+// notify has a caller learn what its subscriber has heard. If it has heard of nodes
 // ahead, the contender may act as a holder then, so the lease is settled first.
 //
 // The job never runs before tell returns. The workers are closed after the lease
 // has ended and close has had ws.mu, and settled reports true then.
-func (ws *watches) tell(l *subscriber, what news) {
+func (ws *watches) notify(l *subscriber, what news) {
 	l.news = max(l.news, what)
 	if l.news == heardEnd {
-		l.hear(nil)
+		l.keepOnly(nil)
 	} else {
-		l.hear(l.own)
+		l.keepOnly(l.own)
 	}
 	l.endWait(true)
-	if l.settling {
+	if l.confirming {
 		return
 	}
-	if l.ahead && !ws.session.beats.settled() {
-		l.settling = true
-		ws.session.work(func() { ws.settleLater(l) })
+	if l.ahead && !ws.session.keepalive.confirmed() {
+		l.confirming = true
+		ws.session.work(func() { ws.confirmLater(l) })
 		return
 	}
 	l.deliver()
 }
 
 // endWait notes the end of the wait, if there is one.
-func (l *subscriber) endWait(news bool) {
-	if l.waited != nil {
-		l.waited(news)
-		l.waited = nil
+func (s *subscriber) endWait(news bool) {
+	if s.endOfWait != nil {
+		s.endOfWait(news)
+		s.endOfWait = nil
 	}
 }
 
-// settleLater is called without ws.mu. The end of the session ends the watch,
+// confirmLater is called without ws.mu. The end of the session ends the watch,
 // whatever it has heard.
-func (ws *watches) settleLater(l *subscriber) {
-	ws.session.settleOrEnd()
+func (ws *watches) confirmLater(l *subscriber) {
+	ws.session.confirmOrEnd()
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	l.settling = false
+	l.confirming = false
 	if ws.session.lease.Err() != nil {
 		l.news = heardEnd
-		l.hear(nil)
+		l.keepOnly(nil)
 	}
 	l.deliver()
 }
@@ -426,27 +426,27 @@ func (ws *watches) settleLater(l *subscriber) {
 // A release may be heard of while the watch of the own node is being armed. Its
 // answer decides then: a node that stands has stood all the time since Create,
 // and one that does not ends the subscriber before the caller gets it.
-func (l *subscriber) deliver() {
+func (s *subscriber) deliver() {
 	switch {
-	case l.over:
-	case l.news == heardEnd:
-		l.over = true
-		close(l.c)
-	case l.news == heardRelease && !l.released:
-		l.released = true
-		l.c <- driver.Released
+	case s.over:
+	case s.news == heardEnd:
+		s.over = true
+		close(s.c)
+	case s.news == heardRelease && !s.released:
+		s.released = true
+		s.c <- driver.Released
 	}
 }
 
-// hear has the subscriber hear nothing but one watch further, or nothing at all.
-func (l *subscriber) hear(only *watch) {
-	for _, w := range l.hears {
+// keepOnly has the subscriber hear nothing but one watch further, or nothing at all.
+func (s *subscriber) keepOnly(only *watch) {
+	for _, w := range s.watches {
 		if w != only {
-			delete(w.subscribers, l)
+			delete(w.subscribers, s)
 		}
 	}
-	l.hears = l.hears[:0]
+	s.watches = s.watches[:0]
 	if only != nil && !only.over {
-		l.hears = append(l.hears, only)
+		s.watches = append(s.watches, only)
 	}
 }

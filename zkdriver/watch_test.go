@@ -22,7 +22,7 @@ func ended(t testing.TB, c <-chan driver.Cause) {
 	}
 }
 
-func (b *bench) mustWatch(ctx context.Context, queue, name string) <-chan driver.Cause {
+func (b *fixture) mustWatch(ctx context.Context, queue, name string) <-chan driver.Cause {
 	b.t.Helper()
 	c, err := watchName(ctx, b, queue, name)
 	require.NoError(b.t, err)
@@ -34,7 +34,7 @@ func TestWaitsThatAreGivenUpLeaveNothingBehind(t *testing.T) {
 	holder := mustConnect(t, "zk://"+server.Addr())
 	p, err := create(within(t), holder, "q", "h-W-", []byte("x"))
 	require.NoError(t, err)
-	b := &bench{session: mustConnect(t, "zk://"+server.Addr()), t: t}
+	b := &fixture{session: mustConnect(t, "zk://"+server.Addr()), t: t}
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
@@ -73,7 +73,7 @@ func TestWaitsThatAreGivenUpLeaveNothingBehind(t *testing.T) {
 }
 
 func TestAllWhoShareAWatchAreWoken(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	for i := range 30 {
 		p := b.mustCreate("q", "h-W-", string(rune('a'+i)))
 		before := b.proxy.Frames(zktest.OpGetData)
@@ -105,7 +105,7 @@ func TestAllWhoShareAWatchAreWoken(t *testing.T) {
 }
 
 func TestWatchSurvivesAReconnectAndMissesNothing(t *testing.T) {
-	b := newBench(t, "session_timeout=20s")
+	b := newFixture(t, "session_timeout=20s")
 	other := b.another("")
 	for i := range 10 {
 		p, err := create(within(t), other, "q", "h-W-", []byte{byte(i)})
@@ -128,7 +128,7 @@ func TestWatchSurvivesAReconnectAndMissesNothing(t *testing.T) {
 }
 
 func TestWatchEndsWithTheSession(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	p := b.mustCreate("q", "h-W-", "x")
 	c := b.mustWatch(context.Background(), "q", p.Name)
 	queue := b.mustWatch(within(t), "empty/queue", "")

@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// beats keeps the lease of a session: what renews it, and which heartbeats are
+// keepalive keeps the lease of a session: what renews it, and which heartbeats are
 // sent for that.
 //
 // # What the store does
@@ -108,52 +108,52 @@ import (
 //
 // n is 2 where the tick is not stated, and 1 where g is small. Where all nodes
 // wait, n is 1 and p is T/4 at least, if the term allows for that. n rises with r.
-type beats struct {
+type keepalive struct {
 	lease  *driver.Lease
-	duty   func() duty
+	duty   func() Duty
 	wake   chan struct{}      // capacity 1: something has changed
 	proofs singleflight.Group // concurrent calls of settle share one write
 
-	mu         sync.Mutex
-	firm       bool // the lease has counted from sure since hold
-	schedule   *schedule
-	generation uint64 // the number of the connection
+	mu               sync.Mutex
+	countsFromStrong bool // the lease has counted from sure since hold
+	schedule         *schedule
+	number           uint64 // the number of the connection
 }
 
-func newBeats(s *schedule, lease *driver.Lease, duty func() duty) *beats {
-	return &beats{schedule: s, lease: lease, duty: duty, wake: make(chan struct{}, 1)}
+func newKeepalive(s *schedule, lease *driver.Lease, duty func() Duty) *keepalive {
+	return &keepalive{schedule: s, lease: lease, duty: duty, wake: make(chan struct{}, 1)}
 }
 
 // connected starts a new connection. Requests of an earlier one, perhaps to
 // another server, may never have reached the leader.
-func (b *beats) connected(asked, now driver.Instant) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.schedule.connected(asked, now, b.generation == 0)
-	b.generation++
-	b.changed()
+func (k *keepalive) connected(asked, now driver.Instant) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.schedule.connected(asked, now, k.number == 0)
+	k.number++
+	k.wakeRun()
 }
 
 // disconnected stops heartbeats until the next connection.
-func (b *beats) disconnected() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.schedule.detached()
+func (k *keepalive) disconnected() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.schedule.detached()
 }
 
 // answered notes an answered request of that connection, and renews the lease if
 // the answer is a proof. An answer on an earlier connection counts for nothing.
-func (b *beats) answered(generation uint64, p part, sent, now driver.Instant, isHeartbeat bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if generation != b.generation {
+func (k *keepalive) answered(generation uint64, p reach, sent, now driver.Instant, isHeartbeat bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if generation != k.number {
 		return
 	}
-	b.schedule.answered(p, sent, now, isHeartbeat)
-	if p != server {
-		d := b.duty()
-		b.firm = b.firm && d == holding
-		b.lease.Renew(b.schedule.from(d))
+	k.schedule.answered(p, sent, now, isHeartbeat)
+	if p != toServer {
+		d := k.duty()
+		k.countsFromStrong = k.countsFromStrong && d == Holding
+		k.lease.Renew(k.schedule.leaseStart(d))
 	}
 }
 
@@ -162,64 +162,64 @@ var errNoWrite = errors.New("no write has been answered on this connection")
 
 // hold makes the lease count from sure, for a session that comes to hold a
 // node. Its duty has to be holding by then.
-func (b *beats) hold() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.holdAtLeast(b.schedule.timeout / 20)
+func (k *keepalive) hold() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.holdAtLeast(k.schedule.timeout / 20)
 }
 
-func (b *beats) holdAtLeast(least time.Duration) error {
-	if b.schedule.written == never {
+func (k *keepalive) holdAtLeast(least time.Duration) error {
+	if k.schedule.written == never {
 		return errNoWrite
 	}
-	err := b.lease.CountFrom(b.schedule.sure, least)
-	b.firm = err == nil
+	err := k.lease.CountFrom(k.schedule.strong, least)
+	k.countsFromStrong = err == nil
 	return err
 }
 
-// settled reports whether the lease counts from sure, or no node of the session
+// confirmed reports whether the lease counts from sure, or no node of the session
 // may hold a lock. If the latest write is recent, it makes the lease count from
 // sure. Otherwise that takes a write: see settle.
-func (b *beats) settled() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.firm || b.duty() != holding || b.lease.Err() != nil {
+func (k *keepalive) confirmed() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.countsFromStrong || k.duty() != Holding || k.lease.Err() != nil {
 		return true
 	}
-	fresh := b.schedule.written != never && b.lease.Now().Sub(b.schedule.written) <= b.schedule.timeout*3/8
-	return fresh && b.holdAtLeast(b.schedule.timeout/5) == nil
+	fresh := k.schedule.written != never && k.lease.Now().Sub(k.schedule.written) <= k.schedule.timeout*3/8
+	return fresh && k.holdAtLeast(k.schedule.timeout/5) == nil
 }
 
-// settle makes the lease count from sure before contenders that have waited may
+// confirm makes the lease count from sure before contenders that have waited may
 // act as holders. It calls prove to send a write. One write serves all of them.
-func (b *beats) settle(prove func() error) error {
-	if b.settled() {
+func (k *keepalive) confirm(prove func() error) error {
+	if k.confirmed() {
 		return nil
 	}
-	_, err, _ := b.proofs.Do("", func() (any, error) {
-		if b.settled() { // since the call of another contender
+	_, err, _ := k.proofs.Do("", func() (any, error) {
+		if k.confirmed() { // since the call of another contender
 			return nil, nil
 		}
-		defer b.ended(b.sending()) // run sends no write as well
-		return nil, b.proveAndHold(prove)
+		defer k.heartbeatEnded(k.noteProof()) // run sends no write as well
+		return nil, k.proveAndHold(prove)
 	})
 	return err
 }
 
-// sending notes that a write is sent now, as if the schedule had asked for it.
-func (b *beats) sending() (id uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.schedule.send(quorum, b.lease.Now())
+// noteProof notes that a write is sent now, as if the schedule had asked for it.
+func (k *keepalive) noteProof() (id uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.schedule.noteSent(toQuorum, k.lease.Now())
 }
 
 // proveAndHold sends a write first. It tries again if the connection breaks.
-func (b *beats) proveAndHold(prove func() error) (err error) {
+func (k *keepalive) proveAndHold(prove func() error) (err error) {
 	for range 3 {
 		if err = prove(); err == nil {
-			err = b.hold()
+			err = k.hold()
 		}
-		if err == nil || b.lease.Err() != nil {
+		if err == nil || k.lease.Err() != nil {
 			break
 		}
 	}
@@ -230,20 +230,20 @@ func (b *beats) proveAndHold(prove func() error) (err error) {
 // write if the answer to the Create does not count, because the session went to
 // another connection meanwhile.
 func (s *session) hold() error {
-	err := s.beats.hold()
+	err := s.keepalive.hold()
 	if errors.Is(err, errNoWrite) {
-		return s.beats.proveAndHold(s.prove)
+		return s.keepalive.proveAndHold(s.prove)
 	}
 	return err
 }
 
-// settle is beats.settle. Its caller holds no mutex.
-func (s *session) settle() error { return s.beats.settle(s.prove) }
+// confirm is beats.settle. Its caller holds no mutex.
+func (s *session) confirm() error { return s.keepalive.confirm(s.prove) }
 
-// settleOrEnd returns when settle has succeeded, or the lease has ended.
-func (s *session) settleOrEnd() {
-	for s.settle() != nil {
-		pause := time.NewTimer(s.beats.schedule.timeout / 40)
+// confirmOrEnd returns when settle has succeeded, or the lease has ended.
+func (s *session) confirmOrEnd() {
+	for s.confirm() != nil {
+		pause := time.NewTimer(s.keepalive.schedule.timeout / 40)
 		select {
 		case <-pause.C:
 		case <-s.lease.Done():
@@ -253,17 +253,17 @@ func (s *session) settleOrEnd() {
 	}
 }
 
-// present returns the number of the connection.
-func (b *beats) present() uint64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.generation
+// connection returns the number of the connection.
+func (k *keepalive) connection() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.number
 }
 
-// changed wakes run.
-func (b *beats) changed() {
+// wakeRun wakes run.
+func (k *keepalive) wakeRun() {
 	select {
-	case b.wake <- struct{}{}:
+	case k.wake <- struct{}{}:
 	default:
 	}
 }
@@ -272,75 +272,75 @@ func (b *beats) changed() {
 // It calls send for each one, which must not wait for the answer but call ended
 // when the request has been answered or has failed. It calls cut to give a
 // connection up that does not answer.
-func (b *beats) run(send func(what part, ended func()), cut func(generation uint64)) {
-	timer := time.NewTimer(b.schedule.timeout)
+func (k *keepalive) run(send func(what reach, ended func()), cut func(generation uint64)) {
+	timer := time.NewTimer(k.schedule.timeout)
 	defer timer.Stop()
-	for b.lease.Err() == nil {
-		next := b.next()
-		if next.cut {
-			cut(next.generation)
+	for k.lease.Err() == nil {
+		next := k.next()
+		if next.giveUp {
+			cut(next.connection)
 		}
 		if next.ended != nil {
-			send(next.what, next.ended)
+			send(next.reach, next.ended)
 			continue
 		}
 		timer.Reset(next.wait)
 		select {
-		case <-b.lease.Done():
+		case <-k.lease.Done():
 		case <-timer.C:
-		case <-b.wake:
+		case <-k.wake:
 		}
 	}
 }
 
 // step is what run does next.
 type step struct {
-	cut        bool // give the connection up
-	generation uint64
-	what       part // send a heartbeat, if ended is set
+	giveUp     bool // give the connection up
+	connection uint64
+	reach      reach // send a heartbeat, if ended is set
 	ended      func()
 	wait       time.Duration // until the next step
 }
 
 // next takes the next step.
-func (b *beats) next() step {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := b.lease.Now()
-	next := step{generation: b.generation, wait: b.schedule.timeout} // changed ends the wait
-	if left, ok := b.schedule.hopeless(now, b.duty()); ok {
+func (k *keepalive) next() step {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.lease.Now()
+	next := step{connection: k.number, wait: k.schedule.timeout} // changed ends the wait
+	if left, ok := k.schedule.giveUpIn(now, k.duty()); ok {
 		if left <= 0 {
-			b.schedule.detached()
-			next.cut = true
+			k.schedule.detached()
+			next.giveUp = true
 			return next
 		}
 		next.wait = left
 	}
-	what, due, ok := b.schedule.due(now, b.duty())
+	what, due, ok := k.schedule.due(now, k.duty())
 	switch {
 	case ok && due > 0:
 		next.wait = min(next.wait, due)
 	case ok:
-		id := b.schedule.send(what, now)
-		next.what, next.ended = what, func() { b.ended(id) }
+		id := k.schedule.noteSent(what, now)
+		next.reach, next.ended = what, func() { k.heartbeatEnded(id) }
 	}
 	return next
 }
 
-// ended notes that a heartbeat was answered, or failed.
-func (b *beats) ended(id uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.schedule.ended(id)
-	b.changed()
+// heartbeatEnded notes that a heartbeat was answered, or failed.
+func (k *keepalive) heartbeatEnded(id uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.schedule.noteEnded(id)
+	k.wakeRun()
 }
 
 // heartbeat sends one, and does not wait for the answer.
-func (s *session) heartbeat(what part, ended func()) {
+func (s *session) heartbeat(what reach, ended func()) {
 	s.work(func() {
 		defer ended()
-		s.count(what, true, func() error {
-			if what == quorum {
+		s.track(what, true, func() error {
+			if what == toQuorum {
 				return s.check()
 			}
 			_, err := s.conn.Sync("/")

@@ -6,7 +6,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// traffic is the requests of one queue that are on their way: those that make a
+// inFlight is the requests of one queue that are on their way: those that make a
 // node, and those that remove nodes.
 //
 // A queue that an operator has removed and made again gives out its names once
@@ -18,7 +18,7 @@ import (
 // looks at its node once more before it returns; and a removal waits for the
 // Creates that were on their way when it began, whose answers come before its
 // own, and looks, too, if one of them has won the name.
-type traffic struct {
+type inFlight struct {
 	creations []*creation
 	removals  []*removal
 }
@@ -26,24 +26,24 @@ type traffic struct {
 // creation is a request for a node on its way. Its fields are guarded by
 // owned.mu.
 type creation struct {
-	answered chan struct{} // closed by endCreation; nil if no removal waits for it
-	met      []string      // names whose removal has ended meanwhile
+	ended        chan struct{} // closed by endCreation; nil if no removal waits for it
+	removedNames []string      // names whose removal has ended meanwhile
 }
 
 // removal is a request on its way that removes a node which stands under one of
 // these names.
 type removal struct {
-	names []string
-	over  chan struct{} // closed by endRemoval; nil if no Create waits for it
-	ahead []*creation   // on their way when it began
+	names     []string
+	ended     chan struct{} // closed by endRemoval; nil if no Create waits for it
+	creations []*creation   // on their way when it began
 }
 
 // beginCreation is called before a node is asked for.
-func (o *owned) beginCreation(queue string) *creation {
+func (o *ownNodes) beginCreation(queue string) *creation {
 	c := &creation{}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	t := o.trafficOf(queue)
+	t := o.inFlightOf(queue)
 	t.creations = append(t.creations, c)
 	return c
 }
@@ -51,40 +51,40 @@ func (o *owned) beginCreation(queue string) *creation {
 // endCreation is called when the answer is there, and the node, if there is
 // one, was added. It reports whether a removal of that name has been on its way
 // at the same time, and returns what to wait for.
-func (o *owned) endCreation(queue string, c *creation, name string) (wait []<-chan struct{}, met bool) {
+func (o *ownNodes) endCreation(queue string, c *creation, name string) (wait []<-chan struct{}, met bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	t := o.trafficOf(queue)
+	t := o.inFlightOf(queue)
 	t.creations = slices.DeleteFunc(t.creations, func(other *creation) bool { return other == c })
-	if c.answered != nil {
-		close(c.answered)
+	if c.ended != nil {
+		close(c.ended)
 	}
 	for _, r := range t.removals {
 		if slices.Contains(r.names, name) {
-			if r.over == nil {
-				r.over = make(chan struct{})
+			if r.ended == nil {
+				r.ended = make(chan struct{})
 			}
-			wait = append(wait, r.over)
+			wait = append(wait, r.ended)
 		}
 	}
-	o.dropTraffic(queue, t)
-	return wait, len(wait) > 0 || slices.Contains(c.met, name)
+	o.dropInFlight(queue, t)
+	return wait, len(wait) > 0 || slices.Contains(c.removedNames, name)
 }
 
 // beginRemoval is called before a node is looked at to be removed.
-func (o *owned) beginRemoval(queue string, names ...string) *removal {
+func (o *ownNodes) beginRemoval(queue string, names ...string) *removal {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.addRemoval(queue, names)
 }
 
 // addRemoval needs o.mu.
-func (o *owned) addRemoval(queue string, names []string) *removal {
-	t := o.trafficOf(queue)
-	r := &removal{names: names, ahead: slices.Clone(t.creations)}
-	for _, c := range r.ahead {
-		if c.answered == nil {
-			c.answered = make(chan struct{})
+func (o *ownNodes) addRemoval(queue string, names []string) *removal {
+	t := o.inFlightOf(queue)
+	r := &removal{names: names, creations: slices.Clone(t.creations)}
+	for _, c := range r.creations {
+		if c.ended == nil {
+			c.ended = make(chan struct{})
 		}
 	}
 	t.removals = append(t.removals, r)
@@ -92,43 +92,43 @@ func (o *owned) addRemoval(queue string, names []string) *removal {
 }
 
 // endRemoval is called when the answer is there.
-func (o *owned) endRemoval(queue string, r *removal) {
+func (o *ownNodes) endRemoval(queue string, r *removal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	t := o.trafficOf(queue)
+	t := o.inFlightOf(queue)
 	t.removals = slices.DeleteFunc(t.removals, func(other *removal) bool { return other == r })
-	if r.over != nil {
-		close(r.over)
+	if r.ended != nil {
+		close(r.ended)
 	}
 	for _, c := range t.creations {
-		c.met = append(c.met, r.names...)
+		c.removedNames = append(c.removedNames, r.names...)
 	}
-	o.dropTraffic(queue, t)
+	o.dropInFlight(queue, t)
 }
 
-// trafficOf needs o.mu.
-func (o *owned) trafficOf(queue string) *traffic {
-	t := o.traffic[queue]
+// inFlightOf needs o.mu.
+func (o *ownNodes) inFlightOf(queue string) *inFlight {
+	t := o.inFlight[queue]
 	if t == nil {
-		if o.traffic == nil {
-			o.traffic = make(map[string]*traffic)
+		if o.inFlight == nil {
+			o.inFlight = make(map[string]*inFlight)
 		}
-		t = &traffic{}
-		o.traffic[queue] = t
+		t = &inFlight{}
+		o.inFlight[queue] = t
 	}
 	return t
 }
 
-// dropTraffic needs o.mu.
-func (o *owned) dropTraffic(queue string, t *traffic) {
+// dropInFlight needs o.mu.
+func (o *ownNodes) dropInFlight(queue string, t *inFlight) {
 	if len(t.creations)+len(t.removals) == 0 {
-		delete(o.traffic, queue)
+		delete(o.inFlight, queue)
 	}
 }
 
-// namesake returns the place of another node that this session has won under
+// otherNodeOfName returns the place of another node that this session has won under
 // that name.
-func (o *owned) namesake(queue, name string, token int64) (p driver.Place, there bool) {
+func (o *ownNodes) otherNodeOfName(queue, name string, token int64) (p driver.Place, there bool) {
 	_, seq, ok := driver.ParseName(name)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -158,16 +158,16 @@ func (s *session) stillStands(queue string, p driver.Place, wait []<-chan struct
 	return err
 }
 
-// hitItself returns an error that matches driver.ErrGone if a removal that has
+// hitOtherNode returns an error that matches driver.ErrGone if a removal that has
 // just succeeded has removed another node of this session than that of the
 // token.
-func (s *session) hitItself(queue string, token int64, name string, r *removal) error {
-	for _, c := range r.ahead {
-		if c.answered != nil {
-			<-c.answered
+func (s *session) hitOtherNode(queue string, token int64, name string, r *removal) error {
+	for _, c := range r.creations {
+		if c.ended != nil {
+			<-c.ended
 		}
 	}
-	p, there := s.owned.namesake(queue, name, token)
+	p, there := s.own.otherNodeOfName(queue, name, token)
 	if !there {
 		return nil
 	}

@@ -26,39 +26,39 @@ import (
 // node that it waits for, so the verdict is about the ACL under which that node
 // was created.
 
-// verdict says whether a write to a node of a queue is believed, as of one
+// writeTrust says whether a write to a node of a queue is believed, as of one
 // incarnation of the queue and one version of its ACL.
-type verdict struct {
+type writeTrust struct {
 	epoch      int64
 	aclVersion int32
-	open       bool // the ACL was not read yet
-	believed   bool
+	unread     bool // the ACL was not read yet
+	trusted    bool
 }
 
-// before reports whether v is of an earlier state of the queue.
-func (v verdict) before(epoch int64, aclVersion int32) bool {
+// olderThan reports whether v is of an earlier state of the queue.
+func (v writeTrust) olderThan(epoch int64, aclVersion int32) bool {
 	return v.epoch < epoch || v.epoch == epoch && v.aclVersion < aclVersion
 }
 
-// believes reports whether a write to a node that stands in the queue is a
+// trustsWrite reports whether a write to a node that stands in the queue is a
 // Release.
-func (s *session) believes(queue string, f *found) bool {
+func (s *session) trustsWrite(queue string, f *storedNode) bool {
 	switch {
-	case !s.secret.set() || !f.envelope.guarded:
+	case !s.secret.set() || !f.trailer.guarded:
 		return false
 	case f.mine:
 		return true
 	}
-	v := s.queues.verdict(queue)
-	if v.open {
+	v := s.queues.trust(queue)
+	if v.unread {
 		acl, stat, err := s.getACL(s.settings.queuePath(queue))
 		if err != nil {
 			return false
 		}
-		v = verdict{epoch: stat.Czxid, aclVersion: stat.Aversion, believed: stat.Aversion == 0 && creatorsMayDelete(acl)}
-		s.queues.judge(queue, v)
+		v = writeTrust{epoch: stat.Czxid, aclVersion: stat.Aversion, trusted: stat.Aversion == 0 && creatorsMayDelete(acl)}
+		s.queues.setTrust(queue, v)
 	}
-	return v.believed
+	return v.trusted
 }
 
 // creatorsMayDelete reports whether an ACL gives no user CREATE without DELETE.
@@ -71,46 +71,46 @@ func creatorsMayDelete(acl []zk.ACL) bool {
 	})
 }
 
-// verdict returns the verdict on a queue. If it is open, the caller reads the
+// trust returns the verdict on a queue. If it is open, the caller reads the
 // ACL and calls judge.
-func (q *queues) verdict(queue string) verdict {
+func (q *queueCache) trust(queue string) writeTrust {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	v, known := q.verdicts[queue]
+	v, known := q.trusts[queue]
 	if known {
 		return v
 	}
-	if q.verdicts == nil {
-		q.verdicts = make(map[string]verdict)
+	if q.trusts == nil {
+		q.trusts = make(map[string]writeTrust)
 	}
-	for other, v := range q.verdicts {
-		if len(q.verdicts) < maxKnown {
+	for other, v := range q.trusts {
+		if len(q.trusts) < maxKnown {
 			break
 		}
-		if !v.open {
-			delete(q.verdicts, other)
+		if !v.unread {
+			delete(q.trusts, other)
 		}
 	}
-	v = verdict{open: true}
-	q.verdicts[queue] = v // so that saw records what is seen until judge is called
+	v = writeTrust{unread: true}
+	q.trusts[queue] = v // so that saw records what is seen until judge is called
 	return v
 }
 
-// judge keeps a verdict, unless a later state of the queue has been seen.
-func (q *queues) judge(queue string, v verdict) {
+// setTrust keeps a verdict, unless a later state of the queue has been seen.
+func (q *queueCache) setTrust(queue string, v writeTrust) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !v.before(q.verdicts[queue].epoch, q.verdicts[queue].aclVersion) {
-		q.verdicts[queue] = v
+	if !v.olderThan(q.trusts[queue].epoch, q.trusts[queue].aclVersion) {
+		q.trusts[queue] = v
 	}
 }
 
-// saw opens the verdict on a queue again if the queue, or its ACL, is a later
+// aclSeen opens the verdict on a queue again if the queue, or its ACL, is a later
 // one.
-func (q *queues) saw(queue string, epoch int64, aclVersion int32) {
+func (q *queueCache) aclSeen(queue string, epoch int64, aclVersion int32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if v, known := q.verdicts[queue]; known && v.before(epoch, aclVersion) {
-		q.verdicts[queue] = verdict{epoch: epoch, aclVersion: aclVersion, open: true}
+	if v, known := q.trusts[queue]; known && v.olderThan(epoch, aclVersion) {
+		q.trusts[queue] = writeTrust{epoch: epoch, aclVersion: aclVersion, unread: true}
 	}
 }

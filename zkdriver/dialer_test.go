@@ -69,7 +69,7 @@ func TestHostThatHangsInTheHandshakeDoesNotCostTheSession(t *testing.T) {
 	for i := range 6 {
 		p, err := create(context.Background(), s, "q", "h-W-", []byte{byte(i)})
 		require.NoError(t, err)
-		id := s.link.sessionID()
+		id := s.dialer.sessionID()
 		first.DropConnections()
 		second.DropConnections()
 		_, err = s.List(within(t), "q")
@@ -78,7 +78,7 @@ func TestHostThatHangsInTheHandshakeDoesNotCostTheSession(t *testing.T) {
 			_, err = s.List(within(t), "q")
 		}
 		require.NoError(t, err)
-		require.Equal(t, id, s.link.sessionID())
+		require.Equal(t, id, s.dialer.sessionID())
 		require.NoError(t, s.Delete(within(t), "q", p, driver.Changed))
 	}
 	require.NoError(t, s.Err())
@@ -154,19 +154,19 @@ func TestForeignPortsAreNamed(t *testing.T) {
 }
 
 func TestForeignSessionIsNeverAdopted(t *testing.T) {
-	b := newBench(t, "")
-	for _, r := range []reply{{session: b.link.sessionID() + 1, timeout: b.link.timeout}} {
-		require.Error(t, b.link.check(r))
+	b := newFixture(t, "")
+	for _, r := range []connectReply{{session: b.dialer.sessionID() + 1, timeout: b.dialer.timeout}} {
+		require.Error(t, b.dialer.checkReply(r))
 	}
 	closed(t, "the session is over", b.Done())
 	require.ErrorIs(t, b.Err(), driver.ErrSessionEnded)
 }
 
 func TestExpiryIsTheEnd(t *testing.T) {
-	b := newBench(t, "session_timeout=20s")
+	b := newFixture(t, "session_timeout=20s")
 	b.mustCreate("q", "h-W-", "x")
 	b.proxy.Refuse()
-	require.NoError(t, zktest.Expire(b.server.Addr(), b.link.sessionID(), b.link.password))
+	require.NoError(t, zktest.Expire(b.server.Addr(), b.dialer.sessionID(), b.dialer.password))
 	b.proxy.Heal()
 	closed(t, "the session is over", b.Done())
 	require.ErrorIs(t, b.Err(), errExpired)
@@ -234,7 +234,7 @@ func TestCloseLeavesNoGoroutineWhateverItInterrupts(t *testing.T) {
 }
 
 func TestCloseInAHungHandshakeDoesNotBringTheSessionBack(t *testing.T) {
-	b := newBench(t, "session_timeout=4s")
+	b := newFixture(t, "session_timeout=4s")
 	p := b.mustCreate("q", "h-W-", "x")
 	hold := b.proxy.HoldReplies(zktest.Op(zktest.OpConnect))
 	b.proxy.DropConnections()

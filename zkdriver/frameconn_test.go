@@ -17,20 +17,20 @@ func frame(opcode int32, xid int32) []byte {
 }
 
 // newPair returns a wire whose handshake is over, and what is at its other end.
-func newPair(t *testing.T) (*wire, net.Conn) {
+func newPair(t *testing.T) (*frameConn, net.Conn) {
 	here, there := net.Pipe()
 	t.Cleanup(func() { here.Close(); there.Close() })
 	here.SetDeadline(time.Now().Add(bound)) // a write that nobody reads would wait for ever
 	there.SetDeadline(time.Now().Add(bound))
-	w := newWire(here, newLink(&settings{hosts: []string{"h:1"}}, secret{}, nil), time.Now().Add(bound))
-	w.begun, w.shaken = true, true
-	t.Cleanup(w.stop)
+	w := newFrameConn(here, newDialer(&settings{hosts: []string{"h:1"}}, secret{}, nil), time.Now().Add(bound))
+	w.connectWritten, w.handshakeDone = true, true
+	t.Cleanup(w.stopTimer)
 	return w, there
 }
 
 func TestRequestsWaitUntilTheWatchesAreSet(t *testing.T) {
 	w, there := newPair(t)
-	w.hold(maxHold)
+	w.pauseRequests(maxRequestPause)
 	w.timer.Stop() // however long it takes
 	sent := make(chan struct{})
 	go func() {
@@ -49,7 +49,7 @@ func TestRequestsWaitUntilTheWatchesAreSet(t *testing.T) {
 
 func TestRequestsDoNotWaitLongForWatchesThatAreNotThere(t *testing.T) {
 	w, there := newPair(t)
-	w.hold(maxHold)
+	w.pauseRequests(maxRequestPause)
 	w.Write(frame(4, 1))
 	got := make([]byte, 12)
 	_, err := io.ReadFull(there, got)
@@ -81,7 +81,7 @@ func TestConfirmedEndOfTheSessionIsNoticed(t *testing.T) {
 	for _, confirmed := range []bool{false, true} {
 		_, err := io.ReadFull(w, make([]byte, 4))
 		require.NoError(t, err)
-		require.Equal(t, confirmed, w.link.sessionClosed.Load())
+		require.Equal(t, confirmed, w.dialer.sessionClosed.Load())
 		_, err = io.ReadFull(w, make([]byte, 16))
 		require.NoError(t, err)
 	}

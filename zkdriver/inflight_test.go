@@ -13,7 +13,7 @@ import (
 
 // remake removes a queue with all its nodes and makes it again, as an operator
 // may, so that its names come again.
-func (b *bench) remake(queue string) {
+func (b *fixture) remake(queue string) {
 	b.t.Helper()
 	path := b.chroot + "/" + queue
 	var ops []any
@@ -29,12 +29,12 @@ func (b *bench) remake(queue string) {
 // the name of a node that is being removed, and the server carries out the
 // removal after the Create.
 func TestARemovalOnItsWayTakesNoNodeOfItsNameFromItsOwnSession(t *testing.T) {
-	for name, remove := range map[string]func(*bench, driver.Place) error{
-		"delete":  func(b *bench, p driver.Place) error { return b.Delete(within(b.t), "q", p, driver.Changed) },
-		"release": func(b *bench, p driver.Place) error { return b.Delete(within(b.t), "q", p, driver.Released) },
+	for name, remove := range map[string]func(*fixture, driver.Place) error{
+		"delete":  func(b *fixture, p driver.Place) error { return b.Delete(within(b.t), "q", p, driver.Changed) },
+		"release": func(b *fixture, p driver.Place) error { return b.Delete(within(b.t), "q", p, driver.Released) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, "session_timeout=1m")
+			b := newFixture(t, "session_timeout=1m")
 			require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm"), driver.Changed))
 			b.remake("q")
 			old := b.mustCreate("q", "h-W-", "old")
@@ -61,10 +61,10 @@ func TestARemovalOnItsWayTakesNoNodeOfItsNameFromItsOwnSession(t *testing.T) {
 			require.Equal(t, []string{m.place.Name}, b.nodes("q"), "the node that Create returned stands")
 			require.ErrorIs(t, <-removed, driver.ErrGone, "the old node had been taken away")
 			require.NoError(t, b.Delete(within(t), "q", m.place, driver.Changed))
-			b.owned.mu.Lock()
-			defer b.owned.mu.Unlock()
-			require.Empty(t, b.owned.byToken)
-			require.Empty(t, b.owned.traffic)
+			b.own.mu.Lock()
+			defer b.own.mu.Unlock()
+			require.Empty(t, b.own.byToken)
+			require.Empty(t, b.own.inFlight)
 		})
 	}
 }
@@ -73,7 +73,7 @@ func TestARemovalOnItsWayTakesNoNodeOfItsNameFromItsOwnSession(t *testing.T) {
 func TestAnOldNodeWithAHighSequenceHidesNoOrphan(t *testing.T) {
 	for _, seq := range []int64{2147000000, 7} {
 		t.Run(fmt.Sprint(seq), func(t *testing.T) {
-			b := newBench(t, "session_timeout=1m")
+			b := newFixture(t, "session_timeout=1m")
 			require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm"), driver.Changed))
 			hostile := driver.FormatName("h-W-", seq)
 			_, err := b.raw.Create(b.chroot+"/q/"+hostile, nil, 0, zk.WorldACL(zk.PermAll))

@@ -15,32 +15,32 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// link makes the connections of one session and keeps watch that they are all of that session.
+// dialer makes the connections of one session and keeps watch that they are all of that session.
 // It is the HostProvider and the Dialer of go-zookeeper, which asks for one host and dials it,
 // over and over.
-type link struct {
+type dialer struct {
 	settings *settings
 	secret   secret
 	tls      *tls.Config
 	hosts    []string // shuffled
 
 	// Set before use. They are called on goroutines of go-zookeeper and must not block.
-	began    func(r reply, asked driver.Instant) error // the session exists
-	resumed  func(asked driver.Instant) error          // it was attached again
-	over     func(error)                               // it has ended
-	watching func() bool                               // whether there are watches to be set again
+	onBegin    func(r connectReply, asked driver.Instant) error // the session exists
+	onResume   func(asked driver.Instant) error                 // it was attached again
+	onEnd      func(error)                                      // it has ended
+	hasWatches func() bool                                      // whether there are watches to be set again
 
-	prefetches prefetches
+	sendHooks prefetches
 
 	quit          chan struct{} // closed by close
 	sessionClosed atomic.Bool   // the server has confirmed the end of the session
-	generation    atomic.Uint64 // the number of handshakes
+	connections   atomic.Uint64 // the number of handshakes
 
 	mu       sync.Mutex
 	closed   bool
 	next     int // index into hosts
 	attempts int // since a request was answered
-	wire     *wire
+	conn     *frameConn
 	attached bool   // wire has finished its handshake and not failed since
 	server   string // the address of the last server that accepted the session
 	session  int64
@@ -48,25 +48,25 @@ type link struct {
 	timeout  time.Duration
 	cancel   context.CancelFunc // ends the present dial
 	lastErr  error              // of the last attempt
-	refused  int                // attempts in a row that another try will not mend
+	refusals int                // attempts in a row that another try will not mend
 	fatal    chan struct{}      // closed when every host has refused
 }
 
-func newLink(s *settings, x secret, t *tls.Config) *link {
-	l := &link{settings: s, secret: x, tls: t, quit: make(chan struct{}), fatal: make(chan struct{})}
+func newDialer(s *settings, x secret, t *tls.Config) *dialer {
+	l := &dialer{settings: s, secret: x, tls: t, quit: make(chan struct{}), fatal: make(chan struct{})}
 	l.hosts = append(l.hosts, s.hosts...)
 	rand.Shuffle(len(l.hosts), func(i, j int) { l.hosts[i], l.hosts[j] = l.hosts[j], l.hosts[i] })
 	return l
 }
 
 // logins returns under which names of the digest scheme to log in.
-func (l *link) logins() [][]byte {
+func (d *dialer) logins() [][]byte {
 	var all [][]byte
-	if user := l.settings.auth(); user != nil {
+	if user := d.settings.auth(); user != nil {
 		all = append(all, user)
 	}
-	if l.secret.set() {
-		all = append(all, l.secret.auth())
+	if d.secret.set() {
+		all = append(all, d.secret.auth())
 	}
 	return all
 }
@@ -74,45 +74,45 @@ func (l *link) logins() [][]byte {
 // Init, Len, Next and Connected make link a zk.HostProvider. Names are handed out, not
 // addresses, so that they are resolved for every dial.
 
-func (l *link) Init([]string) error { return nil }
-func (l *link) Len() int            { return len(l.hosts) }
-func (l *link) Connected()          {}
+func (d *dialer) Init([]string) error { return nil }
+func (d *dialer) Len() int            { return len(d.hosts) }
+func (d *dialer) Connected()          {}
 
 // Next says retryStart, which makes go-zookeeper pause for a second and look whether it has
 // been closed, only once it has been: before, dial does the pausing.
-func (l *link) Next() (server string, retryStart bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	server = l.hosts[l.next]
-	l.next = (l.next + 1) % len(l.hosts)
-	return server, l.closed
+func (d *dialer) Next() (server string, retryStart bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	server = d.hosts[d.next]
+	d.next = (d.next + 1) % len(d.hosts)
+	return server, d.closed
 }
 
-var errLinkClosed = errors.New("zkdriver: the session has been closed")
+var errDialerClosed = errors.New("zkdriver: the session has been closed")
 
 // dial is the zk.Dialer.
-func (l *link) dial(_, address string, _ time.Duration) (net.Conn, error) {
-	attempt, err := l.pause()
+func (d *dialer) dial(_, address string, _ time.Duration) (net.Conn, error) {
+	attempt, err := d.pauseBeforeDial()
 	if err != nil {
 		return nil, err
 	}
-	patience := l.patience(attempt)
+	patience := d.attemptTimeout(attempt)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if !l.mayDial(cancel) {
-		return nil, errLinkClosed
+	if !d.mayDial(cancel) {
+		return nil, errDialerClosed
 	}
 	deadline := time.Now().Add(patience)
-	raw, err := connectTo(ctx, address, l.tls, l.redial())
+	raw, err := connectTo(ctx, address, d.tls, d.redialInterval())
 	if err != nil {
 		err = fmt.Errorf("%s: %w", address, err)
-		l.failed(nil, err)
+		d.recordFailure(nil, err)
 		return nil, err
 	}
-	w := newWire(raw, l, deadline)
-	if !l.install(w) {
+	w := newFrameConn(raw, d, deadline)
+	if !d.install(w) {
 		raw.Close()
-		return nil, errLinkClosed
+		return nil, errDialerClosed
 	}
 	return w, nil
 }
@@ -176,17 +176,17 @@ func dialAgain(ctx context.Context, every time.Duration, dial func(context.Conte
 	}
 }
 
-// redial is the time between two dials to a host that does not answer.
-func (l *link) redial() time.Duration { return max(l.lifetime()/40, firstBackOff) }
+// redialInterval is the time between two dials to a host that does not answer.
+func (d *dialer) redialInterval() time.Duration { return max(d.sessionTimeout()/40, firstBackOff) }
 
-// pause waits before every attempt but the first ones, one for each host: servers that are
+// pauseBeforeDial waits before every attempt but the first ones, one for each host: servers that are
 // down, or that take connections and drop them, are not to be hammered.
-func (l *link) pause() (attempt int, err error) {
-	l.mu.Lock()
-	attempt = l.attempts
-	l.attempts++
-	l.mu.Unlock()
-	wait := l.backOff(attempt)
+func (d *dialer) pauseBeforeDial() (attempt int, err error) {
+	d.mu.Lock()
+	attempt = d.attempts
+	d.attempts++
+	d.mu.Unlock()
+	wait := d.backOff(attempt)
 	if wait == 0 {
 		return attempt, nil
 	}
@@ -195,8 +195,8 @@ func (l *link) pause() (attempt int, err error) {
 	select {
 	case <-timer.C:
 		return attempt, nil
-	case <-l.quit:
-		return attempt, errLinkClosed
+	case <-d.quit:
+		return attempt, errDialerClosed
 	}
 }
 
@@ -208,96 +208,96 @@ const (
 // backOff doubles with each attempt after the first for each host, up to a
 // tenth of the session timeout, with jitter. A session that exists has no time
 // to lose: there it goes up to a fortieth.
-func (l *link) backOff(attempt int) time.Duration {
-	n := attempt - len(l.hosts)
+func (d *dialer) backOff(attempt int) time.Duration {
+	n := attempt - len(d.hosts)
 	if n < 0 {
 		return 0
 	}
-	most := min(maxBackOff, l.lifetime()/10)
-	if l.sessionID() != 0 {
-		most = min(most, l.lifetime()/40)
+	most := min(maxBackOff, d.sessionTimeout()/10)
+	if d.sessionID() != 0 {
+		most = min(most, d.sessionTimeout()/40)
 	}
-	d := min(firstBackOff<<min(n, 10), most)
-	return d/2 + rand.N(d/2+1)
+	wait := min(firstBackOff<<min(n, 10), most)
+	return wait/2 + rand.N(wait/2+1)
 }
 
-// patience is how long one attempt may take, handshake included: short, so that one host that
+// attemptTimeout is how long one attempt may take, handshake included: short, so that one host that
 // hangs does not cost the session, but longer with each round through the hosts, so that a slow
 // store is reached in the end.
-func (l *link) patience(attempt int) time.Duration {
+func (d *dialer) attemptTimeout(attempt int) time.Duration {
 	const least, most = 100 * time.Millisecond, 2 * time.Second
-	d := min(max(l.lifetime()/8, least), most)
-	return min(d<<min(attempt/len(l.hosts), 5), 5*time.Second)
+	timeout := min(max(d.sessionTimeout()/8, least), most)
+	return min(timeout<<min(attempt/len(d.hosts), 5), 5*time.Second)
 }
 
-// lifetime is the session's timeout: what was granted, or else what will be asked for.
-func (l *link) lifetime() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.timeout > 0 {
-		return l.timeout
+// sessionTimeout is the session's timeout: what was granted, or else what will be asked for.
+func (d *dialer) sessionTimeout() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.timeout > 0 {
+		return d.timeout
 	}
-	return l.settings.sessionTimeout
+	return d.settings.sessionTimeout
 }
 
-func (l *link) mayDial(cancel context.CancelFunc) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cancel = cancel
-	return !l.closed
+func (d *dialer) mayDial(cancel context.CancelFunc) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cancel = cancel
+	return !d.closed
 }
 
-func (l *link) install(w *wire) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.wire != nil {
-		l.wire.stop()
+func (d *dialer) install(w *frameConn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conn != nil {
+		d.conn.stopTimer()
 	}
-	l.wire, l.attached = w, false
-	return !l.closed
+	d.conn, d.attached = w, false
+	return !d.closed
 }
 
-// failed takes down why an attempt failed. Errors of a wire that worked once are no failed
+// recordFailure takes down why an attempt failed. Errors of a wire that worked once are no failed
 // attempts.
-func (l *link) failed(w *wire, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (d *dialer) recordFailure(w *frameConn, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if w != nil {
 		err = fmt.Errorf("%s: %w", w.raw.RemoteAddr(), err)
 	}
-	l.lastErr = err
-	if !hopeless(err) {
-		l.refused = 0
+	d.lastErr = err
+	if !permanentDialError(err) {
+		d.refusals = 0
 		return
 	}
-	if l.refused++; l.refused == len(l.hosts) {
+	if d.refusals++; d.refusals == len(d.hosts) {
 		select {
-		case <-l.fatal:
+		case <-d.fatal:
 		default:
-			close(l.fatal)
+			close(d.fatal)
 		}
 	}
 }
 
-// hopeless tells whether another try at the same host would fail the same way.
-func hopeless(err error) bool {
+// permanentDialError tells whether another try at the same host would fail the same way.
+func permanentDialError(err error) bool {
 	for _, e := range []error{errLogin, errSpeaksTLS, errForeign, errMargin, errTick} {
 		if errors.Is(err, e) {
 			return true
 		}
 	}
-	return refusal(err)
+	return certificateRefused(err)
 }
 
-// check looks whether a connect reply is of this session. The first one begins it.
-func (l *link) check(r reply) error {
-	l.mu.Lock()
-	session, timeout, closed := l.session, l.timeout, l.closed
-	l.mu.Unlock()
+// checkReply looks whether a connect reply is of this session. The first one begins it.
+func (d *dialer) checkReply(r connectReply) error {
+	d.mu.Lock()
+	session, timeout, closed := d.session, d.timeout, d.closed
+	d.mu.Unlock()
 	var err error
 	switch {
 	case closed:
-		return errLinkClosed
+		return errDialerClosed
 	case r.session == 0 || r.timeout <= 0:
 		if session == 0 {
 			return errors.New("the server gave no session")
@@ -309,108 +309,108 @@ func (l *link) check(r reply) error {
 		err = fmt.Errorf("the server shortened the session's timeout from %v to %v", timeout, r.timeout)
 	}
 	if err != nil {
-		l.over(err)
+		d.onEnd(err)
 	}
 	return err
 }
 
 // attach takes the wire into use: its server has accepted the session, and so has the leader,
 // which a server asks before it does.
-func (l *link) attach(w *wire, r reply) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed || l.wire != w {
-		return errLinkClosed
+func (d *dialer) attach(w *frameConn, r connectReply) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed || d.conn != w {
+		return errDialerClosed
 	}
 	var err error
-	if l.session == 0 {
-		if err = l.began(r, w.asked); err == nil {
-			l.session, l.timeout = r.session, r.timeout
-			l.password = append([]byte(nil), r.password...)
+	if d.session == 0 {
+		if err = d.onBegin(r, w.connectSent); err == nil {
+			d.session, d.timeout = r.session, r.timeout
+			d.password = append([]byte(nil), r.password...)
 		}
 	} else {
-		err = l.resumed(w.asked)
+		err = d.onResume(w.connectSent)
 	}
 	if err != nil {
 		return err
 	}
-	if l.generation.Add(1) > 1 && l.watching() {
-		w.hold(min(maxHold, r.timeout/16))
+	if d.connections.Add(1) > 1 && d.hasWatches() {
+		w.pauseRequests(min(maxRequestPause, r.timeout/16))
 	}
-	l.attached, l.refused, l.server = true, 0, w.raw.RemoteAddr().String()
+	d.attached, d.refusals, d.server = true, 0, w.raw.RemoteAddr().String()
 	return nil
 }
 
-// answered ends the back-off: this connection is good.
-func (l *link) answered() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.attempts = 0
+// resetBackOff ends the back-off: this connection is good.
+func (d *dialer) resetBackOff() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.attempts = 0
 }
 
-// cut closes the connection of that generation, if it is still in use: go-zookeeper will make
+// closeConnection closes the connection of that generation, if it is still in use: go-zookeeper will make
 // another one.
-func (l *link) cut(generation uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.attached && l.generation.Load() == generation {
-		l.attached = false
-		l.wire.Close()
+func (d *dialer) closeConnection(generation uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.attached && d.connections.Load() == generation {
+		d.attached = false
+		d.conn.Close()
 	}
 }
 
 // lastError returns why the last attempt failed, or nil.
-func (l *link) lastError() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lastErr
+func (d *dialer) lastError() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lastErr
 }
 
 // sessionID returns 0 before the session has begun.
-func (l *link) sessionID() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.session
+func (d *dialer) sessionID() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.session
 }
 
 // describe returns what Session.Describe does.
-func (l *link) describe() driver.SessionInfo {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return driver.SessionInfo{ID: ownerName(l.session), Server: l.server, Timeout: l.timeout}
+func (d *dialer) describe() driver.SessionInfo {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return driver.SessionInfo{ID: FormatID(d.session), Server: d.server, Timeout: d.timeout}
 }
 
 // close ends the connection, and makes it the last one: nothing that go-zookeeper may have
 // begun can bring the session back.
-func (l *link) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.shut()
+func (d *dialer) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closeLocked()
 }
 
 // closeUnlessBegun closes a link whose session has not begun, so that it never does. It reports
 // whether the session has.
-func (l *link) closeUnlessBegun() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.session == 0 {
-		l.shut()
+func (d *dialer) closeUnlessBegun() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.session == 0 {
+		d.closeLocked()
 	}
-	return l.session != 0
+	return d.session != 0
 }
 
-// shut needs l.mu.
-func (l *link) shut() {
-	if l.closed {
+// closeLocked needs l.mu.
+func (d *dialer) closeLocked() {
+	if d.closed {
 		return
 	}
-	l.closed = true
-	close(l.quit)
-	if l.cancel != nil {
-		l.cancel()
+	d.closed = true
+	close(d.quit)
+	if d.cancel != nil {
+		d.cancel()
 	}
-	if l.wire != nil {
-		l.wire.Close()
-		l.wire.stop()
+	if d.conn != nil {
+		d.conn.Close()
+		d.conn.stopTimer()
 	}
 }

@@ -13,37 +13,37 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// rig is a lease of an hour with a clock that the test moves.
-type rig struct {
-	*beats
+// leaseFixture is a lease of an hour with a clock that the test moves.
+type leaseFixture struct {
+	*keepalive
 	t *testing.T
 }
 
 const hour = time.Hour
 
-func newRig(t *testing.T) rig {
+func newLeaseFixture(t *testing.T) leaseFixture {
 	asked := driver.Now()
 	lease := driver.NewLease(hour, hour/4)
 	lease.Renew(asked)
 	t.Cleanup(func() { lease.End(nil) })
-	r := rig{newBeats(newSchedule(hour, hour/4, 0, 1), lease, func() duty { return idle }), t}
+	r := leaseFixture{newKeepalive(newSchedule(hour, hour/4, 0, 1), lease, func() Duty { return Idle }), t}
 	r.connected(asked, lease.Now())
 	return r
 }
 
-func (r rig) pass(d time.Duration) { leasehook.Skew(r.lease, d) }
+func (r leaseFixture) pass(d time.Duration) { leasehook.Skew(r.lease, d) }
 
-func (r rig) answer(p part) {
+func (r leaseFixture) answer(p reach) {
 	now := r.lease.Now()
-	r.answered(r.present(), p, now, now, false)
+	r.answered(r.connection(), p, now, now, false)
 }
 
 func TestSyncCountsTheRequestAQuarterEarlier(t *testing.T) {
-	r := newRig(t)
+	r := newLeaseFixture(t)
 	r.pass(hour / 3)
-	r.answer(server)
+	r.answer(toServer)
 	r.pass(hour / 4)
-	r.answer(leader) // proves the read
+	r.answer(toLeader) // proves the read
 	r.pass(hour/2 - time.Minute)
 	require.NoError(t, r.lease.Err())
 	r.pass(2 * time.Minute)
@@ -51,48 +51,48 @@ func TestSyncCountsTheRequestAQuarterEarlier(t *testing.T) {
 }
 
 func TestSyncDoesNotCountWhatIsMoreRecent(t *testing.T) {
-	r := newRig(t)
+	r := newLeaseFixture(t)
 	r.pass(hour / 3)
-	r.answer(server)
+	r.answer(toServer)
 	r.pass(hour/4 - 2*time.Minute)
-	r.answer(leader)
+	r.answer(toLeader)
 	r.pass(13 * time.Minute)
 	require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
 }
 
 func TestReadsRenewNothing(t *testing.T) {
-	r := newRig(t)
+	r := newLeaseFixture(t)
 	for range 76 {
 		r.pass(time.Minute)
-		r.answer(server)
+		r.answer(toServer)
 	}
 	require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
 }
 
 func TestRequestsOfAnEarlierConnectionRenewNothing(t *testing.T) {
-	r := newRig(t)
+	r := newLeaseFixture(t)
 	r.pass(hour / 2)
-	r.answer(server)
-	old := r.present()
+	r.answer(toServer)
+	old := r.connection()
 	asked := r.lease.Now()
 	r.connected(asked, asked)
 	r.pass(hour / 8)
 	now := r.lease.Now()
-	r.answered(old, quorum, now, now, false)
+	r.answered(old, toQuorum, now, now, false)
 	r.pass(hour/8 + time.Minute)
 	require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
 }
 
 func TestAConnectRequestCountsOnceALaterProofIsAnswered(t *testing.T) {
-	r := newRig(t)
+	r := newLeaseFixture(t)
 	r.pass(hour / 2)
 	asked := r.lease.Now()
 	r.connected(asked, asked)
-	_, wait, ok := r.schedule.due(r.lease.Now(), idle)
+	_, wait, ok := r.schedule.due(r.lease.Now(), Idle)
 	require.True(t, ok)
 	require.Zero(t, wait, "a heartbeat is due at once")
-	r.answer(server)
-	r.answer(leader)
+	r.answer(toServer)
+	r.answer(toLeader)
 	r.pass(hour*3/4 - time.Minute)
 	require.NoError(t, r.lease.Err())
 	r.pass(2 * time.Minute)
@@ -100,56 +100,56 @@ func TestAConnectRequestCountsOnceALaterProofIsAnswered(t *testing.T) {
 }
 
 func TestASyncRenewsTheLeaseOfAHolderUpToItsLatestWrite(t *testing.T) {
-	for _, p := range []part{leader, quorum} {
-		r := newRig(t)
-		r.duty = func() duty { return holding }
+	for _, p := range []reach{toLeader, toQuorum} {
+		r := newLeaseFixture(t)
+		r.duty = func() Duty { return Holding }
 		r.pass(hour / 3)
 		r.answer(p)
 		r.pass(hour / 8)
-		r.answer(server)
+		r.answer(toServer)
 		r.pass(hour / 4)
-		r.answer(leader) // proves the read, which is later than the write
+		r.answer(toLeader) // proves the read, which is later than the write
 		r.pass(hour*3/8 - time.Minute)
-		require.Equal(t, p == quorum, r.lease.Err() == nil)
+		require.Equal(t, p == toQuorum, r.lease.Err() == nil)
 		r.pass(2 * time.Minute)
 		require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
 	}
 }
 
 func TestOnANewConnectionALeaseOfAHolderStandsStillUntilAWriteIsAnswered(t *testing.T) {
-	for _, p := range []part{leader, quorum} {
-		r := newRig(t)
-		r.duty = func() duty { return holding }
+	for _, p := range []reach{toLeader, toQuorum} {
+		r := newLeaseFixture(t)
+		r.duty = func() Duty { return Holding }
 		r.pass(hour / 2)
 		asked := r.lease.Now()
 		r.connected(asked, asked)
-		what, _, _ := r.schedule.due(asked, holding)
-		require.Equal(t, quorum, what, "the first heartbeat is a write")
+		what, _, _ := r.schedule.due(asked, Holding)
+		require.Equal(t, toQuorum, what, "the first heartbeat is a write")
 		r.answer(p)
 		r.pass(hour / 3)
-		require.Equal(t, p == quorum, r.lease.Err() == nil)
+		require.Equal(t, p == toQuorum, r.lease.Err() == nil)
 	}
 }
 
 // The weaker proof is enough for a session that owns nothing. It is not for the
 // node that the session makes next.
 func TestLeaseIsSetBackWhenTheSessionComesToOwnANode(t *testing.T) {
-	r := newRig(t)
+	r := newLeaseFixture(t)
 	for range 12 {
 		r.pass(hour / 8)
-		r.answer(leader)
+		r.answer(toLeader)
 	}
 	require.NoError(t, r.lease.Err())
-	r.duty = func() duty { return holding }
+	r.duty = func() Duty { return Holding }
 	require.ErrorIs(t, r.hold(), driver.ErrUnavailable, "the latest write was long ago")
-	r.duty = func() duty { return idle }
+	r.duty = func() Duty { return Idle }
 	sent := r.lease.Now()
 	for range 4 { // the write leaves late, behind syncs that renew the loose lease
 		r.pass(hour / 8)
-		r.answer(leader)
+		r.answer(toLeader)
 	}
-	r.duty = func() duty { return holding }
-	r.answered(r.present(), quorum, sent, r.lease.Now(), false)
+	r.duty = func() Duty { return Holding }
+	r.answered(r.connection(), toQuorum, sent, r.lease.Now(), false)
 	require.NoError(t, r.hold())
 	r.pass(hour/4 - time.Minute)
 	require.NoError(t, r.lease.Err())
@@ -159,19 +159,19 @@ func TestLeaseIsSetBackWhenTheSessionComesToOwnANode(t *testing.T) {
 
 // A Create may be answered on another connection than the one it was sent on.
 func TestANodeNeedsAWriteThatWasAnsweredOnThePresentConnection(t *testing.T) {
-	r := newRig(t)
+	r := newLeaseFixture(t)
 	asked := r.lease.Now()
 	r.connected(asked, asked)
-	r.duty = func() duty { return holding }
+	r.duty = func() Duty { return Holding }
 	require.ErrorIs(t, r.hold(), errNoWrite)
-	r.answer(quorum)
+	r.answer(toQuorum)
 	require.NoError(t, r.hold())
 }
 
 // Syncs renew the lease of a holder as far as its latest write.
 func TestASessionThatOwnsNodesSendsAWriteNowAndThen(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "session_timeout=2s")
+	b := newFixture(t, "session_timeout=2s")
 	p := b.mustCreate("q", "h-W-", "x")
 	writes, syncs := b.proxy.Frames(zktest.OpMulti), b.proxy.Frames(zktest.OpSync)
 	eventually(t, "five heartbeats that are writes", func() bool {
@@ -187,7 +187,7 @@ func TestASessionThatOwnsNodesSendsAWriteNowAndThen(t *testing.T) {
 // One heartbeat is one request, whatever the session owns and waits for.
 func TestHeartbeatsCostTheSameHoweverMuchThereIsToKeep(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "session_timeout=2s")
+	b := newFixture(t, "session_timeout=2s")
 	other := b.another("")
 	for i := range 200 {
 		queue := fmt.Sprint("q", i%10)
@@ -209,7 +209,7 @@ func TestHeartbeatsCostTheSameHoweverMuchThereIsToKeep(t *testing.T) {
 
 func TestIdleSessionLivesOn(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "session_timeout=2s")
+	b := newFixture(t, "session_timeout=2s")
 	before := b.proxy.Frames(zktest.OpSync)
 	eventually(t, "it has sent thirty heartbeats, or has ended", func() bool {
 		return b.proxy.Frames(zktest.OpSync)-before >= 30 || b.Err() != nil
@@ -219,7 +219,7 @@ func TestIdleSessionLivesOn(t *testing.T) {
 
 func TestSessionEndsBeforeTheServerLetsGo(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "session_timeout=2s")
+	b := newFixture(t, "session_timeout=2s")
 	p := b.mustCreate("q", "h-W-", "x")
 	gone, err := watchName(within(t), b.another(""), "q", p.Name)
 	require.NoError(t, err)

@@ -38,7 +38,7 @@ func checkShape(opcode int32, reply []byte) error {
 		return fmt.Errorf("a reply of %d bytes", len(reply))
 	}
 	failed := int32(binary.BigEndian.Uint32(reply[12:])) != 0
-	r := shape{rest: reply[replyStart:]}
+	r := replyShape{rest: reply[replyStart:]}
 	if !failed {
 		r.reply(opcode)
 	}
@@ -50,7 +50,7 @@ func checkShape(opcode int32, reply []byte) error {
 
 // checkEvent is checkShape for what a watch sends.
 func checkEvent(event []byte) error {
-	r := shape{rest: event[replyStart:]}
+	r := replyShape{rest: event[replyStart:]}
 	r.skip(4 + 4)
 	r.text()
 	if r.wrong {
@@ -59,13 +59,13 @@ func checkEvent(event []byte) error {
 	return nil
 }
 
-// shape reads through a reply. Once something is wrong it stays so.
-type shape struct {
+// replyShape reads through a reply. Once something is wrong it stays so.
+type replyShape struct {
 	rest  []byte
 	wrong bool
 }
 
-func (r *shape) reply(opcode int32) {
+func (r *replyShape) reply(opcode int32) {
 	switch opcode {
 	case opCreate, opCreateContainer, opSync:
 		r.text()
@@ -88,7 +88,7 @@ func (r *shape) reply(opcode int32) {
 	}
 }
 
-func (r *shape) multi() {
+func (r *replyShape) multi() {
 	for !r.wrong {
 		kind := r.number()
 		done := r.skip(1)
@@ -111,7 +111,7 @@ func (r *shape) multi() {
 }
 
 // skip returns the next n bytes, or nothing if there are not so many.
-func (r *shape) skip(n int) []byte {
+func (r *replyShape) skip(n int) []byte {
 	if n < 0 || n > len(r.rest) {
 		r.wrong, r.rest = true, nil
 		return nil
@@ -121,24 +121,24 @@ func (r *shape) skip(n int) []byte {
 	return b
 }
 
-func (r *shape) number() int32 {
+func (r *replyShape) number() int32 {
 	if b := r.skip(4); b != nil {
 		return int32(binary.BigEndian.Uint32(b))
 	}
 	return 0
 }
 
-func (r *shape) text() { r.skip(int(r.number())) }
+func (r *replyShape) text() { r.skip(int(r.number())) }
 
 // bytes may be absent, which a negative length says.
-func (r *shape) bytes() {
+func (r *replyShape) bytes() {
 	if n := r.number(); n > 0 {
 		r.skip(int(n))
 	}
 }
 
 // each reads through a list whose items have at least that size.
-func (r *shape) each(size int, item func()) {
+func (r *replyShape) each(size int, item func()) {
 	n := int(r.number())
 	if n < 0 || n > len(r.rest)/size {
 		r.wrong = true

@@ -34,12 +34,12 @@ const (
 	maxHandshake = 4096
 	// maxReply is far more than any reply to a request of this driver has.
 	maxReply = 256 << 20
-	// maxHold is how long requests wait for the watches to be set again. It is a last resort:
+	// maxRequestPause is how long requests wait for the watches to be set again. It is a last resort:
 	// they are held only if there are watches.
-	maxHold = 500 * time.Millisecond
+	maxRequestPause = 500 * time.Millisecond
 )
 
-// wire is one connection to one server. It stands between go-zookeeper and the network and does
+// frameConn is one connection to one server. It stands between go-zookeeper and the network and does
 // what go-zookeeper leaves to its caller:
 //
 //   - It does the whole handshake, the login included, within one deadline. (go-zookeeper's own is ten times as
@@ -57,19 +57,19 @@ const (
 //
 // Deadlines of go-zookeeper are ignored: the session's heartbeat closes a connection that does
 // not answer, and does so earlier.
-type wire struct {
+type frameConn struct {
 	raw      net.Conn
-	link     *link
+	dialer   *dialer
 	deadline time.Time // of the handshake
 
-	asked driver.Instant // when the connect request was sent
-	begun bool           // it has been sent
+	connectSent    driver.Instant // when the connect request was sent
+	connectWritten bool           // it has been sent
 
 	// The reading side.
-	in     *bufio.Reader
-	shaken bool
-	ready  []byte // what go-zookeeper has yet to read of the present frame
-	frame  []byte // kept for the next one
+	in            *bufio.Reader
+	handshakeDone bool
+	unread        []byte // what go-zookeeper has yet to read of the present frame
+	frame         []byte // kept for the next one
 
 	// writes counts what has been written. Reading it orders go-zookeeper's reading goroutine
 	// after its writing one.
@@ -80,44 +80,44 @@ type wire struct {
 	pending   map[int32]int32 // the opcodes of requests without a reply, by xid
 
 	mu      sync.Mutex // the writing side
-	holding bool
-	held    []byte
+	paused  bool
+	delayed []byte
 	timer   *time.Timer
 }
 
 const noXid = 1 << 40
 
-func newWire(raw net.Conn, l *link, deadline time.Time) *wire {
-	w := &wire{raw: raw, link: l, deadline: deadline, in: bufio.NewReaderSize(raw, 16<<10),
+func newFrameConn(raw net.Conn, l *dialer, deadline time.Time) *frameConn {
+	w := &frameConn{raw: raw, dialer: l, deadline: deadline, in: bufio.NewReaderSize(raw, 16<<10),
 		pending: make(map[int32]int32)}
 	w.closeXid.Store(noXid)
 	return w
 }
 
-var _ net.Conn = (*wire)(nil)
+var _ net.Conn = (*frameConn)(nil)
 
-func (w *wire) LocalAddr() net.Addr              { return w.raw.LocalAddr() }
-func (w *wire) RemoteAddr() net.Addr             { return w.raw.RemoteAddr() }
-func (w *wire) SetDeadline(time.Time) error      { return nil }
-func (w *wire) SetReadDeadline(time.Time) error  { return nil }
-func (w *wire) SetWriteDeadline(time.Time) error { return nil }
+func (c *frameConn) LocalAddr() net.Addr              { return c.raw.LocalAddr() }
+func (c *frameConn) RemoteAddr() net.Addr             { return c.raw.RemoteAddr() }
+func (c *frameConn) SetDeadline(time.Time) error      { return nil }
+func (c *frameConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *frameConn) SetWriteDeadline(time.Time) error { return nil }
 
 // Close closes the connection; go-zookeeper, the link and the wire itself all call it. It does
 // not take leave of TLS, which may block for seconds.
-func (w *wire) Close() error {
-	if secure, ok := w.raw.(*tls.Conn); ok {
+func (c *frameConn) Close() error {
+	if secure, ok := c.raw.(*tls.Conn); ok {
 		return secure.NetConn().Close()
 	}
-	return w.raw.Close()
+	return c.raw.Close()
 }
 
 // Write takes one whole frame, which is how go-zookeeper writes.
-func (w *wire) Write(frame []byte) (int, error) {
-	if !w.begun {
-		w.begun = true
-		w.asked = driver.Now()
-		w.raw.SetDeadline(w.deadline)
-		w.send(frame)
+func (c *frameConn) Write(frame []byte) (int, error) {
+	if !c.connectWritten {
+		c.connectWritten = true
+		c.connectSent = driver.Now()
+		c.raw.SetDeadline(c.deadline)
+		c.send(frame)
 		return len(frame), nil
 	}
 	if len(frame) < 12 {
@@ -131,111 +131,111 @@ func (w *wire) Write(frame []byte) (int, error) {
 	}
 	switch opcode {
 	case opClose:
-		w.closeXid.Store(int64(xid))
+		c.closeXid.Store(int64(xid))
 	case opMulti:
-		if p := w.link.prefetches.sent(frame); p != nil {
+		if p := c.dialer.sendHooks.sent(frame); p != nil {
 			defer p.start()
 		}
 	}
-	w.expect(xid, opcode)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	c.expectReply(xid, opcode)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch {
-	case !w.holding:
-		w.send(frame)
+	case !c.paused:
+		c.send(frame)
 	case opcode == opSetWatches:
-		w.send(frame)
-		w.release()
+		c.send(frame)
+		c.resumeRequests()
 	default:
-		w.held = append(w.held, frame...)
+		c.delayed = append(c.delayed, frame...)
 	}
 	return length, nil
 }
 
-// expect records a request, for its reply.
-func (w *wire) expect(xid, opcode int32) {
+// expectReply records a request, for its reply.
+func (c *frameConn) expectReply(xid, opcode int32) {
 	if xid < 0 {
 		return // a ping, to which the reply is empty
 	}
-	w.pendingMu.Lock()
-	defer w.pendingMu.Unlock()
-	w.pending[xid] = opcode
+	c.pendingMu.Lock()
+	defer c.pendingMu.Unlock()
+	c.pending[xid] = opcode
 }
 
-// answers returns the opcode of the request that a reply is to. ok is false where
+// replyTo returns the opcode of the request that a reply is to. ok is false where
 // there is none: go-zookeeper passes such a reply over.
-func (w *wire) answers(xid int32) (opcode int32, ok bool) {
-	w.pendingMu.Lock()
-	defer w.pendingMu.Unlock()
-	opcode, ok = w.pending[xid]
-	delete(w.pending, xid)
+func (c *frameConn) replyTo(xid int32) (opcode int32, ok bool) {
+	c.pendingMu.Lock()
+	defer c.pendingMu.Unlock()
+	opcode, ok = c.pending[xid]
+	delete(c.pending, xid)
 	return opcode, ok
 }
 
-func (w *wire) send(frame []byte) {
-	w.writes.Add(1)
-	if _, err := w.raw.Write(frame); err != nil {
-		w.Close()
+func (c *frameConn) send(frame []byte) {
+	c.writes.Add(1)
+	if _, err := c.raw.Write(frame); err != nil {
+		c.Close()
 	}
 }
 
-// hold keeps requests back until the watches have been set again, or until it is clear that
+// pauseRequests keeps requests back until the watches have been set again, or until it is clear that
 // there are none.
-func (w *wire) hold(most time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.holding = true
-	w.timer = time.AfterFunc(most, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.release()
+func (c *frameConn) pauseRequests(most time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused = true
+	c.timer = time.AfterFunc(most, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.resumeRequests()
 	})
 }
 
-// release needs w.mu.
-func (w *wire) release() {
-	if !w.holding {
+// resumeRequests needs w.mu.
+func (c *frameConn) resumeRequests() {
+	if !c.paused {
 		return
 	}
-	w.holding = false
-	w.timer.Stop()
-	if len(w.held) > 0 {
-		w.send(w.held)
-		w.held = nil
+	c.paused = false
+	c.timer.Stop()
+	if len(c.delayed) > 0 {
+		c.send(c.delayed)
+		c.delayed = nil
 	}
 }
 
-// stop ends the timer of a wire that has been closed.
-func (w *wire) stop() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.timer != nil {
-		w.timer.Stop()
+// stopTimer ends the timer of a wire that has been closed.
+func (c *frameConn) stopTimer() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil {
+		c.timer.Stop()
 	}
 }
 
-func (w *wire) Read(p []byte) (int, error) {
-	if !w.shaken {
-		if err := w.handshake(); err != nil {
-			w.Close()
-			w.link.failed(w, err)
+func (c *frameConn) Read(p []byte) (int, error) {
+	if !c.handshakeDone {
+		if err := c.handshake(); err != nil {
+			c.Close()
+			c.dialer.recordFailure(c, err)
 			return 0, err
 		}
-		w.shaken = true
+		c.handshakeDone = true
 	}
-	if len(w.ready) == 0 {
-		if err := w.nextFrame(); err != nil {
-			w.Close()
+	if len(c.unread) == 0 {
+		if err := c.nextFrame(); err != nil {
+			c.Close()
 			return 0, err
 		}
 	}
-	n := copy(p, w.ready)
-	w.ready = w.ready[n:]
+	n := copy(p, c.unread)
+	c.unread = c.unread[n:]
 	return n, nil
 }
 
-func (w *wire) nextFrame() error {
-	head, err := w.in.Peek(8)
+func (c *frameConn) nextFrame() error {
+	head, err := c.in.Peek(8)
 	if err != nil {
 		return err
 	}
@@ -243,53 +243,53 @@ func (w *wire) nextFrame() error {
 	if length < 16 || length > maxReply {
 		return fmt.Errorf("a reply of %d bytes", length)
 	}
-	if err := w.readFrame(headerSize + int(length)); err != nil {
+	if err := c.readFrame(headerSize + int(length)); err != nil {
 		return err
 	}
-	_ = w.writes.Load()
-	xid := int32(binary.BigEndian.Uint32(w.frame[headerSize:]))
+	_ = c.writes.Load()
+	xid := int32(binary.BigEndian.Uint32(c.frame[headerSize:]))
 	if xid == xidEvent {
-		err = checkEvent(w.frame[headerSize:])
-	} else if opcode, ok := w.answers(xid); ok {
-		err = checkShape(opcode, w.frame[headerSize:])
+		err = checkEvent(c.frame[headerSize:])
+	} else if opcode, ok := c.replyTo(xid); ok {
+		err = checkShape(opcode, c.frame[headerSize:])
 	}
 	if err != nil {
 		return err
 	}
-	if int64(xid) == w.closeXid.Load() {
-		w.link.sessionClosed.Store(true)
+	if int64(xid) == c.closeXid.Load() {
+		c.dialer.sessionClosed.Store(true)
 	}
-	w.ready = w.frame
+	c.unread = c.frame
 	return nil
 }
 
 // readFrame believes in a length only as the bytes come.
-func (w *wire) readFrame(size int) error {
+func (c *frameConn) readFrame(size int) error {
 	const step, keep = 1 << 20, 64 << 10
-	if cap(w.frame) > keep {
-		w.frame = nil
+	if cap(c.frame) > keep {
+		c.frame = nil
 	}
-	w.frame = w.frame[:0]
-	for len(w.frame) < size {
-		begin := len(w.frame)
+	c.frame = c.frame[:0]
+	for len(c.frame) < size {
+		begin := len(c.frame)
 		n := min(step, size-begin)
-		w.frame = slices.Grow(w.frame, n)[:begin+n]
-		if _, err := io.ReadFull(w.in, w.frame[begin:]); err != nil {
+		c.frame = slices.Grow(c.frame, n)[:begin+n]
+		if _, err := io.ReadFull(c.in, c.frame[begin:]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// reply is what the server says to a connect request.
-type reply struct {
+// connectReply is what the server says to a connect request.
+type connectReply struct {
 	timeout  time.Duration
 	session  int64
 	password []byte
 }
 
-func (w *wire) handshake() error {
-	frame, err := w.readHandshake(replySize)
+func (c *frameConn) handshake() error {
+	frame, err := c.readHandshake(replySize)
 	if err != nil {
 		return err
 	}
@@ -297,27 +297,27 @@ func (w *wire) handshake() error {
 	if length := int32(binary.BigEndian.Uint32(body[16:])); length != 16 {
 		return fmt.Errorf("a session's password of %d bytes", length)
 	}
-	r := reply{
+	r := connectReply{
 		timeout:  time.Duration(int32(binary.BigEndian.Uint32(body[4:]))) * time.Millisecond,
 		session:  int64(binary.BigEndian.Uint64(body[8:])),
 		password: body[20:36],
 	}
-	if err := w.link.check(r); err != nil {
+	if err := c.dialer.checkReply(r); err != nil {
 		return err
 	}
 	// A session that is attached again has logged in before, and has no time to lose: the answers come
 	// before any other, and go-zookeeper passes them over.
-	if err := w.login(w.link.sessionID() == 0); err != nil {
+	if err := c.login(c.dialer.sessionID() == 0); err != nil {
 		return err
 	}
-	w.raw.SetDeadline(time.Time{})
-	w.ready = frame
-	return w.link.attach(w, r)
+	c.raw.SetDeadline(time.Time{})
+	c.unread = frame
+	return c.dialer.attach(c, r)
 }
 
 // login proves who this is before anything else is sent. It may wait for the answers.
-func (w *wire) login(wait bool) error {
-	logins := w.link.logins()
+func (c *frameConn) login(wait bool) error {
+	logins := c.dialer.logins()
 	var b []byte
 	for _, auth := range logins {
 		b = appendLogin(b, auth)
@@ -325,14 +325,14 @@ func (w *wire) login(wait bool) error {
 	if len(b) == 0 {
 		return nil
 	}
-	if _, err := w.raw.Write(b); err != nil {
+	if _, err := c.raw.Write(b); err != nil {
 		return err
 	}
 	if !wait {
 		return nil
 	}
 	for range logins {
-		frame, err := w.readHandshake(16)
+		frame, err := c.readHandshake(16)
 		if err != nil {
 			return err
 		}
@@ -366,9 +366,9 @@ var (
 )
 
 // readHandshake reads one frame of at least so many bytes.
-func (w *wire) readHandshake(least int) ([]byte, error) {
+func (c *frameConn) readHandshake(least int) ([]byte, error) {
 	var head [headerSize]byte
-	if _, err := io.ReadFull(w.in, head[:]); err != nil {
+	if _, err := io.ReadFull(c.in, head[:]); err != nil {
 		return nil, handshakeError(err)
 	}
 	length := int(int32(binary.BigEndian.Uint32(head[:])))
@@ -380,7 +380,7 @@ func (w *wire) readHandshake(least int) ([]byte, error) {
 	}
 	frame := make([]byte, headerSize+length)
 	copy(frame, head[:])
-	if _, err := io.ReadFull(w.in, frame[headerSize:]); err != nil {
+	if _, err := io.ReadFull(c.in, frame[headerSize:]); err != nil {
 		return nil, handshakeError(err)
 	}
 	return frame, nil

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// leave ends the session on a connection of its own. It is for a session whose
+// endSession ends the session on a connection of its own. It is for a session whose
 // connection broke, or did not answer, at the moment of Close, when go-zookeeper
 // makes no other one; and for one whose lease has run out here. It returns why
 // no server has confirmed the end.
-func (l *link) leave(patience time.Duration) error {
+func (d *dialer) endSession(patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	secure, err := l.settings.loadTLS() // the session may be older than the files
+	secure, err := d.settings.loadTLS() // the session may be older than the files
 	if err != nil {
 		return err
 	}
 	var last error
-	for range l.hosts {
-		address, _ := l.Next()
-		err := l.leaveAt(ctx, address, secure, patience/time.Duration(len(l.hosts)))
+	for range d.hosts {
+		address, _ := d.Next()
+		err := d.endSessionAt(ctx, address, secure, patience/time.Duration(len(d.hosts)))
 		if err == nil {
 			return nil
 		}
@@ -32,17 +32,17 @@ func (l *link) leave(patience time.Duration) error {
 	return last
 }
 
-func (l *link) leaveAt(ctx context.Context, address string, secure *tls.Config, patience time.Duration) error {
+func (d *dialer) endSessionAt(ctx context.Context, address string, secure *tls.Config, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	raw, err := connectTo(ctx, address, secure, l.redial())
+	raw, err := connectTo(ctx, address, secure, d.redialInterval())
 	if err != nil {
 		return err
 	}
 	deadline, _ := ctx.Deadline()
-	w := newWire(raw, l, deadline)
+	w := newFrameConn(raw, d, deadline)
 	defer w.Close()
-	w.Write(l.reattachRequest()) // with which the deadline begins to count
+	w.Write(d.reattachRequest()) // with which the deadline begins to count
 	frame, err := w.readHandshake(replySize)
 	if err != nil {
 		return err
@@ -50,30 +50,30 @@ func (l *link) leaveAt(ctx context.Context, address string, secure *tls.Config, 
 	switch int64(binary.BigEndian.Uint64(frame[headerSize+8:])) {
 	case 0:
 		return nil // it has expired, and its nodes are gone
-	case l.sessionID():
-		return w.sayGoodbye()
+	case d.sessionID():
+		return w.sendClose()
 	}
 	return errors.New("another session")
 }
 
 // reattachRequest is the connect request of the session, as a frame.
-func (l *link) reattachRequest() []byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b := binary.BigEndian.AppendUint32(nil, uint32(4+8+4+8+4+len(l.password)))
+func (d *dialer) reattachRequest() []byte {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := binary.BigEndian.AppendUint32(nil, uint32(4+8+4+8+4+len(d.password)))
 	b = binary.BigEndian.AppendUint32(b, 0) // version of the protocol
 	b = binary.BigEndian.AppendUint64(b, 0) // last zxid seen
-	b = binary.BigEndian.AppendUint32(b, uint32(l.timeout/time.Millisecond))
-	b = binary.BigEndian.AppendUint64(b, uint64(l.session))
-	b = binary.BigEndian.AppendUint32(b, uint32(len(l.password)))
-	return append(b, l.password...)
+	b = binary.BigEndian.AppendUint32(b, uint32(d.timeout/time.Millisecond))
+	b = binary.BigEndian.AppendUint64(b, uint64(d.session))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(d.password)))
+	return append(b, d.password...)
 }
 
-// sayGoodbye logs in and closes the session. It does not wait for the answers to
+// sendClose logs in and closes the session. It does not wait for the answers to
 // the logins, which come first: each round trip that it takes counts where the
 // network is slow.
-func (w *wire) sayGoodbye() error {
-	if err := w.login(false); err != nil {
+func (c *frameConn) sendClose() error {
+	if err := c.login(false); err != nil {
 		return err
 	}
 	const xid = 1
@@ -81,9 +81,9 @@ func (w *wire) sayGoodbye() error {
 	b := binary.BigEndian.AppendUint32(nil, 4+4)
 	b = binary.BigEndian.AppendUint32(b, xid)
 	b = binary.BigEndian.AppendUint32(b, uint32(opcode))
-	w.Write(b)
+	c.Write(b)
 	for {
-		frame, err := w.readHandshake(4 + 8 + 4)
+		frame, err := c.readHandshake(4 + 8 + 4)
 		if err != nil {
 			return err
 		}

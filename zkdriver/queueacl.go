@@ -26,28 +26,28 @@ import (
 // The answer to every Create holds the queue's Czxid and the version of its
 // ACL, so that both are noticed without a request.
 
-// guarded tells whether the ACLs of queues are looked at.
-func (s *settings) guarded() bool { return s.acl != aclOpen }
+// checksACLs tells whether the ACLs of queues are looked at.
+func (s *settings) checksACLs() bool { return s.acl != aclOpen }
 
-// guard looks at the ACL of a queue and takes down in w what it has looked at.
-func (s *session) guard(path string, w *way) error {
+// checkQueueACL looks at the ACL of a queue and takes down in w what it has looked at.
+func (s *session) checkQueueACL(path string, w *queueInfo) error {
 	for range 4 {
 		acl, stat, err := s.getACL(path)
 		if err != nil {
 			return err
 		}
-		other := s.settings.stranger(acl)
+		other := s.settings.otherUser(acl)
 		if other == nil {
 			w.epoch, w.aclVersion = stat.Czxid, stat.Aversion
 			return nil
 		}
-		if !s.settings.ancestor(acl) {
-			return s.settings.refuse(path, other)
+		if !s.settings.isAncestorACL(acl) {
+			return s.settings.foreignQueue(path, other)
 		}
 		err = s.setACL(path, s.settings.queueACL(), stat.Aversion)
 		switch {
 		case errors.Is(err, zk.ErrNoAuth): // a user of the same name, or another certificate's
-			return s.settings.refuse(path, other)
+			return s.settings.foreignQueue(path, other)
 		case err != nil && !errors.Is(err, zk.ErrBadVersion):
 			return err
 		}
@@ -55,16 +55,16 @@ func (s *session) guard(path string, w *way) error {
 	return fmt.Errorf("zkdriver: %s: %w: its ACL keeps changing", path, driver.ErrUnavailable)
 }
 
-func (s *settings) refuse(path string, other *zk.ACL) error {
+func (s *settings) foreignQueue(path string, other *zk.ACL) error {
 	return fmt.Errorf("zkdriver: %s: %w: with acl=%v no other user may alter a queue, but its ACL lets in %s %s. "+
 		"Another user has made the node, for a lock or for locks below it, or every client may use it: "+
 		"take another name, or have the node removed or its ACL set (setAcl), or use acl=open where others see to the ACLs",
-		path, fs.ErrPermission, s.acl, printable(other.Scheme), printable(other.ID))
+		path, fs.ErrPermission, s.acl, Printable(other.Scheme), Printable(other.ID))
 }
 
-// ancestor reports whether the ACL is the one that this session's user gives to
+// isAncestorACL reports whether the ACL is the one that this session's user gives to
 // ancestors.
-func (s *settings) ancestor(acl []zk.ACL) bool {
+func (s *settings) isAncestorACL(acl []zk.ACL) bool {
 	var ours []zk.ACL
 	for _, a := range acl {
 		switch {
@@ -75,11 +75,11 @@ func (s *settings) ancestor(acl []zk.ACL) bool {
 			return false
 		}
 	}
-	return len(ours) > 0 && s.stranger(ours) == nil
+	return len(ours) > 0 && s.otherUser(ours) == nil
 }
 
-// stranger returns an entry by which another user may alter the queue, or nil.
-func (s *settings) stranger(acl []zk.ACL) *zk.ACL {
+// otherUser returns an entry by which another user may alter the queue, or nil.
+func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
 	ours := make(map[string]int) // by scheme
 	for i, a := range acl {
 		if a.Perms&^zk.PermRead == 0 {
@@ -87,7 +87,7 @@ func (s *settings) stranger(acl []zk.ACL) *zk.ACL {
 		}
 		// A second one is another user's: where it takes more than the given
 		// permissions to see them, the server hides the digests.
-		if ours[a.Scheme]++; !s.isUs(a) || ours[a.Scheme] > 1 {
+		if ours[a.Scheme]++; !s.mayBeOwnUser(a) || ours[a.Scheme] > 1 {
 			return &acl[i]
 		}
 	}
@@ -97,9 +97,9 @@ func (s *settings) stranger(acl []zk.ACL) *zk.ACL {
 // hiddenDigest is what a server shows in place of a digest's hash.
 const hiddenDigest = ":x"
 
-// isUs reports whether an entry may mean this session's user. It cannot know
+// mayBeOwnUser reports whether an entry may mean this session's user. It cannot know
 // under which name the server knows a certificate.
-func (s *settings) isUs(a zk.ACL) bool {
+func (s *settings) mayBeOwnUser(a zk.ACL) bool {
 	switch a.Scheme {
 	case "digest":
 		return s.login && (a.ID == s.user+hiddenDigest || a.ID == zk.DigestACL(0, s.user, s.password())[0].ID)

@@ -16,7 +16,7 @@ import (
 func TestCloseSaysGoodbyeThoughTheConnectionHasJustBroken(t *testing.T) {
 	t.Parallel()
 	for range 10 {
-		b := newBench(t, "session_timeout=10s")
+		b := newFixture(t, "session_timeout=10s")
 		p := b.mustCreate("q", "h-W-", "x")
 		b.proxy.DropConnections()
 		require.NoError(t, b.Close())
@@ -29,7 +29,7 @@ func TestCloseSaysGoodbyeThoughTheConnectionHasJustBroken(t *testing.T) {
 func TestCloseSaysGoodbyeOnceTheStoreIsBack(t *testing.T) {
 	t.Parallel()
 	for _, down := range []time.Duration{20 * time.Millisecond, 300 * time.Millisecond, 1500 * time.Millisecond} {
-		b := newBench(t, "session_timeout=10s")
+		b := newFixture(t, "session_timeout=10s")
 		p := b.mustCreate("q", "h-W-", "x")
 		b.proxy.Refuse()
 		b.proxy.DropConnections()
@@ -60,14 +60,14 @@ func TestCloseGoesToAnotherServerWhereTheOneInUseIsSilent(t *testing.T) {
 
 func TestALateAnswerThatAQueueIsNotThereDropsNoNodeMadeSince(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "session_timeout=20s")
-	asked := b.owned.now()
+	b := newFixture(t, "session_timeout=20s")
+	asked := b.own.createdSoFar()
 	_, _, err := b.session.children(b.settings.queuePath("q"))
 	require.ErrorIs(t, err, zk.ErrNoNode)
 	p := b.mustCreate("q", "h-W-", "x") // by another goroutine, before the answer is looked at
-	b.owned.noQueue("q", asked)
-	b.owned.lostNode("q", p.Name, asked)
-	require.True(t, b.owned.duty() == holding)
+	b.own.queueGone("q", asked)
+	b.own.nodeGone("q", p.Name, asked)
+	require.True(t, b.own.duty() == Holding)
 	_, err = b.Replace(within(t), "q", p, "h-R-")
 	require.NoError(t, err)
 }
@@ -97,7 +97,7 @@ func TestASlowStoreCostsNoSession(t *testing.T) {
 	for _, delay := range []time.Duration{300 * time.Millisecond, 600 * time.Millisecond} {
 		t.Run(fmt.Sprint(delay), func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, "session_timeout=8s")
+			b := newFixture(t, "session_timeout=8s")
 			b.mustCreate("q", "h-W-", "x")
 			b.proxy.SetDelay(delay) // each way
 			before := b.proxy.Requests()
@@ -108,14 +108,14 @@ func TestASlowStoreCostsNoSession(t *testing.T) {
 }
 
 // lapsed has the lease of a session run out, while the server keeps the session.
-func lapsed(t testing.TB, b *bench) {
+func lapsed(t testing.TB, b *fixture) {
 	t.Helper()
 	leasehook.Skew(b.lease, time.Minute)
 	require.ErrorIs(t, b.Err(), driver.ErrSessionEnded)
 	closed(t, "the session is taken down here", b.finished)
 }
 
-func (b *bench) there(queue string, p driver.Place) bool {
+func (b *fixture) there(queue string, p driver.Place) bool {
 	b.t.Helper()
 	there, _, err := b.raw.Exists(b.chroot + "/" + queue + "/" + p.Name)
 	require.NoError(b.t, err)
@@ -124,7 +124,7 @@ func (b *bench) there(queue string, p driver.Place) bool {
 
 func TestCloseEndsASessionWhoseLeaseHasRunOut(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "session_timeout=1m")
+	b := newFixture(t, "session_timeout=1m")
 	p := b.mustCreate("q", "h-W-", "x")
 	lapsed(t, b)
 	require.True(t, b.there("q", p), "its holder may not know yet")
@@ -140,7 +140,7 @@ func TestCloseThatFailedCanBeRepeated(t *testing.T) {
 	for name, lapse := range map[string]bool{"of a session that lives": false, "of one whose lease has run out": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, "session_timeout=1m")
+			b := newFixture(t, "session_timeout=1m")
 			p := b.mustCreate("q", "h-W-", "x")
 			b.proxy.Refuse()
 			b.proxy.DropConnections()
@@ -160,7 +160,7 @@ func TestCloseThatFailedCanBeRepeated(t *testing.T) {
 
 func TestCloseOfASessionThatTheServerHasLetExpireIsDone(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "session_timeout=1m")
+	b := newFixture(t, "session_timeout=1m")
 	b.mustCreate("q", "h-W-", "x")
 	lapsed(t, b)
 	session := b.proxy.Sessions()[0]
@@ -173,7 +173,7 @@ func TestCloseOfASessionThatTheServerHasLetExpireIsDone(t *testing.T) {
 // attempts that are all too short would keep it for ever.
 func TestAttemptsToEndALostSessionSucceedOnASlowNetwork(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "session_timeout=10s")
+	b := newFixture(t, "session_timeout=10s")
 	b.mustCreate("q", "h-W-", "x")
 	b.proxy.SetDelay(700 * time.Millisecond) // each way
 	lapsed(t, b)

@@ -14,79 +14,79 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// leftover removes nodes whose Create was not answered. Such a node may be there or not, and
+// orphans removes nodes whose Create was not answered. Such a node may be there or not, and
 // its name is not known; but it belongs to this session and holds the data of that call. While
 // the session lives they are looked for, again and again until the server has answered; when it
 // ends, they go by themselves.
-type leftover struct {
-	mu      sync.Mutex
-	lasts   map[string]driver.Node // the last node that this session has made, by queue
-	orphans []lost
-	running bool
+type orphans struct {
+	mu          sync.Mutex
+	lastCreated map[string]driver.Node // the last node that this session has made, by queue
+	list        []orphan
+	running     bool
 }
 
-// lost is a Create that was not answered.
-type lost struct {
+// orphan is a Create that was not answered.
+type orphan struct {
 	queue, prefix string
 	data          []byte
 	after         driver.Node // an earlier one of this session in that queue
 }
 
-// saw records a node that this session has made.
-func (l *leftover) saw(queue string, n driver.Node) {
+// created records a node that this session has made.
+func (l *orphans) created(queue string, n driver.Node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	last, known := l.lasts[queue]
+	last, known := l.lastCreated[queue]
 	switch {
 	case known && (n.Epoch < last.Epoch || n.Epoch == last.Epoch && n.Seq <= last.Seq):
 		return
-	case l.lasts == nil || !known && len(l.lasts) >= maxKnown:
-		l.lasts = make(map[string]driver.Node)
+	case l.lastCreated == nil || !known && len(l.lastCreated) >= maxKnown:
+		l.lastCreated = make(map[string]driver.Node)
 	}
-	l.lasts[queue] = n
+	l.lastCreated[queue] = n
 }
 
-func (l *leftover) last(queue string) driver.Node {
+func (l *orphans) lastNode(queue string) driver.Node {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lasts[queue]
+	return l.lastCreated[queue]
 }
 
-// orphan takes down a Create that ended with err, if that leaves a doubt.
-func (l *leftover) orphan(s *session, err error, o lost) {
-	if unanswered(err) && !errors.Is(err, driver.ErrSessionEnded) {
+// addIfUnanswered takes down a Create that ended with err, if that leaves a doubt.
+func (l *orphans) addIfUnanswered(s *session, err error, o orphan) {
+	if Unanswered(err) && !errors.Is(err, driver.ErrSessionEnded) {
 		l.add(s, o)
 	}
 }
 
-func (l *leftover) add(s *session, o lost) {
+func (l *orphans) add(s *session, o orphan) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.orphans = append(l.orphans, o)
+	l.list = append(l.list, o)
 	if !l.running {
 		l.running = s.workers.run(func() { l.sweep(s) })
 	}
 }
 
 // next returns the oldest, which stays in the list until done.
-func (l *leftover) next() (lost, bool) {
+func (l *orphans) next() (orphan, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.orphans) == 0 {
+	if len(l.list) == 0 {
 		l.running = false
-		return lost{}, false
+		return orphan{}, false
 	}
-	return l.orphans[0], true
+	return l.list[0], true
 }
 
-func (l *leftover) done() {
+func (l *orphans) done() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.orphans = l.orphans[1:]
+	l.list = l.list[1:]
 }
 
 // sweep works until nothing is left to do, or the session has ended.
-func (l *leftover) sweep(s *session) {
+func (l *orphans) sweep(s *session) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	wait := 10 * time.Millisecond
@@ -100,7 +100,7 @@ func (l *leftover) sweep(s *session) {
 		if !more {
 			return
 		}
-		if err := s.removeLost(o); err != nil {
+		if err := s.removeOrphan(o); err != nil {
 			wait = min(2*wait, time.Second)
 			pause.Reset(wait)
 			continue
@@ -111,39 +111,39 @@ func (l *leftover) sweep(s *session) {
 	}
 }
 
-// removeLost looks for the node and removes it. It asks for a Sync first: the request may have
+// removeOrphan looks for the node and removes it. It asks for a Sync first: the request may have
 // gone to the leader through another server than the present one. A request that comes to the
 // leader after that, by the old way, is refused, because the session has moved.
-func (s *session) removeLost(o lost) error {
+func (s *session) removeOrphan(o orphan) error {
 	path := s.settings.queuePath(o.queue)
 	if err := s.sync(path); err != nil {
 		return err
 	}
 	names, stat, err := s.children(path)
 	if err != nil {
-		return given(err)
+		return ignorePermanent(err)
 	}
 	after := int64(-1)
 	if stat.Czxid == o.after.Epoch {
 		after = o.after.Seq
 	}
 	for _, name := range newestFirst(names, o.prefix, after) {
-		found, err := s.removeIfLost(o, name)
-		if err = given(err); found || err != nil {
+		found, err := s.removeIfOrphan(o, name)
+		if err = ignorePermanent(err); found || err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// removeIfLost removes the node of that name if it is the lost one. It asks for
+// removeIfOrphan removes the node of that name if it is the lost one. It asks for
 // the owner first: the data of other sessions' nodes may be long.
-func (s *session) removeIfLost(o lost, name string) (found bool, err error) {
-	r := s.owned.beginRemoval(o.queue, name)
-	defer s.owned.endRemoval(o.queue, r)
+func (s *session) removeIfOrphan(o orphan, name string) (found bool, err error) {
+	r := s.own.beginRemoval(o.queue, name)
+	defer s.own.endRemoval(o.queue, r)
 	child := s.settings.queuePath(o.queue) + "/" + name
 	stat, err := s.stat(child)
-	if err != nil || stat.EphemeralOwner != s.link.sessionID() {
+	if err != nil || stat.EphemeralOwner != s.dialer.sessionID() {
 		return false, err
 	}
 	data, _, err := s.get(child)
@@ -153,9 +153,9 @@ func (s *session) removeIfLost(o lost, name string) (found bool, err error) {
 	return true, s.remove(child, -1)
 }
 
-// given takes answers that another try will not change for done.
-func given(err error) error {
-	if err == nil || errors.Is(err, zk.ErrNoNode) || permanent(err) {
+// ignorePermanent takes answers that another try will not change for done.
+func ignorePermanent(err error) error {
+	if err == nil || errors.Is(err, zk.ErrNoNode) || Permanent(err) {
 		return nil
 	}
 	return err

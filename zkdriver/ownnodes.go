@@ -8,65 +8,65 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// owned remembers the nodes that this session has made and not yet removed, and of which there
+// ownNodes remembers the nodes that this session has made and not yet removed, and of which there
 // is a doubt: whether they are still there, and under which name. A node without doubt is
 // deleted with one plain request; of any other the driver looks at what is there first, because
 // names come again where a queue was removed and made again. So a node that is known to be gone
 // is forgotten, and nothing piles up.
-type owned struct {
-	mu      sync.Mutex
-	byToken map[int64]*claim
-	queues  map[string]*incarnation
-	traffic map[string]*traffic
-	count   uint64 // of claims ever made
-	making  int    // Creates in flight
-	waiting int    // nodes that only wait
+type ownNodes struct {
+	mu       sync.Mutex
+	byToken  map[int64]*ownNode
+	queues   map[string]*ownQueue
+	inFlight map[string]*inFlight
+	created  uint64 // of claims ever made
+	creating int    // Creates in flight
+	waiting  int    // nodes that only wait
 }
 
-// incarnation is what is owned of one queue.
-type incarnation struct {
+// ownQueue is what is owned of one queue.
+type ownQueue struct {
 	epoch int64
-	bySeq map[int64]*claim
+	bySeq map[int64]*ownNode
 }
 
-// claim is one node.
-type claim struct {
+// ownNode is one node.
+type ownNode struct {
 	busy sync.Mutex // held during Delete and Replace
 
 	// The rest is guarded by owned.mu.
 	queue      string
 	token, seq int64
 	names      []string // under which it may stand; one, but for a Replace without an answer
-	doubt      bool
+	doubtful   bool
 	born       uint64 // owned.count
 	connection uint64 // the one on which it was last seen
-	watchers   int    // open watches of the node and of nodes ahead of it, without news
+	waits      int    // open watches of the node and of nodes ahead of it, without news
 	round      int    // how often such a watch has had news
 }
 
-func (o *owned) add(queue string, p driver.Place, connection uint64) {
+func (o *ownNodes) add(queue string, p driver.Place, connection uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.byToken == nil {
-		o.byToken, o.queues = make(map[int64]*claim), make(map[string]*incarnation)
+		o.byToken, o.queues = make(map[int64]*ownNode), make(map[string]*ownQueue)
 	}
-	o.know(queue, p.Epoch)
+	o.setEpoch(queue, p.Epoch)
 	in := o.queues[queue]
 	if in == nil {
-		in = &incarnation{epoch: p.Epoch, bySeq: make(map[int64]*claim)}
+		in = &ownQueue{epoch: p.Epoch, bySeq: make(map[int64]*ownNode)}
 		o.queues[queue] = in
 	}
 	if in.epoch != p.Epoch {
 		return // the queue is a newer one already, and the node gone
 	}
-	o.count++
-	c := &claim{born: o.count, queue: queue, token: p.Token, seq: p.Seq, names: []string{p.Name}, connection: connection}
+	o.created++
+	c := &ownNode{born: o.created, queue: queue, token: p.Token, seq: p.Seq, names: []string{p.Name}, connection: connection}
 	o.byToken[p.Token], in.bySeq[p.Seq] = c, c
 }
 
-// know takes down the epoch of a queue. If it is a newer one, all that was owned of the earlier
+// setEpoch takes down the epoch of a queue. If it is a newer one, all that was owned of the earlier
 // one is gone, and others may have the names. It needs o.mu.
-func (o *owned) know(queue string, epoch int64) {
+func (o *ownNodes) setEpoch(queue string, epoch int64) {
 	in := o.queues[queue]
 	if in == nil || epoch <= in.epoch {
 		return
@@ -79,38 +79,38 @@ func (o *owned) know(queue string, epoch int64) {
 }
 
 // duty returns what the session's nodes ask of its lease.
-func (o *owned) duty() duty {
+func (o *ownNodes) duty() Duty {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case o.making > 0 || len(o.byToken) > o.waiting:
-		return holding
+	case o.creating > 0 || len(o.byToken) > o.waiting:
+		return Holding
 	case o.waiting > 0:
-		return waiting
+		return Waiting
 	}
-	return idle
+	return Idle
 }
 
 // anyHeld reports whether a node of the session may hold a lock, other than one
 // whose Create is in flight.
-func (o *owned) anyHeld() bool {
+func (o *ownNodes) anyHeld() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.byToken) > o.waiting
 }
 
-// watched notes that a watch of a node and of nodes ahead of it has begun, and
+// beginWait notes that a watch of a node and of nodes ahead of it has begun, and
 // returns what notes its end. As long as there is one, the node only waits. If a
 // watch has ended with news, the node does not wait any more, also if it has
 // other watches: its contender may have heard the news already.
-func (o *owned) watched(queue string, token int64) (ended func(news bool)) {
+func (o *ownNodes) beginWait(queue string, token int64) (ended func(news bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c := o.byToken[token]
 	if c == nil || c.queue != queue {
 		return func(bool) {}
 	}
-	if c.watchers++; c.watchers == 1 {
+	if c.waits++; c.waits == 1 {
 		o.waiting++
 	}
 	round := c.round
@@ -118,51 +118,51 @@ func (o *owned) watched(queue string, token int64) (ended func(news bool)) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if c.round == round {
-			o.unwatched(c, news)
+			o.endWait(c, news)
 		}
 	}
 }
 
-// unwatched needs o.mu.
-func (o *owned) unwatched(c *claim, news bool) {
+// endWait needs o.mu.
+func (o *ownNodes) endWait(c *ownNode, news bool) {
 	if news {
 		c.round++
-		c.watchers = 0
+		c.waits = 0
 	} else {
-		c.watchers--
+		c.waits--
 	}
-	if c.watchers == 0 && o.byToken[c.token] == c {
+	if c.waits == 0 && o.byToken[c.token] == c {
 		o.waiting--
 	}
 }
 
 // remove takes a claim out of byToken. It needs o.mu.
-func (o *owned) remove(c *claim) {
+func (o *ownNodes) remove(c *ownNode) {
 	if o.byToken[c.token] != c {
 		return
 	}
 	delete(o.byToken, c.token)
-	if c.watchers > 0 {
+	if c.waits > 0 {
 		o.waiting--
 	}
 }
 
-// make brackets a Create: change is 1 before it and -1 after its claim, if any, was added.
-func (o *owned) make(change int) {
+// addCreating brackets a Create: change is 1 before it and -1 after its claim, if any, was added.
+func (o *ownNodes) addCreating(change int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.making += change
+	o.creating += change
 }
 
-// now tells the claims made so far from later ones.
-func (o *owned) now() uint64 {
+// createdSoFar tells the claims made so far from later ones.
+func (o *ownNodes) createdSoFar() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.count
+	return o.created
 }
 
 // forget is for a node that is gone.
-func (o *owned) forget(token int64) {
+func (o *ownNodes) forget(token int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if c := o.byToken[token]; c != nil {
@@ -171,7 +171,7 @@ func (o *owned) forget(token int64) {
 }
 
 // drop needs o.mu.
-func (o *owned) drop(c *claim) {
+func (o *ownNodes) drop(c *ownNode) {
 	o.remove(c)
 	in := o.queues[c.queue]
 	if in != nil && in.bySeq[c.seq] == c {
@@ -182,7 +182,7 @@ func (o *owned) drop(c *claim) {
 	}
 }
 
-func (o *owned) find(queue string, token int64) *claim {
+func (o *ownNodes) find(queue string, token int64) *ownNode {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if c := o.byToken[token]; c != nil && c.queue == queue {
@@ -191,30 +191,30 @@ func (o *owned) find(queue string, token int64) *claim {
 	return nil
 }
 
-// removeCertain begins the removal of a node that is there beyond doubt, as far
+// beginPlainRemoval begins the removal of a node that is there beyond doubt, as far
 // as is known, and returns its name. From then on the node is in doubt.
-func (o *owned) removeCertain(c *claim, connection uint64) (name string, r *removal) {
+func (o *ownNodes) beginPlainRemoval(c *ownNode, connection uint64) (name string, r *removal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if c.doubt || len(c.names) != 1 || c.connection != connection || o.byToken[c.token] != c {
+	if c.doubtful || len(c.names) != 1 || c.connection != connection || o.byToken[c.token] != c {
 		return "", nil
 	}
-	c.doubt = true
+	c.doubtful = true
 	return c.names[0], o.addRemoval(c.queue, c.names)
 }
 
-// candidates returns the names under which a node may stand.
-func (o *owned) candidates(c *claim) []string {
+// possibleNames returns the names under which a node may stand.
+func (o *ownNodes) possibleNames(c *ownNode) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(c.names)
 }
 
-// suspect makes the next Delete look first, under these names too.
-func (o *owned) suspect(c *claim, names ...string) {
+// doubt makes the next Delete look first, under these names too.
+func (o *ownNodes) doubt(c *ownNode, names ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	c.doubt = true
+	c.doubtful = true
 	for _, name := range names {
 		if !slices.Contains(c.names, name) {
 			c.names = append(c.names, name)
@@ -222,23 +222,23 @@ func (o *owned) suspect(c *claim, names ...string) {
 	}
 }
 
-// settle ends the doubt: the node stands under that name.
-func (o *owned) settle(c *claim, name string, connection uint64) {
+// standsUnder ends the doubt: the node stands under that name.
+func (o *ownNodes) standsUnder(c *ownNode, name string, connection uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	c.doubt, c.names, c.connection = false, []string{name}, connection
+	c.doubtful, c.names, c.connection = false, []string{name}, connection
 }
 
-// seen takes down the epoch of a queue.
-func (o *owned) seen(queue string, epoch int64) {
+// epochSeen takes down the epoch of a queue.
+func (o *ownNodes) epochSeen(queue string, epoch int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.know(queue, epoch)
+	o.setEpoch(queue, epoch)
 }
 
-// lostNode is for a name that was gone at some time after asked (see now). A claim made since
+// nodeGone is for a name that was gone at some time after asked (see now). A claim made since
 // stands under it anew, perhaps.
-func (o *owned) lostNode(queue, name string, asked uint64) {
+func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	_, seq, ok := driver.ParseName(name)
 	if !ok {
 		return
@@ -253,12 +253,12 @@ func (o *owned) lostNode(queue, name string, asked uint64) {
 	}
 }
 
-// listed compares what is owned with what is there: the sorted nodes of one incarnation of the
+// queueListed compares what is owned with what is there: the sorted nodes of one incarnation of the
 // queue as of that zxid. What was made later says nothing.
-func (o *owned) listed(queue string, epoch, zxid int64, nodes []driver.Node) {
+func (o *ownNodes) queueListed(queue string, epoch, zxid int64, nodes []driver.Node) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.know(queue, epoch)
+	o.setEpoch(queue, epoch)
 	in := o.queues[queue]
 	if in == nil || epoch != in.epoch {
 		return
@@ -271,8 +271,8 @@ func (o *owned) listed(queue string, epoch, zxid int64, nodes []driver.Node) {
 	}
 }
 
-// noQueue is listed for a queue that is not there, so that none of its nodes is.
-func (o *owned) noQueue(queue string, asked uint64) {
+// queueGone is listed for a queue that is not there, so that none of its nodes is.
+func (o *ownNodes) queueGone(queue string, asked uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if in := o.queues[queue]; in != nil {

@@ -1,0 +1,67 @@
+package zkdriver_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// unservedAddresses are those of no server: nothing listens, and something that
+// never answers.
+func unservedAddresses(t *testing.T) map[string]string {
+	t.Helper()
+	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, dead.Close())
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { mute.Close() })
+	return map[string]string{"dead": dead.Addr().String(), "mute": mute.Addr().String()}
+}
+
+func TestTryLockEndsWithTheConnectTimeout(t *testing.T) {
+	for name, address := range unservedAddresses(t) {
+		for _, parameters := range []string{"", "&tls=true"} {
+			dials := 0
+			c, err := dlock.Open("zk", "zk://"+address+"/?connect_timeout=300ms"+parameters, dlock.WithTrace(&dlock.Trace{
+				Connected: func(context.Context, recipes.ConnectedInfo) { dials++ },
+			}))
+			require.NoError(t, err)
+			_, err = c.RWMutex("q").TryLock(t.Context())
+			require.ErrorIs(t, err, dlock.ErrUnavailable, name)
+			require.NotErrorIs(t, err, dlock.ErrTimeout)
+			assert.ErrorContains(t, err, "no session with "+address+" within 300ms")
+			assert.NotContains(t, err.Error(), context.Canceled.Error())
+			assert.Equal(t, 1, dials, name)
+			require.NoError(t, c.Close())
+		}
+	}
+}
+
+func TestATimeoutWithoutASessionSaysWhyAndNotThatItWasCancelled(t *testing.T) {
+	for name, address := range unservedAddresses(t) {
+		for _, parameters := range []string{"", "?tls=true"} {
+			c, err := dlock.Open("zk", "zk://"+address+"/"+parameters)
+			require.NoError(t, err)
+			_, err = c.RWMutex("q", dlock.WithTimeout(200*time.Millisecond)).Lock(t.Context())
+			require.ErrorIs(t, err, dlock.ErrTimeout, name)
+			require.ErrorIs(t, err, dlock.ErrUnavailable, name)
+			assert.ErrorContains(t, err, "no session with "+address)
+			assert.NotContains(t, err.Error(), context.Canceled.Error())
+
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			err = c.Ping(ctx)
+			cancel()
+			require.ErrorIs(t, err, dlock.ErrUnavailable, name)
+			assert.NotContains(t, err.Error(), context.Canceled.Error())
+			require.NoError(t, c.Close())
+		}
+	}
+}
