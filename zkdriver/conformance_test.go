@@ -61,7 +61,7 @@ func (s *store) freeProxy() *zktest.Proxy {
 	defer s.mu.Unlock()
 	for old, p := range s.proxies {
 		select {
-		case <-old.(*session).finished:
+		case <-old.(*session).conn.Finished():
 			delete(s.proxies, old)
 			p.DropConnections()
 			p.Heal()
@@ -129,7 +129,7 @@ func conforms(t *testing.T, eager bool) {
 			z, p := s.(*session), c.proxy(s)
 			p.Refuse() // else the session may be faster to attach again
 			defer p.Heal()
-			require.NoError(t, zktest.Expire(server.Addr(), z.dialer.sessionID(), z.dialer.password))
+			require.NoError(t, zktest.Expire(server.Addr(), z.conn.SessionID(), nil))
 		},
 		CutOff: func(t *testing.T, s driver.Session) func() {
 			p := c.proxy(s)
@@ -153,7 +153,7 @@ func conforms(t *testing.T, eager bool) {
 			c.slow.Store(s, true)
 			c.proxy(s).SetDelayOneWay(testenv.ToClient, d)
 		},
-		Pause: func(_ *testing.T, s driver.Session, d time.Duration) { leasehook.Skew(s.(*session).lease, d) },
+		Pause: func(_ *testing.T, s driver.Session, d time.Duration) { leasehook.Skew(s.(*session).conn.Lease(), d) },
 		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
 			removeAll(t, server.Raw(t), c.(*store).chroot+"/"+queue)
 		},

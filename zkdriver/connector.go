@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
 // Driver is the ZooKeeper driver. Its zero value is registered as "zk"; an application that
@@ -65,8 +66,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 // which takes more than one step. Before that they are mistakes in the
 // settings, of which the user is to hear at once.
 func (c *connector) rotating(err error) error {
-	var files *tlsFilesError
-	if c.trusted.Load() && (errors.As(err, &files) || certificateRefused(err)) {
+	if c.trusted.Load() && zkconn.CertificateError(err) {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return err

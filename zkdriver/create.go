@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
 // maxData is what a node may hold: a server closes the whole connection over a request of more
@@ -27,7 +28,7 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		return driver.Joined{}, err
 	}
 	n.Data = s.stored(n.Data)
-	return await(ctx, s,
+	return zkconn.Await(ctx, s.conn,
 		func() (driver.Joined, error) {
 			s.own.addCreating(1)
 			defer s.own.addCreating(-1)
@@ -79,9 +80,9 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 			s.queues.drop(queue) // not the one that guard has looked at
 			s.discard(queue, j.Place, n.Data)
 		case err == nil:
-			if err := s.hold(); err != nil {
+			if err := s.conn.Hold(); err != nil {
 				s.discard(queue, j.Place, n.Data)
-				return driver.Joined{}, s.explain(err, "create a node in", s.settings.queuePath(queue), "")
+				return driver.Joined{}, explain(err, "create a node in", s.settings.queuePath(queue), "")
 			}
 			return j, nil
 		case errors.Is(err, errRemovedByOther): // once more
@@ -91,7 +92,7 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 			w.mode = withoutWrite
 			s.queues.set(queue, w)
 		default:
-			return driver.Joined{}, s.explain(err, "create a node in", s.settings.queuePath(queue), "CREATE on it")
+			return driver.Joined{}, explain(err, "create a node in", s.settings.queuePath(queue), "CREATE on it")
 		}
 	}
 	return driver.Joined{}, s.vanished(queue)
@@ -107,7 +108,7 @@ func (s *session) createOnce(queue string, n driver.NodeSpec, m createMode) (j d
 	}
 	if err == nil {
 		s.queues.aclSeen(queue, j.Epoch, aclVersion)
-		s.own.add(queue, j.Place, s.keepalive.connection())
+		s.own.add(queue, j.Place, s.conn.Connection())
 	}
 	wait, met := s.own.endCreation(queue, c, j.Name)
 	if err != nil || !met {
@@ -138,10 +139,10 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 	if s.prefetchPolicy.worthwhile(queue) {
 		list = s.prefetch(queue, n.Data)
 	}
-	results, err := s.multi(
+	results, err := s.conn.Multi(
 		&zk.CreateRequest{Path: path + "/" + n.Prefix, Data: n.Data, Acl: s.contenderACL(), Flags: zk.FlagEphemeralSequential},
 		&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1})
-	if list != nil && s.dialer.sendHooks.forget(list) {
+	if list != nil && list.cancel() {
 		list = nil
 	}
 	if err != nil {
@@ -172,19 +173,19 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (p driver.Place, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
 	l := orphan{queue, n.Prefix, n.Data, s.orphans.lastNode(queue)}
-	made, err := s.create(path+"/"+n.Prefix, n.Data, zk.FlagEphemeralSequential, s.contenderACL())
+	made, err := s.conn.Create(path+"/"+n.Prefix, n.Data, zk.FlagEphemeralSequential, s.contenderACL())
 	if err != nil {
 		s.orphans.addIfUnanswered(s, err, l)
 		return driver.Place{}, 0, err
 	}
 	// The queue first: a queue that is not empty cannot be removed, so if the node is there
 	// afterwards, it was this queue throughout.
-	parent, err := s.stat(path)
+	parent, err := s.conn.Stat(path)
 	var stat *zk.Stat
 	if err == nil {
 		var found []byte
-		found, stat, err = s.get(made)
-		if err == nil && (string(found) != string(n.Data) || stat.EphemeralOwner != s.dialer.sessionID()) {
+		found, stat, err = s.conn.Get(made)
+		if err == nil && (string(found) != string(n.Data) || stat.EphemeralOwner != s.conn.SessionID()) {
 			err = zk.ErrNoNode // somebody else's, made after ours was taken away
 		}
 	}
@@ -193,7 +194,7 @@ func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (p driver.
 		if errors.Is(err, zk.ErrNoNode) {
 			return driver.Place{}, 0, s.vanished(queue)
 		}
-		return driver.Place{}, 0, s.explain(err, "look at", made, "READ on it")
+		return driver.Place{}, 0, explain(err, "look at", made, "READ on it")
 	}
 	node := s.node(made, len(path), parent.Czxid)
 	s.orphans.created(queue, node)

@@ -25,7 +25,7 @@ func TestContenderIsAnEphemeralChildOfTheQueuesPath(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "data\n#dlock guarded", string(data))
 	require.Equal(t, p.Token, stat.Czxid)
-	require.Equal(t, b.dialer.sessionID(), stat.EphemeralOwner)
+	require.Equal(t, b.conn.SessionID(), stat.EphemeralOwner)
 	_, parent, err := b.raw.Exists(b.chroot + "/stock/42")
 	require.NoError(t, err)
 	require.Equal(t, p.Epoch, parent.Czxid)

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
 // Delete implements driver.Session. The first, undoubted Delete of a node is
@@ -28,13 +29,13 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	if why == driver.Released && s.secret.set() {
 		remove = s.release
 	}
-	return awaitErr(ctx, s, func() error { return s.deleteNode(queue, p, remove) })
+	return zkconn.AwaitErr(ctx, s.conn, func() error { return s.deleteNode(queue, p, remove) })
 }
 
-func (s *session) removeAny(path string) error { return s.remove(path, -1) }
+func (s *session) removeAny(path string) error { return s.conn.Delete(path, -1) }
 
 func (s *session) release(path string) error {
-	_, err := s.multi(&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1}, &zk.DeleteRequest{Path: path, Version: -1})
+	_, err := s.conn.Multi(&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1}, &zk.DeleteRequest{Path: path, Version: -1})
 	return err
 }
 
@@ -52,7 +53,7 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 	}
 	c.busy.Lock()
 	defer c.busy.Unlock()
-	name, r := s.own.beginPlainRemoval(c, s.keepalive.connection())
+	name, r := s.own.beginPlainRemoval(c, s.conn.Connection())
 	if r == nil {
 		return s.deleteDoubtful(queue, c)
 	}
@@ -67,10 +68,10 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 		s.own.forget(c.token)
 	case errors.Is(err, zk.ErrNoAuth) && s.secret.set(): // of another session, or DELETE is missing
 		return s.deleteDoubtful(queue, c)
-	case !Unanswered(err):
-		s.own.standsUnder(c, name, s.keepalive.connection()) // refused
+	case !zkconn.Unanswered(err):
+		s.own.standsUnder(c, name, s.conn.Connection()) // refused
 	}
-	return s.explain(err, "delete", path, "DELETE on the queue")
+	return explain(err, "delete", path, "DELETE on the queue")
 }
 
 func (s *session) deleteDoubtful(queue string, c *ownNode) error {
@@ -108,7 +109,7 @@ func (s *session) lookAndDelete(queue string, token int64, names []string) (done
 	if err != nil {
 		return false, err
 	}
-	err = s.remove(f.path, f.stat.Version)
+	err = s.conn.Delete(f.path, f.stat.Version)
 	end()
 	switch {
 	case err == nil:
@@ -116,7 +117,7 @@ func (s *session) lookAndDelete(queue string, token int64, names []string) (done
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 		return false, nil
 	}
-	return false, s.explain(err, "delete", f.path, "DELETE on the queue")
+	return false, explain(err, "delete", f.path, "DELETE on the queue")
 }
 
 // storedNode is a node as it stands.
@@ -153,7 +154,7 @@ func (s *session) findNode(queue string, token int64, names []string) (*storedNo
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 		case err != nil:
-			return nil, s.explain(err, "look at", s.settings.queuePath(queue)+"/"+name, "READ on it")
+			return nil, explain(err, "look at", s.settings.queuePath(queue)+"/"+name, "READ on it")
 		case f.mine && f.token() == token:
 			return f, nil
 		}
@@ -163,11 +164,11 @@ func (s *session) findNode(queue string, token int64, names []string) (*storedNo
 
 func (s *session) readStored(queue, name string) (*storedNode, error) {
 	f := &storedNode{name: name, path: s.settings.queuePath(queue) + "/" + name}
-	stored, stat, err := s.get(f.path)
+	stored, stat, err := s.conn.Get(f.path)
 	if err != nil {
 		return nil, err
 	}
-	f.stat, f.mine = stat, stat.EphemeralOwner == s.dialer.sessionID()
+	f.stat, f.mine = stat, stat.EphemeralOwner == s.conn.SessionID()
 	f.data, f.trailer, _ = splitTrailer(stored)
 	return f, nil
 }

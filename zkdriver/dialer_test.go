@@ -7,10 +7,8 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -69,7 +67,7 @@ func TestHostThatHangsInTheHandshakeDoesNotCostTheSession(t *testing.T) {
 	for i := range 6 {
 		p, err := create(context.Background(), s, "q", "h-W-", []byte{byte(i)})
 		require.NoError(t, err)
-		id := s.dialer.sessionID()
+		id := s.conn.SessionID()
 		first.DropConnections()
 		second.DropConnections()
 		_, err = s.List(within(t), "q")
@@ -78,7 +76,7 @@ func TestHostThatHangsInTheHandshakeDoesNotCostTheSession(t *testing.T) {
 			_, err = s.List(within(t), "q")
 		}
 		require.NoError(t, err)
-		require.Equal(t, id, s.dialer.sessionID())
+		require.Equal(t, id, s.conn.SessionID())
 		require.NoError(t, s.Delete(within(t), "q", p, driver.Changed))
 	}
 	require.NoError(t, s.Err())
@@ -153,23 +151,14 @@ func TestForeignPortsAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, "add tls=true")
 }
 
-func TestForeignSessionIsNeverAdopted(t *testing.T) {
-	b := newFixture(t, "")
-	for _, r := range []connectReply{{session: b.dialer.sessionID() + 1, timeout: b.dialer.timeout}} {
-		require.Error(t, b.dialer.checkReply(r))
-	}
-	closed(t, "the session is over", b.Done())
-	require.ErrorIs(t, b.Err(), driver.ErrSessionEnded)
-}
-
 func TestExpiryIsTheEnd(t *testing.T) {
 	b := newFixture(t, "session_timeout=20s")
 	b.mustCreate("q", "h-W-", "x")
 	b.proxy.Refuse()
-	require.NoError(t, zktest.Expire(b.server.Addr(), b.dialer.sessionID(), b.dialer.password))
+	require.NoError(t, zktest.Expire(b.server.Addr(), b.conn.SessionID(), nil))
 	b.proxy.Heal()
 	closed(t, "the session is over", b.Done())
-	require.ErrorIs(t, b.Err(), errExpired)
+	require.ErrorContains(t, b.Err(), "the server has let the session expire")
 	_, err := create(within(t), b, "q", "h-W-", []byte("y"))
 	require.ErrorIs(t, err, driver.ErrSessionEnded)
 	require.NoError(t, b.Close())
@@ -244,39 +233,5 @@ func TestCloseInAHungHandshakeDoesNotBringTheSessionBack(t *testing.T) {
 	eventually(t, "the node goes when its session times out", func() bool {
 		there, _, err := b.raw.Exists(b.chroot + "/q/" + p.Name)
 		return err == nil && !there
-	})
-}
-
-// A dial that a network swallows is repeated by the system after 1 s, 3 s and 7 s.
-func TestAHostThatDroppedRequestsIsReachedSoonAfterItIsBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		back := time.Now().Add(3500 * time.Millisecond)
-		var swallowed atomic.Int32
-		conn, err := dialAgain(t.Context(), 250*time.Millisecond, func(ctx context.Context) (net.Conn, error) {
-			if time.Now().Before(back) {
-				swallowed.Add(1)
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			here, there := net.Pipe()
-			t.Cleanup(func() { there.Close() })
-			return here, nil
-		})
-		require.NoError(t, err)
-		conn.Close()
-		require.LessOrEqual(t, time.Since(back), 250*time.Millisecond)
-		require.EqualValues(t, 14, swallowed.Load())
-	})
-}
-
-func TestDialsEndWithTheirContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := dialAgain(ctx, 100*time.Millisecond, func(ctx context.Context) (net.Conn, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		})
-		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/leasehook"
 	"github.com/dlock-go/dlock/internal/zktest"
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
 func TestCloseSaysGoodbyeThoughTheConnectionHasJustBroken(t *testing.T) {
@@ -62,12 +63,12 @@ func TestALateAnswerThatAQueueIsNotThereDropsNoNodeMadeSince(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=20s")
 	asked := b.own.createdSoFar()
-	_, _, err := b.session.children(b.settings.queuePath("q"))
+	_, _, err := b.conn.Children(b.settings.queuePath("q"))
 	require.ErrorIs(t, err, zk.ErrNoNode)
 	p := b.mustCreate("q", "h-W-", "x") // by another goroutine, before the answer is looked at
 	b.own.queueGone("q", asked)
 	b.own.nodeGone("q", p.Name, asked)
-	require.True(t, b.own.duty() == Holding)
+	require.True(t, b.own.duty() == zkconn.Holding)
 	_, err = b.Replace(within(t), "q", p, "h-R-")
 	require.NoError(t, err)
 }
@@ -110,9 +111,9 @@ func TestASlowStoreCostsNoSession(t *testing.T) {
 // lapsed has the lease of a session run out, while the server keeps the session.
 func lapsed(t testing.TB, b *fixture) {
 	t.Helper()
-	leasehook.Skew(b.lease, time.Minute)
+	leasehook.Skew(b.conn.Lease(), time.Minute)
 	require.ErrorIs(t, b.Err(), driver.ErrSessionEnded)
-	closed(t, "the session is taken down here", b.finished)
+	closed(t, "the session is taken down here", b.conn.Finished())
 }
 
 func (b *fixture) there(queue string, p driver.Place) bool {

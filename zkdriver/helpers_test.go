@@ -114,7 +114,7 @@ func goroutinesOf() (int, string) {
 	buf := make([]byte, 4<<20)
 	var found []string
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-		library := strings.Contains(stack, "go-zookeeper") || strings.Contains(stack, "dlock/zkdriver.")
+		library := strings.Contains(stack, "go-zookeeper") || strings.Contains(stack, "dlock/zkdriver")
 		ofTest := strings.Contains(stack, "testing.tRunner") || strings.Contains(stack, "internal/zktest.")
 		if library && !ofTest {
 			found = append(found, stack)

@@ -151,8 +151,8 @@ func (s *session) stillStands(queue string, p driver.Place, wait []<-chan struct
 		<-over
 	}
 	path := s.settings.queuePath(queue)
-	if err := s.sync(path); err != nil { // the session may have gone to another server
-		return s.explain(err, "look at", path, "READ on it")
+	if err := s.conn.Sync(path); err != nil { // the session may have gone to another server
+		return explain(err, "look at", path, "READ on it")
 	}
 	_, err := s.findNode(queue, p.Token, []string{p.Name})
 	return err

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
 // List implements driver.Session with one request.
@@ -16,20 +17,20 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 	if err := s.settings.checkQueue(queue); err != nil {
 		return nil, err
 	}
-	return await(ctx, s, func() ([]driver.Node, error) { return s.listNodes(queue) }, nil)
+	return zkconn.Await(ctx, s.conn, func() ([]driver.Node, error) { return s.listNodes(queue) }, nil)
 }
 
 func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	path := s.settings.queuePath(queue)
 	asked := s.own.createdSoFar()
-	names, stat, err := s.children(path)
+	names, stat, err := s.conn.Children(path)
 	if errors.Is(err, zk.ErrNoNode) {
 		s.queues.drop(queue)
 		s.own.queueGone(queue, asked)
 		return nil, nil
 	}
 	if err != nil {
-		return nil, s.explain(err, "list", path, "READ on it")
+		return nil, explain(err, "list", path, "READ on it")
 	}
 	s.queues.aclSeen(queue, stat.Czxid, stat.Aversion)
 	nodes := sorted(names, stat.Czxid)
@@ -37,8 +38,8 @@ func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	// A contender that has stopped its watch may find that it is next. A node that
 	// is being made is no reason: hold follows.
 	if s.own.anyHeld() {
-		if err := s.confirm(); err != nil {
-			return nil, s.explain(err, "list", path, "")
+		if err := s.conn.Confirm(); err != nil {
+			return nil, explain(err, "list", path, "")
 		}
 	}
 	return nodes, nil

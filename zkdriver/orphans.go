@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
 // orphans removes nodes whose Create was not answered. Such a node may be there or not, and
@@ -54,7 +55,7 @@ func (l *orphans) lastNode(queue string) driver.Node {
 
 // addIfUnanswered takes down a Create that ended with err, if that leaves a doubt.
 func (l *orphans) addIfUnanswered(s *session, err error, o orphan) {
-	if Unanswered(err) && !errors.Is(err, driver.ErrSessionEnded) {
+	if zkconn.Unanswered(err) && !errors.Is(err, driver.ErrSessionEnded) {
 		l.add(s, o)
 	}
 }
@@ -64,7 +65,7 @@ func (l *orphans) add(s *session, o orphan) {
 	defer l.mu.Unlock()
 	l.list = append(l.list, o)
 	if !l.running {
-		l.running = s.workers.run(func() { l.sweep(s) })
+		l.running = s.conn.Go(func() { l.sweep(s) })
 	}
 }
 
@@ -92,7 +93,7 @@ func (l *orphans) sweep(s *session) {
 	wait := 10 * time.Millisecond
 	for {
 		select {
-		case <-s.lease.Done():
+		case <-s.conn.Lease().Done():
 			return
 		case <-pause.C:
 		}
@@ -116,10 +117,10 @@ func (l *orphans) sweep(s *session) {
 // leader after that, by the old way, is refused, because the session has moved.
 func (s *session) removeOrphan(o orphan) error {
 	path := s.settings.queuePath(o.queue)
-	if err := s.sync(path); err != nil {
+	if err := s.conn.Sync(path); err != nil {
 		return err
 	}
-	names, stat, err := s.children(path)
+	names, stat, err := s.conn.Children(path)
 	if err != nil {
 		return ignorePermanent(err)
 	}
@@ -142,20 +143,20 @@ func (s *session) removeIfOrphan(o orphan, name string) (found bool, err error) 
 	r := s.own.beginRemoval(o.queue, name)
 	defer s.own.endRemoval(o.queue, r)
 	child := s.settings.queuePath(o.queue) + "/" + name
-	stat, err := s.stat(child)
-	if err != nil || stat.EphemeralOwner != s.dialer.sessionID() {
+	stat, err := s.conn.Stat(child)
+	if err != nil || stat.EphemeralOwner != s.conn.SessionID() {
 		return false, err
 	}
-	data, _, err := s.get(child)
+	data, _, err := s.conn.Get(child)
 	if err != nil || !bytes.Equal(data, o.data) {
 		return false, err
 	}
-	return true, s.remove(child, -1)
+	return true, s.conn.Delete(child, -1)
 }
 
 // ignorePermanent takes answers that another try will not change for done.
 func ignorePermanent(err error) error {
-	if err == nil || errors.Is(err, zk.ErrNoNode) || Permanent(err) {
+	if err == nil || errors.Is(err, zk.ErrNoNode) || zkconn.Permanent(err) {
 		return nil
 	}
 	return err

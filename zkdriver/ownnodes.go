@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
 // ownNodes remembers the nodes that this session has made and not yet removed, and of which there
@@ -79,16 +80,16 @@ func (o *ownNodes) setEpoch(queue string, epoch int64) {
 }
 
 // duty returns what the session's nodes ask of its lease.
-func (o *ownNodes) duty() Duty {
+func (o *ownNodes) duty() zkconn.Duty {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case o.creating > 0 || len(o.byToken) > o.waiting:
-		return Holding
+		return zkconn.Holding
 	case o.waiting > 0:
-		return Waiting
+		return zkconn.Waiting
 	}
-	return Idle
+	return zkconn.Idle
 }
 
 // anyHeld reports whether a node of the session may hold a lock, other than one

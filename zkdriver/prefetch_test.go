@@ -111,32 +111,18 @@ func TestAPrefetchOnAnotherConnectionShowsTheNode(t *testing.T) {
 	b, _, first := newSharedQueue(t)
 	b.names() // the server is reached
 	list := b.prefetch("q", []byte("a"))
-	start, started := list.start, make(chan struct{})
-	list.start = func() { close(started) }
+	start, started := list.send, make(chan struct{})
+	list.send = func() { close(started) }
 	j := b.join("a")
 	closed(t, "the list is due", started)
 	b.proxy.DropConnections()
-	eventually(t, "a second connection", func() bool { return b.dialer.connections.Load() == 2 })
+	eventually(t, "a second connection", func() bool { return b.conn.Connection() == 2 })
 	start()
 	ahead, known := b.prefetched("q", list, j.Node)
 	require.True(t, known)
 	require.Equal(t, []driver.Node{first.Node}, ahead)
 	_, known = b.prefetched("q", list, driver.Node{Name: "web1-R-0000000099", Seq: 99, Epoch: j.Epoch})
 	require.False(t, known, "a list without the node is no news of it")
-}
-
-func TestACreateThatWasNotWrittenHasNoListBehindIt(t *testing.T) {
-	var ps prefetches
-	p := &prefetch{behind: []byte("data of the create")}
-	ps.expect(p)
-	require.Nil(t, ps.sent([]byte("another request")))
-	require.Same(t, p, ps.sent([]byte("a create with data of the create")))
-	require.Nil(t, ps.sent([]byte("a create with data of the create")), "twice")
-	require.False(t, ps.forget(p), "its list is on its way")
-	ps.expect(p)
-	require.True(t, ps.forget(p))
-	require.False(t, ps.forget(p))
-	require.Nil(t, ps.sent([]byte("a create with data of the create")))
 }
 
 func TestACreateThatWaitsForItsListCanBeGivenUp(t *testing.T) {

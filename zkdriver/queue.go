@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
 // queueCache remembers how nodes are made in each queue. It is a cache: what falls out costs one
@@ -81,18 +82,18 @@ func (s *session) prepareQueue(queue string) (queueInfo, error) {
 		return w, nil
 	}
 	path := s.settings.queuePath(queue)
-	data, _, err := s.get(path)
+	data, _, err := s.conn.Get(path)
 	if errors.Is(err, zk.ErrNoNode) {
 		if err := s.makeQueue(queue); err != nil {
 			return queueInfo{}, err
 		}
-		data, _, err = s.get(path)
+		data, _, err = s.conn.Get(path)
 	}
 	if errors.Is(err, zk.ErrNoNode) {
 		return queueInfo{}, s.vanished(queue)
 	}
 	if err != nil {
-		return queueInfo{}, s.explain(err, "look at", path, "READ on it")
+		return queueInfo{}, explain(err, "look at", path, "READ on it")
 	}
 	w := queueInfo{mode: withWrite}
 	if len(data) > 0 {
@@ -104,7 +105,7 @@ func (s *session) prepareQueue(queue string) (queueInfo, error) {
 			return queueInfo{}, s.vanished(queue)
 		}
 		if err != nil {
-			return queueInfo{}, s.explain(err, "look at the ACL of", path, "READ on it")
+			return queueInfo{}, explain(err, "look at the ACL of", path, "READ on it")
 		}
 	}
 	s.queues.set(queue, w)
@@ -126,7 +127,7 @@ func (s *session) makeQueue(queue string) error {
 		case err == nil, errors.Is(err, zk.ErrNodeExists):
 			return nil
 		case !errors.Is(err, zk.ErrNoNode):
-			return s.explain(err, "make", path, "CREATE on its parent")
+			return explain(err, "make", path, "CREATE on its parent")
 		}
 		if err := s.makeAncestors(path); err != nil {
 			return err
@@ -137,13 +138,13 @@ func (s *session) makeQueue(queue string) error {
 
 func (s *session) makeQueueNode(path string) error {
 	if !s.queues.noContainers.Load() {
-		err := s.makeContainer(path, s.settings.queueACL())
-		if err == nil || err.Error() != codeUnimplemented {
+		err := s.conn.CreateContainer(path, s.settings.queueACL())
+		if err == nil || !zkconn.Unimplemented(err) {
 			return err
 		}
 		s.queues.noContainers.Store(true)
 	}
-	_, err := s.create(path, nil, zk.FlagPersistent, s.settings.queueACL())
+	_, err := s.conn.Create(path, nil, zk.FlagPersistent, s.settings.queueACL())
 	return err
 }
 
@@ -155,14 +156,14 @@ func (s *session) makeAncestors(path string) error {
 			continue
 		}
 		ancestor := path[:i]
-		if _, err := s.stat(ancestor); err == nil {
+		if _, err := s.conn.Stat(ancestor); err == nil {
 			continue
 		} else if !errors.Is(err, zk.ErrNoNode) {
-			return s.explain(err, "look at", ancestor, "READ on it")
+			return explain(err, "look at", ancestor, "READ on it")
 		}
-		_, err := s.create(ancestor, nil, zk.FlagPersistent, s.settings.ancestorACL())
+		_, err := s.conn.Create(ancestor, nil, zk.FlagPersistent, s.settings.ancestorACL())
 		if err != nil && !errors.Is(err, zk.ErrNodeExists) && !errors.Is(err, zk.ErrNoNode) {
-			return s.explain(err, "make", ancestor, "CREATE on its parent")
+			return explain(err, "make", ancestor, "CREATE on its parent")
 		}
 	}
 	return nil
@@ -196,7 +197,7 @@ func (s *settings) ancestorACL() []zk.ACL {
 // count. Until then the error matches driver.ErrUnavailable.
 func (s *session) rollOver(queue string, epoch int64) error {
 	path := s.settings.queuePath(queue)
-	names, stat, err := s.children(path)
+	names, stat, err := s.conn.Children(path)
 	switch {
 	case err == nil && stat.Czxid != epoch: // another client has done it
 	case err == nil && len(names) > 0:
@@ -213,7 +214,7 @@ func (s *session) rollOver(queue string, epoch int64) error {
 	case errors.Is(err, zk.ErrNoAuth):
 		return fmt.Errorf("zkdriver: %s: %w: the sequences have come to their end, and it takes CREATE and DELETE on the parent to start over: %w", path, driver.ErrUnavailable, err)
 	}
-	return s.explain(err, "start over the sequences of", path, "CREATE and DELETE on its parent")
+	return explain(err, "start over the sequences of", path, "CREATE and DELETE on its parent")
 }
 
 // startOver removes the node of an empty queue. A node as this driver makes it
@@ -221,21 +222,21 @@ func (s *session) rollOver(queue string, epoch int64) error {
 // transaction it is made again with its ACL and its data, as an ordinary node,
 // because a Stat does not tell a container from one.
 func (s *session) startOver(path string) error {
-	data, stat, err := s.get(path)
+	data, stat, err := s.conn.Get(path)
 	if err != nil {
 		return err
 	}
-	acl, aclStat, err := s.getACL(path)
+	acl, aclStat, err := s.conn.GetACL(path)
 	switch {
 	case err != nil:
 		return err
 	case len(data) == 0 && aclStat.Aversion == 0 && slices.Equal(acl, s.settings.queueACL()):
-		return s.remove(path, stat.Version) // which fails if it is not empty any more
+		return s.conn.Delete(path, stat.Version) // which fails if it is not empty any more
 	case slices.ContainsFunc(acl, hidden):
 		return fmt.Errorf("zkdriver: %s: %w: the sequences have come to their end, and it takes ADMIN on the queue to read its ACL and make it again with it; "+
 			"a user with ADMIN can use the lock once, or an operator can remove the node and make it again", path, fs.ErrPermission)
 	}
-	_, err = s.multi(&zk.DeleteRequest{Path: path, Version: stat.Version}, &zk.CreateRequest{Path: path, Data: data, Acl: acl})
+	_, err = s.conn.Multi(&zk.DeleteRequest{Path: path, Version: stat.Version}, &zk.CreateRequest{Path: path, Data: data, Acl: acl})
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
 // Every client may add to the ancestors that this driver makes, so a client can
@@ -32,7 +33,7 @@ func (s *settings) checksACLs() bool { return s.acl != aclOpen }
 // checkQueueACL looks at the ACL of a queue and takes down in w what it has looked at.
 func (s *session) checkQueueACL(path string, w *queueInfo) error {
 	for range 4 {
-		acl, stat, err := s.getACL(path)
+		acl, stat, err := s.conn.GetACL(path)
 		if err != nil {
 			return err
 		}
@@ -44,7 +45,7 @@ func (s *session) checkQueueACL(path string, w *queueInfo) error {
 		if !s.settings.isAncestorACL(acl) {
 			return s.settings.foreignQueue(path, other)
 		}
-		err = s.setACL(path, s.settings.queueACL(), stat.Aversion)
+		err = s.conn.SetACL(path, s.settings.queueACL(), stat.Aversion)
 		switch {
 		case errors.Is(err, zk.ErrNoAuth): // a user of the same name, or another certificate's
 			return s.settings.foreignQueue(path, other)
@@ -59,7 +60,7 @@ func (s *settings) foreignQueue(path string, other *zk.ACL) error {
 	return fmt.Errorf("zkdriver: %s: %w: with acl=%v no other user may alter a queue, but its ACL lets in %s %s. "+
 		"Another user has made the node, for a lock or for locks below it, or every client may use it: "+
 		"take another name, or have the node removed or its ACL set (setAcl), or use acl=open where others see to the ACLs",
-		path, fs.ErrPermission, s.acl, Printable(other.Scheme), Printable(other.ID))
+		path, fs.ErrPermission, s.acl, zkconn.Printable(other.Scheme), zkconn.Printable(other.ID))
 }
 
 // isAncestorACL reports whether the ACL is the one that this session's user gives to

@@ -3,12 +3,12 @@ package zkdriver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
 // Read implements driver.NodeReader, also for nodes that are not sequenced. Owner is the id of the
@@ -20,7 +20,7 @@ func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo
 	if err := checkName(name); err != nil {
 		return driver.NodeInfo{}, err
 	}
-	return await(ctx, s, func() (driver.NodeInfo, error) { return s.readNode(queue, name) }, nil)
+	return zkconn.Await(ctx, s.conn, func() (driver.NodeInfo, error) { return s.readNode(queue, name) }, nil)
 }
 
 func (s *session) readNode(queue, name string) (driver.NodeInfo, error) {
@@ -32,11 +32,11 @@ func (s *session) readNode(queue, name string) (driver.NodeInfo, error) {
 			s.own.nodeGone(queue, name, asked)
 		}
 		if err != nil {
-			return driver.NodeInfo{}, s.explain(err, "read", path+"/"+name, "READ on it")
+			return driver.NodeInfo{}, explain(err, "read", path+"/"+name, "READ on it")
 		}
-		parent, err := s.stat(path)
+		parent, err := s.conn.Stat(path)
 		if err != nil {
-			return driver.NodeInfo{}, s.explain(err, "look at", path, "READ on it")
+			return driver.NodeInfo{}, explain(err, "look at", path, "READ on it")
 		}
 		s.own.epochSeen(queue, parent.Czxid)
 		if parent.Czxid <= f.stat.Czxid {
@@ -56,10 +56,7 @@ func (f *storedNode) info(epoch int64) driver.NodeInfo {
 		Foreign: !f.mine,
 	}
 	if f.stat.EphemeralOwner != 0 {
-		info.Owner = FormatID(f.stat.EphemeralOwner)
+		info.Owner = zkconn.FormatID(f.stat.EphemeralOwner)
 	}
 	return info
 }
-
-// FormatID is how a session is called in NodeInfo.Owner and SessionInfo.ID.
-func FormatID(session int64) string { return fmt.Sprintf("%#x", uint64(session)) }

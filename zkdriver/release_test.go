@@ -88,7 +88,7 @@ func TestOnlyItsSessionWritesToAContender(t *testing.T) {
 			require.ErrorIs(t, err, zk.ErrNoAuth)
 			_, err = rival.SetACL(path, zk.WorldACL(zk.PermAll), -1)
 			require.ErrorIs(t, err, zk.ErrNoAuth)
-			_, err = same.multi(&zk.SetDataRequest{Path: path, Version: -1}, &zk.DeleteRequest{Path: path, Version: -1})
+			_, err = same.conn.Multi(&zk.SetDataRequest{Path: path, Version: -1}, &zk.DeleteRequest{Path: path, Version: -1})
 			require.ErrorIs(t, err, zk.ErrNoAuth)
 			select {
 			case cause := <-c:

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
 // Replace implements driver.Replacer, with
@@ -26,7 +27,7 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	if _, seq, ok := driver.ParseName(p.Name); !ok || seq != p.Seq {
 		return driver.Place{}, fmt.Errorf("zkdriver: replace %s: %w: its sequence is not %d", p.Name, driver.ErrBadName, p.Seq)
 	}
-	return await(ctx, s, func() (driver.Place, error) { return s.replaceNode(queue, p, driver.FormatName(prefix, p.Seq)) }, nil)
+	return zkconn.Await(ctx, s.conn, func() (driver.Place, error) { return s.replaceNode(queue, p, driver.FormatName(prefix, p.Seq)) }, nil)
 }
 
 func (s *session) replaceNode(queue string, p driver.Place, name string) (driver.Place, error) {
@@ -51,12 +52,12 @@ func (s *session) replaceNode(queue string, p driver.Place, name string) (driver
 		}
 		switch {
 		case err == nil:
-			s.own.standsUnder(c, name, s.keepalive.connection())
+			s.own.standsUnder(c, name, s.conn.Connection())
 			p.Name = name
 			return p, nil
 		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion): // it changed since: look again
 		default:
-			return driver.Place{}, s.explain(err, "replace", f.path, "CREATE and DELETE on the queue")
+			return driver.Place{}, explain(err, "replace", f.path, "CREATE and DELETE on the queue")
 		}
 	}
 	return driver.Place{}, fmt.Errorf("zkdriver: replace %s of %s: %w: the node keeps changing", p.Name, s.settings.queuePath(queue), driver.ErrUnavailable)
@@ -66,11 +67,11 @@ func (s *session) replaceNode(queue string, p driver.Place, name string) (driver
 func (s *session) swap(queue string, c *ownNode, f *storedNode, name string) error {
 	stored := appendTrailer(f.data, trailer{token: f.token(), created: f.created()})
 	s.own.doubt(c, name) // until the answer is there
-	_, err := s.multi(
+	_, err := s.conn.Multi(
 		&zk.DeleteRequest{Path: f.path, Version: f.stat.Version},
 		&zk.CreateRequest{Path: s.settings.queuePath(queue) + "/" + name, Data: stored, Acl: s.contenderACL(), Flags: zk.FlagEphemeral})
-	if err != nil && !Unanswered(err) {
-		s.own.standsUnder(c, f.name, s.keepalive.connection()) // refused
+	if err != nil && !zkconn.Unanswered(err) {
+		s.own.standsUnder(c, f.name, s.conn.Connection()) // refused
 	}
 	return err
 }

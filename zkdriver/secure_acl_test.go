@@ -289,7 +289,7 @@ func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
 	there, stat, err := c.Exists(h.nodePath())
 	require.NoError(t, err)
 	require.True(t, there, "who knows or guesses a name can ask whether the node is there")
-	require.Equal(t, h.alice.dialer.sessionID(), stat.EphemeralOwner, "and whose it is")
+	require.Equal(t, h.alice.conn.SessionID(), stat.EphemeralOwner, "and whose it is")
 
 	// The password of a session follows from its id. So whoever may connect can end it.
 	// It takes some tries, as the owner's client comes back at once.

@@ -41,6 +41,8 @@ func TestVictim(t *testing.T) {
 	fmt.Printf("SURVIVED with %d MB\n", m.Sys>>20)
 }
 
+var errTestOver = errors.New("the test is over")
+
 func use(dsn string) {
 	c, err := Driver{}.OpenConnector(dsn)
 	if err != nil {
@@ -52,7 +54,7 @@ func use(dsn string) {
 	if err != nil {
 		return
 	}
-	defer s.(*session).dialer.close() // no goodbye: it takes time
+	defer s.(*session).conn.Lease().End(errTestOver) // without ending it in the store, which takes time
 	s.(*session).prefetchPolicy.always = true
 	for ctx.Err() == nil && s.Err() == nil {
 		p, err := create(ctx, s, "q", "web1-W-", []byte(fmt.Sprint(rand.Uint64())))
@@ -270,7 +272,7 @@ func garble(to io.Writer, from io.Reader) {
 func TestAReplyOfTheWrongShapeIsATroubleThatMayPass(t *testing.T) {
 	lies := liar(t, sessionReply(time.Minute, 7), func(int32) []byte { return nil })
 	s := mustConnect(t, "zk://"+lies)
-	defer s.dialer.close()
+	defer s.conn.Lease().End(errTestOver)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_, err := s.List(ctx, "q")

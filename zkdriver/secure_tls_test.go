@@ -96,7 +96,7 @@ func TestTLSBefore12IsRefused(t *testing.T) {
 		server := record(t, &tls.Config{Certificates: []tls.Certificate{f.issue(nil)}, MinVersion: version, MaxVersion: version}, sessionReply(time.Minute, 7))
 		s, err := dsnConnect(t, "zk://"+server.addr()+f.trust()+"&handover=list") // a login would not be answered
 		require.NoError(t, err, tls.VersionName(version))
-		s.dialer.close()
+		s.conn.Lease().End(errTestOver)
 	}
 }
 
@@ -213,13 +213,14 @@ func TestOneServerWithABadCertificateAmongGoodOnesIsPassedOver(t *testing.T) {
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NoClientCert))
 	forged := record(t, &tls.Config{Certificates: []tls.Certificate{newForger(t).issue(nil)}}, sessionReply(time.Minute, 7))
 	params := "?tls=true&tls_ca=" + url.PathEscape(certs.CA) + "&session_timeout=4s"
+	good := zktest.NewProxy(t, server.SecureAddr())
 	for range 6 { // either of them is the first to be tried
-		s := mustConnect(t, "zk://alice:geheim@"+forged.addr()+","+server.SecureAddr()+params)
-		require.Equal(t, server.SecureAddr(), s.conn.Server())
+		s := mustConnect(t, "zk://alice:geheim@"+forged.addr()+","+good.Addr()+params)
+		require.Equal(t, good.Addr(), s.Describe().Server)
 		p, err := create(within(t), s, "q", "web1-W-", []byte("x"))
 		require.NoError(t, err)
-		s.dialer.closeConnection(s.keepalive.connection()) // it looks for a server again
-		eventually(t, "another connection", func() bool { return s.keepalive.connection() > 1 })
+		good.DropConnections() // it looks for a server again
+		eventually(t, "another connection", func() bool { return s.conn.Connection() > 1 })
 		require.NoError(t, s.Delete(within(t), "q", p, driver.Changed))
 		require.NoError(t, s.Close())
 	}

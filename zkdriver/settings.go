@@ -3,6 +3,8 @@ package zkdriver
 import (
 	"crypto/tls"
 	"time"
+
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
 // settings is what a data source name says.
@@ -52,12 +54,27 @@ const (
 	aclDigest                 // the user of the data source name
 )
 
-// auth returns what the digest scheme of ZooKeeper takes, or nil.
-func (s *settings) auth() []byte {
-	if !s.login {
-		return nil
+// logins returns what a session logs in as, in the form of zkconn.Config.Logins.
+func (s *settings) logins(x secret) [][]byte {
+	var all [][]byte
+	if s.login {
+		all = append(all, []byte(s.user+":"+s.password()))
 	}
-	return []byte(s.user + ":" + s.password())
+	if x.set() {
+		all = append(all, x.auth())
+	}
+	return all
+}
+
+// connConfig returns the part of the settings that concerns the connection.
+func (s *settings) connConfig() zkconn.Config {
+	return zkconn.Config{
+		Hosts: s.hosts, SessionTimeout: s.sessionTimeout, ConnectTimeout: s.connectTimeout,
+		LeaseMargin: s.leaseMargin, Tick: s.tick,
+		TLS: zkconn.TLS{
+			On: s.tls, CA: s.tlsCA, Cert: s.tlsCert, Key: s.tlsKey, ServerName: s.tlsServerName, Config: s.tlsConfig,
+		},
+	}
 }
 
 // certified tells whether the server may know this client by a certificate.

@@ -11,6 +11,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/leasehook"
 	"github.com/dlock-go/dlock/internal/zktest"
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
 // A waiter is a session with nodes that wait behind those of another session.
@@ -61,8 +62,8 @@ func (w *waiter) mustWait(x wait) driver.Watch {
 // answered. It notes what has been sent so far.
 func (w *waiter) pass(d time.Duration) {
 	w.t.Helper()
-	leasehook.Skew(w.lease, d)
-	require.NoError(w.t, w.sync("/"))
+	leasehook.Skew(w.conn.Lease(), d)
+	require.NoError(w.t, w.conn.Sync("/"))
 	w.multis, w.all = w.proxy.Frames(zktest.OpMulti), w.proxy.Requests()
 }
 
@@ -215,59 +216,59 @@ func TestAnotherOpenWatchDoesNotSpareTheProof(t *testing.T) {
 	held.Release()
 	require.Equal(t, driver.Released, causeOf(t, x.watch.C))
 	other.Stop()
-	require.Equal(t, Holding, w.own.duty())
+	require.Equal(t, zkconn.Holding, w.own.duty())
 	again := w.mustWait(wait{queue: "q", self: x.self, ahead: behind})
-	require.Equal(t, Waiting, w.own.duty(), "it waits again")
+	require.Equal(t, zkconn.Waiting, w.own.duty(), "it waits again")
 	again.Stop()
-	require.Equal(t, Holding, w.own.duty())
+	require.Equal(t, zkconn.Holding, w.own.duty())
 	require.Equal(t, 1, w.proxy.Frames(zktest.OpMulti)-w.multis)
 }
 
 func TestDutyFollowsTheWatches(t *testing.T) {
 	w := newWaiter(t)
-	require.Equal(t, Idle, w.own.duty())
+	require.Equal(t, zkconn.Idle, w.own.duty())
 	x := w.wait("q")
-	require.Equal(t, Waiting, w.own.duty())
+	require.Equal(t, zkconn.Waiting, w.own.duty())
 	second := w.mustWait(x)
 	x.watch.Stop()
 	x.watch.Stop()
-	require.Equal(t, Waiting, w.own.duty(), "one of two watches is open")
+	require.Equal(t, zkconn.Waiting, w.own.duty(), "one of two watches is open")
 	second.Stop()
-	require.Equal(t, Holding, w.own.duty())
+	require.Equal(t, zkconn.Holding, w.own.duty())
 
 	guard, err := w.Watch(within(t), "q", x.self)
 	require.NoError(t, err)
-	require.Equal(t, Holding, w.own.duty(), "a watch of the own node alone")
+	require.Equal(t, zkconn.Holding, w.own.duty(), "a watch of the own node alone")
 	guard.Stop()
 	nameless := x
 	nameless.self.Token = 0
 	byName := w.mustWait(nameless)
-	require.Equal(t, Holding, w.own.duty(), "a watch without a token")
+	require.Equal(t, zkconn.Holding, w.own.duty(), "a watch without a token")
 	byName.Stop()
 	queue, err := w.WatchQueue(within(t), "q")
 	require.NoError(t, err)
-	require.Equal(t, Holding, w.own.duty(), "a watch of the queue")
+	require.Equal(t, zkconn.Holding, w.own.duty(), "a watch of the queue")
 	queue.Stop()
 
 	third := w.mustWait(x)
-	require.Equal(t, Waiting, w.own.duty())
+	require.Equal(t, zkconn.Waiting, w.own.duty())
 	other := w.mustCreate("other", "h-W-", "x")
-	require.Equal(t, Holding, w.own.duty(), "another node is held")
+	require.Equal(t, zkconn.Holding, w.own.duty(), "another node is held")
 	require.NoError(t, w.Delete(within(t), "other", other, driver.Changed))
-	require.Equal(t, Waiting, w.own.duty())
+	require.Equal(t, zkconn.Waiting, w.own.duty())
 	_, err = w.Replace(within(t), "q", x.self, "w-R-")
 	require.NoError(t, err)
 	ended(t, third.C)
-	require.Equal(t, Holding, w.own.duty(), "after a Replace")
+	require.Equal(t, zkconn.Holding, w.own.duty(), "after a Replace")
 	require.NoError(t, w.Delete(within(t), "q", x.self, driver.Changed))
-	require.Equal(t, Idle, w.own.duty())
+	require.Equal(t, zkconn.Idle, w.own.duty())
 
 	x = w.wait("q2")
 	require.NoError(t, w.raw.Delete(w.chroot+"/q2/"+x.self.Name, -1))
 	ended(t, x.watch.C)
-	require.Equal(t, Idle, w.own.duty(), "the node has gone")
+	require.Equal(t, zkconn.Idle, w.own.duty(), "the node has gone")
 	x.watch.Stop()
-	require.Equal(t, Idle, w.own.duty())
+	require.Equal(t, zkconn.Idle, w.own.duty())
 	require.Zero(t, w.own.waiting)
 }
 
@@ -279,7 +280,7 @@ func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 	held := w.proxy.HoldRequests(zktest.Op(zktest.OpMulti))
 	w.release(x)
 	closed(t, "the proof is sent", held.Held())
-	w.end(errExpired)
+	w.conn.Lease().End(driver.ErrSessionEnded)
 	ended(t, x.watch.C)
 	held.Release()
 	require.NoError(t, w.Close())
@@ -306,101 +307,4 @@ func TestWaiterSendsNoWritesAtRest(t *testing.T) {
 	syncs, all = b.proxy.Frames(zktest.OpSync)-syncs, b.proxy.Requests()-all
 	require.Equal(t, all, syncs, "and nothing else")
 	require.Zero(t, b.proxy.Frames(zktest.OpPing))
-}
-
-// The rest is in virtual time.
-
-// enter has the only node of a session that waited act as a holder's.
-func (w *world) enter() error {
-	w.does.Store(int32(Holding))
-	return w.beats.confirm(w.prove)
-}
-
-func (w *world) prove() error {
-	done := make(chan struct{})
-	go w.request(toQuorum, false, func() { close(done) })
-	select {
-	case <-done:
-		return nil
-	case <-w.lease.Done():
-		return w.lease.Err()
-	}
-}
-
-func TestGrantAfterALongWaitLeavesEnoughOfTheLease(t *testing.T) {
-	for _, x := range []struct {
-		worldConfig
-		least float64
-	}{{waits, .25}, {waitsStated, .38}} {
-		shortest := time.Hour
-		each(t, x.worldConfig, func(w *world) {
-			time.Sleep(trip / 3) // no heartbeat is sent at this very instant
-			require.NoError(w.t, w.enter())
-			w.locked(func() { require.Equal(w.t, 1, w.writes); w.down = true })
-			shortest = min(shortest, w.told())
-		})
-		t.Logf("%+v: %.4f T", x.worldConfig, shortest.Seconds()/x.timeout.Seconds())
-		require.GreaterOrEqual(t, shortest, part100(x.timeout, x.least)-2*trip)
-	}
-}
-
-// A session that has written a short time ago needs no proof. It sends its next
-// write early enough, whenever an outage begins.
-func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
-	for _, c := range []worldConfig{waits, waitsStated} {
-		shortest := time.Hour
-		for i := range 38 {
-			for later := range 10 {
-				inBubble(t, c, func(w *world) {
-					time.Sleep(c.timeout*time.Duration(i)/100 + trip/3) // at no instant of a heartbeat
-					synced := make(chan struct{})                       // a sync may put off the next heartbeat
-					go w.request(toLeader, false, func() { close(synced) })
-					<-synced
-					require.NoError(t, w.enter())
-					w.locked(func() { require.Zero(w.t, w.writes) })
-					time.Sleep(c.timeout * time.Duration(later) / 10)
-					require.NoError(t, w.lease.Err())
-					w.locked(func() { w.down = true })
-					shortest = min(shortest, w.told())
-				})
-			}
-		}
-		t.Logf("%+v: %.4f T", c, shortest.Seconds()/c.timeout.Seconds())
-		require.GreaterOrEqual(t, shortest, part100(c.timeout, .25)-3*trip)
-	}
-}
-
-// A waiting session believes a deposed leader. So its contenders do not act as
-// holders before a write was answered, which a deposed leader cannot do.
-func TestWaiterThatIsCutOffNeverHolds(t *testing.T) {
-	for how, fail := range breaks {
-		for _, c := range []worldConfig{waits, waitsStated} {
-			t.Run(how, func(t *testing.T) {
-				each(t, c, func(w *world) {
-					w.locked(func() { fail(w) })
-					time.Sleep(c.timeout / 5)
-					_ = w.enter()
-					require.ErrorIs(w.t, w.lease.Err(), driver.ErrSessionEnded)
-				})
-			})
-		}
-	}
-}
-
-func TestLeaseOfAWaiterEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
-	for how, fail := range breaks {
-		for _, c := range []worldConfig{waits, waitsStated} {
-			for _, reads := range []bool{false, true} {
-				t.Run(how, func(t *testing.T) {
-					least := time.Hour
-					each(t, c, func(w *world) { least = min(least, w.spare(fail, reads)) })
-					if how == "the leader is deposed and does not know it" {
-						require.Less(t, least, c.margin, "this is why it takes a write to hold")
-						return
-					}
-					require.GreaterOrEqual(t, least, c.margin)
-				})
-			}
-		}
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -17,7 +18,7 @@ func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 			return nil, err
 		}
 	}
-	return await(ctx, s, func() ([]string, error) { return s.walk(ctx, prefix) }, nil)
+	return zkconn.Await(ctx, s.conn, func() ([]string, error) { return s.walk(ctx, prefix) }, nil)
 }
 
 func (s *session) walk(ctx context.Context, prefix string) (queues []string, err error) {
@@ -27,14 +28,14 @@ func (s *session) walk(ctx context.Context, prefix string) (queues []string, err
 		}
 		name := left[len(left)-1]
 		left = left[:len(left)-1]
-		children, _, err := s.children(s.walkPath(name))
+		children, _, err := s.conn.Children(s.walkPath(name))
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			continue
 		case errors.Is(err, zk.ErrNoAuth) && name != prefix:
 			continue
 		case err != nil:
-			return nil, s.explain(err, "list", s.walkPath(name), "READ on it")
+			return nil, explain(err, "list", s.walkPath(name), "READ on it")
 		}
 		found := false
 		for _, child := range children {

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
 // watches holds what the server watches for a session, one watch for each path,
@@ -121,7 +122,7 @@ func (s *session) watchOf(l *subscriber) driver.Watch {
 // be that of its own node. It returns when they are armed. The requests are
 // sent at once, without waiting for each other's answers.
 func (s *session) subscribeAll(ctx context.Context, l *subscriber, paths []string, own bool, arm func(path string) (watchedNode, error)) error {
-	if err := s.lease.Err(); err != nil {
+	if err := s.conn.Lease().Err(); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -138,7 +139,7 @@ func (s *session) subscribeAll(ctx context.Context, l *subscriber, paths []strin
 		if ctx.Done() == nil && i == len(paths)-1 {
 			job()
 		} else {
-			s.work(job)
+			s.conn.Work(job)
 		}
 	}
 	for i, w := range joined {
@@ -162,7 +163,7 @@ func (s *session) arm(path string, w *watch, arm func(path string) (watchedNode,
 		}
 		err = nil
 	}
-	s.watches.answered(path, w, seen, s.explain(err, "watch", path, "READ on it"))
+	s.watches.answered(path, w, seen, explain(err, "watch", path, "READ on it"))
 }
 
 // armed waits until the server has answered.
@@ -171,18 +172,18 @@ func (s *session) armed(ctx context.Context, path string, w *watch) error {
 	case <-w.armed:
 		return w.err
 	case <-ctx.Done():
-		return fmt.Errorf("zkdriver: watch %s: %w", Printable(path), ctx.Err())
-	case <-s.lease.Done():
-		return s.lease.Err()
+		return fmt.Errorf("zkdriver: watch %s: %w", zkconn.Printable(path), ctx.Err())
+	case <-s.conn.Lease().Done():
+		return s.conn.Lease().Err()
 	}
 }
 
 func (s *session) watchNode(queue, path string) (watchedNode, error) {
-	stored, stat, err := s.watchData(path)
+	stored, stat, err := s.conn.WatchData(path)
 	if err != nil {
 		return watchedNode{}, err
 	}
-	f := storedNode{stat: stat, mine: stat.EphemeralOwner == s.dialer.sessionID()}
+	f := storedNode{stat: stat, mine: stat.EphemeralOwner == s.conn.SessionID()}
 	f.data, f.trailer, _ = splitTrailer(stored)
 	return watchedNode{mine: f.mine, token: f.token(), trusted: s.trustsWrite(queue, &f)}, nil
 }
@@ -190,7 +191,7 @@ func (s *session) watchNode(queue, path string) (watchedNode, error) {
 func (s *session) watchQueue(queue string) error {
 	path := s.settings.queuePath(queue)
 	for range 3 {
-		err := s.watchChildren(path)
+		err := s.conn.WatchChildren(path)
 		if !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
@@ -390,9 +391,9 @@ func (ws *watches) notify(l *subscriber, what news) {
 	if l.confirming {
 		return
 	}
-	if l.ahead && !ws.session.keepalive.confirmed() {
+	if l.ahead && !ws.session.conn.Confirmed() {
 		l.confirming = true
-		ws.session.work(func() { ws.confirmLater(l) })
+		ws.session.conn.Work(func() { ws.confirmLater(l) })
 		return
 	}
 	l.deliver()
@@ -409,11 +410,11 @@ func (s *subscriber) endWait(news bool) {
 // confirmLater is called without ws.mu. The end of the session ends the watch,
 // whatever it has heard.
 func (ws *watches) confirmLater(l *subscriber) {
-	ws.session.confirmOrEnd()
+	ws.session.conn.ConfirmOrEnd()
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	l.confirming = false
-	if ws.session.lease.Err() != nil {
+	if ws.session.conn.Lease().Err() != nil {
 		l.news = heardEnd
 		l.keepOnly(nil)
 	}

@@ -51,7 +51,7 @@ func (s *session) trustsWrite(queue string, f *storedNode) bool {
 	}
 	v := s.queues.trust(queue)
 	if v.unread {
-		acl, stat, err := s.getACL(s.settings.queuePath(queue))
+		acl, stat, err := s.conn.GetACL(s.settings.queuePath(queue))
 		if err != nil {
 			return false
 		}

@@ -1,4 +1,4 @@
-package zkdriver
+package zkconn
 
 import (
 	"context"
@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// endSession ends the session on a connection of its own. It is for a session whose
-// connection broke, or did not answer, at the moment of Close, when go-zookeeper
-// makes no other one; and for one whose lease has run out here. It returns why
-// no server has confirmed the end.
-func (d *dialer) endSession(patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// endSession ends the session on a new connection. It is needed for a session
+// whose connection broke, or did not answer, during Close, when go-zookeeper
+// makes no other connection; and for one whose lease has run out here. The error
+// says why no server has confirmed the end.
+func (d *dialer) endSession(timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	secure, err := d.settings.loadTLS() // the session may be older than the files
+	secure, err := d.config.TLS.load() // the files may have been replaced since Dial
 	if err != nil {
 		return err
 	}
 	var last error
 	for range d.hosts {
 		address, _ := d.Next()
-		err := d.endSessionAt(ctx, address, secure, patience/time.Duration(len(d.hosts)))
+		err := d.endSessionAt(ctx, address, secure, timeout/time.Duration(len(d.hosts)))
 		if err == nil {
 			return nil
 		}
@@ -32,31 +32,31 @@ func (d *dialer) endSession(patience time.Duration) error {
 	return last
 }
 
-func (d *dialer) endSessionAt(ctx context.Context, address string, secure *tls.Config, patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (d *dialer) endSessionAt(ctx context.Context, address string, secure *tls.Config, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	raw, err := connectTo(ctx, address, secure, d.redialInterval())
 	if err != nil {
 		return err
 	}
 	deadline, _ := ctx.Deadline()
-	w := newFrameConn(raw, d, deadline)
-	defer w.Close()
-	w.Write(d.reattachRequest()) // with which the deadline begins to count
-	frame, err := w.readHandshake(replySize)
+	c := newFrameConn(raw, d, deadline)
+	defer c.Close()
+	c.Write(d.reattachRequest()) // the deadline holds from here on
+	frame, err := readHandshake(c.in, connectReplySize)
 	if err != nil {
 		return err
 	}
 	switch int64(binary.BigEndian.Uint64(frame[headerSize+8:])) {
 	case 0:
-		return nil // it has expired, and its nodes are gone
+		return nil // the session has expired, and its nodes are gone
 	case d.sessionID():
-		return w.sendClose()
+		return sendClose(c)
 	}
 	return errors.New("another session")
 }
 
-// reattachRequest is the connect request of the session, as a frame.
+// reattachRequest returns the connect request of the session, as a frame.
 func (d *dialer) reattachRequest() []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,9 +70,8 @@ func (d *dialer) reattachRequest() []byte {
 }
 
 // sendClose logs in and closes the session. It does not wait for the answers to
-// the logins, which come first: each round trip that it takes counts where the
-// network is slow.
-func (c *frameConn) sendClose() error {
+// the logins, which arrive first: on a slow network each round trip counts.
+func sendClose(c *frameConn) error {
 	if err := c.login(false); err != nil {
 		return err
 	}
@@ -83,7 +82,7 @@ func (c *frameConn) sendClose() error {
 	b = binary.BigEndian.AppendUint32(b, uint32(opcode))
 	c.Write(b)
 	for {
-		frame, err := c.readHandshake(4 + 8 + 4)
+		frame, err := readHandshake(c.in, 4+8+4)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package zkdriver
+package zkconn
 
 import (
 	"encoding/binary"
@@ -22,7 +22,7 @@ func newPair(t *testing.T) (*frameConn, net.Conn) {
 	t.Cleanup(func() { here.Close(); there.Close() })
 	here.SetDeadline(time.Now().Add(bound)) // a write that nobody reads would wait for ever
 	there.SetDeadline(time.Now().Add(bound))
-	w := newFrameConn(here, newDialer(&settings{hosts: []string{"h:1"}}, secret{}, nil), time.Now().Add(bound))
+	w := newFrameConn(here, newDialer(testConfig("h:1"), nil), time.Now().Add(bound))
 	w.connectWritten, w.handshakeDone = true, true
 	t.Cleanup(w.stopTimer)
 	return w, there
@@ -81,7 +81,7 @@ func TestConfirmedEndOfTheSessionIsNoticed(t *testing.T) {
 	for _, confirmed := range []bool{false, true} {
 		_, err := io.ReadFull(w, make([]byte, 4))
 		require.NoError(t, err)
-		require.Equal(t, confirmed, w.dialer.sessionClosed.Load())
+		require.Equal(t, confirmed, w.owner.(*dialer).sessionClosed.Load())
 		_, err = io.ReadFull(w, make([]byte, 16))
 		require.NoError(t, err)
 	}

@@ -1,4 +1,4 @@
-package zkdriver
+package zkconn
 
 import (
 	"fmt"
@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// maxPrinted is longer than any name that this driver makes.
+// maxPrinted is longer than any name that the driver makes.
 const maxPrinted = 1024
 
-// Printable quotes what would not print as it is, and cuts what is too long: names of nodes can
-// have been made by anybody who may write to the store, and certificates by anybody at all.
+// Printable returns s for use in an error text. It quotes s if s has characters
+// that do not print as they are, and shortens it if it is too long: any client
+// that may write to the store can choose the names of its nodes.
 func Printable(s string) string {
 	if len(s) > maxPrinted {
 		const end = 32 // where the sequence is
@@ -22,10 +23,12 @@ func Printable(s string) string {
 	return s
 }
 
-// printableError is an error whose text may hold what others have made up.
+// printableError is an error whose text may quote another program, such as a
+// name in the certificate of a server.
 type printableError struct{ error }
 
-// Error leaves what prints as it is.
+// Error escapes characters that do not print as they are, and shortens a text
+// that is too long.
 func (e printableError) Error() string {
 	text := e.error.Error()
 	var b strings.Builder

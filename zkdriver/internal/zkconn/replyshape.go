@@ -1,38 +1,17 @@
-package zkdriver
+package zkconn
 
 import (
 	"encoding/binary"
 	"fmt"
 )
 
-// go-zookeeper takes what a server says on trust: a reply that is too short for what it should
-// hold, or that announces more than it holds, ends the process (a panic on a goroutine of
-// go-zookeeper's, or all memory). So no reply gets there whose shape is wrong.
+// go-zookeeper trusts what a server says. A reply that is shorter than its kind
+// requires, or that announces more bytes than it has, ends the process: a
+// goroutine of go-zookeeper panics, or allocates all memory. So frameConn passes
+// no reply on to go-zookeeper whose shape is wrong.
 
-// Numbers of ZooKeeper's protocol: requests that this driver sends, and parts of the reply to a
-// Multi.
-const (
-	opCreate          = 1
-	opDelete          = 2
-	opExists          = 3
-	opGetData         = 4
-	opSetData         = 5
-	opGetACL          = 6
-	opSetACL          = 7
-	opSync            = 9
-	opPing            = 11
-	opGetChildren     = 12 // the one that returns the Stat too
-	opCheck           = 13
-	opMulti           = 14
-	opCreateContainer = 19
-	opError           = -1
-
-	xidEvent   = -1
-	statSize   = 6*8 + 5*4
-	replyStart = 16 // xid, zxid, error
-)
-
-// checkShape looks at a reply, without its length in front, to a request with that opcode.
+// checkShape checks a reply, without the length in front of it, to a request with
+// that opcode.
 func checkShape(opcode int32, reply []byte) error {
 	if len(reply) < replyStart {
 		return fmt.Errorf("a reply of %d bytes", len(reply))
@@ -48,7 +27,7 @@ func checkShape(opcode int32, reply []byte) error {
 	return nil
 }
 
-// checkEvent is checkShape for what a watch sends.
+// checkEvent is checkShape for the event of a watch.
 func checkEvent(event []byte) error {
 	r := replyShape{rest: event[replyStart:]}
 	r.skip(4 + 4)
@@ -59,7 +38,7 @@ func checkEvent(event []byte) error {
 	return nil
 }
 
-// replyShape reads through a reply. Once something is wrong it stays so.
+// replyShape reads through a reply. Once wrong is set, it stays set.
 type replyShape struct {
 	rest  []byte
 	wrong bool
@@ -110,7 +89,7 @@ func (r *replyShape) multi() {
 	}
 }
 
-// skip returns the next n bytes, or nothing if there are not so many.
+// skip returns the next n bytes, or nil if there are fewer.
 func (r *replyShape) skip(n int) []byte {
 	if n < 0 || n > len(r.rest) {
 		r.wrong, r.rest = true, nil
@@ -130,7 +109,7 @@ func (r *replyShape) number() int32 {
 
 func (r *replyShape) text() { r.skip(int(r.number())) }
 
-// bytes may be absent, which a negative length says.
+// bytes skips data. A negative length means that there is none.
 func (r *replyShape) bytes() {
 	if n := r.number(); n > 0 {
 		r.skip(int(n))

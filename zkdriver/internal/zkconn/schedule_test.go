@@ -1,4 +1,4 @@
-package zkdriver
+package zkconn
 
 import (
 	"fmt"
@@ -22,10 +22,10 @@ import (
 //	session  -- link -->  server  -- report, forward -->  leader
 type world struct {
 	worldConfig
-	t      *testing.T
-	lease  *driver.Lease
-	beats  *keepalive
-	joined chan struct{} // closed when run has returned
+	t         *testing.T
+	lease     *driver.Lease
+	keepalive *keepalive
+	joined    chan struct{} // closed when run has returned
 
 	does     atomic.Int32 // its duty
 	mu       sync.Mutex
@@ -72,17 +72,17 @@ func newWorld(t *testing.T, c worldConfig) *world {
 	time.Sleep(w.trip)
 	w.lease = driver.NewLease(c.timeout, c.margin)
 	w.lease.Renew(asked)
-	w.beats = newKeepalive(newSchedule(c.timeout, c.margin, stated, max(c.hosts, 1)), w.lease, func() Duty { return Duty(w.does.Load()) })
+	w.keepalive = newKeepalive(newSchedule(c.timeout, c.margin, stated, max(c.hosts, 1)), w.lease, func() Duty { return Duty(w.does.Load()) })
 	if c.fault != nil {
 		c.fault(w)
 	}
 	w.expiry = time.Now().Add(c.timeout - w.trip/2)
-	w.beats.connected(asked, driver.Now())
+	w.keepalive.connected(asked, driver.Now())
 	w.line = &line{generation: 1, open: true}
 	go w.pings()
 	go func() {
 		defer close(w.joined)
-		w.beats.run(func(what reach, ended func()) { go w.request(what, true, ended) }, w.cut)
+		w.keepalive.run(func(what reach, ended func()) { go w.request(what, true, ended) }, w.cut)
 	}()
 	return w
 }
@@ -103,7 +103,7 @@ func (w *world) locked(f func()) {
 
 // request sends a request and returns when it was answered, or is lost.
 func (w *world) request(p reach, isHeartbeat bool, ended func()) {
-	generation := w.beats.connection()
+	generation := w.keepalive.connection()
 	sent := w.lease.Now()
 	w.mu.Lock()
 	l := w.line
@@ -116,7 +116,7 @@ func (w *world) request(p reach, isHeartbeat bool, ended func()) {
 		return
 	}
 	w.pass(l, func() {
-		w.arrive(l, p, func() { w.beats.answered(generation, p, sent, w.lease.Now(), isHeartbeat); ended() })
+		w.arrive(l, p, func() { w.keepalive.answered(generation, p, sent, w.lease.Now(), isHeartbeat); ended() })
 	})
 	w.mu.Unlock()
 }
@@ -212,8 +212,8 @@ func (w *world) reconnect() {
 		})
 		time.Sleep(trip / 2)
 		w.locked(func() {
-			w.line = &line{generation: w.beats.connection() + 1, open: true}
-			w.beats.connected(asked, w.lease.Now())
+			w.line = &line{generation: w.keepalive.connection() + 1, open: true}
+			w.keepalive.connected(asked, w.lease.Now())
 		})
 		return
 	}
@@ -331,7 +331,7 @@ func TestOutageThatEndsInTimeLosesNothing(t *testing.T) {
 
 // The table of docs/operating.md is true, and gives nothing away.
 func TestDocumentedOutagesAreSurvived(t *testing.T) {
-	page, err := os.ReadFile("../docs/operating.md")
+	page, err := os.ReadFile("../../../docs/operating.md")
 	require.NoError(t, err)
 	rows := regexp.MustCompile(`(?m)^\| (\d+s) \| (not stated|\d+s) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \|$`).FindAllStringSubmatch(string(page), -1)
 	require.Len(t, rows, 8)
@@ -406,7 +406,7 @@ func (w *world) grant() {
 	done := make(chan struct{})
 	w.request(toQuorum, false, func() { close(done) })
 	<-done
-	require.NoError(w.t, w.beats.hold())
+	require.NoError(w.t, w.keepalive.hold())
 }
 
 func TestMarginThatIsAcceptedHoldsAtRest(t *testing.T) {
@@ -525,17 +525,17 @@ func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 		fault func(w *world)
 	}{
 		"the margin is a heartbeat shorter": {"the leader is deposed and does not know it", func(w *world) {
-			p, _ := w.beats.schedule.interval(0, Holding)
+			p, _ := w.keepalive.schedule.interval(0, Holding)
 			w.lease.End(nil)
 			w.lease = driver.NewLease(w.timeout, w.margin-p)
 			w.lease.Renew(w.lease.Now())
-			w.beats.lease = w.lease
+			w.keepalive.lease = w.lease
 		}},
 		"a proof proves what was answered just before": {"the server is cut off from its leader", func(w *world) {
-			w.beats.schedule.gap = 0
+			w.keepalive.schedule.gap = 0
 		}},
 		"a sync renews the lease of a holder": {"the leader is deposed and does not know it", func(w *world) {
-			w.beats.duty = func() Duty { return Idle }
+			w.keepalive.duty = func() Duty { return Idle }
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

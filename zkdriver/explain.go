@@ -1,0 +1,46 @@
+package zkdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
+)
+
+// explain turns an error of a request into one for the caller. do says what was tried ("create
+// a node in"), need which permission it takes.
+func explain(err error, do, path, need string) error {
+	switch path = zkconn.Printable(path); {
+	case err == nil:
+		return nil
+	case isExplained(err): // explained already
+		return err
+	case errors.Is(err, zk.ErrNoNode):
+		return fmt.Errorf("zkdriver: %s %s: %w: %w", do, path, driver.ErrGone, err)
+	case errors.Is(err, zk.ErrNoAuth):
+		return fmt.Errorf("zkdriver: %s %s: %w: %w: it takes %s: see the ACLs (getAcl), and the user and the password of the dsn, which ZooKeeper does not check when it takes them",
+			do, path, fs.ErrPermission, err, need)
+	case errors.Is(err, zk.ErrInvalidACL):
+		return fmt.Errorf("zkdriver: %s %s: %w: the server knows no name for this client, which acl=creator needs", do, path, err)
+	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
+		return fmt.Errorf("zkdriver: %s %s: %w: a part of the path is the node of a session", do, path, err)
+	case zkconn.Permanent(err):
+		return fmt.Errorf("zkdriver: %s %s: %w", do, path, err)
+	}
+	return fmt.Errorf("zkdriver: %s %s: %w: %w", do, path, driver.ErrUnavailable, err)
+}
+
+func isExplained(err error) bool {
+	for _, m := range []error{driver.ErrSessionEnded, driver.ErrUnavailable, driver.ErrGone, driver.ErrBadName, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, m) {
+			return true
+		}
+	}
+	return strings.HasPrefix(err.Error(), "zkdriver: ")
+}

@@ -1,0 +1,52 @@
+package zkconn
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+)
+
+// sendHooks are functions that run when a certain transaction has been written to
+// the connection.
+type sendHooks struct {
+	mu    sync.Mutex
+	hooks []*sendHook
+}
+
+// sendHook is a function that runs once, after the transaction that contains
+// these bytes.
+type sendHook struct {
+	contents []byte
+	run      func()
+}
+
+func (hs *sendHooks) add(h *sendHook) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	hs.hooks = append(hs.hooks, h)
+}
+
+// take returns the hook of this request and forgets it. It returns nil if there
+// is none.
+func (hs *sendHooks) take(request []byte) *sendHook {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	i := slices.IndexFunc(hs.hooks, func(h *sendHook) bool { return bytes.Contains(request, h.contents) })
+	if i < 0 {
+		return nil
+	}
+	h := hs.hooks[i]
+	hs.hooks = slices.Delete(hs.hooks, i, i+1)
+	return h
+}
+
+// cancel forgets a hook. It reports whether the hook had not been taken.
+func (hs *sendHooks) cancel(h *sendHook) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	i := slices.Index(hs.hooks, h)
+	if i >= 0 {
+		hs.hooks = slices.Delete(hs.hooks, i, i+1)
+	}
+	return i >= 0
+}

@@ -1,0 +1,90 @@
+package zkconn
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+)
+
+// Go runs job on a worker and does not wait for it. It reports false, and does
+// not run job, if the Conn has shut down.
+func (c *Conn) Go(job func()) bool { return c.workers.run(job) }
+
+// Work is Go, but runs job at once if the Conn has shut down. Every request fails
+// then.
+func (c *Conn) Work(job func()) {
+	if !c.workers.run(job) {
+		job()
+	}
+}
+
+// The states of a job that a caller waits for.
+const (
+	running int32 = iota
+	finished
+	abandoned
+)
+
+// Await runs job and waits until it has returned, ctx is done, or the session has
+// ended. go-zookeeper knows no context: a request ends when it was answered, when
+// its connection breaks, or when the Conn shuts down. So job runs on a worker
+// unless ctx can never be done.
+//
+// If Await returns before job does, late gets the result of job later, on the
+// worker. late may be nil.
+func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func(T, error)) (T, error) {
+	var none T
+	if err := c.lease.Err(); err != nil {
+		return none, err
+	}
+	if ctx.Done() == nil {
+		v, err := job()
+		return unlessEnded(c, v, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return none, fmt.Errorf("zkdriver: %w", err)
+	}
+	var (
+		v     T
+		err   error
+		state atomic.Int32
+		done  = make(chan struct{})
+	)
+	c.Work(func() {
+		v, err = job()
+		if state.CompareAndSwap(running, finished) {
+			close(done)
+		} else if late != nil {
+			late(v, err)
+		}
+	})
+	select {
+	case <-done:
+	case <-ctx.Done():
+		if state.CompareAndSwap(running, abandoned) {
+			return none, fmt.Errorf("zkdriver: %w", ctx.Err())
+		}
+		<-done
+	case <-c.lease.Done():
+		if state.CompareAndSwap(running, abandoned) {
+			return none, c.lease.Err()
+		}
+		<-done
+	}
+	return unlessEnded(c, v, err)
+}
+
+// unlessEnded drops a result that came after the end of the session.
+func unlessEnded[T any](c *Conn, v T, err error) (T, error) {
+	if end := c.lease.Err(); end != nil {
+		var none T
+		return none, end
+	}
+	return v, err
+}
+
+// AwaitErr is Await for a job that returns only an error.
+func AwaitErr(ctx context.Context, c *Conn, job func() error) error {
+	_, err := Await(ctx, c, func() (struct{}, error) { return struct{}{}, job() }, nil)
+	return err
+}

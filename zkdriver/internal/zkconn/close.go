@@ -1,0 +1,107 @@
+package zkconn
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var errClosed = errors.New("closed")
+
+const (
+	// abandonWait bounds how long Dial waits for the shutdown after it has failed.
+	abandonWait = 25 * time.Millisecond
+	// closeTimeout bounds how long the server may take to confirm the end of the
+	// session. maxCloseTimeout bounds it after attempts that have failed.
+	closeTimeout    = 2 * time.Second
+	maxCloseTimeout = 5 * time.Second
+	// exitTimeout bounds the wait for go-zookeeper's goroutines after that.
+	exitTimeout = 2 * time.Second
+)
+
+// Close ends the session here and in the store, and returns when every goroutine
+// of the Conn has ended. A session whose lease has run out here may live on in
+// the store, so Close ends it there all the same. The error matches
+// driver.ErrUnavailable if no server has confirmed the end; Close can be called
+// again then.
+func (c *Conn) Close() error {
+	c.end(errClosed)
+	<-c.finished
+	_, err, _ := c.closes.Do("", func() (any, error) { return nil, c.endInStore() })
+	return err
+}
+
+// shutDown ends go-zookeeper and the connection for good. If it runs because of a
+// Close, it also ends the session in the store, if the connection allows it.
+func (c *Conn) shutDown() {
+	if c.dialer.sessionID() != 0 && !errors.Is(c.lease.Err(), errClosed) {
+		// The session has ended without a Close, so its holders may not know yet.
+		// Until Close is called, the store must keep the nodes until the session
+		// times out there.
+		c.dialer.close()
+	}
+	c.awaitContainer()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		c.client.Close()
+		c.dialer.close() // otherwise a handshake that is under way brings the session back
+		for range c.events {
+		} // closed when go-zookeeper's last goroutine ends
+	}()
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
+	select {
+	case <-closed:
+	case <-timer.C:
+		c.dialer.close() // which ends client.Close, too
+		timer.Reset(exitTimeout)
+		select {
+		case <-closed:
+		case <-timer.C:
+		}
+	}
+}
+
+// endInStore makes sure that the session has ended in the store. Unless that is
+// known, it ends the session on a new connection: go-zookeeper's has closed.
+func (c *Conn) endInStore() error {
+	if c.endedThere || c.dialer.sessionID() == 0 || c.dialer.sessionClosed.Load() || errors.Is(c.lease.Err(), errExpired) {
+		return nil
+	}
+	// An attempt that a server has heard of keeps the session for another timeout.
+	// So each attempt may take longer than the one before, until the answers have
+	// time to arrive.
+	timeout := min(closeTimeout<<min(c.endAttempts, 2), maxCloseTimeout)
+	c.endAttempts++
+	if err := c.dialer.endSession(timeout); err != nil {
+		return fmt.Errorf("zkdriver: close: %w: no server has confirmed the end of session %#x: its nodes stay, and block others, until the store lets it expire, at most %v after a server has heard of it last: %w",
+			driver.ErrUnavailable, uint64(c.dialer.sessionID()), c.dialer.sessionTimeout(), err)
+	}
+	c.endedThere = true
+	return nil
+}
+
+// abandon shuts a Conn down that Dial does not return. Most often that takes no
+// time. But go-zookeeper waits for a second if a server hangs in the handshake;
+// the rest then goes on without the caller.
+func (c *Conn) abandon() {
+	if c.dialer.closeUnlessBegun() {
+		c.end(errClosed)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.shutDown()
+		c.endInStore()
+		c.workers.close()
+	}()
+	timer := time.NewTimer(abandonWait)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,64 @@
+package zkconn
+
+import "time"
+
+// Config says how Dial begins a session. LeaseMargin, Tick, TLS and Logins may be
+// zero.
+type Config struct {
+	Hosts          []string      // "host:port"; an IPv6 address stands in brackets
+	SessionTimeout time.Duration // the timeout that the client asks for
+	ConnectTimeout time.Duration // how long Dial tries
+	LeaseMargin    time.Duration // 0: a quarter of the timeout that the server grants
+	Tick           time.Duration // the ensemble's tickTime; 0: not known
+
+	TLS TLS
+
+	// Logins returns what the session logs in as: each entry is "user:password"
+	// for the digest scheme. It is a function so that printing a Config shows no
+	// password.
+	Logins func() [][]byte
+
+	// Duty returns what the nodes of the session ask of its lease. It is called
+	// often, from any goroutine. It must not block or call the Conn.
+	Duty func() Duty
+
+	Events Events
+}
+
+// Events receives what a server reports. Dial may call all methods before it has
+// returned. None of them may block.
+type Events interface {
+	// Changed reports that the watch of a path has fired. Changed and Disconnected
+	// are called one at a time, in the order of the server's reports.
+	Changed(path string, change Change)
+
+	// Disconnected reports that the connection broke. It is called before any
+	// Changed of the next connection.
+	Disconnected()
+
+	// Ended reports that the session has ended and that no watch will fire any
+	// more. It may be called several times.
+	Ended()
+
+	// Watching reports whether the server may have watches of the session. If it
+	// has, requests wait after a reconnect until the watches are set again.
+	Watching() bool
+}
+
+// Change says what has happened to a watched node.
+type Change int
+
+const (
+	Other   Change = iota // its children changed, or it was created
+	Written               // its data was written
+	Deleted
+)
+
+// Duty says what the nodes of a session ask of its lease.
+type Duty int
+
+const (
+	Idle    Duty = iota // the session has no node
+	Waiting             // all its nodes wait for nodes ahead of them
+	Holding             // one of its nodes may hold a lock
+)

@@ -1,0 +1,104 @@
+package zkconn
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/stretchr/testify/require"
+)
+
+// enter has the only node of a session that waited act as a holder's.
+func (w *world) enter() error {
+	w.does.Store(int32(Holding))
+	return w.keepalive.confirm(w.prove)
+}
+
+func (w *world) prove() error {
+	done := make(chan struct{})
+	go w.request(toQuorum, false, func() { close(done) })
+	select {
+	case <-done:
+		return nil
+	case <-w.lease.Done():
+		return w.lease.Err()
+	}
+}
+
+func TestGrantAfterALongWaitLeavesEnoughOfTheLease(t *testing.T) {
+	for _, x := range []struct {
+		worldConfig
+		least float64
+	}{{waits, .25}, {waitsStated, .38}} {
+		shortest := time.Hour
+		each(t, x.worldConfig, func(w *world) {
+			time.Sleep(trip / 3) // no heartbeat is sent at this very instant
+			require.NoError(w.t, w.enter())
+			w.locked(func() { require.Equal(w.t, 1, w.writes); w.down = true })
+			shortest = min(shortest, w.told())
+		})
+		t.Logf("%+v: %.4f T", x.worldConfig, shortest.Seconds()/x.timeout.Seconds())
+		require.GreaterOrEqual(t, shortest, part100(x.timeout, x.least)-2*trip)
+	}
+}
+
+// A session that has written a short time ago needs no proof. It sends its next
+// write early enough, whenever an outage begins.
+func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
+	for _, c := range []worldConfig{waits, waitsStated} {
+		shortest := time.Hour
+		for i := range 38 {
+			for later := range 10 {
+				inBubble(t, c, func(w *world) {
+					time.Sleep(c.timeout*time.Duration(i)/100 + trip/3) // at no instant of a heartbeat
+					synced := make(chan struct{})                       // a sync may put off the next heartbeat
+					go w.request(toLeader, false, func() { close(synced) })
+					<-synced
+					require.NoError(t, w.enter())
+					w.locked(func() { require.Zero(w.t, w.writes) })
+					time.Sleep(c.timeout * time.Duration(later) / 10)
+					require.NoError(t, w.lease.Err())
+					w.locked(func() { w.down = true })
+					shortest = min(shortest, w.told())
+				})
+			}
+		}
+		t.Logf("%+v: %.4f T", c, shortest.Seconds()/c.timeout.Seconds())
+		require.GreaterOrEqual(t, shortest, part100(c.timeout, .25)-3*trip)
+	}
+}
+
+// A waiting session believes a deposed leader. So its contenders do not act as
+// holders before a write was answered, which a deposed leader cannot do.
+func TestWaiterThatIsCutOffNeverHolds(t *testing.T) {
+	for how, fail := range breaks {
+		for _, c := range []worldConfig{waits, waitsStated} {
+			t.Run(how, func(t *testing.T) {
+				each(t, c, func(w *world) {
+					w.locked(func() { fail(w) })
+					time.Sleep(c.timeout / 5)
+					_ = w.enter()
+					require.ErrorIs(w.t, w.lease.Err(), driver.ErrSessionEnded)
+				})
+			})
+		}
+	}
+}
+
+func TestLeaseOfAWaiterEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
+	for how, fail := range breaks {
+		for _, c := range []worldConfig{waits, waitsStated} {
+			for _, reads := range []bool{false, true} {
+				t.Run(how, func(t *testing.T) {
+					least := time.Hour
+					each(t, c, func(w *world) { least = min(least, w.spare(fail, reads)) })
+					if how == "the leader is deposed and does not know it" {
+						require.Less(t, least, c.margin, "this is why it takes a write to hold")
+						return
+					}
+					require.GreaterOrEqual(t, least, c.margin)
+				})
+			}
+		}
+	}
+}

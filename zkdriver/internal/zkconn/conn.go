@@ -1,0 +1,64 @@
+package zkconn
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Conn is one session of ZooKeeper, on one zk.Conn. If either ends, both end.
+// All methods may be called from several goroutines at a time.
+//
+// A Conn has these goroutines: one that sends heartbeats and shuts the Conn
+// down in the end, the workers, and those of go-zookeeper. The first one waits
+// for all others.
+type Conn struct {
+	config    Config
+	dialer    *dialer
+	client    *zk.Conn
+	events    <-chan zk.Event
+	lease     *driver.Lease // set, like keepalive, when the session begins
+	keepalive *keepalive
+	workers   workers
+
+	containers    chan struct{} // a lock, see CreateContainer
+	hasSession    chan struct{} // closed when go-zookeeper has the session
+	hasSessionOne sync.Once
+
+	finished    chan struct{}      // closed when every goroutine but a late worker is gone
+	closes      singleflight.Group // concurrent calls of Close share one attempt
+	endedThere  bool               // the server has confirmed the end; belongs to closes
+	endAttempts int                // to end the session in the store; belongs to closes
+}
+
+// Lease returns the lease of the session. It ends with the session at the
+// latest; its error says why. If a caller ends it, the Conn shuts down and does
+// not end the session in the store.
+func (c *Conn) Lease() *driver.Lease { return c.lease }
+
+// Finished returns a channel that is closed when the session has ended and the
+// Conn has shut down here, with or without a call of Close.
+func (c *Conn) Finished() <-chan struct{} { return c.finished }
+
+// SessionID returns the id of the session.
+func (c *Conn) SessionID() int64 { return c.dialer.sessionID() }
+
+// Connection returns the number of the present connection. Each reconnect
+// raises it.
+func (c *Conn) Connection() uint64 { return c.keepalive.connection() }
+
+// Describe returns what is known of the session. It does not show the session's
+// password.
+func (c *Conn) Describe() driver.SessionInfo { return c.dialer.describe() }
+
+// end ends the lease, if there is one. The goroutine that sends heartbeats then
+// shuts the Conn down.
+func (c *Conn) end(cause error) {
+	if c.lease != nil {
+		c.lease.End(fmt.Errorf("zkdriver: %w: %w", driver.ErrSessionEnded, cause))
+	}
+}

@@ -1,0 +1,379 @@
+package zkconn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// dialer makes the connections of one session and makes sure that all of them
+// belong to that session. It is the HostProvider and the Dialer of go-zookeeper,
+// which asks for a host and dials it, again and again.
+type dialer struct {
+	config Config
+	tls    *tls.Config
+	hosts  []string // shuffled
+
+	// Set before use. They are called on goroutines of go-zookeeper and must not
+	// block.
+	onBegin  func(r connectReply, asked driver.Instant) error // the session exists
+	onResume func(asked driver.Instant) error                 // the session has reconnected
+	onEnd    func(error)                                      // the session has ended
+
+	sendHooks sendHooks
+
+	quit          chan struct{} // closed by close
+	sessionClosed atomic.Bool   // the server has confirmed the end of the session
+	connections   atomic.Uint64 // finished handshakes so far
+
+	mu       sync.Mutex
+	closed   bool
+	next     int // index into hosts
+	attempts int // since a request was answered
+	conn     *frameConn
+	attached bool   // conn has finished its handshake and was not given up since
+	server   string // the address of the last server that accepted the session
+	session  int64
+	password []byte
+	timeout  time.Duration
+	cancel   context.CancelFunc // ends the present dial
+	lastErr  error              // of the last attempt
+	refusals int                // failed attempts in a row that another attempt would repeat
+	fatal    chan struct{}      // closed when every host has refused
+}
+
+func newDialer(config Config, tls *tls.Config) *dialer {
+	d := &dialer{config: config, tls: tls, quit: make(chan struct{}), fatal: make(chan struct{})}
+	d.hosts = append(d.hosts, config.Hosts...)
+	rand.Shuffle(len(d.hosts), func(i, j int) { d.hosts[i], d.hosts[j] = d.hosts[j], d.hosts[i] })
+	return d
+}
+
+// Init, Len, Next and Connected implement zk.HostProvider. Next returns names and
+// not addresses, so that a name is resolved for every dial.
+
+func (d *dialer) Init([]string) error { return nil }
+func (d *dialer) Len() int            { return len(d.hosts) }
+func (d *dialer) Connected()          {}
+
+// Next returns the next host. retryStart makes go-zookeeper pause for a second
+// and check whether it has been closed. So Next sets it only after close; until
+// then dial pauses.
+func (d *dialer) Next() (server string, retryStart bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	server = d.hosts[d.next]
+	d.next = (d.next + 1) % len(d.hosts)
+	return server, d.closed
+}
+
+var (
+	errDialerClosed = errors.New("zkdriver: the session has been closed")
+	errExpired      = errors.New("the server has let the session expire")
+	errMargin       = errors.New("lease_margin is more than half of the timeout that the server grants a session")
+	errTick         = errors.New("tick_time is more than half of the timeout that the server grants a session")
+)
+
+// dial is the zk.Dialer.
+func (d *dialer) dial(_, address string, _ time.Duration) (net.Conn, error) {
+	attempt, err := d.pauseBeforeDial()
+	if err != nil {
+		return nil, err
+	}
+	timeout := d.attemptTimeout(attempt)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	if !d.mayDial(cancel) {
+		return nil, errDialerClosed
+	}
+	deadline := time.Now().Add(timeout)
+	raw, err := connectTo(ctx, address, d.tls, d.redialInterval())
+	if err != nil {
+		err = fmt.Errorf("%s: %w", address, err)
+		d.recordFailure(nil, err)
+		return nil, err
+	}
+	c := newFrameConn(raw, d, deadline)
+	if !d.install(c) {
+		raw.Close()
+		return nil, errDialerClosed
+	}
+	return c, nil
+}
+
+// redialInterval returns the time between two dials to a host that does not
+// answer.
+func (d *dialer) redialInterval() time.Duration { return max(d.sessionTimeout()/40, firstBackOff) }
+
+// pauseBeforeDial waits before every attempt except the first one for each host.
+// Otherwise a client would overload servers that are down, or that accept
+// connections and drop them.
+func (d *dialer) pauseBeforeDial() (attempt int, err error) {
+	d.mu.Lock()
+	attempt = d.attempts
+	d.attempts++
+	d.mu.Unlock()
+	wait := d.backOff(attempt)
+	if wait == 0 {
+		return attempt, nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return attempt, nil
+	case <-d.quit:
+		return attempt, errDialerClosed
+	}
+}
+
+const (
+	firstBackOff = 25 * time.Millisecond
+	maxBackOff   = time.Second
+)
+
+// backOff returns how long to wait before an attempt. It doubles with each
+// attempt after the first one for each host, up to a tenth of the session
+// timeout, with jitter. While a session exists its lease runs, so the limit is a
+// fortieth then.
+func (d *dialer) backOff(attempt int) time.Duration {
+	n := attempt - len(d.hosts)
+	if n < 0 {
+		return 0
+	}
+	most := min(maxBackOff, d.sessionTimeout()/10)
+	if d.sessionID() != 0 {
+		most = min(most, d.sessionTimeout()/40)
+	}
+	wait := min(firstBackOff<<min(n, 10), most)
+	return wait/2 + rand.N(wait/2+1)
+}
+
+// attemptTimeout returns how long one attempt may take, handshake included. It is
+// short, so that one host that does not answer does not cost the session. It
+// grows with each round through the hosts, so that a slow store is reached in the
+// end.
+func (d *dialer) attemptTimeout(attempt int) time.Duration {
+	const least, most = 100 * time.Millisecond, 2 * time.Second
+	timeout := min(max(d.sessionTimeout()/8, least), most)
+	return min(timeout<<min(attempt/len(d.hosts), 5), 5*time.Second)
+}
+
+// sessionTimeout returns the session's timeout: the one that the server has
+// granted, or else the one that the client asks for.
+func (d *dialer) sessionTimeout() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.timeout > 0 {
+		return d.timeout
+	}
+	return d.config.SessionTimeout
+}
+
+func (d *dialer) mayDial(cancel context.CancelFunc) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cancel = cancel
+	return !d.closed
+}
+
+func (d *dialer) install(c *frameConn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conn != nil {
+		d.conn.stopTimer()
+	}
+	d.conn, d.attached = c, false
+	return !d.closed
+}
+
+// logins implements connOwner.
+func (d *dialer) logins() [][]byte {
+	if d.config.Logins == nil {
+		return nil
+	}
+	return d.config.Logins()
+}
+
+// recordFailure implements connOwner. c is nil if there was no connection. The
+// error of a connection whose handshake has succeeded is not recorded.
+func (d *dialer) recordFailure(c *frameConn, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c != nil {
+		err = fmt.Errorf("%s: %w", c.raw.RemoteAddr(), err)
+	}
+	d.lastErr = err
+	if !permanentDialError(err) {
+		d.refusals = 0
+		return
+	}
+	if d.refusals++; d.refusals == len(d.hosts) {
+		select {
+		case <-d.fatal:
+		default:
+			close(d.fatal)
+		}
+	}
+}
+
+// permanentDialError reports whether another attempt at the same host would fail
+// in the same way.
+func permanentDialError(err error) bool {
+	for _, e := range []error{errLogin, errSpeaksTLS, errForeign, errMargin, errTick} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return certificateRefused(err)
+}
+
+// checkReply implements connOwner. If the server has ended the session, or
+// answers for another one, checkReply ends the session here.
+func (d *dialer) checkReply(r connectReply) error {
+	d.mu.Lock()
+	session, timeout, closed := d.session, d.timeout, d.closed
+	d.mu.Unlock()
+	var err error
+	switch {
+	case closed:
+		return errDialerClosed
+	case r.session == 0 || r.timeout <= 0:
+		if session == 0 {
+			return errors.New("the server gave no session")
+		}
+		err = errExpired
+	case session != 0 && r.session != session:
+		err = fmt.Errorf("the server answered for session %#x in place of %#x", r.session, session)
+	case session != 0 && r.timeout < timeout:
+		err = fmt.Errorf("the server shortened the session's timeout from %v to %v", timeout, r.timeout)
+	}
+	if err != nil {
+		d.onEnd(err)
+	}
+	return err
+}
+
+// attach implements connOwner: it begins or resumes the session. The server has
+// accepted the session, and so has the leader, which a server asks before it
+// does.
+func (d *dialer) attach(c *frameConn, r connectReply) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed || d.conn != c {
+		return errDialerClosed
+	}
+	var err error
+	if d.session == 0 {
+		if err = d.onBegin(r, c.connectSent); err == nil {
+			d.session, d.timeout = r.session, r.timeout
+			d.password = append([]byte(nil), r.password...)
+		}
+	} else {
+		err = d.onResume(c.connectSent)
+	}
+	if err != nil {
+		return err
+	}
+	if d.connections.Add(1) > 1 && d.config.Events.Watching() {
+		c.pauseRequests(min(maxRequestPause, r.timeout/16))
+	}
+	d.attached, d.refusals, d.server = true, 0, c.raw.RemoteAddr().String()
+	return nil
+}
+
+// afterSend implements connOwner.
+func (d *dialer) afterSend(frame []byte) func() {
+	if h := d.sendHooks.take(frame); h != nil {
+		return h.run
+	}
+	return nil
+}
+
+// closeConfirmed implements connOwner.
+func (d *dialer) closeConfirmed() { d.sessionClosed.Store(true) }
+
+// resetBackOff is called when a request was answered: the connection works.
+func (d *dialer) resetBackOff() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.attempts = 0
+}
+
+// giveUp closes the connection of that number if it is still in use.
+// go-zookeeper then dials again.
+func (d *dialer) giveUp(connection uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.attached && d.connections.Load() == connection {
+		d.attached = false
+		d.conn.Close()
+	}
+}
+
+// lastError returns why the last attempt failed, or nil.
+func (d *dialer) lastError() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lastErr
+}
+
+// sessionID returns the id of the session, or 0 before the session has begun.
+func (d *dialer) sessionID() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.session
+}
+
+// FormatID returns the id of a session as ZooKeeper's own tools print it.
+func FormatID(session int64) string { return fmt.Sprintf("%#x", uint64(session)) }
+
+// describe returns the id of the session, the server and the timeout.
+func (d *dialer) describe() driver.SessionInfo {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return driver.SessionInfo{ID: FormatID(d.session), Server: d.server, Timeout: d.timeout}
+}
+
+// close closes the connection and forbids any other. Whatever go-zookeeper has
+// begun cannot bring the session back after that.
+func (d *dialer) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closeLocked()
+}
+
+// closeUnlessBegun closes the dialer unless the session has begun. It reports
+// whether the session has.
+func (d *dialer) closeUnlessBegun() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.session == 0 {
+		d.closeLocked()
+	}
+	return d.session != 0
+}
+
+// closeLocked needs d.mu.
+func (d *dialer) closeLocked() {
+	if d.closed {
+		return
+	}
+	d.closed = true
+	close(d.quit)
+	if d.cancel != nil {
+		d.cancel()
+	}
+	if d.conn != nil {
+		d.conn.Close()
+		d.conn.stopTimer()
+	}
+}

@@ -1,0 +1,345 @@
+package zkconn
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// maxRequestPause is how long requests wait for the watches to be set again.
+// Requests wait only if there are watches, so this is a last resort.
+const maxRequestPause = 500 * time.Millisecond
+
+// frameConn is one connection to one server. It stands between go-zookeeper and
+// the network and does what go-zookeeper leaves to its caller:
+//
+//   - It does the whole handshake, the login included, within one deadline.
+//     (go-zookeeper's own deadline is ten times as long as the session lives, and
+//     there is none for the body. And if a connection breaks while go-zookeeper
+//     logs in again, go-zookeeper can block for good.)
+//   - It reads the connect reply and passes on no session but its own.
+//   - It turns an error of a write into a closed connection, which go-zookeeper
+//     notices when it reads. So a connection fails in one way and not in two.
+//   - After a reconnect it delays requests until the watches have been set again.
+//     go-zookeeper sets the watches as of the last zxid that it has seen. The
+//     answer to a request that overtakes them raises that zxid, and a change in
+//     between would be missed.
+//   - It notices when the server has confirmed the end of the session.
+//   - It refuses replies of the wrong shape, see replyshape.go.
+//   - It runs the hook of a transaction, see aftersend.go.
+//
+// It ignores the deadlines and the pings of go-zookeeper: the heartbeats of the
+// Conn detect earlier that a connection does not answer.
+type frameConn struct {
+	raw      net.Conn
+	owner    connOwner
+	deadline time.Time // of the handshake
+
+	connectSent    driver.Instant // when the connect request was sent
+	connectWritten bool           // the connect request has been sent
+
+	// The reading side.
+	in            *bufio.Reader
+	handshakeDone bool
+	unread        []byte // the part of the present frame that go-zookeeper has yet to read
+	frame         []byte // kept for the next one
+
+	// writes counts the writes. Reading it orders go-zookeeper's reading goroutine
+	// after its writing one.
+	writes   atomic.Uint64
+	closeXid atomic.Int64
+
+	pendingMu sync.Mutex
+	pending   map[int32]int32 // the opcodes of requests without a reply, by xid
+
+	mu      sync.Mutex // the writing side
+	paused  bool
+	delayed []byte
+	timer   *time.Timer
+}
+
+// connOwner is the session that a frameConn belongs to: the dialer.
+type connOwner interface {
+	logins() [][]byte
+	sessionID() int64 // 0 before the session has begun
+
+	// checkReply returns an error if the reply is not of this session.
+	checkReply(connectReply) error
+
+	// attach is called when the handshake is over.
+	attach(*frameConn, connectReply) error
+
+	// recordFailure records why the handshake failed.
+	recordFailure(*frameConn, error)
+
+	// afterSend returns the function to run when a transaction was written, or nil.
+	afterSend(frame []byte) func()
+
+	// closeConfirmed is called when the server has answered the close request.
+	closeConfirmed()
+}
+
+const noXid = 1 << 40
+
+func newFrameConn(raw net.Conn, owner connOwner, deadline time.Time) *frameConn {
+	c := &frameConn{raw: raw, owner: owner, deadline: deadline, in: bufio.NewReaderSize(raw, 16<<10),
+		pending: make(map[int32]int32)}
+	c.closeXid.Store(noXid)
+	return c
+}
+
+var _ net.Conn = (*frameConn)(nil)
+
+func (c *frameConn) LocalAddr() net.Addr              { return c.raw.LocalAddr() }
+func (c *frameConn) RemoteAddr() net.Addr             { return c.raw.RemoteAddr() }
+func (c *frameConn) SetDeadline(time.Time) error      { return nil }
+func (c *frameConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *frameConn) SetWriteDeadline(time.Time) error { return nil }
+
+// Close closes the connection. go-zookeeper, the dialer and the frameConn itself
+// call it. It does not send the closing alert of TLS, which may block for seconds.
+func (c *frameConn) Close() error {
+	if secure, ok := c.raw.(*tls.Conn); ok {
+		return secure.NetConn().Close()
+	}
+	return c.raw.Close()
+}
+
+// Write takes one whole frame: go-zookeeper writes each request with one call.
+func (c *frameConn) Write(frame []byte) (int, error) {
+	if !c.connectWritten {
+		c.connectWritten = true
+		c.connectSent = driver.Now()
+		c.raw.SetDeadline(c.deadline)
+		c.send(frame)
+		return len(frame), nil
+	}
+	if len(frame) < 12 {
+		return 0, errors.New("zkdriver: a request without a header")
+	}
+	length := len(frame)
+	opcode := int32(binary.BigEndian.Uint32(frame[8:]))
+	xid := int32(binary.BigEndian.Uint32(frame[4:]))
+	if opcode == opPing {
+		return length, nil // the Conn sends heartbeats, and go-zookeeper does not miss the answer
+	}
+	switch opcode {
+	case opClose:
+		c.closeXid.Store(int64(xid))
+	case opMulti:
+		if run := c.owner.afterSend(frame); run != nil {
+			defer run()
+		}
+	}
+	c.expectReply(xid, opcode)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !c.paused:
+		c.send(frame)
+	case opcode == opSetWatches:
+		c.send(frame)
+		c.resumeRequests()
+	default:
+		c.delayed = append(c.delayed, frame...)
+	}
+	return length, nil
+}
+
+// expectReply records a request, so that its reply can be checked.
+func (c *frameConn) expectReply(xid, opcode int32) {
+	if xid < 0 {
+		return // the reply is empty
+	}
+	c.pendingMu.Lock()
+	defer c.pendingMu.Unlock()
+	c.pending[xid] = opcode
+}
+
+// replyTo returns the opcode of the request that a reply answers. ok is false if
+// there is none; go-zookeeper skips such a reply.
+func (c *frameConn) replyTo(xid int32) (opcode int32, ok bool) {
+	c.pendingMu.Lock()
+	defer c.pendingMu.Unlock()
+	opcode, ok = c.pending[xid]
+	delete(c.pending, xid)
+	return opcode, ok
+}
+
+func (c *frameConn) send(frame []byte) {
+	c.writes.Add(1)
+	if _, err := c.raw.Write(frame); err != nil {
+		c.Close()
+	}
+}
+
+// pauseRequests delays requests until the watches have been set again, at most
+// for that time.
+func (c *frameConn) pauseRequests(most time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused = true
+	c.timer = time.AfterFunc(most, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.resumeRequests()
+	})
+}
+
+// resumeRequests sends the delayed requests. It needs c.mu.
+func (c *frameConn) resumeRequests() {
+	if !c.paused {
+		return
+	}
+	c.paused = false
+	c.timer.Stop()
+	if len(c.delayed) > 0 {
+		c.send(c.delayed)
+		c.delayed = nil
+	}
+}
+
+// stopTimer stops the timer of a connection that has been closed.
+func (c *frameConn) stopTimer() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+}
+
+func (c *frameConn) Read(p []byte) (int, error) {
+	if !c.handshakeDone {
+		if err := c.handshake(); err != nil {
+			c.Close()
+			c.owner.recordFailure(c, err)
+			return 0, err
+		}
+		c.handshakeDone = true
+	}
+	if len(c.unread) == 0 {
+		if err := c.nextFrame(); err != nil {
+			c.Close()
+			return 0, err
+		}
+	}
+	n := copy(p, c.unread)
+	c.unread = c.unread[n:]
+	return n, nil
+}
+
+// handshake reads the connect reply and logs in.
+func (c *frameConn) handshake() error {
+	frame, err := readHandshake(c.in, connectReplySize)
+	if err != nil {
+		return err
+	}
+	r, err := parseConnectReply(frame)
+	if err != nil {
+		return err
+	}
+	if err := c.owner.checkReply(r); err != nil {
+		return err
+	}
+	// A session that reconnects has logged in before, and its lease runs. So it
+	// does not wait for the answers to the login: they come before any other
+	// answer, and go-zookeeper skips them.
+	if err := c.login(c.owner.sessionID() == 0); err != nil {
+		return err
+	}
+	c.raw.SetDeadline(time.Time{})
+	c.unread = frame
+	return c.owner.attach(c, r)
+}
+
+// login sends the logins before any other request. If wait is set, it waits for
+// the answers.
+func (c *frameConn) login(wait bool) error {
+	logins := c.owner.logins()
+	var b []byte
+	for _, auth := range logins {
+		b = appendLogin(b, auth)
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	if _, err := c.raw.Write(b); err != nil {
+		return err
+	}
+	if !wait {
+		return nil
+	}
+	for range logins {
+		frame, err := readHandshake(c.in, 16)
+		if err != nil {
+			return err
+		}
+		switch code := int32(binary.BigEndian.Uint32(frame[headerSize+12:])); code {
+		case 0:
+		case codeAuth:
+			return errLogin
+		default:
+			return fmt.Errorf("the login was answered with error %d", code)
+		}
+	}
+	return nil
+}
+
+// nextFrame reads a reply or an event and checks it.
+func (c *frameConn) nextFrame() error {
+	head, err := c.in.Peek(8)
+	if err != nil {
+		return err
+	}
+	length := int32(binary.BigEndian.Uint32(head))
+	if length < 16 || length > maxReply {
+		return fmt.Errorf("a reply of %d bytes", length)
+	}
+	if err := c.readFrame(headerSize + int(length)); err != nil {
+		return err
+	}
+	_ = c.writes.Load()
+	xid := int32(binary.BigEndian.Uint32(c.frame[headerSize:]))
+	if xid == xidEvent {
+		err = checkEvent(c.frame[headerSize:])
+	} else if opcode, ok := c.replyTo(xid); ok {
+		err = checkShape(opcode, c.frame[headerSize:])
+	}
+	if err != nil {
+		return err
+	}
+	if int64(xid) == c.closeXid.Load() {
+		c.owner.closeConfirmed()
+	}
+	c.unread = c.frame
+	return nil
+}
+
+// readFrame reads a frame of that size. It allocates memory only as the bytes
+// arrive, because the announced size may be false.
+func (c *frameConn) readFrame(size int) error {
+	const step, keep = 1 << 20, 64 << 10
+	if cap(c.frame) > keep {
+		c.frame = nil
+	}
+	c.frame = c.frame[:0]
+	for len(c.frame) < size {
+		begin := len(c.frame)
+		n := min(step, size-begin)
+		c.frame = slices.Grow(c.frame, n)[:begin+n]
+		if _, err := io.ReadFull(c.in, c.frame[begin:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package zkconn
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/stretchr/testify/require"
+)
+
+// feed is a connection on which a stranger has sent some bytes.
+type feed struct {
+	net.Conn
+	in     io.Reader
+	sent   int
+	closed bool
+}
+
+func (f *feed) Read(p []byte) (int, error)      { return f.in.Read(p) }
+func (f *feed) Write(p []byte) (int, error)     { f.sent += len(p); return len(p), nil }
+func (f *feed) Close() error                    { f.closed = true; return nil }
+func (f *feed) SetDeadline(time.Time) error     { return nil }
+func (f *feed) SetReadDeadline(time.Time) error { return nil }
+func (f *feed) RemoteAddr() net.Addr            { return &net.TCPAddr{} }
+
+func fedConn(in []byte, login bool) (*frameConn, *feed, *dialer) {
+	config := testConfig("h:1")
+	if login {
+		config.Logins = func() [][]byte { return [][]byte{[]byte("u:p")} }
+	}
+	l := newDialer(config, nil)
+	l.onBegin = func(connectReply, driver.Instant) error { return nil }
+	l.onResume = func(driver.Instant) error { return nil }
+	l.onEnd = func(error) {}
+	raw := &feed{in: bytes.NewReader(in)}
+	w := newFrameConn(raw, l, time.Time{})
+	l.install(w)
+	w.connectWritten = true
+	return w, raw, l
+}
+
+func connectReplyFrame(timeout int32, session int64) []byte {
+	b := binary.BigEndian.AppendUint32(nil, connectReplySize)
+	b = binary.BigEndian.AppendUint32(b, 0)
+	b = binary.BigEndian.AppendUint32(b, uint32(timeout))
+	b = binary.BigEndian.AppendUint64(b, uint64(session))
+	b = binary.BigEndian.AppendUint32(b, 16)
+	return append(b, make([]byte, 16)...)
+}
+
+// FuzzHandshake: whatever a stranger answers to the connect request, the wire either attaches to the
+// session that the bytes name, and passes the reply on as it came, or fails and is closed.
+func FuzzHandshake(f *testing.F) {
+	good := connectReplyFrame(10000, 7)
+	f.Add(good, false)
+	f.Add(append(bytes.Clone(good), 0, 0, 0, 16, 0xff, 0xff, 0xff, 0xfc, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), true)
+	f.Add(append(bytes.Clone(good), 0, 0, 0, 16, 0xff, 0xff, 0xff, 0xfc, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0x8d), true)
+	f.Add(connectReplyFrame(0, 7), false)
+	f.Add(connectReplyFrame(-1, 0), false)
+	f.Add([]byte{0x15, 3, 1, 0, 2, 2, 10}, false)
+	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"), false)
+	f.Add([]byte{0x7f, 0xff, 0xff, 0xff}, false)
+	f.Fuzz(func(t *testing.T, in []byte, login bool) {
+		w, raw, l := fedConn(in, login)
+		defer w.stopTimer()
+		got := make([]byte, 4+maxHandshake)
+		n, err := w.Read(got)
+		if err != nil {
+			require.True(t, raw.closed, "a handshake that failed leaves its connection open")
+			require.Zero(t, n)
+			require.Zero(t, l.sessionID())
+			require.ErrorIs(t, l.lastError(), err)
+			return
+		}
+		require.True(t, bytes.HasPrefix(in, got[:n]), "the connect reply was changed")
+		require.GreaterOrEqual(t, n, headerSize+connectReplySize)
+		require.Equal(t, int64(binary.BigEndian.Uint64(in[headerSize+8:])), l.sessionID())
+		require.NotZero(t, l.sessionID())
+		require.Positive(t, l.sessionTimeout())
+		require.Equal(t, login, raw.sent > 0, "the login goes before everything else")
+	})
+}
+
+// FuzzReplies: what the wire passes on is a beginning of what came, frames of a sane length only, and it
+// takes no more memory than go-zookeeper asks for.
+func FuzzReplies(f *testing.F) {
+	frame := func(xid uint32, n int) []byte {
+		b := binary.BigEndian.AppendUint32(nil, uint32(12+4+n))
+		b = binary.BigEndian.AppendUint32(b, xid)
+		return append(b, make([]byte, 12+n)...)
+	}
+	f.Add(append(frame(1, 0), frame(0xfffffffe, 9)...), 5)
+	f.Add(append(frame(7, 3), 0, 0, 0, 15, 1, 1, 1, 1), 100)
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, 1)
+	f.Add([]byte{0x10, 0, 0, 1, 0, 0, 0, 0}, 1)
+	f.Fuzz(func(t *testing.T, in []byte, chunk int) {
+		w, _, l := fedConn(in, false)
+		defer w.stopTimer()
+		w.handshakeDone = true
+		w.closeXid.Store(7)
+		buf := make([]byte, 1+(chunk&0xfff))
+		var out []byte
+		for {
+			n, err := w.Read(buf)
+			out = append(out, buf[:n]...)
+			if err != nil {
+				break
+			}
+		}
+		want, closed := frames(in, 7)
+		require.Equal(t, want, out)
+		require.Equal(t, closed, l.sessionClosed.Load())
+	})
+}
+
+// frames returns the beginning of in that consists of frames, the last of which may be cut off,
+// and whether one of them answers the request of that xid.
+func frames(in []byte, xid uint32) (out []byte, answered bool) {
+	out = []byte(nil)
+	for len(in) >= 8 {
+		length := int32(binary.BigEndian.Uint32(in))
+		if length < 16 || length > maxReply {
+			break
+		}
+		answered = answered || binary.BigEndian.Uint32(in[4:]) == xid
+		n := min(len(in), 4+int(length))
+		out = append(out, in[:n]...)
+		in = in[n:]
+	}
+	return out, answered
+}
+
+// FuzzRequests: what go-zookeeper writes goes out whole, in order but for the
+// watches, held or not. Its pings stay here: the session has heartbeats of its
+// own.
+func FuzzRequests(f *testing.F) {
+	f.Add([]byte{1, 101, 4, 5}, true)
+	f.Add([]byte{11, 12, 101, 101}, true)
+	f.Add([]byte{0, 1}, false)
+	f.Fuzz(func(t *testing.T, opcodes []byte, hold bool) {
+		opcodes = opcodes[:min(len(opcodes), 500)]
+		var out bytes.Buffer
+		w, _, _ := fedConn(nil, false)
+		w.raw = &recorded{feed{}, &out}
+		if hold {
+			w.pauseRequests(time.Hour)
+		}
+		defer w.stopTimer()
+		var want, held []byte
+		holding := hold
+		for i, op := range opcodes {
+			b := frame(int32(op), int32(i))
+			n, err := w.Write(b)
+			require.NoError(t, err)
+			require.Equal(t, len(b), n)
+			switch {
+			case op == opPing:
+			case !holding:
+				want = append(want, b...)
+			case op == opSetWatches:
+				want = append(append(want, b...), held...)
+				holding = false
+			default:
+				held = append(held, b...)
+			}
+		}
+		require.Equal(t, string(want), out.String())
+		_, err := w.Write(make([]byte, len(opcodes)%12))
+		require.Error(t, err, "a request without a header")
+	})
+}
+
+type recorded struct {
+	feed
+	out *bytes.Buffer
+}
+
+func (r *recorded) Write(p []byte) (int, error) { return r.out.Write(p) }

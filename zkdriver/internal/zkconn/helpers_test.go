@@ -1,0 +1,47 @@
+package zkconn
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bound is generous: it ends a test that does not make progress.
+const bound = 30 * time.Second
+
+func closed(t testing.TB, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(bound):
+		t.Fatalf("not within %v: %s", bound, what)
+	}
+}
+
+// noEvents is a session without watches.
+type noEvents struct{}
+
+func (noEvents) Changed(string, Change) {}
+func (noEvents) Disconnected()          {}
+func (noEvents) Ended()                 {}
+func (noEvents) Watching() bool         { return false }
+
+// testConfig is the configuration of a session without nodes.
+func testConfig(hosts ...string) Config {
+	return Config{
+		Hosts: hosts, SessionTimeout: 10 * time.Second, ConnectTimeout: bound,
+		Duty: func() Duty { return Idle }, Events: noEvents{},
+	}
+}
+
+func mustDial(t testing.TB, config Config) *Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	c, err := Dial(ctx, config)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}

@@ -1,0 +1,11 @@
+package zkconn
+
+import (
+	"os"
+	"testing"
+
+	"github.com/dlock-go/dlock/internal/leakcheck"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+func TestMain(m *testing.M) { os.Exit(leakcheck.After(zktest.Main(m))) }

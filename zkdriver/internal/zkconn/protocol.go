@@ -1,0 +1,43 @@
+package zkconn
+
+// Numbers of ZooKeeper's protocol.
+const (
+	opCreate          = 1
+	opDelete          = 2
+	opExists          = 3
+	opGetData         = 4
+	opSetData         = 5
+	opGetACL          = 6
+	opSetACL          = 7
+	opSync            = 9
+	opPing            = 11
+	opGetChildren     = 12 // the one that returns the Stat too
+	opCheck           = 13
+	opMulti           = 14
+	opCreateContainer = 19
+	opSetAuth         = 100
+	opSetWatches      = 101
+	opClose           = -11
+	opError           = -1 // only in the reply to a Multi
+
+	xidEvent = -1
+	xidPing  = -2
+	xidAuth  = -4
+
+	codeAuth = -115 // the server refuses the login
+
+	headerSize = 4 // the length in front of a frame
+	// connectReplySize is the least length of a connect reply: version, timeout,
+	// session, and a password of 16 bytes with its length.
+	connectReplySize = 4 + 4 + 8 + 4 + 16
+	replyStart       = 16 // xid, zxid, error
+	statSize         = 6*8 + 5*4
+)
+
+// Bounds of this package.
+const (
+	// maxHandshake is far more than any reply of the handshake has.
+	maxHandshake = 4096
+	// maxReply is far more than any reply to a request of the driver has.
+	maxReply = 256 << 20
+)

@@ -1,0 +1,178 @@
+package zkconn
+
+import (
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// ask sends a request. Every request goes through it or through track, so that
+// every answer counts for the lease, and an answer that means the end of the
+// session ends the lease.
+func (c *Conn) ask(r reach, request func() error) error { return c.track(r, false, request) }
+
+func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
+	connection := c.keepalive.connection()
+	sent := c.lease.Now()
+	if err := c.lease.Err(); err != nil {
+		return err
+	}
+	err := request()
+	// A refusal is an answer, too. But some refusals come from the server alone,
+	// not from the leader.
+	if err == nil || !Unanswered(err) {
+		if err != nil {
+			r = toServer
+		}
+		c.keepalive.answered(connection, r, sent, c.lease.Now(), isHeartbeat)
+		c.dialer.resetBackOff()
+	}
+	switch {
+	case errors.Is(err, zk.ErrSessionExpired):
+		c.end(errExpired)
+	case errors.Is(err, zk.ErrSessionMoved), errors.Is(err, zk.ErrAuthFailed):
+		c.end(err)
+	default:
+		return err
+	}
+	return c.lease.Err()
+}
+
+// Sync returns when the server has seen all writes that the leader had seen when
+// the server asked it.
+func (c *Conn) Sync(path string) error {
+	return c.ask(toLeader, func() error { _, err := c.client.Sync(path); return err })
+}
+
+// write sends a transaction that changes nothing.
+func (c *Conn) write() error { return c.ask(toQuorum, c.checkRoot) }
+
+func (c *Conn) checkRoot() error {
+	_, err := c.client.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
+	if errors.Is(err, zk.ErrNoAuth) {
+		return nil // the leader's answer, which takes the same way as that to a write
+	}
+	return err
+}
+
+// heartbeat sends a Sync or a write on a worker. It calls ended when the request
+// was answered or has failed.
+func (c *Conn) heartbeat(r reach, ended func()) {
+	c.Work(func() {
+		defer ended()
+		c.track(r, true, func() error {
+			if r == toQuorum {
+				return c.checkRoot()
+			}
+			_, err := c.client.Sync("/")
+			return err
+		})
+	})
+}
+
+// Get reads the data and the Stat of a node.
+func (c *Conn) Get(path string) (data []byte, stat *zk.Stat, err error) {
+	err = c.ask(toServer, func() (err error) { data, stat, err = c.client.Get(path); return err })
+	return data, stat, err
+}
+
+// GetACL reads the ACL of a node.
+func (c *Conn) GetACL(path string) (acl []zk.ACL, stat *zk.Stat, err error) {
+	err = c.ask(toServer, func() (err error) { acl, stat, err = c.client.GetACL(path); return err })
+	return acl, stat, err
+}
+
+// SetACL sets the ACL of a node. The error is zk.ErrBadVersion if the ACL has
+// another version by then.
+func (c *Conn) SetACL(path string, acl []zk.ACL, version int32) error {
+	return c.ask(toQuorum, func() error { _, err := c.client.SetACL(path, acl, version); return err })
+}
+
+// Stat reads the Stat of a node. The error is zk.ErrNoNode if there is none.
+func (c *Conn) Stat(path string) (stat *zk.Stat, err error) {
+	err = c.ask(toServer, func() error {
+		there, st, err := c.client.Exists(path)
+		if err == nil && !there {
+			err = zk.ErrNoNode
+		}
+		stat = st
+		return err
+	})
+	return stat, err
+}
+
+// Children reads the names of the children of a node, and its Stat.
+func (c *Conn) Children(path string) (names []string, stat *zk.Stat, err error) {
+	err = c.ask(toServer, func() (err error) { names, stat, err = c.client.Children(path); return err })
+	return names, stat, err
+}
+
+// WatchChildren sets a watch that fires when the node ends or its children
+// change. Events.Changed reports it; the channel of go-zookeeper is not needed.
+func (c *Conn) WatchChildren(path string) error {
+	return c.ask(toServer, func() error { _, _, _, err := c.client.ChildrenW(path); return err })
+}
+
+// WatchData is Get, and sets a watch that fires when the node ends or its data
+// is written.
+func (c *Conn) WatchData(path string) (data []byte, stat *zk.Stat, err error) {
+	err = c.ask(toServer, func() (err error) { data, stat, _, err = c.client.GetW(path); return err })
+	return data, stat, err
+}
+
+// Create makes a node and returns its path.
+func (c *Conn) Create(path string, data []byte, flags int32, acl []zk.ACL) (made string, err error) {
+	err = c.ask(toQuorum, func() (err error) { made, err = c.client.Create(path, data, flags, acl); return err })
+	return made, err
+}
+
+// CreateContainer makes a container. go-zookeeper's CreateContainer, alone among
+// its requests, reads the answer even if the zk.Conn was closed meanwhile, when
+// another goroutine may be writing the answer. So shutDown waits a little for a
+// container that is being made.
+func (c *Conn) CreateContainer(path string, acl []zk.ACL) error {
+	select {
+	case c.containers <- struct{}{}:
+		defer func() { <-c.containers }()
+	case <-c.lease.Done():
+		return c.lease.Err()
+	}
+	return c.ask(toQuorum, func() error {
+		_, err := c.client.CreateContainer(path, nil, zk.FlagContainer, acl)
+		return err
+	})
+}
+
+// awaitContainer waits until no container is being made, or for 200 ms.
+func (c *Conn) awaitContainer() {
+	timer := time.NewTimer(200 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case c.containers <- struct{}{}:
+		<-c.containers
+	case <-timer.C:
+	}
+}
+
+// Delete removes a node of that version; -1 is any version.
+func (c *Conn) Delete(path string, version int32) error {
+	return c.ask(toQuorum, func() error { return c.client.Delete(path, version) })
+}
+
+// Multi sends a transaction.
+func (c *Conn) Multi(ops ...any) (results []zk.MultiResponse, err error) {
+	err = c.ask(toQuorum, func() (err error) { results, err = c.client.Multi(ops...); return err })
+	return results, err
+}
+
+// AfterSend has run called when the transaction that contains these bytes has
+// been written to a connection. A request that run sends on that connection is
+// answered after the transaction. run must not block.
+//
+// cancel forgets run. It reports whether run was not called, and will not be.
+func (c *Conn) AfterSend(contents []byte, run func()) (cancel func() bool) {
+	h := &sendHook{contents, run}
+	c.dialer.sendHooks.add(h)
+	return func() bool { return c.dialer.sendHooks.cancel(h) }
+}

@@ -1,0 +1,72 @@
+package zkconn
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// workers is a set of goroutines that run jobs. An idle worker waits for the next
+// job, because a new goroutine, whose stack has to grow, costs more than many a
+// request.
+type workers struct {
+	once sync.Once
+	jobs chan func()
+	quit chan struct{}
+	idle atomic.Int32
+	wg   sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+}
+
+const maxIdle = 16
+
+func (w *workers) init() {
+	w.once.Do(func() { w.jobs, w.quit = make(chan func()), make(chan struct{}) })
+}
+
+// run starts job on a worker and does not wait for it. It reports false after
+// close.
+func (w *workers) run(job func()) bool {
+	w.init()
+	select {
+	case w.jobs <- job:
+		return true
+	default:
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return false
+	}
+	w.wg.Go(func() { w.loop(job) })
+	return true
+}
+
+func (w *workers) loop(job func()) {
+	for {
+		job()
+		if w.idle.Add(1) > maxIdle {
+			w.idle.Add(-1)
+			return
+		}
+		select {
+		case job = <-w.jobs:
+			w.idle.Add(-1)
+		case <-w.quit:
+			return
+		}
+	}
+}
+
+// close returns when every job is done.
+func (w *workers) close() {
+	w.init()
+	w.mu.Lock()
+	if !w.closed {
+		w.closed = true
+		close(w.quit)
+	}
+	w.mu.Unlock()
+	w.wg.Wait()
+}
