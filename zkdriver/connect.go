@@ -18,7 +18,7 @@ var (
 // connect begins a session and waits until the server has confirmed it.
 func connect(ctx context.Context, settings *settings) (*session, error) {
 	s := &session{settings: settings, secret: settings.newSecret()}
-	s.watches.session = s
+	s.watches.own = &s.own
 	config := settings.connConfig()
 	config.Logins = func() [][]byte { return settings.logins(s.secret) }
 	config.Duty = s.own.duty
@@ -27,7 +27,7 @@ func connect(ctx context.Context, settings *settings) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.conn = conn
+	s.conn, s.watches.conn = conn, conn
 	return s, nil
 }
 

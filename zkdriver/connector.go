@@ -11,25 +11,28 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// Driver is the ZooKeeper driver. Its zero value is registered as "zk"; an application that
-// brings its own TLS configuration makes one of its own:
+// Driver is the ZooKeeper driver. Its zero value is registered as "zk". An
+// application that has a TLS configuration of its own makes a Driver of its own:
 //
 //	connector, err := zkdriver.Driver{TLS: config}.OpenConnector("zk://zk1:2281/locks")
 //	client := dlock.NewClient(connector)
 type Driver struct {
-	// TLS, if set, is what connections use: as if the data source name said tls=true, and in
-	// place of its tls_ca, tls_cert and tls_key, which are refused. Where it has no ServerName,
-	// the name of the host in the data source name is checked.
+	// TLS, if set, is the configuration of all connections, as if the data source
+	// name said tls=true. It is used in place of tls_ca, tls_cert and tls_key, which
+	// OpenConnector then refuses. If it has no ServerName, the certificate must have
+	// the name of the host in the data source name.
 	TLS *tls.Config
 }
 
 // OpenConnector parses a data source name; the package documentation describes
-// it. It does no I/O: files that the name mentions are read by every Connect,
-// so that renewed certificates are taken up. If they cannot be read, do not fit
-// together, or are refused, the error of Connect matches driver.ErrUnavailable
-// after the first session of the connector has begun, since they may be about
-// to be replaced; before that it does not, and is not tried again. An error
-// names the part that is wrong and never repeats the password.
+// its form. OpenConnector does no I/O and does not block. Its error names the part
+// that is wrong and never repeats the password.
+//
+// Each Connect of the connector reads the TLS files, so that it uses renewed
+// certificates. If the files cannot be read, do not fit together, or are refused,
+// Connect fails. Before the first session of the connector has begun, that error
+// does not match driver.ErrUnavailable, and no retry follows. Later it does match,
+// because the files may be in the course of being replaced.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
@@ -55,17 +58,17 @@ type connector struct {
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	s, err := connect(ctx, c.settings)
 	if err != nil {
-		return nil, c.rotating(err)
+		return nil, c.certificateError(err)
 	}
 	c.trusted.Store(true)
 	return s, nil
 }
 
-// rotating marks errors of TLS files and certificates as passing ones once a
-// session has begun. They were right then, so they are being replaced now,
-// which takes more than one step. Before that they are mistakes in the
-// settings, of which the user is to hear at once.
-func (c *connector) rotating(err error) error {
+// certificateError marks errors of TLS files and certificates as passing ones once
+// a session has begun. The files were right then, so they are being replaced now,
+// which needs more than one step. Before the first session they are mistakes in
+// the settings, which the user has to learn of at once.
+func (c *connector) certificateError(err error) error {
 	if c.trusted.Load() && zkconn.CertificateError(err) {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}

@@ -11,23 +11,24 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// maxData is what a node may hold: a server closes the whole connection over a request of more
-// than jute.maxbuffer, 1,048,575 bytes by default, which has to hold paths, ACLs and a mark of
-// Replace, too.
+// maxData bounds the data of a node. A server closes the connection over a request
+// of more than jute.maxbuffer, 1,048,575 bytes by default. The request also has
+// paths, ACLs and a trailer.
 const maxData = 1<<20 - 1 - 8<<10
 
 // Create implements driver.Session. On a queue that is known it is one request,
 //
-// multi(create prefix, ephemeral and sequential; setData of the queue's node, empty)
+//	multi(create prefix, ephemeral and sequential; setData of the queue's node, empty)
 //
-// whose second answer is a Stat of the queue's node: its Mzxid is the zxid of the whole, and so
-// the token and the Czxid of the new node, its NumChildren counts the new node, and its Czxid
-// is the epoch. A list of the queue may follow it, see prefetch.
+// whose second answer is a Stat of the queue's node. Its Mzxid is the zxid of the
+// transaction, and so the token and the Czxid of the new node. Its NumChildren
+// counts the new node, and its Czxid is the epoch. A list of the queue may follow,
+// see prefetch.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	if err := s.checkCreate(queue, n); err != nil {
 		return driver.Joined{}, err
 	}
-	n.Data = s.stored(n.Data)
+	n.Data = withTrailer(n.Data, s.secret.set())
 	return zkconn.Await(ctx, s.conn,
 		func() (driver.Joined, error) {
 			s.own.addCreating(1)
@@ -55,29 +56,29 @@ func (s *session) checkCreate(queue string, n driver.NodeSpec) error {
 	return nil
 }
 
-// createNode tries until the queue is there and known.
+// createNode tries until the queue exists and is known.
 func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	for range 5 {
 		if err := ctx.Err(); err != nil {
 			return driver.Joined{}, fmt.Errorf("zkdriver: %w", err)
 		}
-		w, err := s.prepareQueue(queue)
+		info, err := s.prepareQueue(queue)
 		if err != nil {
 			return driver.Joined{}, err
 		}
-		if w.mode == draining {
-			if err := s.rollOver(queue, w.epoch); err != nil {
+		if info.mode == draining {
+			if err := s.rollOver(queue, info.epoch); err != nil {
 				return driver.Joined{}, err
 			}
 			continue
 		}
-		j, aclVersion, err := s.createOnce(queue, n, w.mode)
+		j, aclVersion, err := s.createOnce(queue, n, info.mode)
 		switch {
 		case err == nil && s.pastEnd(n.Prefix, j.Place):
 			s.queues.set(queue, queueInfo{mode: draining, epoch: j.Epoch})
 			s.discard(queue, j.Place, n.Data)
-		case err == nil && s.settings.checksACLs() && (j.Epoch != w.epoch || aclVersion != w.aclVersion):
-			s.queues.drop(queue) // not the one that guard has looked at
+		case err == nil && s.settings.checksACLs() && (j.Epoch != info.epoch || aclVersion != info.aclVersion):
+			s.queues.drop(queue) // not the queue, or not the ACL, that was checked
 			s.discard(queue, j.Place, n.Data)
 		case err == nil:
 			if err := s.conn.Hold(); err != nil {
@@ -85,12 +86,12 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 				return driver.Joined{}, explain(err, "create a node in", s.settings.queuePath(queue), "")
 			}
 			return j, nil
-		case errors.Is(err, errRemovedByOther): // once more
+		case errors.Is(err, errRemovedWithOther): // once more
 		case errors.Is(err, zk.ErrNoNode):
 			s.queues.drop(queue)
 		case errors.Is(err, errMayNotWrite):
-			w.mode = withoutWrite
-			s.queues.set(queue, w)
+			info.mode = withoutWrite
+			s.queues.set(queue, info)
 		default:
 			return driver.Joined{}, explain(err, "create a node in", s.settings.queuePath(queue), "CREATE on it")
 		}
@@ -98,10 +99,10 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 	return driver.Joined{}, s.vanished(queue)
 }
 
-// createOnce makes a node and records that it is this session's.
-func (s *session) createOnce(queue string, n driver.NodeSpec, m createMode) (j driver.Joined, aclVersion int32, err error) {
+// createOnce creates a node and records that it is this session's.
+func (s *session) createOnce(queue string, n driver.NodeSpec, mode createMode) (j driver.Joined, aclVersion int32, err error) {
 	c := s.own.beginCreation(queue)
-	if m == withWrite {
+	if mode == withWrite {
 		j, aclVersion, err = s.createWithWrite(queue, n)
 	} else {
 		j.Place, aclVersion, err = s.createWithoutWrite(queue, n)
@@ -114,51 +115,51 @@ func (s *session) createOnce(queue string, n driver.NodeSpec, m createMode) (j d
 	if err != nil || !met {
 		return j, aclVersion, err
 	}
-	err = s.stillStands(queue, j.Place, wait)
+	err = s.stillExists(queue, j.Place, wait)
 	switch {
 	case errors.Is(err, driver.ErrGone):
 		s.own.forget(j.Token)
-		err = errRemovedByOther
+		err = errRemovedWithOther
 	case err != nil:
 		s.discard(queue, j.Place, n.Data)
 	}
 	return j, aclVersion, err
 }
 
-// errRemovedByOther says that a removal which this session had sent earlier has removed
-// the new node: see traffic.
-var errRemovedByOther = errors.New("zkdriver: the node was removed together with an earlier one of its name")
+// errRemovedWithOther says that a removal which this session had sent earlier has
+// removed the new node: see inFlight.
+var errRemovedWithOther = errors.New("zkdriver: the node was removed together with an earlier one of its name")
 
-// errMayNotWrite says that the queue's node may not be written.
+// errMayNotWrite says that this session must not write to the queue's node.
 var errMayNotWrite = errors.New("zkdriver: no WRITE on the queue's node")
 
 func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joined, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
-	l := orphan{queue, n.Prefix, n.Data, s.orphans.lastNode(queue)}
+	x := orphan{queue, n.Prefix, n.Data, s.orphans.lastNode(queue)}
 	var list *prefetch
 	if s.prefetchPolicy.worthwhile(queue) {
 		list = s.prefetch(queue, n.Data)
 	}
 	results, err := s.conn.Multi(
-		&zk.CreateRequest{Path: path + "/" + n.Prefix, Data: n.Data, Acl: s.contenderACL(), Flags: zk.FlagEphemeralSequential},
+		&zk.CreateRequest{Path: path + "/" + n.Prefix, Data: n.Data, Acl: s.settings.contenderACL(s.secret), Flags: zk.FlagEphemeralSequential},
 		&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1})
 	if list != nil && list.cancel() {
-		list = nil
+		list = nil // the create was never written
 	}
 	if err != nil {
 		if len(results) == 2 && results[0].Error == nil && errors.Is(results[1].Error, zk.ErrNoAuth) {
 			return driver.Joined{}, 0, errMayNotWrite
 		}
-		s.orphans.addIfUnanswered(s, err, l)
+		s.addOrphan(x, err)
 		return driver.Joined{}, 0, err
 	}
 	if len(results) != 2 || results[1].Stat == nil {
-		s.orphans.addIfUnanswered(s, zk.ErrConnectionClosed, l)
+		s.addOrphan(x, zk.ErrConnectionClosed)
 		return driver.Joined{}, 0, errors.New("an answer of the wrong shape")
 	}
 	stat := results[1].Stat
 	s.prefetchPolicy.created(queue, stat.NumChildren > 1)
-	j.Node, j.Token = s.node(results[0].String, len(path), stat.Czxid), stat.Mzxid
+	j.Node, j.Token = nodeAt(results[0].String, len(path), stat.Czxid), stat.Mzxid
 	s.orphans.created(queue, j.Node)
 	if j.Known = stat.NumChildren == 1; !j.Known && list != nil {
 		j.Ahead, j.Known = s.prefetched(queue, list, j.Node)
@@ -169,39 +170,40 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 	return j, stat.Aversion, nil
 }
 
-// createWithoutWrite makes the node first and asks for its zxid then.
+// createWithoutWrite creates the node first and then asks for its zxid.
 func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (p driver.Place, aclVersion int32, err error) {
 	path := s.settings.queuePath(queue)
-	l := orphan{queue, n.Prefix, n.Data, s.orphans.lastNode(queue)}
-	made, err := s.conn.Create(path+"/"+n.Prefix, n.Data, zk.FlagEphemeralSequential, s.contenderACL())
+	x := orphan{queue, n.Prefix, n.Data, s.orphans.lastNode(queue)}
+	made, err := s.conn.Create(path+"/"+n.Prefix, n.Data, zk.FlagEphemeralSequential, s.settings.contenderACL(s.secret))
 	if err != nil {
-		s.orphans.addIfUnanswered(s, err, l)
+		s.addOrphan(x, err)
 		return driver.Place{}, 0, err
 	}
-	// The queue first: a queue that is not empty cannot be removed, so if the node is there
-	// afterwards, it was this queue throughout.
+	// It reads the queue first. A queue that is not empty cannot be removed. So if
+	// the node exists afterwards, it was in this queue all the time.
 	parent, err := s.conn.Stat(path)
 	var stat *zk.Stat
 	if err == nil {
 		var found []byte
 		found, stat, err = s.conn.Get(made)
 		if err == nil && (string(found) != string(n.Data) || stat.EphemeralOwner != s.conn.SessionID()) {
-			err = zk.ErrNoNode // somebody else's, made after ours was taken away
+			err = zk.ErrNoNode // another session's node, created after ours was removed
 		}
 	}
 	if err != nil {
-		s.orphans.add(s, l)
+		s.orphans.add(x, s.startRemovingOrphans)
 		if errors.Is(err, zk.ErrNoNode) {
 			return driver.Place{}, 0, s.vanished(queue)
 		}
 		return driver.Place{}, 0, explain(err, "look at", made, "READ on it")
 	}
-	node := s.node(made, len(path), parent.Czxid)
+	node := nodeAt(made, len(path), parent.Czxid)
 	s.orphans.created(queue, node)
 	return driver.Place{Node: node, Token: stat.Czxid}, parent.Aversion, nil
 }
 
-func (s *session) node(path string, queueLength int, epoch int64) driver.Node {
+// nodeAt returns the node of that path in a queue whose path has that length.
+func nodeAt(path string, queueLength int, epoch int64) driver.Node {
 	name := path[min(queueLength+1, len(path)):]
 	_, seq, ok := driver.ParseName(name)
 	if !ok {
@@ -210,18 +212,19 @@ func (s *session) node(path string, queueLength int, epoch int64) driver.Node {
 	return driver.Node{Name: name, Seq: seq, Epoch: epoch}
 }
 
-// pastEnd tells whether the counter of the queue has come to its end. A server before 3.5 lets
-// it wrap to negative numbers, whose minus sign reads as one more dash of the prefix.
+// pastEnd reports whether the counter of the queue has come to its end. Before
+// 3.5, a server lets it wrap to negative numbers, whose minus sign reads as one
+// more dash of the prefix.
 func (s *session) pastEnd(prefix string, p driver.Place) bool {
 	return p.Seq < 0 || p.Seq >= s.settings.sequenceLimit || p.Name != driver.FormatName(prefix, p.Seq)
 }
 
-// discard removes a node of which no caller will ever know.
+// discard removes a node that Create does not return.
 func (s *session) discard(queue string, p driver.Place, data []byte) {
 	err := s.deleteNode(queue, p, s.removeAny)
 	s.own.forget(p.Token)
 	if err != nil && !errors.Is(err, driver.ErrGone) {
 		prefix, _, _ := driver.ParseName(p.Name)
-		s.orphans.add(s, orphan{queue, prefix, data, driver.Node{}})
+		s.orphans.add(orphan{queue, prefix, data, driver.Node{}}, s.startRemovingOrphans)
 	}
 }

@@ -102,10 +102,10 @@ func (b *fixture) tokenOf(queue, name string) int64 {
 
 func TestNegativeSequencesDoNoHarm(t *testing.T) {
 	b := newFixture(t, "")
-	require.True(t, b.pastEnd("h-W-", driver.Place{Node: b.node("/q/h-W--2147483648", 2, 1)}))
-	require.True(t, b.pastEnd("h-W-", driver.Place{Node: b.node("/q/h-W-2147483647", 2, 1)}))
-	require.True(t, b.pastEnd("h-W-", driver.Place{Node: b.node("/q/", 2, 1)}))
-	require.False(t, b.pastEnd("h-W-", driver.Place{Node: b.node("/q/h-W-0000000007", 2, 1)}))
+	require.True(t, b.pastEnd("h-W-", driver.Place{Node: nodeAt("/q/h-W--2147483648", 2, 1)}))
+	require.True(t, b.pastEnd("h-W-", driver.Place{Node: nodeAt("/q/h-W-2147483647", 2, 1)}))
+	require.True(t, b.pastEnd("h-W-", driver.Place{Node: nodeAt("/q/", 2, 1)}))
+	require.False(t, b.pastEnd("h-W-", driver.Place{Node: nodeAt("/q/h-W-0000000007", 2, 1)}))
 	nodes := sorted([]string{"h-W-10000000000", "h-W--2147483648", "x", "h-W-99999999999999999999", "h-R-0000000002", "-1", ""}, 7)
 	require.Equal(t, []driver.Node{
 		{Name: "h-W-10000000000", Seq: 0, Epoch: 7}, // ZooKeeper appends ten digits: the prefix is another program's

@@ -8,13 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/dlock-go/dlock/driver"
 )
 
-// parseDSN reads a data source name. It is done by hand because the errors of url.Parse repeat
-// what they were given, password and all. For the same reason no error here repeats anything
-// that could be a part of a password: hosts and parameters are named by their place.
+// parseDSN parses a data source name. It does not use url.Parse, whose errors repeat
+// the text with the password. For the same reason no error here repeats any part of
+// the text that could belong to a password: an error names hosts and parameters by
+// their position.
 func parseDSN(dsn string) (*settings, error) {
 	s, err := parse(dsn)
 	if err != nil {
@@ -57,7 +56,7 @@ func parse(dsn string) (*settings, error) {
 	return s, s.complete()
 }
 
-// cutScheme takes the scheme off; the plain connect string has none.
+// cutScheme removes the scheme. The connect string of other clients has none.
 func cutScheme(dsn string) (string, error) {
 	scheme, rest, found := strings.Cut(dsn, "://")
 	switch {
@@ -141,7 +140,7 @@ func parseIPv6(s string) (string, error) {
 		return "", errors.New("a bracket is not closed")
 	}
 	if a, err := netip.ParseAddr(inside); err != nil || !a.Is6() {
-		return "", errors.New("what is in the brackets is not an IPv6 address")
+		return "", errors.New("the text in the brackets is not an IPv6 address")
 	}
 	for _, c := range []byte(inside) {
 		if !isHostByte(c) && c != ':' && c != '%' {
@@ -187,14 +186,6 @@ func parseChroot(path string) (string, error) {
 	return path, nil
 }
 
-// checkSegments is driver.CheckQueue and what ZooKeeper itself does not take.
-func checkSegments(path string) error {
-	if err := driver.CheckQueue(path); err != nil {
-		return err
-	}
-	return checkCharacters(path)
-}
-
 func (s *settings) parseParameters(query string) error {
 	seen := make(map[string]bool)
 	for i, pair := range strings.Split(query, "&") {
@@ -233,7 +224,7 @@ func isPlainWord(s string) bool {
 	return s != "" && len(s) <= 32
 }
 
-// parameters holds what may follow the question mark.
+// parameters are the parameters that may follow the question mark.
 var parameters = map[string]func(*settings, string) error{
 	"session_timeout": func(s *settings, v string) (err error) {
 		s.sessionTimeout, err = parseDuration(v, minSessionTimeout, maxSessionTimeout)
@@ -286,7 +277,7 @@ var parameters = map[string]func(*settings, string) error{
 	"tls_server_name": func(s *settings, v string) error { return setText(&s.tlsServerName, v) },
 }
 
-// removed says why a parameter of earlier releases is not taken any more.
+// removed says why a parameter of earlier releases does not exist any more.
 var removed = map[string]string{
 	"heartbeat": "it is not needed, as two heartbeats of three are syncs now; the third one is a write, without which a deposed leader could let two sessions hold a lock",
 }
@@ -310,7 +301,7 @@ func parseDuration(v string, least, most time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
-// complete looks at what goes together and fills in what was left out.
+// complete checks parameters against each other and sets defaults.
 func (s *settings) complete() error {
 	if s.connectTimeout == 0 {
 		s.connectTimeout = max(s.sessionTimeout, 5*time.Second)
@@ -330,8 +321,8 @@ func (s *settings) complete() error {
 	return nil
 }
 
-// checkACL is told apart from complete because Driver.TLS may bring the certificate that names
-// the creator.
+// checkACL checks the parameter acl. It runs after complete, when a certificate of
+// Driver.TLS is known, too: that certificate may name the creator.
 func (s *settings) checkACL() error {
 	switch {
 	case s.acl == aclDigest && !s.login:

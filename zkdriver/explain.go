@@ -13,13 +13,13 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// explain turns an error of a request into one for the caller. do says what was tried ("create
-// a node in"), need which permission it takes.
+// explain turns an error of a request into an error for the caller. do names what
+// the driver tried ("create a node in"), need the permission that it requires.
 func explain(err error, do, path, need string) error {
 	switch path = zkconn.Printable(path); {
 	case err == nil:
 		return nil
-	case isExplained(err): // explained already
+	case isExplained(err):
 		return err
 	case errors.Is(err, zk.ErrNoNode):
 		return fmt.Errorf("zkdriver: %s %s: %w: %w", do, path, driver.ErrGone, err)
@@ -36,6 +36,7 @@ func explain(err error, do, path, need string) error {
 	return fmt.Errorf("zkdriver: %s %s: %w: %w", do, path, driver.ErrUnavailable, err)
 }
 
+// isExplained reports whether err is an error for the caller already.
 func isExplained(err error) bool {
 	for _, m := range []error{driver.ErrSessionEnded, driver.ErrUnavailable, driver.ErrGone, driver.ErrBadName, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, m) {

@@ -64,7 +64,7 @@ func TestARemovalOnItsWayTakesNoNodeOfItsNameFromItsOwnSession(t *testing.T) {
 			b.own.mu.Lock()
 			defer b.own.mu.Unlock()
 			require.Empty(t, b.own.byToken)
-			require.Empty(t, b.own.inFlight)
+			require.Empty(t, b.own.inFlight.queues)
 		})
 	}
 }

@@ -7,22 +7,22 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// reserved is the node that the server keeps to itself.
+// reserved is the node that belongs to the server.
 const reserved = "zookeeper"
 
-// A queue is the node of its name below the chroot, and a contender a child of
-// it, so that people find with ZooKeeper's own tools what they named. The
-// queues below a queue are children of it, too. So the name of a child tells
-// what it is:
+// A queue is the node of its name below the chroot, and a contender is a child of
+// that node. So operators find the names that they gave with ZooKeeper's own tools.
+// The queues below a queue are children of its node, too. The name of a child shows
+// which of the two the child is:
 //
-//   - It ends in ten or more digits: a contender. ZooKeeper appends exactly ten
-//     digits to the name of a sequential node, with nothing before them if the
-//     prefix of another library ends otherwise than in a dash.
-//   - Else it is a segment of the names of queues. A segment that ends in ten
-//     or more digits, with any number of tildes behind them, is stored with one
+//   - A name that ends in ten or more digits is a contender. ZooKeeper appends
+//     exactly ten digits to the name of a sequential node. The character before
+//     them need not be a dash, because other libraries use other prefixes.
+//   - Any other name is a segment of the names of queues. A segment that ends in
+//     ten or more digits, with any number of tildes behind them, is stored with one
 //     tilde more.
 
-// seqDigits is how many digits ZooKeeper appends.
+// seqDigits is the number of digits that ZooKeeper appends.
 const seqDigits = 10
 
 // sequenceOf returns the sequence of a child that is a contender. ok is false
@@ -60,7 +60,7 @@ func escapeSegment(segment string) string {
 	return segment
 }
 
-// unescapeSegment undoes escapeSegment. The child is no contender.
+// unescapeSegment reverses escapeSegment. The child must not be a contender.
 func unescapeSegment(child string) string {
 	if endsInSequence(strings.TrimRight(child, escape)) {
 		return strings.TrimSuffix(child, escape)
@@ -68,19 +68,20 @@ func unescapeSegment(child string) string {
 	return child
 }
 
-// queuePath returns the path of a queue's node. The chroot is taken as it is.
+// queuePath returns the path of a queue's node. The chroot is not escaped.
 func (s *settings) queuePath(queue string) string {
 	return s.chroot + "/" + eachSegment(queue, escapeSegment)
 }
 
-// eachSegment returns the path with f applied to each segment.
+// eachSegment returns the path with f applied to each segment. It allocates only
+// if f changes a segment; most paths stay as they are.
 func eachSegment(path string, f func(string) string) string {
 	for segment := range strings.SplitSeq(path, "/") {
 		if f(segment) != segment {
 			return rewriteSegments(path, f)
 		}
 	}
-	return path // without an allocation: most paths stay as they are
+	return path
 }
 
 func rewriteSegments(path string, f func(string) string) string {
@@ -101,6 +102,14 @@ func (s *settings) checkQueue(queue string) error {
 	return nil
 }
 
+// checkPlace refuses a place that no Create has returned.
+func (s *settings) checkPlace(queue string, p driver.Place) error {
+	if err := s.checkQueue(queue); err != nil {
+		return err
+	}
+	return checkName(p.Name)
+}
+
 func checkPrefix(prefix string) error {
 	err := driver.CheckPrefix(prefix)
 	if err == nil {
@@ -112,7 +121,7 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// checkName refuses what cannot be the name of a node of a queue.
+// checkName refuses a text that cannot be the name of a node in a queue.
 func checkName(name string) error {
 	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
 		return fmt.Errorf("zkdriver: %w: %q names no node of a queue", driver.ErrBadName, name)
@@ -123,8 +132,17 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkCharacters refuses what the server refuses in a path: it looks at UTF-16, in which
-// characters beyond the first 65,536 are surrogates.
+// checkSegments is driver.CheckQueue, and refuses what ZooKeeper itself refuses.
+func checkSegments(path string) error {
+	if err := driver.CheckQueue(path); err != nil {
+		return err
+	}
+	return checkCharacters(path)
+}
+
+// checkCharacters refuses characters that the server refuses in a path. The server
+// checks UTF-16 code units. A character beyond U+FFFF is a pair of surrogates there,
+// which it refuses.
 func checkCharacters(s string) error {
 	for i, r := range s {
 		if r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {
@@ -134,7 +152,8 @@ func checkCharacters(s string) error {
 	return nil
 }
 
-// splitPath undoes queuePath and the name after it. It is for paths that the server reports.
+// splitPath splits a path that the server reports into the queue and the name of the
+// node.
 func (s *settings) splitPath(path string) (queue, name string, ok bool) {
 	rest, ok := strings.CutPrefix(path, s.chroot+"/")
 	i := strings.LastIndexByte(rest, '/')

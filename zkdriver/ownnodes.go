@@ -9,22 +9,23 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// ownNodes remembers the nodes that this session has made and not yet removed, and of which there
-// is a doubt: whether they are still there, and under which name. A node without doubt is
-// deleted with one plain request; of any other the driver looks at what is there first, because
-// names come again where a queue was removed and made again. So a node that is known to be gone
-// is forgotten, and nothing piles up.
+// ownNodes remembers the nodes that this session has created and not yet removed.
+// It records whether a node is doubtful: whether it may be gone, or have another
+// name. A node that is not doubtful is deleted with one plain request. Before the
+// driver deletes a doubtful node, it reads the node that has the name, because
+// names repeat after a queue was removed and made again. A node that is known to
+// be gone is forgotten, so the memory in use stays bounded.
 type ownNodes struct {
 	mu       sync.Mutex
 	byToken  map[int64]*ownNode
 	queues   map[string]*ownQueue
-	inFlight map[string]*inFlight
-	created  uint64 // of claims ever made
+	inFlight inFlight
+	created  uint64 // nodes ever added
 	creating int    // Creates in flight
 	waiting  int    // nodes that only wait
 }
 
-// ownQueue is what is owned of one queue.
+// ownQueue is the session's nodes in one queue.
 type ownQueue struct {
 	epoch int64
 	bySeq map[int64]*ownNode
@@ -34,12 +35,12 @@ type ownQueue struct {
 type ownNode struct {
 	busy sync.Mutex // held during Delete and Replace
 
-	// The rest is guarded by owned.mu.
+	// ownNodes.mu guards the rest.
 	queue      string
 	token, seq int64
-	names      []string // under which it may stand; one, but for a Replace without an answer
+	names      []string // that it may have; more than one after a Replace without an answer
 	doubtful   bool
-	born       uint64 // owned.count
+	number     uint64 // ownNodes.created when it was added
 	connection uint64 // the one on which it was last seen
 	waits      int    // open watches of the node and of nodes ahead of it, without news
 	round      int    // how often such a watch has had news
@@ -58,22 +59,22 @@ func (o *ownNodes) add(queue string, p driver.Place, connection uint64) {
 		o.queues[queue] = in
 	}
 	if in.epoch != p.Epoch {
-		return // the queue is a newer one already, and the node gone
+		return // the queue was made again since, so the node is gone
 	}
 	o.created++
-	c := &ownNode{born: o.created, queue: queue, token: p.Token, seq: p.Seq, names: []string{p.Name}, connection: connection}
-	o.byToken[p.Token], in.bySeq[p.Seq] = c, c
+	n := &ownNode{number: o.created, queue: queue, token: p.Token, seq: p.Seq, names: []string{p.Name}, connection: connection}
+	o.byToken[p.Token], in.bySeq[p.Seq] = n, n
 }
 
-// setEpoch takes down the epoch of a queue. If it is a newer one, all that was owned of the earlier
-// one is gone, and others may have the names. It needs o.mu.
+// setEpoch records the epoch of a queue. If it is a later one, all nodes of the
+// earlier epoch are gone, and other nodes may have their names. It needs o.mu.
 func (o *ownNodes) setEpoch(queue string, epoch int64) {
 	in := o.queues[queue]
 	if in == nil || epoch <= in.epoch {
 		return
 	}
-	for _, c := range in.bySeq {
-		o.remove(c)
+	for _, n := range in.bySeq {
+		o.remove(n)
 	}
 	in.epoch = epoch
 	clear(in.bySeq)
@@ -100,145 +101,191 @@ func (o *ownNodes) anyHeld() bool {
 	return len(o.byToken) > o.waiting
 }
 
-// beginWait notes that a watch of a node and of nodes ahead of it has begun, and
-// returns what notes its end. As long as there is one, the node only waits. If a
-// watch has ended with news, the node does not wait any more, also if it has
-// other watches: its contender may have heard the news already.
+// beginWait records that a watch of a node and of nodes ahead of it has begun. It
+// returns the function that records the end of the watch. As long as there is such
+// a watch, the node only waits. After a watch has ended with news, the node does
+// not wait any more, even if it has other watches: its contender may have received
+// the news already.
 func (o *ownNodes) beginWait(queue string, token int64) (ended func(news bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	c := o.byToken[token]
-	if c == nil || c.queue != queue {
+	n := o.byToken[token]
+	if n == nil || n.queue != queue {
 		return func(bool) {}
 	}
-	if c.waits++; c.waits == 1 {
+	if n.waits++; n.waits == 1 {
 		o.waiting++
 	}
-	round := c.round
+	round := n.round
 	return func(news bool) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if c.round == round {
-			o.endWait(c, news)
+		if n.round == round {
+			o.endWait(n, news)
 		}
 	}
 }
 
 // endWait needs o.mu.
-func (o *ownNodes) endWait(c *ownNode, news bool) {
+func (o *ownNodes) endWait(n *ownNode, news bool) {
 	if news {
-		c.round++
-		c.waits = 0
+		n.round++
+		n.waits = 0
 	} else {
-		c.waits--
+		n.waits--
 	}
-	if c.waits == 0 && o.byToken[c.token] == c {
+	if n.waits == 0 && o.byToken[n.token] == n {
 		o.waiting--
 	}
 }
 
-// remove takes a claim out of byToken. It needs o.mu.
-func (o *ownNodes) remove(c *ownNode) {
-	if o.byToken[c.token] != c {
+// remove removes a node from byToken. It needs o.mu.
+func (o *ownNodes) remove(n *ownNode) {
+	if o.byToken[n.token] != n {
 		return
 	}
-	delete(o.byToken, c.token)
-	if c.waits > 0 {
+	delete(o.byToken, n.token)
+	if n.waits > 0 {
 		o.waiting--
 	}
 }
 
-// addCreating brackets a Create: change is 1 before it and -1 after its claim, if any, was added.
+// addCreating is called with 1 before a Create, and with -1 after its node, if
+// any, was added.
 func (o *ownNodes) addCreating(change int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.creating += change
 }
 
-// createdSoFar tells the claims made so far from later ones.
+// createdSoFar returns a number that separates the nodes added so far from later
+// ones.
 func (o *ownNodes) createdSoFar() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.created
 }
 
-// forget is for a node that is gone.
+// forget forgets a node that is gone.
 func (o *ownNodes) forget(token int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if c := o.byToken[token]; c != nil {
-		o.drop(c)
+	if n := o.byToken[token]; n != nil {
+		o.drop(n)
 	}
 }
 
 // drop needs o.mu.
-func (o *ownNodes) drop(c *ownNode) {
-	o.remove(c)
-	in := o.queues[c.queue]
-	if in != nil && in.bySeq[c.seq] == c {
-		delete(in.bySeq, c.seq)
+func (o *ownNodes) drop(n *ownNode) {
+	o.remove(n)
+	in := o.queues[n.queue]
+	if in != nil && in.bySeq[n.seq] == n {
+		delete(in.bySeq, n.seq)
 	}
 	if in != nil && len(in.bySeq) == 0 {
-		delete(o.queues, c.queue)
+		delete(o.queues, n.queue)
 	}
 }
 
 func (o *ownNodes) find(queue string, token int64) *ownNode {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if c := o.byToken[token]; c != nil && c.queue == queue {
-		return c
+	if n := o.byToken[token]; n != nil && n.queue == queue {
+		return n
 	}
 	return nil
 }
 
-// beginPlainRemoval begins the removal of a node that is there beyond doubt, as far
-// as is known, and returns its name. From then on the node is in doubt.
-func (o *ownNodes) beginPlainRemoval(c *ownNode, connection uint64) (name string, r *removal) {
+// otherNodeOfName returns the place of a node of this session that has that name
+// and another token.
+func (o *ownNodes) otherNodeOfName(queue, name string, token int64) (p driver.Place, there bool) {
+	_, seq, ok := driver.ParseName(name)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if c.doubtful || len(c.names) != 1 || c.connection != connection || o.byToken[c.token] != c {
+	in := o.queues[queue]
+	if !ok || in == nil {
+		return p, false
+	}
+	n := in.bySeq[seq]
+	if n == nil || n.token == token || !slices.Contains(n.names, name) {
+		return p, false
+	}
+	return driver.Place{Node: driver.Node{Name: name, Seq: seq, Epoch: in.epoch}, Token: n.token}, true
+}
+
+// beginPlainRemoval begins the removal of a node that is not doubtful, and returns
+// its name. From then on the node is doubtful. If it is doubtful already, r is nil.
+func (o *ownNodes) beginPlainRemoval(n *ownNode, connection uint64) (name string, r *removal) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if n.doubtful || len(n.names) != 1 || n.connection != connection || o.byToken[n.token] != n {
 		return "", nil
 	}
-	c.doubtful = true
-	return c.names[0], o.addRemoval(c.queue, c.names)
+	n.doubtful = true
+	return n.names[0], o.inFlight.beginRemoval(n.queue, n.names)
 }
 
-// possibleNames returns the names under which a node may stand.
-func (o *ownNodes) possibleNames(c *ownNode) []string {
+// beginRemoval is called before a node is read in order to be removed.
+func (o *ownNodes) beginRemoval(queue string, names ...string) *removal {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.Clone(c.names)
+	return o.inFlight.beginRemoval(queue, names)
 }
 
-// doubt makes the next Delete look first, under these names too.
-func (o *ownNodes) doubt(c *ownNode, names ...string) {
+func (o *ownNodes) endRemoval(queue string, r *removal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	c.doubtful = true
+	o.inFlight.endRemoval(queue, r)
+}
+
+// beginCreation is called before the request that creates a node.
+func (o *ownNodes) beginCreation(queue string) *creation {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.inFlight.beginCreation(queue)
+}
+
+func (o *ownNodes) endCreation(queue string, c *creation, name string) (wait []<-chan struct{}, met bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.inFlight.endCreation(queue, c, name)
+}
+
+// possibleNames returns the names that a node may have.
+func (o *ownNodes) possibleNames(n *ownNode) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(n.names)
+}
+
+// doubt makes a node doubtful, and adds names that it may have.
+func (o *ownNodes) doubt(n *ownNode, names ...string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n.doubtful = true
 	for _, name := range names {
-		if !slices.Contains(c.names, name) {
-			c.names = append(c.names, name)
+		if !slices.Contains(n.names, name) {
+			n.names = append(n.names, name)
 		}
 	}
 }
 
-// standsUnder ends the doubt: the node stands under that name.
-func (o *ownNodes) standsUnder(c *ownNode, name string, connection uint64) {
+// seenAs records that a node exists and has that name. It is not doubtful then.
+func (o *ownNodes) seenAs(n *ownNode, name string, connection uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	c.doubtful, c.names, c.connection = false, []string{name}, connection
+	n.doubtful, n.names, n.connection = false, []string{name}, connection
 }
 
-// epochSeen takes down the epoch of a queue.
+// epochSeen records the epoch of a queue.
 func (o *ownNodes) epochSeen(queue string, epoch int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.setEpoch(queue, epoch)
 }
 
-// nodeGone is for a name that was gone at some time after asked (see now). A claim made since
-// stands under it anew, perhaps.
+// nodeGone records that no node had that name at some time after asked (see
+// createdSoFar). A node that was added since may have the name again.
 func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	_, seq, ok := driver.ParseName(name)
 	if !ok {
@@ -247,15 +294,16 @@ func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if in := o.queues[queue]; in != nil {
-		// While a Replace is under way it may stand under the other name.
-		if c := in.bySeq[seq]; c != nil && c.born <= asked && len(c.names) == 1 && c.names[0] == name {
-			o.drop(c)
+		// While a Replace is in flight, the node may have the other name.
+		if n := in.bySeq[seq]; n != nil && n.number <= asked && len(n.names) == 1 && n.names[0] == name {
+			o.drop(n)
 		}
 	}
 }
 
-// queueListed compares what is owned with what is there: the sorted nodes of one incarnation of the
-// queue as of that zxid. What was made later says nothing.
+// queueListed forgets the nodes that a list does not show. nodes are sorted; they
+// are those of one epoch of the queue as of that zxid. The list says nothing about
+// nodes that were created later.
 func (o *ownNodes) queueListed(queue string, epoch, zxid int64, nodes []driver.Node) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -264,22 +312,23 @@ func (o *ownNodes) queueListed(queue string, epoch, zxid int64, nodes []driver.N
 	if in == nil || epoch != in.epoch {
 		return
 	}
-	for seq, c := range in.bySeq {
+	for seq, n := range in.bySeq {
 		_, there := slices.BinarySearchFunc(nodes, seq, func(n driver.Node, seq int64) int { return cmp.Compare(n.Seq, seq) })
-		if !there && c.token <= zxid {
-			o.drop(c)
+		if !there && n.token <= zxid {
+			o.drop(n)
 		}
 	}
 }
 
-// queueGone is listed for a queue that is not there, so that none of its nodes is.
+// queueGone forgets the nodes of a queue that did not exist at some time after
+// asked.
 func (o *ownNodes) queueGone(queue string, asked uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if in := o.queues[queue]; in != nil {
-		for _, c := range in.bySeq {
-			if c.born <= asked {
-				o.drop(c)
+		for _, n := range in.bySeq {
+			if n.number <= asked {
+				o.drop(n)
 			}
 		}
 	}

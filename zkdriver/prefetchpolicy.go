@@ -2,36 +2,38 @@ package zkdriver
 
 import "sync"
 
-// prefetchPolicy remembers in which queues a list is worth sending behind a create, see
-// prefetch: where other nodes stand but most often block no contender, as with
-// readers. A contender that has to wait anyway gains nothing by it, and may lose:
-// the list shows a holder that leaves right after it.
+// prefetchPolicy decides for which creates a prefetch is worth its request. A
+// prefetch helps where a queue has other nodes that most often do not block the
+// new contender, as among readers. It does not help a contender that has to wait
+// anyway, and may even cost time: the list may show a holder that releases the
+// lock right after it.
 type prefetchPolicy struct {
 	mu     sync.Mutex
-	queues map[string]*queueHistory // those in which others have stood
-	always bool                     // a list is expected always, as tests want it
+	queues map[string]*queueHistory // those in which other nodes were seen
+	always bool                     // for tests: every create has a prefetch
 }
 
+// queueHistory is what a session remembers of its last creates in a queue.
 type queueHistory struct {
-	others     bool // stood there when the last node was made
-	prefetched bool // the list was sent behind the last create
-	useless    bool // that list was of no use: the contender has to wait, or an answer or event came after it
-	skip       int  // how many nodes are made without a list, after one that was of no use
-	toSkip     int  // of them
+	others     bool // the queue had other nodes when the last node was created
+	prefetched bool // the last create had a prefetch
+	useless    bool // that prefetch did not help
+	skip       int  // how many creates go without a prefetch after one that did not help
+	toSkip     int  // how many of them are left
 }
 
-// maxSkip bounds how long a queue in which it has been of no use does without.
+// maxSkip bounds how many creates go without a prefetch.
 const maxSkip = 64
 
-// worthwhile reports whether a list is to be sent behind the next create.
+// worthwhile reports whether the next create has a prefetch.
 func (p *prefetchPolicy) worthwhile(queue string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.queues[queue]
-	if c == nil {
+	h := p.queues[queue]
+	if h == nil {
 		return p.always
 	}
-	return c.worthwhile() || p.always
+	return h.worthwhile() || p.always
 }
 
 func (h *queueHistory) worthwhile() bool {
@@ -49,7 +51,7 @@ func (h *queueHistory) worthwhile() bool {
 	return true
 }
 
-// adjust lengthens the pause if the last list was of no use, and shortens it otherwise.
+// adjust raises skip if the last prefetch did not help, and lowers it otherwise.
 func (h *queueHistory) adjust() {
 	if h.useless || !h.others {
 		h.skip = min(max(1, 2*h.skip), maxSkip)
@@ -59,28 +61,29 @@ func (h *queueHistory) adjust() {
 	h.prefetched, h.toSkip = false, h.skip
 }
 
-// created takes down whether others stood in the queue when a node was made.
+// created records whether the queue had other nodes when a node was created.
 func (p *prefetchPolicy) created(queue string, others bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.queues[queue]
-	if c == nil && others {
+	h := p.queues[queue]
+	if h == nil && others {
 		if p.queues == nil || len(p.queues) >= maxKnown {
 			p.queues = make(map[string]*queueHistory)
 		}
-		c = new(queueHistory)
-		p.queues[queue] = c
+		h = new(queueHistory)
+		p.queues[queue] = h
 	}
-	if c != nil {
-		c.others = others
+	if h != nil {
+		h.others = others
 	}
 }
 
-// useless says that the last list was of no use.
+// useless records that the last prefetch did not help: the contender has to wait,
+// or an answer or an event came later than the list.
 func (p *prefetchPolicy) useless(queue string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c := p.queues[queue]; c != nil {
-		c.useless = true
+	if h := p.queues[queue]; h != nil {
+		h.useless = true
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -11,27 +12,27 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// Every client may add to the ancestors that this driver makes, so a client can
-// make a queue before its users do, with an ACL that lets that client in: it
-// could take their locks away. So with acl=creator and acl=digest a queue that
-// is there already is used only if no other user than that of this session may
-// alter it.
+// Every client may create nodes below the ancestors that this driver makes. So a
+// client can make a queue before its users do, with an ACL that gives this client
+// permissions: it could take their locks away. Therefore, with acl=creator and
+// acl=digest, a queue that exists already is used only if no user other than that
+// of this session may alter it.
 //
-// The node of a queue may be an ancestor of other queues, and may have been
-// made as one. If this session's user has made it, the queue is this user's:
-// the first Create closes the node to all others by giving it the ACL of a
-// queue. Queues that other users have made below it stay; further ones they
-// cannot make.
+// The node of a queue may be an ancestor of other queues, and may have been made
+// as one. If this session's user has made it, the queue belongs to this user: the
+// first Create gives it the ACL of a queue, after which no other user can create
+// nodes below it. Queues of other users that are below it already stay.
 //
-// An ACL may change, and a queue may be exchanged for another one, at any time.
-// The answer to every Create holds the queue's Czxid and the version of its
-// ACL, so that both are noticed without a request.
+// The ACL can change, and the queue can be replaced by another one, at any time.
+// The answer to every Create has the queue's Czxid and the version of its ACL, so
+// the driver notices both without a request.
 
-// checksACLs tells whether the ACLs of queues are looked at.
+// checksACLs reports whether the ACL of a queue is checked before it is used.
 func (s *settings) checksACLs() bool { return s.acl != aclOpen }
 
-// checkQueueACL looks at the ACL of a queue and takes down in w what it has looked at.
-func (s *session) checkQueueACL(path string, w *queueInfo) error {
+// checkQueueACL checks the ACL of a queue. It records in info the queue and the
+// version of the ACL that it has checked.
+func (s *session) checkQueueACL(path string, info *queueInfo) error {
 	for range 4 {
 		acl, stat, err := s.conn.GetACL(path)
 		if err != nil {
@@ -39,7 +40,7 @@ func (s *session) checkQueueACL(path string, w *queueInfo) error {
 		}
 		other := s.settings.otherUser(acl)
 		if other == nil {
-			w.epoch, w.aclVersion = stat.Czxid, stat.Aversion
+			info.epoch, info.aclVersion = stat.Czxid, stat.Aversion
 			return nil
 		}
 		if !s.settings.isAncestorACL(acl) {
@@ -47,7 +48,7 @@ func (s *session) checkQueueACL(path string, w *queueInfo) error {
 		}
 		err = s.conn.SetACL(path, s.settings.queueACL(), stat.Aversion)
 		switch {
-		case errors.Is(err, zk.ErrNoAuth): // a user of the same name, or another certificate's
+		case errors.Is(err, zk.ErrNoAuth): // a user of the same name, or with another certificate
 			return s.settings.foreignQueue(path, other)
 		case err != nil && !errors.Is(err, zk.ErrBadVersion):
 			return err
@@ -56,6 +57,7 @@ func (s *session) checkQueueACL(path string, w *queueInfo) error {
 	return fmt.Errorf("zkdriver: %s: %w: its ACL keeps changing", path, driver.ErrUnavailable)
 }
 
+// foreignQueue returns the error of a queue that another user may alter.
 func (s *settings) foreignQueue(path string, other *zk.ACL) error {
 	return fmt.Errorf("zkdriver: %s: %w: with acl=%v no other user may alter a queue, but its ACL lets in %s %s. "+
 		"Another user has made the node, for a lock or for locks below it, or every client may use it: "+
@@ -63,8 +65,8 @@ func (s *settings) foreignQueue(path string, other *zk.ACL) error {
 		path, fs.ErrPermission, s.acl, zkconn.Printable(other.Scheme), zkconn.Printable(other.ID))
 }
 
-// isAncestorACL reports whether the ACL is the one that this session's user gives to
-// ancestors.
+// isAncestorACL reports whether the ACL is the one that this session's user gives
+// to ancestors.
 func (s *settings) isAncestorACL(acl []zk.ACL) bool {
 	var ours []zk.ACL
 	for _, a := range acl {
@@ -86,8 +88,8 @@ func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
 		if a.Perms&^zk.PermRead == 0 {
 			continue
 		}
-		// A second one is another user's: where it takes more than the given
-		// permissions to see them, the server hides the digests.
+		// A second entry of a scheme is another user's. Its digest cannot tell: the
+		// server hides the digests from clients with too few permissions.
 		if ours[a.Scheme]++; !s.mayBeOwnUser(a) || ours[a.Scheme] > 1 {
 			return &acl[i]
 		}
@@ -95,19 +97,21 @@ func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
 	return nil
 }
 
-// hiddenDigest is what a server shows in place of a digest's hash.
+// hiddenDigest is what a server shows in place of the hash of a digest.
 const hiddenDigest = ":x"
 
-// mayBeOwnUser reports whether an entry may mean this session's user. It cannot know
-// under which name the server knows a certificate.
+// hidden reports whether the server has hidden the digest of an entry, as it does
+// for clients without ADMIN.
+func hidden(a zk.ACL) bool { return a.Scheme == "digest" && strings.HasSuffix(a.ID, hiddenDigest) }
+
+// mayBeOwnUser reports whether an entry may mean this session's user. The driver
+// does not know the name that the server reads from a certificate.
 func (s *settings) mayBeOwnUser(a zk.ACL) bool {
 	switch a.Scheme {
 	case "digest":
 		return s.login && (a.ID == s.user+hiddenDigest || a.ID == zk.DigestACL(0, s.user, s.password())[0].ID)
 	case "x509":
-		return s.acl == aclCreator && (s.tlsCert != "" || s.tlsConfig != nil)
+		return s.acl == aclCreator && s.certified()
 	}
 	return false
 }
-
-func (m aclMode) String() string { return [...]string{"open", "creator", "digest"}[m] }

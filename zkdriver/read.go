@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// Read implements driver.NodeReader, also for nodes that are not sequenced. Owner is the id of the
-// session, as ZooKeeper's own tools show it.
+// Read implements driver.NodeReader, also for nodes without a sequence. Owner is
+// the id of the session, as ZooKeeper's own tools print it.
 func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return driver.NodeInfo{}, err
@@ -27,7 +27,7 @@ func (s *session) readNode(queue, name string) (driver.NodeInfo, error) {
 	path := s.settings.queuePath(queue)
 	for range 3 {
 		asked := s.own.createdSoFar()
-		f, err := s.readStored(queue, name)
+		n, err := s.readStored(queue, name)
 		if errors.Is(err, zk.ErrNoNode) {
 			s.own.nodeGone(queue, name, asked)
 		}
@@ -39,24 +39,24 @@ func (s *session) readNode(queue, name string) (driver.NodeInfo, error) {
 			return driver.NodeInfo{}, explain(err, "look at", path, "READ on it")
 		}
 		s.own.epochSeen(queue, parent.Czxid)
-		if parent.Czxid <= f.stat.Czxid {
-			return f.info(parent.Czxid), nil
-		} // else the queue was made anew between the two
+		if parent.Czxid <= n.stat.Czxid {
+			return n.info(parent.Czxid), nil
+		} // else the queue was made again between the two requests
 	}
 	return driver.NodeInfo{}, s.vanished(queue)
 }
 
-func (f *storedNode) info(epoch int64) driver.NodeInfo {
-	seq, _ := sequenceOf(f.name)
+func (n *storedNode) info(epoch int64) driver.NodeInfo {
+	seq, _ := sequenceOf(n.name)
 	info := driver.NodeInfo{
-		Node:    driver.Node{Name: f.name, Seq: seq, Epoch: epoch},
-		Token:   f.token(),
-		Data:    f.data,
-		Created: time.UnixMilli(f.created()),
-		Foreign: !f.mine,
+		Node:    driver.Node{Name: n.name, Seq: seq, Epoch: epoch},
+		Token:   n.token(),
+		Data:    n.data,
+		Created: time.UnixMilli(n.created()),
+		Foreign: !n.mine,
 	}
-	if f.stat.EphemeralOwner != 0 {
-		info.Owner = zkconn.FormatID(f.stat.EphemeralOwner)
+	if n.stat.EphemeralOwner != 0 {
+		info.Owner = zkconn.FormatID(n.stat.EphemeralOwner)
 	}
 	return info
 }

@@ -15,10 +15,9 @@ import (
 //
 //	multi(delete the old name; create the new name, ephemeral, with the same data)
 //
-// The new node has another Czxid, so its data gets a last line that says the token: see
-// envelope.
+// The new node has a Czxid of its own, so its trailer records the token.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
-	if err := s.checkPlace(queue, p); err != nil {
+	if err := s.settings.checkPlace(queue, p); err != nil {
 		return driver.Place{}, err
 	}
 	if err := checkPrefix(prefix); err != nil {
@@ -27,51 +26,52 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	if _, seq, ok := driver.ParseName(p.Name); !ok || seq != p.Seq {
 		return driver.Place{}, fmt.Errorf("zkdriver: replace %s: %w: its sequence is not %d", p.Name, driver.ErrBadName, p.Seq)
 	}
-	return zkconn.Await(ctx, s.conn, func() (driver.Place, error) { return s.replaceNode(queue, p, driver.FormatName(prefix, p.Seq)) }, nil)
+	name := driver.FormatName(prefix, p.Seq)
+	return zkconn.Await(ctx, s.conn, func() (driver.Place, error) { return s.replaceNode(queue, p, name) }, nil)
 }
 
 func (s *session) replaceNode(queue string, p driver.Place, name string) (driver.Place, error) {
-	c := s.own.find(queue, p.Token)
-	if c == nil {
+	own := s.own.find(queue, p.Token)
+	if own == nil {
 		return driver.Place{}, fmt.Errorf("zkdriver: replace %s of %s: %w", p.Name, s.settings.queuePath(queue), driver.ErrGone)
 	}
-	c.busy.Lock()
-	defer c.busy.Unlock()
-	r := s.own.beginRemoval(queue, s.own.possibleNames(c)...)
+	own.busy.Lock()
+	defer own.busy.Unlock()
+	r := s.own.beginRemoval(queue, s.own.possibleNames(own)...)
 	defer s.own.endRemoval(queue, r)
 	for range 4 {
-		f, err := s.findNode(queue, c.token, s.own.possibleNames(c))
+		n, err := s.findNode(queue, own.token, s.own.possibleNames(own))
 		if errors.Is(err, driver.ErrGone) {
-			s.own.forget(c.token)
+			s.own.forget(own.token)
 		}
 		if err != nil {
 			return driver.Place{}, err
 		}
-		if f.name != name {
-			err = s.swap(queue, c, f, name)
+		if n.name != name {
+			err = s.swap(queue, own, n, name)
 		}
 		switch {
 		case err == nil:
-			s.own.standsUnder(c, name, s.conn.Connection())
+			s.own.seenAs(own, name, s.conn.Connection())
 			p.Name = name
 			return p, nil
-		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion): // it changed since: look again
+		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion): // it changed since: read it again
 		default:
-			return driver.Place{}, explain(err, "replace", f.path, "CREATE and DELETE on the queue")
+			return driver.Place{}, explain(err, "replace", n.path, "CREATE and DELETE on the queue")
 		}
 	}
 	return driver.Place{}, fmt.Errorf("zkdriver: replace %s of %s: %w: the node keeps changing", p.Name, s.settings.queuePath(queue), driver.ErrUnavailable)
 }
 
-// swap puts another name in place of the one that was found.
-func (s *session) swap(queue string, c *ownNode, f *storedNode, name string) error {
-	stored := appendTrailer(f.data, trailer{token: f.token(), created: f.created()})
-	s.own.doubt(c, name) // until the answer is there
+// swap gives a node another name.
+func (s *session) swap(queue string, own *ownNode, n *storedNode, name string) error {
+	stored := appendTrailer(n.data, trailer{token: n.token(), created: n.created()})
+	s.own.doubt(own, name) // until the answer has arrived
 	_, err := s.conn.Multi(
-		&zk.DeleteRequest{Path: f.path, Version: f.stat.Version},
-		&zk.CreateRequest{Path: s.settings.queuePath(queue) + "/" + name, Data: stored, Acl: s.contenderACL(), Flags: zk.FlagEphemeral})
+		&zk.DeleteRequest{Path: n.path, Version: n.stat.Version},
+		&zk.CreateRequest{Path: s.settings.queuePath(queue) + "/" + name, Data: stored, Acl: s.settings.contenderACL(s.secret), Flags: zk.FlagEphemeral})
 	if err != nil && !zkconn.Unanswered(err) {
-		s.own.standsUnder(c, f.name, s.conn.Connection()) // refused
+		s.own.seenAs(own, n.name, s.conn.Connection()) // refused
 	}
 	return err
 }

@@ -14,13 +14,13 @@ type settings struct {
 
 	login    bool // whether user and password were given
 	user     string
-	password func() string // a function, because no way to print it shows what it returns
+	password func() string // a function, so that printing settings shows no password
 
 	sessionTimeout time.Duration
 	connectTimeout time.Duration
-	leaseMargin    time.Duration // 0: a quarter of the negotiated timeout
+	leaseMargin    time.Duration // 0: a quarter of the timeout that the server grants
 	tick           time.Duration // of the ensemble; 0: not stated
-	listOnly       bool          // a hand-over is found out by listing: no Release
+	listOnly       bool          // a waiter lists the queue after each release (handover=list)
 	sequenceLimit  int64
 	acl            aclMode
 
@@ -39,34 +39,24 @@ const (
 	minSessionTimeout = 100 * time.Millisecond
 	maxSessionTimeout = 24 * time.Hour
 
-	// maxSequence is the first sequence that is not used any more. ZooKeeper's counter is an
-	// int32 that sticks at its end (or wraps, before 3.5), so there is room for the nodes of
-	// those who have not yet noticed.
+	// maxSequence is the first sequence that is not used. ZooKeeper's counter is an
+	// int32 that stops at its maximum (or wraps, before 3.5). The distance to the
+	// maximum leaves room for the nodes of clients that have not noticed yet.
 	maxSequence = 1<<31 - 1<<20
 )
 
-// aclMode says who may use the queues and contenders that a session makes.
+// aclMode says which users may use the queues and contenders that a session makes.
 type aclMode int
 
 const (
-	aclOpen    aclMode = iota // everybody
-	aclCreator                // whoever the server knows the creator as
+	aclOpen    aclMode = iota // every client
+	aclCreator                // the user that the server knows the creator as
 	aclDigest                 // the user of the data source name
 )
 
-// logins returns what a session logs in as, in the form of zkconn.Config.Logins.
-func (s *settings) logins(x secret) [][]byte {
-	var all [][]byte
-	if s.login {
-		all = append(all, []byte(s.user+":"+s.password()))
-	}
-	if x.set() {
-		all = append(all, x.auth())
-	}
-	return all
-}
+func (m aclMode) String() string { return [...]string{"open", "creator", "digest"}[m] }
 
-// connConfig returns the part of the settings that concerns the connection.
+// connConfig returns the part of the settings that concerns connections.
 func (s *settings) connConfig() zkconn.Config {
 	return zkconn.Config{
 		Hosts: s.hosts, SessionTimeout: s.sessionTimeout, ConnectTimeout: s.connectTimeout,
@@ -75,13 +65,4 @@ func (s *settings) connConfig() zkconn.Config {
 			On: s.tls, CA: s.tlsCA, Cert: s.tlsCert, Key: s.tlsKey, ServerName: s.tlsServerName, Config: s.tlsConfig,
 		},
 	}
-}
-
-// certified tells whether the server may know this client by a certificate.
-func (s *settings) certified() bool { return s.tlsCert != "" || s.tlsConfig != nil }
-
-// keepsSecret tells whether sessions have a secret. In an ACL of all the names by which the
-// server knows a client that of the secret would be among them, which nobody else has.
-func (s *settings) keepsSecret() bool {
-	return !s.listOnly && !(s.acl == aclCreator && s.certified())
 }

@@ -7,69 +7,69 @@ import (
 	"strings"
 )
 
-// What the driver has to say of a node stands in a last line below its data, as text, so that
-// people can read it. One of
+// What the driver has to record about a node is the last line of its data, as
+// text that operators can read. The line is called the trailer. It is one of
 //
 //	#dlock guarded
 //	#dlock token=4294967301 created=1700000000000
 //
-// The first says that only its session can write to the node: see secret. The second is of a
-// node that was replaced, which has another Czxid than the one that is its token: so it
-// says which token it is, and when the first node was made.
+// The first says that only the node's session can write to the node, see acl.go.
+// The second is the trailer of a node that Replace has made: the node has a Czxid
+// of its own, so the trailer records the token, and the time at which the first
+// node was created.
 //
-// Where neither is to be said, data which by itself ends in such a line gets another one, with
-// zeros, so that opening takes off exactly what sealing and resealing added.
+// If there is nothing to record, but the caller's data ends in such a line by
+// itself, the driver appends a trailer with zeros. So splitTrailer removes
+// exactly what was appended.
 
 const (
 	trailerStart   = "\n#dlock "
 	trailerGuarded = "guarded"
 )
 
-// trailer is what the last line says; zeros say that the node's own Stat holds.
+// trailer is what the last line says. If token is zero, the node's own Stat has
+// the token and the time.
 type trailer struct {
 	guarded bool
 	token   int64
 	created int64 // milliseconds since 1970, as in a Stat
 }
 
-// stored returns data as it is stored by Create.
-func (s *session) stored(data []byte) []byte { return withTrailer(data, s.secret.set()) }
-
+// withTrailer returns data as Create stores it.
 func withTrailer(data []byte, guarded bool) []byte {
-	if _, _, marked := splitTrailer(data); marked || guarded {
+	if _, _, found := splitTrailer(data); found || guarded {
 		return appendTrailer(data, trailer{guarded: guarded})
 	}
 	return data
 }
 
-// appendTrailer adds the line.
-func appendTrailer(data []byte, e trailer) []byte {
-	line := e.text()
-	return append(append(make([]byte, 0, len(data)+len(line)), data...), line...)
+func appendTrailer(data []byte, t trailer) []byte {
+	text := t.text()
+	return append(append(make([]byte, 0, len(data)+len(text)), data...), text...)
 }
 
-func (e trailer) text() string {
-	if e.guarded {
+func (t trailer) text() string {
+	if t.guarded {
 		return trailerStart + trailerGuarded
 	}
-	return fmt.Sprintf("%stoken=%d created=%d", trailerStart, e.token, e.created)
+	return fmt.Sprintf("%stoken=%d created=%d", trailerStart, t.token, t.created)
 }
 
-// splitTrailer takes the line off stored data.
-func splitTrailer(stored []byte) (data []byte, e trailer, marked bool) {
+// splitTrailer splits stored data into the caller's data and the trailer.
+func splitTrailer(stored []byte) (data []byte, t trailer, found bool) {
 	i := bytes.LastIndex(stored, []byte(trailerStart))
 	if i < 0 {
 		return stored, trailer{}, false
 	}
-	line := string(stored[i:])
-	if line == trailerStart+trailerGuarded {
+	text := string(stored[i:])
+	if text == trailerStart+trailerGuarded {
 		return stored[:i], trailer{guarded: true}, true
 	}
-	token, created, _ := strings.Cut(strings.TrimPrefix(line, trailerStart+"token="), " created=")
-	e.token, _ = strconv.ParseInt(token, 10, 64)
-	e.created, _ = strconv.ParseInt(created, 10, 64)
-	if e.token < 0 || e.created < 0 || e.text() != line {
+	token, created, _ := strings.Cut(strings.TrimPrefix(text, trailerStart+"token="), " created=")
+	t.token, _ = strconv.ParseInt(token, 10, 64)
+	t.created, _ = strconv.ParseInt(created, 10, 64)
+	if t.token < 0 || t.created < 0 || t.text() != text {
 		return stored, trailer{}, false
 	}
-	return stored[:i], e, true
+	return stored[:i], t, true
 }

@@ -80,8 +80,8 @@ func (w *waiter) release(x wait) {
 	require.NoError(w.t, w.holder.Delete(within(w.t), x.queue, x.ahead, driver.Released))
 }
 
-// noNews requires that the contender has not heard anything.
-func noNews(t testing.TB, c <-chan driver.Cause) {
+// requireNoNews requires that the contender has not heard anything.
+func requireNoNews(t testing.TB, c <-chan driver.Cause) {
 	t.Helper()
 	select {
 	case cause, open := <-c:
@@ -113,7 +113,7 @@ func TestHandOverAfterALongWaitTakesOneProof(t *testing.T) {
 	held := w.proxy.HoldRequests(zktest.Op(zktest.OpMulti))
 	w.release(x)
 	closed(t, "the proof is sent", held.Held())
-	noNews(t, x.watch.C)
+	requireNoNews(t, x.watch.C)
 	held.Release()
 	require.Equal(t, driver.Released, causeOf(t, x.watch.C))
 	w.sent(1)
@@ -139,7 +139,7 @@ func TestOneProofServesAllWaitersOfASession(t *testing.T) {
 		return w.own.waiting == 0
 	})
 	for _, x := range all {
-		noNews(t, x.watch.C)
+		requireNoNews(t, x.watch.C)
 	}
 	held.Release()
 	for _, x := range all {
@@ -212,7 +212,7 @@ func TestAnotherOpenWatchDoesNotSpareTheProof(t *testing.T) {
 	held := w.proxy.HoldRequests(zktest.Op(zktest.OpMulti))
 	w.release(x)
 	closed(t, "the proof is sent", held.Held())
-	noNews(t, x.watch.C)
+	requireNoNews(t, x.watch.C)
 	held.Release()
 	require.Equal(t, driver.Released, causeOf(t, x.watch.C))
 	other.Stop()
@@ -287,7 +287,7 @@ func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 	require.ErrorIs(t, w.Err(), driver.ErrSessionEnded)
 
 	// The proof may fail before the watches are ended.
-	l := &subscriber{c: make(chan driver.Cause, 1), ahead: true, news: heardRelease, confirming: true}
+	l := &subscriber{c: make(chan driver.Cause, 1), ahead: true, news: newsRelease, confirming: true}
 	w.watches.confirmLater(l)
 	ended(t, l.c)
 }

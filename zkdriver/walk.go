@@ -10,8 +10,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Walk implements driver.Walker. It asks for one node after the other, and finds the queues
-// that hold nodes. What may not be read below prefix is left out.
+// Walk implements driver.Walker. It reads one node after the other and returns the
+// queues that have contenders. It leaves out nodes below prefix that this user may
+// not read.
 func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 	if prefix != "" {
 		if err := s.settings.checkQueue(prefix); err != nil {

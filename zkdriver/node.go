@@ -1,0 +1,102 @@
+package zkdriver
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// storedNode is a node as the server has it.
+type storedNode struct {
+	mine       bool // it belongs to this session
+	name, path string
+	data       []byte // without the trailer
+	trailer    trailer
+	stat       *zk.Stat
+}
+
+// newStoredNode returns the node that a reply describes.
+func (s *session) newStoredNode(path, name string, stored []byte, stat *zk.Stat) *storedNode {
+	n := &storedNode{name: name, path: path, stat: stat, mine: stat.EphemeralOwner == s.conn.SessionID()}
+	n.data, n.trailer, _ = splitTrailer(stored)
+	return n
+}
+
+// token returns the token that Create returned to the owner.
+func (n *storedNode) token() int64 {
+	if n.trailer.token != 0 {
+		return n.trailer.token
+	}
+	return n.stat.Czxid
+}
+
+// created returns the time at which the node was created, in milliseconds since
+// 1970. Replace does not change it.
+func (n *storedNode) created() int64 {
+	if n.trailer.token != 0 {
+		return n.trailer.created
+	}
+	return n.stat.Ctime
+}
+
+// readStored reads a node.
+func (s *session) readStored(queue, name string) (*storedNode, error) {
+	path := s.settings.queuePath(queue) + "/" + name
+	stored, stat, err := s.conn.Get(path)
+	if err != nil {
+		return nil, err
+	}
+	return s.newStoredNode(path, name, stored, stat), nil
+}
+
+// findNode returns this session's node of that token if it has one of the names.
+// Otherwise the error matches driver.ErrGone. A node of another session is never
+// that node: its data may have any token.
+func (s *session) findNode(queue string, token int64, names []string) (*storedNode, error) {
+	for _, name := range names {
+		n, err := s.readStored(queue, name)
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+		case err != nil:
+			return nil, explain(err, "look at", s.settings.queuePath(queue)+"/"+name, "READ on it")
+		case n.mine && n.token() == token:
+			return n, nil
+		}
+	}
+	return nil, fmt.Errorf("zkdriver: %s of %s: %w", strings.Join(names, " or "), s.settings.queuePath(queue), driver.ErrGone)
+}
+
+// stillExists reads a node once more, after the removals in flight that have its
+// name have ended (see inFlight). The error matches driver.ErrGone if one of them
+// has removed it.
+func (s *session) stillExists(queue string, p driver.Place, removals []<-chan struct{}) error {
+	for _, ended := range removals {
+		<-ended
+	}
+	path := s.settings.queuePath(queue)
+	if err := s.conn.Sync(path); err != nil { // the session may be connected to another server now
+		return explain(err, "look at", path, "READ on it")
+	}
+	_, err := s.findNode(queue, p.Token, []string{p.Name})
+	return err
+}
+
+// removedOtherNode returns an error that matches driver.ErrGone if a removal which
+// has succeeded has removed a node of this session with another token (see
+// inFlight).
+func (s *session) removedOtherNode(queue string, token int64, name string, r *removal) error {
+	for _, c := range r.creations {
+		if c.ended != nil {
+			<-c.ended
+		}
+	}
+	p, there := s.own.otherNodeOfName(queue, name, token)
+	if !there {
+		return nil
+	}
+	return s.stillExists(queue, p, nil)
+}

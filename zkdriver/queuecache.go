@@ -1,0 +1,133 @@
+package zkdriver
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// queueCache remembers how this session creates nodes in each queue, and whether
+// it trusts writes there. An entry that is dropped costs one request.
+type queueCache struct {
+	mu     sync.Mutex
+	known  map[string]queueInfo
+	trusts map[string]writeTrust
+
+	noContainers atomic.Bool // the server is older than 3.5.3
+}
+
+// maxKnown bounds the cache, for sessions that use many queues.
+const maxKnown = 4096
+
+// queueInfo says how nodes are created in a queue. epoch is that of the queue if
+// the mode is draining or the session checks ACLs; then aclVersion is the version
+// of the ACL that was checked.
+type queueInfo struct {
+	mode       createMode
+	epoch      int64
+	aclVersion int32
+}
+
+// createMode is how nodes are created in a queue.
+type createMode int
+
+const (
+	unknown createMode = iota
+
+	// withWrite: together with a write of empty data to the queue's node. The Stat
+	// of that write has everything that Create returns.
+	withWrite
+
+	// withoutWrite: the queue's node has data of other clients, or must not be
+	// written.
+	withoutWrite
+
+	// draining: not before the queue is empty, because its sequences have come to
+	// their end.
+	draining
+)
+
+func (q *queueCache) get(queue string) queueInfo {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.known[queue]
+}
+
+func (q *queueCache) set(queue string, info queueInfo) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.known == nil {
+		q.known = make(map[string]queueInfo)
+	}
+	if _, there := q.known[queue]; !there && len(q.known) >= maxKnown {
+		for other := range q.known { // any one
+			delete(q.known, other)
+			break
+		}
+	}
+	q.known[queue] = info
+}
+
+func (q *queueCache) drop(queue string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.known, queue)
+}
+
+// writeTrust says whether a write to a node of a queue is trusted to be a release,
+// see writetrust.go. It holds for one epoch of the queue and one version of its
+// ACL.
+type writeTrust struct {
+	epoch      int64
+	aclVersion int32
+	unread     bool // the ACL was not read yet
+	trusted    bool
+}
+
+// olderThan reports whether t is about an earlier state of the queue.
+func (t writeTrust) olderThan(epoch int64, aclVersion int32) bool {
+	return t.epoch < epoch || t.epoch == epoch && t.aclVersion < aclVersion
+}
+
+// trust returns what is known of a queue. If unread is set, the caller reads the
+// ACL and calls setTrust.
+func (q *queueCache) trust(queue string) writeTrust {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t, known := q.trusts[queue]
+	if known {
+		return t
+	}
+	if q.trusts == nil {
+		q.trusts = make(map[string]writeTrust)
+	}
+	for other, t := range q.trusts {
+		if len(q.trusts) < maxKnown {
+			break
+		}
+		if !t.unread {
+			delete(q.trusts, other)
+		}
+	}
+	t = writeTrust{unread: true}
+	q.trusts[queue] = t // so that aclSeen records later states until setTrust is called
+	return t
+}
+
+// setTrust stores t unless a later state of the queue has been seen.
+func (q *queueCache) setTrust(queue string, t writeTrust) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !t.olderThan(q.trusts[queue].epoch, q.trusts[queue].aclVersion) {
+		q.trusts[queue] = t
+	}
+}
+
+// aclSeen records the state of a queue that an answer shows. If it is a later one,
+// the ACL has to be read again.
+func (q *queueCache) aclSeen(queue string, epoch int64, aclVersion int32) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t, known := q.trusts[queue]; known && t.olderThan(epoch, aclVersion) {
+		q.trusts[queue] = writeTrust{epoch: epoch, aclVersion: aclVersion, unread: true}
+	}
+}

@@ -1,0 +1,124 @@
+package zkdriver
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
+)
+
+// addOrphan adds a Create that ended with err, if its node may exist.
+func (s *session) addOrphan(x orphan, err error) {
+	if zkconn.Unanswered(err) && !errors.Is(err, driver.ErrSessionEnded) {
+		s.orphans.add(x, s.startRemovingOrphans)
+	}
+}
+
+func (s *session) startRemovingOrphans() (started bool) { return s.conn.Go(s.removeOrphans) }
+
+// removeOrphans removes orphans until the list is empty or the session has ended.
+func (s *session) removeOrphans() {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	wait := 10 * time.Millisecond
+	for {
+		select {
+		case <-s.conn.Lease().Done():
+			return
+		case <-pause.C:
+		}
+		x, more := s.orphans.next()
+		if !more {
+			return
+		}
+		if err := s.removeOrphan(x); err != nil {
+			wait = min(2*wait, time.Second)
+			pause.Reset(wait)
+			continue
+		}
+		s.orphans.done()
+		wait = 10 * time.Millisecond
+		pause.Reset(0)
+	}
+}
+
+// removeOrphan looks for the node and removes it. It sends a Sync first: the
+// Create may have reached the leader through another server than the present one.
+// If the Create reaches the leader after the Sync, over the old connection, the
+// leader refuses it, because the session has moved.
+func (s *session) removeOrphan(x orphan) error {
+	path := s.settings.queuePath(x.queue)
+	if err := s.conn.Sync(path); err != nil {
+		return err
+	}
+	names, stat, err := s.conn.Children(path)
+	if err != nil {
+		return ignorePermanent(err)
+	}
+	after := int64(-1)
+	if stat.Czxid == x.after.Epoch {
+		after = x.after.Seq
+	}
+	for _, name := range newestFirst(names, x.prefix, after) {
+		found, err := s.removeIfOrphan(x, name)
+		if err = ignorePermanent(err); found || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeIfOrphan removes the node of that name if it is the orphan. It reads the
+// Stat first, for the owner: the data of other sessions' nodes may be long.
+func (s *session) removeIfOrphan(x orphan, name string) (found bool, err error) {
+	r := s.own.beginRemoval(x.queue, name)
+	defer s.own.endRemoval(x.queue, r)
+	child := s.settings.queuePath(x.queue) + "/" + name
+	stat, err := s.conn.Stat(child)
+	if err != nil || stat.EphemeralOwner != s.conn.SessionID() {
+		return false, err
+	}
+	data, _, err := s.conn.Get(child)
+	if err != nil || !bytes.Equal(data, x.data) {
+		return false, err
+	}
+	return true, s.conn.Delete(child, -1)
+}
+
+// ignorePermanent returns nil for an error that a retry cannot change.
+func ignorePermanent(err error) error {
+	if err == nil || errors.Is(err, zk.ErrNoNode) || zkconn.Permanent(err) {
+		return nil
+	}
+	return err
+}
+
+// newestFirst returns the names that begin with the prefix and have a sequence
+// after that one, the highest sequence first. The server has given the orphan a
+// higher sequence than any earlier node of this session. The sequences of other
+// nodes prove nothing: a client may choose any.
+func newestFirst(names []string, prefix string, after int64) []string {
+	type entry struct {
+		name string
+		seq  int64
+	}
+	var entries []entry
+	for _, name := range names {
+		if _, seq, ok := driver.ParseName(name); ok && seq > after && strings.HasPrefix(name, prefix) {
+			entries = append(entries, entry{name, seq})
+		}
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(b.seq, a.seq) })
+	sorted := make([]string, len(entries))
+	for i, e := range entries {
+		sorted[i] = e.name
+	}
+	return sorted
+}
