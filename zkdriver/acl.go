@@ -11,19 +11,20 @@ import (
 //	multi(set the data of the own node; delete it)
 //
 // A watch of the node's data reports the write. For every other end of the node
-// it reports the deletion. So a client that can write to a contender can make it
-// look released, and the waiter behind it would hold the lock at the same time as
-// the holder. Therefore only the session that made a contender can write to it.
-// A session logs in as the user of the data source name, and also under a secret
-// that it has generated. Only this second login may write to the session's nodes.
+// it reports the deletion. So a client that can write to a contender can make
+// it look released, and the waiter behind it would hold the lock at the same
+// time as the holder. Therefore only the session that made a contender can
+// write to it. A session logs in as the user of the data source name, and also
+// under a secret that it has generated. Only this second login may write to the
+// session's nodes.
 //
-// The last line of a contender's data, "#dlock guarded", says that the contender
-// is protected in this way. A node without the line may be writable by other
-// clients (if other software made it, say), so a write to it proves no release.
-// writetrust.go decides when the line itself can be trusted.
+// The last line of a contender's data, "#dlock guarded", says that the
+// contender is protected in this way. A node without the line may be writable
+// by other clients (if other software made it, say), so a write to it proves no
+// release. writetrust.go decides when the line itself can be trusted.
 
-// secret is the second login of a session. The zero value means that the session
-// has none.
+// secret is the second login of a session. The zero value means that the
+// session has none.
 type secret struct {
 	auth func() []byte // "user:password"; a function, so that printing a secret shows no password
 	acl  []zk.ACL
@@ -55,7 +56,8 @@ func (s *settings) keepsSecret() bool {
 // certified reports whether the server may know this client by a certificate.
 func (s *settings) certified() bool { return s.tlsCert != "" || s.tlsConfig != nil }
 
-// logins returns what a session logs in as, in the form of zkconn.Config.Logins.
+// logins returns what a session logs in as, in the form of
+// zkconn.Config.Logins.
 func (s *settings) logins(x secret) [][]byte {
 	var all [][]byte
 	if s.login {
@@ -67,8 +69,8 @@ func (s *settings) logins(x secret) [][]byte {
 	return all
 }
 
-// contenderACL lets the users of a queue read a contender. (Deleting a contender
-// needs a permission on the queue.)
+// contenderACL lets the users of a queue read a contender. (Deleting a
+// contender needs a permission on the queue.)
 func (s *settings) contenderACL(x secret) []zk.ACL {
 	if !x.set() {
 		return s.queueACL()
@@ -90,8 +92,8 @@ func (s *settings) usersACL(perms int32) []zk.ACL {
 	return zk.WorldACL(perms)
 }
 
-// ancestorACL lets every client read the node and create nodes below it, because
-// different users have their queues below the same node.
+// ancestorACL lets every client read the node and create nodes below it,
+// because different users have their queues below the same node.
 func (s *settings) ancestorACL() []zk.ACL {
 	if s.acl == aclOpen {
 		return s.queueACL()

@@ -20,14 +20,14 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// store is a connector whose sessions each have a proxy of their own, on which faults are
-// played.
+// store is a connector whose sessions have a proxy each. The tests inject
+// faults into the proxies.
 type store struct {
-	t      *testing.T
-	server *zktest.Server
-	chroot string
-	params string
-	eager  bool // see crowds
+	t              *testing.T
+	server         *zktest.Server
+	chroot         string
+	params         string
+	alwaysPrefetch bool // see prefetchPolicy.always
 
 	mu      sync.Mutex
 	proxies map[driver.Session]*zktest.Proxy
@@ -46,7 +46,7 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	}
 	made, err := c.Connect(ctx)
 	if err == nil {
-		made.(*session).prefetchPolicy.always = s.eager
+		made.(*session).prefetchPolicy.always = s.alwaysPrefetch
 		s.mu.Lock()
 		s.proxies[made] = p
 		s.mu.Unlock()
@@ -54,8 +54,8 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	return made, err
 }
 
-// freeProxy takes over the proxy of a session that is closed, so that a case which counts
-// goroutines finds none of the test's own.
+// freeProxy reuses the proxy of a session that has shut down. Otherwise a case
+// that counts goroutines would find those of the proxies.
 func (s *store) freeProxy() *zktest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,15 +81,15 @@ func (s *store) proxy(session driver.Session) *zktest.Proxy {
 
 // conformance finds the store of a session.
 type conformance struct {
-	slow   sync.Map // driver.Session whose replies take their time
-	eager  bool
-	mu     sync.Mutex
-	stores []*store
+	slow           sync.Map // driver.Session whose replies are delayed
+	alwaysPrefetch bool
+	mu             sync.Mutex
+	stores         []*store
 }
 
 func (c *conformance) open(t *testing.T, params string) driver.Connector {
 	s := newStore(t, params)
-	s.eager = c.eager
+	s.alwaysPrefetch = c.alwaysPrefetch
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stores = append(c.stores, s)
@@ -111,9 +111,9 @@ func TestConformance(t *testing.T) { conforms(t, false) }
 
 func TestConformanceWithAListBehindEveryCreate(t *testing.T) { conforms(t, true) }
 
-func conforms(t *testing.T, eager bool) {
+func conforms(t *testing.T, alwaysPrefetch bool) {
 	server := zktest.Shared(t)
-	c := conformance{eager: eager}
+	c := conformance{alwaysPrefetch: alwaysPrefetch}
 	const timeout = 1500 * time.Millisecond
 	config := dlocktest.Config{
 		SessionTimeout: timeout,
@@ -127,14 +127,14 @@ func conforms(t *testing.T, eager bool) {
 		},
 		Drop: func(t *testing.T, s driver.Session) {
 			z, p := s.(*session), c.proxy(s)
-			p.Refuse() // else the session may be faster to attach again
+			p.Refuse() // otherwise the session may reconnect before it is expired
 			defer p.Heal()
 			require.NoError(t, zktest.Expire(server.Addr(), z.conn.SessionID(), nil))
 		},
 		CutOff: func(t *testing.T, s driver.Session) func() {
 			p := c.proxy(s)
 			if _, slow := c.slow.LoadAndDelete(s); slow {
-				p.CutOneWay(testenv.ToServer) // replies on their way arrive
+				p.CutOneWay(testenv.ToServer) // replies in flight arrive
 			} else {
 				p.Cut()
 			}
@@ -145,7 +145,8 @@ func conforms(t *testing.T, eager bool) {
 		LoseRequest: func(t *testing.T, s driver.Session, op faults.Op) { c.proxy(s).LoseRequest(opcodes(op)) },
 		LoseReply:   func(t *testing.T, s driver.Session, op faults.Op) { c.proxy(s).LoseReply(opcodes(op)) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
-			// A server drops what arrives on a connection that its session has left.
+			// A server drops requests that arrive on a connection which its
+			// session has left.
 			c.proxy(s).LoseRequest(opcodes(op))
 			return func() {}
 		},
@@ -168,7 +169,7 @@ func conforms(t *testing.T, eager bool) {
 			require.NoError(t, err)
 		},
 	}
-	if eager { // the ends of sessions take their time, and have nothing to do with lists
+	if alwaysPrefetch { // the end of a session takes time, and has nothing to do with lists
 		config.Complete, config.Drop, config.CutOff, config.Pause = false, nil, nil, nil
 	}
 	dlocktest.Run(t, config)

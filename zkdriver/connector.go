@@ -12,27 +12,28 @@ import (
 )
 
 // Driver is the ZooKeeper driver. Its zero value is registered as "zk". An
-// application that has a TLS configuration of its own makes a Driver of its own:
+// application that has a TLS configuration of its own makes a Driver of its
+// own:
 //
 //	connector, err := zkdriver.Driver{TLS: config}.OpenConnector("zk://zk1:2281/locks")
 //	client := dlock.NewClient(connector)
 type Driver struct {
-	// TLS, if set, is the configuration of all connections, as if the data source
-	// name said tls=true. It is used in place of tls_ca, tls_cert and tls_key, which
-	// OpenConnector then refuses. If it has no ServerName, the certificate must have
-	// the name of the host in the data source name.
+	// TLS, if set, is the configuration of all connections, as if the data
+	// source name said tls=true. It is used in place of tls_ca, tls_cert and
+	// tls_key, which OpenConnector then refuses. If it has no ServerName, the
+	// certificate must have the name of the host in the data source name.
 	TLS *tls.Config
 }
 
 // OpenConnector parses a data source name; the package documentation describes
-// its form. OpenConnector does no I/O and does not block. Its error names the part
-// that is wrong and never repeats the password.
+// its form. OpenConnector does no I/O and does not block. Its error names the
+// part that is wrong and never repeats the password.
 //
 // Each Connect of the connector reads the TLS files, so that it uses renewed
-// certificates. If the files cannot be read, do not fit together, or are refused,
-// Connect fails. Before the first session of the connector has begun, that error
-// does not match driver.ErrUnavailable, and no retry follows. Later it does match,
-// because the files may be in the course of being replaced.
+// certificates. If the files cannot be read, do not fit together, or are
+// refused, Connect fails. Before the first session of the connector has begun,
+// that error does not match driver.ErrUnavailable, and no retry follows. Later
+// it does match, because the files may be in the course of being replaced.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
@@ -64,10 +65,10 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// certificateError marks errors of TLS files and certificates as passing ones once
-// a session has begun. The files were right then, so they are being replaced now,
-// which needs more than one step. Before the first session they are mistakes in
-// the settings, which the user has to learn of at once.
+// certificateError marks errors of TLS files and certificates as passing ones
+// once a session has begun. The files were right then, so they are being
+// replaced now, which needs more than one step. Before the first session they
+// are mistakes in the settings, which the user has to learn of at once.
 func (c *connector) certificateError(err error) error {
 	if c.trusted.Load() && zkconn.CertificateError(err) {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)

@@ -7,13 +7,13 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// create makes a node and returns its place alone.
+// create creates a node and returns its place.
 func create(ctx context.Context, s driver.Session, queue, prefix string, data []byte) (driver.Place, error) {
 	j, err := s.Create(ctx, queue, driver.NodeSpec{Prefix: prefix, Data: data})
 	return j.Place, err
 }
 
-// watchName watches whichever node has the name, or the queue if name is empty.
+// watchName watches the node that has the name, or the queue if name is empty.
 func watchName(ctx context.Context, s driver.Session, queue, name string) (<-chan driver.Cause, error) {
 	if name == "" {
 		w, err := s.WatchQueue(ctx, queue)
@@ -28,8 +28,8 @@ func watchPlace(ctx context.Context, s driver.Session, queue string, p driver.Pl
 	return w.C, err
 }
 
-// waitFor makes a node of the session and watches it together with the node of
-// that name, which is ahead of it.
+// waitFor creates a node of the session. It watches that node together with the
+// node of the given name, which is ahead of it.
 func waitFor(ctx context.Context, s driver.Session, queue, ahead string) (<-chan driver.Cause, error) {
 	own, err := create(ctx, s, queue, "waiter-W-", []byte(rand.Text()))
 	if err != nil {

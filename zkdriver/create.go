@@ -11,19 +11,19 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// maxData bounds the data of a node. A server closes the connection over a request
-// of more than jute.maxbuffer, 1,048,575 bytes by default. The request also has
-// paths, ACLs and a trailer.
+// maxData bounds the data of a node. A server closes the connection over a
+// request of more than jute.maxbuffer, 1,048,575 bytes by default. The request
+// also has paths, ACLs and a trailer.
 const maxData = 1<<20 - 1 - 8<<10
 
 // Create implements driver.Session. On a queue that is known it is one request,
 //
 //	multi(create prefix, ephemeral and sequential; setData of the queue's node, empty)
 //
-// whose second answer is a Stat of the queue's node. Its Mzxid is the zxid of the
-// transaction, and so the token and the Czxid of the new node. Its NumChildren
-// counts the new node, and its Czxid is the epoch. A list of the queue may follow,
-// see prefetch.
+// whose second answer is a Stat of the queue's node. Its Mzxid is the zxid of
+// the transaction, and so the token and the Czxid of the new node. Its
+// NumChildren counts the new node, and its Czxid is the epoch. A list of the
+// queue may follow, see prefetch.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	if err := s.checkCreate(queue, n); err != nil {
 		return driver.Joined{}, err
@@ -126,8 +126,8 @@ func (s *session) createOnce(queue string, n driver.NodeSpec, mode createMode) (
 	return j, aclVersion, err
 }
 
-// errRemovedWithOther says that a removal which this session had sent earlier has
-// removed the new node: see inFlight.
+// errRemovedWithOther says that a removal which this session had sent earlier
+// has removed the new node: see inFlight.
 var errRemovedWithOther = errors.New("zkdriver: the node was removed together with an earlier one of its name")
 
 // errMayNotWrite says that this session must not write to the queue's node.
@@ -179,8 +179,8 @@ func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (p driver.
 		s.addOrphan(x, err)
 		return driver.Place{}, 0, err
 	}
-	// It reads the queue first. A queue that is not empty cannot be removed. So if
-	// the node exists afterwards, it was in this queue all the time.
+	// It reads the queue first. A queue that is not empty cannot be removed. So
+	// if the node exists afterwards, it was in this queue all the time.
 	parent, err := s.conn.Stat(path)
 	var stat *zk.Stat
 	if err == nil {

@@ -226,7 +226,7 @@ func TestCreateThatIsCancelledLeavesNothing(t *testing.T) {
 	b.empties("q")
 }
 
-func TestCreateThatIsStillOnItsWayIsCaught(t *testing.T) {
+func TestACancelledCreateInFlightLeavesNothing(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=20s")
 	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm"), driver.Changed))
@@ -240,7 +240,7 @@ func TestCreateThatIsStillOnItsWayIsCaught(t *testing.T) {
 	b.empties("q")
 }
 
-func TestSearchForALostNodeLooksAtNoOlderOnes(t *testing.T) {
+func TestSearchForAnOrphanReadsNoOlderNodes(t *testing.T) {
 	b := newFixture(t, "session_timeout=20s")
 	for i := range 30 {
 		b.mustCreate("q", "h-W-", fmt.Sprint(i))
@@ -261,8 +261,9 @@ func TestSearchForALostNodeLooksAtNoOlderOnes(t *testing.T) {
 	}
 }
 
-// On an ensemble every reconnect finds another server, which may lag behind.
-func TestLostCreatesOnAnEnsembleLeaveNothing(t *testing.T) {
+// On an ensemble every reconnect may reach another server, which may lag
+// behind.
+func TestUnansweredCreatesOnAnEnsembleLeaveNothing(t *testing.T) {
 	t.Parallel()
 	e := zktest.StartEnsemble(t, 3)
 	var proxies []*zktest.Proxy
@@ -304,11 +305,12 @@ func mustCreateOn(t testing.TB, s *session, data string) driver.Place {
 	return p
 }
 
-// A Stat does not tell a container from an ordinary node, so the requests have to.
+// A Stat does not show whether a node is a container. So the test counts
+// requests.
 func TestQueuesAreContainersWhereTheServerHasThem(t *testing.T) {
 	b := newFixture(t, "")
 	b.mustCreate("some/new/server", "h-W-", "x")
-	require.Equal(t, 2, b.proxy.Frames(zktest.OpCreateContainer)) // the first one has no parent
+	require.Equal(t, 2, b.proxy.Frames(zktest.OpCreateContainer)) // the first one fails: there is no parent
 	require.Equal(t, 2, b.proxy.Frames(zktest.OpCreate))
 	b.queues.noContainers.Store(true)
 	b.mustCreate("some/old/server", "h-W-", "x")

@@ -13,14 +13,14 @@ import (
 
 // Delete implements driver.Session. The first Delete of a node that is not
 // doubtful is one request (see ownNodes). Any other Delete first reads the node
-// that has the name, and checks its token and its owner. Between the read and the
-// removal there is one round trip. To make Delete hit a wrong node, an operator
-// would have to remove the node and the queue in that time, and this host would
-// have to make both again.
+// that has the name, and checks its token and its owner. Between the read and
+// the removal there is one round trip. To make Delete hit a wrong node, an
+// operator would have to remove the node and the queue in that time, and this
+// host would have to make both again.
 //
-// The release of a node that is not doubtful begins with a write, which a watch of
-// the node reports. A session without a secret never writes: its nodes are not
-// guarded, so no session would trust the write.
+// The release of a node that is not doubtful begins with a write, which a watch
+// of the node reports. A session without a secret never writes: its nodes are
+// not guarded, so no session would trust the write.
 func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return err

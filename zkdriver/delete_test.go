@@ -152,7 +152,7 @@ func TestReplaceWithoutAnAnswerIsFinishedByRepeatingOrUndoneByDelete(t *testing.
 	}
 }
 
-func TestEnvelopeTakesOffWhatItPutOn(t *testing.T) {
+func TestSplitTrailerRemovesWhatWasAppended(t *testing.T) {
 	line, guarded := trailer{token: 5, created: 6}.text(), trailer{guarded: true}
 	for _, data := range []string{"", "x", "x\n", line, "x" + line, line + line, "x" + line + "y", guarded.text(), "x" + guarded.text(),
 		trailerStart, trailerStart + "-1 created=-1", trailerStart + "token=-1 created=-1", trailerStart + "token=05 created=6", trailerStart + "guarded "} {

@@ -17,7 +17,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// listener accepts connections and does with each what serve says, in its own goroutine.
+// listener accepts connections. It calls serve for each one, on a goroutine of
+// its own.
 func listener(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -82,7 +83,7 @@ func TestHostThatHangsInTheHandshakeDoesNotCostTheSession(t *testing.T) {
 	require.NoError(t, s.Err())
 }
 
-func TestServerThatStopsAnsweringIsLeftForAnother(t *testing.T) {
+func TestASilentServerIsReplacedByAnother(t *testing.T) {
 	t.Parallel()
 	server := zktest.Shared(t)
 	chroot := server.Chroot(t)
@@ -104,7 +105,7 @@ func TestServerThatStopsAnsweringIsLeftForAnother(t *testing.T) {
 	require.NoError(t, s.Err())
 }
 
-func TestServersThatDropConnectionsAreNotHammered(t *testing.T) {
+func TestServersThatDropConnectionsAreNotOverloaded(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	count := 0
@@ -137,7 +138,7 @@ func TestConnectEndsWithItsContext(t *testing.T) {
 	begin := time.Now()
 	_, err = c.Connect(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, time.Since(begin), 700*time.Millisecond) // 50ms, and what a busy machine takes
+	require.Less(t, time.Since(begin), 700*time.Millisecond) // 50ms, and the delays of a busy machine
 }
 
 func TestForeignPortsAreNamed(t *testing.T) {
@@ -151,7 +152,7 @@ func TestForeignPortsAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, "add tls=true")
 }
 
-func TestExpiryIsTheEnd(t *testing.T) {
+func TestExpiryEndsTheSession(t *testing.T) {
 	b := newFixture(t, "session_timeout=20s")
 	b.mustCreate("q", "h-W-", "x")
 	b.proxy.Refuse()

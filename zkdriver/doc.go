@@ -1,19 +1,20 @@
-// Package zkdriver keeps locks in ZooKeeper. It is tested with ZooKeeper 3.8. On a
-// server older than 3.5.3, which has no containers, it uses ordinary nodes in their
-// place. Import the package for its side effect and open a client by its name:
+// Package zkdriver keeps locks in ZooKeeper. It is tested with ZooKeeper 3.8.
+// On a server older than 3.5.3, which has no containers, it uses ordinary nodes
+// in their place. Import the package for its side effect and open a client by
+// its name:
 //
 //	import _ "github.com/dlock-go/dlock/zkdriver"
 //
-//	client, err := dlock.Open("zk", "zk://zk1:2181,zk2:2181,zk3:2181/locks?session_timeout=10s")
+//	client, err := dlock.Open("zk", "zk://zk1:2181,zk2:2181/locks?session_timeout=10s")
 //
 // # Data source names
 //
 //	zk://[user:password@]host[:port][,host[:port]...][/chroot][?parameter=value&...]
 //
-// The connect string of other ZooKeeper clients, host:port,host:port/chroot, works,
-// too. An IPv6 address stands in brackets. In the user, the password and the values,
-// any character may be written as %XX; the characters / ? @ & : and % must be.
-// Defaults stand in parentheses:
+// The connect string of other ZooKeeper clients, host:port,host:port/chroot,
+// works, too. An IPv6 address stands in brackets. In the user, the password and
+// the values, any character may be written as %XX; the characters / ? @ & : and
+// % must be. Defaults stand in parentheses:
 //
 //	session_timeout  how long the store keeps a session that it does not hear from;
 //	                 the server may grant more or less (10s)
@@ -36,128 +37,140 @@
 //	tls_server_name  the name expected in the server's certificate (the host)
 //	sequence_limit   where sequences start over; for tests
 //
-// The TLS files are read when a session begins. A session that reconnects uses the
-// files as they were then. Until the first session of a connector has begun, an
-// unusable file is an error that no retry follows: a file that cannot be read, a key
-// that does not fit its certificate, a certificate that either side refuses. After
-// that it is an error that may pass, so that files can be replaced while callers
-// wait.
+// The TLS files are read when a session begins. A session that reconnects uses
+// the files as they were then. Until the first session of a connector has
+// begun, an unusable file is an error that no retry follows: a file that cannot
+// be read, a key that does not fit its certificate, a certificate that either
+// side refuses. After that it is an error that may pass, so that files can be
+// replaced while callers wait.
 //
 // # What is stored
 //
-// The queue stock/42 is the node /stock/42 below the chroot. It is a container, so
-// the store removes it when it is not used. A contender is an ephemeral sequential
-// child of the queue's node. Missing nodes above the queue are made as ordinary
-// nodes. Every client that may connect can read them and create nodes below them.
-// The users of a queue need CREATE, DELETE and READ on it, and READ on each other's
-// contenders. ZooKeeper reports a wrong password only when a permission is missing.
+// The queue stock/42 is the node /stock/42 below the chroot. It is a container,
+// so the store removes it when it is not used. A contender is an ephemeral
+// sequential child of the queue's node. Missing nodes above the queue are made
+// as ordinary nodes. Every client that may connect can read them and create
+// nodes below them. The users of a queue need CREATE, DELETE and READ on it,
+// and READ on each other's contenders. ZooKeeper reports a wrong password only
+// when a permission is missing.
 //
-// With acl=creator and acl=digest the driver refuses a queue that another user may
-// alter: that user could take its locks away. The node of stock/42 is a child of the
-// node of stock. So the lock stock belongs to one user together with the right to
-// make locks below it:
+// With acl=creator and acl=digest the driver refuses a queue that another user
+// may alter: that user could take its locks away. The node of stock/42 is a
+// child of the node of stock. So the lock stock belongs to one user together
+// with the right to make locks below it:
 //
-//   - If the node stock was made for stock/42, and this user has made it, the first
-//     Lock of stock gives the node the ACL of a queue. From then on other users
-//     cannot make locks below stock. The locks that they have made already stay.
-//   - If another user has made the node stock, it cannot be locked, and the error
-//     says so.
+//   - If the node stock was made for stock/42, and this user has made it, the
+//     first Lock of stock gives the node the ACL of a queue. From then on other
+//     users cannot make locks below stock. The locks that they have made
+//     already stay.
+//   - If another user has made the node stock, it cannot be locked, and the
+//     error says so.
 //
 // Users who share a segment of their names should not lock that segment.
 //
-// If the queue's node has data when a session first uses the queue, the driver does
-// not change that data. A Create then takes three requests in place of one. Data that
-// is written later is erased by the next Create. To prevent that, an operator can
-// take WRITE on the node away from its users first; a Create then takes three
-// requests as well.
+// If the queue's node has data when a session first uses the queue, the driver
+// does not change that data. A Create then takes three requests in place of
+// one. Data that is written later is erased by the next Create. To prevent
+// that, an operator can take WRITE on the node away from its users first; a
+// Create then takes three requests as well.
 //
-// The sequences of a queue start over after two billion nodes. Before that the queue
-// has to be empty once. Its node is then made again, with its ACL and its data. It
-// becomes an ordinary node, unless it was as this driver makes it. If the session may
-// not read the ACL, because that needs ADMIN, the error says so.
+// The sequences of a queue start over after two billion nodes. Before that the
+// queue has to be empty once. Its node is then made again, with its ACL and its
+// data. It becomes an ordinary node, unless it was as this driver makes it. If
+// the session may not read the ACL, because that needs ADMIN, the error says
+// so.
 //
-// The queue orders/order-1234567890 is the node /orders/order-1234567890~. The reason
-// is that a child whose name ends in ten or more digits is a contender of the queue,
-// whichever program has made it. So a segment that ends in ten or more digits is
-// stored with a tilde behind it; and one that ends in such digits and tildes is stored
-// with one tilde more. The chroot is not changed in this way.
+// The queue orders/order-1234567890 is the node /orders/order-1234567890~. The
+// reason is that a child whose name ends in ten or more digits is a contender
+// of the queue, whichever program has made it. So a segment that ends in ten or
+// more digits is stored with a tilde behind it; and one that ends in such
+// digits and tildes is stored with one tilde more. The chroot is not changed in
+// this way.
 //
-// ZooKeeper accepts no character beyond U+FFFF in a path. The driver refuses such a
-// name with driver.ErrBadName.
+// ZooKeeper accepts no character beyond U+FFFF in a path. The driver refuses
+// such a name with driver.ErrBadName.
 //
 // # Handing over
 //
-// A holder releases a lock with a transaction that writes to the holder's node and
-// deletes it. A waiter that watches the node receives the write as an event, and
-// holds the lock without a request. Any other end of the node is an event of a
-// deletion, after which the waiter lists the queue.
+// A holder releases a lock with a transaction that writes to the holder's node
+// and deletes it. A waiter that watches the node receives the write as an
+// event, and holds the lock without a request. Any other end of the node is an
+// event of a deletion, after which the waiter lists the queue.
 //
-// This is safe only if no other client can write to the node. So a session has two
-// logins: that of the data source name, and one of its own, under a random secret of
-// the digest scheme. Only the second one may write to the session's contenders. Two
-// things can break this: a server that does not check ACLs (zookeeper.skipACL=yes),
-// and a superuser who writes to a node of a lock. For such servers, and for servers
-// where the digest scheme is off, there is handover=list: a waiter then trusts no
-// write. A client with acl=creator and a certificate behaves in the same way, because
-// the ACL of a queue names all logins of the client that made it.
+// This is safe only if no other client can write to the node. So a session has
+// two logins: that of the data source name, and one of its own, under a random
+// secret of the digest scheme. Only the second one may write to the session's
+// contenders. Two things can break this: a server that does not check ACLs
+// (zookeeper.skipACL=yes), and a superuser who writes to a node of a lock. For
+// such servers, and for servers where the digest scheme is off, there is
+// handover=list: a waiter then trusts no write. A client with acl=creator and a
+// certificate behaves in the same way, because the ACL of a queue names all
+// logins of the client that made it.
 //
 // A client that may create nodes in a queue can forge a node that looks like a
-// contender, and a release of it. So a write is trusted only if the queue was made
-// with an ACL that lets every user that may create nodes delete nodes, too: such a
-// user gains nothing by a forgery. In other queues, and if the ACL was changed since,
-// a waiter lists the queue after each release.
+// contender, and a release of it. So a write is trusted only if the queue was
+// made with an ACL that lets every user that may create nodes delete nodes,
+// too: such a user gains nothing by a forgery. In other queues, and if the ACL
+// was changed since, a waiter lists the queue after each release.
 //
 // # When a session ends
 //
 // ZooKeeper's leader ends a session from which it has not heard for the session
-// timeout. This process treats the session as ended earlier, by lease_margin. It
-// counts from a request that the leader is known to have seen. Only a Sync or a write
-// proves that. A ping or a read does not: a server that has lost its leader goes on
-// answering them.
+// timeout. This process treats the session as ended earlier, by lease_margin.
+// It counts from a request that the leader is known to have seen. Only a Sync
+// or a write proves that. A ping or a read does not: a server that has lost its
+// leader goes on answering them.
 //
-// A session that may hold a lock sends a write now and then, because a leader that was
-// deposed goes on answering a Sync. A session whose nodes all wait for other nodes
-// sends no writes. Before one of its contenders learns that its wait is over, a recent
-// write must have been answered; the driver sends a write if the latest one is old.
+// A session that may hold a lock sends a write now and then, because a leader
+// that was deposed goes on answering a Sync. A session whose nodes all wait for
+// other nodes sends no writes. Before one of its contenders learns that its
+// wait is over, a recent write must have been answered; the driver sends a
+// write if the latest one is old.
 //
-// internal/zkconn/keepalive.go has the rule and its proof. The rule assumes that clocks
-// run alike within the margin, and that the leader pings its followers in time within
-// the margin.
+// internal/zkconn/keepalive.go has the rule and its proof. The rule assumes
+// that clocks run alike within the margin, and that the leader pings its
+// followers in time within the margin.
 //
-// A server reports to its leader every half tick. The driver allows a quarter of the
-// granted timeout for that, or a little more than half of tick_time if tick_time is
-// stated and that is less. A tick_time smaller than the ensemble's tickTime is unsafe:
-// two sessions may hold a lock at the same time. The driver cannot check it. An
-// observer that is connected to a follower, with an observerMasterPort, reports half
-// as often. There the data source name must state the doubled tick, and
-// session_timeout must be at least four ticks. Elsewhere session_timeout must be at
-// least two ticks, which is the least that a server grants by default.
+// A server reports to its leader every half tick. The driver allows a quarter
+// of the granted timeout for that, or a little more than half of tick_time if
+// tick_time is stated and that is less. A tick_time smaller than the ensemble's
+// tickTime is unsafe: two sessions may hold a lock at the same time. The driver
+// cannot check it. An observer that is connected to a follower, with an
+// observerMasterPort, reports half as often. There the data source name must
+// state the doubled tick, and session_timeout must be at least four ticks.
+// Elsewhere session_timeout must be at least two ticks, which is the least that
+// a server grants by default.
 //
 // # Inside the package
 //
-// The driver has two parts. Package internal/zkconn is one session of ZooKeeper over
-// the client library go-zookeeper; its documentation says what go-zookeeper lacks.
-// This package maps the contract of package driver on znodes. From the top down:
+// The driver has two parts. Package internal/zkconn is one session of ZooKeeper
+// over the client library go-zookeeper; its documentation says what
+// go-zookeeper lacks. This package maps the contract of package driver on
+// znodes. From the top down:
 //
-//   - connector.go, connect.go: a Connector and its sessions. dsn.go and settings.go:
-//     the data source name.
-//   - create.go, delete.go, replace.go, watch.go, list.go, read.go, walk.go: one
-//     operation of the contract each.
-//   - queue.go makes a queue's node; rollover.go starts its sequences over; queueacl.go
-//     checks its ACL; writetrust.go decides whether a write to a contender is a release.
-//   - removeorphans.go looks for nodes whose Create was not answered. prefetch.go sends
-//     a list behind a Create; prefetchpolicy.go decides when that is worthwhile.
-//   - session.go: the session, and what it remembers: its own nodes (ownnodes.go), its
-//     requests in flight (inflight.go), its watches (watches.go), its orphans
-//     (orphans.go), and how nodes are made in each queue (queuecache.go).
-//   - node.go reads a node; trailer.go has the last line of its data; names.go maps
-//     names to paths; acl.go has ACLs and the session's secret; explain.go turns errors
-//     of requests into errors for callers.
+//   - connector.go, connect.go: a Connector and its sessions. dsn.go and
+//     settings.go: the data source name.
+//   - create.go, delete.go, replace.go, watch.go, list.go, read.go, walk.go:
+//     one operation of the contract each.
+//   - queue.go makes a queue's node; rollover.go starts its sequences over;
+//     queueacl.go checks its ACL; writetrust.go decides whether a write to a
+//     contender is a release.
+//   - removeorphans.go looks for nodes whose Create was not answered.
+//     prefetch.go sends a list behind a Create; prefetchpolicy.go decides when
+//     that is worthwhile.
+//   - session.go: the session, and what it remembers: its own nodes
+//     (ownnodes.go), its requests in flight (inflight.go), its watches
+//     (watches.go), its orphans (orphans.go), and how nodes are made in each
+//     queue (queuecache.go).
+//   - node.go reads a node; trailer.go has the last line of its data; names.go
+//     maps names to paths; acl.go has ACLs and the session's secret; explain.go
+//     turns errors of requests into errors for callers.
 //
-// A file refers only to files below it. ZooKeeper lacks three things that explain much
-// of the code. It does not return the zxid of a create, so a Create is a transaction
-// with a write whose answer has the zxid. It reuses the names of nodes in a queue that
-// was removed and made again, so the driver compares tokens unless it is certain which
-// node has a name. And it cannot say whether a request whose reply was lost was carried
-// out, so the driver looks for the node of such a Create until the store has answered.
+// A file refers only to files below it. ZooKeeper lacks three things that
+// explain much of the code. It does not return the zxid of a create, so a
+// Create is a transaction with a write whose answer has the zxid. It reuses the
+// names of nodes in a queue that was removed and made again, so the driver
+// compares tokens unless it is certain which node has a name. And it cannot say
+// whether a request whose reply was lost was carried out, so the driver looks
+// for the node of such a Create until the store has answered.
 package zkdriver

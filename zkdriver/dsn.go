@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// parseDSN parses a data source name. It does not use url.Parse, whose errors repeat
-// the text with the password. For the same reason no error here repeats any part of
-// the text that could belong to a password: an error names hosts and parameters by
-// their position.
+// parseDSN parses a data source name. It does not use url.Parse, whose errors
+// repeat the text with the password. For the same reason no error here repeats
+// any part of the text that could belong to a password: an error names hosts
+// and parameters by their position.
 func parseDSN(dsn string) (*settings, error) {
 	s, err := parse(dsn)
 	if err != nil {
@@ -321,8 +321,8 @@ func (s *settings) complete() error {
 	return nil
 }
 
-// checkACL checks the parameter acl. It runs after complete, when a certificate of
-// Driver.TLS is known, too: that certificate may name the creator.
+// checkACL checks the parameter acl. It runs after complete, when a certificate
+// of Driver.TLS is known, too: that certificate may name the creator.
 func (s *settings) checkACL() error {
 	switch {
 	case s.acl == aclDigest && !s.login:

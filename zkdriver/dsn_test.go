@@ -123,7 +123,7 @@ func TestReservedAndForeignNamesAreRefused(t *testing.T) {
 	require.NoError(t, below.checkQueue("über/日本"))
 }
 
-func TestAChrootIsTakenAsItIs(t *testing.T) {
+func TestAChrootIsNotEscaped(t *testing.T) {
 	s, err := parseDSN("zk://h/app-1234567890/x~")
 	require.NoError(t, err)
 	require.Equal(t, "/app-1234567890/x~/q-1234567890~", s.queuePath("q-1234567890"))
@@ -133,7 +133,8 @@ func TestAChrootIsTakenAsItIs(t *testing.T) {
 	require.Equal(t, "n-0000000001", name)
 }
 
-// People and other programs know where a lock is stored, so it does not change.
+// Operators and other programs know where a lock is stored. So its place must
+// not change.
 func TestASegmentThatWouldBeAContenderIsStoredWithATilde(t *testing.T) {
 	for segment, child := range map[string]string{
 		"stock": "stock", "x-123456789": "x-123456789", "x-123456789~": "x-123456789~", "~": "~", "1234567890x": "1234567890x", "": "",
@@ -189,7 +190,7 @@ func FuzzDSN(f *testing.F) {
 	})
 }
 
-// format writes what parseDSN reads.
+// format is the reverse of parseDSN.
 func (s *settings) format() string {
 	var b strings.Builder
 	escape := func(v string) string { return strings.NewReplacer("&", "%26", "%3A", ":").Replace(url.PathEscape(v)) }

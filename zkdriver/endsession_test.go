@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-func TestCloseSaysGoodbyeThoughTheConnectionHasJustBroken(t *testing.T) {
+func TestCloseEndsASessionWhoseConnectionHasJustBroken(t *testing.T) {
 	t.Parallel()
 	for range 10 {
 		b := newFixture(t, "session_timeout=10s")
@@ -27,7 +27,7 @@ func TestCloseSaysGoodbyeThoughTheConnectionHasJustBroken(t *testing.T) {
 	}
 }
 
-func TestCloseSaysGoodbyeOnceTheStoreIsBack(t *testing.T) {
+func TestCloseEndsTheSessionOnceTheStoreIsBack(t *testing.T) {
 	t.Parallel()
 	for _, down := range []time.Duration{20 * time.Millisecond, 300 * time.Millisecond, 1500 * time.Millisecond} {
 		b := newFixture(t, "session_timeout=10s")
@@ -65,7 +65,7 @@ func TestALateAnswerThatAQueueIsNotThereDropsNoNodeMadeSince(t *testing.T) {
 	asked := b.own.createdSoFar()
 	_, _, err := b.conn.Children(b.settings.queuePath("q"))
 	require.ErrorIs(t, err, zk.ErrNoNode)
-	p := b.mustCreate("q", "h-W-", "x") // by another goroutine, before the answer is looked at
+	p := b.mustCreate("q", "h-W-", "x") // by another goroutine, before the answer is handled
 	b.own.queueGone("q", asked)
 	b.own.nodeGone("q", p.Name, asked)
 	require.True(t, b.own.duty() == zkconn.Holding)
@@ -93,7 +93,7 @@ func TestARootThatMayNotBeReadCostsNoSession(t *testing.T) {
 	}
 }
 
-// An answer that takes long, but comes, is no reason to lose the session.
+// A slow answer must not end the session.
 func TestASlowStoreCostsNoSession(t *testing.T) {
 	for _, delay := range []time.Duration{300 * time.Millisecond, 600 * time.Millisecond} {
 		t.Run(fmt.Sprint(delay), func(t *testing.T) {
@@ -108,8 +108,9 @@ func TestASlowStoreCostsNoSession(t *testing.T) {
 	}
 }
 
-// lapsed has the lease of a session run out, while the server keeps the session.
-func lapsed(t testing.TB, b *fixture) {
+// expireLease makes the lease of a session run out, while the server keeps the
+// session.
+func expireLease(t testing.TB, b *fixture) {
 	t.Helper()
 	leasehook.Skew(b.conn.Lease(), time.Minute)
 	require.ErrorIs(t, b.Err(), driver.ErrSessionEnded)
@@ -127,7 +128,7 @@ func TestCloseEndsASessionWhoseLeaseHasRunOut(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=1m")
 	p := b.mustCreate("q", "h-W-", "x")
-	lapsed(t, b)
+	expireLease(t, b)
 	require.True(t, b.there("q", p), "its holder may not know yet")
 	require.Zero(t, b.proxy.Frames(zktest.OpClose))
 	require.NoError(t, b.Close())
@@ -146,7 +147,7 @@ func TestCloseThatFailedCanBeRepeated(t *testing.T) {
 			b.proxy.Refuse()
 			b.proxy.DropConnections()
 			if lapse {
-				lapsed(t, b)
+				expireLease(t, b)
 			}
 			err := b.Close()
 			require.ErrorIs(t, err, driver.ErrUnavailable)
@@ -163,21 +164,21 @@ func TestCloseOfASessionThatTheServerHasLetExpireIsDone(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=1m")
 	b.mustCreate("q", "h-W-", "x")
-	lapsed(t, b)
+	expireLease(t, b)
 	session := b.proxy.Sessions()[0]
 	require.NoError(t, zktest.Expire(b.server.Addr(), session.ID, session.Passwd))
 	require.NoError(t, b.Close())
 	require.Zero(t, b.proxy.Frames(zktest.OpClose))
 }
 
-// Each attempt that a server hears of keeps the session for another timeout, so
-// attempts that are all too short would keep it for ever.
+// Each attempt that reaches a server keeps the session for another timeout. If
+// all attempts were too short, the session would never end.
 func TestAttemptsToEndALostSessionSucceedOnASlowNetwork(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=10s")
 	b.mustCreate("q", "h-W-", "x")
 	b.proxy.SetDelay(700 * time.Millisecond) // each way
-	lapsed(t, b)
+	expireLease(t, b)
 	var err error
 	for try := 0; try == 0 || err != nil; try++ {
 		require.Less(t, try, 5, "last error: %v", err)

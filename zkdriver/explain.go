@@ -13,8 +13,9 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// explain turns an error of a request into an error for the caller. do names what
-// the driver tried ("create a node in"), need the permission that it requires.
+// explain turns an error of a request into an error for the caller. do names
+// what the driver tried ("create a node in"), need the permission that it
+// requires.
 func explain(err error, do, path, need string) error {
 	switch path = zkconn.Printable(path); {
 	case err == nil:

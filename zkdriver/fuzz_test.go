@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// FuzzEnvelope: what was sealed is opened again, and what was not is left alone.
-func FuzzEnvelope(f *testing.F) {
+// FuzzTrailer checks that splitTrailer removes exactly what was appended.
+func FuzzTrailer(f *testing.F) {
 	f.Add([]byte("data"), int64(7), int64(1700000000000))
 	f.Add([]byte("\n#dlock token=1 created=2"), int64(0), int64(0))
 	f.Add([]byte("x\n#dlock token=1 created=2\n#dlock token=3 created=4"), int64(1), int64(0))
@@ -40,7 +40,7 @@ func FuzzEnvelope(f *testing.F) {
 		require.Equal(t, want, e)
 		require.Equal(t, data, got)
 
-		inner, e, marked := splitTrailer(data) // of a node that anybody may have written
+		inner, e, marked := splitTrailer(data) // of a node that any client may have written
 		require.True(t, bytes.HasPrefix(data, inner))
 		if marked {
 			require.Equal(t, data, appendTrailer(inner, e))
@@ -53,7 +53,8 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-// FuzzPath: the path of a queue and a name is taken apart again, and the server takes it.
+// FuzzPath checks that splitPath is the reverse of queuePath, and that the
+// server accepts the path.
 func FuzzPath(f *testing.F) {
 	f.Add("", "stock/42", "web1-W-0000000007")
 	f.Add("/locks", "zookeeper", "x")
@@ -85,8 +86,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// FuzzSegment: a segment and the child that stands for it name each other, and
-// the child is no contender.
+// FuzzSegment checks that a segment and the child that stands for it determine
+// each other, and that the child is not a contender.
 func FuzzSegment(f *testing.F) {
 	for _, s := range []string{"stock", "order-1234567890", "order-1234567890~", "1234567890~~", "~", "0000000001x~", "x-W-0000000001", strings.Repeat("9", 40),
 		"x-123456789\uff10"} {
@@ -106,7 +107,8 @@ func FuzzSegment(f *testing.F) {
 	})
 }
 
-// serverTakes is the server's own check of paths, which looks at UTF-16 (PathUtils.validatePath).
+// serverTakes repeats the server's own check of paths, which is about UTF-16
+// code units (PathUtils.validatePath).
 func serverTakes(t *testing.T, path string) {
 	t.Helper()
 	require.True(t, strings.HasPrefix(path, "/") && !strings.HasSuffix(path, "/") && !strings.Contains(path, "//"), "%q", path)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Syncs renew the lease of a holder as far as its latest write.
-func TestASessionThatOwnsNodesSendsAWriteNowAndThen(t *testing.T) {
+// A Sync renews the lease of a holder only as far as its latest write.
+func TestASessionWithNodesSendsWrites(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=2s")
 	p := b.mustCreate("q", "h-W-", "x")
@@ -27,8 +27,8 @@ func TestASessionThatOwnsNodesSendsAWriteNowAndThen(t *testing.T) {
 	require.NoError(t, b.Delete(within(t), "q", p, driver.Changed))
 }
 
-// One heartbeat is one request, whatever the session owns and waits for.
-func TestHeartbeatsCostTheSameHoweverMuchThereIsToKeep(t *testing.T) {
+// One heartbeat is one request, however many nodes and watches the session has.
+func TestHeartbeatsCostTheSameForAnyNumberOfNodes(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=2s")
 	other := b.another("")
@@ -60,7 +60,7 @@ func TestIdleSessionLivesOn(t *testing.T) {
 	require.NoError(t, b.Err())
 }
 
-func TestSessionEndsBeforeTheServerLetsGo(t *testing.T) {
+func TestSessionEndsBeforeTheServerExpiresIt(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=2s")
 	p := b.mustCreate("q", "h-W-", "x")
@@ -79,7 +79,8 @@ func TestSessionEndsBeforeTheServerLetsGo(t *testing.T) {
 	require.ErrorIs(t, b.Close(), driver.ErrUnavailable)
 }
 
-// A follower that has lost its leader answers for ten seconds here what it can answer alone.
+// In this test a follower that has lost its leader goes on answering reads for
+// ten seconds.
 func TestServerWithoutItsLeaderDoesNotKeepASessionAlive(t *testing.T) {
 	t.Parallel()
 	e := zktest.StartEnsemble(t, 3, zktest.WithConfig(map[string]string{"syncLimit": "20"}))
@@ -93,7 +94,7 @@ func TestServerWithoutItsLeaderDoesNotKeepASessionAlive(t *testing.T) {
 	e.CutServer(follower)
 	stop := make(chan struct{})
 	reads := make(chan int, 1)
-	go func() { // what the follower answers must not help
+	go func() { // answers of the follower must not renew the lease
 		n := 0
 		defer func() { reads <- n }()
 		for {

@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// bound is generous: it ends a test that hangs.
+// bound is generous: it ends a test that makes no progress.
 const bound = 30 * time.Second
 
 func within(t testing.TB) context.Context {
@@ -60,7 +60,8 @@ func mustConnect(t testing.TB, dsn string) *session {
 	return s
 }
 
-// fixture is a session of a test's own, with a proxy, and a plain client below the same chroot.
+// fixture is a session with a proxy of its own, and a plain client below the
+// same chroot.
 type fixture struct {
 	*session
 	t      testing.TB
@@ -79,7 +80,7 @@ func newFixture(t testing.TB, params string) *fixture {
 	return b
 }
 
-// another is a further session, without a proxy.
+// another connects a further session, without a proxy.
 func (b *fixture) another(params string) *session {
 	b.t.Helper()
 	return mustConnect(b.t, "zk://"+b.server.Addr()+b.chroot+"?"+params)
@@ -92,7 +93,7 @@ func (b *fixture) mustCreate(queue, prefix, data string) driver.Place {
 	return p
 }
 
-// children asks the server past the driver.
+// nodes lists the children of a queue with the plain client.
 func (b *fixture) nodes(queue string) []string {
 	b.t.Helper()
 	names, _, err := b.raw.Children(b.chroot + "/" + queue)
@@ -103,13 +104,14 @@ func (b *fixture) nodes(queue string) []string {
 	return names
 }
 
-// requests counts what the session has sent, without what keeps it alive.
+// requests returns how many requests the session has sent, without heartbeats
+// and those of a reconnect.
 func (b *fixture) requests() int {
 	return b.proxy.Requests() - b.proxy.Frames(zktest.OpSync) - b.proxy.Frames(zktest.OpAuth) - b.proxy.Frames(zktest.OpSetWatches)
 }
 
-// goroutinesOf counts goroutines of the driver and of go-zookeeper, whose stacks are returned
-// too.
+// goroutinesOf returns the number of goroutines of the driver and of
+// go-zookeeper, and their stacks.
 func goroutinesOf() (int, string) {
 	buf := make([]byte, 4<<20)
 	var found []string
@@ -123,7 +125,8 @@ func goroutinesOf() (int, string) {
 	return len(found), strings.Join(found, "\n\n")
 }
 
-// noneLeft allows goroutines the moment that their last instructions take.
+// noneLeft waits until no goroutine of the driver is left. A goroutine that is
+// about to end needs a moment.
 func noneLeft(t testing.TB, what string) {
 	t.Helper()
 	var stacks string

@@ -4,18 +4,18 @@ import "slices"
 
 // inFlight is the requests in flight that create or remove nodes, by queue.
 //
-// If an operator removes a queue and makes it again, the queue gives out its names
-// once more. Two requests of one session may then cross. A removal is sent while
-// the node of that name is the old one. When the server carries it out, the node
-// may be a new one, which a Create of the same session has made and whose answer
-// has not been handled. No request of ZooKeeper can say which of the two nodes is
-// meant. So both sides check:
+// If an operator removes a queue and makes it again, the queue gives out its
+// names once more. Two requests of one session may then cross. A removal is
+// sent while the node of that name is the old one. When the server carries it
+// out, the node may be a new one, which a Create of the same session has made
+// and whose answer has not been handled. No request of ZooKeeper can say which
+// of the two nodes is meant. So both sides check:
 //
-//   - A Create whose node's name is being removed waits for the removal, and then
-//     checks that its node still exists, before it returns.
+//   - A Create whose node's name is being removed waits for the removal, and
+//     then checks that its node still exists, before it returns.
 //   - A removal waits for the Creates that were in flight when it began; their
-//     answers arrive before its own. Then it checks whether one of them has made
-//     the node that it has removed.
+//     answers arrive before its own. Then it checks whether one of them has
+//     made the node that it has removed.
 //
 // ownNodes has the mutex that guards all of it.
 type inFlight struct {
@@ -33,7 +33,8 @@ type creation struct {
 	removedNames []string      // names whose removal has ended since it began
 }
 
-// removal is a request in flight that removes a node which has one of these names.
+// removal is a request in flight that removes a node which has one of these
+// names.
 type removal struct {
 	names     []string
 	ended     chan struct{} // closed by endRemoval; nil if no Create waits for it
@@ -47,9 +48,9 @@ func (f *inFlight) beginCreation(queue string) *creation {
 	return c
 }
 
-// endCreation is called when the answer has arrived and the node, if there is one,
-// was added to the session's nodes. met reports whether a removal of that name was
-// in flight at the same time. wait has the removals that still are.
+// endCreation is called when the answer has arrived and the node, if there is
+// one, was added to the session's nodes. met reports whether a removal of that
+// name was in flight at the same time. wait has the removals that still are.
 func (f *inFlight) endCreation(queue string, c *creation, name string) (wait []<-chan struct{}, met bool) {
 	q := f.in(queue)
 	q.creations = slices.DeleteFunc(q.creations, func(other *creation) bool { return other == c })

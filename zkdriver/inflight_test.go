@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// remake removes a queue with all its nodes and makes it again, as an operator
-// may, so that its names come again.
+// remake removes a queue with all its nodes and makes it again, so that its
+// names repeat.
 func (b *fixture) remake(queue string) {
 	b.t.Helper()
 	path := b.chroot + "/" + queue
@@ -25,10 +25,10 @@ func (b *fixture) remake(queue string) {
 	require.NoError(b.t, err)
 }
 
-// An operator removes the queue and makes it again. A Create on its way wins
-// the name of a node that is being removed, and the server carries out the
-// removal after the Create.
-func TestARemovalOnItsWayTakesNoNodeOfItsNameFromItsOwnSession(t *testing.T) {
+// An operator removes the queue and makes it again. A Create in flight gets the
+// name of a node that is being removed, and the server carries out the removal
+// after the Create.
+func TestARemovalInFlightCostsItsSessionNoNewNode(t *testing.T) {
 	for name, remove := range map[string]func(*fixture, driver.Place) error{
 		"delete":  func(b *fixture, p driver.Place) error { return b.Delete(within(b.t), "q", p, driver.Changed) },
 		"release": func(b *fixture, p driver.Place) error { return b.Delete(within(b.t), "q", p, driver.Released) },
@@ -69,7 +69,7 @@ func TestARemovalOnItsWayTakesNoNodeOfItsNameFromItsOwnSession(t *testing.T) {
 	}
 }
 
-// Any client may give a node a sequence of its own choice.
+// Any client may give a node any sequence.
 func TestAnOldNodeWithAHighSequenceHidesNoOrphan(t *testing.T) {
 	for _, seq := range []int64{2147000000, 7} {
 		t.Run(fmt.Sprint(seq), func(t *testing.T) {

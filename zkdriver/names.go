@@ -10,17 +10,17 @@ import (
 // reserved is the node that belongs to the server.
 const reserved = "zookeeper"
 
-// A queue is the node of its name below the chroot, and a contender is a child of
-// that node. So operators find the names that they gave with ZooKeeper's own tools.
-// The queues below a queue are children of its node, too. The name of a child shows
-// which of the two the child is:
+// A queue is the node of its name below the chroot, and a contender is a child
+// of that node. So operators find the names that they gave with ZooKeeper's own
+// tools. The queues below a queue are children of its node, too. The name of a
+// child shows which of the two the child is:
 //
 //   - A name that ends in ten or more digits is a contender. ZooKeeper appends
 //     exactly ten digits to the name of a sequential node. The character before
 //     them need not be a dash, because other libraries use other prefixes.
-//   - Any other name is a segment of the names of queues. A segment that ends in
-//     ten or more digits, with any number of tildes behind them, is stored with one
-//     tilde more.
+//   - Any other name is a segment of the names of queues. A segment that ends
+//     in ten or more digits, with any number of tildes behind them, is stored
+//     with one tilde more.
 
 // seqDigits is the number of digits that ZooKeeper appends.
 const seqDigits = 10
@@ -73,8 +73,8 @@ func (s *settings) queuePath(queue string) string {
 	return s.chroot + "/" + eachSegment(queue, escapeSegment)
 }
 
-// eachSegment returns the path with f applied to each segment. It allocates only
-// if f changes a segment; most paths stay as they are.
+// eachSegment returns the path with f applied to each segment. It allocates
+// only if f changes a segment; most paths stay as they are.
 func eachSegment(path string, f func(string) string) string {
 	for segment := range strings.SplitSeq(path, "/") {
 		if f(segment) != segment {
@@ -132,7 +132,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkSegments is driver.CheckQueue, and refuses what ZooKeeper itself refuses.
+// checkSegments is driver.CheckQueue, and refuses what ZooKeeper itself
+// refuses.
 func checkSegments(path string) error {
 	if err := driver.CheckQueue(path); err != nil {
 		return err
@@ -140,9 +141,9 @@ func checkSegments(path string) error {
 	return checkCharacters(path)
 }
 
-// checkCharacters refuses characters that the server refuses in a path. The server
-// checks UTF-16 code units. A character beyond U+FFFF is a pair of surrogates there,
-// which it refuses.
+// checkCharacters refuses characters that the server refuses in a path. The
+// server checks UTF-16 code units. A character beyond U+FFFF is a pair of
+// surrogates there, which it refuses.
 func checkCharacters(s string) error {
 	for i, r := range s {
 		if r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {
@@ -152,8 +153,8 @@ func checkCharacters(s string) error {
 	return nil
 }
 
-// splitPath splits a path that the server reports into the queue and the name of the
-// node.
+// splitPath splits a path that the server reports into the queue and the name
+// of the node.
 func (s *settings) splitPath(path string) (queue, name string, ok bool) {
 	rest, ok := strings.CutPrefix(path, s.chroot+"/")
 	i := strings.LastIndexByte(rest, '/')

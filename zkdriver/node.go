@@ -53,9 +53,9 @@ func (s *session) readStored(queue, name string) (*storedNode, error) {
 	return s.newStoredNode(path, name, stored, stat), nil
 }
 
-// findNode returns this session's node of that token if it has one of the names.
-// Otherwise the error matches driver.ErrGone. A node of another session is never
-// that node: its data may have any token.
+// findNode returns this session's node of that token if it has one of the
+// names. Otherwise the error matches driver.ErrGone. A node of another session
+// is never that node: its data may have any token.
 func (s *session) findNode(queue string, token int64, names []string) (*storedNode, error) {
 	for _, name := range names {
 		n, err := s.readStored(queue, name)
@@ -70,9 +70,9 @@ func (s *session) findNode(queue string, token int64, names []string) (*storedNo
 	return nil, fmt.Errorf("zkdriver: %s of %s: %w", strings.Join(names, " or "), s.settings.queuePath(queue), driver.ErrGone)
 }
 
-// stillExists reads a node once more, after the removals in flight that have its
-// name have ended (see inFlight). The error matches driver.ErrGone if one of them
-// has removed it.
+// stillExists reads a node once more, after the removals in flight that have
+// its name have ended (see inFlight). The error matches driver.ErrGone if one
+// of them has removed it.
 func (s *session) stillExists(queue string, p driver.Place, removals []<-chan struct{}) error {
 	for _, ended := range removals {
 		<-ended
@@ -85,9 +85,9 @@ func (s *session) stillExists(queue string, p driver.Place, removals []<-chan st
 	return err
 }
 
-// removedOtherNode returns an error that matches driver.ErrGone if a removal which
-// has succeeded has removed a node of this session with another token (see
-// inFlight).
+// removedOtherNode returns an error that matches driver.ErrGone if a removal
+// which has succeeded has removed a node of this session with another token
+// (see inFlight).
 func (s *session) removedOtherNode(queue string, token int64, name string, r *removal) error {
 	for _, c := range r.creations {
 		if c.ended != nil {

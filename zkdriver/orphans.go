@@ -6,11 +6,11 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// orphans is the list of Creates of a session that were not answered. The node of
-// such a Create may exist or not, and its name is not known. But it belongs to
-// this session and has the data of that call. While the session lives, the driver
-// looks for the node until a server has answered; see removeOrphans. When the
-// session ends, the store removes the node.
+// orphans is the list of Creates of a session that were not answered. The node
+// of such a Create may exist or not, and its name is not known. But it belongs
+// to this session and has the data of that call. While the session lives, the
+// driver looks for the node until a server has answered; see removeOrphans.
+// When the session ends, the store removes the node.
 type orphans struct {
 	mu          sync.Mutex
 	lastCreated map[string]driver.Node // the last node that this session has created, by queue
@@ -46,7 +46,8 @@ func (o *orphans) lastNode(queue string) driver.Node {
 	return o.lastCreated[queue]
 }
 
-// add adds an orphan and starts the goroutine that removes orphans unless it runs.
+// add adds an orphan and starts the goroutine that removes orphans unless it
+// runs.
 func (o *orphans) add(x orphan, start func() (started bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

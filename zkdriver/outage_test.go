@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// The bounds are proven in virtual time. This is the same against a server, with
-// room for a busy machine, and over TLS as well.
+// Package zkconn proves the bounds in virtual time. This test checks them
+// against a server, with a margin for a busy machine, and over TLS as well.
 func TestOutageOfAQuarterOfTheTimeoutLosesNothing(t *testing.T) {
 	t.Parallel()
 	const timeout, phases = 8 * time.Second, 8

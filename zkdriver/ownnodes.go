@@ -9,12 +9,13 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// ownNodes remembers the nodes that this session has created and not yet removed.
-// It records whether a node is doubtful: whether it may be gone, or have another
-// name. A node that is not doubtful is deleted with one plain request. Before the
-// driver deletes a doubtful node, it reads the node that has the name, because
-// names repeat after a queue was removed and made again. A node that is known to
-// be gone is forgotten, so the memory in use stays bounded.
+// ownNodes remembers the nodes that this session has created and not yet
+// removed. It records whether a node is doubtful: whether it may be gone, or
+// have another name. A node that is not doubtful is deleted with one plain
+// request. Before the driver deletes a doubtful node, it reads the node that
+// has the name, because names repeat after a queue was removed and made again.
+// A node that is known to be gone is forgotten, so the memory in use stays
+// bounded.
 type ownNodes struct {
 	mu       sync.Mutex
 	byToken  map[int64]*ownNode
@@ -101,11 +102,11 @@ func (o *ownNodes) anyHeld() bool {
 	return len(o.byToken) > o.waiting
 }
 
-// beginWait records that a watch of a node and of nodes ahead of it has begun. It
-// returns the function that records the end of the watch. As long as there is such
-// a watch, the node only waits. After a watch has ended with news, the node does
-// not wait any more, even if it has other watches: its contender may have received
-// the news already.
+// beginWait records that a watch of a node and of nodes ahead of it has begun.
+// It returns the function that records the end of the watch. As long as there
+// is such a watch, the node only waits. After a watch has ended with news, the
+// node does not wait any more, even if it has other watches: its contender may
+// have received the news already.
 func (o *ownNodes) beginWait(queue string, token int64) (ended func(news bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -158,8 +159,8 @@ func (o *ownNodes) addCreating(change int) {
 	o.creating += change
 }
 
-// createdSoFar returns a number that separates the nodes added so far from later
-// ones.
+// createdSoFar returns a number that separates the nodes added so far from
+// later ones.
 func (o *ownNodes) createdSoFar() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -196,8 +197,8 @@ func (o *ownNodes) find(queue string, token int64) *ownNode {
 	return nil
 }
 
-// otherNodeOfName returns the place of a node of this session that has that name
-// and another token.
+// otherNodeOfName returns the place of a node of this session that has that
+// name and another token.
 func (o *ownNodes) otherNodeOfName(queue, name string, token int64) (p driver.Place, there bool) {
 	_, seq, ok := driver.ParseName(name)
 	o.mu.Lock()
@@ -213,8 +214,9 @@ func (o *ownNodes) otherNodeOfName(queue, name string, token int64) (p driver.Pl
 	return driver.Place{Node: driver.Node{Name: name, Seq: seq, Epoch: in.epoch}, Token: n.token}, true
 }
 
-// beginPlainRemoval begins the removal of a node that is not doubtful, and returns
-// its name. From then on the node is doubtful. If it is doubtful already, r is nil.
+// beginPlainRemoval begins the removal of a node that is not doubtful, and
+// returns its name. From then on the node is doubtful. If it is doubtful
+// already, r is nil.
 func (o *ownNodes) beginPlainRemoval(n *ownNode, connection uint64) (name string, r *removal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -301,9 +303,9 @@ func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	}
 }
 
-// queueListed forgets the nodes that a list does not show. nodes are sorted; they
-// are those of one epoch of the queue as of that zxid. The list says nothing about
-// nodes that were created later.
+// queueListed forgets the nodes that a list does not show. nodes are sorted;
+// they are those of one epoch of the queue as of that zxid. The list says
+// nothing about nodes that were created later.
 func (o *ownNodes) queueListed(queue string, epoch, zxid int64, nodes []driver.Node) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -6,16 +6,16 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// prefetch is a list that is sent right behind a create. A contender that is not
-// alone in the queue needs a list next. Without a prefetch, that is one more
-// round trip before the contender holds the lock or watches its predecessor.
-// prefetchPolicy decides when a prefetch is worth its request.
+// prefetch is a list that is sent right behind a create. A contender that is
+// not alone in the queue needs a list next. Without a prefetch, that is one
+// more round trip before the contender holds the lock or watches its
+// predecessor. prefetchPolicy decides when a prefetch is worth its request.
 //
 // The list is an ordinary request. It is sent as soon as the create has been
 // written, and does not wait for the create's answer. A server answers the
-// requests of a connection in their order, so the list shows the new node. If the
-// list went over another connection it may not show the node; it is not used
-// then.
+// requests of a connection in their order, so the list shows the new node. If
+// the list went over another connection it may not show the node; it is not
+// used then.
 type prefetch struct {
 	send   func()      // sends the list on a worker
 	cancel func() bool // see zkconn.Conn.AfterSend

@@ -11,7 +11,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// newSharedQueue is a session in whose queue "q" another session's node stands.
+// newSharedQueue returns a session, and a node of another session in the queue
+// "q".
 func newSharedQueue(t *testing.T) (b *fixture, other *session, first driver.Place) {
 	t.Helper()
 	b = newFixture(t, "session_timeout=1m")
@@ -23,7 +24,7 @@ func newSharedQueue(t *testing.T) (b *fixture, other *session, first driver.Plac
 	return b, other, first
 }
 
-// join makes a reader's node.
+// join creates a reader's node.
 func (b *fixture) join(data string) driver.Joined {
 	b.t.Helper()
 	j, err := b.Create(within(b.t), "q", driver.NodeSpec{Prefix: "web1-R-", Data: []byte(data)})
@@ -84,8 +85,8 @@ func TestNoListIsSentBehindACreateThatWasAlone(t *testing.T) {
 	}
 }
 
-// The node stands, so Create returns it, and no error.
-func TestAListThatIsLostWithItsConnectionIsLeftOut(t *testing.T) {
+// The node exists, so Create returns it without an error.
+func TestAListThatIsLostWithItsConnectionIsNotUsed(t *testing.T) {
 	b, _, first := newSharedQueue(t)
 	own := b.join("a")
 	held := b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
@@ -106,10 +107,11 @@ func TestAListThatIsLostWithItsConnectionIsLeftOut(t *testing.T) {
 }
 
 // If the connection breaks between the create and the list, go-zookeeper sends
-// the list on the next one. It may be late, but what it shows is true.
+// the list on the next connection. The list may be late, but its contents are
+// true.
 func TestAPrefetchOnAnotherConnectionShowsTheNode(t *testing.T) {
 	b, _, first := newSharedQueue(t)
-	b.names() // the server is reached
+	b.names() // the session has a connection
 	list := b.prefetch("q", []byte("a"))
 	start, started := list.send, make(chan struct{})
 	list.send = func() { close(started) }
@@ -160,15 +162,15 @@ func TestACreateThatWaitsForItsListCanBeGivenUp(t *testing.T) {
 	}
 }
 
-func TestWherePrefetchesAreOfNoUseTheyBecomeRare(t *testing.T) {
+func TestUselessPrefetchesBecomeRare(t *testing.T) {
 	var cs prefetchPolicy
 	require.False(t, cs.worthwhile("q"), "nothing is known")
 	cs.created("q", true)
-	follows := func(n int, hindered bool) (at []int) {
+	prefetches := func(n int, useless bool) (at []int) {
 		for i := range n {
 			if cs.worthwhile("q") {
 				at = append(at, i)
-				if hindered {
+				if useless {
 					cs.useless("q")
 				}
 			}
@@ -176,17 +178,17 @@ func TestWherePrefetchesAreOfNoUseTheyBecomeRare(t *testing.T) {
 		}
 		return at
 	}
-	require.Equal(t, []int{0, 1, 2, 3}, follows(4, false))
-	require.Equal(t, []int{0, 2, 5, 10, 19, 36, 69, 134, 199}, follows(200, true))
-	useful := follows(300, false)
+	require.Equal(t, []int{0, 1, 2, 3}, prefetches(4, false))
+	require.Equal(t, []int{0, 2, 5, 10, 19, 36, 69, 134, 199}, prefetches(200, true))
+	useful := prefetches(300, false)
 	require.Equal(t, []int{296, 297, 298, 299}, useful[len(useful)-4:], "of use again")
 	cs.created("q", false)
-	require.False(t, cs.worthwhile("q"), "nobody was there")
+	require.False(t, cs.worthwhile("q"), "the queue had no other node")
 	require.False(t, cs.worthwhile("other"))
-	require.False(t, slices.Contains(follows(1, false), 0), "of no use where nobody is")
+	require.False(t, slices.Contains(prefetches(1, false), 0), "no other node, no prefetch")
 }
 
-func TestCrowdsAreForgottenWhenTheyAreTooMany(t *testing.T) {
+func TestQueueHistoriesAreBounded(t *testing.T) {
 	var cs prefetchPolicy
 	for i := range 3 * maxKnown {
 		cs.created(string(rune(i)), true)

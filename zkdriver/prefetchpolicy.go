@@ -4,9 +4,9 @@ import "sync"
 
 // prefetchPolicy decides for which creates a prefetch is worth its request. A
 // prefetch helps where a queue has other nodes that most often do not block the
-// new contender, as among readers. It does not help a contender that has to wait
-// anyway, and may even cost time: the list may show a holder that releases the
-// lock right after it.
+// new contender, as among readers. It does not help a contender that has to
+// wait anyway, and may even cost time: the list may show a holder that releases
+// the lock right after it.
 type prefetchPolicy struct {
 	mu     sync.Mutex
 	queues map[string]*queueHistory // those in which other nodes were seen
@@ -51,7 +51,8 @@ func (h *queueHistory) worthwhile() bool {
 	return true
 }
 
-// adjust raises skip if the last prefetch did not help, and lowers it otherwise.
+// adjust raises skip if the last prefetch did not help, and lowers it
+// otherwise.
 func (h *queueHistory) adjust() {
 	if h.useless || !h.others {
 		h.skip = min(max(1, 2*h.skip), maxSkip)
@@ -78,8 +79,8 @@ func (p *prefetchPolicy) created(queue string, others bool) {
 	}
 }
 
-// useless records that the last prefetch did not help: the contender has to wait,
-// or an answer or an event came later than the list.
+// useless records that the last prefetch did not help: the contender has to
+// wait, or an answer or an event came later than the list.
 func (p *prefetchPolicy) useless(queue string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// prepareQueue returns how nodes are created in a queue. If that is not known yet,
-// it reads the queue's node, or makes it.
+// prepareQueue returns how nodes are created in a queue. If that is not known
+// yet, it reads the queue's node, or makes it.
 func (s *session) prepareQueue(queue string) (queueInfo, error) {
 	if info := s.queues.get(queue); info.mode != unknown {
 		return info, nil
@@ -53,8 +53,9 @@ func (s *session) vanished(queue string) error {
 	return fmt.Errorf("zkdriver: %s: %w: the queue was removed while it was used", s.settings.queuePath(queue), driver.ErrUnavailable)
 }
 
-// makeQueue makes the queue's node, as a container if the server has containers,
-// and its ancestors. It returns nil, too, if the queue exists already.
+// makeQueue makes the queue's node, as a container if the server has
+// containers, and its ancestors. It returns nil, too, if the queue exists
+// already.
 func (s *session) makeQueue(queue string) error {
 	path := s.settings.queuePath(queue)
 	for range 3 {
@@ -84,8 +85,8 @@ func (s *session) makeQueueNode(path string) error {
 	return err
 }
 
-// makeAncestors makes the missing nodes above path. They are ordinary nodes, which
-// stay, because other clients may rely on them.
+// makeAncestors makes the missing nodes above path. They are ordinary nodes,
+// which stay, because other clients may rely on them.
 func (s *session) makeAncestors(path string) error {
 	for i := 1; i < len(path); i++ {
 		if path[i] != '/' {

@@ -12,20 +12,21 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// Every client may create nodes below the ancestors that this driver makes. So a
-// client can make a queue before its users do, with an ACL that gives this client
-// permissions: it could take their locks away. Therefore, with acl=creator and
-// acl=digest, a queue that exists already is used only if no user other than that
-// of this session may alter it.
+// Every client may create nodes below the ancestors that this driver makes. So
+// a client can make a queue before its users do, with an ACL that gives this
+// client permissions: it could take their locks away. Therefore, with
+// acl=creator and acl=digest, a queue that exists already is used only if no
+// user other than that of this session may alter it.
 //
-// The node of a queue may be an ancestor of other queues, and may have been made
-// as one. If this session's user has made it, the queue belongs to this user: the
-// first Create gives it the ACL of a queue, after which no other user can create
-// nodes below it. Queues of other users that are below it already stay.
+// The node of a queue may be an ancestor of other queues, and may have been
+// made as one. If this session's user has made it, the queue belongs to this
+// user: the first Create gives it the ACL of a queue, after which no other user
+// can create nodes below it. Queues of other users that are below it already
+// stay.
 //
-// The ACL can change, and the queue can be replaced by another one, at any time.
-// The answer to every Create has the queue's Czxid and the version of its ACL, so
-// the driver notices both without a request.
+// The ACL can change, and the queue can be replaced by another one, at any
+// time. The answer to every Create has the queue's Czxid and the version of its
+// ACL, so the driver notices both without a request.
 
 // checksACLs reports whether the ACL of a queue is checked before it is used.
 func (s *settings) checksACLs() bool { return s.acl != aclOpen }
@@ -65,8 +66,8 @@ func (s *settings) foreignQueue(path string, other *zk.ACL) error {
 		path, fs.ErrPermission, s.acl, zkconn.Printable(other.Scheme), zkconn.Printable(other.ID))
 }
 
-// isAncestorACL reports whether the ACL is the one that this session's user gives
-// to ancestors.
+// isAncestorACL reports whether the ACL is the one that this session's user
+// gives to ancestors.
 func (s *settings) isAncestorACL(acl []zk.ACL) bool {
 	var ours []zk.ACL
 	for _, a := range acl {
@@ -88,8 +89,8 @@ func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
 		if a.Perms&^zk.PermRead == 0 {
 			continue
 		}
-		// A second entry of a scheme is another user's. Its digest cannot tell: the
-		// server hides the digests from clients with too few permissions.
+		// A second entry of a scheme is another user's. Its digest cannot tell:
+		// the server hides the digests from clients with too few permissions.
 		if ours[a.Scheme]++; !s.mayBeOwnUser(a) || ours[a.Scheme] > 1 {
 			return &acl[i]
 		}
@@ -100,12 +101,12 @@ func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
 // hiddenDigest is what a server shows in place of the hash of a digest.
 const hiddenDigest = ":x"
 
-// hidden reports whether the server has hidden the digest of an entry, as it does
-// for clients without ADMIN.
+// hidden reports whether the server has hidden the digest of an entry, as it
+// does for clients without ADMIN.
 func hidden(a zk.ACL) bool { return a.Scheme == "digest" && strings.HasSuffix(a.ID, hiddenDigest) }
 
-// mayBeOwnUser reports whether an entry may mean this session's user. The driver
-// does not know the name that the server reads from a certificate.
+// mayBeOwnUser reports whether an entry may mean this session's user. The
+// driver does not know the name that the server reads from a certificate.
 func (s *settings) mayBeOwnUser(a zk.ACL) bool {
 	switch a.Scheme {
 	case "digest":

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// queueCache remembers how this session creates nodes in each queue, and whether
-// it trusts writes there. An entry that is dropped costs one request.
+// queueCache remembers how this session creates nodes in each queue, and
+// whether it trusts writes there. An entry that is dropped costs one request.
 type queueCache struct {
 	mu     sync.Mutex
 	known  map[string]queueInfo
@@ -18,9 +18,9 @@ type queueCache struct {
 // maxKnown bounds the cache, for sessions that use many queues.
 const maxKnown = 4096
 
-// queueInfo says how nodes are created in a queue. epoch is that of the queue if
-// the mode is draining or the session checks ACLs; then aclVersion is the version
-// of the ACL that was checked.
+// queueInfo says how nodes are created in a queue. epoch is that of the queue
+// if the mode is draining or the session checks ACLs; then aclVersion is the
+// version of the ACL that was checked.
 type queueInfo struct {
 	mode       createMode
 	epoch      int64
@@ -33,16 +33,16 @@ type createMode int
 const (
 	unknown createMode = iota
 
-	// withWrite: together with a write of empty data to the queue's node. The Stat
-	// of that write has everything that Create returns.
+	// withWrite: together with a write of empty data to the queue's node. The
+	// Stat of that write has everything that Create returns.
 	withWrite
 
 	// withoutWrite: the queue's node has data of other clients, or must not be
 	// written.
 	withoutWrite
 
-	// draining: not before the queue is empty, because its sequences have come to
-	// their end.
+	// draining: not before the queue is empty, because its sequences have come
+	// to their end.
 	draining
 )
 
@@ -73,9 +73,9 @@ func (q *queueCache) drop(queue string) {
 	delete(q.known, queue)
 }
 
-// writeTrust says whether a write to a node of a queue is trusted to be a release,
-// see writetrust.go. It holds for one epoch of the queue and one version of its
-// ACL.
+// writeTrust says whether a write to a node of a queue is trusted to be a
+// release, see writetrust.go. It holds for one epoch of the queue and one
+// version of its ACL.
 type writeTrust struct {
 	epoch      int64
 	aclVersion int32
@@ -88,8 +88,8 @@ func (t writeTrust) olderThan(epoch int64, aclVersion int32) bool {
 	return t.epoch < epoch || t.epoch == epoch && t.aclVersion < aclVersion
 }
 
-// trust returns what is known of a queue. If unread is set, the caller reads the
-// ACL and calls setTrust.
+// trust returns what is known of a queue. If unread is set, the caller reads
+// the ACL and calls setTrust.
 func (q *queueCache) trust(queue string) writeTrust {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -122,8 +122,8 @@ func (q *queueCache) setTrust(queue string, t writeTrust) {
 	}
 }
 
-// aclSeen records the state of a queue that an answer shows. If it is a later one,
-// the ACL has to be read again.
+// aclSeen records the state of a queue that an answer shows. If it is a later
+// one, the ACL has to be read again.
 func (q *queueCache) aclSeen(queue string, epoch int64, aclVersion int32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

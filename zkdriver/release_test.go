@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// causeOf waits for the end of a watch and returns what it says.
+// causeOf waits for the end of a watch and returns its cause.
 func causeOf(t testing.TB, c <-chan driver.Cause) driver.Cause {
 	t.Helper()
 	select {
@@ -24,7 +24,7 @@ func causeOf(t testing.TB, c <-chan driver.Cause) driver.Cause {
 	return driver.Changed
 }
 
-func TestReleaseIsToldToAllWhoWatchTheNode(t *testing.T) {
+func TestReleaseReachesEveryWatchOfTheNode(t *testing.T) {
 	b := newFixture(t, "")
 	other := b.another("")
 	for range 20 {
@@ -45,29 +45,29 @@ func TestReleaseIsToldToAllWhoWatchTheNode(t *testing.T) {
 		ended(t, queue)
 		b.remake("q")
 		for _, c := range []<-chan driver.Cause{same, first, second} {
-			ended(t, c) // they went on for the own nodes
+			ended(t, c) // each still watches its own node
 		}
 	}
 }
 
-// A release that is reported while the answer to the watch is still on its way.
+// The server reports a release while the answer to the watch is in flight.
 func TestReleaseThatMeetsTheArmingIsChangedOrReleased(t *testing.T) {
 	b := newFixture(t, "")
 	other := b.another("")
-	told := map[driver.Cause]int{}
+	causes := map[driver.Cause]int{}
 	for range 200 {
 		p := b.mustCreate("q", "h-W-", "x")
 		done := make(chan error, 1)
 		go func() { done <- b.Delete(within(t), "q", p, driver.Released) }()
 		c, err := waitFor(within(t), other, "q", p.Name)
 		require.NoError(t, err)
-		told[causeOf(t, c)]++
+		causes[causeOf(t, c)]++
 		require.NoError(t, <-done)
 	}
-	t.Log(told)
+	t.Log(causes)
 }
 
-// rivals are clients that may do in a queue whatever its users may.
+// Other clients of the same user must not write to a contender.
 func TestOnlyItsSessionWritesToAContender(t *testing.T) {
 	for mode, login := range map[string]string{"open": "", "digest": "alice:geheim@", "creator": "alice:geheim@"} {
 		t.Run(mode, func(t *testing.T) {
@@ -92,8 +92,8 @@ func TestOnlyItsSessionWritesToAContender(t *testing.T) {
 			require.ErrorIs(t, err, zk.ErrNoAuth)
 			select {
 			case cause := <-c:
-				t.Fatalf("the watch of a node that nobody could write to said %v", cause)
-			case <-time.After(20 * time.Millisecond): // a chance to be wrong
+				t.Fatalf("the watch of a node that no client could write to sent %v", cause)
+			case <-time.After(20 * time.Millisecond): // time for a wrong event to arrive
 			}
 			_, _, err = rival.Get(path)
 			require.NoError(t, err, "users of the queue may read")
@@ -105,8 +105,8 @@ func TestOnlyItsSessionWritesToAContender(t *testing.T) {
 	}
 }
 
-// Whoever can write to a node could pretend that it was released: so it takes the guard to be
-// believed.
+// A client that can write to a node could make it look released. So only writes
+// to guarded nodes are trusted.
 func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 	b := newFixture(t, "")
 	b.mustCreate("q", "h-W-", "x")
@@ -127,8 +127,9 @@ func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 	}
 }
 
-// The name of the node that was held comes again in a new queue, as somebody else's.
-func TestReleaseSparesANamesakeAlsoBeforeItIsKnown(t *testing.T) {
+// The name of the holder's node repeats in a new queue, as the name of another
+// session's node.
+func TestReleaseSparesANodeOfTheSameName(t *testing.T) {
 	b := newFixture(t, "")
 	other := b.another("")
 	p := b.mustCreate("q", "h-W-", "x")
@@ -140,9 +141,9 @@ func TestReleaseSparesANamesakeAlsoBeforeItIsKnown(t *testing.T) {
 	require.Equal(t, []string{q.Name}, b.nodes("q"))
 }
 
-// After a reconnect the server reports a node that was made meanwhile, under the same name, as
-// one that was written to.
-func TestANamesakeMadeDuringAReconnectIsNoRelease(t *testing.T) {
+// After a reconnect, the server reports a node that was created meanwhile,
+// under the same name, as written.
+func TestANodeOfTheSameNameMadeDuringAReconnectIsNoRelease(t *testing.T) {
 	b := newFixture(t, "session_timeout=20s")
 	other := b.another("")
 	for range 5 {
@@ -176,9 +177,10 @@ func TestAReleaseDuringAReconnectIsOnlyAChange(t *testing.T) {
 	require.Equal(t, driver.Changed, causeOf(t, c))
 }
 
-// It may take several requests to set the watches again, so that what has happened to one of
-// them comes late. Until all of a queue are new, no release in it is believed.
-func TestNoReleaseIsBelievedBesideAWatchOfAnEarlierConnection(t *testing.T) {
+// Several requests may be needed to set all watches again, so an event of one
+// of them may come late. Until all watches of a queue are new, no release in it
+// is trusted.
+func TestNoReleaseIsTrustedBesideAWatchOfAnEarlierConnection(t *testing.T) {
 	ws := &watches{}
 	armed := func(own, ahead string) <-chan driver.Cause {
 		l := &subscriber{c: make(chan driver.Cause, 1)}
@@ -248,8 +250,8 @@ func TestHandOverByListing(t *testing.T) {
 	require.Equal(t, driver.Changed, causeOf(t, w), "it must not write to its nodes")
 }
 
-// A certificate's name is known to the server only, so the ACL of a queue asks for all names
-// of its maker, and a secret one must not be among them.
+// Only the server knows the name of a certificate. So the ACL of a queue names
+// all logins of its maker, and a secret one must not be among them.
 func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
 	for dsn, guards := range map[string]bool{
 		"zk://h": true, "zk://u:p@h?acl=digest": true, "zk://u:p@h?acl=creator": true, "zk://h?handover=list": false,
@@ -261,7 +263,7 @@ func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
 	}
 }
 
-// A session without a secret cannot tell a release from any other write.
+// A session without a secret trusts no write.
 func TestASessionThatListsReportsNoRelease(t *testing.T) {
 	b := newFixture(t, "")
 	lists := b.another("handover=list")
@@ -274,8 +276,8 @@ func TestASessionThatListsReportsNoRelease(t *testing.T) {
 	}
 }
 
-// The ACL of the queue says whether a client that may create nodes may delete
-// them, too.
+// The ACL of the queue says whether every client that may create nodes may
+// delete nodes, too.
 func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
 	alice := zk.DigestACL(zk.PermAll, "alice", "geheim")[0]
 	bob := zk.DigestACL(zk.PermRead|zk.PermCreate, "bob", "geheim")[0]
@@ -284,7 +286,7 @@ func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
 		acl  []zk.ACL
 		want driver.Cause
 	}{
-		"everybody may do everything":     {[]zk.ACL{world(zk.PermAll)}, driver.Released},
+		"every client may do everything":  {[]zk.ACL{world(zk.PermAll)}, driver.Released},
 		"one user":                        {[]zk.ACL{alice}, driver.Released},
 		"others may read":                 {[]zk.ACL{world(zk.PermRead), alice}, driver.Released},
 		"others may add":                  {[]zk.ACL{world(zk.PermRead | zk.PermCreate), alice}, driver.Changed},
@@ -315,7 +317,7 @@ func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
 	}
 }
 
-// One look at the ACL is enough for a queue that stays as it is.
+// The ACL of a queue that does not change is read once.
 func TestTheACLOfAQueueIsReadOnce(t *testing.T) {
 	b := newFixture(t, "")
 	other := b.another("")
@@ -340,7 +342,7 @@ func TestTheACLOfAQueueIsReadOnce(t *testing.T) {
 	require.Equal(t, 2, b.proxy.Frames(zktest.OpGetACL)-read, "another queue")
 }
 
-// A node of another session is not this session's place, whatever its data says.
+// A node of another session is not this session's, whatever its data says.
 func TestAForgedPlaceIsGone(t *testing.T) {
 	b := newFixture(t, "")
 	p := b.mustCreate("q", "h-W-", "x")

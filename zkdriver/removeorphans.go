@@ -23,7 +23,8 @@ func (s *session) addOrphan(x orphan, err error) {
 
 func (s *session) startRemovingOrphans() (started bool) { return s.conn.Go(s.removeOrphans) }
 
-// removeOrphans removes orphans until the list is empty or the session has ended.
+// removeOrphans removes orphans until the list is empty or the session has
+// ended.
 func (s *session) removeOrphans() {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -50,9 +51,9 @@ func (s *session) removeOrphans() {
 }
 
 // removeOrphan looks for the node and removes it. It sends a Sync first: the
-// Create may have reached the leader through another server than the present one.
-// If the Create reaches the leader after the Sync, over the old connection, the
-// leader refuses it, because the session has moved.
+// Create may have reached the leader through another server than the present
+// one. If the Create reaches the leader after the Sync, over the old
+// connection, the leader refuses it, because the session has moved.
 func (s *session) removeOrphan(x orphan) error {
 	path := s.settings.queuePath(x.queue)
 	if err := s.conn.Sync(path); err != nil {
@@ -75,8 +76,8 @@ func (s *session) removeOrphan(x orphan) error {
 	return nil
 }
 
-// removeIfOrphan removes the node of that name if it is the orphan. It reads the
-// Stat first, for the owner: the data of other sessions' nodes may be long.
+// removeIfOrphan removes the node of that name if it is the orphan. It reads
+// the Stat first, for the owner: the data of other sessions' nodes may be long.
 func (s *session) removeIfOrphan(x orphan, name string) (found bool, err error) {
 	r := s.own.beginRemoval(x.queue, name)
 	defer s.own.endRemoval(x.queue, r)

@@ -12,8 +12,9 @@ import (
 )
 
 // rollOver removes a queue whose sequences have come to their end, once it is
-// empty, so that they start over. Tokens still grow: they are the zxid, which the
-// store counts. Until the queue is empty, the error matches driver.ErrUnavailable.
+// empty, so that they start over. Tokens still grow: they are the zxid, which
+// the store counts. Until the queue is empty, the error matches
+// driver.ErrUnavailable.
 func (s *session) rollOver(queue string, epoch int64) error {
 	path := s.settings.queuePath(queue)
 	names, stat, err := s.conn.Children(path)
@@ -38,9 +39,9 @@ func (s *session) rollOver(queue string, epoch int64) error {
 
 // startOver removes the node of an empty queue. If the node is as this driver
 // makes it, the next Create makes it again. Any other node is an operator's:
-// startOver makes it again in the same transaction, with its ACL and its data. The
-// new one is an ordinary node, because a Stat does not show whether the old one
-// was a container.
+// startOver makes it again in the same transaction, with its ACL and its data.
+// The new one is an ordinary node, because a Stat does not show whether the old
+// one was a container.
 func (s *session) startOver(path string) error {
 	data, stat, err := s.conn.Get(path)
 	if err != nil {

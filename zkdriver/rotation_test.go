@@ -46,7 +46,7 @@ func (r *rotating) params() string {
 	return "?tls=true&tls_ca=" + url.PathEscape(r.ca) + "&tls_cert=" + url.PathEscape(r.cert) + "&tls_key=" + url.PathEscape(r.key)
 }
 
-// connects tries to begin a session and closes it.
+// connects begins a session and closes it, and returns the error.
 func connects(t testing.TB, c driver.Connector) error {
 	t.Helper()
 	s, err := c.Connect(within(t))

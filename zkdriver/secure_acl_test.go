@@ -16,7 +16,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// aclFixture is what alice has made with one mode of acl, seen from outside.
+// aclFixture has the nodes that the user alice has made with one mode of acl,
+// and clients to look at them.
 type aclFixture struct {
 	t          testing.TB
 	server     *zktest.Server
@@ -44,7 +45,8 @@ func (h *aclFixture) queuePath() string       { return h.root + "/" + h.queue }
 func (h *aclFixture) nodePath() string        { return h.queuePath() + "/" + h.place.Name }
 func (h *aclFixture) ancestors() []string     { return []string{h.root + "/of", h.root + "/of/alice"} }
 
-// aclOf demands that the node was born with its ACL: that never changed since.
+// aclOf returns the ACL of a node. It requires that the ACL has not changed
+// since the node was created.
 func (h *aclFixture) aclOf(path string) []zk.ACL {
 	h.t.Helper()
 	acl, stat, err := h.owner.GetACL(path)
@@ -53,8 +55,8 @@ func (h *aclFixture) aclOf(path string) []zk.ACL {
 	return acl
 }
 
-// contenderACL demands that those who may use the queue may read a contender, and only its
-// session may do more with it.
+// contenderACL requires that the users of the queue may read a contender, and
+// that only the contender's session may do more.
 func (h *aclFixture) contenderACL(path string, login string, what string) {
 	h.t.Helper()
 	acl := h.aclOf(path)
@@ -73,7 +75,7 @@ func (h *aclFixture) contenderACL(path string, login string, what string) {
 	}
 }
 
-// untouched demands that everything is as alice has left it.
+// untouched requires that the queue and the contender are unchanged.
 func (h *aclFixture) untouched() {
 	h.t.Helper()
 	require.NoError(h.t, h.alice.Err())
@@ -87,14 +89,14 @@ func (h *aclFixture) untouched() {
 }
 
 var (
-	everybody = zk.WorldACL(zk.PermAll)
-	aliceOnly = zk.DigestACL(zk.PermAll, "alice", "geheim")
-	mayAdd    = append(zk.WorldACL(zk.PermRead|zk.PermCreate), aliceOnly...)
+	everyClient = zk.WorldACL(zk.PermAll)
+	aliceOnly   = zk.DigestACL(zk.PermAll, "alice", "geheim")
+	mayAdd      = append(zk.WorldACL(zk.PermRead|zk.PermCreate), aliceOnly...)
 )
 
-func TestEveryNodeIsBornWithTheACLOfItsMode(t *testing.T) {
+func TestEveryNodeIsCreatedWithTheACLOfItsMode(t *testing.T) {
 	for mode, want := range map[string]struct{ ancestor, queue []zk.ACL }{
-		"open":    {everybody, everybody},
+		"open":    {everyClient, everyClient},
 		"creator": {mayAdd, aliceOnly},
 		"digest":  {mayAdd, aliceOnly},
 	} {
@@ -115,7 +117,8 @@ func TestEveryNodeIsBornWithTheACLOfItsMode(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, want.queue, h.aclOf(h.root+"/of/alice/watched"), "a queue that a watch has made")
 
-			// Data in the queue's node makes a Create take the other way, see manner.
+			// If the queue's node has data, Create works in another mode, see
+			// createMode.
 			_, err = h.owner.Create(h.root+"/of/alice/plain", []byte("x"), 0, want.queue)
 			require.NoError(t, err)
 			p, err = create(within(t), h.alice, "of/alice/plain", "web1-W-", []byte("y"))
@@ -125,10 +128,10 @@ func TestEveryNodeIsBornWithTheACLOfItsMode(t *testing.T) {
 	}
 }
 
-// strangers may connect and nothing else.
+// strangers are logins that may connect and do nothing else.
 var strangers = map[string]string{"without a login": "", "with another one's login": "bob:geheim@", "with a wrong password": "alice:falsch@"}
 
-// plain is a plain client with that login.
+// plain returns a plain client with that login.
 func (h *aclFixture) plain(login string) *zk.Conn {
 	h.t.Helper()
 	c := h.server.Raw(h.t)
@@ -150,7 +153,7 @@ func TestStrangersCanDoNothingToAQueueOfCreatorOrDigestByHand(t *testing.T) {
 				for _, path := range h.ancestors() {
 					_, err := c.Set(path, []byte("x"), -1)
 					assert.ErrorIs(t, err, zk.ErrNoAuth, "set the data of "+path)
-					_, err = c.SetACL(path, everybody, -1)
+					_, err = c.SetACL(path, everyClient, -1)
 					assert.ErrorIs(t, err, zk.ErrNoAuth, "set the ACL of "+path)
 				}
 				assert.ErrorIs(t, c.Delete(h.root+"/of/alice", -1), zk.ErrNoAuth, "delete the ancestor")
@@ -160,7 +163,8 @@ func TestStrangersCanDoNothingToAQueueOfCreatorOrDigestByHand(t *testing.T) {
 	}
 }
 
-// handmade does with ZooKeeper's own requests whatever can be done to a queue and a contender.
+// handmade tries every request of ZooKeeper that concerns a queue and a
+// contender.
 func handmade(c *zk.Conn, queue, node string) map[string]error {
 	done := make(map[string]error)
 	keep := func(what string, err error) { done[what] = err }
@@ -180,15 +184,15 @@ func handmade(c *zk.Conn, queue, node string) map[string]error {
 	keep("set the queue's data", err)
 	_, err = c.Set(node, []byte("x"), -1)
 	keep("set the contender's data", err)
-	_, err = c.SetACL(queue, everybody, -1)
+	_, err = c.SetACL(queue, everyClient, -1)
 	keep("set the queue's ACL", err)
-	_, err = c.SetACL(node, everybody, -1)
+	_, err = c.SetACL(node, everyClient, -1)
 	keep("set the contender's ACL", err)
-	_, err = c.Create(queue+"/evil-W-", nil, zk.FlagEphemeral|zk.FlagSequence, everybody)
+	_, err = c.Create(queue+"/evil-W-", nil, zk.FlagEphemeral|zk.FlagSequence, everyClient)
 	keep("queue up", err)
-	_, err = c.Create(queue+"/evil-W-0000000000", nil, 0, everybody)
+	_, err = c.Create(queue+"/evil-W-0000000000", nil, 0, everyClient)
 	keep("push in", err)
-	_, err = c.Multi(&zk.CreateRequest{Path: queue + "/evil-W-", Acl: everybody, Flags: zk.FlagEphemeralSequential}, &zk.SetDataRequest{Path: queue, Version: -1})
+	_, err = c.Multi(&zk.CreateRequest{Path: queue + "/evil-W-", Acl: everyClient, Flags: zk.FlagEphemeralSequential}, &zk.SetDataRequest{Path: queue, Version: -1})
 	keep("queue up in a transaction", err)
 	keep("delete the contender", c.Delete(node, -1))
 	_, err = c.Multi(&zk.DeleteRequest{Path: node, Version: -1})
@@ -197,7 +201,7 @@ func handmade(c *zk.Conn, queue, node string) map[string]error {
 	return done
 }
 
-func TestStrangersAreToldWhatTheyLackByTheDriver(t *testing.T) {
+func TestErrorsNameThePermissionThatAStrangerLacks(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		h := newACLFixture(t, mode)
 		for who, login := range strangers {
@@ -208,7 +212,7 @@ func TestStrangersAreToldWhatTheyLackByTheDriver(t *testing.T) {
 					assert.ErrorIs(t, got.err, zk.ErrNoAuth, what)
 					assert.ErrorIs(t, got.err, fs.ErrPermission, what)
 					for _, other := range []error{driver.ErrUnavailable, driver.ErrGone, driver.ErrSessionEnded, driver.ErrBadName} {
-						assert.NotErrorIs(t, got.err, other, "%s: nobody is to try that again", what)
+						assert.NotErrorIs(t, got.err, other, "%s: a retry would not help", what)
 					}
 					for _, part := range []string{"zkdriver: ", h.queuePath(), got.needs, "getAcl", "user and the password"} {
 						assert.ErrorContains(t, got.err, part, what)
@@ -228,7 +232,8 @@ type refusedCall struct {
 	needs string
 }
 
-// refusedCalls does everything that a session can do to a queue and a contender of others.
+// refusedCalls tries every call of a session that concerns a queue and a
+// contender of another user.
 func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place) map[string]refusedCall {
 	_, create := create(ctx, s, queue, "evil-W-", []byte("x"))
 	_, list := s.List(ctx, queue)
@@ -237,7 +242,7 @@ func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place)
 	_, read := s.Read(ctx, queue, p.Name)
 	_, walk := s.Walk(ctx, queue)
 	return map[string]refusedCall{
-		"Create":           {create, "READ"}, // it looks at the queue first
+		"Create":           {create, "READ"}, // it reads the queue first
 		"List":             {list, "READ"},
 		"Watch":            {watch, "READ"},
 		"Watch of a queue": {watchQueue, "READ"},
@@ -262,7 +267,7 @@ func TestAStrangerWhoMayReadCanStillNotTakeAPlace(t *testing.T) {
 	h.untouched()
 }
 
-func TestOpenLetsEverybodyDoEverything(t *testing.T) {
+func TestOpenLetsEveryClientDoEverything(t *testing.T) {
 	h := newACLFixture(t, "open")
 	c := h.plain("")
 	_, _, err := c.Children(h.queuePath())
@@ -272,17 +277,18 @@ func TestOpenLetsEverybodyDoEverything(t *testing.T) {
 	require.Equal(t, "alice's"+trailer{guarded: true}.text(), string(data))
 	_, err = c.Set(h.nodePath(), []byte("forged"), -1)
 	require.ErrorIs(t, err, zk.ErrNoAuth, "but write to a contender: that would look like an unlock")
-	_, err = c.Create(h.queuePath()+"/evil-W-0000000000", nil, 0, everybody)
+	_, err = c.Create(h.queuePath()+"/evil-W-0000000000", nil, 0, everyClient)
 	require.NoError(t, err)
 	require.NoError(t, c.Delete(h.queuePath()+"/evil-W-0000000000", -1))
-	_, err = c.SetACL(h.queuePath(), everybody, -1)
+	_, err = c.SetACL(h.queuePath(), everyClient, -1)
 	require.NoError(t, err)
 	require.NoError(t, c.Delete(h.nodePath(), -1))
 	err = h.alice.Delete(within(t), h.queue, h.place, driver.Changed)
 	require.ErrorIs(t, err, driver.ErrGone, "alice finds out that her node was taken away")
 }
 
-// Neither is a fault of this driver; docs/guarantees.md tells operators what to do about both.
+// Neither is a fault of this driver. docs/guarantees.md says what operators can
+// do about both.
 func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
 	h := newACLFixture(t, "creator")
 	c := h.plain("")
@@ -291,12 +297,13 @@ func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
 	require.True(t, there, "who knows or guesses a name can ask whether the node is there")
 	require.Equal(t, h.alice.conn.SessionID(), stat.EphemeralOwner, "and whose it is")
 
-	// The password of a session follows from its id. So whoever may connect can end it.
-	// It takes some tries, as the owner's client comes back at once.
+	// The password of a session follows from its id. So any client that may
+	// connect can end the session. It takes some attempts, because the owner's
+	// client reconnects at once.
 	eventually(t, "the end of the session", func() bool {
 		return zktest.Expire(h.server.Addr(), stat.EphemeralOwner, nil) == nil || h.alice.Err() != nil
 	})
-	closed(t, "the owner is told", h.alice.Done())
+	closed(t, "the owner learns of it", h.alice.Done())
 	require.ErrorIs(t, h.alice.Err(), driver.ErrSessionEnded)
 	there, _, err = c.Exists(h.nodePath())
 	require.NoError(t, err)
@@ -311,25 +318,26 @@ func TestTheDigestInAnACLIsShownToItsUserOnly(t *testing.T) {
 		c := h.plain(login)
 		_, _, err := c.GetACL(h.queuePath())
 		assert.ErrorIs(t, err, zk.ErrNoAuth, who)
-		acl, _, err := c.GetACL(h.ancestors()[0]) // which everybody may read
+		acl, _, err := c.GetACL(h.ancestors()[0]) // which every client may read
 		require.NoError(t, err)
 		assert.NotContains(t, fmt.Sprint(acl), hash, who)
 		assert.Contains(t, fmt.Sprint(acl), "alice:x", who)
 	}
 }
 
-// Everybody may add to the ancestors that the driver makes. So somebody can make a queue before its users do,
-// with an ACL that lets himself in.
+// Every client may create nodes below the ancestors that the driver makes. So a
+// client can make a queue before its users do, with an ACL that gives this
+// client permissions.
 func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	bobToo := append(zk.DigestACL(zk.PermAll, "bob", "geheim"), aliceOnly...)
 	for name, acl := range map[string][]zk.ACL{
-		"everybody":                everybody,
-		"everybody may delete":     append(zk.WorldACL(zk.PermRead|zk.PermDelete), aliceOnly...),
-		"everybody may create":     append(zk.WorldACL(zk.PermCreate), aliceOnly...),
-		"everybody may write":      append(zk.WorldACL(zk.PermWrite), aliceOnly...),
-		"everybody may administer": append(zk.WorldACL(zk.PermAdmin), aliceOnly...),
-		"another user":             bobToo,
-		"an address":               append([]zk.ACL{{Perms: zk.PermAll, Scheme: "ip", ID: "127.0.0.1"}}, aliceOnly...),
+		"every client":                everyClient,
+		"every client may delete":     append(zk.WorldACL(zk.PermRead|zk.PermDelete), aliceOnly...),
+		"every client may create":     append(zk.WorldACL(zk.PermCreate), aliceOnly...),
+		"every client may write":      append(zk.WorldACL(zk.PermWrite), aliceOnly...),
+		"every client may administer": append(zk.WorldACL(zk.PermAdmin), aliceOnly...),
+		"another user":                bobToo,
+		"an address":                  append([]zk.ACL{{Perms: zk.PermAll, Scheme: "ip", ID: "127.0.0.1"}}, aliceOnly...),
 	} {
 		for _, mode := range []string{"creator", "digest"} {
 			t.Run(mode+" "+name, func(t *testing.T) {
@@ -357,9 +365,9 @@ func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	}
 }
 
-// The queue that was looked at is not the one that the node was made in.
-func TestAQueueThatWasExchangedAfterItWasLookedAtIsLookedAtAgain(t *testing.T) {
-	for name, data := range map[string][]byte{"stamped": nil, "plain": []byte("somebody's")} {
+// The queue that was checked is not the queue in which the node was created.
+func TestAQueueReplacedAfterItsCheckIsCheckedAgain(t *testing.T) {
+	for name, data := range map[string][]byte{"with a write": nil, "without a write": []byte("another user's")} {
 		t.Run(name, func(t *testing.T) {
 			h := newACLFixture(t, "digest")
 			path := h.root + "/of/alice/trap"
@@ -369,7 +377,7 @@ func TestAQueueThatWasExchangedAfterItWasLookedAtIsLookedAtAgain(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, h.alice.Delete(within(t), "of/alice/trap", p, driver.Changed))
 
-			_, err = h.owner.SetACL(path, everybody, -1)
+			_, err = h.owner.SetACL(path, everyClient, -1)
 			require.NoError(t, err)
 			_, err = create(within(t), h.alice, "of/alice/trap", "web1-W-", []byte("x"))
 			require.ErrorContains(t, err, "acl=digest", "another ACL")
@@ -381,7 +389,7 @@ func TestAQueueThatWasExchangedAfterItWasLookedAtIsLookedAtAgain(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, h.alice.Delete(within(t), "of/alice/trap", p, driver.Changed))
 			require.NoError(t, h.owner.Delete(path, -1))
-			_, err = h.owner.Create(path, data, 0, everybody)
+			_, err = h.owner.Create(path, data, 0, everyClient)
 			require.NoError(t, err)
 			_, err = create(within(t), h.alice, "of/alice/trap", "web1-W-", []byte("x"))
 			require.ErrorContains(t, err, "acl=digest", "another queue")
@@ -392,12 +400,12 @@ func TestAQueueThatWasExchangedAfterItWasLookedAtIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-func TestWhoMakesAnAncestorFirstCannotGetAtTheQueuesBelow(t *testing.T) {
+func TestTheMakerOfAnAncestorCannotReachTheQueuesBelow(t *testing.T) {
 	server := zktest.Shared(t)
 	root := server.Chroot(t)
 	bob := server.Raw(t)
 	require.NoError(t, bob.AddAuth("digest", []byte("bob:geheim")))
-	_, err := bob.Create(root+"/of", nil, 0, everybody)
+	_, err := bob.Create(root+"/of", nil, 0, everyClient)
 	require.NoError(t, err)
 	alice := mustConnect(t, "zk://alice:geheim@"+server.Addr()+root+"?session_timeout=1m&acl=creator")
 	p, err := create(within(t), alice, "of/q", "web1-W-", []byte("x"))
@@ -406,7 +414,7 @@ func TestWhoMakesAnAncestorFirstCannotGetAtTheQueuesBelow(t *testing.T) {
 	require.ErrorIs(t, bob.Delete(root+"/of/q/"+p.Name, -1), zk.ErrNoAuth)
 	require.NoError(t, alice.Delete(within(t), "of/q", p, driver.Changed))
 	require.NoError(t, bob.Delete(root+"/of/q", -1), "one that is empty does not")
-	_, err = bob.Create(root+"/of/q", nil, 0, everybody)
+	_, err = bob.Create(root+"/of/q", nil, 0, everyClient)
 	require.NoError(t, err)
 	_, err = create(within(t), alice, "of/q", "web1-W-", []byte("x"))
 	require.ErrorContains(t, err, "acl=creator")
@@ -414,7 +422,7 @@ func TestWhoMakesAnAncestorFirstCannotGetAtTheQueuesBelow(t *testing.T) {
 }
 
 // A lock and the locks below it have the same user. Its node may have been made
-// for those below it first, when every client may add to it.
+// for the locks below it first, when every client may create nodes below it.
 func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		t.Run(mode, func(t *testing.T) {
@@ -439,7 +447,7 @@ func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 	}
 }
 
-// The node above a user's locks is not for another user to lock.
+// Another user must not lock the node above a user's locks.
 func TestALockAboveLocksOfAnotherUserIsRefusedWithTheReason(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		t.Run(mode, func(t *testing.T) {

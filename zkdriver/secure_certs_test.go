@@ -22,7 +22,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forger makes certificates, bad ones too, which [testenv.Certs] does not have.
+// forger issues certificates, including bad ones that [testenv.Certs] does not
+// have.
 type forger struct {
 	t    testing.TB
 	cert *x509.Certificate
@@ -46,7 +47,7 @@ func newForger(t testing.TB) *forger {
 	return f
 }
 
-// certificate is a good one for 127.0.0.1.
+// certificate returns a template of a good certificate for 127.0.0.1.
 func certificate() *x509.Certificate {
 	now := time.Now()
 	return &x509.Certificate{
@@ -60,7 +61,7 @@ func certificate() *x509.Certificate {
 	}
 }
 
-// issue signs a certificate that change has altered.
+// issue signs a certificate after change has altered it.
 func (f *forger) issue(change func(*x509.Certificate)) tls.Certificate {
 	f.t.Helper()
 	template := certificate()
@@ -72,12 +73,13 @@ func (f *forger) issue(change func(*x509.Certificate)) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: f.key}
 }
 
-// trust is the part of a dsn that trusts the forger.
+// trust returns the part of a data source name that trusts the forger.
 func (f *forger) trust() string {
 	return "?tls=true&tls_ca=" + url.PathEscape(f.file) + "&connect_timeout=2s"
 }
 
-// recorder is a listener that keeps what clients say, after TLS where it speaks that.
+// recorder is a listener that keeps what clients send, decrypted if it speaks
+// TLS.
 type recorder struct {
 	net.Listener
 	done sync.WaitGroup
@@ -85,7 +87,8 @@ type recorder struct {
 	said bytes.Buffer
 }
 
-// record answers nothing: it is for what comes before an answer. answer, if there is one, is sent at once.
+// record starts a recorder. It sends answer, if there is one, as soon as a
+// client connects, and nothing else.
 func record(t testing.TB, config *tls.Config, answer []byte) *recorder {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -23,15 +23,17 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A panic on a goroutine of go-zookeeper's would end the test binary. So who meets a hostile server
-// is the same binary in a process of its own, where this variable holds a data source name.
-const victimVariable = "ZKDRIVER_VICTIM_DSN"
+// A panic on a goroutine of go-zookeeper would end the test binary. So the
+// client of a hostile server is the same binary in another process. In that
+// process, this variable has a data source name.
+const hostileServerVariable = "ZKDRIVER_HOSTILE_SERVER_DSN"
 
-// TestVictim is no test by itself: it uses the driver for a while, whatever comes of it.
-func TestVictim(t *testing.T) {
-	dsn := os.Getenv(victimVariable)
+// TestClientOfAHostileServer is not a test by itself. It uses the driver for a
+// while, and ignores errors.
+func TestClientOfAHostileServer(t *testing.T) {
+	dsn := os.Getenv(hostileServerVariable)
 	if dsn == "" {
-		return // it is run by the tests below
+		return // the tests below run it
 	}
 	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
 		use(dsn)
@@ -54,7 +56,7 @@ func use(dsn string) {
 	if err != nil {
 		return
 	}
-	defer s.(*session).conn.Lease().End(errTestOver) // without ending it in the store, which takes time
+	defer s.(*session).conn.Lease().End(errTestOver) // without ending the session in the store, which takes time
 	s.(*session).prefetchPolicy.always = true
 	for ctx.Err() == nil && s.Err() == nil {
 		p, err := create(ctx, s, "q", "web1-W-", []byte(fmt.Sprint(rand.Uint64())))
@@ -68,15 +70,16 @@ func use(dsn string) {
 	}
 }
 
-// survives runs TestVictim in another process.
+// survives runs TestClientOfAHostileServer in another process.
 func survives(t *testing.T, name, dsn string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*bound)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestVictim$", "-test.v")
-	cmd.Env = append(os.Environ(), victimVariable+"="+dsn)
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestClientOfAHostileServer$", "-test.v")
+	cmd.Env = append(os.Environ(), hostileServerVariable+"="+dsn)
 	out, err := cmd.CombinedOutput()
-	// The exit status is another matter: go-zookeeper has a data race where a server hangs up again and again.
+	// The exit status does not matter: go-zookeeper has a data race if a server
+	// closes connections again and again.
 	_, after, survived := strings.Cut(string(out), "SURVIVED with ")
 	if !survived {
 		t.Errorf("%s: the process has ended: %v\n%.2000s", name, err, out)
@@ -88,8 +91,9 @@ func survives(t *testing.T, name, dsn string) {
 	assert.Less(t, megabytes, 1500, "memory: "+name)
 }
 
-// liar is a server of ZooKeeper's protocol that grants sessions and answers each request with what reply makes.
-func liar(t *testing.T, greeting []byte, reply func(opcode int32) []byte) string {
+// hostileServer speaks ZooKeeper's protocol. It grants sessions and answers
+// each request with the result of reply.
+func hostileServer(t *testing.T, greeting []byte, reply func(opcode int32) []byte) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -102,7 +106,7 @@ func liar(t *testing.T, greeting []byte, reply func(opcode int32) []byte) string
 			}
 			all.Go(func() {
 				defer conn.Close()
-				lie(conn, greeting, reply)
+				serveHostile(conn, greeting, reply)
 			})
 		}
 	})
@@ -110,7 +114,7 @@ func liar(t *testing.T, greeting []byte, reply func(opcode int32) []byte) string
 	return l.Addr().String()
 }
 
-func lie(conn net.Conn, greeting []byte, reply func(opcode int32) []byte) {
+func serveHostile(conn net.Conn, greeting []byte, reply func(opcode int32) []byte) {
 	conn.SetDeadline(time.Now().Add(bound))
 	if _, err := readRequest(conn); err != nil {
 		return
@@ -177,9 +181,9 @@ func TestNoReplyEndsTheProcess(t *testing.T) {
 		"random bytes with a small number": func(int32) []byte { return append(number(rand.Uint32N(4)), random(rand.IntN(200))...) },
 		"random bytes in a transaction":    func(int32) []byte { return append([]byte{0, 0, 0, byte(rand.IntN(15)), 0}, random(rand.IntN(200))...) },
 	} {
-		liar := liar(t, sessionReply(4*time.Second, 7), reply)
+		address := hostileServer(t, sessionReply(4*time.Second, 7), reply)
 		all.Go(func() {
-			survives(t, name, "zk://"+liar+"?session_timeout=4s")
+			survives(t, name, "zk://"+address+"?session_timeout=4s")
 		})
 	}
 	all.Wait()
@@ -212,15 +216,15 @@ func TestNoGreetingEndsTheProcess(t *testing.T) {
 		"an event at once":           append(sessionReply(4*time.Second, 7), 0, 0, 0, 17, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1),
 		"a frame of 200 MB to come":  append(sessionReply(4*time.Second, 7), 0x0b, 0, 0, 0, 0, 0, 0, 1),
 	} {
-		liar := liar(t, greeting, func(int32) []byte { return nil })
+		address := hostileServer(t, greeting, func(int32) []byte { return nil })
 		all.Go(func() {
-			survives(t, name, "zk://"+liar+"?session_timeout=4s&connect_timeout=300ms")
+			survives(t, name, "zk://"+address+"?session_timeout=4s&connect_timeout=300ms")
 		})
 	}
 	all.Wait()
 }
 
-// Somebody on the way changes a byte now and then, of what a real server says.
+// A proxy changes a byte now and then in the replies of a real server.
 func TestChangedBytesDoNotEndTheProcess(t *testing.T) {
 	server := zktest.Shared(t)
 	var all sync.WaitGroup
@@ -231,7 +235,8 @@ func TestChangedBytesDoNotEndTheProcess(t *testing.T) {
 	all.Wait()
 }
 
-// garbler is a proxy that changes a byte in about every tenth piece that a server sends.
+// garbler is a proxy that changes one byte in about every tenth piece that a
+// server sends.
 func garbler(t *testing.T, target string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -269,9 +274,9 @@ func garble(to io.Writer, from io.Reader) {
 	}
 }
 
-func TestAReplyOfTheWrongShapeIsATroubleThatMayPass(t *testing.T) {
-	lies := liar(t, sessionReply(time.Minute, 7), func(int32) []byte { return nil })
-	s := mustConnect(t, "zk://"+lies)
+func TestAReplyOfTheWrongShapeIsAPassingError(t *testing.T) {
+	address := hostileServer(t, sessionReply(time.Minute, 7), func(int32) []byte { return nil })
+	s := mustConnect(t, "zk://"+address)
 	defer s.conn.Lease().End(errTestOver)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

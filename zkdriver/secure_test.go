@@ -79,7 +79,7 @@ func TestDigestKeepsOthersOut(t *testing.T) {
 			_, err = s.List(within(t), queue)
 			require.ErrorIs(t, err, zk.ErrNoAuth)
 			require.NotErrorIs(t, err, driver.ErrUnavailable)
-			// Next to it there is room for everybody.
+			// Users may have queues next to each other.
 			_, err = create(within(t), s, "of/alice/other"+mode, "h-W-", []byte("z"))
 			require.NoError(t, err)
 		}

@@ -24,7 +24,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// sessionReply is what a server says that grants a session.
+// sessionReply returns the connect reply of a server that grants a session.
 func sessionReply(timeout time.Duration, id int64) []byte {
 	b := binary.BigEndian.AppendUint32(nil, 4+4+8+4+16+1)
 	b = binary.BigEndian.AppendUint32(b, 0)
@@ -34,7 +34,8 @@ func sessionReply(timeout time.Duration, id int64) []byte {
 	return append(b, make([]byte, 16+1)...)
 }
 
-// refused connects with a login, and demands an error soon after connect_timeout.
+// refused connects with a login. It requires an error soon after
+// connect_timeout.
 func refused(t *testing.T, dsn string) error {
 	t.Helper()
 	began := time.Now()
@@ -46,7 +47,7 @@ func refused(t *testing.T, dsn string) error {
 	return err
 }
 
-func TestAServerWithABadCertificateHearsNothingAndTheErrorSaysWhy(t *testing.T) {
+func TestAServerWithABadCertificateReceivesNothingAndTheErrorSaysWhy(t *testing.T) {
 	good, other := newForger(t), newForger(t)
 	past := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }
 	future := func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }
@@ -71,7 +72,7 @@ func TestAServerWithABadCertificateHearsNothingAndTheErrorSaysWhy(t *testing.T) 
 			assert.ErrorContains(t, err, server.addr())
 			assert.ErrorContains(t, err, "TLS")
 			assert.ErrorContains(t, err, c.says)
-			assert.NotErrorIs(t, err, driver.ErrUnavailable, "nobody is to try that again")
+			assert.NotErrorIs(t, err, driver.ErrUnavailable, "a retry would not help")
 			var verification *tls.CertificateVerificationError
 			assert.ErrorAs(t, err, &verification)
 			assert.Empty(t, server.heard())
@@ -100,8 +101,9 @@ func TestTLSBefore12IsRefused(t *testing.T) {
 	}
 }
 
-// What a stranger writes into a certificate comes out in the error, before it is known whether it was signed by anybody.
-func TestWhatACertificateSaysReachesNoTerminalAsItIs(t *testing.T) {
+// The error repeats text from a certificate before it is known whether any CA
+// has signed the certificate.
+func TestTextOfACertificateIsMadePrintable(t *testing.T) {
 	f := newForger(t)
 	for _, name := range []string{"x\x1b]0;owned\x07.example", "x\r\nWARN all is well", "\x1b[2J", strings.Repeat("long.", 5000) + "example"} {
 		cert := newForger(t).issue(func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{name} })
@@ -122,7 +124,8 @@ func TestWhatACertificateSaysReachesNoTerminalAsItIs(t *testing.T) {
 	}
 }
 
-// prints demands that a terminal shows a text as it is: one line, no control character, nothing that changes the direction.
+// prints requires that a terminal shows a text as it is: one line, no control
+// character, no change of direction.
 func prints(t testing.TB, text string) {
 	t.Helper()
 	if !utf8.ValidString(text) {
@@ -151,7 +154,7 @@ func TestPlainAndTLSPortsAreToldApart(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestAClientAsksForTLSOrStays(t *testing.T) {
+func TestAClientWithTLSSendsNoPlainText(t *testing.T) {
 	f := newForger(t)
 	for name, answer := range map[string][]byte{
 		"a server that grants a session in plain text": sessionReply(time.Minute, 7),
@@ -165,7 +168,7 @@ func TestAClientAsksForTLSOrStays(t *testing.T) {
 			heard := server.heard()
 			assert.NotContains(t, heard, "alice")
 			assert.NotContains(t, heard, "geheim")
-			for heard != "" { // nothing but handshakes and alerts of TLS
+			for heard != "" { // only handshakes and alerts of TLS
 				require.Contains(t, "\x16\x15", heard[:1])
 				length := int(binary.BigEndian.Uint16([]byte(heard[3:])))
 				heard = heard[5+length:]
@@ -181,7 +184,7 @@ func TestWithoutTLSTheLoginCanBeReadOnTheWay(t *testing.T) {
 	require.Contains(t, server.heard(), "alice:geheim", "docs/guarantees.md says so")
 }
 
-func TestACertificateIsWhoAClientIs(t *testing.T) {
+func TestACertificateIsTheNameOfAClient(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
 	dsn := "zk://" + server.SecureAddr()
@@ -214,12 +217,12 @@ func TestOneServerWithABadCertificateAmongGoodOnesIsPassedOver(t *testing.T) {
 	forged := record(t, &tls.Config{Certificates: []tls.Certificate{newForger(t).issue(nil)}}, sessionReply(time.Minute, 7))
 	params := "?tls=true&tls_ca=" + url.PathEscape(certs.CA) + "&session_timeout=4s"
 	good := zktest.NewProxy(t, server.SecureAddr())
-	for range 6 { // either of them is the first to be tried
+	for range 6 { // either of them may be dialed first
 		s := mustConnect(t, "zk://alice:geheim@"+forged.addr()+","+good.Addr()+params)
 		require.Equal(t, good.Addr(), s.Describe().Server)
 		p, err := create(within(t), s, "q", "web1-W-", []byte("x"))
 		require.NoError(t, err)
-		good.DropConnections() // it looks for a server again
+		good.DropConnections() // so that the session dials again
 		eventually(t, "another connection", func() bool { return s.conn.Connection() > 1 })
 		require.NoError(t, s.Delete(within(t), "q", p, driver.Changed))
 		require.NoError(t, s.Close())

@@ -26,5 +26,6 @@ func (s *session) Done() <-chan struct{} { return s.conn.Lease().Done() }
 func (s *session) Err() error            { return s.conn.Lease().Err() }
 func (s *session) Close() error          { return s.conn.Close() }
 
-// Describe implements driver.Describer. It does not show the session's password.
+// Describe implements driver.Describer. It does not show the session's
+// password.
 func (s *session) Describe() driver.SessionInfo { return s.conn.Describe() }

@@ -39,13 +39,15 @@ const (
 	minSessionTimeout = 100 * time.Millisecond
 	maxSessionTimeout = 24 * time.Hour
 
-	// maxSequence is the first sequence that is not used. ZooKeeper's counter is an
-	// int32 that stops at its maximum (or wraps, before 3.5). The distance to the
-	// maximum leaves room for the nodes of clients that have not noticed yet.
+	// maxSequence is the first sequence that is not used. ZooKeeper's counter
+	// is an int32 that stops at its maximum (or wraps, before 3.5). The
+	// distance to the maximum leaves room for the nodes of clients that have
+	// not noticed yet.
 	maxSequence = 1<<31 - 1<<20
 )
 
-// aclMode says which users may use the queues and contenders that a session makes.
+// aclMode says which users may use the queues and contenders that a session
+// makes.
 type aclMode int
 
 const (

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// What the driver has to record about a node is the last line of its data, as
-// text that operators can read. The line is called the trailer. It is one of
+// The driver records facts about a node in the last line of the node's data, as
+// text that operators can read. This line is called the trailer. It is one of
 //
 //	#dlock guarded
 //	#dlock token=4294967301 created=1700000000000
 //
-// The first says that only the node's session can write to the node, see acl.go.
-// The second is the trailer of a node that Replace has made: the node has a Czxid
-// of its own, so the trailer records the token, and the time at which the first
-// node was created.
+// The first says that only the node's session can write to the node, see
+// acl.go. The second is the trailer of a node that Replace has made: the node
+// has a Czxid of its own, so the trailer records the token, and the time at
+// which the first node was created.
 //
 // If there is nothing to record, but the caller's data ends in such a line by
 // itself, the driver appends a trailer with zeros. So splitTrailer removes

@@ -14,13 +14,13 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// A waiter is a session with nodes that wait behind those of another session.
-// Its timeout is so long that no heartbeat is sent while a test runs.
+// waiter is a session with nodes that wait behind nodes of another session. Its
+// timeout is so long that it sends no heartbeat during a test.
 type waiter struct {
 	*fixture
 	holder      *session
 	holderProxy *zktest.Proxy
-	multis, all int // frames that the waiter had sent at pass
+	multis, all int // frames that the waiter had sent when pass returned
 }
 
 // wait is one node that waits.
@@ -40,7 +40,7 @@ func newWaiter(t testing.TB) *waiter {
 	return w
 }
 
-// wait has a new node wait in the queue behind one of the holder.
+// wait creates a node that waits in the queue behind one of the holder.
 func (w *waiter) wait(queue string) wait {
 	w.t.Helper()
 	ahead, err := create(within(w.t), w.holder, queue, "h-W-", []byte(rand.Text()))
@@ -58,8 +58,8 @@ func (w *waiter) mustWait(x wait) driver.Watch {
 	return watch
 }
 
-// pass lets time pass since the last write, at the end of which a heartbeat is
-// answered. It notes what has been sent so far.
+// pass moves the clock of the lease and then sends a Sync, as if a heartbeat
+// had been answered. It records how many frames were sent so far.
 func (w *waiter) pass(d time.Duration) {
 	w.t.Helper()
 	leasehook.Skew(w.conn.Lease(), d)
@@ -80,7 +80,7 @@ func (w *waiter) release(x wait) {
 	require.NoError(w.t, w.holder.Delete(within(w.t), x.queue, x.ahead, driver.Released))
 }
 
-// requireNoNews requires that the contender has not heard anything.
+// requireNoNews requires that the contender has learned nothing yet.
 func requireNoNews(t testing.TB, c <-chan driver.Cause) {
 	t.Helper()
 	select {
@@ -158,7 +158,8 @@ func TestAProofThatIsLostIsSentAgain(t *testing.T) {
 	require.GreaterOrEqual(t, w.proxy.Frames(zktest.OpMulti)-w.multis, 2)
 }
 
-// A contender that has stopped its watch lists before it acts as a holder.
+// A contender that has stopped its watch lists the queue before it acts as a
+// holder.
 func TestListAfterAStoppedWatchWaitsForTheProof(t *testing.T) {
 	for name, released := range map[string]bool{"a watch without news": false, "a watch that waits for the proof": true} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +177,7 @@ func TestListAfterAStoppedWatchWaitsForTheProof(t *testing.T) {
 			}
 			x.watch.Stop()
 			lists := make(chan error, 2)
-			for range cap(lists) { // each may be that of the contender
+			for range cap(lists) { // each may be the contender's
 				go func() { _, err := w.List(within(t), "q"); lists <- err }()
 			}
 			closed(t, "the proof is sent", held.Held())
@@ -200,7 +201,8 @@ func TestANodeThatIsHeldSparesTheProof(t *testing.T) {
 	w.sent(0)
 }
 
-// News of one watch may make a holder, whatever other watches the node has.
+// News of one watch may make a contender a holder, whatever other watches its
+// node has.
 func TestAnotherOpenWatchDoesNotSpareTheProof(t *testing.T) {
 	w := newWaiter(t)
 	behind, err := create(within(t), w.holder, "q", "h-W-", []byte("y"))
@@ -272,7 +274,7 @@ func TestDutyFollowsTheWatches(t *testing.T) {
 	require.Zero(t, w.own.waiting)
 }
 
-// The end of the session ends a watch, also if a release was heard of before.
+// The end of the session ends a watch, even if the watch had news of a release.
 func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 	w := newWaiter(t)
 	x := w.wait("q")

@@ -10,9 +10,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Walk implements driver.Walker. It reads one node after the other and returns the
-// queues that have contenders. It leaves out nodes below prefix that this user may
-// not read.
+// Walk implements driver.Walker. It reads one node after the other and returns
+// the queues that have contenders. It leaves out nodes below prefix that this
+// user may not read.
 func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 	if prefix != "" {
 		if err := s.settings.checkQueue(prefix); err != nil {

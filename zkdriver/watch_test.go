@@ -54,7 +54,7 @@ func TestWaitsThatAreGivenUpLeaveNothingBehind(t *testing.T) {
 	}
 	group.Wait()
 	require.LessOrEqual(t, server.Watches(), int64(2))
-	eventually(t, "nobody waits", func() bool {
+	eventually(t, "no caller waits", func() bool {
 		b.watches.mu.Lock()
 		defer b.watches.mu.Unlock()
 		waiters := 0
@@ -72,7 +72,7 @@ func TestWaitsThatAreGivenUpLeaveNothingBehind(t *testing.T) {
 	require.Empty(t, b.watches.paths)
 }
 
-func TestAllWhoShareAWatchAreWoken(t *testing.T) {
+func TestEveryCallerThatSharesAWatchIsNotified(t *testing.T) {
 	b := newFixture(t, "")
 	for i := range 30 {
 		p := b.mustCreate("q", "h-W-", string(rune('a'+i)))
@@ -82,7 +82,7 @@ func TestAllWhoShareAWatchAreWoken(t *testing.T) {
 			all = append(all, b.mustWatch(within(t), "q", p.Name))
 		}
 		require.Equal(t, 1, b.proxy.Frames(zktest.OpGetData)-before)
-		// More come while the node goes.
+		// More callers come while the node is removed.
 		var group sync.WaitGroup
 		for range 4 {
 			group.Go(func() {
@@ -115,7 +115,7 @@ func TestWatchSurvivesAReconnectAndMissesNothing(t *testing.T) {
 		b.proxy.Refuse()
 		b.proxy.DropConnections()
 		var group sync.WaitGroup
-		for range 4 { // requests that would overtake the watches, once it is connected again
+		for range 4 { // requests that could overtake the watches after the reconnect
 			group.Go(func() { b.List(within(t), "q") })
 		}
 		require.NoError(t, other.Delete(within(t), "q", p, driver.Changed))

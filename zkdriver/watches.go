@@ -8,9 +8,9 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// watches is the watches that a server has for a session, one for each path. All
-// callers that wait for a path share its watch. go-zookeeper cannot remove a
-// watch. So a watch without callers stays until it fires, and serves the next
+// watches is the watches that a server has for a session, one for each path.
+// All callers that wait for a path share its watch. go-zookeeper cannot remove
+// a watch. So a watch without callers stays until it fires, and serves the next
 // caller.
 //
 // go-zookeeper's event callback ends the watches, so that a watch needs no
@@ -36,8 +36,8 @@ type watch struct {
 	over        bool // the node is gone, or something changed
 	subscribers map[*subscriber]struct{}
 
-	// written is set when a write was reported. fresh is set then if no watch in the
-	// queue is of an earlier connection, see watches.written.
+	// written is set when a write was reported. fresh is set then if no watch
+	// in the queue is of an earlier connection, see watches.written.
 	written, fresh bool
 }
 
@@ -48,8 +48,8 @@ type watchedNode struct {
 	trusted bool // a write to it is a release, see trustsWrite
 }
 
-// subscriber is the driver's side of a driver.Watch. It listens to the watches of
-// one or more paths. watches.mu guards all fields but c.
+// subscriber is the driver's side of a driver.Watch. It listens to the watches
+// of one or more paths. watches.mu guards all fields but c.
 type subscriber struct {
 	c          chan driver.Cause
 	own        *watch          // of the contender's own node; nil for a queue
@@ -79,8 +79,9 @@ func (ws *watches) any() bool {
 	return ws.setInClient || len(ws.paths) > 0
 }
 
-// subscribe makes a subscriber listen to the watch of a path. If there is no watch
-// yet, subscribe makes one; first is true then, and the caller has to arm it.
+// subscribe makes a subscriber listen to the watch of a path. If there is no
+// watch yet, subscribe makes one; first is true then, and the caller has to arm
+// it.
 func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, first bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -109,8 +110,9 @@ func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, fi
 	return w, first
 }
 
-// start ends a subscriber whose own node is not the one of that token. If there is
-// no news yet of the nodes ahead, the subscriber's node only waits from now on.
+// start ends a subscriber whose own node is not the one of that token. If there
+// is no news yet of the nodes ahead, the subscriber's node only waits from now
+// on.
 func (ws *watches) start(s *subscriber, queue string, token int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -131,8 +133,8 @@ func (ws *watches) unsubscribe(s *subscriber) {
 	s.endWait(false)
 }
 
-// answered records the server's answer to a watch. If it is an error, the server
-// has not set the watch, and the watch is forgotten.
+// answered records the server's answer to a watch. If it is an error, the
+// server has not set the watch, and the watch is forgotten.
 func (ws *watches) answered(path string, w *watch, node watchedNode, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -159,14 +161,14 @@ func (ws *watches) fire(path string, why driver.Cause) {
 	}
 }
 
-// written ends the watch of a node that was written to. If writes to the node are
-// trusted, its session has written to it in order to release it.
+// written ends the watch of a node that was written to. If writes to the node
+// are trusted, its session has written to it in order to release it.
 //
 // After a reconnect that does not hold. The server then reports a node that has
 // changed since as written, even if it is another node of the same name. And it
-// may need several requests to set all watches again. So the end of a node may be
-// reported later than that of another node whose watch is new, for as long as
-// there is an older watch in the queue.
+// may need several requests to set all watches again. So the end of a node may
+// be reported later than that of another node whose watch is new, for as long
+// as there is an older watch in the queue.
 func (ws *watches) written(path string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -203,8 +205,8 @@ func (ws *watches) disconnected() {
 	}
 }
 
-// close ends all watches, for good. A subscriber that is confirming learns of it
-// when the lease has ended.
+// close ends all watches, for good. A subscriber that is confirming learns of
+// it when the lease has ended.
 func (ws *watches) close() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -243,9 +245,9 @@ func (ws *watches) end(w *watch, why driver.Cause) {
 	clear(w.subscribers)
 }
 
-// notify records news and delivers it to the caller. If the subscriber listens to
-// nodes ahead, its contender may act as a holder after that. So the session is
-// confirmed first.
+// notify records news and delivers it to the caller. If the subscriber listens
+// to nodes ahead, its contender may act as a holder after that. So the session
+// is confirmed first.
 //
 // confirmLater never runs before notify returns: Work runs a job at once only
 // after the Conn has shut down. Before that, the lease has ended and close has
@@ -294,9 +296,10 @@ func (s *subscriber) endWait(news bool) {
 // deliver passes the news to the caller. If the own node has gone after the
 // release of a node ahead, the caller learns only of the end.
 //
-// News of a release may arrive while the watch of the own node is being armed. The
-// answer to that watch decides then: a node that exists has existed since Create,
-// and a node that does not exist ends the subscriber before Watch returns it.
+// News of a release may arrive while the watch of the own node is being armed.
+// The answer to that watch decides then: a node that exists has existed since
+// Create, and a node that does not exist ends the subscriber before Watch
+// returns it.
 func (s *subscriber) deliver() {
 	switch {
 	case s.over:
@@ -309,8 +312,8 @@ func (s *subscriber) deliver() {
 	}
 }
 
-// keepOnly makes the subscriber listen to that watch alone, or to none if it is nil
-// or over.
+// keepOnly makes the subscriber listen to that watch alone, or to none if it is
+// nil or over.
 func (s *subscriber) keepOnly(only *watch) {
 	for _, w := range s.watches {
 		if w != only {

@@ -6,24 +6,25 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A write to a contender's node is a release only if no other session can write to
-// the node. The trailer of the node says so. But any client that may create nodes
-// in the queue can give a node of its own that trailer, and then make this node
-// look released while another contender holds the lock. So a session trusts a
-// write only
+// A write to a contender's node is a release only if no other session can write
+// to the node. The trailer of the node says so. But any client that may create
+// nodes in the queue can give a node of its own that trailer, and then make
+// this node look released while another contender holds the lock. So a session
+// trusts a write only
 //
 //   - if the session has a secret itself (with handover=list it has none);
 //   - and if the node is its own, or every client that may create nodes in the
-//     queue may delete them, too. Such a client can remove a holder's node anyway,
-//     so it gains nothing by a forgery.
+//     queue may delete them, too. Such a client can remove a holder's node
+//     anyway, so it gains nothing by a forgery.
 //
-// The queue must have been made with that ACL. An ACL that was changed later does
-// not show which clients could create the nodes that exist.
+// The queue must have been made with that ACL. An ACL that was changed later
+// does not show which clients could create the nodes that exist.
 //
-// The ACL is read once, when a session first has to wait in a queue. Every answer
-// to a Create and to a List has the queue's Czxid and the version of its ACL, so
-// the driver notices a change without a request. A waiter has listed the node that
-// it waits for, so the answer is about the ACL under which that node was created.
+// The ACL is read once, when a session first has to wait in a queue. Every
+// answer to a Create and to a List has the queue's Czxid and the version of its
+// ACL, so the driver notices a change without a request. A waiter has listed
+// the node that it waits for, so the answer is about the ACL under which that
+// node was created.
 
 // trustsWrite reports whether a write to a node of the queue is a release.
 func (s *session) trustsWrite(queue string, n *storedNode) bool {

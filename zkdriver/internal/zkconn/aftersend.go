@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// sendHooks are functions that run when a certain transaction has been written to
-// the connection.
+// sendHooks are functions that run when a certain transaction has been written
+// to the connection.
 type sendHooks struct {
 	mu    sync.Mutex
 	hooks []*sendHook

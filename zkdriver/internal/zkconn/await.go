@@ -10,8 +10,8 @@ import (
 // not run job, if the Conn has shut down.
 func (c *Conn) Go(job func()) bool { return c.workers.run(job) }
 
-// Work is Go, but runs job at once if the Conn has shut down. Every request fails
-// then.
+// Work is Go, but runs job at once if the Conn has shut down. Every request
+// fails then.
 func (c *Conn) Work(job func()) {
 	if !c.workers.run(job) {
 		job()
@@ -25,10 +25,10 @@ const (
 	abandoned
 )
 
-// Await runs job and waits until it has returned, ctx is done, or the session has
-// ended. go-zookeeper knows no context: a request ends when it was answered, when
-// its connection breaks, or when the Conn shuts down. So job runs on a worker
-// unless ctx can never be done.
+// Await runs job and waits until it has returned, ctx is done, or the session
+// has ended. go-zookeeper knows no context: a request ends when it was
+// answered, when its connection breaks, or when the Conn shuts down. So job
+// runs on a worker unless ctx can never be done.
 //
 // If Await returns before job does, late gets the result of job later, on the
 // worker. late may be nil.

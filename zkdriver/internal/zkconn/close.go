@@ -11,19 +11,20 @@ import (
 var errClosed = errors.New("closed")
 
 const (
-	// abandonWait bounds how long Dial waits for the shutdown after it has failed.
+	// abandonWait bounds how long Dial waits for the shutdown after it has
+	// failed.
 	abandonWait = 25 * time.Millisecond
-	// closeTimeout bounds how long the server may take to confirm the end of the
-	// session. maxCloseTimeout bounds it after attempts that have failed.
+	// closeTimeout bounds how long the server may take to confirm the end of
+	// the session. maxCloseTimeout bounds it after attempts that have failed.
 	closeTimeout    = 2 * time.Second
 	maxCloseTimeout = 5 * time.Second
 	// exitTimeout bounds the wait for go-zookeeper's goroutines after that.
 	exitTimeout = 2 * time.Second
 )
 
-// Close ends the session here and in the store, and returns when every goroutine
-// of the Conn has ended. A session whose lease has run out here may live on in
-// the store, so Close ends it there all the same. The error matches
+// Close ends the session here and in the store, and returns when every
+// goroutine of the Conn has ended. A session whose lease has run out here may
+// live on in the store, so Close ends it there all the same. The error matches
 // driver.ErrUnavailable if no server has confirmed the end; Close can be called
 // again then.
 func (c *Conn) Close() error {
@@ -33,13 +34,13 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// shutDown ends go-zookeeper and the connection for good. If it runs because of a
-// Close, it also ends the session in the store, if the connection allows it.
+// shutDown ends go-zookeeper and the connection for good. If it runs because of
+// a Close, it also ends the session in the store, if the connection allows it.
 func (c *Conn) shutDown() {
 	if c.dialer.sessionID() != 0 && !errors.Is(c.lease.Err(), errClosed) {
-		// The session has ended without a Close, so its holders may not know yet.
-		// Until Close is called, the store must keep the nodes until the session
-		// times out there.
+		// The session has ended without a Close, so its holders may not know
+		// yet. Until Close is called, the store must keep the nodes until the
+		// session times out there.
 		c.dialer.close()
 	}
 	c.awaitContainer()
@@ -71,9 +72,9 @@ func (c *Conn) endInStore() error {
 	if c.endedThere || c.dialer.sessionID() == 0 || c.dialer.sessionClosed.Load() || errors.Is(c.lease.Err(), errExpired) {
 		return nil
 	}
-	// An attempt that a server has heard of keeps the session for another timeout.
-	// So each attempt may take longer than the one before, until the answers have
-	// time to arrive.
+	// An attempt that a server has heard of keeps the session for another
+	// timeout. So each attempt may take longer than the one before, until the
+	// answers have time to arrive.
 	timeout := min(closeTimeout<<min(c.endAttempts, 2), maxCloseTimeout)
 	c.endAttempts++
 	if err := c.dialer.endSession(timeout); err != nil {

@@ -2,8 +2,8 @@ package zkconn
 
 import "time"
 
-// Config says how Dial begins a session. LeaseMargin, Tick, TLS and Logins may be
-// zero.
+// Config says how Dial begins a session. LeaseMargin, Tick, TLS and Logins may
+// be zero.
 type Config struct {
 	Hosts          []string      // "host:port"; an IPv6 address stands in brackets
 	SessionTimeout time.Duration // the timeout that the client asks for
@@ -14,8 +14,8 @@ type Config struct {
 	TLS TLS
 
 	// Logins returns what the session logs in as: each entry is "user:password"
-	// for the digest scheme. It is a function so that printing a Config shows no
-	// password.
+	// for the digest scheme. It is a function so that printing a Config shows
+	// no password.
 	Logins func() [][]byte
 
 	// Duty returns what the nodes of the session ask of its lease. It is called
@@ -25,11 +25,12 @@ type Config struct {
 	Events Events
 }
 
-// Events receives what a server reports. Dial may call all methods before it has
-// returned. None of them may block.
+// Events receives what a server reports. Dial may call all methods before it
+// has returned. None of them may block.
 type Events interface {
-	// Changed reports that the watch of a path has fired. Changed and Disconnected
-	// are called one at a time, in the order of the server's reports.
+	// Changed reports that the watch of a path has fired. Changed and
+	// Disconnected are called one at a time, in the order of the server's
+	// reports.
 	Changed(path string, change Change)
 
 	// Disconnected reports that the connection broke. It is called before any
@@ -40,8 +41,8 @@ type Events interface {
 	// more. It may be called several times.
 	Ended()
 
-	// Watching reports whether the server may have watches of the session. If it
-	// has, requests wait after a reconnect until the watches are set again.
+	// Watching reports whether the server may have watches of the session. If
+	// it has, requests wait after a reconnect until the watches are set again.
 	Watching() bool
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// enter has the only node of a session that waited act as a holder's.
+// enter makes the only node of a waiting session act as a holder's.
 func (w *world) enter() error {
 	w.does.Store(int32(Holding))
 	return w.keepalive.confirm(w.prove)
@@ -35,15 +35,15 @@ func TestGrantAfterALongWaitLeavesEnoughOfTheLease(t *testing.T) {
 			time.Sleep(trip / 3) // no heartbeat is sent at this very instant
 			require.NoError(w.t, w.enter())
 			w.locked(func() { require.Equal(w.t, 1, w.writes); w.down = true })
-			shortest = min(shortest, w.told())
+			shortest = min(shortest, w.leaseLeft())
 		})
 		t.Logf("%+v: %.4f T", x.worldConfig, shortest.Seconds()/x.timeout.Seconds())
 		require.GreaterOrEqual(t, shortest, part100(x.timeout, x.least)-2*trip)
 	}
 }
 
-// A session that has written a short time ago needs no proof. It sends its next
-// write early enough, whenever an outage begins.
+// A session with a recent write needs no proof. It sends its next write early
+// enough, whenever an outage begins.
 func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
 	for _, c := range []worldConfig{waits, waitsStated} {
 		shortest := time.Hour
@@ -51,7 +51,7 @@ func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
 			for later := range 10 {
 				inBubble(t, c, func(w *world) {
 					time.Sleep(c.timeout*time.Duration(i)/100 + trip/3) // at no instant of a heartbeat
-					synced := make(chan struct{})                       // a sync may put off the next heartbeat
+					synced := make(chan struct{})                       // a Sync may delay the next heartbeat
 					go w.request(toLeader, false, func() { close(synced) })
 					<-synced
 					require.NoError(t, w.enter())
@@ -59,7 +59,7 @@ func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
 					time.Sleep(c.timeout * time.Duration(later) / 10)
 					require.NoError(t, w.lease.Err())
 					w.locked(func() { w.down = true })
-					shortest = min(shortest, w.told())
+					shortest = min(shortest, w.leaseLeft())
 				})
 			}
 		}
@@ -68,8 +68,9 @@ func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
 	}
 }
 
-// A waiting session believes a deposed leader. So its contenders do not act as
-// holders before a write was answered, which a deposed leader cannot do.
+// A waiting session accepts the answers of a deposed leader. So its contenders
+// do not act as holders before a write was answered, which a deposed leader
+// cannot do.
 func TestWaiterThatIsCutOffNeverHolds(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{waits, waitsStated} {

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A dial that a network swallows is repeated by the system after 1 s, 3 s and 7 s.
+// If a network drops the request of a dial, the operating system repeats it
+// after 1 s, 3 s and 7 s.
 func TestAHostThatDroppedRequestsIsReachedSoonAfterItIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := time.Now().Add(3500 * time.Millisecond)

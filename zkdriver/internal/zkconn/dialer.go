@@ -15,15 +15,15 @@ import (
 )
 
 // dialer makes the connections of one session and makes sure that all of them
-// belong to that session. It is the HostProvider and the Dialer of go-zookeeper,
-// which asks for a host and dials it, again and again.
+// belong to that session. It is the HostProvider and the Dialer of
+// go-zookeeper, which asks for a host and dials it, again and again.
 type dialer struct {
 	config Config
 	tls    *tls.Config
 	hosts  []string // shuffled
 
-	// Set before use. They are called on goroutines of go-zookeeper and must not
-	// block.
+	// Set before use. They are called on goroutines of go-zookeeper and must
+	// not block.
 	onBegin  func(r connectReply, asked driver.Instant) error // the session exists
 	onResume func(asked driver.Instant) error                 // the session has reconnected
 	onEnd    func(error)                                      // the session has ended
@@ -57,8 +57,8 @@ func newDialer(config Config, tls *tls.Config) *dialer {
 	return d
 }
 
-// Init, Len, Next and Connected implement zk.HostProvider. Next returns names and
-// not addresses, so that a name is resolved for every dial.
+// Init, Len, Next and Connected implement zk.HostProvider. Next returns names
+// and not addresses, so that a name is resolved for every dial.
 
 func (d *dialer) Init([]string) error { return nil }
 func (d *dialer) Len() int            { return len(d.hosts) }
@@ -113,8 +113,8 @@ func (d *dialer) dial(_, address string, _ time.Duration) (net.Conn, error) {
 // answer.
 func (d *dialer) redialInterval() time.Duration { return max(d.sessionTimeout()/40, firstBackOff) }
 
-// pauseBeforeDial waits before every attempt except the first one for each host.
-// Otherwise a client would overload servers that are down, or that accept
+// pauseBeforeDial waits before every attempt except the first one for each
+// host. Otherwise a client would overload servers that are down, or that accept
 // connections and drop them.
 func (d *dialer) pauseBeforeDial() (attempt int, err error) {
 	d.mu.Lock()
@@ -142,8 +142,8 @@ const (
 
 // backOff returns how long to wait before an attempt. It doubles with each
 // attempt after the first one for each host, up to a tenth of the session
-// timeout, with jitter. While a session exists its lease runs, so the limit is a
-// fortieth then.
+// timeout, with jitter. While a session exists its lease runs, so the limit is
+// a fortieth then.
 func (d *dialer) backOff(attempt int) time.Duration {
 	n := attempt - len(d.hosts)
 	if n < 0 {
@@ -157,10 +157,10 @@ func (d *dialer) backOff(attempt int) time.Duration {
 	return wait/2 + rand.N(wait/2+1)
 }
 
-// attemptTimeout returns how long one attempt may take, handshake included. It is
-// short, so that one host that does not answer does not cost the session. It
-// grows with each round through the hosts, so that a slow store is reached in the
-// end.
+// attemptTimeout returns how long one attempt may take, handshake included. It
+// is short, so that one host that does not answer does not cost the session. It
+// grows with each round through the hosts, so that a slow store is reached in
+// the end.
 func (d *dialer) attemptTimeout(attempt int) time.Duration {
 	const least, most = 100 * time.Millisecond, 2 * time.Second
 	timeout := min(max(d.sessionTimeout()/8, least), most)
@@ -225,8 +225,8 @@ func (d *dialer) recordFailure(c *frameConn, err error) {
 	}
 }
 
-// permanentDialError reports whether another attempt at the same host would fail
-// in the same way.
+// permanentDialError reports whether another attempt at the same host would
+// fail in the same way.
 func permanentDialError(err error) bool {
 	for _, e := range []error{errLogin, errSpeaksTLS, errForeign, errMargin, errTick} {
 		if errors.Is(err, e) {

@@ -1,65 +1,67 @@
-// Package zkconn is one session of ZooKeeper whose process knows the truth about
-// it: as long as the lease of a Conn has not ended, the store keeps the session
-// and its nodes. The package stands on the client library go-zookeeper. It knows
-// nothing of queues and locks; package zkdriver has those.
+// Package zkconn is one session of ZooKeeper whose process knows the truth
+// about it: as long as the lease of a Conn has not ended, the store keeps the
+// session and its nodes. The package stands on the client library go-zookeeper.
+// It knows nothing of queues and locks; package zkdriver has those.
 //
 // Error texts begin with "zkdriver:", because that is the name that users know.
 //
 // # What go-zookeeper does
 //
 // go-zookeeper encodes requests and decodes replies, sends the requests of all
-// goroutines over one connection, and sets the watches again after a reconnect. It
-// asks a HostProvider for a server, has a Dialer connect to it, and does so again
-// whenever the connection breaks. When a server reports that the session has
-// expired, it begins a new session on the same zk.Conn.
+// goroutines over one connection, and sets the watches again after a reconnect.
+// It asks a HostProvider for a server, has a Dialer connect to it, and does so
+// again whenever the connection breaks. When a server reports that the session
+// has expired, it begins a new session on the same zk.Conn.
 //
 // # What this package adds
 //
-//   - A lease. go-zookeeper learns that a session has expired only from a server,
-//     after a reconnect. Until then the process would act as the holder of locks
-//     that the store has given to another one. And a server that has lost its
-//     leader goes on answering pings and reads. So the Conn keeps a driver.Lease,
-//     counts it from requests that the leader is known to have seen, and sends
-//     heartbeats of its own. keepalive.go has the rule and the proof, schedule.go
-//     the arithmetic. Config.Duty says how strong a proof the nodes of the session
-//     need at present. Hold and Confirm make the lease strong enough before a
-//     contender becomes a holder (confirm.go).
+//   - A lease. go-zookeeper learns that a session has expired only from a
+//     server, after a reconnect. Until then the process would act as the holder
+//     of locks that the store has given to another one. And a server that has
+//     lost its leader goes on answering pings and reads. So the Conn keeps a
+//     driver.Lease, counts it from requests that the leader is known to have
+//     seen, and sends heartbeats of its own. keepalive.go has the rule and the
+//     proof, schedule.go the arithmetic. Config.Duty says how strong a proof
+//     the nodes of the session need at present. Hold and Confirm make the lease
+//     strong enough before a contender becomes a holder (confirm.go).
 //   - One session, never a second one. The dialer reads each connect reply and
 //     refuses any session but its own (dialer.go).
 //   - A handshake that ends. go-zookeeper allows a handshake ten times the time
-//     that the session lives, so one server that hangs costs the session. It can
-//     also block for good if a connection breaks while it logs in again. So
-//     frameConn, a net.Conn between go-zookeeper and the network, does the whole
-//     handshake, the logins included, within a short deadline (frameconn.go,
-//     handshake.go).
+//     that the session lives, so one server that hangs costs the session. It
+//     can also block for good if a connection breaks while it logs in again. So
+//     frameConn, a net.Conn between go-zookeeper and the network, does the
+//     whole handshake, the logins included, within a short deadline
+//     (frameconn.go, handshake.go).
 //   - Back-off between attempts, dials that do not wait for a lost packet to be
-//     repeated, names resolved for each dial, and TLS (dialer.go, dial.go, tls.go).
-//   - Watches that miss nothing. After a reconnect, a request that overtakes the
-//     watches which are being set again can hide a change. frameConn delays
+//     repeated, names resolved for each dial, and TLS (dialer.go, dial.go,
+//     tls.go).
+//   - Watches that miss nothing. After a reconnect, a request that overtakes
+//     the watches which are being set again can hide a change. frameConn delays
 //     requests until the watches are set.
 //   - Checked replies. A reply of the wrong shape makes go-zookeeper panic or
 //     allocate all memory. frameConn closes the connection instead
 //     (replyshape.go).
-//   - Requests with a context. go-zookeeper has none: a request ends when it was
-//     answered or the connection breaks. Await runs it on a worker and returns
-//     earlier if the context is done (await.go, workers.go).
-//   - Every answer counts. All requests go through one function, which renews the
-//     lease, and ends it when an answer says that the session is over
+//   - Requests with a context. go-zookeeper has none: a request ends when it
+//     was answered or the connection breaks. Await runs it on a worker and
+//     returns earlier if the context is done (await.go, workers.go).
+//   - Every answer counts. All requests go through one function, which renews
+//     the lease, and ends it when an answer says that the session is over
 //     (requests.go). Unanswered, Permanent and Unimplemented say what an error
 //     leaves open (errors.go).
-//   - A request behind another one. AfterSend runs a function as soon as a certain
-//     transaction has been written to the connection (aftersend.go).
+//   - A request behind another one. AfterSend runs a function as soon as a
+//     certain transaction has been written to the connection (aftersend.go).
 //   - A close that is certain. go-zookeeper may lose the close request, and a
-//     handshake under way may even bring the session back. Close forbids further
-//     connections and, unless the server has confirmed the end, ends the session on
-//     a new connection (close.go, endsession.go).
+//     handshake under way may even bring the session back. Close forbids
+//     further connections and, unless the server has confirmed the end, ends
+//     the session on a new connection (close.go, endsession.go).
 //
 // The remaining files: config.go has Config, Events and Duty; conn.go the type
-// Conn; open.go Dial, the events of go-zookeeper, and the goroutine that supervises
-// a Conn; protocol.go the numbers of the protocol; printable.go texts from other
-// programs, made safe to print.
+// Conn; open.go Dial, the events of go-zookeeper, and the goroutine that
+// supervises a Conn; protocol.go the numbers of the protocol; printable.go
+// texts from other programs, made safe to print.
 //
 // References between the files point in one direction: open.go and close.go use
 // requests.go, which uses the dialer and keepalive, which use frameConn and the
-// schedule. frameConn calls back into the dialer through an interface of its own.
+// schedule. frameConn calls back into the dialer through an interface of its
+// own.
 package zkconn

@@ -11,8 +11,8 @@ import (
 
 // endSession ends the session on a new connection. It is needed for a session
 // whose connection broke, or did not answer, during Close, when go-zookeeper
-// makes no other connection; and for one whose lease has run out here. The error
-// says why no server has confirmed the end.
+// makes no other connection; and for one whose lease has run out here. The
+// error says why no server has confirmed the end.
 func (d *dialer) endSession(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

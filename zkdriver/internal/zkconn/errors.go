@@ -7,8 +7,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// refusals are the answers of a server which say for certain that the request was
-// not carried out.
+// refusals are the answers of a server which say for certain that the request
+// was not carried out.
 var refusals = []error{
 	zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrInvalidACL,
 	zk.ErrNoChildrenForEphemerals, zk.ErrBadArguments, zk.ErrAPIError, zk.ErrNothing, zk.ErrReconfigDisabled,
@@ -16,9 +16,9 @@ var refusals = []error{
 }
 
 // Unanswered reports whether an error of a request means that no answer has
-// arrived, so that the request may have been carried out or not. (go-zookeeper's
-// ErrNoServer means that the request was not sent. It does not occur here,
-// because dialer.Next never lets go-zookeeper run out of servers.)
+// arrived, so that the request may have been carried out or not.
+// (go-zookeeper's ErrNoServer means that the request was not sent. It does not
+// occur here, because dialer.Next never lets go-zookeeper run out of servers.)
 func Unanswered(err error) bool {
 	for _, r := range refusals {
 		if errors.Is(err, r) {

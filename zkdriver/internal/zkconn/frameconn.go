@@ -24,16 +24,16 @@ const maxRequestPause = 500 * time.Millisecond
 // the network and does what go-zookeeper leaves to its caller:
 //
 //   - It does the whole handshake, the login included, within one deadline.
-//     (go-zookeeper's own deadline is ten times as long as the session lives, and
-//     there is none for the body. And if a connection breaks while go-zookeeper
-//     logs in again, go-zookeeper can block for good.)
+//     (go-zookeeper's own deadline is ten times as long as the session lives,
+//     and there is none for the body. And if a connection breaks while
+//     go-zookeeper logs in again, go-zookeeper can block for good.)
 //   - It reads the connect reply and passes on no session but its own.
 //   - It turns an error of a write into a closed connection, which go-zookeeper
 //     notices when it reads. So a connection fails in one way and not in two.
-//   - After a reconnect it delays requests until the watches have been set again.
-//     go-zookeeper sets the watches as of the last zxid that it has seen. The
-//     answer to a request that overtakes them raises that zxid, and a change in
-//     between would be missed.
+//   - After a reconnect it delays requests until the watches have been set
+//     again. go-zookeeper sets the watches as of the last zxid that it has
+//     seen. The answer to a request that overtakes them raises that zxid, and a
+//     change in between would be missed.
 //   - It notices when the server has confirmed the end of the session.
 //   - It refuses replies of the wrong shape, see replyshape.go.
 //   - It runs the hook of a transaction, see aftersend.go.
@@ -54,8 +54,8 @@ type frameConn struct {
 	unread        []byte // the part of the present frame that go-zookeeper has yet to read
 	frame         []byte // kept for the next one
 
-	// writes counts the writes. Reading it orders go-zookeeper's reading goroutine
-	// after its writing one.
+	// writes counts the writes. Reading it orders go-zookeeper's reading
+	// goroutine after its writing one.
 	writes   atomic.Uint64
 	closeXid atomic.Int64
 
@@ -82,7 +82,8 @@ type connOwner interface {
 	// recordFailure records why the handshake failed.
 	recordFailure(*frameConn, error)
 
-	// afterSend returns the function to run when a transaction was written, or nil.
+	// afterSend returns the function to run when a transaction was written, or
+	// nil.
 	afterSend(frame []byte) func()
 
 	// closeConfirmed is called when the server has answered the close request.
@@ -106,8 +107,9 @@ func (c *frameConn) SetDeadline(time.Time) error      { return nil }
 func (c *frameConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *frameConn) SetWriteDeadline(time.Time) error { return nil }
 
-// Close closes the connection. go-zookeeper, the dialer and the frameConn itself
-// call it. It does not send the closing alert of TLS, which may block for seconds.
+// Close closes the connection. go-zookeeper, the dialer and the frameConn
+// itself call it. It does not send the closing alert of TLS, which may block
+// for seconds.
 func (c *frameConn) Close() error {
 	if secure, ok := c.raw.(*tls.Conn); ok {
 		return secure.NetConn().Close()
@@ -166,8 +168,8 @@ func (c *frameConn) expectReply(xid, opcode int32) {
 	c.pending[xid] = opcode
 }
 
-// replyTo returns the opcode of the request that a reply answers. ok is false if
-// there is none; go-zookeeper skips such a reply.
+// replyTo returns the opcode of the request that a reply answers. ok is false
+// if there is none; go-zookeeper skips such a reply.
 func (c *frameConn) replyTo(xid int32) (opcode int32, ok bool) {
 	c.pendingMu.Lock()
 	defer c.pendingMu.Unlock()

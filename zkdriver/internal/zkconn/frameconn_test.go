@@ -16,11 +16,11 @@ func frame(opcode int32, xid int32) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(opcode))
 }
 
-// newPair returns a wire whose handshake is over, and what is at its other end.
+// newPair returns a frameConn whose handshake is over, and the other end of it.
 func newPair(t *testing.T) (*frameConn, net.Conn) {
 	here, there := net.Pipe()
 	t.Cleanup(func() { here.Close(); there.Close() })
-	here.SetDeadline(time.Now().Add(bound)) // a write that nobody reads would wait for ever
+	here.SetDeadline(time.Now().Add(bound)) // a write that is never read would block for ever
 	there.SetDeadline(time.Now().Add(bound))
 	w := newFrameConn(here, newDialer(testConfig("h:1"), nil), time.Now().Add(bound))
 	w.connectWritten, w.handshakeDone = true, true
@@ -31,7 +31,7 @@ func newPair(t *testing.T) (*frameConn, net.Conn) {
 func TestRequestsWaitUntilTheWatchesAreSet(t *testing.T) {
 	w, there := newPair(t)
 	w.pauseRequests(maxRequestPause)
-	w.timer.Stop() // however long it takes
+	w.timer.Stop() // however slow the machine is
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// feed is a connection on which a stranger has sent some bytes.
+// feed is a connection on which a server has sent some bytes.
 type feed struct {
 	net.Conn
 	in     io.Reader
@@ -52,8 +52,9 @@ func connectReplyFrame(timeout int32, session int64) []byte {
 	return append(b, make([]byte, 16)...)
 }
 
-// FuzzHandshake: whatever a stranger answers to the connect request, the wire either attaches to the
-// session that the bytes name, and passes the reply on as it came, or fails and is closed.
+// FuzzHandshake answers the connect request with any bytes. The frameConn must
+// attach to the session that the bytes name and pass the reply on unchanged; or
+// it must fail and be closed.
 func FuzzHandshake(f *testing.F) {
 	good := connectReplyFrame(10000, 7)
 	f.Add(good, false)
@@ -85,8 +86,8 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-// FuzzReplies: what the wire passes on is a beginning of what came, frames of a sane length only, and it
-// takes no more memory than go-zookeeper asks for.
+// FuzzReplies checks that a frameConn passes on a prefix of what has arrived,
+// and only frames of a possible length.
 func FuzzReplies(f *testing.F) {
 	frame := func(xid uint32, n int) []byte {
 		b := binary.BigEndian.AppendUint32(nil, uint32(12+4+n))
@@ -117,8 +118,9 @@ func FuzzReplies(f *testing.F) {
 	})
 }
 
-// frames returns the beginning of in that consists of frames, the last of which may be cut off,
-// and whether one of them answers the request of that xid.
+// frames returns the prefix of in that consists of frames, the last of which
+// may be cut off. answered reports whether one of them answers the request of
+// that xid.
 func frames(in []byte, xid uint32) (out []byte, answered bool) {
 	out = []byte(nil)
 	for len(in) >= 8 {
@@ -134,9 +136,9 @@ func frames(in []byte, xid uint32) (out []byte, answered bool) {
 	return out, answered
 }
 
-// FuzzRequests: what go-zookeeper writes goes out whole, in order but for the
-// watches, held or not. Its pings stay here: the session has heartbeats of its
-// own.
+// FuzzRequests checks that each request of go-zookeeper is sent whole and in
+// order, except that the watches overtake delayed requests. Pings are not sent:
+// the Conn has heartbeats of its own.
 func FuzzRequests(f *testing.F) {
 	f.Add([]byte{1, 101, 4, 5}, true)
 	f.Add([]byte{11, 12, 101, 101}, true)

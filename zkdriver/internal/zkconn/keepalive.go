@@ -14,14 +14,15 @@ import (
 //
 // # What the store does
 //
-// A server records when a request of a session arrives. The leader alone decides
-// that a session has timed out. A follower reports to its leader which sessions
-// it has heard from whenever the leader pings it, every half tick. So an answer
-// alone proves nothing: a server that has lost its leader goes on answering
-// pings and reads, while the leader hears nothing and ends the session. A leader
-// that was deposed and does not know it yet goes on answering a Sync until its
-// syncLimit has passed, while the new leader counts by its own clock. A deposed
-// leader cannot answer a write, because a write needs a quorum.
+// A server records when a request of a session arrives. The leader alone
+// decides that a session has timed out. A follower reports to its leader which
+// sessions it has heard from whenever the leader pings it, every half tick. So
+// an answer alone proves nothing: a server that has lost its leader goes on
+// answering pings and reads, while the leader hears nothing and ends the
+// session. A leader that was deposed and does not know it yet goes on answering
+// a Sync until its syncLimit has passed, while the new leader counts by its own
+// clock. A deposed leader cannot answer a write, because a write needs a
+// quorum.
 //
 // # The rule
 //
@@ -38,12 +39,13 @@ import (
 //	strong  the earlier of m and w, where w is the sending time of the latest
 //	        answered write of the same connection as m
 //
-// Both only grow, and both outlive a reconnect. On a new connection, strong does
-// not change until a write has been answered on it. As long as a node of the
-// session may hold a lock, or a Create is in flight, the lease counts from
-// strong; otherwise it counts from the later of the two. When a session comes to
-// have its first such node, the lease is set back to strong before the caller
-// learns of that node. The lease ends T - M after the instant that it counts from.
+// Both only grow, and both outlive a reconnect. On a new connection, strong
+// does not change until a write has been answered on it. As long as a node of
+// the session may hold a lock, or a Create is in flight, the lease counts from
+// strong; otherwise it counts from the later of the two. When a session comes
+// to have its first such node, the lease is set back to strong before the
+// caller learns of that node. The lease ends T - M after the instant that it
+// counts from.
 //
 // A node only waits as long as there is an open watch of it and of nodes ahead
 // of it: the contract says that its contender does not act as a holder then. So
@@ -58,16 +60,16 @@ import (
 // Let the leader of epoch e time the session out at c, and let the write that
 // was sent at w be committed in epoch f. Then c >= min(w, m) + T:
 //
-//   - e is later than f. A quorum acknowledged the write before a server of that
-//     quorum accepted e. So the leader of e began after w. A new leader gives
-//     every session its full T.
+//   - e is later than f. A quorum acknowledged the write before a server of
+//     that quorum accepted e. So the leader of e began after w. A new leader
+//     gives every session its full T.
 //   - e is f. The touch had reached the server when it was answered. The server
 //     reported it within half a tick, which is less than g, and so before the
 //     proof left. The leader receives in order, and a proof is answered only
-//     after the leader has handled it. So the leader had heard
-//     of m when it handled the proof, and counted T from then. A write and a
-//     Sync on one connection go to the same leader, because a server closes its
-//     clients' connections when it changes its leader.
+//     after the leader has handled it. So the leader had heard of m when it
+//     handled the proof, and counted T from then. A write and a Sync on one
+//     connection go to the same leader, because a server closes its clients'
+//     connections when it changes its leader.
 //   - e is earlier than f. Then the session was over before the write was
 //     committed, and the write would have been refused.
 //
@@ -80,9 +82,9 @@ import (
 // goes on answering Syncs. It does not need the protection. Such a session has
 // no node, or only nodes whose contenders were not granted a lock, and they are
 // granted none before a write was answered. A deposed leader cannot answer a
-// write, and every leader refuses it if the session is over. Without that write,
-// a waiter that learns of a release late, from a deposed leader, would hold the
-// lock at the same time as another contender.
+// write, and every leader refuses it if the session is over. Without that
+// write, a waiter that learns of a release late, from a deposed leader, would
+// hold the lock at the same time as another contender.
 //
 // # Assumptions
 //
@@ -100,15 +102,15 @@ import (
 // # The schedule
 //
 // A heartbeat is a Sync. In a session that may hold a lock, the first heartbeat
-// on a connection is a write, and so is every (n+1)-th after that. They are sent
-// p apart, p = (g + r) / n, where r is a round trip. No heartbeat waits for the
-// answer to the one before. Each one proves the n-th before it. So just before a
-// renewal arrives, the lease counts from an instant that is (n+1) * p + r ago.
-// If an outage begins then, the session reports its end T - M - (n+1) * p - r
-// later.
+// on a connection is a write, and so is every (n+1)-th after that. They are
+// sent p apart, p = (g + r) / n, where r is a round trip. No heartbeat waits
+// for the answer to the one before. Each one proves the n-th before it. So just
+// before a renewal arrives, the lease counts from an instant that is (n+1) * p
+// + r ago. If an outage begins then, the session reports its end T - M - (n+1)
+// * p - r later.
 //
-// n is 2 if the tick is not stated, and 1 if g is small. If all nodes wait, n is
-// 1 and p is at least T/4, if the term allows for that. n rises with r.
+// n is 2 if the tick is not stated, and 1 if g is small. If all nodes wait, n
+// is 1 and p is at least T/4, if the term allows for that. n rises with r.
 type keepalive struct {
 	lease  *driver.Lease
 	duty   func() Duty
@@ -209,7 +211,8 @@ func (k *keepalive) confirm(write func() error) error {
 	return err
 }
 
-// noteProof records that a write is sent now, as if the schedule had asked for it.
+// noteProof records that a write is sent now, as if the schedule had asked for
+// it.
 func (k *keepalive) noteProof() (id uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -245,10 +248,10 @@ func (k *keepalive) wakeRun() {
 	}
 }
 
-// run sends heartbeats until the lease ends, whether or not the session is used.
-// It calls send for each one. send must not wait for the answer, and must call
-// ended when the request has been answered or has failed. run calls giveUp to
-// close a connection that does not answer.
+// run sends heartbeats until the lease ends, whether or not the session is
+// used. It calls send for each one. send must not wait for the answer, and must
+// call ended when the request has been answered or has failed. run calls giveUp
+// to close a connection that does not answer.
 func (k *keepalive) run(send func(r reach, ended func()), giveUp func(connection uint64)) {
 	timer := time.NewTimer(k.schedule.timeout)
 	defer timer.Stop()

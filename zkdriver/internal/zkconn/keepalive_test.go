@@ -113,7 +113,7 @@ func TestASyncRenewsTheLeaseOfAHolderUpToItsLatestWrite(t *testing.T) {
 	}
 }
 
-func TestOnANewConnectionALeaseOfAHolderStandsStillUntilAWriteIsAnswered(t *testing.T) {
+func TestOnANewConnectionOnlyAWriteRenewsTheLeaseOfAHolder(t *testing.T) {
 	for _, p := range []reach{toLeader, toQuorum} {
 		r := newLeaseFixture(t)
 		r.duty = func() Duty { return Holding }
@@ -128,9 +128,9 @@ func TestOnANewConnectionALeaseOfAHolderStandsStillUntilAWriteIsAnswered(t *test
 	}
 }
 
-// The weaker proof is enough for a session that owns nothing. It is not for the
-// node that the session makes next.
-func TestLeaseIsSetBackWhenTheSessionComesToOwnANode(t *testing.T) {
+// A Sync is proof enough for a session without nodes. It is not for the node
+// that the session creates next.
+func TestLeaseIsSetBackWhenTheSessionComesToHaveANode(t *testing.T) {
 	r := newLeaseFixture(t)
 	for range 12 {
 		r.pass(hour / 8)
@@ -141,7 +141,7 @@ func TestLeaseIsSetBackWhenTheSessionComesToOwnANode(t *testing.T) {
 	require.ErrorIs(t, r.hold(), driver.ErrUnavailable, "the latest write was long ago")
 	r.duty = func() Duty { return Idle }
 	sent := r.lease.Now()
-	for range 4 { // the write leaves late, behind syncs that renew the loose lease
+	for range 4 { // the write is sent late, after Syncs that renew the weak lease
 		r.pass(hour / 8)
 		r.answer(toLeader)
 	}
@@ -154,7 +154,8 @@ func TestLeaseIsSetBackWhenTheSessionComesToOwnANode(t *testing.T) {
 	require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
 }
 
-// A Create may be answered on another connection than the one it was sent on.
+// A Create may be answered on another connection than that on which it was
+// sent.
 func TestANodeNeedsAWriteThatWasAnsweredOnThePresentConnection(t *testing.T) {
 	r := newLeaseFixture(t)
 	asked := r.lease.Now()

@@ -11,10 +11,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Dial begins a session and waits until the server has confirmed it, at most for
-// Config.ConnectTimeout. If Dial fails, no session of it lives on, except that a
-// server which never answers may keep one until its timeout. The error matches
-// driver.ErrUnavailable if another attempt may succeed.
+// Dial begins a session and waits until the server has confirmed it, at most
+// for Config.ConnectTimeout. If Dial fails, no session of it lives on, except
+// that a server which never answers may keep one until its timeout. The error
+// matches driver.ErrUnavailable if another attempt may succeed.
 func Dial(ctx context.Context, config Config) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("zkdriver: connect: %w", err)
@@ -92,9 +92,9 @@ func (c *Conn) begin(r connectReply, asked driver.Instant) error {
 }
 
 func (c *Conn) resume(asked driver.Instant) error {
-	// A session that is being closed is not resumed either: go-zookeeper would set
-	// its watches again while it shuts down, and it does that with a data race.
-	// endInStore ends the session.
+	// A session that is being closed is not resumed either: go-zookeeper would
+	// set its watches again while it shuts down, and it does that with a data
+	// race. endInStore ends the session.
 	if err := c.lease.Err(); err != nil {
 		return err
 	}

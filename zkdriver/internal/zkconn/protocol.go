@@ -27,8 +27,8 @@ const (
 	codeAuth = -115 // the server refuses the login
 
 	headerSize = 4 // the length in front of a frame
-	// connectReplySize is the least length of a connect reply: version, timeout,
-	// session, and a password of 16 bytes with its length.
+	// connectReplySize is the least length of a connect reply: version,
+	// timeout, session, and a password of 16 bytes with its length.
 	connectReplySize = 4 + 4 + 8 + 4 + 16
 	replyStart       = 16 // xid, zxid, error
 	statSize         = 6*8 + 5*4

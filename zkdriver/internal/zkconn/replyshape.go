@@ -7,11 +7,11 @@ import (
 
 // go-zookeeper trusts what a server says. A reply that is shorter than its kind
 // requires, or that announces more bytes than it has, ends the process: a
-// goroutine of go-zookeeper panics, or allocates all memory. So frameConn passes
-// no reply on to go-zookeeper whose shape is wrong.
+// goroutine of go-zookeeper panics, or allocates all memory. So frameConn
+// passes no reply on to go-zookeeper whose shape is wrong.
 
-// checkShape checks a reply, without the length in front of it, to a request with
-// that opcode.
+// checkShape checks a reply, without the length in front of it, to a request
+// with that opcode.
 func checkShape(opcode int32, reply []byte) error {
 	if len(reply) < replyStart {
 		return fmt.Errorf("a reply of %d bytes", len(reply))

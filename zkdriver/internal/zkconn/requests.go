@@ -19,8 +19,8 @@ func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
 		return err
 	}
 	err := request()
-	// A refusal is an answer, too. But some refusals come from the server alone,
-	// not from the leader.
+	// A refusal is an answer, too. But some refusals come from the server
+	// alone, not from the leader.
 	if err == nil || !Unanswered(err) {
 		if err != nil {
 			r = toServer
@@ -39,8 +39,8 @@ func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
 	return c.lease.Err()
 }
 
-// Sync returns when the server has seen all writes that the leader had seen when
-// the server asked it.
+// Sync returns when the server has seen all writes that the leader had seen
+// when the server asked it.
 func (c *Conn) Sync(path string) error {
 	return c.ask(toLeader, func() error { _, err := c.client.Sync(path); return err })
 }
@@ -56,8 +56,8 @@ func (c *Conn) checkRoot() error {
 	return err
 }
 
-// heartbeat sends a Sync or a write on a worker. It calls ended when the request
-// was answered or has failed.
+// heartbeat sends a Sync or a write on a worker. It calls ended when the
+// request was answered or has failed.
 func (c *Conn) heartbeat(r reach, ended func()) {
 	c.Work(func() {
 		defer ended()
@@ -127,10 +127,10 @@ func (c *Conn) Create(path string, data []byte, flags int32, acl []zk.ACL) (made
 	return made, err
 }
 
-// CreateContainer makes a container. go-zookeeper's CreateContainer, alone among
-// its requests, reads the answer even if the zk.Conn was closed meanwhile, when
-// another goroutine may be writing the answer. So shutDown waits a little for a
-// container that is being made.
+// CreateContainer makes a container. go-zookeeper's CreateContainer, alone
+// among its requests, reads the answer even if the zk.Conn was closed
+// meanwhile, when another goroutine may be writing the answer. So shutDown
+// waits a little for a container that is being made.
 func (c *Conn) CreateContainer(path string, acl []zk.ACL) error {
 	select {
 	case c.containers <- struct{}{}:

@@ -63,7 +63,8 @@ var never driver.Instant
 func newSchedule(timeout, margin, tick time.Duration, hosts int) *schedule {
 	s := &schedule{timeout: timeout, term: timeout - margin, gap: timeout / 4, hosts: hosts}
 	if tick > 0 {
-		// The leader needs half a tick. The rest is for delays of its event loop.
+		// The leader needs half a tick. The rest is for delays of its event
+		// loop.
 		s.gap = min(s.gap, tick*55/100)
 	}
 	return s
@@ -81,8 +82,8 @@ func (s *schedule) answerTimeout(d Duty) time.Duration {
 }
 
 // connected starts a connection whose connect request was sent at asked. The
-// first connection creates the session, which is a write. A later connection has
-// proven nothing yet, so a heartbeat is due at once.
+// first connection creates the session, which is a write. A later connection
+// has proven nothing yet, so a heartbeat is due at once.
 func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	s.touches = [len(s.touches)]touch{}
 	s.newest = 0
@@ -102,9 +103,9 @@ func (s *schedule) detached() {
 	s.unanswered = nil
 }
 
-// answered records an answered request of the present connection. Touches are at
-// least g/20 apart, so that a busy session does not overwrite the ring too soon.
-// A heartbeat is recorded as a touch in any case.
+// answered records an answered request of the present connection. Touches are
+// at least g/20 apart, so that a busy session does not overwrite the ring too
+// soon. A heartbeat is recorded as a touch in any case.
 func (s *schedule) answered(r reach, sent, now driver.Instant, isHeartbeat bool) {
 	if r != toServer {
 		s.proof(r, sent, now)
@@ -153,13 +154,13 @@ func (s *schedule) leaseStart(d Duty) driver.Instant {
 }
 
 // interval returns the time p between two heartbeats, and the number n of
-// intervals that make up the gap and a round trip r: a heartbeat proves the n-th
-// before it.
+// intervals that make up the gap and a round trip r: a heartbeat proves the
+// n-th before it.
 //
-// When a renewal of the lease is answered, the instant that it counts from is at
-// most g + r + p + r old. So p becomes smaller as r grows. A session whose nodes
-// all wait has a longer p if the term allows it: no caller works under its locks
-// yet.
+// When a renewal of the lease is answered, the instant that it counts from is
+// at most g + r + p + r old. So p becomes smaller as r grows. A session whose
+// nodes all wait has a longer p if the term allows it: no caller works under
+// its locks yet.
 func (s *schedule) interval(r time.Duration, d Duty) (p time.Duration, n int) {
 	most := s.term * 4 / 5
 	n, least := 1, s.timeout*2/17
@@ -196,7 +197,8 @@ func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration,
 	}
 	wait = p - now.Sub(s.lastProof)
 	if d == Holding && s.lastWrite != never {
-		// A Sync that the session sends for another reason does not delay the write.
+		// A Sync that the session sends for another reason does not delay the
+		// write.
 		wait = min(wait, time.Duration(n+1)*p-now.Sub(s.lastWrite))
 	}
 	// A heartbeat that is sent just too early to prove the next touch proves

@@ -16,10 +16,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// world is a session, a server and its leader in virtual time. The session's
-// lease and heartbeats are the real ones. It has to run in a bubble of synctest.
-//
-//	session  -- link -->  server  -- report, forward -->  leader
+// world is a session, a server and its leader in virtual time. The lease and
+// the heartbeats of the session are the real ones. A world must run in a bubble
+// of synctest. Messages go from the session over a line to the server, which
+// reports and forwards to the leader.
 type world struct {
 	worldConfig
 	t         *testing.T
@@ -32,10 +32,10 @@ type world struct {
 	closed   bool
 	line     *line // the present connection, or nil
 	down     bool  // the network between session and server
-	refusing bool  // the server takes no connection
+	refusing bool  // the server accepts no connection
 	trip     time.Duration
-	touched  bool // the server has heard of the session since its last report
-	severed  bool // the link between server and leader
+	touched  bool // the session has sent a request since the server's last report
+	severed  bool // server and leader are cut off from each other
 	deposed  bool // the leader has no quorum any more
 	expiry   time.Time
 	writes   int
@@ -53,12 +53,11 @@ type worldConfig struct {
 	duty                  Duty // of the session, at first
 }
 
-// line is one connection. A message that is under way when it is closed is lost.
+// line is one connection. A message in flight is lost when the line is closed.
 type line struct {
-	generation uint64
-	open       bool
-	held       []func()  // while the network is down
-	last       time.Time // when the latest message arrives, as messages stay in order
+	open bool
+	held []func()  // while the network is down
+	last time.Time // when the latest message arrives; messages stay in order
 }
 
 func newWorld(t *testing.T, c worldConfig) *world {
@@ -78,21 +77,21 @@ func newWorld(t *testing.T, c worldConfig) *world {
 	}
 	w.expiry = time.Now().Add(c.timeout - w.trip/2)
 	w.keepalive.connected(asked, driver.Now())
-	w.line = &line{generation: 1, open: true}
+	w.line = &line{open: true}
 	go w.pings()
 	go func() {
 		defer close(w.joined)
-		w.keepalive.run(func(what reach, ended func()) { go w.request(what, true, ended) }, w.cut)
+		w.keepalive.run(func(what reach, ended func()) { go w.request(what, true, ended) }, w.giveUp)
 	}()
 	return w
 }
 
-// end ends what still runs.
+// end ends everything that still runs.
 func (w *world) end() {
 	w.locked(func() { w.closed = true })
 	w.lease.End(nil)
 	<-w.joined
-	time.Sleep(10 * w.timeout) // whatever is under way
+	time.Sleep(10 * w.timeout) // for everything in flight
 }
 
 func (w *world) locked(f func()) {
@@ -101,14 +100,15 @@ func (w *world) locked(f func()) {
 	f()
 }
 
-// request sends a request and returns when it was answered, or is lost.
-func (w *world) request(p reach, isHeartbeat bool, ended func()) {
-	generation := w.keepalive.connection()
+// request sends a request and returns. ended is called when the request was
+// answered.
+func (w *world) request(r reach, isHeartbeat bool, ended func()) {
+	connection := w.keepalive.connection()
 	sent := w.lease.Now()
 	w.mu.Lock()
 	l := w.line
 	w.requests++
-	if p == toQuorum {
+	if r == toQuorum {
 		w.writes++
 	}
 	if l == nil {
@@ -116,12 +116,12 @@ func (w *world) request(p reach, isHeartbeat bool, ended func()) {
 		return
 	}
 	w.pass(l, func() {
-		w.arrive(l, p, func() { w.keepalive.answered(generation, p, sent, w.lease.Now(), isHeartbeat); ended() })
+		w.arrive(l, r, func() { w.keepalive.answered(connection, r, sent, w.lease.Now(), isHeartbeat); ended() })
 	})
 	w.mu.Unlock()
 }
 
-// pass carries a message over the link, in order. It needs w.mu; so does deliver.
+// pass sends a message over the line, in order. It needs w.mu; so does deliver.
 func (w *world) pass(l *line, deliver func()) {
 	at := time.Now().Add(w.trip / 2)
 	if at.Before(l.last) {
@@ -141,16 +141,17 @@ func (w *world) pass(l *line, deliver func()) {
 	})
 }
 
-// arrive is a request at the server. It needs w.mu.
-func (w *world) arrive(l *line, p reach, answered func()) {
+// arrive handles a request at the server. It needs w.mu.
+func (w *world) arrive(l *line, r reach, answered func()) {
 	w.touched = true
-	if p != toServer && w.severed || p == toQuorum && w.deposed {
-		return // the server waits for its leader, or that one for a quorum
+	if r != toServer && w.severed || r == toQuorum && w.deposed {
+		return // the server waits for its leader, or the leader for a quorum
 	}
 	w.pass(l, func() { go answered() })
 }
 
-// pings has the leader ask the server of whom it has heard, every half tick.
+// pings makes the leader ask the server every half tick which sessions it has
+// heard from.
 func (w *world) pings() {
 	time.Sleep(w.pingPhase)
 	for done := false; !done; time.Sleep(w.tick / 2) {
@@ -164,16 +165,16 @@ func (w *world) pings() {
 	}
 }
 
-// heardOf is what the leader does when it hears of the session. A deposed one
-// does not matter any more. It needs w.mu.
+// heardOf is called when the leader learns that the session is in use. A
+// deposed leader does not count any more. It needs w.mu.
 func (w *world) heardOf() {
 	if !w.deposed && time.Now().Before(w.expiry) {
 		w.expiry = time.Now().Add(w.timeout)
 	}
 }
 
-// cut closes the connection, and connects again as soon as that is possible.
-func (w *world) cut(uint64) {
+// giveUp closes the connection, and connects again as soon as possible.
+func (w *world) giveUp(uint64) {
 	w.locked(func() {
 		w.cuts++
 		w.hangUp()
@@ -189,7 +190,7 @@ func (w *world) hangUp() {
 	go w.reconnect()
 }
 
-// reconnect tries every T/40, which is the longest pause of the driver.
+// reconnect tries every T/40, which is the longest pause of the dialer.
 func (w *world) reconnect() {
 	for {
 		time.Sleep(w.timeout / 40)
@@ -212,14 +213,14 @@ func (w *world) reconnect() {
 		})
 		time.Sleep(trip / 2)
 		w.locked(func() {
-			w.line = &line{generation: w.keepalive.connection() + 1, open: true}
+			w.line = &line{open: true}
 			w.keepalive.connected(asked, w.lease.Now())
 		})
 		return
 	}
 }
 
-// heal ends an outage of the network. Messages that were held up arrive.
+// heal ends an outage of the network. Delayed messages arrive.
 func (w *world) heal() {
 	w.locked(func() {
 		w.down, w.refusing = false, false
@@ -233,8 +234,9 @@ func (w *world) heal() {
 	})
 }
 
-// each runs a scenario in 100 phases of the time between two writes of a holder,
-// which is less than half of T. The session is at rest when it begins.
+// each runs a scenario in 100 phases of the time between two writes of a
+// holder, which is less than half of T. The session is at rest when the
+// scenario begins.
 func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 	t.Helper()
 	const phases = 100
@@ -263,8 +265,8 @@ func inBubble(t *testing.T, c worldConfig, scenario func(w *world)) {
 	})
 }
 
-// told returns how much later the lease ends.
-func (w *world) told() time.Duration {
+// leaseLeft waits for the end of the lease and returns how long that took.
+func (w *world) leaseLeft() time.Duration {
 	began := time.Now()
 	<-w.lease.Done()
 	return time.Since(began)
@@ -288,7 +290,7 @@ func part100(timeout time.Duration, hundredths float64) time.Duration {
 	return time.Duration(math.Round(float64(timeout) * hundredths))
 }
 
-func TestSessionThatIsCutOffIsToldNoEarlier(t *testing.T) {
+func TestASessionThatIsCutOffEndsNoEarlier(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
 		least float64
@@ -296,14 +298,14 @@ func TestSessionThatIsCutOffIsToldNoEarlier(t *testing.T) {
 		shortest := time.Hour
 		each(t, x.worldConfig, func(w *world) {
 			w.locked(func() { w.down = true })
-			shortest = min(shortest, w.told())
+			shortest = min(shortest, w.leaseLeft())
 		})
-		t.Logf("%+v: told after %.4f T", x.worldConfig, shortest.Seconds()/x.timeout.Seconds())
+		t.Logf("%+v: ended after %.4f T", x.worldConfig, shortest.Seconds()/x.timeout.Seconds())
 		require.GreaterOrEqual(t, shortest, part100(x.timeout, x.least), "%+v", x.worldConfig)
 	}
 }
 
-// An outage ends in one of these ways.
+// outages are the possible fates of messages in flight when an outage ends.
 var outages = map[string]func(w *world){
 	"what was under way arrives": func(w *world) {},
 	"the connection was broken":  func(w *world) { w.hangUp() },
@@ -329,7 +331,7 @@ func TestOutageThatEndsInTimeLosesNothing(t *testing.T) {
 	}
 }
 
-// The table of docs/operating.md is true, and gives nothing away.
+// The table of docs/operating.md is true, and its values are not too cautious.
 func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operating.md")
 	require.NoError(t, err)
@@ -349,7 +351,7 @@ func TestDocumentedOutagesAreSurvived(t *testing.T) {
 			shortest := time.Hour
 			each(t, c, func(w *world) {
 				w.locked(func() { w.down = true })
-				shortest = min(shortest, w.told())
+				shortest = min(shortest, w.leaseLeft())
 			})
 			require.GreaterOrEqual(t, shortest, told)
 			require.LessOrEqual(t, shortest, told+c.timeout/100)
@@ -370,7 +372,7 @@ func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	}
 }
 
-// grown has round trips grow to most, and returns how the lease ended.
+// grown makes round trips grow to most, and returns how the lease ended.
 func grown(t *testing.T, c worldConfig, most time.Duration) (err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -393,14 +395,14 @@ func TestLeaseOfANewHolder(t *testing.T) {
 		each(t, c, func(w *world) {
 			w.grant()
 			w.locked(func() { w.down = true })
-			shortest = min(shortest, w.told())
+			shortest = min(shortest, w.leaseLeft())
 		})
 		t.Logf("%+v: %.4f T", c, shortest.Seconds()/c.timeout.Seconds())
 		require.GreaterOrEqual(t, shortest, part100(c.timeout, .3))
 	}
 }
 
-// grant makes a node, as for a free lock.
+// grant creates a node, as for a free lock.
 func (w *world) grant() {
 	w.does.Store(int32(Holding))
 	done := make(chan struct{})
@@ -430,7 +432,7 @@ func TestMarginThatIsAcceptedHoldsAtRest(t *testing.T) {
 	}
 }
 
-func TestRoundTripsThatGrowAreBorne(t *testing.T) {
+func TestRoundTripsThatGrowAreSurvived(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
 		trip float64
@@ -439,7 +441,7 @@ func TestRoundTripsThatGrowAreBorne(t *testing.T) {
 	}
 }
 
-func TestRoundTripThatLeapsIsBorne(t *testing.T) {
+func TestASuddenlyLongRoundTripIsSurvived(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
 		trip float64
@@ -479,7 +481,7 @@ var breaks = map[string]func(w *world){
 	"the leader is deposed and does not know it": func(w *world) { w.deposed = true; w.expiry = time.Now().Add(w.timeout) },
 }
 
-// The leader that ends the session does so at least a margin after the lease.
+// A leader ends the session at least a margin after the lease has ended.
 func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{notStated, tickStated, halfMargin, twoTicks, severalHost} {
@@ -492,8 +494,8 @@ func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 	}
 }
 
-// spare lets the session fail and returns how much later than the lease the
-// store ends it.
+// spare makes the session fail and returns how much later than the lease the
+// store ends the session.
 func (w *world) spare(fail func(*world), reads bool) time.Duration {
 	if reads {
 		go w.read()
@@ -502,7 +504,7 @@ func (w *world) spare(fail func(*world), reads bool) time.Duration {
 	w.locked(func() { fail(w) })
 	select {
 	case <-w.lease.Done():
-	case <-time.After(3 * w.timeout): // it counts as ended now
+	case <-time.After(3 * w.timeout): // it is treated as ended now
 	}
 	ended := time.Now()
 	var expiry time.Time
@@ -510,7 +512,7 @@ func (w *world) spare(fail func(*world), reads bool) time.Duration {
 	return expiry.Sub(ended)
 }
 
-// read has the session use its server all the time.
+// read makes the session send reads all the time.
 func (w *world) read() {
 	for w.lease.Err() == nil {
 		go w.request(toServer, false, func() {})
@@ -518,7 +520,7 @@ func (w *world) read() {
 	}
 }
 
-// A simulation that finds nothing wrong may be one that sees nothing.
+// A simulation that finds no fault may be unable to see any.
 func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 	for name, x := range map[string]struct {
 		fail  string

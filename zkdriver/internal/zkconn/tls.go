@@ -9,7 +9,8 @@ import (
 	"os"
 )
 
-// TLS says how connections are encrypted. The zero value means that they are not.
+// TLS says how connections are encrypted. The zero value means that they are
+// not.
 type TLS struct {
 	On            bool
 	CA, Cert, Key string      // names of PEM files; an empty CA means the system's
@@ -17,8 +18,8 @@ type TLS struct {
 	Config        *tls.Config // if set, it is used in place of the files
 }
 
-// load returns the configuration of connections, or nil for plain ones. It reads
-// the files again each time.
+// load returns the configuration of connections, or nil for plain ones. It
+// reads the files again each time.
 func (t TLS) load() (*tls.Config, error) {
 	if !t.On {
 		return nil, nil
@@ -77,7 +78,8 @@ func tlsFor(c *tls.Config, address string) *tls.Config {
 }
 
 // CertificateError reports whether an error of Dial is about TLS files or
-// certificates: a file is unusable, or one side refuses the other's certificate.
+// certificates: a file is unusable, or one side refuses the other's
+// certificate.
 func CertificateError(err error) bool {
 	var files *tlsFilesError
 	return errors.As(err, &files) || certificateRefused(err)

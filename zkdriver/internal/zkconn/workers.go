@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// workers is a set of goroutines that run jobs. An idle worker waits for the next
-// job, because a new goroutine, whose stack has to grow, costs more than many a
-// request.
+// workers is a set of goroutines that run jobs. An idle worker waits for the
+// next job, because a new goroutine, whose stack has to grow, costs more than
+// many a request.
 type workers struct {
 	once sync.Once
 	jobs chan func()
