@@ -157,7 +157,7 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 		}
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 		require.NotErrorIs(t, err, driver.ErrUnavailable)
-		require.ErrorContains(t, err, "it takes "+queue)
+		require.ErrorContains(t, err, "this needs "+queue)
 		require.ErrorContains(t, err, b.chroot+"/"+queue)
 		_, err = b.raw.SetACL(b.chroot+"/"+queue, zk.WorldACL(zk.PermAll), -1)
 		require.NoError(t, err)

@@ -13,8 +13,9 @@
 //
 // The connect string of other ZooKeeper clients, host:port,host:port/chroot,
 // works, too. An IPv6 address stands in brackets. In the user, the password and
-// the values, any character may be written as %XX; the characters / ? @ & : and
-// % must be. Defaults stand in parentheses:
+// the values, any character may be written as %XX. The characters / ? @ & : and
+// % must be, where they would have another meaning. Defaults stand in
+// parentheses:
 //
 //	session_timeout  how long the store keeps a session that it does not hear from;
 //	                 the server may grant more or less (10s)

@@ -25,7 +25,7 @@ func explain(err error, do, path, need string) error {
 	case errors.Is(err, zk.ErrNoNode):
 		return fmt.Errorf("zkdriver: %s %s: %w: %w", do, path, driver.ErrGone, err)
 	case errors.Is(err, zk.ErrNoAuth):
-		return fmt.Errorf("zkdriver: %s %s: %w: %w: it takes %s: see the ACLs (getAcl), and the user and the password of the dsn, which ZooKeeper does not check when it takes them",
+		return fmt.Errorf("zkdriver: %s %s: %w: %w: this needs %s: check the ACLs (getAcl), and the user and the password of the dsn; ZooKeeper does not check a password at login",
 			do, path, fs.ErrPermission, err, need)
 	case errors.Is(err, zk.ErrInvalidACL):
 		return fmt.Errorf("zkdriver: %s %s: %w: the server knows no name for this client, which acl=creator needs", do, path, err)

@@ -60,9 +60,9 @@ func (s *session) checkQueueACL(path string, info *queueInfo) error {
 
 // foreignQueue returns the error of a queue that another user may alter.
 func (s *settings) foreignQueue(path string, other *zk.ACL) error {
-	return fmt.Errorf("zkdriver: %s: %w: with acl=%v no other user may alter a queue, but its ACL lets in %s %s. "+
+	return fmt.Errorf("zkdriver: %s: %w: with acl=%v no other user may alter a queue, but its ACL gives permissions to %s %s. "+
 		"Another user has made the node, for a lock or for locks below it, or every client may use it: "+
-		"take another name, or have the node removed or its ACL set (setAcl), or use acl=open where others see to the ACLs",
+		"use another name, have the node removed or its ACL set (setAcl), or use acl=open and manage the ACLs yourself",
 		path, fs.ErrPermission, s.acl, zkconn.Printable(other.Scheme), zkconn.Printable(other.ID))
 }
 

@@ -32,7 +32,7 @@ func (s *session) rollOver(queue string, epoch int64) error {
 	case errors.Is(err, zk.ErrNotEmpty):
 		return fmt.Errorf("zkdriver: %s: %w: the sequences have come to their end and start over once the queue, with the queues below it, is empty", path, driver.ErrUnavailable)
 	case errors.Is(err, zk.ErrNoAuth):
-		return fmt.Errorf("zkdriver: %s: %w: the sequences have come to their end, and it takes CREATE and DELETE on the parent to start over: %w", path, driver.ErrUnavailable, err)
+		return fmt.Errorf("zkdriver: %s: %w: the sequences have come to their end, and starting over needs CREATE and DELETE on the parent: %w", path, driver.ErrUnavailable, err)
 	}
 	return explain(err, "start over the sequences of", path, "CREATE and DELETE on its parent")
 }
@@ -54,7 +54,7 @@ func (s *session) startOver(path string) error {
 	case len(data) == 0 && aclStat.Aversion == 0 && slices.Equal(acl, s.settings.queueACL()):
 		return s.conn.Delete(path, stat.Version) // fails if the queue is not empty any more
 	case slices.ContainsFunc(acl, hidden):
-		return fmt.Errorf("zkdriver: %s: %w: the sequences have come to their end, and it takes ADMIN on the queue to read its ACL and make it again with it; "+
+		return fmt.Errorf("zkdriver: %s: %w: the sequences have come to their end, and making the queue again with its ACL needs ADMIN on it; "+
 			"a user with ADMIN can use the lock once, or an operator can remove the node and make it again", path, fs.ErrPermission)
 	}
 	_, err = s.conn.Multi(&zk.DeleteRequest{Path: path, Version: stat.Version}, &zk.CreateRequest{Path: path, Data: data, Acl: acl})
