@@ -16,8 +16,7 @@ const (
 
 var releasedCases = []testCase{
 	{name: "a-release-wakes-the-watches", why: whyWatch, run: releaseWakes},
-	{name: "a-release-wakes-the-watch-of-a-create", why: whyArmed, needs: needArmed, run: releaseWakesArmed},
-	{name: "a-release-that-meets-the-arming-is-not-missed", why: whyWatch, run: releaseMeetsArming},
+	{name: "a-release-that-meets-the-arming-is-not-missed", why: whyWatch, run: watchMeetsDelete(driver.Released)},
 	{name: "a-reply-lost-can-be-repeated", why: whyDelete, needs: needLosses, run: releaseLosesReply},
 	{name: "list-shows-what-released-says", why: "a contender that lists after all would wait for a node that is gone", needs: needReleased, run: releasedIsListed},
 	{name: "after-released-the-watch-goes-on-for-the-own-node", why: whyGoesOn, needs: needReleased, run: releasedGoesOn},
@@ -38,63 +37,31 @@ var releasedCases = []testCase{
 	{name: "a-late-release-is-not-that-of-a-node-that-took-the-name", why: whyReleased, needs: needRemoveQueue, run: lateReleaseIsNotReleased},
 }
 
+// releaseWakes looks at watches of a node by its place and by its name, and at the
+// watch of the Create if there is one.
 func releaseWakes(c *check) {
 	a, b := c.twoSessions()
-	var sent int
+	var sent, all int
 	for range 10 {
 		p := c.create(a, "q", writer)
-		q, first := c.waitFor(b, "q", p.Node)
-		watches := []driver.Watch{first, c.watch(b, "q", named(q), p.Node), c.watch(b, "q", q, p.Node)}
+		q := c.join(b, "q", writer, last)
+		watches := []driver.Watch{c.watch(b, "q", q.Place, p.Node), c.watch(b, "q", named(q.Place), p.Node), c.watch(b, "q", q.Place, p.Node)}
+		if q.Watch.C != nil {
+			watches = append(watches, q.Watch)
+		}
 		c.release(a, "q", p)
 		for _, w := range watches {
+			all++
 			if c.wakes(w, "release of the node ahead") {
 				sent++
 			}
 		}
-		c.delete(b, "q", q)
+		c.delete(b, "q", q.Place)
 		for _, w := range watches {
 			c.closesUnreleased(w, "release of the node ahead and Delete of the own one")
 		}
 	}
-	c.logf("%d of 30 watches sent Released", sent)
-}
-
-func releaseWakesArmed(c *check) {
-	a, b := c.twoSessions()
-	var sent, armed int
-	for range 10 {
-		p := c.create(a, "q", writer)
-		j := c.join(b, "q", writer, last)
-		c.release(a, "q", p)
-		if j.Watch.C != nil {
-			armed++
-			if c.wakes(j.Watch, "release of the node ahead") {
-				sent++
-			}
-			j.Watch.Stop()
-		}
-		c.delete(b, "q", j.Place)
-	}
-	c.logf("%d of %d watches sent Released", sent, armed)
-}
-
-func releaseMeetsArming(c *check) {
-	a, b := c.twoSessions()
-	p := c.create(a, "q", writer)
-	c.rounds(150, func(round int) {
-		q := c.create(b, "q", writer)
-		var w driver.Watch
-		c.together(2, func(i int) {
-			if i == 0 {
-				c.release(a, "q", p)
-			} else {
-				w = c.watch(b, "q", q, p.Node)
-			}
-		})
-		c.wakes(w, "release of the node ahead while the watch was being armed (round %d)", round)
-		w.Stop()
-		a, b, p = b, a, q
-	})
+	c.logf("%d of %d watches sent Released", sent, all)
 }
 
 func releaseLosesReply(c *check) {

@@ -27,7 +27,6 @@ var watchCases = []testCase{
 	{name: "watch-by-name-is-of-the-node-that-has-it", why: whyOwn, needs: needRemoveQueue, run: watchByName},
 	{name: "watch-of-a-node-whose-session-closes", why: whyWatch, run: watchOwnerCloses},
 	{name: "watch-of-a-node-whose-session-expires", why: whyWatch, needs: needDrop, run: watchOwnerExpires},
-	{name: "watch-of-a-node-whose-session-is-cut-off", why: whyWatch, needs: needCutOff, run: watchOwnerCutOff},
 	{name: "watch-of-a-node-removed-by-an-operator", why: whyWatch, needs: needRemoveNode, run: watchNodeRemoved},
 	{name: "watch-of-a-node-whose-queue-is-removed", why: whyWatch, needs: needRemoveQueue, run: watchQueueRemoved},
 	{name: "watch-of-a-node-whose-name-comes-again", why: whyWatch, needs: needRemoveQueue, run: watchNameComesAgain},
@@ -52,7 +51,7 @@ var watchCases = []testCase{
 	{name: "watch-of-a-queue-sees-a-replacement-that-was-undone", why: whyAny, needs: needReplace,
 		run: queueSees("Replace, and another one back to the first name,", watchSeesReplace(shared, writer))},
 	{name: "armed-first-listed-then-nothing-is-missed", why: whyWatch, run: watchThenList},
-	{name: "a-deletion-that-meets-the-arming-is-not-missed", why: whyWatch, run: watchMeetsDelete},
+	{name: "a-deletion-that-meets-the-arming-is-not-missed", why: whyWatch, run: watchMeetsDelete(driver.Changed)},
 	{name: "no-wake-up-is-missed-in-a-queue-of-contenders", why: whyWatch, run: watchChain},
 	{name: "the-close-of-a-session-closes-its-watches", why: whyOver, run: watchesEnd("Close of the session", (*check).close)},
 	{name: "the-expiry-of-a-session-closes-its-watches", why: whyOver, needs: needDrop, run: watchesEnd("the store ended the session", (*check).expire)},
@@ -61,7 +60,6 @@ var watchCases = []testCase{
 			c.cutOff(s)
 			c.ends(s, "the session was cut off")
 		})},
-	{name: "a-quiet-queue-leaves-its-watches-open", why: "a contender that waits would list the queue again and again, as fast as it can", run: watchQuiet},
 }
 
 // watched makes a node of a, and watches of it by both sessions: as an own node,
@@ -214,13 +212,6 @@ func watchByName(c *check) {
 	c.delete(a, "q", again)
 	c.closesUnreleased(own, "Delete of the own node that has the name now")
 	c.closesUnreleased(ahead, "Delete of the node ahead that has the name now")
-}
-
-func watchOwnerCutOff(c *check) {
-	a, b := c.twoSessions()
-	p := c.create(a, "q", writer)
-	c.cutOff(a)
-	waitGone(c, b, "q", p.Node)
 }
 
 // waitGone waits as a contender does until a node is gone.
@@ -554,27 +545,35 @@ func watchThenList(c *check) {
 
 // watchMeetsDelete deletes a node while watches of it are armed: two of the next
 // node's session, and one of its own.
-func watchMeetsDelete(c *check) {
-	a, b := c.twoSessions()
-	p := c.create(a, "q", writer)
-	c.rounds(300, func(round int) {
-		q := c.create(b, "q", writer)
-		var watches [3]driver.Watch
-		c.together(4, func(i int) {
-			switch i {
-			case 0:
-				watches[i] = c.watch(a, "q", p)
-			case 3:
-				c.delete(a, "q", p)
-			default:
-				watches[i] = c.watch(b, "q", q, p.Node)
+func watchMeetsDelete(why driver.Cause) func(c *check) {
+	return func(c *check) {
+		a, b := c.twoSessions()
+		p := c.create(a, "q", writer)
+		c.rounds(300, func(round int) {
+			q := c.create(b, "q", writer)
+			var watches [3]driver.Watch
+			c.together(4, func(i int) {
+				switch i {
+				case 0:
+					watches[i] = c.watch(a, "q", p)
+				case 3:
+					c.remove(a, "q", p, why)
+				default:
+					watches[i] = c.watch(b, "q", q, p.Node)
+				}
+			})
+			c.closesUnreleased(watches[0], "Delete of the own node while the watch was being armed (round %d)", round)
+			for _, w := range watches[1:] {
+				if why == driver.Released {
+					c.wakes(w, "release of the node ahead while the watch was being armed (round %d)", round)
+				} else {
+					c.closesUnreleased(w, "Delete of the node ahead while the watch was being armed (round %d)", round)
+				}
+				w.Stop()
 			}
+			a, b, p = b, a, q
 		})
-		for _, w := range watches {
-			c.closesUnreleased(w, "Delete of the node while the watch was being armed (round %d)", round)
-		}
-		a, b, p = b, a, q
-	})
+	}
 }
 
 // watchChain lets contenders queue as recipes do: each waits for the node before
@@ -643,30 +642,4 @@ func watchesEnd(after string, end func(c *check, s driver.Session)) func(c *chec
 		end(c, s)
 		allClose(c, watches, after)
 	}
-}
-
-// watchQuiet only notes what it sees: a watch may close early. But the next
-// change must still be seen.
-func watchQuiet(c *check) {
-	a, b := c.twoSessions()
-	p := c.create(a, "q", writer)
-	q := c.create(b, "q", writer)
-	const n = 20
-	var early int
-	for range n {
-		w := c.watch(b, "q", q, p.Node)
-		select {
-		case <-w.C:
-			early++
-		case <-time.After(2 * time.Millisecond):
-		}
-		w.Stop()
-	}
-	c.logf("%d of %d watches closed early in a quiet queue", early, n)
-	if early == n {
-		c.logf("note: every watch closed at once; the contract allows it, but waiting then means listing without a pause")
-	}
-	w := c.watch(b, "q", q, p.Node)
-	c.delete(a, "q", p)
-	c.closesUnreleased(w, "Delete of the node ahead")
 }
