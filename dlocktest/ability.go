@@ -34,7 +34,7 @@ var trials = map[need]func(c *check, a, b driver.Session) bool{
 			p := c.create(a, "abilities", writer)
 			q, w := c.waitFor(b, "abilities", p.Node)
 			c.release(a, "abilities", p)
-			if c.wakes(w, "release of the node ahead") {
+			if c.awaitNews(w, "release of the node ahead") {
 				return true
 			}
 			c.delete(b, "abilities", q)
@@ -76,7 +76,7 @@ func probe(t *testing.T, config Config) (have need) {
 func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Session) bool) bool {
 	for range attempts {
 		can := make(chan bool, 1)
-		c := &check{t: t, config: config, kase: testCase{run: func(c *check) { can <- try(c, c.session(), c.session()) }}}
+		c := &check{t: t, config: config, testCase: testCase{run: func(c *check) { can <- try(c, c.session(), c.session()) }}}
 		c.attempt()
 		select {
 		case can := <-can:

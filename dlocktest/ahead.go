@@ -184,7 +184,7 @@ func aloneExcludes(c *check) {
 				if n := inside.Add(1); n > 1 {
 					c.errorf("Alone is true for %s although the node of another contender that was told so is in the queue", j.Name)
 				}
-				linger()
+				holdBriefly()
 				inside.Add(-1)
 			}
 			c.delete(s, "q", j.Place)
@@ -194,7 +194,7 @@ func aloneExcludes(c *check) {
 }
 
 // linger stays inside for a moment, so that others come meanwhile.
-func linger() { time.Sleep(rand.N(200 * time.Microsecond)) }
+func holdBriefly() { time.Sleep(rand.N(200 * time.Microsecond)) }
 
 // predecessorIsAsked looks at what the driver asks the recipe, if it asks. A
 // driver may ask at any time whether a contender that is alone would wait.
@@ -247,7 +247,7 @@ func armedEndsWithChosen(c *check) {
 		if j.Watch.C != nil {
 			armed++
 			c.delete(owners[choice], "q", places[choice])
-			c.closesUnreleased(j.Watch, "Delete of the node ahead that Predecessor chose, with index %d of 3", choice)
+			c.wantUnreleasedEnd(j.Watch, "Delete of the node ahead that Predecessor chose, with index %d of 3", choice)
 			j.Watch.Stop()
 			places, owners = slices.Delete(places, choice, choice+1), slices.Delete(owners, choice, choice+1)
 		}
@@ -266,7 +266,7 @@ func armedEndsWithOwn(c *check) {
 		j := c.join(b, "q", writer, func([]driver.Node) int { return 0 })
 		c.delete(b, "q", j.Place)
 		if j.Watch.C != nil {
-			c.closesUnreleased(j.Watch, "Delete of the node that Create made with the watch")
+			c.wantUnreleasedEnd(j.Watch, "Delete of the node that Create made with the watch")
 		}
 	}
 }
@@ -295,7 +295,7 @@ func armedMeetsDelete(c *check) {
 		})
 		if j.Watch.C != nil && chosen {
 			armed++
-			c.closesUnreleased(j.Watch, "Delete of the node ahead while the watch was being armed by Create (round %d)", i)
+			c.wantUnreleasedEnd(j.Watch, "Delete of the node ahead while the watch was being armed by Create (round %d)", i)
 		}
 		j.Watch.Stop()
 		c.delete(b, "q", j.Place)

@@ -29,7 +29,7 @@ const (
 func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict {
 	t.Helper()
 	for n := 1; ; n++ {
-		c := &check{t: t, config: config, can: can, rule: r, kase: k}
+		c := &check{t: t, config: config, can: can, rule: r, testCase: k}
 		c.attempt()
 		switch {
 		case c.hook != "":
@@ -60,22 +60,22 @@ func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict 
 // is abandoned: it may not touch t any more, and its goroutines end at their
 // next step.
 type check struct {
-	t      *testing.T
-	config Config
-	can    need // what the probe has found
-	rule   rule
-	kase   testCase
-	ctx    context.Context // for calls; it ends when the attempt is abandoned
+	t        *testing.T
+	config   Config
+	can      need // what the probe has found
+	rule     rule
+	testCase testCase
+	ctx      context.Context // for calls; it ends when the attempt is abandoned
 
 	mu        sync.Mutex
 	abandoned bool
 	failures  []string
 	hook      string        // the hook of Config that failed
 	unproven  string        // why the attempt proves nothing, if it does not
-	lost      error         // why a session ended that was not doomed
+	lost      error         // why a session ended that was not mayEnd
 	stall     time.Duration // the longest time for which the process did not get to run
 	sessions  []driver.Session
-	doomed    map[driver.Session]bool // ended, or made to end, by the case
+	mayEnd    map[driver.Session]bool // ended, or made to end, by the case
 	heals     []func()
 	clients   []*client
 
@@ -88,12 +88,12 @@ func (c *check) attempt() {
 	ctx, cancel := context.WithTimeout(context.Background(), most-closeGrace/2)
 	defer cancel()
 	c.ctx = ctx
-	c.doomed = make(map[driver.Session]bool)
+	c.mayEnd = make(map[driver.Session]bool)
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
 		defer c.cleanUp()
-		c.kase.run(c)
+		c.testCase.run(c)
 	}()
 	defer c.abandon()
 	defer c.measureStalls()()
@@ -107,18 +107,18 @@ func (c *check) attempt() {
 }
 
 // patience is the time limit of one wait.
-type patience struct {
+type waitTimer struct {
 	began time.Time
 	over  <-chan time.Time
 }
 
 // patience begins a wait.
-func (c *check) patience() patience {
-	return patience{time.Now(), time.After(c.config.bound())}
+func (c *check) startWait() waitTimer {
+	return waitTimer{time.Now(), time.After(c.config.bound())}
 }
 
 // waited returns how long the wait has taken so far.
-func (p patience) waited() time.Duration { return time.Since(p.began).Round(time.Millisecond) }
+func (t waitTimer) elapsed() time.Duration { return time.Since(t.began).Round(time.Millisecond) }
 
 // rounds calls f up to n times, with the number of the round. A store that is
 // slow gets away with fewer rounds: time is no part of what they check.
@@ -130,7 +130,7 @@ func (c *check) rounds(n int, f func(i int)) {
 			c.logf("%d rounds instead of %d, because the store is slow", i, n)
 			return
 		}
-		c.alive()
+		c.exitIfAbandoned()
 		f(i)
 	}
 }
@@ -172,7 +172,7 @@ func (c *check) report() {
 		}
 		c.t.Errorf("%s broken: %s", c.rule, f)
 	}
-	c.t.Errorf("why it matters: %s", c.kase.why)
+	c.t.Errorf("why it matters: %s", c.testCase.why)
 }
 
 func (c *check) abandon() {
@@ -188,8 +188,8 @@ func (c *check) cleanUp() {
 	sessions, heals, clients := c.sessions, c.heals, c.clients
 	c.mu.Unlock()
 	for _, s := range sessions {
-		if err := s.Err(); err != nil && !c.isDoomed(s) {
-			c.losing(err)
+		if err := s.Err(); err != nil && !c.endExpected(s) {
+			c.noteLoss(err)
 		}
 	}
 	var wg sync.WaitGroup
@@ -226,7 +226,7 @@ func (c *check) notChecked(why string) {
 }
 
 // losing notes that a session ended by itself.
-func (c *check) losing(err error) {
+func (c *check) noteLoss(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.abandoned {
@@ -235,7 +235,7 @@ func (c *check) losing(err error) {
 }
 
 // alive ends the goroutine if the case has been abandoned.
-func (c *check) alive() {
+func (c *check) exitIfAbandoned() {
 	c.mu.Lock()
 	gone := c.abandoned
 	c.mu.Unlock()
@@ -276,11 +276,11 @@ func (c *check) logf(format string, args ...any) {
 
 // connector returns the store of this case, made when it is first needed.
 func (c *check) connector() driver.Connector {
-	c.alive()
+	c.exitIfAbandoned()
 	c.making.Lock()
 	defer c.making.Unlock()
 	if c.store == nil {
-		c.play("New", func() { c.store = c.config.New(c.t) })
+		c.runHook("New", func() { c.store = c.config.New(c.t) })
 	}
 	if c.store == nil {
 		c.fatalf("Config.New returned nil")
@@ -292,7 +292,7 @@ func (c *check) connector() driver.Connector {
 func (c *check) session() driver.Session { return c.sessionOf(c.connector()) }
 
 func (c *check) sessionOf(store driver.Connector) driver.Session {
-	c.alive()
+	c.exitIfAbandoned()
 	var s driver.Session
 	c.retry("Connect", func() (err error) {
 		s, err = store.Connect(c.ctx)
@@ -301,12 +301,12 @@ func (c *check) sessionOf(store driver.Connector) driver.Session {
 	if s == nil {
 		c.fatalf("Connect returned neither a session nor an error")
 	}
-	c.keep(s)
+	c.closeLater(s)
 	return s
 }
 
 // keep makes sure that the session is closed when the case ends.
-func (c *check) keep(s driver.Session) {
+func (c *check) closeLater(s driver.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sessions = append(c.sessions, s)
@@ -315,16 +315,16 @@ func (c *check) keep(s driver.Session) {
 func (c *check) twoSessions() (a, b driver.Session) { return c.session(), c.session() }
 
 // doom says that the case itself ends the session.
-func (c *check) doom(s driver.Session) {
+func (c *check) expectEnd(s driver.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.doomed[s] = true
+	c.mayEnd[s] = true
 }
 
-func (c *check) isDoomed(s driver.Session) bool {
+func (c *check) endExpected(s driver.Session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.doomed[s]
+	return c.mayEnd[s]
 }
 
 // stacks returns the stacks of all goroutines.

@@ -22,7 +22,7 @@ type client struct {
 
 func (c *check) client() *client {
 	cl := &client{check: c}
-	cl.Client = dlock.NewClient(tap{c.connector(), cl})
+	cl.Client = dlock.NewClient(recordingConnector{c.connector(), cl})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clients = append(c.clients, cl)
@@ -30,15 +30,15 @@ func (c *check) client() *client {
 }
 
 // tap keeps the sessions that a client makes, without a wrapper around them.
-type tap struct {
+type recordingConnector struct {
 	driver.Connector
 	client *client
 }
 
-func (t tap) Connect(ctx context.Context) (driver.Session, error) {
+func (t recordingConnector) Connect(ctx context.Context) (driver.Session, error) {
 	s, err := t.Connector.Connect(ctx)
 	if err == nil {
-		t.client.check.keep(s)
+		t.client.check.closeLater(s)
 		t.client.mu.Lock()
 		defer t.client.mu.Unlock()
 		t.client.sessions = append(t.client.sessions, s)
@@ -57,7 +57,7 @@ func (cl *client) close() {
 	c := cl.check
 	cl.mu.Lock()
 	for _, s := range cl.sessions {
-		c.doom(s)
+		c.expectEnd(s)
 	}
 	cl.mu.Unlock()
 	if err := cl.Close(); err != nil {
@@ -111,12 +111,12 @@ func background(acquire func() *dlock.Lock) <-chan *dlock.Lock {
 
 // granted waits for a lock that is on its way.
 func (c *check) granted(won <-chan *dlock.Lock, when string) *dlock.Lock {
-	wait := c.patience()
+	wait := c.startWait()
 	select {
 	case l := <-won:
 		return l
 	case <-wait.over:
-		c.fatalf("the lock was not granted within %v %s", wait.waited(), when)
+		c.fatalf("the lock was not granted within %v %s", wait.elapsed(), when)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func closeRemoves(c *check) {
 		c.close(a)
 		for i := range 3 {
 			c.wantNodes(fmt.Sprintf("after Close of the session that had made the nodes (round %d)", round),
-				c.settled(b, fmt.Sprintf("q%d", i)))
+				c.listAfterWrite(b, fmt.Sprintf("q%d", i)))
 		}
 	}
 }
@@ -50,7 +50,7 @@ func closeSpares(c *check) {
 	p := c.create(b, "q", writer)
 	c.create(a, "q", writer)
 	c.close(a)
-	c.wantNodes("after Close of another session", c.settled(b, "q"), p.Node)
+	c.wantNodes("after Close of another session", c.listAfterWrite(b, "q"), p.Node)
 	c.wantAlive(b, "Close of another session")
 }
 
@@ -60,7 +60,7 @@ func closeOrder(c *check) {
 	for range 10 {
 		holder := c.session()
 		p := c.create(holder, "q", writer)
-		c.doom(holder)
+		c.expectEnd(holder)
 		c.together(2, func(i int) {
 			if i == 0 {
 				c.close(holder)
@@ -92,7 +92,7 @@ func closeTwice(c *check) {
 			c.errorf("a second Close returned %q, expected nil as from the first one", err)
 		}
 	}
-	c.wantNodes("after a second Close", c.settled(b, "q"), p.Node)
+	c.wantNodes("after a second Close", c.listAfterWrite(b, "q"), p.Node)
 }
 
 func closeConcurrently(c *check) {
@@ -100,7 +100,7 @@ func closeConcurrently(c *check) {
 	for range 5 {
 		a := c.session()
 		c.create(a, "q", writer)
-		c.doom(a)
+		c.expectEnd(a)
 		var mu sync.Mutex
 		var results []error
 		c.together(4, func(int) {
@@ -115,7 +115,7 @@ func closeConcurrently(c *check) {
 				c.errorf("concurrent calls of Close returned %v, expected the same of all", results)
 			}
 		}
-		c.wantNodes("after concurrent calls of Close", c.settled(b, "q"))
+		c.wantNodes("after concurrent calls of Close", c.listAfterWrite(b, "q"))
 	}
 }
 
@@ -123,18 +123,18 @@ func closeConcurrently(c *check) {
 // ctx that ends soon. A driver that sends a request after Close leaves a node.
 func closeInFlight(c *check) {
 	b := c.session()
-	usual := usualCreate(c, b)
+	usual := createTime(c, b)
 	c.rounds(8, func(int) {
 		a := c.session()
 		p := c.create(a, "q", writer)
-		c.doom(a)
+		c.expectEnd(a)
 		c.together(4, func(i int) {
 			if i == 0 {
 				c.close(a)
 				return
 			}
 			for n := 0; ; n++ {
-				c.alive()
+				c.exitIfAbandoned()
 				ctx, cancel := soonEnded(c.ctx, n, 2*usual)
 				q, err := tryCreate(ctx, a, "q", writer)
 				cancel()
@@ -147,10 +147,10 @@ func closeInFlight(c *check) {
 				}
 			}
 		})
-		c.wantNodes("after Close with calls in flight", c.settled(b, "q"))
+		c.wantNodes("after Close with calls in flight", c.listAfterWrite(b, "q"))
 	})
 	time.Sleep(c.config.sessionTimeout() / 20) // a request sent after Close may take a moment
-	c.wantNodes("a while after Close with calls in flight", c.settled(b, "q"))
+	c.wantNodes("a while after Close with calls in flight", c.listAfterWrite(b, "q"))
 }
 
 // createAfterClose has a Create arrive at the store after Close has returned.
@@ -164,9 +164,9 @@ func createAfterClose(c *check) {
 		_, err := tryCreate(ctx, a, "q", writer)
 		cancel()
 		createFailed(c, a, ctx, err)
-		closeAtLast(c, a)
+		closeRetrying(c, a)
 		arrive()
-		c.wantNodes("after a Create arrived whose session had been closed", c.settled(b, "q"))
+		c.wantNodes("after a Create arrived whose session had been closed", c.listAfterWrite(b, "q"))
 	}
 }
 
@@ -174,15 +174,15 @@ func closeExpired(c *check) {
 	a, b := c.twoSessions()
 	c.create(a, "q", writer)
 	c.expire(a)
-	c.ends(a, "the store ended the session")
-	vanish(c, b, "q", "a session that expired")
+	c.awaitSessionEnd(a, "the store ended the session")
+	eventuallyHolds(c, b, "q", "a session that expired")
 	p := c.create(b, "q", writer)
 	begin := time.Now()
 	_ = a.Close()
 	if took := time.Since(begin); took > closeGrace {
 		c.errorf("Close of a session that had expired took %v, expected seconds", took)
 	}
-	c.wantNodes("after Close of a session that had expired", c.settled(b, "q"), p.Node)
+	c.wantNodes("after Close of a session that had expired", c.listAfterWrite(b, "q"), p.Node)
 }
 
 func closeCutOff(c *check) {
@@ -197,45 +197,45 @@ func closeCutOff(c *check) {
 	c.wantEnded("Err", a.Err())
 	checkEnded(c, a, p)
 	switch {
-	case err == nil && has(c.settled(b, "q"), p.Node):
+	case err == nil && has(c.listAfterWrite(b, "q"), p.Node):
 		c.errorf("Close returned nil and the session's node is there, expected an error that matches ErrUnavailable")
 	case err != nil && !errors.Is(err, driver.ErrUnavailable):
 		c.errorf("Close of a session that was cut off returned %q, expected an error that matches ErrUnavailable", err)
 	}
 	switch again := a.Close(); {
-	case again == nil && has(c.settled(b, "q"), p.Node):
+	case again == nil && has(c.listAfterWrite(b, "q"), p.Node):
 		c.errorf("a second Close returned nil and the session's node is there, expected an error that matches ErrUnavailable")
 	case again != nil && !errors.Is(again, driver.ErrUnavailable):
 		c.errorf("a second Close of a session that was cut off returned %q, expected an error that matches ErrUnavailable", again)
 	}
 	heal()
-	vanish(c, b, "q", "a session that was closed while cut off")
+	eventuallyHolds(c, b, "q", "a session that was closed while cut off")
 }
 
 func closeLapsed(c *check) {
 	a, b := c.twoSessions()
 	c.create(a, "q", writer)
 	heal := c.cutOff(a)
-	c.ends(a, "the session was cut off")
+	c.awaitSessionEnd(a, "the session was cut off")
 	heal()
-	closeAtLast(c, a)
-	c.wantNodes("after Close of a session whose lease had run out", c.settled(b, "q"))
+	closeRetrying(c, a)
+	c.wantNodes("after Close of a session whose lease had run out", c.listAfterWrite(b, "q"))
 }
 
 func closeAgain(c *check) {
 	a, b := c.twoSessions()
 	c.create(a, "q", writer)
 	heal := c.cutOff(a)
-	c.doom(a)
+	c.expectEnd(a)
 	_ = a.Close()
 	heal()
-	closeAtLast(c, a)
-	c.wantNodes("after a Close that was repeated when the store could be reached again", c.settled(b, "q"))
+	closeRetrying(c, a)
+	c.wantNodes("after a Close that was repeated when the store could be reached again", c.listAfterWrite(b, "q"))
 }
 
-// closeAtLast closes a session whose store can be reached again. A connection
+// closeRetrying closes a session whose store can be reached again. A connection
 // that broke meanwhile may cost a try or two.
-func closeAtLast(c *check, s driver.Session) {
+func closeRetrying(c *check, s driver.Session) {
 	var err error
 	for range 5 {
 		if err = s.Close(); err == nil {

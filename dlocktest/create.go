@@ -41,13 +41,13 @@ func createFailed(c *check, s driver.Session, ctx context.Context, err error) bo
 }
 
 // vanish waits until the queue holds exactly want.
-func vanish(c *check, s driver.Session, queue, after string, want ...driver.Node) {
-	vanishOr(c, s, queue, after, want, nil, nil)
+func eventuallyHolds(c *check, s driver.Session, queue, after string, want ...driver.Node) {
+	eventuallyHoldsOr(c, s, queue, after, want, nil, nil)
 }
 
-// vanishOr waits until the queue holds exactly want, or, once the session that
+// eventuallyHoldsOr waits until the queue holds exactly want, or, once the session that
 // may end has ended, exactly rest.
-func vanishOr(c *check, s driver.Session, queue, after string, want []driver.Node, mayEnd driver.Session, rest []driver.Node) {
+func eventuallyHoldsOr(c *check, s driver.Session, queue, after string, want []driver.Node, mayEnd driver.Session, rest []driver.Node) {
 	var nodes []driver.Node
 	ok := false
 	defer func() {
@@ -79,7 +79,7 @@ func createUnlessEnded(c *check, s driver.Session, queue, prefix string) (p driv
 func createCancelledAnyTime(c *check) {
 	a, b := c.twoSessions()
 	stays := c.create(b, "q", writer)
-	usual := usualCreate(c, a)
+	usual := createTime(c, a)
 	want := []driver.Node{stays.Node}
 	failures := 0
 	c.rounds(200, func(i int) {
@@ -95,10 +95,10 @@ func createCancelledAnyTime(c *check) {
 		}
 	})
 	c.logf("%d creates were cancelled in time (a create takes %v)", failures, usual)
-	vanish(c, b, "q", "a Create that returned an error", want...)
+	eventuallyHolds(c, b, "q", "a Create that returned an error", want...)
 	c.wantAlive(a, "calls whose ctx ended")
 	last := c.create(a, "q", writer)
-	vanish(c, b, "q", "a Create that returned an error", append(want, last.Node)...)
+	eventuallyHolds(c, b, "q", "a Create that returned an error", append(want, last.Node)...)
 }
 
 // soonEnded returns a context that ends at about the time that a call takes. By
@@ -121,8 +121,8 @@ func soonEnded(parent context.Context, i int, usual time.Duration) (context.Cont
 	return ctx, cancel
 }
 
-// usualCreate measures how long a Create takes.
-func usualCreate(c *check, s driver.Session) time.Duration {
+// createTime measures how long a Create takes.
+func createTime(c *check, s driver.Session) time.Duration {
 	const n = 10
 	begin := time.Now()
 	for range n {
@@ -146,7 +146,7 @@ func createLosesList(c *check) {
 			want = append(want, j.Node)
 		}
 		j.Watch.Stop()
-		vanishOr(c, b, "q", "a Create whose list was lost", want, a, want[:1])
+		eventuallyHoldsOr(c, b, "q", "a Create whose list was lost", want, a, want[:1])
 		_, err = a.List(c.ctx, "q")
 		c.mayFail("List whose request or reply was lost", a, c.ctx, err)
 		if c.endedWithConnection(a) {
@@ -167,14 +167,14 @@ func createLost(c *check, committed bool) {
 		if !createFailed(c, a, c.ctx, err) {
 			want = append(want, p.Node)
 		}
-		vanishOr(c, b, "q", "a Create whose request or reply was lost", want, a, rest)
+		eventuallyHoldsOr(c, b, "q", "a Create whose request or reply was lost", want, a, rest)
 		if mine, ok := createUnlessEnded(c, a, "q", writer); ok {
 			want = append(want, mine.Node)
 		}
 		theirs := c.create(b, "q", writer).Node
 		want, rest = append(want, theirs), append(rest, theirs)
 	}
-	vanishOr(c, b, "q", "a Create whose request or reply was lost", want, a, rest)
+	eventuallyHoldsOr(c, b, "q", "a Create whose request or reply was lost", want, a, rest)
 }
 
 // createSparesCopy puts a foreign node into the queue that holds the data of a
@@ -201,7 +201,7 @@ func createSparesCopy(c *check) {
 			want = append(want, j.Node)
 			slices.SortFunc(want, bySeq) // a foreign node need not move the sequence on
 		}
-		vanishOr(c, b, queue, "a Create whose reply was lost, beside a foreign node that holds the same data", want, a, rest)
+		eventuallyHoldsOr(c, b, queue, "a Create whose reply was lost, beside a foreign node that holds the same data", want, a, rest)
 		if c.endedWithConnection(a) {
 			return
 		}
@@ -229,7 +229,7 @@ func createCutOff(c *check) {
 	if last, ok := createUnlessEnded(c, a, "q", writer); ok {
 		want = append(want, last.Node)
 	}
-	vanishOr(c, b, "q", "a Create that was given up", want, a, rest)
+	eventuallyHoldsOr(c, b, "q", "a Create that was given up", want, a, rest)
 }
 
 // createLate lets a Create arrive after its caller was told that it failed:
@@ -254,7 +254,7 @@ func createLate(c *check) {
 		}
 		arrive()
 	}
-	vanishOr(c, b, "q", "a Create that arrived after its caller was told that it failed", want, a, rest)
+	eventuallyHoldsOr(c, b, "q", "a Create that arrived after its caller was told that it failed", want, a, rest)
 }
 
 // createAfterExpiry calls Create in a session that the store has ended and that
@@ -274,6 +274,6 @@ func createAfterExpiry(c *check) {
 				}
 			}
 		})
-		vanish(c, b, "q", "a session that the store ended before Create was called", theirs.Node)
+		eventuallyHolds(c, b, "q", "a session that the store ended before Create was called", theirs.Node)
 	}
 }

@@ -55,7 +55,7 @@ func deleteRemoves(c *check) {
 		c.delete(owner, "q", places[i])
 		owners, places = slices.Delete(owners, i, i+1), slices.Delete(places, i, i+1)
 		c.wantNodes("the node's own session, after Delete", c.list(owner, "q"), nodesOf(places)...)
-		c.wantNodes("another session, after Delete", c.settled(b, "q"), nodesOf(places)...)
+		c.wantNodes("another session, after Delete", c.listAfterWrite(b, "q"), nodesOf(places)...)
 	}
 }
 
@@ -66,10 +66,10 @@ func deleteTwice(c *check) {
 		p := c.create(a, "q", writer)
 		first, again := driver.Cause(i/2), driver.Cause(i%2)
 		c.remove(a, "q", p, first)
-		c.wantNodes(fmt.Sprintf("after Delete with the cause %v", first), c.settled(b, "q"), stays.Node)
+		c.wantNodes(fmt.Sprintf("after Delete with the cause %v", first), c.listAfterWrite(b, "q"), stays.Node)
 		c.wantDeleted("a second Delete", a.Delete(c.ctx, "q", p, again))
 		c.wantDeleted("a third Delete", a.Delete(c.ctx, "q", p, first))
-		c.wantNodes("after Delete was repeated", c.settled(b, "q"), stays.Node)
+		c.wantNodes("after Delete was repeated", c.listAfterWrite(b, "q"), stays.Node)
 		c.delete(b, "q", stays)
 	}
 }
@@ -103,12 +103,12 @@ func deleteLateRepeat(c *check) {
 		c.wantDeleted("a late repeat of Delete", a.Delete(c.ctx, "q", p, driver.Changed))
 		c.wantDeleted("a late repeat of Delete", a.Delete(c.ctx, "q", p, driver.Released))
 	}
-	c.wantNodes("after late repeats of Delete", c.settled(b, "q"), stay...)
+	c.wantNodes("after late repeats of Delete", c.listAfterWrite(b, "q"), stay...)
 }
 
 // namesakes creates as many nodes as there were, by both sessions and with the
 // same prefix, so that names come again if they ever do.
-func namesakes(c *check, own, other driver.Session, queue string, old driver.Node) (nodes []driver.Node) {
+func createNamesakes(c *check, own, other driver.Session, queue string, old driver.Node) (nodes []driver.Node) {
 	nodes = append(nodes, c.create(other, queue, writer).Node, c.create(own, queue, writer).Node)
 	again := slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == old.Name })
 	c.logf("the name %s came again: %v", old.Name, again)
@@ -124,10 +124,10 @@ func repeatSparesNamesake(c *check) {
 		c.delete(a, queue, first)
 		c.delete(a, queue, second)
 		c.removeQueue(queue)
-		stay := namesakes(c, a, b, queue, first.Node)
+		stay := createNamesakes(c, a, b, queue, first.Node)
 		c.wantDeleted("a repeated Delete", a.Delete(c.ctx, queue, first, driver.Released))
 		c.wantDeleted("a repeated Delete", a.Delete(c.ctx, queue, second, driver.Changed))
-		c.wantNodes("after a Delete was repeated", c.settled(b, queue), stay...)
+		c.wantNodes("after a Delete was repeated", c.listAfterWrite(b, queue), stay...)
 	}
 }
 
@@ -139,13 +139,13 @@ func knownGoneSparesNamesake(c *check) {
 	second := c.create(a, "q", writer)
 	w1, w2 := c.watch(a, "q", first), c.watch(a, "q", second)
 	c.removeQueue("q")
-	c.closesUnreleased(w1, "removal of the queue")
-	c.closesUnreleased(w2, "removal of the queue")
+	c.wantUnreleasedEnd(w1, "removal of the queue")
+	c.wantUnreleasedEnd(w2, "removal of the queue")
 	c.eventually(func() bool { return len(c.list(a, "q")) == 0 }, "the session's List shows that its node is gone with its queue")
-	stay := namesakes(c, a, b, "q", first.Node)
+	stay := createNamesakes(c, a, b, "q", first.Node)
 	c.wantGone("Delete", a.Delete(c.ctx, "q", first, driver.Released))
 	c.wantGone("Delete", a.Delete(c.ctx, "q", second, driver.Changed))
-	c.wantNodes("after a Delete of a node known to be gone", c.settled(b, "q"), stay...)
+	c.wantNodes("after a Delete of a node known to be gone", c.listAfterWrite(b, "q"), stay...)
 }
 
 // repeatDelete repeats a Delete until the store answers, or the session has
@@ -178,7 +178,7 @@ func deleteLosesReply(c *check, committed bool) {
 	c.lose(a, faults.OpDelete, committed)
 	inDoubtDelete(c, a, c.ctx, a.Delete(c.ctx, "q", p, driver.Changed))
 	repeatDelete(c, a, "q", p, driver.Changed)
-	vanishOr(c, b, "q", "a Delete that was repeated after a lost reply",
+	eventuallyHoldsOr(c, b, "q", "a Delete that was repeated after a lost reply",
 		[]driver.Node{mine.Node, theirs.Node}, a, []driver.Node{theirs.Node})
 }
 
@@ -192,7 +192,7 @@ func lostReplySparesNamesake(c *check) {
 	theirs := c.create(b, "q", writer)
 	c.logf("the name %s came again: %v", p.Name, theirs.Name == p.Name)
 	repeatDelete(c, a, "q", p, driver.Changed)
-	c.wantNodes("after a Delete was repeated whose reply had been lost", c.settled(b, "q"), theirs.Node)
+	c.wantNodes("after a Delete was repeated whose reply had been lost", c.listAfterWrite(b, "q"), theirs.Node)
 }
 
 // lateDeleteSparesNamesake lets a Delete arrive after its repeat has succeeded and
@@ -211,7 +211,7 @@ func lateDeleteSparesNamesake(c *check) {
 		theirs := c.create(b, queue, writer)
 		c.logf("the name %s came again: %v", p.Name, theirs.Name == p.Name)
 		arrive()
-		c.wantNodes("after a Delete arrived late", c.settled(b, queue), theirs.Node)
+		c.wantNodes("after a Delete arrived late", c.listAfterWrite(b, queue), theirs.Node)
 		if c.endedWithConnection(a) {
 			return
 		}
@@ -225,26 +225,26 @@ func deleteSparesCopy(c *check) {
 	p, text := c.createWithData(a, "q", writer)
 	w := c.watch(a, "q", p)
 	c.removeQueue("q")
-	c.closesUnreleased(w, "removal of the queue")
+	c.wantUnreleasedEnd(w, "removal of the queue")
 	c.eventually(func() bool { return len(c.list(a, "q")) == 0 }, "the session's List shows that its node is gone with its queue")
 	c.putNode("q", p.Name, text)
-	before := c.settled(b, "q")
+	before := c.listAfterWrite(b, "q")
 	if len(before) != 1 || before[0].Name != p.Name {
 		c.fatalf("List returned %v, expected the foreign node %s alone", before, p.Name)
 	}
-	c.settled(a, "q")
-	c.isClosed(c.watch(a, "q", p), "the node went, and a foreign program put a node of its name and data into the queue")
+	c.listAfterWrite(a, "q")
+	c.wantEndedWatch(c.watch(a, "q", p), "the node went, and a foreign program put a node of its name and data into the queue")
 	c.wantGone("Delete", a.Delete(c.ctx, "q", p, driver.Released))
 	if _, err := driver.Replace(c.ctx, a, "q", p, shared); !errors.Is(err, errors.ErrUnsupported) {
 		c.wantGone("Replace", err)
 	}
-	c.wantNodes("after Delete of a node that a foreign program has copied", c.settled(b, "q"), before...)
+	c.wantNodes("after Delete of a node that a foreign program has copied", c.listAfterWrite(b, "q"), before...)
 }
 
 func deleteCancelled(c *check) {
 	a, b := c.twoSessions()
 	stays := c.create(b, "q", writer)
-	usual := usualCreate(c, a)
+	usual := createTime(c, a)
 	c.rounds(100, func(i int) {
 		p := c.create(a, "q", writer)
 		ctx, cancel := context.WithTimeout(c.ctx, rand.N(2*usual+1))
@@ -253,6 +253,6 @@ func deleteCancelled(c *check) {
 		inDoubtDelete(c, a, ctx, a.Delete(ctx, "q", p, why))
 		repeatDelete(c, a, "q", p, why)
 	})
-	c.wantNodes("after every Delete was repeated", c.settled(b, "q"), stays.Node)
+	c.wantNodes("after every Delete was repeated", c.listAfterWrite(b, "q"), stays.Node)
 	c.wantAlive(a, "calls whose ctx ended")
 }

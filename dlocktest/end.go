@@ -61,7 +61,7 @@ func endIdle(c *check) {
 	case <-time.After(2 * c.config.sessionTimeout()):
 	}
 	c.wantAlive(a, "two session timeouts without a call")
-	c.wantNodes("after two session timeouts without a call", c.settled(b, "q"), p.Node)
+	c.wantNodes("after two session timeouts without a call", c.listAfterWrite(b, "q"), p.Node)
 }
 
 // calls are the methods of a session that ask the store. The optional ones are
@@ -106,9 +106,9 @@ func endExpired(c *check) {
 	a, b := c.twoSessions()
 	gone, p := c.create(a, "q", writer), c.create(b, "q", writer)
 	c.expire(a)
-	c.ends(a, "the store ended the session")
+	c.awaitSessionEnd(a, "the store ended the session")
 	checkEnded(c, a, gone)
-	vanish(c, b, "q", "a session that expired", p.Node)
+	eventuallyHolds(c, b, "q", "a session that expired", p.Node)
 	c.wantAlive(b, "another session expired")
 	again := c.session()
 	c.create(again, "q", reader)
@@ -257,14 +257,14 @@ func endForEver(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
 	heal := c.cutOff(a)
-	c.ends(a, "the session was cut off (and no method called)")
+	c.awaitSessionEnd(a, "the session was cut off (and no method called)")
 	checkEnded(c, a, p)
 	heal()
 	for range 20 { // while late replies arrive
 		checkEnded(c, a, p)
 		time.Sleep(c.config.sessionTimeout() / 40)
 	}
-	vanish(c, b, "q", "a session that ended while it was cut off")
+	eventuallyHolds(c, b, "q", "a session that ended while it was cut off")
 	checkEnded(c, a, p)
 }
 
@@ -276,9 +276,9 @@ func endPaused(c *check) {
 	if err := a.Err(); err == nil {
 		c.fatalf("Err returned nil after a pause of twice the session timeout, expected the session to have ended")
 	}
-	c.ends(a, "a pause of twice the session timeout")
+	c.awaitSessionEnd(a, "a pause of twice the session timeout")
 	checkEnded(c, a, p)
 	_ = a.Close()
-	vanish(c, b, "q", "a session that ended in a pause")
+	eventuallyHolds(c, b, "q", "a session that ended in a pause")
 	c.wantAlive(b, "another session's process was paused")
 }

@@ -11,13 +11,13 @@ import (
 // The steps below play a fault. They record the sessions that may end of it.
 
 // play calls a hook. If the hook fails, play notes that and ends the goroutine.
-func (c *check) play(hook string, f func()) {
-	c.alive()
-	c.guard(hook, f)
+func (c *check) runHook(hook string, f func()) {
+	c.exitIfAbandoned()
+	c.watchHook(hook, f)
 }
 
 // guard is play, also after the case was abandoned.
-func (c *check) guard(hook string, f func()) {
+func (c *check) watchHook(hook string, f func()) {
 	failed := c.t.Failed()
 	returned := false
 	defer func() {
@@ -30,25 +30,25 @@ func (c *check) guard(hook string, f func()) {
 }
 
 // once guards a function that a hook has returned. Only its first call counts.
-func (c *check) once(hook string, f func()) func() {
+func (c *check) hookOnce(hook string, f func()) func() {
 	var once sync.Once
-	return func() { once.Do(func() { c.guard(hook, f) }) }
+	return func() { once.Do(func() { c.watchHook(hook, f) }) }
 }
 
 func (c *check) expire(s driver.Session) {
-	c.doom(s)
-	c.play("Drop", func() { c.config.Drop(c.t, s) })
+	c.expectEnd(s)
+	c.runHook("Drop", func() { c.config.Drop(c.t, s) })
 }
 
 // cutOff cuts the session off until heal is called, or the case ends.
 func (c *check) cutOff(s driver.Session) (heal func()) {
-	c.doom(s)
-	c.play("CutOff", func() { heal = c.config.CutOff(c.t, s) })
+	c.expectEnd(s)
+	c.runHook("CutOff", func() { heal = c.config.CutOff(c.t, s) })
 	if heal == nil {
 		c.hookFailed("CutOff")
 		c.fatalf("Config.CutOff returned no function to heal")
 	}
-	heal = c.once("CutOff", heal)
+	heal = c.hookOnce("CutOff", heal)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.heals = append(c.heals, heal)
@@ -56,58 +56,58 @@ func (c *check) cutOff(s driver.Session) (heal func()) {
 }
 
 func (c *check) reset(s driver.Session) {
-	c.doom(s) // a driver may give up a session with its connection
-	c.play("Reset", func() { c.config.Reset(c.t, s) })
+	c.expectEnd(s) // a driver may give up a session with its connection
+	c.runHook("Reset", func() { c.config.Reset(c.t, s) })
 }
 
 // lose loses the next request for op, or, if the store is to carry it out, the
 // reply to it.
 func (c *check) lose(s driver.Session, op faults.Op, committed bool) {
-	c.doom(s)
+	c.expectEnd(s)
 	if committed {
-		c.play("LoseReply", func() { c.config.LoseReply(c.t, s, op) })
+		c.runHook("LoseReply", func() { c.config.LoseReply(c.t, s, op) })
 	} else {
-		c.play("LoseRequest", func() { c.config.LoseRequest(c.t, s, op) })
+		c.runHook("LoseRequest", func() { c.config.LoseRequest(c.t, s, op) })
 	}
 }
 
 func (c *check) holdRequest(s driver.Session, op faults.Op) (arrive func()) {
-	c.doom(s)
-	c.play("HoldRequest", func() { arrive = c.config.HoldRequest(c.t, s, op) })
+	c.expectEnd(s)
+	c.runHook("HoldRequest", func() { arrive = c.config.HoldRequest(c.t, s, op) })
 	if arrive == nil {
 		c.hookFailed("HoldRequest")
 		c.fatalf("Config.HoldRequest returned no function")
 	}
-	return c.once("HoldRequest", arrive)
+	return c.hookOnce("HoldRequest", arrive)
 }
 
 func (c *check) delayReplies(s driver.Session, d time.Duration) {
-	c.doom(s)
-	c.play("DelayReplies", func() { c.config.DelayReplies(c.t, s, d) })
+	c.expectEnd(s)
+	c.runHook("DelayReplies", func() { c.config.DelayReplies(c.t, s, d) })
 }
 
 func (c *check) pause(s driver.Session, d time.Duration) {
-	c.doom(s)
-	c.play("Pause", func() { c.config.Pause(c.t, s, d) })
+	c.expectEnd(s)
+	c.runHook("Pause", func() { c.config.Pause(c.t, s, d) })
 }
 
 func (c *check) removeQueue(queue string) {
 	store := c.connector()
-	c.play("RemoveQueue", func() { c.config.RemoveQueue(c.t, store, queue) })
+	c.runHook("RemoveQueue", func() { c.config.RemoveQueue(c.t, store, queue) })
 }
 
 func (c *check) removeNode(queue, name string) {
 	store := c.connector()
-	c.play("RemoveNode", func() { c.config.RemoveNode(c.t, store, queue, name) })
+	c.runHook("RemoveNode", func() { c.config.RemoveNode(c.t, store, queue, name) })
 }
 
 func (c *check) putNode(queue, name, data string) {
 	store := c.connector()
-	c.play("PutNode", func() { c.config.PutNode(c.t, store, queue, name, []byte(data)) })
+	c.runHook("PutNode", func() { c.config.PutNode(c.t, store, queue, name, []byte(data)) })
 }
 
 // nearRollOver returns a store whose sequences are about to end.
 func (c *check) nearRollOver() (store driver.Connector) {
-	c.play("NewNearRollOver", func() { store = c.config.NewNearRollOver(c.t) })
+	c.runHook("NewNearRollOver", func() { store = c.config.NewNearRollOver(c.t) })
 	return store
 }

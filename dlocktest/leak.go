@@ -30,7 +30,7 @@ var leakCases = []testCase{
 func (c *check) leaks(what string, n, times int, do func()) {
 	before := goroutines()
 	for range times {
-		c.alive()
+		c.exitIfAbandoned()
 		do()
 	}
 	var kind, stack string
@@ -89,7 +89,7 @@ func startedBy(stack string) string {
 
 // use leaves a session with nodes and watches, as a program does that just
 // closes its client.
-func use(c *check, s driver.Session) {
+func makeNodesAndWatches(c *check, s driver.Session) {
 	p := c.create(s, "q", writer)
 	q := c.join(s, "q", reader, last)
 	c.list(s, "q")
@@ -103,7 +103,7 @@ func closeLeaksNothing(c *check) {
 	c.close(c.session()) // what is started once
 	c.leaks("Connect, use and Close", 8, 8, func() {
 		s := c.session()
-		use(c, s)
+		makeNodesAndWatches(c, s)
 		c.close(s)
 	})
 }
@@ -113,7 +113,7 @@ func closeLeaksNoFile(c *check) {
 	const n = 8
 	visit := func() {
 		s := c.session()
-		use(c, s)
+		makeNodesAndWatches(c, s)
 		c.close(s)
 	}
 	visit() // what is opened once
@@ -154,8 +154,8 @@ func closeCutOffLeaksNothing(c *check) {
 			sessions[i], heals[i] = c.session(), func() {}
 		}
 		for i, s := range sessions {
-			use(c, s)
-			c.doom(s)
+			makeNodesAndWatches(c, s)
+			c.expectEnd(s)
 			if cut {
 				heals[i] = c.cutOff(s)
 			}
@@ -196,7 +196,7 @@ func connectLeaksNothing(c *check) {
 		ctx, cancel := context.WithTimeout(c.ctx, rand.N(usual+1))
 		defer cancel()
 		if s, err := c.connector().Connect(ctx); err == nil {
-			c.keep(s)
+			c.closeLater(s)
 			c.close(s)
 		}
 	})
@@ -219,7 +219,7 @@ func watchLeaksNothing(c *check) {
 
 func callLeaksNothing(c *check) {
 	s := c.session()
-	usual := usualCreate(c, s)
+	usual := createTime(c, s)
 	ended, end := context.WithCancel(c.ctx)
 	end()
 	c.leaks("a call that was given up", 50, 50, func() {

@@ -58,7 +58,7 @@ func oneWriter(c *check) {
 				c.errorf("a holder has token %d after one with token %d, expected a higher one", l.Token(), before)
 			}
 			held.Add(1)
-			linger()
+			holdBriefly()
 			inside.Add(-1)
 			c.unlock(l)
 		}
@@ -78,7 +78,7 @@ func readersAndWriters(c *check) {
 				if w, r := writers.Add(1), readers.Load(); w != 1 || r != 0 {
 					c.errorf("%d writers and %d readers hold the lock at once", w, r)
 				}
-				linger()
+				holdBriefly()
 				writers.Add(-1)
 				c.unlock(l)
 				continue
@@ -87,7 +87,7 @@ func readersAndWriters(c *check) {
 			if readers.Add(1); writers.Load() != 0 {
 				c.errorf("a reader and a writer hold the lock at once")
 			}
-			linger()
+			holdBriefly()
 			readers.Add(-1)
 			c.unlock(l)
 		}
@@ -105,7 +105,7 @@ func readersTogether(c *check) {
 		}
 		select {
 		case <-all:
-		case <-c.patience().over:
+		case <-c.startWait().over:
 			c.fatalf("a reader holds the lock and another one was not let in")
 		}
 		c.unlock(l)
@@ -184,7 +184,7 @@ func tryBusy(c *check) {
 
 func givenUpWaits(c *check) {
 	s := c.session()
-	usual := usualCreate(c, s)
+	usual := createTime(c, s)
 	holder := c.client().lock()
 	c.together(4, func(i int) {
 		m := c.client().RWMutex(lockName)
@@ -222,7 +222,7 @@ func clientCloses(c *check) {
 		c.errorf("Err of a lock whose client is closed returned nil, expected an error")
 	}
 	c.unlock(second)
-	c.wantNodes("the lock's queue", c.settled(s, lockName))
+	c.wantNodes("the lock's queue", c.listAfterWrite(s, lockName))
 }
 
 func downgradeLetsReadersIn(c *check) {
@@ -245,11 +245,11 @@ func downgradeLetsReadersIn(c *check) {
 
 // lostLock waits for the lock to say that it was lost.
 func (c *check) lostLock(l *dlock.Lock, after string) {
-	wait := c.patience()
+	wait := c.startWait()
 	select {
 	case <-l.Lost():
 	case <-wait.over:
-		c.fatalf("Lost was still open %v after %s, expected it to close", wait.waited(), after)
+		c.fatalf("Lost was still open %v after %s, expected it to close", wait.elapsed(), after)
 	}
 	c.wantLost(l, after)
 }

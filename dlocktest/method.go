@@ -50,7 +50,7 @@ func manyGoroutines(c *check) {
 				return nil
 			})
 			c.delete(s, queue, p)
-			c.closesUnreleased(w, "Delete of the node")
+			c.wantUnreleasedEnd(w, "Delete of the node")
 			c.wantAlive(s, "calls from many goroutines")
 		}
 	})
@@ -119,7 +119,7 @@ func connectCtx(c *check) {
 		s, err = c.connector().Connect(ctx)
 		return err
 	})
-	c.keep(s)
+	c.closeLater(s)
 	p := c.create(s, "q", writer)
 	cancel()
 	select { // a driver may take a moment to end its session
@@ -161,7 +161,7 @@ func abilitiesAreStable(c *check) {
 				}
 			}
 		}
-		c.wantNodes("after calls of optional methods", c.settled(s, "q"), p.Node)
+		c.wantNodes("after calls of optional methods", c.listAfterWrite(s, "q"), p.Node)
 		c.delete(s, "q", p)
 	}
 }
@@ -233,5 +233,5 @@ func marksWhileCutOff(c *check) {
 	c.together(len(names), func(i int) {
 		c.mayFail(names[i]+" while cut off", s, c.ctx, pending[names[i]]())
 	})
-	c.ends(s, "the session was cut off")
+	c.awaitSessionEnd(s, "the session was cut off")
 }

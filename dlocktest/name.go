@@ -74,7 +74,7 @@ func namesAtTheLimits(c *check) {
 			checkName(c, p, prefix)
 			want = append(want, p.Node)
 		}
-		c.wantNodes(fmt.Sprintf("queue %q", queue), c.settled(b, queue), want...)
+		c.wantNodes(fmt.Sprintf("queue %q", queue), c.listAfterWrite(b, queue), want...)
 	}
 }
 
@@ -98,11 +98,11 @@ func queuesNamedLikeNodes(c *check) {
 		places = append(places, c.create(a, queue, writer))
 	}
 	for i, queue := range queues {
-		c.wantNodes(fmt.Sprintf("queue %q, above and beside queues that are named like nodes", queue), c.settled(b, queue), places[i].Node)
+		c.wantNodes(fmt.Sprintf("queue %q, above and beside queues that are named like nodes", queue), c.listAfterWrite(b, queue), places[i].Node)
 	}
 	last := c.create(b, "q", writer)
 	c.delete(a, "q", first)
-	c.wantNodes("the queue above", c.settled(a, "q"), last.Node)
+	c.wantNodes("the queue above", c.listAfterWrite(a, "q"), last.Node)
 	for i, queue := range queues[1:] {
 		c.wantNodes(fmt.Sprintf("queue %q, after a node above it was deleted", queue), c.list(a, queue), places[i+1].Node)
 		c.delete(a, queue, places[i+1])

@@ -42,7 +42,7 @@ func sequentialOrder(c *check) {
 		c.wantNodes(fmt.Sprintf("after %d creates", i+1), c.list(sessions[i%3], "q"), want...)
 	}
 	for _, s := range sessions {
-		c.wantNodes("another session", c.settled(s, "q"), want...)
+		c.wantNodes("another session", c.listAfterWrite(s, "q"), want...)
 	}
 }
 
@@ -69,7 +69,7 @@ func createMany(c *check, queue string, n int) []driver.Place {
 func concurrentOrder(c *check) {
 	s := c.session()
 	places := createMany(c, "q", 15)
-	c.wantNodes("in the order of the tokens", c.settled(s, "q"), nodesOf(places)...)
+	c.wantNodes("in the order of the tokens", c.listAfterWrite(s, "q"), nodesOf(places)...)
 }
 
 // nothingBeforeListed lets nodes only come: every list must be a beginning of the
@@ -90,10 +90,10 @@ func nothingBeforeListed(c *check) {
 			if n := len(snapshots[i]); n == 0 || !slices.Equal(snapshots[i][n-1], nodes) {
 				snapshots[i] = append(snapshots[i], nodes)
 			}
-			breathe()
+			pauseBriefly()
 		}
 	})
-	last := c.settled(observers[0], "q")
+	last := c.listAfterWrite(observers[0], "q")
 	for _, seen := range snapshots {
 		for _, nodes := range seen {
 			stayed := slices.DeleteFunc(slices.Clone(nodes), func(n driver.Node) bool { return !has(last, n) })
@@ -111,7 +111,7 @@ func nothingBeforeListedInChurn(c *check) {
 	churning.Store(workers)
 	c.together(workers+1, func(i int) {
 		if i == workers {
-			watchForIntruders(c, observer, "q", func() bool { return churning.Load() > 0 })
+			wantNewNodesBehind(c, observer, "q", func() bool { return churning.Load() > 0 })
 			return
 		}
 		defer churning.Add(-1)
@@ -122,30 +122,30 @@ func nothingBeforeListedInChurn(c *check) {
 	})
 }
 
-// watchForIntruders lists the queue again and again: a node that is new must
+// wantNewNodesBehind lists the queue again and again: a node that is new must
 // be behind every node that the list before had.
-func watchForIntruders(c *check, s driver.Session, queue string, goOn func() bool) {
+func wantNewNodesBehind(c *check, s driver.Session, queue string, goOn func() bool) {
 	known := make(map[driver.Node]bool)
 	for goOn() {
-		var newcomer *driver.Node
+		var added *driver.Node
 		nodes := c.list(s, queue)
 		for _, n := range nodes {
 			switch {
 			case !known[n]:
-				newcomer = &n
-			case newcomer != nil:
-				c.fatalf("List returned %v: %s is new and stands before %s, which had been listed", nodes, newcomer.Name, n.Name)
+				added = &n
+			case added != nil:
+				c.fatalf("List returned %v: %s is new and stands before %s, which had been listed", nodes, added.Name, n.Name)
 			}
 		}
 		for _, n := range nodes {
 			known[n] = true
 		}
-		breathe()
+		pauseBriefly()
 	}
 }
 
 // breathe spaces out requests that are repeated, so that heartbeats run, too.
-func breathe() { time.Sleep(20 * time.Microsecond) }
+func pauseBriefly() { time.Sleep(20 * time.Microsecond) }
 
 func laterIsBehind(c *check) {
 	var highest atomic.Int64
@@ -225,7 +225,7 @@ func longQueue(c *check) {
 	})
 	all := slices.Concat(places...)
 	slices.SortFunc(all, byToken)
-	if got, want := c.settled(sessions[0], "q"), nodesOf(all); !slices.Equal(got, want) {
+	if got, want := c.listAfterWrite(sessions[0], "q"), nodesOf(all); !slices.Equal(got, want) {
 		c.fatalf("List of a queue of %d nodes returned %d, or in another order; the first that differs has index %d",
 			len(want), len(got), firstDifference(got, want))
 	}

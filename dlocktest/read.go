@@ -76,7 +76,7 @@ func readGone(c *check) {
 func readOwner(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
-	c.settled(b, "q")
+	c.listAfterWrite(b, "q")
 	own, other := c.read(a, "q", p.Name), c.read(b, "q", p.Name)
 	if own.Foreign {
 		c.errorf("Read of a session's own node says that it is foreign")
@@ -97,7 +97,7 @@ func readCopy(c *check) {
 	own := c.read(s, "q", p.Name)
 	c.removeQueue("q")
 	c.putNode("q", p.Name, text)
-	c.settled(s, "q")
+	c.listAfterWrite(s, "q")
 	if info := c.read(s, "q", p.Name); info.Owner == own.Owner {
 		c.errorf("Read of a foreign node with the name and data of the session's own returned the owner %q, expected none", info.Owner)
 	}

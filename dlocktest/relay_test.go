@@ -7,12 +7,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// hear is told each word of a watch, and its end, and passes on what it likes.
+// onNews gets each value that a watch sends, and its end, and passes on what it chooses.
 // It closes out at most once.
-type hear func(cause driver.Cause, open bool, out chan<- driver.Cause)
+type onNews func(cause driver.Cause, open bool, out chan<- driver.Cause)
 
-// relay is a watch that goes through hear until it is stopped or has ended.
-func relay(w driver.Watch, hear hear) driver.Watch {
+// relay is a watch that goes through on until it is stopped or has ended.
+func relay(w driver.Watch, on onNews) driver.Watch {
 	if w.C == nil {
 		return w
 	}
@@ -20,7 +20,7 @@ func relay(w driver.Watch, hear hear) driver.Watch {
 	quit := make(chan struct{})
 	select {
 	case cause, open := <-w.C: // it is closed on return: rule 6
-		if hear(cause, open, out); !open {
+		if on(cause, open, out); !open {
 			return driver.NewWatch(out, w.Stop)
 		}
 	default:
@@ -29,7 +29,7 @@ func relay(w driver.Watch, hear hear) driver.Watch {
 		for {
 			select {
 			case cause, open := <-w.C:
-				if hear(cause, open, out); !open {
+				if on(cause, open, out); !open {
 					return
 				}
 			case <-quit:
@@ -54,7 +54,7 @@ func pass(cause driver.Cause, open bool, out chan<- driver.Cause) {
 }
 
 // silent is a watch that ends instead of sending Released.
-func silent(w driver.Watch) driver.Watch {
+func withoutReleased(w driver.Watch) driver.Watch {
 	var once sync.Once
 	return relay(w, func(_ driver.Cause, _ bool, out chan<- driver.Cause) { once.Do(func() { close(out) }) })
 }

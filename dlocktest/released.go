@@ -52,13 +52,13 @@ func releaseWakes(c *check) {
 		c.release(a, "q", p)
 		for _, w := range watches {
 			all++
-			if c.wakes(w, "release of the node ahead") {
+			if c.awaitNews(w, "release of the node ahead") {
 				sent++
 			}
 		}
 		c.delete(b, "q", q.Place)
 		for _, w := range watches {
-			c.closesUnreleased(w, "release of the node ahead and Delete of the own one")
+			c.wantUnreleasedEnd(w, "release of the node ahead and Delete of the own one")
 		}
 	}
 	c.logf("%d of %d watches sent Released", sent, all)
@@ -72,8 +72,8 @@ func releaseLosesReply(c *check) {
 		c.lose(a, faults.OpDelete, i%2 == 0)
 		inDoubtDelete(c, a, c.ctx, a.Delete(c.ctx, "q", p, driver.Released))
 		repeatDelete(c, a, "q", p, driver.Cause(i/2))
-		c.wakes(w, "release of the node ahead whose reply was lost, and its repeat")
-		vanish(c, b, "q", "a release that was repeated after a lost reply", q.Node)
+		c.awaitNews(w, "release of the node ahead whose reply was lost, and its repeat")
+		eventuallyHolds(c, b, "q", "a release that was repeated after a lost reply", q.Node)
 		c.delete(b, "q", q)
 		if a.Err() != nil {
 			c.logf("the session ended with its connection: %v", a.Err())
@@ -92,7 +92,7 @@ func releasedIsListed(c *check) {
 				c.release(a, "q", p)
 				return
 			}
-			if c.wakes(w, "release of the node ahead") {
+			if c.awaitNews(w, "release of the node ahead") {
 				c.wantNodes("after Released was received", c.list(b, "q"), q.Node)
 			}
 		})
@@ -110,10 +110,10 @@ func releasedGoesOn(c *check) {
 		first, second, third := c.create(a, "q", writer), c.create(a, "q", writer), c.create(a, "q", writer)
 		q, w := c.waitFor(b, "q", first.Node, second.Node, third.Node)
 		c.release(a, "q", first)
-		if c.wakes(w, "release of a node ahead") {
+		if c.awaitNews(w, "release of a node ahead") {
 			c.delete(a, "q", second)
 			c.release(a, "q", third)
-			if c.closesEarly(w) {
+			if c.endsEarly(w) {
 				early++
 			}
 		} else {
@@ -121,7 +121,7 @@ func releasedGoesOn(c *check) {
 			c.delete(a, "q", third)
 		}
 		c.delete(b, "q", q)
-		c.closesUnreleased(w, "Delete of the own node, after Released was received (round %d)", i)
+		c.wantUnreleasedEnd(w, "Delete of the own node, after Released was received (round %d)", i)
 	}
 	if early == n {
 		c.errorf("in %d rounds of %d a watch that had sent Released spoke again while its own node stood, expected it to go on for that node alone", early, n)
@@ -131,7 +131,7 @@ func releasedGoesOn(c *check) {
 // overtakes removes the own node of a contender in some way, and then releases
 // the node ahead. A driver that announces Released all the same has to have
 // closed the watch when it is received.
-func (c *check) overtakes(after string, removeOwn func(b driver.Session, q driver.Place)) {
+func (c *check) wantNoOvertaking(after string, removeOwn func(b driver.Session, q driver.Place)) {
 	for i := range 10 {
 		a, b := c.twoSessions()
 		p := c.create(a, "q", writer)
@@ -148,30 +148,30 @@ func (c *check) overtakes(after string, removeOwn func(b driver.Session, q drive
 			c.errorf("Delete returned %q, expected success, ErrGone or ErrUnavailable", err)
 		}
 		for _, w := range watches {
-			if c.wakes(w, "%s and then release of the node ahead", after) && !readable(w.C) {
+			if c.awaitNews(w, "%s and then release of the node ahead", after) && !hasNews(w.C) {
 				c.fatalf("Released was received and the watch is open, although the own node was gone before the release: %s", after)
 			}
 		}
 		c.close(a)
-		c.doom(b)
+		c.expectEnd(b)
 		_ = b.Close()
 	}
 }
 
 func releasedAfterDelete(c *check) {
-	c.overtakes("Delete of the own node", func(b driver.Session, q driver.Place) { c.delete(b, "q", q) })
+	c.wantNoOvertaking("Delete of the own node", func(b driver.Session, q driver.Place) { c.delete(b, "q", q) })
 }
 
 func releasedAfterOperator(c *check) {
-	c.overtakes("an operator removed the own node", func(_ driver.Session, q driver.Place) { c.removeNode("q", q.Name) })
+	c.wantNoOvertaking("an operator removed the own node", func(_ driver.Session, q driver.Place) { c.removeNode("q", q.Name) })
 }
 
 func releasedAfterRemoval(c *check) {
-	c.overtakes("an operator removed the queue", func(driver.Session, driver.Place) { c.removeQueue("q") })
+	c.wantNoOvertaking("an operator removed the queue", func(driver.Session, driver.Place) { c.removeQueue("q") })
 }
 
 func releasedAfterExpiry(c *check) {
-	c.overtakes("the store ended the own session", func(b driver.Session, _ driver.Place) { c.expire(b) })
+	c.wantNoOvertaking("the store ended the own session", func(b driver.Session, _ driver.Place) { c.expire(b) })
 }
 
 func ownIsNotReleased(c *check) {
@@ -181,8 +181,8 @@ func ownIsNotReleased(c *check) {
 		p := c.create(a, "q", writer)
 		alone, both := c.watch(a, "q", p), c.watch(a, "q", p, ahead.Node)
 		c.release(a, "q", p)
-		c.closesUnreleased(alone, "release of the own node")
-		c.closesUnreleased(both, "release of the own node, with one ahead that stands")
+		c.wantUnreleasedEnd(alone, "release of the own node")
+		c.wantUnreleasedEnd(both, "release of the own node, with one ahead that stands")
 		c.delete(b, "q", ahead)
 	}
 }
@@ -195,13 +195,13 @@ func goneIsNotReleased(c *check) {
 		p := c.create(a, "q", writer)
 		mine, theirs := c.create(a, "q", writer), c.create(b, "q", writer)
 		c.remove(a, "q", p, why)
-		c.isClosed(c.watch(a, "q", p), "Delete of the own node with the cause %v", why)
-		c.settled(b, "q")
+		c.wantEndedWatch(c.watch(a, "q", p), "Delete of the own node with the cause %v", why)
+		c.listAfterWrite(b, "q")
 		if why == driver.Changed {
-			c.closesUnreleased(c.watch(a, "q", mine, p.Node), "it was armed on a node ahead that had been deleted")
-			c.closesUnreleased(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been deleted")
+			c.wantUnreleasedEnd(c.watch(a, "q", mine, p.Node), "it was armed on a node ahead that had been deleted")
+			c.wantUnreleasedEnd(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been deleted")
 		} else { // a driver may remember the release
-			c.wakes(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been released")
+			c.awaitNews(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been released")
 		}
 	}
 }
@@ -210,22 +210,22 @@ func goneIsNotReleased(c *check) {
 // node then.
 func resetIsNotReleased(c *check) {
 	a, b := c.twoSessions()
-	p, watches := watched(c, a, b)
+	p, watches := nodeWithWatches(c, a, b)
 	c.reset(b)
 	c.reset(a)
 	repeatDelete(c, a, "q", p, driver.Changed)
-	allClose(c, watches, "Delete of the node after the connections of both sessions broke")
+	wantUnreleasedEnds(c, watches, "Delete of the node after the connections of both sessions broke")
 }
 
 // otherReleaseIsNotReleased releases one node and deletes another one.
 func otherReleaseIsNotReleased(c *check) {
 	a, b := c.twoSessions()
 	for range 5 {
-		p, watches := watched(c, a, b)
+		p, watches := nodeWithWatches(c, a, b)
 		other := c.create(a, "q", writer)
 		c.release(a, "q", other)
 		c.delete(a, "q", p)
-		allClose(c, watches, "Release of another node of the queue and Delete of this one")
+		wantUnreleasedEnds(c, watches, "Release of another node of the queue and Delete of this one")
 	}
 }
 
@@ -236,11 +236,11 @@ func lateReleaseIsNotReleased(c *check) {
 	p := c.create(a, "q", writer)
 	c.release(a, "q", p)
 	c.removeQueue("q")
-	stay := namesakes(c, a, b, "q", p.Node)
+	stay := createNamesakes(c, a, b, "q", p.Node)
 	q, w := c.waitFor(a, "q", stay[0])
 	c.wantDeleted("a repeated release", a.Delete(c.ctx, "q", p, driver.Released))
 	time.Sleep(c.config.sessionTimeout() / 50) // a wrong word may be on its way
-	c.wantNodes("after a release was repeated", c.settled(a, "q"), append(stay, q.Node)...)
+	c.wantNodes("after a release was repeated", c.listAfterWrite(a, "q"), append(stay, q.Node)...)
 	c.close(b)
-	c.closesUnreleased(w, "Close of the session of the node ahead, and an earlier release of a node of the same name")
+	c.wantUnreleasedEnd(w, "Close of the session of the node ahead, and an earlier release of a node of the same name")
 }

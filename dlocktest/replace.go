@@ -49,14 +49,14 @@ func replaceKeeps(c *check) {
 		now := c.replace(a, "q", p, prefix)
 		checkReplaced(c, p, now, prefix)
 		c.wantNodes("the node's own session, after Replace", c.list(a, "q"), first.Node, now.Node, third.Node)
-		c.wantNodes("another session, after Replace", c.settled(b, "q"), first.Node, now.Node, third.Node)
+		c.wantNodes("another session, after Replace", c.listAfterWrite(b, "q"), first.Node, now.Node, third.Node)
 		p = now
 	}
 	fourth := c.create(a, "q", writer)
 	if fourth.Token <= third.Token {
 		c.errorf("Create returned token %d after token %d, expected a higher one (rule 3)", fourth.Token, third.Token)
 	}
-	c.wantNodes("after Replace of the second node and a Create", c.settled(b, "q"), first.Node, p.Node, third.Node, fourth.Node)
+	c.wantNodes("after Replace of the second node and a Create", c.listAfterWrite(b, "q"), first.Node, p.Node, third.Node, fourth.Node)
 }
 
 // replaceAtomic lists while a node changes its name to and fro.
@@ -66,7 +66,7 @@ func replaceAtomic(c *check) {
 	p := c.create(a, "q", writer)
 	behind := c.create(a, "q", writer)
 	for _, s := range observers {
-		c.settled(s, "q")
+		c.listAfterWrite(s, "q")
 	}
 	var replacing atomic.Bool
 	replacing.Store(true)
@@ -83,7 +83,7 @@ func replaceAtomic(c *check) {
 				c.fatalf("while the first of two nodes was replaced List returned %v, expected sequence %d under one name and then %v",
 					nodes, p.Seq, behind.Node)
 			}
-			breathe()
+			pauseBriefly()
 		}
 	})
 }
@@ -112,11 +112,11 @@ func deleteEveryPlace(c *check) {
 			}
 			c.delete(a, "q", places[chosen])
 			what := fmt.Sprintf("after Delete with %s, one of the names %v that the node has had", places[chosen].Name, nodesOf(places))
-			c.wantNodes(what, c.settled(b, "q"), stays.Node)
+			c.wantNodes(what, c.listAfterWrite(b, "q"), stays.Node)
 			for _, p := range places {
 				c.wantDeleted("Delete with the place "+p.Name, a.Delete(c.ctx, "q", p, driver.Changed))
 			}
-			c.wantNodes("after Delete was repeated with every place of the node", c.settled(b, "q"), stays.Node)
+			c.wantNodes("after Delete was repeated with every place of the node", c.listAfterWrite(b, "q"), stays.Node)
 		}
 	}
 }
@@ -151,11 +151,11 @@ func replaceSparesNamesake(c *check) {
 	p := c.create(a, "q", writer)
 	w := c.watch(a, "q", p)
 	c.removeQueue("q")
-	c.closesUnreleased(w, "removal of the queue")
+	c.wantUnreleasedEnd(w, "removal of the queue")
 	c.eventually(func() bool { return len(c.list(a, "q")) == 0 }, "the session's List shows that its node is gone with its queue")
-	stay := namesakes(c, a, b, "q", p.Node)
+	stay := createNamesakes(c, a, b, "q", p.Node)
 	c.wantGone("Replace", replaceErr(c, a, "q", p, shared))
-	c.wantNodes("after Replace of a node known to be gone", c.settled(b, "q"), stay...)
+	c.wantNodes("after Replace of a node known to be gone", c.listAfterWrite(b, "q"), stay...)
 }
 
 func replaceBadPrefix(c *check) {
@@ -171,7 +171,7 @@ func replacedGoesWithSession(c *check) {
 	a, b := c.twoSessions()
 	c.replace(a, "q", c.create(a, "q", writer), shared)
 	c.close(a)
-	c.wantNodes("after Close of the session of a replaced node", c.settled(b, "q"))
+	c.wantNodes("after Close of the session of a replaced node", c.listAfterWrite(b, "q"))
 }
 
 func replaceKeepsInfo(c *check) {
@@ -179,7 +179,7 @@ func replaceKeepsInfo(c *check) {
 	p, text := c.createWithData(a, "q", writer)
 	before := c.read(b, "q", p.Name)
 	now := c.replace(a, "q", p, shared)
-	c.settled(b, "q")
+	c.listAfterWrite(b, "q")
 	after := c.read(b, "q", now.Name)
 	if after.Token != p.Token || string(after.Data) != text || after.Owner != before.Owner {
 		c.errorf("after Replace Read returned token %d, data %q, owner %q, expected %d, %q, %q as before",
@@ -199,7 +199,7 @@ func replaceLosesReply(c *check, committed bool) {
 	behind := c.create(b, "q", writer)
 	c.lose(a, faults.OpReplace, committed)
 	inDoubtReplace(c, a, replaceErr(c, a, "q", p, shared))
-	if nodes := c.settled(b, "q"); a.Err() == nil && (len(nodes) != 2 || nodes[0].Seq != p.Seq || nodes[1] != behind.Node) {
+	if nodes := c.listAfterWrite(b, "q"); a.Err() == nil && (len(nodes) != 2 || nodes[0].Seq != p.Seq || nodes[1] != behind.Node) {
 		c.fatalf("after a lost reply List returned %v, expected one of the two names of sequence %d and then %v", nodes, p.Seq, behind.Node)
 	}
 	var now driver.Place
@@ -213,7 +213,7 @@ func replaceLosesReply(c *check, committed bool) {
 		return
 	}
 	checkReplaced(c, p, now, shared)
-	c.wantNodes("after Replace was repeated", c.settled(b, "q"), now.Node, behind.Node)
+	c.wantNodes("after Replace was repeated", c.listAfterWrite(b, "q"), now.Node, behind.Node)
 }
 
 func deleteAfterLostReplace(c *check) {
@@ -226,7 +226,7 @@ func deleteAfterLostReplace(c *check) {
 		c.lose(a, faults.OpReplace, i%2 == 0)
 		inDoubtReplace(c, a, replaceErr(c, a, "q", p, shared))
 		repeatDelete(c, a, "q", []driver.Place{p, now}[i/2], driver.Changed)
-		vanish(c, b, "q", "a Delete that followed a Replace whose reply was lost", stays.Node)
+		eventuallyHolds(c, b, "q", "a Delete that followed a Replace whose reply was lost", stays.Node)
 		if c.endedWithConnection(a) {
 			return
 		}

@@ -151,7 +151,7 @@ func (s armsLate) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	if i < 0 {
 		return j, nil
 	}
-	linger()
+	holdBriefly()
 	if !there(s, queue, j.Ahead[i].Name) {
 		j.Watch, _ = s.Watch(ctx, queue, j.Place) // as if the one ahead stood
 	} else {

@@ -68,7 +68,7 @@ func (s *alwaysNil) Close() error {
 
 type waitsInClose struct {
 	base
-	line
+	cutState
 }
 
 func (s *waitsInClose) Close() error {

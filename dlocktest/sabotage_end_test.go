@@ -52,7 +52,7 @@ type noHeart struct{ base }
 // asksTheStore does not notice its end while it is cut off.
 type asksTheStore struct {
 	lateEnd
-	line
+	cutState
 }
 
 func newAsksTheStore(s base) *asksTheStore {

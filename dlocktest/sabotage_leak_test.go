@@ -69,7 +69,7 @@ func (s leakyWatch) Watch(ctx context.Context, queue string, p driver.Place, ahe
 // goesOnAfterClose waits for its store in calls that Close has met.
 type goesOnAfterClose struct {
 	base
-	line
+	cutState
 	closing atomic.Bool
 }
 

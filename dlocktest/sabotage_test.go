@@ -67,33 +67,33 @@ func TestEveryRuleIsBrokenInTwoWaysAtLeast(t *testing.T) {
 
 // The session of a saboteur may hear of the faults that are played on it.
 type (
-	// loser plays lost replies itself, if it says so.
-	loser interface {
+	// lossPlayer plays lost replies itself, if it says so.
+	lossPlayer interface {
 		lose(op faults.Op, committed bool) (done bool)
 	}
 	// requestHolder plays late requests itself.
 	requestHolder interface {
 		holdRequest(op faults.Op) (arrive func())
 	}
-	// cuttable is told when its line is cut and when it heals.
-	cuttable interface{ cut(bool) }
-	// resettable is told when its connection breaks.
-	resettable interface{ reset() }
-	// mortal is told that its session is about to expire.
-	mortal interface{ expiring() }
-	// pausable is told that its process was stopped for so long.
-	pausable interface{ paused(d time.Duration) }
+	// cutListener is told when its line is cut and when it heals.
+	cutListener interface{ cut(bool) }
+	// resetListener is told when its connection breaks.
+	resetListener interface{ reset() }
+	// expiryListener is told that its session is about to expire.
+	expiryListener interface{ expiring() }
+	// pauseListener is told that its process was stopped for so long.
+	pauseListener interface{ paused(d time.Duration) }
 	// begun is told the context of Connect.
-	begun interface{ connectedWith(context.Context) }
+	connectListener interface{ connectedWith(context.Context) }
 )
 
-// line is cuttable and knows when it has healed.
-type line struct {
+// line is cutListener and knows when it has healed.
+type cutState struct {
 	mu    sync.Mutex
 	whole chan struct{} // closed when the line is whole; nil if it was never cut
 }
 
-func (l *line) cut(now bool) {
+func (l *cutState) cut(now bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now {
@@ -104,7 +104,7 @@ func (l *line) cut(now bool) {
 }
 
 // healed returns a channel that is closed when the line is whole.
-func (l *line) healed() <-chan struct{} {
+func (l *cutState) healed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.whole == nil {

@@ -148,7 +148,7 @@ type blindToOwn struct{ base }
 
 func (s blindToOwn) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	w, err := s.base.Watch(ctx, queue, p, ahead...)
-	if err == nil && readable(w.C) && s.Err() == nil {
+	if err == nil && hasNews(w.C) && s.Err() == nil {
 		return openWatch(), nil
 	}
 	return w, err
@@ -179,7 +179,7 @@ type needsToken struct{ base }
 
 func (s needsToken) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	w, err := s.base.Watch(ctx, queue, p, ahead...)
-	if p.Token == 0 && err == nil && !readable(w.C) {
+	if p.Token == 0 && err == nil && !hasNews(w.C) {
 		return passIf(s, w, func() bool { return false }), nil
 	}
 	return w, err
@@ -317,7 +317,7 @@ func (s stopsOnce) Watch(ctx context.Context, queue string, p driver.Place, ahea
 // asksInStop waits in Stop until its store can be reached.
 type asksInStop struct {
 	base
-	line
+	cutState
 }
 
 func (s *asksInStop) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -456,7 +456,7 @@ type lateArming struct{ base }
 
 func (s lateArming) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	w, err := s.base.Watch(ctx, queue, p, ahead...)
-	if err != nil || readable(w.C) {
+	if err != nil || hasNews(w.C) {
 		return w, err
 	}
 	w.Stop()

@@ -44,7 +44,7 @@ func (s store) Connect(ctx context.Context) (driver.Session, error) {
 	if s.wrap != nil {
 		outer = s.wrap(inner.(base), s.Store)
 	}
-	if o, ok := outer.(begun); ok {
+	if o, ok := outer.(connectListener); ok {
 		o.connectedWith(ctx)
 	}
 	owners.Store(outer, owner{s.Faults(), inner})
@@ -71,7 +71,7 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 		SessionTimeout: soundTimeout,
 		Complete:       true,
 		Drop: func(_ *testing.T, s driver.Session) {
-			if m, ok := s.(mortal); ok {
+			if m, ok := s.(expiryListener); ok {
 				m.expiring()
 			}
 			o := ownerOf(s)
@@ -80,28 +80,28 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 		CutOff: func(_ *testing.T, s driver.Session) func() {
 			o := ownerOf(s)
 			heal := o.CutOff(o.inner)
-			if c, ok := s.(cuttable); ok {
+			if c, ok := s.(cutListener); ok {
 				c.cut(true)
 				return func() { heal(); c.cut(false) }
 			}
 			return heal
 		},
 		Reset: func(_ *testing.T, s driver.Session) {
-			if r, ok := s.(resettable); ok {
+			if r, ok := s.(resetListener); ok {
 				r.reset()
 			}
 			o := ownerOf(s)
 			o.Reset(o.inner)
 		},
 		LoseRequest: func(_ *testing.T, s driver.Session, op faults.Op) {
-			if l, ok := s.(loser); ok && l.lose(op, false) {
+			if l, ok := s.(lossPlayer); ok && l.lose(op, false) {
 				return
 			}
 			o := ownerOf(s)
 			o.LoseRequest(o.inner, op)
 		},
 		LoseReply: func(_ *testing.T, s driver.Session, op faults.Op) {
-			if l, ok := s.(loser); ok && l.lose(op, true) {
+			if l, ok := s.(lossPlayer); ok && l.lose(op, true) {
 				return
 			}
 			o := ownerOf(s)
@@ -119,7 +119,7 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 			o.DelayReplies(o.inner, d)
 		},
 		Pause: func(_ *testing.T, s driver.Session, d time.Duration) {
-			if p, ok := s.(pausable); ok {
+			if p, ok := s.(pauseListener); ok {
 				p.paused(d)
 			}
 			o := ownerOf(s)
@@ -154,7 +154,7 @@ func (s plain) Create(ctx context.Context, queue string, n driver.NodeSpec) (dri
 
 func (s plain) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	w, err := s.Session.Watch(ctx, queue, p, ahead...)
-	return silent(w), err
+	return withoutReleased(w), err
 }
 
 // TestPlainDriverPasses runs the kit against sessions without any ability.

@@ -26,9 +26,9 @@ const retryPause = 5 * time.Millisecond
 // retry repeats call while its error matches ErrUnavailable, and fails the case
 // on any other error.
 func (c *check) retry(what string, call func() error) {
-	wait := c.patience()
+	wait := c.startWait()
 	for {
-		c.alive()
+		c.exitIfAbandoned()
 		err := call()
 		switch {
 		case err == nil:
@@ -39,7 +39,7 @@ func (c *check) retry(what string, call func() error) {
 		select {
 		case <-time.After(retryPause):
 		case <-wait.over:
-			c.fatalf("%s failed for %v, at last with %q, expected success in the end", what, wait.waited(), err)
+			c.fatalf("%s failed for %v, at last with %q, expected success in the end", what, wait.elapsed(), err)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func (c *check) list(s driver.Session, queue string) (nodes []driver.Node) {
 // settled is List after everything that has happened until now: a write of the
 // listing session comes before it, because a server may show a session older
 // data than other servers do.
-func (c *check) settled(s driver.Session, queue string) []driver.Node {
+func (c *check) listAfterWrite(s driver.Session, queue string) []driver.Node {
 	p := c.create(s, queue, "probe-R-")
 	nodes := c.list(s, queue)
 	c.delete(s, queue, p)
@@ -145,8 +145,8 @@ func (c *check) waitFor(s driver.Session, queue string, ahead ...driver.Node) (d
 }
 
 // closes waits for the watch to close and reports whether it sent Released.
-func (c *check) closes(w driver.Watch, after string, args ...any) (released bool) {
-	wait := c.patience()
+func (c *check) awaitEnd(w driver.Watch, after string, args ...any) (released bool) {
+	wait := c.startWait()
 	for {
 		select {
 		case cause, open := <-w.C:
@@ -160,7 +160,7 @@ func (c *check) closes(w driver.Watch, after string, args ...any) (released bool
 				released = true
 			}
 		case <-wait.over:
-			c.fatalf("the watch was still open %v after %s, expected it to close", wait.waited(), fmt.Sprintf(after, args...))
+			c.fatalf("the watch was still open %v after %s, expected it to close", wait.elapsed(), fmt.Sprintf(after, args...))
 		}
 	}
 }
@@ -175,33 +175,33 @@ func (c *check) isReleased(cause driver.Cause) bool {
 
 // wakes waits for the first that the watch says: a cause, or its end. It reports
 // whether that is Released.
-func (c *check) wakes(w driver.Watch, after string, args ...any) (released bool) {
-	wait := c.patience()
+func (c *check) awaitNews(w driver.Watch, after string, args ...any) (released bool) {
+	wait := c.startWait()
 	select {
 	case cause, open := <-w.C:
 		return open && c.isReleased(cause)
 	case <-wait.over:
-		c.fatalf("the watch said nothing for %v after %s, expected Released or its end", wait.waited(), fmt.Sprintf(after, args...))
+		c.fatalf("the watch said nothing for %v after %s, expected Released or its end", wait.elapsed(), fmt.Sprintf(after, args...))
 	}
 	return false
 }
 
 // closesUnreleased is closes for an end that is no release.
-func (c *check) closesUnreleased(w driver.Watch, after string, args ...any) {
-	if c.closes(w, after, args...) {
+func (c *check) wantUnreleasedEnd(w driver.Watch, after string, args ...any) {
+	if c.awaitEnd(w, after, args...) {
 		c.errorf("the watch sent Released after %s, expected that for the release of a node ahead only (rule 13)", fmt.Sprintf(after, args...))
 	}
 }
 
 // isClosed expects a watch of a node that is not there to be closed already.
-func (c *check) isClosed(w driver.Watch, after string, args ...any) {
-	if !readable(w.C) {
+func (c *check) wantEndedWatch(w driver.Watch, after string, args ...any) {
+	if !hasNews(w.C) {
 		c.fatalf("Watch after %s returned a channel that is open, expected it to be closed", fmt.Sprintf(after, args...))
 	}
-	c.closesUnreleased(w, after, args...)
+	c.wantUnreleasedEnd(w, after, args...)
 }
 
-func readable(ch <-chan driver.Cause) bool {
+func hasNews(ch <-chan driver.Cause) bool {
 	select {
 	case <-ch:
 		return true
@@ -211,19 +211,19 @@ func readable(ch <-chan driver.Cause) bool {
 }
 
 // ends waits for the session to say that it has ended.
-func (c *check) ends(s driver.Session, after string) {
-	c.doom(s)
-	wait := c.patience()
+func (c *check) awaitSessionEnd(s driver.Session, after string) {
+	c.expectEnd(s)
+	wait := c.startWait()
 	select {
 	case <-s.Done():
 	case <-wait.over:
-		c.fatalf("Done was still open %v after %s, expected it to close", wait.waited(), after)
+		c.fatalf("Done was still open %v after %s, expected it to close", wait.elapsed(), after)
 	}
 	c.wantEnded("Err", s.Err())
 }
 
 func (c *check) close(s driver.Session) {
-	c.doom(s)
+	c.expectEnd(s)
 	if err := s.Close(); err != nil {
 		c.fatalf("Close returned the error %q, expected success with a store in reach", err)
 	}
@@ -231,13 +231,13 @@ func (c *check) close(s driver.Session) {
 
 // eventually waits until the condition holds.
 func (c *check) eventually(holds func() bool, what string, args ...any) {
-	wait := c.patience()
+	wait := c.startWait()
 	for pause := time.Millisecond; !holds(); pause = min(2*pause, 20*time.Millisecond) {
-		c.alive()
+		c.exitIfAbandoned()
 		select {
 		case <-time.After(pause):
 		case <-wait.over:
-			c.fatalf("expected in the end, and not seen within %v: %s", wait.waited(), fmt.Sprintf(what, args...))
+			c.fatalf("expected in the end, and not seen within %v: %s", wait.elapsed(), fmt.Sprintf(what, args...))
 		}
 	}
 }

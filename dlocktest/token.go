@@ -29,7 +29,7 @@ type tokens struct {
 	last driver.Place
 }
 
-func (t *tokens) next(c *check, p driver.Place) {
+func (t *tokens) wantHigher(c *check, p driver.Place) {
 	if t.any && p.Token <= t.last.Token {
 		c.fatalf("Create returned token %d for %s after token %d for %s, expected a higher one",
 			p.Token, p.Name, t.last.Token, t.last.Name)
@@ -41,14 +41,14 @@ func tokensOverSessions(c *check) {
 	sessions := []driver.Session{c.session(), c.session(), c.session()}
 	var t tokens
 	for i := range 30 {
-		t.next(c, c.create(sessions[i%3], "q", fmt.Sprintf("h%d-R-", i%4)))
+		t.wantHigher(c, c.create(sessions[i%3], "q", fmt.Sprintf("h%d-R-", i%4)))
 	}
 }
 
 func tokensConcurrent(c *check) {
 	var t tokens
 	for _, p := range createMany(c, "q", 15) {
-		t.next(c, p)
+		t.wantHigher(c, p)
 	}
 }
 
@@ -58,7 +58,7 @@ func tokensOverEmptiness(c *check) {
 	for range 10 {
 		for _, s := range []driver.Session{a, b} {
 			p := c.create(s, "q", writer)
-			t.next(c, p)
+			t.wantHigher(c, p)
 			c.delete(s, "q", p)
 		}
 	}
@@ -74,8 +74,8 @@ func tokensOverClose(c *check) {
 // tokensUntilClose creates two nodes in a session, and closes it.
 func tokensUntilClose(c *check, t *tokens) {
 	s := c.session()
-	t.next(c, c.create(s, "q", writer))
-	t.next(c, c.create(s, "q", writer))
+	t.wantHigher(c, c.create(s, "q", writer))
+	t.wantHigher(c, c.create(s, "q", writer))
 	c.close(s)
 }
 
@@ -84,7 +84,7 @@ func tokensOverRemoval(c *check) {
 	var t tokens
 	for range 6 {
 		for _, s := range []driver.Session{a, b, a} {
-			t.next(c, c.create(s, "q", writer))
+			t.wantHigher(c, c.create(s, "q", writer))
 		}
 		c.removeQueue("q")
 	}
@@ -110,7 +110,7 @@ func tokensOverRollOver(c *check) {
 		p := c.create(s, "q", writer)
 		turned = turned || t.any && p.Seq <= t.last.Seq
 		checkName(c, p, writer)
-		t.next(c, p)
+		t.wantHigher(c, p)
 		c.delete(s, "q", p)
 	}
 	c.logf("the sequence started over: %v", turned)
@@ -128,22 +128,22 @@ func orderOverRollOver(c *check) {
 		c.delete(a, "q", queue[0])
 		queue = queue[1:]
 	}
-	wait := c.patience()
+	wait := c.startWait()
 	for created := 0; created < 150; {
-		c.alive()
+		c.exitIfAbandoned()
 		j, err := a.Create(c.ctx, "q", driver.NodeSpec{Prefix: writer, Data: data()})
 		switch {
 		case err == nil:
 			created++
-			wait = c.patience()
-			t.next(c, j.Place)
+			wait = c.startWait()
+			t.wantHigher(c, j.Place)
 			c.wantAhead(j, nodesOf(queue)...)
 			queue = append(queue, j.Place)
 			c.wantNodes("the queue", c.list(a, "q"), nodesOf(queue)...)
 			if len(queue) > 4 {
 				leave()
 			}
-		case errors.Is(err, driver.ErrUnavailable) && wait.waited() < c.config.bound():
+		case errors.Is(err, driver.ErrUnavailable) && wait.elapsed() < c.config.bound():
 			if len(queue) > 0 {
 				leave()
 			}
@@ -152,5 +152,5 @@ func orderOverRollOver(c *check) {
 			c.fatalf("Create returned %q near the end of the sequence, expected success or ErrUnavailable while older nodes drain", err)
 		}
 	}
-	c.wantNodes("another session", c.settled(b, "q"), nodesOf(queue)...)
+	c.wantNodes("another session", c.listAfterWrite(b, "q"), nodesOf(queue)...)
 }

@@ -43,7 +43,7 @@ var watchCases = []testCase{
 		needs: needCutOff, run: stopWhileCutOff},
 	{name: "watch-of-a-queue-sees-a-creation", why: whyAny, run: queueSees("Create", watchSeesCreation)},
 	{name: "watch-of-a-queue-sees-a-deletion", why: whyWatch, run: queueSees("Delete", watchSeesDelete(driver.Changed))},
-	{name: "watch-of-a-queue-sees-a-node-that-came-and-went", why: whyAny, run: queueSees("Create and Delete", watchSeesVisitor)},
+	{name: "watch-of-a-queue-sees-a-node-that-came-and-went", why: whyAny, run: queueSees("Create and Delete", watchSeesCreateAndDelete)},
 	{name: "watch-of-a-queue-sees-a-session-close", why: whyWatch, run: queueSees("Close", watchSeesClose)},
 	{name: "watch-of-a-queue-sees-its-removal", why: whyWatch, needs: needRemoveQueue, run: queueSees("removal of the queue, with a node,", watchSeesRemoval)},
 	{name: "watch-of-a-queue-sees-a-replacement", why: "a reader behind a writer that downgrades would not be let in",
@@ -58,13 +58,13 @@ var watchCases = []testCase{
 	{name: "a-session-cut-off-closes-its-watches", why: whyOver, needs: needCutOff,
 		run: watchesEnd("the session was cut off and ended", func(c *check, s driver.Session) {
 			c.cutOff(s)
-			c.ends(s, "the session was cut off")
+			c.awaitSessionEnd(s, "the session was cut off")
 		})},
 }
 
 // watched makes a node of a, and watches of it by both sessions: as an own node,
 // as a node ahead, and of the queue.
-func watched(c *check, a, b driver.Session) (driver.Place, []driver.Watch) {
+func nodeWithWatches(c *check, a, b driver.Session) (driver.Place, []driver.Watch) {
 	p := c.create(a, "q", writer)
 	_, first := c.waitFor(b, "q", p.Node)
 	q, second := c.waitFor(b, "q", p.Node)
@@ -80,39 +80,39 @@ func watched(c *check, a, b driver.Session) (driver.Place, []driver.Watch) {
 func watchDeleted(c *check) {
 	a, b := c.twoSessions()
 	for range 5 {
-		p, watches := watched(c, a, b)
+		p, watches := nodeWithWatches(c, a, b)
 		c.delete(a, "q", p)
-		allClose(c, watches, "Delete of the node")
+		wantUnreleasedEnds(c, watches, "Delete of the node")
 	}
 }
 
 func watchOwnerCloses(c *check) {
 	a, b := c.twoSessions()
-	_, watches := watched(c, a, b)
+	_, watches := nodeWithWatches(c, a, b)
 	c.close(a)
-	allClose(c, watches, "Close of the node's session")
+	wantUnreleasedEnds(c, watches, "Close of the node's session")
 }
 
 func watchOwnerExpires(c *check) {
 	a, b := c.twoSessions()
-	_, watches := watched(c, a, b)
+	_, watches := nodeWithWatches(c, a, b)
 	c.expire(a)
-	allClose(c, watches, "expiry of the node's session")
-	c.ends(a, "the store ended the session")
+	wantUnreleasedEnds(c, watches, "expiry of the node's session")
+	c.awaitSessionEnd(a, "the store ended the session")
 }
 
 func watchNodeRemoved(c *check) {
 	a, b := c.twoSessions()
-	p, watches := watched(c, a, b)
+	p, watches := nodeWithWatches(c, a, b)
 	c.removeNode("q", p.Name)
-	allClose(c, watches, "an operator removed the node")
+	wantUnreleasedEnds(c, watches, "an operator removed the node")
 }
 
 func watchQueueRemoved(c *check) {
 	a, b := c.twoSessions()
-	_, watches := watched(c, a, b)
+	_, watches := nodeWithWatches(c, a, b)
 	c.removeQueue("q")
-	allClose(c, watches, "an operator removed the queue")
+	wantUnreleasedEnds(c, watches, "an operator removed the queue")
 }
 
 func watchAlreadyGone(c *check) {
@@ -120,9 +120,9 @@ func watchAlreadyGone(c *check) {
 	p := c.create(a, "q", writer)
 	mine, theirs := c.create(a, "q", writer), c.create(b, "q", writer)
 	c.delete(a, "q", p)
-	c.closesUnreleased(c.watch(a, "q", mine, p.Node), "Delete of the node ahead, before the watch was armed")
-	c.settled(b, "q")
-	c.closesUnreleased(c.watch(b, "q", theirs, p.Node), "Delete of the node ahead by another session, before the watch was armed")
+	c.wantUnreleasedEnd(c.watch(a, "q", mine, p.Node), "Delete of the node ahead, before the watch was armed")
+	c.listAfterWrite(b, "q")
+	c.wantUnreleasedEnd(c.watch(b, "q", theirs, p.Node), "Delete of the node ahead by another session, before the watch was armed")
 }
 
 func watchNeverWas(c *check) {
@@ -131,10 +131,10 @@ func watchNeverWas(c *check) {
 	p := c.create(s, "q", writer)
 	other := before.Node
 	other.Name = driver.FormatName("web9-W-", before.Seq)
-	c.closesUnreleased(c.watch(s, "q", p, other), "it was armed on the node ahead %s, which never was", other.Name)
+	c.wantUnreleasedEnd(c.watch(s, "q", p, other), "it was armed on the node ahead %s, which never was", other.Name)
 	for _, queue := range []string{"q", "never/was"} {
 		never := driver.Place{Node: driver.Node{Name: driver.FormatName("web9-W-", p.Seq), Seq: p.Seq, Epoch: p.Epoch}}
-		c.isClosed(c.watch(s, queue, never), "it was armed on the own node %s in %s, which never was", never.Name, queue)
+		c.wantEndedWatch(c.watch(s, queue, never), "it was armed on the own node %s in %s, which never was", never.Name, queue)
 	}
 }
 
@@ -146,7 +146,7 @@ func watchSeveral(c *check) {
 		owners := []driver.Session{a, b, b}
 		w := c.watch(b, "q", places[2], places[0].Node, places[1].Node)
 		c.delete(owners[i], "q", places[i])
-		c.closesUnreleased(w, "Delete of %s, with index %d of the nodes %v of the watch", places[i].Name, i, nodesOf(places))
+		c.wantUnreleasedEnd(w, "Delete of %s, with index %d of the nodes %v of the watch", places[i].Name, i, nodesOf(places))
 		w.Stop()
 		for k := range places {
 			if k != i {
@@ -164,8 +164,8 @@ func watchOwn(c *check) {
 	p := c.create(s, "q", writer)
 	w, byName := c.watch(s, "q", p), c.watch(s, "q", named(p))
 	c.delete(s, "q", p)
-	c.closesUnreleased(w, "Delete of the node by the watching session")
-	c.closesUnreleased(byName, "Delete of the node by the watching session, which watched its name")
+	c.wantUnreleasedEnd(w, "Delete of the node by the watching session")
+	c.wantUnreleasedEnd(byName, "Delete of the node by the watching session, which watched its name")
 }
 
 func watchOwnGone(c *check) {
@@ -173,9 +173,9 @@ func watchOwnGone(c *check) {
 	ahead := c.create(b, "q", writer)
 	p := c.create(a, "q", writer)
 	c.delete(a, "q", p)
-	c.isClosed(c.watch(a, "q", p), "Delete of the node")
-	c.isClosed(c.watch(a, "q", named(p)), "Delete of the node")
-	c.isClosed(c.watch(a, "q", p, ahead.Node), "Delete of the own node, with one ahead that stands")
+	c.wantEndedWatch(c.watch(a, "q", p), "Delete of the node")
+	c.wantEndedWatch(c.watch(a, "q", named(p)), "Delete of the node")
+	c.wantEndedWatch(c.watch(a, "q", p, ahead.Node), "Delete of the own node, with one ahead that stands")
 }
 
 // watchOwnNamesake has another node of the name watched before, or not: a
@@ -185,15 +185,15 @@ func watchOwnNamesake(c *check) {
 	for _, before := range []bool{false, true} {
 		p := c.create(a, "q", writer)
 		c.removeQueue("q")
-		stay := namesakes(c, a, b, "q", p.Node)
+		stay := createNamesakes(c, a, b, "q", p.Node)
 		if before {
 			for i, s := range []driver.Session{b, a} {
 				c.watch(s, "q", driver.Place{Node: stay[i]})
 			}
 			c.watch(a, "q", driver.Place{Node: stay[1]}, stay[0])
 		}
-		c.isClosed(c.watch(a, "q", p), "removal of the queue, with another node that has the name now")
-		c.wantNodes("after Watch", c.settled(b, "q"), stay...)
+		c.wantEndedWatch(c.watch(a, "q", p), "removal of the queue, with another node that has the name now")
+		c.wantNodes("after Watch", c.listAfterWrite(b, "q"), stay...)
 		c.removeQueue("q")
 	}
 }
@@ -210,21 +210,21 @@ func watchByName(c *check) {
 	}
 	own, ahead := c.watch(a, "q", named(p)), c.watch(b, "q", named(behind), p.Node)
 	c.delete(a, "q", again)
-	c.closesUnreleased(own, "Delete of the own node that has the name now")
-	c.closesUnreleased(ahead, "Delete of the node ahead that has the name now")
+	c.wantUnreleasedEnd(own, "Delete of the own node that has the name now")
+	c.wantUnreleasedEnd(ahead, "Delete of the node ahead that has the name now")
 }
 
 // waitGone waits as a contender does until a node is gone.
 func waitGone(c *check, s driver.Session, queue string, n driver.Node) {
 	own := c.create(s, queue, "wait-R-")
 	for {
-		c.alive()
+		c.exitIfAbandoned()
 		w := c.watch(s, queue, own, n)
 		if !has(c.list(s, queue), n) {
 			w.Stop()
 			return
 		}
-		c.closesUnreleased(w, "the end of %s", n.Name)
+		c.wantUnreleasedEnd(w, "the end of %s", n.Name)
 	}
 }
 
@@ -237,23 +237,23 @@ func watchNameComesAgain(c *check) {
 	c.removeQueue("q")
 	again := []driver.Place{c.create(b, "q", writer), c.create(b, "q", writer)}
 	for _, w := range []driver.Watch{own, byName, other, otherName} {
-		c.closesUnreleased(w, "the queue was removed and made again (%s and %s were followed by %v)", p.Name, q.Name, nodesOf(again))
+		c.wantUnreleasedEnd(w, "the queue was removed and made again (%s and %s were followed by %v)", p.Name, q.Name, nodesOf(again))
 	}
 }
 
 func watchReplaced(c *check) {
 	a, b := c.twoSessions()
-	p, watches := watched(c, a, b)
+	p, watches := nodeWithWatches(c, a, b)
 	now := c.replace(a, "q", p, shared)
-	allClose(c, watches, "Replace of the node")
+	wantUnreleasedEnds(c, watches, "Replace of the node")
 	q := c.create(b, "q", writer)
-	c.isClosed(c.watch(a, "q", p), "Replace of the own node")
-	c.settled(b, "q")
-	c.closesUnreleased(c.watch(b, "q", q, p.Node), "it was armed on the name ahead that had been replaced")
+	c.wantEndedWatch(c.watch(a, "q", p), "Replace of the own node")
+	c.listAfterWrite(b, "q")
+	c.wantUnreleasedEnd(c.watch(b, "q", q, p.Node), "it was armed on the name ahead that had been replaced")
 	own, other := c.watch(a, "q", now), c.watch(b, "q", q, now.Node)
 	c.delete(a, "q", p)
-	c.closesUnreleased(own, "Delete of the own node, which had been replaced")
-	c.closesUnreleased(other, "Delete of the node ahead, which had been replaced")
+	c.wantUnreleasedEnd(own, "Delete of the own node, which had been replaced")
+	c.wantUnreleasedEnd(other, "Delete of the node ahead, which had been replaced")
 }
 
 // watchAcrossCut cuts the watching session off for a while, and deletes one node
@@ -263,13 +263,13 @@ func watchAcrossCut(c *check) {
 	a, b := c.twoSessions()
 	stays := c.create(a, "q", writer)
 	_, after := c.waitFor(b, "q", stays.Node)
-	goes, watches := watched(c, a, b)
+	goes, watches := nodeWithWatches(c, a, b)
 	heal := c.cutOff(b)
 	c.delete(a, "q", goes)
 	heal()
-	allClose(c, watches, "Delete of the node while the watching session was cut off")
+	wantUnreleasedEnds(c, watches, "Delete of the node while the watching session was cut off")
 	c.delete(a, "q", stays)
-	c.closesUnreleased(after, "Delete of the node ahead after the watching session had been cut off for a while")
+	c.wantUnreleasedEnd(after, "Delete of the node ahead after the watching session had been cut off for a while")
 }
 
 // watchAcrossReset breaks the connection of the watching session, and deletes
@@ -287,15 +287,15 @@ func watchAcrossReset(c *check) {
 		self, queue := c.watch(b, "q", own), c.watchQueue(b, "other")
 		c.reset(b)
 		c.delete(a, "q", places[0])
-		c.closesUnreleased(atOnce, "Delete of the node ahead right after the connection of the watching session broke")
+		c.wantUnreleasedEnd(atOnce, "Delete of the node ahead right after the connection of the watching session broke")
 		if _, ok := createUnlessEnded(c, b, "measure", writer); ok { // on a new connection
 			c.delete(a, "q", places[1])
 			c.create(a, "other", writer)
 			repeatDelete(c, b, "q", own, driver.Changed)
 		}
-		c.closesUnreleased(later, "Delete of the node ahead after the watching session had connected again")
-		c.closesUnreleased(queue, "Create in the queue after the watching session had connected again")
-		c.closesUnreleased(self, "Delete of the own node after the watching session had connected again")
+		c.wantUnreleasedEnd(later, "Delete of the node ahead after the watching session had connected again")
+		c.wantUnreleasedEnd(queue, "Create in the queue after the watching session had connected again")
+		c.wantUnreleasedEnd(self, "Delete of the own node after the watching session had connected again")
 		if c.endedWithConnection(b) {
 			return
 		}
@@ -311,7 +311,7 @@ func watchMany(c *check) {
 		watches = append(watches, c.watch(a, "q", p), c.watch(b, "q", q, p.Node), c.watchQueue(b, "q"))
 	}
 	c.delete(a, "q", p)
-	allClose(c, watches, "Delete of the node")
+	wantUnreleasedEnds(c, watches, "Delete of the node")
 }
 
 // watchCtx ends the ctx after the call. A watch may end early, but not always
@@ -328,12 +328,12 @@ func watchCtx(c *check) {
 		c.retry("Watch", func() (err error) { w, err = b.Watch(ctx, "q", q, p.Node); return err })
 		c.retry("WatchQueue", func() (err error) { queue, err = b.WatchQueue(ctx, "q"); return err })
 		cancel()
-		if c.closesEarly(w) || c.closesEarly(queue) {
+		if c.endsEarly(w) || c.endsEarly(queue) {
 			early++
 		}
 		c.delete(a, "q", p)
-		c.closesUnreleased(w, "Delete of the node ahead (armed by a call whose ctx ended after it had returned)")
-		c.closesUnreleased(queue, "Delete of a node of the queue (armed by a call whose ctx ended after it had returned)")
+		c.wantUnreleasedEnd(w, "Delete of the node ahead (armed by a call whose ctx ended after it had returned)")
+		c.wantUnreleasedEnd(queue, "Delete of a node of the queue (armed by a call whose ctx ended after it had returned)")
 		c.delete(b, "q", q)
 	}
 	if early == n {
@@ -342,7 +342,7 @@ func watchCtx(c *check) {
 }
 
 // closesEarly waits for a moment.
-func (c *check) closesEarly(w driver.Watch) bool {
+func (c *check) endsEarly(w driver.Watch) bool {
 	select {
 	case <-w.C:
 		return true
@@ -366,13 +366,13 @@ func armedCtx(c *check) {
 		cancel()
 		if j.Watch.C != nil {
 			armed++
-			if c.closesEarly(j.Watch) {
+			if c.endsEarly(j.Watch) {
 				early++
 			}
 		}
 		c.delete(a, "q", p)
 		if j.Watch.C != nil {
-			c.closesUnreleased(j.Watch, "Delete of the node ahead (armed by a Create whose ctx ended after it had returned)")
+			c.wantUnreleasedEnd(j.Watch, "Delete of the node ahead (armed by a Create whose ctx ended after it had returned)")
 		}
 		c.delete(b, "q", j.Place)
 	}
@@ -395,11 +395,11 @@ func watchStopped(c *check) {
 		time.Sleep(pause)
 		last := c.watch(b, "q", q, p.Node)
 		c.delete(a, "q", p)
-		c.closesUnreleased(first, "Delete of the node ahead (armed before another watch that was stopped)")
-		c.closesUnreleased(queue, "Delete of a node of the queue (armed before another watch was stopped)")
-		c.closesUnreleased(last, "Delete of the node ahead (armed after another watch was stopped)")
+		c.wantUnreleasedEnd(first, "Delete of the node ahead (armed before another watch that was stopped)")
+		c.wantUnreleasedEnd(queue, "Delete of a node of the queue (armed before another watch was stopped)")
+		c.wantUnreleasedEnd(last, "Delete of the node ahead (armed after another watch was stopped)")
 		c.delete(b, "q", q)
-		c.closesUnreleased(self, "Delete of the own node (armed before another watch that was stopped)")
+		c.wantUnreleasedEnd(self, "Delete of the own node (armed before another watch that was stopped)")
 	}
 }
 
@@ -421,7 +421,7 @@ func stopAnyTime(c *check) {
 				w.Stop()
 			}
 		})
-		c.closesUnreleased(live, "Delete of the node ahead while other watches of it were stopped")
+		c.wantUnreleasedEnd(live, "Delete of the node ahead while other watches of it were stopped")
 		for _, w := range append(stopped, live, driver.Watch{}) {
 			w.Stop()
 			w.Stop()
@@ -465,8 +465,8 @@ func queueSees(after string, prepare func(c *check, a, b driver.Session) (change
 			change := prepare(c, a, b)
 			own, other := c.watchQueue(a, "q"), c.watchQueue(b, "q")
 			change()
-			c.closesUnreleased(own, "%s by its own session", after)
-			c.closesUnreleased(other, "%s by another session", after)
+			c.wantUnreleasedEnd(own, "%s by its own session", after)
+			c.wantUnreleasedEnd(other, "%s by another session", after)
 			if a.Err() != nil {
 				return
 			}
@@ -485,7 +485,7 @@ func watchSeesDelete(why driver.Cause) func(c *check, a, _ driver.Session) (chan
 	}
 }
 
-func watchSeesVisitor(c *check, a, b driver.Session) func() {
+func watchSeesCreateAndDelete(c *check, a, b driver.Session) func() {
 	c.create(b, "q", writer)
 	return func() { c.delete(a, "q", c.create(a, "q", reader)) }
 }
@@ -527,7 +527,7 @@ func watchThenList(c *check) {
 			nodes = c.list(b, "q")
 		})
 		if !has(nodes, p.Node) {
-			c.closesUnreleased(w, "Create of %s, which the List after the watch did not show", p.Name)
+			c.wantUnreleasedEnd(w, "Create of %s, which the List after the watch did not show", p.Name)
 		}
 		c.together(2, func(i int) {
 			if i == 0 {
@@ -538,7 +538,7 @@ func watchThenList(c *check) {
 			nodes = c.list(b, "q")
 		})
 		if has(nodes, p.Node) {
-			c.closesUnreleased(w, "Delete of %s, which the List after the watch still showed", p.Name)
+			c.wantUnreleasedEnd(w, "Delete of %s, which the List after the watch still showed", p.Name)
 		}
 	})
 }
@@ -562,12 +562,12 @@ func watchMeetsDelete(why driver.Cause) func(c *check) {
 					watches[i] = c.watch(b, "q", q, p.Node)
 				}
 			})
-			c.closesUnreleased(watches[0], "Delete of the own node while the watch was being armed (round %d)", round)
+			c.wantUnreleasedEnd(watches[0], "Delete of the own node while the watch was being armed (round %d)", round)
 			for _, w := range watches[1:] {
 				if why == driver.Released {
-					c.wakes(w, "release of the node ahead while the watch was being armed (round %d)", round)
+					c.awaitNews(w, "release of the node ahead while the watch was being armed (round %d)", round)
 				} else {
-					c.closesUnreleased(w, "Delete of the node ahead while the watch was being armed (round %d)", round)
+					c.wantUnreleasedEnd(w, "Delete of the node ahead while the watch was being armed (round %d)", round)
 				}
 				w.Stop()
 			}
@@ -592,7 +592,7 @@ func watchChain(c *check) {
 				if w.C == nil {
 					w = c.watch(s, "q", j.Place, before)
 				}
-				c.closesUnreleased(w, "the end of %s, which %s waits for", before.Name, j.Name)
+				c.wantUnreleasedEnd(w, "the end of %s, which %s waits for", before.Name, j.Name)
 				w.Stop()
 				w = driver.Watch{}
 			}
@@ -628,9 +628,9 @@ func openWatches(c *check, s driver.Session) (watches []driver.Watch) {
 }
 
 // allClose waits for all watches at once.
-func allClose(c *check, watches []driver.Watch, after string) {
+func wantUnreleasedEnds(c *check, watches []driver.Watch, after string) {
 	c.together(len(watches), func(i int) {
-		c.closesUnreleased(watches[i], "%s (watch %d of %d)", after, i+1, len(watches))
+		c.wantUnreleasedEnd(watches[i], "%s (watch %d of %d)", after, i+1, len(watches))
 	})
 }
 
@@ -640,6 +640,6 @@ func watchesEnd(after string, end func(c *check, s driver.Session)) func(c *chec
 		s := c.session()
 		watches := openWatches(c, s)
 		end(c, s)
-		allClose(c, watches, after)
+		wantUnreleasedEnds(c, watches, after)
 	}
 }
