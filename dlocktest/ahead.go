@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	whyAhead = "a contender that is told wrongly who is ahead enters beside a holder, or waits for a node that does not block it"
+	whyAhead = "with a wrong list of the nodes ahead, a contender takes the lock beside a holder, or waits for a node that does not block it"
 	whyArmed = "a contender that relies on the watch that Create returned would wait for ever"
 )
 
@@ -23,20 +23,20 @@ var aheadCases = []testCase{
 	{name: "ahead-forgets-a-queue-that-was-removed", why: whyAhead, needs: needAhead | needRemoveQueue, run: aheadAfterRemoval},
 	{name: "concurrent-creates-know-all-nodes-before-their-own", why: whyAhead, needs: needAhead, run: aheadConcurrent},
 	{name: "ahead-is-of-an-instant-at-which-the-node-stood", why: whyAhead, needs: needAhead, run: aheadAtAnInstant},
-	{name: "no-node-is-alone-while-another-one-was-told-so", why: whyAhead, needs: needAhead, run: aloneExcludes},
-	{name: "predecessor-is-asked-about-the-nodes-ahead", why: whyArmed, run: predecessorIsAsked},
-	{name: "a-watch-that-is-not-wanted-is-not-armed", why: "no caller stops it: it stays until the session ends", run: armedUnasked},
+	{name: "one-contender-at-a-time-is-alone", why: whyAhead, needs: needAhead, run: aloneExcludes},
+	{name: "predecessor-gets-the-nodes-ahead", why: whyArmed, run: predecessorGetsAhead},
+	{name: "a-watch-that-is-not-wanted-is-not-armed", why: "no caller stops a watch that it did not ask for: it stays until the session ends", run: armedUnasked},
 	{name: "a-watch-armed-by-create-ends-with-the-node-chosen", why: whyArmed, needs: needArmed, run: armedEndsWithChosen},
-	{name: "a-watch-armed-by-create-ends-with-its-own-node", why: "a contender would not notice that its node was taken away",
+	{name: "a-watch-armed-by-create-ends-with-its-own-node", why: "a contender would not notice that its node was removed",
 		needs: needArmed, run: armedEndsWithOwn},
 	{name: "a-deletion-that-meets-the-create-is-not-missed", why: whyArmed, needs: needArmed, run: armedMeetsDelete},
 }
 
-// wantAhead compares what Create said with what it should have said. A driver
-// need not know.
+// wantAhead compares the nodes ahead that Create returned with those in the queue. A
+// driver may leave them out.
 func (c *check) wantAhead(j driver.Joined, want ...driver.Node) {
 	if j.Known && !slices.Equal(j.Ahead, want) {
-		c.errorf("Create of %s returned the nodes ahead %v, expected %v as List shows them", j.Name, j.Ahead, want)
+		c.errorf("Create of %s returned the nodes ahead %v, expected %v, as List returns them", j.Name, j.Ahead, want)
 	}
 	if !j.Known && len(j.Ahead) > 0 {
 		c.errorf("Create of %s returned the nodes ahead %v with Known false, expected none", j.Name, j.Ahead)
@@ -46,8 +46,7 @@ func (c *check) wantAhead(j driver.Joined, want ...driver.Node) {
 	}
 }
 
-// aheadAsListed joins a queue that stands still, from two sessions and with
-// nodes of both kinds.
+// aheadAsListed creates nodes of both kinds from two sessions, one after the other.
 func aheadAsListed(c *check) {
 	a, b := c.twoSessions()
 	known := 0
@@ -63,7 +62,7 @@ func aheadAsListed(c *check) {
 			known++
 		}
 	}
-	for len(places) > 1 { // from both ends, and with the first of a session
+	for len(places) > 1 { // the oldest node goes, and a new one comes and goes
 		c.delete(a, "q", places[0])
 		places = places[1:]
 		j := c.join(b, "q", writer, nil)
@@ -76,8 +75,8 @@ func aheadAsListed(c *check) {
 	c.logf("%d of 12 creates knew the nodes ahead", known)
 }
 
-// aheadForeign puts a node of an unknown kind into the queue, which locks take
-// for a contender that holds exclusively.
+// aheadForeign puts a node of another program into the queue. Locks take it for a
+// contender that wants the lock exclusively.
 func aheadForeign(c *check) {
 	s := c.session()
 	const foreign = "legacy-0000000000"
@@ -119,9 +118,9 @@ func aheadAfterRemoval(c *check) {
 	}
 }
 
-// aheadConcurrent lets no node leave: so each one must be told of all nodes with
-// a smaller token. A node that no Create has returned may be there, too: it is
-// what a Create has left that failed.
+// aheadConcurrent deletes no node while others are created. So each Create has to
+// return all nodes with a smaller token. A node that no Create returned may be there
+// as well: a Create that failed may have left it for a moment.
 func aheadConcurrent(c *check) {
 	sessions := []driver.Session{c.session(), c.session(), c.session()}
 	c.rounds(25, func(round int) {
@@ -148,9 +147,8 @@ func aheadConcurrent(c *check) {
 	})
 }
 
-// aheadAtAnInstant has nodes come and go while a node is created: each node
-// that was there before and is still there afterwards has to be ahead, and none
-// that was gone before.
+// aheadAtAnInstant deletes a node while another one is created. A node that stood all
+// the time has to be ahead, and a node that was gone before must not be.
 func aheadAtAnInstant(c *check) {
 	a, b := c.twoSessions()
 	c.rounds(100, func(i int) {
@@ -172,7 +170,8 @@ func aheadAtAnInstant(c *check) {
 	})
 }
 
-// aloneExcludes takes Alone for a lock, as recipes do.
+// aloneExcludes takes a contender that is alone for the holder of a lock, as recipes
+// do.
 func aloneExcludes(c *check) {
 	var inside, entered atomic.Int32
 	c.together(4, func(i int) {
@@ -182,7 +181,7 @@ func aloneExcludes(c *check) {
 			if j.Alone() {
 				entered.Add(1)
 				if n := inside.Add(1); n > 1 {
-					c.errorf("Alone is true for %s although the node of another contender that was told so is in the queue", j.Name)
+					c.errorf("Alone is true for %s, and was true for another contender whose node is still in the queue", j.Name)
 				}
 				holdBriefly()
 				inside.Add(-1)
@@ -193,12 +192,12 @@ func aloneExcludes(c *check) {
 	c.logf("%d creates were alone", entered.Load())
 }
 
-// linger stays inside for a moment, so that others come meanwhile.
+// holdBriefly holds a lock for a moment, so that others come meanwhile.
 func holdBriefly() { time.Sleep(rand.N(200 * time.Microsecond)) }
 
-// predecessorIsAsked looks at what the driver asks the recipe, if it asks. A
-// driver may ask at any time whether a contender that is alone would wait.
-func predecessorIsAsked(c *check) {
+// predecessorGetsAhead checks the nodes with which the driver calls Predecessor, if it
+// does. A driver may call it with no nodes at any time.
+func predecessorGetsAhead(c *check) {
 	a, b := c.twoSessions()
 	var want []driver.Node
 	asked := 0
@@ -211,14 +210,14 @@ func predecessorIsAsked(c *check) {
 		asked += len(seen)
 		for _, ahead := range seen {
 			if len(ahead) > 0 && !slices.Equal(ahead, want) {
-				c.errorf("Create of %s asked Predecessor about the nodes ahead %v, expected %v as List shows them", j.Name, ahead, want)
+				c.errorf("Create of %s called Predecessor with the nodes ahead %v, expected %v, as List returns them", j.Name, ahead, want)
 			}
 		}
 		c.wantAhead(j, want...)
 		j.Watch.Stop()
 		want = append(want, j.Node)
 	}
-	c.logf("Predecessor was asked %d times by 8 creates", asked)
+	c.logf("8 creates called Predecessor %d times", asked)
 }
 
 func armedUnasked(c *check) {
@@ -234,8 +233,8 @@ func armedUnasked(c *check) {
 	}
 }
 
-// armedEndsWithChosen has Predecessor choose each of three nodes in turn. A watch
-// of another one than that stays open.
+// armedEndsWithChosen has Predecessor choose one of three nodes, each in turn, and
+// deletes that node. A watch of another node stays open then.
 func armedEndsWithChosen(c *check) {
 	a, b := c.twoSessions()
 	armed := 0

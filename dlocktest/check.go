@@ -11,21 +11,21 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// closeGrace is how long a Close may take that cannot reach the store: much
-// longer than the few seconds of the contract, for slow machines.
+// closeGrace is how long Close may take if it cannot reach the store. The contract
+// says a few seconds. The bound is much longer, because machines may be slow.
 var closeGrace = 20 * time.Second
 
-// attempts is how often a case is tried that lost a session for no reason of
-// its own. stalledAttempts is that number if the process stood still meanwhile,
-// as it does for longer than a short session timeout on a very busy machine:
-// that is no fault of the driver. A driver that keeps losing sessions loses one
-// in every attempt.
+// attempts is how often a case is tried if it fails and one of its sessions ended
+// that the case did not end. A very busy machine may stop the process for longer
+// than a short session timeout, which is no fault of the driver. Then
+// stalledAttempts counts instead. A driver that always loses sessions loses one in
+// every attempt.
 const (
 	attempts        = 5
 	stalledAttempts = 12
 )
 
-// runCase runs one case, again if an attempt failed and had lost a session.
+// runCase runs one case. It repeats an attempt that failed and lost a session.
 func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict {
 	t.Helper()
 	for n := 1; ; n++ {
@@ -44,25 +44,24 @@ func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict 
 			c.report()
 			return broken
 		}
-		t.Logf("attempt %d failed after a session had ended by itself (%v), in a process that stood still for up to %v; trying again",
+		t.Logf("attempt %d failed after a session had ended by itself (%v), in a process that did not run for up to %v; trying again",
 			n, c.lost, c.stall.Round(time.Millisecond))
 		if n > 1 {
-			time.Sleep(config.sessionTimeout()) // the machine, or the store, may recover
+			time.Sleep(config.sessionTimeout()) // for the machine or the store to recover
 		}
 	}
 }
 
-// check is one attempt at a case: it makes sessions, cleans up after them and
-// keeps the failures until it is known whether they count.
+// check is one attempt at a case. It makes sessions, closes them at the end, and
+// keeps the failures, which count only if the attempt is the last one.
 //
-// The case runs on a goroutine of its own, so that a driver that hangs fails
-// its case instead of holding up everything. If the attempt takes too long, it
-// is abandoned: it may not touch t any more, and its goroutines end at their
-// next step.
+// The case runs on a goroutine of its own, so that a driver that hangs fails its
+// case and not the whole test. An attempt that takes too long is abandoned: it does
+// not use t any more, and its goroutines end at their next step.
 type check struct {
 	t        *testing.T
 	config   Config
-	can      need // what the probe has found
+	can      need // the hooks and abilities that are there
 	rule     rule
 	testCase testCase
 	ctx      context.Context // for calls; it ends when the attempt is abandoned
@@ -71,11 +70,11 @@ type check struct {
 	abandoned bool
 	failures  []string
 	hook      string        // the hook of Config that failed
-	unproven  string        // why the attempt proves nothing, if it does not
-	lost      error         // why a session ended that was not mayEnd
-	stall     time.Duration // the longest time for which the process did not get to run
+	unproven  string        // why the attempt proves nothing; empty if it does
+	lost      error         // why a session ended that the case did not end
+	stall     time.Duration // the longest time for which the process did not run
 	sessions  []driver.Session
-	mayEnd    map[driver.Session]bool // ended, or made to end, by the case
+	mayEnd    map[driver.Session]bool // the sessions that the case ends
 	heals     []func()
 	clients   []*client
 
@@ -106,22 +105,22 @@ func (c *check) attempt() {
 	}
 }
 
-// patience is the time limit of one wait.
+// waitTimer is the time limit of one wait.
 type waitTimer struct {
 	began time.Time
 	over  <-chan time.Time
 }
 
-// patience begins a wait.
+// startWait starts the timer of a wait.
 func (c *check) startWait() waitTimer {
 	return waitTimer{time.Now(), time.After(c.config.bound())}
 }
 
-// waited returns how long the wait has taken so far.
+// elapsed returns how long the wait has taken so far.
 func (t waitTimer) elapsed() time.Duration { return time.Since(t.began).Round(time.Millisecond) }
 
-// rounds calls f up to n times, with the number of the round. A store that is
-// slow gets away with fewer rounds: time is no part of what they check.
+// rounds calls f up to n times, with the number of the round. On a slow store there
+// are fewer rounds, because the cases do not check how fast a store is.
 func (c *check) rounds(n int, f func(i int)) {
 	const least = 3
 	enough := time.Now().Add(c.config.bound() / 2)
@@ -135,8 +134,8 @@ func (c *check) rounds(n int, f func(i int)) {
 	}
 }
 
-// measureStalls notes how late a goroutine is that should run all the time,
-// until stop is called.
+// measureStalls runs a goroutine that wakes every few milliseconds, and records by
+// how much it was late at most. The function stop ends it.
 func (c *check) measureStalls() (stop func()) {
 	const pause = 5 * time.Millisecond
 	quit, finished := make(chan struct{}), make(chan struct{})
@@ -157,11 +156,11 @@ func (c *check) measureStalls() (stop func()) {
 	}
 }
 
-// stalled reports whether the process stood still for long enough to endanger a
-// session.
+// stalled reports whether the process did not run for so long that a session may
+// have been lost by that.
 func (c *check) stalled() bool { return c.stall > c.config.sessionTimeout()/10 }
 
-// report makes the failures known. Once a call hangs there may be many.
+// report reports the failures to t, the first ten at most.
 func (c *check) report() {
 	c.t.Helper()
 	const most = 10
@@ -181,8 +180,8 @@ func (c *check) abandon() {
 	c.abandoned = true
 }
 
-// cleanUp looks for lost sessions, heals what was cut and closes the sessions,
-// so that the store can go.
+// cleanUp looks for sessions that were lost, heals all cuts, and closes clients and
+// sessions, so that the store can be taken down.
 func (c *check) cleanUp() {
 	c.mu.Lock()
 	sessions, heals, clients := c.sessions, c.heals, c.clients
@@ -194,7 +193,7 @@ func (c *check) cleanUp() {
 	}
 	var wg sync.WaitGroup
 	for _, heal := range heals {
-		wg.Go(heal) // on a goroutine of its own, which ends if the hook fails
+		wg.Go(heal) // a hook that fails ends its goroutine
 	}
 	wg.Wait()
 	for _, cl := range clients {
@@ -207,7 +206,7 @@ func (c *check) cleanUp() {
 	wg.Wait()
 }
 
-// hookFailed notes that a hook failed. The first one counts.
+// hookFailed records that a hook failed. The first one counts.
 func (c *check) hookFailed(hook string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,7 +215,7 @@ func (c *check) hookFailed(hook string) {
 	}
 }
 
-// notChecked notes that the attempt proves nothing, and why.
+// notChecked records why the attempt proves nothing.
 func (c *check) notChecked(why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -225,7 +224,7 @@ func (c *check) notChecked(why string) {
 	}
 }
 
-// losing notes that a session ended by itself.
+// noteLoss records that a session ended which the case did not end.
 func (c *check) noteLoss(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,7 +233,7 @@ func (c *check) noteLoss(err error) {
 	}
 }
 
-// alive ends the goroutine if the case has been abandoned.
+// exitIfAbandoned ends the calling goroutine if the attempt has been abandoned.
 func (c *check) exitIfAbandoned() {
 	c.mu.Lock()
 	gone := c.abandoned
@@ -244,7 +243,7 @@ func (c *check) exitIfAbandoned() {
 	}
 }
 
-// errorf keeps a failure: what the driver did, and what was expected.
+// errorf records a failure: what the driver did, and what was expected.
 func (c *check) errorf(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,7 +252,7 @@ func (c *check) errorf(format string, args ...any) {
 	}
 }
 
-// fatalf is errorf, and ends the goroutine that calls it.
+// fatalf records a failure and ends the calling goroutine.
 func (c *check) fatalf(format string, args ...any) {
 	c.errorf(format, args...)
 	runtime.Goexit()
@@ -274,7 +273,7 @@ func (c *check) logf(format string, args ...any) {
 	}
 }
 
-// connector returns the store of this case, made when it is first needed.
+// connector returns the connector of this attempt. The first call makes it.
 func (c *check) connector() driver.Connector {
 	c.exitIfAbandoned()
 	c.making.Lock()
@@ -288,7 +287,7 @@ func (c *check) connector() driver.Connector {
 	return c.store
 }
 
-// session makes a session that is closed when the case ends.
+// session begins a session, which is closed when the attempt ends.
 func (c *check) session() driver.Session { return c.sessionOf(c.connector()) }
 
 func (c *check) sessionOf(store driver.Connector) driver.Session {
@@ -305,7 +304,7 @@ func (c *check) sessionOf(store driver.Connector) driver.Session {
 	return s
 }
 
-// keep makes sure that the session is closed when the case ends.
+// closeLater has the session closed when the attempt ends.
 func (c *check) closeLater(s driver.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -314,7 +313,8 @@ func (c *check) closeLater(s driver.Session) {
 
 func (c *check) twoSessions() (a, b driver.Session) { return c.session(), c.session() }
 
-// doom says that the case itself ends the session.
+// expectEnd records that the case ends the session, or does something that may end
+// it.
 func (c *check) expectEnd(s driver.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

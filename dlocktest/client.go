@@ -11,7 +11,7 @@ import (
 
 const lockName = "stock/42"
 
-// A client is a dlock.Client whose sessions the case knows.
+// A client is a dlock.Client that remembers its sessions.
 type client struct {
 	*dlock.Client
 	check *check
@@ -29,7 +29,8 @@ func (c *check) client() *client {
 	return cl
 }
 
-// tap keeps the sessions that a client makes, without a wrapper around them.
+// recordingConnector records the sessions of a client. It does not wrap them, because
+// the hooks of Config get them.
 type recordingConnector struct {
 	driver.Connector
 	client *client
@@ -46,7 +47,7 @@ func (t recordingConnector) Connect(ctx context.Context) (driver.Session, error)
 	return s, err
 }
 
-// session returns the client's present session.
+// session returns the latest session of the client.
 func (cl *client) session() driver.Session {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -61,7 +62,7 @@ func (cl *client) close() {
 	}
 	cl.mu.Unlock()
 	if err := cl.Close(); err != nil {
-		c.fatalf("Close of a client returned %q, expected success with a store in reach", err)
+		c.fatalf("Close of a client returned %q, expected success while the store can be reached", err)
 	}
 }
 
@@ -75,7 +76,7 @@ func (cl *client) rlock() *dlock.Lock {
 
 func (c *check) won(l *dlock.Lock, err error) *dlock.Lock {
 	if err != nil {
-		c.fatalf("Lock or RLock returned %q, expected to win the lock in the end", err)
+		c.fatalf("Lock or RLock returned %q, expected the lock in the end", err)
 	}
 	return l
 }
@@ -83,8 +84,8 @@ func (c *check) won(l *dlock.Lock, err error) *dlock.Lock {
 // acquire is a method of an RWMutex.
 type acquire func(ctx context.Context) (*dlock.Lock, error)
 
-// try calls TryLock or TryRLock until the store has answered. They ask it once
-// and return an error that passes to their caller.
+// try calls TryLock or TryRLock, and repeats the call after an error that may pass:
+// the two ask the store only once.
 func (c *check) try(enter acquire) (l *dlock.Lock, err error) {
 	c.retry("TryLock or TryRLock", func() error {
 		l, err = enter(c.ctx)
@@ -102,14 +103,14 @@ func (c *check) unlock(l *dlock.Lock) {
 	}
 }
 
-// background wins the lock on a goroutine of its own.
+// background waits for the lock on a goroutine of its own.
 func background(acquire func() *dlock.Lock) <-chan *dlock.Lock {
 	won := make(chan *dlock.Lock, 1)
 	go func() { won <- acquire() }()
 	return won
 }
 
-// granted waits for a lock that is on its way.
+// granted waits until the lock of background is granted.
 func (c *check) granted(won <-chan *dlock.Lock, when string) *dlock.Lock {
 	wait := c.startWait()
 	select {

@@ -11,22 +11,22 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-const whyClose = "the locks of a process that has closed its client would stay locked until a session timeout has passed"
+const whyClose = "the locks of a process that has closed its client would stay locked for a session timeout"
 
-const whyLapsed = "after an outage a client would wait behind nodes of its own that it cannot use any more, until a session timeout has passed"
+const whyLapsed = "after an outage a client would wait for a session timeout behind its own old nodes, which it cannot use any more"
 
 var closeCases = []testCase{
 	{name: "close-removes-the-nodes", why: whyClose, run: closeRemoves},
-	{name: "close-spares-the-nodes-of-others", why: "one process would unlock the locks of another one", run: closeSpares},
+	{name: "close-spares-the-nodes-of-others", why: "one process would unlock the locks of another process", run: closeSpares},
 	{name: "done-closes-before-the-nodes-go", why: whyEnd, run: closeOrder},
-	{name: "a-second-close-does-nothing", why: "programs close twice: with defer, and when they handle an error", run: closeTwice},
-	{name: "concurrent-closes-return-alike", why: "programs close twice: with defer, and when they handle an error", run: closeConcurrently},
+	{name: "a-second-close-does-nothing", why: "programs close a session twice: with defer, and when they handle an error", run: closeTwice},
+	{name: "concurrent-closes-return-alike", why: "programs close a session twice: with defer, and when they handle an error", run: closeConcurrently},
 	{name: "close-leaves-nothing-of-calls-in-flight", why: whyOrphan, run: closeInFlight},
 	{name: "a-create-that-arrives-after-close-leaves-nothing", why: whyOrphan, needs: needHoldRequest, run: createAfterClose},
-	{name: "close-of-a-session-that-expired-returns", why: "a program could not end after its session has", needs: needDrop, run: closeExpired},
+	{name: "close-of-a-session-that-expired-returns", why: "a program whose session has ended could not exit", needs: needDrop, run: closeExpired},
 	{name: "close-ends-a-session-whose-lease-has-run-out", why: whyLapsed, needs: needCutOff, run: closeLapsed},
 	{name: "close-that-failed-can-be-repeated", why: whyLapsed, needs: needCutOff, run: closeAgain},
-	{name: "close-while-cut-off-returns", why: "a program could not end while its store is away", needs: needCutOff, run: closeCutOff},
+	{name: "close-while-cut-off-returns", why: "a program could not exit while its store cannot be reached", needs: needCutOff, run: closeCutOff},
 }
 
 func closeRemoves(c *check) {
@@ -54,7 +54,7 @@ func closeSpares(c *check) {
 	c.wantAlive(b, "Close of another session")
 }
 
-// closeOrder looks at Done the moment that another session sees a node gone.
+// closeOrder looks at Done as soon as another session sees the node gone.
 func closeOrder(c *check) {
 	next := c.session()
 	for range 10 {
@@ -68,7 +68,7 @@ func closeOrder(c *check) {
 			}
 			waitGone(c, next, "q", p.Node)
 			if !closed(holder.Done()) {
-				c.fatalf("another session saw the node gone while Close ran and Done was open, expected Done to close before")
+				c.fatalf("another session saw the node gone while Done was open, expected Close to close Done before the nodes go")
 			}
 			c.wantEnded("Err", holder.Err())
 		})
@@ -180,7 +180,7 @@ func closeExpired(c *check) {
 	begin := time.Now()
 	_ = a.Close()
 	if took := time.Since(begin); took > closeGrace {
-		c.errorf("Close of a session that had expired took %v, expected seconds", took)
+		c.errorf("Close of a session that had expired took %v, expected a few seconds", took)
 	}
 	c.wantNodes("after Close of a session that had expired", c.listAfterWrite(b, "q"), p.Node)
 }
@@ -234,7 +234,7 @@ func closeAgain(c *check) {
 }
 
 // closeRetrying closes a session whose store can be reached again. A connection
-// that broke meanwhile may cost a try or two.
+// that broke meanwhile may make a try or two fail.
 func closeRetrying(c *check, s driver.Session) {
 	var err error
 	for range 5 {
@@ -242,5 +242,5 @@ func closeRetrying(c *check, s driver.Session) {
 			return
 		}
 	}
-	c.fatalf("Close of a session with its store in reach again returned %q, five times, expected nil", err)
+	c.fatalf("Close returned %q five times while the store could be reached, expected nil", err)
 }

@@ -9,125 +9,121 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Config says how to reach a store and which faults can be played on it. Only
-// New is required. A hook that is nil is a fault that cannot be played, and the
-// cases that need it are not checked.
+// Config says how to reach a store and how to play faults on it. Only New is
+// required. Every other function is a hook that plays one fault. If a hook is nil,
+// the cases that need it are not checked.
 //
-// The hooks are called by one case at a time, from goroutines of that case. A
-// hook that cannot play its fault calls t.Fatal; Run then reports that the hook
-// failed and that the case was not checked, not that a rule is broken. A
-// session that a hook is given came from a connector of New or NewNearRollOver,
-// unchanged, so that a type assertion or a map finds what belongs to it. Later
-// versions may add fields: use field names in literals.
+// Run calls the hooks for one case at a time, from goroutines of that case. A hook
+// that cannot play its fault calls t.Fatal. Run then reports that the hook failed,
+// and not that a rule is broken. The sessions that a hook receives came from a
+// connector of New or NewNearRollOver. They are not wrapped, so a type assertion
+// or a map finds what belongs to a session. Later versions may add fields: use
+// field names in literals.
 type Config struct {
-	// New returns a connector to a store that is new and empty, or to a
-	// namespace of its own. Every case calls it once and makes several sessions
-	// with it. t.Cleanup takes the store down: the case's sessions are closed
-	// by then.
+	// New returns a connector to a new and empty store, or to an empty namespace of
+	// a store. Run calls it once for each case, which makes several sessions with
+	// it. Take the store down with t.Cleanup: the sessions of the case are closed by
+	// then.
 	New func(t *testing.T) driver.Connector
 
-	// SessionTimeout is how long the store keeps a session that it does not
-	// hear of, at most. Cases wait that long, and Config.Pause skips it, so
-	// choose the shortest that the store allows: one or two seconds are good,
-	// and with less than about 200 ms a slow machine loses sessions by itself.
-	// Zero means 10 s.
+	// SessionTimeout is how long the store keeps a session that it does not hear
+	// of, at most. Many cases wait that long, so choose a short one: one or two
+	// seconds are good. With less than about 200 ms a slow machine loses sessions
+	// without a fault of the driver. Zero means 10 s.
 	SessionTimeout time.Duration
 
-	// Timeout bounds each wait of a case, together with three SessionTimeouts.
-	// It is there to end a case that hangs, not to judge a slow store: a case
-	// that repeats something many times repeats it less often on a store that
-	// is slow. Zero means 30 s.
+	// Timeout, and three SessionTimeouts on top, bound each wait of a case. They end
+	// a case that hangs. They are no measure of a slow store: a case that repeats
+	// something many times repeats it less often on a slow store. A short Timeout
+	// makes sound drivers fail on a busy machine. Zero means 30 s.
 	Timeout time.Duration
 
-	// Complete makes it a failure to leave out a hook below.
+	// Complete makes each hook below required: a hook that is nil is a failure.
 	Complete bool
 
-	// Abilities are what sessions are expected to be able to do. A session that
-	// lacks one of them fails Run; without this field the cases for it are
-	// reported as not applicable. An ability that is not named is allowed.
+	// Abilities are the abilities that sessions have to have. A session that lacks
+	// one of them fails Run. A session may have abilities that are not named here.
 	Abilities []Ability
 
-	// Drop makes the store end the session now, as it does after the session's
-	// timeout. It returns when the store has done so; the session's own process
-	// may not know yet, and should not.
+	// Drop makes the store end the session now, as the store does after the
+	// session's timeout. Drop returns when the store has ended it. The process of
+	// the session should not be told, so that it may not know yet.
 	Drop func(t *testing.T, s driver.Session)
 
-	// CutOff cuts the session off from the store, in both directions: nothing
-	// that it sends arrives and no answer comes back, until heal is called or
-	// the case ends (heal is called then, too; it may be called twice). Other
-	// sessions are not cut off. The store does not learn of it: it ends the
-	// session when the timeout has passed.
+	// CutOff cuts the session off from the store in both directions: no request
+	// arrives and no reply comes back until heal is called. Run calls heal at the
+	// end of the case as well, so heal may be called twice. Other sessions are not
+	// cut off. The store is not told: it ends the session after the session's
+	// timeout.
 	//
-	// Bytes that are on their way when the cut begins, and bytes that are sent
-	// during the cut may be lost, or may be held and arrive after heal. A hook
-	// that loses them has to break the connection by the time of heal at the
-	// latest, as a network does that has lost bytes of a stream.
+	// Bytes that are on their way when the cut begins, or are sent during the cut,
+	// may be lost, or may be held and arrive after heal. A hook that loses bytes has
+	// to break the connection, by the time of heal at the latest. A network does the
+	// same when it has lost bytes of a stream.
 	CutOff func(t *testing.T, s driver.Session) (heal func())
 
-	// Reset breaks the session's connections to the store once. Neither side is
-	// cut off: the driver can connect again at once, and the store keeps the
-	// session. If a driver gives its session up with its connection, the
-	// session ends, and the cases accept that.
+	// Reset breaks the session's connections to the store once. The driver can
+	// connect again at once, and the store keeps the session. A driver may give its
+	// session up with the connection: the cases accept that the session ends.
 	Reset func(t *testing.T, s driver.Session)
 
-	// LoseRequest loses the next request for op that the session sends, as when
-	// the connection breaks before the request has reached the store. Requests
-	// after that one pass again. The session lives on, if the driver lets it.
+	// LoseRequest loses the next request for op that the session sends, as when the
+	// connection breaks before the request has reached the store. Later requests
+	// pass again. The session lives on, if the driver lets it.
 	//
-	// The cases lose creates, lists, deletes (of either cause) and, if sessions
-	// can replace, replaces. A list that a Create sends besides the request for
-	// its node is meant by faults.OpList, too.
+	// The cases lose creates, lists, deletes (with either cause) and, if sessions
+	// can replace, replaces. faults.OpList includes a list that Create sends besides
+	// the request for its node.
 	LoseRequest func(t *testing.T, s driver.Session, op faults.Op)
 
-	// LoseReply is LoseRequest for a request that the store has carried out: its
-	// reply is lost, as when the connection breaks before the reply has come.
+	// LoseReply loses the reply to the next request for op that the session sends.
+	// The store has carried the request out, and the connection breaks before the
+	// reply has come. Everything else is as with LoseRequest.
 	LoseReply func(t *testing.T, s driver.Session, op faults.Op)
 
-	// HoldRequest makes the next request for op that the session sends late:
-	// the session sees its connection break, as with LoseRequest, and the request
-	// arrives at the store when the case calls arrive, unless the store has
-	// closed that connection. Requests after that one pass at once. The function
-	// arrive returns when the store has carried the request out or has refused
-	// it. The cases hold creates and deletes.
+	// HoldRequest holds the next request for op that the session sends. The session
+	// sees its connection break, as with LoseRequest, and later requests pass at
+	// once. When the case calls arrive, the request arrives at the store, unless the
+	// store has closed that connection. By then the session may have been closed.
+	// The function arrive returns when the store has carried the request out or has
+	// refused it. The cases hold creates and deletes.
 	HoldRequest func(t *testing.T, s driver.Session, op faults.Op) (arrive func())
 
-	// DelayReplies makes every reply to a request that the session sends from
-	// now on take d on its way back, while the request itself arrives at once.
-	// A CutOff that begins later stops no reply that the store has sent before.
+	// DelayReplies delays by d every reply to a request that the session sends from
+	// now on. The request itself arrives at once. A CutOff that begins later stops
+	// no reply that the store had sent before.
 	DelayReplies func(t *testing.T, s driver.Session, d time.Duration)
 
-	// Pause makes the process of the session see its monotonic or its wall
-	// clock d later from now on, without its timers having run: as after a
-	// pause of the process or a sleep of the machine. It does nothing to the
-	// store.
+	// Pause moves the monotonic or the wall clock of the session's process on by d,
+	// without its timers having run, as after a pause of the process or a sleep of
+	// the machine. It changes nothing in the store. See [SkewLease].
 	Pause func(t *testing.T, s driver.Session, d time.Duration)
 
-	// RemoveQueue removes the queue and every node in it, as an operator does.
-	// It returns when the store has done so.
+	// RemoveQueue removes the queue with every node in it, as an operator does. It
+	// returns when the store has removed them.
 	RemoveQueue func(t *testing.T, c driver.Connector, queue string)
 
-	// RemoveNode removes one node, as an operator does. It returns when the
-	// store has done so.
+	// RemoveNode removes one node, as an operator does. It returns when the store
+	// has removed it.
 	RemoveNode func(t *testing.T, c driver.Connector, queue, name string)
 
-	// PutNode puts a node of exactly that name and data into the queue, making
-	// the queue where it is missing, as a foreign program does. The node
-	// belongs to no session. The name may be one that a node of dlock had
-	// before the queue was removed.
+	// PutNode puts a node of exactly that name and data into the queue, as another
+	// program does, and makes the queue if it is missing. The node belongs to no
+	// session. A node of dlock may have had that name before its queue was removed.
 	PutNode func(t *testing.T, c driver.Connector, queue, name string, data []byte)
 
-	// NewNearRollOver is New for a store in which the sequences are about to
-	// end: within a hundred creates in one queue the driver has to roll over,
-	// wrap, or do what it does then. A driver whose sequences cannot end within
-	// the life of a store sets it to the same function as New.
+	// NewNearRollOver is New for a store whose sequences are about to end. Within a
+	// hundred creates in one queue the driver has to do what it does then: start
+	// over, or wrap. If sequences cannot end within the life of a store, set it to
+	// the same function as New.
 	NewNearRollOver func(t *testing.T) driver.Connector
 }
 
-// Ability is something that sessions may be able to do or not, for
+// Ability is something that the sessions of a driver may be able to do or not. See
 // [Config.Abilities].
 type Ability string
 
-// The abilities. Run finds out by trial which of them sessions have.
+// The abilities. Run tries which of them the sessions have.
 const (
 	// AbilityReplace, AbilityRead and AbilityWalk say that driver.Replace,
 	// driver.Read and driver.Walk do not return errors.ErrUnsupported.
@@ -136,8 +132,7 @@ const (
 	AbilityWalk    Ability = "Walk"
 	// AbilityAhead says that Create returns the nodes ahead of its own.
 	AbilityAhead Ability = "Ahead"
-	// AbilityArmed says that Create returns the watch that the caller would arm
-	// next.
+	// AbilityArmed says that Create returns a watch, see driver.Joined.
 	AbilityArmed Ability = "Armed"
 	// AbilityReleased says that watches send driver.Released.
 	AbilityReleased Ability = "Released"
@@ -150,7 +145,7 @@ func (c Config) sessionTimeout() time.Duration {
 	return 10 * time.Second
 }
 
-// bound is how long one wait may take.
+// bound returns how long one wait of a case may take.
 func (c Config) bound() time.Duration {
 	timeout := c.Timeout
 	if timeout <= 0 {
@@ -159,8 +154,7 @@ func (c Config) bound() time.Duration {
 	return timeout + 3*c.sessionTimeout()
 }
 
-// need is a set of things without which a case cannot be checked: hooks of
-// Config, and abilities of sessions.
+// need is a set of hooks of Config and abilities of sessions that a case needs.
 type need uint
 
 const (
@@ -185,7 +179,7 @@ const (
 	needReleased
 )
 
-// needLosses are both losses.
+// needLosses is the need of a case that loses requests and replies.
 const needLosses = needLoseRequest | needLoseReply
 
 // requirement is one need, with the name of the Ability or of the field of

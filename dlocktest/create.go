@@ -25,7 +25,7 @@ var createCases = []testCase{
 	{name: "a-reply-lost-leaves-nothing-and-takes-no-other-node", why: whyCleanUp, needs: needLoseReply,
 		run: func(c *check) { createLost(c, true) }},
 	{name: "a-create-whose-list-failed-leaves-its-place-or-nothing", why: whyOrphan, needs: needLosses, run: createLosesList},
-	{name: "a-foreign-copy-is-not-taken-for-the-lost-node", why: "a contender would hold a node that is not its own, and that no session's end removes",
+	{name: "a-foreign-copy-is-not-taken-for-the-lost-node", why: "a contender would hold the lock with a node of another program, which stays when the session ends",
 		needs: needLosses | needPutNode, run: createSparesCopy},
 	{name: "a-create-given-up-while-cut-off-leaves-nothing", why: whyOrphan, needs: needCutOff, run: createCutOff},
 	{name: "a-create-that-arrives-late-leaves-nothing", why: whyOrphan, needs: needHoldRequest, run: createLate},
@@ -40,13 +40,13 @@ func createFailed(c *check, s driver.Session, ctx context.Context, err error) bo
 	return c.mayFail("Create whose outcome is unknown", s, ctx, err)
 }
 
-// vanish waits until the queue holds exactly want.
+// eventuallyHolds waits until the queue holds exactly the nodes of want.
 func eventuallyHolds(c *check, s driver.Session, queue, after string, want ...driver.Node) {
 	eventuallyHoldsOr(c, s, queue, after, want, nil, nil)
 }
 
-// eventuallyHoldsOr waits until the queue holds exactly want, or, once the session that
-// may end has ended, exactly rest.
+// eventuallyHoldsOr waits until the queue holds exactly the nodes of want. If the
+// session mayEnd has ended, the queue may hold exactly those of rest instead.
 func eventuallyHoldsOr(c *check, s driver.Session, queue, after string, want []driver.Node, mayEnd driver.Session, rest []driver.Node) {
 	var nodes []driver.Node
 	ok := false
@@ -59,12 +59,12 @@ func eventuallyHoldsOr(c *check, s driver.Session, queue, after string, want []d
 		ended := mayEnd != nil && mayEnd.Err() != nil
 		nodes = c.list(s, queue)
 		return slices.Equal(nodes, want) || ended && slices.Equal(nodes, rest)
-	}, "no node of %s stays, and all others do", after)
+	}, "no node is left of %s, and all other nodes are there", after)
 	ok = true
 }
 
-// createUnlessEnded is create in a session that may have ended with its
-// connection.
+// createUnlessEnded creates a node in a session that may have ended with its
+// connection, and reports whether it did.
 func createUnlessEnded(c *check, s driver.Session, queue, prefix string) (p driver.Place, ok bool) {
 	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
 		p, err = tryCreate(c.ctx, s, queue, prefix)
@@ -131,10 +131,10 @@ func createTime(c *check, s driver.Session) time.Duration {
 	return time.Since(begin) / (2 * n)
 }
 
-// createLosesList loses the list that a Create sends besides the request for its
-// node. The connection may break before the reply for the node has come, so the
-// Create may fail; but then no node stays. A driver that sends no such list meets
-// the loss in its next List.
+// createLosesList loses the list that Create sends besides the request for its node.
+// The connection may break before the reply for the node has come. So Create may
+// fail, but then no node may stay. If the driver sends no such list, its next List
+// is lost.
 func createLosesList(c *check) {
 	a, b := c.twoSessions()
 	want := []driver.Node{c.create(b, "q", writer).Node}
@@ -177,8 +177,8 @@ func createLost(c *check, committed bool) {
 	eventuallyHoldsOr(c, b, "q", "a Create whose request or reply was lost", want, a, rest)
 }
 
-// createSparesCopy puts a foreign node into the queue that holds the data of a
-// Create whose reply is lost.
+// createSparesCopy puts a node of another program into the queue, with the data of a
+// Create whose request or reply is lost then.
 func createSparesCopy(c *check) {
 	a, b := c.twoSessions()
 	for _, committed := range []bool{false, true} {
@@ -199,7 +199,7 @@ func createSparesCopy(c *check) {
 				c.errorf("Create whose reply was lost returned %s, a foreign node that holds the same data", name)
 			}
 			want = append(want, j.Node)
-			slices.SortFunc(want, bySeq) // a foreign node need not move the sequence on
+			slices.SortFunc(want, bySeq) // the new node may have the lower sequence
 		}
 		eventuallyHoldsOr(c, b, queue, "a Create whose reply was lost, beside a foreign node that holds the same data", want, a, rest)
 		if c.endedWithConnection(a) {
@@ -210,8 +210,8 @@ func createSparesCopy(c *check) {
 
 func bySeq(a, b driver.Node) int { return cmp.Compare(a.Seq, b.Seq) }
 
-// createCutOff gives up creates that are on their way, and looks for them after
-// they had the chance to arrive.
+// createCutOff gives up creates while the session is cut off. Their requests may
+// arrive after heal.
 func createCutOff(c *check) {
 	a, b := c.twoSessions()
 	theirs := c.create(b, "q", writer)
@@ -232,8 +232,8 @@ func createCutOff(c *check) {
 	eventuallyHoldsOr(c, b, "q", "a Create that was given up", want, a, rest)
 }
 
-// createLate lets a Create arrive after its caller was told that it failed:
-// before the driver can have cleaned up, and after it must have.
+// createLate has the request of a Create arrive after Create has returned an error:
+// at once, and after the driver had time to clean up.
 func createLate(c *check) {
 	a, b := c.twoSessions()
 	theirs := c.create(b, "q", writer)
@@ -246,7 +246,7 @@ func createLate(c *check) {
 			want = append(want, p.Node)
 		}
 		cancel()
-		if i%2 == 1 { // the driver has a new connection, and has used it
+		if i%2 == 1 { // until the driver has used a new connection
 			if mine, ok := createUnlessEnded(c, a, "q", writer); ok {
 				want = append(want, mine.Node)
 			}
@@ -254,11 +254,11 @@ func createLate(c *check) {
 		}
 		arrive()
 	}
-	eventuallyHoldsOr(c, b, "q", "a Create that arrived after its caller was told that it failed", want, a, rest)
+	eventuallyHoldsOr(c, b, "q", "a Create whose request arrived after Create had returned an error", want, a, rest)
 }
 
-// createAfterExpiry calls Create in a session that the store has ended and that
-// may not know yet.
+// createAfterExpiry calls Create in a session that the store has ended. The session
+// may not know of its end yet.
 func createAfterExpiry(c *check) {
 	b := c.session()
 	theirs := c.create(b, "q", writer)

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	whyDelete = "the lock would stay locked although its holder unlocked it"
-	whyGone   = "a holder that unlocks has to learn that the lock had been taken away meanwhile"
-	whyStale  = "a late Unlock would take the lock away from the contender that holds it now"
+	whyDelete = "the lock would stay locked although its holder has unlocked it"
+	whyGone   = "a holder that unlocks has to learn that it had lost the lock before"
+	whyStale  = "a late Unlock would remove the node of the contender that holds the lock now"
 )
 
 var deleteCases = []testCase{
@@ -106,8 +106,8 @@ func deleteLateRepeat(c *check) {
 	c.wantNodes("after late repeats of Delete", c.listAfterWrite(b, "q"), stay...)
 }
 
-// namesakes creates as many nodes as there were, by both sessions and with the
-// same prefix, so that names come again if they ever do.
+// createNamesakes creates two nodes with the prefix of an earlier node, one in each
+// session. If names can come again in the store, one of them gets the earlier name.
 func createNamesakes(c *check, own, other driver.Session, queue string, old driver.Node) (nodes []driver.Node) {
 	nodes = append(nodes, c.create(other, queue, writer).Node, c.create(own, queue, writer).Node)
 	again := slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == old.Name })
@@ -131,8 +131,8 @@ func repeatSparesNamesake(c *check) {
 	}
 }
 
-// knownGoneSparesNamesake lets the session learn in every way there is that its
-// node went.
+// knownGoneSparesNamesake deletes nodes of which the session has learned that they are
+// gone: by a watch, and by a list.
 func knownGoneSparesNamesake(c *check) {
 	a, b := c.twoSessions()
 	first := c.create(a, "q", writer)
@@ -195,8 +195,8 @@ func lostReplySparesNamesake(c *check) {
 	c.wantNodes("after a Delete was repeated whose reply had been lost", c.listAfterWrite(b, "q"), theirs.Node)
 }
 
-// lateDeleteSparesNamesake lets a Delete arrive after its repeat has succeeded and
-// after another node has taken the name.
+// lateDeleteSparesNamesake has the request of a Delete arrive late. A repeat of the
+// Delete has succeeded by then, and another node may have got the name.
 func lateDeleteSparesNamesake(c *check) {
 	a, b := c.twoSessions()
 	for i := range 2 {
@@ -218,8 +218,8 @@ func lateDeleteSparesNamesake(c *check) {
 	}
 }
 
-// deleteSparesCopy has a foreign program put the same name and data where the
-// session's node was. The session has seen that its node went.
+// deleteSparesCopy removes the session's node, which the session sees. Then another
+// program puts a node of the same name and data into the queue.
 func deleteSparesCopy(c *check) {
 	a, b := c.twoSessions()
 	p, text := c.createWithData(a, "q", writer)
@@ -230,15 +230,15 @@ func deleteSparesCopy(c *check) {
 	c.putNode("q", p.Name, text)
 	before := c.listAfterWrite(b, "q")
 	if len(before) != 1 || before[0].Name != p.Name {
-		c.fatalf("List returned %v, expected the foreign node %s alone", before, p.Name)
+		c.fatalf("List returned %v, expected the node %s of another program alone", before, p.Name)
 	}
 	c.listAfterWrite(a, "q")
-	c.wantEndedWatch(c.watch(a, "q", p), "the node went, and a foreign program put a node of its name and data into the queue")
+	c.wantEndedWatch(c.watch(a, "q", p), "the node was removed and another program put a node of its name and data into the queue")
 	c.wantGone("Delete", a.Delete(c.ctx, "q", p, driver.Released))
 	if _, err := driver.Replace(c.ctx, a, "q", p, shared); !errors.Is(err, errors.ErrUnsupported) {
 		c.wantGone("Replace", err)
 	}
-	c.wantNodes("after Delete of a node that a foreign program has copied", c.listAfterWrite(b, "q"), before...)
+	c.wantNodes("after Delete of a node that another program has copied", c.listAfterWrite(b, "q"), before...)
 }
 
 func deleteCancelled(c *check) {

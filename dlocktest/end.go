@@ -9,23 +9,23 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-const whyEnd = "a holder that does not know of its session's end goes on writing beside the next holder"
+const whyEnd = "a holder that does not know of the end of its session goes on writing beside the next holder"
 
 var endCases = []testCase{
-	{name: "a-living-session-says-so", why: "every lock would be lost as soon as it is won", run: endNotYet},
+	{name: "a-session-lives-after-connect", why: "every lock would be lost as soon as it is granted", run: endNotYet},
 	{name: "an-idle-session-lives-on", why: "every lock that is held for longer than a session timeout would be lost", run: endIdle},
-	{name: "an-expired-session-says-so-and-no-other-does", why: whyEnd + "; and the end of one client must not be the end of all",
+	{name: "an-expired-session-ends-and-no-other-does", why: whyEnd + "; and the end of one client must not be the end of all",
 		needs: needDrop, run: endExpired},
-	{name: "a-session-cut-off-ends-before-another-passes", why: whyEnd, needs: needCutOff, run: endBeforePass},
-	{name: "a-session-cut-off-ends-with-time-to-spare",
-		why:   "the clocks of two machines drift: a lease as long as the store's timeout may end after it",
+	{name: "a-session-cut-off-ends-before-its-nodes-go", why: whyEnd, needs: needCutOff, run: endBeforeNodesGo},
+	{name: "a-session-cut-off-ends-with-a-margin",
+		why:   "clocks of two machines drift: a lease as long as the timeout of the store may end after that timeout",
 		needs: needCutOff, run: endWithMargin},
 	{name: "slow-replies-do-not-prolong-a-session",
-		why:   "the store counts from the time at which a request arrives: a lease that counts from the reply ends after the store's timeout",
+		why:   "the store counts from the arrival of a request: a lease that counts from the reply ends after the timeout of the store",
 		needs: needCutOff | needDelayReplies, run: endAfterSlowReplies},
-	{name: "a-session-that-ended-never-lives-again", why: "a holder that was told of its loss would be told that it holds, without its node",
+	{name: "a-session-that-ended-never-lives-again", why: "a holder that has learned of its loss would be told that it holds the lock, although its node is gone",
 		needs: needCutOff, run: endForEver},
-	{name: "a-paused-process-learns-the-truth-at-once", why: "a process that slept past its session would go on writing until its timers have run",
+	{name: "after-a-pause-err-returns-the-end-at-once", why: "a process that was paused for longer than its session lives would go on writing until its timers have run",
 		needs: needPause, run: endPaused},
 }
 
@@ -50,22 +50,22 @@ func endNotYet(c *check) {
 	c.wantAlive(s, "Create and Delete")
 }
 
-// endIdle needs no second try of its own: a session that is lost without a cause
-// repeats the case.
+// endIdle fails if an idle session ends. On a slow machine that may happen to a sound
+// driver as well, and runCase then repeats the case.
 func endIdle(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
 	select {
 	case <-a.Done():
-		c.fatalf("an idle session with its store in reach ended: %v", a.Err())
+		c.fatalf("an idle session ended while the store could be reached: %v", a.Err())
 	case <-time.After(2 * c.config.sessionTimeout()):
 	}
 	c.wantAlive(a, "two session timeouts without a call")
 	c.wantNodes("after two session timeouts without a call", c.listAfterWrite(b, "q"), p.Node)
 }
 
-// calls are the methods of a session that ask the store. The optional ones are
-// among them if the session has them.
+// calls returns calls of all methods that ask the store. A call of an optional method
+// that is not supported returns the Err of the session.
 func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]func() error {
 	optional := func(err error) error {
 		if errors.Is(err, errors.ErrUnsupported) {
@@ -89,7 +89,7 @@ func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]fun
 	}
 }
 
-// checkEnded calls everything in a session that has ended.
+// checkEnded calls all methods of a session that has ended.
 func checkEnded(c *check, s driver.Session, p driver.Place) {
 	for name, call := range calls(c.ctx, s, p) {
 		c.wantEnded(name, call())
@@ -115,10 +115,10 @@ func endExpired(c *check) {
 	c.wantAlive(again, "another session expired")
 }
 
-// endBeforePass looks at the holder at the moment when a contender sees its node
-// gone. Err judges by the clocks, so it always has to know. Done needs a timer,
-// which a slow machine may run late: once in three times is enough.
-func endBeforePass(c *check) {
+// endBeforeNodesGo looks at the holder's session as soon as another session sees its node
+// gone. Err reads the clocks, so it always has to return an error. Done needs a timer,
+// which a slow machine may run late: Done has to be closed in one of three tries.
+func endBeforeNodesGo(c *check) {
 	for range 3 {
 		holder, next := c.twoSessions()
 		p := c.create(holder, "q", writer)
@@ -135,30 +135,29 @@ func endBeforePass(c *check) {
 		passed := time.Now()
 		inTime := closed(holder.Done())
 		if err := holder.Err(); err == nil {
-			c.fatalf("the node of a session that was cut off is gone, and the session's Err returns nil: expected it to have ended before")
+			c.fatalf("the node of a session that was cut off is gone, and Err of the session returns nil: expected the session to have ended before")
 		}
 		if inTime {
 			c.logf("Done closed %v before another session saw the node gone", passed.Sub(<-endedAt).Round(time.Millisecond))
 			return
 		}
 	}
-	c.fatalf("Done of a session that was cut off was open when another session saw its node gone, three times: expected it to close before")
+	c.fatalf("Done of a session that was cut off was open when another session saw its node gone, in three tries: expected it to close before")
 }
 
-// endWithMargin cuts a session off. The session has to end some time before
-// another session sees its node gone.
+// endWithMargin cuts a session off. The session has to end some time before its node
+// goes.
 func endWithMargin(c *check) {
 	holder, next := c.twoSessions()
-	endsWithTimeToSpare(c, holder, next, c.create(holder, "q", writer))
+	wantMargin(c, holder, next, c.create(holder, "q", writer))
 }
 
-// endsWithTimeToSpare cuts the holder off and expects it to end a twentieth of
+// wantMargin cuts the holder off and expects it to end a twentieth of
 // the session timeout before the next session sees its node gone.
 //
-// It asks the holder again and again whether it lives. The last time at which
-// the holder said so counts: a question that a slow machine asks late is then no
-// fault of the driver.
-func endsWithTimeToSpare(c *check, holder, next driver.Session, p driver.Place) {
+// It calls Err of the holder again and again. The last call counts that returned nil.
+// So a slow machine, which makes these calls late, causes no failure.
+func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 	least := c.config.sessionTimeout() / 20
 	c.cutOff(holder)
 	over, lived := make(chan struct{}), make(chan time.Time, 1)
@@ -181,7 +180,7 @@ func endsWithTimeToSpare(c *check, holder, next driver.Session, p driver.Place) 
 	stop()
 	last := <-lived
 	if last.IsZero() {
-		c.logf("the session had ended when it was asked first")
+		c.logf("the session had ended before Err was called first")
 		return
 	}
 	spare := gone.Sub(last).Round(time.Millisecond)
@@ -192,14 +191,14 @@ func endsWithTimeToSpare(c *check, holder, next driver.Session, p driver.Place) 
 	}
 }
 
-// endAfterSlowReplies cuts a session off while replies to its requests are on
-// their way. They arrive, and must not prolong the lease by the time that they
-// took. A driver may also lose its session to slow replies.
+// endAfterSlowReplies cuts a session off while replies to its requests are on their
+// way. The replies arrive, and must not prolong the lease by the time that they took.
+// A driver may also lose its session because of slow replies.
 //
-// A heartbeat may give up before its reply has come: those of
-// [driver.Lease.Keep] do so after a quarter of the timeout. So there are delays
-// that are shorter than that, and they prove something only if such a reply
-// counts. If the session outlives neither, a tenth of the timeout is tried.
+// A heartbeat may end before its reply has come: [driver.Lease.Keep] waits a quarter
+// of the timeout. So some delays are shorter than that. They prove something only if
+// the session outlives its timeout, because a slow reply has renewed the lease then.
+// If the session does not, a delay of a tenth of the timeout is tried.
 func endAfterSlowReplies(c *check) {
 	timeout := c.config.sessionTimeout()
 	for _, pause := range []time.Duration{timeout / 20, timeout / 4} {
@@ -217,8 +216,9 @@ func endAfterSlowReplies(c *check) {
 	}
 }
 
-// endAfterSlowLists cuts off a session with lists on their way. The pause before
-// the cut lets them arrive. If it is long, heartbeats are on their way, too.
+// endAfterSlowLists cuts a session off while replies to lists are on their way. The
+// pause before the cut lets the requests arrive. After a long pause, replies to
+// heartbeats are on their way as well.
 func endAfterSlowLists(c *check, pause time.Duration) {
 	timeout := c.config.sessionTimeout()
 	holder, next := c.twoSessions()
@@ -229,13 +229,13 @@ func endAfterSlowLists(c *check, pause time.Duration) {
 		wg.Go(func() { _, _ = holder.List(c.ctx, "q") })
 	}
 	time.Sleep(pause)
-	endsWithTimeToSpare(c, holder, next, p)
+	wantMargin(c, holder, next, p)
 	wg.Wait()
 }
 
-// endAfterSlowBeats cuts off an idle session whose replies take that long. It
-// reports whether a slow reply has counted: the session has then lived for
-// longer than its timeout before the cut.
+// endAfterSlowBeats cuts off an idle session whose replies take that long. It reports
+// whether a slow reply has renewed the lease: then the session has lived for longer
+// than its timeout before the cut.
 func endAfterSlowBeats(c *check, delay time.Duration) (counted bool) {
 	timeout := c.config.sessionTimeout()
 	holder, next := c.twoSessions()
@@ -249,7 +249,7 @@ func endAfterSlowBeats(c *check, delay time.Duration) (counted bool) {
 		c.logf("the session did not survive replies that took %v", delay)
 		return false
 	}
-	endsWithTimeToSpare(c, holder, next, p)
+	wantMargin(c, holder, next, p)
 	return true
 }
 

@@ -8,15 +8,17 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The steps below play a fault. They record the sessions that may end of it.
+// The steps below play a fault, and record that the session may end because of it.
 
-// play calls a hook. If the hook fails, play notes that and ends the goroutine.
+// runHook calls a hook. If the hook fails, runHook records that. If the hook has
+// called t.Fatal, the calling goroutine ends.
 func (c *check) runHook(hook string, f func()) {
 	c.exitIfAbandoned()
 	c.watchHook(hook, f)
 }
 
-// guard is play, also after the case was abandoned.
+// watchHook is runHook for a call that has to be made after the attempt was abandoned
+// as well.
 func (c *check) watchHook(hook string, f func()) {
 	failed := c.t.Failed()
 	returned := false
@@ -29,7 +31,8 @@ func (c *check) watchHook(hook string, f func()) {
 	returned = true
 }
 
-// once guards a function that a hook has returned. Only its first call counts.
+// hookOnce returns f, a function that a hook has returned, for calls of watchHook.
+// Only the first call runs f.
 func (c *check) hookOnce(hook string, f func()) func() {
 	var once sync.Once
 	return func() { once.Do(func() { c.watchHook(hook, f) }) }
@@ -40,7 +43,7 @@ func (c *check) expire(s driver.Session) {
 	c.runHook("Drop", func() { c.config.Drop(c.t, s) })
 }
 
-// cutOff cuts the session off until heal is called, or the case ends.
+// cutOff cuts the session off until heal is called or the attempt ends.
 func (c *check) cutOff(s driver.Session) (heal func()) {
 	c.expectEnd(s)
 	c.runHook("CutOff", func() { heal = c.config.CutOff(c.t, s) })
@@ -60,8 +63,8 @@ func (c *check) reset(s driver.Session) {
 	c.runHook("Reset", func() { c.config.Reset(c.t, s) })
 }
 
-// lose loses the next request for op, or, if the store is to carry it out, the
-// reply to it.
+// lose loses the next request for op. If committed is true, it loses the reply to it
+// instead.
 func (c *check) lose(s driver.Session, op faults.Op, committed bool) {
 	c.expectEnd(s)
 	if committed {

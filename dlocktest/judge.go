@@ -8,7 +8,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// mayFail judges the error of a call whose outcome the driver may not know, and
+// mayFail checks the error of a call whose outcome the driver may not know, and
 // reports whether the call failed.
 func (c *check) mayFail(what string, s driver.Session, ctx context.Context, err error) (failed bool) {
 	switch {
@@ -40,34 +40,34 @@ func (c *check) wantEnded(what string, err error) {
 	}
 }
 
-// wantGone judges an error for a node that is not there any more.
+// wantGone checks the error of a call for a node that is not there any more.
 func (c *check) wantGone(what string, err error) {
 	switch {
 	case !errors.Is(err, driver.ErrGone):
 		c.errorf("%s of a node that is gone returned %v, expected an error that matches ErrGone", what, err)
 	case errors.Is(err, driver.ErrUnavailable):
-		c.errorf("%s of a node that is gone returned %q, which matches ErrUnavailable: it would be repeated for ever", what, err)
+		c.errorf("%s of a node that is gone returned %q, which matches ErrUnavailable: recipes would repeat it for ever", what, err)
 	}
 }
 
-// wantDeleted judges the error of a Delete that is repeated after success.
+// wantDeleted checks the error of a Delete that is repeated after success.
 func (c *check) wantDeleted(what string, err error) {
 	if err != nil && !errors.Is(err, driver.ErrGone) {
 		c.errorf("%s after a Delete of the node that succeeded returned %q, expected nil or an error that matches ErrGone", what, err)
 	}
 }
 
-// wantName judges an error for a bad name.
+// wantName checks the error of a call with a bad name.
 func (c *check) wantName(what string, err error) {
 	switch {
 	case !errors.Is(err, driver.ErrBadName):
 		c.errorf("%s returned %v, expected an error that matches ErrBadName", what, err)
 	case errors.Is(err, driver.ErrUnavailable):
-		c.errorf("%s returned %q, which matches ErrUnavailable: it would be repeated for ever", what, err)
+		c.errorf("%s returned %q, which matches ErrUnavailable: recipes would repeat it for ever", what, err)
 	}
 }
 
-// wantNodes compares a list with what was expected.
+// wantNodes compares a list with the nodes that were expected.
 func (c *check) wantNodes(what string, got []driver.Node, want ...driver.Node) {
 	if !slices.Equal(got, want) {
 		c.fatalf("%s: List returned %v, expected %v", what, got, want)

@@ -11,22 +11,22 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-const whyLeak = "a program that lives for months would fill up with what its sessions left behind"
+const whyLeak = "a program that runs for months would fill its memory with what its sessions leave"
 
 var leakCases = []testCase{
 	{name: "close-leaves-no-goroutine", why: whyLeak, run: closeLeaksNothing},
 	{name: "close-leaves-no-connection", why: whyLeak, run: closeLeaksNoFile},
 	{name: "close-while-cut-off-leaves-no-goroutine", why: whyLeak, needs: needCutOff, run: closeCutOffLeaksNothing},
-	{name: "calls-in-flight-end-with-close", why: "a call that goes on sends its request after Close: for a session that is over, to a store that may be closed",
+	{name: "calls-in-flight-end-with-close", why: "a call that goes on may send its request after Close, when the session has ended and the program may have closed the store",
 		needs: needCutOff, run: callsEndWithClose},
 	{name: "a-connect-given-up-leaves-no-goroutine", why: whyLeak, run: connectLeaksNothing},
 	{name: "a-watch-that-is-stopped-leaves-no-goroutine", why: whyLeak, run: watchLeaksNothing},
 	{name: "a-call-given-up-leaves-no-goroutine", why: whyLeak, run: callLeaksNothing},
 }
 
-// leaks calls do so many times and expects that no kind of goroutine has become
-// more by n. A goroutine that a program starts once, or that a store's server
-// starts for itself, so gives no false alarm.
+// leaks calls do that many times, and fails if there are n more goroutines of one kind
+// after that. A goroutine that the program starts once, or that a server in the same
+// process starts, is no failure then.
 func (c *check) leaks(what string, n, times int, do func()) {
 	before := goroutines()
 	for range times {
@@ -59,7 +59,8 @@ func grown(before, after map[string]group, by int) (kind, stack string) {
 	return "", ""
 }
 
-// goroutines counts the goroutines of the process by the place where they were started.
+// goroutines counts the goroutines of the process by the place where they were
+// started.
 func goroutines() map[string]group {
 	groups := make(map[string]group)
 	for _, stack := range strings.Split(stacks(), "\n\n") {
@@ -87,8 +88,8 @@ func startedBy(stack string) string {
 	return strings.Join(calls[max(0, len(calls)-2):], ", ")
 }
 
-// use leaves a session with nodes and watches, as a program does that just
-// closes its client.
+// makeNodesAndWatches leaves nodes and open watches in a session, as a program does that
+// only closes its client at the end.
 func makeNodesAndWatches(c *check, s driver.Session) {
 	p := c.create(s, "q", writer)
 	q := c.join(s, "q", reader, last)
@@ -100,7 +101,7 @@ func makeNodesAndWatches(c *check, s driver.Session) {
 }
 
 func closeLeaksNothing(c *check) {
-	c.close(c.session()) // what is started once
+	c.close(c.session()) // starts what is started once
 	c.leaks("Connect, use and Close", 8, 8, func() {
 		s := c.session()
 		makeNodesAndWatches(c, s)
@@ -108,7 +109,8 @@ func closeLeaksNothing(c *check) {
 	})
 }
 
-// closeLeaksNoFile counts what the process has open, where the system tells.
+// closeLeaksNoFile counts the open files and connections of the process, if the system
+// shows them.
 func closeLeaksNoFile(c *check) {
 	const n = 8
 	visit := func() {
@@ -116,10 +118,10 @@ func closeLeaksNoFile(c *check) {
 		makeNodesAndWatches(c, s)
 		c.close(s)
 	}
-	visit() // what is opened once
+	visit() // opens what is opened once
 	before, known := openFiles()
 	if !known {
-		c.logf("this system does not tell how many connections are open")
+		c.logf("this system does not show how many connections are open")
 		return
 	}
 	for range n {
@@ -143,8 +145,8 @@ func openFiles() (n int, known bool) {
 	return len(files), err == nil
 }
 
-// closeCutOffLeaksNothing closes its sessions at once: each may take as long as a
-// session timeout.
+// closeCutOffLeaksNothing closes several sessions at the same time, because each Close
+// may take as long as a session timeout.
 func closeCutOffLeaksNothing(c *check) {
 	const n = 4
 	visit := func(cut bool) {
@@ -165,7 +167,7 @@ func closeCutOffLeaksNothing(c *check) {
 			heal()
 		}
 	}
-	visit(false) // what is started once
+	visit(false) // starts what is started once
 	c.leaks("Connect, use, and Close while cut off", n, 1, func() { visit(true) })
 }
 

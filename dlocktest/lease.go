@@ -7,18 +7,16 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// SkewLease makes a lease see both of its clocks d further on from now, while its
-// timer knows nothing of it: as after a pause of the process, or a sleep of the
-// machine. A driver whose session leaves rule 8 to a [driver.Lease] plays
-// [Config.Pause] with it:
+// SkewLease moves both clocks of a lease on by d, and leaves its timer as it was. A
+// process that was paused, or whose machine slept, sees the same. A driver whose
+// sessions leave rule 8 to a [driver.Lease] plays [Config.Pause] with it:
 //
 //	Pause: func(t *testing.T, s driver.Session, d time.Duration) {
 //		dlocktest.SkewLease(s.(*session).lease, d)
 //	},
 //
-// Err of the lease tells the truth at once, and Done closes when its timer looks
-// next, a quarter of the term later at most. Renewals count from the later clock
-// then. Skews add up; a negative one sets the clocks back, which a lease must
-// survive, too. SkewLease may be called from any goroutine. It is for tests: no
-// program may turn the clocks of a lease.
+// Err of the lease reads the clocks, so it returns the end of the session at once. Done
+// closes when the timer of the lease fires next, after a quarter of the term at most.
+// Later renewals count from the new clock. Several skews add up, and a negative d sets
+// the clocks back. SkewLease may be called from any goroutine. It is for tests only.
 func SkewLease(l *driver.Lease, d time.Duration) { leasehook.Skew(l, d) }

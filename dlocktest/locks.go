@@ -11,37 +11,37 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// The cases of this file check what users are promised: the locks of package
-// recipes over the driver.
+// The cases of this file check the guarantees of locks: package recipes on top of the
+// driver.
 
 const (
-	whyExclusion = "two holders of an exclusive lock spend the same money twice"
+	whyExclusion = "two holders of an exclusive lock change the same resource at the same time"
 	whyFair      = "a contender could wait for ever while others overtake it"
-	whyLoss      = "a holder that is not told of its loss goes on writing beside the next one"
+	whyLoss      = "a holder that does not learn of its loss goes on writing beside the next holder"
 )
 
 var lockCases = []testCase{
 	{name: "one-writer-holds-at-a-time", why: whyExclusion, run: oneWriter},
 	{name: "readers-and-writers-exclude-each-other", why: whyExclusion, run: readersAndWriters},
-	{name: "readers-hold-together", why: "a read lock that excludes readers is none", run: readersTogether},
+	{name: "readers-hold-together", why: "readers have to be able to hold the lock at the same time", run: readersTogether},
 	{name: "writers-enter-in-the-order-of-the-queue", why: whyFair, run: writersInOrder},
-	{name: "a-reader-behind-a-queued-writer-waits", why: "a stream of readers would keep every writer out", run: readerBehindWriter},
+	{name: "a-reader-behind-a-queued-writer-waits", why: "a writer would never get the lock while readers keep coming", run: readerBehindWriter},
 	{name: "a-lock-above-locks-that-are-named-like-nodes-is-free", why: "the lock orders would wait for orders/order-1234567890",
 		run: lockAboveNodeLike},
-	{name: "a-busy-lock-is-not-tried-in-vain", why: "TryLock would leave a node behind that blocks all others", run: tryBusy},
+	{name: "a-try-of-a-held-lock-leaves-no-node", why: "TryLock would leave a node that blocks all other contenders", run: tryBusy},
 	{name: "a-wait-that-is-given-up-leaves-no-node", why: whyOrphan, run: givenUpWaits},
-	{name: "a-client-that-closes-gives-everything-back", why: whyClose, run: clientCloses},
+	{name: "a-client-that-closes-unlocks-its-locks", why: whyClose, run: clientCloses},
 	{name: "a-downgrade-lets-readers-in-and-no-writer", why: whyReplace, needs: needReplace, run: downgradeLetsReadersIn},
 	{name: "an-expired-session-loses-its-lock", why: whyLoss, needs: needDrop, run: lossByExpiry},
 	{name: "a-holder-cut-off-knows-before-the-next-one-enters", why: whyLoss, needs: needCutOff, run: lossByCutOff},
 	{name: "a-holder-that-was-paused-knows-at-once", why: whyLoss, needs: needPause, run: lossByPause},
 	{name: "a-holder-whose-node-was-removed-is-told", why: whyLoss, needs: needRemoveNode, run: lossByOperator},
 	{name: "a-waiter-whose-node-was-removed-queues-again", why: whyOvertook, needs: needRemoveNode, run: removedWaiterQueuesAgain},
-	{name: "a-waiter-whose-session-expires-queues-again", why: "it would wait for ever, or enter without a node", needs: needDrop, run: waiterQueuesAgain},
+	{name: "a-waiter-whose-session-expires-queues-again", why: "it would wait for ever, or hold the lock without a node", needs: needDrop, run: waiterQueuesAgain},
 }
 
-// oneWriter counts with atomics: the race detector does not see that a lock orders
-// two clients if that happens in a server.
+// oneWriter counts with atomics, because the race detector does not see the order of two
+// clients that a lock in a server gives.
 func oneWriter(c *check) {
 	var inside, held atomic.Int32
 	var last atomic.Int64
@@ -106,7 +106,7 @@ func readersTogether(c *check) {
 		select {
 		case <-all:
 		case <-c.startWait().over:
-			c.fatalf("a reader holds the lock and another one was not let in")
+			c.fatalf("a reader holds the lock and another reader did not get it")
 		}
 		c.unlock(l)
 	})
@@ -199,7 +199,7 @@ func givenUpWaits(c *check) {
 				acquire = m.RLock
 			}
 			if l, err := acquire(ctx); err == nil {
-				c.errorf("Lock won %s, which was held", l.Node())
+				c.errorf("Lock returned %s while another client held the lock, expected an error", l.Node())
 			}
 			cancel()
 		}
@@ -243,7 +243,7 @@ func downgradeLetsReadersIn(c *check) {
 	c.unlock(c.granted(w, "after every reader before it had unlocked"))
 }
 
-// lostLock waits for the lock to say that it was lost.
+// lostLock waits until Lost of the lock closes.
 func (c *check) lostLock(l *dlock.Lock, after string) {
 	wait := c.startWait()
 	select {
@@ -287,7 +287,7 @@ func lossByCutOff(c *check) {
 	c.queued(s, 2)
 	c.cutOff(cl.session())
 	next := c.granted(won, "after the holder was cut off")
-	c.wantLost(l, "the grant to the next one, as the holder was cut off,")
+	c.wantLost(l, "the grant to the next contender, while the holder was cut off,")
 	c.unlock(next)
 }
 
@@ -307,9 +307,8 @@ func lossByOperator(c *check) {
 	c.lostLock(l, "an operator removed the lock's node")
 }
 
-// removedWaiterQueuesAgain removes the node of the first waiter, and unlocks at
-// once. The second waiter is the next one then; the first one has to queue
-// again.
+// removedWaiterQueuesAgain removes the node of the first waiter, and unlocks at once.
+// Then the second waiter is the next holder, and the first waiter has to queue again.
 func removedWaiterQueuesAgain(c *check) {
 	s := c.session()
 	holder, first, second := c.client(), c.client(), c.client()
@@ -343,7 +342,7 @@ func waiterQueuesAgain(c *check) {
 	c.queued(s, 2)
 	before := cl.session()
 	c.expire(before)
-	c.eventually(func() bool { return cl.session() != before && len(c.list(s, lockName)) == 2 }, "the waiter's node, of a new session")
+	c.eventually(func() bool { return cl.session() != before && len(c.list(s, lockName)) == 2 }, "the waiter has a node in a new session")
 	c.notGranted(won, "while another writer held it")
 	c.unlock(holder)
 	c.unlock(c.granted(won, "after it had queued again with a new session"))

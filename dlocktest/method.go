@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	whyMark = "recipes repeat what failed with ErrUnavailable, and nothing else: an unmarked error fails a lock that would have been " +
-		"won, and a wrongly marked one is repeated for ever"
-	whyCtx = "a caller that gives up waiting for a lock would not get away"
+	whyMark = "recipes repeat a call after ErrUnavailable, and after no other error: without the mark a Lock fails that would have " +
+		"succeeded, and with a wrong mark the call is repeated for ever"
+	whyCtx = "a Lock whose ctx has ended would not return"
 )
 
 var methodCases = []testCase{
@@ -24,7 +24,7 @@ var methodCases = []testCase{
 	{name: "gone-and-bad-names-are-not-marked-as-passing", why: whyMark, run: marks},
 	{name: "a-call-whose-ctx-had-ended-returns", why: whyCtx, run: endedCtx},
 	{name: "a-connect-whose-ctx-had-ended-returns", why: whyCtx, run: connectEndedCtx},
-	{name: "the-ctx-of-connect-is-not-the-session's", why: "every lock of a client would be lost when the call returns that made its session",
+	{name: "the-ctx-of-connect-is-not-the-session's", why: "every lock of a client would be lost when the call returns in which the session began",
 		run: connectCtx},
 	{name: "an-ability-is-there-always-or-never", why: "a lock that was downgraded once could not be downgraded again, or tools would show a part of the queue",
 		run: abilitiesAreStable},
@@ -68,7 +68,7 @@ func marks(c *check) {
 	p := c.create(s, "q", writer)
 	c.delete(s, "q", p)
 	if err := s.Delete(c.ctx, "q", p, driver.Changed); errors.Is(err, driver.ErrUnavailable) {
-		c.errorf("a repeated Delete returned %q, which matches ErrUnavailable: it would be repeated for ever", err)
+		c.errorf("a repeated Delete returned %q, which matches ErrUnavailable: recipes would repeat it for ever", err)
 	}
 	_, err := tryCreate(c.ctx, s, "q", "a/b-")
 	c.wantName("Create with a bad prefix", err)
@@ -84,7 +84,8 @@ func (c *check) wantGivenUp(what string, s driver.Session, ctx context.Context, 
 	}
 }
 
-// endedCtx lets calls succeed that need not wait; they have to return.
+// endedCtx makes calls with a ctx that has ended. They have to return, and may succeed
+// if they need not wait.
 func endedCtx(c *check) {
 	s := c.session()
 	p := c.create(s, "q", writer)
@@ -122,9 +123,9 @@ func connectCtx(c *check) {
 	c.closeLater(s)
 	p := c.create(s, "q", writer)
 	cancel()
-	select { // a driver may take a moment to end its session
+	select { // a wrong end of the session may take a moment
 	case <-s.Done():
-		c.fatalf("the session ended with the ctx of Connect (%v), expected it to live on", s.Err())
+		c.fatalf("the session ended with the ctx of Connect (%v), expected it to go on", s.Err())
 	case <-time.After(c.config.sessionTimeout() / 8):
 	}
 	c.wantNodes("after the ctx of Connect ended", c.list(s, "q"), p.Node)
@@ -132,9 +133,9 @@ func connectCtx(c *check) {
 	c.wantAlive(s, "the end of the ctx of Connect")
 }
 
-// abilitiesAreStable asks for each optional ability again and again, also with
-// arguments that give an error, and expects the same answer. A call that is not
-// supported changes nothing.
+// abilitiesAreStable calls the optional methods again and again, also with arguments
+// that lead to an error. A method has to be supported in every call or in none. A call
+// that is not supported changes nothing.
 func abilitiesAreStable(c *check) {
 	a, b := c.twoSessions()
 	for _, s := range []driver.Session{a, b} {
@@ -156,7 +157,7 @@ func abilitiesAreStable(c *check) {
 			can := c.can&needOf(Ability(method)) != 0
 			for range 4 {
 				if err := ask(); errors.Is(err, errors.ErrUnsupported) == can {
-					c.errorf("%s returned %v, and an earlier call of %s %s: expected every call to say the same",
+					c.errorf("%s returned %v, and an earlier call of %s %s: expected a method to be supported in every call or in none",
 						name, err, method, map[bool]string{true: "was supported", false: "was not"}[can])
 				}
 			}

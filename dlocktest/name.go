@@ -8,17 +8,17 @@ import (
 )
 
 var nameCases = []testCase{
-	{name: "a-name-is-the-prefix-and-the-sequence", why: "recipes read from the name which contender waits for which node", run: nameFormat},
-	{name: "names-are-unique-in-a-queue", why: "two contenders of one name would both take the head of the queue for their own", run: uniqueNames},
-	{name: "names-at-the-limits-are-taken", why: "what CheckQueue and CheckPrefix let pass has to work with every driver, or applications can't change stores",
+	{name: "a-name-is-the-prefix-and-the-sequence", why: "recipes read the kind of each contender from its name", run: nameFormat},
+	{name: "names-are-unique-in-a-queue", why: "two contenders of one name would both take the oldest node for their own", run: uniqueNames},
+	{name: "names-at-the-limits-are-taken", why: "an application that uses a name which CheckQueue and CheckPrefix accept could not change its store",
 		run: namesAtTheLimits},
-	{name: "a-queue-may-be-named-like-a-node", why: "a lock named order-1234567890 or by a UUID would fail in production only, or a lock would wait for ever for a lock below it " + "that it takes for a contender",
+	{name: "a-queue-may-be-named-like-a-node", why: "a lock whose name looks like a node would fail, or the lock above would take that name for a contender and wait for it for ever",
 		run: queuesNamedLikeNodes},
-	{name: "names-that-look-alike-are-different", why: "locks of unrelated names would block each other, on stores that fold, pad, cut or match the names they are given",
+	{name: "names-that-look-alike-are-different", why: "locks of different names would block each other, on stores that ignore case, pad, cut or match names",
 		run: namesAlike},
 	{name: "a-bad-prefix-is-refused", why: "a prefix with a slash would put the node into another queue, where it blocks another lock", run: badPrefix},
-	{name: "a-bad-queue-is-refused", why: "a queue named by a path that leads elsewhere would mix one lock's nodes with another's", run: badQueue},
-	{name: "a-name-that-comes-again-has-another-epoch", why: "a contender whose node vanished with its queue would take another contender's node of that name for its own, and hold beside it",
+	{name: "a-bad-queue-is-refused", why: "a name such as a/../b would mix the nodes of one lock with those of another", run: badQueue},
+	{name: "a-name-that-comes-again-has-another-epoch", why: "a contender whose node was removed with its queue would take another contender's node of that name for its own: two would hold the lock",
 		needs: needRemoveQueue, run: epochs},
 }
 
@@ -78,9 +78,9 @@ func namesAtTheLimits(c *check) {
 	}
 }
 
-// nodeLike holds segments that a store could take for nodes, if its nodes and
-// queues have the same parent. Those that differ only at the end show whether a
-// driver that changes such names mixes them up.
+// nodeLike holds names of queues that look like nodes. A store could take them for
+// nodes if its nodes and queues have the same parent. Some differ only at their end,
+// because a driver may change such names and must not make two of them equal.
 var nodeLike = []string{
 	"order-1234567890", "order-1234567890~", "order-1234567890~~", "1234567890", "1234567890~", "job1732201234567",
 	"web1-W-0000000000", "web1-R-0000000001", "x-999999999999999999", "x-9999999999999999999", "0000000000/0000000000~/web1-W-0000000000",
@@ -98,7 +98,7 @@ func queuesNamedLikeNodes(c *check) {
 		places = append(places, c.create(a, queue, writer))
 	}
 	for i, queue := range queues {
-		c.wantNodes(fmt.Sprintf("queue %q, above and beside queues that are named like nodes", queue), c.listAfterWrite(b, queue), places[i].Node)
+		c.wantNodes(fmt.Sprintf("queue %q, above or beside queues that are named like nodes", queue), c.listAfterWrite(b, queue), places[i].Node)
 	}
 	last := c.create(b, "q", writer)
 	c.delete(a, "q", first)
@@ -178,7 +178,7 @@ func epochs(c *check) {
 		for range 3 {
 			p := c.create(sessions[i%2], "q", writer)
 			if seen[p.Node] {
-				c.fatalf("after the queue was removed and made again Create returned %v, as before: expected another name or another Epoch", p.Node)
+				c.fatalf("after the queue was removed and made again Create returned %v a second time: expected another name or another Epoch", p.Node)
 			}
 			seen[p.Node] = true
 			if nodes := c.list(sessions[i%2], "q"); !has(nodes, p.Node) {

@@ -12,22 +12,22 @@ import (
 )
 
 var orderCases = []testCase{
-	{name: "sequential-creates-are-listed-oldest-first", why: "a lock belongs to the oldest node: a queue in another order has two heads, or a contender waits for one behind it",
+	{name: "sequential-creates-are-listed-oldest-first", why: "a lock belongs to the oldest node: a list in another order makes two contenders the oldest, or makes a contender wait for a node behind its own",
 		run: sequentialOrder},
 	{name: "concurrent-creates-are-listed-in-the-order-of-their-tokens", why: "the fencing tokens of holders that follow each other in the queue would fall, and the resource would refuse the rightful holder",
 		run: concurrentOrder},
-	{name: "nothing-appears-before-a-listed-node", why: "a contender that listed the queue and found itself at the head holds the lock; a node that appears before it later holds it, too",
+	{name: "nothing-appears-before-a-listed-node", why: "a contender whose node is the oldest in a list holds the lock; a node that appears before it later would hold the lock as well",
 		run: nothingBeforeListed},
-	{name: "nothing-appears-before-a-listed-node-while-nodes-come-and-go", why: "a contender that listed the queue and found itself at the head holds the lock; a node that appears before it later holds it, too",
+	{name: "nothing-appears-before-a-listed-node-while-nodes-come-and-go", why: "a contender whose node is the oldest in a list holds the lock; a node that appears before it later would hold the lock as well",
 		run: nothingBeforeListedInChurn},
-	{name: "a-create-that-begins-after-another-returned-is-behind-it", why: "the lock would not be fair, and a contender that was told to be alone would be overtaken",
+	{name: "a-create-that-begins-after-another-returned-is-behind-it", why: "the lock would not be fair, and a node could come before that of a contender which holds the lock because it was alone",
 		run: laterIsBehind},
-	{name: "list-sees-what-the-session-has-done", why: "a contender that does not find itself believes that its node was taken away; one that finds a node it deleted waits for itself",
+	{name: "list-sees-what-the-session-has-done", why: "a contender that does not find its own node queues again; one that finds a node which it has deleted waits for itself",
 		run: listSeesOwnWrites},
-	{name: "a-missing-queue-is-empty", why: "queues come and go as operators and stores please, and no program makes them by hand",
+	{name: "a-missing-queue-is-empty", why: "no program makes queues beforehand, and operators and stores remove empty ones at any time",
 		run: missingQueueIsEmpty},
 	{name: "queues-below-one-another-are-separate", why: "locks of unrelated names would block each other", run: queuesAreSeparate},
-	{name: "a-long-queue-is-listed-in-full", why: "a contender that does not find itself in the list believes that its node was taken away, and one that sees only a page of it finds itself at the head",
+	{name: "a-long-queue-is-listed-in-full", why: "a contender that gets only a page of the list does not find its own node, or takes it for the oldest",
 		run: longQueue},
 	{name: "unsequenced-nodes-are-not-listed", why: "a file that another program left in the queue would block the lock for ever",
 		needs: needPutNode, run: unsequencedNotListed},
@@ -36,7 +36,7 @@ var orderCases = []testCase{
 func sequentialOrder(c *check) {
 	sessions := []driver.Session{c.session(), c.session(), c.session()}
 	var want []driver.Node
-	for i := range 27 { // names fall while the sequence rises, and it passes ten
+	for i := range 27 { // the order by name is another one, and the sequence passes ten
 		prefix := fmt.Sprintf("%c-%c-", 'z'-i%26, "RW"[i%2])
 		want = append(want, c.create(sessions[i%3], "q", prefix).Node)
 		c.wantNodes(fmt.Sprintf("after %d creates", i+1), c.list(sessions[i%3], "q"), want...)
@@ -46,7 +46,8 @@ func sequentialOrder(c *check) {
 	}
 }
 
-// createMany creates n nodes from each of three sessions at once.
+// createMany creates 2n nodes from each of three sessions at the same time, and
+// returns them in the order of their tokens.
 func createMany(c *check, queue string, n int) []driver.Place {
 	var sessions [3]driver.Session
 	for i := range sessions {
@@ -72,8 +73,9 @@ func concurrentOrder(c *check) {
 	c.wantNodes("in the order of the tokens", c.listAfterWrite(s, "q"), nodesOf(places)...)
 }
 
-// nothingBeforeListed lets nodes only come: every list must be a beginning of the
-// last one, without the nodes of a Create that has failed after all.
+// nothingBeforeListed creates nodes and deletes none, while observers list the queue.
+// So each list has to be a beginning of the last list. A node that a failed Create
+// left for a moment does not count.
 func nothingBeforeListed(c *check) {
 	observers := []driver.Session{c.session(), c.session()}
 	var creating atomic.Bool
@@ -122,8 +124,8 @@ func nothingBeforeListedInChurn(c *check) {
 	})
 }
 
-// wantNewNodesBehind lists the queue again and again: a node that is new must
-// be behind every node that the list before had.
+// wantNewNodesBehind lists the queue again and again. A new node has to be behind
+// every node that was listed before.
 func wantNewNodesBehind(c *check, s driver.Session, queue string, goOn func() bool) {
 	known := make(map[driver.Node]bool)
 	for goOn() {
@@ -144,7 +146,7 @@ func wantNewNodesBehind(c *check, s driver.Session, queue string, goOn func() bo
 	}
 }
 
-// breathe spaces out requests that are repeated, so that heartbeats run, too.
+// pauseBriefly keeps a loop of requests from crowding out heartbeats.
 func pauseBriefly() { time.Sleep(20 * time.Microsecond) }
 
 func laterIsBehind(c *check) {
@@ -210,9 +212,9 @@ func queuesAreSeparate(c *check) {
 	c.wantNodes("queue stock/42 after the node of stock was deleted", c.list(s, "stock/42"), places[0].Node)
 }
 
-// longQueue makes more nodes than usually go on a page. A store that is slow gets
-// away with fewer. Few goroutines work at it, as a store that cannot keep up would
-// lose their sessions.
+// longQueue makes more nodes than stores usually return in one page, and fewer on a
+// slow store. Only two goroutines create nodes: with more, a store that cannot keep
+// up would lose their sessions.
 func longQueue(c *check) {
 	sessions := []driver.Session{c.session(), c.session()}
 	const workers, each = 2, 600
@@ -246,12 +248,12 @@ func unsequencedNotListed(c *check) {
 	c.wantNodes("a queue with unsequenced nodes", c.list(s, "q"), p.Node, later.Node)
 }
 
-// aroundUnsequenced creates a node before and after nodes are put into the queue
-// that are not sequenced.
+// aroundUnsequenced creates a node, puts nodes without a sequence into the queue, and
+// creates another node.
 func aroundUnsequenced(c *check, s driver.Session) (driver.Place, driver.Joined) {
 	p := c.create(s, "q", writer)
-	// A driver may count a name that ends in ten digits without a dash before
-	// them, so no such name is here.
+	// No name here ends in ten digits without a dash before them: a driver may count
+	// such a node.
 	for _, name := range []string{"readme", "web1-W-", "web1-W-123456789", "web1-W", "web1-W-0000000007x"} {
 		c.putNode("q", name, "not a lock's")
 	}

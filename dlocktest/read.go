@@ -8,18 +8,18 @@ import (
 )
 
 var readCases = []testCase{
-	{name: "read-tells-of-a-node", why: "people who look at a queue would be told the wrong holder", needs: needRead, run: readTells},
-	{name: "read-of-a-node-that-is-gone-says-so", why: "people who look at a queue would be told of a holder that is none",
+	{name: "read-tells-of-a-node", why: "an operator who looks at a queue would see the wrong holder", needs: needRead, run: readTells},
+	{name: "read-of-a-node-that-is-gone-says-so", why: "an operator who looks at a queue would see a holder that is gone",
 		needs: needRead, run: readGone},
-	{name: "read-says-whose-node-it-is", why: "a client would take its own hold for that of another, or the other way round", needs: needRead, run: readOwner},
+	{name: "read-says-whose-node-it-is", why: "a client would take its own node for that of another client, or the other way round", needs: needRead, run: readOwner},
 	{name: "a-foreign-copy-has-no-owner", why: "a node that another program has forged would pass for the session's own",
 		needs: needRead | needRemoveQueue | needPutNode, run: readCopy},
-	{name: "read-takes-foreign-nodes", why: "people who look at a queue want to see what lies in it",
+	{name: "read-takes-foreign-nodes", why: "an operator who looks at a queue has to see all nodes in it",
 		needs: needRead | needPutNode, run: readForeign},
 }
 
 var walkCases = []testCase{
-	{name: "walk-finds-queues-at-and-below-a-prefix", why: "people who look for a lock would not find it, or be shown others",
+	{name: "walk-finds-queues-at-and-below-a-prefix", why: "an operator who looks for a lock would not find it, or would see others",
 		needs: needWalk, run: walkFinds},
 }
 
@@ -89,8 +89,8 @@ func readOwner(c *check) {
 	}
 }
 
-// readCopy has a foreign program put the same name and data where the session's
-// node was.
+// readCopy removes the session's node with its queue. Then another program puts a node
+// of the same name and data into the queue.
 func readCopy(c *check) {
 	s := c.session()
 	p, text := c.createWithData(s, "q", writer)
@@ -106,8 +106,8 @@ func readCopy(c *check) {
 func readForeign(c *check) {
 	s := c.session()
 	c.create(s, "q", writer)
-	c.putNode("q", "readme", "not a lock's")
-	if info := c.read(s, "q", "readme"); string(info.Data) != "not a lock's" || info.Owner != "" {
+	c.putNode("q", "readme", "no node of a lock")
+	if info := c.read(s, "q", "readme"); string(info.Data) != "no node of a lock" || info.Owner != "" {
 		c.errorf("Read of a foreign node returned data %q and owner %q, expected what it holds and no owner", info.Data, info.Owner)
 	}
 }

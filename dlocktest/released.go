@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	whyReleased = "a contender that receives Released enters without listing the queue: sent for anything else, it lets two in"
-	whyOvertook = "a contender whose own node was taken away before would enter without a node, beside others"
-	whyGoesOn   = "a contender that was let in looks at its watch once more: it must say whether the own node stands"
+	whyReleased = "a contender that receives Released holds the lock without another List: sent for anything else, it makes two holders"
+	whyOvertook = "a contender whose own node was removed before would hold the lock without a node, beside another holder"
+	whyGoesOn   = "a contender looks at its watch once more before it holds the lock: the watch has to show whether the own node stands"
 )
 
 var releasedCases = []testCase{
 	{name: "a-release-wakes-the-watches", why: whyWatch, run: releaseWakes},
 	{name: "a-release-that-meets-the-arming-is-not-missed", why: whyWatch, run: watchMeetsDelete(driver.Released)},
 	{name: "a-reply-lost-can-be-repeated", why: whyDelete, needs: needLosses, run: releaseLosesReply},
-	{name: "list-shows-what-released-says", why: "a contender that lists after all would wait for a node that is gone", needs: needReleased, run: releasedIsListed},
+	{name: "list-shows-what-released-says", why: "a contender that lists after Released would wait for a node that is gone", needs: needReleased, run: releasedIsListed},
 	{name: "after-released-the-watch-goes-on-for-the-own-node", why: whyGoesOn, needs: needReleased, run: releasedGoesOn},
 	{name: "released-does-not-overtake-the-delete-of-the-own-node", why: whyOvertook, run: releasedAfterDelete},
 	{name: "released-does-not-overtake-an-operator", why: whyOvertook, needs: needRemoveNode, run: releasedAfterOperator},
 	{name: "released-does-not-overtake-the-removal-of-the-queue", why: whyOvertook, needs: needRemoveQueue, run: releasedAfterRemoval},
 	{name: "released-does-not-overtake-the-expiry-of-the-own-session", why: whyOvertook, needs: needDrop, run: releasedAfterExpiry},
 	{name: "the-release-of-the-own-node-is-not-released", why: whyOvertook, run: ownIsNotReleased},
-	{name: "a-watch-of-a-queue-is-not-told-of-a-release", why: whyReleased, run: queueSees("release of a node", watchSeesDelete(driver.Released))},
+	{name: "a-watch-of-a-queue-sends-no-released", why: whyReleased, run: queueSees("release of a node", watchSeesDelete(driver.Released))},
 	{name: "delete-is-not-released", why: whyReleased, run: otherReleaseIsNotReleased},
 	{name: "a-node-gone-before-is-not-released", why: whyReleased, run: goneIsNotReleased},
 	{name: "replace-is-not-released", why: whyReleased, needs: needReleased | needReplace, run: watchReplaced},
@@ -37,8 +37,8 @@ var releasedCases = []testCase{
 	{name: "a-late-release-is-not-that-of-a-node-that-took-the-name", why: whyReleased, needs: needRemoveQueue, run: lateReleaseIsNotReleased},
 }
 
-// releaseWakes looks at watches of a node by its place and by its name, and at the
-// watch of the Create if there is one.
+// releaseWakes releases a node that is ahead of others. Their watches know the own node
+// by its place or by its name, or come from Create.
 func releaseWakes(c *check) {
 	a, b := c.twoSessions()
 	var sent, all int
@@ -100,8 +100,8 @@ func releasedIsListed(c *check) {
 	})
 }
 
-// releasedGoesOn has three nodes ahead. After the release of one of them, only
-// the end of the own node counts.
+// releasedGoesOn watches three nodes ahead, and releases one of them. After that the
+// watch goes on for the own node alone, whatever happens to the other two.
 func releasedGoesOn(c *check) {
 	a, b := c.twoSessions()
 	early := 0
@@ -124,13 +124,13 @@ func releasedGoesOn(c *check) {
 		c.wantUnreleasedEnd(w, "Delete of the own node, after Released was received (round %d)", i)
 	}
 	if early == n {
-		c.errorf("in %d rounds of %d a watch that had sent Released spoke again while its own node stood, expected it to go on for that node alone", early, n)
+		c.errorf("in %d rounds of %d a watch sent something or ended after Released, while its own node stood: expected it to go on for that node alone", early, n)
 	}
 }
 
-// overtakes removes the own node of a contender in some way, and then releases
-// the node ahead. A driver that announces Released all the same has to have
-// closed the watch when it is received.
+// wantNoOvertaking removes the own node of a contender in some way, and then releases
+// the node ahead. A watch may send Released all the same, but then it has to have ended
+// by the time at which Released is received.
 func (c *check) wantNoOvertaking(after string, removeOwn func(b driver.Session, q driver.Place)) {
 	for i := range 10 {
 		a, b := c.twoSessions()
@@ -187,8 +187,7 @@ func ownIsNotReleased(c *check) {
 	}
 }
 
-// goneIsNotReleased arms watches of nodes that were deleted before, in either
-// way.
+// goneIsNotReleased arms watches of nodes that were deleted before, with either cause.
 func goneIsNotReleased(c *check) {
 	a, b := c.twoSessions()
 	for _, why := range []driver.Cause{driver.Changed, driver.Released} {
@@ -200,14 +199,14 @@ func goneIsNotReleased(c *check) {
 		if why == driver.Changed {
 			c.wantUnreleasedEnd(c.watch(a, "q", mine, p.Node), "it was armed on a node ahead that had been deleted")
 			c.wantUnreleasedEnd(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been deleted")
-		} else { // a driver may remember the release
+		} else { // a driver may know of the release
 			c.awaitNews(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been released")
 		}
 	}
 }
 
-// resetIsNotReleased breaks the connections of both sessions, and deletes the
-// node then.
+// resetIsNotReleased breaks the connections of both sessions, and then deletes the
+// node.
 func resetIsNotReleased(c *check) {
 	a, b := c.twoSessions()
 	p, watches := nodeWithWatches(c, a, b)
@@ -229,8 +228,7 @@ func otherReleaseIsNotReleased(c *check) {
 	}
 }
 
-// lateReleaseIsNotReleased repeats the release of a node after another one has
-// taken its name.
+// lateReleaseIsNotReleased repeats the release of a node when another node has its name.
 func lateReleaseIsNotReleased(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
@@ -239,7 +237,7 @@ func lateReleaseIsNotReleased(c *check) {
 	stay := createNamesakes(c, a, b, "q", p.Node)
 	q, w := c.waitFor(a, "q", stay[0])
 	c.wantDeleted("a repeated release", a.Delete(c.ctx, "q", p, driver.Released))
-	time.Sleep(c.config.sessionTimeout() / 50) // a wrong word may be on its way
+	time.Sleep(c.config.sessionTimeout() / 50) // a wrong Released may be on its way
 	c.wantNodes("after a release was repeated", c.listAfterWrite(a, "q"), append(stay, q.Node)...)
 	c.close(b)
 	c.wantUnreleasedEnd(w, "Close of the session of the node ahead, and an earlier release of a node of the same name")

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	whyReplace = "a lock that is downgraded would be lost, or let in a writer that was queued behind it"
-	shared     = "web1-R-" // what writer becomes
+	whyReplace = "a lock that is downgraded would be lost, or a writer behind it would get the lock as well"
+	shared     = "web1-R-" // the prefix of a writer that has downgraded
 )
 
 var replaceCases = []testCase{
 	{name: "replace-changes-the-prefix-and-keeps-the-rest", why: whyReplace, needs: needReplace, run: replaceKeeps},
-	{name: "list-shows-exactly-one-of-the-names", why: "a contender that lists at the wrong moment would see a free lock, or two holders",
+	{name: "list-shows-exactly-one-of-the-names", why: "a contender that lists during a downgrade would see a free lock, or two holders",
 		needs: needReplace, run: replaceAtomic},
 	{name: "replace-can-be-repeated-after-success", why: whyReplace, needs: needReplace, run: replaceTwice},
 	{name: "delete-takes-every-place-that-the-node-had", why: whyDelete, needs: needReplace, run: deleteEveryPlace},
@@ -25,7 +25,7 @@ var replaceCases = []testCase{
 	{name: "replace-spares-a-node-that-took-the-name", why: whyStale, needs: needReplace | needRemoveQueue, run: replaceSparesNamesake},
 	{name: "replace-refuses-a-bad-prefix", why: "a prefix with a slash would move the node into another queue", needs: needReplace, run: replaceBadPrefix},
 	{name: "a-replaced-node-goes-with-its-session", why: whyClose, needs: needReplace, run: replacedGoesWithSession},
-	{name: "a-replaced-node-keeps-token-and-data", why: "the fencing token that the holder passes on would no longer be its node's",
+	{name: "a-replaced-node-keeps-token-and-data", why: "the holder would pass on a fencing token that its node does not have",
 		needs: needReplace | needRead, run: replaceKeepsInfo},
 	{name: "a-reply-lost-before-the-commit-can-be-repeated", why: whyReplace, needs: needReplace | needLoseRequest,
 		run: func(c *check) { replaceLosesReply(c, false) }},
@@ -41,7 +41,7 @@ func checkReplaced(c *check, was, now driver.Place, prefix string) {
 	}
 }
 
-// replaceKeeps replaces the second of three nodes, some times.
+// replaceKeeps replaces the second of three nodes several times.
 func replaceKeeps(c *check) {
 	a, b := c.twoSessions()
 	first, p, third := c.create(b, "q", reader), c.create(a, "q", writer), c.create(b, "q", writer)
@@ -59,7 +59,7 @@ func replaceKeeps(c *check) {
 	c.wantNodes("after Replace of the second node and a Create", c.listAfterWrite(b, "q"), first.Node, p.Node, third.Node, fourth.Node)
 }
 
-// replaceAtomic lists while a node changes its name to and fro.
+// replaceAtomic lists the queue while a node changes its name again and again.
 func replaceAtomic(c *check) {
 	a := c.session()
 	observers := []driver.Session{a, c.session(), c.session()}
@@ -100,7 +100,7 @@ func replaceTwice(c *check) {
 }
 
 // deleteEveryPlace replaces a node once or twice, and deletes it by each of its
-// places: a driver that remembers one old name knows too few.
+// places. A driver that remembers one old name fails.
 func deleteEveryPlace(c *check) {
 	a, b := c.twoSessions()
 	stays := c.create(b, "q", writer)

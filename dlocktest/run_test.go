@@ -139,12 +139,12 @@ func TestWhatCanNotBeCheckedIsSaid(t *testing.T) {
 }
 
 func TestCompleteDemandsEverything(t *testing.T) {
-	out, passed := runConfigured(t, "incomplete", "rule08/a-(paused|living)")
+	out, passed := runConfigured(t, "incomplete", "rule08/a(fter-a-pause|-session-lives)")
 	if passed {
 		t.Errorf("Run passed although Complete is set and Pause is nil:\n%s", out)
 	}
 	wantOutput(t, out, "rule 8 not checked: Config.Pause is nil, and Config.Complete demands everything",
-		"--- PASS: TestConfigured/rule08/a-living-session-says-so")
+		"--- PASS: TestConfigured/rule08/a-session-lives-after-connect")
 }
 
 func TestConfigWithoutAStoreFails(t *testing.T) {
@@ -227,7 +227,7 @@ func TestDriverThatLosesEverySessionFails(t *testing.T) {
 // TestFaultWithoutEffectIsNoCheck has a driver that loses its session to each slow
 // reply.
 func TestFaultWithoutEffectIsNoCheck(t *testing.T) {
-	out, passed := runConfigured(t, "ends with slow replies", "rule08/(slow|a-living)")
+	out, passed := runConfigured(t, "ends with slow replies", "rule08/(slow|a-session-lives)")
 	if !passed {
 		t.Errorf("Run failed on a sound driver that loses its session to slow replies:\n%s", out)
 	}

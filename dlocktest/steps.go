@@ -12,14 +12,14 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The prefixes that recipes use, of two contenders.
+// Prefixes as recipes use them, of two contenders.
 const (
 	writer = "web1-W-"
 	reader = "web2-R-"
 )
 
-// The steps below are calls of the driver that have to succeed. As recipes do,
-// they repeat a call that failed with an error that may pass.
+// The steps below are calls of the driver that have to succeed. They repeat a call
+// that failed with an error that may pass, as recipes do.
 
 const retryPause = 5 * time.Millisecond
 
@@ -44,26 +44,26 @@ func (c *check) retry(what string, call func() error) {
 	}
 }
 
-// data returns what a recipe puts into a node: text that differs in every call.
+// data returns the data of a node, as recipes make it: it differs in every call.
 func data() []byte { return []byte(`{"id":"` + rand.Text() + `"}`) }
 
-// join creates a node as a recipe does, with its watch if behind is not nil.
-func (c *check) join(s driver.Session, queue, prefix string, behind func([]driver.Node) int) (j driver.Joined) {
+// join creates a node. A predecessor that is not nil asks for a watch.
+func (c *check) join(s driver.Session, queue, prefix string, predecessor func([]driver.Node) int) (j driver.Joined) {
 	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
-		j, err = s.Create(c.ctx, queue, driver.NodeSpec{Prefix: prefix, Data: data(), Predecessor: behind})
+		j, err = s.Create(c.ctx, queue, driver.NodeSpec{Prefix: prefix, Data: data(), Predecessor: predecessor})
 		return err
 	})
 	return j
 }
 
-// create creates a node and looks at nothing but its place.
+// create creates a node, and returns nothing but its place.
 func (c *check) create(s driver.Session, queue, prefix string) driver.Place {
 	j := c.join(s, queue, prefix, nil)
 	j.Watch.Stop()
 	return j.Place
 }
 
-// tryCreate calls Create once, with a context of the case's own choice.
+// tryCreate calls Create once, and returns its error.
 func tryCreate(ctx context.Context, s driver.Session, queue, prefix string) (driver.Place, error) {
 	j, err := s.Create(ctx, queue, driver.NodeSpec{Prefix: prefix, Data: data()})
 	return j.Place, err
@@ -77,9 +77,9 @@ func (c *check) list(s driver.Session, queue string) (nodes []driver.Node) {
 	return nodes
 }
 
-// settled is List after everything that has happened until now: a write of the
-// listing session comes before it, because a server may show a session older
-// data than other servers do.
+// listAfterWrite lists a queue as it is now. List alone may show the session an
+// older state, since a server of the store may lag behind the others. After a write
+// of its own the session sees everything that came before that write.
 func (c *check) listAfterWrite(s driver.Session, queue string) []driver.Node {
 	p := c.create(s, queue, "probe-R-")
 	nodes := c.list(s, queue)
@@ -91,13 +91,13 @@ func (c *check) delete(s driver.Session, queue string, p driver.Place) {
 	c.remove(s, queue, p, driver.Changed)
 }
 
-// release deletes a node as a holder does that gives back an exclusive lock.
+// release deletes a node as the holder of an exclusive lock does in Unlock.
 func (c *check) release(s driver.Session, queue string, p driver.Place) {
 	c.remove(s, queue, p, driver.Released)
 }
 
-// remove deletes a node. It repeats the call if the outcome is unknown; the
-// node may be gone by then.
+// remove deletes a node. If the outcome of a call is unknown, remove repeats it, and
+// the node may be gone by then.
 func (c *check) remove(s driver.Session, queue string, p driver.Place, why driver.Cause) {
 	doubt := false
 	c.retry(fmt.Sprintf("Delete(%q, %q, %v)", queue, p.Name, why), func() error {
@@ -110,7 +110,7 @@ func (c *check) remove(s driver.Session, queue string, p driver.Place, why drive
 	})
 }
 
-// watch watches an own node, and nodes ahead of it.
+// watch watches a node of the session, and nodes ahead of it.
 func (c *check) watch(s driver.Session, queue string, p driver.Place, ahead ...driver.Node) (w driver.Watch) {
 	what := fmt.Sprintf("Watch(%q, %q)", queue, p.Name)
 	c.retry(what, func() (err error) {
@@ -137,14 +137,14 @@ func (c *check) wantChannel(what string, w driver.Watch) {
 	}
 }
 
-// waitFor creates a node of s at the end of the queue and watches nodes ahead of
-// it from there.
+// waitFor creates a node of s at the end of the queue, and watches that node and
+// nodes ahead of it.
 func (c *check) waitFor(s driver.Session, queue string, ahead ...driver.Node) (driver.Place, driver.Watch) {
 	p := c.create(s, queue, "wait-R-")
 	return p, c.watch(s, queue, p, ahead...)
 }
 
-// closes waits for the watch to close and reports whether it sent Released.
+// awaitEnd waits for the end of a watch, and reports whether it sent Released before.
 func (c *check) awaitEnd(w driver.Watch, after string, args ...any) (released bool) {
 	wait := c.startWait()
 	for {
@@ -165,7 +165,7 @@ func (c *check) awaitEnd(w driver.Watch, after string, args ...any) (released bo
 	}
 }
 
-// isReleased judges what a watch has sent.
+// isReleased reports whether a value that a watch has sent is Released.
 func (c *check) isReleased(cause driver.Cause) bool {
 	if cause != driver.Released && cause != driver.Changed {
 		c.fatalf("the watch sent the unknown Cause %d", cause)
@@ -173,30 +173,31 @@ func (c *check) isReleased(cause driver.Cause) bool {
 	return cause == driver.Released
 }
 
-// wakes waits for the first that the watch says: a cause, or its end. It reports
-// whether that is Released.
+// awaitNews waits for the first value that a watch sends, or for its end. It reports
+// whether the watch has sent Released.
 func (c *check) awaitNews(w driver.Watch, after string, args ...any) (released bool) {
 	wait := c.startWait()
 	select {
 	case cause, open := <-w.C:
 		return open && c.isReleased(cause)
 	case <-wait.over:
-		c.fatalf("the watch said nothing for %v after %s, expected Released or its end", wait.elapsed(), fmt.Sprintf(after, args...))
+		c.fatalf("the watch was still open %v after %s and had sent nothing, expected Released or its end", wait.elapsed(), fmt.Sprintf(after, args...))
 	}
 	return false
 }
 
-// closesUnreleased is closes for an end that is no release.
+// wantUnreleasedEnd waits for the end of a watch that must not send Released.
 func (c *check) wantUnreleasedEnd(w driver.Watch, after string, args ...any) {
 	if c.awaitEnd(w, after, args...) {
-		c.errorf("the watch sent Released after %s, expected that for the release of a node ahead only (rule 13)", fmt.Sprintf(after, args...))
+		c.errorf("the watch sent Released after %s, expected its end alone: Released is for the release of a node ahead only (rule 13)", fmt.Sprintf(after, args...))
 	}
 }
 
-// isClosed expects a watch of a node that is not there to be closed already.
+// wantEndedWatch expects that a watch of a node that is not there ended before Watch
+// returned.
 func (c *check) wantEndedWatch(w driver.Watch, after string, args ...any) {
 	if !hasNews(w.C) {
-		c.fatalf("Watch after %s returned a channel that is open, expected it to be closed", fmt.Sprintf(after, args...))
+		c.fatalf("Watch returned an open watch after %s, expected one that has ended", fmt.Sprintf(after, args...))
 	}
 	c.wantUnreleasedEnd(w, after, args...)
 }
@@ -210,7 +211,7 @@ func hasNews(ch <-chan driver.Cause) bool {
 	}
 }
 
-// ends waits for the session to say that it has ended.
+// awaitSessionEnd waits until Done of a session closes.
 func (c *check) awaitSessionEnd(s driver.Session, after string) {
 	c.expectEnd(s)
 	wait := c.startWait()
@@ -225,7 +226,7 @@ func (c *check) awaitSessionEnd(s driver.Session, after string) {
 func (c *check) close(s driver.Session) {
 	c.expectEnd(s)
 	if err := s.Close(); err != nil {
-		c.fatalf("Close returned the error %q, expected success with a store in reach", err)
+		c.fatalf("Close returned the error %q, expected success while the store can be reached", err)
 	}
 }
 
@@ -237,13 +238,13 @@ func (c *check) eventually(holds func() bool, what string, args ...any) {
 		select {
 		case <-time.After(pause):
 		case <-wait.over:
-			c.fatalf("expected in the end, and not seen within %v: %s", wait.elapsed(), fmt.Sprintf(what, args...))
+			c.fatalf("not seen within %v, and expected in the end: %s", wait.elapsed(), fmt.Sprintf(what, args...))
 		}
 	}
 }
 
-// together calls f in n goroutines that start at once, waits for them, and ends
-// the case if one of them failed.
+// together calls f in n goroutines that start at the same time, waits for them, and
+// ends the calling goroutine if the case has failed.
 func (c *check) together(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})

@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-const whyTokens = "the resource refuses a token smaller than one it has seen: where tokens fall or repeat, " +
-	"it refuses the rightful holder or lets in one whose lock was lost"
+const whyTokens = "a resource refuses a token that is smaller than one it has seen: if tokens fall or repeat, " +
+	"it refuses the holder, or accepts a process that has lost the lock"
 
 var tokenCases = []testCase{
 	{name: "tokens-rise-from-session-to-session", why: whyTokens, run: tokensOverSessions},
@@ -19,7 +19,7 @@ var tokenCases = []testCase{
 	{name: "tokens-rise-after-the-queue-was-removed", why: whyTokens, needs: needRemoveQueue, run: tokensOverRemoval},
 	{name: "tokens-rise-after-all-was-removed-and-closed", why: whyTokens, needs: needRemoveQueue, run: tokensOverRemovalAndClose},
 	{name: "tokens-rise-across-roll-over", why: whyTokens, needs: needRollOver, run: tokensOverRollOver},
-	{name: "order-is-kept-across-roll-over", why: "a lock would be taken from its holder, or given to two, on the day the sequence ends",
+	{name: "order-is-kept-across-roll-over", why: "a holder would lose its lock, or two would hold it, on the day on which the sequence ends",
 		needs: needRollOver, run: orderOverRollOver},
 }
 
@@ -98,33 +98,33 @@ func tokensOverRemovalAndClose(c *check) {
 	}
 }
 
-// tokensOverRollOver creates and deletes until the sequence has surely ended
-// once, as a busy lock does.
+// tokensOverRollOver creates and deletes nodes until the sequence must have ended
+// once.
 func tokensOverRollOver(c *check) {
 	store := c.nearRollOver()
 	a, b := c.sessionOf(store), c.sessionOf(store)
 	var t tokens
-	turned := false
+	again := false
 	for i := range 150 {
 		s := []driver.Session{a, b}[i%2]
 		p := c.create(s, "q", writer)
-		turned = turned || t.any && p.Seq <= t.last.Seq
+		again = again || t.any && p.Seq <= t.last.Seq
 		checkName(c, p, writer)
 		t.wantHigher(c, p)
 		c.delete(s, "q", p)
 	}
-	c.logf("the sequence started over: %v", turned)
+	c.logf("the sequence started over: %v", again)
 }
 
-// orderOverRollOver keeps the queue filled while the sequence ends. A driver may
-// refuse new nodes with ErrUnavailable until the old ones have drained, so one
-// of them leaves whenever that happens.
+// orderOverRollOver keeps nodes in the queue while the sequence ends. A driver may
+// return ErrUnavailable until the older nodes have gone. So the case deletes the
+// oldest node when that happens.
 func orderOverRollOver(c *check) {
 	store := c.nearRollOver()
 	a, b := c.sessionOf(store), c.sessionOf(store)
 	var t tokens
 	var queue []driver.Place
-	leave := func() {
+	deleteOldest := func() {
 		c.delete(a, "q", queue[0])
 		queue = queue[1:]
 	}
@@ -141,15 +141,15 @@ func orderOverRollOver(c *check) {
 			queue = append(queue, j.Place)
 			c.wantNodes("the queue", c.list(a, "q"), nodesOf(queue)...)
 			if len(queue) > 4 {
-				leave()
+				deleteOldest()
 			}
 		case errors.Is(err, driver.ErrUnavailable) && wait.elapsed() < c.config.bound():
 			if len(queue) > 0 {
-				leave()
+				deleteOldest()
 			}
 			time.Sleep(retryPause)
 		default:
-			c.fatalf("Create returned %q near the end of the sequence, expected success or ErrUnavailable while older nodes drain", err)
+			c.fatalf("Create returned %q near the end of the sequence, expected success, or ErrUnavailable until the older nodes have gone", err)
 		}
 	}
 	c.wantNodes("another session", c.listAfterWrite(b, "q"), nodesOf(queue)...)

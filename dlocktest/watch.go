@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	whyWatch = "a contender that waits for this node would wait for ever, and every contender behind it"
-	whyOwn   = "a contender whose node goes would not notice that it has lost its place, or the lock"
+	whyWatch = "a contender that waits for this node would wait for ever, and so would every contender behind it"
+	whyOwn   = "a contender whose node is removed would not notice that it has lost its place, or the lock"
 	whyAny   = "a contender that waits for any change would miss this one"
-	whyOver  = "a contender that waits would not learn that its session is over and its node gone"
-	whyCtxOf = "a watch outlives the call that arms it: the contender would miss the end of the node, or list the queue for nothing"
+	whyOver  = "a contender that waits would not learn that its session has ended and its node is gone"
+	whyCtxOf = "a watch has to outlive the call that arms it: the contender would miss the end of the node, or list the queue for nothing"
 )
 
 var watchCases = []testCase{
@@ -30,7 +30,7 @@ var watchCases = []testCase{
 	{name: "watch-of-a-node-removed-by-an-operator", why: whyWatch, needs: needRemoveNode, run: watchNodeRemoved},
 	{name: "watch-of-a-node-whose-queue-is-removed", why: whyWatch, needs: needRemoveQueue, run: watchQueueRemoved},
 	{name: "watch-of-a-node-whose-name-comes-again", why: whyWatch, needs: needRemoveQueue, run: watchNameComesAgain},
-	{name: "watch-of-a-node-that-is-replaced", why: "a reader behind a writer that downgrades would not be let in",
+	{name: "watch-of-a-node-that-is-replaced", why: "a reader that waits for a writer would not get the lock when the writer downgrades",
 		needs: needReplace, run: watchReplaced},
 	{name: "a-deletion-while-the-watching-session-was-cut-off-is-not-missed", why: whyWatch, needs: needCutOff, run: watchAcrossCut},
 	{name: "a-deletion-after-the-connection-broke-is-not-missed", why: whyWatch, needs: needReset, run: watchAcrossReset},
@@ -38,19 +38,19 @@ var watchCases = []testCase{
 	{name: "the-ctx-of-watch-is-for-the-call-only", why: whyCtxOf, run: watchCtx},
 	{name: "the-ctx-of-create-is-for-the-call-only", why: whyCtxOf, needs: needArmed, run: armedCtx},
 	{name: "stop-takes-no-other-watch-with-it", why: whyWatch, run: watchStopped},
-	{name: "stop-may-be-repeated-at-any-time", why: "callers stop a watch with defer, also if it has ended", run: stopAnyTime},
-	{name: "stop-does-not-block-while-cut-off", why: "a call that is given up would not return before its store is back",
+	{name: "stop-may-be-repeated-at-any-time", why: "callers stop a watch with defer, also a watch that has ended", run: stopAnyTime},
+	{name: "stop-does-not-block-while-cut-off", why: "a Lock whose ctx ends would not return before the store can be reached again",
 		needs: needCutOff, run: stopWhileCutOff},
 	{name: "watch-of-a-queue-sees-a-creation", why: whyAny, run: queueSees("Create", watchSeesCreation)},
 	{name: "watch-of-a-queue-sees-a-deletion", why: whyWatch, run: queueSees("Delete", watchSeesDelete(driver.Changed))},
 	{name: "watch-of-a-queue-sees-a-node-that-came-and-went", why: whyAny, run: queueSees("Create and Delete", watchSeesCreateAndDelete)},
 	{name: "watch-of-a-queue-sees-a-session-close", why: whyWatch, run: queueSees("Close", watchSeesClose)},
 	{name: "watch-of-a-queue-sees-its-removal", why: whyWatch, needs: needRemoveQueue, run: queueSees("removal of the queue, with a node,", watchSeesRemoval)},
-	{name: "watch-of-a-queue-sees-a-replacement", why: "a reader behind a writer that downgrades would not be let in",
+	{name: "watch-of-a-queue-sees-a-replacement", why: "a reader that waits for a writer would not get the lock when the writer downgrades",
 		needs: needReplace, run: queueSees("Replace", watchSeesReplace(shared))},
 	{name: "watch-of-a-queue-sees-a-replacement-that-was-undone", why: whyAny, needs: needReplace,
 		run: queueSees("Replace, and another one back to the first name,", watchSeesReplace(shared, writer))},
-	{name: "armed-first-listed-then-nothing-is-missed", why: whyWatch, run: watchThenList},
+	{name: "a-list-after-the-arming-misses-no-change", why: whyWatch, run: watchThenList},
 	{name: "a-deletion-that-meets-the-arming-is-not-missed", why: whyWatch, run: watchMeetsDelete(driver.Changed)},
 	{name: "no-wake-up-is-missed-in-a-queue-of-contenders", why: whyWatch, run: watchChain},
 	{name: "the-close-of-a-session-closes-its-watches", why: whyOver, run: watchesEnd("Close of the session", (*check).close)},
@@ -62,8 +62,8 @@ var watchCases = []testCase{
 		})},
 }
 
-// watched makes a node of a, and watches of it by both sessions: as an own node,
-// as a node ahead, and of the queue.
+// nodeWithWatches creates a node of session a, and watches it from both sessions: as
+// the own node of a, as a node ahead of nodes of b, and with a watch of the queue.
 func nodeWithWatches(c *check, a, b driver.Session) (driver.Place, []driver.Watch) {
 	p := c.create(a, "q", writer)
 	_, first := c.waitFor(b, "q", p.Node)
@@ -73,9 +73,9 @@ func nodeWithWatches(c *check, a, b driver.Session) (driver.Place, []driver.Watc
 	}
 }
 
-// The cases below end a node of a that is watched, without a release. Each of
-// them stands under rule 6, since all watches have to end, and under rule 13,
-// since none may send Released.
+// Each case below removes a node that is watched, and does not release it. The cases
+// stand under rule 6, because every watch has to end. They stand under rule 13 as well,
+// because no watch may send Released.
 
 func watchDeleted(c *check) {
 	a, b := c.twoSessions()
@@ -131,14 +131,15 @@ func watchNeverWas(c *check) {
 	p := c.create(s, "q", writer)
 	other := before.Node
 	other.Name = driver.FormatName("web9-W-", before.Seq)
-	c.wantUnreleasedEnd(c.watch(s, "q", p, other), "it was armed on the node ahead %s, which never was", other.Name)
+	c.wantUnreleasedEnd(c.watch(s, "q", p, other), "it was called for the node ahead %s, which never existed", other.Name)
 	for _, queue := range []string{"q", "never/was"} {
 		never := driver.Place{Node: driver.Node{Name: driver.FormatName("web9-W-", p.Seq), Seq: p.Seq, Epoch: p.Epoch}}
-		c.wantEndedWatch(c.watch(s, queue, never), "it was armed on the own node %s in %s, which never was", never.Name, queue)
+		c.wantEndedWatch(c.watch(s, queue, never), "it was called for the own node %s in the queue %s, which never existed", never.Name, queue)
 	}
 }
 
-// watchSeveral ends each of three nodes in turn, the own one last.
+// watchSeveral deletes one of three nodes that a watch has: each node ahead, and the
+// own node.
 func watchSeveral(c *check) {
 	a, b := c.twoSessions()
 	for i := range 3 {
@@ -156,7 +157,7 @@ func watchSeveral(c *check) {
 	}
 }
 
-// named is a place as a caller has it that knows the node's name only.
+// named returns the place as it is for a caller that knows the node by name only.
 func named(p driver.Place) driver.Place { return driver.Place{Node: p.Node} }
 
 func watchOwn(c *check) {
@@ -178,8 +179,9 @@ func watchOwnGone(c *check) {
 	c.wantEndedWatch(c.watch(a, "q", p, ahead.Node), "Delete of the own node, with one ahead that stands")
 }
 
-// watchOwnNamesake has another node of the name watched before, or not: a
-// driver may keep one watch for each name.
+// watchOwnNamesake watches a node that is gone while another node has its name. In the
+// second round that other node is watched already: a driver may keep one watch for each
+// name.
 func watchOwnNamesake(c *check) {
 	a, b := c.twoSessions()
 	for _, before := range []bool{false, true} {
@@ -198,7 +200,7 @@ func watchOwnNamesake(c *check) {
 	}
 }
 
-// watchByName watches names that have come again, by their old places.
+// watchByName watches nodes by the places of earlier nodes that had the same names.
 func watchByName(c *check) {
 	a, b := c.twoSessions()
 	p, behind := c.create(a, "q", writer), c.create(b, "q", writer)
@@ -214,7 +216,7 @@ func watchByName(c *check) {
 	c.wantUnreleasedEnd(ahead, "Delete of the node ahead that has the name now")
 }
 
-// waitGone waits as a contender does until a node is gone.
+// waitGone waits until a node is gone, as a contender does.
 func waitGone(c *check, s driver.Session, queue string, n driver.Node) {
 	own := c.create(s, queue, "wait-R-")
 	for {
@@ -228,7 +230,8 @@ func waitGone(c *check, s driver.Session, queue string, n driver.Node) {
 	}
 }
 
-// watchNameComesAgain makes both names again that are watched.
+// watchNameComesAgain removes a queue with nodes that are watched, and makes new nodes
+// that may get the same names.
 func watchNameComesAgain(c *check) {
 	a, b := c.twoSessions()
 	p, q := c.create(a, "q", writer), c.create(b, "q", writer)
@@ -257,8 +260,8 @@ func watchReplaced(c *check) {
 }
 
 // watchAcrossCut cuts the watching session off for a while, and deletes one node
-// meanwhile and another one after that. If the session does not survive that, its
-// watches close with it.
+// meanwhile and another one after that. If the session ends with the cut, its watches
+// end with it.
 func watchAcrossCut(c *check) {
 	a, b := c.twoSessions()
 	stays := c.create(a, "q", writer)
@@ -314,8 +317,8 @@ func watchMany(c *check) {
 	wantUnreleasedEnds(c, watches, "Delete of the node")
 }
 
-// watchCtx ends the ctx after the call. A watch may end early, but not always
-// then.
+// watchCtx ends the ctx of Watch after the call. A watch may end early, but not each
+// time that its ctx ends.
 func watchCtx(c *check) {
 	a, b := c.twoSessions()
 	const n = 5
@@ -332,16 +335,16 @@ func watchCtx(c *check) {
 			early++
 		}
 		c.delete(a, "q", p)
-		c.wantUnreleasedEnd(w, "Delete of the node ahead (armed by a call whose ctx ended after it had returned)")
+		c.wantUnreleasedEnd(w, "Delete of the node ahead (armed by a call whose ctx ended after the call had returned)")
 		c.wantUnreleasedEnd(queue, "Delete of a node of the queue (armed by a call whose ctx ended after it had returned)")
 		c.delete(b, "q", q)
 	}
 	if early == n {
-		c.errorf("in %d rounds of %d a watch ended with the ctx of the call that had armed it, expected it to live on", early, n)
+		c.errorf("in %d rounds of %d a watch ended with the ctx of the call that had armed it, expected it to go on", early, n)
 	}
 }
 
-// closesEarly waits for a moment.
+// endsEarly waits for a moment, and reports whether the watch sent a value or ended.
 func (c *check) endsEarly(w driver.Watch) bool {
 	select {
 	case <-w.C:
@@ -377,11 +380,12 @@ func armedCtx(c *check) {
 		c.delete(b, "q", j.Place)
 	}
 	if armed > 0 && early == armed {
-		c.errorf("in %d rounds of %d a watch ended with the ctx of the Create that had armed it, expected it to live on", early, armed)
+		c.errorf("in %d rounds of %d a watch ended with the ctx of the Create that had armed it, expected it to go on", early, armed)
 	}
 }
 
-// watchStopped gives the driver more and more time to free what a watch holds.
+// watchStopped stops a watch while others of the same node are open. The driver may
+// free what the watch holds at once or later, so there are pauses of several lengths.
 func watchStopped(c *check) {
 	a, b := c.twoSessions()
 	for _, pause := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond} {
@@ -403,8 +407,8 @@ func watchStopped(c *check) {
 	}
 }
 
-// stopAnyTime stops watches that live and watches that have ended, from many
-// goroutines, and while they end.
+// stopAnyTime stops open watches and watches that have ended, from many goroutines and
+// while the watches end.
 func stopAnyTime(c *check) {
 	a, b := c.twoSessions()
 	c.rounds(30, func(int) {
@@ -456,8 +460,8 @@ func stopWhileCutOff(c *check) {
 	}
 }
 
-// queueSees watches a queue from both sessions, and expects both watches to end
-// with the change.
+// queueSees returns a case that watches a queue from two sessions. Both watches have to
+// end after the change that prepare returns.
 func queueSees(after string, prepare func(c *check, a, b driver.Session) (change func())) func(*check) {
 	return func(c *check) {
 		a, b := c.twoSessions()
@@ -511,7 +515,8 @@ func watchSeesReplace(prefixes ...string) func(c *check, a, _ driver.Session) (c
 	}
 }
 
-// watchThenList expects the watch to see what the list did not show yet.
+// watchThenList arms a watch and lists the queue then. The watch has to end for each
+// change that the list did not show.
 func watchThenList(c *check) {
 	a, b := c.twoSessions()
 	c.rounds(150, func(int) {
@@ -543,8 +548,8 @@ func watchThenList(c *check) {
 	})
 }
 
-// watchMeetsDelete deletes a node while watches of it are armed: two of the next
-// node's session, and one of its own.
+// watchMeetsDelete deletes a node while watches of it are being armed: two by the
+// session of the next node, and one by its own session.
 func watchMeetsDelete(why driver.Cause) func(c *check) {
 	return func(c *check) {
 		a, b := c.twoSessions()
@@ -576,7 +581,7 @@ func watchMeetsDelete(why driver.Cause) func(c *check) {
 	}
 }
 
-// watchChain lets contenders queue as recipes do: each waits for the node before
+// watchChain has contenders that queue as recipes do: each waits for the node before
 // its own.
 func watchChain(c *check) {
 	c.together(4, func(i int) {
@@ -609,11 +614,11 @@ func predecessor(c *check, nodes []driver.Node, own driver.Node) (before driver.
 		}
 		before, ok = n, true
 	}
-	c.fatalf("List returned %v, expected %v of a living session in it", nodes, own)
+	c.fatalf("List returned %v, expected %v in it, whose session lives", nodes, own)
 	return before, false
 }
 
-// openWatches arms watches that only the end of their session closes.
+// openWatches arms watches that stay open until their session ends.
 func openWatches(c *check, s driver.Session) (watches []driver.Watch) {
 	p := c.create(c.session(), "q", writer)
 	own := c.create(s, "q", reader)
@@ -627,14 +632,14 @@ func openWatches(c *check, s driver.Session) (watches []driver.Watch) {
 	return watches
 }
 
-// allClose waits for all watches at once.
+// wantUnreleasedEnds waits for the ends of all watches at the same time.
 func wantUnreleasedEnds(c *check, watches []driver.Watch, after string) {
 	c.together(len(watches), func(i int) {
 		c.wantUnreleasedEnd(watches[i], "%s (watch %d of %d)", after, i+1, len(watches))
 	})
 }
 
-// watchesEnd ends a session, and expects its watches to close.
+// watchesEnd returns a case that ends a session. Its watches have to end.
 func watchesEnd(after string, end func(c *check, s driver.Session)) func(c *check) {
 	return func(c *check) {
 		s := c.session()
