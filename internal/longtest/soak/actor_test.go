@@ -13,8 +13,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// actor is a goroutine of a worker that takes one lock after the other. It has a host name of its own: two who
-// share one can be mistaken for each other when an operator removes a whole queue.
+// actor is a goroutine of a worker that acquires one lock after the other. Each
+// actor has a host name of its own. If two actors shared one, their nodes could
+// have the same name after an operator has removed a whole queue.
 type actor struct {
 	*worker
 	random *rand.Rand
@@ -29,8 +30,8 @@ func newActor(w *worker, i int) *actor {
 	return a
 }
 
-// turns are what an actor does, with how often.
-var turns = []struct {
+// actions are what an actor does, with how often it does it.
+var actions = []struct {
 	weight int
 	do     func(*actor, string)
 }{
@@ -46,44 +47,46 @@ var turns = []struct {
 
 func (a *actor) run() {
 	for !a.finishing() {
-		a.drawTurn()(a, briefLocks[a.random.IntN(len(briefLocks))])
+		a.drawAction()(a, briefLocks[a.random.IntN(len(briefLocks))])
 		a.pause(between(a.random, time.Millisecond, 120*time.Millisecond))
 	}
 }
 
-// keep holds one of the long locks after the other, until it is lost or has been held for some seconds.
-func (a *actor) keep() {
+// holdLong holds one of the long locks after the other, each for some seconds
+// or until it is lost.
+func (a *actor) holdLong() {
 	for !a.finishing() {
 		name := longLocks[a.random.IntN(len(longLocks))]
 		lock := (*dlock.RWMutex).Lock
 		if a.random.IntN(4) == 0 {
 			lock = (*dlock.RWMutex).RLock
 		}
-		h := a.take(name, "keep", lock, context.Background())
+		h := a.acquire(name, "hold long", lock, context.Background())
 		if h == nil {
 			continue
 		}
 		exclusive := h.lock.Mode() == dlock.Exclusive
 		if exclusive {
-			a.bump(name, h)
+			a.increment(name, h)
 		}
 		select {
 		case <-h.lock.Lost():
-			a.linger()
+			a.delayUnlock()
 		case <-a.finish:
 		case <-time.After(time.Second + time.Duration(a.random.Float64()*float64(9*time.Second))):
 		}
 		if exclusive {
-			a.bump(name, h)
+			a.increment(name, h)
 		}
 		a.release(h)
 	}
 }
 
-// linger puts off the Unlock of a lost lock, every other time for long enough that
-// the store drops the session by itself. An Unlock has the client end it at once,
-// and then says nothing about the margin of the lease.
-func (a *actor) linger() {
+// delayUnlock delays the Unlock of a lost lock. Every other time it waits until
+// the store must have dropped the session by itself. If Unlock came earlier,
+// the client would end the session in the store, and the time until the next
+// grant would say nothing about the margin of the lease.
+func (a *actor) delayUnlock() {
 	if a.random.IntN(2) == 0 {
 		return
 	}
@@ -93,13 +96,13 @@ func (a *actor) linger() {
 	}
 }
 
-func (a *actor) drawTurn() func(*actor, string) {
+func (a *actor) drawAction() func(*actor, string) {
 	sum := 0
-	for _, t := range turns {
+	for _, t := range actions {
 		sum += t.weight
 	}
 	n := a.random.IntN(sum)
-	for _, t := range turns {
+	for _, t := range actions {
 		if n -= t.weight; n < 0 {
 			return t.do
 		}
@@ -107,18 +110,19 @@ func (a *actor) drawTurn() func(*actor, string) {
 	panic("unreachable")
 }
 
-// lastRound takes every lock once, for writing, and has to succeed.
+// lastRound acquires every lock once, exclusively. It must succeed.
 func (a *actor) lastRound() {
 	for _, name := range lockNames {
-		ctx, cancel := within(patience)
+		ctx, cancel := within(waitLimit)
 		for {
-			if h := a.take(name, "last", (*dlock.RWMutex).Lock, ctx); h != nil {
-				a.bump(name, h)
+			if h := a.acquire(name, "last", (*dlock.RWMutex).Lock, ctx); h != nil {
+				a.increment(name, h)
 				a.release(h)
 				break
 			}
 			if ctx.Err() != nil {
-				a.fault("%s: not granted within %v at the end, with all servers well", name, patience)
+				a.journal.note(event{Kind: stuck, At: now(),
+					Text: fmt.Sprintf("%s: not granted within %v at the end, with all servers well", name, waitLimit)})
 				break
 			}
 		}
@@ -126,10 +130,10 @@ func (a *actor) lastRound() {
 	}
 }
 
-// write waits as long as it takes.
+// write acquires the lock without a time limit.
 func (a *actor) write(name string) {
-	if h := a.take(name, "wait", (*dlock.RWMutex).Lock, context.Background()); h != nil {
-		a.bump(name, h)
+	if h := a.acquire(name, "wait", (*dlock.RWMutex).Lock, context.Background()); h != nil {
+		a.increment(name, h)
 		a.release(h)
 	}
 }
@@ -137,34 +141,35 @@ func (a *actor) write(name string) {
 func (a *actor) writeInTime(name string) {
 	ctx, cancel := within(between(a.random, 50*time.Millisecond, 3*time.Second))
 	defer cancel()
-	if h := a.take(name, "timeout", (*dlock.RWMutex).Lock, ctx); h != nil {
-		a.bump(name, h)
+	if h := a.acquire(name, "timeout", (*dlock.RWMutex).Lock, ctx); h != nil {
+		a.increment(name, h)
 		a.release(h)
 	}
 }
 
 func (a *actor) tryToWrite(name string) {
-	if h := a.take(name, "try", (*dlock.RWMutex).TryLock, context.Background()); h != nil {
-		a.bump(name, h)
+	if h := a.acquire(name, "try", (*dlock.RWMutex).TryLock, context.Background()); h != nil {
+		a.increment(name, h)
 		a.release(h)
 	}
 }
 
-// writeOrGiveUp is cancelled at some moment.
+// writeOrGiveUp cancels its call after a random time.
 func (a *actor) writeOrGiveUp(name string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	timer := time.AfterFunc(between(a.random, 0, time.Second), cancel)
 	defer timer.Stop()
-	if h := a.take(name, "cancel", (*dlock.RWMutex).Lock, ctx); h != nil {
-		a.bump(name, h)
+	if h := a.acquire(name, "cancel", (*dlock.RWMutex).Lock, ctx); h != nil {
+		a.increment(name, h)
 		a.release(h)
 	}
 }
 
-// writeInside enters the lock again and writes there.
+// writeInside acquires the lock again with the lock's own context, and writes
+// as the inner holder.
 func (a *actor) writeInside(name string) {
-	h := a.take(name, "wait", (*dlock.RWMutex).Lock, context.Background())
+	h := a.acquire(name, "wait", (*dlock.RWMutex).Lock, context.Background())
 	if h == nil {
 		return
 	}
@@ -172,28 +177,28 @@ func (a *actor) writeInside(name string) {
 	ctx := h.lock.Context(context.Background())
 	inner, err := a.locks[name].Lock(ctx)
 	if err != nil {
-		a.mayBe(name, err)
+		a.requireExplained(name, err)
 		return
 	}
 	a.journal.note(event{Kind: entered, At: now(), Hold: h.id})
 	if inner.Token() != h.lock.Token() {
 		a.fault("%s: token %d inside, %d outside", name, inner.Token(), h.lock.Token())
 	}
-	a.bump(name, h)
+	a.increment(name, h)
 	if err := inner.Unlock(); err != nil {
-		a.mayBe(name, err)
+		a.requireExplained(name, err)
 	}
 }
 
-// writeAndRead downgrades.
+// writeAndRead writes, downgrades the lock and reads.
 func (a *actor) writeAndRead(name string) {
-	h := a.take(name, "wait", (*dlock.RWMutex).Lock, context.Background())
+	h := a.acquire(name, "wait", (*dlock.RWMutex).Lock, context.Background())
 	if h == nil {
 		return
 	}
 	defer a.release(h)
-	a.bump(name, h)
-	at, ok := h.swear()
+	a.increment(name, h)
+	at, ok := h.confirm()
 	if !ok {
 		return
 	}
@@ -201,7 +206,7 @@ func (a *actor) writeAndRead(name string) {
 	ctx, cancel := within(time.Second)
 	defer cancel()
 	if err := h.lock.Downgrade(ctx); err != nil {
-		a.mayBe(name, err)
+		a.requireExplained(name, err)
 		return
 	}
 	a.journal.note(event{Kind: downgraded, At: now(), Hold: h.id})
@@ -209,34 +214,35 @@ func (a *actor) writeAndRead(name string) {
 }
 
 func (a *actor) read(name string) {
-	if h := a.take(name, "wait", (*dlock.RWMutex).RLock, context.Background()); h != nil {
+	if h := a.acquire(name, "wait", (*dlock.RWMutex).RLock, context.Background()); h != nil {
 		a.readTwice(name, h)
 		a.release(h)
 	}
 }
 
 func (a *actor) tryToRead(name string) {
-	if h := a.take(name, "try", (*dlock.RWMutex).TryRLock, context.Background()); h != nil {
+	if h := a.acquire(name, "try", (*dlock.RWMutex).TryRLock, context.Background()); h != nil {
 		a.readTwice(name, h)
 		a.release(h)
 	}
 }
 
-// take asks for a lock. It returns nil if the lock was not granted, or is lost already.
-func (a *actor) take(name, how string, lock func(*dlock.RWMutex, context.Context) (*dlock.Lock, error), ctx context.Context) *hold {
+// acquire calls Lock, RLock or one of their variants. It returns nil if the
+// call failed.
+func (a *actor) acquire(name, how string, lock func(*dlock.RWMutex, context.Context) (*dlock.Lock, error), ctx context.Context) *hold {
 	id := a.ids.Add(1)
 	a.journal.note(event{Kind: asked, At: now(), Hold: id, Lock: name, How: how})
 	l, err := lock(a.locks[name], ctx)
 	if err != nil {
-		a.journal.note(event{Kind: refused, At: now(), Hold: id, Told: err.Error()})
-		a.mayBe(name, err)
+		a.journal.note(event{Kind: refused, At: now(), Hold: id, Text: err.Error()})
+		a.requireExplained(name, err)
 		return nil
 	}
 	at := now()
 	held := l.Err() == nil
 	a.journal.note(event{Kind: granted, At: at, Hold: id, Lock: name, How: how, Held: held,
 		Mode: l.Mode().String(), Node: l.Node(), Token: l.Token()})
-	a.advance()
+	a.countAcquisition()
 	h := &hold{id: id, lock: l, journal: a.journal, last: at, noted: at, over: !held}
 	if held {
 		a.watcher.add(h)
@@ -244,7 +250,8 @@ func (a *actor) take(name, how string, lock func(*dlock.RWMutex, context.Context
 	return h
 }
 
-// release gives the lock back. What Unlock says is a look at the lock, too.
+// release unlocks the lock. The error of Unlock also says whether the lock was
+// held until then.
 func (a *actor) release(h *hold) {
 	h.end()
 	a.watcher.remove(h)
@@ -252,19 +259,19 @@ func (a *actor) release(h *hold) {
 	err := h.lock.Unlock()
 	e := event{Kind: released, At: at, Hold: h.id, Held: err == nil || errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, dlock.ErrLost)}
 	if err != nil {
-		e.Told = err.Error()
+		e.Text = err.Error()
 	}
 	a.journal.note(e)
 	if err != nil {
-		a.mayBe("", err)
+		a.requireExplained("", err)
 	}
 }
 
-// passing are the errors that faults may cause.
-var passing = []error{dlock.ErrLocked, dlock.ErrTimeout, dlock.ErrLost, context.Canceled, driver.ErrUnavailable}
+// explainedErrors are the errors that faults may cause.
+var explainedErrors = []error{dlock.ErrLocked, dlock.ErrTimeout, dlock.ErrLost, context.Canceled, driver.ErrUnavailable}
 
-func (a *actor) mayBe(name string, err error) {
-	for _, p := range passing {
+func (a *actor) requireExplained(name string, err error) {
+	for _, p := range explainedErrors {
 		if errors.Is(err, p) {
 			return
 		}

@@ -13,10 +13,11 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// claimMember draws a member that is not hit yet and may be.
-func (s *sitting) claimMember(may func(*member) bool) *member {
+// reserveMember draws a member for which may returns true and that no fault of
+// the group has hit.
+func (s *round) reserveMember(may func(*member) bool) *member {
 	for _, i := range s.random.Perm(len(s.members)) {
-		if m := s.members[i]; may(m) && s.claim(m.name) {
+		if m := s.members[i]; may(m) && s.reserve(m.name) {
 			return m
 		}
 	}
@@ -26,26 +27,27 @@ func (s *sitting) claimMember(may func(*member) bool) *member {
 func anyMember(*member) bool { return true }
 func proxied(m *member) bool { return m.proxies != nil }
 
-const haltedAtWrite = "client stopped between its last look and its write"
+const stoppedAtWrite = "client stopped between its last look and its write"
 
 // clientFaults hit the process of a worker.
 var clientFaults = []faultKind{
-	{name: "client stopped (SIGSTOP) past its session", inject: func(s *sitting) (func(), string) {
+	{name: "client stopped (SIGSTOP) past its session", inject: func(s *round) (func(), string) {
 		return s.stopMember(func(m *member) time.Duration {
 			return m.timeout + between(s.random, 200*time.Millisecond, 2*time.Second)
 		})
 	}},
-	{name: "client stopped (SIGSTOP) for about its lease", inject: func(s *sitting) (func(), string) {
+	{name: "client stopped (SIGSTOP) for about its lease", inject: func(s *round) (func(), string) {
 		return s.stopMember(func(m *member) time.Duration { return m.timeout/2 + between(s.random, 0, m.timeout/2) })
 	}},
 	{name: "client stopped (SIGSTOP) for a moment, again and again", inject: stopAgainAndAgain},
-	{name: haltedAtWrite, alone: true, inject: haltAtWrite},
+	{name: stoppedAtWrite, alone: true, inject: stopAtWrite},
 	{name: "client killed, another one started", inject: killMember},
 }
 
-// stopMember stops a worker for a time, which is over before anything is healed.
-func (s *sitting) stopMember(howLong func(*member) time.Duration) (func(), string) {
-	m := s.claimMember(anyMember)
+// stopMember stops a worker for a time. The worker goes on before any other
+// fault of the group is healed.
+func (s *round) stopMember(howLong func(*member) time.Duration) (func(), string) {
+	m := s.reserveMember(anyMember)
 	if m == nil {
 		return nil, ""
 	}
@@ -56,8 +58,8 @@ func (s *sitting) stopMember(howLong func(*member) time.Duration) (func(), strin
 	return func() { s.must(<-done) }, fmt.Sprintf("%s stopped for %v of %v", m.id(), d.Round(time.Millisecond), m.timeout)
 }
 
-func stopAgainAndAgain(s *sitting) (func(), string) {
-	m := s.claimMember(anyMember)
+func stopAgainAndAgain(s *round) (func(), string) {
+	m := s.reserveMember(anyMember)
 	if m == nil {
 		return nil, ""
 	}
@@ -79,8 +81,8 @@ func stopAgainAndAgain(s *sitting) (func(), string) {
 	return func() { s.must(<-done) }, m.id() + " stopped for a moment again and again"
 }
 
-func killMember(s *sitting) (func(), string) {
-	m := s.claimMember(anyMember)
+func killMember(s *round) (func(), string) {
+	m := s.reserveMember(anyMember)
 	if m == nil {
 		return nil, ""
 	}
@@ -88,23 +90,28 @@ func killMember(s *sitting) (func(), string) {
 	return func() { s.must(s.begin(m)) }, m.id() + " killed"
 }
 
-// haltAtWrite stops a worker when it has looked at its lock for the last time, and is about to write, until
-// another one has written under the same lock. This is what fencing tokens are for.
-func haltAtWrite(s *sitting) (func(), string) {
-	m := s.claimMember(func(m *member) bool { return m.actors > 0 })
+// stopAtWrite stops a worker between its last check of the lock and its write,
+// until another worker has written under the same lock. Fencing tokens are made
+// for this case.
+func stopAtWrite(s *round) (func(), string) {
+	m := s.reserveMember(func(m *member) bool { return m.actors > 0 })
 	name := briefLocks[s.random.IntN(len(briefLocks)-1)]
 	s.must(m.order("halt " + name))
-	text, err := m.hears("halting")
+	text, err := m.awaitLine("halting")
+	if errors.Is(err, errNotSaid) {
+		s.notWithin(err.Error())
+		return nil, ""
+	}
 	s.must(err)
 	token, err := strconv.ParseInt(text, 10, 64)
 	s.must(err)
 	s.must(m.signal(syscall.SIGSTOP))
 	s.await("a worker has stopped", func() bool { return stopped(m.cmd.Process.Pid) })
-	s.must(m.order("write")) // of which it will hear
+	s.must(m.order("write")) // the worker reads that when it goes on
 	checked, unchecked := checkedCounter(s.dir, name), uncheckedCounter(s.dir, name)
 	before, err := unchecked.read()
 	s.must(err)
-	s.await("somebody else writes under the lock of a worker that is stopped", func() bool {
+	s.await("another worker writes under the lock of a worker that is stopped", func() bool {
 		now, err := unchecked.read()
 		s.must(err)
 		with, err := checked.read()
@@ -112,63 +119,66 @@ func haltAtWrite(s *sitting) (func(), string) {
 		return now.Writes > before.Writes && with.Token > token
 	})
 	s.must(m.signal(syscall.SIGCONT))
-	wrote, err := m.hears("wrote")
+	if s.diverged() {
+		return nil, ""
+	}
+	wrote, err := m.awaitLine("wrote")
 	s.must(err)
 	if wrote != "false" {
-		s.complain("%s was stopped with token %d past its session, and the counter that checks took its write", m.id(), token)
+		s.violation("%s was stopped with token %d past its session, and the counter that checks took its write", m.id(), token)
 	}
 	return func() {}, fmt.Sprintf("%s stopped just before it wrote under %s", m.id(), name)
 }
 
-// linkFaults hit the way of a worker to the servers.
+// linkFaults hit the connections of a worker to the servers.
 var linkFaults = []faultKind{
-	{name: "client cut off from all servers", inject: links(func(s *sitting, m *member) string {
+	{name: "client cut off from all servers", inject: links(func(s *round, m *member) string {
 		m.each((*zktest.Proxy).Cut)
 		return "cut off"
 	})},
-	{name: "client cut off on the way to the servers", inject: links(func(s *sitting, m *member) string {
+	{name: "client cut off on the way to the servers", inject: links(func(s *round, m *member) string {
 		m.each(func(p *zktest.Proxy) { p.CutOneWay(testenv.ToServer) })
-		return "not heard"
+		return "cut off on the way to the servers"
 	})},
-	{name: "client cut off on the way back", inject: links(func(s *sitting, m *member) string {
+	{name: "client cut off on the way back", inject: links(func(s *round, m *member) string {
 		m.each(func(p *zktest.Proxy) { p.CutOneWay(testenv.ToClient) })
-		return "hears nothing"
+		return "cut off on the way back"
 	})},
-	{name: "client cut off from one server", inject: links(func(s *sitting, m *member) string {
+	{name: "client cut off from one server", inject: links(func(s *round, m *member) string {
 		i := m.connected()
 		m.proxies[i].Cut()
 		return fmt.Sprintf("cut off from server %d", i)
 	})},
-	{name: "client's connections broken", inject: links(func(s *sitting, m *member) string {
+	{name: "client's connections broken", inject: links(func(s *round, m *member) string {
 		m.each((*zktest.Proxy).DropConnections)
 		return "connections broken"
 	})},
-	{name: "delay of a client", inject: links(func(s *sitting, m *member) string {
+	{name: "delay of a client", inject: links(func(s *round, m *member) string {
 		d := between(s.random, 20*time.Millisecond, m.timeout)
 		m.each(func(p *zktest.Proxy) { p.SetDelay(d) })
 		return fmt.Sprintf("delay of %v", d.Round(time.Millisecond))
 	})},
-	{name: "requests lost", inject: links(func(s *sitting, m *member) string {
+	{name: "requests lost", inject: links(func(s *round, m *member) string {
 		m.lose(s, (*zktest.Proxy).LoseRequest)
 		return "requests lost"
 	})},
-	{name: "replies lost", inject: links(func(s *sitting, m *member) string {
+	{name: "replies lost", inject: links(func(s *round, m *member) string {
 		m.lose(s, (*zktest.Proxy).LoseReply)
 		return "replies lost"
 	})},
-	{name: "replies held back", inject: links(func(s *sitting, m *member) string {
+	{name: "replies held back", inject: links(func(s *round, m *member) string {
 		m.each(func(p *zktest.Proxy) { p.HoldReplies(zktest.Op(zktest.OpMulti)) })
 		return "replies held back"
 	})},
-	{name: "requests held back", inject: links(func(s *sitting, m *member) string {
+	{name: "requests held back", inject: links(func(s *round, m *member) string {
 		m.each(func(p *zktest.Proxy) { p.HoldRequests(zktest.Op(zktest.OpMulti)) })
 		return "requests held back"
 	})},
 }
 
-func links(hit func(*sitting, *member) string) func(*sitting) (func(), string) {
-	return func(s *sitting) (func(), string) {
-		m := s.claimMember(proxied)
+func links(hit func(*round, *member) string) func(*round) (func(), string) {
+	return func(s *round) (func(), string) {
+		m := s.reserveMember(proxied)
 		if m == nil {
 			return nil, ""
 		}
@@ -182,7 +192,7 @@ func (m *member) each(f func(*zktest.Proxy)) {
 	}
 }
 
-// connected returns the server that the member talks to.
+// connected returns the server to which the member has a connection.
 func (m *member) connected() int {
 	for i, p := range m.proxies {
 		if p.Connections() > 0 {
@@ -192,8 +202,8 @@ func (m *member) connected() int {
 	return 0
 }
 
-// lose loses several of the requests that come, or their replies.
-func (m *member) lose(s *sitting, lose func(*zktest.Proxy, func(int32) bool) <-chan struct{}) {
+// lose loses several of the next requests, or the replies to them.
+func (m *member) lose(s *round, lose func(*zktest.Proxy, func(int32) bool) <-chan struct{}) {
 	for range 3 + s.random.IntN(6) {
 		m.each(func(p *zktest.Proxy) {
 			lose(p, zktest.Op(zktest.OpMulti, zktest.OpDelete, zktest.OpGetChildren2, zktest.OpGetData, zktest.OpSync))

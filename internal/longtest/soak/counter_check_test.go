@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCounterRefusesWhoeverIsNotTheNewest(t *testing.T) {
+func TestCounterRefusesOldTokens(t *testing.T) {
 	c := checkedCounter(t.TempDir(), "a")
 	count, err := c.begin(5)
 	require.NoError(t, err)
@@ -18,9 +18,9 @@ func TestCounterRefusesWhoeverIsNotTheNewest(t *testing.T) {
 	require.ErrorIs(t, c.write(count+1, 5), errStale)
 	require.NoError(t, c.write(count+1, 6))
 	require.NoError(t, c.write(count+2, 6), "one holder may write several times")
-	_, err = c.look(5)
+	_, err = c.readAs(5)
 	require.ErrorIs(t, err, errStale)
-	_, err = c.look(9)
+	_, err = c.readAs(9)
 	require.NoError(t, err)
 	require.NoError(t, c.write(count+3, 6), "a reader raises nothing")
 	seen, err := c.read()
@@ -29,11 +29,11 @@ func TestCounterRefusesWhoeverIsNotTheNewest(t *testing.T) {
 	require.Zero(t, seen.lost())
 }
 
-func TestCounterKnowsWhatWasOverwritten(t *testing.T) {
+func TestCounterCountsOverwrittenUpdates(t *testing.T) {
 	c := uncheckedCounter(t.TempDir(), "a/b")
 	require.NoError(t, c.writeUnchecked(1))
 	require.NoError(t, c.writeUnchecked(2))
-	require.NoError(t, c.writeUnchecked(2)) // by somebody who had seen 1
+	require.NoError(t, c.writeUnchecked(2)) // by a writer that had read 1
 	require.NoError(t, c.writeUnchecked(3))
 	seen, err := c.read()
 	require.NoError(t, err)

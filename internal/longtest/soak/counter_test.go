@@ -12,21 +12,23 @@ import (
 	"syscall"
 )
 
-// counter is a number in a file that processes bump by reading it and, later, writing it. It keeps beside
-// the number how many writes it has taken: as each write is meant to add one, the difference is what was lost.
+// counter is a number in a file. A process increments it by reading it and
+// writing it later. The file also counts the writes. Each write should add one,
+// so the difference between the two numbers is the number of lost updates.
 //
 // Every method is one atomic step, even if the process is killed in it.
 type counter struct{ name string }
 
-// tally is what the file holds.
+// tally is the content of the file.
 type tally struct {
-	Count   int64 // as written
-	Writes  int64 // how many were taken
-	Token   int64 // the highest that a writer has shown, if tokens are checked
-	Refused int64 // how many were not taken, of writers and readers
+	Count   int64 // the number itself
+	Writes  int64 // accepted writes
+	Token   int64 // the highest token of a writer, if the counter checks tokens
+	Refused int64 // refused reads and writes
 }
 
-// lost is how many updates were overwritten by somebody who had not seen them.
+// lost returns how many updates were overwritten by a writer that had not read
+// them.
 func (c tally) lost() int64 { return c.Writes - c.Count }
 
 var errStale = errors.New("stale token")
@@ -38,15 +40,16 @@ func counterFile(dir, lock, kind string) string {
 	return filepath.Join(dir, strings.ReplaceAll(lock, "/", "-")+"."+kind)
 }
 
-// begin is how a new holder begins: it writes its token, so that the counter knows of it, and reads.
+// begin is the first step of a new holder: it stores the holder's token and
+// reads the number.
 func (c counter) begin(token int64) (int64, error) {
-	return c.step(func(t *tally) error { return t.admit(token) })
+	return c.step(func(t *tally) error { return t.accept(token) })
 }
 
 // write stores count for a holder with that token.
 func (c counter) write(count, token int64) error {
 	_, err := c.step(func(t *tally) error {
-		if err := t.admit(token); err != nil {
+		if err := t.accept(token); err != nil {
 			return err
 		}
 		t.Count, t.Writes = count, t.Writes+1
@@ -55,12 +58,13 @@ func (c counter) write(count, token int64) error {
 	return err
 }
 
-// look reads for somebody who shares the lock: the token is compared, and does not count.
-func (c counter) look(token int64) (int64, error) {
+// readAs reads the number for a reader with that token. The token is compared
+// and not stored.
+func (c counter) readAs(token int64) (int64, error) {
 	return c.step(func(t *tally) error { return t.compare(token) })
 }
 
-// writeUnchecked stores count for anybody.
+// writeUnchecked stores count without any token.
 func (c counter) writeUnchecked(count int64) error {
 	_, err := c.step(func(t *tally) error {
 		t.Count, t.Writes = count, t.Writes+1
@@ -83,7 +87,7 @@ func (t *tally) compare(token int64) error {
 	return nil
 }
 
-func (t *tally) admit(token int64) error {
+func (t *tally) accept(token int64) error {
 	if err := t.compare(token); err != nil {
 		return err
 	}
@@ -91,8 +95,9 @@ func (t *tally) admit(token int64) error {
 	return nil
 }
 
-// step changes the file under its own lock, which goes with the process that has it, and returns the
-// count as it was. What do has changed is kept also when it returns an error.
+// step changes the file while it holds the file's own lock, and returns the
+// number as it was before. The lock ends with the process that holds it. What
+// do has changed is stored even if do returns an error.
 func (c counter) step(do func(*tally) error) (int64, error) {
 	f, err := os.OpenFile(c.name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -117,7 +122,7 @@ func (c counter) step(do func(*tally) error) (int64, error) {
 	if _, err := binary.Encode(record, binary.BigEndian, t); err != nil {
 		return 0, err
 	}
-	_, err = f.WriteAt(record, 0) // one small write: it is done, or it is not
+	_, err = f.WriteAt(record, 0) // one small write is complete, or has not happened
 	return was.Count, errors.Join(refused, err)
 }
 

@@ -4,36 +4,39 @@ package soak
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 )
 
-// figures is what a run comes to.
+// figures are the results of a run.
 type figures struct {
-	began    time.Time
-	seed     uint64
-	sittings int
+	began  time.Time
+	seed   uint64
+	rounds int
 
 	injected   map[string]int
 	violations int
+	diverged   int // rounds that ended because the servers had diverged
 
-	exclusive, shared, tried          int // acquisitions; tried is how many of them were of TryLock and TryRLock
-	entries, downgrades, calls        int
-	refusals                          map[string]int
-	writes, uncheckedWrites           int64
-	lostWith, lostWithout             int64
-	refusedTokens                     int64
-	uneasy, processes, losses, judged int
-	startedOver                       int
-	margin                            time.Duration // the smallest
-	removedTold                       time.Duration // the longest
-	recovery                          time.Duration // the longest
-	recoveryAfter                     string
+	exclusive, shared, tried                      int // acquisitions; tried are those by TryLock and TryRLock
+	entries, downgrades, calls                    int
+	refusals                                      map[string]int
+	writes, uncheckedWrites                       int64
+	lostWith, lostWithout                         int64
+	refusedTokens                                 int64
+	changedUnderReader, processes, losses, judged int
+	sequenceRestarts                              int
+	margin                                        time.Duration // the smallest
+	removalSeen                                   time.Duration // the longest
+	recovery                                      time.Duration // the longest
+	recoveryAfter                                 string
 }
 
 func newFigures(seed uint64) *figures {
@@ -46,7 +49,7 @@ func (f *figures) recovered(took time.Duration, after string) {
 	}
 }
 
-// count adds what a worker's journal says.
+// count adds the events of a worker's journal.
 func (f *figures) count(events []event) {
 	f.processes++
 	for _, e := range events {
@@ -63,50 +66,52 @@ func (f *figures) count(events []event) {
 				f.tried++
 			}
 		case refused:
-			f.refusals[class(e.Told)]++
+			f.refusals[class(e.Text)]++
 		case entered:
 			f.entries++
 		case downgraded:
 			f.downgrades++
-		case uneasy:
-			f.uneasy++
-		case told:
+		case changedUnderReader:
+			f.changedUnderReader++
+		case lossSeen:
 			f.losses++
 		}
 	}
 }
 
-// class finds out from its words what kind of error it was.
-func class(words string) string {
-	for _, known := range []string{"locked by another contender", "timed out", "lock lost", "context canceled", "store unavailable"} {
-		if strings.Contains(words, known) {
+// class returns what kind of error an error text is of.
+func class(text string) string {
+	for _, known := range []string{dlock.ErrLocked.Error(), "timed out", dlock.ErrLost.Error(),
+		context.Canceled.Error(), driver.ErrUnavailable.Error()} {
+		if strings.Contains(text, known) {
 			return known
 		}
 	}
 	return "other"
 }
 
-// atOnce is how soon after it was last believed in the end of a holding has to be noticed, so that it is known
-// well enough when it ended. A worker that was stopped notices late.
+// atOnce is how soon after the last confirmation the worker must learn of a
+// loss, so that the end of the holding is known well enough. A worker that was
+// stopped learns of it later.
 const atOnce = 60 * time.Millisecond
 
-// measure takes the acquisitions of one lock.
+// measure adds the acquisitions of one lock.
 func (f *figures) measure(all []*holding) {
 	slices.SortFunc(all, func(a, b *holding) int { return cmp.Compare(a.from, b.from) })
 	var seq int64
 	for i, h := range all {
 		if _, n, _ := driver.ParseName(h.node); n < seq-seqLimit/2 {
-			f.startedOver++
+			f.sequenceRestarts++
 			seq = n
 		} else {
 			seq = max(seq, n)
 		}
 		switch {
 		case h.removedAt != 0 && h.held:
-			f.removedTold = max(f.removedTold, h.to-h.removedBy)
-		case h.held && h.told != 0 && h.told-h.to <= atOnce:
+			f.removalSeen = max(f.removalSeen, h.to-h.removedBy)
+		case h.held && h.lossSeen != 0 && h.lossSeen-h.to <= atOnce:
 			if next := nextAfter(all[i+1:], h); next != nil && (h.unlocked == 0 || next.from < h.unlocked) {
-				if margin := next.from - h.told; f.judged == 0 || margin < f.margin {
+				if margin := next.from - h.lossSeen; f.judged == 0 || margin < f.margin {
 					f.margin = margin
 				}
 				f.judged++
@@ -115,7 +120,7 @@ func (f *figures) measure(all []*holding) {
 	}
 }
 
-// nextAfter returns the first one that could not have been let in before h had ended.
+// nextAfter returns the first holding that could not begin before h had ended.
 func nextAfter(all []*holding, h *holding) *holding {
 	for _, next := range all {
 		if next.held && next.from > h.to && (next.exclusive || h.exclusive && h.downgrading == 0) {
@@ -125,13 +130,13 @@ func nextAfter(all []*holding, h *holding) *holding {
 	return nil
 }
 
-// table is the run in Markdown.
+// table returns the figures as a table in Markdown.
 func (f *figures) table() string {
 	var b strings.Builder
 	row := func(what string, format string, args ...any) {
 		fmt.Fprintf(&b, "| %s | %s |\n", what, fmt.Sprintf(format, args...))
 	}
-	fmt.Fprintf(&b, "| seed %d, %v, %d sittings | |\n|---|---|\n", f.seed, time.Since(f.began).Round(time.Second), f.sittings)
+	fmt.Fprintf(&b, "| seed %d, %v, %d rounds | |\n|---|---|\n", f.seed, time.Since(f.began).Round(time.Second), f.rounds)
 	row("worker processes", "%d", f.processes)
 	row("calls of Lock, RLock, TryLock, TryRLock", "%d", f.calls)
 	row("acquisitions, exclusive", "%d", f.exclusive)
@@ -141,14 +146,15 @@ func (f *figures) table() string {
 	for _, class := range slices.Sorted(maps.Keys(f.refusals)) {
 		row("calls that ended with: "+class, "%d", f.refusals[class])
 	}
-	row("times that the sequences of a queue started over", "%d", f.startedOver)
+	row("times that the sequences of a queue started over", "%d", f.sequenceRestarts)
 	row("locks lost while they were held", "%d", f.losses)
+	row("rounds that ended early because the servers had diverged", "%d", f.diverged)
 	row("**violations**", "**%d**", f.violations)
 	row("updates with the check of the token: written; refused; **lost**", "%d; %d; **%d**", f.writes, f.refusedTokens, f.lostWith)
 	row("the same updates without the check: written; **lost**", "%d; **%d**", f.uncheckedWrites, f.lostWithout)
-	row("reads under which a late writer, unknown yet to be late, wrote", "%d", f.uneasy)
-	row("smallest margin between being told of a loss and the next grant, where no Unlock came between", "%v (of %d)", f.margin.Round(time.Millisecond), f.judged)
-	row("longest belief in a lock after an operator had removed its node", "%v", f.removedTold.Round(time.Millisecond))
+	row("reads during which a writer that had lost the lock wrote", "%d", f.changedUnderReader)
+	row("smallest margin between learning of a loss and the next grant, where no Unlock came between", "%v (of %d)", f.margin.Round(time.Millisecond), f.judged)
+	row("longest time that a lock was confirmed after an operator had removed its node", "%v", f.removalSeen.Round(time.Millisecond))
 	row("longest time without progress after a heal", "%v, after: %s", f.recovery.Round(time.Millisecond), f.recoveryAfter)
 	sum := 0
 	for _, n := range f.injected {

@@ -9,14 +9,15 @@ import (
 	"syscall"
 )
 
-// guardScript kills, when its input ends, what it was told of and not told to forget: a worker that was
-// stopped would outlive a test binary that was killed.
+// guardScript kills the processes that it was told to watch and not told to
+// forget, when its input ends. Without it, a worker that is stopped would
+// outlive a test binary that is killed.
 const guardScript = `
 trap '' PIPE HUP INT QUIT TERM
 pids=' '
 while read -r order pid; do
 	case $order in
-	keep) pids="$pids$pid " ;;
+	watch) pids="$pids$pid " ;;
 	forget) pids="${pids%% "$pid" *} ${pids#* "$pid" }" ;;
 	esac
 done
@@ -38,7 +39,7 @@ func newGuard() (*guard, error) {
 	return g, g.cmd.Start()
 }
 
-func (g *guard) keep(pid int)   { fmt.Fprintln(g.orders, "keep", pid) }
+func (g *guard) watch(pid int)  { fmt.Fprintln(g.orders, "watch", pid) }
 func (g *guard) forget(pid int) { fmt.Fprintln(g.orders, "forget", pid) }
 
 func (g *guard) close() {

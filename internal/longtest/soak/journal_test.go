@@ -16,46 +16,47 @@ import (
 type event struct {
 	Kind  kind          `json:"k"`
 	At    time.Duration `json:"t"`
-	Until time.Duration `json:"u,omitempty"` // when it was over
-	Hold  int64         `json:"h,omitempty"` // which acquisition of this worker
+	Until time.Duration `json:"u,omitempty"` // the end, of an event that takes time
+	Hold  int64         `json:"h,omitempty"` // number of the acquisition, for each worker
 	Lock  string        `json:"l,omitempty"`
 	How   string        `json:"how,omitempty"`
 	Mode  string        `json:"m,omitempty"`
 	Node  string        `json:"n,omitempty"`
 	Token int64         `json:"tok,omitempty"`
-	Told  string        `json:"e,omitempty"` // an error, in words
+	Text  string        `json:"e,omitempty"` // the text of an error
 	Held  bool          `json:"held,omitempty"`
 }
 
 type kind string
 
-// What workers tell.
+// Events of a worker.
 const (
-	asked       kind = "asked"       // before a call of Lock and its like
-	granted     kind = "granted"     // it returned a lock; Held: Err was nil after At
-	refused     kind = "refused"     // it returned an error, one that may be
-	believed    kind = "believed"    // Err was nil after At
-	downgrading kind = "downgrading" // the exclusive hold ends here
-	told        kind = "told"        // Err was not nil, before At
-	released    kind = "released"    // Unlock was called after At; Held: it said that the lock was held until then
-	entered     kind = "entered"     // a re-entry
-	downgraded  kind = "downgraded"  // a downgrade the store has confirmed
-	bumped      kind = "bumped"      // the counter that checks has taken a write
-	stale       kind = "stale"       // it refused; Held: Err was nil after that
-	uneasy      kind = "uneasy"      // what a reader saw changed under it
-	fault       kind = "fault"       // something that must not happen, in Told
-	finished    kind = "finished"    // the worker has closed its client
+	asked              kind = "asked"              // before a call of Lock, RLock, TryLock or TryRLock
+	granted            kind = "granted"            // the call returned a lock; Held: Err was nil after At
+	refused            kind = "refused"            // the call returned an error that faults explain
+	confirmed          kind = "confirmed"          // Err was nil after At
+	downgrading        kind = "downgrading"        // the lock was held exclusively until At
+	lossSeen           kind = "lossSeen"           // Err was not nil, before At
+	released           kind = "released"           // Unlock was called after At; Held: its result says that the lock was held until then
+	entered            kind = "entered"            // a re-entry
+	downgraded         kind = "downgraded"         // the store has confirmed a downgrade
+	incremented        kind = "incremented"        // the checked counter has accepted a write
+	stale              kind = "stale"              // the checked counter has refused a token; Held: Err was nil after that
+	changedUnderReader kind = "changedUnderReader" // the checked counter changed while a reader held the lock
+	fault              kind = "fault"              // something that must not happen, in Text
+	stuck              kind = "stuck"              // a lock was not granted in time at the end, in Text
+	finished           kind = "finished"           // the worker has closed its client
 )
 
-// What the crew's own journal tells besides.
+// Events of the test itself.
 const (
 	injected kind = "injected"
 	healed   kind = "healed"
 	removed  kind = "removed" // an operator removed a node, between At and Until
 )
 
-// journal is a file with an event in each line. Each is written at once, as a whole, so that the
-// end of the process loses none.
+// journal is a file with an event in each line. Each event is written at once
+// and as a whole, so that the end of the process loses none.
 type journal struct {
 	mu   sync.Mutex
 	file *os.File
@@ -88,7 +89,8 @@ func (j *journal) close() error {
 	return j.err
 }
 
-// readJournal returns the events of a journal. A last line without an end is left out: its writer was killed.
+// readJournal returns the events of a journal. It leaves out a last line
+// without an end, whose writer was killed.
 func readJournal(name string) (events []event, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -13,7 +13,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// holding is one acquisition of one worker, as its journal tells it.
+// holding is one acquisition of one worker, as its journal shows it. It is
+// confirmed at an instant if Err was nil after that instant: an Err that has
+// turned non-nil stays so.
 type holding struct {
 	worker    string
 	id        int64
@@ -21,18 +23,18 @@ type holding struct {
 	node      string
 	token     int64
 	exclusive bool // at first
-	held      bool // it was believed in at all
+	held      bool // it was confirmed at least once
 
 	asked       time.Duration
-	from, to    time.Duration // believed in at both instants, and so between them
-	downgrading time.Duration // believed in as exclusive until then, or 0
-	told        time.Duration // of its loss, or 0
+	from, to    time.Duration // the first and the last confirmation; it was held between them
+	downgrading time.Duration // it was held exclusively until then, or 0
+	lossSeen    time.Duration // when the worker learned of the loss, or 0
 	unlocked    time.Duration // before Unlock was called, or 0
-	ended       time.Duration // nothing was done under it after that; 0 if the worker was killed
+	ended       time.Duration // the worker did nothing under the lock after that; 0 if it was killed
 	removedAt   time.Duration // when an operator began to remove its node, or 0
 	removedBy   time.Duration // when its node was certainly gone, or 0
-	refusedAt   time.Duration // when the counter refused its token although it was believed in, or 0
-	bumped      bool
+	refusedAt   time.Duration // when the counter had refused its token and it was still confirmed, or 0
+	incremented bool
 }
 
 func (h *holding) String() string {
@@ -40,10 +42,11 @@ func (h *holding) String() string {
 	if h.exclusive {
 		mode = "exclusive"
 	}
-	return fmt.Sprintf("%s #%d (%s, %s, %s, token %d, believed in from %v to %v)", h.worker, h.id, h.lock, mode, h.node, h.token, h.from, h.to)
+	return fmt.Sprintf("%s #%d (%s, %s, %s, token %d, confirmed from %v to %v)", h.worker, h.id, h.lock, mode, h.node, h.token, h.from, h.to)
 }
 
-// exclusiveTo is when it was last believed in as exclusive; before the beginning if it never was.
+// exclusiveTo returns when the lock was last confirmed as exclusive. If it
+// never was, that is before the beginning.
 func (h *holding) exclusiveTo() time.Duration {
 	switch {
 	case !h.exclusive:
@@ -54,7 +57,7 @@ func (h *holding) exclusiveTo() time.Duration {
 	return h.to
 }
 
-// holdings reads the acquisitions out of a worker's journal.
+// holdings returns the acquisitions in a worker's journal.
 func holdings(worker string, events []event) []*holding {
 	byID := make(map[int64]*holding)
 	var all []*holding
@@ -64,7 +67,7 @@ func holdings(worker string, events []event) []*holding {
 			continue
 		}
 		if h := byID[e.Hold]; h != nil {
-			h.take(e)
+			h.addEvent(e)
 			if e.Kind == granted {
 				all = append(all, h)
 			}
@@ -73,37 +76,39 @@ func holdings(worker string, events []event) []*holding {
 	return all
 }
 
-// take adds what an event says. The events of one holding are in the order of what happened; but those of a watcher
-// may be written a little later than others.
-func (h *holding) take(e event) {
-	believes := func() { h.to = max(h.to, e.At) }
+// addEvent adds an event. The events of one holding are in the order in which
+// they happened, except that the watcher may write its events a little later
+// than others.
+func (h *holding) addEvent(e event) {
+	confirm := func() { h.to = max(h.to, e.At) }
 	switch e.Kind {
 	case granted:
 		h.node, h.token, h.exclusive, h.held = e.Node, e.Token, e.Mode == "exclusive", e.Held
 		h.from, h.to = e.At, e.At
-	case believed:
-		believes()
+	case confirmed:
+		confirm()
 	case downgrading:
-		believes()
+		confirm()
 		h.downgrading = e.At
-	case told:
-		h.told, h.ended = e.At, e.At
+	case lossSeen:
+		h.lossSeen, h.ended = e.At, e.At
 	case released:
 		h.unlocked = e.At
 		h.ended = max(h.ended, e.At)
 		if e.Held && h.held {
-			believes()
+			confirm()
 		}
 	case stale:
 		if e.Held {
 			h.refusedAt = e.At
 		}
-	case bumped:
-		h.bumped = true
+	case incremented:
+		h.incremented = true
 	}
 }
 
-// remove takes into account that an operator has removed a node: from then on the next one may be let in.
+// remove records that an operator has removed a node. From then on the store
+// may grant the lock to another contender.
 func remove(all []*holding, e event) {
 	for _, h := range all {
 		if h.lock == e.Lock && sameNode(h.node, e.Node) && h.asked < e.At && (h.ended == 0 || h.ended >= e.At) {
@@ -112,7 +117,8 @@ func remove(all []*holding, e event) {
 	}
 }
 
-// sameNode tells whether two names are of one node, which may have been downgraded between.
+// sameNode reports whether two names are of one node, which may have been
+// downgraded between.
 func sameNode(a, b string) bool {
 	hostA, seqA, _ := driver.ParseName(a)
 	hostB, seqB, _ := driver.ParseName(b)
@@ -121,19 +127,19 @@ func sameNode(a, b string) bool {
 
 // judgeLock returns what was wrong with the acquisitions of one lock.
 func judgeLock(all []*holding) (wrong []string) {
-	const enough = 10 // one is, but more of them help to understand it
-	complain := func(format string, args ...any) {
+	const enough = 10 // one is enough to fail, and more of them help to find the reason
+	report := func(format string, args ...any) {
 		if len(wrong) < enough {
 			wrong = append(wrong, fmt.Sprintf(format, args...))
 		}
 	}
 	slices.SortFunc(all, func(a, b *holding) int { return cmp.Compare(a.from, b.from) })
 	writers := make(map[int64]*holding) // by token
-	var last, lastExclusive *holding    // of those before, who was believed in for longest
-	var highest, highestWriter *holding // of those before, whose token is the highest
+	var last, lastExclusive *holding    // of the earlier ones, the one confirmed for longest
+	var highest, highestWriter *holding // of the earlier ones, the one with the highest token
 	for _, h := range all {
 		if other := writers[h.token]; other != nil && h.exclusive {
-			complain("one token for two: %v; %v", other, h)
+			report("one token for two: %v; %v", other, h)
 		}
 		if h.exclusive {
 			writers[h.token] = h
@@ -143,17 +149,17 @@ func judgeLock(all []*holding) (wrong []string) {
 			continue
 		}
 		if h.refusedAt != 0 && h.removedAt == 0 {
-			complain("the counter has seen a higher token, and %v was believed in at %v, after that", h, h.refusedAt)
+			report("the counter has seen a higher token, and %v was confirmed at %v, after that", h, h.refusedAt)
 		}
 		before, beforeToken := lastExclusive, highestWriter
 		if h.exclusive {
 			before, beforeToken = last, highest
 		}
 		if before != nil && before.end(h.exclusive) >= h.from {
-			complain("two at once for at least %v: %v; %v", min(before.end(h.exclusive), h.to)-h.from, before, h)
+			report("two at once for at least %v: %v; %v", min(before.end(h.exclusive), h.to)-h.from, before, h)
 		}
 		if beforeToken != nil && beforeToken.token >= h.token && h.removedAt == 0 {
-			complain("not in the order of tokens: %v; %v", beforeToken, h)
+			report("not in the order of tokens: %v; %v", beforeToken, h)
 		}
 		last, lastExclusive = later(last, h, false), later(lastExclusive, h, true)
 		if h.removedAt == 0 {
@@ -166,7 +172,8 @@ func judgeLock(all []*holding) (wrong []string) {
 	return wrong
 }
 
-// cutAtRemoval returns the holding as far as it counts: nothing of it if it never was believed in.
+// cutAtRemoval returns the part of the holding before an operator removed its
+// node. It returns nil if there is none, or if the holding was never confirmed.
 func cutAtRemoval(h *holding) *holding {
 	if !h.held {
 		return nil
@@ -182,7 +189,8 @@ func cutAtRemoval(h *holding) *holding {
 	return &cut
 }
 
-// end is how long it was in the way of somebody who wants the lock exclusively, or shared.
+// end returns until when the holding excludes another contender, which wants
+// the lock exclusively or shared.
 func (h *holding) end(exclusively bool) time.Duration {
 	if exclusively {
 		return h.to
@@ -204,64 +212,70 @@ func higher(a, b *holding) *holding {
 	return b
 }
 
-// judge looks at everything that a sitting has left behind.
-func (s *sitting) judge() {
+// judge returns everything that was wrong in the round, from the journals and
+// counters.
+func (s *round) judge() (wrong []string) {
+	report := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	names, err := filepath.Glob(filepath.Join(s.dir, "*.journal"))
 	s.must(err)
 	byLock := make(map[string][]*holding)
-	bumps := make(map[string]int64)
+	increments := make(map[string]int64)
 	var removals []event
 	for _, name := range names {
 		events, err := readJournal(name)
 		s.must(err)
 		worker := strings.TrimSuffix(filepath.Base(name), ".journal")
-		if worker == crewName {
+		if worker == testJournal {
 			removals = slices.DeleteFunc(events, func(e event) bool { return e.Kind != removed })
 			continue
 		}
-		s.judgeWorker(worker, events)
+		s.figures.count(events)
+		for _, e := range events {
+			switch e.Kind {
+			case fault:
+				report("%s: %s", worker, e.Text)
+			case stuck:
+				s.stuck = append(s.stuck, worker+": "+e.Text)
+			}
+		}
 		for _, h := range holdings(worker, events) {
 			byLock[h.lock] = append(byLock[h.lock], h)
-			if h.bumped {
-				bumps[h.lock]++
+			if h.incremented {
+				increments[h.lock]++
 			}
 		}
 	}
 	for _, e := range removals {
 		remove(byLock[e.Lock], e)
 	}
-	startedOver := s.figures.startedOver
+	sequenceRestarts := s.figures.sequenceRestarts
 	for lock, all := range byLock {
-		for _, wrong := range judgeLock(all) {
-			s.complain("%s", wrong)
-		}
+		wrong = append(wrong, judgeLock(all)...)
 		s.figures.measure(all)
-		s.judgeCounters(lock, bumps[lock])
+		wrong = append(wrong, s.judgeCounters(lock, increments[lock])...)
 	}
-	if *faults == "" && s.figures.startedOver == startedOver {
-		s.complain("the sequences of no queue have started over")
+	if s.diverged() {
+		// Neither what was stuck nor a round that was cut short says anything about
+		// the lock.
+		return wrong
 	}
+	wrong = append(wrong, s.stuck...)
+	if *faults == "" && s.figures.sequenceRestarts == sequenceRestarts {
+		report("the sequences of no queue have started over")
+	}
+	return wrong
 }
 
-func (s *sitting) judgeWorker(worker string, events []event) {
-	s.figures.count(events)
-	for _, e := range events {
-		if e.Kind == fault {
-			s.complain("%s: %s", worker, e.Told)
-		}
-	}
-}
-
-func (s *sitting) judgeCounters(lock string, bumps int64) {
+func (s *round) judgeCounters(lock string, increments int64) (wrong []string) {
 	checked, err := checkedCounter(s.dir, lock).read()
 	s.must(err)
 	unchecked, err := uncheckedCounter(s.dir, lock).read()
 	s.must(err)
 	if checked.lost() != 0 {
-		s.complain("%s: the counter that checks tokens has lost updates: %+v", lock, checked)
+		wrong = append(wrong, fmt.Sprintf("%s: the counter that checks tokens has lost updates: %+v", lock, checked))
 	}
-	if checked.Writes < bumps {
-		s.complain("%s: workers were told of %d writes: %+v", lock, bumps, checked)
+	if checked.Writes < increments {
+		wrong = append(wrong, fmt.Sprintf("%s: the counter has confirmed %d writes to workers and taken fewer: %+v", lock, increments, checked))
 	}
 	f := s.figures
 	f.writes += checked.Writes
@@ -269,4 +283,5 @@ func (s *sitting) judgeCounters(lock string, bumps int64) {
 	f.uncheckedWrites += unchecked.Writes
 	f.lostWith += checked.lost()
 	f.lostWithout += unchecked.lost()
+	return wrong
 }

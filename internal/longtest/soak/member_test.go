@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,25 +19,25 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// member is one place in the crew: a way to the servers, and the worker process that uses it, of which
-// another one follows when it was killed.
+// member is one place for a worker process, with its own connections to the
+// servers. If a fault kills the process, another one takes its place.
 type member struct {
 	name    string
 	timeout time.Duration // of its session
 	actors  int
-	proxies []*zktest.Proxy // one for each server; none for a member that reaches them directly
+	proxies []*zktest.Proxy // one for each server; none if the member connects to the servers directly
 	addrs   []string
 	guard   *guard
 	dir     string
 
-	life   int // which process of this member it is
+	life   int // number of the present process
 	cmd    *exec.Cmd
 	orders io.WriteCloser
-	says   chan string
+	output chan string
 	ended  chan error
 }
 
-// start starts the member's process.
+// start starts the next process of the member.
 func (m *member) start(chroot string, limit int, seed uint64) error {
 	m.life++
 	s := settings{
@@ -75,24 +76,24 @@ func (m *member) start(chroot string, limit int, seed uint64) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	m.guard.keep(cmd.Process.Pid)
-	m.cmd, m.says, m.ended = cmd, make(chan string, 16), make(chan error, 1)
-	go m.attend(stdout)
+	m.guard.watch(cmd.Process.Pid)
+	m.cmd, m.output, m.ended = cmd, make(chan string, 16), make(chan error, 1)
+	go m.readOutput(stdout)
 	return nil
 }
 
-// id names the process; several of them may follow each other in one member.
+// id returns the name of the present process.
 func (m *member) id() string { return fmt.Sprintf("%s-%d", m.name, m.life) }
 
 func (m *member) file(kind string) string { return filepath.Join(m.dir, m.id()+"."+kind) }
 
-// attend listens to the process until its end.
-func (m *member) attend(stdout io.Reader) {
-	cmd, says, ended := m.cmd, m.says, m.ended
+// readOutput reads the output of the process until its end.
+func (m *member) readOutput(stdout io.Reader) {
+	cmd, output, ended := m.cmd, m.output, m.ended
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
-		says <- lines.Text()
+		output <- lines.Text()
 	}
-	close(says)
+	close(output)
 	err := cmd.Wait()
 	m.guard.forget(cmd.Process.Pid)
 	ended <- err
@@ -103,31 +104,38 @@ func (m *member) order(order string) error {
 	return err
 }
 
-// hears waits for a line that begins with word and returns the rest of it.
-func (m *member) hears(word string) (string, error) {
+// Errors of a worker that takes too long.
+var (
+	errNotSaid     = errors.New("did not say")
+	errNotFinished = errors.New("did not finish")
+)
+
+// awaitLine waits for a line of output that begins with word, and returns the
+// rest of it.
+func (m *member) awaitLine(word string) (string, error) {
 	select {
-	case line, ok := <-m.says:
+	case line, ok := <-m.output:
 		rest, found := strings.CutPrefix(line, word+" ")
 		if !ok || !found {
 			return "", fmt.Errorf("%s said %q and not %s", m.id(), line, word)
 		}
 		return rest, nil
-	case <-time.After(patience):
-		return "", fmt.Errorf("%s did not say %s within %v", m.id(), word, patience)
+	case <-time.After(waitLimit):
+		return "", fmt.Errorf("%s %w %s within %v", m.id(), errNotSaid, word, waitLimit)
 	}
 }
 
 func (m *member) signal(s syscall.Signal) error { return m.cmd.Process.Signal(s) }
 
-// kill ends the process as kill -9 does.
+// kill ends the process with SIGKILL.
 func (m *member) kill() error {
 	err := m.signal(syscall.SIGKILL)
 	<-m.ended
 	return err
 }
 
-// gained is how many locks the present process has got.
-func (m *member) gained() uint64 {
+// acquired returns how many locks the present process has acquired.
+func (m *member) acquired() uint64 {
 	text, err := os.ReadFile(m.file("progress"))
 	if err != nil || len(text) < 8 {
 		return 0
@@ -135,29 +143,31 @@ func (m *member) gained() uint64 {
 	return binary.BigEndian.Uint64(text)
 }
 
-// dismissed returns how the process ended, which was told to finish.
-func (m *member) dismissed() error {
+// awaitEnd waits for the end of a process that was told to finish, and returns
+// its result.
+func (m *member) awaitEnd() error {
 	select {
 	case err := <-m.ended:
 		return err
-	case <-time.After(2 * patience):
-		m.signal(syscall.SIGQUIT) // its goroutines are in its stderr then
+	case <-time.After(2 * waitLimit):
+		m.signal(syscall.SIGQUIT) // the process prints its goroutines
 		select {
 		case <-m.ended:
 		case <-time.After(10 * time.Second):
 			m.kill()
 		}
-		return fmt.Errorf("did not finish within %v", 2*patience)
+		return fmt.Errorf("%w within %v", errNotFinished, 2*waitLimit)
 	}
 }
 
-// stderr is what the process had to say in the end, such as a data race.
+// stderr returns what the process has printed on standard error, such as a data
+// race.
 func (m *member) stderr() string {
 	text, _ := os.ReadFile(m.file("stderr"))
 	return strings.TrimSpace(string(text))
 }
 
-// heal ends everything that was done to the member's way to the servers.
+// heal ends every fault of the member's connections.
 func (m *member) heal() {
 	for _, p := range m.proxies {
 		p.Heal()

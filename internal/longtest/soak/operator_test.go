@@ -15,44 +15,47 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// operatorFaults are what people do to a store by hand. They wait for somebody to be there whom they can hit.
+// operatorFaults are what operators do to a store by hand. Each waits for a
+// node that it can remove.
 var operatorFaults = []faultKind{
-	{name: "operator removes the node of a holder", last: true, inject: tamper("node of a holder removed", func(o *operator) bool {
+	{name: "operator removes the node of a holder", last: true, inject: operatorFault("node of a holder removed", func(o *operator) bool {
 		nodes := o.nodes()
 		return len(nodes) > 0 && o.remove(nodes[0])
 	})},
-	{name: "operator removes the node of a waiter", last: true, inject: tamper("node of a waiter removed", func(o *operator) bool {
+	{name: "operator removes the node of a waiter", last: true, inject: operatorFault("node of a waiter removed", func(o *operator) bool {
 		nodes := o.nodes()
 		return len(nodes) > 1 && o.remove(nodes[len(nodes)-1])
 	})},
-	{name: "operator removes a queue", last: true, inject: tamper("queue removed", (*operator).removeQueue)},
+	{name: "operator removes a queue", last: true, inject: operatorFault("queue removed", (*operator).removeQueue)},
 }
 
-// tamper has an operator try until something is done. The store may not be there at present.
-func tamper(what string, do func(*operator) bool) func(*sitting) (func(), string) {
-	return func(s *sitting) (func(), string) {
-		if !s.claim("tampered") {
+// operatorFault returns a fault in which an operator tries until do returns
+// true. The servers may not answer at first, because of other faults.
+func operatorFault(what string, do func(*operator) bool) func(*round) (func(), string) {
+	return func(s *round) (func(), string) {
+		if !s.reserve("tampered") {
 			return nil, ""
 		}
 		var done atomic.Bool
 		go func() {
 			for !done.Load() && s.t.Context().Err() == nil {
-				done.Store(s.operate(do))
+				done.Store(s.runOperator(do))
 			}
 		}()
 		return func() { s.await(what, done.Load) }, what
 	}
 }
 
-// operator is somebody with a client of his own, who knows nothing of locks.
+// operator has a ZooKeeper client of its own and knows nothing of locks.
 type operator struct {
 	conn    *zk.Conn
 	queue   string
 	journal *journal
 }
 
-// operate tries for a while, on a new connection, and tells whether it was done.
-func (s *sitting) operate(do func(*operator) bool) bool {
+// runOperator calls do for a while, on a new connection, and reports whether it
+// has returned true.
+func (s *round) runOperator(do func(*operator) bool) bool {
 	conn, end, err := zktest.Connect(10*time.Second, s.ensemble.Addrs()...)
 	if err != nil {
 		return false
@@ -67,7 +70,7 @@ func (s *sitting) operate(do func(*operator) bool) bool {
 	return false
 }
 
-// nodes returns what is in the queue, oldest first.
+// nodes returns the nodes of the queue, oldest first.
 func (o *operator) nodes() (nodes []driver.Node) {
 	names, _, err := o.conn.Children(o.queue)
 	if err != nil {
@@ -82,7 +85,8 @@ func (o *operator) nodes() (nodes []driver.Node) {
 	return nodes
 }
 
-// remove removes a node and tells whether it was there. If nobody knows, it counts as removed.
+// remove removes a node and reports whether it has. If the outcome is unknown,
+// the journal says that the node was removed.
 func (o *operator) remove(n driver.Node) bool {
 	at := now()
 	err := o.conn.Delete(o.queue+"/"+n.Name, -1)

@@ -16,11 +16,11 @@ import (
 )
 
 var (
-	soakFor  = flag.Duration("soak", 0, "go on with sittings for that long; by default there is one")
+	soakFor  = flag.Duration("soak", 0, "go on with rounds for that long; by default there is one")
 	seedFlag = flag.Uint64("seed", 1, "what faults, their order and their durations are drawn from")
-	first    = flag.Int("first", 1, "the number of the first sitting")
+	first    = flag.Int("first", 1, "the number of the first round")
 	faults   = flag.String("faults", "", "a regular expression: only these kinds of faults, for finding out what it takes to break something")
-	journals = flag.String("journals", "", "a directory for the journals of sittings in which something was wrong; by default that for temporary files")
+	journals = flag.String("journals", "", "a directory for the journals of rounds in which something was wrong; by default that for temporary files")
 )
 
 func TestMain(m *testing.M) {
@@ -34,26 +34,32 @@ func TestNothingIsLostWhileEverythingFails(t *testing.T) {
 	e := servers(t)
 	f := newFigures(*seedFlag)
 	for number := *first; number == *first || time.Since(f.began) < *soakFor; number++ {
-		dir := sittingDir(t, number)
-		ok := t.Run(fmt.Sprint("sitting ", number), func(t *testing.T) { sit(t, e, f.seed, number, dir, f) })
-		f.sittings++
+		dir := roundDir(t, number)
+		diverged := false
+		ok := t.Run(fmt.Sprint("round ", number), func(t *testing.T) { diverged = playRound(t, e, f.seed, number, dir, f) })
+		f.rounds++
 		if !ok {
-			f.violations = max(f.violations, 1) // it may have ended before it was judged
+			f.violations = max(f.violations, 1) // the round may have ended before it was judged
 			t.Errorf("the journals are in %s; again: go test -race -v ./internal/longtest/soak -seed %d -first %d", dir, f.seed, number)
 			break
+		}
+		if diverged {
+			fmt.Printf("round %d: its journals are in %s\n", number, dir)
+			e = replaceServers(t, e)
+			continue
 		}
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
 	}
-	if f.injected[haltedAtWrite] > 0 && f.lostWithout == 0 {
-		t.Error("the counter without the check has lost nothing: nobody was stopped between his last look and his write")
+	if f.injected[stoppedAtWrite] > 0 && f.lostWithout == 0 {
+		t.Error("the counter without the check has lost nothing: no worker was stopped between its last check and its write")
 	}
 	fmt.Printf("\n%s\n", f.table())
 }
 
-// servers starts the ensemble. A server that is cut off goes on for syncLimit ticks as if it were not: 5s, which is
-// longer than any session.
+// servers starts the ensemble. A server that is cut off goes on as before for
+// syncLimit ticks, which are 5s and longer than any session.
 func servers(t *testing.T) *zktest.Ensemble {
 	zktest.Require(t)
 	opts := []zktest.Option{
@@ -70,14 +76,22 @@ func servers(t *testing.T) *zktest.Ensemble {
 	return zktest.StartEnsemble(t, 3, opts...)
 }
 
-// sittingDir makes a directory for what a sitting writes.
-func sittingDir(t *testing.T, number int) string {
+// replaceServers kills an ensemble that has diverged and starts another one.
+func replaceServers(t *testing.T, old *zktest.Ensemble) *zktest.Ensemble {
+	for _, s := range old.Servers {
+		s.Kill()
+	}
+	return servers(t)
+}
+
+// roundDir makes a directory for the files of a round.
+func roundDir(t *testing.T, number int) string {
 	if *journals != "" {
 		if err := os.MkdirAll(*journals, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	dir, err := os.MkdirTemp(*journals, fmt.Sprintf("dlock-soak-sitting-%d-", number))
+	dir, err := os.MkdirTemp(*journals, fmt.Sprintf("dlock-soak-round-%d-", number))
 	if err != nil {
 		t.Fatal(err)
 	}

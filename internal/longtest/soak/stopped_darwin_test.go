@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-// stopped tells whether a process has stopped: it does so some time after SIGSTOP.
+// stopped reports whether a process has stopped, which takes some time after
+// SIGSTOP.
 func stopped(pid int) bool {
 	state, err := exec.Command("ps", "-o", "state=", "-p", strconv.Itoa(pid)).Output()
 	return err == nil && bytes.HasPrefix(bytes.TrimSpace(state), []byte("T"))

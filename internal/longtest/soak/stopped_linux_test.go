@@ -7,15 +7,16 @@ import (
 	"path/filepath"
 )
 
-// stopped tells whether every thread of a process has stopped: each does so in its own time after SIGSTOP.
+// stopped reports whether every thread of a process has stopped. Each thread
+// takes its own time after SIGSTOP.
 func stopped(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, name := range threads {
 		text, err := os.ReadFile(name)
 		if err != nil {
-			return false // it has ended meanwhile
+			return false // the thread has ended meanwhile
 		}
-		_, state, _ := bytes.Cut(text, []byte(") ")) // behind the name of the program
+		_, state, _ := bytes.Cut(text, []byte(") ")) // after the name of the program
 		if !bytes.HasPrefix(state, []byte("T")) {
 			return false
 		}

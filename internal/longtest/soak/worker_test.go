@@ -24,23 +24,25 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// workerVariable makes the test binary a worker with the settings in it.
+// workerVariable makes the test binary a worker. Its value is the worker's
+// settings.
 const workerVariable = "DLOCK_TEST_SOAK_WORKER"
 
-// settings are what a worker is told when it starts.
+// settings are the settings of a worker.
 type settings struct {
 	DSN      string
-	Name     string // of the worker, and what its host names begin with
+	Name     string // of the worker; the host names of its actors begin with it
 	Dir      string // of the counters
 	Journal  string
-	Progress string // the file that counts its acquisitions
+	Progress string // the file with the number of acquisitions
 	Log      string // of its client
 	Seed     uint64
 	Actors   int
 }
 
-// The locks. The brief ones are held for milliseconds by many; an operator removes nodes of one of them. The long ones
-// are held for seconds each, by one goroutine of each worker, so that there is something to lose in every fault.
+// Many actors hold the brief locks, for milliseconds. An operator removes nodes
+// of one of them. One goroutine of each worker holds the long locks, for
+// seconds, so that every fault finds a lock that can be lost.
 var (
 	briefLocks = []string{"a", "b/c", tamperedLock}
 	longLocks  = []string{"long/0", "long/1", "long/2"}
@@ -49,43 +51,47 @@ var (
 
 const tamperedLock = "tampered"
 
-// patience is how long a worker's last round, on servers that are all well, may take.
-const patience = 2 * time.Minute
+// waitLimit bounds each wait of the test, and the last acquisition of each lock
+// when all servers work.
+const waitLimit = 2 * time.Minute
 
-// worker is a process with one client, several goroutines that use it, and one that looks at what they hold.
+// worker is a process with one client, several goroutines that use the client,
+// and one that checks the locks that they hold.
 type worker struct {
 	settings settings
 	journal  *journal
 	client   *dlock.Client
 	watcher  *watcher
 	progress *os.File
-	gained   atomic.Int64 // acquisitions
+	acquired atomic.Int64 // acquisitions
 	ids      atomic.Int64
-	halt     atomic.Pointer[string] // the lock whose next writer is to wait before it writes
-	goOn     chan struct{}          // ends that
+	halt     atomic.Pointer[string] // the lock whose next writer waits before it writes
+	goOn     chan struct{}          // ends that wait
 	finish   chan struct{}
 }
 
-// work is what a worker process does. It obeys a line of its standard input at a time:
+// work is the main function of a worker process. It reads orders from standard
+// input, one a line:
 //
-//	halt <lock>  the next one who writes under that lock waits just before it does so
-//	write        it writes
-//	finish       stop when what is under way is done, and see that nothing is left
+//	halt <lock>  the next writer under that lock waits just before it writes
+//	write        that writer goes on
+//	finish       end the calls that are under way, check that nothing is left, and exit
 //
-// When the input ends without that, whoever started it is dead, and it ends at once.
+// If the input ends without "finish", the test binary is dead, and the worker
+// exits at once.
 func work(text string) int {
 	w := &worker{finish: make(chan struct{}), goOn: make(chan struct{})}
 	if err := w.open(text); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	go w.obey(os.Stdin)
+	go w.readOrders(os.Stdin)
 	before := runtime.NumGoroutine()
 	if err := w.run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	w.leaves(before)
+	w.checkGoroutines(before)
 	w.journal.note(event{Kind: finished, At: now()})
 	if err := w.journal.close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -105,7 +111,7 @@ func (w *worker) open(text string) (err error) {
 	return err
 }
 
-func (w *worker) obey(orders io.Reader) {
+func (w *worker) readOrders(orders io.Reader) {
 	finish := sync.OnceFunc(func() { close(w.finish) })
 	for lines := bufio.NewScanner(orders); lines.Scan(); {
 		switch order, lock, _ := strings.Cut(lines.Text(), " "); order {
@@ -120,7 +126,8 @@ func (w *worker) obey(orders io.Reader) {
 	os.Exit(3)
 }
 
-// run works until it is told to finish, and takes each lock once more in the end.
+// run works until it is told to finish. In the end it acquires each lock once
+// more.
 func (w *worker) run() error {
 	log, err := os.OpenFile(w.settings.Log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
@@ -137,20 +144,20 @@ func (w *worker) run() error {
 		a := newActor(w, i)
 		actors.Go(a.run)
 	}
-	keeper := newActor(w, w.settings.Actors)
-	actors.Go(keeper.keep)
+	longHolder := newActor(w, w.settings.Actors)
+	actors.Go(longHolder.holdLong)
 	actors.Go(w.ping)
 	actors.Wait()
-	keeper.lastRound()
-	if err := w.client.Close(); err != nil && !errors.Is(err, driver.ErrUnavailable) { // which a machine that is slow may cause
+	longHolder.lastRound()
+	if err := w.client.Close(); err != nil && !errors.Is(err, driver.ErrUnavailable) { // a slow machine may cause that
 		w.fault("Close: %v", err)
 	}
 	w.watcher.close()
 	return nil
 }
 
-// ping reads from the store all the time, as an application that looks after its health does. A server that has lost
-// the others goes on answering that.
+// ping reads from the store all the time, like the health check of an
+// application. A server that has lost the other servers goes on answering it.
 func (w *worker) ping() {
 	for !w.finishing() {
 		ctx, cancel := within(time.Second)
@@ -160,8 +167,8 @@ func (w *worker) ping() {
 	}
 }
 
-// leaves sees that the client has left no goroutine.
-func (w *worker) leaves(before int) {
+// checkGoroutines checks that the client has left no goroutine.
+func (w *worker) checkGoroutines(before int) {
 	for end := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			stacks := make([]byte, 1<<20)
@@ -172,14 +179,14 @@ func (w *worker) leaves(before int) {
 }
 
 func (w *worker) fault(format string, args ...any) {
-	w.journal.note(event{Kind: fault, At: now(), Told: fmt.Sprintf(format, args...)})
+	w.journal.note(event{Kind: fault, At: now(), Text: fmt.Sprintf(format, args...)})
 }
 
-// advance tells the crew that somebody has got a lock.
-func (w *worker) advance() {
+// countAcquisition tells the test that the worker has acquired a lock.
+func (w *worker) countAcquisition() {
 	var n [8]byte
-	binary.BigEndian.PutUint64(n[:], uint64(w.gained.Add(1)))
-	w.progress.WriteAt(n[:], 0) // two at once may write the smaller one last: it moved all the same
+	binary.BigEndian.PutUint64(n[:], uint64(w.acquired.Add(1)))
+	w.progress.WriteAt(n[:], 0) // two goroutines may write in the wrong order; the number has changed all the same
 }
 
 func (w *worker) finishing() bool {
@@ -191,7 +198,7 @@ func (w *worker) finishing() bool {
 	}
 }
 
-// pause waits, but not for somebody who is to finish.
+// pause waits, until the worker is told to finish.
 func (w *worker) pause(d time.Duration) {
 	select {
 	case <-w.finish:
@@ -205,7 +212,7 @@ func within(d time.Duration) (context.Context, context.CancelFunc) {
 
 func source(seed uint64, stream int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(stream))) }
 
-// between draws a time, small ones more often.
+// between draws a duration. Short ones are more likely.
 func between(r *rand.Rand, least, most time.Duration) time.Duration {
 	x := r.Float64()
 	return least + time.Duration(x*x*float64(most-least))

@@ -9,36 +9,39 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// hold is a lock that a worker has got, as long as it knows of no reason not to believe in it.
+// hold is a lock that a worker has acquired. It is over when the worker learns
+// that the lock is lost, or is about to unlock it.
 type hold struct {
 	id      int64
 	lock    *dlock.Lock
 	journal *journal
 
 	mu    sync.Mutex
-	last  time.Duration // when it was believed
-	noted time.Duration // when it was believed and written down
+	last  time.Duration // when Err was last nil after that instant
+	noted time.Duration // the last instant in the journal
 	over  bool
 }
 
-// noteEvery is how often a belief is written down while nothing happens.
+// noteEvery is how often the journal gets a line while the lock stays held.
 const noteEvery = 40 * time.Millisecond
 
-// look reads the clock, then Err, and tells whether the hold is one still, and when.
-func (h *hold) look() (at time.Duration, ok bool) {
+// check reads the clock and then Err. It returns the clock and reports whether
+// the lock was held at that instant. It writes to the journal only now and
+// then.
+func (h *hold) check() (at time.Duration, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.lookLocked(false)
+	return h.checkLocked(false)
 }
 
-// swear is look, written down whatever was written before.
-func (h *hold) swear() (at time.Duration, ok bool) {
+// confirm is check, and always writes to the journal.
+func (h *hold) confirm() (at time.Duration, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.lookLocked(true)
+	return h.checkLocked(true)
 }
 
-func (h *hold) lookLocked(write bool) (at time.Duration, ok bool) {
+func (h *hold) checkLocked(write bool) (at time.Duration, ok bool) {
 	if h.over {
 		return 0, false
 	}
@@ -46,29 +49,30 @@ func (h *hold) lookLocked(write bool) (at time.Duration, ok bool) {
 	if err := h.lock.Err(); err != nil {
 		h.over = true
 		if h.last > h.noted {
-			h.journal.note(event{Kind: believed, Hold: h.id, At: h.last})
+			h.journal.note(event{Kind: confirmed, Hold: h.id, At: h.last})
 		}
-		h.journal.note(event{Kind: told, Hold: h.id, At: now(), Told: err.Error()})
+		h.journal.note(event{Kind: lossSeen, Hold: h.id, At: now(), Text: err.Error()})
 		return at, false
 	}
 	h.last = at
 	if write || at-h.noted >= noteEvery {
 		h.noted = at
-		h.journal.note(event{Kind: believed, Hold: h.id, At: at})
+		h.journal.note(event{Kind: confirmed, Hold: h.id, At: at})
 	}
 	return at, true
 }
 
-// end stops the watcher from looking, because the lock will be released. It tells whether the hold was one until now.
+// end ends the checks of the watcher, because the caller is about to unlock the
+// lock. It reports whether the lock was held until now.
 func (h *hold) end() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, ok := h.lookLocked(true)
+	_, ok := h.checkLocked(true)
 	h.over = true
 	return ok
 }
 
-// watcher looks at all holds of a process again and again.
+// watcher checks all locks that a worker holds, again and again.
 type watcher struct {
 	mu    sync.Mutex
 	holds map[*hold]bool
@@ -76,7 +80,7 @@ type watcher struct {
 	done  sync.WaitGroup
 }
 
-const lookEvery = 10 * time.Millisecond
+const checkEvery = 10 * time.Millisecond
 
 func newWatcher() *watcher {
 	w := &watcher{holds: make(map[*hold]bool), stop: make(chan struct{})}
@@ -85,7 +89,7 @@ func newWatcher() *watcher {
 }
 
 func (w *watcher) run() {
-	ticker := time.NewTicker(lookEvery)
+	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
 	for {
 		select {
@@ -94,7 +98,7 @@ func (w *watcher) run() {
 		case <-ticker.C:
 		}
 		for _, h := range w.all() {
-			h.look()
+			h.check()
 		}
 	}
 }

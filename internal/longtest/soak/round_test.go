@@ -1,0 +1,385 @@
+//go:build linux || darwin
+
+package soak
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// team lists the workers of a round. It is small, so that a machine with two
+// cores that also runs other tests can bear it.
+//
+// Some workers have no actors for the brief locks and so write seldom. While a
+// session has no write under way, a server that has lost the other servers
+// answers the session's reads. Those answers must not prolong a lease.
+var team = []struct {
+	timeout time.Duration // of the session
+	actors  int
+	direct  bool // it connects to the servers without proxies
+}{
+	{2 * time.Second, 3, false},
+	{2 * time.Second, 0, false},
+	{3 * time.Second, 3, false},
+	{3 * time.Second, 0, false},
+	{4 * time.Second, 3, false},
+	{3 * time.Second, 3, true},
+}
+
+const (
+	longestTimeout = 4 * time.Second
+	seqLimit       = 100 // after which the sequences of a queue start over
+)
+
+const testJournal = "team" // name of the test's own journal
+
+// round is one series in which the team works while every kind of fault is
+// injected once.
+type round struct {
+	t        *testing.T
+	ensemble *zktest.Ensemble
+	random   *rand.Rand
+	seed     uint64
+	number   int
+	chroot   string
+	dir      string // of the journals and counters
+	journal  *journal
+	members  []*member
+	guard    *guard
+	figures  *figures
+
+	leader   int // when the present group of faults began
+	reserved map[string]bool
+
+	// stuck says what did not get on in time. It counts as a fault of the lock
+	// unless the servers have diverged.
+	stuck       []string
+	differences []string // between servers that have diverged
+	lastSurvey  survey
+}
+
+// playRound plays one round and judges it. It reports whether the servers have
+// diverged, which says nothing about the lock but ends the round early. Then the
+// ensemble must not be used again.
+func playRound(t *testing.T, e *zktest.Ensemble, seed uint64, number int, dir string, f *figures) (diverged bool) {
+	s := &round{t: t, ensemble: e, seed: seed, number: number, dir: dir, figures: f,
+		random: source(seed, number), chroot: fmt.Sprintf("/soak%d", number)}
+	s.open()
+	s.work()
+	s.close()
+	for _, wrong := range s.judge() {
+		s.violation("%s", wrong)
+	}
+	if s.diverged() {
+		f.diverged++
+		fmt.Print(s.divergedVerdict())
+	}
+	return s.diverged()
+}
+
+// divergedVerdict says what the servers disagree about, and what each shows.
+func (s *round) divergedVerdict() string {
+	return fmt.Sprintf("round %d: the ensemble has diverged, so that this is no fault of the lock:\n  %s\n%s\n%v",
+		s.number, strings.Join(s.stuck, "\n  "), strings.Join(s.differences, "\n"), s.lastSurvey)
+}
+
+// violation reports something that must not happen.
+func (s *round) violation(format string, args ...any) {
+	s.t.Helper()
+	s.figures.violations++
+	s.t.Errorf("round %d: %s", s.number, fmt.Sprintf(format, args...))
+}
+
+func (s *round) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *round) open() {
+	var err error
+	s.journal, err = newJournal(filepath.Join(s.dir, testJournal+".journal"))
+	s.must(err)
+	s.guard, err = newGuard()
+	s.must(err)
+	s.t.Cleanup(s.guard.close)
+	for i := range team {
+		s.addMember(i)
+	}
+	s.await("every member acquires a lock at the beginning", s.allAcquire())
+}
+
+// addMember adds a member and starts its process.
+func (s *round) addMember(i int) {
+	m := &member{name: fmt.Sprintf("w%d", i), timeout: team[i].timeout, actors: team[i].actors, guard: s.guard, dir: s.dir}
+	m.addrs = s.ensemble.Addrs()
+	if !team[i].direct {
+		m.addrs = nil
+		for _, addr := range s.ensemble.Addrs() {
+			p := zktest.NewProxy(s.t, addr)
+			m.proxies, m.addrs = append(m.proxies, p), append(m.addrs, p.Addr())
+		}
+	}
+	s.members = append(s.members, m)
+	s.must(s.begin(m))
+	s.t.Cleanup(func() { m.cmd.Process.Kill() })
+}
+
+func (s *round) begin(m *member) error {
+	return m.start(s.chroot, seqLimit, s.seed<<16+uint64(s.number)<<8)
+}
+
+// await polls until ok returns true, for a generous time. If the servers have
+// diverged, it returns at once.
+func (s *round) await(what string, ok func() bool) {
+	s.t.Helper()
+	began := time.Now()
+	for ; !s.diverged() && !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > waitLimit {
+			s.notWithin(fmt.Sprintf("not within %v: %s", waitLimit, what))
+		}
+	}
+}
+
+// notWithin ends the round if something did not get on in time. If the servers
+// have diverged, it returns, and the rest of the round is cut short.
+func (s *round) notWithin(what string) {
+	s.t.Helper()
+	s.stuck = append(s.stuck, what)
+	if !s.diverged() {
+		s.findDivergence(nil)
+	}
+	if !s.diverged() {
+		s.t.Fatalf("round %d: %s", s.number, what)
+	}
+}
+
+// allAcquire returns a function that reports whether each member with actors
+// has acquired a lock since now. The other members only ask for the long locks,
+// and may have to wait for those although nothing is wrong.
+func (s *round) allAcquire() func() bool {
+	was := make([]uint64, len(s.members))
+	for i, m := range s.members {
+		was[i] = m.acquired()
+	}
+	return func() bool {
+		for i, m := range s.members {
+			if m.actors > 0 && m.acquired() == was[i] {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// work injects all kinds of faults, a few at a time.
+func (s *round) work() {
+	kinds := kindsHere()
+	s.random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	for len(kinds) > 0 && !s.diverged() {
+		kinds = s.injectGroup(kinds)
+	}
+	// A slow machine may need more time, as long as every member acquires
+	// locks.
+	for *faults == "" && !s.longEnough() && !s.diverged() {
+		s.await("every member gets a lock", s.allAcquire())
+	}
+}
+
+// longEnough reports whether so many locks were granted that the sequences of
+// several queues must have started over.
+func (s *round) longEnough() bool {
+	var sum uint64
+	for _, m := range s.members {
+		sum += m.acquired()
+	}
+	return sum > 8*seqLimit
+}
+
+// injectGroup injects some of these faults, heals them and checks that every
+// member acquires a lock again. It returns the faults that are left.
+func (s *round) injectGroup(kinds []faultKind) (left []faultKind) {
+	s.leader = s.ensemble.Leader(s.t)
+	s.reserved = make(map[string]bool)
+	s.distribute()
+	g := s.inject(kinds)
+	if !g.alone {
+		time.Sleep(s.howLong())
+	}
+	s.random.Shuffle(len(g.heals), func(i, j int) { g.heals[i], g.heals[j] = g.heals[j], g.heals[i] })
+	for _, heal := range append(g.heals, g.last...) {
+		heal()
+	}
+	s.recover(strings.Join(g.what, "; "))
+	return g.left
+}
+
+// injection is the result of inject.
+type injection struct {
+	what        []string
+	heals, last []func() // last is called after heals
+	alone       bool
+	left        []faultKind // faults that were not injected
+}
+
+// inject injects some of these faults, one after the other. It draws how many.
+func (s *round) inject(kinds []faultKind) (g injection) {
+	size := 3 + s.random.IntN(3)
+	for _, k := range kinds {
+		if len(g.what) >= size || g.alone || k.alone && len(g.what) > 0 {
+			g.left = append(g.left, k)
+			continue
+		}
+		heal, what := k.inject(s)
+		if heal == nil { // everything that it could hit is hit by another fault
+			g.left = append(g.left, k)
+			continue
+		}
+		s.journal.note(event{Kind: injected, At: now(), How: k.name, Text: what})
+		s.figures.injected[k.name]++
+		g.what, g.alone = append(g.what, what), k.alone
+		if k.last {
+			g.last = append(g.last, heal)
+		} else {
+			g.heals = append(g.heals, heal)
+		}
+		if !k.alone {
+			time.Sleep(between(s.random, 0, 700*time.Millisecond))
+		}
+	}
+	return g
+}
+
+// distribute moves each member to a server that it draws. Otherwise, after a
+// while, all members would be connected to the server that has failed least,
+// and faults of the other servers would hit no member.
+func (s *round) distribute() {
+	var here []*zktest.Proxy
+	servers := s.random.Perm(len(s.ensemble.Servers))
+	for i, m := range s.members {
+		if m.proxies == nil {
+			continue
+		}
+		server := servers[i%len(servers)]
+		for j, p := range m.proxies {
+			if j != server {
+				p.Refuse()
+				p.DropConnections()
+			}
+		}
+		here = append(here, m.proxies[server])
+	}
+	s.await("the workers have moved to other servers", func() bool {
+		return !slices.ContainsFunc(here, func(p *zktest.Proxy) bool { return p.Connections() == 0 })
+	})
+	for _, m := range s.members {
+		m.heal()
+	}
+	s.await("every member acquires a lock after moving to another server", s.allAcquire())
+}
+
+// howLong draws how long faults last: shorter than a session, or longer than
+// any.
+func (s *round) howLong() time.Duration {
+	if s.random.IntN(2) == 0 {
+		return between(s.random, 500*time.Millisecond, 4*time.Second)
+	}
+	return longestTimeout + between(s.random, 500*time.Millisecond, 2*time.Second)
+}
+
+// recover waits until the servers have a quorum and every member has acquired a
+// lock again.
+func (s *round) recover(after string) {
+	acquired := s.allAcquire()
+	began := time.Now()
+	s.journal.note(event{Kind: healed, At: now()})
+	s.ensemble.WaitQuorum(s.t)
+	quorum := time.Since(began)
+	s.await("every member acquires a lock after "+after, acquired)
+	took := time.Since(began)
+	s.figures.recovered(took, after)
+	s.t.Logf("round %d, %v: %s: healed, the servers had a quorum after %v, every member had acquired a lock after %v",
+		s.number, time.Since(s.figures.began).Round(time.Second), after, quorum.Round(time.Millisecond), took.Round(time.Millisecond))
+}
+
+// close tells every worker to finish, and checks that nothing is left.
+func (s *round) close() {
+	s.finishWorkers()
+	s.must(s.journal.close())
+	for i := range s.ensemble.Servers { // each of them, because servers may have diverged
+		s.await(fmt.Sprintf("only queues are left on server %d", i), func() bool { return len(s.nodesBelowQueues(i)) == 0 })
+	}
+	s.await("no watch is left", func() bool {
+		var watches int64
+		for _, server := range s.ensemble.Servers {
+			watches += server.Watches()
+		}
+		return watches == 0
+	})
+}
+
+// finishWorkers tells every worker to finish and waits for its end. If the
+// servers have diverged, it kills the workers: they could wait for ever.
+func (s *round) finishWorkers() {
+	if s.diverged() {
+		for _, m := range s.members {
+			s.must(m.kill())
+		}
+		return
+	}
+	for _, m := range s.members {
+		s.must(m.order("finish"))
+	}
+	stopSurvey := s.surveyIfLate()
+	defer stopSurvey()
+	for _, m := range s.members {
+		switch err := m.awaitEnd(); {
+		case errors.Is(err, errNotFinished):
+			s.stuck = append(s.stuck, fmt.Sprintf("%s: %v\n%s", m.id(), err, m.stderr()))
+		case err != nil:
+			s.violation("%s: %v\n%s", m.id(), err, m.stderr())
+		}
+	}
+}
+
+// surveyIfLate asks the servers whether they have diverged if the caller takes
+// long, until the caller calls stop.
+func (s *round) surveyIfLate() (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-done:
+		case <-time.After(waitLimit / 4):
+			s.findDivergence(done)
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
+}
+
+// nodesBelowQueues returns the paths of all nodes in the queues, as one server
+// shows them.
+func (s *round) nodesBelowQueues(server int) (left []string) {
+	queues := map[string]bool{s.chroot + "/b": true, s.chroot + "/long": true}
+	for _, name := range lockNames {
+		queues[s.chroot+"/"+name] = true
+	}
+	for _, path := range s.ensemble.Servers[server].Tree(s.t, s.chroot) {
+		if !queues[path] {
+			left = append(left, path)
+		}
+	}
+	return left
+}
