@@ -1,5 +1,5 @@
-// Package leakcheck fails a test binary whose tests leave goroutines behind. Every package whose tests
-// start any has a TestMain such as
+// Package leakcheck fails a test binary whose tests leave goroutines behind.
+// Every package whose tests start goroutines has a TestMain such as
 //
 //	func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 package leakcheck
@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// patience is how long goroutines may take to end after the last test: those of a connection that
-// has just been closed need a moment.
-var patience = 10 * time.Second
+// timeLimit is how long goroutines may take to end after the last test. The
+// goroutines of a connection that was just closed need a moment.
+var timeLimit = 10 * time.Second
 
-// known are the functions of goroutines that nobody can or need end.
+// known are functions of goroutines that tests cannot or need not end.
 var known = []string{
 	"os/signal.loop(",          // started once by signal.Notify, for the life of the process
 	"os/signal.signal_recv(",   // its innermost frame
@@ -28,15 +28,16 @@ var known = []string{
 	"runtime.ensureSigM.func1", // listens for signals
 }
 
-// After returns the exit code of a test binary whose tests returned that code. If they passed it
-// waits until no goroutine is left but the caller's; those that stay make the code 1, with
-// their stacks on standard error. Call it last, when what the tests share has been stopped.
+// After returns the exit code of a test binary whose tests have returned code.
+// If the tests passed, After waits until only the caller's goroutine is left.
+// If others stay, it prints their stacks on standard error and returns 1. Call
+// it last, after everything that the tests share has been stopped.
 func After(code int) int {
 	if code != 0 {
-		return code // a test that failed may leave what it likes
+		return code // the tests failed, and a failed test may leave goroutines
 	}
 	left := others()
-	for end := time.Now().Add(patience); len(left) > 0 && time.Now().Before(end); left = others() {
+	for end := time.Now().Add(timeLimit); len(left) > 0 && time.Now().Before(end); left = others() {
 		time.Sleep(5 * time.Millisecond)
 	}
 	if len(left) == 0 {
@@ -46,7 +47,8 @@ func After(code int) int {
 	return 1
 }
 
-// others returns the stacks of all goroutines but the caller's and those that are known.
+// others returns the stacks of all goroutines but the caller's and the known
+// ones.
 func others() []string {
 	stacks := strings.Split(strings.TrimSpace(all()), "\n\n")
 	return slices.DeleteFunc(stacks[1:], func(stack string) bool {

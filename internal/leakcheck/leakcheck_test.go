@@ -10,11 +10,12 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// playVariable makes the test binary one whose only test leaves something behind.
-const playVariable = "LEAKCHECK_PLAY"
+// scenarioVariable makes the test binary run one scenario in place of the
+// tests.
+const scenarioVariable = "LEAKCHECK_SCENARIO"
 
-// plays are what a test leaves behind.
-var plays = map[string]func(){
+// scenarios are what tests may leave behind.
+var scenarios = map[string]func(){
 	"nothing":              func() {},
 	"a goroutine":          func() { go staysForEver(make(chan int)) },
 	"one that ends soon":   func() { go time.Sleep(300 * time.Millisecond) },
@@ -26,10 +27,10 @@ var plays = map[string]func(){
 func staysForEver(c chan int) { <-c }
 
 func TestMain(m *testing.M) {
-	if name := os.Getenv(playVariable); name != "" {
-		plays[name]()
+	if name := os.Getenv(scenarioVariable); name != "" {
+		scenarios[name]()
 		if name == "a goroutine" {
-			patience = 100 * time.Millisecond
+			timeLimit = 100 * time.Millisecond
 		}
 		code := 0
 		if name == "a failure and a leak" {
@@ -40,30 +41,30 @@ func TestMain(m *testing.M) {
 	os.Exit(After(m.Run()))
 }
 
-func play(t *testing.T, name string) (code int, said string) {
+func runScenario(t *testing.T, name string) (code int, output string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), playVariable+"="+name)
+	cmd.Env = append(os.Environ(), scenarioVariable+"="+name)
 	out, _ := cmd.CombinedOutput()
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
 func TestAGoroutineThatIsLeftFailsTheBinary(t *testing.T) {
-	code, said := play(t, "a goroutine")
+	code, output := runScenario(t, "a goroutine")
 	assert.Equal(t, 1, code)
-	assert.Contains(t, said, "leakcheck: 1 goroutines are left")
-	assert.Contains(t, said, "leakcheck.staysForEver(")
+	assert.Contains(t, output, "leakcheck: 1 goroutines are left")
+	assert.Contains(t, output, "leakcheck.staysForEver(")
 }
 
 func TestWhatEndsSoonOrCannotEndIsNoLeak(t *testing.T) {
 	for _, name := range []string{"nothing", "one that ends soon", "a signal", "a timer"} {
-		code, said := play(t, name)
-		assert.Zero(t, code, "%s: %s", name, said)
+		code, output := runScenario(t, name)
+		assert.Zero(t, code, "%s: %s", name, output)
 	}
 }
 
 func TestAFailureIsReportedAsItIs(t *testing.T) {
-	code, said := play(t, "a failure and a leak")
+	code, output := runScenario(t, "a failure and a leak")
 	assert.Equal(t, 3, code)
-	assert.Empty(t, said)
+	assert.Empty(t, output)
 }

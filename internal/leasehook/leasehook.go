@@ -1,10 +1,10 @@
-// Package leasehook lets memdriver play a paused process: it reaches the clock of a
-// driver.Lease, which has no exported way to be set.
+// Package leasehook lets tests play a paused process. It reaches the clocks of
+// a driver.Lease, which have no exported way to be set.
 package leasehook
 
 import "time"
 
-// Skew makes lease, a *driver.Lease, see its clocks d further on from now, while its timers
-// know nothing of it: as after a pause of the process, or a sleep of the machine. Package
-// driver sets it.
+// Skew moves the clocks that lease, a *driver.Lease, reads forward by d from
+// now on. Its timers do not notice, as after a pause of the process or a sleep
+// of the machine. Package driver sets Skew.
 var Skew func(lease any, d time.Duration)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// WithBacklog limits how many connections wait for the server to accept them:
-// clientPortListenBacklog, 50 where it is not set.
+// WithBacklog limits how many connections wait for the server to accept them.
+// It sets clientPortListenBacklog, which is 50 otherwise.
 func WithBacklog(n int) Option {
 	return WithConfig(map[string]string{"clientPortListenBacklog": strconv.Itoa(n)})
 }
@@ -16,19 +16,21 @@ func WithBacklog(n int) Option {
 // maxBacklog bounds the connections that [Server.FillAcceptQueue] makes.
 const maxBacklog = 4096
 
-// FillAcceptQueue pauses the server and makes connections to it until the queue
-// of those that it has to accept is full, so that the system drops whatever
-// else wants to connect: a client's attempt gets no answer, neither yes nor no.
-// Connections that are there stay. The function that it returns lets the server
-// go on and closes the connections; it may be called twice.
+// FillAcceptQueue pauses the server and makes connections until the server's
+// accept queue is full. The system then drops further attempts, so that a
+// client gets no answer at all, not even a refusal. Open connections stay. The
+// returned function resumes the server and closes the connections. It may be
+// called twice.
 //
-// Use it with [WithBacklog], or it takes some time.
+// Without [WithBacklog] it takes longer.
 func (s *Server) FillAcceptQueue() (end func()) {
 	s.t.Helper()
 	s.Pause()
 	var waiting []net.Conn
 	failed := 0
-	for len(waiting) < maxBacklog && failed < 2 { // after the first failure it may still accept, while it comes to a stop
+	// The first failure is not enough: the server may still accept until it has
+	// stopped.
+	for len(waiting) < maxBacklog && failed < 2 {
 		conn, err := net.DialTimeout("tcp", s.Addr(), 300*time.Millisecond)
 		if err != nil {
 			failed++
@@ -41,7 +43,7 @@ func (s *Server) FillAcceptQueue() (end func()) {
 		for _, conn := range waiting {
 			conn.Close()
 		}
-		s.proc.Resume() // one that was killed meanwhile has nothing to go on with
+		s.proc.Resume() // fails if the server was killed meanwhile, which is fine
 	})
 	s.t.Cleanup(end)
 	if failed < 2 {

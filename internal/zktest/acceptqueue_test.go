@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFullAcceptQueueAnswersNobodyUntilItsEnd(t *testing.T) {
+func TestFullAcceptQueueLetsNoClientIn(t *testing.T) {
 	s := Start(t, WithBacklog(4))
 	raw := s.Raw(t)
 	end := s.FillAcceptQueue()

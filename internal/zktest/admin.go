@@ -8,8 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The superuser of every server, so that a path can be listed and removed
-// whatever access control a test has put on it.
+// superuser is the superuser of every server. It lists and removes paths
+// whatever access control a test has set.
 const superuser = "super:zktest"
 
 func superuserFlag() string {
@@ -17,8 +17,9 @@ func superuserFlag() string {
 	return "-Dzookeeper.DigestAuthenticationProvider.superDigest=super:" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// admin uses a client of the superuser for a moment only: one that stayed would
-// send pings, and those would be counted by [Server.Requests].
+// admin calls use with a client of the superuser and closes the client. A
+// client that stayed open would send pings, and [Server.Requests] would count
+// them.
 func (s *Server) admin(t testing.TB, use func(*zk.Conn) error) {
 	t.Helper()
 	conn, end, err := Connect(rawTimeout, s.Addr())

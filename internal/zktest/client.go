@@ -14,15 +14,16 @@ import (
 
 const rawTimeout = 10 * time.Second
 
-// Raw returns a plain go-zookeeper client with a session of 10s, closed when the
-// test ends.
+// Raw returns a plain go-zookeeper client with a session of 10s. The client is
+// closed when the test ends.
 func (s *Server) Raw(t testing.TB) *zk.Conn {
 	t.Helper()
 	return Dial(t, rawTimeout, s.Addr())
 }
 
-// Dial returns a plain go-zookeeper client of these addresses that has its session
-// and logs nothing. When the test ends it is closed and its goroutine has gone.
+// Dial returns a plain go-zookeeper client of these addresses. The client has
+// its session and logs nothing. When the test ends, the client is closed and
+// its goroutines have ended.
 func Dial(t testing.TB, sessionTimeout time.Duration, addrs ...string) *zk.Conn {
 	t.Helper()
 	conn, end, err := Connect(sessionTimeout, addrs...)
@@ -33,19 +34,20 @@ func Dial(t testing.TB, sessionTimeout time.Duration, addrs ...string) *zk.Conn 
 	return conn
 }
 
-// Connect is [Dial] without a test: the function that it returns closes the
-// client and waits for its goroutine.
+// Connect is [Dial] without a test. The returned function closes the client and
+// waits until its goroutines have ended.
 func Connect(sessionTimeout time.Duration, addrs ...string) (*zk.Conn, func(), error) {
 	return connect(sessionTimeout, net.DialTimeout, addrs...)
 }
 
-// connect is [Connect] with a dialer. It waits for the session, because
-// go-zookeeper fails a request when one attempt at each server has failed, and on
-// a busy machine an attempt may take longer than the second that it has.
+// connect is [Connect] with a dialer. It waits for the session. Otherwise
+// go-zookeeper would fail a request after one attempt at each server, and on a
+// busy machine an attempt may take longer than the second that go-zookeeper
+// allows.
 func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk.Conn, func(), error) {
 	session := make(chan struct{}, 1)
-	line := &line{dialer: dial}
-	conn, events, err := zk.Connect(addrs, sessionTimeout, zk.WithLogger(silent{}), zk.WithDialer(line.dial), zk.WithEventCallback(func(e zk.Event) {
+	dialer := &closingDialer{dialer: dial}
+	conn, events, err := zk.Connect(addrs, sessionTimeout, zk.WithLogger(silent{}), zk.WithDialer(dialer.dial), zk.WithEventCallback(func(e zk.Event) {
 		if e.State == zk.StateHasSession {
 			select {
 			case session <- struct{}{}:
@@ -58,8 +60,8 @@ func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk
 	}
 	end := func() {
 		conn.Close()
-		line.close()
-		for range events { // closed by the client's last goroutine
+		dialer.close()
+		for range events { // the client's last goroutine closes the channel
 		}
 	}
 	select {
@@ -71,9 +73,10 @@ func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk
 	}
 }
 
-// line closes a client's connection under it in the end: a client whose server
-// is cut off would otherwise stay in a read for most of a session timeout.
-type line struct {
+// closingDialer closes the client's connection in the end. A client whose
+// server is cut off would otherwise stay in a read for most of a session
+// timeout.
+type closingDialer struct {
 	dialer zk.Dialer
 
 	mu     sync.Mutex
@@ -81,27 +84,27 @@ type line struct {
 	closed bool
 }
 
-func (l *line) dial(network, addr string, timeout time.Duration) (net.Conn, error) {
-	conn, err := l.dialer(network, addr, timeout)
+func (d *closingDialer) dial(network, addr string, timeout time.Duration) (net.Conn, error) {
+	conn, err := d.dialer(network, addr, timeout)
 	if err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
 		conn.Close()
 		return nil, net.ErrClosed
 	}
-	l.conn = conn
+	d.conn = conn
 	return conn, nil
 }
 
-func (l *line) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	if l.conn != nil {
-		l.conn.Close()
+func (d *closingDialer) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	if d.conn != nil {
+		d.conn.Close()
 	}
 }
 
@@ -110,7 +113,8 @@ type silent struct{}
 func (silent) Printf(string, ...any) {}
 
 // Tree returns the paths of all nodes below root, sorted, without root itself
-// and without ZooKeeper's own /zookeeper. It returns nothing for a missing root.
+// and without ZooKeeper's own /zookeeper. If root is missing, Tree returns
+// nothing.
 func (s *Server) Tree(t testing.TB, root string) []string {
 	t.Helper()
 	var paths []string
@@ -121,7 +125,7 @@ func (s *Server) Tree(t testing.TB, root string) []string {
 	return paths
 }
 
-// tree goes by breadth, so parents come before their children until it sorts.
+// tree visits the nodes level by level and sorts them in the end.
 func tree(conn *zk.Conn, root string) ([]string, error) {
 	var paths []string
 	for unvisited := []string{root}; len(unvisited) > 0; unvisited = unvisited[1:] {

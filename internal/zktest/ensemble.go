@@ -13,9 +13,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Ensemble is several servers that form a quorum, each link between two of them
-// through proxies of its own, so that servers can be cut off from each other
-// while their clients reach them.
+// Ensemble is a group of servers that form a quorum. Each connection between
+// two servers goes through proxies of its own. So servers can be cut off from
+// each other while their clients still reach them.
 type Ensemble struct {
 	// Servers may be stopped, paused and started again one by one.
 	Servers []*Server
@@ -23,19 +23,19 @@ type Ensemble struct {
 	links [][]*peerLink // from server i to server j; nil where i == j
 }
 
-// peerLink is how one server reaches another.
+// peerLink is the pair of proxies through which one server reaches another.
 type peerLink struct{ quorum, election *testenv.Proxy }
 
-// peer is where a server listens for the others.
+// peer is the pair of ports on which a server listens for the other servers.
 type peer struct{ quorum, election int }
 
-// StartEnsemble starts n servers, three if n is 0, and returns once they serve
-// with all of them in the quorum. They are killed and their directories removed
-// when the test ends.
+// StartEnsemble starts n servers, three if n is 0. It returns when all of them
+// are in the quorum and serve clients. When the test ends, they are killed and
+// their directories removed.
 //
-// A tick is 500ms, initLimit 6 and syncLimit 10 ticks: for syncLimit ticks a
-// follower that is cut off goes on answering. Change it with
-// WithConfig(map[string]string{"syncLimit": "20"}).
+// A tick is 500ms, initLimit is 6 ticks and syncLimit 10. For syncLimit ticks a
+// follower that is cut off still answers.
+// WithConfig(map[string]string{"syncLimit": "20"}) changes it.
 func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	t.Helper()
 	Require(t)
@@ -56,7 +56,8 @@ func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	}
 }
 
-// startEnsemble returns what there is to close also after an error.
+// startEnsemble returns an ensemble also with an error, and the caller closes
+// it.
 func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 	e := &Ensemble{}
 	peers, err := e.connect(n)
@@ -80,7 +81,8 @@ func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 	return e, e.launch()
 }
 
-// launch starts all servers before it waits for any, as they wait for each other.
+// launch starts all servers before it waits for any of them, because each one
+// waits for the others.
 func (e *Ensemble) launch() error {
 	started := make(chan error)
 	for _, s := range e.Servers {
@@ -93,7 +95,7 @@ func (e *Ensemble) launch() error {
 	return err
 }
 
-// connect chooses ports for the servers and puts a proxy into every link.
+// connect chooses ports for the servers and makes the proxies between them.
 func (e *Ensemble) connect(n int) ([]peer, error) {
 	peers := make([]peer, n)
 	for i := range peers {
@@ -173,10 +175,10 @@ func greetingFirst(addr string) testenv.FrameReader {
 	}
 }
 
-// The greeting of an election connection (QuorumCnxManager, since 3.5): a
-// protocol version and the dialer's id of eight bytes each, then the length of
-// the address in four, and the address. The addresses of all proxies have the
-// same length.
+// The greeting of an election connection (QuorumCnxManager, since 3.5) is a
+// protocol version and the dialer's id, of eight bytes each, then the length of
+// the address, of four bytes, and the address. The addresses of all proxies
+// have the same length.
 const (
 	beforeAddress = 8 + 8 + 4
 	greetingSize  = beforeAddress + len("127.0.0.1:12345")
@@ -184,12 +186,13 @@ const (
 
 func readdress(greeting []byte, addr string) []byte {
 	if len(greeting) < greetingSize {
-		return greeting // hung up before the end
+		return greeting // the connection has ended early
 	}
 	return append(greeting[:beforeAddress:beforeAddress], addr...)
 }
 
-// view is how server i sees the ensemble: itself as it is, the others behind proxies.
+// view returns the ensemble in the configuration of server i: itself with its
+// own ports, the others with those of the proxies.
 func (e *Ensemble) view(i int, self peer) map[string]string {
 	lines := map[string]string{"server." + id(i): fmt.Sprintf("127.0.0.1:%d:%d", self.quorum, self.election)}
 	for j, link := range e.links[i] {
@@ -211,29 +214,29 @@ func (e *Ensemble) Addrs() []string {
 	return addrs
 }
 
-// CutServer cuts server i off from all others, silently: connections stay
-// open and nothing passes. Its clients still reach it.
+// CutServer cuts server i off from all others, silently: connections stay open
+// and nothing passes. Its clients still reach it.
 func (e *Ensemble) CutServer(i int) { e.eachLink(i, (*testenv.Proxy).Cut) }
 
 // HealServer ends [Ensemble.CutServer]. Use [Ensemble.WaitQuorum] to wait until
 // the server is back.
 func (e *Ensemble) HealServer(i int) { e.eachLink(i, (*testenv.Proxy).Heal) }
 
-// CutLink cuts servers i and j off from each other, silently. Each still
-// reaches the others.
+// CutLink cuts servers i and j off from each other, silently. Both still reach
+// the other servers.
 func (e *Ensemble) CutLink(i, j int) {
 	e.links[i][j].each((*testenv.Proxy).Cut)
 	e.links[j][i].each((*testenv.Proxy).Cut)
 }
 
-// CutOneWay stops what server from sends to server to, silently. What to sends
-// to from still arrives; new connections between the two cannot be made.
+// CutOneWay cuts the direction from one server to another, silently. The other
+// direction still works, but no new connection between the two can be made.
 func (e *Ensemble) CutOneWay(from, to int) {
 	e.links[from][to].each(func(p *testenv.Proxy) { p.CutOneWay(testenv.ToServer) })
 	e.links[to][from].each(func(p *testenv.Proxy) { p.CutOneWay(testenv.ToClient) })
 }
 
-// SetDelay makes everything that servers say to each other take d longer, from now on.
+// SetDelay delays everything that servers send to each other by d, from now on.
 func (e *Ensemble) SetDelay(d time.Duration) {
 	e.eachProxy(func(p *testenv.Proxy) { p.SetDelay(d) })
 }
@@ -312,8 +315,8 @@ func (e *Ensemble) Follower(t testing.TB) int {
 	return follower
 }
 
-// WaitQuorum waits until every server that is not stopped leads or follows, one of them
-// leading and the others in step with it.
+// WaitQuorum waits until one server leads, every other server that is not down
+// follows it, and all of them have caught up with the leader.
 func (e *Ensemble) WaitQuorum(t testing.TB) {
 	t.Helper()
 	e.wait(t, "a quorum of all running servers", func(modes []string) bool {
@@ -336,8 +339,9 @@ func (e *Ensemble) WaitQuorum(t testing.TB) {
 	})
 }
 
-// wait polls the servers' modes: leader, follower, down (stopped), or what else
-// they say.
+// wait polls the mode of each server until enough returns true. A mode is
+// "leader", "follower", "down" if the server was killed or stopped, or another
+// answer of the server.
 func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) bool) {
 	t.Helper()
 	var modes []string
@@ -353,7 +357,7 @@ func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) b
 	t.Fatalf("zktest: no sign of %s within %v: the servers are %v", what, testenv.ReadyWithin, modes)
 }
 
-// noAnswer begins the mode of a server that has not answered in time, which may be
+// noAnswer begins the mode of a server that has not answered in time. It may be
 // busy and lead all the same.
 const noAnswer = "no answer: "
 

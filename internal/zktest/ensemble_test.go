@@ -9,16 +9,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// briefSession is the timeout of a session that is to expire soon. With less than that
-// the client itself gives a connection up on a busy machine: it allows two thirds of
-// it for an answer.
-const briefSession = 3 * time.Second
+// shortSession is the timeout of a session that is to expire soon. The client
+// allows two thirds of it for an answer. With a shorter timeout the client
+// itself would give up its connection on a busy machine.
+const shortSession = 3 * time.Second
 
-// The reason for this package's ensembles: for a while two servers tell two truths.
+// Ensembles in this package exist for this case: for a while two servers give
+// different answers.
 func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
 	e := StartEnsemble(t, 3, WithConfig(map[string]string{"syncLimit": "40"}))
 	leader, follower := e.Leader(t), e.Follower(t)
-	holder := Dial(t, briefSession, e.Servers[follower].Addr())
+	holder := Dial(t, shortSession, e.Servers[follower].Addr())
 	other := Dial(t, 10*time.Second, e.Servers[follower].Addr())
 	require.NoError(t, create(holder, "/held"))
 	_, _, gone, err := Dial(t, 10*time.Second, e.Servers[leader].Addr()).ExistsW("/held")
@@ -84,12 +85,12 @@ func TestEnsembleSurvivesItsLeader(t *testing.T) {
 	e.WaitQuorum(t)
 }
 
-// A leader hears no more from a follower whose words are lost, and ends its
-// sessions, while the follower still hears what the leader says.
-func TestFollowerThatIsNotHeardStillHears(t *testing.T) {
+// The packets of a follower to its leader are lost. The leader ends the
+// follower's sessions, while the follower still gets what the leader sends.
+func TestFollowerCutOffOneWayStillFollows(t *testing.T) {
 	e := StartEnsemble(t, 3, WithConfig(map[string]string{"syncLimit": "60"}))
 	leader, follower := e.Leader(t), e.Follower(t)
-	holder := Dial(t, briefSession, e.Servers[follower].Addr())
+	holder := Dial(t, shortSession, e.Servers[follower].Addr())
 	other := Dial(t, 20*time.Second, e.Servers[follower].Addr())
 	require.NoError(t, create(holder, "/held"))
 	_, _, gone, err := other.ExistsW("/held")
@@ -98,14 +99,14 @@ func TestFollowerThatIsNotHeardStillHears(t *testing.T) {
 	e.CutOneWay(follower, leader)
 	require.Equal(t, zk.EventNodeDeleted, (<-gone).Type, "the follower has heard of the expiry")
 	synced := async(func() error { _, err := other.Sync("/"); return err })
-	time.Sleep(300 * time.Millisecond) // time for an answer, if there were one
+	time.Sleep(300 * time.Millisecond) // long enough for an answer, if there were one
 	require.Empty(t, synced)
 	e.Heal()
 	e.WaitQuorum(t)
 }
 
-// Two servers that cannot reach each other both follow the third, or one of
-// them drops out: a majority serves.
+// Two servers cannot reach each other. Both follow the third, or one of them
+// leaves the quorum: a majority serves in any case.
 func TestMajorityServesWhenOneLinkIsCut(t *testing.T) {
 	e := StartEnsemble(t, 3, WithConfig(map[string]string{"syncLimit": "4"}))
 	leader, follower := e.Leader(t), e.Follower(t)

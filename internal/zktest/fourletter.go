@@ -13,23 +13,23 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// fourLetter asks one of ZooKeeper's four-letter words.
+// fourLetter returns the answer to one of ZooKeeper's four-letter words.
 func (p *process) fourLetter(word string) (string, error) {
 	p.asking.Lock()
 	defer p.asking.Unlock()
 	return p.ask(word, 5*time.Second)
 }
 
-// poll is for a server that is about to start: now and then one accepts a
-// connection then and never answers on it.
+// poll is fourLetter for a server that is about to start. Such a server may
+// accept a connection and never answer on it, so poll gives up soon.
 func (p *process) poll(word string) (string, error) {
 	p.asking.Lock()
 	defer p.asking.Unlock()
 	return p.ask(word, 300*time.Millisecond)
 }
 
-// ask needs p.asking. It counts a word as soon as it is sent: a server that
-// is paused counts it later, without answering in time.
+// ask needs p.asking. It counts a word as soon as it is sent, because a server
+// that is paused counts the word later, after ask has given up.
 func (p *process) ask(word string, timeout time.Duration) (string, error) {
 	conn, err := net.DialTimeout("tcp", testenv.Loopback(p.port), timeout)
 	if err != nil {
@@ -72,11 +72,11 @@ func (p *process) askMntr() (map[string]int64, error) {
 	return numbers, nil
 }
 
-// errNotServing says that a server of an ensemble is without a quorum.
+// errNotServing says that a server of an ensemble has no quorum.
 var errNotServing = errors.New("no numbers")
 
-// startCounting leaves out of requests what was received before the server was ready. A
-// server of an ensemble begins to count when it begins to serve.
+// startCounting makes requests leave out what the server received before it was
+// ready. A server of an ensemble counts only from when it begins to serve.
 func (p *process) startCounting() error {
 	p.asking.Lock()
 	defer p.asking.Unlock()

@@ -8,9 +8,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Operation codes of ZooKeeper's protocol (org.apache.zookeeper.ZooDefs.OpCode),
-// as request headers carry them. The first request of a connection has no
-// header; it counts as OpConnect.
+// Operation codes of ZooKeeper's protocol
+// (org.apache.zookeeper.ZooDefs.OpCode), from the header of a request. The
+// first request of a connection has no header; it counts as OpConnect.
 const (
 	OpConnect         int32 = -10
 	OpClose           int32 = -11
@@ -34,19 +34,20 @@ const (
 	OpSetWatches      int32 = 101
 )
 
-// Op returns a match for any of the opcodes.
+// Op returns a function that reports whether an opcode is one of these.
 func Op(opcodes ...int32) func(opcode int32) bool {
 	return func(opcode int32) bool { return slices.Contains(opcodes, opcode) }
 }
 
-// A frame is a length of four bytes and the packet. No client or server sends one as
-// long as this; the first bytes of a four-letter word or of TLS look like it.
+// A frame is a length of four bytes and a packet. No client or server sends a
+// frame as long as maxFrame. The first bytes of a four-letter word or of TLS,
+// read as a length, are longer.
 const maxFrame = 16 << 20
 
 const headerSize = 4
 
-// readFrame returns a whole frame, with its length. If what comes is no frame, the
-// error is [testenv.ErrOtherProtocol] and the bytes read so far are returned.
+// readFrame returns a whole frame, with its length. If the bytes are no frame,
+// it returns [testenv.ErrOtherProtocol] and the bytes that it has read.
 func readFrame(r io.Reader) ([]byte, error) {
 	head := make([]byte, headerSize)
 	if n, err := io.ReadFull(r, head); err != nil {
@@ -61,7 +62,8 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return frame[:headerSize+n], err
 }
 
-// int32At reads a field of a frame's packet; zero where the packet is too short.
+// int32At returns a field of a frame's packet, or zero if the packet is too
+// short.
 func int32At(frame []byte, offset int) int32 {
 	offset += headerSize
 	if len(frame) < offset+4 {
@@ -78,8 +80,8 @@ func int64At(frame []byte, offset int) int64 {
 	return int64(binary.BigEndian.Uint64(frame[offset:]))
 }
 
-// writeFrame sends a packet made of big-endian fields; a byte slice goes with
-// its length.
+// writeFrame sends a packet of big-endian fields. A byte slice is sent with its
+// length.
 func writeFrame(w io.Writer, fields ...any) error {
 	frame := make([]byte, headerSize)
 	for _, field := range fields {

@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// FuzzFrame: what is read as a frame is what was sent, whole or up to where it
-// was cut off, and what is no frame is passed on as far as it was read.
+// FuzzFrame checks that readFrame returns what was sent, whole or up to where
+// it was cut off. If the bytes are no frame, it must return what it has read.
 func FuzzFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 4, 1, 2, 3, 4, 9})
 	f.Add([]byte{0, 0, 0, 0})
@@ -40,7 +40,7 @@ func FuzzFrame(f *testing.F) {
 		default:
 			require.NoError(t, err)
 			require.Len(t, got, headerSize+int(size))
-			for _, offset := range []int{0, 4, 8, 1 << 20} { // fields that are there, or zero
+			for _, offset := range []int{0, 4, 8, 1 << 20} { // fields that the packet has, or zero
 				whole := headerSize+offset+4 <= len(got)
 				require.True(t, whole || int32At(got, offset) == 0)
 				if whole {
@@ -51,7 +51,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// FuzzWriteFrame: what writeFrame sends is one frame of its fields.
+// FuzzWriteFrame checks that writeFrame sends one frame with its fields.
 func FuzzWriteFrame(f *testing.F) {
 	f.Add(int32(1), int64(2), []byte("x"))
 	f.Fuzz(func(t *testing.T, a int32, b int64, text []byte) {

@@ -12,22 +12,21 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// installation is how ZooKeeper is run on this machine.
+// installation says how to run ZooKeeper on this machine.
 type installation struct {
 	java      string
 	classPath string
 }
 
-// installed finds ZooKeeper and Java. The answer stays the same for the life of
-// the test binary.
+// installed finds ZooKeeper and Java. It looks once for each test binary.
 var installed = sync.OnceValues(func() (installation, error) {
 	return findInstallation(os.Getenv("ZOOKEEPER_HOME"), os.Getenv("JAVA_HOME"), debianJars)
 })
 
 const debianJars = "/usr/share/java"
 
-// debianClassPath lists what Debian's zookeeper.jar needs to run as a server.
-// The jars that its manifest names come by themselves.
+// debianClassPath lists the jars that Debian's zookeeper.jar needs to run as a
+// server, without those that its manifest names.
 var debianClassPath = []string{
 	"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "snappy-java", "metrics-core",
 	"netty-buffer", "netty-codec", "netty-common", "netty-handler", "netty-resolver",
@@ -57,8 +56,9 @@ func findJava(javaHome string) (string, error) {
 	return java, nil
 }
 
-// findJars prefers the tarball's lib directory: someone who sets ZOOKEEPER_HOME
-// wants that version and no other, so a wrong one is an error.
+// findJars prefers the release that ZOOKEEPER_HOME names. If that one has no
+// jars, it returns an error, because the user has asked for that release and no
+// other.
 func findJars(zookeeperHome, jars string) (string, error) {
 	if zookeeperHome != "" {
 		lib := filepath.Join(zookeeperHome, "lib")

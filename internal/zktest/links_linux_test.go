@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// requireLinksProxied asserts that whoever is connected to a port that servers
-// have for each other is this process, which is the proxies.
+// requireLinksProxied checks that only this process, with its proxies, is
+// connected to the ports that servers have for each other.
 func requireLinksProxied(t *testing.T, e *Ensemble) {
 	t.Helper()
 	peerPorts := make(map[string]bool)

@@ -5,9 +5,8 @@ import (
 	"path/filepath"
 )
 
-// The releases of ZooKeeper come with different loggers, each with its own way
-// to be told that warnings, on the console, are enough. They are read for what
-// went wrong at the start.
+// logConfigs configure the loggers of the different releases of ZooKeeper:
+// warnings, on the console. When a server does not start, the log says why.
 var logConfigs = map[string]string{
 	"logback.xml": `<configuration>
 <appender name="console" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %level %logger %msg%n</pattern></encoder></appender>

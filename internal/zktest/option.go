@@ -34,8 +34,8 @@ func newSettings(opts []Option) *settings {
 }
 
 // WithConfig sets lines of the server's configuration file, in addition to or
-// in place of those that zktest writes. The client port and the data directory
-// stay zktest's own.
+// in place of the lines of this package. It cannot set the client port and the
+// data directory.
 func WithConfig(lines map[string]string) Option {
 	return func(s *settings) { maps.Copy(s.config, lines) }
 }
@@ -46,16 +46,17 @@ func WithJVM(flags ...string) Option {
 	return func(s *settings) { s.jvm = append(s.jvm, flags...) }
 }
 
-// WithContainerCheck has the server look for empty containers, and remove them,
-// that often. By default it does in a day only: a queue that goes between two
-// locks would be made again by requests that a test does not expect.
+// WithContainerCheck makes the server remove empty containers, after a check
+// that runs this often. By default the check runs once a day: if it removed a
+// queue between two locks, the next lock would send requests that a test does
+// not expect.
 func WithContainerCheck(every time.Duration) Option { return WithJVM(containerCheck(every)) }
 
 func containerCheck(every time.Duration) string {
 	return fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", every.Milliseconds())
 }
 
-// file returns the configuration file's text.
+// file returns the text of the configuration file.
 func (s *settings) file() string {
 	var text []byte
 	for _, key := range slices.Sorted(maps.Keys(s.config)) {

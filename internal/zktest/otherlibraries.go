@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// curatorVariable names a directory of jars, for machines without Debian's packages.
+// curatorVariable is the environment variable that names a directory of jars,
+// for machines without Debian's packages.
 const curatorVariable = "CURATOR_JARS"
 
 // debianCuratorJars lists the jars that Curator's recipes need. The netty jars
@@ -62,9 +63,9 @@ func findCurator(given, debian string) (string, error) {
 	return strings.Join(paths, string(os.PathListSeparator)), nil
 }
 
-// Kazoo returns a command that runs a Python program which uses kazoo. The error
-// says what is missing on this machine. The system's own Python comes first,
-// because Debian's packages belong to it.
+// Kazoo returns a command that runs a Python program which uses kazoo. The
+// error says what is missing on this machine. It tries the system's own Python
+// first, because Debian's packages belong to it.
 func Kazoo(source string, args ...string) (*exec.Cmd, error) {
 	for _, python := range []string{"/usr/bin/python3", "python3"} {
 		if exec.Command(python, "-c", "import kazoo").Run() == nil {

@@ -2,5 +2,5 @@
 
 package zktest
 
-// alive is never asked: there is no server here.
+// alive is not called: this system runs no servers.
 func alive(int) bool { return false }

@@ -16,10 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// childVariable tells a test binary that it is the child of a test, and which one.
+// childVariable makes the test binary the child of a test. Its value says which
+// kind of child.
 const childVariable = "ZKTEST_CHILD"
 
-// child runs one test in a process of its own, in a process group of its own.
+// child returns a command that runs one test in another process, with a process
+// group of its own.
 func child(t *testing.T, test, kind string, env ...string) *exec.Cmd {
 	t.Helper()
 	program, err := os.Executable()
@@ -66,7 +68,8 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 	}
 }
 
-// startAndHang is the child: it says what it has started and waits for its end.
+// startAndHang is the child: it prints what it has started and waits for its
+// end.
 func startAndHang(t *testing.T, kind string) {
 	var s *Server
 	if kind == "shared, process killed" {
@@ -77,11 +80,12 @@ func startAndHang(t *testing.T, kind string) {
 	if kind == "paused, process killed" {
 		s.Pause()
 	}
-	signals := make(chan os.Signal, 1) // they may be ignored where the tests run, as under nohup
+	// The signals may be ignored where the tests run, as under nohup.
+	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT)
 	fmt.Printf("started %d %d %s\n", s.proc.SupervisorPid(), s.proc.Pid(), s.proc.Dir())
 	<-signals
-	os.Exit(1) // without a word to anybody
+	os.Exit(1) // without any clean-up
 }
 
 func parseChild(t *testing.T, out io.Reader) (keeper, java int, dir string) {
@@ -95,12 +99,13 @@ func parseChild(t *testing.T, out io.Reader) (keeper, java int, dir string) {
 	return 0, 0, ""
 }
 
-// alive reports whether there is a process of that id, be it one that is dead
+// alive reports whether there is a process of that id, even one that is dead
 // and waits for its parent.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-// running is alive without those that are dead and wait for a parent to notice,
-// which an orphan may do for ever where the first process of a container is no init.
+// running reports whether there is a process of that id that is not dead. A
+// dead process whose parent has died may stay for ever, if the first process of
+// a container is no init.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -110,7 +115,7 @@ func running(pid int) bool {
 	return !bytes.HasPrefix(state, []byte("Z"))
 }
 
-func TestMissingZooKeeperIsSaidLoudlyOrFails(t *testing.T) {
+func TestMissingZooKeeperIsReportedOrFails(t *testing.T) {
 	if os.Getenv(childVariable) != "" {
 		t.Run("one", func(t *testing.T) { Start(t) })
 		t.Run("another", func(t *testing.T) { Shared(t) })
@@ -118,8 +123,8 @@ func TestMissingZooKeeperIsSaidLoudlyOrFails(t *testing.T) {
 	}
 	nowhere := "ZOOKEEPER_HOME=" + t.TempDir()
 
-	cmd := child(t, "TestMissingZooKeeperIsSaidLoudlyOrFails", "skip", nowhere, requireVariable+"=")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // away from the terminal, where it would say that something is left out
+	cmd := child(t, "TestMissingZooKeeperIsReportedOrFails", "skip", nowhere, requireVariable+"=")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // away from the terminal, on which it would report the skip
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.Output()
@@ -128,7 +133,7 @@ func TestMissingZooKeeperIsSaidLoudlyOrFails(t *testing.T) {
 	require.Contains(t, stderr.String(), "make test")
 	require.Equal(t, 2, bytes.Count(stdout, []byte("--- SKIP")))
 
-	cmd = child(t, "TestMissingZooKeeperIsSaidLoudlyOrFails", "require", nowhere, requireVariable+"=require")
+	cmd = child(t, "TestMissingZooKeeperIsReportedOrFails", "require", nowhere, requireVariable+"=require")
 	stdout, err = cmd.Output()
 	require.Error(t, err)
 	require.Equal(t, 2, bytes.Count(stdout, []byte("    --- FAIL")))

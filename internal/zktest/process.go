@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// process is one server with its ports. It knows no test.
+// process is one server with its ports. It does not depend on a test.
 type process struct {
 	proc       *testenv.Process
 	ready      func(*process) bool
@@ -22,12 +22,14 @@ type process struct {
 	mu      sync.Mutex
 	chroots int
 
-	asking  sync.Mutex // one four-letter word at a time, so that they can be counted
-	words   int64      // asked since the server started, as far as the server counted them
-	ignored int64      // packets before the server was ready
+	asking sync.Mutex // held for one four-letter word at a time, so that words can be counted
+	// Four-letter words since the server started, if the server has counted
+	// them.
+	words   int64
+	ignored int64 // packets that the server received before it was ready
 }
 
-// newProcess writes the configuration; it starts nothing.
+// newProcess returns a server with its configuration. It starts nothing.
 func newProcess(s *settings) (_ *process, err error) {
 	home, err := installed()
 	if err != nil {
@@ -129,14 +131,15 @@ func bindFailed(log string) bool {
 	return strings.Contains(log, "BindException") || strings.Contains(log, "Address already in use")
 }
 
-// serving reports whether this very server answers: whoever else may have got
-// the port has another data directory.
+// serving reports whether this very server answers. Another server that has
+// taken the port has another data directory.
 func (p *process) serving() bool {
 	conf, err := p.poll("conf")
 	return err == nil && strings.Contains(conf, p.proc.Dir()+string(filepath.Separator)) && p.secureServing()
 }
 
-// secureServing: the TLS port is opened after the plain one.
+// secureServing reports whether the TLS port is open, if the server has one. It
+// is opened after the plain port.
 func (p *process) secureServing() bool {
 	if p.securePort == 0 {
 		return true
@@ -149,13 +152,14 @@ func (p *process) secureServing() bool {
 	return true
 }
 
-// listening reports whether this very server answers, before it has found the
-// other servers of its ensemble. Such a server does not say conf, but says envi.
+// listening reports whether this very server answers, although it may not have
+// found the other servers of its ensemble. Such a server does not answer
+// "conf", but it answers "envi".
 func (p *process) listening() bool {
 	envi, err := p.poll("envi")
 	return err == nil && strings.Contains(envi, tmpdirProperty+p.proc.Dir()+"\n")
 }
 
-// tmpdirProperty sets the server's directory for temporary files, which tells the
-// servers apart.
+// tmpdirProperty sets the server's directory for temporary files. It differs
+// between servers and so identifies this one.
 const tmpdirProperty = "java.io.tmpdir="

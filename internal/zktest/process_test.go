@@ -39,7 +39,7 @@ func TestTakenPortIsNoticedAlsoIfAServerAnswersThere(t *testing.T) {
 	}
 }
 
-// forwarderAt answers on the port as the server at target does.
+// forwarderAt listens on port and forwards to the server at target.
 func forwarderAt(t *testing.T, port int, target string) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", testenv.Loopback(port))
@@ -67,7 +67,7 @@ func TestConfigAndJVMFlagsReachTheServer(t *testing.T) {
 	require.Equal(t, time.Second, p.Sessions()[0].Timeout)
 }
 
-// A server writes that it exits before it writes why, and the log may be read
+// A server logs that it exits before it logs why, and the test may read the log
 // between the two lines.
 func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
 	for name, lines := range map[string][2]string{
@@ -81,7 +81,7 @@ func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
 			p.proc, err = testenv.NewProcess(t.TempDir(), []string{"/bin/sh", "-c", script, "server", lines[0], lines[1]})
 			require.NoError(t, err)
 			t.Cleanup(func() { p.proc.Close() })
-			p.ready = func(p *process) bool { // returns once the log is there, as far as that line
+			p.ready = func(p *process) bool { // returns when the log has the first of the two texts
 				eventually(t, func() bool { return strings.HasPrefix(p.proc.Log(0), lines[0]) })
 				return false
 			}
@@ -90,8 +90,9 @@ func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
 	}
 }
 
-// A server that is about to serve may accept a connection and never answer on it.
-func TestServerThatLeavesAWordUnansweredAtItsStartIsAskedAgain(t *testing.T) {
+// A server that is about to serve may accept a connection and never answer on
+// it.
+func TestStartingServerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	l, err := testenv.Listen()
 	require.NoError(t, err)

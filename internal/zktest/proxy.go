@@ -50,22 +50,22 @@ func (p *Proxy) Sessions() []Session {
 }
 
 const (
-	// connectXid stands for the xid that connect requests and their replies do
-	// not have.
+	// connectXid is the ID of connect requests and of their replies, which have
+	// no xid.
 	connectXid = math.MinInt32
-	// eventXid is the xid of a frame that tells of a watch.
+	// eventXid is the xid of a watch event.
 	eventXid = -1
 )
 
-// protocol reads the frames of a new connection. The first frame of each
+// protocol returns the readers for a new connection. The first frame of each
 // direction has no header: it asks for a session, or says which session the
 // server has given.
 func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
 	return firstThen(connectRequest, request), firstThen(p.connectReply, replyOrEvent)
 }
 
-// firstThen reads the first frame of a direction with one function, and the
-// others with another one.
+// firstThen returns a reader that parses the first frame with one function and
+// the others with another one.
 func firstThen(first, others func(bytes []byte) testenv.Frame) testenv.FrameReader {
 	parse := first
 	return func(r io.Reader) (testenv.Frame, error) {

@@ -15,8 +15,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// proxied returns a proxy to the shared server, a client behind it, and a path
-// of the test's own.
+// proxied returns a proxy to the shared server, a client that uses it, and a
+// path of the test's own.
 func proxied(t *testing.T) (p *Proxy, conn *zk.Conn, root string) {
 	s := Shared(t)
 	root = s.Chroot(t)
@@ -138,7 +138,8 @@ func TestRetargetMovesNewConnectionsOnly(t *testing.T) {
 	require.Len(t, p.Sessions(), 1)
 }
 
-// askThrough asks a four-letter word through the proxy.
+// askThrough returns the answer to a four-letter word that is sent through the
+// proxy.
 func askThrough(t *testing.T, p *Proxy, word string) string {
 	conn, err := net.Dial("tcp", p.Addr())
 	require.NoError(t, err)

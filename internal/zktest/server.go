@@ -8,19 +8,19 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Server is one ZooKeeper server, as a test sees it. Trouble with it is a
-// t.Fatal of the test that the server was started for or shared with.
+// Server is one ZooKeeper server for a test. If something goes wrong with the
+// server, its methods end the test with t.Fatal.
 //
-// Its sessions last from 1s to 10 minutes, a tick is 500ms, there is no limit
-// to the connections of a client, empty containers stay (see
-// [WithContainerCheck]), and every four-letter word is answered.
+// Sessions last from 1s to 10 minutes. A tick is 500ms. A client may have any
+// number of connections. Empty containers stay, see [WithContainerCheck]. The
+// server answers every four-letter word.
 type Server struct {
 	*process
 	t testing.TB
 }
 
-// Start starts a server of its own for the test and returns once it answers.
-// It is killed and its directory removed when the test ends.
+// Start starts a server for the test and returns when the server answers. When
+// the test ends, the server is killed and its directory removed.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	Require(t)
@@ -32,7 +32,8 @@ func Start(t testing.TB, opts ...Option) *Server {
 	return &Server{process: p, t: t}
 }
 
-// startProcess tries again with other ports when somebody was faster to use one.
+// startProcess tries again with other ports if another program has taken one of
+// the ports.
 func startProcess(opts []Option) (*process, error) {
 	for {
 		p, err := newProcess(newSettings(opts))
@@ -52,10 +53,11 @@ func startProcess(opts []Option) (*process, error) {
 // Addr returns host:port of the plain client port.
 func (s *Server) Addr() string { return testenv.Loopback(s.port) }
 
-// SecureAddr returns host:port of the TLS client port of a server started [WithTLS].
+// SecureAddr returns host:port of the TLS client port. The server has to be one
+// started [WithTLS].
 func (s *Server) SecureAddr() string { return testenv.Loopback(s.securePort) }
 
-// Kill ends the server with SIGKILL, as a crash would. Its data stays for
+// Kill ends the server with SIGKILL, like a crash. Its data stays for
 // [Server.Restart].
 func (s *Server) Kill() {
 	s.t.Helper()
@@ -69,14 +71,14 @@ func (s *Server) Stop() {
 }
 
 // Restart starts the server again after [Server.Kill] or [Server.Stop], with
-// the same port and data, and returns once it answers. A server that still runs
-// is killed first. A server of an ensemble answers before it has found the
-// others: see [Ensemble.WaitQuorum].
+// the same port and data, and returns when the server answers. If the server
+// still runs, Restart kills it first. A server of an ensemble answers before it
+// has found the other servers: see [Ensemble.WaitQuorum].
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.must(s.proc.Kill())
-	// Another program may sit on the port for a moment: every process that looks for
-	// a free one tries it out.
+	// Another process may have the port for a moment, while it looks for a free
+	// one.
 	var err error
 	for range 5 {
 		if err = s.launch(); !errors.Is(err, testenv.ErrPortTaken) {
@@ -87,8 +89,8 @@ func (s *Server) Restart() {
 	s.must(err)
 }
 
-// Pause stops the server's process with SIGSTOP: its connections stay open and
-// nothing is answered. [Server.Resume] lets it go on.
+// Pause stops the server's process with SIGSTOP: its connections stay open, and
+// it answers nothing. [Server.Resume] ends the pause.
 func (s *Server) Pause() {
 	s.t.Helper()
 	s.must(s.proc.Pause())
@@ -100,7 +102,8 @@ func (s *Server) Resume() {
 	s.must(s.proc.Resume())
 }
 
-// FourLetter returns the answer to a four-letter word, such as ruok, stat or cons.
+// FourLetter returns the answer to a four-letter word, such as ruok, stat or
+// cons.
 func (s *Server) FourLetter(word string) string {
 	s.t.Helper()
 	answer, err := s.fourLetter(word)
@@ -108,7 +111,8 @@ func (s *Server) FourLetter(word string) string {
 	return answer
 }
 
-// Mntr returns the numbers that the four-letter word mntr reports, fractions cut off.
+// Mntr returns the numbers in the answer to the four-letter word mntr, without
+// their fractions.
 func (s *Server) Mntr() map[string]int64 {
 	s.t.Helper()
 	numbers, err := s.mntr()
@@ -129,16 +133,16 @@ func (s *Server) Ephemerals() int64 {
 }
 
 // Requests returns how many packets clients have sent to the server since it
-// started. Subtract an earlier result to count what happened between.
+// started. Subtract an earlier result to count those in between.
 //
-// It is the server's zk_packets_received without the four-letter words that zktest
-// itself has asked, which count there too. What counts: every
-// request, a Multi as one; the opening of every connection; the closing of every
-// session; and each ping, which go-zookeeper sends every third of the
-// session timeout, whether or not there is other traffic. So a session's
-// requests are counted exactly only over less time than that:
-// give the sessions a long timeout, or count with [Proxy.Frames], which tells the
-// operations apart. In an ensemble too: its servers start over with every election.
+// It is the server's zk_packets_received without the four-letter words of this
+// package. It counts every request, a Multi as one; the opening of every
+// connection; the closing of every session; and every ping.
+//
+// go-zookeeper sends a ping every third of the session timeout, whether or not
+// there are other requests. To count requests exactly, give the sessions a long
+// timeout, or use [Proxy.Frames], which counts each operation by itself. The
+// servers of an ensemble start again from zero after each election.
 func (s *Server) Requests(t testing.TB) int64 {
 	t.Helper()
 	n, err := s.requests()

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Session is what the reply to a connect request says.
+// Session is the reply to a connect request.
 type Session struct {
 	ID      int64
 	Passwd  []byte
 	Timeout time.Duration
 }
 
-// Fields of the reply to a connect request, by offset.
+// Offsets of the fields of the reply to a connect request.
 const (
 	replyTimeout  = 4
 	replySession  = 8
@@ -34,14 +34,14 @@ func parseSession(frame []byte) Session {
 	return s
 }
 
-// Expire ends a session on the server at addr at once, as a timeout would in time: it
-// attaches to the session with its id and password and closes it. The session's
-// own client is disconnected and learns of the expiry when it reconnects. Where
-// the password is nil, [Password] is used.
+// Expire ends a session on the server at addr at once, like a session timeout:
+// it attaches to the session with its id and password and closes it. The
+// session's own client is disconnected and learns of the end when it
+// reconnects. If passwd is nil, Expire uses [Password].
 //
-// When Expire returns nil the session's nodes are gone. A session that the server does
-// not know, or does not know any more, is an error, and so is a wrong password, which
-// disconnects the client nevertheless.
+// When Expire returns nil, the session's nodes are gone. It returns an error if
+// the server does not know the session, or if the password is wrong. A wrong
+// password also disconnects the client.
 func Expire(addr string, sessionID int64, passwd []byte) error {
 	if passwd == nil {
 		passwd = Password(sessionID)
@@ -86,14 +86,15 @@ func closeSession(conn net.Conn) error {
 		if err != nil {
 			return err
 		}
-		if int32At(reply, 0) == xid { // else a watch event
+		if int32At(reply, 0) == xid { // otherwise it is a watch event
 			return nil
 		}
 	}
 }
 
-// Password returns the password that a ZooKeeper server gives to a session: 16 bytes
-// of java.util.Random, seeded with the id and a constant of the server's source.
+// Password returns the password that a ZooKeeper server gives to a session: 16
+// bytes of java.util.Random, with a seed made of the id and a constant of the
+// server's source.
 func Password(sessionID int64) []byte {
 	const superSecret = 0xB3415C00
 	random := javaRandom(sessionID ^ superSecret)
@@ -105,7 +106,8 @@ func Password(sessionID int64) []byte {
 	return passwd
 }
 
-// javaRandom is java.util.Random.nextInt: a linear congruential generator of 48 bits.
+// javaRandom returns java.util.Random.nextInt, a linear congruential generator
+// of 48 bits.
 func javaRandom(seed int64) func() int32 {
 	const multiplier, increment, mask = 0x5DEECE66D, 0xB, 1<<48 - 1
 	state := (seed ^ multiplier) & mask

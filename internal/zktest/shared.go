@@ -15,12 +15,12 @@ var shared struct {
 	process *process
 }
 
-// Shared returns the one server that the tests of a binary share; the first
-// call starts it. Each test keeps to a path of its own, see [Server.Chroot],
-// and neither stops the server nor reads counters while other tests run.
+// Shared returns the one server that all tests of a binary share. The first
+// call starts it. Each test uses a path of its own, see [Server.Chroot]. No
+// test stops the server, or reads its counters while other tests run.
 //
-// The server ends with the binary. With [Main] in TestMain the binary also
-// waits for that.
+// The server ends with the test binary. With [Main] in TestMain the binary also
+// waits for that end.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
@@ -53,8 +53,8 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// Chroot makes and returns a path of the test's own, such as /t17. It is
-// removed with everything below it when the test ends.
+// Chroot makes and returns a path of the test's own, such as /t17. When the
+// test ends, the path is removed with everything below it.
 func (s *Server) Chroot(t testing.TB) string {
 	t.Helper()
 	s.mu.Lock()
@@ -72,7 +72,7 @@ func (s *Server) Chroot(t testing.TB) string {
 	return root
 }
 
-// removeBusyTree allows for clients that are still writing their last.
+// removeBusyTree tries several times, because clients may still write.
 func removeBusyTree(conn *zk.Conn, root string) (err error) {
 	for range 100 {
 		if err = removeTree(conn, root); !errors.Is(err, zk.ErrNotEmpty) {

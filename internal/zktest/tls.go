@@ -10,8 +10,8 @@ const (
 	NeedsClientCert ClientAuth = "need"
 )
 
-// WithTLS gives the server a TLS port too, see [Server.SecureAddr]. There it
-// shows the certificate and trusts clients of certs.CA.
+// WithTLS gives the server a TLS port too, see [Server.SecureAddr]. On that
+// port the server shows the certificate and trusts clients of certs.CA.
 func WithTLS(certs *testenv.Certs, server testenv.Pair, auth ClientAuth) Option {
 	return func(s *settings) {
 		s.tls = true
