@@ -18,15 +18,15 @@ import (
 	"github.com/dlock-go/dlock/zkdriver"
 )
 
-// unchanged demands that the test leaves the store's tree as it is now.
-func (w *world) unchanged() {
+// unchanged requires that the test leaves the store's tree as it is now.
+func (w *fixture) unchanged() {
 	w.Helper()
 	before := w.server.Tree(w, "/")
 	w.Cleanup(func() { require.Equal(w, before, w.server.Tree(w, "/"), "the store's tree") })
 }
 
-// says demands that an error holds all the words.
-func says(t testing.TB, err error, words ...string) {
+// requireWords requires that the text of an error contains all the words.
+func requireWords(t testing.TB, err error, words ...string) {
 	t.Helper()
 	require.Error(t, err)
 	for _, word := range words {
@@ -34,8 +34,8 @@ func says(t testing.TB, err error, words ...string) {
 	}
 }
 
-// uses calls everything that a lock can do.
-func uses(ctx context.Context, m *dlock.RWMutex) map[string]error {
+// callAll calls everything that a lock can do, and returns the errors.
+func callAll(ctx context.Context, m *dlock.RWMutex) map[string]error {
 	all := make(map[string]error)
 	_, all["Lock"] = m.Lock(ctx)
 	_, all["RLock"] = m.RLock(ctx)
@@ -51,10 +51,10 @@ func uses(ctx context.Context, m *dlock.RWMutex) map[string]error {
 func TestAnUnknownDriverIsNamed(t *testing.T) {
 	c, err := dlock.Open("zookeeper", "zk://localhost")
 	require.Nil(t, c)
-	says(t, err, `"zookeeper"`, "forgotten import", "zk")
+	requireWords(t, err, `"zookeeper"`, "forgotten import", "zk")
 }
 
-func TestOpenSaysWhichPartOfTheDSNIsWrongAndNeverRepeatsThePassword(t *testing.T) {
+func TestOpenNamesTheWrongPartOfTheDSNAndNeverThePassword(t *testing.T) {
 	for dsn, words := range map[string][]string{
 		"":                            {"no host"},
 		"zk://":                       {"no host"},
@@ -76,7 +76,7 @@ func TestOpenSaysWhichPartOfTheDSNIsWrongAndNeverRepeatsThePassword(t *testing.T
 		"zk://h?session_timeout=-1s":  {"session_timeout", "between"},
 		"zk://h?session_timeout":      {"session_timeout", "no value"},
 		"zk://h?sesion_timeout=1s":    {`"sesion_timeout"`, "not known"},
-		"zk://h?acl=world":            {"acl", "open"},
+		"zk://h?acl=fixture":          {"acl", "open"},
 		"zk://h?acl=digest":           {"acl", "user"},
 		"zk://h?tls=perhaps":          {"tls", "true"},
 		"zk://h?tls_ca=/x":            {"tls=true"},
@@ -86,27 +86,28 @@ func TestOpenSaysWhichPartOfTheDSNIsWrongAndNeverRepeatsThePassword(t *testing.T
 		t.Run(dsn, func(t *testing.T) {
 			c, err := dlock.Open("zk", dsn)
 			require.Nil(t, c)
-			says(t, err, append(words, `"zk"`, "dsn")...)
+			requireWords(t, err, append(words, `"zk"`, "dsn")...)
 			assert.NotContains(t, err.Error(), "s3cret")
 		})
 	}
 }
 
-func TestRegisteringNoDriverOrOneTwicePanicsAndSaysWhich(t *testing.T) {
+func TestRegisteringNoDriverOrOneTwicePanicsWithItsName(t *testing.T) {
 	require.PanicsWithValue(t, "dlock: Register of a nil driver for nothing", func() { dlock.Register("nothing", nil) })
 	require.PanicsWithValue(t, "dlock: Register called twice for driver zk", func() { dlock.Register("zk", zkdriver.Driver{}) })
 	require.Equal(t, []string{"mem", "zk"}, dlock.Drivers(), "those that this package imports")
 }
 
-// deaf returns the address of somebody who takes connections and never answers.
-func deaf(t *testing.T) string {
+// silentServer returns the address of a server that accepts connections and
+// never answers.
+func silentServer(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l.Addr().String()
 }
 
-// closedPort returns an address where nobody listens.
+// closedPort returns an address on which no server listens.
 func closedPort(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -115,7 +116,7 @@ func closedPort(t *testing.T) string {
 }
 
 func TestWithUnreachableServersEveryCallEndsWithItsContext(t *testing.T) {
-	refused, silent := closedPort(t), deaf(t)
+	refused, silent := closedPort(t), silentServer(t)
 	for _, server := range []struct{ name, addr, parameters string }{
 		{"refused", refused, ""},
 		{"silent", silent, ""},
@@ -127,9 +128,10 @@ func TestWithUnreachableServersEveryCallEndsWithItsContext(t *testing.T) {
 			c, err := dlock.Open("zk", "zk://"+server.addr+"/x"+server.parameters)
 			require.NoError(t, err)
 			defer c.Close()
-			// First, as the reason of the very first attempt may come too late for the call that gave it up.
+			// This comes first, because the reason of the very first attempt
+			// may come after the call has given up.
 			endsWithItsContext(t, 300*time.Millisecond, func(ctx context.Context) {
-				says(t, c.Ping(ctx), "dlock: ping: ")
+				requireWords(t, c.Ping(ctx), "dlock: ping: ")
 			})
 			m := c.RWMutex("stock/42")
 			for _, enter := range []func(context.Context) (*dlock.Lock, error){m.Lock, m.RLock} {
@@ -138,7 +140,7 @@ func TestWithUnreachableServersEveryCallEndsWithItsContext(t *testing.T) {
 					require.Error(t, ctx.Err(), "not before its context")
 					require.ErrorIs(t, err, dlock.ErrTimeout)
 					require.ErrorIs(t, err, context.DeadlineExceeded)
-					says(t, err, "stock/42", server.addr)
+					requireWords(t, err, "stock/42", server.addr)
 				})
 			}
 			ctx, cancel := context.WithCancel(context.Background())
@@ -150,7 +152,7 @@ func TestWithUnreachableServersEveryCallEndsWithItsContext(t *testing.T) {
 }
 
 func TestASlowConnectEndsWithTheContextOfTheCall(t *testing.T) {
-	c, err := dlock.Open("zk", "zk://"+deaf(t)) // which it would try for 10 s
+	c, err := dlock.Open("zk", "zk://"+silentServer(t)) // without the context, the client would try for 10 s
 	require.NoError(t, err)
 	defer c.Close()
 	endsWithItsContext(t, 100*time.Millisecond, func(ctx context.Context) {
@@ -160,8 +162,8 @@ func TestASlowConnectEndsWithTheContextOfTheCall(t *testing.T) {
 	})
 }
 
-// endsWithItsContext makes the call with a timeout, several times, and demands that it has returned within 100 ms after
-// that.
+// endsWithItsContext makes the call with a timeout, several times. It requires
+// that the call returns within 100 ms after the timeout.
 func endsWithItsContext(t *testing.T, timeout time.Duration, call func(context.Context)) {
 	t.Helper()
 	var late []time.Duration
@@ -172,11 +174,11 @@ func endsWithItsContext(t *testing.T, timeout time.Duration, call func(context.C
 		late = append(late, time.Since(deadline))
 		cancel()
 	}
-	promptly(t, 100*time.Millisecond, late)
+	requirePrompt(t, 100*time.Millisecond, late)
 }
 
-func TestWhenTheServerFallsSilentALockCallEndsWithItsContext(t *testing.T) {
-	w := newWorld(t)
+func TestWhenTheServerStopsAnsweringALockCallEndsWithItsContext(t *testing.T) {
+	w := newFixture(t)
 	c, proxy := w.proxied("web1")
 	w.unlock(w.lock(c).granted())
 	proxy.Cut()
@@ -189,7 +191,7 @@ func TestWhenTheServerFallsSilentALockCallEndsWithItsContext(t *testing.T) {
 }
 
 func TestABadLockNameIsRefusedByEveryUseAndTheStoreIsNotAsked(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c, proxy := w.proxied("web1")
 	w.unchanged()
 	requests := proxy.Requests()
@@ -208,31 +210,31 @@ func TestABadLockNameIsRefusedByEveryUseAndTheStoreIsNotAsked(t *testing.T) {
 		strings.Repeat("a", 513):  {"513", "512"},
 		strings.Repeat("ä/", 300): {"900", "512"},
 	} {
-		for call, err := range uses(w.soon(), c.RWMutex(name)) {
+		for call, err := range callAll(w.soon(), c.RWMutex(name)) {
 			require.ErrorIs(t, err, dlock.ErrBadName, "%s of %q", call, name)
-			says(t, err, words...)
+			requireWords(t, err, words...)
 		}
 	}
 	require.Equal(t, requests, proxy.Requests())
 }
 
 func TestANameThatZooKeeperCannotKeepIsRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.client("web1")
 	top := w.open("zk://"+w.server.Addr(), "web1")
 	w.unchanged()
-	for call, err := range uses(w.soon(), c.RWMutex("🔒")) {
+	for call, err := range callAll(w.soon(), c.RWMutex("🔒")) {
 		require.ErrorIs(t, err, dlock.ErrBadName, call)
-		says(t, err, "🔒", "ZooKeeper does not take")
+		requireWords(t, err, "🔒", "ZooKeeper does not take")
 	}
-	for call, err := range uses(w.soon(), top.RWMutex("zookeeper/x")) {
+	for call, err := range callAll(w.soon(), top.RWMutex("zookeeper/x")) {
 		require.ErrorIs(t, err, dlock.ErrBadName, call)
-		says(t, err, "zookeeper/x", "belongs to the server")
+		requireWords(t, err, "zookeeper/x", "belongs to the server")
 	}
 }
 
 func TestTheLongestNameAndUnicodeWork(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.client(strings.Repeat("h", 300))
 	for _, name := range []string{strings.Repeat("a", 512), "Lager/Größe 42/%2F & ?", "..."} {
 		lock := w.contend(c, name, dlock.Exclusive).granted()
@@ -254,7 +256,7 @@ func TestAHostNameIsEncodedWhereItDoesNotFitANode(t *testing.T) {
 		strings.Repeat("/", 100): strings.Repeat("%2F", 66),
 	} {
 		t.Run(want, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			c := w.client(host)
 			lock := w.lock(c).granted()
 			require.Equal(t, want+"-W-0000000000", lock.Node())
@@ -268,8 +270,8 @@ func TestAHostNameIsEncodedWhereItDoesNotFitANode(t *testing.T) {
 	}
 }
 
-func TestAWrongPasswordIsToldAndNotRepeated(t *testing.T) {
-	w := newWorld(t)
+func TestAWrongPasswordIsReportedAndNotRepeated(t *testing.T) {
+	w := newFixture(t)
 	dsn := func(password, params string) string {
 		return "zk://alice:" + password + "@" + w.server.Addr() + w.root + "?" + params
 	}
@@ -279,13 +281,13 @@ func TestAWrongPasswordIsToldAndNotRepeated(t *testing.T) {
 	nobody := w.client("web3")
 	w.unchanged()
 	for _, c := range []*dlock.Client{stranger, nobody} {
-		for call, err := range uses(w.soon(), c.RWMutex("q")) {
+		for call, err := range callAll(w.soon(), c.RWMutex("q")) {
 			require.Error(t, err, call)
 			require.NotErrorIs(t, err, dlock.ErrTimeout, call)
 			require.NotErrorIs(t, err, dlock.ErrUnavailable, call)
 			require.NotErrorIs(t, err, dlock.ErrLocked, call)
 			require.ErrorIs(t, err, zk.ErrNoAuth, call)
-			says(t, err, "dlock: q: ", w.path("q"), "password", "ACL")
+			requireWords(t, err, "dlock: q: ", w.path("q"), "password", "ACL")
 			assert.NotContains(t, err.Error(), "wr0ng")
 		}
 	}
@@ -293,7 +295,7 @@ func TestAWrongPasswordIsToldAndNotRepeated(t *testing.T) {
 }
 
 func TestAMissingPermissionIsNamed(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	readOnly := zk.WorldACL(zk.PermRead)
 	_, err := w.raw.Create(w.path("closed"), nil, 0, readOnly)
 	require.NoError(t, err)
@@ -301,7 +303,7 @@ func TestAMissingPermissionIsNamed(t *testing.T) {
 	w.unchanged()
 	for _, queue := range []string{"closed", "closed/below", "closed/far/below"} {
 		_, err := c.RWMutex(queue).Lock(w.soon())
-		says(t, err, "dlock: "+queue+": ", w.path("closed"), "CREATE", "ACL")
+		requireWords(t, err, "dlock: "+queue+": ", w.path("closed"), "CREATE", "ACL")
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 		require.NotErrorIs(t, err, dlock.ErrTimeout)
 	}
@@ -309,24 +311,24 @@ func TestAMissingPermissionIsNamed(t *testing.T) {
 	require.NoError(t, w.raw.Delete(w.path("open"), -1))
 }
 
-func TestWithoutPermissionToDeleteUnlockSaysSoAtOnce(t *testing.T) {
-	w := newWorld(t)
+func TestWithoutPermissionToDeleteUnlockFailsAtOnce(t *testing.T) {
+	w := newFixture(t)
 	_, err := w.raw.Create(w.path("q"), nil, 0, zk.WorldACL(zk.PermRead|zk.PermCreate|zk.PermWrite))
 	require.NoError(t, err)
 	c := w.client("web1")
 	lock := w.lock(c).granted()
 	err = lock.Unlock()
-	says(t, err, "dlock: q: ", lock.Node(), "DELETE", "stays until the session ends")
+	requireWords(t, err, "dlock: q: ", lock.Node(), "DELETE", "stays until the session ends")
 	require.ErrorIs(t, err, fs.ErrPermission)
 	require.NotErrorIs(t, err, dlock.ErrUnavailable, "another try would not help")
 	require.ErrorIs(t, lock.Err(), dlock.ErrNotHeld)
-	require.NoError(t, c.Close()) // the node goes with the session
+	require.NoError(t, c.Close()) // the node ends with the session
 	w.listed("q")
 }
 
 func TestTheDataOfAQueuesNodeIsKept(t *testing.T) {
-	w := newWorld(t)
-	const data = "somebody's configuration"
+	w := newFixture(t)
+	const data = "an application's configuration"
 	_, err := w.raw.Create(w.path("q"), []byte(data), 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	c := w.clients(2)
@@ -346,7 +348,7 @@ func TestTheDataOfAQueuesNodeIsKept(t *testing.T) {
 }
 
 func TestAQueueThatMayNotBeWrittenWorks(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	_, err := w.raw.Create(w.path("q"), nil, 0, zk.WorldACL(zk.PermRead|zk.PermCreate|zk.PermDelete))
 	require.NoError(t, err)
 	c := w.clients(2)
@@ -359,7 +361,7 @@ func TestAQueueThatMayNotBeWrittenWorks(t *testing.T) {
 }
 
 func TestTheLongestDataFitsAndLongerDataIsRefusedWithoutARequest(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c, proxy := w.proxied("web1")
 	held := w.contend(c, "other", dlock.Exclusive).granted()
 	w.unlock(w.lock(c).granted())
@@ -368,7 +370,7 @@ func TestTheLongestDataFitsAndLongerDataIsRefusedWithoutARequest(t *testing.T) {
 		"bytes": c.RWMutex("q", dlock.WithData([]byte(strings.Repeat("\xff", 2<<20)))),
 	} {
 		_, err := m.Lock(w.soon())
-		says(t, err, "dlock: q: ", "the data of a lock may have at most 65536 bytes, got ")
+		requireWords(t, err, "dlock: q: ", "the data of a lock may have at most 65536 bytes, got ")
 		require.NotErrorIs(t, err, dlock.ErrTimeout, name)
 		require.NotErrorIs(t, err, dlock.ErrUnavailable, name)
 	}
@@ -376,7 +378,7 @@ func TestTheLongestDataFitsAndLongerDataIsRefusedWithoutARequest(t *testing.T) {
 	require.NoError(t, held.Err())
 	w.listed("q")
 	w.unlock(held)
-	for _, fill := range []string{"x", "\x01", "\xff"} { // as it is, escaped, encoded
+	for _, fill := range []string{"x", "\x01", "\xff"} { // sent as it is, escaped, and encoded
 		lock, err := c.RWMutex("q", dlock.WithData([]byte(strings.Repeat(fill, 64<<10)))).Lock(w.soon())
 		require.NoError(t, err)
 		w.unlock(lock)
@@ -384,8 +386,8 @@ func TestTheLongestDataFitsAndLongerDataIsRefusedWithoutARequest(t *testing.T) {
 	require.Len(t, proxy.Sessions(), 1, "one connection throughout")
 }
 
-func TestAClosedClientSaysSoEverywhere(t *testing.T) {
-	w := newWorld(t)
+func TestEveryCallOfAClosedClientReturnsErrClosed(t *testing.T) {
+	w := newFixture(t)
 	c := w.client("web1")
 	m := c.RWMutex("q")
 	lock := w.lock(c).granted()
@@ -393,17 +395,17 @@ func TestAClosedClientSaysSoEverywhere(t *testing.T) {
 	require.NoError(t, c.Close())
 	w.listed("q")
 	w.unchanged()
-	for call, err := range uses(w.soon(), m) {
+	for call, err := range callAll(w.soon(), m) {
 		require.ErrorIs(t, err, dlock.ErrClosed, call)
-		says(t, err, "dlock: q: ")
+		requireWords(t, err, "dlock: q: ")
 	}
 	require.ErrorIs(t, c.Ping(w.soon()), dlock.ErrClosed)
 	require.ErrorIs(t, lock.Unlock(), dlock.ErrClosed)
 	require.ErrorIs(t, lock.Unlock(), dlock.ErrClosed)
 }
 
-func TestASecondUnlockIsRefusedAndHarmsNobody(t *testing.T) {
-	w := newWorld(t)
+func TestASecondUnlockIsRefusedAndChangesNothing(t *testing.T) {
+	w := newFixture(t)
 	c := w.clients(2)
 	lock := w.lock(c[0]).granted()
 	w.unlock(lock)
@@ -411,7 +413,7 @@ func TestASecondUnlockIsRefusedAndHarmsNobody(t *testing.T) {
 	for range 3 {
 		err := lock.Unlock()
 		require.ErrorIs(t, err, dlock.ErrNotHeld)
-		says(t, err, "dlock: q: ")
+		requireWords(t, err, "dlock: q: ")
 	}
 	require.ErrorIs(t, lock.Downgrade(w.soon()), dlock.ErrNotHeld)
 	w.listed("q", next.Node())
@@ -419,19 +421,19 @@ func TestASecondUnlockIsRefusedAndHarmsNobody(t *testing.T) {
 }
 
 func TestANilContextIsAnError(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.client("web1")
 	w.unchanged()
 	var none context.Context
-	for call, err := range uses(none, c.RWMutex("q")) {
-		says(t, err, "dlock: q: ", "nil context")
+	for call, err := range callAll(none, c.RWMutex("q")) {
+		requireWords(t, err, "dlock: q: ", "nil context")
 		require.NotErrorIs(t, err, dlock.ErrTimeout, call)
 	}
-	says(t, c.Ping(none), "nil context")
+	requireWords(t, c.Ping(none), "nil context")
 }
 
 func TestAnEndedContextTakesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c, proxy := w.proxied("web1")
 	w.unchanged()
 	requests := proxy.Requests()
@@ -444,8 +446,8 @@ func TestAnEndedContextTakesNothing(t *testing.T) {
 	require.Equal(t, requests, proxy.Requests())
 }
 
-func TestAPanicUnderTheLockUnlocksAndGoesOn(t *testing.T) {
-	w := newWorld(t)
+func TestAPanicUnderTheLockUnlocksAndPropagates(t *testing.T) {
+	w := newFixture(t)
 	c := w.client("web1")
 	require.PanicsWithValue(t, "boom", func() {
 		_ = c.RWMutex("q").WithLock(w.soon(), func(context.Context) error { panic("boom") })
@@ -456,7 +458,7 @@ func TestAPanicUnderTheLockUnlocksAndGoesOn(t *testing.T) {
 	w.listed("q")
 }
 
-func TestAServerThatIsNotZooKeeperIsToldApart(t *testing.T) {
+func TestAServerThatIsNotZooKeeperIsReported(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
@@ -474,6 +476,6 @@ func TestAServerThatIsNotZooKeeperIsToldApart(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	_, err = c.RWMutex("q").Lock(context.Background())
-	says(t, err, "dlock: q: ", l.Addr().String(), "not a ZooKeeper")
+	requireWords(t, err, "dlock: q: ", l.Addr().String(), "not a ZooKeeper")
 	require.NotErrorIs(t, err, dlock.ErrUnavailable)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// rival is a way to take and give back one lock.
-type rival struct {
+// candidate is one implementation of a lock.
+type candidate struct {
 	name string
 	use  func() error
 
@@ -25,10 +25,10 @@ type rival struct {
 	requests int64
 }
 
-// dlockRival is the lock of this module, in a session of its own.
-func (w *world) dlockRival(queue string) *rival {
+// dlockCandidate is the lock of this module, in a session of its own.
+func (w *fixture) dlockCandidate(queue string) *candidate {
 	m := w.client("bench").RWMutex(queue)
-	return &rival{name: "dlock", use: func() error {
+	return &candidate{name: "dlock", use: func() error {
 		lock, err := m.Lock(context.Background())
 		if err != nil {
 			return err
@@ -37,13 +37,14 @@ func (w *world) dlockRival(queue string) *rival {
 	}}
 }
 
-// bareRival is the least that a lock on ZooKeeper can do: one Multi and one Delete, and no care for anything.
-func (w *world) bareRival(queue string) *rival {
+// bareCandidate sends the fewest requests that a lock on ZooKeeper can: one
+// Multi and one Delete, without any checks.
+func (w *fixture) bareCandidate(queue string) *candidate {
 	conn, path := zktest.Dial(w, quiet, w.server.Addr()), w.path(queue)
 	_, err := w.raw.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(w, err)
 	acl := zk.WorldACL(zk.PermAll)
-	return &rival{name: "bare", use: func() error {
+	return &candidate{name: "bare", use: func() error {
 		made, err := conn.Multi(
 			&zk.CreateRequest{Path: path + "/bench-W-", Acl: acl, Flags: zk.FlagEphemeralSequential},
 			&zk.SetDataRequest{Path: path, Version: -1})
@@ -54,10 +55,10 @@ func (w *world) bareRival(queue string) *rival {
 	}}
 }
 
-// zkLockRival is go-zookeeper's own lock.
-func (w *world) zkLockRival(queue string) *rival {
+// zkLockCandidate is go-zookeeper's own lock.
+func (w *fixture) zkLockCandidate(queue string) *candidate {
 	conn, path := zktest.Dial(w, quiet, w.server.Addr()), w.path(queue)
-	return &rival{name: "zk.Lock", use: func() error {
+	return &candidate{name: "zk.Lock", use: func() error {
 		l := zk.NewLock(conn, path, zk.WorldACL(zk.PermAll))
 		if err := l.Lock(); err != nil {
 			return err
@@ -66,17 +67,18 @@ func (w *world) zkLockRival(queue string) *rival {
 	}}
 }
 
-// BenchmarkFreeLock takes and gives back a free lock, the rivals in turns, as a machine's mood changes within
-// seconds. The medians are comparable, ns/op is the sum of all.
+// BenchmarkFreeLock acquires and releases a free lock. The candidates take
+// turns, because the speed of a machine changes within seconds. Compare the
+// medians; ns/op is the sum of all candidates.
 func BenchmarkFreeLock(b *testing.B) {
 	const turn = 10
-	w := newWorld(b)
-	rivals := []*rival{w.dlockRival("q1"), w.bareRival("q2"), w.zkLockRival("q3")}
-	for _, r := range rivals {
+	w := newFixture(b)
+	candidates := []*candidate{w.dlockCandidate("q1"), w.bareCandidate("q2"), w.zkLockCandidate("q3")}
+	for _, r := range candidates {
 		require.NoError(b, r.use()) // makes the queue
 	}
 	for b.Loop() {
-		for _, r := range rivals {
+		for _, r := range candidates {
 			before := w.server.Requests(b)
 			for range turn {
 				began := time.Now()
@@ -88,20 +90,21 @@ func BenchmarkFreeLock(b *testing.B) {
 			r.requests += w.server.Requests(b) - before
 		}
 	}
-	for _, r := range rivals {
+	for _, r := range candidates {
 		slices.Sort(r.took)
 		b.ReportMetric(float64(r.took[len(r.took)/2].Nanoseconds()), r.name+"-median-ns")
 		b.ReportMetric(float64(r.requests)/float64(len(r.took)), r.name+"-requests")
 	}
 }
 
-// BenchmarkContendedLock has eight sessions fight for one lock, the rivals in turns.
+// BenchmarkContendedLock lets eight sessions contend for one lock. The
+// candidates take turns.
 func BenchmarkContendedLock(b *testing.B) {
 	const sessions, times = 8, 25
-	w := newWorld(b)
-	enlist := map[string]func(string) *rival{"dlock": w.dlockRival, "zk.Lock": w.zkLockRival}
+	w := newFixture(b)
+	enlist := map[string]func(string) *candidate{"dlock": w.dlockCandidate, "zk.Lock": w.zkLockCandidate}
 	names := []string{"dlock", "zk.Lock"}
-	fighters := map[string][]*rival{}
+	fighters := map[string][]*candidate{}
 	for i, name := range names {
 		for range sessions {
 			r := enlist[name](fmt.Sprintf("q%d", i))
@@ -127,7 +130,7 @@ func BenchmarkContendedLock(b *testing.B) {
 	}
 }
 
-func fight(b *testing.B, fighters []*rival, times int) {
+func fight(b *testing.B, fighters []*candidate, times int) {
 	b.Helper()
 	var all sync.WaitGroup
 	var failures errs
@@ -145,17 +148,17 @@ func fight(b *testing.B, fighters []*rival, times int) {
 	failures.none(b)
 }
 
-// BenchmarkHandOver lets fifty writers in who wait for one lock.
+// BenchmarkHandOver passes one lock through fifty writers that wait for it.
 func BenchmarkHandOver(b *testing.B) {
 	const n = 50
-	w := newWorld(b)
+	w := newFixture(b)
 	clients := w.clients(n + 1)
 	var spent float64
 	var took []time.Duration
 	var lines int
 	for b.Loop() {
 		b.StopTimer()
-		l := w.newLine(n, func(i int) *dlock.Client { return clients[i] })
+		l := w.queueWriters(n, func(i int) *dlock.Client { return clients[i] })
 		b.StartTimer()
 		began := time.Now()
 		spent += l.handOver(false)
@@ -167,11 +170,12 @@ func BenchmarkHandOver(b *testing.B) {
 	b.ReportMetric(spent/float64(lines), "requests/hand-over")
 }
 
-// BenchmarkMemory tells what a lock that is held costs the process in memory, and what somebody who waits costs it, when one session has 10,000 of
-// them, each on a lock of its own: the heap and the stacks.
+// BenchmarkMemory measures how much memory of the process, heap and stacks, a
+// held lock takes and a waiter takes. One session has 10,000 of each, on
+// different locks.
 func BenchmarkMemory(b *testing.B) {
 	const n = 10000
-	w := newWorld(b)
+	w := newFixture(b)
 	for b.Loop() {
 		holder, waiter := w.client("web1"), w.client("web2")
 		empty := memory()
@@ -205,7 +209,7 @@ func BenchmarkMemory(b *testing.B) {
 }
 
 // each calls f for 0 to n-1, several at a time.
-func (w *world) each(n int, f func(i int) error) {
+func (w *fixture) each(n int, f func(i int) error) {
 	w.Helper()
 	var group sync.WaitGroup
 	for part := range 32 {
@@ -220,7 +224,7 @@ func (w *world) each(n int, f func(i int) error) {
 	group.Wait()
 }
 
-// memory is what heap and stacks take, when the garbage is gone.
+// memory returns the size of heap and stacks after a garbage collection.
 func memory() int64 {
 	runtime.GC()
 	runtime.GC()

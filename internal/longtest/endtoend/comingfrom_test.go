@@ -19,11 +19,11 @@ var update = flag.Bool("update", false, "write into docs/coming-from.md who resp
 
 const (
 	comingFrom  = "../../../docs/coming-from.md"
-	tablesBegin = "<!-- tables: go test ./internal/longtest/endtoend -run TestWhoRespectsWhom -update -->\n"
+	tablesBegin = "<!-- tables: go test ./internal/longtest/endtoend -run TestLocksOfOtherLibraries -update -->\n"
 	tablesEnd   = "<!-- end of tables -->\n"
 )
 
-// The outcomes of a call while another library holds the lock.
+// The results of a call while another library holds the lock.
 const (
 	waits   = "waits"
 	refused = "`ErrLocked`"
@@ -34,9 +34,9 @@ const (
 // foreignLock is a kind of lock of another library.
 type foreignLock struct {
 	label string
-	node  string // how its nodes are named
+	node  string // the form of its nodes' names
 	note  string
-	peer  func(w *world) peer
+	start func(w *fixture) foreignLibrary
 	kind  string
 }
 
@@ -57,25 +57,27 @@ var foreignLocks = []foreignLock{
 	{"go-zookeeper `zk.Lock`", "_c_<uuid>-lock-<seq>", "", goZooKeeper, ""},
 }
 
-// TestWhoRespectsWhom tries the locks of other libraries beside ours, on one
-// server and path. It compares what it has seen with docs/coming-from.md.
-func TestWhoRespectsWhom(t *testing.T) {
-	w := newWorld(t)
+// TestLocksOfOtherLibraries tries the locks of other libraries together with
+// this one, on one server and path. It compares the results with
+// docs/coming-from.md.
+func TestLocksOfOtherLibraries(t *testing.T) {
+	w := newFixture(t)
 	clients := w.clients(2)
-	peers := make(map[string]peer)
-	for _, f := range foreignLocks { // programs take seconds to start: all at the same time
-		if peers[f.library()] == nil {
-			peers[f.library()] = f.peer(w)
+	libraries := make(map[string]foreignLibrary)
+	// The programs take seconds to start, so they all start at the same time.
+	for _, f := range foreignLocks {
+		if libraries[f.library()] == nil {
+			libraries[f.library()] = f.start(w)
 		}
 	}
 	var theyHold, weHold [][]string
 	for i, f := range foreignLocks {
-		d := duel{w, peers[f.library()], f, fmt.Sprintf("q%d", i), clients}
+		d := comparison{w, libraries[f.library()], f, fmt.Sprintf("q%d", i), clients}
 		theyHold = append(theyHold, []string{
 			f.label, "`" + f.node + "`",
-			d.contends(dlock.Exclusive), d.contends(dlock.Shared), d.tries((*dlock.RWMutex).TryLock), d.tries((*dlock.RWMutex).TryRLock), f.note,
+			d.contendOwn(dlock.Exclusive), d.contendOwn(dlock.Shared), d.try((*dlock.RWMutex).TryLock), d.try((*dlock.RWMutex).TryRLock), f.note,
 		})
-		weHold = append(weHold, []string{f.label, d.isFacedWith(dlock.Exclusive), d.isFacedWith(dlock.Shared)})
+		weHold = append(weHold, []string{f.label, d.contendForeign(dlock.Exclusive), d.contendForeign(dlock.Shared)})
 	}
 	seen := markdown("They hold", "the node", "`Lock`", "`RLock`", "`TryLock`", "`TryRLock`", "mind")(theyHold) +
 		markdown("They want", "dlock holds exclusively", "dlock holds shared")(weHold)
@@ -83,13 +85,13 @@ func TestWhoRespectsWhom(t *testing.T) {
 	page, err := os.ReadFile(comingFrom)
 	require.NoError(t, err)
 	before, rest, begun := strings.Cut(string(page), tablesBegin)
-	said, after, ended := strings.Cut(rest, tablesEnd)
+	documented, after, ended := strings.Cut(rest, tablesEnd)
 	require.True(t, begun && ended, "%s has no place for the tables", comingFrom)
 	if *update {
 		require.NoError(t, os.WriteFile(comingFrom, []byte(before+tablesBegin+seen+tablesEnd+after), 0o600))
 		return
 	}
-	require.Equal(t, said, seen, "%s says something else than what was seen", comingFrom)
+	require.Equal(t, documented, seen, "%s differs from the results", comingFrom)
 }
 
 // markdown returns a function that writes a table.
@@ -107,33 +109,33 @@ func markdown(head ...string) func(rows [][]string) string {
 	}
 }
 
-// duel is one foreign lock beside ours.
-type duel struct {
-	*world
-	peer    peer
+// comparison tries one foreign lock together with this library's lock.
+type comparison struct {
+	*fixture
+	theirs  foreignLibrary
 	foreign foreignLock
 	queue   string
 	clients []*dlock.Client
 }
 
-// theirs takes the foreign lock and returns its node, and a function that gives
-// it back.
-func (d duel) theirs() (node string, release func()) {
+// lockForeign acquires the foreign lock. It returns the lock's node and a
+// function that releases the lock.
+func (d comparison) lockForeign() (node string, release func()) {
 	d.Helper()
-	id, outcome := d.peer.take(d.foreign.kind, d.path(d.queue))
+	id, outcome := d.theirs.take(d.foreign.kind, d.path(d.queue))
 	require.NoError(d, d.soonAfter(outcome), d.foreign.label)
 	nodes := d.nodes(d.queue)
 	require.Len(d, nodes, 1)
 	like := strings.NewReplacer("<uuid>", "[0-9a-f-]+", "<seq>", "[0-9]{10}").Replace(d.foreign.node)
 	require.Regexp(d, regexp.MustCompile("^"+like+"$"), nodes[0])
-	return nodes[0], func() { d.peer.release(id) }
+	return nodes[0], func() { d.theirs.release(id) }
 }
 
-// contends returns what becomes of Lock or RLock while the foreign lock is
-// held. A call that waits wins the lock once the foreign one was released.
-func (d duel) contends(mode dlock.Mode) string {
+// contendOwn returns the result of Lock or RLock while the foreign lock is held. A
+// call that waits must acquire the lock when the foreign lock is released.
+func (d comparison) contendOwn(mode dlock.Mode) string {
 	d.Helper()
-	node, release := d.theirs()
+	node, release := d.lockForeign()
 	k := d.contend(d.clients[0], d.queue, mode)
 	d.eventually(func() bool { return k.over() || k.lastWait().Predecessor == node },
 		func() string {
@@ -157,10 +159,10 @@ func (k *contender) over() bool {
 	}
 }
 
-// tries returns what becomes of TryLock or TryRLock while the foreign lock is held.
-func (d duel) tries(try func(*dlock.RWMutex, context.Context) (*dlock.Lock, error)) string {
+// try returns the result of TryLock or TryRLock while the foreign lock is held.
+func (d comparison) try(try func(*dlock.RWMutex, context.Context) (*dlock.Lock, error)) string {
 	d.Helper()
-	_, release := d.theirs()
+	_, release := d.lockForeign()
 	defer release()
 	l, err := try(d.clients[0].RWMutex(d.queue), d.soon())
 	if errors.Is(err, dlock.ErrLocked) {
@@ -171,13 +173,14 @@ func (d duel) tries(try func(*dlock.RWMutex, context.Context) (*dlock.Lock, erro
 	return enters
 }
 
-// isFacedWith returns what becomes of the foreign lock while ours is held in
-// that mode. A foreign lock that waits is won once ours was unlocked.
-func (d duel) isFacedWith(mode dlock.Mode) string {
+// contendForeign returns the result of acquiring the foreign lock while this
+// library's lock is held in that mode. If the foreign lock waits, it must be
+// acquired after Unlock.
+func (d comparison) contendForeign(mode dlock.Mode) string {
 	d.Helper()
 	d.queue += "-" + mode.String()
 	l := d.contend(d.clients[1], d.queue, mode).granted()
-	id, outcome := d.peer.take(d.foreign.kind, d.path(d.queue))
+	id, outcome := d.theirs.take(d.foreign.kind, d.path(d.queue))
 	var err error
 	over := false
 	d.eventually(func() bool {
@@ -193,10 +196,10 @@ func (d duel) isFacedWith(mode dlock.Mode) string {
 	switch {
 	case !over:
 		require.NoError(d, d.soonAfter(outcome))
-		d.peer.release(id)
+		d.theirs.release(id)
 		return waits
 	case err == nil:
-		d.peer.release(id)
+		d.theirs.release(id)
 		return enters
 	}
 	d.Logf("%s: %v", d.foreign.label, err)
@@ -209,7 +212,7 @@ func (d duel) isFacedWith(mode dlock.Mode) string {
 
 // watchedByAnother reports whether a session watches a node that belongs to
 // another session.
-func (w *world) watchedByAnother(queue, name string) bool {
+func (w *fixture) watchedByAnother(queue, name string) bool {
 	w.Helper()
 	path := w.path(queue) + "/" + name
 	_, stat, err := w.raw.Get(path)
@@ -219,7 +222,7 @@ func (w *world) watchedByAnother(queue, name string) bool {
 	for line := range strings.Lines(sessions) {
 		session, isOne := strings.CutPrefix(line, "\t")
 		if !isOne {
-			return false // the next path
+			return false // the line begins the next path
 		}
 		if strings.TrimSpace(session) != owner {
 			return true

@@ -14,13 +14,14 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// A queue that nobody stands in is a container that the server removes, by default within a minute.
+// An empty queue is a container, which the server removes, within a minute by
+// default.
 
 func TestAQueueThatTheServerHasRemovedCostsFourRequestsMore(t *testing.T) {
 	w := newWorldOn(t, zktest.Start(t, zktest.WithContainerCheck(5*time.Millisecond)))
 	m := w.client("web1").RWMutex("q")
 	var token int64
-	for _, expected := range []int64{0, 2 + 4, 2 + 4} { // the first Lock looks for the queue besides
+	for _, expected := range []int64{0, 2 + 4, 2 + 4} { // the first Lock also looks for the queue
 		before := w.server.Requests(t)
 		l, err := m.Lock(t.Context())
 		require.NoError(t, err)
@@ -34,7 +35,7 @@ func TestAQueueThatTheServerHasRemovedCostsFourRequestsMore(t *testing.T) {
 	}
 }
 
-func TestAServerThatRemovesQueuesAllTheTimeTakesNothingFromAnybody(t *testing.T) {
+func TestAServerThatRemovesEmptyQueuesTakesNoLockAway(t *testing.T) {
 	const queues, turns = 3, 200
 	w := newWorldOn(t, zktest.Start(t, zktest.WithContainerCheck(time.Millisecond)))
 	var (
@@ -60,7 +61,7 @@ func TestAServerThatRemovesQueuesAllTheTimeTakesNothingFromAnybody(t *testing.T)
 	for i, c := range w.clients(3) {
 		wg.Go(func() {
 			for n := range turns {
-				queue := n * (i + 1) % queues // they meet, and they leave queues empty
+				queue := n * (i + 1) % queues // the actors meet in some queues and leave others empty
 				if err := turn(c, queue, n%4 == i); err != nil {
 					referees[queue].add("client %d, turn %d: %v", i, n, err)
 				}

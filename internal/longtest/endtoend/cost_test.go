@@ -11,11 +11,13 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// swift is less than the 300 ms after which a held lock's node is watched, which takes requests of its own.
+// swift is less than the 300 ms after which a holder watches its own node. That
+// watch takes requests of its own.
 const swift = 200 * time.Millisecond
 
-// swiftly repeats f until it has held no lock for long, which a busy machine may take a few tries for.
-func (w *world) swiftly(f func() (longest time.Duration)) {
+// swiftly repeats f until f has held each lock for a short time only. A busy
+// machine may need several tries.
+func (w *fixture) swiftly(f func() (longest time.Duration)) {
 	w.Helper()
 	w.eventually(func() bool { return f() < swift }, func() string { return "the machine is too slow to count requests" })
 }
@@ -25,7 +27,7 @@ func TestAFreeLockAndItsUnlockAreTwoRequests(t *testing.T) {
 		for _, queue := range []string{"q", "stock/42"} {
 			t.Run(mode.String()+" "+queue, func(t *testing.T) {
 				const n = 100
-				w := newWorld(t)
+				w := newFixture(t)
 				m := w.client("web1").RWMutex(queue)
 				enter := m.Lock
 				if mode == dlock.Shared {
@@ -55,7 +57,7 @@ func TestAFreeLockAndItsUnlockAreTwoRequests(t *testing.T) {
 }
 
 func TestAFreeLockIsOneMultiAndItsUnlockOneRequest(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c, proxy := w.proxied("web1")
 	m := c.RWMutex("q")
 	lock, err := m.Lock(t.Context())
@@ -98,16 +100,17 @@ func spent(t testing.TB, p *zktest.Proxy, f func()) map[string]int {
 	return counts
 }
 
-// Who has to wait makes a node, lists the queue, watches the node in the way and its own, and gives it back in the
-// end. Being let in takes no request.
-func TestALockThatIsWaitedForIsFiveRequests(t *testing.T) {
+// A call that has to wait creates a node, lists the queue, watches its
+// predecessor and its own node, and deletes the node in the end. The grant
+// itself takes no request.
+func TestALockThatHasToWaitIsFiveRequests(t *testing.T) {
 	for mode, end := range map[dlock.Mode]string{dlock.Exclusive: "multi", dlock.Shared: "delete"} {
 		t.Run(mode.String(), func(t *testing.T) { waitedFor(t, mode, end) })
 	}
 }
 
 func waitedFor(t *testing.T, mode dlock.Mode, end string) {
-	w := newWorld(t)
+	w := newFixture(t)
 	present := w.client("web1")
 	c, proxy := w.proxied("web2")
 	first := w.lock(present).granted()
@@ -115,7 +118,7 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	waiting.waitsBehind(first.Node())
 	w.eventually(func() bool { return proxy.Frames(zktest.OpGetACL) == 1 }, func() string { return "the ACL is not read" })
 	w.unlock(first)
-	w.unlock(waiting.granted()) // the queue and its ACL are known now
+	w.unlock(waiting.granted()) // the client knows the queue and its ACL now
 	w.swiftly(func() time.Duration {
 		held := w.lock(present).granted()
 		var next *contender
@@ -123,7 +126,8 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 		waiting := spent(t, proxy, func() {
 			next = w.contend(c, "q", mode)
 			next.waitsBehind(held.Node())
-			// Both requests are under way at once: the server has to have handled them.
+			// Both requests are under way at once. The server has to have
+			// handled both.
 			w.eventually(func() bool { return w.server.Watches() >= watches+2 }, func() string { return "no watch" })
 		})
 		began := time.Now()
@@ -139,9 +143,10 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	})
 }
 
-// The list is sent right behind the create from the second time on: two round trips.
+// From the second time on the client sends the list right behind the create, so
+// that there are two round trips.
 func TestAReaderAmongReadersIsThreeRequests(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.rlock(w.client("web1")).granted()
 	c, proxy := w.proxied("web2")
 	m := c.RWMutex("q")
@@ -150,7 +155,7 @@ func TestAReaderAmongReadersIsThreeRequests(t *testing.T) {
 		require.NoError(t, err)
 		w.unlock(lock)
 	}
-	turn() // the queue is known now
+	turn() // the client knows the queue now
 	w.swiftly(func() time.Duration {
 		began := time.Now()
 		cost := spent(t, proxy, func() {
@@ -167,7 +172,7 @@ func TestAReaderAmongReadersIsThreeRequests(t *testing.T) {
 }
 
 func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	watches := w.server.Watches()
 	c, proxy := w.proxied("web1", dlock.WithRetention(dlock.Retention{Idle: time.Hour}))
 	m := c.RWMutex("q")
@@ -177,9 +182,10 @@ func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
 		w.unlock(lock)
 	}
 	use()
-	// A place that is kept has its queue watched and listed; go-zookeeper asks for the children both times.
+	// While a node is retained, the client watches and lists the queue.
+	// go-zookeeper asks for the children both times.
 	w.eventually(func() bool { return proxy.Frames(zktest.OpGetChildren2) >= 2 }, func() string { return "the queue is not looked at" })
-	// After 300 ms the node is watched, too.
+	// After 300 ms the client also watches the node.
 	w.watched(watches, 2)
 	require.Empty(t, spent(t, proxy, func() {
 		for range 1000 {
@@ -191,7 +197,7 @@ func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
 }
 
 func TestTryLockOfAFreeLockIsThreeRequests(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c, proxy := w.proxied("web1")
 	m := c.RWMutex("q")
 	w.unlock(w.lock(c).granted())
@@ -211,9 +217,10 @@ func TestTryLockOfAFreeLockIsThreeRequests(t *testing.T) {
 	})
 }
 
-// The driver adds little to what go-zookeeper allocates for the two requests (46 times).
+// The driver allocates little in addition to what go-zookeeper allocates for
+// the two requests (46 times).
 func TestAFreeLockAllocatesLittle(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	m := w.client("web1").RWMutex("q")
 	n := testing.AllocsPerRun(200, func() {
 		lock, err := m.Lock(context.Background())
@@ -224,11 +231,11 @@ func TestAFreeLockAllocatesLittle(t *testing.T) {
 	require.LessOrEqual(t, n, maxAllocations)
 }
 
-// maxAllocations leaves room for a few more than the 96 of today.
+// maxAllocations allows a few more than the present 96.
 const maxAllocations = 105.0
 
-func TestEnteringAgainSendsNothing(t *testing.T) {
-	w := newWorld(t)
+func TestReentrySendsNothing(t *testing.T) {
+	w := newFixture(t)
 	c, proxy := w.proxied("web1")
 	m := c.RWMutex("q")
 	lock, err := m.Lock(t.Context())
@@ -248,7 +255,7 @@ func TestEnteringAgainSendsNothing(t *testing.T) {
 }
 
 func TestTryLockOfALockedLockWritesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	holder := w.lock(w.client("web1")).granted()
 	c, proxy := w.proxied("web2")
 	_, before, err := w.raw.Get(w.path("q"))

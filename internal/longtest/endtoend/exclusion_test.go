@@ -13,7 +13,7 @@ import (
 )
 
 func TestExclusiveWaitsForExclusive(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.clients(2)
 	first := w.lock(c[0]).granted()
 	second := w.lock(c[1])
@@ -26,7 +26,7 @@ func TestExclusiveWaitsForExclusive(t *testing.T) {
 }
 
 func TestSharedHoldsTogetherWithShared(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.clients(3)
 	a, b := w.rlock(c[0]).granted(), w.rlock(c[1]).granted()
 	third, err := c[2].RWMutex("q").TryRLock(w.soon())
@@ -41,7 +41,7 @@ func TestSharedHoldsTogetherWithShared(t *testing.T) {
 }
 
 func TestSharedWaitsForExclusive(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.clients(2)
 	writer := w.lock(c[0]).granted()
 	reader := w.rlock(c[1])
@@ -53,7 +53,7 @@ func TestSharedWaitsForExclusive(t *testing.T) {
 }
 
 func TestExclusiveWaitsForAllShared(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.clients(3)
 	a, b := w.rlock(c[0]).granted(), w.rlock(c[1]).granted()
 	writer := w.lock(c[2])
@@ -67,7 +67,7 @@ func TestExclusiveWaitsForAllShared(t *testing.T) {
 }
 
 func TestContendersOfOneSessionExcludeEachOther(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.client("web1")
 	first := w.lock(c).granted()
 	second := w.lock(c)
@@ -76,8 +76,8 @@ func TestContendersOfOneSessionExcludeEachOther(t *testing.T) {
 	w.unlock(second.granted())
 }
 
-func TestFiveContendersAreServedInTheOrderOfArrival(t *testing.T) {
-	w := newWorld(t)
+func TestFiveContendersAreGrantedInTheOrderOfArrival(t *testing.T) {
+	w := newFixture(t)
 	c := w.clients(6)
 	held := w.lock(c[5]).granted()
 	var queue []*contender
@@ -104,7 +104,7 @@ func TestFiveContendersAreServedInTheOrderOfArrival(t *testing.T) {
 }
 
 func TestReaderBehindAQueuedWriterWaitsAlthoughReadersHold(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.clients(3)
 	holder := w.rlock(c[0]).granted()
 	writer := w.lock(c[1])
@@ -118,8 +118,8 @@ func TestReaderBehindAQueuedWriterWaitsAlthoughReadersHold(t *testing.T) {
 	w.unlock(reader.granted())
 }
 
-func TestReadersQueuedTogetherEnterTogether(t *testing.T) {
-	w := newWorld(t)
+func TestReadersQueuedTogetherAreGrantedTogether(t *testing.T) {
+	w := newFixture(t)
 	c := w.clients(6)
 	writer := w.lock(c[0]).granted()
 	var readers []*contender
@@ -132,7 +132,7 @@ func TestReadersQueuedTogetherEnterTogether(t *testing.T) {
 	last.waitsBehind(readers[3].node())
 	w.unlock(writer)
 	var held []*dlock.Lock
-	for _, k := range readers { // none unlocks before all are in
+	for _, k := range readers { // no reader unlocks before all of them hold the lock
 		held = append(held, k.granted())
 	}
 	for i := range held {
@@ -142,8 +142,8 @@ func TestReadersQueuedTogetherEnterTogether(t *testing.T) {
 	w.unlock(last.granted())
 }
 
-func TestDowngradeLetsQueuedReadersInAndNoQueuedWriter(t *testing.T) {
-	w := newWorld(t)
+func TestDowngradeGrantsQueuedReadersAndNoQueuedWriter(t *testing.T) {
+	w := newFixture(t)
 	c := w.clients(4)
 	holder := w.lock(c[0]).granted()
 	before := holder.Node()
@@ -170,8 +170,8 @@ func TestDowngradeLetsQueuedReadersInAndNoQueuedWriter(t *testing.T) {
 	w.listed("q")
 }
 
-func TestADowngradedHolderKeepsAWriterOutWhoStoodRightBehindIt(t *testing.T) {
-	w := newWorld(t)
+func TestADowngradedHolderBlocksTheWriterRightBehindIt(t *testing.T) {
+	w := newFixture(t)
 	c := w.clients(2)
 	holder := w.lock(c[0]).granted()
 	writer := w.lock(c[1])
@@ -184,7 +184,7 @@ func TestADowngradedHolderKeepsAWriterOutWhoStoodRightBehindIt(t *testing.T) {
 }
 
 func TestChildrenWithoutASequenceAreNoContenders(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.clients(2)
 	w.unlock(w.lock(c[0]).granted())
 	for _, name := range []string{"README", "tmp-x"} {
@@ -206,9 +206,9 @@ func TestChildrenWithoutASequenceAreNoContenders(t *testing.T) {
 }
 
 func TestASequencedChildOfAnUnknownKindBlocksAsExclusive(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.clients(2)
-	w.unlock(w.lock(c[0]).granted()) // takes the sequence 0
+	w.unlock(w.lock(c[0]).granted()) // uses the sequence 0
 	const foreign = "other-X-0000000000"
 	_, err := w.raw.Create(w.path("q")+"/"+foreign, nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
@@ -226,8 +226,8 @@ func TestASequencedChildOfAnUnknownKindBlocksAsExclusive(t *testing.T) {
 	w.unlock(writer.granted())
 }
 
-func TestNobodyIsEverInsideTogetherWithAWriter(t *testing.T) {
-	w := newWorld(t)
+func TestAWriterNeverHoldsTogetherWithAnotherHolder(t *testing.T) {
+	w := newFixture(t)
 	var inside referee
 	var all sync.WaitGroup
 	for i, c := range w.clients(6) {
@@ -266,7 +266,7 @@ func TestNobodyIsEverInsideTogetherWithAWriter(t *testing.T) {
 func TestNodeNamesAreHostKindAndTenDigitsBelowTheLocksPath(t *testing.T) {
 	for _, queue := range []string{"q", "stock/42", "a/b/c/d"} {
 		t.Run(queue, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			c := w.client("web1.example")
 			for i := range 3 {
 				lock := w.contend(c, queue, dlock.Exclusive).granted()
@@ -290,7 +290,7 @@ func TestNodeNamesAreHostKindAndTenDigitsBelowTheLocksPath(t *testing.T) {
 }
 
 func TestLocksBelowEachOtherAreDifferentLocks(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.clients(2)
 	above := w.contend(c[0], "stock", dlock.Exclusive).granted()
 	below := w.contend(c[1], "stock/42", dlock.Exclusive).granted()
@@ -302,7 +302,7 @@ func TestLocksBelowEachOtherAreDifferentLocks(t *testing.T) {
 }
 
 func TestWithoutAChrootALockLivesBelowTheRoot(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.open("zk://"+w.server.Addr(), "web1")
 	lock := w.contend(c, w.root[1:]+"/q", dlock.Exclusive).granted()
 	require.Equal(t, []string{"web1-W-0000000000"}, w.nodes("q"))

@@ -10,10 +10,10 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-const tick = 500 * time.Millisecond // of zktest's servers
+const tick = 500 * time.Millisecond // of the servers of package zktest
 
 func TestWhenTheHoldersClientIsClosedTheNextHoldsPromptly(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	next := w.client("next")
 	var took []time.Duration
 	for range 9 {
@@ -29,14 +29,14 @@ func TestWhenTheHoldersClientIsClosedTheNextHoldsPromptly(t *testing.T) {
 		require.ErrorIs(t, holder.Unlock(), dlock.ErrClosed)
 		w.unlock(lock)
 	}
-	promptly(t, 100*time.Millisecond, took)
+	requirePrompt(t, 100*time.Millisecond, took)
 }
 
 func TestWhenTheHoldersProcessIsKilledTheNextHoldsWithinTheSessionTimeoutAndTwoTicks(t *testing.T) {
 	const sessionTimeout, slack = 3 * time.Second, 3 * time.Second
-	w := newWorld(t)
+	w := newFixture(t)
 	holder := w.child(sessionTimeout)
-	node := holder.says("held")
+	node := holder.awaitLine("held")
 	w.listed("q", node)
 	k := w.lock(w.client("next"))
 	k.waitsBehind(node)
@@ -52,7 +52,7 @@ func TestWhenTheHoldersProcessIsKilledTheNextHoldsWithinTheSessionTimeoutAndTwoT
 }
 
 func TestALockWhoseSessionExpiresIsLost(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c, proxy := w.proxied("web1")
 	lock := w.lock(c).granted()
 	ctx := lock.Context(context.Background())
@@ -78,7 +78,7 @@ func TestALockWhoseSessionExpiresIsLost(t *testing.T) {
 	require.ErrorIs(t, lock.Err(), dlock.ErrNotHeld)
 
 	w.listed("q", next.Node())
-	again := w.lock(c) // the client goes on, with a new session
+	again := w.lock(c) // the client still works, with a new session
 	again.waitsBehind(next.Node())
 	require.Greater(t, next.Token(), lock.Token())
 	w.unlock(next)
@@ -88,7 +88,7 @@ func TestALockWhoseSessionExpiresIsLost(t *testing.T) {
 func TestAWaiterWhoseSessionExpiresQueuesAgainOnANewOne(t *testing.T) {
 	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
 		t.Run(mode.String(), func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			holder := w.lock(w.client("web1")).granted()
 			c, proxy := w.proxied("web2")
 			k := w.contend(c, "q", mode)
@@ -109,7 +109,7 @@ func TestAWaiterWhoseSessionExpiresQueuesAgainOnANewOne(t *testing.T) {
 }
 
 func TestAWaiterWhoseSessionExpiresRespectsItsTimeout(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	holder := w.lock(w.client("web1")).granted()
 	c, proxy := w.proxied("web2")
 	k := w.contend(c, "q", dlock.Exclusive, dlock.WithTimeout(time.Second))
@@ -122,7 +122,7 @@ func TestAWaiterWhoseSessionExpiresRespectsItsTimeout(t *testing.T) {
 }
 
 func TestALockSurvivesALostConnection(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c, proxy := w.proxied("web1")
 	lock := w.lock(c).granted()
 	k := w.lock(w.client("web2"))
@@ -139,7 +139,7 @@ func TestALockSurvivesALostConnection(t *testing.T) {
 }
 
 func TestWithLockSaysThatTheLockWasLostMeanwhile(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c, proxy := w.proxied("web1")
 	err := c.RWMutex("q").WithLock(w.soon(), func(ctx context.Context) error {
 		w.expire(proxy)

@@ -16,7 +16,7 @@ import (
 )
 
 func TestACancelledWaiterLeavesNoNode(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.clients(2)
 	holder := w.lock(c[0]).granted()
 	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
@@ -29,11 +29,11 @@ func TestACancelledWaiterLeavesNoNode(t *testing.T) {
 	w.unlock(holder)
 }
 
-func TestATimedOutWaiterLeavesNoNodeAndSaysWhoWasInTheWay(t *testing.T) {
-	w := newWorld(t)
+func TestATimedOutWaiterLeavesNoNodeAndNamesItsPredecessor(t *testing.T) {
+	w := newFixture(t)
 	c := w.clients(2)
 	holder := w.lock(c[0]).granted()
-	k := w.contend(c[1], "q", dlock.Exclusive, dlock.WithTimeout(1500*time.Millisecond)) // long enough for its own node's watch
+	k := w.contend(c[1], "q", dlock.Exclusive, dlock.WithTimeout(1500*time.Millisecond)) // long enough for the watch of the waiter's own node
 	err := k.failed()
 	require.ErrorIs(t, err, dlock.ErrTimeout)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -44,11 +44,11 @@ func TestATimedOutWaiterLeavesNoNodeAndSaysWhoWasInTheWay(t *testing.T) {
 
 func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 	const enough, warmUp = 10_000, 2000
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.clients(2)
 	holder := w.lock(c[0]).granted()
 	watches := w.server.Watches()
-	w.watched(watches, 1) // the holder's node; everything after that is the waiters'
+	w.watched(watches, 1) // the watch of the holder's node; all later watches are the waiters'
 	began := time.Now()
 	waited := 0
 	goOn := func(total int) {
@@ -57,7 +57,8 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 			waited += w.timedOut(c[1], batch%2 == 0)
 		}
 		w.listed("q", holder.Node())
-		// Of the holder's node, by its own session and by that of the waiters.
+		// Two watches may stay on the holder's node: of its own session and of
+		// the waiters' session.
 		w.eventually(func() bool { return w.server.Watches() <= watches+2 },
 			func() string { return fmt.Sprintf("%d watches", w.server.Watches()-watches) })
 	}
@@ -65,7 +66,8 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 	before := heap()
 	goOn(enough)
 	require.GreaterOrEqual(t, waited, enough, "waits in the queue")
-	var after uint64 // once the reaper has found out that what it was to remove is gone
+	// Wait until the reaper has found that the nodes it was to remove are gone.
+	var after uint64
 	w.eventually(func() bool { after = heap(); return after < before+1<<19 },
 		func() string { return fmt.Sprintf("heap before %d, after %d bytes", before, after) })
 	t.Logf("%d waits in the queue in %v, heap before %d, after %d bytes", waited, time.Since(began), before, after)
@@ -73,9 +75,10 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 	w.watched(watches, 0)
 }
 
-// timedOut has many calls at once time out behind the holder, only readers or half of them writers, who wait for one
-// another. It returns how many had a place in the queue and waited there.
-func (w *world) timedOut(c *dlock.Client, onlyReaders bool) int {
+// timedOut makes many calls time out at the same time behind a holder. They are
+// readers, or half of them are writers, which also wait for each other. It
+// returns how many of them had a node in the queue and waited.
+func (w *fixture) timedOut(c *dlock.Client, onlyReaders bool) int {
 	w.Helper()
 	const calls, timeout = 500, time.Second
 	var (
@@ -115,10 +118,10 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-func TestWhenAWaiterInTheMiddleGivesUpNobodyIsLetInEarly(t *testing.T) {
+func TestWhenAWaiterInTheMiddleGivesUpNoWaiterIsGrantedEarly(t *testing.T) {
 	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
 		t.Run(mode.String(), func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			c := w.clients(3)
 			holder := w.lock(c[0]).granted()
 			middle := w.lock(c[1])
@@ -135,8 +138,8 @@ func TestWhenAWaiterInTheMiddleGivesUpNobodyIsLetInEarly(t *testing.T) {
 	}
 }
 
-func TestWhenAQueuedWriterGivesUpTheReadersBehindItJoinThoseWhoHold(t *testing.T) {
-	w := newWorld(t)
+func TestWhenAQueuedWriterGivesUpTheReadersBehindItJoinTheHolders(t *testing.T) {
+	w := newFixture(t)
 	c := w.clients(3)
 	holder := w.rlock(c[0]).granted()
 	writer := w.lock(c[1])
@@ -149,12 +152,12 @@ func TestWhenAQueuedWriterGivesUpTheReadersBehindItJoinThoseWhoHold(t *testing.T
 	w.unlock(holder)
 }
 
-func TestWhenTheProcessOfAWaiterInTheMiddleDiesNobodyIsLetInEarly(t *testing.T) {
-	w := newWorld(t)
+func TestWhenTheProcessOfAWaiterInTheMiddleDiesNoWaiterIsGrantedEarly(t *testing.T) {
+	w := newFixture(t)
 	c := w.clients(2)
 	holder := w.lock(c[0]).granted()
 	middle := w.child(3 * time.Second)
-	node := middle.says("waiting")
+	node := middle.awaitLine("waiting")
 	last := w.lock(c[1])
 	last.waitsBehind(node)
 	middle.kill()
@@ -165,8 +168,8 @@ func TestWhenTheProcessOfAWaiterInTheMiddleDiesNobodyIsLetInEarly(t *testing.T) 
 	w.unlock(last.granted())
 }
 
-func TestWhenTheSessionOfAWaiterInTheMiddleEndsNobodyIsLetInEarly(t *testing.T) {
-	w := newWorld(t)
+func TestWhenTheSessionOfAWaiterInTheMiddleEndsNoWaiterIsGrantedEarly(t *testing.T) {
+	w := newFixture(t)
 	c := w.clients(2)
 	holder := w.lock(c[0]).granted()
 	gone, _ := w.proxied("gone")
@@ -181,11 +184,12 @@ func TestWhenTheSessionOfAWaiterInTheMiddleEndsNobodyIsLetInEarly(t *testing.T) 
 	w.unlock(last.granted())
 }
 
-// A contender that waits has no goroutine but the caller's. (Requests in flight run on workers of the driver,
-// of which at most 16 stay when they are done.)
-func TestAWaiterTakesNoGoroutineButItsCallers(t *testing.T) {
+// A contender that waits needs no goroutine but the caller's. (Requests under
+// way run on workers of the driver. At most 16 of those stay when the requests
+// are done.)
+func TestAWaiterNeedsNoGoroutineButItsCallers(t *testing.T) {
 	const n, spare = 1000, 16 + 4
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.clients(2)
 	holder := w.lock(c[0]).granted()
 	watches := w.server.Watches()

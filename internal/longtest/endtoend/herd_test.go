@@ -10,17 +10,17 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// line is a held lock and writers who wait for it.
-type line struct {
-	w      *world
+// waitingWriters is a held lock and writers that wait for it.
+type waitingWriters struct {
+	w      *fixture
 	held   *dlock.Lock
 	queued []*contender
 }
 
-// newLine queues n writers, in order, each of the client that clients returns for it.
-func (w *world) newLine(n int, clients func(i int) *dlock.Client, opts ...dlock.Option) *line {
+// queueWriters queues n writers, in order. clients returns the client of each.
+func (w *fixture) queueWriters(n int, clients func(i int) *dlock.Client, opts ...dlock.Option) *waitingWriters {
 	w.Helper()
-	l := &line{w: w, held: w.lock(clients(0)).granted()}
+	l := &waitingWriters{w: w, held: w.lock(clients(0)).granted()}
 	before := l.held.Node()
 	for i := range n {
 		k := w.contend(clients(1+i), "q", dlock.Exclusive, opts...)
@@ -31,9 +31,10 @@ func (w *world) newLine(n int, clients func(i int) *dlock.Client, opts ...dlock.
 	return l
 }
 
-// handOver lets one after the other in and returns how many requests that took for each. With settle
-// everybody who still waits has to notice each hand-over before the next one.
-func (l *line) handOver(settle bool) float64 {
+// handOver passes the lock from one writer to the next and returns the number
+// of requests for each hand-over. With settle, every remaining waiter has to
+// notice a hand-over before the next one.
+func (l *waitingWriters) handOver(settle bool) float64 {
 	l.w.Helper()
 	before := l.w.server.Requests(l.w)
 	for i, k := range l.queued {
@@ -52,25 +53,25 @@ func (l *line) handOver(settle bool) float64 {
 	return float64(spent) / float64(len(l.queued))
 }
 
-// watched waits until the server holds so many more watches than before.
-func (w *world) watched(before, more int64) {
+// watched waits until the server holds that many more watches than before.
+func (w *fixture) watched(before, more int64) {
 	w.Helper()
 	w.eventually(func() bool { return w.server.Watches() == before+more },
 		func() string { return fmt.Sprintf("%d watches and not %d", w.server.Watches()-before, more) })
 }
 
-// maxPerHandOver allows for the release, and for the watch of a lock that a busy machine holds for more than 300 ms now
-// and then.
+// maxPerHandOver allows for the release, and for a watch now and then: a busy
+// machine holds some locks for more than 300 ms.
 const maxPerHandOver = 1.3
 
 func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 	for _, n := range []int{10, 50} {
 		t.Run(fmt.Sprintf("%d sessions", n), func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			clients := w.clients(n + 1)
 			watches := w.server.Watches()
-			l := w.newLine(n, func(i int) *dlock.Client { return clients[i] })
-			w.watched(watches, 2*int64(n)+1) // each waiter's predecessor and own node, and the holder's own
+			l := w.queueWriters(n, func(i int) *dlock.Client { return clients[i] })
+			w.watched(watches, 2*int64(n)+1) // each waiter's predecessor and own node, and the holder's own node
 			spent := l.handOver(false)
 			t.Logf("%.2f requests for each hand-over", spent)
 			require.LessOrEqual(t, spent, maxPerHandOver)
@@ -79,11 +80,11 @@ func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 		})
 	}
 	t.Run("50 of one session", func(t *testing.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		c := w.client("web1")
 		watches := w.server.Watches()
-		l := w.newLine(50, func(int) *dlock.Client { return c })
-		w.watched(watches, 51) // everybody's node, once
+		l := w.queueWriters(50, func(int) *dlock.Client { return c })
+		w.watched(watches, 51) // the node of each of the 51, once
 		spent := l.handOver(false)
 		t.Logf("%.2f requests for each hand-over", spent)
 		require.LessOrEqual(t, spent, maxPerHandOver)
@@ -91,22 +92,23 @@ func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 	})
 }
 
-// The contrast: what WithWait(WatchQueue()) costs is what the default spares.
-func TestWatchQueueWakesEverybodyWithEachRelease(t *testing.T) {
+// WithWait(WatchQueue()) has the costs that the default avoids.
+func TestWatchQueueWakesEveryWaiterWithEachRelease(t *testing.T) {
 	const n = 20
-	w := newWorld(t)
+	w := newFixture(t)
 	clients := w.clients(n + 1)
-	l := w.newLine(n, func(i int) *dlock.Client { return clients[i] }, dlock.WithWait(recipes.WatchQueue()))
+	l := w.queueWriters(n, func(i int) *dlock.Client { return clients[i] }, dlock.WithWait(recipes.WatchQueue()))
 	spent := l.handOver(true)
 	t.Logf("%.2f requests for each hand-over", spent)
-	// One Delete; and each of those who waited, (n+1)/2 of them on average, sets a watch and lists.
+	// Each release is one Delete. Each of the waiters, (n+1)/2 of them on
+	// average, then sets a watch and lists.
 	require.GreaterOrEqual(t, spent, 1+float64(n+1)-2)
 	w.listed("q")
 }
 
-func TestAReleaseByAWriterLetsReadersInWithoutARequest(t *testing.T) {
+func TestAReleaseByAWriterGrantsReadersWithoutARequest(t *testing.T) {
 	const n = 20
-	w := newWorld(t)
+	w := newFixture(t)
 	clients := w.clients(n + 1)
 	watches := w.server.Watches()
 	writer := w.lock(clients[n]).granted()
@@ -123,7 +125,9 @@ func TestAReleaseByAWriterLetsReadersInWithoutARequest(t *testing.T) {
 		k.granted()
 	}
 	spent := w.server.Requests(t) - before
-	require.LessOrEqual(t, spent, int64(n)) // some may have held for 300 ms before the last one came in: a watch each
+	// Some readers may have held the lock for 300 ms before the last one got
+	// it. Each of them then sets a watch.
+	require.LessOrEqual(t, spent, int64(n))
 	for _, k := range readers {
 		w.unlock(k.lock)
 	}

@@ -13,16 +13,16 @@ import (
 )
 
 // login returns a plain client with a login of its own.
-func (w *world) login(user string) *zk.Conn {
+func (w *fixture) login(user string) *zk.Conn {
 	w.Helper()
 	c := zktest.Dial(w, quiet, w.server.Addr())
 	require.NoError(w, c.AddAuth("digest", []byte(user)))
 	return c
 }
 
-// looked waits until the call has looked at the queue n times, and demands that
-// it has not returned.
-func (k *contender) looked(n int) {
+// listedQueue waits until the call has listed the queue n times, and requires
+// that the call has not returned.
+func (k *contender) listedQueue(n int) {
 	k.w.Helper()
 	k.w.eventually(func() bool {
 		k.mu.Lock()
@@ -40,21 +40,21 @@ func (k *contender) looked(n int) {
 // A superuser may write to every node, also to that of a holder. With
 // handover=list a waiter takes no write for a release, however long it has
 // waited.
-func TestAWriteToAHoldersNodeLetsNobodyInWhereWaitersList(t *testing.T) {
+func TestAWriteToAHoldersNodeGrantsNothingIfWaitersList(t *testing.T) {
 	for _, handover := range []string{"release", "list"} { // of the holder
 		t.Run("holder with handover="+handover, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			holder := w.open(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()+"&handover="+handover), "web1")
 			waiter := w.open(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()+"&handover=list"), "web2")
 			watches := w.server.Watches()
 			lock := w.lock(holder).granted()
-			w.watched(watches, 1) // the holder's node
+			w.watched(watches, 1) // the watch of the holder's node
 			k := w.lock(waiter)
 			k.waitsBehind(lock.Node())
-			w.watched(watches, 3) // and the waiter's two: it has waited for 300 ms
+			w.watched(watches, 3) // and the waiter's two watches: it has waited for 300 ms
 			_, err := w.login("super:zktest").Set(w.path("q")+"/"+lock.Node(), []byte("\n#dlock guarded"), -1)
 			require.NoError(t, err)
-			k.looked(2)
+			k.listedQueue(2)
 			require.NoError(t, lock.Err())
 			_ = lock.Unlock()
 			w.unlock(k.granted())
@@ -62,10 +62,10 @@ func TestAWriteToAHoldersNodeLetsNobodyInWhereWaitersList(t *testing.T) {
 	}
 }
 
-// A stranger who may add to a queue, and take nothing from it, has the node
-// that a waiter waits for, and makes it look released. The ACL is that of an
-// operator, from the start or changed later.
-func TestAForgedReleaseOfAStrangersNodeLetsNobodyIn(t *testing.T) {
+// An attacker may add nodes to a queue and remove none. A waiter waits for a
+// node of the attacker, which makes the node look released. The ACL is an
+// operator's, from the start or changed later.
+func TestAForgedReleaseOfAnAttackersNodeGrantsNothing(t *testing.T) {
 	const alice = "alice:geheim"
 	strict := zk.DigestACL(zk.PermAll, "alice", "geheim")
 	adds := append(zk.WorldACL(zk.PermRead|zk.PermCreate), strict...)
@@ -75,13 +75,13 @@ func TestAForgedReleaseOfAStrangersNodeLetsNobodyIn(t *testing.T) {
 		"adds, asked": {first: append(zk.WorldACL(zk.PermRead), strict...), later: adds},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			operator := w.login(alice)
 			_, err := operator.Create(w.path("q"), nil, 0, acl.first)
 			require.NoError(t, err)
 			dsn := strings.Replace(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()), "zk://", "zk://"+alice+"@", 1)
 			holder, waiter := w.open(dsn, "web1"), w.open(dsn, "web2")
-			first := w.lock(waiter).granted() // both know the queue
+			first := w.lock(waiter).granted() // both clients know the queue
 			behind := w.lock(holder)
 			behind.waitsBehind(first.Node())
 			w.unlock(first)
@@ -93,7 +93,7 @@ func TestAForgedReleaseOfAStrangersNodeLetsNobodyIn(t *testing.T) {
 
 			watches := w.server.Watches()
 			lock := w.lock(holder).granted()
-			w.watched(watches, 1) // the holder's node
+			w.watched(watches, 1) // the watch of the holder's node
 			forged, err := w.raw.Create(w.path("q")+"/x-W-", []byte("\n#dlock guarded"), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 			require.NoError(t, err)
 			if name == "could add" {
@@ -105,7 +105,7 @@ func TestAForgedReleaseOfAStrangersNodeLetsNobodyIn(t *testing.T) {
 			w.watched(watches, 3)
 			_, err = w.raw.Set(forged, []byte("x"), -1)
 			require.NoError(t, err)
-			k.looked(2)
+			k.listedQueue(2)
 			require.NoError(t, lock.Err())
 			require.NoError(t, operator.Delete(forged, -1))
 			w.unlock(lock)
@@ -116,18 +116,18 @@ func TestAForgedReleaseOfAStrangersNodeLetsNobodyIn(t *testing.T) {
 	}
 }
 
-// A node of another session is not a holder's, whatever its data says.
-func TestAForgedNodeDoesNotKeepAHolderUninformed(t *testing.T) {
+// A node of another session is not the holder's, whatever its data says.
+func TestAForgedNodeDoesNotHideALossFromTheHolder(t *testing.T) {
 	for _, handover := range []string{"release", "list"} {
 		for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
 			for _, when := range []string{"at once", "later"} {
 				t.Run(fmt.Sprintf("handover=%s, %v, %s", handover, mode, when), func(t *testing.T) {
-					w := newWorld(t)
+					w := newFixture(t)
 					c := w.open(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()+"&handover="+handover), "web1")
 					watches := w.server.Watches()
 					lock := w.contend(c, "q", mode).granted()
 					if when == "later" {
-						w.watched(watches, 1) // the holder's node
+						w.watched(watches, 1) // the watch of the holder's node
 					}
 					path := w.path("q") + "/" + lock.Node()
 					_, err := w.raw.Multi(
@@ -143,8 +143,8 @@ func TestAForgedNodeDoesNotKeepAHolderUninformed(t *testing.T) {
 	}
 }
 
-func TestUnlockSparesAForgedNodeAndSaysThatTheLockWasLost(t *testing.T) {
-	w := newWorld(t)
+func TestUnlockLeavesAForgedNodeAndReportsTheLoss(t *testing.T) {
+	w := newFixture(t)
 	c := w.client("web1")
 	w.unlock(w.lock(c).granted())
 	lock := w.lock(c).granted()

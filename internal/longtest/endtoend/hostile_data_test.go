@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// Data of nodes that nobody but an attacker writes.
+// hostileData is data of nodes that only an attacker would write.
 var hostileData = map[string]string{
 	"nothing":           "",
 	"binary":            "\x00\x01\x02\xff\xfe\x80",
@@ -46,12 +46,12 @@ var hostileData = map[string]string{
 	"many tokens":       strings.Repeat("\n#dlock token=1 created=1", 30_000),
 }
 
-func TestHostileDataChangesNothingForWhoeverWaits(t *testing.T) {
-	w := newWorld(t)
+func TestHostileDataChangesNothingForWaiters(t *testing.T) {
+	w := newFixture(t)
 	c := w.client("web1")
 	for name, data := range hostileData {
 		t.Run(name, func(t *testing.T) {
-			w := &world{t, w.server, w.root, w.raw}
+			w := &fixture{t, w.server, w.root, w.raw}
 			queue := strings.ReplaceAll(name, " ", "-")
 			w.made(queue)
 			w.plant(queue, "x-W-0000000000", []byte(data))
@@ -66,10 +66,10 @@ func TestHostileDataChangesNothingForWhoeverWaits(t *testing.T) {
 			require.Equal(t, "endtoend.test", seen[1].Record.Program)
 			var text bytes.Buffer
 			slog.New(slog.NewTextHandler(&text, nil)).Info("x", "contender", seen[0], "record", seen[0].Record)
-			prints(t, text.String(), '\n')
+			requirePrintable(t, text.String(), '\n')
 			for _, format := range []string{"%v", "%+v", "%s", "%#v"} {
-				prints(t, fmt.Sprintf(format, seen[0]))
-				prints(t, fmt.Sprintf(format, seen[0].Record))
+				requirePrintable(t, fmt.Sprintf(format, seen[0]))
+				requirePrintable(t, fmt.Sprintf(format, seen[0].Record))
 				if format != "%#v" {
 					require.Less(t, len(fmt.Sprintf(format, seen)), 50_000)
 				}
@@ -80,14 +80,15 @@ func TestHostileDataChangesNothingForWhoeverWaits(t *testing.T) {
 	}
 }
 
-// The data of a queue's own node is nobody's business, but it may cost a request or two.
-func TestHostileDataOfAQueuesNodeIsLeftAlone(t *testing.T) {
+// Data of the queue's own node has no meaning for this library, but it may cost
+// a request or two.
+func TestHostileDataOfAQueuesNodeIsIgnored(t *testing.T) {
 	for name, data := range hostileData {
 		if data == "" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.made("q")
 			_, err := w.raw.Set(w.path("q"), []byte(data), -1)
 			require.NoError(t, err)
@@ -104,12 +105,13 @@ func TestHostileDataOfAQueuesNodeIsLeftAlone(t *testing.T) {
 	}
 }
 
-// With acl=open and handover=list anybody may write into a holder's node. That may take the lock away from it, as deleting the node does, but
-// lets nobody in beside it.
-func TestForgedDataInAHoldersNodeLetsNobodyIn(t *testing.T) {
+// With acl=open and handover=list every client may write to a holder's node.
+// That may take the lock away from the holder, as a delete of the node does,
+// but it grants the lock to no second holder.
+func TestForgedDataInAHoldersNodeGrantsNothing(t *testing.T) {
 	for name, data := range hostileData {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			holder := w.open(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()+"&handover=list"), "web1")
 			other := w.client("web2")
 			lock := w.lock(holder).granted()
@@ -120,7 +122,7 @@ func TestForgedDataInAHoldersNodeLetsNobodyIn(t *testing.T) {
 			_, err = other.RWMutex("q").TryRLock(w.soon())
 			require.ErrorIs(t, err, dlock.ErrLocked)
 			_ = lock.Unlock()
-			_ = holder.Close() // at the latest now the node is gone
+			_ = holder.Close() // the node is gone now at the latest
 			next := k.granted()
 			require.Greater(t, next.Token(), lock.Token())
 			w.unlock(next)
@@ -128,9 +130,10 @@ func TestForgedDataInAHoldersNodeLetsNobodyIn(t *testing.T) {
 	}
 }
 
-// Queue looks at one record after the other and keeps what it understands only.
+// Queue reads one record after the other and keeps only those that it
+// understands.
 func TestAQueueFullOfJunkCostsNoMemoryWithoutBound(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.made("q")
 	const n = 40
 	for i := range n {

@@ -24,9 +24,10 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// prints demands that a terminal shows a text as it is: no control character but the given ones, nothing invisible, and
-// nothing that changes the direction.
-func prints(t testing.TB, text string, also ...rune) {
+// requirePrintable requires that a terminal shows a text as it is: no control
+// character but the given ones, nothing invisible, and nothing that changes the
+// direction.
+func requirePrintable(t testing.TB, text string, also ...rune) {
 	t.Helper()
 	if !utf8.ValidString(text) {
 		assert.Failf(t, "bytes that are no text", "%.2000q", text)
@@ -39,37 +40,37 @@ func prints(t testing.TB, text string, also ...rune) {
 	}
 }
 
-// plant makes a node that belongs to nobody, as somebody with access may.
-func (w *world) plant(queue, name string, data []byte) {
+// plant makes a node that belongs to no session, like a client of an attacker.
+func (w *fixture) plant(queue, name string, data []byte) {
 	w.Helper()
 	_, err := w.raw.Create(w.path(queue)+"/"+name, data, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(w, err, "%.100q", name)
 }
 
 // made makes an empty queue.
-func (w *world) made(queue string) {
+func (w *fixture) made(queue string) {
 	w.Helper()
 	_, err := w.raw.Create(w.path(queue), nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(w, err)
 }
 
 const (
-	override  = "\u202e" // shows what follows from right to left
+	override  = "\u202e" // shows the text behind it from right to left
 	invisible = "\u200b\u2060\ufeff"
 	lines     = "\u2028\u2029"
 )
 
 var long = strings.Repeat("x", 300_000)
 
-// Names that ZooKeeper takes and that are no contenders.
+// unsequenced are names that ZooKeeper accepts and that are no contenders'.
 var unsequenced = []string{
 	"-R--1", "x-W-", "x-W-1", "x-W-000000001", "000000000", "lock", "%", "x-W-0000000001-", "...", "x-W-0000000001~", "0000000001~~",
 	"x-W-00000000\uff10\uff11", "x-W-1000000000000000000x",
 	override + "x", invisible, lines, "x-W-" + override + "000000001", "-R-0000000001" + invisible, long,
 }
 
-func TestANodeThatIsNoContenderIsInNobodysWay(t *testing.T) {
-	w := newWorld(t)
+func TestANodeThatIsNoContenderBlocksNoWaiter(t *testing.T) {
+	w := newFixture(t)
 	w.made("q")
 	for _, name := range unsequenced {
 		w.plant("q", name, nil)
@@ -97,12 +98,13 @@ func TestASequencedNodeOfAnUnknownKindCountsAsExclusive(t *testing.T) {
 	for _, name := range []string{
 		"x-0000000000", "-0000000000", "--0000000000", "-W-0000000000", "x-Q-0000000000", "x-r-0000000000", "x-R0-0000000000",
 		override + "-R" + override + "-0000000000", "x" + invisible + "-0000000000", long + "-0000000000",
-		// ZooKeeper appends ten digits to any prefix, whatever it ends in.
+		// ZooKeeper appends ten digits to any prefix, whatever its last
+		// character.
 		"0000000000", "_c_5f0c4a5d-7e9d-lock-0000000000", "_c_5f0c4a5d-7e9d__WRIT__0000000000", "_c_5f0c4a5d-7e9d__READ__0000000000",
 		"5f0c4a5d7e9d__lock__0000000000", "5f0c4a5d7e9d__rlock__0000000000", "lock-0000000000", "x-R-20240000000000",
 		"x-W-1000000000000000000", "x-W-" + strings.Repeat("9", 30) + "0000000000", strings.Repeat("0", 40), override + "0000000000",
 	} {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.made("q")
 		w.plant("q", name, nil)
 		c := w.client("web1")
@@ -115,8 +117,8 @@ func TestASequencedNodeOfAnUnknownKindCountsAsExclusive(t *testing.T) {
 	}
 }
 
-func TestAPlantedReaderBlocksWritersOnly(t *testing.T) {
-	w := newWorld(t)
+func TestAForeignReaderNodeBlocksWritersOnly(t *testing.T) {
+	w := newFixture(t)
 	w.made("q")
 	const name = "\u202e-R-0000000000"
 	w.plant("q", name, nil)
@@ -128,9 +130,10 @@ func TestAPlantedReaderBlocksWritersOnly(t *testing.T) {
 	w.unlock(writer.granted())
 }
 
-// The counter is 31 bits wide; a name may hold more. Whoever comes is before such a node, and so is not blocked.
-func TestANodeBeyondTheEndOfTheSequenceBlocksNobodyWhoQueuesUp(t *testing.T) {
-	w := newWorld(t)
+// The sequence has 31 bits, but a name may hold a greater number. Every new
+// contender is before such a node and so not blocked.
+func TestANodeBeyondTheEndOfTheSequenceBlocksNoNewContender(t *testing.T) {
+	w := newFixture(t)
 	w.made("q")
 	for _, name := range []string{"x-W-2147483647", "-W--2147483648", "x-W-9999999999", "x-W-999999999999999999", strings.Repeat("9", 40)} {
 		w.plant("q", name, nil)
@@ -142,19 +145,20 @@ func TestANodeBeyondTheEndOfTheSequenceBlocksNobodyWhoQueuesUp(t *testing.T) {
 	w.unlock(lock)
 	w.unlock(next.granted())
 	_, err := c.RWMutex("q").TryLock(w.soon())
-	require.ErrorIs(t, err, dlock.ErrLocked, "TryLock waits for nobody, and here is somebody")
+	require.ErrorIs(t, err, dlock.ErrLocked, "TryLock does not wait, and another node is in the queue")
 }
 
-// What hides in a name reaches neither an error nor a log, whatever route it takes.
-func TestANameReachesNoTerminalAsItIs(t *testing.T) {
+// Control characters of a name reach neither an error nor a log, whatever the
+// route.
+func TestControlCharactersOfANameReachNoTerminal(t *testing.T) {
 	for _, host := range []string{
 		"web1" + override + "1bew", invisible, "x" + lines + "dlock: all is well", "\u061c\u2066x\u2069", "\u00ad", "\u115f\u2800 \u00a0x", `"`, `\x1b[2J`, long,
 	} {
 		name := host + "-W-0000000000"
-		w := newWorld(t)
+		w := newFixture(t)
 		w.made("q")
 		w.plant("q", name, []byte(`{"id":"1"}`))
-		var logged shared
+		var logged sharedBuffer
 		var traced []recipes.WaitingInfo
 		trace := &dlock.Trace{Waiting: func(_ context.Context, i recipes.WaitingInfo) { traced = append(traced, i) }}
 		both := slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -164,60 +168,62 @@ func TestANameReachesNoTerminalAsItIs(t *testing.T) {
 		_, err := m.Lock(ctx)
 		cancel()
 		require.ErrorIs(t, err, dlock.ErrTimeout)
-		tellsApart(t, err)
+		requirePrintableError(t, err)
 		require.ErrorContains(t, err, "-W-0000000000", "it says who was in the way")
 		require.NotEmpty(t, traced)
 		require.Equal(t, name, traced[0].Predecessor, "a program gets what is there")
 		for _, format := range []string{"%v", "%+v", "%s", "%#v"} {
-			prints(t, fmt.Sprintf(format, traced[0]))
+			requirePrintable(t, fmt.Sprintf(format, traced[0]))
 		}
 
 		queue, err := m.Queue(w.soon())
 		require.NoError(t, err)
 		require.Equal(t, name, queue[0].Node, "a program gets what is there")
 		for _, format := range []string{"%v", "%+v", "%s", "%q", "%#v"} {
-			prints(t, fmt.Sprintf(format, queue[0]))
-			prints(t, fmt.Sprintf(format, queue))
+			requirePrintable(t, fmt.Sprintf(format, queue[0]))
+			requirePrintable(t, fmt.Sprintf(format, queue))
 		}
 		slog.New(slog.NewTextHandler(&logged, nil)).Info("x", "queue", queue, "first", queue[0], "behind", traced[0].Predecessor, "info", traced[0], "error", err)
-		prints(t, logged.String(), '\n')
+		requirePrintable(t, logged.String(), '\n')
 	}
 }
 
-// shared is a buffer for many goroutines.
-type shared struct {
+// sharedBuffer is a buffer for many goroutines.
+type sharedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (s *shared) Write(p []byte) (int, error) {
+func (s *sharedBuffer) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.Write(p)
 }
 
-func (s *shared) String() string {
+func (s *sharedBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
 }
 
-// tellsApart looks at an error in every way that programs print errors, and logs it.
-func tellsApart(t testing.TB, err error) {
+// requirePrintableError formats an error in every way in which programs print
+// errors, and logs it.
+func requirePrintableError(t testing.TB, err error) {
 	t.Helper()
 	require.Error(t, err)
 	var text, json bytes.Buffer
 	slog.New(slog.NewTextHandler(&text, nil)).Error("failed", "error", err)
 	slog.New(slog.NewJSONHandler(&json, nil)).Error("failed", "error", err)
 	for _, s := range []string{err.Error(), fmt.Sprintf("%v", err), fmt.Sprintf("%+v", err), fmt.Sprintf("%q", err), text.String(), json.String()} {
-		prints(t, strings.TrimSuffix(s, "\n"))
-		require.Less(t, len(s), 20_000, "and nobody fills the disk with it")
+		requirePrintable(t, strings.TrimSuffix(s, "\n"))
+		require.Less(t, len(s), 20_000, "and no name fills the disk")
 	}
 }
 
-// Whoever may add to a queue can put a node there that others may not read.
+// A client that may add to a queue can put a node there that other clients may
+// not read.
 func TestANodeThatMayNotBeReadIsNamedAndDoesNotHideTheOthers(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.made("q")
 	name := override + long + "-W-0000000000"
 	_, err := w.raw.Create(w.path("q")+"/"+name, []byte("x"), 0, zk.DigestACL(zk.PermAll, "bob", "geheim"))
@@ -229,7 +235,7 @@ func TestANodeThatMayNotBeReadIsNamedAndDoesNotHideTheOthers(t *testing.T) {
 	require.NotErrorIs(t, err, dlock.ErrUnavailable)
 	require.NotErrorIs(t, err, dlock.ErrTimeout)
 	require.ErrorContains(t, err, "READ")
-	tellsApart(t, err)
+	requirePrintableError(t, err)
 
 	polled := w.contend(c, "q", dlock.Exclusive, dlock.WithWait(dlock.Poll(20*time.Millisecond)))
 	polled.waitsBehind(name)
@@ -243,9 +249,9 @@ func TestANodeThatMayNotBeReadIsNamedAndDoesNotHideTheOthers(t *testing.T) {
 	w.unlock(polled.granted())
 }
 
-// A list beyond jute.maxbuffer: a server sends it all the same.
+// The list is longer than jute.maxbuffer. A server sends it all the same.
 func TestAHugeQueueIsStillALock(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.made("q")
 	const junk, behind = 4000, 500
 	w.plantMany("q", junk, func(i int) string { return fmt.Sprintf("junk%0400dx", i) })
@@ -257,10 +263,10 @@ func TestAHugeQueueIsStillALock(t *testing.T) {
 	w.unlock(lock)
 	w.unlock(next.granted())
 	require.Len(t, w.nodes("q"), junk+behind)
-	w.removeMany("q") // by one and one it takes long
+	w.removeMany("q") // one by one it would take long
 }
 
-func (w *world) plantMany(queue string, n int, name func(int) string) {
+func (w *fixture) plantMany(queue string, n int, name func(int) string) {
 	w.Helper()
 	const batch = 500
 	for i := 0; i < n; i += batch {
@@ -273,7 +279,7 @@ func (w *world) plantMany(queue string, n int, name func(int) string) {
 	}
 }
 
-func (w *world) removeMany(queue string) {
+func (w *fixture) removeMany(queue string) {
 	w.Helper()
 	for batch := range slices.Chunk(w.nodes(queue), 500) {
 		var ops []any
@@ -285,9 +291,10 @@ func (w *world) removeMany(queue string) {
 	}
 }
 
-// Junk of others keeps a queue from starting over: that is told, and nobody is let in wrongly.
-func TestJunkInAQueueAtItsEndIsTold(t *testing.T) {
-	w := newWorld(t)
+// Foreign nodes keep a queue from starting over. The error says so, and no
+// waiter is granted the lock wrongly.
+func TestForeignNodesThatKeepAQueueFromStartingOverAreReported(t *testing.T) {
+	w := newFixture(t)
 	w.made("q")
 	w.plant("q", "junk", nil)
 	c := w.open(w.dsn(w.server.Addr(), "sequence_limit=1&session_timeout="+quiet.String()), "web1")
@@ -301,15 +308,16 @@ func TestJunkInAQueueAtItsEndIsTold(t *testing.T) {
 	w.unlock(w.lock(c).granted())
 }
 
-// The session of a client is the owner of its nodes; a name is only what somebody wrote.
-func TestANodeInAnothersNameIsNotTakenForOnesOwn(t *testing.T) {
-	w := newWorld(t)
+// A node belongs to a client because of its session. Any client can write any
+// name.
+func TestANodeWithTheHoldersNameIsNotTakenForTheHolders(t *testing.T) {
+	w := newFixture(t)
 	c := w.client("web1")
 	lock := w.lock(c).granted()
 	data, _, err := w.raw.Get(w.path("q") + "/" + lock.Node())
 	require.NoError(t, err)
 	prefix, seq, _ := driver.ParseName(lock.Node())
-	w.plant("q", driver.FormatName(prefix, seq+1), data) // with the record of the holder, its id included
+	w.plant("q", driver.FormatName(prefix, seq+1), data) // with the holder's record, its id included
 	w.plant("q", driver.FormatName("web1-R-", seq), data)
 	next := w.lock(c)
 	next.waits()
@@ -322,19 +330,19 @@ func TestANodeInAnothersNameIsNotTakenForOnesOwn(t *testing.T) {
 }
 
 func TestTwoSpellingsOfOneTextAreTwoLocks(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.client("web1")
 	composed, decomposed := w.contend(c, "caf\u00e9", dlock.Exclusive).granted(), w.contend(c, "cafe\u0301", dlock.Exclusive).granted()
 	w.unlock(composed, decomposed)
 }
 
 func TestABadNameFromAUserIsQuotedAndCut(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.client("web1")
 	for _, name := range []string{"a\x1b[2Jb", "a\r\nb", "a\x00", "\xff\xfe", override, long, strings.Repeat("\x1b", 300_000), "../../x", "a/\u2028/b", "\x1b" + long} {
-		for call, err := range uses(w.soon(), c.RWMutex(name)) {
+		for call, err := range callAll(w.soon(), c.RWMutex(name)) {
 			require.True(t, errors.Is(err, dlock.ErrBadName), call)
-			tellsApart(t, err)
+			requirePrintableError(t, err)
 		}
 	}
 }

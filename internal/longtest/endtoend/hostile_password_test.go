@@ -34,10 +34,12 @@ import (
 	"github.com/dlock-go/dlock/zkdriver"
 )
 
-// Passwords with characters that mean something, and what has to be looked for.
+// passwords have characters with a meaning in data source names, and a word to
+// search for.
 var passwords = []string{"XYZZYmarker", "XYZZY/m@rk:er?&%#=+ \u00e9\x01", "XYZZY%2F"}
 
-// forms returns how a password may look: as it is, as in a dsn, encoded, hashed.
+// forms returns how a password may look: as it is, as in a dsn, encoded,
+// hashed.
 func forms(user, password string) map[string]string {
 	login := user + ":" + password
 	all := map[string]string{}
@@ -52,7 +54,7 @@ func forms(user, password string) map[string]string {
 			all[name+" "+form] = strings.ToLower(text)
 		}
 	}
-	all["the beginning"] = "xyzzy" // of every password
+	all["the beginning"] = "xyzzy" // every password contains it
 	return all
 }
 
@@ -64,15 +66,15 @@ func percent(s string) string {
 	return b.String()
 }
 
-// ear collects all that is said anywhere.
-type ear struct {
+// recorder collects all output of a program.
+type recorder struct {
 	t     testing.TB
 	forms map[string]string
-	shared
-	digest string // as ZooKeeper has it in an ACL
+	sharedBuffer
+	digest string // as in an ACL of ZooKeeper
 }
 
-func (e *ear) hear(what, text string) {
+func (e *recorder) hear(what, text string) {
 	e.t.Helper()
 	text = strings.ToLower(text)
 	for form, secret := range e.forms {
@@ -82,12 +84,12 @@ func (e *ear) hear(what, text string) {
 	}
 }
 
-// value prints a value in all ways there are.
-func (e *ear) value(what string, v any) {
+// value records a value in every way in which fmt prints it.
+func (e *recorder) value(what string, v any) {
 	e.t.Helper()
 	formats := []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"}
 	if strings.HasSuffix(what, "client") || what == "mutex" || strings.HasPrefix(what, "live ") {
-		formats = formats[:3] // the others follow a pointer, to what may be changing
+		formats = formats[:3] // the other formats follow pointers, to values that may change meanwhile
 	}
 	for _, format := range formats {
 		e.hear(what+" "+format, fmt.Sprintf(format, v))
@@ -102,7 +104,7 @@ func (e *ear) value(what string, v any) {
 	e.hear(what+" logged", b.String())
 }
 
-func (e *ear) err(what string, err error) {
+func (e *recorder) err(what string, err error) {
 	e.t.Helper()
 	if err == nil {
 		return
@@ -123,20 +125,22 @@ func unwrap(err error) []error {
 	return nil
 }
 
-func TestAPasswordIsNowhereToBeSeen(t *testing.T) {
+func TestNoOutputShowsAPassword(t *testing.T) {
 	standardLog := captureLog(t)
 	for _, password := range passwords[:2] {
 		t.Run(password, func(t *testing.T) {
-			w := newWorld(t)
-			e := &ear{t: t, forms: forms("alice", password), digest: zk.DigestACL(0, "alice", password)[0].ID}
+			w := newFixture(t)
+			e := &recorder{t: t, forms: forms("alice", password), digest: zk.DigestACL(0, "alice", password)[0].ID}
 			proxy := zktest.NewProxy(t, w.server.Addr())
-			c := w.secret(e, password, proxy.Addr(), "acl=digest&session_timeout=2s")
-			late := w.livesThrough(e, c, proxy)
+			c := w.secretClient(e, password, proxy.Addr(), "acl=digest&session_timeout=2s")
+			late := w.useInEveryWay(e, c, proxy)
 			w.fails(e, password)
 			e.hear("log and trace", e.String())
 			e.hear("the standard logger", standardLog.String())
 			late["client"], late["*client"] = c, reflect.ValueOf(c).Elem().Interface()
-			for what, v := range late { // now that nothing moves: a printer takes no locks
+			// Print them now that no goroutine changes them, because printing
+			// takes no locks.
+			for what, v := range late {
 				e.value(what, v)
 				e.reach(what, v)
 			}
@@ -145,9 +149,10 @@ func TestAPasswordIsNowhereToBeSeen(t *testing.T) {
 	}
 }
 
-// captureLog takes what go-zookeeper and the standard library say by themselves.
-func captureLog(t *testing.T) *shared {
-	var said shared
+// captureLog captures what go-zookeeper and the standard library log by
+// default.
+func captureLog(t *testing.T) *sharedBuffer {
+	var said sharedBuffer
 	before, logger, std := log.Writer(), zk.DefaultLogger, slog.Default()
 	log.SetOutput(&said)
 	zk.DefaultLogger = log.New(&said, "", 0)
@@ -155,20 +160,21 @@ func captureLog(t *testing.T) *shared {
 	return &said
 }
 
-// secret opens a client with that password that tells the ear everything.
-func (w *world) secret(e *ear, password, addr, params string) *dlock.Client {
+// secretClient opens a client with that password. All its output goes to the
+// recorder.
+func (w *fixture) secretClient(e *recorder, password, addr, params string) *dlock.Client {
 	w.Helper()
 	dsn := "zk://alice:" + percent(password) + "@" + addr + w.root + "?" + params
 	c, err := dlock.Open("zk", dsn, dlock.WithHostname("web1"),
 		dlock.WithLogger(slog.New(slog.NewJSONHandler(&e.shared, &slog.HandlerOptions{Level: slog.LevelDebug, AddSource: true}))),
-		dlock.WithTrace(tell(e)))
+		dlock.WithTrace(traceTo(e)))
 	require.NoError(w, err)
 	w.Cleanup(func() { c.Close() })
 	return c
 }
 
-// tell is a trace that writes everything down.
-func tell(e *ear) *dlock.Trace {
+// traceTo returns a trace that records every event.
+func traceTo(e *recorder) *dlock.Trace {
 	say := func(v any) { fmt.Fprintf(&e.shared, "%v %+v %#v\n", v, v, v) }
 	return &dlock.Trace{
 		Connected: func(_ context.Context, i recipes.ConnectedInfo) { say(i); say(i.Err) }, SessionEnded: func(_ context.Context, i recipes.SessionEndedInfo) { say(i.Err) },
@@ -179,8 +185,9 @@ func tell(e *ear) *dlock.Trace {
 	}
 }
 
-// livesThrough takes a client through a life with troubles. It returns what there is to be looked at in the end.
-func (w *world) livesThrough(e *ear, c *dlock.Client, proxy *zktest.Proxy) (late map[string]any) {
+// useInEveryWay uses a client while its connection and its session fail. It
+// returns values to print in the end.
+func (w *fixture) useInEveryWay(e *recorder, c *dlock.Client, proxy *zktest.Proxy) (late map[string]any) {
 	w.Helper()
 	m := c.RWMutex("of/q")
 	require.NoError(w, c.Ping(w.soon()))
@@ -200,7 +207,7 @@ func (w *world) livesThrough(e *ear, c *dlock.Client, proxy *zktest.Proxy) (late
 	cancel()
 	require.ErrorIs(w, err, dlock.ErrTimeout)
 	e.err("RLock", err)
-	w.dataOf(e)
+	w.recordStore(e)
 	require.NoError(w, lock.Downgrade(w.soon()))
 	_, err = m.Lock(lock.Context(w.soon()))
 	require.ErrorIs(w, err, dlock.ErrUpgrade)
@@ -226,8 +233,9 @@ func (w *world) livesThrough(e *ear, c *dlock.Client, proxy *zktest.Proxy) (late
 	return late
 }
 
-// dataOf looks at all that is stored. The digest in an ACL is another matter: see docs/guarantees.md.
-func (w *world) dataOf(e *ear) {
+// recordStore records all that is stored. The digest in an ACL is a case of its
+// own: see docs/guarantees.md.
+func (w *fixture) recordStore(e *recorder) {
 	w.Helper()
 	require.NoError(w, w.raw.AddAuth("digest", []byte("super:zktest")))
 	for _, path := range w.server.Tree(w, w.root) {
@@ -238,8 +246,8 @@ func (w *world) dataOf(e *ear) {
 	}
 }
 
-// fails makes everything go wrong that can before there is a session.
-func (w *world) fails(e *ear, password string) {
+// failEarly causes every failure that is possible before there is a session.
+func (w *fixture) fails(e *recorder, password string) {
 	w.Helper()
 	escaped, certs := percent(password), testenv.NewCerts(w)
 	for _, address := range []string{
@@ -250,7 +258,7 @@ func (w *world) fails(e *ear, password string) {
 		if strings.Contains(address, "?") {
 			params = "&connect_timeout=200ms"
 		}
-		c, err := dlock.Open("zk", "zk://alice:"+escaped+"@"+address+params, dlock.WithTrace(tell(e)), dlock.WithLogger(slog.New(slog.NewTextHandler(&e.shared, nil))))
+		c, err := dlock.Open("zk", "zk://alice:"+escaped+"@"+address+params, dlock.WithTrace(traceTo(e)), dlock.WithLogger(slog.New(slog.NewTextHandler(&e.shared, nil))))
 		require.NoError(w, err)
 		ctx, cancel := context.WithTimeout(context.Background(), 400*time.Millisecond)
 		err = c.Ping(ctx)
@@ -261,16 +269,16 @@ func (w *world) fails(e *ear, password string) {
 		e.err("Lock at "+address, err)
 		e.err("Close", c.Close())
 	}
-	stranger := w.secret(e, password+"wrong", w.server.Addr(), "session_timeout=5s")
-	for call, err := range uses(w.soon(), stranger.RWMutex("of/q")) {
+	stranger := w.secretClient(e, password+"wrong", w.server.Addr(), "session_timeout=5s")
+	for call, err := range callAll(w.soon(), stranger.RWMutex("of/q")) {
 		e.err(call+" of a stranger", err)
 	}
 }
 
-// Every way to get a dsn wrong, or to put it in the wrong place.
+// Data source names with every kind of mistake, or in the wrong place.
 func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
 	const password = "XYZZYmarker"
-	e := &ear{t: t, forms: forms("alice", password)}
+	e := &recorder{t: t, forms: forms("alice", password)}
 	good := "zk://alice:" + password + "@h1:2181,h2:2182/locks?session_timeout=10s&acl=digest"
 	for _, name := range []string{"zk", "mem", "", "zookeeper", "etcd", good, "alice:" + password + "@h", "zk " + good, "host=h password=" + password} {
 		for _, dsn := range []string{"", good, strings.TrimPrefix(good, "zk://"), "redis" + strings.TrimPrefix(good, "zk")} {
@@ -283,7 +291,7 @@ func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
 			e.err(fmt.Sprintf("Open(%.6q, %.20q)", name, dsn), err)
 		}
 	}
-	// Each byte missing, doubled, or another one.
+	// Each byte is missing, doubled, or another one.
 	for i := range len(good) {
 		for _, with := range []string{"", "/", "?", "@", ":", "%", "%zz", "&", "=", "\x00", "[", "]", ",", " ", "#", "\xff", good[i:i+1] + good[i:i+1]} {
 			for _, name := range []string{"zk", "mem"} {
@@ -299,9 +307,9 @@ func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
 	}
 }
 
-func TestADriverOfOnesOwnShowsNoPassword(t *testing.T) {
+func TestADriverValueShowsNoPassword(t *testing.T) {
 	const password = "XYZZYmarker"
-	e := &ear{t: t, forms: forms("alice", password)}
+	e := &recorder{t: t, forms: forms("alice", password)}
 	d := zkdriver.Driver{TLS: testenv.NewCerts(t).ClientConfig(t)}
 	c, err := d.OpenConnector("zk://alice:" + password + "@h?acl=creator")
 	require.NoError(t, err)
@@ -317,8 +325,8 @@ func TestADriverOfOnesOwnShowsNoPassword(t *testing.T) {
 
 func TestASessionShowsNoPassword(t *testing.T) {
 	for _, password := range passwords {
-		w := newWorld(t)
-		e := &ear{t: t, forms: forms("alice", password), digest: zk.DigestACL(0, "alice", password)[0].ID}
+		w := newFixture(t)
+		e := &recorder{t: t, forms: forms("alice", password), digest: zk.DigestACL(0, "alice", password)[0].ID}
 		c, err := zkdriver.Driver{}.OpenConnector("zk://alice:" + percent(password) + "@" + w.server.Addr() + w.root + "?acl=digest")
 		require.NoError(t, err)
 		s, err := c.Connect(w.soon())
@@ -336,8 +344,9 @@ func TestASessionShowsNoPassword(t *testing.T) {
 	}
 }
 
-// profiles looks at what a profiler shows: stacks of goroutines, and their labels.
-func (e *ear) profiles() {
+// profiles records what a profiler shows: stacks of goroutines, and their
+// labels.
+func (e *recorder) profiles() {
 	e.t.Helper()
 	for _, debug := range []int{1, 2} {
 		var b bytes.Buffer
@@ -346,9 +355,10 @@ func (e *ear) profiles() {
 	}
 }
 
-// reach follows everything that can be reached from a value, also what is not exported, as printers for debugging do. What a
-// function remembers it cannot see, and neither can they.
-func (e *ear) reach(what string, v any) {
+// reach records everything that can be reached from a value, unexported fields
+// too, as debugging printers do. It cannot see the variables that a function
+// captures, and neither can they.
+func (e *recorder) reach(what string, v any) {
 	e.t.Helper()
 	e.walk(what, reflect.ValueOf(v), make(map[visit]bool), 0)
 }
@@ -358,7 +368,7 @@ type visit struct {
 	of reflect.Type
 }
 
-func (e *ear) walk(path string, v reflect.Value, seen map[visit]bool, depth int) {
+func (e *recorder) walk(path string, v reflect.Value, seen map[visit]bool, depth int) {
 	if !v.IsValid() || depth > 60 || foreign(v.Type()) {
 		return
 	}
@@ -392,7 +402,7 @@ func (e *ear) walk(path string, v reflect.Value, seen map[visit]bool, depth int)
 					text = append(text, byte(v.Index(i).Uint()))
 				}
 			}
-			if strings.HasSuffix(path, ".conn.buf") { // the last request, where an ACL is a digest
+			if strings.HasSuffix(path, ".conn.buf") { // the last request; in an ACL a password is a digest
 				text = bytes.ReplaceAll(text, []byte(e.digest), nil)
 			}
 			e.hear(path, string(text))
@@ -404,12 +414,13 @@ func (e *ear) walk(path string, v reflect.Value, seen map[visit]bool, depth int)
 	}
 }
 
-// foreign tells types that belong to the test, the runtime or others, and are guarded by locks of theirs.
+// foreign reports whether a type belongs to the test, the runtime or another
+// library, which guard it with locks of their own.
 func foreign(t reflect.Type) bool {
-	return t == reflect.TypeFor[*ear]() || t.PkgPath() == "log/slog" || strings.HasPrefix(t.PkgPath(), "internal/") || t.PkgPath() == "testing" || t.PkgPath() == "sync" || t.PkgPath() == "time"
+	return t == reflect.TypeFor[*recorder]() || t.PkgPath() == "log/slog" || strings.HasPrefix(t.PkgPath(), "internal/") || t.PkgPath() == "testing" || t.PkgPath() == "sync" || t.PkgPath() == "time"
 }
 
-// The test has to find what it looks for.
+// The recorder has to find a password that is there.
 func TestThePasswordWouldBeFound(t *testing.T) {
 	type inner struct{ bytes []byte }
 	type outer struct {
@@ -423,13 +434,13 @@ func TestThePasswordWouldBeFound(t *testing.T) {
 		"error":  outer{i: errors.New("zk://alice:XYZZYmarker@h")},
 	} {
 		quiet := &listener{TB: t}
-		e := &ear{t: quiet, forms: forms("alice", "XYZZYmarker")}
+		e := &recorder{t: quiet, forms: forms("alice", "XYZZYmarker")}
 		e.walk("v", reflect.ValueOf(v), map[visit]bool{}, 0)
 		require.True(t, quiet.failed, name)
 	}
 }
 
-// listener takes note of a failure and goes on.
+// failureRecorder records a failure and goes on.
 type listener struct {
 	testing.TB
 	failed bool

@@ -15,13 +15,13 @@ import (
 const nowhere = "no-such-host.invalid"
 
 func TestAServerIsReachedByItsNameAlthoughAnotherHostIsUnknown(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	ip, port, err := net.SplitHostPort(w.server.Addr())
 	require.NoError(t, err)
 	found, err := net.LookupHost("localhost")
 	require.NoError(t, err)
 	require.Contains(t, found, ip)
-	for range 5 { // hosts are tried in a random order
+	for range 5 { // the client tries hosts in a random order
 		c := w.open(w.dsn(nowhere+",localhost:"+port, ""), "web1")
 		lock := w.lock(c).granted()
 		w.listed("q", lock.Node())
@@ -39,7 +39,7 @@ func TestUnknownHostsAreNamed(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 			defer cancel()
 			_, err = c.RWMutex("q").Lock(ctx)
-			says(t, err, "dlock: q: ", "lookup "+nowhere)
+			requireWords(t, err, "dlock: q: ", "lookup "+nowhere)
 		})
 	}
 }

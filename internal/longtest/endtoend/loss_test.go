@@ -13,8 +13,9 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// outage cuts a client off for a little longer than its lease, which is lost then.
-func (w *world) outage(p *zktest.Proxy, lost *dlock.Lock) (began time.Time) {
+// outage cuts a client off for a little longer than its lease, so that its lock
+// is lost.
+func (w *fixture) outage(p *zktest.Proxy, lost *dlock.Lock) (began time.Time) {
 	w.Helper()
 	began = time.Now()
 	p.Cut()
@@ -27,9 +28,9 @@ func (w *world) outage(p *zktest.Proxy, lost *dlock.Lock) (began time.Time) {
 // server keeps the session.
 const cutOffParams = "session_timeout=20s&lease_margin=9s"
 
-func TestAfterAnOutageTheSameClientHoldsAgainAsSoonAsItHasUnlocked(t *testing.T) {
+func TestAfterAnOutageTheSameClientLocksAgainRightAfterUnlock(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	proxy := zktest.NewProxy(t, w.server.Addr())
 	c := w.open(w.dsn(proxy.Addr(), cutOffParams), "web1")
 	lost := w.lock(c).granted()
@@ -51,12 +52,12 @@ func TestAfterAnOutageTheSameClientHoldsAgainAsSoonAsItHasUnlocked(t *testing.T)
 	require.Len(t, ids(proxy), 2)
 }
 
-func TestAfterAnOutageAWaiterIsNotBehindItsOwnDeadNode(t *testing.T) {
+func TestAfterAnOutageAWaiterDoesNotWaitForItsOwnOldNode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	proxy := zktest.NewProxy(t, w.server.Addr())
 	ended := make(chan struct{})
-	end := sync.OnceFunc(func() { close(ended) }) // Close ends the next session, too
+	end := sync.OnceFunc(func() { close(ended) }) // Close also ends the next session
 	c := w.open(w.dsn(proxy.Addr(), cutOffParams), "web1",
 		dlock.WithTrace(&dlock.Trace{SessionEnded: func(context.Context, recipes.SessionEndedInfo) { end() }}))
 	holder := w.lock(w.client("web2")).granted()
@@ -74,7 +75,7 @@ func TestAfterAnOutageAWaiterIsNotBehindItsOwnDeadNode(t *testing.T) {
 
 func TestCloseAfterAnOutageLeavesNoNode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	proxy := zktest.NewProxy(t, w.server.Addr())
 	c := w.open(w.dsn(proxy.Addr(), cutOffParams), "web1")
 	lost := w.lock(c).granted()
@@ -88,9 +89,9 @@ func TestCloseAfterAnOutageLeavesNoNode(t *testing.T) {
 	require.Equal(t, 1, proxy.Frames(zktest.OpClose))
 }
 
-func TestCloseInAnOutageSaysHowLongTheNodesOfALostSessionMayStay(t *testing.T) {
+func TestCloseInAnOutageReportsHowLongTheNodesOfALostSessionMayStay(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	proxy := zktest.NewProxy(t, w.server.Addr())
 	c := w.open(w.dsn(proxy.Addr(), cutOffParams), "web1")
 	lost := w.lock(c).granted()
@@ -98,6 +99,6 @@ func TestCloseInAnOutageSaysHowLongTheNodesOfALostSessionMayStay(t *testing.T) {
 	w.lost(lost)
 	require.ErrorIs(t, lost.Unlock(), dlock.ErrLost)
 	err := c.Close()
-	says(t, err, "dlock: close: ", "nodes stay", "at most 20s after a server has heard of it last")
+	requireWords(t, err, "dlock: close: ", "nodes stay", "at most 20s after a server has heard of it last")
 	require.ErrorIs(t, err, dlock.ErrUnavailable)
 }

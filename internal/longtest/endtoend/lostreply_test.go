@@ -14,16 +14,16 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// hazard is what a round of a client meets.
-type hazard func(p *zktest.Proxy, r *rand.Rand) (hit <-chan struct{})
+// faultFunc injects a fault into one round of a client.
+type faultFunc func(p *zktest.Proxy, r *rand.Rand) (hit <-chan struct{})
 
-// writes are the requests that take or give back a node.
+// writes are the requests that create or delete a node.
 var writes = zktest.Op(zktest.OpCreate, zktest.OpDelete, zktest.OpMulti)
 
 func loseRequest(p *zktest.Proxy, _ *rand.Rand) <-chan struct{} { return p.LoseRequest(writes) }
 func loseReply(p *zktest.Proxy, _ *rand.Rand) <-chan struct{}   { return p.LoseReply(writes) }
 
-// dropSoon breaks the connection at any moment of the round.
+// dropSoon breaks the connection at a random moment of the round.
 func dropSoon(p *zktest.Proxy, r *rand.Rand) <-chan struct{} {
 	hit := make(chan struct{})
 	time.AfterFunc(time.Duration(r.IntN(4000))*time.Microsecond, func() {
@@ -33,17 +33,19 @@ func dropSoon(p *zktest.Proxy, r *rand.Rand) <-chan struct{} {
 	return hit
 }
 
-// moment tells whether a round meets its hazard before the lock is taken, or only before it is given back.
+// moment reports whether a round injects its fault before Lock, or only before
+// Unlock.
 type moment func(r *rand.Rand) (beforeLock bool)
 
 func beforeLock(*rand.Rand) bool     { return true }
 func beforeUnlock(*rand.Rand) bool   { return false }
 func beforeEither(r *rand.Rand) bool { return r.IntN(2) == 0 }
 
-// suffer has that many clients take and give back one lock, and the hazard in each of their rounds. Nobody may be inside
-// with somebody else, nothing may fail, nothing may stay.
-func suffer(t *testing.T, clients, rounds int, when moment, meet hazard) {
-	w := newWorld(t)
+// lockUnderFaults lets that many clients acquire and release one lock, with a
+// fault in each of their rounds. There must never be two holders, no call may
+// fail, and no node may be left.
+func lockUnderFaults(t *testing.T, clients, rounds int, when moment, meet faultFunc) {
+	w := newFixture(t)
 	ephemerals := w.server.Ephemerals()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*bound)
 	defer cancel()
@@ -108,27 +110,27 @@ func suffer(t *testing.T, clients, rounds int, when moment, meet hazard) {
 }
 
 func TestALostReplyToCreateLeavesNoOrphanAndMakesNoSecondHolder(t *testing.T) {
-	suffer(t, 4, 50, beforeLock, loseReply)
+	lockUnderFaults(t, 4, 50, beforeLock, loseReply)
 }
 
 func TestALostReplyToDeleteLeavesNoOrphanAndMakesNoSecondHolder(t *testing.T) {
-	suffer(t, 4, 50, beforeUnlock, loseReply)
+	lockUnderFaults(t, 4, 50, beforeUnlock, loseReply)
 }
 
-func TestLostRepliesAtRandomPointsLeaveNoOrphanAndMakeNoSecondHolder(t *testing.T) {
-	suffer(t, 4, 50, beforeEither, loseReply)
+func TestRepliesLostAtRandomLeaveNoOrphanAndMakeNoSecondHolder(t *testing.T) {
+	lockUnderFaults(t, 4, 50, beforeEither, loseReply)
 }
 
-func TestLostRequestsAtRandomPointsLeaveNoOrphanAndMakeNoSecondHolder(t *testing.T) {
-	suffer(t, 2, 25, beforeEither, loseRequest)
+func TestRequestsLostAtRandomLeaveNoOrphanAndMakeNoSecondHolder(t *testing.T) {
+	lockUnderFaults(t, 2, 25, beforeEither, loseRequest)
 }
 
 func TestAConnectionThatBreaksAtAnyMomentLeavesNoOrphanAndMakesNoSecondHolder(t *testing.T) {
-	suffer(t, 4, 50, beforeLock, dropSoon)
+	lockUnderFaults(t, 4, 50, beforeLock, dropSoon)
 }
 
-func TestACallerWhoGivesUpWhileCreateIsOnItsWayLeavesNoOrphan(t *testing.T) {
-	w := newWorld(t)
+func TestACallThatIsCancelledDuringCreateLeavesNoOrphan(t *testing.T) {
+	w := newFixture(t)
 	c, proxy := w.proxied("web1")
 	w.unlock(w.lock(c).granted())
 	for range 10 {

@@ -19,8 +19,9 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// The test binary runs once more as a client in a process of its own where this variable holds a data source name.
-const childVariable = "ZKLOCKS_CHILD_DSN"
+// childVariable makes the test binary a client in another process. Its value is
+// a data source name.
+const childVariable = "ENDTOEND_CHILD_DSN"
 
 func TestMain(m *testing.M) {
 	if dsn := os.Getenv(childVariable); dsn != "" {
@@ -29,8 +30,9 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.After(zktest.Main(m)))
 }
 
-// childMain contends for the lock "q" and says how far it got, a line each: "queued NODE", "waiting NODE", "held NODE". It
-// ends when its input does, that is, also when the parent dies.
+// childMain contends for the lock "q". It prints a line at each step: "queued
+// NODE", "waiting NODE", "held NODE". It ends when its input ends, also because
+// the parent has died.
 func childMain(dsn string) int {
 	client, err := dlock.Open("zk", dsn, dlock.WithHostname("child"), dlock.WithTrace(&dlock.Trace{
 		Queued:  func(_ context.Context, i recipes.QueuedInfo) { fmt.Println("queued", i.Place.Name) },
@@ -54,13 +56,13 @@ func childMain(dsn string) int {
 
 // child is a process that contends for the lock "q".
 type child struct {
-	w     *world
+	w     *fixture
 	cmd   *exec.Cmd
 	lines chan string
 }
 
-// child starts a process whose session has that timeout.
-func (w *world) child(sessionTimeout time.Duration) *child {
+// child starts a child process whose session has that timeout.
+func (w *fixture) child(sessionTimeout time.Duration) *child {
 	w.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childVariable+"="+w.dsn(w.server.Addr(), "session_timeout="+sessionTimeout.String()))
@@ -84,8 +86,8 @@ func (w *world) child(sessionTimeout time.Duration) *child {
 	return c
 }
 
-// says waits for a line that begins with that word and returns the rest.
-func (c *child) says(word string) string {
+// awaitLine waits for a line that begins with that word and returns the rest.
+func (c *child) requireWords(word string) string {
 	c.w.Helper()
 	timeout := time.After(bound)
 	for {

@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver"
 )
 
-// People look for the nodes of a lock with ZooKeeper's own tools, so where they
-// are does not change.
+// Operators look for the nodes of a lock with ZooKeeper's own tools. So the
+// place of the nodes must not change.
 func TestWhereTheNodesOfALockAre(t *testing.T) {
 	for lock, path := range map[string]string{
 		"orders/42":                "orders/42",
@@ -20,7 +20,7 @@ func TestWhereTheNodesOfALockAre(t *testing.T) {
 		"job1732201234567/log":     "job1732201234567~/log",
 		"0000000000":               "0000000000~",
 	} {
-		w := newWorld(t)
+		w := newFixture(t)
 		c := w.client("web1")
 		l := w.contend(c, lock, dlock.Exclusive).granted()
 		require.Equal(t, []string{l.Node()}, w.nodes(path))
@@ -29,7 +29,7 @@ func TestWhereTheNodesOfALockAre(t *testing.T) {
 }
 
 func TestWalkShowsNamesAsTheyWereGiven(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.client("web1")
 	given := []string{"orders", "orders/0000000000", "orders/order-1234567890", "orders/order-1234567890/x~", "orders/order-1234567890~"}
 	for _, name := range given {

@@ -9,11 +9,11 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Soon after a grant an operator removes the queue and makes it again, while
-// another goroutine of the same client is about to win a node of the same name.
-// The holder's Unlock is on its way then.
+// Soon after a grant an operator removes the queue and makes it again. Another
+// goroutine of the same client is about to acquire the lock with a node of the
+// same name, while the first holder's Unlock is under way.
 func TestAnUnlockTakesNoLockFromAnotherGoroutineOfItsClient(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c, proxy := w.proxied("web1")
 	remake := func() {
 		w.removeQueue("q")
@@ -29,7 +29,7 @@ func TestAnUnlockTakesNoLockFromAnotherGoroutineOfItsClient(t *testing.T) {
 	w.listed("q", old.Node())
 	unlocked := make(chan error, 1)
 	go func() { unlocked <- old.Unlock() }()
-	w.eventually(func() bool { return len(w.nodes("q")) == 0 || len(unlocked) == 1 }, // the latter on a slow machine: the holder knows by then
+	w.eventually(func() bool { return len(w.nodes("q")) == 0 || len(unlocked) == 1 }, // on a slow machine Unlock may have returned, because the holder has learned of the loss
 		func() string { return "the Unlock has not arrived" })
 	replies.Release()
 	lock := next.granted()

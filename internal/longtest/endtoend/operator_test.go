@@ -22,7 +22,7 @@ func TestAHolderLearnsWithinASecondThatItsNodeWasRemoved(t *testing.T) {
 	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
 		for _, when := range []string{"at once", "later"} {
 			t.Run(mode.String()+" "+when, func(t *testing.T) {
-				w := newWorld(t)
+				w := newFixture(t)
 				c := w.client("web1")
 				watches := w.server.Watches()
 				const tries = 7
@@ -31,13 +31,13 @@ func TestAHolderLearnsWithinASecondThatItsNodeWasRemoved(t *testing.T) {
 					locks = append(locks, w.contend(c, queueOf(i), mode).granted())
 				}
 				if when == "later" {
-					w.watched(watches, tries) // the holders' nodes
+					w.watched(watches, tries) // the watches of the holders' nodes
 				}
-				promptly(t, time.Second, w.removeAndAwait(locks))
+				requirePrompt(t, time.Second, w.removeAndAwait(locks))
 				for i, lock := range locks {
 					w.lost(lock)
 					require.ErrorIs(t, lock.Unlock(), dlock.ErrLost)
-					w.unlock(w.contend(c, queueOf(i), mode).granted()) // the session goes on
+					w.unlock(w.contend(c, queueOf(i), mode).granted()) // the session still works
 				}
 			})
 		}
@@ -46,8 +46,9 @@ func TestAHolderLearnsWithinASecondThatItsNodeWasRemoved(t *testing.T) {
 
 func queueOf(i int) string { return fmt.Sprintf("q%d", i) }
 
-// removeAndAwait removes the nodes of all these locks and returns how long each took to learn of it.
-func (w *world) removeAndAwait(locks []*dlock.Lock) []time.Duration {
+// removeAndAwait removes the nodes of all these locks. It returns how long each
+// holder took to learn of it.
+func (w *fixture) removeAndAwait(locks []*dlock.Lock) []time.Duration {
 	w.Helper()
 	took := make([]time.Duration, len(locks))
 	var all sync.WaitGroup
@@ -67,25 +68,25 @@ func (w *world) removeAndAwait(locks []*dlock.Lock) []time.Duration {
 }
 
 func TestUnlockNoticesThatTheNodeWasRemovedAMomentAgo(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	lock := w.lock(w.client("web1")).granted()
 	w.remove("q", lock.Node())
 	require.ErrorIs(t, lock.Unlock(), dlock.ErrLost)
 }
 
 func TestADowngradedHolderLearnsThatItsNodeWasRemoved(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	watches := w.server.Watches()
 	lock := w.lock(w.client("web1")).granted()
-	w.watched(watches, 1) // the node, under its first name
+	w.watched(watches, 1) // the watch of the node, under its first name
 	require.NoError(t, lock.Downgrade(w.soon()))
 	require.NoError(t, lock.Err())
 	w.remove("q", lock.Node())
 	w.lost(lock)
 }
 
-func TestAWaiterWhoseNodeWasRemovedIsNeverLetInOnItAndQueuesAgain(t *testing.T) {
-	w := newWorld(t)
+func TestAWaiterWhoseNodeWasRemovedIsNotGrantedAndQueuesAgain(t *testing.T) {
+	w := newFixture(t)
 	c := w.clients(3)
 	holder := w.lock(c[0]).granted()
 	middle := w.lock(c[1])
@@ -107,8 +108,8 @@ func TestAWaiterWhoseNodeWasRemovedIsNeverLetInOnItAndQueuesAgain(t *testing.T) 
 	w.listed("q")
 }
 
-func TestAWaiterWhoseNodeIsRemovedJustBeforeItsTurnIsNotLetInOnIt(t *testing.T) {
-	w := newWorld(t)
+func TestAWaiterWhoseNodeIsRemovedJustBeforeItsGrantIsNotGranted(t *testing.T) {
+	w := newFixture(t)
 	c := w.clients(3)
 	for range 20 {
 		holder := w.lock(c[0]).granted()
@@ -130,8 +131,8 @@ func TestAWaiterWhoseNodeIsRemovedJustBeforeItsTurnIsNotLetInOnIt(t *testing.T) 
 	}
 }
 
-func TestWhenTheQueueIsRemovedEverybodyCarriesOn(t *testing.T) {
-	w := newWorld(t)
+func TestWhenTheQueueIsRemovedEveryWaiterQueuesAgain(t *testing.T) {
+	w := newFixture(t)
 	c := w.clients(6)
 	const queue = "stock/42"
 	holder := w.contend(c[0], queue, dlock.Exclusive).granted()
@@ -148,7 +149,7 @@ func TestWhenTheQueueIsRemovedEverybodyCarriesOn(t *testing.T) {
 	w.lost(holder)
 
 	var inside referee
-	for len(waiting) > 0 { // in whatever order they have queued again
+	for len(waiting) > 0 { // in the order in which they have queued again
 		var lock *dlock.Lock
 		w.eventually(func() bool {
 			i := slices.IndexFunc(waiting, func(k *contender) bool {
@@ -165,7 +166,7 @@ func TestWhenTheQueueIsRemovedEverybodyCarriesOn(t *testing.T) {
 			lock = waiting[i].granted()
 			waiting = slices.Delete(waiting, i, i+1)
 			return true
-		}, func() string { return "nobody is let in" })
+		}, func() string { return "no waiter is granted the lock" })
 		require.Greater(t, lock.Token(), holder.Token())
 		inside.enter(lock)
 		for _, other := range waiting {
@@ -183,7 +184,7 @@ func TestWhenTheQueueIsRemovedEverybodyCarriesOn(t *testing.T) {
 }
 
 func TestAFreeQueueThatWasRemovedIsMadeAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.clients(2)
 	first := w.contend(c[0], "stock/42", dlock.Exclusive).granted()
 	w.unlock(first)
@@ -198,10 +199,11 @@ func TestAFreeQueueThatWasRemovedIsMadeAgain(t *testing.T) {
 	w.unlock(k.granted())
 }
 
-// takenOver makes two clients on hosts of one name hold, one after the other, nodes of one name: the queue is removed
-// under the first, which learns of it.
-func takenOver(t *testing.T) (w *world, old, present *dlock.Lock) {
-	w = newWorld(t)
+// takenOver lets two clients with the same host name hold the lock, one after
+// the other, with nodes of the same name. An operator removes the queue in
+// between, and the first holder learns of it.
+func takenOver(t *testing.T) (w *fixture, old, present *dlock.Lock) {
+	w = newFixture(t)
 	old = w.lock(w.client("web1")).granted()
 	w.removeQueue("q")
 	present = w.lock(w.client("web1")).granted()
@@ -209,7 +211,7 @@ func takenOver(t *testing.T) (w *world, old, present *dlock.Lock) {
 	return w, old, present
 }
 
-func TestUnlockOfALostLockLeavesTheNodeAloneThatTookItsName(t *testing.T) {
+func TestUnlockOfALostLockLeavesANodeOfTheSameName(t *testing.T) {
 	w, old, present := takenOver(t)
 	w.lost(old)
 	w.listed("q", present.Node())
@@ -220,8 +222,8 @@ func TestUnlockOfALostLockLeavesTheNodeAloneThatTookItsName(t *testing.T) {
 	w.unlock(present)
 }
 
-func TestTheCloseOfTheOldHoldersClientLeavesTheNodeAloneThatTookItsName(t *testing.T) {
-	w := newWorld(t)
+func TestCloseOfTheOldHoldersClientLeavesANodeOfTheSameName(t *testing.T) {
+	w := newFixture(t)
 	c := w.client("web1")
 	old := w.lock(c).granted()
 	w.removeQueue("q")
@@ -233,16 +235,17 @@ func TestTheCloseOfTheOldHoldersClientLeavesTheNodeAloneThatTookItsName(t *testi
 	w.unlock(present)
 }
 
-// The reply to the Delete of an Unlock is lost; before the client is back, the queue is made again and
-// somebody holds a node of the same name. The reaper's repeat finds that one.
-func TestTheRepeatOfALostUnlockLeavesTheNodeAloneThatTookItsName(t *testing.T) {
-	w := newWorld(t)
+// The reply to the Delete of an Unlock is lost. Before the client has
+// reconnected, the queue is made again and another client holds a node of the
+// same name. The reaper repeats the Delete and finds that node.
+func TestTheRepeatOfALostUnlockLeavesANodeOfTheSameName(t *testing.T) {
+	w := newFixture(t)
 	c, proxy := w.proxied("web1")
 	old := w.lock(c).granted()
 	hit := proxy.LoseReply(zktest.Op(zktest.OpDelete, zktest.OpMulti))
 	proxy.OnRequest(func(op int32) {
 		if op == zktest.OpDelete || op == zktest.OpMulti {
-			proxy.Refuse() // as soon as the Delete is on its way
+			proxy.Refuse() // when the Delete is under way
 		}
 	})
 	unlocked := make(chan error, 1)
@@ -254,19 +257,20 @@ func TestTheRepeatOfALostUnlockLeavesTheNodeAloneThatTookItsName(t *testing.T) {
 	present := w.lock(w.client("web1")).granted()
 	require.Equal(t, old.Node(), present.Node())
 	proxy.Heal()
-	if err := <-unlocked; err != nil { // it may have waited for 2 s in vain, on a slow machine
+	if err := <-unlocked; err != nil { // on a slow machine it may have waited for 2 s in vain
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 	}
 	require.NoError(t, c.Ping(w.soon()))
-	w.unlock(w.contend(c, "other", dlock.Exclusive).granted()) // what was to be repeated has been, by now
+	w.unlock(w.contend(c, "other", dlock.Exclusive).granted()) // the reaper has repeated the Delete by now
 	w.listed("q", present.Node())
 	require.NoError(t, present.Err())
 	w.unlock(present)
 }
 
-// What the recipe rests upon: however late a Delete is repeated, it removes nothing but its own node.
-func TestARepeatedDeleteLeavesTheNodeAloneThatTookItsName(t *testing.T) {
-	w := newWorld(t)
+// The recipe relies on this: however late a Delete is repeated, it removes only
+// its own node.
+func TestARepeatedDeleteLeavesANodeOfTheSameName(t *testing.T) {
+	w := newFixture(t)
 	connector, err := zkdriver.Driver{}.OpenConnector(w.dsn(w.server.Addr(), ""))
 	require.NoError(t, err)
 	s, err := connector.Connect(w.soon())
@@ -286,17 +290,18 @@ func TestARepeatedDeleteLeavesTheNodeAloneThatTookItsName(t *testing.T) {
 	w.unlock(present)
 }
 
-// All at once, the queue is removed and made again, and somebody else has the very names of the holder and the waiter.
-func TestAWaiterIsNeverLetInOnANodeThatTookItsName(t *testing.T) {
+// In one step the queue is removed and made again, and another client has nodes
+// with the very names of the holder and of the waiter.
+func TestAWaiterIsNotGrantedOnANodeOfTheSameName(t *testing.T) {
 	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
 		t.Run(mode.String(), func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			c := w.clients(2)
 			watches := w.server.Watches()
 			holder := w.lock(c[0]).granted()
 			k := w.contend(c[1], "q", mode)
 			k.waitsBehind(holder.Node())
-			w.watched(watches, 3) // the holder's own, the waiter's own, and of the waiter for the holder
+			w.watched(watches, 3) // watches of the holder's own node, the waiter's own node, and the waiter's watch of the holder's node
 			first := k.node()
 			prefix := first[:len(first)-10]
 			path := w.path("q")
@@ -311,7 +316,7 @@ func TestAWaiterIsNeverLetInOnANodeThatTookItsName(t *testing.T) {
 			require.Equal(t, []string{holder.Node(), first}, w.nodes("q")[:2])
 
 			w.eventually(func() bool { return len(k.nodes()) == 2 }, func() string { return "it does not queue again" })
-			blocker := holder.Node() // of a reader
+			blocker := holder.Node() // if the waiter is a reader
 			if mode == dlock.Exclusive {
 				blocker = first
 			}
@@ -333,7 +338,7 @@ func TestAWaiterIsNeverLetInOnANodeThatTookItsName(t *testing.T) {
 }
 
 func TestAnOperatorCannotMakeTwoHolders(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := w.clients(2)
 	holder := w.lock(c[0]).granted()
 	ctx := holder.Context(context.Background())
@@ -348,17 +353,18 @@ func TestAnOperatorCannotMakeTwoHolders(t *testing.T) {
 	w.unlock(lock)
 }
 
-// The guard of a lock looks at the queue while it is made again and somebody else takes the very name: before the store
-// has seen what the guard asks for, or before the answer is there.
-func TestAHolderIsNotDeceivedByANodeThatTakesItsNameWhileItsGuardIsSet(t *testing.T) {
+// The holder's watch of its own node is under way while the queue is made again
+// and another client gets a node of the very same name: before the store has
+// handled the request, or before the answer arrives.
+func TestAHolderSeesANodeOfTheSameNameWhileItSetsItsWatch(t *testing.T) {
 	for name, hold := range map[string]func(*zktest.Proxy, func(int32) bool) *testenv.Hold{
 		"before the request": (*zktest.Proxy).HoldRequests,
 		"before the reply":   (*zktest.Proxy).HoldReplies,
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			c, proxy := w.proxied("web1")
-			w.unlock(w.lock(c).granted()) // the queue is known now, and no other node is read
+			w.unlock(w.lock(c).granted()) // the client knows the queue now and reads no other node
 			guard := hold(proxy, zktest.Op(zktest.OpGetData))
 			old := w.lock(c).granted()
 			w.closes(guard.Held(), "the guard's request")
@@ -377,11 +383,12 @@ func TestAHolderIsNotDeceivedByANodeThatTakesItsNameWhileItsGuardIsSet(t *testin
 	}
 }
 
-// A waiter has asked for the queue; before the answer is there, the queue is made again and others have the very
-// names. He watches the node that took the name of the one in his way, and may wait for it, but is not let in when it
-// goes, and queues again.
-func TestAWaiterIsNotDeceivedByNodesThatTakeNamesWhileItsWatchIsSet(t *testing.T) {
-	w := newWorld(t)
+// A waiter has asked for the queue. Before the answer arrives, the queue is
+// made again and other clients have nodes of the very same names. The waiter
+// watches the node that has the name of its predecessor and may wait for it.
+// When that node goes, the waiter is not granted the lock and queues again.
+func TestAWaiterSeesNodesOfTheSameNamesWhileItSetsItsWatch(t *testing.T) {
+	w := newFixture(t)
 	holder := w.lock(w.client("web0")).granted()
 	c, proxy := w.proxied("web1")
 	list := proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))

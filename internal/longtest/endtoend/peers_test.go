@@ -14,59 +14,60 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// peer takes locks of another library.
-type peer interface {
-	// take begins to take a lock, and sends what becomes of it: nil when the
-	// lock is held.
+// foreignLibrary acquires locks of another library.
+type foreignLibrary interface {
+	// take begins to acquire a lock. The channel gets nil when the lock is
+	// held, or an error.
 	take(kind, path string) (id int, outcome <-chan error)
-	// release gives back a lock that is held.
+	// release releases a lock that is held.
 	release(id int)
 }
 
-// peerBound ends a wait for a peer that hangs. A busy machine takes long to start Java.
-const peerBound = 2 * time.Minute
+// programBound ends a wait for a program that hangs. A busy machine takes long
+// to start Java.
+const programBound = 2 * time.Minute
 
-// soonAfter returns what becomes of a lock that is about to be held.
-func (w *world) soonAfter(outcome <-chan error) error {
+// soonAfter returns the outcome of a lock that is about to be held.
+func (w *fixture) soonAfter(outcome <-chan error) error {
 	w.Helper()
 	select {
 	case err := <-outcome:
 		return err
-	case <-time.After(peerBound):
-		require.FailNow(w, "the peer does not answer")
+	case <-time.After(programBound):
+		require.FailNow(w, "the other library does not answer")
 		return nil
 	}
 }
 
-// program is a peer in a process of its own. The test and the program exchange
-// lines: see testdata.
+// program is a foreign library in another process. The test and the program
+// exchange lines: see testdata.
 type program struct {
-	w       *world
+	w       *fixture
 	in      io.Writer
 	last    int
 	answers [100]chan error // to take and then to release, by id
 }
 
-func curator(w *world) peer {
+func curator(w *fixture) foreignLibrary {
 	cmd, err := zktest.Curator("testdata/Locks.java", w.server.Addr())
 	zktest.RequirePeer(w, err)
 	return w.start(cmd)
 }
 
-func kazoo(w *world) peer {
+func kazoo(w *fixture) foreignLibrary {
 	cmd, err := zktest.Kazoo("testdata/locks.py", w.server.Addr())
 	zktest.RequirePeer(w, err)
 	return w.start(cmd)
 }
 
 // start runs the program until the test ends.
-func (w *world) start(cmd *exec.Cmd) *program {
+func (w *fixture) start(cmd *exec.Cmd) *program {
 	w.Helper()
 	in, err := cmd.StdinPipe()
 	require.NoError(w, err)
 	out, err := cmd.StdoutPipe()
 	require.NoError(w, err)
-	var complaints shared
+	var complaints sharedBuffer
 	cmd.Stderr = &complaints
 	require.NoError(w, cmd.Start())
 	p := &program{w: w, in: in}
@@ -79,7 +80,7 @@ func (w *world) start(cmd *exec.Cmd) *program {
 		p.listen(out)
 	}()
 	w.Cleanup(func() {
-		in.Close() // the program ends with its input
+		in.Close() // the program ends when its input ends
 		<-finished
 		if err := cmd.Wait(); err != nil || w.Failed() {
 			w.Logf("%s: %v: %s", cmd.Path, err, complaints.String())
@@ -88,7 +89,7 @@ func (w *world) start(cmd *exec.Cmd) *program {
 	return p
 }
 
-// listen passes on what the program says, until its output ends.
+// listen passes on what the program prints, until its output ends.
 func (p *program) listen(out io.Reader) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var verb string
@@ -126,14 +127,14 @@ func (p *program) release(id int) {
 	require.NoError(p.w, p.w.soonAfter(p.answers[id]))
 }
 
-// goLocks takes locks of go-zookeeper.
+// goLocks acquires locks of go-zookeeper.
 type goLocks struct {
-	w     *world
+	w     *fixture
 	conn  *zk.Conn
 	locks []*zk.Lock
 }
 
-func goZooKeeper(w *world) peer {
+func goZooKeeper(w *fixture) foreignLibrary {
 	return &goLocks{w: w, conn: zktest.Dial(w, quiet, w.server.Addr())}
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// While a certificate and its key are replaced, one file after the other, they
-// do not fit together for a moment.
+// A certificate and its key are replaced, one file after the other. For a
+// moment they do not match.
 func TestAWaiterOutlivesTheReplacementOfItsCertificate(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
@@ -57,7 +57,7 @@ func TestAWaiterOutlivesTheReplacementOfItsCertificate(t *testing.T) {
 }
 
 // owner returns the session that a node belongs to.
-func (w *world) owner(queue, name string) int64 {
+func (w *fixture) owner(queue, name string) int64 {
 	w.Helper()
 	_, stat, err := w.raw.Get(w.path(queue) + "/" + name)
 	require.NoError(w, err)

@@ -13,9 +13,10 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// acquire has clients take and give back the lock "q", so many times in all, some shared. between is called
-// now and then, by nobody who holds the lock.
-func (w *world) acquire(inside *referee, clients []*dlock.Client, times int, between func()) {
+// acquire lets clients acquire and release the lock "q", that many times in
+// all, some of them shared. It calls between now and then, while the caller
+// holds no lock.
+func (w *fixture) acquire(inside *referee, clients []*dlock.Client, times int, between func()) {
 	w.Helper()
 	var (
 		left   atomic.Int64
@@ -57,17 +58,17 @@ func (w *world) acquire(inside *referee, clients []*dlock.Client, times int, bet
 }
 
 func TestTokensRiseOverAThousandAcquisitionsBySeveralClients(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.acquire(new(referee), w.clients(4), 1000, func() {})
 }
 
 func TestTokensRiseAcrossRemovalsOfTheQueue(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	clients := w.clients(4)
 	var inside referee
 	for range 4 {
 		w.acquire(&inside, clients, 250, func() {
-			err := w.raw.Delete(w.path("q"), -1) // fails, mostly, as the queue is not empty
+			err := w.raw.Delete(w.path("q"), -1) // fails in most cases, because the queue is not empty
 			if err != nil && !errors.Is(err, zk.ErrNotEmpty) && !errors.Is(err, zk.ErrNoNode) {
 				t.Error(err)
 			}
@@ -84,7 +85,7 @@ func TestTokensRiseAcrossRemovalsOfTheQueue(t *testing.T) {
 
 func TestTokensRiseWhenTheSequencesStartOver(t *testing.T) {
 	const limit = 100
-	w := newWorld(t)
+	w := newFixture(t)
 	var clients []*dlock.Client
 	for _, host := range []string{"web1", "web2", "web3"} {
 		clients = append(clients, w.open(w.dsn(w.server.Addr(), "session_timeout=10m&sequence_limit=100"), host))
@@ -105,12 +106,12 @@ func TestTokensRiseWhenTheSequencesStartOver(t *testing.T) {
 	w.unlock(lock)
 }
 
-func TestAWaiterAtTheEndOfTheSequencesIsNotLetInBesideTheHolder(t *testing.T) {
-	w := newWorld(t)
+func TestAWaiterAtTheEndOfTheSequencesIsNotGrantedBesideTheHolder(t *testing.T) {
+	w := newFixture(t)
 	c := w.open(w.dsn(w.server.Addr(), "session_timeout=10m&sequence_limit=1"), "web1")
 	first := w.lock(c).granted()
 	require.Equal(t, "web1-W-0000000000", first.Node())
-	k := w.lock(c) // has to wait for an empty queue
+	k := w.lock(c) // has to wait until the queue is empty
 	short, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
 	_, err := w.client("web2").RWMutex("q").TryLock(short)

@@ -20,48 +20,51 @@ import (
 )
 
 const (
-	// bound is generous: it ends a test that hangs.
+	// bound ends a test that hangs. It is generous.
 	bound = 30 * time.Second
 
-	// quiet is a session timeout with which nothing is sent but what a test asks for.
+	// quiet is a session timeout so long that the client sends no heartbeats
+	// during a test.
 	quiet = 10 * time.Minute
 )
 
-// world is a path of a test's own on the shared server, and a plain client that looks at it past the driver.
-type world struct {
+// fixture is a path of the test's own on the shared server, and a plain client
+// that looks at the store without the driver.
+type fixture struct {
 	testing.TB
 	server *zktest.Server
 	root   string
 	raw    *zk.Conn
 }
 
-func newWorld(t testing.TB) *world {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	return newWorldOn(t, zktest.Shared(t))
 }
 
-func newWorldOn(t testing.TB, server *zktest.Server) *world {
+func newWorldOn(t testing.TB, server *zktest.Server) *fixture {
 	t.Helper()
-	return &world{t, server, server.Chroot(t), zktest.Dial(t, quiet, server.Addr())}
+	return &fixture{t, server, server.Chroot(t), zktest.Dial(t, quiet, server.Addr())}
 }
 
-func (w *world) dsn(addr, params string) string { return "zk://" + addr + w.root + "?" + params }
+func (w *fixture) dsn(addr, params string) string { return "zk://" + addr + w.root + "?" + params }
 
-// client opens a client with a session of its own that sends no heartbeats while the test runs.
-func (w *world) client(host string, opts ...dlock.Option) *dlock.Client {
+// client opens a client with a session of its own that sends no heartbeats
+// while the test runs.
+func (w *fixture) client(host string, opts ...dlock.Option) *dlock.Client {
 	w.Helper()
 	return w.open(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()), host, opts...)
 }
 
 // proxied opens a client whose requests go through a proxy of its own.
-func (w *world) proxied(host string, opts ...dlock.Option) (*dlock.Client, *zktest.Proxy) {
+func (w *fixture) proxied(host string, opts ...dlock.Option) (*dlock.Client, *zktest.Proxy) {
 	w.Helper()
 	p := zktest.NewProxy(w, w.server.Addr())
 	return w.open(w.dsn(p.Addr(), "session_timeout="+quiet.String()), host, opts...), p
 }
 
 // open returns a client that has its session.
-func (w *world) open(dsn, host string, opts ...dlock.Option) *dlock.Client {
+func (w *fixture) open(dsn, host string, opts ...dlock.Option) *dlock.Client {
 	w.Helper()
 	c, err := dlock.Open("zk", dsn, append([]dlock.Option{dlock.WithHostname(host)}, opts...)...)
 	require.NoError(w, err)
@@ -70,7 +73,7 @@ func (w *world) open(dsn, host string, opts ...dlock.Option) *dlock.Client {
 	return c
 }
 
-func (w *world) clients(n int) []*dlock.Client {
+func (w *fixture) clients(n int) []*dlock.Client {
 	w.Helper()
 	clients := make([]*dlock.Client, n)
 	for i := range clients {
@@ -79,17 +82,17 @@ func (w *world) clients(n int) []*dlock.Client {
 	return clients
 }
 
-// soon is a context that ends a call which hangs.
-func (w *world) soon() context.Context {
+// soon returns a context that ends a call which hangs.
+func (w *fixture) soon() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	w.Cleanup(cancel)
 	return ctx
 }
 
-func (w *world) path(queue string) string { return w.root + "/" + queue }
+func (w *fixture) path(queue string) string { return w.root + "/" + queue }
 
-// nodes returns what is below a queue's node, by sequence.
-func (w *world) nodes(queue string) []string {
+// nodes returns the nodes of a queue, by sequence.
+func (w *fixture) nodes(queue string) []string {
 	w.Helper()
 	names, _, err := w.raw.Children(w.path(queue))
 	if errors.Is(err, zk.ErrNoNode) {
@@ -100,18 +103,19 @@ func (w *world) nodes(queue string) []string {
 	return names
 }
 
-// sequence returns the last ten characters.
+// sequence returns the last ten characters of a name.
 func sequence(name string) string { return name[max(0, len(name)-10):] }
 
 // listed waits until exactly these nodes are in the queue, in this order.
-func (w *world) listed(queue string, names ...string) {
+func (w *fixture) listed(queue string, names ...string) {
 	w.Helper()
 	w.eventually(func() bool { return slices.Equal(w.nodes(queue), names) },
 		func() string { return fmt.Sprintf("%s holds %q and not %q", queue, w.nodes(queue), names) })
 }
 
-// eventually waits for a state, and tells what there is instead.
-func (w *world) eventually(reached func() bool, instead func() string) {
+// eventually waits until reached returns true. If it does not, the test fails
+// with the text of instead.
+func (w *fixture) eventually(reached func() bool, instead func() string) {
 	w.Helper()
 	for end := time.Now().Add(bound); !reached(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -120,9 +124,10 @@ func (w *world) eventually(reached func() bool, instead func() string) {
 	}
 }
 
-// promptly demands a median below a limit, and nothing out of all proportion: a machine that is busy with
-// something else may be late once in a while, but not most of the time.
-func promptly(t testing.TB, limit time.Duration, took []time.Duration) {
+// requirePrompt requires that the median of the times is below a limit and that
+// none is far above it. A busy machine may be late once in a while, but not
+// most of the time.
+func requirePrompt(t testing.TB, limit time.Duration, took []time.Duration) {
 	t.Helper()
 	slices.Sort(took)
 	median, slowest := took[len(took)/2], took[len(took)-1]
@@ -132,13 +137,13 @@ func promptly(t testing.TB, limit time.Duration, took []time.Duration) {
 }
 
 // remove deletes a node as an operator would.
-func (w *world) remove(queue, name string) {
+func (w *fixture) remove(queue, name string) {
 	w.Helper()
 	require.NoError(w, w.raw.Delete(w.path(queue)+"/"+name, -1))
 }
 
 // removeQueue deletes a queue with all that is in it, at once.
-func (w *world) removeQueue(queue string) {
+func (w *fixture) removeQueue(queue string) {
 	w.Helper()
 	w.eventually(func() bool {
 		var ops []any
@@ -150,15 +155,15 @@ func (w *world) removeQueue(queue string) {
 	}, func() string { return "the queue keeps changing" })
 }
 
-func (w *world) missing(queue string) bool {
+func (w *fixture) missing(queue string) bool {
 	w.Helper()
 	there, _, err := w.raw.Exists(w.path(queue))
 	require.NoError(w, err)
 	return !there
 }
 
-// closes waits for a channel that is about to close.
-func (w *world) closes(c <-chan struct{}, what string) {
+// closes waits until a channel is closed.
+func (w *fixture) closes(c <-chan struct{}, what string) {
 	w.Helper()
 	select {
 	case <-c:
@@ -167,9 +172,10 @@ func (w *world) closes(c <-chan struct{}, what string) {
 	}
 }
 
-// expire ends the session of the proxy's client on the server. The client has to be kept out meanwhile: it reconnects so
-// fast that it would take the session back from the connection that is about to end it.
-func (w *world) expire(p *zktest.Proxy) {
+// expire ends the session of the proxy's client on the server. It keeps the
+// client out meanwhile: the client reconnects so fast that its new connection
+// would take the session over before the server has ended it.
+func (w *fixture) expire(p *zktest.Proxy) {
 	w.Helper()
 	p.Refuse()
 	defer p.Heal()
@@ -189,22 +195,23 @@ func ids(p *zktest.Proxy) map[int64]bool {
 	return seen
 }
 
-// contender is a call of Lock or RLock that goes on while the test does other things.
+// contender is a call of Lock or RLock that runs while the test does other
+// things.
 type contender struct {
-	w      *world
+	w      *fixture
 	cancel context.CancelFunc
 	done   chan struct{}
-	lock   *dlock.Lock // set before done
-	err    error       // likewise
-	at     time.Time   // likewise: when it returned
+	lock   *dlock.Lock // set before done is closed
+	err    error       // set before done is closed
+	at     time.Time   // when the call returned; set before done is closed
 
 	mu      sync.Mutex
-	queued  []string              // the nodes it has had
-	waiting []recipes.WaitingInfo // what it has waited for
+	queued  []string              // the nodes that the call has had
+	waiting []recipes.WaitingInfo // the nodes that the call has waited for
 }
 
 // contend starts Lock or RLock.
-func (w *world) contend(c *dlock.Client, queue string, mode dlock.Mode, opts ...dlock.Option) *contender {
+func (w *fixture) contend(c *dlock.Client, queue string, mode dlock.Mode, opts ...dlock.Option) *contender {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &contender{w: w, cancel: cancel, done: make(chan struct{})}
@@ -237,10 +244,10 @@ func (w *world) contend(c *dlock.Client, queue string, mode dlock.Mode, opts ...
 }
 
 // lock and rlock start a contender for the queue "q".
-func (w *world) lock(c *dlock.Client) *contender  { return w.contend(c, "q", dlock.Exclusive) }
-func (w *world) rlock(c *dlock.Client) *contender { return w.contend(c, "q", dlock.Shared) }
+func (w *fixture) lock(c *dlock.Client) *contender  { return w.contend(c, "q", dlock.Exclusive) }
+func (w *fixture) rlock(c *dlock.Client) *contender { return w.contend(c, "q", dlock.Shared) }
 
-// granted waits until the call has won the lock.
+// granted waits until the call has acquired the lock.
 func (k *contender) granted() *dlock.Lock {
 	k.w.Helper()
 	k.returned()
@@ -267,8 +274,8 @@ func (k *contender) returned() {
 	}
 }
 
-// waitsBehind waits until the call has looked at the queue and found that node in its way, and
-// demands that it has not returned.
+// waitsBehind waits until the call has listed the queue and waits for that
+// node, and requires that the call has not returned.
 func (k *contender) waitsBehind(name string) {
 	k.w.Helper()
 	k.w.eventually(func() bool {
@@ -278,7 +285,7 @@ func (k *contender) waitsBehind(name string) {
 	k.waits()
 }
 
-// waits demands that the call has not returned.
+// waits requires that the call has not returned.
 func (k *contender) waits() {
 	k.w.Helper()
 	select {
@@ -288,7 +295,7 @@ func (k *contender) waits() {
 	}
 }
 
-// node returns the name of the node that it has now, or had last.
+// node returns the name of the call's present or last node.
 func (k *contender) node() string {
 	if nodes := k.nodes(); len(nodes) > 0 {
 		return nodes[len(nodes)-1]
@@ -311,21 +318,21 @@ func (k *contender) lastWait() recipes.WaitingInfo {
 	return k.waiting[len(k.waiting)-1]
 }
 
-func (w *world) unlock(locks ...*dlock.Lock) {
+func (w *fixture) unlock(locks ...*dlock.Lock) {
 	w.Helper()
 	for _, l := range locks {
 		require.NoError(w, l.Unlock())
 	}
 }
 
-// lost waits until the lock knows that it was lost.
-func (w *world) lost(l *dlock.Lock) {
+// lost waits until the lock reports that it is lost.
+func (w *fixture) lost(l *dlock.Lock) {
 	w.Helper()
 	w.closes(l.Lost(), "the loss of "+l.Node())
 	require.ErrorIs(w, l.Err(), dlock.ErrLost)
 }
 
-// errs collects what goes wrong on goroutines.
+// errs collects errors of goroutines.
 type errs struct {
 	mu  sync.Mutex
 	all []error
@@ -344,7 +351,7 @@ func (e *errs) none(t testing.TB) {
 	require.NoError(t, errors.Join(e.all...))
 }
 
-// referee watches who is inside, and that exclusive tokens rise.
+// referee counts the holders, and checks that exclusive tokens rise.
 type referee struct {
 	errs
 	state     sync.Mutex
