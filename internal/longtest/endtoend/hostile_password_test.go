@@ -166,7 +166,7 @@ func (w *fixture) secretClient(e *recorder, password, addr, params string) *dloc
 	w.Helper()
 	dsn := "zk://alice:" + percent(password) + "@" + addr + w.root + "?" + params
 	c, err := dlock.Open("zk", dsn, dlock.WithHostname("web1"),
-		dlock.WithLogger(slog.New(slog.NewJSONHandler(&e.shared, &slog.HandlerOptions{Level: slog.LevelDebug, AddSource: true}))),
+		dlock.WithLogger(slog.New(slog.NewJSONHandler(&e.sharedBuffer, &slog.HandlerOptions{Level: slog.LevelDebug, AddSource: true}))),
 		dlock.WithTrace(traceTo(e)))
 	require.NoError(w, err)
 	w.Cleanup(func() { c.Close() })
@@ -175,7 +175,7 @@ func (w *fixture) secretClient(e *recorder, password, addr, params string) *dloc
 
 // traceTo returns a trace that records every event.
 func traceTo(e *recorder) *dlock.Trace {
-	say := func(v any) { fmt.Fprintf(&e.shared, "%v %+v %#v\n", v, v, v) }
+	say := func(v any) { fmt.Fprintf(&e.sharedBuffer, "%v %+v %#v\n", v, v, v) }
 	return &dlock.Trace{
 		Connected: func(_ context.Context, i recipes.ConnectedInfo) { say(i); say(i.Err) }, SessionEnded: func(_ context.Context, i recipes.SessionEndedInfo) { say(i.Err) },
 		Queued: func(_ context.Context, i recipes.QueuedInfo) { say(i) }, Waiting: func(_ context.Context, i recipes.WaitingInfo) { say(i) },
@@ -258,7 +258,7 @@ func (w *fixture) fails(e *recorder, password string) {
 		if strings.Contains(address, "?") {
 			params = "&connect_timeout=200ms"
 		}
-		c, err := dlock.Open("zk", "zk://alice:"+escaped+"@"+address+params, dlock.WithTrace(traceTo(e)), dlock.WithLogger(slog.New(slog.NewTextHandler(&e.shared, nil))))
+		c, err := dlock.Open("zk", "zk://alice:"+escaped+"@"+address+params, dlock.WithTrace(traceTo(e)), dlock.WithLogger(slog.New(slog.NewTextHandler(&e.sharedBuffer, nil))))
 		require.NoError(w, err)
 		ctx, cancel := context.WithTimeout(context.Background(), 400*time.Millisecond)
 		err = c.Ping(ctx)

@@ -87,7 +87,7 @@ func (w *fixture) child(sessionTimeout time.Duration) *child {
 }
 
 // awaitLine waits for a line that begins with that word and returns the rest.
-func (c *child) requireWords(word string) string {
+func (c *child) awaitLine(word string) string {
 	c.w.Helper()
 	timeout := time.After(bound)
 	for {

@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// actor is one goroutine that uses a client's locks. What it does is drawn from its own numbers,
-// so that it does not depend on what the others do.
+// actor is one goroutine that uses a client's locks. It draws what it does from
+// random numbers of its own, so that this does not depend on the other actors.
 type actor struct {
 	run    *run
 	id     int
@@ -23,15 +23,15 @@ type actor struct {
 	host   string
 
 	mu      sync.Mutex
-	calls   int  // of Lock, RLock, TryLock, TryRLock so far
-	calling bool // in one of them
+	calls   int  // calls of Lock, RLock, TryLock and TryRLock so far
+	calling bool // such a call is under way
 	want    want
 }
 
 func newActor(r *run, c *client, id int) *actor {
 	a := &actor{run: r, id: id, client: c, rand: rand.New(rand.NewPCG(r.seed, uint64(100+id)))}
-	// In some seeds all have one name, so that a queue which is made again has the same names of
-	// nodes as before.
+	// In some seeds all actors have the same host name. A queue that is made
+	// again then has nodes of the same names as before.
 	if a.host = "h"; r.seed%3 != 0 {
 		a.host = []string{"h", "h", "a", "b"}[c.number]
 	}
@@ -42,7 +42,7 @@ func (a *actor) String() string { return fmt.Sprint("actor ", a.id) }
 
 func (a *actor) chance(percent int) bool { return a.rand.IntN(100) < percent }
 
-// span is a duration that nobody else draws.
+// span draws a duration. No other actor draws the same one.
 func (a *actor) span(limit time.Duration) time.Duration {
 	return time.Duration(a.rand.Int64N(int64(limit/time.Microsecond)))*time.Microsecond + time.Duration(a.id)
 }
@@ -51,25 +51,25 @@ func (a *actor) play() {
 	for range 1 + a.rand.IntN(4) {
 		time.Sleep(a.span(200 * time.Millisecond))
 		if a.chance(8) {
-			a.storm()
+			a.tryRepeatedly()
 		} else {
 			a.round()
 		}
 	}
 }
 
-// mutex returns one of the locks, with one of the ways of waiting.
+// mutex returns one of the locks, with a random way of waiting.
 func (a *actor) mutex(queue string, opts ...recipes.Option) *recipes.RWMutex {
-	opts = append(opts, recipes.WithHostname(a.host), a.mark(), recipes.WithWait(a.way()))
+	opts = append(opts, recipes.WithHostname(a.host), a.ownData(), recipes.WithWait(a.wait()))
 	if a.run.retains() {
 		opts = append(opts, recipes.WithRetention(recipes.Retention{Idle: 40 * time.Millisecond, Turns: a.run.turns()}))
 	}
 	return a.client.current().RWMutex(queue, opts...)
 }
 
-// way draws a way of waiting. Poll draws its pauses from numbers of its own: so a run that has to
-// repeat polls without pauses.
-func (a *actor) way() recipes.Wait {
+// wait draws a way of waiting. Poll draws its pauses from random numbers of its
+// own, so a run that has to repeat polls without pauses.
+func (a *actor) wait() recipes.Wait {
 	switch n := a.rand.IntN(100); {
 	case n < 70:
 		return recipes.WatchPredecessor()
@@ -81,20 +81,20 @@ func (a *actor) way() recipes.Wait {
 	return recipes.Poll(1)
 }
 
-// take is a call that wants the lock.
-type take struct {
+// attempt describes a call that acquires the lock.
+type attempt struct {
 	name      string
 	call      func(ctx context.Context) (*recipes.Lock, error)
 	try       bool
-	cancelled bool          // the context may be cancelled before it has the lock
-	limit     time.Duration // after which it has to return; 0 for none
+	cancelled bool          // the context may be cancelled before the lock is granted
+	limit     time.Duration // the timeout of the call; 0 for none
 	queue     string
 	mode      recipes.Mode
 }
 
 func (a *actor) round() {
 	queue := a.run.queues[a.rand.IntN(len(a.run.queues))]
-	t := take{queue: queue, mode: recipes.Exclusive}
+	t := attempt{queue: queue, mode: recipes.Exclusive}
 	ctx := context.Background()
 	var opts []recipes.Option
 	switch n := a.rand.IntN(100); {
@@ -124,30 +124,32 @@ func (a *actor) round() {
 	default:
 		t.name, t.call, t.mode = "rlock", m.RLock, recipes.Shared
 	}
-	if l := a.take(ctx, t); l != nil {
+	if l := a.acquire(ctx, t); l != nil {
 		a.use(m, queue, l)
 	}
 }
 
-// storm tries a lock several times without a pause.
-func (a *actor) storm() {
+// tryRepeatedly tries a lock several times without a pause.
+func (a *actor) tryRepeatedly() {
 	queue := a.run.queues[a.rand.IntN(len(a.run.queues))]
 	m := a.mutex(queue)
 	for range 2 + a.rand.IntN(6) {
-		t := take{name: "try lock", call: m.TryLock, try: true, queue: queue, mode: recipes.Exclusive}
-		if l := a.take(context.Background(), t); l != nil {
+		t := attempt{name: "try lock", call: m.TryLock, try: true, queue: queue, mode: recipes.Exclusive}
+		if l := a.acquire(context.Background(), t); l != nil {
 			a.run.count("storm won")
 			a.unlock(queue, l)
 		}
 	}
 }
 
-// slack is how long after its time a call may return: it waits 50 ms for the clean-up of its node,
-// or for the end of an attempt to connect.
+// slack is how long a call may take after its timeout or cancellation. It may
+// wait 50 ms for the clean-up of its node, or for the end of an attempt to
+// connect.
 const slack = 110 * time.Millisecond
 
-// take calls and judges what comes of it. It returns nil where the lock was not won.
-func (a *actor) take(ctx context.Context, t take) *recipes.Lock {
+// acquire makes the call and judges its result. It returns nil if the lock was
+// not granted.
+func (a *actor) acquire(ctx context.Context, t attempt) *recipes.Lock {
 	began := time.Now()
 	a.begin(t.queue, t.mode)
 	l, err := t.call(ctx)
@@ -172,11 +174,11 @@ func (a *actor) take(ctx context.Context, t take) *recipes.Lock {
 		}
 	case errors.Is(err, recipes.ErrLocked) && t.try:
 		a.run.count("locked")
-	case errors.Is(err, driver.ErrUnavailable) && t.try: // it asks once
+	case errors.Is(err, driver.ErrUnavailable) && t.try: // it asks the store only once
 		a.run.count("try: store unavailable")
-		// One node that an operator removes is replaced by another one.
-		usedUp := strings.Contains(err.Error(), "sequences are used up") // and other nodes stand
-		if !usedUp && !errors.Is(err, driver.ErrSessionEnded) && !a.client.troubledSince(began) && a.run.removedSince(began) < 2 {
+		// A waiter whose node an operator has removed gets another node.
+		usedUp := strings.Contains(err.Error(), "sequences are used up") // and other nodes are in the queue
+		if !usedUp && !errors.Is(err, driver.ErrSessionEnded) && !a.client.disturbedSince(began) && a.run.removedSince(began) < 2 {
 			a.run.fail("%v: %s of %s was not answered, and nothing was lost: %v", a, t.name, t.queue, err)
 		}
 	case errors.Is(err, recipes.ErrClosed):
@@ -198,7 +200,7 @@ func (a *actor) begin(queue string, mode recipes.Mode) {
 	a.want = want{queue, mode, time.Now()}
 }
 
-// wanted returns what the call waits for that the actor is in, if it is in one.
+// wanted returns what the actor's present call waits for, if there is one.
 func (a *actor) wanted() (w want, calling bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -211,7 +213,7 @@ func (a *actor) end() {
 	a.calling = false
 }
 
-// call returns the number of the call that the actor is in, or 0.
+// call returns the number of the actor's present call, or 0.
 func (a *actor) call() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

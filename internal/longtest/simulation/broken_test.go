@@ -9,7 +9,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// alwaysAlone is a session that lets everybody in.
+// alwaysAlone is a session whose lists show only the contender's own node, so
+// that it grants every call.
 type alwaysAlone struct{ driver.Session }
 
 func (s alwaysAlone) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -18,19 +19,19 @@ func (s alwaysAlone) Create(ctx context.Context, queue string, n driver.NodeSpec
 	return j, err
 }
 
-// deafWatch is a session whose watches of nodes say nothing.
-type deafWatch struct{ driver.Session }
+// silentWatch is a session whose watches of nodes report nothing.
+type silentWatch struct{ driver.Session }
 
-func (s deafWatch) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+func (s silentWatch) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	n.Predecessor = nil
 	return s.Session.Create(ctx, queue, n)
 }
 
-func (s deafWatch) Watch(context.Context, string, driver.Place, ...driver.Node) (driver.Watch, error) {
+func (s silentWatch) Watch(context.Context, string, driver.Place, ...driver.Node) (driver.Watch, error) {
 	return driver.NewWatch(make(chan driver.Cause), nil), nil
 }
 
-// lazyDelete is a session that says it has deleted what is still there.
+// lazyDelete is a session that confirms a Delete and leaves the node.
 type lazyDelete struct{ driver.Session }
 
 func (s lazyDelete) Delete(context.Context, string, driver.Place, driver.Cause) error { return nil }
@@ -41,7 +42,7 @@ func TestBrokenStoreIsSeenAndTheSeedSaysHowToRepeatIt(t *testing.T) {
 		says string
 	}{
 		"two are let in":         {func(s driver.Session) driver.Session { return alwaysAlone{s} }, "behind"},
-		"wake-ups are lost":      {func(s driver.Session) driver.Session { return deafWatch{s} }, "no end after"},
+		"wake-ups are lost":      {func(s driver.Session) driver.Session { return silentWatch{s} }, "no end after"},
 		"unlocking does nothing": {func(s driver.Session) driver.Session { return lazyDelete{s} }, "is there"},
 	} {
 		t.Run(name, func(t *testing.T) {

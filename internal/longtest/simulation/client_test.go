@@ -10,23 +10,23 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// client is a process that uses the store. The actors in it share its sessions.
+// client is a process that uses the store. Its actors share its sessions.
 type client struct {
 	run    *run
 	number int
 	faults *faults.Connector
 
-	mu       sync.Mutex
-	locks    *recipes.Client
-	present  driver.Session // the last session that was made, as the store knows it
-	session  int            // its number
-	cuts     map[int]cut    // by session
-	paused   bool
-	troubled time.Time // until then it need not know what goes on
-	lostAt   time.Time // when a request or a reply was lost last
+	mu             sync.Mutex
+	locks          *recipes.Client
+	present        driver.Session // the last session that was made, without the faults
+	session        int            // its number
+	cuts           map[int]cut    // by session
+	paused         bool
+	disturbedUntil time.Time // until then a loss may stay unnoticed
+	lostAt         time.Time // when a request or a reply was lost last
 }
 
-// cut says what of a session does not pass.
+// cut says which directions of a session are cut off.
 type cut struct{ requests, replies bool }
 
 func (r *run) newClient(number int) *client {
@@ -36,7 +36,8 @@ func (r *run) newClient(number int) *client {
 	return c
 }
 
-// Connect makes a session with the store, behind the faults.
+// Connect makes a session with the store, behind the connector that injects
+// faults.
 func (c *client) Connect(ctx context.Context) (driver.Session, error) {
 	s, err := c.run.store.Connect(ctx)
 	if err != nil {
@@ -51,7 +52,7 @@ func (c *client) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// open begins a dlock client.
+// open opens a dlock client.
 func (c *client) open() *recipes.Client {
 	backOffs := 0
 	var mu sync.Mutex
@@ -63,8 +64,8 @@ func (c *client) open() *recipes.Client {
 	}))
 }
 
-// constant is a back-off without chance, so that a seed repeats, and with odd durations, so that no two
-// timers run out at one instant.
+// constant is a back-off without random numbers, so that a seed repeats. Its
+// durations are odd, so that no two timers fire at the same instant.
 type constant struct {
 	n   int
 	odd time.Duration
@@ -82,8 +83,8 @@ func (c *client) current() *recipes.Client {
 	return c.locks
 }
 
-// living returns the client's session and its number, or nil.
-func (c *client) living() (s driver.Session, number int) {
+// liveSession returns the client's session and its number, or nil.
+func (c *client) liveSession() (s driver.Session, number int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.present == nil || c.paused || c.present.Err() != nil {
@@ -92,14 +93,15 @@ func (c *client) living() (s driver.Session, number int) {
 	return c.present, c.session
 }
 
-// connected takes down the number of the session that was made.
+// connected records the number of the session that was made.
 func (c *client) connected(number int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.session = number
 }
 
-// replace takes the dlock client away, for somebody who closes it, and begins another one.
+// replace returns the dlock client, which the caller closes, and opens another
+// one.
 func (c *client) replace() *recipes.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +127,7 @@ func (c *client) heal(session int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.cuts, session)
-	c.troubled = laterOf(c.troubled, time.Now())
+	c.disturbedUntil = laterOf(c.disturbedUntil, time.Now())
 }
 
 func (c *client) setPaused(paused bool) (changed bool) {
@@ -142,8 +144,8 @@ func (c *client) isPaused() bool {
 	return c.paused
 }
 
-// keeps tells whether something has to wait.
-func (c *client) keeps(r faults.Request) bool {
+// holdsBack reports whether a request has to wait.
+func (c *client) holdsBack(r faults.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cut := c.cuts[r.Session]
@@ -153,11 +155,11 @@ func (c *client) keeps(r faults.Request) bool {
 	return c.paused || cut.replies
 }
 
-// trouble says that until then the client need not know what goes on.
-func (c *client) trouble(until time.Time) {
+// disturb records that the client may not notice a loss before then.
+func (c *client) disturb(until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.troubled = laterOf(c.troubled, until)
+	c.disturbedUntil = laterOf(c.disturbedUntil, until)
 }
 
 // loses records that a request or a reply is lost.
@@ -167,9 +169,10 @@ func (c *client) loses() {
 	c.lostAt = time.Now()
 }
 
-// troubledSince reports whether anything has kept the client from the store
-// since then, or a second before: a call may share a dial that has met a loss.
-func (c *client) troubledSince(t time.Time) bool {
+// disturbedSince reports whether anything has kept the client from the store
+// since t, or in the second before: a call may share an attempt to connect that
+// has met a loss.
+func (c *client) disturbedSince(t time.Time) bool {
 	if !c.calmSince(t).Equal(t) {
 		return true
 	}
@@ -178,14 +181,15 @@ func (c *client) troubledSince(t time.Time) bool {
 	return c.lostAt.After(t.Add(-time.Second))
 }
 
-// calmSince returns since when nothing has kept the client from knowing what goes on.
+// calmSince returns since when nothing has kept the client from the store. It
+// returns no time before t.
 func (c *client) calmSince(t time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.cuts) > 0 || c.paused {
 		return time.Now()
 	}
-	return laterOf(c.troubled, t)
+	return laterOf(c.disturbedUntil, t)
 }
 
 func laterOf(a, b time.Time) time.Time {

@@ -2,7 +2,7 @@ package simulation
 
 import "time"
 
-// fault plays one fault.
+// fault injects one fault.
 func (r *run) fault() {
 	c := r.clients[r.rand.IntN(len(r.clients))]
 	queue := r.queues[r.rand.IntN(len(r.queues))]
@@ -22,22 +22,22 @@ func (r *run) fault() {
 	}
 }
 
-// expire has the store end a session.
+// expire makes the store end a session.
 func (r *run) expire(c *client) {
-	s, _ := c.living()
+	s, _ := c.liveSession()
 	if s == nil {
 		return
 	}
 	r.note("c%d expires", c.number)
 	r.count("session expired")
-	c.trouble(time.Now())
+	c.disturb(time.Now())
 	r.store.Faults().Expire(s)
 }
 
-// cut cuts a session off for a while, perhaps for longer than it lives: both ways, or one way, and
-// then with or without its heartbeats.
+// cut cuts a session off for a while, perhaps for longer than the session
+// lasts: in both directions or in one, and then with or without its heartbeats.
 func (r *run) cut(c *client) {
-	s, number := c.living()
+	s, number := c.liveSession()
 	if s == nil || c.isCut(number) {
 		return
 	}
@@ -58,11 +58,12 @@ func (r *run) cut(c *client) {
 	time.AfterFunc(d, heal)
 }
 
-// pause stops a process for a while, perhaps for longer than its lease. For the store the time has
-// passed when pause returns, and so it has for the process's clocks; but none of its timers has run,
-// and nothing of it moves before the others have gone on for some steps.
+// pause pauses a process for a while, perhaps for longer than its lease. When
+// pause returns, the time has passed for the store and for the clocks of the
+// process. But none of its timers has fired, and none of its messages moves
+// before the other processes have gone on for some steps.
 func (r *run) pause(c *client) {
-	s, number := c.living()
+	s, number := c.liveSession()
 	if s == nil || r.resume > 0 {
 		return
 	}
@@ -74,20 +75,21 @@ func (r *run) pause(c *client) {
 	r.store.Faults().Pause(s, d)
 }
 
-// wakeUp lets the process that is paused go on.
+// wakeUp resumes the process that is paused.
 func (r *run) wakeUp() {
 	for _, c := range r.clients {
 		if c.setPaused(false) {
 			r.note("c%d goes on", c.number)
-			c.trouble(time.Now())
+			c.disturb(time.Now())
 		}
 	}
 	r.resume = 0
 }
 
-// closeClient closes a client while its actors are at it. They go on with another one. A run that
-// has to repeat does it only while nothing of the client is on its way: what arrives later would
-// meet the news of the close, and either may be first.
+// closeClient closes a client while its actors use it. They go on with another
+// client. A run that has to repeat closes a client only if no message of the
+// client is under way: a message that arrives later would come together with
+// the news of the close, and the order of the two is not the seed's.
 func (r *run) closeClient(c *client) {
 	if c.isPaused() || r.sharing() == 1 && r.gate.has(c) {
 		return

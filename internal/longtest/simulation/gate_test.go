@@ -12,46 +12,47 @@ import (
 	"github.com/dlock-go/dlock/dlocktest/faults"
 )
 
-// gate is where requests, replies and the ends of watches wait until the run lets them pass.
+// gate is where requests, replies and the ends of watches wait until the run
+// lets them pass.
 type gate struct {
 	mu      sync.Mutex
 	step    int // of the run
 	open    bool
-	came    int // so far
-	waiting []*passage
+	came    int // messages so far
+	waiting []*message
 }
 
-// passage is something that waits at the gate.
-type passage struct {
+// message is a request, a reply or the end of a watch that waits at the gate.
+type message struct {
 	client  *client
 	request faults.Request
-	born    int // the step in which it came: for a reply, that in which the store has answered
+	born    int // the step in which it arrived; for a reply, the step in which the store has answered
 	after   time.Time
 	verdict chan faults.Fault
 }
 
-// plan is the faults.Plan of a client's sessions.
+// plan returns the faults.Plan of a client's sessions.
 func (g *gate) plan(c *client) faults.Plan {
 	return func(ctx context.Context, r faults.Request) faults.Fault {
 		if r.Op == faults.OpConnect && r.Stage == faults.StageReply && r.Err == nil {
 			c.connected(r.Session)
 		}
 		if r.Op == faults.OpCreate && r.Err != nil {
-			c.trouble(time.Now()) // its sequences are used up: nobody can queue again
+			c.disturb(time.Now()) // its sequences are used up, so that no node can be created
 		}
 		p := g.arrive(c, r)
 		select {
 		case f := <-p.verdict:
 			return f
 		case <-ctx.Done():
-			g.take(p)
+			g.remove(p)
 			return faults.Fault{}
 		}
 	}
 }
 
-func (g *gate) arrive(c *client, r faults.Request) *passage {
-	p := &passage{client: c, request: r, verdict: make(chan faults.Fault, 1)}
+func (g *gate) arrive(c *client, r faults.Request) *message {
+	p := &message{client: c, request: r, verdict: make(chan faults.Fault, 1)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p.born = g.step
@@ -64,7 +65,7 @@ func (g *gate) arrive(c *client, r faults.Request) *passage {
 	return p
 }
 
-func (g *gate) take(p *passage) {
+func (g *gate) remove(p *message) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if i := slices.Index(g.waiting, p); i >= 0 {
@@ -83,7 +84,7 @@ func (g *gate) openForGood() {
 	g.waiting = nil
 }
 
-// arrived tells how much has come to the gate so far.
+// arrived returns how many messages have arrived at the gate so far.
 func (g *gate) arrived() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,29 +98,30 @@ func (g *gate) next() {
 	g.step++
 }
 
-// ready returns the passages that may pass, in an order that does not depend on goroutines.
-func (g *gate) ready() []*passage {
+// ready returns the messages that may pass, in an order that does not depend on
+// goroutines.
+func (g *gate) ready() []*message {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	ready := make([]*passage, 0, len(g.waiting))
+	ready := make([]*message, 0, len(g.waiting))
 	for _, p := range g.waiting {
-		if !p.client.keeps(p.request) && !now.Before(p.after) {
+		if !p.client.holdsBack(p.request) && !now.Before(p.after) {
 			ready = append(ready, p)
 		}
 	}
-	slices.SortFunc(ready, (*passage).compare)
+	slices.SortFunc(ready, (*message).compare)
 	return ready
 }
 
-// has tells whether anything of a client is on its way.
+// has reports whether a message of a client waits at the gate.
 func (g *gate) has(c *client) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.ContainsFunc(g.waiting, func(p *passage) bool { return p.client == c })
+	return slices.ContainsFunc(g.waiting, func(p *message) bool { return p.client == c })
 }
 
-func (p *passage) compare(q *passage) int {
+func (p *message) compare(q *message) int {
 	a, b := &p.request, &q.request
 	return cmp.Or(
 		p.client.number-q.client.number,
@@ -132,6 +134,6 @@ func (p *passage) compare(q *passage) int {
 		a.Nth-b.Nth)
 }
 
-func (p *passage) String() string {
+func (p *message) String() string {
 	return fmt.Sprintf("c%d.%d %v", p.client.number, p.request.Session, p.request)
 }

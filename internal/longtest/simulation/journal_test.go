@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// journal is what happened in a run. It is put into words only for somebody who reads it.
+// journal records what happens in a run. It formats its entries only when it is
+// printed.
 type journal struct {
 	mu      sync.Mutex
 	entries []entry
 	failure string
-	counts  map[string]int // of what happened
+	counts  map[string]int // of everything that count has counted
 }
 
 type entry struct {
@@ -22,12 +23,12 @@ type entry struct {
 	args   []any
 }
 
-// note takes down what the run has done: let something pass, or played a fault. It is what a seed
-// repeats.
+// note records what the run has done: it let a message pass, or injected a
+// fault. A seed repeats these entries.
 func (j *journal) note(format string, args ...any) { j.add(entry{false, time.Now(), format, args}) }
 
-// remark takes down what came of it. Several things come of one step, in an order which is not the
-// seed's.
+// remark records a result of a step. A step may have several, in an order that
+// is not the seed's.
 func (j *journal) remark(format string, args ...any) { j.add(entry{true, time.Now(), format, args}) }
 
 func (j *journal) add(e entry) {
@@ -36,7 +37,7 @@ func (j *journal) add(e entry) {
 	j.entries = append(j.entries, e)
 }
 
-// count counts something that a run may or may not have come across.
+// count counts something that may happen in a run.
 func (j *journal) count(what string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -46,7 +47,7 @@ func (j *journal) count(what string) {
 	j.counts[what]++
 }
 
-// fail says that the run has failed. The first reason counts.
+// fail records that the run has failed. Only the first reason is kept.
 func (j *journal) fail(format string, args ...any) {
 	msg := fmt.Sprintf(format, args...)
 	j.remark("FAILED: %s", msg)
@@ -69,7 +70,7 @@ var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // String returns everything.
 func (j *journal) String() string { return j.text(func(entry) bool { return true }) }
 
-// steps returns the notes alone.
+// steps returns the notes without the remarks.
 func (j *journal) steps() string { return j.text(func(e entry) bool { return !e.remark }) }
 
 func (j *journal) text(wanted func(entry) bool) string {

@@ -13,39 +13,41 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// toldAfter is how long it may take a client that nothing keeps from the store to learn that a node
-// of its is gone.
-const toldAfter = 10 * time.Second
+// learnLimit is how long a client that nothing keeps from the store may take to
+// learn that a node of its is gone.
+const learnLimit = 10 * time.Second
 
-// holding is a lock that an actor believes to hold.
+// holding is a lock that an actor has acquired and not unlocked.
 type holding struct {
 	lock  *recipes.Lock
 	actor *actor
 	queue string
-	fresh bool // not judged yet
+	fresh bool // it is not judged yet
 
-	joined bool // another actor was on its node when the lock was granted
+	joined bool // another actor held the lock with the same node when it was granted
 
-	missing time.Time // since when its node is; zero if it is there
-	untold  time.Time // since when the store takes it for exclusive although it is shared; zero if it does not
-	keeping time.Time // since when it keeps a reader of its own client out; zero if it does not
+	missing time.Time // since when its node is gone; zero if the node is there
+	// Since when the store shows its node as exclusive although it is shared;
+	// zero if it does not.
+	notDowngraded time.Time
+	blocking      time.Time // since when it blocks a reader of its own client; zero if it does not
 }
 
-// removal is when an operator removed a node.
+// removal records when an operator removed a node.
 type removal struct {
 	step int
 	at   time.Time
 }
 
-// stray is a call that waits although its node was removed.
-type stray struct {
+// nodelessWaiter is a call that waits although its node was removed.
+type nodelessWaiter struct {
 	call  int
 	token int64
 	at    time.Time
 }
 
-// granted takes down that an actor has won a lock. It is called in the step in which that
-// happened, in which no time passes and no session ends.
+// granted records that an actor has acquired a lock. It is called in the step
+// in which that happened, in which no time passes and no session ends.
 func (r *run) granted(a *actor, ctx context.Context, queue string, l *recipes.Lock) {
 	r.remark("%v holds %s %s, token %d", a, queue, l.Node(), l.Token())
 	r.count("grant")
@@ -61,7 +63,7 @@ func (r *run) granted(a *actor, ctx context.Context, queue string, l *recipes.Lo
 	r.hold(h)
 }
 
-// entered takes down that an actor has entered again.
+// entered records a re-entry of an actor.
 func (r *run) entered(a *actor, queue string, l *recipes.Lock) {
 	r.remark("%v holds %s again, %v", a, queue, l.Mode())
 	r.count("re-entry")
@@ -75,8 +77,8 @@ func (r *run) hold(h *holding) {
 	r.held[h.lock] = h
 }
 
-// giving takes down that an actor is about to unlock, and tells whether it is his last Lock of that
-// node.
+// giving records that an actor is about to unlock, and reports whether this is
+// the actor's last Lock with that node.
 func (r *run) giving(l *recipes.Lock) (last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,11 +91,12 @@ func (r *run) giving(l *recipes.Lock) (last bool) {
 	return true
 }
 
-// judge looks at everybody who believes to hold a lock. It leaves paused processes alone: they
-// look at nothing. It asks for Err, which has a lock look at the clocks, only where somebody else
-// has the lock too; whoever is alone has to learn of a loss by himself.
+// judge judges all locks that actors hold. It leaves out paused processes,
+// which read nothing. It calls Err, which makes a lock read the clocks, only if
+// another actor has the lock too: a holder that is alone must learn of a loss
+// without that.
 func (r *run) judge() {
-	all := r.believers()
+	all := r.notLost()
 	for _, h := range all {
 		if h.fresh {
 			h.fresh = false
@@ -103,7 +106,7 @@ func (r *run) judge() {
 			}
 		}
 		if r.gate.step%4 == 0 {
-			r.judgeTold(h)
+			r.judgeLoss(h)
 			if r.retains() {
 				r.seeWaiters(h)
 				r.judgePeer(h)
@@ -116,27 +119,27 @@ func (r *run) judge() {
 		}
 	}
 	r.judgeClose()
-	r.judgeStrays()
+	r.judgeNodeless()
 }
 
 // heldBy returns the locks that the actors of a client hold.
 func (r *run) heldBy(c *client) []*holding {
-	return slices.DeleteFunc(r.believers(), func(h *holding) bool { return h.actor.client != c })
+	return slices.DeleteFunc(r.notLost(), func(h *holding) bool { return h.actor.client != c })
 }
 
-// judgeClose fails the run if a client that is closed has not told its locks first: nothing has
-// passed the gate yet.
+// judgeClose fails the run if a client that is closed has not told its locks
+// before anything else: no message of the close has passed the gate yet.
 func (r *run) judgeClose() {
 	for _, h := range r.warned {
-		if !isClosed(h.lock.Lost()) && !givenBack(h.lock) {
+		if !isClosed(h.lock.Lost()) && !unlockedBefore(h.lock) {
 			r.fail("%v holds %s although its client was closed", h.actor, h.lock.Node())
 		}
 	}
 	r.warned = nil
 }
 
-// believers returns the locks that are held and not known to be lost.
-func (r *run) believers() []*holding {
+// notLost returns the locks that are held and not known to be lost.
+func (r *run) notLost() []*holding {
 	r.mu.Lock()
 	var all []*holding
 	for _, h := range r.held {
@@ -164,7 +167,8 @@ func (r *run) removedAt(l *recipes.Lock) (at removal, removed bool) {
 	return at, removed
 }
 
-// judgePair fails the run if two hold a lock that may not hold it together.
+// judgePair fails the run if two actors hold a lock that they may not hold
+// together.
 func (r *run) judgePair(a, b *holding) {
 	if a.queue != b.queue || a.lock.Token() == b.lock.Token() && a.actor == b.actor {
 		return
@@ -179,16 +183,16 @@ func (r *run) judgePair(a, b *holding) {
 		return
 	}
 	if a.lock.Err() != nil || b.lock.Err() != nil {
-		r.count("told by Err alone")
+		r.count("loss reported by Err alone")
 		return
 	}
 	r.fail("two holders of %s: %v as %s (%v) and %v as %s (%v)", a.queue,
 		a.actor, a.lock.Node(), a.lock.Mode(), b.actor, b.lock.Node(), b.lock.Mode())
 }
 
-// judgeTold fails the run if a holder has not learnt for long that his node is gone: because an
-// operator has removed it, or because the session has ended.
-func (r *run) judgeTold(h *holding) {
+// judgeLoss fails the run if a holder has not learned for long that its node is
+// gone, because an operator has removed it or because the session has ended.
+func (r *run) judgeLoss(h *holding) {
 	info, there := r.info(h.queue, h.lock.Node())
 	switch {
 	case there && info.Token == h.lock.Token():
@@ -196,27 +200,27 @@ func (r *run) judgeTold(h *holding) {
 		r.judgeDowngraded(h)
 	case h.missing.IsZero():
 		h.missing = time.Now()
-	case time.Since(h.actor.client.calmSince(h.missing)) > toldAfter:
-		r.fail("%v was not told that %s is gone", h.actor, h.lock.Node())
+	case time.Since(h.actor.client.calmSince(h.missing)) > learnLimit:
+		r.fail("%v has not learned that %s is gone", h.actor, h.lock.Node())
 	}
 }
 
-// judgeDowngraded fails the run if a holder has held for long as a reader what still stands as a
-// writer's in the store: so that readers wait for nothing. A retained node may stand so
-// while no other client waits.
+// judgeDowngraded fails the run if the store has shown a node as exclusive for
+// long although its holder has downgraded the lock: readers would wait for
+// nothing. A retained node may stay so while no other client waits.
 func (r *run) judgeDowngraded(h *holding) {
 	switch {
 	case r.wrap != nil || !strings.Contains(h.lock.Node(), "-W-") || r.writes(h.lock.Token()),
 		r.retains() && r.waiterBehind(h) == 0:
-		h.untold = time.Time{}
-	case h.untold.IsZero():
-		h.untold = time.Now()
-	case time.Since(h.actor.client.calmSince(h.untold)) > toldAfter:
-		r.fail("%v reads, and the store was not told: %s", h.actor, h.lock.Node())
+		h.notDowngraded = time.Time{}
+	case h.notDowngraded.IsZero():
+		h.notDowngraded = time.Now()
+	case time.Since(h.actor.client.calmSince(h.notDowngraded)) > learnLimit:
+		r.fail("%v holds a shared lock, and the store still shows %s", h.actor, h.lock.Node())
 	}
 }
 
-// writes tells whether anybody holds the node of that token exclusively.
+// writes reports whether an actor holds the node of that token exclusively.
 func (r *run) writes(token int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -228,8 +232,8 @@ func (r *run) writes(token int64) bool {
 	return false
 }
 
-// judgeGrant fails the run if the store shows somebody in the way of a lock that was just won,
-// or no node of the holder, or if the tokens do not rise.
+// judgeGrant fails the run if the store shows a node that blocks the lock that
+// was just granted, or no node of its holder, or if the tokens do not rise.
 func (r *run) judgeGrant(h *holding) {
 	token, exclusive := h.lock.Token(), h.lock.Mode() == recipes.Exclusive
 	if at, removed := r.removedAt(h.lock); removed {
@@ -250,7 +254,7 @@ func (r *run) judgeGrant(h *holding) {
 	}
 	nodes := r.nodes(h.queue)
 	name := h.lock.Node()
-	if r.retains() { // a reader may enter while the node's new name is on its way
+	if r.retains() { // a reader may join while the node's new name is under way
 		name, _ = r.stands(h.queue, token)
 	}
 	i := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Name == name })
@@ -272,27 +276,27 @@ func (r *run) judgeGrant(h *holding) {
 	}
 }
 
-// judgeStrays fails the run if somebody has waited for long without a node.
-func (r *run) judgeStrays() {
-	for a, s := range r.strays {
+// judgeNodeless fails the run if an actor has waited for long without a node.
+func (r *run) judgeNodeless() {
+	for a, s := range r.nodeless {
 		if a.call() != s.call {
-			delete(r.strays, a)
+			delete(r.nodeless, a)
 			continue
 		}
-		if time.Since(a.client.calmSince(s.at)) <= toldAfter {
+		if time.Since(a.client.calmSince(s.at)) <= learnLimit {
 			continue
 		}
 		if !r.queued(a, s.token) {
 			r.fail("%v has waited without a node for %v", a, time.Since(s.at))
 		}
-		delete(r.strays, a)
+		delete(r.nodeless, a)
 	}
 }
 
-// judgeEmptiness fails the run if something is left. Goroutines that are left keep the bubble from
-// ending, which fails the test.
+// judgeEmptiness fails the run if a node, a watch or a session is left.
+// Goroutines that are left keep the bubble from ending, which fails the test.
 func (r *run) judgeEmptiness() {
-	time.Sleep(time.Minute) // the store drops sessions that could not say goodbye
+	time.Sleep(time.Minute) // the store drops sessions that could not be closed
 	synctest.Wait()
 	if s := r.store.Stats(); !r.failed() && s.Nodes+s.Watches+s.Sessions > 0 {
 		r.fail("left in the store: %d nodes, %d watches, %d sessions", s.Nodes, s.Watches, s.Sessions)

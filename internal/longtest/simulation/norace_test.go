@@ -2,5 +2,5 @@
 
 package simulation
 
-// raced tells whether the race detector is on.
+// raced reports whether the race detector is on.
 const raced = false

@@ -6,7 +6,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// removeNode removes a node as an operator does: of somebody who holds or of somebody who waits.
+// removeNode removes a node of a holder or of a waiter, as an operator does.
 func (r *run) removeNode(queue string) {
 	nodes := r.nodes(queue)
 	if len(nodes) == 0 {
@@ -28,7 +28,7 @@ func (r *run) removeQueue(queue string) {
 	r.store.Faults().RemoveQueue(queue)
 }
 
-// excuse takes down that a node was removed: its owner cannot know yet.
+// excuse records that a node was removed, because its owner cannot know yet.
 func (r *run) excuse(queue string, n driver.Node) {
 	info, _ := r.info(queue, n.Name)
 	r.mu.Lock()
@@ -38,11 +38,11 @@ func (r *run) excuse(queue string, n driver.Node) {
 	r.count("node removed")
 	if call := owner.call(); call > 0 && !r.retains() && owner.contendsWith(info) {
 		r.count("node of a waiter removed")
-		r.strays[owner] = stray{call, info.Token, time.Now()}
+		r.nodeless[owner] = nodelessWaiter{call, info.Token, time.Now()}
 	}
 }
 
-// removedSince returns how many nodes an operator has removed since then.
+// removedSince returns how many nodes an operator has removed since t.
 func (r *run) removedSince(t time.Time) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,7 +54,8 @@ func (r *run) removedSince(t time.Time) (n int) {
 	return n
 }
 
-// queued tells whether somebody has a node in a queue that is younger than that one.
+// queued reports whether an actor has a node in the queue that is younger than
+// the one with that token.
 func (r *run) queued(a *actor, token int64) bool {
 	for _, queue := range r.queues {
 		for _, n := range r.nodes(queue) {

@@ -7,10 +7,15 @@ import (
 	"testing/synctest"
 )
 
-// An even seed does the same again: the same requests in the same order, the same faults. What
-// can still differ is which of two goroutines of one client comes first that wake at one instant,
-// or which of two ready channels a select takes, or whether who goes away then has begun to dial. Few seeds have such an instant: in the first 300, one or two
-// differ from one run to the next. Where the order of goroutines counts, or chance that is not the seed's, many do.
+// An even seed repeats: the same requests in the same order, and the same
+// faults.
+//
+// Three things can still differ: which of two goroutines of one client runs
+// first if both wake at the same instant, which of two ready channels a select
+// takes, and whether a call that gives up has begun to dial. Few seeds have
+// such an instant. In the first 300, one or two seeds differ from one run to
+// the next. If the order of goroutines counted, or random numbers that are not
+// the seed's, many seeds would differ.
 func TestEvenSeedsRepeat(t *testing.T) {
 	const seeds, allowed = 300, 10
 	differ := 0

@@ -18,74 +18,76 @@ const (
 	maxSteps = 20_000
 )
 
-// run is one seed.
+// run is one run of the simulation, with one seed.
 type run struct {
 	journal
 
-	seed    uint64
-	rand    *rand.Rand
-	store   *memdriver.Store
-	wrap    func(driver.Session) driver.Session // may be nil
-	gate    *gate
-	queues  []string
-	eyes    driver.Session // of the judge
-	clients []*client
-	actors  []*actor
-	faults  int // left to play
+	seed         uint64
+	rand         *rand.Rand
+	store        *memdriver.Store
+	wrap         func(driver.Session) driver.Session // may be nil
+	gate         *gate
+	queues       []string
+	judgeSession driver.Session // of the judge
+	clients      []*client
+	actors       []*actor
+	faults       int // still to be injected
 
-	passing *passage   // what this step has let pass, or nil
+	passing *message   // the message that this step has let pass, or nil
 	resume  int        // the step in which a paused client goes on; 0 if none is paused
 	warned  []*holding // locks of a client that is closed in this step
 	closing sync.WaitGroup
 	heals   []func()
 
-	mu      sync.Mutex
-	held    map[*recipes.Lock]*holding
-	highest map[string]int64   // exclusive token granted, by queue
-	removed map[int64]removal  // nodes that an operator has removed, by token
-	doubts  map[int64]bool     // nodes about which a request was lost, by token
-	strays  map[*actor]stray   // the waiters whose node was removed
-	closers map[*client]bool   // whose dlock client was closed
-	places  map[int64]*tenancy // by token, where the actors of a client share them
+	mu          sync.Mutex
+	held        map[*recipes.Lock]*holding
+	highest     map[string]int64          // the highest exclusive token granted, by queue
+	removed     map[int64]removal         // nodes that an operator has removed, by token
+	doubts      map[int64]bool            // nodes about which a request was lost, by token
+	nodeless    map[*actor]nodelessWaiter // waiters whose node was removed
+	closers     map[*client]bool          // clients whose dlock client was closed
+	sharedNodes map[int64]*sharedNode     // nodes that the actors of a client share, by token
 }
 
-// play runs a seed and returns its journal, which says what went wrong. It is called in a bubble. The
-// clients use the sessions that wrap makes of those of the store, if it is not nil.
+// play runs a seed and returns its journal, which says what went wrong. It has
+// to be called in a bubble. If wrap is not nil, the clients use the sessions
+// that wrap returns for those of the store.
 func play(t *testing.T, seed uint64, wrap func(driver.Session) driver.Session) *journal {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	r := &run{
 		seed: seed, rand: rnd,
-		store:   memdriver.New(options(rnd)...),
-		wrap:    wrap,
-		gate:    &gate{},
-		queues:  []string{"p", "q"}[:1+rnd.IntN(2)],
-		faults:  rnd.IntN(20),
-		held:    map[*recipes.Lock]*holding{},
-		highest: map[string]int64{},
-		removed: map[int64]removal{},
-		doubts:  map[int64]bool{},
-		strays:  map[*actor]stray{},
-		closers: map[*client]bool{},
-		places:  map[int64]*tenancy{},
+		store:       memdriver.New(options(rnd)...),
+		wrap:        wrap,
+		gate:        &gate{},
+		queues:      []string{"p", "q"}[:1+rnd.IntN(2)],
+		faults:      rnd.IntN(20),
+		held:        map[*recipes.Lock]*holding{},
+		highest:     map[string]int64{},
+		removed:     map[int64]removal{},
+		doubts:      map[int64]bool{},
+		nodeless:    map[*actor]nodelessWaiter{},
+		closers:     map[*client]bool{},
+		sharedNodes: map[int64]*sharedNode{},
 	}
 	if rnd.IntN(6) == 0 && wrap == nil {
 		r.wrap = func(s driver.Session) driver.Session { return bare{s} }
 	}
-	eyes, err := r.store.Connect(context.Background())
+	judgeSession, err := r.store.Connect(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.eyes = eyes
+	r.judgeSession = judgeSession
 	r.perform()
-	_ = eyes.Close()
+	_ = judgeSession.Close()
 	r.judgeEmptiness()
 	return &r.journal
 }
 
-// bare is a session without optional interfaces, as some runs have them.
+// bare is a session without optional interfaces. Some runs use it.
 type bare struct{ driver.Session }
 
-// options are those of the store: some roll their sequences over after a few nodes.
+// options returns the options of the store. In some runs the sequences start
+// over after a few nodes.
 func options(rnd *rand.Rand) []memdriver.Option {
 	if rnd.IntN(4) == 0 {
 		return []memdriver.Option{memdriver.WithSequenceLimit(int64(5 + rnd.IntN(20)))}
@@ -93,8 +95,8 @@ func options(rnd *rand.Rand) []memdriver.Option {
 	return nil
 }
 
-// perform lets the actors play until all are done, and closes the clients, which may meet faults
-// like everything else.
+// perform lets the actors run until all are done, and then closes the clients.
+// Faults may hit the closes too.
 func (r *run) perform() {
 	var playing sync.WaitGroup
 	for i := range clients {
@@ -109,7 +111,7 @@ func (r *run) perform() {
 	r.until(&playing)
 	for i, c := range r.clients {
 		r.closing.Go(func() {
-			time.Sleep(time.Duration(i)) // one after the other: two may be at rest at the same time
+			time.Sleep(time.Duration(i)) // one after the other, so that no two of them act at the same instant
 			_ = c.replace().Close()
 		})
 	}
@@ -117,15 +119,17 @@ func (r *run) perform() {
 	r.healAll()
 }
 
-// sharing is how many actors share a client: two in odd seeds. They may run at the same time, in an
-// order that is not the seed's: only even seeds repeat to the letter.
+// sharing returns how many actors share a client: two in odd seeds. They may
+// run at the same time, in an order that is not the seed's, so only even seeds
+// repeat exactly.
 func (r *run) sharing() int { return 1 + int(r.seed%2) }
 
-// retains tells whether the actors of a client share their places. Then a token and a node are not
-// those of one actor only.
+// retains reports whether the actors of a client share their nodes. Then a
+// token and a node may belong to several actors.
 func (r *run) retains() bool { return r.seed%8 == 7 }
 
-// until makes steps until the group is done. A group that is not done after many steps is stuck.
+// until makes steps until the group is done. A group that is not done after
+// many steps is stuck.
 func (r *run) until(group *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() { group.Wait(); close(done) }()
@@ -144,7 +148,8 @@ func (r *run) until(group *sync.WaitGroup) {
 	<-done
 }
 
-// next makes one step: a fault, or one thing that passes the gate, or some time that passes.
+// next makes one step: it injects a fault, lets one message pass the gate, or
+// lets some time pass.
 func (r *run) next() {
 	r.gate.next()
 	r.passing = nil
@@ -158,14 +163,14 @@ func (r *run) next() {
 		r.wakeUp()
 		return
 	}
-	if r.resume == 0 && (len(ready) == 0 || r.rand.IntN(10) == 0) { // no time passes in a pause
+	if r.resume == 0 && (len(ready) == 0 || r.rand.IntN(10) == 0) { // no time passes while a process is paused
 		time.Sleep(time.Duration(1+r.rand.IntN(100))*time.Millisecond + 500*time.Nanosecond)
 		return
 	}
 	r.pass(ready[r.rand.IntN(len(ready))])
 }
 
-// abort lets a run that has failed come to its end: everything passes, and the clients close.
+// abort ends a run that has failed: everything passes, and the clients close.
 func (r *run) abort() {
 	r.healAll()
 	r.wakeUp()

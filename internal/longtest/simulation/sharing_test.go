@@ -6,8 +6,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// knowsAfter is how long it may take a client that nothing keeps from the store
-// to learn that another one waits.
+// knowsAfter is how long a client that nothing keeps from the store may take to
+// learn that another client waits.
 const knowsAfter = 4 * time.Second
 
 // want is what a call waits for.
@@ -17,18 +17,17 @@ type want struct {
 	since time.Time
 }
 
-// judgePeer fails the run if the holder of a shared place keeps a reader of its
-// own client out for long: that reader is neither let in nor has it a node in
-// the queue.
+// judgePeer fails the run if the holder of a shared node blocks a reader of its
+// own client for long: the reader neither joins nor has a node in the queue.
 func (r *run) judgePeer(h *holding) {
 	kept := r.keepsPeerOut(h)
 	switch {
 	case !kept:
-		h.keeping = time.Time{}
-	case h.keeping.IsZero():
-		h.keeping = time.Now()
-	case time.Since(h.actor.client.calmSince(h.keeping)) > knowsAfter:
-		r.fail("%v reads %s, and keeps a reader of its client out", h.actor, h.lock.Node())
+		h.blocking = time.Time{}
+	case h.blocking.IsZero():
+		h.blocking = time.Now()
+	case time.Since(h.actor.client.calmSince(h.blocking)) > knowsAfter:
+		r.fail("%v holds %s shared and blocks a reader of its client", h.actor, h.lock.Node())
 	}
 }
 
@@ -45,7 +44,8 @@ func (r *run) keepsPeerOut(h *holding) bool {
 	return false
 }
 
-// hasAnotherNode reports whether the client of a holder has another node in the queue.
+// hasAnotherNode reports whether the client of a holder has another node in the
+// queue.
 func (r *run) hasAnotherNode(h *holding) bool {
 	for _, n := range r.nodes(h.queue) {
 		info, there := r.info(h.queue, n.Name)
@@ -56,19 +56,20 @@ func (r *run) hasAnotherNode(h *holding) bool {
 	return false
 }
 
-// tenancy is a place in the queue that the actors of a client share.
-type tenancy struct {
-	waiter int64     // the token of the node behind it, of another client; 0 if there is none
-	since  time.Time // since when that node stands
-	turns  int       // since then, the present one included
+// sharedNode is a node that the actors of a client share.
+type sharedNode struct {
+	waiter int64     // token of the node behind it, of another client; 0 if there is none
+	since  time.Time // since when that node is there
+	turns  int       // grants since then, the present one included
 }
 
-// turns is how many turns a client may take in a row while another one waits.
+// turns returns how many times in a row a client may pass a lock on among its
+// actors while another client waits.
 func (r *run) turns() int { return 1 + int(r.seed/8%3) }
 
-// seeWaiters records whether another client waits for the place of a holder.
+// seeWaiters records whether another client waits for the node of a holder.
 func (r *run) seeWaiters(h *holding) {
-	p := r.places[h.lock.Token()]
+	p := r.sharedNodes[h.lock.Token()]
 	if p == nil {
 		return
 	}
@@ -76,11 +77,11 @@ func (r *run) seeWaiters(h *holding) {
 	if waiter == p.waiter {
 		return
 	}
-	*p = tenancy{waiter: waiter, since: time.Now(), turns: 1}
+	*p = sharedNode{waiter: waiter, since: time.Now(), turns: 1}
 }
 
-// waiterBehind returns the token of the first node of another client that waits for the
-// node of a holder, or 0.
+// waiterBehind returns the token of the first node of another client that waits
+// for the node of a holder, or 0.
 func (r *run) waiterBehind(h *holding) int64 {
 	behind, exclusive := false, false
 	for _, n := range r.nodes(h.queue) {
@@ -96,7 +97,7 @@ func (r *run) waiterBehind(h *holding) int64 {
 	return 0
 }
 
-// isShared reports whether another actor holds the place of a holder, too.
+// isShared reports whether another actor holds the lock with the same node.
 func (r *run) isShared(h *holding) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,12 +110,12 @@ func (r *run) isShared(h *holding) bool {
 }
 
 // judgeTurns fails the run if the actors of a client pass a lock on among
-// themselves more often than they may, although another client has waited for
-// so long that theirs knows.
+// themselves more often than they may. It judges only if another client has
+// waited for so long that their client knows.
 func (r *run) judgeTurns(h *holding) {
-	p := r.places[h.lock.Token()]
+	p := r.sharedNodes[h.lock.Token()]
 	if p == nil {
-		r.places[h.lock.Token()] = &tenancy{turns: 1}
+		r.sharedNodes[h.lock.Token()] = &sharedNode{turns: 1}
 		return
 	}
 	if h.joined || r.isShared(h) {

@@ -33,7 +33,7 @@ func TestNoSeedBreaksTheLock(t *testing.T) {
 	}
 }
 
-// runSeeds runs seeds in as many bubbles at once as there are processors.
+// runSeeds runs seeds, as many at the same time as there are processors.
 func runSeeds(t *testing.T, first uint64, n int) {
 	var next atomic.Uint64
 	next.Store(first)
@@ -64,14 +64,15 @@ func one(t *testing.T, seed uint64) *journal {
 	return j
 }
 
-// report says what went wrong, how it came, and how to see it again.
+// report says what went wrong, what happened before, and how to run the seed
+// again.
 func report(seed uint64, j *journal) string {
 	return fmt.Sprintf("seed %d: %s\n%v\nagain: go test ./internal/longtest/simulation -run=TestNoSeed -seeds=1 -seed=%d",
 		seed, j.failure, j, seed)
 }
 
-// runUnraced runs seeds with a test of this package that is built without the race detector, if
-// there is a Go command to build it.
+// runUnraced runs seeds in a test binary of this package without the race
+// detector, if there is a Go command to build it.
 func runUnraced(t *testing.T, first uint64, n int) {
 	if _, err := exec.LookPath("go"); err != nil {
 		runSeeds(t, first, n)

@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// everything is what a thousand runs have to come across, so that nothing drops out of the simulation
-// unnoticed.
+// everything lists what has to happen in a thousand runs, so that no part of
+// the simulation drops out unnoticed.
 var everything = []string{
 	"cancel", "client closed", "closed", "create without list", "create without list and watch",
 	"create without watch", "cut off", "delayed", "downgrade", "grant", "locked", "nested",
 	"node of a waiter removed", "node removed", "process paused", "queue removed", "re-entry", "release lost", "reply lost",
 	"request lost", "request repeated", "session ended", "session expired", "storm won", "timeout",
-	"told by Err alone", "unlock: client closed", "unlock: lock lost", "unlock: store unavailable",
+	"loss reported by Err alone", "unlock: client closed", "unlock: lock lost", "unlock: store unavailable",
 	"watch closed early",
 }
 
@@ -28,7 +28,7 @@ func (t *tally) wantEverything(tt *testing.T) {
 	}
 }
 
-// tally adds up what runs have come across.
+// tally adds up what has happened in the runs.
 type tally struct {
 	mu     sync.Mutex
 	runs   int

@@ -13,17 +13,17 @@ import (
 // unlockLimit is how long Unlock may take: it waits 2 s for the store.
 const unlockLimit = 2*time.Second + slack
 
-// use holds a lock for a while, enters it again, perhaps, and gives it back.
+// use holds a lock for a while, perhaps enters it again, and unlocks it.
 func (a *actor) use(m *recipes.RWMutex, queue string, l *recipes.Lock) {
 	ctx := l.Context(context.Background())
 	a.hold(ctx)
 	if queue == "p" && len(a.run.queues) > 1 && a.chance(10) {
 		a.nest(m, queue, l, ctx)
 	}
-	if !givenBack(l) && a.chance(25) {
+	if !unlockedBefore(l) && a.chance(25) {
 		a.reenter(m, queue, l, ctx)
 	}
-	if !givenBack(l) && l.Mode() == recipes.Exclusive && a.chance(30) {
+	if !unlockedBefore(l) && l.Mode() == recipes.Exclusive && a.chance(30) {
 		a.downgrade(queue, l)
 		a.hold(ctx)
 		if a.chance(25) {
@@ -36,17 +36,17 @@ func (a *actor) use(m *recipes.RWMutex, queue string, l *recipes.Lock) {
 	}
 }
 
-// givenBack tells whether a re-entry has outlasted the lock.
-func givenBack(l *recipes.Lock) bool { return errors.Is(l.Err(), recipes.ErrNotHeld) }
+// unlockedBefore reports whether the lock was unlocked before its re-entry.
+func unlockedBefore(l *recipes.Lock) bool { return errors.Is(l.Err(), recipes.ErrNotHeld) }
 
-// hold waits, or returns early when the lock is lost.
+// hold waits for a while, or until the lock is lost.
 func (a *actor) hold(ctx context.Context) {
 	limit := 100 * time.Millisecond
 	if a.chance(30) {
 		limit = 2 * time.Second
 	}
 	long := 4
-	if a.run.retains() { // others wait until a client knows of them
+	if a.run.retains() { // another actor may wait until its client knows of a waiter
 		long = 12
 	}
 	if a.chance(long) {
@@ -60,9 +60,9 @@ func (a *actor) hold(ctx context.Context) {
 	}
 }
 
-// nest takes another lock while it holds one, with the context of the first, and enters the first
-// again with the context of the second. Only who holds "p" wants "q", so that nobody waits in a
-// circle.
+// nest acquires another lock with the context of the first lock, and enters the
+// first lock again with the context of the second. Only an actor that holds "p"
+// asks for "q", so that actors cannot wait for each other in a circle.
 func (a *actor) nest(outer *recipes.RWMutex, queue string, held *recipes.Lock, ctx context.Context) {
 	m := a.mutex("q", recipes.WithTimeout(a.span(2*time.Second)))
 	a.begin("q", recipes.Shared)
@@ -82,12 +82,12 @@ func (a *actor) nest(outer *recipes.RWMutex, queue string, held *recipes.Lock, c
 
 // reenter enters a lock again with a context of it.
 func (a *actor) reenter(m *recipes.RWMutex, queue string, outer *recipes.Lock, ctx context.Context) {
-	take, wants := m.RLock, recipes.Shared
+	attempt, wants := m.RLock, recipes.Shared
 	if a.chance(50) {
-		take, wants = m.Lock, recipes.Exclusive
+		attempt, wants = m.Lock, recipes.Exclusive
 	}
 	has, lost := outer.Mode(), outer.Err()
-	inner, err := take(ctx)
+	inner, err := attempt(ctx)
 	switch {
 	case errors.Is(err, recipes.ErrLost):
 		if outer.Err() == nil {
@@ -110,7 +110,7 @@ func (a *actor) reenter(m *recipes.RWMutex, queue string, outer *recipes.Lock, c
 	}
 	a.run.entered(a, queue, inner)
 	a.hold(ctx)
-	if a.chance(50) { // the outer one goes first, which may be a downgrade
+	if a.chance(50) { // unlock the outer Lock first, which may be a downgrade
 		a.unlock(queue, outer)
 		a.hold(inner.Context(context.Background()))
 	}
@@ -122,7 +122,7 @@ func (a *actor) downgrade(queue string, l *recipes.Lock) {
 	a.run.remark("%v downgrades %s: %v", a, l.Node(), err)
 	a.run.count("downgrade")
 	switch {
-	case err == nil && a.run.wrap != nil: // the store could not be told
+	case err == nil && a.run.wrap != nil: // the store could not be reached
 	case err == nil:
 		if name, stands := a.run.stands(queue, l.Token()); stands && !strings.Contains(name, "-R-") {
 			a.run.fail("%v has downgraded, and its node is %s", a, name)
@@ -147,7 +147,7 @@ func (a *actor) unlock(queue string, l *recipes.Lock) {
 		a.run.fail("%v: held after Unlock", a)
 	}
 	switch {
-	case errors.Is(again, recipes.ErrNotHeld): // the second time
+	case errors.Is(again, recipes.ErrNotHeld): // the second Unlock of a Lock
 		if err == nil {
 			a.run.fail("%v: a second Unlock succeeds", a)
 		}
@@ -157,9 +157,9 @@ func (a *actor) unlock(queue string, l *recipes.Lock) {
 		a.run.fail("%v: unlock of a lost lock: %v", a, err)
 	case err != nil:
 		a.run.fail("%v: unlock: %v", a, err)
-	case a.run.retains(): // the node stays for a while, and may be that of others
+	case a.run.retains(): // a retained node stays for a while, and other actors may use it
 	case last && removed && !a.run.doubtful(l) && a.client.calmSince(began).Equal(began):
-		a.run.fail("%v has unlocked and was not told that its node %s had been removed", a, l.Node())
+		a.run.fail("Unlock of %v did not report that its node %s had been removed", a, l.Node())
 	case last:
 		if name, stands := a.run.stands(queue, l.Token()); stands {
 			a.run.fail("%v has unlocked, and its node %s is there", a, name)

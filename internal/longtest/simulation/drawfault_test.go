@@ -8,17 +8,17 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// pass lets something pass the gate, or draws what else becomes of it.
-func (r *run) pass(p *passage) {
-	f := r.fate(p)
+// pass lets a message pass the gate, or draws a fault that hits it.
+func (r *run) pass(p *message) {
+	f := r.drawFault(p)
 	if f.Delay > 0 {
 		p.after = time.Now().Add(f.Delay)
-		p.client.trouble(p.after)
+		p.client.disturb(p.after)
 		r.note("%v takes %v", p, f.Delay)
 		r.count("delayed")
 		return
 	}
-	r.gate.take(p)
+	r.gate.remove(p)
 	r.passing = p
 	r.noteFate(p, f)
 	if f.Lose && p.request.Stage != faults.StageNews {
@@ -30,8 +30,9 @@ func (r *run) pass(p *passage) {
 	p.verdict <- f
 }
 
-// fate draws what becomes of something. Its Delay is played at the gate.
-func (r *run) fate(p *passage) (f faults.Fault) {
+// drawFault draws the fault that hits a message, if any. The gate itself plays
+// a Delay.
+func (r *run) drawFault(p *message) (f faults.Fault) {
 	n := r.rand.IntN(1000)
 	q := p.request
 	switch {
@@ -42,7 +43,7 @@ func (r *run) fate(p *passage) (f faults.Fault) {
 		f.Lose = true
 	case n < 35 && q.Op != faults.OpConnect:
 		f.EndSession = true
-		p.client.trouble(time.Now())
+		p.client.disturb(time.Now())
 	case q.Stage == faults.StageRequest && n < 100 && repeatable(q.Op):
 		f.Repeat = true
 	case q.Stage == faults.StageRequest && n < 150 && arms(q.Op):
@@ -57,30 +58,31 @@ func (r *run) fate(p *passage) (f faults.Fault) {
 	return f
 }
 
-// repeatable reports whether the network may carry a request of that kind twice.
+// repeatable reports whether the network may carry a request of that kind
+// twice.
 func repeatable(op faults.Op) bool {
 	return op == faults.OpDelete || op == faults.OpReplace || op == faults.OpCleanUp
 }
 
-// arms reports whether a request of that kind may arm a watch.
+// arms reports whether a request of that kind may set a watch.
 func arms(op faults.Op) bool {
 	return op == faults.OpCreate || op == faults.OpWatch || op == faults.OpWatchQueue
 }
 
-// span draws a duration that ends at no instant at which anything else does.
+// span draws a duration that ends when nothing else ends.
 func (r *run) span(limit time.Duration) time.Duration {
 	return time.Duration(r.rand.Int64N(int64(limit/time.Microsecond)))*time.Microsecond + 300*time.Nanosecond
 }
 
-// doubtful tells whether something that was to change the node of a lock was lost. Then nobody can
-// tell who removed it.
+// doubtful reports whether a request that changes the node of a lock was lost.
+// Then it is not known which client has removed the node.
 func (r *run) doubtful(l *recipes.Lock) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.doubts[l.Token()]
 }
 
-func (r *run) noteFate(p *passage, f faults.Fault) {
+func (r *run) noteFate(p *message, f faults.Fault) {
 	note := func(what, becomes string, args ...any) {
 		r.note("%v"+becomes, append([]any{p}, args...)...)
 		r.count(what)

@@ -11,20 +11,20 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// The judge looks at the store with a session of its own, which no fault touches.
+// The judge reads the store with a session of its own, which no fault hits.
 
 // nodes returns the nodes of a queue, oldest first.
 func (r *run) nodes(queue string) []driver.Node {
-	nodes, err := r.eyes.List(context.Background(), queue)
+	nodes, err := r.judgeSession.List(context.Background(), queue)
 	if err != nil {
 		panic(err)
 	}
 	return nodes
 }
 
-// info returns what the store knows of a node, if it is there.
+// info returns the store's record of a node, if the node is there.
 func (r *run) info(queue, name string) (driver.NodeInfo, bool) {
-	info, err := driver.Read(context.Background(), r.eyes, queue, name)
+	info, err := driver.Read(context.Background(), r.judgeSession, queue, name)
 	if err != nil && !errors.Is(err, driver.ErrGone) {
 		panic(err)
 	}
@@ -41,18 +41,20 @@ func (r *run) stands(queue string, token int64) (name string, is bool) {
 	return "", false
 }
 
-// mark is what the nodes of an actor carry, so that they can be told from those of others.
-func (a *actor) mark() recipes.Option { return recipes.WithData([]byte(a.String())) }
+// ownData is the data in the nodes of an actor. It tells them from the nodes of
+// other actors.
+func (a *actor) ownData() recipes.Option { return recipes.WithData([]byte(a.String())) }
 
-// contendsWith reports whether the actor's present call made the node. A Create
-// of an earlier call may have been handled after those of the present one.
+// contendsWith reports whether the actor's present call made the node. The
+// store may have handled a Create of an earlier call after those of the present
+// one.
 func (a *actor) contendsWith(info driver.NodeInfo) bool {
 	var record recipes.Record
 	want, calling := a.wanted()
 	return calling && json.Unmarshal(info.Data, &record) == nil && !record.Since.Before(want.since)
 }
 
-// ownerOf returns whose node it is.
+// ownerOf returns the actor whose node it is.
 func (r *run) ownerOf(info driver.NodeInfo) *actor {
 	var record recipes.Record
 	if err := json.Unmarshal(info.Data, &record); err != nil {
@@ -63,7 +65,7 @@ func (r *run) ownerOf(info driver.NodeInfo) *actor {
 			return a
 		}
 	}
-	panic("a node of nobody: " + record.Data)
+	panic("a node of no actor: " + record.Data)
 }
 
 // isWriter reports whether a node with that name stands for an exclusive lock.
