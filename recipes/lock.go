@@ -88,7 +88,8 @@ func (l *Lock) Token() int64 {
 // Unlock.
 //
 // A session counts as ended before the store grants the lock to another session.
-// What was sent to a resource before may still arrive after that: see Token.
+// But a request that was sent to a resource before may arrive after that: see
+// Token.
 func (l *Lock) Lost() <-chan struct{} {
 	if l.fromNoCall() {
 		return nil
