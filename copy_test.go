@@ -20,7 +20,7 @@ func TestVetReportsCopiesOfClientsMutexesAndLocks(t *testing.T) {
 	require.NoError(t, err)
 	out, err := exec.Command("go", "vet", "-copylocks", "./testdata/copies").CombinedOutput()
 	var failed *exec.ExitError
-	require.ErrorAs(t, err, &failed, "go vet has reported nothing")
+	require.ErrorAs(t, err, &failed, "go vet has reported no copy")
 
 	copies := 0
 	for i, line := range strings.Split(string(source), "\n") {
@@ -35,7 +35,8 @@ func TestVetReportsCopiesOfClientsMutexesAndLocks(t *testing.T) {
 	assert.Equal(t, 4, copies)
 }
 
-// copyOf copies a Lock by reflection, because vet would report an assignment.
+// copyOf returns a copy of a Lock. It uses reflection, because go vet would report
+// an assignment.
 func copyOf(l *dlock.Lock) *dlock.Lock {
 	c := new(dlock.Lock)
 	reflect.ValueOf(c).Elem().Set(reflect.ValueOf(l).Elem())
@@ -56,12 +57,12 @@ func TestACopyOfALockIsTheSameLock(t *testing.T) {
 	require.NoError(t, err)
 
 	for _, l := range []*dlock.Lock{inner, outer} {
-		again := copyOf(l)
-		inside := again.Context(ctx)
+		copied := copyOf(l)
+		ctxOfLock := copied.Context(ctx)
 		require.NoError(t, l.Unlock())
-		assert.ErrorIs(t, again.Unlock(), dlock.ErrNotHeld)
-		assert.ErrorIs(t, again.Err(), dlock.ErrNotHeld)
-		assert.Error(t, inside.Err())
+		assert.ErrorIs(t, copied.Unlock(), dlock.ErrNotHeld)
+		assert.ErrorIs(t, copied.Err(), dlock.ErrNotHeld)
+		assert.Error(t, ctxOfLock.Err())
 		if l == inner {
 			_, err := other.RWMutex("q").TryRLock(ctx)
 			require.ErrorIs(t, err, dlock.ErrLocked, "the outer Lock still holds")
@@ -73,8 +74,8 @@ func TestACopyOfALockIsTheSameLock(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// Unlocking through the copy first is as good.
-func TestALockIsUnlockedThroughItsCopy(t *testing.T) {
+// Unlock of the copy gives the lock back, as Unlock of the original does.
+func TestUnlockOfACopyUnlocksTheLock(t *testing.T) {
 	c := dlock.NewClient(memdriver.New())
 	defer c.Close()
 	l, err := c.RWMutex("q").Lock(t.Context())
@@ -83,8 +84,9 @@ func TestALockIsUnlockedThroughItsCopy(t *testing.T) {
 	assert.ErrorIs(t, l.Unlock(), dlock.ErrNotHeld)
 }
 
-// A Lock that is overwritten with another one takes nothing from the lock that it was.
-func TestAnOverwrittenLockHurtsNoOther(t *testing.T) {
+// To overwrite a Lock with another one changes nothing for the first lock, which a
+// copy still holds.
+func TestOverwritingALockDoesNotReleaseIt(t *testing.T) {
 	c := dlock.NewClient(memdriver.New())
 	defer c.Close()
 	one, err := c.RWMutex("one").Lock(t.Context())

@@ -3,7 +3,6 @@ package dlock_test
 import (
 	"context"
 	"errors"
-
 	"os/exec"
 	"testing"
 
@@ -15,9 +14,9 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-var errDSN = errors.New("the dsn was seen")
+var errDSN = errors.New("this driver accepts no dsn")
 
-// refuser opens nothing and says what it was asked for.
+// refuser is a driver that returns errDSN and the dsn as its error.
 type refuser struct{}
 
 func (refuser) OpenConnector(dsn string) (driver.Connector, error) {
@@ -33,26 +32,26 @@ func TestOpenOfAnUnknownDriverNamesTheRegisteredOnes(t *testing.T) {
 	require.ErrorContains(t, err, `mem, refuser`)
 }
 
-func TestOpenHandsTheDSNToTheDriver(t *testing.T) {
+func TestOpenPassesTheDSNToTheDriver(t *testing.T) {
 	_, err := dlock.Open("refuser", "some dsn")
 	require.ErrorIs(t, err, errDSN)
 	assert.ErrorContains(t, err, `dlock: open "refuser": `)
 	assert.ErrorContains(t, err, "some dsn")
 }
 
-// nothing opens a nil connector.
-type nothing struct{}
+// nilDriver is a driver that returns a nil connector and no error.
+type nilDriver struct{}
 
-func (nothing) OpenConnector(string) (driver.Connector, error) { return nil, nil }
+func (nilDriver) OpenConnector(string) (driver.Connector, error) { return nil, nil }
 
-func TestOpenOfADriverThatReturnsNothing(t *testing.T) {
-	dlock.Register("a nothing", nothing{})
-	_, err := dlock.Open("a nothing", "")
-	require.EqualError(t, err, `dlock: open "a nothing": the driver has returned no connector`)
+func TestOpenRefusesANilConnector(t *testing.T) {
+	dlock.Register("a nil driver", nilDriver{})
+	_, err := dlock.Open("a nil driver", "")
+	require.EqualError(t, err, `dlock: open "a nil driver": the driver has returned no connector`)
 }
 
-func TestRegisterPanicsOnNilAndTwice(t *testing.T) {
-	require.PanicsWithValue(t, "dlock: Register of a nil driver for nothing", func() { dlock.Register("nothing", nil) })
+func TestRegisterPanicsOnANilDriverAndOnANameThatIsTaken(t *testing.T) {
+	require.PanicsWithValue(t, "dlock: Register of a nil driver for none", func() { dlock.Register("none", nil) })
 	require.PanicsWithValue(t, "dlock: Register called twice for driver mem", func() { dlock.Register("mem", refuser{}) })
 	assert.Subset(t, dlock.Drivers(), []string{"mem", "refuser"})
 }
@@ -63,6 +62,7 @@ func TestOpenDoesNoIO(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
+// unreachable is a connector that must not be asked to connect.
 type unreachable struct{ t *testing.T }
 
 func (u unreachable) Connect(context.Context) (driver.Session, error) {
@@ -99,9 +99,8 @@ func TestAClosedClientReturnsErrClosed(t *testing.T) {
 	require.ErrorIs(t, c.Ping(t.Context()), dlock.ErrClosed)
 }
 
-// The front package brings no driver, and no other module than the drivers' clients need, into
-// a program.
-func TestTheFrontPackageImportsNoDriver(t *testing.T) {
+// A program links only the drivers that it imports.
+func TestPackageDlockImportsNoDriver(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", ".")
 	out, err := cmd.Output()
 	require.NoError(t, err)

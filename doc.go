@@ -121,8 +121,8 @@
 // its work. After Unlock the lock is not held, whatever Unlock returns:
 //
 //   - nil: the lock was held until now.
-//   - An error that matches [ErrLost]: the lock was lost before. What was done
-//     under it may have overlapped with another holder.
+//   - An error that matches [ErrLost]: the lock was lost before. Another
+//     contender may have held it while the work was done.
 //   - An error that matches [ErrUnlock]: the lock was held until now, but its
 //     node may block other contenders for a while.
 //   - An error that matches [ErrNotHeld] only: the lock was unlocked before.

@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-func TestWithLockOfNoFunctionAsksNothing(t *testing.T) {
+func TestWithLockOfANilFunctionIsAnErrorWithoutARequest(t *testing.T) {
 	c := dlock.NewClient(unreachable{t})
 	defer c.Close()
 	m := c.RWMutex("stock/42")
@@ -31,14 +31,16 @@ func TestEveryUseWithANilContextIsAnError(t *testing.T) {
 	assert.EqualError(t, c.Ping(none), "dlock: ping: nil context")
 }
 
-// fills are bytes that a node's record holds as they are, escaped, and encoded.
+// fills are bytes by the form in which a record holds them: as they are, with an
+// escape of JSON, or in base64.
 var fills = map[string]byte{"text": 'x', "control characters": 1, "binary": 0xff}
 
-const mostData = 64 << 10
+// maxData is the greatest length of data that WithData accepts, in bytes.
+const maxData = 64 << 10
 
 func TestEveryUseWithDataThatIsTooLongIsAnError(t *testing.T) {
 	for name, fill := range fills {
-		long := dlock.WithData(bytes.Repeat([]byte{fill}, mostData+1))
+		long := dlock.WithData(bytes.Repeat([]byte{fill}, maxData+1))
 		plain, ofClient := dlock.NewClient(unreachable{t}), dlock.NewClient(unreachable{t}, long)
 		defer plain.Close()
 		defer ofClient.Close()
@@ -51,11 +53,11 @@ func TestEveryUseWithDataThatIsTooLongIsAnError(t *testing.T) {
 }
 
 func TestTheLongestDataIsKept(t *testing.T) {
-	c := dlock.NewClient(memdriver.New(), dlock.WithData(make([]byte, mostData+1)))
+	c := dlock.NewClient(memdriver.New(), dlock.WithData(make([]byte, maxData+1)))
 	defer c.Close()
 	for name, fill := range fills {
-		data := bytes.Repeat([]byte{fill}, mostData)
-		m := c.RWMutex("stock/42", dlock.WithData(data)) // in place of what the client says
+		data := bytes.Repeat([]byte{fill}, maxData)
+		m := c.RWMutex("stock/42", dlock.WithData(data)) // replaces the option of the client
 		lock, err := m.Lock(t.Context())
 		require.NoError(t, err, name)
 		queue, err := m.Queue(t.Context())

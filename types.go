@@ -42,8 +42,10 @@ type Client = recipes.Client
 //	func (m *RWMutex) RLock(ctx context.Context) (*Lock, error)
 //	func (m *RWMutex) TryLock(ctx context.Context) (*Lock, error)
 //	func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error)
-//	func (m *RWMutex) WithLock(ctx context.Context, f func(ctx context.Context) error) error
-//	func (m *RWMutex) WithRLock(ctx context.Context, f func(ctx context.Context) error) error
+//	func (m *RWMutex) WithLock(ctx context.Context,
+//		f func(ctx context.Context) error) error
+//	func (m *RWMutex) WithRLock(ctx context.Context,
+//		f func(ctx context.Context) error) error
 //	func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error)
 //	func (m *RWMutex) Name() string
 //	func (m *RWMutex) String() string

@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// uses are all ways to use a lock.
+// uses returns a call of each method of an RWMutex that needs the store.
 func uses(m *dlock.RWMutex) map[string]func(context.Context) error {
 	lock := func(f func(context.Context) (*dlock.Lock, error)) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -19,11 +19,11 @@ func uses(m *dlock.RWMutex) map[string]func(context.Context) error {
 			return err
 		}
 	}
-	inside := func(context.Context) error { panic("let in") }
+	locked := func(context.Context) error { panic("called without the lock") }
 	return map[string]func(context.Context) error{
 		"Lock": lock(m.Lock), "RLock": lock(m.RLock), "TryLock": lock(m.TryLock), "TryRLock": lock(m.TryRLock),
-		"WithLock":  func(ctx context.Context) error { return m.WithLock(ctx, inside) },
-		"WithRLock": func(ctx context.Context) error { return m.WithRLock(ctx, inside) },
+		"WithLock":  func(ctx context.Context) error { return m.WithLock(ctx, locked) },
+		"WithRLock": func(ctx context.Context) error { return m.WithRLock(ctx, locked) },
 		"Queue":     func(ctx context.Context) error { _, err := m.Queue(ctx); return err },
 	}
 }
@@ -53,7 +53,7 @@ func TestAMutexOfNoClientSaysSo(t *testing.T) {
 	}
 }
 
-// The program did not look at the error of the call.
+// A program that ignores the error of a call goes on with such a Lock.
 func TestALockOfNoCallIsNotHeld(t *testing.T) {
 	var none context.Context
 	for name, l := range map[string]*dlock.Lock{"the zero value": new(dlock.Lock), "nil": nil} {
@@ -78,7 +78,7 @@ func TestALockOfNoCallIsNotHeld(t *testing.T) {
 	}
 }
 
-// Methods that come later are not forgotten: every one is called.
+// It calls every method of the types, so that no new method is forgotten.
 func TestNoMethodOfAZeroValuePanics(t *testing.T) {
 	values := []any{new(dlock.Lock), (*dlock.Lock)(nil), new(dlock.RWMutex), (*dlock.RWMutex)(nil), new(dlock.Client), (*dlock.Client)(nil)}
 	for _, v := range values {
@@ -92,7 +92,8 @@ func TestNoMethodOfAZeroValuePanics(t *testing.T) {
 	}
 }
 
-// zeroArguments returns arguments for a function: ctx, and zero values.
+// zeroArguments returns arguments for a call of a function: ctx for a context, and
+// else zero values.
 func zeroArguments(f reflect.Type, ctx context.Context) []reflect.Value {
 	contexts := reflect.TypeFor[context.Context]()
 	var in []reflect.Value

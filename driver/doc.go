@@ -56,5 +56,5 @@
 //     names of rule 2.
 //   - Package watches keeps the open watches of a session: rules 6 and 13.
 //   - Package calls makes calls of client libraries whose functions take no
-//     context: rule 10.
+//     context, and waits for calls in flight: rules 10 and 11.
 package driver

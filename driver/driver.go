@@ -47,8 +47,9 @@ type Connector interface {
 //   - If [CheckQueue] refuses the queue, or [CheckPrefix] the prefix, the error
 //     matches [ErrBadName], and the driver sends no request to the store.
 //
-// Rule 11, nothing outlives Close: once Close has returned, no goroutine, timer,
-// connection or watch of the session is left.
+// Rule 11, nothing outlives Close: Close ends the calls in flight and waits for
+// them. Once it has returned, the session sends no request, and no goroutine,
+// timer, connection or watch of it is left.
 //
 // A driver may rely on this: a contender that has an open watch of its own node
 // and of nodes ahead does not act as a holder. It may stop that watch before the
@@ -191,7 +192,9 @@ type Session interface {
 	// Close ends the session. It frees everything that the session holds, in this
 	// process and in the store.
 	//
-	// Rule 9, close: when Close returns nil, the nodes of the session are gone.
+	// Rule 9, close: when Close returns nil, the nodes of the session are gone. A
+	// Create that reaches the store after that leaves no node.
+	//
 	// If the store cannot be reached, Close returns an error that matches
 	// [ErrUnavailable] within a few seconds. The store then removes the nodes when
 	// it drops the session. Rule 8 holds: Done closes before the nodes go.

@@ -27,8 +27,8 @@ type Replacer interface {
 	//
 	// If the node is gone, the error matches [ErrGone]. After any other error the
 	// node may have either name. The caller may then repeat Replace with the same
-	// arguments. It may also call Delete with either place: Delete removes the
-	// node under the name that it has.
+	// arguments. It may also call Delete with any place that the node has had:
+	// Delete removes the node under the name that it has now.
 	Replace(ctx context.Context, queue string, p Place, prefix string) (Place, error)
 }
 

@@ -204,7 +204,7 @@ func (s *session) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), min(closeTimeout, s.timeout))
 	defer cancel()
 	answered := s.conn.roundTrip(faults.OpClose, ctx.Done(), func() {
-		// The error says that the store has dropped the session before, which is as good.
+		// If the store has dropped the session before, there is nothing left to do.
 		_ = s.store.accept(s.record, faults.OpClose)
 		s.store.drop(s.record)
 	})

@@ -8,7 +8,7 @@ import (
 	"github.com/dlock-go/dlock/driver/calls"
 )
 
-// client is a client library without contexts.
+// client is a client library whose functions take no context.
 type client struct{ release chan struct{} }
 
 func (c client) Create() (string, error) {
@@ -18,7 +18,7 @@ func (c client) Create() (string, error) {
 
 func (c client) Delete(name string) { fmt.Println("deleted", name) }
 
-// A caller gives up, and the node that was made too late is removed.
+// A caller gives up. Later the call creates a node, and the clean-up removes it.
 func ExampleDo() {
 	store := client{release: make(chan struct{})}
 	group := calls.NewGroup(16)
@@ -37,4 +37,23 @@ func ExampleDo() {
 	// Output:
 	// context deadline exceeded
 	// deleted node-0000000007
+}
+
+// A session registers each call with its Gate. Its Close closes the Gate, which ends
+// the calls in flight and refuses later ones.
+func ExampleGate() {
+	var gate calls.Gate
+	ctx, leave, open := gate.Enter(context.Background())
+	fmt.Println("before Close:", open)
+	go func() {
+		defer leave()
+		<-ctx.Done() // a request that takes long
+	}()
+
+	gate.Close()
+	_, _, open = gate.Enter(context.Background())
+	fmt.Println("after Close:", open)
+	// Output:
+	// before Close: true
+	// after Close: false
 }

@@ -5,23 +5,23 @@ import (
 	"sync"
 )
 
-// Gate counts the calls in flight of a session. Its Close ends them, waits for
-// them, and lets no other begin. So a session that closes its Gate in Close sends
-// no request after Close has returned (rule 11).
+// Gate keeps track of the calls in flight of a session, and of its goroutines. A
+// session that closes its Gate in Close sends no request after Close has returned:
+// rule 11.
 //
 // The zero Gate is open. A Gate is safe for use by many goroutines. It must not be
 // copied after its first use.
 type Gate struct {
 	mu     sync.Mutex
 	closed bool
-	life   context.Context // of the calls; Close ends it
+	life   context.Context // ends when the Gate is closed
 	end    context.CancelFunc
-	calls  sync.WaitGroup
+	calls  sync.WaitGroup // the calls in flight and the goroutines
 }
 
-// Enter lets a call begin. The call works with the context that Enter returns,
-// which ends with ctx and when the Gate is closed, and calls leave when it is
-// done. After Close, Enter reports false, and the call sends nothing.
+// Enter registers a call, and reports with open whether the call may begin: not
+// after Close. The call works with the context that Enter returns. That context ends
+// when ctx ends, and when the Gate is closed. The call has to call leave at its end.
 func (g *Gate) Enter(ctx context.Context) (life context.Context, leave func(), open bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -41,8 +41,8 @@ func (g *Gate) Enter(ctx context.Context) (life context.Context, leave func(), o
 	}, true
 }
 
-// Go runs f on a goroutine that Close waits for, and reports whether it does: not
-// after Close. The function f has to return soon after Close was called.
+// Go starts f on a goroutine, and reports whether it has done so: not after Close.
+// Close waits for the goroutine. So f has to return soon after Close was called.
 func (g *Gate) Go(f func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -52,9 +52,9 @@ func (g *Gate) Go(f func()) bool {
 	return !g.closed
 }
 
-// Close ends the contexts of the calls in flight, and returns when the calls have
-// left and the goroutines of Go have ended. No call and no goroutine begins any
-// more. A second Close waits as well.
+// Close ends the contexts of the calls in flight. It returns when each of these calls
+// has called leave and each goroutine of Go has ended. After the call of Close, no
+// other call or goroutine begins. A second Close waits in the same way.
 func (g *Gate) Close() {
 	g.mu.Lock()
 	g.closed = true

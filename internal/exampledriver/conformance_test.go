@@ -24,14 +24,14 @@ func TestConformance(t *testing.T) {
 	playDisks(t)
 	dlocktest.Run(t, dlocktest.Config{
 		New: newStore,
-		// One count serves all queues and has room for 10^18 nodes.
+		// All queues share one counter, which does not end before 10^18 nodes.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Complete:        true,
 		Abilities:       []dlocktest.Ability{dlocktest.AbilityAhead, dlocktest.AbilityReplace},
 
 		Drop: func(t *testing.T, s driver.Session) {
-			d := homeOf(s).store
+			d := storeOf(s).store
 			if err := os.Remove(d.path(s.(*session).id)); err != nil {
 				t.Fatal(err)
 			}
@@ -54,17 +54,17 @@ func TestConformance(t *testing.T) {
 		},
 		Pause: func(t *testing.T, s driver.Session, d time.Duration) { dlocktest.SkewLease(s.(*session).lease, d) },
 		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
-			operate(t, c.(home).store, func(st *state) {
+			operate(t, c.(linkedStore).store, func(st *state) {
 				st.remove(func(q string, _ node) bool { return q == queue })
 			})
 		},
 		RemoveNode: func(t *testing.T, c driver.Connector, queue, name string) {
-			operate(t, c.(home).store, func(st *state) {
+			operate(t, c.(linkedStore).store, func(st *state) {
 				st.remove(func(q string, n node) bool { return q == queue && n.Name == name })
 			})
 		},
 		PutNode: func(t *testing.T, c driver.Connector, queue, name string, data []byte) {
-			operate(t, c.(home).store, func(st *state) {
+			operate(t, c.(linkedStore).store, func(st *state) {
 				p := driver.Place{Node: driver.Node{Name: name}}
 				st.Queues[queue] = append(st.Queues[queue], node{Place: p, Data: string(data)})
 				st.Version++
@@ -73,20 +73,20 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// cutOff removes the session's own way to the directory.
+// cutOff removes the symbolic link by which the session finds the directory.
 func cutOff(t *testing.T, s driver.Session) (heal func()) {
-	way := s.(*session).store.dir
-	if err := os.Remove(way); err != nil {
+	link := s.(*session).store.dir
+	if err := os.Remove(link); err != nil {
 		t.Fatal(err)
 	}
 	return sync.OnceFunc(func() {
-		if err := os.Symlink(homeOf(s).store.dir, way); err != nil {
+		if err := os.Symlink(storeOf(s).store.dir, link); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// operate changes a store as an operator does who edits the file.
+// operate changes the file of a store, as an operator may do.
 func operate(t *testing.T, d store, f func(*state)) {
 	err := d.update(context.Background(), func(st *state) error {
 		f(st)
@@ -97,19 +97,19 @@ func operate(t *testing.T, d store, f func(*state)) {
 	}
 }
 
-// home is a store whose sessions each come by a way of their own, a symbolic
-// link, so that one of them can be cut off.
-type home struct {
-	t    *testing.T
-	ways string
+// linkedStore is a store in which each session has a symbolic link of its own to the
+// directory. cutOff removes the link of one session.
+type linkedStore struct {
+	t     *testing.T
+	links string // the directory of the links
 	connector
 }
 
-var homes sync.Map // driver.Session to home
+var stores sync.Map // the linkedStore of each driver.Session
 
-func homeOf(s driver.Session) home {
-	h, _ := homes.Load(s)
-	return h.(home)
+func storeOf(s driver.Session) linkedStore {
+	st, _ := stores.Load(s)
+	return st.(linkedStore)
 }
 
 func newStore(t *testing.T) driver.Connector {
@@ -118,11 +118,12 @@ func newStore(t *testing.T) driver.Connector {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return home{t, t.TempDir(), c.(connector)}
+	return linkedStore{t, t.TempDir(), c.(connector)}
 }
 
-// directory returns a directory in memory, if the system has one: the kit makes
-// some ten thousand changes, and a disk takes milliseconds for each.
+// directory returns a new directory. It is in memory if the system has such a place,
+// because the kit makes about ten thousand changes, and a disk takes milliseconds for
+// each of them.
 func directory(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "dlock-example-")
 	if err != nil {
@@ -136,31 +137,31 @@ func directory(t *testing.T) string {
 	return dir
 }
 
-func (h home) Connect(ctx context.Context) (driver.Session, error) {
-	way := h.connector
-	way.store.dir = filepath.Join(h.ways, rand.Text())
-	if err := os.Symlink(h.store.dir, way.store.dir); err != nil {
+func (st linkedStore) Connect(ctx context.Context) (driver.Session, error) {
+	c := st.connector
+	c.store.dir = filepath.Join(st.links, rand.Text())
+	if err := os.Symlink(st.store.dir, c.store.dir); err != nil {
 		return nil, err
 	}
-	s, err := way.Connect(ctx)
+	s, err := c.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	homes.Store(s, h)
-	h.t.Cleanup(func() { homes.Delete(s) })
+	stores.Store(s, st)
+	st.t.Cleanup(func() { stores.Delete(s) })
 	return s, nil
 }
 
-// disk is what goes wrong with a disk.
+// disk holds the faults of a disk, for one session.
 type disk struct {
-	fails bool          // at the next change of a queue
-	late  bool          // when the change is made, rather than before
+	fails bool          // the next change of a queue returns an error
+	late  bool          // the change is made in spite of the error
 	delay time.Duration // of the reply to each heartbeat
 }
 
-var disks sync.Map // directory, as a session names it, to disk
+var disks sync.Map // the disk of each session, by the name of its link
 
-// playDisks puts such disks under the driver.
+// playDisks makes the driver use the disks with their faults.
 func playDisks(t *testing.T) {
 	rename = func(root *os.Root, from, to string) error {
 		bad := diskOf(root.Name())
@@ -188,7 +189,8 @@ func diskOf(dir string) disk {
 	return bad
 }
 
-// version differs after each change of a queue. It does not after a heartbeat.
+// version returns the version of the state in a file. It differs after each change of
+// a queue, but not after a heartbeat.
 func version(root *os.Root, name string) int64 {
 	b, err := root.ReadFile(name)
 	var st state

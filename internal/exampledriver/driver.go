@@ -1,19 +1,18 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
-// Package exampledriver is the driver that docs/writing-a-driver.md builds up
-// step by step. It keeps locks for the processes of one machine, in one file of
-// a directory:
+// Package exampledriver is the driver that docs/writing-a-driver.md builds step by
+// step. It keeps locks for the processes of one machine, in a file in a directory:
 //
 //	dlock.Open("file", "/var/lib/shop/locks?session_timeout=10s")
 //
-// The directory has to exist, on a local file system: some network file systems
-// do not keep what flock and rename promise. Every request reads the whole file
-// and most of them write it, so this is for dozens of contenders, not for
-// thousands.
+// The directory has to exist and to be on a local file system. On some network file
+// systems flock and rename do not work as this driver needs them. Every request
+// reads the whole file, and most requests write it. So this driver is for dozens of
+// contenders, not for thousands.
 //
-// All processes have to read the same clock. A step forward of that clock ends
-// sessions, but their leases read it, too. After a step back, the nodes of dead
-// processes stay for so much longer.
+// All processes have to read the same clock. If that clock is set forward, sessions
+// end early, and their processes know it, because a lease reads the same clock. If it
+// is set back, the nodes of dead processes stay longer by the same time.
 package exampledriver
 
 import (
@@ -33,24 +32,24 @@ import (
 
 func init() { dlock.Register("file", Driver{}) }
 
-// Driver opens stores by the names of their directories.
+// Driver opens the stores in directories.
 type Driver struct{}
 
-// OpenConnector takes directory[?session_timeout=10s].
+// OpenConnector parses a dsn of the form directory[?session_timeout=10s].
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	dir, query, _ := strings.Cut(dsn, "?")
 	c := connector{store: store{dir}, timeout: 10 * time.Second}
 	params, err := url.ParseQuery(query)
 	if err != nil || dir == "" {
-		return nil, errors.New("exampledriver: dsn: not directory?session_timeout=10s")
+		return nil, errors.New("exampledriver: dsn: not of the form directory?session_timeout=10s")
 	}
 	for name := range params {
 		if name != "session_timeout" {
-			return nil, fmt.Errorf("exampledriver: dsn: parameter %q is not known", name)
+			return nil, fmt.Errorf("exampledriver: dsn: unknown parameter %q", name)
 		}
 		c.timeout, err = time.ParseDuration(params.Get(name))
 		if err != nil || c.timeout < 100*time.Millisecond {
-			return nil, fmt.Errorf("exampledriver: dsn: parameter %q: not a duration of 100ms or more", name)
+			return nil, fmt.Errorf("exampledriver: dsn: parameter %q is not a duration of at least 100ms", name)
 		}
 	}
 	return c, nil
@@ -69,7 +68,7 @@ func (c connector) Connect(ctx context.Context) (driver.Session, error) {
 			err = errors.Join(os.WriteFile(c.store.path(s.id), nil, 0o600), s.renew())
 			return err == nil
 		})
-		return marked(cmp.Or(err, ended))
+		return markUnavailable(cmp.Or(err, ended))
 	})
 	if err != nil {
 		s.lease.End(err)

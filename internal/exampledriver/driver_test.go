@@ -21,7 +21,7 @@ import (
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
-func TestDSNsThatMakeNoSenseAreRefused(t *testing.T) {
+func TestBadDSNsAreRefused(t *testing.T) {
 	for _, dsn := range []string{"", "?session_timeout=10s", "/d?timeout=10s", "/d?session_timeout=ten", "/d?session_timeout=1ms", "/d?%zz"} {
 		_, err := dlock.Open("file", dsn)
 		assert.ErrorContains(t, err, "exampledriver: dsn", dsn)
@@ -37,8 +37,8 @@ func TestAMissingDirectoryIsUnavailable(t *testing.T) {
 
 const holderDSN = "DLOCK_EXAMPLE_HOLDER_DSN"
 
-// TestMain lets the test program play a process that takes the lock, says so, and
-// keeps it.
+// TestMain also runs the process that a test kills: it takes the lock, prints the
+// error of Lock, and keeps the lock.
 func TestMain(m *testing.M) {
 	if dsn := os.Getenv(holderDSN); dsn != "" {
 		client, err := dlock.Open("file", dsn)
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 			_, err = client.RWMutex("stock/42").Lock(context.Background())
 		}
 		fmt.Println(err)
-		time.Sleep(time.Minute) // to be killed
+		time.Sleep(time.Minute) // the test kills this process
 		os.Exit(1)
 	}
 	os.Exit(leakcheck.After(m.Run()))
@@ -71,7 +71,7 @@ func TestTheLockOfAKilledProcessIsFreeAfterItsSession(t *testing.T) {
 	assert.ErrorIs(t, err, dlock.ErrLocked)
 
 	require.NoError(t, holder.Process.Kill())
-	_ = holder.Wait() // it was killed
+	_ = holder.Wait() // returns an error, because the process was killed
 	lock, err := stock.Lock(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, int64(2), lock.Token())

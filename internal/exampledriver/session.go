@@ -23,26 +23,27 @@ type session struct {
 	id       string
 	lease    *driver.Lease
 	watches  watches.Set
-	calls    calls.Gate // those in flight, and the goroutines of the session
-	renewing sync.Mutex // one renew at a time
+	calls    calls.Gate // the calls in flight, and the goroutines of the session
+	renewing sync.Mutex // held during a renewal
 
-	closing sync.Mutex // one Close at a time
+	closing sync.Mutex // held during Close
 	gone    bool       // the store has dropped the session
 }
 
 var errExpired = errors.New("the store has dropped the session")
 
-// change makes a request that changes a queue.
+// change makes a request that changes the state.
 func (s *session) change(ctx context.Context, what, queue string, f func(*state) error) error {
 	return s.ask(ctx, s.store.update, what, queue, f)
 }
 
-// see makes a request that changes nothing.
-func (s *session) see(ctx context.Context, what, queue string, f func(*state) error) error {
+// view makes a request that only reads the state.
+func (s *session) view(ctx context.Context, what, queue string, f func(*state) error) error {
 	return s.ask(ctx, s.store.read, what, queue, f)
 }
 
-// ask makes a request while the session lives, and explains its error.
+// ask makes a request if the session lives. It ends the session if the outcome of the
+// request is unknown, or if the store has dropped the session.
 func (s *session) ask(
 	ctx context.Context, do func(context.Context, func(*state) error) error, what, queue string, f func(*state) error,
 ) error {
@@ -53,13 +54,13 @@ func (s *session) ask(
 	defer leave()
 	err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue))
 	if err == nil {
-		err = do(ctx, s.alive(f))
+		err = do(ctx, s.ifAlive(f))
 	}
-	if errors.Is(err, errExpired) || errors.Is(err, errDoubt) {
+	if errors.Is(err, errExpired) || errors.Is(err, errUnknownOutcome) {
 		s.lease.End(err)
 	}
 	if ended := s.lease.Err(); ended != nil {
-		return ended // any change goes with the session
+		return ended // the store drops the session, with all of its nodes
 	}
 	if err != nil {
 		return fmt.Errorf("exampledriver: %s in %q: %w", what, queue, err)
@@ -67,8 +68,8 @@ func (s *session) ask(
 	return nil
 }
 
-// alive is f for a store that knows the session.
-func (s *session) alive(f func(*state) error) func(*state) error {
+// ifAlive returns a function that calls f if the store knows the session.
+func (s *session) ifAlive(f func(*state) error) func(*state) error {
 	return func(st *state) error {
 		if !st.Sessions[s.id] {
 			return errExpired
@@ -94,15 +95,15 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 }
 
 func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, err error) {
-	err = s.see(ctx, "list", queue, func(st *state) error {
+	err = s.view(ctx, "list", queue, func(st *state) error {
 		nodes = contenders(st.Queues[queue])
 		return nil
 	})
 	return nodes, err
 }
 
-// contenders leaves out nodes of other programs that are no contenders. Those
-// that are rank by their sequence.
+// contenders returns the nodes that have a sequence, in its order. It leaves out other
+// nodes, which other programs have made.
 func contenders(nodes []node) (found []driver.Node) {
 	for _, n := range nodes {
 		if _, seq, sequenced := driver.ParseName(n.Name); sequenced {
@@ -115,7 +116,7 @@ func contenders(nodes []node) (found []driver.Node) {
 
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	w := s.watches.Arm(queue, p, ahead...)
-	if err := s.look(ctx, queue); err != nil {
+	if err := s.checkWatches(ctx, queue); err != nil {
 		w.Stop()
 		return driver.Watch{}, err
 	}
@@ -123,17 +124,18 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 }
 
 func (s *session) WatchQueue(ctx context.Context, queue string) (w driver.Watch, err error) {
-	err = s.see(ctx, "watch", queue, func(st *state) error {
+	err = s.view(ctx, "watch", queue, func(st *state) error {
 		w = s.watches.ArmQueue(queue, st.Version)
 		return nil
 	})
 	return w, err
 }
 
-// look ends the watches of a queue that have something to report.
-func (s *session) look(ctx context.Context, queue string) error {
+// checkWatches ends the watches of a queue whose nodes have gone or whose version has
+// changed.
+func (s *session) checkWatches(ctx context.Context, queue string) error {
 	return s.watches.Look(queue, func() (nodes []driver.Place, version any, err error) {
-		err = s.see(ctx, "watch", queue, func(st *state) error {
+		err = s.view(ctx, "watch", queue, func(st *state) error {
 			for _, n := range st.Queues[queue] {
 				nodes = append(nodes, n.Place)
 			}
@@ -144,23 +146,24 @@ func (s *session) look(ctx context.Context, queue string) error {
 	})
 }
 
-// interval is how often a session looks at the queues that it watches.
+// interval is the time between two checks of the watches.
 const interval = 5 * time.Millisecond
 
+// poll checks the watches and drops expired sessions until the lease has ended.
 func (s *session) poll() {
 	defer s.watches.End()
-	look, tidy := time.NewTicker(interval), time.NewTicker(s.timeout/8)
-	defer look.Stop()
-	defer tidy.Stop()
+	check, drop := time.NewTicker(interval), time.NewTicker(s.timeout/8)
+	defer check.Stop()
+	defer drop.Stop()
 	for {
 		select {
 		case <-s.lease.Done():
 			return
-		case <-tidy.C:
-			s.tidy()
-		case <-look.C:
+		case <-drop.C:
+			s.dropExpired()
+		case <-check.C:
 			for _, queue := range s.watches.Queues() {
-				_ = s.look(context.Background(), queue) // or else the next time
+				_ = s.checkWatches(context.Background(), queue) // the next check repeats it
 			}
 		}
 	}
@@ -175,8 +178,8 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, _ dr
 	})
 }
 
-// owns reports whether n is the session's node p, under any name. No token comes
-// twice.
+// owns reports whether n is the session's node p, under any name. Two nodes never have
+// the same token.
 func (s *session) owns(n node, p driver.Place) bool { return n.Owner == s.id && n.Token == p.Token }
 
 // Replace makes the session a driver.Replacer.
@@ -206,10 +209,11 @@ func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: s.id, Server: s.store.dir, Timeout: s.timeout}
 }
 
-// beat is a heartbeat. It needs no lock, so a busy store does not hold it up.
+// beat sends a heartbeat. It does not wait for the store's lock, so a busy store does
+// not delay it.
 func (s *session) beat(context.Context) (counted bool) { return s.renew() == nil }
 
-// renew lets the store keep the session for another timeout from now on.
+// renew sets the deadline of the session: one session timeout from now.
 func (s *session) renew() error {
 	s.renewing.Lock()
 	defer s.renewing.Unlock()
@@ -217,17 +221,18 @@ func (s *session) renew() error {
 	return chtimes(s.store.path(s.id), end, end)
 }
 
-// tidy makes the store drop sessions whose time is up, as every update does.
-func (s *session) tidy() {
+// dropExpired makes an update without a change. Every update drops the sessions whose
+// deadlines have passed.
+func (s *session) dropExpired() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout/16)
 	defer cancel()
-	if err := s.store.update(ctx, s.alive(func(*state) error { return nil })); errors.Is(err, errExpired) {
+	if err := s.store.update(ctx, s.ifAlive(func(*state) error { return nil })); errors.Is(err, errExpired) {
 		s.lease.End(err)
 	}
 }
 
-// Close ends the session here first and then in the store, also if its lease has
-// run out before.
+// Close ends the lease first, and then the session in the store. It does the second
+// step even if the lease has run out before.
 func (s *session) Close() error {
 	s.lease.End(errors.New("exampledriver: closed"))
 	s.calls.Close()
@@ -243,7 +248,7 @@ func (s *session) Close() error {
 		err = s.store.update(ctx, func(*state) error { return nil })
 	}
 	if err != nil {
-		return fmt.Errorf("exampledriver: close: %w: the nodes go when the session times out: %w", driver.ErrUnavailable, err)
+		return fmt.Errorf("exampledriver: close: %w: the nodes stay until the session times out: %w", driver.ErrUnavailable, err)
 	}
 	s.gone = true
 	return nil

@@ -21,21 +21,21 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// state is everything that the store knows.
+// state is the content of the store.
 type state struct {
-	Last     int64             // the last sequence given out, which is the last token too
-	Version  int64             // counts changes of the membership of queues
-	Sessions map[string]bool   // those that the store keeps
+	Last     int64             // the last sequence, which is also the last token
+	Version  int64             // rises with each change of a queue's nodes
+	Sessions map[string]bool   // the living sessions
 	Queues   map[string][]node // the oldest node first
 }
 
 type node struct {
 	driver.Place
-	Owner string // a session, or empty for a node of another program
-	Data  string // for people who look into the file
+	Owner string // a session; empty if another program has made the node
+	Data  string // for people who read the file
 }
 
-// remove removes the nodes that match, and returns how many there were.
+// remove removes the nodes that match and returns their number.
 func (st *state) remove(match func(queue string, n node) bool) (removed int) {
 	for queue, nodes := range st.Queues {
 		left := slices.DeleteFunc(slices.Clone(nodes), func(n node) bool { return match(queue, n) })
@@ -50,8 +50,8 @@ func (st *state) remove(match func(queue string, n node) bool) (removed int) {
 	return removed
 }
 
-// prune drops the sessions whose time is up or whose file is gone, and the nodes
-// of sessions that are not there.
+// prune drops the sessions whose deadlines have passed or whose files are gone. It
+// removes the nodes of sessions that the store does not know.
 func (st *state) prune(root *os.Root) {
 	maps.DeleteFunc(st.Sessions, func(id string, _ bool) bool {
 		end, err := root.Stat(id)
@@ -60,19 +60,19 @@ func (st *state) prune(root *os.Root) {
 	st.remove(func(_ string, n node) bool { return n.Owner != "" && !st.Sessions[n.Owner] })
 }
 
-// store is a directory. The state is in one file of it, which is replaced as a
-// whole. A process that changes the state holds the lock on another file. Each
-// session has a file, too, whose time says when the store drops the session.
+// store is a directory. One file in it holds the state, and is replaced as a whole. A
+// process that changes the state locks another file. Each session has a file as well:
+// its modification time is the deadline of the session.
 type store struct{ dir string }
 
 func (d store) path(name string) string { return filepath.Join(d.dir, name) }
 
-// read calls f with the present state. It needs no lock, because the file is
-// replaced as a whole.
+// read calls f with the present state. It needs no lock, because the file is replaced
+// as a whole.
 func (d store) read(ctx context.Context, f func(*state) error) error {
 	root, err := os.OpenRoot(d.dir)
 	if err != nil {
-		return marked(err)
+		return markUnavailable(err)
 	}
 	defer root.Close()
 	_, st, err := load(root)
@@ -82,14 +82,15 @@ func (d store) read(ctx context.Context, f func(*state) error) error {
 	return f(st)
 }
 
-// update calls f with the present state while no other process can change it, and
-// stores the state as f leaves it. If f fails, nothing changes. Only after an
-// error that matches errDoubt is it unknown whether the change was made. All of
-// it happens in one directory, even if another one takes its path meanwhile.
+// update calls f with the present state, and stores the state with the changes of f.
+// No other process can change the state in the meantime. If f returns an error,
+// nothing changes. If the error of update matches errUnknownOutcome, the change may or
+// may not have been made. After any other error it was not made. The whole update
+// happens in one directory, even if another directory takes the path in the meantime.
 func (d store) update(ctx context.Context, f func(*state) error) error {
 	root, err := os.OpenRoot(d.dir)
 	if err != nil {
-		return marked(err)
+		return markUnavailable(err)
 	}
 	defer root.Close()
 	unlock, err := lock(ctx, root)
@@ -112,20 +113,21 @@ func (d store) update(ctx context.Context, f func(*state) error) error {
 	return save(root, after)
 }
 
-// lock takes a lock that the kernel gives back if this process dies. It asks again
-// and again rather than wait in the kernel, where no ctx could reach it.
+// lock locks the store. The kernel unlocks it if this process dies. The function tries
+// again and again, because a call that waits in the kernel would not return when ctx
+// ends.
 func lock(ctx context.Context, root *os.Root) (unlock func() error, err error) {
 	f, err := root.OpenFile("lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, marked(err)
+		return nil, markUnavailable(err)
 	}
 	for ctx.Err() == nil {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			return f.Close, nil // which gives the lock back
+			return f.Close, nil // Close unlocks
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			return nil, errors.Join(marked(err), f.Close())
+			return nil, errors.Join(markUnavailable(err), f.Close())
 		}
 		time.Sleep(50*time.Microsecond + rand.N(200*time.Microsecond))
 	}
@@ -139,11 +141,11 @@ func load(root *os.Root) ([]byte, *state, error) {
 	case errors.Is(err, fs.ErrNotExist): // a new store
 		err = nil
 	case err != nil:
-		return nil, nil, marked(err)
+		return nil, nil, markUnavailable(err)
 	default:
 		err = json.Unmarshal(b, st)
 	}
-	if st.Sessions == nil { // also if another program wrote null
+	if st.Sessions == nil { // new, or null in the file
 		st.Sessions = make(map[string]bool)
 	}
 	if st.Queues == nil {
@@ -154,10 +156,10 @@ func load(root *os.Root) ([]byte, *state, error) {
 
 func save(root *os.Root, b []byte) error {
 	if err := writeFile(root, "state.next", b); err != nil {
-		return marked(err)
+		return markUnavailable(err)
 	}
 	if err := errors.Join(rename(root, "state.next", "state.json"), syncDir(root)); err != nil {
-		return fmt.Errorf("%w: %w", errDoubt, err)
+		return fmt.Errorf("%w: %w", errUnknownOutcome, err)
 	}
 	return nil
 }
@@ -179,17 +181,17 @@ func syncDir(root *os.Root) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-var errDoubt = errors.New("the disk failed, and may or may not have stored the change")
+var errUnknownOutcome = errors.New("the disk failed, and may or may not have stored the change")
 
-// Tests replace these to play a disk that fails or is slow.
+// Tests replace these functions to play a disk that fails or is slow.
 var (
 	rename  = (*os.Root).Rename
 	chtimes = os.Chtimes
 )
 
-// marked marks an error that may pass by itself. That of a full disk may, that of a
-// missing permission will not.
-func marked(err error) error {
+// markUnavailable marks the errors that may pass by themselves. The error of a full
+// disk may pass. The error of a missing permission does not.
+func markUnavailable(err error) error {
 	if err == nil || errors.Is(err, fs.ErrPermission) {
 		return err
 	}

@@ -1,5 +1,5 @@
-// Command copies makes the copies that go vet has to report. Each line that ends in
-// "copied" is one.
+// Command copies makes the copies that go vet must report: the lines that end in
+// "copied".
 package main
 
 import "github.com/dlock-go/dlock"
