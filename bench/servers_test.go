@@ -77,12 +77,12 @@ func read(t *testing.T) func(*zooKeeper) counters {
 // A free lock takes two requests, one after the other. So it takes four delays.
 func TestDelayedServerDelaysEachRequestAndItsReply(t *testing.T) {
 	zktest.Require(t)
-	const delay = 3 * time.Millisecond
+	const delay = 50 * time.Millisecond // far more than a request takes without it
 	s, err := startDelayed(delay)
 	require.NoError(t, err)
 	t.Cleanup(s.stop)
 	child := childOf(t, competitors()[0])
-	free, err := round(child, s, work.Plan{Kind: work.Loop, Path: "/bench/free", Sessions: 1, Contenders: 1, Millis: 100, Timeout: 30})
+	free, err := round(child, s, work.Plan{Kind: work.Loop, Path: "/bench/free", Sessions: 1, Contenders: 1, Millis: 500, Timeout: 30})
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, free["p50"], float64((4 * delay).Microseconds()))
 	require.Positive(t, free["requests"], "read from the server, not through the delay")
