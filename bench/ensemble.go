@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // ensemble is several ZooKeeper servers that form a quorum. Clients get the addresses
@@ -44,16 +46,15 @@ func startEnsemble(n int) (*ensemble, error) {
 func ensembleConfig(n int) (config []map[string]string, err error) {
 	lines := make([]string, n)
 	for i := range lines {
-		quorum, err := freeAddress()
+		quorum, err := testenv.FreePort()
 		if err != nil {
 			return nil, err
 		}
-		election, err := freeAddress()
+		election, err := testenv.FreePort()
 		if err != nil {
 			return nil, err
 		}
-		_, port, _ := strings.Cut(election, ":")
-		lines[i] = quorum + ":" + port
+		lines[i] = fmt.Sprintf("127.0.0.1:%d:%d", quorum, election)
 	}
 	for i := range n {
 		c := map[string]string{"myid": strconv.Itoa(i + 1), "initLimit": "10", "syncLimit": "5"}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // etcdServer is one etcd server with its default settings, without TLS.
@@ -39,14 +40,15 @@ func startEtcd() (*etcdServer, error) {
 	if err != nil {
 		return nil, errors.New("bench: there is no etcd: install etcd-server")
 	}
-	clients, err := freeAddress()
+	clientPort, err := testenv.FreePort()
 	if err != nil {
 		return nil, err
 	}
-	peers, err := freeAddress()
+	peerPort, err := testenv.FreePort()
 	if err != nil {
 		return nil, err
 	}
+	clients, peers := testenv.Loopback(clientPort), testenv.Loopback(peerPort)
 	dir, err := os.MkdirTemp("", "bench-etcd-")
 	if err != nil {
 		return nil, err
@@ -73,16 +75,6 @@ func startEtcd() (*etcdServer, error) {
 			return nil, fmt.Errorf("etcd did not start: %s", said)
 		}
 	}
-}
-
-// freeAddress returns a loopback address on which no program listens at the moment.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 func (s *etcdServer) healthy() bool {
