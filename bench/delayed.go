@@ -34,15 +34,26 @@ func (s *delayedServer) stop() {
 	s.zooKeeper.stop()
 }
 
-// measureDelay measures a round trip through the delay, with as many connections as
-// the workloads that contend. It returns an error if the result is too far off.
-func measureDelay(each time.Duration) (trip time.Duration, err error) {
-	const connections, pings = 8, 250
-	trip, err = delay.RoundTrip(each, connections, pings)
-	if err != nil {
-		return 0, err
+// roundTrips are medians of the time of a ping and its answer through the delay.
+type roundTrips struct {
+	Alone    time.Duration // with one connection
+	Together time.Duration // with pingsTogether connections at the same time
+}
+
+// pingsTogether is the number of sessions in most workloads that contend.
+const pingsTogether = 8
+
+// measureDelay measures round trips through the delay. It returns an error if those of
+// one connection are too far off.
+func measureDelay(each time.Duration) (trips roundTrips, err error) {
+	const pings = 300
+	if trips.Alone, err = delay.RoundTrip(each, 1, pings); err != nil {
+		return trips, err
 	}
-	return trip, checkRoundTrip(trip, each)
+	if trips.Together, err = delay.RoundTrip(each, pingsTogether, pings); err != nil {
+		return trips, err
+	}
+	return trips, checkRoundTrip(trips.Alone, each)
 }
 
 // checkRoundTrip returns an error if a round trip differs by more than a tenth from

@@ -125,8 +125,8 @@ func (r *report) regions() map[string]string {
 func (r *report) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# On %s\n\n", r.setup.phrase)
-	if r.RoundTrip > 0 {
-		b.WriteString(r.roundTrip() + "\n\n")
+	if r.RoundTrips != (roundTrips{}) {
+		b.WriteString(wrap(r.delay()) + "\n\n")
 	}
 	for _, w := range r.inOrder() {
 		if len(r.Samples[w.name]) == 0 {

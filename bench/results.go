@@ -10,13 +10,13 @@ import (
 
 // results holds everything that the report of one setup is made of.
 type results struct {
-	Setup     string // name of the setup
-	Date      time.Time
-	Machine   []fact
-	Settings  settings
-	RoundTrip time.Duration     `json:",omitempty"` // measured, through the delay of the settings
-	Against   string            `json:",omitempty"` // label of the older revision, if any
-	Missing   map[string]string // competitors that could not be measured, and why
+	Setup      string // name of the setup
+	Date       time.Time
+	Machine    []fact
+	Settings   settings
+	RoundTrips roundTrips        `json:",omitzero"`  // through the delay of the settings
+	Against    string            `json:",omitempty"` // label of the older revision, if any
+	Missing    map[string]string // competitors that could not be measured, and why
 	// Samples holds one sample for each round, by workload and competitor. A sample is
 	// null if the round failed.
 	Samples map[string]map[string][]sample

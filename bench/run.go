@@ -95,11 +95,11 @@ func (r *run) startZooKeeper() (server, error) {
 	if !r.setup.delayed {
 		return startZooKeeper(nil)
 	}
-	trip, err := measureDelay(r.settings.Delay)
+	trips, err := measureDelay(r.settings.Delay)
 	if err != nil {
 		return nil, err
 	}
-	r.results.RoundTrip = trip
+	r.results.RoundTrips = trips
 	return startDelayed(r.settings.Delay)
 }
 

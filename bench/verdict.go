@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/dlock-go/dlock/bench/internal/stats"
 )
@@ -249,15 +250,17 @@ func (r *report) overviewNotes() string {
 // measurement says when and how often the setup was measured.
 func (r *report) measurement() string {
 	s := fmt.Sprintf("Measured on %s in %d rounds, which took %s.", r.Date.UTC().Format("2 January 2006"), r.Settings.Rounds, r.Took)
-	if r.RoundTrip > 0 {
-		s += " " + r.roundTrip()
+	if r.RoundTrips != (roundTrips{}) {
+		s += " " + r.delay()
 	}
 	return s
 }
 
-// roundTrip says what a round trip through the delay takes.
-func (r *report) roundTrip() string {
-	return fmt.Sprintf("The network delay is %v in each direction. A ping and its answer took %s ms (median).", r.Settings.Delay, number(r.RoundTrip.Seconds()*1e3))
+// delay says how long the network delay is, and what a round trip takes.
+func (r *report) delay() string {
+	ms := func(d time.Duration) string { return number(d.Seconds() * 1e3) }
+	return fmt.Sprintf("The network delay is %v in each direction. The median of a ping and its answer was %s ms, and %s ms with %d connections at the same time.",
+		r.Settings.Delay, ms(r.RoundTrips.Alone), ms(r.RoundTrips.Together), pingsTogether)
 }
 
 // growth is the table that shows what a hand-over moves when more contenders wait.
