@@ -263,7 +263,11 @@ func (r *report) table(w workload) string {
 	if len(rows) == 0 {
 		return notMeasured
 	}
-	return table(header, rows) + r.absent(w)
+	text := table(header, rows)
+	if absent := r.absent(w); absent != "" {
+		text += "\n" + wrap(absent) + "\n"
+	}
+	return text
 }
 
 func (r *report) relation(w workload, x competitor) string {
@@ -291,7 +295,7 @@ func (r *report) absent(w workload) string {
 	if len(all) == 0 {
 		return ""
 	}
-	return "\n" + wrap("Not in the table, or not with all rounds: "+strings.Join(all, "; ")+".") + "\n"
+	return "Not in the table, or not with all rounds: " + strings.Join(all, "; ") + "."
 }
 
 // failed returns the number of rounds that failed.
