@@ -498,6 +498,22 @@ func TestTheMapNamesEveryPackage(t *testing.T) {
 	}
 }
 
+// TestThePathsOfContributingExist looks at the tables that say where a change and
+// where a test belongs. Each name in code style is a path.
+func TestThePathsOfContributingExist(t *testing.T) {
+	_, tables, found := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## Where a change belongs\n")
+	require.True(t, found)
+	tables, _, found = strings.Cut(tables, "\n## Running tests\n")
+	require.True(t, found)
+	rows := regexp.MustCompile(`(?m)^\|.*$`).FindAllString(tables, -1)
+	names := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(strings.Join(rows, "\n"), -1)
+	require.NotEmpty(t, names)
+	for _, name := range names {
+		_, err := os.Stat(filepath.Join(root, name[1]))
+		assert.NoError(t, err)
+	}
+}
+
 // TestEveryPublicPackageHasADocFileAndAnExample looks for doc.go, which holds the
 // package comment, and for an example that runs as a test.
 func TestEveryPublicPackageHasADocFileAndAnExample(t *testing.T) {
