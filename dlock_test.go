@@ -23,7 +23,10 @@ func (refuser) OpenConnector(dsn string) (driver.Connector, error) {
 	return nil, errors.Join(errDSN, errors.New(dsn))
 }
 
-func init() { dlock.Register("refuser", refuser{}) }
+func init() {
+	dlock.Register("refuser", refuser{})
+	dlock.Register("a nil driver", nilDriver{})
+}
 
 func TestOpenOfAnUnknownDriverNamesTheRegisteredOnes(t *testing.T) {
 	c, err := dlock.Open("zookeeper", "zk://localhost")
@@ -45,7 +48,6 @@ type nilDriver struct{}
 func (nilDriver) OpenConnector(string) (driver.Connector, error) { return nil, nil }
 
 func TestOpenRefusesANilConnector(t *testing.T) {
-	dlock.Register("a nil driver", nilDriver{})
 	_, err := dlock.Open("a nil driver", "")
 	require.EqualError(t, err, `dlock: open "a nil driver": the driver has returned no connector`)
 }
