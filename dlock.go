@@ -43,8 +43,9 @@ func Drivers() []string {
 // driver of that name, which the program has to import, reads the data source
 // name. The options hold for all locks of the client.
 //
-// Open does no I/O: call Ping of the client to see whether the store answers. An
-// error never repeats a password.
+// Open does no I/O: call Ping of the client to see whether the store answers. Open
+// returns an error if no driver of that name is registered, or if the driver does
+// not accept the data source name. The error never repeats a password.
 func Open(driverName, dsn string, opts ...Option) (*Client, error) {
 	driversMu.RLock()
 	d, ok := drivers[driverName]

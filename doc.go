@@ -56,7 +56,8 @@
 //   - [NewClient] returns the client of the store that a connector leads to,
 //     without the registry of drivers. It does no I/O.
 //   - [Client].Ping makes sure that the client has a session and that the store
-//     answers.
+//     answers. If the store cannot be reached, the error matches
+//     [ErrUnavailable].
 //   - [Client].RWMutex returns the lock of a name. It does no I/O.
 //   - [Client].Close ends the client, releases everything that it holds, and
 //     waits for that, for 20 s at most.
@@ -231,8 +232,8 @@
 //
 //   - "zk", in package [github.com/dlock-go/dlock/zkdriver], is for ZooKeeper.
 //     The data source name is zk://user:password@host:port,host:port/chroot, with
-//     parameters such as ?session_timeout=10s at its end. Login, ports, chroot
-//     and parameters may be left out.
+//     parameters such as ?session_timeout=10s, the default, at its end. Login,
+//     ports, chroot and parameters may be left out.
 //   - "mem", in package [github.com/dlock-go/dlock/memdriver], is for the memory
 //     of one process: for tests, and for programs that are one process. The data
 //     source name is the name of a store. An empty name is a new store. Its
