@@ -13,7 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A server that accepts nothing is not refused and not answered: the system drops what wants to connect.
+// A server with a full accept queue does not refuse a client and does not
+// answer: the system drops the client's attempts.
 func TestServerWithAFullAcceptQueueIsAClearErrorInTime(t *testing.T) {
 	t.Parallel()
 	server := zktest.Start(t, zktest.WithBacklog(4))
@@ -23,7 +24,8 @@ func TestServerWithAFullAcceptQueueIsAClearErrorInTime(t *testing.T) {
 	const patience = 2 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	// First, as the reason of the very first attempt may come too late for the call that gave it up.
+	// This comes first, because the reason of the very first attempt may come
+	// after the call has given up.
 	err := c.Ping(ctx)
 	t.Logf("ping: %v", err)
 	require.Error(t, err)
@@ -46,8 +48,9 @@ func TestServerWithAFullAcceptQueueIsAClearErrorInTime(t *testing.T) {
 	require.Equal(t, []string{"/f", "/f/q"}, server.Tree(t, "/"))
 }
 
-// Every client tries the servers in an order of its own, so there are several.
-func TestServerWithAFullAcceptQueueHoldsUpNobodyWhoHasOthers(t *testing.T) {
+// Every client tries the servers in an order of its own, so the test uses
+// several clients.
+func TestServerWithAFullAcceptQueueDoesNotDelayClientsOfOtherServers(t *testing.T) {
 	t.Parallel()
 	e := zktest.StartEnsemble(t, 3, zktest.WithBacklog(4))
 	full := e.Follower(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Connections break at every moment of a lock's life, so that requests, replies and events get lost
-// at random.
+// Connections break at every moment between Lock and Unlock, so that requests,
+// replies and events get lost at random.
 func TestConnectionsBreakAllTheTimeAndNothingIsLost(t *testing.T) {
 	t.Parallel()
 	server := zktest.Shared(t)

@@ -10,10 +10,12 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// childVariable makes the test binary a child that holds a lock at the data source name in it.
-const childVariable = "DLOCK_TEST_ZKFAULTS_CHILD"
+// childVariable makes the test binary a child that holds a lock. Its value is
+// the data source name.
+const childVariable = "DLOCK_TEST_ENSEMBLE_CHILD"
 
-// child holds a lock and, whenever it is told to, looks at it before anything else.
+// child holds a lock. For each line of input it checks the lock before it does
+// anything else.
 func child(dsn string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()

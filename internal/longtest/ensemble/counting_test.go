@@ -12,15 +12,16 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// counting is several clients that count under one lock. The counter is read and written
-// in two steps, so that two holders at once would lose counts.
+// counting is a group of clients that count under one lock. They read and write
+// the counter in two steps, so that two holders at the same time would lose
+// counts.
 type counting struct {
 	counter  atomic.Int64 // atomic only because the race detector does not know of the lock
-	counts   atomic.Int64 // how often somebody has counted
+	counts   atomic.Int64 // increments by all clients
 	inside   atomic.Int32
 	overlaps atomic.Int32
 	refused  atomic.Int32 // by the resource that checks the token
-	highest  atomic.Int64 // token that the resource has seen
+	highest  atomic.Int64 // the highest token that the resource has seen
 	losses   atomic.Int32
 	errors   chan error
 
@@ -56,11 +57,13 @@ func (c *counting) run(ctx context.Context, m *dlock.RWMutex) {
 			return
 		}
 		c.count(l)
-		l.Unlock() // the store may be down; then the node goes later, or with the session
+		// The store may be down. Then the node goes later, or with the session.
+		l.Unlock()
 	}
 }
 
-// count spends some milliseconds inside, far less than the margin of a lease.
+// count holds the lock for some milliseconds, far shorter than the margin of a
+// lease.
 func (c *counting) count(l *dlock.Lock) {
 	if c.inside.Add(1) != 1 {
 		c.overlaps.Add(1)
@@ -81,7 +84,7 @@ func (c *counting) count(l *dlock.Lock) {
 	}
 }
 
-// progress waits for that many counts more.
+// progress waits until the clients have counted that many times more.
 func (c *counting) progress(t testing.TB, more int64) {
 	t.Helper()
 	from := c.counts.Load()
@@ -95,7 +98,7 @@ func (c *counting) progress(t testing.TB, more int64) {
 	})
 }
 
-// stop ends it and checks what has come of it.
+// stop ends the counting and checks the counter.
 func (c *counting) stop(t testing.TB) {
 	t.Helper()
 	c.cancel()

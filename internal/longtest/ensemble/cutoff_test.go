@@ -12,7 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// cutTimeout is the session timeout of holders that are cut off from a single server.
+// cutTimeout is the session timeout of holders that are cut off from a single
+// server.
 const cutTimeout = 2 * time.Second
 
 func TestHolderCutOffFromTheServerIsToldBeforeTheNextGrant(t *testing.T) {
@@ -48,12 +49,12 @@ func cutOffRuns(t testing.TB, n int) (all []*handover, proxies []*zktest.Proxy) 
 	return all, proxies
 }
 
-// writesOf is about the time between two writes of a session that holds a lock:
-// every third heartbeat is one.
+// writesOf returns about the time between two writes of a session that holds a
+// lock. Every third heartbeat is a write.
 func writesOf(timeout time.Duration) time.Duration { return timeout * 3 / 8 }
 
-// cutAfterWrite cuts when that much time has passed since a write, so that many
-// runs together meet every moment between two writes.
+// cutAfterWrite cuts the connection when phase has passed since a write. Many
+// runs together cover every moment between two writes.
 func cutAfterWrite(p *zktest.Proxy, phase time.Duration, cut func(*zktest.Proxy)) {
 	beat := make(chan struct{}, 1)
 	p.OnRequest(func(opcode int32) {
@@ -68,7 +69,7 @@ func cutAfterWrite(p *zktest.Proxy, phase time.Duration, cut func(*zktest.Proxy)
 	defer p.OnRequest(nil)
 	select {
 	case <-beat:
-	case <-time.After(bound): // cut all the same: the margin tells
+	case <-time.After(bound): // cut all the same; the margin is checked in any case
 	}
 	time.Sleep(phase)
 	cut(p)
@@ -80,7 +81,7 @@ func TestHolderBehindASlowNetworkKeepsTheLock(t *testing.T) {
 	chroot := server.Chroot(t)
 	const (
 		delay   = 50 * time.Millisecond
-		timeout = 3 * cutTimeout // so that the machine may be slow as well
+		timeout = 3 * cutTimeout // allows for a slow machine
 	)
 	p := zktest.NewProxy(t, server.Addr())
 	p.SetDelay(delay)
@@ -108,7 +109,7 @@ func TestHolderBehindASlowNetworkKeepsTheLock(t *testing.T) {
 	}
 }
 
-func TestHolderIsToldBeforeTheNextGrantWhenLatencyLeaps(t *testing.T) {
+func TestHolderIsToldBeforeTheNextGrantWhenLatencyRises(t *testing.T) {
 	t.Parallel()
 	server := zktest.Shared(t)
 	chroot := server.Chroot(t)

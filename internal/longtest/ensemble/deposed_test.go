@@ -13,9 +13,11 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A leader that was cut off believes for syncLimit ticks to be one, ten seconds here, and answers a
-// Sync alone. The others, which are restarted and know nothing of it, elect another one at once, and
-// sessions begin their timeout of two seconds there. So a Sync must not renew the lease of a holder.
+// A leader that is cut off goes on as the leader for syncLimit ticks, ten
+// seconds here, and answers a Sync by itself. The other servers are restarted
+// and know nothing of it. They elect another leader at once, and the sessions
+// begin their timeout of two seconds there. So a Sync must not renew the lease
+// of a holder.
 func TestHolderOnADeposedLeaderIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const syncLimit, timeout = 20, 2 * time.Second
@@ -28,7 +30,7 @@ func deposedLeaderRuns(t *testing.T, syncLimit int, timeout time.Duration, holde
 	leader := e.Leader(t)
 	runs := contendAcross(t, e, leader, "/d", holders, timeout)
 	e.CutServer(leader)
-	restartAllBut(e, leader) // they do not wait for the old leader, of which they know nothing any more
+	restartAllBut(e, leader) // they do not wait for the old leader, because they no longer know of it
 	return runs
 }
 
@@ -43,7 +45,7 @@ func restartAllBut(e *zktest.Ensemble, deposed ...int) {
 	wg.Wait()
 }
 
-// This is what the lease of a holder rests on.
+// The lease of a holder relies on this.
 func TestLeaderWithoutFollowersAnswersASyncButNoWrite(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(*zk.Conn) error{
@@ -77,7 +79,7 @@ func answersOnlyWithAQuorum(t *testing.T, write func(*zk.Conn) error) {
 
 	answer := make(chan error, 1)
 	go func() { answer <- write(writer) }()
-	for range 50 { // time for an answer, if there were one
+	for range 50 { // long enough for an answer, if there were one
 		_, _, err := reader.Exists("/")
 		require.NoError(t, err)
 		time.Sleep(20 * time.Millisecond)

@@ -1,7 +1,7 @@
-// Package ensemble holds tests only: locks on real ZooKeeper servers, through the
-// public interface, while servers, networks and processes fail.
+// Package ensemble holds tests only: locks on several real ZooKeeper servers,
+// through the public interface, while servers, networks and processes fail.
 //
-// What they check is the one promise that a lock on leases makes: its
-// holder is told that he has lost it before anybody else is let in. Both instants are taken
-// in the test's process, and the tests log the smallest time between them.
+// They check the promise that a lock with a lease makes: a holder learns that
+// it has lost the lock before the next contender is granted it. Each test takes
+// both times in its own process, and logs the smallest difference between them.
 package ensemble

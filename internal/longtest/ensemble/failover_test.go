@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// One server after the other is killed and started again, while four clients count under a
-// lock and one holds another lock all the time.
+// One server after the other is killed and started again. Meanwhile four
+// clients count under a lock, and one client holds another lock all the time.
 func TestServersAreKilledOneByOneAndNothingIsLost(t *testing.T) {
 	t.Parallel()
 	e := ensemble(t, 10)
@@ -33,12 +33,12 @@ func TestServersAreKilledOneByOneAndNothingIsLost(t *testing.T) {
 		if outage <= quick {
 			short++
 		}
-		h.keeps(t, outage)
+		h.requireHeld(t, outage)
 		c.progress(t, 20)
 		e.Servers[server].Restart()
 		e.WaitQuorum(t)
 		c.progress(t, 20)
-		h.keeps(t, outage)
+		h.requireHeld(t, outage)
 	}
 	follower := e.Follower(t)
 	h.moveTo(t, follower)
@@ -57,10 +57,11 @@ func TestServersAreKilledOneByOneAndNothingIsLost(t *testing.T) {
 	c.stop(t)
 }
 
-// other returns the third of three.
+// other returns the third of three servers.
 func other(a, b int) int { return 3 - a - b }
 
-// steadyHolder holds a lock all the time. It reaches each server through a proxy.
+// steadyHolder holds a lock all the time. It reaches each server through a
+// proxy.
 type steadyHolder struct {
 	proxies []*zktest.Proxy
 	client  *dlock.Client
@@ -80,7 +81,7 @@ func newSteadyHolder(t *testing.T, e *zktest.Ensemble, path string) *steadyHolde
 	return h
 }
 
-// moveTo brings the holder's session to that server.
+// moveTo moves the holder's session to that server.
 func (h *steadyHolder) moveTo(t *testing.T, server int) {
 	t.Helper()
 	for i, p := range h.proxies {
@@ -103,13 +104,15 @@ func (h *steadyHolder) await(t *testing.T) {
 	eventually(t, "the store answers the holder", func() bool { return h.lock.Err() != nil || answers(h.client) })
 }
 
-// quick is the outage that a lease has to outlast: of nine seconds, three and three quarters may have
-// passed before the outage, and reconnecting takes one.
+// quick is the longest outage that a lease must outlast. Of the nine seconds of
+// a lease, three and three quarters may have passed before the outage, and
+// reconnecting takes one second.
 const quick = 3 * time.Second
 
-// keeps checks that the lock is still held. After an outage that was too long, as elections are
-// on an overloaded machine, it may be lost; then the holder locks again.
-func (h *steadyHolder) keeps(t *testing.T, outage time.Duration) {
+// requireHeld requires that the lock is still held. After a longer outage, such
+// as an election on an overloaded machine, the lock may be lost. Then the
+// holder acquires it again.
+func (h *steadyHolder) requireHeld(t *testing.T, outage time.Duration) {
 	t.Helper()
 	err := h.lock.Err()
 	if outage <= quick {

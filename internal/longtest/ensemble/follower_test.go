@@ -14,8 +14,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A follower that has lost its leader goes on answering from its own memory for syncLimit ticks. The leader
-// hears nothing of the follower's sessions meanwhile and lets them go.
+// A follower that has lost its leader still answers from its own memory for
+// syncLimit ticks. Meanwhile the leader gets nothing from the follower's
+// sessions and ends them.
 func TestHolderOnAFollowerThatLostItsLeaderIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const rounds, holders, timeout = 5, 4, 3 * time.Second
@@ -38,7 +39,7 @@ func TestHolderOnAFollowerThatLostItsLeaderIsToldBeforeTheNextGrant(t *testing.T
 
 type followerRound struct {
 	handovers []*handover
-	answered  atomic.Int64 // what holders read after all
+	answered  atomic.Int64 // reads that the follower answered for holders
 	raw       *zk.Conn     // a plain session on the follower
 	node      string       // and its ephemeral node
 	gone      <-chan zk.Event
@@ -67,7 +68,8 @@ func newFollowerRound(t *testing.T, e *zktest.Ensemble, follower int, chroot str
 	return r
 }
 
-// keepReading has the holder read all the time, which must not help him.
+// keepReading makes the holder read all the time, which must not renew its
+// lease.
 func (r *followerRound) keepReading(t *testing.T, h *handover) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -85,8 +87,9 @@ func (r *followerRound) keepReading(t *testing.T, h *handover) {
 	t.Cleanup(func() { cancel(); wg.Wait() })
 }
 
-// readsGoOnAfterTheGrant shows what a lease that reads renew would have come to: the follower still
-// answers a plain session, whose node it still has, after the majority has let that session go.
+// readsGoOnAfterTheGrant shows why a read must not renew a lease. The follower
+// still answers a plain session, and still has the session's node, after the
+// majority has ended that session.
 func (r *followerRound) readsGoOnAfterTheGrant(t *testing.T) {
 	select {
 	case e := <-r.gone:

@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// handover is a lock with its holder and somebody who waits for it.
+// handover is a lock with its holder and a waiter.
 type handover struct {
 	holder *dlock.Client
 	lock   *dlock.Lock
@@ -22,16 +22,17 @@ type handover struct {
 	next   <-chan grant
 }
 
-// grant is how the next one got the lock, and what he saw of the holder's at that instant.
+// grant says when the waiter was granted the lock, and what the holder's lock
+// reported at that instant.
 type grant struct {
-	err     error
-	at      time.Time
-	toldErr error // the holder's Err
-	toldYet bool  // whether the holder's Lost was closed
+	err        error
+	at         time.Time
+	holderErr  error // the holder's Err
+	holderLost bool  // the holder's Lost was closed
 }
 
-// contend has one client hold a lock and another one wait for it, and returns once the second
-// stands in the queue behind the first.
+// contend lets one client hold a lock and another one wait for it. It returns
+// when the second has a node in the queue behind the first.
 func contend(t testing.TB, name, holderDSN, nextDSN string) *handover {
 	t.Helper()
 	h := &handover{holder: open(t, holderDSN)}
@@ -66,7 +67,7 @@ func (h *handover) queue(t testing.TB, name, nextDSN string) <-chan grant {
 	}}))
 	granted := make(chan grant, 1)
 	ctx := within(t)
-	go func() { granted <- h.take(ctx, next.RWMutex(name)) }()
+	go func() { granted <- h.lockAndUnlock(ctx, next.RWMutex(name)) }()
 	select {
 	case <-waiting:
 	case g := <-granted:
@@ -77,24 +78,25 @@ func (h *handover) queue(t testing.TB, name, nextDSN string) <-chan grant {
 	return granted
 }
 
-// take waits for the lock and gives it back.
-func (h *handover) take(ctx context.Context, m *dlock.RWMutex) grant {
+// lockAndUnlock waits for the lock and releases it.
+func (h *handover) lockAndUnlock(ctx context.Context, m *dlock.RWMutex) grant {
 	l, err := m.Lock(ctx)
-	g := grant{err: err, at: time.Now(), toldYet: closed(h.lock.Lost()), toldErr: h.lock.Err()}
+	g := grant{err: err, at: time.Now(), holderLost: closed(h.lock.Lost()), holderErr: h.lock.Err()}
 	if err == nil {
 		g.err = l.Unlock()
 	}
 	return g
 }
 
-// margin waits for the end of the handover and returns the time between the holder's Lost and the next grant. The
-// error says that the holder was not told in time, or that nobody was granted the lock.
+// margin waits for the end of the handover. It returns the time between the
+// holder's Lost and the next grant. It returns an error if the holder did not
+// learn of the loss in time, or if the waiter was not granted the lock.
 func (h *handover) margin() (time.Duration, error) {
 	var g grant
 	select {
 	case g = <-h.next:
 	case <-time.After(bound):
-		return 0, errors.New("nobody was granted the lock")
+		return 0, errors.New("the waiter was not granted the lock")
 	}
 	if g.err != nil {
 		return 0, g.err
@@ -103,19 +105,19 @@ func (h *handover) margin() (time.Duration, error) {
 	select {
 	case lost = <-h.lost:
 	case <-time.After(bound):
-		return 0, errors.New("the holder was never told that the lock is lost")
+		return 0, errors.New("the holder has not learned that the lock is lost")
 	}
 	margin := g.at.Sub(lost)
 	switch {
-	case !errors.Is(g.toldErr, dlock.ErrLost):
-		return margin, fmt.Errorf("two holders for %v: Err was %v when the next one was let in", -margin, g.toldErr)
-	case !g.toldYet:
+	case !errors.Is(g.holderErr, dlock.ErrLost):
+		return margin, fmt.Errorf("two holders for %v: Err was %v when the next one was let in", -margin, g.holderErr)
+	case !g.holderLost:
 		return margin, fmt.Errorf("Lost closed %v after the next one was let in", -margin)
 	}
 	return margin, nil
 }
 
-// margins waits for the end of several handovers, of which none may fail.
+// margins waits for the end of several handovers. None of them may fail.
 func margins(t testing.TB, all []*handover) []time.Duration {
 	t.Helper()
 	var found []time.Duration
@@ -132,7 +134,7 @@ func margins(t testing.TB, all []*handover) []time.Duration {
 func logMargins(t testing.TB, what string, all []time.Duration) {
 	t.Helper()
 	if len(all) == 0 {
-		return // the failure is told already
+		return // the test has reported the failure already
 	}
 	slices.Sort(all)
 	t.Logf("%s: %d runs, from Lost to the next grant at least %v, median %v", what, len(all),

@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// bound is generous: it ends a test that hangs.
+// bound ends a test that hangs. It is generous.
 const bound = 90 * time.Second
 
 func within(t testing.TB) context.Context {
@@ -42,14 +42,16 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// ensemble starts three servers with a tick of half a second. syncLimit is for how many ticks a server that is cut off
-// from the others goes on as if it were not. An election that came to nothing costs initLimit ticks.
+// ensemble starts three servers with a tick of half a second. A server that is
+// cut off from the others goes on as before for syncLimit ticks. An election
+// without a result takes initLimit ticks.
 func ensemble(t testing.TB, syncLimit int) *zktest.Ensemble {
 	t.Helper()
 	return zktest.StartEnsemble(t, 3, zktest.WithConfig(map[string]string{"initLimit": "3", "syncLimit": strconv.Itoa(syncLimit)}))
 }
 
-// dsn is the data source name for these servers; path is the chroot with its parameters.
+// dsn returns the data source name for these servers. path is the chroot with
+// its parameters.
 func dsn(path string, addrs ...string) string {
 	return "zk://" + strings.Join(addrs, ",") + path
 }
@@ -57,7 +59,8 @@ func dsn(path string, addrs ...string) string {
 // allBut returns addrs without that of server i.
 func allBut(addrs []string, i int) []string { return slices.Delete(slices.Clone(addrs), i, i+1) }
 
-// open returns a client that is closed when the test ends, reachable or not.
+// open returns a client that is closed when the test ends, whether or not the
+// servers can be reached.
 func open(t testing.TB, dsn string, opts ...dlock.Option) *dlock.Client {
 	t.Helper()
 	c, err := dlock.Open("zk", dsn, append([]dlock.Option{quiet()}, opts...)...)
@@ -68,7 +71,7 @@ func open(t testing.TB, dsn string, opts ...dlock.Option) *dlock.Client {
 
 func quiet() dlock.Option { return dlock.WithLogger(slog.New(slog.DiscardHandler)) }
 
-// answers tells whether the store answers this client now.
+// answers reports whether the store answers this client now.
 func answers(c *dlock.Client) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()

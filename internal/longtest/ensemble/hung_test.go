@@ -16,9 +16,9 @@ import (
 
 const hungTimeout = 4 * time.Second
 
-// One of three hosts takes connections and never says anything. Every client tries
-// the hosts in an order of its own, so there are several.
-func TestHostThatNeverAnswersDelaysNobodyForASessionTimeout(t *testing.T) {
+// One of three hosts accepts connections and never answers. Every client tries
+// the hosts in an order of its own, so the test uses several clients.
+func TestHostThatNeverAnswersDelaysNoClientForASessionTimeout(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*zktest.Proxy){
 		"and the server in use goes down": func(p *zktest.Proxy) { p.Refuse(); p.DropConnections() },
@@ -50,9 +50,10 @@ func TestHostThatNeverAnswersDelaysNobodyForASessionTimeout(t *testing.T) {
 	}
 }
 
-// threeHosts is a client with three hosts: two ways to a server, and one that leads nowhere.
+// threeHosts is a client with three hosts: two proxies to a server, and a host
+// that never answers.
 type threeHosts struct {
-	ways                  [2]*zktest.Proxy
+	proxies               [2]*zktest.Proxy
 	client                *dlock.Client
 	lock                  *dlock.Lock
 	name                  string
@@ -63,10 +64,10 @@ type threeHosts struct {
 func newThreeHosts(t *testing.T, name string) *threeHosts {
 	server := zktest.Shared(t)
 	h := &threeHosts{name: name}
-	for i := range h.ways {
-		h.ways[i] = zktest.NewProxy(t, server.Addr())
+	for i := range h.proxies {
+		h.proxies[i] = zktest.NewProxy(t, server.Addr())
 	}
-	h.client = open(t, dsn(server.Chroot(t)+"?session_timeout="+hungTimeout.String(), h.ways[0].Addr(), h.ways[1].Addr(), mute(t)))
+	h.client = open(t, dsn(server.Chroot(t)+"?session_timeout="+hungTimeout.String(), h.proxies[0].Addr(), h.proxies[1].Addr(), silentHost(t)))
 	began := time.Now()
 	var err error
 	h.lock, err = h.client.RWMutex(name).Lock(within(t))
@@ -75,8 +76,9 @@ func newThreeHosts(t *testing.T, name string) *threeHosts {
 	return h
 }
 
-// mute returns the address of somebody who accepts connections and neither reads nor writes.
-func mute(t *testing.T) string {
+// silentHost returns the address of a host that accepts connections and neither
+// reads nor writes.
+func silentHost(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	var accepting sync.WaitGroup
@@ -97,11 +99,12 @@ func mute(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// failOver makes the way in use fail and takes another lock by the other one.
+// failOver makes the proxy in use fail, and acquires another lock through the
+// other proxy.
 func (h *threeHosts) failOver(t *testing.T, fail func(*zktest.Proxy)) {
-	used := h.ways[0]
+	used := h.proxies[0]
 	if used.Connections() == 0 {
-		used = h.ways[1]
+		used = h.proxies[1]
 	}
 	began := time.Now()
 	fail(used)

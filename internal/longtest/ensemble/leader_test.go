@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A leader that has lost its followers goes on as if nothing had happened for syncLimit ticks, and as
-// long the followers wait for it before they elect another one.
+// A leader that has lost its followers goes on as before for syncLimit ticks.
+// The followers wait for it as long before they elect another leader.
 func TestHolderOnALeaderThatLostItsFollowersIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const rounds, holders, timeout = 3, 4, 3 * time.Second
@@ -29,7 +29,8 @@ func TestHolderOnALeaderThatLostItsFollowersIsToldBeforeTheNextGrant(t *testing.
 	logMargins(t, "leader cut off from its followers", all)
 }
 
-// contendAcross has holders on one server and those who wait on the others.
+// contendAcross connects the holders to one server and the waiters to the other
+// servers.
 func contendAcross(t *testing.T, e *zktest.Ensemble, server int, chroot string, holders int, timeout time.Duration) (all []*handover) {
 	t.Helper()
 	for i := range holders {

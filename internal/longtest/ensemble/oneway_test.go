@@ -8,8 +8,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// What one server says does not arrive at another one any more, while the other way goes on. The leader cannot
-// know, nor can the follower, until syncLimit has passed.
+// The packets of one server to another one are lost, while the other direction
+// works. Neither the leader nor the follower can know before syncLimit has
+// passed.
 func TestHolderBehindAOneWayCutBetweenServersIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const holders, timeout = 4, 3 * time.Second
@@ -25,14 +26,14 @@ func TestHolderBehindAOneWayCutBetweenServersIsToldBeforeTheNextGrant(t *testing
 			func(_, follower int) int { return follower },
 			func(e *zktest.Ensemble, leader, follower int) { e.CutOneWay(leader, follower) },
 		},
-		"a leader that nobody hears": {
+		"a leader cut off on the way to its followers": {
 			func(leader, _ int) int { return leader },
 			func(e *zktest.Ensemble, leader, follower int) {
 				e.CutOneWay(leader, follower)
 				e.CutOneWay(leader, other(leader, follower))
 			},
 		},
-		"a leader that hears nobody": {
+		"a leader cut off on the way from its followers": {
 			func(leader, _ int) int { return leader },
 			func(e *zktest.Ensemble, leader, follower int) {
 				e.CutOneWay(follower, leader)

@@ -24,11 +24,11 @@ func TestAllServersDownForLongerThanTheSessionTimeout(t *testing.T) {
 	select {
 	case <-h.lock.Lost():
 	case <-time.After(bound):
-		t.Fatal("the holder was never told")
+		t.Fatal("the holder has not learned of the loss")
 	}
 	require.ErrorIs(t, h.lock.Err(), dlock.ErrLost)
-	t.Logf("the holder was told %v after the servers were killed", time.Since(began).Round(time.Millisecond))
-	time.Sleep(time.Until(began.Add(3 * timeout / 2))) // the waiters' sessions are over, too
+	t.Logf("the holder learned of the loss %v after the servers were killed", time.Since(began).Round(time.Millisecond))
+	time.Sleep(time.Until(began.Add(3 * timeout / 2))) // the waiters' sessions have ended too
 	require.Empty(t, h.next)
 	began = time.Now()
 	for _, s := range e.Servers {
@@ -37,11 +37,11 @@ func TestAllServersDownForLongerThanTheSessionTimeout(t *testing.T) {
 	for _, next := range append(others, h.next) {
 		g := <-next
 		require.NoError(t, g.err)
-		require.ErrorIs(t, g.toldErr, dlock.ErrLost)
+		require.ErrorIs(t, g.holderErr, dlock.ErrLost)
 		t.Logf("a waiter had its turn %v after the restart began", g.at.Sub(began).Round(time.Millisecond))
 	}
 	require.ErrorIs(t, h.lock.Unlock(), dlock.ErrLost)
-	l, err := h.holder.RWMutex("a/q").Lock(within(t)) // on a new session
+	l, err := h.holder.RWMutex("a/q").Lock(within(t)) // with a new session
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock())
 

@@ -23,27 +23,27 @@ func TestProcessPausedPastItsSessionLearnsTheLossBeforeItDoesAnything(t *testing
 	server := zktest.Shared(t)
 	chroot := server.Chroot(t)
 	c := startChild(t, dsn(chroot+"?session_timeout=2s", server.Addr()))
-	require.Equal(t, "held", c.says(t))
+	require.Equal(t, "held", c.readLine(t))
 	c.order(t, "look")
-	require.Equal(t, "in time", c.says(t))
+	require.Equal(t, "in time", c.readLine(t))
 
 	require.NoError(t, c.signal(syscall.SIGSTOP))
 	began := time.Now()
 	next := open(t, dsn(chroot, server.Addr()))
 	l, err := next.RWMutex("q").Lock(within(t))
 	require.NoError(t, err)
-	t.Logf("1. %v after it was stopped, somebody else was granted the lock", time.Since(began).Round(time.Millisecond))
+	t.Logf("1. %v after it was stopped, another client was granted the lock", time.Since(began).Round(time.Millisecond))
 	c.order(t, "look")
 	require.NoError(t, c.signal(syscall.SIGCONT))
 	t.Logf("2. the process was continued")
-	said := c.says(t)
-	t.Logf("3. its first look at the lock said: %s", said)
+	said := c.readLine(t)
+	t.Logf("3. its first check of the lock: %s", said)
 	require.True(t, strings.HasPrefix(said, "lost: "), said)
 	require.NoError(t, l.Err(), "and that was while the other one held the lock")
 	require.NoError(t, l.Unlock())
 }
 
-// childProcess is this test's binary, run again to be stopped.
+// childProcess is this test binary, run again so that it can be stopped.
 type childProcess struct {
 	cmd     *exec.Cmd
 	orders  io.Writer
@@ -78,8 +78,8 @@ func (c *childProcess) order(t testing.TB, order string) {
 	require.NoError(t, err)
 }
 
-// says waits for the next line.
-func (c *childProcess) says(t testing.TB) string {
+// readLine waits for the next line of output.
+func (c *childProcess) readLine(t testing.TB) string {
 	t.Helper()
 	said := make(chan string, 1)
 	go func() {
@@ -90,7 +90,7 @@ func (c *childProcess) says(t testing.TB) string {
 	case line := <-said:
 		return line
 	case <-time.After(bound):
-		t.Fatal("the child says nothing")
+		t.Fatal("the child prints nothing")
 		return ""
 	}
 }

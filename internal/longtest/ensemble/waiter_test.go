@@ -14,28 +14,30 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// A session whose nodes only wait is kept by syncs. A leader that was deposed,
-// and its followers, go on answering those for syncLimit ticks, while the new
-// leader lets the session expire.
+// Syncs keep a session whose nodes only wait. A leader that was deposed, and
+// its followers, still answer them for syncLimit ticks, while the new leader
+// ends the session.
 
-// deposable is an ensemble whose leader can be deposed without knowing it.
+// deposable is an ensemble whose leader can be deposed without noticing it.
 type deposable struct {
 	*zktest.Ensemble
 	t       *testing.T
-	deposed []int    // the leader, and perhaps its follower
-	at      int      // the one that a waiter is connected to
-	others  []string // addresses of those that elect another leader
+	deposed []int    // indexes of the leader and perhaps its follower
+	at      int      // index of the server to which the waiter is connected
+	others  []string // addresses of the servers that elect another leader
 }
 
-// The sessions of others last longer. A deposed leader that lets one expire
-// answers no sync after that, as it waits for the quorum.
+// The sessions of the other clients last longer than the waiter's. A deposed
+// leader that ends a session waits for the quorum, and answers no sync after
+// that.
 const (
 	waiterParams = "/w?session_timeout=4s"
 	otherParams  = "/w?session_timeout=90s"
 )
 
-// onEachDeposedServer runs a test with a waiter on the leader, and with one on
-// its follower. A leader with a follower is a minority of five.
+// onEachDeposedServer runs a test with a waiter on the leader, and with a
+// waiter on the leader's follower. A leader with one follower is a minority of
+// five.
 func onEachDeposedServer(t *testing.T, test func(d *deposable)) {
 	for name, servers := range map[string]int{"the leader": 3, "its follower": 5} {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +58,8 @@ func onEachDeposedServer(t *testing.T, test func(d *deposable)) {
 	}
 }
 
-// depose cuts the leader off. The others, which are restarted, elect another one.
+// depose cuts the leader off. The other servers are restarted and elect another
+// leader.
 func (d *deposable) depose() {
 	for _, i := range d.deposed {
 		for j := range d.Servers {
@@ -71,12 +74,12 @@ func (d *deposable) depose() {
 // contender is a client that waits for a lock.
 type contender struct {
 	client  *dlock.Client
-	ended   chan struct{} // the client's first session has ended
+	ended   chan struct{} // closed when the client's first session has ended
 	granted chan *dlock.Lock
 	failed  chan error
 }
 
-// wait returns once the client waits in the queue.
+// wait returns when the client waits in the queue.
 func (d *deposable) wait(ctx context.Context, params string, addrs ...string) *contender {
 	d.t.Helper()
 	c := &contender{ended: make(chan struct{}), granted: make(chan *dlock.Lock, 1), failed: make(chan error, 1)}
@@ -127,8 +130,8 @@ func (c *contender) lock(t *testing.T) *dlock.Lock {
 	return nil
 }
 
-// The lease of a waiter that was granted the lock is that of a holder: syncs of
-// the deposed leader do not renew it.
+// A waiter that was granted the lock has the lease of a holder: syncs of the
+// deposed leader do not renew it.
 func TestWaiterThatWasGrantedTheLockIsToldBeforeTheNextGrant(t *testing.T) {
 	onEachDeposedServer(t, func(d *deposable) {
 		t := d.t
@@ -137,7 +140,7 @@ func TestWaiterThatWasGrantedTheLockIsToldBeforeTheNextGrant(t *testing.T) {
 		require.NoError(t, err)
 		proxy := zktest.NewProxy(t, d.Servers[d.at].Addr())
 		waiter := d.wait(within(t), waiterParams, proxy.Addr())
-		restAWhile(t, proxy)
+		awaitSyncs(t, proxy)
 		require.NoError(t, first.Unlock())
 
 		h := &handover{holder: waiter.client, lock: waiter.lock(t)}
@@ -150,24 +153,25 @@ func TestWaiterThatWasGrantedTheLockIsToldBeforeTheNextGrant(t *testing.T) {
 	})
 }
 
-// restAWhile waits until syncs have renewed the lease of a waiter, long after its
-// latest write.
-func restAWhile(t *testing.T, proxy *zktest.Proxy) {
+// awaitSyncs waits until syncs have renewed the lease of a waiter, long after
+// its latest write.
+func awaitSyncs(t *testing.T, proxy *zktest.Proxy) {
 	t.Helper()
 	writes, syncs := proxy.Frames(zktest.OpMulti), proxy.Frames(zktest.OpSync)
 	eventually(t, "a session timeout has passed", func() bool { return proxy.Frames(zktest.OpSync) >= syncs+5 })
 	require.Equal(t, writes, proxy.Frames(zktest.OpMulti))
 }
 
-// A waiter hears of the release when the store has let its session expire, and
-// has granted the next one the lock. The deposed server answers its syncs all the
-// time, so that its lease runs. Before it holds the lock it needs the answer to a
-// write, and gets none.
+// A waiter gets the event of a release after the store has ended its session
+// and has granted the lock to the next contender. The deposed server answers
+// its syncs all the time, so that its lease lasts. Before it holds the lock it
+// needs the answer to a write, and it gets none.
 //
-// This takes an event that other answers overtake. Where all comes in order, the
-// news of a release that was committed before the leader was deposed arrive before
-// the answers to later syncs, and so while the session surely stands.
-func TestReleaseThatADeposedServerTellsLateGrantsNoLock(t *testing.T) {
+// This needs an event that other answers overtake. If everything arrives in
+// order, the event of a release that was committed before the leader was
+// deposed arrives before the answers to later syncs, while the session is
+// certainly alive.
+func TestLateReleaseEventOfADeposedServerGrantsNoLock(t *testing.T) {
 	onEachDeposedServer(t, func(d *deposable) {
 		t := d.t
 		holder := open(t, dsn(otherParams, d.others...))
@@ -177,7 +181,7 @@ func TestReleaseThatADeposedServerTellsLateGrantsNoLock(t *testing.T) {
 		ctx, cancel := context.WithCancel(within(t))
 		waiter := d.wait(ctx, waiterParams, proxy.Addr())
 		next := d.wait(within(t), otherParams, d.others...)
-		restAWhile(t, proxy)
+		awaitSyncs(t, proxy)
 
 		events := proxy.HoldEvents()
 		require.NoError(t, first.Unlock())

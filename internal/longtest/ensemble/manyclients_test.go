@@ -14,9 +14,10 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// As many clients as nobody should start at once connect to a server whose accept queue is short, and all
-// want the same lock. Libraries have been known to give up then, or to leave nodes.
-func TestTwoHundredClientsThatStartAtOnceAllGetTheLockAndLeaveNothing(t *testing.T) {
+// Two hundred clients connect at once to a server whose accept queue is short,
+// and all want the same lock. Lock libraries have been known to give up in this
+// case, or to leave nodes.
+func TestTwoHundredClientsThatStartAtOnceAllGetTheLock(t *testing.T) {
 	t.Parallel()
 	const clients = 200
 	server := zktest.Start(t, zktest.WithBacklog(8))
@@ -58,6 +59,7 @@ func TestTwoHundredClientsThatStartAtOnceAllGetTheLockAndLeaveNothing(t *testing
 	closing.Wait()
 	require.Zero(t, server.Ephemerals())
 	require.Zero(t, server.Watches())
-	// An attempt to connect that was given up may have made a session, which owns nothing and lives for its timeout.
+	// An attempt to connect that was given up may have made a session. It owns
+	// no node and lasts for its timeout.
 	eventually(t, "no session is left", func() bool { return server.Mntr()["zk_global_sessions"] == 0 })
 }

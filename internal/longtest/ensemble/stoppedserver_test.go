@@ -10,8 +10,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A server whose process is stopped, as by a long garbage collection or a machine that swaps, keeps its connections open and
-// says nothing; when it goes on it believes for a moment that no time has passed.
+// The process of a server is stopped, as by a long garbage collection or by
+// swapping. Its connections stay open, and it answers nothing. When it goes on,
+// it has not noticed for a moment that time has passed.
 func TestHolderOnAServerThatIsStoppedIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const holders, timeout = 4, 2 * time.Second
@@ -28,8 +29,9 @@ func TestHolderOnAServerThatIsStoppedIsToldBeforeTheNextGrant(t *testing.T) {
 	}
 }
 
-// A holder whose writes are not answered in time because a majority of the disks is slow has lost the lock as far as
-// it can know, whatever the servers think.
+// A majority of the servers has slow disks, so that a holder's writes are not
+// answered in time. Then the holder must count the lock as lost, whatever the
+// servers think.
 func TestHolderOnServersWithSlowDisksIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	zktest.RequireSlowDisk(t)
@@ -53,7 +55,7 @@ func TestHolderOnServersWithSlowDisksIsToldBeforeTheNextGrant(t *testing.T) {
 	select {
 	case <-h.lock.Lost():
 	case <-time.After(bound):
-		t.Fatal("the holder was never told")
+		t.Fatal("the holder has not learned of the loss")
 	}
 	slow(0)
 	logMargins(t, "slow disks", margins(t, []*handover{h}))
