@@ -14,10 +14,11 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// bound is generous: it ends a call that hangs.
+// bound ends a call that hangs. It is generous.
 const bound = 2 * time.Minute
 
-// seat is where a client works. Its actors find the one that sits there now.
+// seat is the position of a client in a history. When the client is closed,
+// another one takes the seat, and the actors of the seat use that one.
 type seat struct {
 	number int
 	shared bool
@@ -35,7 +36,7 @@ func newSeat(number int, open func() *dlock.Client) *seat {
 
 func (s *seat) opened() *client { return &client{seat: s.number, shared: s.shared, locks: s.open()} }
 
-// share has the actors of the client share their places.
+// share makes the actors of the client share their nodes.
 func (s *seat) share() {
 	s.shared, s.now.shared = true, true
 }
@@ -46,7 +47,8 @@ func (s *seat) client() *client {
 	return s.now
 }
 
-// replace closes the client and seats another one. Until that is there, calls are refused.
+// replace closes the client and opens another one for the seat. Until then,
+// calls are refused.
 func (s *seat) replace(r *recorder) error {
 	err := r.close(s.client())
 	s.mu.Lock()
@@ -55,10 +57,11 @@ func (s *seat) replace(r *recorder) error {
 	return err
 }
 
-// quiet keeps the clients' log to itself.
+// quiet discards the log of the clients.
 func quiet() dlock.Option { return dlock.WithLogger(slog.New(slog.DiscardHandler)) }
 
-// actor is a goroutine that uses a client's locks. All that it does is drawn from its own numbers.
+// actor is a goroutine that uses a client's locks. It draws all that it does
+// from random numbers of its own.
 type actor struct {
 	*recorder
 	id     int
@@ -66,18 +69,20 @@ type actor struct {
 	queues []string
 	rand   *rand.Rand
 	rounds int
-	stop   <-chan struct{} // ends the rounds early; nil: nothing does
-	unit   time.Duration   // about how long a lock is held
-	long   time.Duration   // once in a while: longer than a session outlives its connection
-	wrong  *complaints
-	nasty  nasty
-	alone  bool // it does not enter again: a turn on a shared place would look like that
+	// Closed to end the rounds early. Nil: never.
+	stop  <-chan struct{}
+	unit  time.Duration // about how long a lock is held
+	long  time.Duration // sometimes a lock is held for longer than a session without a connection lasts
+	wrong *complaints
+	nasty nasty
+	alone bool // it makes no re-entry, which would look like a grant on a shared node
 }
 
-// nasty is what happens to a client at the worst moment; nil: nothing does.
+// nasty has functions that fail a client at the worst moment. Nil: nothing
+// fails.
 type nasty struct {
-	write func() // when it is about to write
-	hold  func() // when it is about to hold a lock for long
+	write func() // called when the client is about to write
+	hold  func() // called when the client is about to hold a lock for long
 }
 
 func (a *actor) perhaps(happens func()) {
@@ -86,7 +91,7 @@ func (a *actor) perhaps(happens func()) {
 	}
 }
 
-// complaints are what calls must not do.
+// complaints are what calls have done wrong.
 type complaints struct {
 	mu  sync.Mutex
 	all []string
@@ -106,7 +111,7 @@ func (c *complaints) any() bool {
 
 func (a *actor) chance(percent int) bool { return a.rand.IntN(100) < percent }
 
-// span is a duration that nobody else draws.
+// span draws a duration. No other actor draws the same one.
 func (a *actor) span(limit time.Duration) time.Duration {
 	return time.Duration(a.rand.Int64N(int64(limit))) + time.Duration(a.id)
 }
@@ -120,7 +125,7 @@ func (a *actor) play() {
 		default:
 		}
 		if a.wrong.any() {
-			return // it is broken: no need to wait for what will not come, again and again
+			return // the lock is broken, and more attempts would only wait in vain
 		}
 		a.round()
 	}
@@ -140,7 +145,8 @@ func (a *actor) round() {
 	}
 }
 
-// contend makes an attempt in a mode, with a patience and by a way of waiting that are drawn.
+// contend makes an attempt. It draws the mode, the time limit and the way of
+// waiting.
 func (a *actor) contend(ctx context.Context, at *attempt) *handle {
 	at.actor, at.mode, at.try = a.id, dlock.Exclusive, a.chance(15)
 	if a.chance(45) {
@@ -149,16 +155,16 @@ func (a *actor) contend(ctx context.Context, at *attempt) *handle {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	options := []dlock.Option{dlock.WithWait(ways[a.rand.IntN(len(ways))]), dlock.WithTrace(a.trace(at))}
-	patience := 10 * a.unit
+	timeLimit := 10 * a.unit
 	if a.chance(50) {
-		patience = a.unit / 4 // it ends on the way
+		timeLimit = a.unit / 4 // the attempt ends while a request is under way
 	}
 	switch n := a.rand.IntN(10); {
 	case n < 2:
-		defer time.AfterFunc(a.span(patience), func() { a.cancel(at, cancel) }).Stop()
+		defer time.AfterFunc(a.span(timeLimit), func() { a.cancel(at, cancel) }).Stop()
 	case n < 3:
 		at.limited = true
-		options = append(options, dlock.WithTimeout(a.span(patience)))
+		options = append(options, dlock.WithTimeout(a.span(timeLimit)))
 	}
 	h := a.call(ctx, at, options...)
 	if errors.Is(at.err, context.DeadlineExceeded) && ctx.Err() == context.DeadlineExceeded {
@@ -183,7 +189,7 @@ func (a *actor) call(ctx context.Context, at *attempt, options ...dlock.Option) 
 	return a.take(at, func() (*dlock.Lock, error) { return take(ctx) })
 }
 
-// trace tells what becomes of an attempt on its way.
+// trace returns a trace that records the steps of an attempt.
 func (a *actor) trace(at *attempt) *dlock.Trace {
 	return &dlock.Trace{
 		Queued:   func(_ context.Context, i recipes.QueuedInfo) { a.queuedAs(at, i.Place.Token) },
@@ -191,14 +197,15 @@ func (a *actor) trace(at *attempt) *dlock.Trace {
 	}
 }
 
-// use holds a lock for a while, perhaps enters again or downgrades it, and gives it back.
+// use holds a lock for a while, perhaps enters it again or downgrades it, and
+// unlocks it.
 func (a *actor) use(h *handle, depth int) {
 	ctx := h.lock.Context(context.Background())
 	held := a.linger(h)
 	var inside sync.WaitGroup
 	switch {
 	case a.alone:
-	case !held && a.chance(50): // he has to hear of it here, too
+	case !held && a.chance(50): // the holder has to learn of the loss here, too
 		if again := a.contend(context.WithoutCancel(ctx), &attempt{client: h.client, queue: h.queue, within: h}); again != nil {
 			a.giveBack(again)
 		}
@@ -211,12 +218,13 @@ func (a *actor) use(h *handle, depth int) {
 	}
 	a.giveBack(h)
 	inside.Wait()
-	if depth == 0 && !a.alone && a.chance(10) { // not while the lock may be held by others of this contender
+	if depth == 0 && !a.alone && a.chance(10) { // not while the lock may be held by other Locks of this contender
 		a.afterwards(ctx, h)
 	}
 }
 
-// again enters with the context of the lock, beside its holder or in his stead.
+// again enters with the context of the lock, on another goroutine or on the
+// holder's.
 func (a *actor) again(ctx context.Context, h *handle, depth int, inside *sync.WaitGroup) {
 	b := *a
 	b.id, b.rand = 10*a.id+depth, rand.New(rand.NewPCG(a.rand.Uint64(), 2))
@@ -233,7 +241,8 @@ func (a *actor) again(ctx context.Context, h *handle, depth int, inside *sync.Wa
 	}
 }
 
-// afterwards uses the context of a lock that was given back as if it had been kept: nobody enters by it.
+// afterwards uses the context of a lock after its Unlock. The context must not
+// allow a re-entry.
 func (a *actor) afterwards(ctx context.Context, h *handle) {
 	if ctx.Err() == nil {
 		a.wrong.add("#%d.%d: its context goes on after Unlock", h.id, h.number)
@@ -246,7 +255,7 @@ func (a *actor) afterwards(ctx context.Context, h *handle) {
 	}
 }
 
-// linger holds the lock and looks at it now and then, until it is lost.
+// linger holds the lock and checks it now and then, until it is lost.
 func (a *actor) linger(h *handle) bool {
 	limit, looks := a.unit, 1+a.rand.IntN(4)
 	switch n := a.rand.IntN(100); {
@@ -273,7 +282,7 @@ func (a *actor) linger(h *handle) bool {
 	return true
 }
 
-// told makes sure that all who wait for the news of a loss get it.
+// told checks that every way in which a holder learns of a loss works.
 func (a *actor) told(h *handle) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -301,7 +310,7 @@ func (a *actor) giveBack(h *handle) {
 	a.ended(h, "unlock", a.unlock(h))
 }
 
-// ended complains of an error that Unlock and Downgrade must not return.
+// ended records an error that Unlock and Downgrade must not return.
 func (a *actor) ended(h *handle, call string, err error) {
 	closing := false
 	a.note(func() { closing = h.client.closed != nil })
@@ -313,8 +322,8 @@ func (a *actor) ended(h *handle, call string, err error) {
 	}
 }
 
-// calm is the end of a history, when nothing is wrong any more and everybody has gone: whoever
-// tries gets the lock, at once after the one before him.
+// calm plays the end of a history, when nothing fails any more and no lock is
+// held. Each try must get the lock, right after the Unlock of the one before.
 func (a *actor) calm(queue string) {
 	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
 		at := &attempt{actor: a.id, client: a.seat.client(), queue: queue, mode: mode, try: true}
@@ -326,7 +335,8 @@ func (a *actor) calm(queue string) {
 	}
 }
 
-// rush has all try at the same time, so that some of them meet. Most are refused.
+// rush lets all actors try at the same time, so that some calls overlap. Most
+// of them are refused.
 func rush(actors []*actor, queue string) {
 	var trying sync.WaitGroup
 	for _, a := range actors {
@@ -346,7 +356,8 @@ func (a *actor) quickly(at *attempt) {
 	}
 }
 
-// informed takes another lock first and so learns of all that was done before.
+// informed acquires another lock first, so that the client has seen all that
+// was done before.
 func (a *actor) informed(at *attempt) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -357,7 +368,7 @@ func (a *actor) informed(at *attempt) {
 		return
 	}
 	a.quickly(at)
-	if other.Err() != nil { // there may be another session now, which knows less
+	if other.Err() != nil { // there may be a new session now, which has seen less
 		a.note(func() { at.synced = 0 })
 	}
 	_ = other.Unlock()

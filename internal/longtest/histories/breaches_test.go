@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// called is an attempt at the queue "q" that has failed.
+// called returns an attempt at the queue "q" that has failed.
 func called(call, ret int64, mode dlock.Mode, err error) *attempt {
 	return &attempt{span: span{call, ret}, client: &client{}, queue: "q", mode: mode, err: err}
 }
@@ -27,7 +27,8 @@ func tried(call, ret int64, mode dlock.Mode) *attempt {
 	return a
 }
 
-// holding is one that has succeeded, and was given back at left, with that error.
+// holding returns an attempt that has succeeded. Its Lock was unlocked at left,
+// with that error.
 func holding(call, ret int64, mode dlock.Mode, left int64, err error) *attempt {
 	a := called(call, ret, mode, nil)
 	h := held(0, 1, a.span).handles[0]
@@ -41,7 +42,7 @@ func queued(a *attempt, at, token int64) *attempt {
 	return a
 }
 
-var errDoubt = errors.New("nobody knows")
+var errDoubt = errors.New("the outcome is unknown")
 
 func TestATryIsRefusedOnlyForAReason(t *testing.T) {
 	grace := func(r *recorder) { r.grace = time.Second; r.attempts[0].began = time.Unix(100, 0) }
@@ -50,24 +51,24 @@ func TestATryIsRefusedOnlyForAReason(t *testing.T) {
 		with  func(*recorder)
 		wrong bool
 	}{
-		"nobody was there":                      {nil, nil, true},
-		"somebody holds it":                     {[]*attempt{holding(1, 2, w, 30, nil)}, nil, false},
-		"somebody comes":                        {[]*attempt{called(11, 15, w, context.Canceled)}, nil, false},
-		"somebody comes later":                  {[]*attempt{called(13, 15, w, context.Canceled)}, nil, true},
-		"somebody has left":                     {[]*attempt{holding(1, 2, w, 5, nil)}, nil, true},
-		"he may be there still":                 {[]*attempt{holding(1, 2, w, 5, errDoubt)}, nil, false},
-		"the queue was seen empty since":        {[]*attempt{holding(1, 2, w, 5, errDoubt)}, func(r *recorder) { r.clock = 5; r.settled("q") }, true},
-		"the queue was seen empty before":       {[]*attempt{holding(1, 2, w, 5, errDoubt)}, func(r *recorder) { r.clock = 3; r.settled("q") }, false},
-		"the time for him to go has passed":     {[]*attempt{holding(1, 2, w, 5, errDoubt)}, grace, true},
-		"somebody gave up, long ago":            {[]*attempt{called(1, 5, w, context.Canceled)}, nil, false},
-		"somebody gave up":                      {[]*attempt{called(9, 11, w, context.Canceled)}, nil, false},
-		"somebody was refused without a node":   {[]*attempt{tried(1, 5, w)}, nil, true},
-		"two of them meet":                      {[]*attempt{tried(9, 11, w)}, nil, false},
-		"another queue":                         {[]*attempt{func() *attempt { a := holding(1, 2, w, 30, nil); a.queue = "p"; return a }()}, nil, true},
-		"its own request was lost":              {nil, func(r *recorder) { r.attempts[0].retried = true }, false},
-		"the server may be behind":              {[]*attempt{holding(1, 2, w, 5, nil)}, func(r *recorder) { r.lagging = true }, false},
-		"the server cannot be so far behind":    {[]*attempt{holding(1, 2, w, 5, nil)}, func(r *recorder) { r.lagging = true; r.attempts[0].synced = 6 }, true},
-		"it was known before somebody had left": {[]*attempt{holding(1, 2, w, 5, nil)}, func(r *recorder) { r.lagging = true; r.attempts[0].synced = 4 }, false},
+		"the queue was empty":                              {nil, nil, true},
+		"another contender holds it":                       {[]*attempt{holding(1, 2, w, 30, nil)}, nil, false},
+		"another call begins meanwhile":                    {[]*attempt{called(11, 15, w, context.Canceled)}, nil, false},
+		"another call begins later":                        {[]*attempt{called(13, 15, w, context.Canceled)}, nil, true},
+		"the holder has left":                              {[]*attempt{holding(1, 2, w, 5, nil)}, nil, true},
+		"the holder's node may be there still":             {[]*attempt{holding(1, 2, w, 5, errDoubt)}, nil, false},
+		"the queue was seen empty since":                   {[]*attempt{holding(1, 2, w, 5, errDoubt)}, func(r *recorder) { r.clock = 5; r.settled("q") }, true},
+		"the queue was seen empty before":                  {[]*attempt{holding(1, 2, w, 5, errDoubt)}, func(r *recorder) { r.clock = 3; r.settled("q") }, false},
+		"the time for its node to go has passed":           {[]*attempt{holding(1, 2, w, 5, errDoubt)}, grace, true},
+		"a waiter gave up, long ago":                       {[]*attempt{called(1, 5, w, context.Canceled)}, nil, false},
+		"a waiter gave up":                                 {[]*attempt{called(9, 11, w, context.Canceled)}, nil, false},
+		"a try was refused without a node":                 {[]*attempt{tried(1, 5, w)}, nil, true},
+		"two of them meet":                                 {[]*attempt{tried(9, 11, w)}, nil, false},
+		"another queue":                                    {[]*attempt{func() *attempt { a := holding(1, 2, w, 30, nil); a.queue = "p"; return a }()}, nil, true},
+		"its own request was lost":                         {nil, func(r *recorder) { r.attempts[0].retried = true }, false},
+		"the server may be behind":                         {[]*attempt{holding(1, 2, w, 5, nil)}, func(r *recorder) { r.lagging = true }, false},
+		"the server cannot be so far behind":               {[]*attempt{holding(1, 2, w, 5, nil)}, func(r *recorder) { r.lagging = true; r.attempts[0].synced = 6 }, true},
+		"the client had seen less, before the holder left": {[]*attempt{holding(1, 2, w, 5, nil)}, func(r *recorder) { r.lagging = true; r.attempts[0].synced = 4 }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := tried(10, 12, w)
@@ -96,7 +97,7 @@ func TestTokensFollowTheClock(t *testing.T) {
 
 func TestNobodyIsPassed(t *testing.T) {
 	for name, c := range map[string]struct {
-		mode  dlock.Mode // of the one who waits
+		mode  dlock.Mode // of the waiter
 		by    dlock.Mode
 		token int64
 		at    int64
@@ -109,9 +110,9 @@ func TestNobodyIsPassed(t *testing.T) {
 		"a reader by a reader":        {r, r, 2, 8, nil, false},
 		"by one who came first":       {w, w, 0, 8, nil, false},
 		"after giving up":             {w, w, 2, 11, nil, false},
-		"his session may have ended":  {w, w, 2, 8, &cause{span: span{4, 5}, told: true}, false},
-		"his node may be gone":        {w, w, 2, 8, &cause{span: span{4, 5}, seat: -1, node: "n"}, false},
-		"he lost his session later":   {w, w, 2, 8, &cause{span: span{9, 10}, told: true}, true},
+		"its session may have ended":  {w, w, 2, 8, &cause{span: span{4, 5}, told: true}, false},
+		"its node may be gone":        {w, w, 2, 8, &cause{span: span{4, 5}, seat: -1, node: "n"}, false},
+		"its session ended later":     {w, w, 2, 8, &cause{span: span{9, 10}, told: true}, true},
 		"another client's session":    {w, w, 2, 8, &cause{span: span{4, 5}, seat: 7, told: true}, true},
 		"another queue was removed":   {w, w, 2, 8, &cause{span: span{4, 5}, seat: -1, queue: "p"}, true},
 		"the queue was removed since": {w, w, 2, 8, &cause{span: span{9, 10}, seat: -1, queue: "q"}, true},
@@ -142,7 +143,7 @@ func TestEveryErrorHasItsReason(t *testing.T) {
 	}{
 		"success":                    {called(1, 5, w, nil), false},
 		"cancelled":                  {given(called(1, 5, w, context.Canceled)), false},
-		"cancelled by nobody":        {called(1, 5, w, context.Canceled), true},
+		"cancelled without a cancel": {called(1, 5, w, context.Canceled), true},
 		"timed out":                  {limited(called(1, 5, w, timeout)), false},
 		"timed out without a limit":  {called(1, 5, w, timeout), true},
 		"refused":                    {tried(1, 5, w), false},

@@ -17,7 +17,7 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// hasty says that every node is alone in its queue: a lock that never waits.
+// hasty lists every node as alone in its queue, so that the lock never waits.
 type hasty struct{ driver.Session }
 
 func (s hasty) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -63,7 +63,8 @@ func (s backwards) Create(ctx context.Context, queue string, n driver.NodeSpec) 
 	return j, err
 }
 
-// late learns of its session's end when others may be in long since.
+// late learns of the end of its session long after the store may have granted
+// the lock to another session.
 type late struct {
 	driver.Session
 	done chan struct{}
@@ -81,7 +82,7 @@ func newLate(s driver.Session) late {
 
 func (s late) Done() <-chan struct{} { return s.done }
 
-// Close leaves no goroutine behind, as rule 11 asks.
+// Close leaves no goroutine behind, which rule 11 requires.
 func (s late) Close() error {
 	err := s.Session.Close()
 	<-s.done
@@ -97,7 +98,7 @@ func (s late) Err() error {
 	}
 }
 
-// demoting loses the place in the queue when it downgrades.
+// demoting moves a node to the end of the queue when it downgrades the node.
 type demoting struct{ driver.Session }
 
 func (s demoting) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
@@ -121,7 +122,7 @@ func (s clumsy) Delete(ctx context.Context, queue string, p driver.Place, why dr
 	return s.Session.Delete(ctx, queue, p, why)
 }
 
-// hurried says that a node is gone when it is only about to go.
+// hurried reports that a node is gone before it is gone.
 type hurried struct{ driver.Session }
 
 func (s hurried) Delete(_ context.Context, queue string, p driver.Place, why driver.Cause) error {
@@ -129,7 +130,7 @@ func (s hurried) Delete(_ context.Context, queue string, p driver.Place, why dri
 	return nil
 }
 
-// forgetful leaves the node behind when the call that wanted it is cancelled.
+// forgetful leaves the node behind when its call is cancelled.
 type forgetful struct{ driver.Session }
 
 func (s forgetful) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -140,7 +141,7 @@ func (s forgetful) Create(ctx context.Context, queue string, n driver.NodeSpec) 
 	return j, err
 }
 
-// twofold makes a second node where the reply to the first request is lost.
+// twofold makes a second node if the reply to the first request is lost.
 type twofold struct{ driver.Session }
 
 func (s twofold) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -152,7 +153,7 @@ func (s twofold) Create(ctx context.Context, queue string, n driver.NodeSpec) (d
 	return j, err
 }
 
-// borrowing has every other node share the token of the one before.
+// borrowing gives every other node the token of the node before.
 type borrowing struct{ driver.Session }
 
 func (s borrowing) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -172,14 +173,14 @@ func TestABrokenLockIsFound(t *testing.T) {
 		"it misses its predecessor": {calm, func(_ *memdriver.Store, s driver.Session) driver.Session {
 			return &blind{Session: s, own: map[string]bool{}}
 		}},
-		"tokens fall":                    {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return backwards{s} }},
-		"a token is given twice":         {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return borrowing{s} }},
-		"a session's end comes late":     {faulty, func(_ *memdriver.Store, s driver.Session) driver.Session { return newLate(s) }},
-		"a downgrade loses its place":    {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return demoting{s} }},
-		"it deletes others' nodes":       {calm, func(st *memdriver.Store, s driver.Session) driver.Session { return clumsy{s, st} }},
-		"unlock returns before it has":   {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return hurried{s} }},
-		"whoever gives up leaves a node": {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return forgetful{s} }},
-		"it stands in the queue twice":   {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return twofold{s} }},
+		"tokens fall":                           {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return backwards{s} }},
+		"a token is given twice":                {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return borrowing{s} }},
+		"a session's end comes late":            {faulty, func(_ *memdriver.Store, s driver.Session) driver.Session { return newLate(s) }},
+		"a downgrade moves its node to the end": {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return demoting{s} }},
+		"it deletes others' nodes":              {calm, func(st *memdriver.Store, s driver.Session) driver.Session { return clumsy{s, st} }},
+		"unlock returns before it has":          {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return hurried{s} }},
+		"whoever gives up leaves a node":        {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return forgetful{s} }},
+		"it stands in the queue twice":          {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return twofold{s} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const tries, enough = 12, 3
@@ -195,7 +196,7 @@ func TestABrokenLockIsFound(t *testing.T) {
 	}
 }
 
-// mute keeps errors of the test that it stands for to itself.
+// mute stands for a test and discards its errors.
 type mute struct {
 	testing.TB
 	said string
@@ -219,7 +220,8 @@ func TestAHistoryWithoutAnOrderIsDrawn(t *testing.T) {
 	}
 }
 
-// judged makes sure that a history fails the test and is drawn, and returns the picture.
+// judged checks that a history fails the test and is drawn, and returns the
+// picture.
 func judged(t *testing.T, r *recorder, verdict string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -242,10 +244,10 @@ func TestARuleThatIsBrokenIsDrawn(t *testing.T) {
 	judged(t, r, "the client was closed at 2")
 }
 
-// A search that comes to no end says nothing, and so is no success.
+// A search that does not end proves nothing, and so counts as a failure.
 func TestASearchWithoutAnEndIsAFailure(t *testing.T) {
-	defer func(was time.Duration) { patience = was }(patience)
-	patience = 20 * time.Millisecond
+	defer func(was time.Duration) { searchLimit = was }(searchLimit)
+	searchLimit = 20 * time.Millisecond
 	r := &recorder{clock: 200}
 	for id := 1; id <= 40; id++ {
 		r.contenders = append(r.contenders, held(1, id, span{1, 100})) // readers, in any order

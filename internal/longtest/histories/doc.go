@@ -1,8 +1,11 @@
-// Package histories checks that the lock is linearizable: that whatever several clients did and
-// saw while the store, the network and its operators failed them can be put into one order, true
-// to the times at which calls began and returned, in which a plain read-write lock of one
-// process would have done the same. (The idea is that of Herlihy and Wing, "Linearizability: A
-// Correctness Condition for Concurrent Objects", 1990; the search for the order is porcupine's.)
+// Package histories checks that the lock is linearizable. Several clients use
+// the lock while the store, the network and operators fail them. What the
+// clients did and saw is a history. It must be possible to put all operations of
+// a history into one order that agrees with the times at which calls began and
+// returned, and in which a plain read-write lock of one process would have done
+// the same. (The idea is from Herlihy and Wing, "Linearizability: A Correctness
+// Condition for Concurrent Objects", 1990. Package porcupine searches for the
+// order.)
 //
 // # How to run it
 //
@@ -10,104 +13,129 @@
 //
 //	go test -race .
 //
-// Ten thousand histories in memory; the one that a failing test has named, once more; ten times as many
-// on one ZooKeeper server; and one on an ensemble of three whose servers fail fifty times:
+// Ten thousand histories in memory; one history again, which a failing test has
+// named; ten times as many histories on one ZooKeeper server; and one on an
+// ensemble of three whose servers fail fifty times:
 //
 //	go test -run InMemory -seeds 10000 -timeout 1h .
 //	go test -run InMemory -seeds 1 -seed 71 .
 //	go test -run OnZooKeeper -batches 20 -timeout 1h .
 //	go test -run OnAnEnsemble -server-faults 50 -timeout 1h .
 //
-// With -v each says what its histories were made of.
+// With -v each test prints what happened in its histories.
 //
-// # What is played
+// # What happens in a history
 //
-// Clients take locks in both modes, wait, try, give up, enter again with the context of a lock
-// (beside its holder on another goroutine, too), downgrade, unlock, and are closed in the midst
-// of it. Meanwhile, in memory: sessions expire, are cut off or paused; requests and replies are lost;
-// an operator removes nodes and queues. On one server: connections are dropped, requests and replies are
-// lost, clients are cut off for up to two session timeouts, both ways or one way only,
-// sessions are ended by force, and the operator is there as well; the faults prefer clients that hold a lock,
-// and some wait for the very request that takes or gives back a lock. On an ensemble, all that,
-// and leaders and followers are killed and started again, stand still, or are cut off from each
-// other.
+// Clients acquire locks in both modes, wait, try, give up, re-enter with the
+// context of a lock (also while its holder uses it on another goroutine),
+// downgrade, unlock, and are closed at any time. Meanwhile faults happen:
+//
+//   - In memory, sessions expire, are cut off or paused. Requests and replies are
+//     lost. An operator removes nodes and queues.
+//   - On one server, connections are dropped, and requests and replies are lost.
+//     Clients are cut off for up to two session timeouts, in both directions or
+//     in one. Sessions are ended by force, and an operator removes nodes. The
+//     faults prefer clients that hold a lock, and some wait for exactly the
+//     request that creates or deletes a node.
+//   - On an ensemble, all of that happens too, and leaders and followers are
+//     killed and started again, stopped, or cut off from each other.
 //
 // # What is recorded
 //
-// A clock that counts by one gives every call and every return a time of its own.
+// A clock that counts by one gives every call and every return a time of its
+// own.
 //
-//   - A grant: Lock, RLock, TryLock or TryRLock that has won, from its call to its return, with
-//     the token. A re-entry is told from a grant by its token.
-//   - Unlock and Downgrade, from call to return; and the close of a client.
-//   - Answers: everybody who holds a lock looks at its Err and Mode all the time, and whoever wins
-//     one looks at those of all the others, who should have learned by now. Err nil says: still
-//     held, and in this mode. Err lost says when the holder has learned of it.
-//   - Calls without success: what they say of the lock (an upgrade that was refused, a re-entry
-//     into what was lost) goes to the model, the rest to the rules below.
-//   - Causes: the faults that can take a lock away, from before they were played until after.
+//   - A grant: a Lock, RLock, TryLock or TryRLock that has succeeded, from its
+//     call to its return, with the token. The token tells a re-entry from a
+//     grant.
+//   - Unlock and Downgrade, from call to return, and the close of a client.
+//   - Answers: each holder reads Err and Mode of its lock again and again, and a
+//     new holder also reads those of all other holders, which should have learned
+//     of their loss by now. A nil Err means that the lock is still held, in this
+//     mode. A non-nil Err shows when the holder has learned of the loss.
+//   - Calls without success. Two of them go to the model, because they say how
+//     the lock is held: a refused upgrade, and a re-entry into a lost lock. The
+//     rest is for the rules below.
+//   - Causes: the faults that can take a lock away, from before they began until
+//     after they ended.
 //
 // # The model
 //
-// The state is who holds the lock, with which Locks in which modes, the highest token so far, and the
-// highest exclusive one. Each operation happens at one instant between its call and its return:
+// The state is the Locks that contenders hold, with their modes, the highest
+// token so far, and the highest exclusive token. Each operation happens at one
+// instant between its call and its return:
 //
-//   - An exclusive grant needs a lock that nobody holds, and a token above all that were granted
-//     before, since the lock is granted in the order of arrival.
-//   - A shared grant needs a lock that nobody holds exclusively, and a token above all exclusive
-//     ones. It does not raise the token that the next reader has to have.
-//   - A re-entry needs its contender to hold the lock, and exclusively if that is what it wants.
-//     The refusal of an upgrade needs him to hold it shared.
-//   - Unlock takes one Lock off its contender, also if the outcome is unknown: the holder counts as
-//     gone, and that a store keeps his node for longer lets nobody in. The last one is the release.
-//     Where only shared ones remain, it is a downgrade.
-//   - A downgrade turns an exclusive Lock into a shared one, also if its outcome is unknown, as that
-//     is what its holder is told.
-//   - Where the goroutines of a client share a place, a grant may have the token of the
-//     grant before, if that was of the same client. A shared one may also have the token
-//     of a Lock of the same client that is still held: after a downgrade readers enter
-//     the place although readers of other clients, with higher tokens, have entered
-//     before. The order of arrival is each client's own then, and the rules about it say
-//     nothing.
+//   - An exclusive grant needs a lock that is not held, and a token above all
+//     tokens granted before, because the lock is granted in the order of arrival.
+//   - A shared grant needs a lock that is not held exclusively, and a token above
+//     all exclusive ones. It does not raise the token that the next reader needs.
+//   - A re-entry needs its contender to hold the lock, and exclusively if that is
+//     what it asks for. The refusal of an upgrade needs the contender to hold the
+//     lock shared.
+//   - Unlock takes one Lock from its contender, also if the outcome is unknown:
+//     the holder no longer counts, and a node that stays longer in the store
+//     grants the lock to no other contender. The last Unlock is the release. If
+//     only shared Locks remain, an Unlock is a downgrade.
+//   - A downgrade turns an exclusive Lock into a shared one, also if its outcome
+//     is unknown, because that is what its holder is told.
+//   - If the goroutines of a client share a node, a grant may have the token of
+//     the grant before, if that was of the same client. A shared grant may also
+//     have the token of a Lock of the same client that is still held: after a
+//     downgrade readers join the node although readers of other clients, with
+//     higher tokens, have been granted the lock before. The order of arrival then
+//     holds within each client only, and the rules about it do not apply.
 //   - An answer "still held" needs that Lock to be held, in that mode.
-//   - An operator's removal of a whole queue, in memory, where it is one instant: no node that
-//     was in it can be granted later, and its holders are gone not before it.
-//   - A loss takes all Locks off a contender, at some instant after its cause and before he has
-//     learned of it. A close is a cause for all locks of the client, and over when it
-//     returns. It takes nothing from an Unlock that says ErrUnlock: the lock was held
-//     until that call, which may have reached the store before the close began.
+//   - An operator's removal of a whole queue is one instant in memory. No node
+//     that was in the queue can be granted later, and its holders do not lose the
+//     lock before that instant.
+//   - A loss takes all Locks from a contender, at some instant after its cause
+//     and before the contender has learned of it. A close is a cause for all
+//     locks of the client, and it is over when it returns. It takes nothing from
+//     an Unlock that reports ErrUnlock: the lock was held until that call, which
+//     may have reached the store before the close began.
 //
-// There are two kinds of causes. A session that the store has dropped for its silence must be
-// known to have ended here before the store lets anybody else in, so every answer counts: nobody
-// may be let in beside somebody who says later that he still holds the lock. But nobody can
-// know at once that an operator has removed a node, or ended a session by force: the answers
-// that come after such a cause say nothing, and the release may be as early as the cause.
+// There are two kinds of causes. If the store drops a session because it was
+// silent, the client must know of the end before the store grants the lock to
+// another contender. So every answer counts: no contender may be granted the lock
+// beside a holder that answers later that it still holds the lock. But no client
+// can know at once that an operator has removed a node, or has ended a session by
+// force. So the answers after such a cause prove nothing, and the release may be
+// as early as the cause.
 //
-// Locks of different names are judged apart, and each history is cut at instants at which nothing
-// went on, where the state does not depend on the order of what was before: so the search takes
-// milliseconds. If it does not come to an end all the same, the test fails.
+// Locks of different names are judged separately. Each history is cut at instants
+// at which no operation was under way, and at which the state does not depend on
+// the order of the operations before. So the search takes milliseconds. If it
+// does not end all the same, the test fails.
 //
 // # Other rules
 //
-//   - Nobody loses a lock without a cause.
-//   - Tokens follow the clock: whoever is known to stand in the queue before another one calls has
-//     the smaller token. With the model's rule for tokens that is first come, first served.
-//   - A grant passes nobody who stands before it in the queue and is in its way, also if he gives up later.
-//   - A try is refused only if, in all its time, somebody may have stood in the queue who is in
-//     the way of its mode. That says much where nothing fails, and in the end, when everybody has gone,
-//     the queue is empty and each client tries in turn; it says little while nodes of unknown
-//     fate may stand there. On an ensemble a server may be behind the others: there it is
-//     demanded only of a client that has written before, and so has seen everything.
-//   - Every error has its reason: a timeout a deadline, a cancellation a cancel, ErrClosed a close
-//     that has begun. A closed client gets nothing. A second Unlock says so.
-//   - Who has learned of a loss finds Lost closed and the lock's contexts cancelled, within a bound.
-//   - When everybody has gone nothing is left in the queue, and nobody has waited for minutes.
+//   - A lock is lost only for a cause.
+//   - Tokens follow the clock: a contender that is known to be in the queue before
+//     another one calls has the smaller token. Together with the model's rule for
+//     tokens this means first come, first served.
+//   - A grant passes no contender before it in the queue that blocks it, also if
+//     that contender gives up later.
+//   - A try is refused only if, at some time of the call, a node may have been in
+//     the queue that blocks its mode. That proves much if no fault happens, and at
+//     the end, when the queue is empty and each client tries in turn. It proves
+//     little while nodes of unknown fate may be there. On an ensemble a server may
+//     be behind the others, so the rule applies only to a client that has written
+//     before and so has seen everything.
+//   - Every error has its reason: a timeout a deadline, a cancellation a cancel,
+//     ErrClosed a close that has begun. A closed client acquires no lock. A second
+//     Unlock fails.
+//   - A holder that has learned of a loss finds Lost closed and the lock's
+//     contexts cancelled, within a bound.
+//   - At the end no node is left in the queue, and no call has waited for minutes.
 //
 // # When it fails
 //
-// The history is drawn as an HTML page in a file of the directory that DLOCK_HISTORY_DIR names
-// (by default that of temporary files), which the test prints together with the seed. It shows
-// the operations by who made them, what porcupine could put into order, and beside that the faults and
-// every lock from its grant to its end, with client, mode and token.
+// The test draws the history as an HTML page and prints its file name together
+// with the seed. The file is in the directory that DLOCK_HISTORY_DIR names, by
+// default in the one for temporary files. The page shows the operations by actor,
+// what porcupine could put into order, the faults, and every lock from its grant
+// to its end, with client, mode and token.
 //
-// What it would find is tried with broken drivers; see TestABrokenLockIsFound.
+// Tests with broken drivers show what the package finds; see
+// TestABrokenLockIsFound.
 package histories

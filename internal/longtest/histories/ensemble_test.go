@@ -14,7 +14,7 @@ import (
 
 var serverFaults = flag.Int("server-faults", 3, "how many faults the servers of an ensemble have in one history")
 
-// stage is an ensemble on which several worlds play.
+// stage is an ensemble that several worlds use.
 type stage struct {
 	*testing.T
 	*zktest.Ensemble
@@ -22,7 +22,7 @@ type stage struct {
 	rand   *rand.Rand
 }
 
-// cause takes down in all histories what is done to the servers.
+// cause records in all histories what is done to the servers.
 func (s *stage) cause(what string, play func()) {
 	s.Log(what)
 	for _, w := range s.worlds {
@@ -31,8 +31,8 @@ func (s *stage) cause(what string, play func()) {
 	play()
 }
 
-// fault makes a server fail and mends it after a while: perhaps before anybody's session has
-// ended, perhaps after.
+// fault makes a server fail and heals it after a while, perhaps before any
+// session has ended and perhaps after.
 func (s *stage) fault() {
 	d := sessionTimeout/4 + time.Duration(s.rand.Int64N(int64(3*sessionTimeout/2)))
 	i, role := s.Leader(s.T), "leader"

@@ -16,7 +16,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// figures say what the histories were made of, so that nobody takes a quiet run for a proof.
+// figures say what happened in the histories. A run in which little happened
+// proves little.
 type figures struct {
 	mu                    sync.Mutex
 	histories, operations int
@@ -97,7 +98,7 @@ func (f *figures) String() string {
 	return text
 }
 
-// complete makes sure that everything was there.
+// complete checks that everything has happened.
 func (f *figures) complete(t testing.TB) {
 	t.Helper()
 	for _, name := range []string{

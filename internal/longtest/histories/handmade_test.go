@@ -17,7 +17,8 @@ const (
 	w = dlock.Exclusive
 )
 
-// Operations of the queue "q", from their call to their return.
+// These functions make operations of the queue "q", from their call to their
+// return.
 
 func at(call, ret int64, o operation) porcupine.Operation {
 	if o.queue == "" {
@@ -30,7 +31,7 @@ func won(call, ret int64, hold int, mode dlock.Mode, token int64) porcupine.Oper
 	return at(call, ret, operation{kind: grant, hold: hold, mode: mode, token: token})
 }
 
-// turn is a grant on a place that the goroutines of a client share.
+// turn makes a grant on a node that the goroutines of a client share.
 func turn(call, ret int64, hold int, mode dlock.Mode, token int64, client int) porcupine.Operation {
 	return at(call, ret, operation{kind: grant, hold: hold, mode: mode, token: token, place: client})
 }
@@ -106,8 +107,8 @@ func TestTheModelAllowsWhatALockMayDo(t *testing.T) {
 		"a reader within a writer":          {won(1, 2, 1, w, 1), again(3, 4, 1, 1, r), still(5, 6, 1, w), still2(5, 6, 1, 1, r)},
 		"the writer leaves, readers enter":  {won(1, 2, 1, w, 1), again(3, 4, 1, 1, r), gone(5, 6, 1), won(7, 8, 2, r, 2), still2(9, 10, 1, 1, r), noUpgrade(9, 10, 1)},
 		"entered again while leaving":       {won(1, 2, 1, w, 1), gone(3, 9, 1), again(4, 8, 1, 1, w), gone2(10, 11, 1, 1), won(12, 13, 2, w, 2)},
-		"turns on one place":                {turn(1, 2, 1, w, 1, 1), gone(3, 4, 1), turn(5, 6, 2, w, 1, 1), gone(7, 8, 2), turn(9, 10, 3, r, 1, 1)},
-		"a reader enters a downgraded place": {
+		"grants on one shared node":         {turn(1, 2, 1, w, 1, 1), gone(3, 4, 1), turn(5, 6, 2, w, 1, 1), gone(7, 8, 2), turn(9, 10, 3, r, 1, 1)},
+		"a reader joins a downgraded shared node": {
 			turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), turn(7, 8, 3, r, 1, 1), gone(9, 10, 2), gone(11, 12, 1), turn(13, 14, 4, r, 1, 1),
 		},
 		"all of it lost at once": {won(1, 2, 1, w, 1), again(3, 4, 1, 1, w), lost(5, 6, 1), won(7, 8, 2, w, 2)},
@@ -118,47 +119,47 @@ func TestTheModelAllowsWhatALockMayDo(t *testing.T) {
 
 func TestTheModelForbidsWhatALockMustNotDo(t *testing.T) {
 	for name, ops := range map[string]operations{
-		"two writers":                         {won(1, 2, 1, w, 1), won(3, 4, 2, w, 2), gone(5, 6, 1), gone(7, 8, 2)},
-		"two writers who stay":                {won(1, 5, 1, w, 1), won(2, 4, 2, w, 2)},
-		"a reader beside a writer":            {won(1, 2, 1, w, 1), won(3, 4, 2, r, 2), gone(5, 6, 1)},
-		"a writer beside a reader":            {won(1, 2, 1, r, 1), won(3, 4, 2, w, 2), gone(5, 6, 1)},
-		"a writer after a downgrade":          {won(1, 2, 1, w, 1), lowered(3, 4, 1), won(5, 6, 2, w, 2), gone(7, 8, 1)},
-		"a reader before a downgrade":         {won(1, 2, 1, w, 1), won(3, 4, 2, r, 2), lowered(5, 6, 1)},
-		"exclusive after its downgrade":       {won(1, 2, 1, w, 1), lowered(3, 4, 1), still(5, 6, 1, w)},
-		"a downgrade of what was not held":    {lowered(1, 2, 1)},
-		"exclusive although a reader was in":  {won(1, 2, 1, w, 1), perhapsLowered(3, 9, 1), won(4, 5, 2, r, 2), still(6, 7, 1, w), gone(10, 11, 2)},
-		"still held although a writer was in": {won(1, 2, 1, w, 1), gone(3, 9, 1), won(4, 5, 2, w, 2), still(6, 7, 1, w)},
-		"still held after the release":        {won(1, 2, 1, w, 1), gone(3, 4, 1), still(5, 6, 1, w)},
-		"in before the cause of a loss":       {won(1, 2, 1, w, 1), won(3, 4, 2, w, 2), gone(5, 9, 1)},
-		"released twice":                      {won(1, 2, 1, w, 1), gone(3, 4, 1), gone(5, 6, 1)},
-		"a writer's token falls":              {won(1, 2, 1, w, 2), gone(3, 4, 1), won(5, 6, 2, w, 1)},
-		"a writer's token comes again":        {won(1, 2, 1, w, 1), gone(3, 4, 1), won(5, 6, 2, w, 1)},
-		"a writer passes a reader of before":  {won(1, 2, 1, r, 2), gone(3, 4, 1), won(5, 6, 2, w, 1)},
-		"a reader's token below a writer's":   {won(1, 2, 1, w, 2), gone(3, 4, 1), won(5, 6, 2, r, 1)},
-		"won after its node was removed":      {won(1, 2, 1, w, 1), won(1, 8, 2, w, 2), cleared(3, 3, 2), gone(4, 5, 1)},
-		"a writer beside one of two Locks":    {won(1, 2, 1, w, 1), again(3, 4, 1, 1, w), gone(5, 6, 1), won(7, 8, 2, w, 2), still2(9, 10, 1, 1, w)},
-		"half of a lock lost":                 {won(1, 2, 1, w, 1), again(3, 4, 1, 1, w), lost(5, 6, 1), still2(7, 8, 1, 1, w)},
-		"a re-entry after the last Unlock":    {won(1, 2, 1, w, 1), gone(3, 4, 1), again(5, 6, 1, 1, w)},
-		"a re-entry after a loss":             {won(1, 2, 1, w, 1), lost(3, 4, 1), again(5, 6, 1, 1, w)},
-		"a writer within a reader":            {won(1, 2, 1, r, 1), again(3, 4, 1, 1, w)},
-		"a writer after his own downgrade":    {won(1, 2, 1, w, 1), lowered(3, 4, 1), again(5, 6, 1, 1, w)},
-		"no upgrade for a writer":             {won(1, 2, 1, w, 1), noUpgrade(3, 4, 1)},
-		"no upgrade for nobody":               {noUpgrade(1, 2, 1)},
-		"a turn on another client's place":    {turn(1, 2, 1, w, 1, 1), gone(3, 4, 1), turn(5, 6, 2, w, 1, 2)},
-		"a turn on a place of its own":        {won(1, 2, 1, w, 1), gone(3, 4, 1), won(5, 6, 2, r, 1)},
-		"two turns at once":                   {turn(1, 2, 1, w, 1, 1), turn(3, 4, 2, r, 1, 1), gone(5, 6, 1)},
-		"a turn after another client's":       {turn(1, 2, 1, w, 1, 1), gone(3, 4, 1), won(5, 6, 2, w, 2), gone(7, 8, 2), turn(9, 10, 3, r, 1, 1)},
-		"a writer on a downgraded place":      {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), turn(5, 6, 2, w, 1, 1), gone(7, 8, 1)},
-		"a writer after a reader elsewhere":   {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), gone(7, 8, 2), gone(9, 10, 1), turn(11, 12, 3, w, 1, 1)},
-		"a place that was given back":         {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), gone(7, 8, 1), turn(9, 10, 3, r, 1, 1)},
-		"another client's downgraded place":   {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), turn(7, 8, 3, r, 1, 2)},
-		"the other queue does not make up":    {won(1, 2, 1, w, 1), elsewhere(won(1, 2, 2, w, 2)), won(3, 4, 3, w, 3)},
+		"two writers":                                    {won(1, 2, 1, w, 1), won(3, 4, 2, w, 2), gone(5, 6, 1), gone(7, 8, 2)},
+		"two writers who stay":                           {won(1, 5, 1, w, 1), won(2, 4, 2, w, 2)},
+		"a reader beside a writer":                       {won(1, 2, 1, w, 1), won(3, 4, 2, r, 2), gone(5, 6, 1)},
+		"a writer beside a reader":                       {won(1, 2, 1, r, 1), won(3, 4, 2, w, 2), gone(5, 6, 1)},
+		"a writer after a downgrade":                     {won(1, 2, 1, w, 1), lowered(3, 4, 1), won(5, 6, 2, w, 2), gone(7, 8, 1)},
+		"a reader before a downgrade":                    {won(1, 2, 1, w, 1), won(3, 4, 2, r, 2), lowered(5, 6, 1)},
+		"exclusive after its downgrade":                  {won(1, 2, 1, w, 1), lowered(3, 4, 1), still(5, 6, 1, w)},
+		"a downgrade of what was not held":               {lowered(1, 2, 1)},
+		"exclusive although a reader was in":             {won(1, 2, 1, w, 1), perhapsLowered(3, 9, 1), won(4, 5, 2, r, 2), still(6, 7, 1, w), gone(10, 11, 2)},
+		"still held although a writer was in":            {won(1, 2, 1, w, 1), gone(3, 9, 1), won(4, 5, 2, w, 2), still(6, 7, 1, w)},
+		"still held after the release":                   {won(1, 2, 1, w, 1), gone(3, 4, 1), still(5, 6, 1, w)},
+		"in before the cause of a loss":                  {won(1, 2, 1, w, 1), won(3, 4, 2, w, 2), gone(5, 9, 1)},
+		"released twice":                                 {won(1, 2, 1, w, 1), gone(3, 4, 1), gone(5, 6, 1)},
+		"a writer's token falls":                         {won(1, 2, 1, w, 2), gone(3, 4, 1), won(5, 6, 2, w, 1)},
+		"a writer's token comes again":                   {won(1, 2, 1, w, 1), gone(3, 4, 1), won(5, 6, 2, w, 1)},
+		"a writer passes a reader of before":             {won(1, 2, 1, r, 2), gone(3, 4, 1), won(5, 6, 2, w, 1)},
+		"a reader's token below a writer's":              {won(1, 2, 1, w, 2), gone(3, 4, 1), won(5, 6, 2, r, 1)},
+		"won after its node was removed":                 {won(1, 2, 1, w, 1), won(1, 8, 2, w, 2), cleared(3, 3, 2), gone(4, 5, 1)},
+		"a writer beside one of two Locks":               {won(1, 2, 1, w, 1), again(3, 4, 1, 1, w), gone(5, 6, 1), won(7, 8, 2, w, 2), still2(9, 10, 1, 1, w)},
+		"half of a lock lost":                            {won(1, 2, 1, w, 1), again(3, 4, 1, 1, w), lost(5, 6, 1), still2(7, 8, 1, 1, w)},
+		"a re-entry after the last Unlock":               {won(1, 2, 1, w, 1), gone(3, 4, 1), again(5, 6, 1, 1, w)},
+		"a re-entry after a loss":                        {won(1, 2, 1, w, 1), lost(3, 4, 1), again(5, 6, 1, 1, w)},
+		"a writer within a reader":                       {won(1, 2, 1, r, 1), again(3, 4, 1, 1, w)},
+		"a writer after its own downgrade":               {won(1, 2, 1, w, 1), lowered(3, 4, 1), again(5, 6, 1, 1, w)},
+		"no upgrade for a writer":                        {won(1, 2, 1, w, 1), noUpgrade(3, 4, 1)},
+		"an upgrade refused to no holder":                {noUpgrade(1, 2, 1)},
+		"a grant on another client's node":               {turn(1, 2, 1, w, 1, 1), gone(3, 4, 1), turn(5, 6, 2, w, 1, 2)},
+		"a grant with an old token on a node of its own": {won(1, 2, 1, w, 1), gone(3, 4, 1), won(5, 6, 2, r, 1)},
+		"two turns at once":                              {turn(1, 2, 1, w, 1, 1), turn(3, 4, 2, r, 1, 1), gone(5, 6, 1)},
+		"a turn after another client's":                  {turn(1, 2, 1, w, 1, 1), gone(3, 4, 1), won(5, 6, 2, w, 2), gone(7, 8, 2), turn(9, 10, 3, r, 1, 1)},
+		"a writer on a downgraded shared node":           {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), turn(5, 6, 2, w, 1, 1), gone(7, 8, 1)},
+		"a writer after a reader elsewhere":              {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), gone(7, 8, 2), gone(9, 10, 1), turn(11, 12, 3, w, 1, 1)},
+		"a shared node that was released":                {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), gone(7, 8, 1), turn(9, 10, 3, r, 1, 1)},
+		"another client's downgraded node":               {turn(1, 2, 1, w, 1, 1), lowered(3, 4, 1), won(5, 6, 2, r, 2), turn(7, 8, 3, r, 1, 2)},
+		"the other queue does not make up":               {won(1, 2, 1, w, 1), elsewhere(won(1, 2, 2, w, 2)), won(3, 4, 3, w, 3)},
 	} {
 		t.Run(name, func(t *testing.T) { require.False(t, porcupine.CheckOperations(model, ops)) })
 	}
 }
 
-// A history that is cut at quiet instants is judged as it is without.
+// A history that is cut at quiet instants gets the same verdict as the whole.
 func TestCutsChangeNoVerdict(t *testing.T) {
 	whole := operations{
 		won(1, 2, 1, w, 1), again(3, 4, 1, 1, r), gone(5, 6, 1), // cut here: #1 holds it shared
@@ -177,8 +178,8 @@ func TestCutsChangeNoVerdict(t *testing.T) {
 		"a writer in the end":                  {operations{won(26, 27, 5, w, 7)}, true},
 		"held from before":                     {operations{still2(7, 8, 1, 1, r)}, true},
 		"gone since":                           {operations{still2(13, 14, 1, 1, r)}, false},
-		"a reader on a downgraded place":       {slices.Concat(place, operations{turn(32, 33, 7, r, 8, 1)}), true},
-		"a reader on another client's place":   {slices.Concat(place, operations{turn(32, 33, 7, r, 8, 2)}), false},
+		"a reader on a downgraded shared node": {slices.Concat(place, operations{turn(32, 33, 7, r, 8, 1)}), true},
+		"a reader on another client's node":    {slices.Concat(place, operations{turn(32, 33, 7, r, 8, 2)}), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			history := append(slices.Clone(whole), c.more...)
@@ -195,7 +196,7 @@ func TestCutsChangeNoVerdict(t *testing.T) {
 	}
 }
 
-// What the recorder makes of causes.
+// These tests check what the recorder makes of causes.
 
 func held(seat, id int, granted span) *contender {
 	c := &contender{id: id, client: &client{seat: seat}, queue: "q", node: "n", mode: w, token: int64(id), granted: granted}
@@ -215,11 +216,11 @@ func TestAnAnswerAfterASilentCauseSaysNothing(t *testing.T) {
 		cause cause
 		ok    bool
 	}{
-		"removed by an operator":          {after(removed, 3, 4), true},
-		"removed too late to explain it":  {after(removed, 9, 9), false},
-		"another node":                    {after(cause{seat: -1, queue: "q", node: "m"}, 3, 4), false},
-		"another queue":                   {after(cause{seat: -1, queue: "p"}, 3, 4), false},
-		"the session must have been told": {after(silenced, 3, 4), false},
+		"removed by an operator":         {after(removed, 3, 4), true},
+		"removed too late to explain it": {after(removed, 9, 9), false},
+		"another node":                   {after(cause{seat: -1, queue: "q", node: "m"}, 3, 4), false},
+		"another queue":                  {after(cause{seat: -1, queue: "p"}, 3, 4), false},
+		"the session must have known":    {after(silenced, 3, 4), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, second := held(1, 1, span{1, 2}), held(2, 2, span{5, 6})
@@ -247,10 +248,10 @@ func TestACloseIsTheEndOfAllLocksOfTheClient(t *testing.T) {
 		answer span
 		ok     bool
 	}{
-		"held before":             {span{3, 4}, true},
-		"held while it is closed": {span{6, 7}, true},
-		"held after somebody was": {span{9, 10}, false},
-		"held after the close":    {span{12, 13}, false},
+		"held before":              {span{3, 4}, true},
+		"held while it is closed":  {span{6, 7}, true},
+		"held after another grant": {span{9, 10}, false},
+		"held after the close":     {span{12, 13}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, second := held(1, 1, span{1, 2}), held(2, 2, span{5, 8})
@@ -263,7 +264,7 @@ func TestACloseIsTheEndOfAllLocksOfTheClient(t *testing.T) {
 	}
 }
 
-// An Unlock may have reached the store before the close began that it met.
+// Unlock may have reached the store before the Close that interrupts it began.
 func TestAnUnlockThatMeetsACloseIsARelease(t *testing.T) {
 	unlocked := fmt.Errorf("%w: %w", dlock.ErrUnlock, dlock.ErrClosed)
 	for name, c := range map[string]struct {

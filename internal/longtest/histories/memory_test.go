@@ -25,17 +25,17 @@ var (
 	first = flag.Uint64("seed", 1, "the first seed")
 )
 
-// spoiler puts a broken driver around a session.
+// spoiler wraps a session with a broken driver.
 type spoiler = func(*memdriver.Store, driver.Session) driver.Session
 
-// plan is what a history in memory is made of.
+// plan says what a history in memory is made of.
 type plan struct {
 	clients, actors, rounds, faults int
-	calm                            bool                  // nothing goes wrong but that clients are closed
-	closes                          int                   // how many of a hundred faults are that a client is closed
-	removals                        int                   // how many more of a hundred are that a queue is removed
-	share                           func(client int) bool // which clients share their places; nil: none
-	spoil                           spoiler               // nil: the driver as it is
+	calm                            bool                  // nothing happens but closes of clients
+	closes                          int                   // how many of a hundred faults close a client
+	removals                        int                   // how many more of a hundred remove a queue
+	share                           func(client int) bool // the clients whose actors share their nodes; nil: none
+	spoil                           spoiler               // a broken driver; nil: the driver as it is
 }
 
 // connector makes the sessions of one client and remembers the last one.
@@ -63,7 +63,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// session returns the client's session, nil if it has none.
+// session returns the client's session, or nil.
 func (c *connector) session() driver.Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,10 +85,10 @@ type memory struct {
 	wrong  *complaints
 }
 
-// grace is how long it takes, where nothing goes wrong, until nothing is left of somebody who has gone.
+// grace is how long a node may stay after its call has ended, if nothing fails.
 const grace = 5 * time.Second
 
-// play makes the history of a seed. It is called in a bubble.
+// play makes the history of a seed. It has to be called in a bubble.
 func (p plan) play(t testing.TB, seed uint64) (*recorder, *complaints) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := &memory{
@@ -132,10 +132,10 @@ func (p plan) play(t testing.TB, seed uint64) (*recorder, *complaints) {
 	return w.recorder, w.wrong
 }
 
-// rest waits until nothing is left of anybody, has everybody try at once, and waits again. Then
-// everybody tries in turn.
+// rest waits until no node is left, lets all actors try at once, and waits
+// again. Then each actor tries in turn.
 func (w *memory) rest(actors []*actor) {
-	time.Sleep(bound) // for sessions that were cut off, and for what was held up on the way
+	time.Sleep(bound) // for sessions that were cut off, and for messages that were held up
 	for _, queue := range w.queues {
 		w.deserted(queue)
 		rush(actors, queue)
@@ -149,13 +149,14 @@ func (w *memory) rest(actors []*actor) {
 
 func (w *memory) deserted(queue string) {
 	if nodes, _ := w.look(queue); len(nodes) > 0 {
-		w.wrong.add("%s: everybody has gone, but there is still %v", queue, nodes)
+		w.wrong.add("%s: all actors are done, but %v is left", queue, nodes)
 	}
 	w.settled(queue)
 }
 
-// host names a client's nodes. In some histories all have one name, so that a queue which is made
-// again has nodes of the same names as before.
+// host returns the host name in a client's nodes. In some histories all clients
+// have the same name. A queue that is made again then has nodes of the same
+// names as before.
 func host(seed uint64, client int) string {
 	if alike(seed) {
 		return "web"
@@ -173,7 +174,7 @@ func slowness(seed uint64, client int) func() time.Duration {
 	}
 }
 
-// trouble plays faults until everybody is done.
+// trouble injects faults until all actors are done.
 func (w *memory) trouble(playing *sync.WaitGroup, p plan) {
 	done := make(chan struct{})
 	go func() { playing.Wait(); close(done) }()
@@ -210,7 +211,7 @@ func (w *memory) fault() {
 	queue := w.queues[w.rand.IntN(len(w.queues))]
 	of := func(what string) cause { return cause{what: what, seat: i, told: true} }
 	switch n := w.rand.IntN(17); {
-	case w.shared && (n == 16 || n < 3): // that a place was removed is noticed by a watch, and so after its next turn
+	case w.shared && (n == 16 || n < 3): // the client notices the removal of a shared node by a watch, which may be after the next grant on it
 	case n == 16, n == 0:
 		w.removeQueue(queue)
 	case n < 3:
@@ -233,7 +234,7 @@ func (w *memory) fault() {
 	}
 }
 
-// done is for a fault that has no effect of its own after it has returned.
+// done makes a cause of a function that has no effect after it has returned.
 func done(f func()) func() bool {
 	return func() bool {
 		f()
@@ -246,7 +247,8 @@ var losable = []faults.Op{
 	faults.OpList, faults.OpWatch, faults.OpRead, faults.OpCleanUp, faults.OpHeartbeat,
 }
 
-// cut cuts a session off for a while, perhaps for longer than it lives.
+// cut cuts a session off for a while, perhaps for longer than the session
+// lasts.
 func (w *memory) cut(c cause, s driver.Session) {
 	d := time.Duration(w.rand.Int64N(int64(14 * time.Second)))
 	w.cause(c, done(func() {
@@ -258,7 +260,8 @@ func (w *memory) cut(c cause, s driver.Session) {
 	}))
 }
 
-// removeNode removes one of the first nodes of a queue, as those are most worth it.
+// removeNode removes one of the first nodes of a queue, because those matter
+// most.
 func (w *memory) removeNode(queue string) {
 	nodes, _ := w.look(queue)
 	if len(nodes) == 0 {
@@ -273,7 +276,7 @@ func (w *memory) removeQueue(queue string) {
 	w.cause(cause{what: "queue removed", seat: -1, queue: queue, upTo: last}, done(func() { w.store.Faults().RemoveQueue(queue) }))
 }
 
-// look returns the nodes of a queue and the token of the last one, 0 where there is none.
+// look returns the nodes of a queue and the token of the last one, or 0.
 func (w *memory) look(queue string) (nodes []driver.Node, last int64) {
 	ctx := context.Background()
 	eyes, err := w.store.Connect(ctx)
@@ -330,7 +333,8 @@ func TestHistoriesInMemoryAreLinearizable(t *testing.T) {
 	}
 }
 
-// Some clients of each history share a place among their actors, and some do not.
+// The actors of some clients of each history share a node, and those of the
+// others do not.
 func TestHistoriesOfSharedPlacesAreLinearizable(t *testing.T) {
 	var sum figures
 	turns := 0
@@ -341,14 +345,14 @@ func TestHistoriesOfSharedPlacesAreLinearizable(t *testing.T) {
 		sum.add(r, judge(t, fmt.Sprintf("seed %d (again: -run SharedPlaces -seeds 1 -seed %d)", seed, seed), r, wrong))
 		turns += r.turns()
 	}
-	t.Logf("%v, %d turns on the place of somebody else", &sum, turns)
+	t.Logf("%v, %d grants on a node of another actor", &sum, turns)
 	if *seeds >= 100 && turns < 100 {
-		t.Errorf("only %d turns on the place of somebody else", turns)
+		t.Errorf("only %d grants on a node of another actor", turns)
 	}
 }
 
-// After a downgrade readers enter a place beside those of other clients, whose tokens
-// are higher.
+// After a downgrade readers join a shared node while readers of other clients,
+// with higher tokens, hold the lock.
 func TestAReaderEntersADowngradedPlaceAfterAReaderOfAnotherClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, rec := memdriver.New(), &recorder{shared: true}
@@ -373,11 +377,11 @@ func TestAReaderEntersADowngradedPlaceAfterAReaderOfAnotherClient(t *testing.T) 
 		for _, h := range []*handle{first, elsewhere, late} {
 			require.NoError(t, rec.unlock(h))
 		}
-		judge(t, "a downgraded place", rec, nil)
+		judge(t, "a downgraded shared node", rec, nil)
 	})
 }
 
-// turns returns how often a lock was granted with a token that had been granted before.
+// turns returns how many grants had a token that had been granted before.
 func (r *recorder) turns() (n int) {
 	seen := make(map[string]bool)
 	for _, c := range r.contenders {

@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// kind is what an operation does.
+// kind is the kind of an operation.
 type kind int
 
 const (
@@ -25,16 +25,16 @@ const (
 	resume
 )
 
-// operation is what the model is given of an operation, the results included.
+// operation is an operation in the model, with its results.
 type operation struct {
 	kind   kind
 	queue  string
-	hold   int        // tells contenders apart: every grant is another one
-	handle int        // tells a contender's Locks apart: every re-entry is another one
-	mode   dlock.Mode // of a grant and a re-entry: as asked for; of an answer: as seen
+	hold   int        // number of the contender; every grant has another one
+	handle int        // number of the contender's Lock; every re-entry has another one
+	mode   dlock.Mode // of a grant and a re-entry: the one asked for; of an answer: the one seen
 	token  int64      // of a grant; of a clearing: the highest that was removed
-	place  int        // of a grant: whose places are shared, 0: nobody's
-	maybe  bool       // nobody knows whether the lock was still held: then nothing comes of it
+	place  int        // of a grant: the client whose actors share nodes; 0: none
+	maybe  bool       // it is unknown whether the lock was still held; if not, the operation has no effect
 	from   state      // of a resume
 }
 
@@ -61,11 +61,12 @@ func (o operation) String() string {
 	return fmt.Sprintf("%s still %v", who, o.mode)
 }
 
-// holder is one Lock that is held. Those of one contender go with its node.
+// holder is one Lock that is held. The Locks of one contender end with its
+// node.
 type holder struct {
 	hold, handle int
 	mode         dlock.Mode
-	token        int64 // as in operation, and like place 0 for a re-entry
+	token        int64 // as in operation; a re-entry has place 0
 	place        int
 }
 
@@ -73,13 +74,13 @@ func (h holder) compare(o holder) int {
 	return cmp.Or(cmp.Compare(h.hold, o.hold), cmp.Compare(h.handle, o.handle))
 }
 
-// state is a read-write lock. It is never changed, only replaced.
+// state is a read-write lock. A state is never changed, only replaced.
 type state struct {
 	holders []holder // in order
 	top     int64    // the highest token granted
-	place   int      // to whom, if he shares it: then he may be granted it again
+	place   int      // the client that was granted top, if its actors share nodes: then top may be granted to it again
 	fence   int64    // the highest exclusive token granted
-	cleared int64    // up to this token nothing is left that can be granted
+	cleared int64    // no node up to this token can be granted any more
 }
 
 func (s state) String() string {
@@ -97,7 +98,7 @@ func (s state) equal(o state) bool {
 	return s.top == o.top && s.place == o.place && s.fence == o.fence && s.cleared == o.cleared && slices.Equal(s.holders, o.holders)
 }
 
-// hash is the same for equal states.
+// hash returns the same number for equal states.
 func (s state) hash() uint64 {
 	h := uint64(s.top)*31 + uint64(s.place)*43 + uint64(s.fence)*37 + uint64(s.cleared)*41
 	for _, l := range s.holders {
@@ -106,7 +107,7 @@ func (s state) hash() uint64 {
 	return h
 }
 
-// mode returns how a contender holds the lock, 0 if not at all.
+// mode returns how a contender holds the lock, or 0.
 func (s state) mode(hold int) (mode dlock.Mode) {
 	for _, h := range s.holders {
 		if h.hold == hold {
@@ -126,7 +127,7 @@ func (s state) locks(hold int) (n int) {
 	return n
 }
 
-// exclusive tells whether anybody holds the lock exclusively.
+// exclusive reports whether a contender holds the lock exclusively.
 func (s state) exclusive() bool {
 	return slices.ContainsFunc(s.holders, func(h holder) bool { return h.mode == dlock.Exclusive })
 }
@@ -141,7 +142,8 @@ func (s state) add(o operation) state {
 	return s
 }
 
-// step returns the state after an operation, and whether the lock may have done it.
+// step returns the state after an operation, and reports whether the lock may
+// have done it.
 func (s state) step(o operation) (bool, state) {
 	switch o.kind {
 	case grant:
@@ -166,10 +168,10 @@ func (s state) step(o operation) (bool, state) {
 	return found && s.holders[at].mode == o.mode, s
 }
 
-// turn reports whether a grant may be a turn on a place that the goroutines of a
-// client share. The place is that of the highest token, or another Lock holds it:
-// after a downgrade readers enter it although readers of other clients, with higher
-// tokens, have entered before.
+// turn reports whether a grant may be one on a node that the goroutines of a
+// client share. The client has the highest token, or another Lock holds the
+// same node: after a downgrade readers join the node although readers of other
+// clients, with higher tokens, have been granted the lock before.
 func (s state) turn(o operation) bool {
 	if o.place == 0 {
 		return false
@@ -178,7 +180,7 @@ func (s state) turn(o operation) bool {
 		slices.ContainsFunc(s.holders, func(h holder) bool { return h.place == o.place && h.token == o.token })
 }
 
-// grant lets in a contender that has waited for its turn.
+// grant grants the lock to a contender with a node of its own.
 func (s state) grant(o operation) (bool, state) {
 	turn := s.turn(o)
 	if s.exclusive() || o.token <= s.fence && !turn || o.token <= s.cleared {
@@ -189,7 +191,7 @@ func (s state) grant(o operation) (bool, state) {
 	return ok, s.granted(o).add(o)
 }
 
-// granted takes a token down.
+// granted records the token of a grant.
 func (s state) granted(o operation) state {
 	if o.token > s.top {
 		s.top, s.place = o.token, o.place
@@ -200,7 +202,8 @@ func (s state) granted(o operation) state {
 	return s
 }
 
-// reenter gives a contender one Lock more. He cannot get from shared to exclusive.
+// reenter gives a contender one more Lock. A contender that holds the lock
+// shared cannot get it exclusively.
 func (s state) reenter(o operation) (bool, state) {
 	switch held := s.mode(o.hold); {
 	case held == 0:
@@ -211,8 +214,9 @@ func (s state) reenter(o operation) (bool, state) {
 	return true, s.add(o)
 }
 
-// lower takes a Lock off a contender, or makes it shared. Where nobody knows whether the lock was
-// lost before, the contender keeps his last one: it goes with the loss.
+// lower takes a Lock from a contender, or makes it shared. If it is unknown
+// whether the lock was lost before, the contender keeps its last Lock, which
+// ends with the loss.
 func (s state) lower(o operation) (bool, state) {
 	at, found := s.find(o)
 	switch {

@@ -10,9 +10,9 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// history returns what has happened, for the model, and what needs no model to be wrong: locks
-// that were lost although nothing had happened that may take them away. To be called once
-// everybody is done.
+// history returns what has happened, for the model. It also returns what is
+// wrong without the model: locks that were lost although nothing had happened
+// that may take them away. Call it when all actors are done.
 func (r *recorder) history() (ops []porcupine.Operation, unexplained []string) {
 	for _, c := range r.contenders {
 		of, explained := r.operations(c)
@@ -33,12 +33,13 @@ func (r *recorder) history() (ops []porcupine.Operation, unexplained []string) {
 // story makes the operations of one contender.
 type story struct {
 	*contender
-	silent int64 // from here on he may have lost the lock without having to know
+	silent int64 // from here on the contender may have lost the lock without having to know
 	ops    []porcupine.Operation
 }
 
-// add adds an operation of which it is known that the lock was held, unless that can have been
-// lost in silence: then nothing may come of it, and nothing can come of it if it began after.
+// add adds an operation that shows that the lock was held. If the lock may have
+// been lost in silence, the operation may have no effect, and an operation that
+// began after that is left out.
 func (s *story) add(row int, at span, o operation) {
 	switch {
 	case at.call >= s.silent:
@@ -87,11 +88,13 @@ func (r *recorder) operations(c *contender) (ops []porcupine.Operation, explaine
 	return s.ops, explained
 }
 
-// isOver reports whether an error of Unlock says that the lock was over before. ErrUnlock
-// says that it was held until then, also if a close has cut the wait for the store short.
+// isOver reports whether an error of Unlock says that the lock had ended
+// before. ErrUnlock says that it was held until then, also if a close has ended
+// the wait for the store.
 func isOver(err error) bool { return errors.Is(err, dlock.ErrLost) }
 
-// givenBack is when the last Lock of a contender was unlocked: forever, if one never was.
+// givenBack returns when the last Lock of a contender was unlocked, or forever
+// if one never was.
 func (c *contender) givenBack() (over int64) {
 	for _, h := range c.handles {
 		over = max(over, h.given.over())
@@ -99,9 +102,10 @@ func (c *contender) givenBack() (over int64) {
 	return over
 }
 
-// loss returns when a contender lost the lock, as far as that is known: forever if he did not.
-// Silent is when he may have lost it without having to know. Where an Unlock went on at that time,
-// what it did counts as a loss.
+// loss returns when a contender lost the lock, as far as that is known, or
+// forever if it did not. silent is when the contender may have lost the lock
+// without having to know. If an Unlock was under way at that time, its effect
+// counts as a loss.
 func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) {
 	end := c.givenBack()
 	if c.learned != 0 {
@@ -114,7 +118,7 @@ func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) 
 	suspect, silent := r.earliest(c, end)
 	explained = true
 	switch suspect = min(suspect, closing); {
-	case c.learned != 0 && suspect == forever: // nothing is known of when
+	case c.learned != 0 && suspect == forever: // the time is not known
 		suspect, explained = 0, false
 	case c.learned != 0, closing != forever:
 	case silent != forever:
@@ -125,15 +129,15 @@ func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) 
 	return span{max(c.granted.call, suspect), end}, silent, explained
 }
 
-// unlocked tells whether all Locks of a contender were given back, in calls that began before that
-// time and say that nothing was lost.
+// unlocked reports whether all Locks of a contender were unlocked, in calls
+// that began before that time and report no loss.
 func (c *contender) unlocked(before int64) bool {
 	return !slices.ContainsFunc(c.handles, func(h *handle) bool {
 		return h.given == nil || h.given.call >= before || isOver(h.given.err)
 	})
 }
 
-// lastCall is when the last call of Unlock began.
+// lastCall returns when the last call of Unlock began.
 func (c *contender) lastCall() (last int64) {
 	for _, h := range c.handles {
 		if h.given == nil {
@@ -144,8 +148,8 @@ func (c *contender) lastCall() (last int64) {
 	return last
 }
 
-// earliest returns when the first cause began that may have taken a lock away, and when the
-// first one of which its holder need not have known.
+// earliest returns when the first cause began that may have taken a lock away,
+// and when the first one began of which the holder need not have known.
 func (r *recorder) earliest(c *contender, end int64) (any, silent int64) {
 	any, silent = forever, forever
 	for _, cause := range r.causes {

@@ -8,8 +8,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// partition takes the queues apart, as every lock is linearizable by itself, and cuts the history
-// of each at instants at which nothing was going on.
+// partition separates the queues, because every lock is linearizable by itself.
+// It cuts the history of each queue at instants at which no operation was under
+// way.
 func partition(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 	queues := make(map[string][]porcupine.Operation)
 	for _, o := range history {
@@ -22,16 +23,17 @@ func partition(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 	return parts
 }
 
-// segmentSize is how many operations a segment has at least: enough to see in a picture what
-// led to a failure.
+// segmentSize is the least number of operations in a segment. It is large
+// enough for a picture to show what led to a failure.
 const segmentSize = 200
 
-// segments cuts a history wherever no operation goes on. Nothing is lost by that: everything
-// before a cut comes before everything after it, in every order that is true to the times; and
-// the state at the cut is the same for each of them, since what is left of a set of grants,
-// losses, unlocks and downgrades that are all over does not depend on their order, nor does the
-// highest of the tokens. So each segment begins with the state that the ones before it must have
-// left.
+// segments cuts a history wherever no operation is under way. The verdict stays
+// the same, for two reasons. In every order that is true to the times,
+// everything before a cut comes before everything after it. And the state at
+// the cut is the same in each of these orders: all grants, losses, unlocks and
+// downgrades before it are over, so neither what is left of them nor the
+// highest token depends on their order. So each segment begins with the state
+// that the segments before it must have left.
 func segments(history []porcupine.Operation, size int) (parts [][]porcupine.Operation) {
 	history = slices.Clone(history)
 	slices.SortStableFunc(history, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
@@ -50,7 +52,8 @@ func segments(history []porcupine.Operation, size int) (parts [][]porcupine.Oper
 	return append(parts, part)
 }
 
-// after returns the state that a segment leaves, if it is a history that the lock may have.
+// after returns the state that a segment leaves, if the lock may have that
+// history.
 func (s state) after(part []porcupine.Operation) state {
 	lost := make(map[int]bool)
 	var lowered []operation

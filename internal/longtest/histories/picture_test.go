@@ -12,16 +12,18 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// patience is how long the search for an order may take. It takes milliseconds. A search that
-// comes to no end is a failure, as nothing is known then.
-var patience = time.Minute
+// searchLimit is how long the search for an order may take. It takes
+// milliseconds in most cases. A search that does not end counts as a failure,
+// because nothing is known then.
+var searchLimit = time.Minute
 
-// judge fails the test if the history is not linearizable, and draws it then, or if it breaks
-// another rule. It returns the operations that it has looked at.
+// judge fails the test if the history is not linearizable or breaks another
+// rule. It draws a history that is not linearizable. It returns the operations
+// of the history.
 func judge(t testing.TB, title string, r *recorder, wrong []string) []porcupine.Operation {
 	t.Helper()
 	ops, unexplained := r.history()
-	result, info := porcupine.CheckOperationsVerbose(model, ops, patience)
+	result, info := porcupine.CheckOperationsVerbose(model, ops, searchLimit)
 	wrong = append(append(wrong, unexplained...), r.breaches()...)
 	if result != porcupine.Ok {
 		t.Errorf("%s: the order of %d operations: %s", title, len(ops), result)
@@ -35,23 +37,25 @@ func judge(t testing.TB, title string, r *recorder, wrong []string) []porcupine.
 	return ops
 }
 
-// verdict is judge without the test: why a history is wrong, nothing if it is right.
+// verdict returns why a history is wrong, or nothing.
 func verdict(r *recorder, wrong []string) []string {
 	ops, unexplained := r.history()
-	if result := porcupine.CheckOperationsTimeout(model, ops, patience); result != porcupine.Ok {
+	if result := porcupine.CheckOperationsTimeout(model, ops, searchLimit); result != porcupine.Ok {
 		wrong = append(wrong, fmt.Sprintf("the order of %d operations: %s", len(ops), result))
 	}
 	return append(append(wrong, unexplained...), r.breaches()...)
 }
 
-// linearizable tells whether there is an order, and each loss has a cause.
+// linearizable reports whether there is an order, and whether each loss has a
+// cause.
 func linearizable(r *recorder) bool {
 	ops, unexplained := r.history()
-	return porcupine.CheckOperationsTimeout(model, ops, patience) == porcupine.Ok && len(unexplained) == 0
+	return porcupine.CheckOperationsTimeout(model, ops, searchLimit) == porcupine.Ok && len(unexplained) == 0
 }
 
-// draw writes a picture of a history and returns the name of its file. Beside the operations it
-// shows the faults, and who held the lock when, as he saw it.
+// draw writes a picture of a history and returns the name of its file. The
+// picture also shows the faults, and which contender held the lock when, as the
+// contender saw it.
 func draw(t testing.TB, r *recorder, info porcupine.LinearizationInfo) string {
 	t.Helper()
 	info.AddAnnotations(r.annotations())

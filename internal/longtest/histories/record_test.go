@@ -12,22 +12,24 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// span is when something began and when it was over, by the clock that counts.
+// span is the beginning and the end of something, by the clock that counts.
 type span struct{ call, ret int64 }
 
 func (s span) overlaps(o span) bool { return s.call <= o.ret && o.call <= s.ret }
 
 const forever = math.MaxInt64
 
-// client is a client of the lock. When it is closed another one takes its seat.
+// client is a client of the lock. When it is closed, another one takes its
+// seat.
 type client struct {
 	seat   int
 	locks  *dlock.Client
-	shared bool // its actors share their places
+	shared bool // its actors share their nodes
 	closed *ending
 }
 
-// shares tells whose places are shared, 0 if nobody's.
+// shares returns the number of the client if its actors share their nodes, or
+// 0.
 func (c *client) shares() int {
 	if !c.shared {
 		return 0
@@ -35,7 +37,7 @@ func (c *client) shares() int {
 	return c.seat + 1
 }
 
-// attempt is a call that takes a lock: Lock, RLock, TryLock or TryRLock.
+// attempt is a call that acquires a lock: Lock, RLock, TryLock or TryRLock.
 type attempt struct {
 	span
 	actor   int
@@ -44,26 +46,27 @@ type attempt struct {
 	mode    dlock.Mode
 	try     bool
 	limited bool    // there is a deadline
-	within  *handle // whose context it is called with; nil: nobody's
-	synced  int64   // the client has seen all that the store did before; 0: nothing is known of that
+	within  *handle // the Lock whose context it is called with, or nil
+	synced  int64   // since then the client has seen all that the store had done; 0: not known
 
 	began   time.Time
 	ended   time.Time
 	queued  []placed
-	retried bool  // a request has failed: the attempt may be in its own way
+	retried bool  // a request has failed: a node of the attempt itself may block it
 	gaveUp  int64 // when its context was cancelled; 0: never
 	got     *handle
 	err     error
 }
 
-// placed is when an attempt was known to stand in the queue. Before its call, and before it was
-// known to stand in the queue the last time, it had not got that token.
+// placed is when an attempt was known to have a node in the queue. It did not
+// have that token before its call, nor before it was last known to have another
+// one.
 type placed struct {
 	span
 	token int64
 }
 
-// contender is somebody who was granted the lock, and all of his Locks.
+// contender is a call that was granted the lock, with all its Locks.
 type contender struct {
 	id      int
 	client  *client
@@ -74,20 +77,20 @@ type contender struct {
 	granted span
 	handles []*handle
 	refused []span // re-entries that would have been upgrades
-	learned int64  // when a loss was first seen; 0: never
+	learned int64  // when the loss was first seen; 0: never
 }
 
 // handle is a Lock.
 type handle struct {
 	*contender
-	number  int // 0: the one that was granted; the others have entered again
+	number  int // 0: the Lock that was granted; the others are re-entries
 	actor   int
 	mode    dlock.Mode // at first
 	lock    *dlock.Lock
 	entered span
 	answers []seen
-	lowered []*ending // by Downgrade
-	given   *ending   // by Unlock
+	lowered []*ending // calls of Downgrade
+	given   *ending   // the call of Unlock
 }
 
 // seen is an answer "still held".
@@ -99,11 +102,11 @@ type seen struct {
 
 type ending struct {
 	span
-	at  time.Time // of the return
+	at  time.Time // time of the return
 	err error
 }
 
-// over is when a call has returned, forever if it has not been made.
+// over returns when a call has returned, or forever if it was not made.
 func (e *ending) over() int64 {
 	if e == nil {
 		return forever
@@ -111,23 +114,25 @@ func (e *ending) over() int64 {
 	return e.ret
 }
 
-// cause is something that can take locks away: those of a client's seat, or of a queue, or of one node.
+// cause is something that can take locks away: those of a client's seat, of a
+// queue, or of one node.
 type cause struct {
 	span
 	what  string
-	seat  int    // -1: none in particular
+	seat  int    // -1: any
 	queue string // "": all
 	node  string // "": all
-	told  bool   // the holder has to know before the store lets anybody in
+	told  bool   // the holder must know before the store grants the lock to another contender
 	upTo  int64  // of a removal of all nodes at once: a token up to which it removed them; 0: not known
 }
 
-// sudden tells whether nothing else was seen to begin or end while all nodes up to some token
-// were removed. Then no harm is done by putting that before all that came of it.
+// sudden reports whether nothing else was seen to begin or end while all nodes
+// up to some token were removed. Then the removal may be ordered before
+// everything that followed from it.
 func (c cause) sudden() bool { return c.upTo > 0 && c.ret == c.call+1 }
 
-// may tells whether a contender whose hold ends by that time can have lost it for that cause. A
-// session that was cut off once may end late.
+// may reports whether a contender that lost the lock by that time can have lost
+// it for that cause. A session that was cut off once may end late.
 func (c cause) may(h *contender, end int64) bool {
 	switch {
 	case c.seat >= 0 && c.seat != h.client.seat, c.queue != "" && c.queue != h.queue, c.node != "" && c.node != h.node:
@@ -138,14 +143,14 @@ func (c cause) may(h *contender, end int64) bool {
 	return c.overlaps(span{h.granted.call, end})
 }
 
-// leftAt returns when the last Lock of a contender was given back, and whether his node was gone for
-// certain then.
+// leftAt returns when the last Lock of a contender was unlocked, and reports
+// whether its node was certainly gone then.
 func (c *contender) leftAt() (at int64, clean bool) {
 	clean = !slices.ContainsFunc(c.handles, func(h *handle) bool { return h.given == nil || h.given.err != nil })
 	return c.givenBack(), clean
 }
 
-// ended is the time of day of that, zero if there is none.
+// ended returns the time of day of that, or zero.
 func (c *contender) ended() (at time.Time) {
 	for _, h := range c.handles {
 		switch {
@@ -158,21 +163,22 @@ func (c *contender) ended() (at time.Time) {
 	return at
 }
 
-// nodeOf returns the name of a node without its mode, which a downgrade changes.
+// nodeOf returns the name of a node without its mode, which a downgrade
+// changes.
 func nodeOf(name string) string { return strings.Replace(name, "-W-", "-R-", 1) }
 
-// recorder takes down what happens to the locks of one store.
+// recorder records what happens to the locks of one store.
 type recorder struct {
 	mu         sync.Mutex
 	clock      int64
 	attempts   []*attempt
 	contenders []*contender
-	live       []*handle // those worth asking
+	live       []*handle // handles that may still be held
 	causes     []cause
-	empty      map[string][]int64 // when a queue was seen empty and everybody at rest
-	lagging    bool               // the store answers some clients with what it knew a while ago
-	shared     bool               // some clients share their places, so that the order of arrival is theirs alone
-	grace      time.Duration      // after this, nothing is left of an attempt or a lock; 0: nobody knows
+	empty      map[string][]int64 // when a queue was seen empty and no call was under way
+	lagging    bool               // the store answers some clients with an earlier state
+	shared     bool               // the actors of some clients share their nodes, so that only the order of arrival within a client counts
+	grace      time.Duration      // how long a node of an attempt or a lock may stay after its end; 0: not known
 }
 
 func (r *recorder) tick() int64 {
@@ -181,14 +187,15 @@ func (r *recorder) tick() int64 {
 	return r.next()
 }
 
-// next is tick, with mu held.
+// next is tick for a caller that holds mu.
 func (r *recorder) next() int64 {
 	r.clock++
 	return r.clock
 }
 
-// cause plays a fault and takes it down. It counts as a cause from now on, also while it is
-// being played; and for ever, if play does not know whether it will be without effect later.
+// cause plays a fault and records it. It counts as a cause from its beginning
+// on. It has an end only if play reports that the fault has no effect after it
+// has returned.
 func (r *recorder) cause(c cause, play func() (over bool)) {
 	end := r.begin(c)
 	if play() {
@@ -196,7 +203,7 @@ func (r *recorder) cause(c cause, play func() (over bool)) {
 	}
 }
 
-// begin takes a fault down that is about to be played, until end is called.
+// begin records a fault that is about to be played, until end is called.
 func (r *recorder) begin(c cause) (end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,7 +213,7 @@ func (r *recorder) begin(c cause) (end func()) {
 	return func() { r.note(func() { r.causes[i].ret = r.next() }) }
 }
 
-// settled notes that a queue was seen empty while nobody did anything.
+// settled records that a queue was seen empty while no call was under way.
 func (r *recorder) settled(queue string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,7 +223,7 @@ func (r *recorder) settled(queue string) {
 	r.empty[queue] = append(r.empty[queue], r.next())
 }
 
-// take makes an attempt, and has everybody else asked if it has succeeded.
+// take makes an attempt. If it succeeds, take asks all other holders.
 func (r *recorder) take(a *attempt, call func() (*dlock.Lock, error)) *handle {
 	r.mu.Lock()
 	a.call, a.ret = r.next(), forever
@@ -242,7 +249,7 @@ func (r *recorder) take(a *attempt, call func() (*dlock.Lock, error)) *handle {
 	return a.got
 }
 
-// won takes a Lock down. It is called with mu held.
+// won records a Lock. The caller holds mu.
 func (r *recorder) won(a *attempt, l *dlock.Lock) {
 	var c *contender
 	if a.within != nil && l.Token() == a.within.token {
@@ -259,7 +266,8 @@ func (r *recorder) won(a *attempt, l *dlock.Lock) {
 	r.live = append(r.live, a.got)
 }
 
-// refused takes down what a re-entry that has failed says of the lock it is about. It is called with mu held.
+// refused records what a re-entry that has failed says of the lock. The caller
+// holds mu.
 func (r *recorder) refused(a *attempt) {
 	switch c := a.within.contender; {
 	case errors.Is(a.err, dlock.ErrUpgrade):
@@ -269,7 +277,7 @@ func (r *recorder) refused(a *attempt) {
 	}
 }
 
-// lost notes that a contender knows by now. It is called with mu held.
+// lost records that a contender knows of its loss by now. The caller holds mu.
 func (r *recorder) lost(c *contender) {
 	if c.learned == 0 {
 		c.learned = r.clock
@@ -277,7 +285,7 @@ func (r *recorder) lost(c *contender) {
 	r.live = slices.DeleteFunc(r.live, func(h *handle) bool { return h.contender == c })
 }
 
-// queuedAs notes that an attempt stands in the queue.
+// queuedAs records that an attempt has a node in the queue.
 func (r *recorder) queuedAs(a *attempt, token int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -294,13 +302,14 @@ func (r *recorder) note(f func()) {
 	f()
 }
 
-// cancel cancels the context of an attempt, if it is still going on.
+// cancel cancels the context of an attempt that is still under way.
 func (r *recorder) cancel(a *attempt, cancel func()) {
 	r.note(func() { a.gaveUp = r.next() })
 	cancel()
 }
 
-// ask looks whether a lock is still held, and takes that down. It returns false if it is not.
+// ask checks whether a lock is still held and records the answer. It returns
+// false if the lock is not held.
 func (r *recorder) ask(actor int, h *handle) bool {
 	call := r.tick()
 	mode := h.lock.Mode()
@@ -351,12 +360,12 @@ func (r *recorder) close(c *client) error {
 	err := c.locks.Close()
 	r.note(func() { e.ret, e.err = r.next(), err })
 	for _, h := range r.held(c) {
-		r.ask(closer, h) // whatever says that it is held is wrong
+		r.ask(closer, h) // an answer "still held" is wrong now
 	}
 	return err
 }
 
-// held returns what a client may still hold.
+// held returns the Locks that a client may still hold.
 func (r *recorder) held(c *client) (all []*handle) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -368,7 +377,8 @@ func (r *recorder) held(c *client) (all []*handle) {
 	return all
 }
 
-// target draws the seat that a fault is to hit: mostly one whose client holds a lock.
+// target draws the seat that a fault hits. In most cases its client holds a
+// lock.
 func (r *recorder) target(draw *rand.Rand, seats int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -378,8 +388,8 @@ func (r *recorder) target(draw *rand.Rand, seats int) int {
 	return draw.IntN(seats)
 }
 
-// Rows of the picture for those who are no actors.
+// Rows of the picture that belong to no actor.
 const (
 	closer = 0
-	losses = 1000 // and on, one for each seat
+	losses = 1000 // one row for each seat from here on
 )

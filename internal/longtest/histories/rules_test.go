@@ -10,14 +10,15 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// breaches returns what breaks rules that the model does not know: see the package's comment.
+// breaches returns what breaks rules that the model does not have: see the
+// comment of the package.
 func (r *recorder) breaches() (all []string) {
 	for _, a := range r.attempts {
 		if what := a.wrong(); what != "" {
 			all = append(all, fmt.Sprintf("%v: %s", a, what))
 		}
 		if !r.shared && r.idle(a) {
-			all = append(all, fmt.Sprintf("%v: refused although nobody can have been in the way", a))
+			all = append(all, fmt.Sprintf("%v: refused although no node can have blocked it", a))
 		}
 	}
 	if r.shared {
@@ -49,7 +50,7 @@ func (a *attempt) wrong() string {
 	case errors.Is(err, dlock.ErrLost) && a.within != nil:
 	case errors.Is(err, dlock.ErrClosed) && closed != nil && closed.call < a.ret:
 	case errors.Is(err, dlock.ErrLocked) && a.try:
-	case errors.Is(err, dlock.ErrUnavailable) && a.try: // it asks once
+	case errors.Is(err, dlock.ErrUnavailable) && a.try: // it asks the store only once
 	case errors.Is(err, dlock.ErrUpgrade) && a.within != nil && a.mode == dlock.Exclusive:
 	case errors.Is(err, dlock.ErrTimeout) && errors.Is(err, context.DeadlineExceeded) && a.limited:
 	case errors.Is(err, context.Canceled) && (a.gaveUp != 0 && a.gaveUp < a.ret || a.within != nil && a.within.over(a.ret)):
@@ -59,13 +60,14 @@ func (a *attempt) wrong() string {
 	return ""
 }
 
-// over tells whether the context of a Lock may have ended by that time.
+// over reports whether the context of a Lock may have ended by that time.
 func (h *handle) over(by int64) bool { return h.given != nil && h.given.call < by }
 
-// idle tells whether a refused TryLock or TryRLock has no excuse: in all its time nobody can have
-// stood in the queue who is in the way of its mode. Whoever has left with an error may stand
-// there still; an attempt one of whose requests has failed may be in its own way; and a server may not yet
-// have heard of those who have left.
+// idle reports whether a refused TryLock or TryRLock has no excuse: during the
+// whole call no node can have been in the queue that blocks its mode. There are
+// three excuses. The node of a call that has left with an error may still be
+// there. If a request of the attempt has failed, a node of the attempt itself
+// may block it. And a server may not know yet of the calls that have left.
 func (r *recorder) idle(a *attempt) bool {
 	if !a.try || !errors.Is(a.err, dlock.ErrLocked) || a.retried {
 		return false
@@ -87,7 +89,8 @@ func (r *recorder) sees(a *attempt) int64 {
 	return a.synced
 }
 
-// mayBeThere tells whether the node of an attempt that began before may be there for another one that was refused.
+// mayBeThere reports whether the node of an attempt that began before may have
+// been there for another one that was refused.
 func (r *recorder) mayBeThere(a, refused *attempt) bool {
 	gone, ended := int64(forever), a.ended
 	sees := r.sees(refused)
@@ -116,14 +119,15 @@ func (r *recorder) mayBeThere(a, refused *attempt) bool {
 	return r.grace == 0 || ended.IsZero() || refused.began.Before(ended.Add(r.grace))
 }
 
-// outOfOrder returns tokens that do not rise in the order in which nodes were made.
+// outOfOrder returns tokens that do not rise in the order in which the nodes
+// were made.
 func (r *recorder) outOfOrder() (all []string) {
 	queues := make(map[string][]placed)
 	for _, a := range r.attempts {
 		queues[a.queue] = append(queues[a.queue], a.queued...)
 	}
 	for queue, places := range queues {
-		known := slices.Clone(places) // by when they were known
+		known := slices.Clone(places) // in the order in which they became known
 		slices.SortFunc(known, func(a, b placed) int { return cmp.Compare(a.ret, b.ret) })
 		slices.SortFunc(places, func(a, b placed) int { return cmp.Compare(a.call, b.call) })
 		var highest int64
@@ -140,8 +144,9 @@ func (r *recorder) outOfOrder() (all []string) {
 	return all
 }
 
-// overtaken returns grants that have passed somebody who stood before them in the queue and gave
-// up later. (Of those who were let in later the model knows by their tokens.)
+// overtaken returns grants that have passed a contender that had a node before
+// them in the queue and gave up later. (The model judges contenders that were
+// granted the lock later, by their tokens.)
 func (r *recorder) overtaken() (all []string) {
 	for _, a := range r.attempts {
 		if a.got != nil || len(a.queued) == 0 || a.gaveUp == 0 || a.try {
@@ -158,7 +163,8 @@ func (r *recorder) overtaken() (all []string) {
 	return all
 }
 
-// stood returns until when an attempt stood in the queue for certain, if nothing took its node away.
+// stood returns until when an attempt certainly had its node in the queue, if
+// nothing took the node away.
 func (a *attempt) stood(p placed) int64 {
 	until := min(a.ret, a.gaveUp)
 	if a.client.closed != nil {
@@ -167,7 +173,8 @@ func (a *attempt) stood(p placed) int64 {
 	return max(until, p.ret)
 }
 
-// disturbed tells whether an attempt may have lost its place while somebody else got the lock.
+// disturbed reports whether an attempt may have lost its node while another
+// contender got the lock.
 func (r *recorder) disturbed(a *attempt, c *contender) bool {
 	stood := &contender{client: a.client, queue: a.queue, granted: a.span}
 	return slices.ContainsFunc(r.causes, func(cause cause) bool {

@@ -14,7 +14,7 @@ type hop struct {
 	server *zktest.Server
 }
 
-// way is how a client reaches the servers: through a proxy for each of them.
+// way is how a client reaches the servers: through one proxy for each of them.
 type way []hop
 
 // now returns the hop in use.
@@ -45,9 +45,10 @@ func (w way) delay(d time.Duration) {
 	}
 }
 
-// expire ends a client's session on the servers. The client is kept out meanwhile: it would take
-// the session back from the connection that is about to end it. It returns false if nobody knows
-// whether the session has ended.
+// expire ends a client's session on the servers. It keeps the client out
+// meanwhile, because the client's new connection would take the session over
+// before the server has ended it. It returns false if it is not known whether
+// the session has ended.
 func (w way) expire(t testing.TB) bool {
 	sessions := w.now().Sessions()
 	if len(sessions) == 0 || sessions[len(sessions)-1].ID == 0 {
@@ -60,7 +61,7 @@ func (w way) expire(t testing.TB) bool {
 	defer w.heal()
 	for i := range 20 * len(w) {
 		err := zktest.Expire(w[i%len(w)].server.Addr(), last.ID, last.Passwd)
-		if err == nil || strings.Contains(err.Error(), "does not know it") { // it has ended before
+		if err == nil || strings.Contains(err.Error(), "does not know it") { // the session has ended before
 			return true
 		}
 		t.Logf("expire: %v", err)

@@ -30,10 +30,11 @@ var batches = flag.Int("batches", 2, "how many times four histories are made on 
 const (
 	sessionTimeout = 2 * time.Second
 	zkClients      = 4
-	zkFor          = 6 * time.Second // how long faults are played in one history
+	zkFor          = 6 * time.Second // how long faults are injected in one history
 )
 
-// world is a lock on ZooKeeper, with clients that reach each server through a proxy of their own.
+// world is a lock on ZooKeeper, with clients that reach each server through a
+// proxy of their own.
 type world struct {
 	testing.TB
 	*recorder
@@ -43,11 +44,11 @@ type world struct {
 	ways    []way
 	seats   []*seat
 	actors  []*actor
-	pace    time.Duration // at most so long from one fault to the next
+	pace    time.Duration // the longest time from one fault to the next
 	seed    uint64
 	rand    *rand.Rand
 	heals   sync.WaitGroup
-	stop    chan struct{} // closed: no new rounds
+	stop    chan struct{} // closed to begin no new rounds
 	playing sync.WaitGroup
 	wrong   complaints
 }
@@ -63,7 +64,7 @@ func newWorld(t testing.TB, seed uint64, pace time.Duration, root string, server
 	}
 	for i := range zkClients {
 		w.join(i)
-		w.cause(cause{what: "time passes on a busy machine", seat: i, told: true}, done(func() {})) // explains a session that ends by itself
+		w.cause(cause{what: "time passes on a busy machine", seat: i, told: true}, done(func() {})) // explains a session that ends without another fault
 	}
 	return w
 }
@@ -75,7 +76,7 @@ func addrs(servers []*zktest.Server) (all []string) {
 	return all
 }
 
-// join makes a seat with its ways to the servers.
+// join makes a seat with its proxies to the servers.
 func (w *world) join(i int) {
 	var to way
 	var hosts []string
@@ -100,7 +101,8 @@ func (w *world) join(i int) {
 	})
 }
 
-// nasty hits the very requests that matter, and cuts off who holds a lock until others get it.
+// nasty returns functions that hit exactly the requests that matter, and that
+// cut a holder off until other contenders get the lock.
 func (w *world) nasty(i int, to way) nasty {
 	draw := rand.New(rand.NewPCG(w.seed, uint64(200+i)))
 	var mu sync.Mutex
@@ -125,15 +127,15 @@ func (w *world) nasty(i int, to way) nasty {
 	}
 }
 
-// start has everybody take and give back locks until end is called.
+// start lets all actors acquire and release locks until end is called.
 func (w *world) start() {
 	for _, a := range w.actors {
 		w.playing.Go(a.play)
 	}
 }
 
-// end waits until everybody has given back what he has. Then nothing may be left of anybody, and
-// whoever tries has to get the lock.
+// end waits until all actors have released their locks. Then no node may be
+// left, and each try must get the lock.
 func (w *world) end() {
 	close(w.stop)
 	w.playing.Wait()
@@ -154,14 +156,14 @@ func (w *world) end() {
 func (w *world) deserted() {
 	for until := time.Now().Add(bound); len(w.nodes()) > 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(until) {
-			w.wrong.add("everybody has gone, but there is still %v", w.nodes())
+			w.wrong.add("all actors are done, but %v is left", w.nodes())
 			break
 		}
 	}
 	w.settled(queue)
 }
 
-// play plays faults for as long as stop is open.
+// play injects faults until stop is closed.
 func (w *world) play(stop <-chan struct{}) {
 	for {
 		t := time.NewTimer(time.Duration(w.rand.Int64N(int64(w.pace))))
@@ -177,7 +179,8 @@ func (w *world) play(stop <-chan struct{}) {
 
 var writes = zktest.Op(zktest.OpCreate, zktest.OpDelete, zktest.OpMulti)
 
-// fault plays one fault. Errors of an operator's are no trouble: he came too late.
+// fault injects one fault. Errors of an operator's request are ignored: the
+// node was gone before.
 func (w *world) fault() {
 	i := w.target(w.rand, len(w.ways))
 	to := w.ways[i]
@@ -204,8 +207,9 @@ func (w *world) fault() {
 	}
 }
 
-// cut cuts a client off for a while, perhaps for longer than its session lives: from the server
-// that it uses, or from all, both ways or one way only.
+// cut cuts a client off for a while, perhaps for longer than its session lasts:
+// from the server that it uses or from all servers, in both directions or in
+// one.
 func (w *world) cut(of func(string) cause, to way) {
 	d := time.Duration(w.rand.Int64N(int64(sessionTimeout)))
 	if w.rand.IntN(2) == 0 {
@@ -238,7 +242,7 @@ func (w *world) sever(c cause, which way, cut func(*zktest.Proxy), d time.Durati
 	}))
 }
 
-// nodes returns the contenders, oldest first.
+// nodes returns the nodes of the queue, oldest first.
 func (w *world) nodes() []string {
 	names, _, err := w.raw.Children(w.root + "/" + queue)
 	if err != nil {
@@ -249,7 +253,7 @@ func (w *world) nodes() []string {
 	return names
 }
 
-// removeNode removes one of the first nodes, as those are most worth it.
+// removeNode removes one of the first nodes, because those matter most.
 func (w *world) removeNode() {
 	nodes := w.nodes()
 	if len(nodes) == 0 {
@@ -270,9 +274,10 @@ func (w *world) removeQueue() bool {
 	return w.operator(err)
 }
 
-// operator tells whether an operator's request is over: it was done or refused. If that is in
-// doubt, it is over once a later write of the same session was answered, as a leader takes none of
-// a session's earlier ones after that.
+// operator reports whether an operator's request is over: it was carried out or
+// refused. If that is not known, the request is over when a later write of the
+// same session was answered, because a leader then accepts none of the
+// session's earlier writes.
 func (w *world) operator(err error) bool {
 	over := func() bool {
 		return err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNotEmpty)
@@ -307,8 +312,8 @@ func TestHistoriesOnZooKeeperAreLinearizable(t *testing.T) {
 	require.NotZero(t, sum.counts["downgrades"])
 }
 
-// play makes the histories of several worlds, each with its own faults and all with what happens
-// to the servers meanwhile, and judges them.
+// play makes the histories of several worlds and judges them. Each world has
+// its own faults, and all of them have what meanwhile does to the servers.
 func play(t *testing.T, worlds []*world, meanwhile func(), sum *figures) {
 	stop := make(chan struct{})
 	var playing sync.WaitGroup

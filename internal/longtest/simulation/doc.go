@@ -3,23 +3,23 @@
 //
 // # A run
 //
-// A seed draws a few clients that share one or two locks. The actors of a client
-// are goroutines. They acquire the locks in both modes and with every way of
-// waiting, with timeouts and cancellations and without, enter them again, also
-// through contexts of other locks, downgrade them, try them several times in a
-// row, and unlock them.
+// A seed draws a few clients that share one or two locks. The actors of a
+// client are goroutines. They acquire the locks in both modes and with every
+// way of waiting, with timeouts and cancellations and without, enter them
+// again, also through contexts of other locks, downgrade them, try them several
+// times in a row, and unlock them.
 //
 // Between a client and the store is a connector of package faults, and in it a
 // gate, where every request, every reply and every end of a watch waits. The
 // gate lets one of these messages pass at a time, in an order that the seed
 // draws. Before the next one it waits until every goroutine has gone as far as
-// it can. So the seed decides the order of events, and not the scheduler. No two
-// timers fire at the same instant.
+// it can. So the seed decides the order of events, and not the scheduler. No
+// two timers fire at the same instant.
 //
 // Between two steps the run injects faults:
 //
-//   - It loses requests and replies, sends requests twice, and keeps replies for
-//     longer than any call waits.
+//   - It loses requests and replies, sends requests twice, and keeps replies
+//     for longer than any call waits.
 //   - It ends watches early, or without Released, and leaves the list and the
 //     watch out of what Create returns.
 //   - It ends sessions, from either side, and cuts them off, in both directions
@@ -36,8 +36,8 @@
 //
 // # The judge
 //
-// After every step the judge reads the store with a session of its own. It fails
-// the run in these cases:
+// After every step the judge reads the store with a session of its own. It
+// fails the run in these cases:
 //
 //   - Two actors hold a lock that they may not hold together, and neither has
 //     learned of a loss: by Lost, or, after a pause, by the first Err.
@@ -46,16 +46,16 @@
 //     node; or in a session or a context that had ended.
 //   - The tokens of exclusive locks do not rise, or a reader has a lower token
 //     than an earlier writer.
-//   - A holder or a waiter whose node was removed does not notice it within 10 s
-//     in which nothing kept its client from the store.
-//   - A call returns long after its timeout or cancellation, times out too early,
-//     or fails without a reason. Unlock takes longer than it may, or says that a
-//     node is gone which is there.
+//   - A holder or a waiter whose node was removed does not notice it within 10
+//     s in which nothing kept its client from the store.
+//   - A call returns long after its timeout or cancellation, times out too
+//     early, or fails without a reason. Unlock takes longer than it may, or
+//     says that a node is gone which is there.
 //   - If the actors of a client share their nodes: a node that readers hold
 //     blocks a reader of the same client, or the store shows it as exclusive
 //     while another client waits; or the actors pass the lock on among
-//     themselves more often than Retention.Turns allows, although they know that
-//     another client waits.
+//     themselves more often than Retention.Turns allows, although they know
+//     that another client waits.
 //   - A lost lock can be entered again, or a re-entry has another token.
 //   - A waiter without a time limit does not get the lock: the run does not end
 //     then.
