@@ -1,12 +1,16 @@
-// Package longtest is the roof over the tests that take minutes. It holds no code itself. Each
-// package below it proves one thing about the lock:
+// Package longtest is the parent of the packages with tests that take long. It
+// holds no code itself. Each package below it proves one thing about the lock:
 //
-//	endtoend    the lock works from end to end on one ZooKeeper server
-//	ensemble    the lock keeps its promises while servers, links and processes of an ensemble fail
-//	simulation  the lock is right in thousands of drawn runs against a store in memory
-//	histories   what clients saw is linearizable; a module of its own, for its checker
-//	soak        nothing is lost while processes count under locks and every kind of fault strikes
+//   - endtoend: the lock works from end to end on one ZooKeeper server.
+//   - ensemble: the lock keeps its promises while the servers of an ensemble,
+//     their links and the clients' processes fail.
+//   - simulation: the lock is right in thousands of runs against a store in
+//     memory, with faults that a seed draws.
+//   - histories: what clients did and saw is linearizable. It is a module of its
+//     own, because it needs a checker that no other package needs.
+//   - soak: nothing is lost while processes count under locks and every kind of
+//     fault happens.
 //
-// The directory simulation/faults holds faults of the lock as patches. The simulation, or a test
-// that a patch names, has to see each of them.
+// The directory simulation/faults holds faults of the lock as patches. The
+// simulation, or a test that the patch names, has to see each of them.
 package longtest

@@ -125,7 +125,8 @@ func (p *Proxy) Heal() {
 	p.change(func() { p.cut, p.refusing = [2]bool{}, false })
 }
 
-// DropConnections closes all connections, on both sides. What was held up is lost.
+// DropConnections closes all connections, on both sides. Frames that were held
+// up are lost.
 func (p *Proxy) DropConnections() {
 	p.change(func() {
 		for c := range p.connections {

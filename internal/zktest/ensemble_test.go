@@ -97,7 +97,7 @@ func TestFollowerCutOffOneWayStillFollows(t *testing.T) {
 	require.NoError(t, err)
 
 	e.CutOneWay(follower, leader)
-	require.Equal(t, zk.EventNodeDeleted, (<-gone).Type, "the follower has heard of the expiry")
+	require.Equal(t, zk.EventNodeDeleted, (<-gone).Type, "the follower knows of the expiry")
 	synced := async(func() error { _, err := other.Sync("/"); return err })
 	time.Sleep(300 * time.Millisecond) // long enough for an answer, if there were one
 	require.Empty(t, synced)

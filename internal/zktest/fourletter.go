@@ -40,7 +40,7 @@ func (p *process) ask(word string, timeout time.Duration) (string, error) {
 	if _, err := io.WriteString(conn, word); err != nil {
 		return "", err
 	}
-	p.words++
+	p.wordsSent++
 	answer, err := io.ReadAll(conn)
 	if err == nil && len(answer) == 0 {
 		err = fmt.Errorf("zktest: no answer to %s", word)
@@ -81,7 +81,7 @@ func (p *process) startCounting() error {
 	p.asking.Lock()
 	defer p.asking.Unlock()
 	numbers, err := p.askMntr()
-	p.words, p.ignored = 0, numbers[packetsReceived]
+	p.wordsSent, p.ignored = 0, numbers[packetsReceived]
 	if errors.Is(err, errNotServing) {
 		return nil
 	}
@@ -94,5 +94,5 @@ func (p *process) requests() (int64, error) {
 	p.asking.Lock()
 	defer p.asking.Unlock()
 	numbers, err := p.askMntr()
-	return numbers[packetsReceived] - p.ignored - p.words, err
+	return numbers[packetsReceived] - p.ignored - p.wordsSent, err
 }

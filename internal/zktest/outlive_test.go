@@ -55,7 +55,7 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 			out, err := cmd.StdoutPipe()
 			require.NoError(t, err)
 			require.NoError(t, cmd.Start())
-			keeper, java, dir := parseChild(t, out)
+			supervisor, java, dir := parseChild(t, out)
 			require.True(t, alive(java))
 			require.DirExists(t, dir)
 
@@ -63,7 +63,7 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 			require.Error(t, cmd.Wait())
 
 			eventually(t, func() bool { return !alive(java) && !exists(dir) })
-			eventually(t, func() bool { return !running(keeper) })
+			eventually(t, func() bool { return !running(supervisor) })
 		})
 	}
 }
@@ -88,11 +88,11 @@ func startAndHang(t *testing.T, kind string) {
 	os.Exit(1) // without any clean-up
 }
 
-func parseChild(t *testing.T, out io.Reader) (keeper, java int, dir string) {
+func parseChild(t *testing.T, out io.Reader) (supervisor, java int, dir string) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		if n, _ := fmt.Sscanf(lines.Text(), "started %d %d %s", &keeper, &java, &dir); n == 3 {
-			return keeper, java, dir
+		if n, _ := fmt.Sscanf(lines.Text(), "started %d %d %s", &supervisor, &java, &dir); n == 3 {
+			return supervisor, java, dir
 		}
 	}
 	t.Fatal("the child did not start a server")

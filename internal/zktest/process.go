@@ -25,8 +25,8 @@ type process struct {
 	asking sync.Mutex // held for one four-letter word at a time, so that words can be counted
 	// Four-letter words since the server started, if the server has counted
 	// them.
-	words   int64
-	ignored int64 // packets that the server received before it was ready
+	wordsSent int64
+	ignored   int64 // packets that the server received before it was ready
 }
 
 // newProcess returns a server with its configuration. It starts nothing.

@@ -74,7 +74,7 @@ type recorder struct {
 	digest string // as in an ACL of ZooKeeper
 }
 
-func (e *recorder) hear(what, text string) {
+func (e *recorder) record(what, text string) {
 	e.t.Helper()
 	text = strings.ToLower(text)
 	for form, secret := range e.forms {
@@ -92,16 +92,16 @@ func (e *recorder) value(what string, v any) {
 		formats = formats[:3] // the other formats follow pointers, to values that may change meanwhile
 	}
 	for _, format := range formats {
-		e.hear(what+" "+format, fmt.Sprintf(format, v))
+		e.record(what+" "+format, fmt.Sprintf(format, v))
 	}
 	if b, err := json.Marshal(v); err == nil {
-		e.hear(what+" as JSON", string(b))
+		e.record(what+" as JSON", string(b))
 	}
 	var b bytes.Buffer
 	slog.New(slog.NewJSONHandler(&b, nil)).Info("x", "v", v)
 	slog.New(slog.NewTextHandler(&b, nil)).Info("x", "v", v)
 	log.New(&b, "", 0).Print(v)
-	e.hear(what+" logged", b.String())
+	e.record(what+" logged", b.String())
 }
 
 func (e *recorder) err(what string, err error) {
@@ -135,8 +135,8 @@ func TestNoOutputShowsAPassword(t *testing.T) {
 			c := w.secretClient(e, password, proxy.Addr(), "acl=digest&session_timeout=2s")
 			late := w.useInEveryWay(e, c, proxy)
 			w.fails(e, password)
-			e.hear("log and trace", e.String())
-			e.hear("the standard logger", standardLog.String())
+			e.record("log and trace", e.String())
+			e.record("the standard logger", standardLog.String())
 			late["client"], late["*client"] = c, reflect.ValueOf(c).Elem().Interface()
 			// Print them now that no goroutine changes them, because printing
 			// takes no locks.
@@ -239,10 +239,10 @@ func (w *fixture) recordStore(e *recorder) {
 	w.Helper()
 	require.NoError(w, w.raw.AddAuth("digest", []byte("super:zktest")))
 	for _, path := range w.server.Tree(w, w.root) {
-		e.hear("a path", path)
+		e.record("a path", path)
 		data, _, err := w.raw.Get(path)
 		require.NoError(w, err)
-		e.hear("the data of "+path, string(data))
+		e.record("the data of "+path, string(data))
 	}
 }
 
@@ -351,7 +351,7 @@ func (e *recorder) profiles() {
 	for _, debug := range []int{1, 2} {
 		var b bytes.Buffer
 		require.NoError(e.t, pprof.Lookup("goroutine").WriteTo(&b, debug))
-		e.hear("goroutines", b.String())
+		e.record("goroutines", b.String())
 	}
 }
 
@@ -374,7 +374,7 @@ func (e *recorder) walk(path string, v reflect.Value, seen map[visit]bool, depth
 	}
 	switch v.Kind() {
 	case reflect.String:
-		e.hear(path, v.String())
+		e.record(path, v.String())
 	case reflect.Pointer:
 		at := visit{v.UnsafePointer(), v.Type()}
 		if !v.IsNil() && !seen[at] {
@@ -405,7 +405,7 @@ func (e *recorder) walk(path string, v reflect.Value, seen map[visit]bool, depth
 			if strings.HasSuffix(path, ".conn.buf") { // the last request; in an ACL a password is a digest
 				text = bytes.ReplaceAll(text, []byte(e.digest), nil)
 			}
-			e.hear(path, string(text))
+			e.record(path, string(text))
 			return
 		}
 		for i := range min(v.Len(), 1000) {

@@ -21,8 +21,8 @@ func TestServerWithAFullAcceptQueueIsAClearErrorInTime(t *testing.T) {
 	end := server.FillAcceptQueue()
 	c := open(t, dsn("/f?session_timeout=4s", server.Addr()))
 
-	const patience = 2 * time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	const timeLimit = 2 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), timeLimit)
 	defer cancel()
 	// This comes first, because the reason of the very first attempt may come
 	// after the call has given up.
@@ -30,7 +30,7 @@ func TestServerWithAFullAcceptQueueIsAClearErrorInTime(t *testing.T) {
 	t.Logf("ping: %v", err)
 	require.Error(t, err)
 
-	ctx, cancel = context.WithTimeout(context.Background(), patience)
+	ctx, cancel = context.WithTimeout(context.Background(), timeLimit)
 	defer cancel()
 	began := time.Now()
 	_, err = c.RWMutex("q").Lock(ctx)
@@ -39,7 +39,7 @@ func TestServerWithAFullAcceptQueueIsAClearErrorInTime(t *testing.T) {
 	require.ErrorIs(t, err, dlock.ErrTimeout)
 	require.ErrorIs(t, err, driver.ErrUnavailable, "and why")
 	require.Contains(t, err.Error(), "q: timed out after ")
-	require.Less(t, took, patience+bound/2)
+	require.Less(t, took, timeLimit+bound/2)
 
 	end()
 	l, err := c.RWMutex("q").Lock(within(t))

@@ -110,7 +110,7 @@ func (r *followerRound) readsGoOnAfterTheGrant(t *testing.T) {
 	select {
 	case a := <-answers:
 		require.NoError(t, a.err)
-		require.True(t, a.present, "the follower has not heard that the session is over")
+		require.True(t, a.present, "the follower does not know that the session has ended")
 		t.Logf("%v after the majority let the plain session go, the follower answered that its node is there", time.Since(began))
 	case <-time.After(bound):
 		t.Fatal("the follower does not answer any more")

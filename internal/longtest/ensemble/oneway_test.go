@@ -18,11 +18,11 @@ func TestHolderBehindAOneWayCutBetweenServersIsToldBeforeTheNextGrant(t *testing
 		holdersAt func(leader, follower int) int
 		cut       func(e *zktest.Ensemble, leader, follower int)
 	}{
-		"a follower that its leader does not hear": {
+		"a follower cut off on the way to its leader": {
 			func(_, follower int) int { return follower },
 			func(e *zktest.Ensemble, leader, follower int) { e.CutOneWay(follower, leader) },
 		},
-		"a follower that does not hear its leader": {
+		"a follower cut off on the way from its leader": {
 			func(_, follower int) int { return follower },
 			func(e *zktest.Ensemble, leader, follower int) { e.CutOneWay(leader, follower) },
 		},

@@ -201,7 +201,7 @@ func (a *actor) trace(at *attempt) *dlock.Trace {
 // unlocks it.
 func (a *actor) use(h *handle, depth int) {
 	ctx := h.lock.Context(context.Background())
-	held := a.linger(h)
+	held := a.holdAndCheck(h)
 	var inside sync.WaitGroup
 	switch {
 	case a.alone:
@@ -214,7 +214,7 @@ func (a *actor) use(h *handle, depth int) {
 	}
 	if held && a.chance(30) {
 		a.lower(h)
-		a.linger(h)
+		a.holdAndCheck(h)
 	}
 	a.giveBack(h)
 	inside.Wait()
@@ -235,7 +235,7 @@ func (a *actor) again(ctx context.Context, h *handle, depth int, inside *sync.Wa
 	}
 	if a.chance(50) {
 		inside.Go(enter)
-		a.linger(h)
+		a.holdAndCheck(h)
 	} else {
 		enter()
 	}
@@ -255,8 +255,8 @@ func (a *actor) afterwards(ctx context.Context, h *handle) {
 	}
 }
 
-// linger holds the lock and checks it now and then, until it is lost.
-func (a *actor) linger(h *handle) bool {
+// holdAndCheck holds the lock and checks it now and then, until it is lost.
+func (a *actor) holdAndCheck(h *handle) bool {
 	limit, looks := a.unit, 1+a.rand.IntN(4)
 	switch n := a.rand.IntN(100); {
 	case n < 20:
@@ -275,15 +275,15 @@ func (a *actor) linger(h *handle) bool {
 		}
 		t.Stop()
 		if !a.ask(a.id, h) {
-			a.told(h)
+			a.checkLossSignals(h)
 			return false
 		}
 	}
 	return true
 }
 
-// told checks that every way in which a holder learns of a loss works.
-func (a *actor) told(h *handle) {
+// checkLossSignals checks that every way in which a holder learns of a loss works.
+func (a *actor) checkLossSignals(h *handle) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
 	select {
@@ -322,9 +322,9 @@ func (a *actor) ended(h *handle, call string, err error) {
 	}
 }
 
-// calm plays the end of a history, when nothing fails any more and no lock is
+// tryInTurn plays the end of a history, when nothing fails any more and no lock is
 // held. Each try must get the lock, right after the Unlock of the one before.
-func (a *actor) calm(queue string) {
+func (a *actor) tryInTurn(queue string) {
 	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
 		at := &attempt{actor: a.id, client: a.seat.client(), queue: queue, mode: mode, try: true}
 		if a.lagging {
@@ -335,9 +335,9 @@ func (a *actor) calm(queue string) {
 	}
 }
 
-// rush lets all actors try at the same time, so that some calls overlap. Most
+// tryTogether lets all actors try at the same time, so that some calls overlap. Most
 // of them are refused.
-func rush(actors []*actor, queue string) {
+func tryTogether(actors []*actor, queue string) {
 	var trying sync.WaitGroup
 	for _, a := range actors {
 		trying.Go(func() {

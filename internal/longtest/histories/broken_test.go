@@ -196,13 +196,13 @@ func TestABrokenLockIsFound(t *testing.T) {
 	}
 }
 
-// mute stands for a test and discards its errors.
-type mute struct {
+// silentTB stands for a test. It collects errors in place of failing.
+type silentTB struct {
 	testing.TB
-	said string
+	text string
 }
 
-func (m *mute) Errorf(format string, args ...any) { m.said += fmt.Sprintf(format, args...) }
+func (m *silentTB) Errorf(format string, args ...any) { m.text += fmt.Sprintf(format, args...) }
 
 func TestAHistoryWithoutAnOrderIsDrawn(t *testing.T) {
 	spoil := func(_ *memdriver.Store, s driver.Session) driver.Session { return hasty{s} }
@@ -226,13 +226,13 @@ func judged(t *testing.T, r *recorder, verdict string) string {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("DLOCK_HISTORY_DIR", dir)
-	m := &mute{TB: t}
+	m := &silentTB{TB: t}
 	judge(m, "a lock that is broken", r, nil)
-	require.Contains(t, m.said, verdict)
+	require.Contains(t, m.text, verdict)
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, files, 1)
-	require.Contains(t, m.said, files[0].Name())
+	require.Contains(t, m.text, files[0].Name())
 	page, err := os.ReadFile(filepath.Join(dir, files[0].Name()))
 	require.NoError(t, err)
 	return string(page)

@@ -138,11 +138,11 @@ func (w *memory) rest(actors []*actor) {
 	time.Sleep(bound) // for sessions that were cut off, and for messages that were held up
 	for _, queue := range w.queues {
 		w.deserted(queue)
-		rush(actors, queue)
+		tryTogether(actors, queue)
 		time.Sleep(grace)
 		w.deserted(queue)
 		for _, a := range actors {
-			a.calm(queue)
+			a.tryInTurn(queue)
 		}
 	}
 }
@@ -279,16 +279,16 @@ func (w *memory) removeQueue(queue string) {
 // look returns the nodes of a queue and the token of the last one, or 0.
 func (w *memory) look(queue string) (nodes []driver.Node, last int64) {
 	ctx := context.Background()
-	eyes, err := w.store.Connect(ctx)
+	session, err := w.store.Connect(ctx)
 	if err != nil {
 		return nil, 0
 	}
-	defer eyes.Close()
-	nodes, err = eyes.List(ctx, queue)
+	defer session.Close()
+	nodes, err = session.List(ctx, queue)
 	if err != nil || len(nodes) == 0 {
 		return nil, 0
 	}
-	info, err := eyes.(driver.NodeReader).Read(ctx, queue, nodes[len(nodes)-1].Name)
+	info, err := session.(driver.NodeReader).Read(ctx, queue, nodes[len(nodes)-1].Name)
 	if err != nil {
 		return nodes, 0
 	}

@@ -145,10 +145,10 @@ func (w *world) end() {
 		w.actors[i].nasty = nasty{}
 	}
 	w.deserted()
-	rush(w.actors, queue)
+	tryTogether(w.actors, queue)
 	w.deserted()
 	for _, a := range w.actors {
-		a.calm(queue)
+		a.tryInTurn(queue)
 	}
 }
 

@@ -71,10 +71,10 @@
 // at the same time, in an order that is not the seed's. Run such a seed a few
 // times.
 //
-//	go test ./internal/longtest/simulation                        20,000 seeds
-//	go test ./internal/longtest/simulation -seeds=500000          any number
-//	go test ./internal/longtest/simulation -seeds=1 -seed=44      one seed again
-//	go test ./internal/longtest/simulation -v                     how often everything happened
+//	go test .                        20,000 seeds
+//	go test . -seeds=500000          any number
+//	go test . -seeds=1 -seed=44      one seed again
+//	go test . -v                     how often everything happened
 //
 // # What it sees
 //
