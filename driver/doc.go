@@ -37,8 +37,8 @@
 //  6. Watch: a watch is armed when Watch returns, and never misses the end of a
 //     node.
 //  7. Delete removes the node that Create returned, and never another one.
-//  8. Session end: a session reports its end before the store lets another
-//     session pass.
+//  8. Session end: a session reports its end before another session can get its
+//     locks.
 //  9. Close removes the nodes of the session before it returns nil.
 //  10. Methods are safe for many goroutines, return when their context ends, and
 //     mark their errors.

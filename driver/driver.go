@@ -52,10 +52,10 @@ type Connector interface {
 // timer, connection or watch of it is left.
 //
 // A driver may rely on this: a contender that has an open watch of its own node
-// and of nodes ahead does not act as a holder. It may stop that watch before the
-// watch has sent Released or has ended. Then it calls List before it acts as a
-// holder. So the open watches tell a driver which nodes of its session belong to
-// waiters. The driver has to treat every other node as the node of a holder.
+// and of nodes ahead does not act as a holder. If it stops that watch before the
+// watch has sent Released or has ended, it calls List before it acts as a holder.
+// So the open watches tell a driver which nodes of its session belong to waiters.
+// The driver has to treat every other node as the node of a holder.
 type Session interface {
 	// Create appends a node to the queue and returns the node's place. If the
 	// queue is missing, Create makes it.
@@ -96,12 +96,12 @@ type Session interface {
 	// List returns the nodes of the contenders in the queue, oldest first: see
 	// rule 1. A queue that does not exist is empty.
 	//
-	// The list holds all nodes that Create has made, and all nodes of other
-	// programs whose names [ParseName] accepts. The sequence of such a foreign
-	// node decides its rank. A driver may list more foreign nodes if its store
-	// orders them among its own: zkdriver lists every node whose name ends in ten
-	// digits. The list holds no other node. Recipes treat a node as exclusive
-	// unless its name is that of a reader.
+	// The list holds all nodes in the queue that Create has made. It also holds the
+	// nodes of other programs whose names [ParseName] accepts. The sequence of such
+	// a foreign node decides its rank. A driver may list more foreign nodes if its
+	// store orders them among its own: zkdriver lists every node whose name ends in
+	// ten digits. The list holds no other node. Recipes treat a node as exclusive
+	// unless its name is the name of a reader.
 	//
 	// The list is at least as new as everything that this session has done and
 	// seen before. So it holds a node that Create has returned. It does not hold a
@@ -167,9 +167,9 @@ type Session interface {
 	// Done returns a channel that closes when the session has ended.
 	//
 	// Rule 8, session end: when the store drops a session that it has not heard
-	// from for the session timeout, it lets other sessions pass. Before that, Done
-	// closes, and Err returns an error. The reason: a holder that does not know
-	// the end of its session would go on beside the next holder.
+	// from for the session timeout, other sessions can get its locks. Before that,
+	// Done closes, and Err returns an error. The reason: a holder that does not
+	// know the end of its session would go on beside the next holder.
 	//
 	// The store may be out of reach at that time. So the driver decides by the
 	// clocks of this process alone. It counts from the sending time of a request,
@@ -184,8 +184,8 @@ type Session interface {
 	// Err returns nil while the session lives. After that it always returns an
 	// error that matches [ErrSessionEnded] and says why the session has ended.
 	//
-	// Rule 8, session end: each call of Err reads the monotonic and the wall clock. So
-	// Err reports the end of the session before any timer has run, even if the
+	// Rule 8, session end: each call of Err reads the monotonic and the wall clock.
+	// So Err reports the end of the session before any timer has run, even if the
 	// process was paused or the machine slept.
 	Err() error
 

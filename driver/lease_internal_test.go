@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// clocks are set by hand: no timer knows of them.
+// clocks are two clocks that a test sets. No timer runs by them.
 type clocks struct {
 	mu  sync.Mutex
 	now Instant
@@ -41,16 +41,16 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-const term = time.Hour // no timer of a test comes near it
+const term = time.Hour // so long that no timer fires during a test
 
-// running returns a lease of that term that counts from an instant.
+// running returns a lease with that term that counts from an instant.
 func running(term time.Duration, from Instant, clock func() Instant) *Lease {
 	l := newLease(2*term, term, clock)
 	l.Renew(from)
 	return l
 }
 
-func TestErrTellsTheTruthBeforeAnyTimerHasRun(t *testing.T) {
+func TestErrReportsTheEndBeforeAnyTimerHasRun(t *testing.T) {
 	for name, c := range map[string]struct{ mono, wall time.Duration }{
 		"process paused":                  {term, term},
 		"machine slept, monotonic halted": {0, term},
@@ -63,7 +63,7 @@ func TestErrTellsTheTruthBeforeAnyTimerHasRun(t *testing.T) {
 			require.NoError(t, l.Err())
 			c0.step(c.mono, c.wall)
 			assert.ErrorIs(t, l.Err(), ErrSessionEnded)
-			assert.True(t, closed(l.Done()), "Done is closed once Err has told")
+			assert.True(t, closed(l.Done()), "Done is closed when Err has returned an error")
 		})
 	}
 }
@@ -113,7 +113,7 @@ func TestRenewAfterTheWallClockWasSetBack(t *testing.T) {
 	require.NoError(t, l.Err())
 }
 
-func TestCountFromTakesAnEarlierInstant(t *testing.T) {
+func TestCountFromAcceptsAnEarlierInstant(t *testing.T) {
 	var c clocks
 	l := running(term, c.read(), c.read)
 	defer l.End(nil)
@@ -151,7 +151,7 @@ func TestDoneClosesInTimeAfterCountFrom(t *testing.T) {
 	})
 }
 
-func TestErrorSaysWhatWasObserved(t *testing.T) {
+func TestErrorOfALeaseThatHasRunOut(t *testing.T) {
 	var c clocks
 	sent := c.read()
 	l := running(8*time.Second, sent, c.read)
@@ -167,7 +167,7 @@ func TestALateReplyDoesNotReviveALease(t *testing.T) {
 	defer l.End(nil)
 	c.step(term-1, term-1)
 	sent := l.Now()
-	c.step(2, 2) // the end of the term went unnoticed
+	c.step(2, 2) // the term has ended, and no method has noticed it
 	require.False(t, l.Renew(sent))
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 	require.False(t, l.Renew(l.Now()))
@@ -216,7 +216,7 @@ func TestDoneClosesSoonAfterASleepOfTheMachine(t *testing.T) {
 	})
 }
 
-func TestSkewCountsOnlyForWhatWasSentBefore(t *testing.T) {
+func TestSkewConcernsOnlyRequestsSentBefore(t *testing.T) {
 	l := running(term, Now(), Now)
 	defer l.End(nil)
 	leasehook.Skew(l, term/2)
@@ -251,7 +251,7 @@ func TestLeaseIsSafeForManyGoroutines(t *testing.T) {
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 }
 
-func TestDoneIsClosedOnlyAfterErrKnowsTheEnd(t *testing.T) {
+func TestErrReportsTheEndWhenDoneIsClosed(t *testing.T) {
 	for range 20_000 {
 		l := running(term, Now(), Now)
 		var wg sync.WaitGroup
@@ -270,7 +270,7 @@ func TestDoneIsClosedOnlyAfterErrKnowsTheEnd(t *testing.T) {
 	}
 }
 
-func TestErrTellsTheEndOnlyWithDoneClosed(t *testing.T) {
+func TestDoneIsClosedWhenErrReportsTheEnd(t *testing.T) {
 	for range 20_000 {
 		l := running(term, Now(), Now)
 		var wg sync.WaitGroup
@@ -279,7 +279,7 @@ func TestErrTellsTheEndOnlyWithDoneClosed(t *testing.T) {
 				for l.Err() == nil {
 				}
 				if !closed(l.Done()) {
-					t.Error("Err tells, and Done is open")
+					t.Error("Err returns an error, and Done is open")
 				}
 			})
 		}

@@ -199,7 +199,7 @@ func keep(l *Lease, beat func(ctx context.Context) bool) <-chan struct{} {
 	return returned
 }
 
-func TestKeepSendsABeatEveryEighthOfTheTimeout(t *testing.T) {
+func TestKeepSendsAHeartbeatEveryEighthOfTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		began := time.Now()
@@ -208,7 +208,7 @@ func TestKeepSendsABeatEveryEighthOfTheTimeout(t *testing.T) {
 			sent <- time.Since(began)
 			return time.Since(began) <= 3*time.Second
 		})
-		assert.Equal(t, 9*time.Second, time.Since(began), "the third beat, and the term of 6s")
+		assert.Equal(t, 9*time.Second, time.Since(began), "the third heartbeat was sent at 3s, and the term is 6s")
 		require.Len(t, sent, 8)
 		for i := range 8 {
 			assert.Equal(t, time.Duration(i+1)*time.Second, <-sent)
@@ -227,27 +227,27 @@ func TestKeepCountsFromTheSendingTime(t *testing.T) {
 			return first
 		})
 		<-l.Done()
-		assert.Equal(t, 7*time.Second, time.Since(began), "the sending of the first, and the term of 6s")
+		assert.Equal(t, 7*time.Second, time.Since(began), "the first heartbeat was sent at 1s, and the term is 6s")
 		<-returned
 	})
 }
 
-func TestABeatDoesNotWaitForTheAnswerToAnother(t *testing.T) {
+func TestHeartbeatsOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		began := Now()
 		returned := keep(l, func(context.Context) bool {
-			time.Sleep(1900 * time.Millisecond) // longer than the time between two
+			time.Sleep(1900 * time.Millisecond) // longer than the time between two heartbeats
 			return true
 		})
 		time.Sleep(time.Minute)
-		assert.Equal(t, 58*time.Second, l.from.get().Sub(began), "when the newest answered beat was sent")
+		assert.Equal(t, 58*time.Second, l.from.get().Sub(began), "the sending time of the newest heartbeat with an answer")
 		l.End(nil)
 		<-returned
 	})
 }
 
-func TestABeatHasAQuarterOfTheTimeout(t *testing.T) {
+func TestAHeartbeatHasAQuarterOfTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		lasted := make(chan time.Duration, 100)
@@ -265,7 +265,7 @@ func TestABeatHasAQuarterOfTheTimeout(t *testing.T) {
 	})
 }
 
-func TestTheEndOfTheLeaseEndsTheBeatsInFlight(t *testing.T) {
+func TestTheEndOfTheLeaseEndsTheHeartbeatsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		causes := make(chan error, 1)
@@ -279,7 +279,7 @@ func TestTheEndOfTheLeaseEndsTheBeatsInFlight(t *testing.T) {
 		l.End(nil)
 		synctest.Wait()
 		assert.Equal(t, ErrSessionEnded, <-causes)
-		assert.False(t, closed(returned), "a beat has not returned")
+		assert.False(t, closed(returned), "a heartbeat has not returned")
 		time.Sleep(time.Second)
 		synctest.Wait()
 		assert.True(t, closed(returned))
@@ -287,7 +287,7 @@ func TestTheEndOfTheLeaseEndsTheBeatsInFlight(t *testing.T) {
 	})
 }
 
-func TestALeaseThatRunsOutEndsTheBeatsInFlight(t *testing.T) {
+func TestALeaseThatRunsOutEndsTheHeartbeatsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 5500*time.Millisecond)
 		require.True(t, l.Renew(l.Now()))
@@ -304,9 +304,9 @@ func TestALeaseThatRunsOutEndsTheBeatsInFlight(t *testing.T) {
 	})
 }
 
-func TestBeatsThatIgnoreTheirContextAreBounded(t *testing.T) {
+func TestAtMostEightHeartbeatsAreInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLease(8*time.Second, 0) // it never begins
+		l := NewLease(8*time.Second, 0) // the lease never begins
 		free := make(chan struct{})
 		var begun atomic.Int64
 		returned := keep(l, func(context.Context) bool {
@@ -318,16 +318,16 @@ func TestBeatsThatIgnoreTheirContextAreBounded(t *testing.T) {
 		assert.EqualValues(t, 8, begun.Load())
 		free <- struct{}{}
 		synctest.Wait()
-		assert.EqualValues(t, 8, begun.Load(), "missed beats are not made up for")
+		assert.EqualValues(t, 8, begun.Load(), "Keep makes up for missed heartbeats")
 		time.Sleep(time.Minute)
-		assert.EqualValues(t, 9, begun.Load(), "one returned, and one began")
+		assert.EqualValues(t, 9, begun.Load(), "one heartbeat has returned, and one has begun")
 		l.End(nil)
 		close(free)
 		<-returned
 	})
 }
 
-func TestABeatThatExitsItsGoroutineFreesItsPlace(t *testing.T) {
+func TestAHeartbeatThatExitsItsGoroutineIsNoLongerInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		var begun atomic.Int64
@@ -338,13 +338,13 @@ func TestABeatThatExitsItsGoroutineFreesItsPlace(t *testing.T) {
 		})
 		time.Sleep(time.Minute + time.Millisecond)
 		assert.EqualValues(t, 60, begun.Load())
-		assert.False(t, l.begun.Load(), "it renewed nothing")
+		assert.False(t, l.begun.Load(), "the heartbeat has renewed the lease")
 		l.End(nil)
 		<-returned
 	})
 }
 
-func TestABeatMayEndTheLease(t *testing.T) {
+func TestAHeartbeatMayEndTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		expired := errors.New("expired")
@@ -356,12 +356,12 @@ func TestABeatMayEndTheLease(t *testing.T) {
 	})
 }
 
-func TestNoBeatIsSentAfterAPauseThatEndedTheLease(t *testing.T) {
+func TestNoHeartbeatIsSentAfterAPauseThatEndedTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := running(8*time.Second, Now(), Now) // a beat every 2s
-		leasehook.Skew(l, time.Minute)          // the timer looks at 2s as well
+		l := running(8*time.Second, Now(), Now) // a heartbeat every 2s
+		leasehook.Skew(l, time.Minute)          // the timer checks the clocks at 2s as well
 		<-keep(l, func(context.Context) bool {
-			t.Error("a beat was sent")
+			t.Error("a heartbeat was sent")
 			return true
 		})
 		assert.ErrorIs(t, l.Err(), ErrSessionEnded)
@@ -381,6 +381,6 @@ func TestManyRequestsBeginALeaseOnce(t *testing.T) {
 		}
 		wg.Wait()
 		<-l.Done()
-		assert.Equal(t, 6*time.Second+7*time.Millisecond, time.Since(began), "from the request that was sent last")
+		assert.Equal(t, 6*time.Second+7*time.Millisecond, time.Since(began), "the request that was sent last was sent at 7ms")
 	})
 }

@@ -47,7 +47,7 @@ func TestParseNameReadsFromTheRight(t *testing.T) {
 	}
 }
 
-func TestParseNameRefusesWhatIsNotSequenced(t *testing.T) {
+func TestParseNameRefusesNamesWithoutASequence(t *testing.T) {
 	for _, name := range []string{
 		"", "README", "tmp-x", "web1-W-", "web1-W-7", "web1-W-000000007",
 		"web1-W0000000007", "0000000007", "web1-W-0000000007x", "web1-W-00000000-7",
@@ -58,7 +58,7 @@ func TestParseNameRefusesWhatIsNotSequenced(t *testing.T) {
 	}
 }
 
-// grammar is the rule as the contract states it.
+// grammar is the form of names as the contract states it.
 var grammar = regexp.MustCompile(`(?s)^(.*-)([0-9]{10,18})$`)
 
 func FuzzName(f *testing.F) {

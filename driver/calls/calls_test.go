@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 var errStore = errors.New("store")
 
 func unexpected(t *testing.T) func(int, error) {
-	return func(int, error) { t.Error("a result in time was taken for a late one") }
+	return func(int, error) { t.Error("the clean-up was called with a result that was not late") }
 }
 
 func TestCallReturnsTheResult(t *testing.T) {
@@ -81,7 +81,7 @@ func TestNoCallIsMadeForAContextThatHasEnded(t *testing.T) {
 	require.Equal(t, context.Canceled, err)
 }
 
-// Calls that no caller waits for any more keep their slots.
+// Calls whose callers have given up count towards the limit.
 func TestCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := calls.NewGroup(3)
@@ -97,19 +97,19 @@ func TestCallsAreBounded(t *testing.T) {
 			cancel()
 			assert.Equal(t, context.DeadlineExceeded, err)
 		}
-		assert.EqualValues(t, 3, running.Load(), "the others did not begin")
+		assert.EqualValues(t, 3, running.Load(), "more calls than the limit have begun")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		assert.Equal(t, context.DeadlineExceeded, c.Wait(ctx))
 		v, err := calls.Do(t.Context(), c, func() (int, error) { return 7, nil }, unexpected(t))
-		assert.NoError(t, err, "there was a slot again")
+		assert.NoError(t, err, "a call has ended, so another one may begin")
 		assert.Equal(t, 7, v)
 		assert.NoError(t, c.Wait(t.Context()))
 		assert.Zero(t, running.Load())
 	})
 }
 
-// The end of the context meets the answer: the result has one receiver.
+// The context ends at the time at which the call returns.
 func TestAResultGoesToTheCallerOrToTheCleanUp(t *testing.T) {
 	c := calls.NewGroup(4)
 	returned, late := 0, atomic.Int64{}

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// model says of one watch what a Set has to make of it, by the rules and without
-// an index, an order or a mutex.
+// model computes what one watch has to report by the rules. It needs no index, order
+// or mutex.
 type model struct {
 	watch    driver.Watch
 	queue    string
@@ -22,8 +22,8 @@ type model struct {
 	own      driver.Place
 	ahead    []driver.Node
 	stopped  bool
-	expected told
-	heard    told
+	expected reports
+	received reports
 }
 
 func (m *model) live() bool { return !m.stopped && !m.expected.ended }
@@ -80,7 +80,8 @@ func TestRandomCallsAgainstTheModel(t *testing.T) {
 	}
 }
 
-// play makes calls of two bytes each, and compares each watch with its model.
+// play makes the calls that the bytes encode, two bytes for each call. After each call
+// it compares each watch with its model.
 func play(t *testing.T, calls []byte) {
 	calls = calls[:min(len(calls), 400)]
 	var s watches.Set
@@ -166,11 +167,11 @@ func play(t *testing.T, calls []byte) {
 		}
 		queues := map[string]bool{}
 		for i, m := range all {
-			got := hear(m.watch)
-			require.False(t, got.released && m.heard.released, "watch %d: Released came twice", i)
-			m.heard = told{m.heard.released || got.released, got.ended}
-			if m.expected != m.heard { // require.Equal alone is slow
-				require.Equal(t, m.expected, m.heard, "watch %d: %+v", i, m)
+			got := receive(m.watch)
+			require.False(t, got.released && m.received.released, "watch %d: Released came twice", i)
+			m.received = reports{m.received.released || got.released, got.ended}
+			if m.expected != m.received { // require.Equal alone is slow
+				require.Equal(t, m.expected, m.received, "watch %d: %+v", i, m)
 			}
 			if m.live() {
 				queues[m.queue] = true

@@ -12,31 +12,31 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// place returns a node with a token: that of the sequence, of epoch 1.
+// place returns the place of the node with that sequence, with epoch 1 and a token.
 func place(seq int64) driver.Place {
 	return driver.Place{Node: driver.Node{Name: driver.FormatName("n-W-", seq), Seq: seq, Epoch: 1}, Token: 100 + seq}
 }
 
-// told is what can be received from a watch now.
-type told struct{ released, ended bool }
+// reports holds the results of all receives from a watch that do not block.
+type reports struct{ released, ended bool }
 
 var (
-	open     = told{}
-	released = told{released: true}
-	ended    = told{ended: true}
+	open     = reports{}
+	released = reports{released: true}
+	ended    = reports{ended: true}
 )
 
-func hear(w driver.Watch) (t told) {
+func receive(w driver.Watch) (r reports) {
 	for {
 		select {
 		case cause, more := <-w.C:
 			if !more {
-				t.ended = true
-				return t
+				r.ended = true
+				return r
 			}
-			t.released = cause == driver.Released && !t.released
+			r.released = cause == driver.Released && !r.released
 		default:
-			return t
+			return r
 		}
 	}
 }
@@ -52,38 +52,38 @@ func TestAWatchEndsIfALookMissesOneOfItsNodes(t *testing.T) {
 	foreign := driver.Place{Node: place(3).Node}
 	for name, c := range map[string]struct {
 		nodes []driver.Place
-		want  told
+		want  reports
 	}{
-		"all stand":                        {[]driver.Place{place(1), place(2), place(3), place(4)}, open},
-		"the own node is missing":          {[]driver.Place{place(1), place(2), place(4)}, ended},
-		"a node ahead is missing":          {[]driver.Place{place(2), place(3)}, ended},
-		"the queue is empty":               {nil, ended},
-		"the queue was made again":         {[]driver.Place{place(1), place(2), again}, ended},
-		"another program took the name":    {[]driver.Place{place(1), place(2), foreign}, ended},
-		"another program's node beside it": {[]driver.Place{place(1), foreign, place(2), place(3)}, open},
-		"tokens of others are unknown":     {[]driver.Place{{Node: place(1).Node}, {Node: place(2).Node}, place(3)}, open},
+		"all stand":                                  {[]driver.Place{place(1), place(2), place(3), place(4)}, open},
+		"the own node is missing":                    {[]driver.Place{place(1), place(2), place(4)}, ended},
+		"a node ahead is missing":                    {[]driver.Place{place(2), place(3)}, ended},
+		"the queue is empty":                         {nil, ended},
+		"the queue was made again":                   {[]driver.Place{place(1), place(2), again}, ended},
+		"another program took the name":              {[]driver.Place{place(1), place(2), foreign}, ended},
+		"another program's node of the name as well": {[]driver.Place{place(1), foreign, place(2), place(3)}, open},
+		"tokens of others are unknown":               {[]driver.Place{{Node: place(1).Node}, {Node: place(2).Node}, place(3)}, open},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s watches.Set
 			w := s.Arm("q", place(3), place(1).Node, place(2).Node)
 			look(t, &s, nil, c.nodes...)
-			assert.Equal(t, c.want, hear(w))
+			assert.Equal(t, c.want, receive(w))
 		})
 	}
 }
 
-func TestAPlaceWithoutATokenStandsForTheNodeOfItsName(t *testing.T) {
+func TestAPlaceWithoutATokenIsTheNodeWithItsName(t *testing.T) {
 	var s watches.Set
 	p := place(3)
 	p.Token, p.Epoch = 0, 0
 	w := s.Arm("q", p)
 	look(t, &s, nil, place(3))
-	assert.Equal(t, open, hear(w))
+	assert.Equal(t, open, receive(w))
 	look(t, &s, nil, place(2))
-	assert.Equal(t, ended, hear(w))
+	assert.Equal(t, ended, receive(w))
 }
 
-func TestALookSaysNothingOfWatchesThatAreYounger(t *testing.T) {
+func TestALookIgnoresWatchesThatWereArmedLater(t *testing.T) {
 	var s watches.Set
 	older := s.Arm("q", place(1))
 	var w, whole driver.Watch
@@ -91,12 +91,12 @@ func TestALookSaysNothingOfWatchesThatAreYounger(t *testing.T) {
 		w, whole = s.Arm("q", place(2)), s.ArmQueue("q", 2)
 		return nil, 1, nil
 	}))
-	assert.Equal(t, ended, hear(older))
-	assert.Equal(t, open, hear(w))
-	assert.Equal(t, open, hear(whole))
+	assert.Equal(t, ended, receive(older))
+	assert.Equal(t, open, receive(w))
+	assert.Equal(t, open, receive(whole))
 	look(t, &s, 3)
-	assert.Equal(t, ended, hear(w))
-	assert.Equal(t, ended, hear(whole))
+	assert.Equal(t, ended, receive(w))
+	assert.Equal(t, ended, receive(whole))
 }
 
 func TestAListThatFailsEndsNothing(t *testing.T) {
@@ -105,20 +105,20 @@ func TestAListThatFailsEndsNothing(t *testing.T) {
 	failed := errors.New("failed")
 	err := s.Look("q", func() ([]driver.Place, any, error) { return nil, nil, failed })
 	assert.Equal(t, failed, err)
-	assert.Equal(t, open, hear(w))
+	assert.Equal(t, open, receive(w))
 }
 
-func TestALookIsAtOneQueue(t *testing.T) {
+func TestALookConcernsOneQueue(t *testing.T) {
 	var s watches.Set
 	w := s.Arm("p", place(1))
 	look(t, &s, nil)
-	assert.Equal(t, open, hear(w))
+	assert.Equal(t, open, receive(w))
 }
 
 func TestAWatchOfAQueueEndsWithItsVersion(t *testing.T) {
 	for name, c := range map[string]struct {
 		armed, seen any
-		want        told
+		want        reports
 	}{
 		"the same":       {int64(7), int64(7), open},
 		"another one":    {int64(7), int64(8), ended},
@@ -132,24 +132,24 @@ func TestAWatchOfAQueueEndsWithItsVersion(t *testing.T) {
 			var s watches.Set
 			w := s.ArmQueue("q", c.armed)
 			look(t, &s, c.seen)
-			assert.Equal(t, c.want, hear(w))
+			assert.Equal(t, c.want, receive(w))
 		})
 	}
 }
 
-func TestReleasedLeavesTheWatchOfTheOwnNode(t *testing.T) {
+func TestAWatchGoesOnForItsOwnNodeAfterReleased(t *testing.T) {
 	var s watches.Set
 	w := s.Arm("q", place(3), place(1).Node, place(2).Node)
 	s.Gone("q", place(2).Node, driver.Released)
-	assert.Equal(t, released, hear(w))
+	assert.Equal(t, released, receive(w))
 
 	s.Gone("q", place(1).Node, driver.Changed)
 	s.Gone("q", place(1).Node, driver.Released)
 	look(t, &s, nil, place(3))
-	assert.Equal(t, open, hear(w), "the nodes ahead are not watched any more")
+	assert.Equal(t, open, receive(w), "the nodes ahead are not watched any more")
 
 	s.Gone("q", place(3).Node, driver.Released)
-	assert.Equal(t, ended, hear(w))
+	assert.Equal(t, ended, receive(w))
 }
 
 func TestGoneEndsAWatchUnlessANodeAheadWasReleased(t *testing.T) {
@@ -158,14 +158,14 @@ func TestGoneEndsAWatchUnlessANodeAheadWasReleased(t *testing.T) {
 	for name, c := range map[string]struct {
 		node driver.Node
 		why  driver.Cause
-		want told
+		want reports
 	}{
-		"the own node":                      {place(2).Node, driver.Changed, ended},
-		"the own node was released":         {place(2).Node, driver.Released, ended},
-		"a node ahead":                      {place(1).Node, driver.Changed, ended},
-		"a node ahead was released":         {place(1).Node, driver.Released, released},
-		"one of its name in an older queue": {older, driver.Released, ended},
-		"a node behind":                     {place(4).Node, driver.Released, open},
+		"the own node":                  {place(2).Node, driver.Changed, ended},
+		"the own node was released":     {place(2).Node, driver.Released, ended},
+		"a node ahead":                  {place(1).Node, driver.Changed, ended},
+		"a node ahead was released":     {place(1).Node, driver.Released, released},
+		"a node ahead of another epoch": {older, driver.Released, ended},
+		"a node behind":                 {place(4).Node, driver.Released, open},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s watches.Set
@@ -173,36 +173,36 @@ func TestGoneEndsAWatchUnlessANodeAheadWasReleased(t *testing.T) {
 			other := s.Arm("p", place(2), place(1).Node)
 			whole := s.ArmQueue("q", nil)
 			s.Gone("q", c.node, c.why)
-			assert.Equal(t, c.want, hear(w))
-			assert.Equal(t, open, hear(other))
-			assert.Equal(t, ended, hear(whole))
+			assert.Equal(t, c.want, receive(w))
+			assert.Equal(t, open, receive(other))
+			assert.Equal(t, ended, receive(whole))
 		})
 	}
 }
 
-func TestTheFirstNoticeIsReceivedFirst(t *testing.T) {
+func TestNoticesAreReceivedInOrder(t *testing.T) {
 	var s watches.Set
 	w := s.Arm("q", place(2), place(1).Node)
 	s.Gone("q", place(2).Node, driver.Changed)
 	s.Gone("q", place(1).Node, driver.Released)
-	assert.Equal(t, ended, hear(w))
+	assert.Equal(t, ended, receive(w))
 
 	w = s.Arm("q", place(2), place(1).Node)
 	s.Gone("q", place(1).Node, driver.Released)
 	s.Gone("q", place(2).Node, driver.Changed)
-	assert.Equal(t, told{released: true, ended: true}, hear(w))
+	assert.Equal(t, reports{released: true, ended: true}, receive(w))
 }
 
 func TestChangedEndsWatchesOfTheWholeQueue(t *testing.T) {
 	var s watches.Set
 	whole, other, w := s.ArmQueue("q", nil), s.ArmQueue("p", nil), s.Arm("q", place(1))
 	s.Changed("q")
-	assert.Equal(t, ended, hear(whole))
-	assert.Equal(t, open, hear(other))
-	assert.Equal(t, open, hear(w))
+	assert.Equal(t, ended, receive(whole))
+	assert.Equal(t, open, receive(other))
+	assert.Equal(t, open, receive(w))
 }
 
-func TestStopTakesAWatchOut(t *testing.T) {
+func TestStopRemovesAWatch(t *testing.T) {
 	var s watches.Set
 	w, stays := s.Arm("q", place(2), place(1).Node), s.Arm("q", place(1))
 	whole := s.ArmQueue("p", nil)
@@ -216,8 +216,8 @@ func TestStopTakesAWatchOut(t *testing.T) {
 	assert.Equal(t, 1, s.Len())
 	assert.False(t, s.Has("p"))
 	s.Gone("q", place(1).Node, driver.Released)
-	assert.Equal(t, open, hear(w))
-	assert.Equal(t, ended, hear(stays))
+	assert.Equal(t, open, receive(w))
+	assert.Equal(t, ended, receive(stays))
 	assert.Empty(t, s.Queues())
 	stays.Stop()
 }
@@ -227,10 +227,10 @@ func TestEveryWatchEndsWithTheSession(t *testing.T) {
 	w, whole := s.Arm("q", place(2), place(1).Node), s.ArmQueue("p", 1)
 	s.Gone("q", place(1).Node, driver.Released)
 	s.End()
-	assert.Equal(t, told{released: true, ended: true}, hear(w))
-	assert.Equal(t, ended, hear(whole))
-	assert.Equal(t, ended, hear(s.Arm("q", place(2))))
-	assert.Equal(t, ended, hear(s.ArmQueue("q", 1)))
+	assert.Equal(t, reports{released: true, ended: true}, receive(w))
+	assert.Equal(t, ended, receive(whole))
+	assert.Equal(t, ended, receive(s.Arm("q", place(2))))
+	assert.Equal(t, ended, receive(s.ArmQueue("q", 1)))
 	w.Stop()
 	s.End()
 	s.Gone("q", place(2).Node, driver.Changed)
@@ -241,12 +241,12 @@ func TestEveryWatchEndsWithTheSession(t *testing.T) {
 
 func TestEndedHasEnded(t *testing.T) {
 	w := watches.Ended()
-	assert.Equal(t, ended, hear(w))
+	assert.Equal(t, ended, receive(w))
 	w.Stop()
 }
 
-// TestManyGoroutines lets waiters pass a lock on, each with a watch of its own
-// node and of the one before it, while looks and other notices go on.
+// In TestManyGoroutines waiters pass a lock on. Each of them watches its own node and
+// the node before it. Other goroutines call the other methods of the set meanwhile.
 func TestManyGoroutines(t *testing.T) {
 	const waiters = 50
 	var s watches.Set
@@ -255,7 +255,7 @@ func TestManyGoroutines(t *testing.T) {
 		all[i] = place(int64(i))
 	}
 	done := make(chan struct{})
-	var background, turns sync.WaitGroup
+	var background, waiting sync.WaitGroup
 	background.Go(func() {
 		for {
 			select {
@@ -269,21 +269,21 @@ func TestManyGoroutines(t *testing.T) {
 			}
 		}
 	})
-	heard := make([]driver.Cause, waiters)
+	causes := make([]driver.Cause, waiters)
 	for i := 1; i < waiters; i++ {
 		w := s.Arm("q", all[i], all[i-1].Node)
-		turns.Go(func() {
-			heard[i] = <-w.C
+		waiting.Go(func() {
+			causes[i] = <-w.C
 			s.Gone("q", all[i].Node, driver.Released)
 			<-w.C // its own node has gone
 		})
 	}
 	s.Gone("q", all[0].Node, driver.Released)
-	turns.Wait()
+	waiting.Wait()
 	close(done)
 	background.Wait()
 	for i := 1; i < waiters; i++ {
-		assert.Equal(t, driver.Released, heard[i], "waiter %d", i)
+		assert.Equal(t, driver.Released, causes[i], "waiter %d", i)
 	}
 	assert.Empty(t, s.Queues())
 }
