@@ -17,9 +17,9 @@ import (
 // bound ends a call that hangs. It is generous.
 const bound = 2 * time.Minute
 
-// seat is the position of a client in a history. When the client is closed,
-// another one takes the seat, and the actors of the seat use that one.
-type seat struct {
+// slot is the position of a client in a history. When the client is closed,
+// another one takes the slot, and the actors of the slot use that one.
+type slot struct {
 	number int
 	shared bool
 	open   func() *dlock.Client
@@ -28,28 +28,28 @@ type seat struct {
 	now *client
 }
 
-func newSeat(number int, open func() *dlock.Client) *seat {
-	s := &seat{number: number, open: open}
+func newSeat(number int, open func() *dlock.Client) *slot {
+	s := &slot{number: number, open: open}
 	s.now = s.opened()
 	return s
 }
 
-func (s *seat) opened() *client { return &client{seat: s.number, shared: s.shared, locks: s.open()} }
+func (s *slot) opened() *client { return &client{slot: s.number, shared: s.shared, locks: s.open()} }
 
 // share makes the actors of the client share their nodes.
-func (s *seat) share() {
+func (s *slot) share() {
 	s.shared, s.now.shared = true, true
 }
 
-func (s *seat) client() *client {
+func (s *slot) client() *client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now
 }
 
-// replace closes the client and opens another one for the seat. Until then,
+// replace closes the client and opens another one for the slot. Until then,
 // calls are refused.
-func (s *seat) replace(r *recorder) error {
+func (s *slot) replace(r *recorder) error {
 	err := r.close(s.client())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +65,7 @@ func quiet() dlock.Option { return dlock.WithLogger(slog.New(slog.DiscardHandler
 type actor struct {
 	*recorder
 	id     int
-	seat   *seat
+	slot   *slot
 	queues []string
 	rand   *rand.Rand
 	rounds int
@@ -131,10 +131,10 @@ func (a *actor) play() {
 	}
 }
 
-var ways = []dlock.Wait{recipes.WatchPredecessor(), recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(50 * time.Millisecond)}
+var waits = []dlock.Wait{recipes.WatchPredecessor(), recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(50 * time.Millisecond)}
 
 func (a *actor) round() {
-	try := &attempt{client: a.seat.client(), queue: a.queues[a.rand.IntN(len(a.queues))]}
+	try := &attempt{client: a.slot.client(), queue: a.queues[a.rand.IntN(len(a.queues))]}
 	closing := false
 	a.note(func() { closing = try.client.closed != nil })
 	if closing && a.chance(80) {
@@ -154,7 +154,7 @@ func (a *actor) contend(ctx context.Context, at *attempt) *handle {
 	}
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	options := []dlock.Option{dlock.WithWait(ways[a.rand.IntN(len(ways))]), dlock.WithTrace(a.trace(at))}
+	options := []dlock.Option{dlock.WithWait(waits[a.rand.IntN(len(waits))]), dlock.WithTrace(a.trace(at))}
 	timeLimit := 10 * a.unit
 	if a.chance(50) {
 		timeLimit = a.unit / 4 // the attempt ends while a request is under way
@@ -326,7 +326,7 @@ func (a *actor) ended(h *handle, call string, err error) {
 // held. Each try must get the lock, right after the Unlock of the one before.
 func (a *actor) tryInTurn(queue string) {
 	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
-		at := &attempt{actor: a.id, client: a.seat.client(), queue: queue, mode: mode, try: true}
+		at := &attempt{actor: a.id, client: a.slot.client(), queue: queue, mode: mode, try: true}
 		if a.lagging {
 			a.informed(at)
 		} else {
@@ -341,7 +341,7 @@ func tryTogether(actors []*actor, queue string) {
 	var trying sync.WaitGroup
 	for _, a := range actors {
 		trying.Go(func() {
-			a.quickly(&attempt{actor: a.id, client: a.seat.client(), queue: queue, mode: dlock.Exclusive, try: true})
+			a.quickly(&attempt{actor: a.id, client: a.slot.client(), queue: queue, mode: dlock.Exclusive, try: true})
 		})
 	}
 	trying.Wait()

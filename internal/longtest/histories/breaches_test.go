@@ -111,11 +111,11 @@ func TestNobodyIsPassed(t *testing.T) {
 		"by one who came first":       {w, w, 0, 8, nil, false},
 		"after giving up":             {w, w, 2, 11, nil, false},
 		"its session may have ended":  {w, w, 2, 8, &cause{span: span{4, 5}, told: true}, false},
-		"its node may be gone":        {w, w, 2, 8, &cause{span: span{4, 5}, seat: -1, node: "n"}, false},
+		"its node may be gone":        {w, w, 2, 8, &cause{span: span{4, 5}, slot: -1, node: "n"}, false},
 		"its session ended later":     {w, w, 2, 8, &cause{span: span{9, 10}, told: true}, true},
-		"another client's session":    {w, w, 2, 8, &cause{span: span{4, 5}, seat: 7, told: true}, true},
-		"another queue was removed":   {w, w, 2, 8, &cause{span: span{4, 5}, seat: -1, queue: "p"}, true},
-		"the queue was removed since": {w, w, 2, 8, &cause{span: span{9, 10}, seat: -1, queue: "q"}, true},
+		"another client's session":    {w, w, 2, 8, &cause{span: span{4, 5}, slot: 7, told: true}, true},
+		"another queue was removed":   {w, w, 2, 8, &cause{span: span{4, 5}, slot: -1, queue: "p"}, true},
+		"the queue was removed since": {w, w, 2, 8, &cause{span: span{9, 10}, slot: -1, queue: "q"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			waits := queued(called(1, 12, c.mode, context.Canceled), 3, 1)

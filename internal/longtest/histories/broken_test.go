@@ -207,13 +207,13 @@ func (m *silentTB) Errorf(format string, args ...any) { m.text += fmt.Sprintf(fo
 func TestAHistoryWithoutAnOrderIsDrawn(t *testing.T) {
 	spoil := func(_ *memdriver.Store, s driver.Session) driver.Session { return hasty{s} }
 	r, _ := plan{clients: 3, actors: 1, rounds: 4, faults: 10, spoil: spoil}.one(t, 1)
-	r.cause(cause{what: "fault of the test", seat: 2}, done(func() {}))
+	r.cause(cause{what: "fault of the test", slot: 2}, done(func() {}))
 	page := judged(t, r, "Illegal")
 	c := r.contenders[0]
 	for _, want := range []string{
 		"exclusive, token", // an operation
 		fmt.Sprintf("#%d of %s: %v, token %d", c.id, c.queue, c.mode, c.token), // an annotation of a hold
-		fmt.Sprint(`"client `, c.client.seat, `"`),
+		fmt.Sprint(`"client `, c.client.slot, `"`),
 		`"faults"`, "fault of the test", "client 2, queue",
 	} {
 		require.Contains(t, page, want)

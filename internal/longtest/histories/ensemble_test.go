@@ -14,26 +14,26 @@ import (
 
 var serverFaults = flag.Int("server-faults", 3, "how many faults the servers of an ensemble have in one history")
 
-// stage is an ensemble that several worlds use.
-type stage struct {
+// ensembleHistories is an ensemble that several histories use.
+type ensembleHistories struct {
 	*testing.T
 	*zktest.Ensemble
-	worlds []*world
-	rand   *rand.Rand
+	histories []*zkHistory
+	rand      *rand.Rand
 }
 
 // cause records in all histories what is done to the servers.
-func (s *stage) cause(what string, play func()) {
+func (s *ensembleHistories) cause(what string, play func()) {
 	s.Log(what)
-	for _, w := range s.worlds {
-		defer w.begin(cause{what: what, seat: -1, told: true})()
+	for _, w := range s.histories {
+		defer w.begin(cause{what: what, slot: -1, told: true})()
 	}
 	play()
 }
 
 // fault makes a server fail and heals it after a while, perhaps before any
 // session has ended and perhaps after.
-func (s *stage) fault() {
+func (s *ensembleHistories) fault() {
 	d := sessionTimeout/4 + time.Duration(s.rand.Int64N(int64(3*sessionTimeout/2)))
 	i, role := s.Leader(s.T), "leader"
 	if s.rand.IntN(2) == 0 {
@@ -71,15 +71,15 @@ func TestHistoriesOnAnEnsembleAreLinearizable(t *testing.T) {
 	const together = 4
 	seed := rand.Uint64()
 	ensemble := zktest.StartEnsemble(t, 3, zktest.WithConfig(map[string]string{"initLimit": "3", "syncLimit": "6"}))
-	s := &stage{T: t, Ensemble: ensemble, rand: rand.New(rand.NewPCG(seed, 3))}
+	s := &ensembleHistories{T: t, Ensemble: ensemble, rand: rand.New(rand.NewPCG(seed, 3))}
 	for i := range uint64(together) {
-		w := newWorld(t, seed+i, 1500*time.Millisecond, fmt.Sprint("/h", i), ensemble.Servers...)
+		w := newZKHistory(t, seed+i, 1500*time.Millisecond, fmt.Sprint("/h", i), ensemble.Servers...)
 		w.lagging = true
-		s.worlds = append(s.worlds, w)
+		s.histories = append(s.histories, w)
 	}
 	var sum figures
 	began := time.Now()
-	play(t, s.worlds, func() {
+	play(t, s.histories, func() {
 		for range *serverFaults {
 			s.fault()
 			time.Sleep(sessionTimeout / 2)

@@ -198,8 +198,8 @@ func TestCutsChangeNoVerdict(t *testing.T) {
 
 // These tests check what the recorder makes of causes.
 
-func held(seat, id int, granted span) *contender {
-	c := &contender{id: id, client: &client{seat: seat}, queue: "q", node: "n", mode: w, token: int64(id), granted: granted}
+func held(slot, id int, granted span) *contender {
+	c := &contender{id: id, client: &client{slot: slot}, queue: "q", node: "n", mode: w, token: int64(id), granted: granted}
 	c.handles = []*handle{{contender: c, mode: w, entered: granted}}
 	return c
 }
@@ -210,16 +210,16 @@ func after(c cause, call, ret int64) cause {
 }
 
 func TestAnAnswerAfterASilentCauseSaysNothing(t *testing.T) {
-	removed := cause{seat: -1, queue: "q", node: "n"}
-	silenced := cause{seat: 1, told: true}
+	removed := cause{slot: -1, queue: "q", node: "n"}
+	silenced := cause{slot: 1, told: true}
 	for name, c := range map[string]struct {
 		cause cause
 		ok    bool
 	}{
 		"removed by an operator":         {after(removed, 3, 4), true},
 		"removed too late to explain it": {after(removed, 9, 9), false},
-		"another node":                   {after(cause{seat: -1, queue: "q", node: "m"}, 3, 4), false},
-		"another queue":                  {after(cause{seat: -1, queue: "p"}, 3, 4), false},
+		"another node":                   {after(cause{slot: -1, queue: "q", node: "m"}, 3, 4), false},
+		"another queue":                  {after(cause{slot: -1, queue: "p"}, 3, 4), false},
 		"the session must have known":    {after(silenced, 3, 4), false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -239,7 +239,7 @@ func TestALossWithoutACauseIsReported(t *testing.T) {
 	h.learned = 6
 	rec := &recorder{clock: 6, contenders: []*contender{h}}
 	require.False(t, linearizable(rec))
-	rec.causes = []cause{after(cause{seat: 1, told: true}, 3, 4)}
+	rec.causes = []cause{after(cause{slot: 1, told: true}, 3, 4)}
 	require.True(t, linearizable(rec))
 }
 

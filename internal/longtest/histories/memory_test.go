@@ -78,7 +78,7 @@ type memory struct {
 	*recorder
 	store  *memdriver.Store
 	conns  []*connector
-	seats  []*seat
+	slots  []*slot
 	queues []string
 	rand   *rand.Rand
 	heals  sync.WaitGroup
@@ -107,15 +107,15 @@ func (p plan) play(t testing.TB, seed uint64) (*recorder, *complaints) {
 		if shares {
 			options = append(options, dlock.WithRetention(dlock.Retention{Idle: 50 * time.Millisecond, Turns: 3}))
 		}
-		w.seats = append(w.seats, newSeat(i, func() *dlock.Client { return dlock.NewClient(c, options...) }))
+		w.slots = append(w.slots, newSeat(i, func() *dlock.Client { return dlock.NewClient(c, options...) }))
 		if shares {
-			w.seats[i].share()
+			w.slots[i].share()
 			w.shared = true
 		}
 		for j := range p.actors {
 			id := 1 + i*p.actors + j
 			a := &actor{
-				recorder: w.recorder, id: id, seat: w.seats[i], queues: w.queues, wrong: w.wrong,
+				recorder: w.recorder, id: id, slot: w.slots[i], queues: w.queues, wrong: w.wrong,
 				rand: rand.New(rand.NewPCG(seed, uint64(1000+id))), rounds: p.rounds, unit: 100 * time.Millisecond, long: 15 * time.Second,
 				alone: p.share != nil,
 			}
@@ -126,7 +126,7 @@ func (p plan) play(t testing.TB, seed uint64) (*recorder, *complaints) {
 	w.trouble(&playing, p)
 	w.heals.Wait()
 	w.rest(actors)
-	for _, s := range w.seats {
+	for _, s := range w.slots {
 		_ = w.close(s.client())
 	}
 	return w.recorder, w.wrong
@@ -194,7 +194,7 @@ func (w *memory) trouble(playing *sync.WaitGroup, p plan) {
 func (w *memory) event(p plan) {
 	switch n := w.rand.IntN(100); {
 	case n < p.closes:
-		if err := w.seats[w.rand.IntN(len(w.seats))].replace(w.recorder); err != nil && p.calm {
+		if err := w.slots[w.rand.IntN(len(w.slots))].replace(w.recorder); err != nil && p.calm {
 			w.wrong.add("close: %v", err)
 		}
 	case p.calm:
@@ -209,7 +209,7 @@ func (w *memory) fault() {
 	i := w.target(w.rand, len(w.conns))
 	s := w.conns[i].session()
 	queue := w.queues[w.rand.IntN(len(w.queues))]
-	of := func(what string) cause { return cause{what: what, seat: i, told: true} }
+	of := func(what string) cause { return cause{what: what, slot: i, told: true} }
 	switch n := w.rand.IntN(17); {
 	case w.shared && (n == 16 || n < 3): // the client notices the removal of a shared node by a watch, which may be after the next grant on it
 	case n == 16, n == 0:
@@ -268,12 +268,12 @@ func (w *memory) removeNode(queue string) {
 		return
 	}
 	name := nodes[w.rand.IntN(min(3, len(nodes)))].Name
-	w.cause(cause{what: "node removed", seat: -1, queue: queue, node: nodeOf(name)}, done(func() { w.store.Faults().RemoveNode(queue, name) }))
+	w.cause(cause{what: "node removed", slot: -1, queue: queue, node: nodeOf(name)}, done(func() { w.store.Faults().RemoveNode(queue, name) }))
 }
 
 func (w *memory) removeQueue(queue string) {
 	_, last := w.look(queue)
-	w.cause(cause{what: "queue removed", seat: -1, queue: queue, upTo: last}, done(func() { w.store.Faults().RemoveQueue(queue) }))
+	w.cause(cause{what: "queue removed", slot: -1, queue: queue, upTo: last}, done(func() { w.store.Faults().RemoveQueue(queue) }))
 }
 
 // look returns the nodes of a queue and the token of the last one, or 0.
@@ -356,10 +356,10 @@ func TestHistoriesOfSharedPlacesAreLinearizable(t *testing.T) {
 func TestAReaderEntersADowngradedPlaceAfterAReaderOfAnotherClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, rec := memdriver.New(), &recorder{shared: true}
-		open := func(seat int, options ...dlock.Option) *client {
+		open := func(slot int, options ...dlock.Option) *client {
 			locks := dlock.NewClient(store, append(options, quiet())...)
 			t.Cleanup(func() { _ = locks.Close() })
-			return &client{seat: seat, shared: len(options) > 0, locks: locks}
+			return &client{slot: slot, shared: len(options) > 0, locks: locks}
 		}
 		take := func(c *client, mode dlock.Mode, by func(*dlock.RWMutex, context.Context) (*dlock.Lock, error)) *handle {
 			at := &attempt{client: c, queue: "q", mode: mode, began: time.Now()}

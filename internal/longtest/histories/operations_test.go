@@ -19,7 +19,7 @@ func (r *recorder) history() (ops []porcupine.Operation, unexplained []string) {
 		ops = append(ops, of...)
 		if !explained {
 			unexplained = append(unexplained, fmt.Sprintf("client %d lost #%d of %s (%s, token %d) without a cause",
-				c.client.seat, c.id, c.queue, c.node, c.token))
+				c.client.slot, c.id, c.queue, c.node, c.token))
 		}
 	}
 	for _, c := range r.causes {
@@ -30,8 +30,8 @@ func (r *recorder) history() (ops []porcupine.Operation, unexplained []string) {
 	return ops, unexplained
 }
 
-// story makes the operations of one contender.
-type story struct {
+// contenderOps makes the operations of one contender.
+type contenderOps struct {
 	*contender
 	silent int64 // from here on the contender may have lost the lock without having to know
 	ops    []porcupine.Operation
@@ -40,7 +40,7 @@ type story struct {
 // add adds an operation that shows that the lock was held. If the lock may have
 // been lost in silence, the operation may have no effect, and an operation that
 // began after that is left out.
-func (s *story) add(row int, at span, o operation) {
+func (s *contenderOps) add(row int, at span, o operation) {
 	switch {
 	case at.call >= s.silent:
 		return
@@ -50,14 +50,14 @@ func (s *story) add(row int, at span, o operation) {
 	s.put(row, at, o)
 }
 
-func (s *story) put(row int, at span, o operation) {
+func (s *contenderOps) put(row int, at span, o operation) {
 	o.hold, o.queue = s.id, s.queue
 	s.ops = append(s.ops, porcupine.Operation{ClientId: row, Input: o, Call: at.call, Return: at.ret})
 }
 
 func (r *recorder) operations(c *contender) (ops []porcupine.Operation, explained bool) {
 	lost, silent, explained := r.loss(c)
-	s := &story{contender: c, silent: silent}
+	s := &contenderOps{contender: c, silent: silent}
 	for _, h := range c.handles {
 		if h.number == 0 {
 			s.put(h.actor, h.entered, operation{kind: grant, mode: h.mode, token: h.token, place: c.client.shares()})
@@ -83,7 +83,7 @@ func (r *recorder) operations(c *contender) (ops []porcupine.Operation, explaine
 	}
 	if lost.call != forever {
 		lost.ret = min(lost.ret, r.clock+1)
-		s.put(losses+c.client.seat, lost, operation{kind: loss})
+		s.put(losses+c.client.slot, lost, operation{kind: loss})
 	}
 	return s.ops, explained
 }

@@ -79,7 +79,7 @@ func (r *recorder) annotations() (all []porcupine.Annotation) {
 		})
 	}
 	for _, c := range r.causes {
-		add("faults", c.span, faultColor, c.what, fmt.Sprintf("client %d, queue %q, node %q", c.seat, c.queue, c.node))
+		add("faults", c.span, faultColor, c.what, fmt.Sprintf("client %d, queue %q, node %q", c.slot, c.queue, c.node))
 	}
 	for _, c := range r.contenders {
 		color := sharedColor
@@ -90,12 +90,12 @@ func (r *recorder) annotations() (all []porcupine.Annotation) {
 		if c.learned != 0 {
 			end = min(end, c.learned)
 		}
-		add(fmt.Sprint("client ", c.client.seat), span{c.granted.ret, max(c.granted.ret, end)}, color,
+		add(fmt.Sprint("client ", c.client.slot), span{c.granted.ret, max(c.granted.ret, end)}, color,
 			fmt.Sprintf("#%d of %s: %v, token %d", c.id, c.queue, c.mode, c.token), fmt.Sprintf("node %s, %d Locks", c.node, len(c.handles)))
 	}
 	for _, a := range r.attempts {
 		if a.err != nil {
-			add(fmt.Sprint("client ", a.client.seat), a.span, "", a.String(), a.err.Error())
+			add(fmt.Sprint("client ", a.client.slot), a.span, "", a.String(), a.err.Error())
 		}
 	}
 	return all

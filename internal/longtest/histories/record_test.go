@@ -20,9 +20,9 @@ func (s span) overlaps(o span) bool { return s.call <= o.ret && o.call <= s.ret 
 const forever = math.MaxInt64
 
 // client is a client of the lock. When it is closed, another one takes its
-// seat.
+// slot.
 type client struct {
-	seat   int
+	slot   int
 	locks  *dlock.Client
 	shared bool // its actors share their nodes
 	closed *ending
@@ -34,7 +34,7 @@ func (c *client) shares() int {
 	if !c.shared {
 		return 0
 	}
-	return c.seat + 1
+	return c.slot + 1
 }
 
 // attempt is a call that acquires a lock: Lock, RLock, TryLock or TryRLock.
@@ -114,12 +114,12 @@ func (e *ending) over() int64 {
 	return e.ret
 }
 
-// cause is something that can take locks away: those of a client's seat, of a
+// cause is something that can take locks away: those of a client's slot, of a
 // queue, or of one node.
 type cause struct {
 	span
 	what  string
-	seat  int    // -1: any
+	slot  int    // -1: any
 	queue string // "": all
 	node  string // "": all
 	told  bool   // the holder must know before the store grants the lock to another contender
@@ -135,7 +135,7 @@ func (c cause) sudden() bool { return c.upTo > 0 && c.ret == c.call+1 }
 // it for that cause. A session that was cut off once may end late.
 func (c cause) may(h *contender, end int64) bool {
 	switch {
-	case c.seat >= 0 && c.seat != h.client.seat, c.queue != "" && c.queue != h.queue, c.node != "" && c.node != h.node:
+	case c.slot >= 0 && c.slot != h.client.slot, c.queue != "" && c.queue != h.queue, c.node != "" && c.node != h.node:
 		return false
 	case c.told:
 		return c.call <= end
@@ -377,19 +377,19 @@ func (r *recorder) held(c *client) (all []*handle) {
 	return all
 }
 
-// target draws the seat that a fault hits. In most cases its client holds a
+// target draws the slot that a fault hits. In most cases its client holds a
 // lock.
-func (r *recorder) target(draw *rand.Rand, seats int) int {
+func (r *recorder) target(draw *rand.Rand, slots int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.live) > 0 && draw.IntN(3) > 0 {
-		return r.live[draw.IntN(len(r.live))].client.seat
+		return r.live[draw.IntN(len(r.live))].client.slot
 	}
-	return draw.IntN(seats)
+	return draw.IntN(slots)
 }
 
 // Rows of the picture that belong to no actor.
 const (
 	closer = 0
-	losses = 1000 // one row for each seat from here on
+	losses = 1000 // one row for each slot from here on
 )

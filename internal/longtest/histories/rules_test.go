@@ -37,7 +37,7 @@ func (a *attempt) String() string {
 	case a.mode == dlock.Shared:
 		how = "RLock"
 	}
-	return fmt.Sprintf("client %d, %s of %s at [%d, %d]", a.client.seat, how, a.queue, a.call, a.ret)
+	return fmt.Sprintf("client %d, %s of %s at [%d, %d]", a.client.slot, how, a.queue, a.call, a.ret)
 }
 
 // wrong returns what is wrong with the result of an attempt.

@@ -33,16 +33,16 @@ const (
 	zkFor          = 6 * time.Second // how long faults are injected in one history
 )
 
-// world is a lock on ZooKeeper, with clients that reach each server through a
+// zkHistory is a lock on ZooKeeper, with clients that reach each server through a
 // proxy of their own.
-type world struct {
+type zkHistory struct {
 	testing.TB
 	*recorder
 	servers []*zktest.Server
 	root    string
 	raw     *zk.Conn
-	ways    []way
-	seats   []*seat
+	routes  []route
+	slots   []*slot
 	actors  []*actor
 	pace    time.Duration // the longest time from one fault to the next
 	seed    uint64
@@ -55,16 +55,16 @@ type world struct {
 
 const queue = "q"
 
-// newWorld makes clients below root, which are closed when the test ends.
-func newWorld(t testing.TB, seed uint64, pace time.Duration, root string, servers ...*zktest.Server) *world {
+// newZKHistory makes clients below root, which are closed when the test ends.
+func newZKHistory(t testing.TB, seed uint64, pace time.Duration, root string, servers ...*zktest.Server) *zkHistory {
 	t.Helper()
-	w := &world{
+	w := &zkHistory{
 		TB: t, recorder: new(recorder), servers: servers, root: root, stop: make(chan struct{}), pace: pace,
 		raw: zktest.Dial(t, time.Minute, addrs(servers)...), seed: seed, rand: rand.New(rand.NewPCG(seed, 1)),
 	}
 	for i := range zkClients {
 		w.join(i)
-		w.cause(cause{what: "time passes on a busy machine", seat: i, told: true}, done(func() {})) // explains a session that ends without another fault
+		w.cause(cause{what: "time passes on a busy machine", slot: i, told: true}, done(func() {})) // explains a session that ends without another fault
 	}
 	return w
 }
@@ -76,15 +76,15 @@ func addrs(servers []*zktest.Server) (all []string) {
 	return all
 }
 
-// join makes a seat with its proxies to the servers.
-func (w *world) join(i int) {
-	var to way
+// join makes a slot with its proxies to the servers.
+func (w *zkHistory) join(i int) {
+	var to route
 	var hosts []string
 	for _, s := range w.servers {
 		p := zktest.NewProxy(w, s.Addr())
 		to, hosts = append(to, hop{p, s}), append(hosts, p.Addr())
 	}
-	w.ways = append(w.ways, to)
+	w.routes = append(w.routes, to)
 	dsn := fmt.Sprintf("zk://%s%s?session_timeout=%v", strings.Join(hosts, ","), w.root, sessionTimeout)
 	s := newSeat(i, func() *dlock.Client {
 		c, err := dlock.Open("zk", dsn, dlock.WithHostname(fmt.Sprint("web", i)), quiet())
@@ -94,16 +94,16 @@ func (w *world) join(i int) {
 		return c
 	})
 	w.Cleanup(func() { _ = s.client().locks.Close() })
-	w.seats = append(w.seats, s)
+	w.slots = append(w.slots, s)
 	w.actors = append(w.actors, &actor{
-		recorder: w.recorder, id: i + 1, seat: s, queues: []string{queue}, wrong: &w.wrong, stop: w.stop,
+		recorder: w.recorder, id: i + 1, slot: s, queues: []string{queue}, wrong: &w.wrong, stop: w.stop,
 		nasty: w.nasty(i, to), rand: rand.New(rand.NewPCG(w.seed, uint64(100+i))), rounds: 1 << 30, unit: 25 * time.Millisecond, long: 2 * sessionTimeout,
 	})
 }
 
 // nasty returns functions that hit exactly the requests that matter, and that
 // cut a holder off until other contenders get the lock.
-func (w *world) nasty(i int, to way) nasty {
+func (w *zkHistory) nasty(i int, to route) nasty {
 	draw := rand.New(rand.NewPCG(w.seed, uint64(200+i)))
 	var mu sync.Mutex
 	chance := func() bool {
@@ -114,21 +114,21 @@ func (w *world) nasty(i int, to way) nasty {
 	return nasty{
 		write: func() {
 			if chance() {
-				w.cause(cause{what: "request lost", seat: i, told: true}, done(func() { to.now().LoseRequest(writes) }))
+				w.cause(cause{what: "request lost", slot: i, told: true}, done(func() { to.now().LoseRequest(writes) }))
 			} else {
-				w.cause(cause{what: "reply lost", seat: i, told: true}, done(func() { to.now().LoseReply(writes) }))
+				w.cause(cause{what: "reply lost", slot: i, told: true}, done(func() { to.now().LoseReply(writes) }))
 			}
 		},
 		hold: func() {
 			if chance() {
-				w.sever(cause{what: "cut off from all, both ways", seat: i, told: true}, to, (*zktest.Proxy).Cut, 2*sessionTimeout)
+				w.sever(cause{what: "cut off from all, in both directions", slot: i, told: true}, to, (*zktest.Proxy).Cut, 2*sessionTimeout)
 			}
 		},
 	}
 }
 
 // start lets all actors acquire and release locks until end is called.
-func (w *world) start() {
+func (w *zkHistory) start() {
 	for _, a := range w.actors {
 		w.playing.Go(a.play)
 	}
@@ -136,11 +136,11 @@ func (w *world) start() {
 
 // end waits until all actors have released their locks. Then no node may be
 // left, and each try must get the lock.
-func (w *world) end() {
+func (w *zkHistory) end() {
 	close(w.stop)
 	w.playing.Wait()
 	w.heals.Wait()
-	for i, to := range w.ways {
+	for i, to := range w.routes {
 		to.heal()
 		w.actors[i].nasty = nasty{}
 	}
@@ -153,7 +153,7 @@ func (w *world) end() {
 }
 
 // deserted waits until the queue is empty.
-func (w *world) deserted() {
+func (w *zkHistory) deserted() {
 	for until := time.Now().Add(bound); len(w.nodes()) > 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(until) {
 			w.wrong.add("all actors are done, but %v is left", w.nodes())
@@ -164,7 +164,7 @@ func (w *world) deserted() {
 }
 
 // play injects faults until stop is closed.
-func (w *world) play(stop <-chan struct{}) {
+func (w *zkHistory) play(stop <-chan struct{}) {
 	for {
 		t := time.NewTimer(time.Duration(w.rand.Int64N(int64(w.pace))))
 		select {
@@ -181,17 +181,17 @@ var writes = zktest.Op(zktest.OpCreate, zktest.OpDelete, zktest.OpMulti)
 
 // fault injects one fault. Errors of an operator's request are ignored: the
 // node was gone before.
-func (w *world) fault() {
-	i := w.target(w.rand, len(w.ways))
-	to := w.ways[i]
-	of := func(what string) cause { return cause{what: what, seat: i, told: true} }
+func (w *zkHistory) fault() {
+	i := w.target(w.rand, len(w.routes))
+	to := w.routes[i]
+	of := func(what string) cause { return cause{what: what, slot: i, told: true} }
 	switch n := w.rand.IntN(40); {
 	case n == 0:
-		w.cause(cause{what: "queue removed", seat: -1}, w.removeQueue)
+		w.cause(cause{what: "queue removed", slot: -1}, w.removeQueue)
 	case n < 3:
 		w.removeNode()
 	case n < 5:
-		w.cause(cause{what: "ended by force", seat: i}, func() bool { return to.expire(w) })
+		w.cause(cause{what: "ended by force", slot: i}, func() bool { return to.expire(w) })
 	case n < 9:
 		w.cut(of, to)
 	case n < 18:
@@ -203,23 +203,23 @@ func (w *world) fault() {
 	case n < 37:
 		w.cause(of("slow"), done(func() { to.delay(time.Duration(w.rand.IntN(15)) * time.Millisecond) }))
 	case n == 37:
-		_ = w.seats[i].replace(w.recorder) // the store may be out of reach
+		_ = w.slots[i].replace(w.recorder) // the store may be out of reach
 	}
 }
 
 // cut cuts a client off for a while, perhaps for longer than its session lasts:
 // from the server that it uses or from all servers, in both directions or in
 // one.
-func (w *world) cut(of func(string) cause, to way) {
+func (w *zkHistory) cut(of func(string) cause, to route) {
 	d := time.Duration(w.rand.Int64N(int64(sessionTimeout)))
 	if w.rand.IntN(2) == 0 {
 		d += sessionTimeout
 	}
 	which, whence := to, "all"
 	if w.rand.IntN(2) == 0 {
-		which, whence = way{to.now()}, "its server"
+		which, whence = route{to.now()}, "its server"
 	}
-	cut, how := (*zktest.Proxy).Cut, "both ways"
+	cut, how := (*zktest.Proxy).Cut, "in both directions"
 	switch w.rand.IntN(3) {
 	case 1:
 		cut, how = func(p *zktest.Proxy) { p.CutOneWay(testenv.ToServer) }, "towards it"
@@ -230,7 +230,7 @@ func (w *world) cut(of func(string) cause, to way) {
 }
 
 // sever cuts connections for a while.
-func (w *world) sever(c cause, which way, cut func(*zktest.Proxy), d time.Duration) {
+func (w *zkHistory) sever(c cause, which route, cut func(*zktest.Proxy), d time.Duration) {
 	w.cause(c, done(func() {
 		for _, h := range which {
 			cut(h.Proxy)
@@ -243,7 +243,7 @@ func (w *world) sever(c cause, which way, cut func(*zktest.Proxy), d time.Durati
 }
 
 // nodes returns the nodes of the queue, oldest first.
-func (w *world) nodes() []string {
+func (w *zkHistory) nodes() []string {
 	names, _, err := w.raw.Children(w.root + "/" + queue)
 	if err != nil {
 		return nil
@@ -254,18 +254,18 @@ func (w *world) nodes() []string {
 }
 
 // removeNode removes one of the first nodes, because those matter most.
-func (w *world) removeNode() {
+func (w *zkHistory) removeNode() {
 	nodes := w.nodes()
 	if len(nodes) == 0 {
 		return
 	}
 	name := nodes[w.rand.IntN(min(2, len(nodes)))]
-	w.cause(cause{what: "node removed", seat: -1, node: nodeOf(name)}, func() bool {
+	w.cause(cause{what: "node removed", slot: -1, node: nodeOf(name)}, func() bool {
 		return w.operator(w.raw.Delete(w.root+"/"+queue+"/"+name, -1))
 	})
 }
 
-func (w *world) removeQueue() bool {
+func (w *zkHistory) removeQueue() bool {
 	var ops []any
 	for _, name := range w.nodes() {
 		ops = append(ops, &zk.DeleteRequest{Path: w.root + "/" + queue + "/" + name, Version: -1})
@@ -278,7 +278,7 @@ func (w *world) removeQueue() bool {
 // refused. If that is not known, the request is over when a later write of the
 // same session was answered, because a leader then accepts none of the
 // session's earlier writes.
-func (w *world) operator(err error) bool {
+func (w *zkHistory) operator(err error) bool {
 	over := func() bool {
 		return err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNotEmpty)
 	}
@@ -298,12 +298,12 @@ func TestHistoriesOnZooKeeperAreLinearizable(t *testing.T) {
 	for range *batches {
 		t.Run("batch", func(t *testing.T) {
 			server := zktest.Shared(t)
-			var worlds []*world
+			var histories []*zkHistory
 			for range together {
-				worlds = append(worlds, newWorld(t, seed, 150*time.Millisecond, server.Chroot(t), server))
+				histories = append(histories, newZKHistory(t, seed, 150*time.Millisecond, server.Chroot(t), server))
 				seed++
 			}
-			play(t, worlds, func() { time.Sleep(zkFor) }, &sum)
+			play(t, histories, func() { time.Sleep(zkFor) }, &sum)
 		})
 	}
 	t.Logf("%v, %v", &sum, time.Since(began).Round(time.Millisecond))
@@ -312,23 +312,23 @@ func TestHistoriesOnZooKeeperAreLinearizable(t *testing.T) {
 	require.NotZero(t, sum.counts["downgrades"])
 }
 
-// play makes the histories of several worlds and judges them. Each world has
+// play runs several histories and judges them. Each one has
 // its own faults, and all of them have what meanwhile does to the servers.
-func play(t *testing.T, worlds []*world, meanwhile func(), sum *figures) {
+func play(t *testing.T, histories []*zkHistory, meanwhile func(), sum *figures) {
 	stop := make(chan struct{})
 	var playing sync.WaitGroup
-	for _, w := range worlds {
+	for _, w := range histories {
 		w.start()
 		playing.Go(func() { w.play(stop) })
 	}
 	meanwhile()
 	close(stop)
 	playing.Wait()
-	for _, w := range worlds {
+	for _, w := range histories {
 		playing.Go(w.end)
 	}
 	playing.Wait()
-	for _, w := range worlds {
+	for _, w := range histories {
 		sum.add(w.recorder, judge(t, fmt.Sprint("seed ", w.seed), w.recorder, w.wrong.all))
 	}
 }

@@ -14,11 +14,11 @@ type hop struct {
 	server *zktest.Server
 }
 
-// way is how a client reaches the servers: through one proxy for each of them.
-type way []hop
+// route is how a client reaches the servers: through one proxy for each of them.
+type route []hop
 
 // now returns the hop in use.
-func (w way) now() hop {
+func (w route) now() hop {
 	for _, h := range w {
 		if h.Connections() > 0 {
 			return h
@@ -27,19 +27,19 @@ func (w way) now() hop {
 	return w[0]
 }
 
-func (w way) heal() {
+func (w route) heal() {
 	for _, h := range w {
 		h.Heal()
 	}
 }
 
-func (w way) drop() {
+func (w route) drop() {
 	for _, h := range w {
 		h.DropConnections()
 	}
 }
 
-func (w way) delay(d time.Duration) {
+func (w route) delay(d time.Duration) {
 	for _, h := range w {
 		h.SetDelay(d)
 	}
@@ -49,7 +49,7 @@ func (w way) delay(d time.Duration) {
 // meanwhile, because the client's new connection would take the session over
 // before the server has ended it. It returns false if it is not known whether
 // the session has ended.
-func (w way) expire(t testing.TB) bool {
+func (w route) expire(t testing.TB) bool {
 	sessions := w.now().Sessions()
 	if len(sessions) == 0 || sessions[len(sessions)-1].ID == 0 {
 		return true
