@@ -17,17 +17,9 @@ import (
 )
 
 const (
-	dialTimeout     = 30 * time.Second      // for one attempt to connect
 	closeTimeout    = 5 * time.Second       // for calls in flight to notice a Close
 	sessionsTimeout = 15 * time.Second      // for the sessions to end; drivers need a few seconds
 	giveUpTimeout   = 50 * time.Millisecond // for work that a call which gives up has begun
-)
-
-var (
-	errNoConnector = errors.New("the connector is nil")
-	errNoSession   = errors.New("the driver has returned neither a session nor an error")
-	errNobodyWaits = fmt.Errorf("%w: no call waits for a session any more", driver.ErrUnavailable)
-	errDialGivenUp = errors.New("given up, as no call waits for a session any more")
 )
 
 // Client is a client of one store. It has one session at a time. It connects on
@@ -214,159 +206,6 @@ func (c *Client) closedOr(err error) error {
 	}
 }
 
-// session returns the live session, connecting if there is none. However many
-// callers there are, one attempt is made at a time. It goes on when a caller
-// gives up, and ends with the last one. A caller that comes while an attempt is
-// given up has another one made.
-func (c *Client) session(ctx context.Context) (*session, error) {
-	for {
-		s, err := c.sessionOnce(ctx)
-		if !errors.Is(err, errNobodyWaits) && !errors.Is(err, errDialGivenUp) {
-			return s, err
-		}
-	}
-}
-
-func (c *Client) sessionOnce(ctx context.Context) (*session, error) {
-	if s := c.usable(); s != nil {
-		return s, nil
-	}
-	c.await(1)
-	dialed := c.dials.DoChan("", func() (any, error) { return c.dial(ctx) })
-	select {
-	case r := <-dialed:
-		c.await(-1)
-		if r.Err != nil {
-			return nil, r.Err
-		}
-		return r.Val.(*session), nil
-	case <-ctx.Done():
-		if c.await(-1) == 0 {
-			c.giveUpDial(dialed)
-		}
-		return nil, ctx.Err()
-	case <-c.done:
-		c.await(-1)
-		return nil, ErrClosed
-	}
-}
-
-// await counts those who wait for the dial in flight.
-func (c *Client) await(change int) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.waiting += change
-	return c.waiting
-}
-
-// giveUpDial ends an attempt for which nobody waits any more, and waits a moment for its reason.
-func (c *Client) giveUpDial(dialed <-chan singleflight.Result) {
-	c.mu.Lock()
-	cancel := c.cancelDial
-	c.mu.Unlock()
-	if cancel == nil {
-		return
-	}
-	cancel(errDialGivenUp)
-	t := time.NewTimer(giveUpTimeout)
-	defer t.Stop()
-	select {
-	case <-dialed:
-	case <-t.C:
-	}
-}
-
-// unreached returns why there is no session, as far as that is known.
-func (c *Client) unreached() error {
-	if err := c.dialErr.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-func (c *Client) usable() *session {
-	s := c.live.Load()
-	if s == nil {
-		return nil
-	}
-	select {
-	case <-s.Done():
-		return nil
-	default:
-		return s
-	}
-}
-
-// dial connects. The hook gets the context of the caller that began the
-// attempt, which does not end with that caller.
-func (c *Client) dial(ctx context.Context) (any, error) {
-	if err := c.beginCall(); err != nil {
-		return nil, err
-	}
-	defer c.endCall()
-	if s := c.usable(); s != nil {
-		return s, nil
-	}
-	if !c.pace.wait(c.done) {
-		return nil, ErrClosed
-	}
-	began := time.Now()
-	ds, err := c.connect()
-	if errors.Is(err, errNobodyWaits) {
-		return nil, err
-	}
-	c.pace.record(err)
-	c.dialErr.Store(nil)
-	if err != nil {
-		c.dialErr.Store(&err)
-	}
-	info := ConnectedInfo{Took: time.Since(began), Err: err}
-	if err == nil {
-		info.Session = driver.Describe(ds)
-	}
-	c.connected(ctx, info)
-	if err != nil {
-		return nil, err
-	}
-	return c.adopt(ds)
-}
-
-func (c *Client) setCancelDial(cancel context.CancelCauseFunc) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cancelDial = cancel
-}
-
-func (c *Client) connect() (driver.Session, error) {
-	limited, stop := context.WithTimeout(context.Background(), dialTimeout)
-	defer stop()
-	ctx, cancel := context.WithCancelCause(limited)
-	defer cancel(nil)
-	defer c.setCancelDial(nil)
-	c.mu.Lock()
-	c.cancelDial = cancel
-	closing, waiting := c.closing, c.waiting
-	c.mu.Unlock()
-	switch {
-	case closing:
-		return nil, ErrClosed
-	case waiting == 0: // they gave up before there was anything to cancel
-		return nil, errNobodyWaits
-	}
-	if c.connector == nil {
-		return nil, errNoConnector
-	}
-	s, err := c.connector.Connect(ctx)
-	if s == nil && err == nil {
-		return nil, errNoSession
-	}
-	if err != nil && ctx.Err() != nil { // which is not the caller's context
-		err = mask(engine.WithCause(ctx, err), context.DeadlineExceeded, context.Canceled)
-		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
-	}
-	return s, err
-}
-
 // adopt makes a new driver session the client's, unless it was closed meanwhile.
 func (c *Client) adopt(ds driver.Session) (*session, error) {
 	s := newSession(c, ds)
@@ -409,44 +248,9 @@ func (c *Client) forget(s *session) {
 	delete(c.sessions, s)
 }
 
-func (c *Client) connected(ctx context.Context, info ConnectedInfo) {
-	if info.Err != nil {
-		c.options.logger.Warn("dlock: no session", "error", info.Err)
-	} else {
-		c.options.logger.Info("dlock: session began", "session", info.Session.ID,
-			"server", info.Session.Server, "timeout", info.Session.Timeout, "took", info.Took)
-	}
-	if hook := c.options.trace.Connected; hook != nil {
-		hook(ctx, info)
-	}
-}
-
 // endedBy traces the end of a session.
 func (c *Client) endedBy(cause error) {
 	if hook := c.options.trace.SessionEnded; hook != nil {
 		hook(context.Background(), SessionEndedInfo{Err: cause})
 	}
-}
-
-// pace keeps attempts apart that follow failures.
-type pace struct {
-	engine.Retries
-	until time.Time
-}
-
-func (p *pace) record(err error) {
-	if err == nil {
-		p.Succeeded()
-		p.until = time.Time{}
-		return
-	}
-	p.until = time.Now().Add(p.NextEndless())
-}
-
-// wait returns false if stop closed first.
-func (p *pace) wait(stop <-chan struct{}) bool {
-	if p.until.IsZero() {
-		return true
-	}
-	return engine.Sleep(time.Until(p.until), stop)
 }

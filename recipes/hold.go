@@ -9,6 +9,9 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
+// unlockTimeout is how long Unlock waits for the store.
+const unlockTimeout = 2 * time.Second
+
 // hold is one contender's hold of a lock: the Lock that it was granted, and those
 // with which it entered again. It ends with the last Unlock.
 type hold struct {

@@ -1,7 +1,6 @@
 package recipes
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -141,16 +140,6 @@ type bothError struct {
 
 func (e bothError) Unwrap() []error { return []error{e.error, e.also} }
 
-// do calls f with the lock's context and unlocks, whatever f does.
-func (l *Lock) do(ctx context.Context, f func(ctx context.Context) error) (err error) {
-	defer func() {
-		if unlock := l.Unlock(); unlock != nil {
-			err = join(err, unlock)
-		}
-	}()
-	return mask(f(l.Context(ctx)), ErrNotRun, ErrUnlock) // which f may have of another lock
-}
-
 // takeContexts returns the contexts that end with the Lock. It is called with mu held.
 func (l *Lock) takeContexts() []*lockContext {
 	contexts := slices.Collect(maps.Values(l.contexts))
@@ -163,4 +152,11 @@ func (l *Lock) forget(key any) {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
 	delete(l.contexts, key)
+}
+
+// endedBy has a second Unlock return what the first one has found out.
+func (l *Lock) endedBy(err error) {
+	l.hold.mu.Lock()
+	defer l.hold.mu.Unlock()
+	l.end = err
 }

@@ -3,41 +3,7 @@ package recipes
 import (
 	"context"
 	"errors"
-	"fmt"
-	"reflect"
 )
-
-// Go's goroutines have no identity, so the owner of a lock is known by the context that the
-// lock hands out.
-
-// holdsKey finds a client's holds of one lock in a context.
-type holdsKey struct {
-	client *Client
-	name   string
-}
-
-// heldIn is what a context says of one lock: which Lock it came from, and what the contexts
-// around it say.
-type heldIn struct {
-	lock  *Lock
-	outer *heldIn
-}
-
-// lockContext is a context that a Lock has to cancel. A Lock keeps one for each parent,
-// so that a long hold which asks for contexts of the same parent, again and again, does
-// not fill the memory.
-type lockContext struct {
-	context.Context
-	cancel context.CancelCauseFunc
-	stop   func() bool // stops waiting for the context to end by itself
-}
-
-func (c *lockContext) end(cause error) {
-	if c.stop != nil {
-		c.stop()
-	}
-	c.cancel(cause)
-}
 
 // Context returns a child of parent that is cancelled when the lock is lost or
 // unlocked. Its context.Cause then matches [ErrLost] or [ErrNotHeld]. Work that
@@ -93,15 +59,6 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// contextKey returns the key of a parent's context: the parent, or a key like
-// no other where that cannot be compared.
-func contextKey(parent context.Context) any {
-	if reflect.ValueOf(parent).Comparable() {
-		return parent
-	}
-	return new(byte)
-}
-
 // keep keeps a context to cancel it later, until its parent ends. It is called
 // with mu held.
 func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
@@ -113,37 +70,6 @@ func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
 	}
 	l.contexts[key] = c
 }
-
-// WithoutReentry returns a child of ctx with which no lock is taken again: a call
-// of Lock waits in the queue, behind the lock that ctx belongs to as well. It is
-// for goroutines that must not hold a lock together with the goroutine that
-// started them, or with each other.
-//
-// Otherwise the child is like ctx. A context of [Lock.Context] ends with its lock,
-// so a goroutine that waits for that lock needs context.WithoutCancel, too. A
-// context that [Lock.Context] makes of the child takes its lock again. A nil ctx
-// counts as context.Background.
-//
-// If a goroutine waits for a lock, and the holder of the lock waits for the
-// goroutine, both wait for ever. Use TryLock or a deadline where that can happen.
-func WithoutReentry(ctx context.Context) context.Context {
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	return outside{ctx}
-}
-
-// outside hides the locks that a context is of.
-type outside struct{ context.Context }
-
-func (c outside) Value(key any) any {
-	if _, ok := key.(holdsKey); ok {
-		return nil
-	}
-	return c.Context.Value(key)
-}
-
-func (c outside) String() string { return fmt.Sprintf("%v.WithoutReentry", c.Context) }
 
 // reenter enters a lock again that ctx says is held. It returns nothing if none is.
 func (m *RWMutex) reenter(ctx context.Context, mode Mode) (*Lock, error) {

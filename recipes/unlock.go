@@ -7,9 +7,6 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// unlockTimeout is how long Unlock waits for the store.
-const unlockTimeout = 2 * time.Second
-
 // Unlock gives the lock back. It takes no context, so that a call that was
 // cancelled can still clean up.
 //
@@ -118,11 +115,4 @@ func (h *hold) reportReleased(err error) {
 			Err:  err,
 		})
 	}
-}
-
-// endedBy has a second Unlock return what the first one has found out.
-func (l *Lock) endedBy(err error) {
-	l.hold.mu.Lock()
-	defer l.hold.mu.Unlock()
-	l.end = err
 }

@@ -7,6 +7,7 @@
 //
 //	retry.go       pauses between the tries of one request
 //	errors.go      why an entry ended
+//	queue.go       a queue, the rule that grants, and the ways of waiting
 //	session.go     a session and the entries that hold something in it
 //	entry.go       an entry, its states, and every transition between them
 //	node.go        the watch of an entry's own node

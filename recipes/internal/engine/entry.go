@@ -10,35 +10,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Queue is a queue and how its entries behave. It does not change.
-type Queue struct {
-	Name    string
-	Wait    Wait
-	BackOff func() BackOff // paces the watch of a node after errors
-	// Renamed is called after each try to give a node another name.
-	Renamed func(ctx context.Context, node string, err error)
-	// Reaped is called when a request of the background is done, or with an error
-	// if it was given up.
-	Reaped func(node string, tries int, err error)
-}
-
-// Rule returns the index of the node that blocks an entry if the nodes before the
-// entry's own are these, or -1 if no node blocks it.
-type Rule func(ahead []driver.Node) int
-
-// Spec describes the node of an entry.
-type Spec struct {
-	Prefix string
-	Data   []byte // differs in every call
-	Blocks Rule
-	// Exclusive says that no other entry is granted beside this one. The end of
-	// this entry then grants the next one.
-	Exclusive bool
-	// Waits says that the entry waits if a node blocks it. The driver may then watch
-	// that node when it creates the entry's own.
-	Waits bool
-}
-
 // Entry is one node in a queue, from Create until it is removed. Its state goes
 // from left to right, and steps are left out but never taken back:
 //

@@ -3,33 +3,10 @@ package engine
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
-
-// Kind is a way of waiting.
-type Kind int
-
-const (
-	// WatchPredecessor watches the own node and the one that blocks it.
-	WatchPredecessor Kind = iota
-	// WatchQueue watches the whole queue.
-	WatchQueue
-	// Poll watches nothing and lists the queue from time to time.
-	Poll
-)
-
-// Wait is a way of waiting with its setting.
-type Wait struct {
-	Kind     Kind
-	Interval time.Duration // of Poll, on average
-}
-
-// Pause returns how long Poll waits until it lists the queue again. Pauses are spread,
-// so that contenders do not fall into step.
-func (w Wait) Pause() time.Duration { return w.Interval/2 + rand.N(w.Interval) }
 
 // View is what a waiting entry has seen when it looked at the queue.
 type View struct {

@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Queue is a queue and how its entries behave. It does not change.
+type Queue struct {
+	Name    string
+	Wait    Wait
+	BackOff func() BackOff // paces the watch of a node after errors
+	// Renamed is called after each try to give a node another name.
+	Renamed func(ctx context.Context, node string, err error)
+	// Reaped is called when a request of the background is done, or with an error
+	// if it was given up.
+	Reaped func(node string, tries int, err error)
+}
+
+// Rule returns the index of the node that blocks an entry if the nodes before the
+// entry's own are these, or -1 if no node blocks it.
+type Rule func(ahead []driver.Node) int
+
+// Spec describes the node of an entry.
+type Spec struct {
+	Prefix string
+	Data   []byte // differs in every call
+	Blocks Rule
+	// Exclusive says that no other entry is granted beside this one. The end of
+	// this entry then grants the next one.
+	Exclusive bool
+	// Waits says that the entry waits if a node blocks it. The driver may then watch
+	// that node when it creates the entry's own.
+	Waits bool
+}
+
+// Kind is a way of waiting.
+type Kind int
+
+const (
+	// WatchPredecessor watches the own node and the one that blocks it.
+	WatchPredecessor Kind = iota
+	// WatchQueue watches the whole queue.
+	WatchQueue
+	// Poll watches nothing and lists the queue from time to time.
+	Poll
+)
+
+// Wait is a way of waiting with its setting.
+type Wait struct {
+	Kind     Kind
+	Interval time.Duration // of Poll, on average
+}
+
+// Pause returns how long Poll waits until it lists the queue again. Pauses are spread,
+// so that contenders do not fall into step.
+func (w Wait) Pause() time.Duration { return w.Interval/2 + rand.N(w.Interval) }
