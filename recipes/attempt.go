@@ -154,12 +154,12 @@ func (a *attempt) wait(ctx context.Context, e *engine.Entry) error {
 	return err
 }
 
-// again decides whether an error is worth another attempt. If so it waits as long as the
-// back-off says and returns nil.
+// again returns nil if the call has to contend again after an error. Before it returns,
+// it waits as long as the back-off says. Otherwise it returns the error of the call.
 func (a *attempt) again(ctx context.Context, err error) error {
 	switch err.(type) {
 	case *namedError, *timeoutError:
-		return err // it was decided in the queue
+		return err // Pause has returned it
 	}
 	switch {
 	case a.m.client.closedOr(nil) != nil:
@@ -180,7 +180,7 @@ func (a *attempt) again(ctx context.Context, err error) error {
 	return lockError(a.m.name, err)
 }
 
-// unavailable returns an error that may pass so that it says so.
+// unavailable returns an error that matches err and driver.ErrUnavailable.
 func unavailable(err error) error {
 	if errors.Is(err, driver.ErrUnavailable) {
 		return err
@@ -188,8 +188,8 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// unanswered notes that a request was under way when the context of the call
-// ended, if err says so.
+// unanswered keeps the error of a request that was under way when the context of the
+// call ended. If no request was under way, it keeps nothing.
 func (a *attempt) unanswered(err error) {
 	switch {
 	case errors.Is(err, driver.ErrUnavailable):
@@ -265,8 +265,9 @@ func (a *attempt) logSlow() {
 		"waited", a.waited())
 }
 
-// interrupted returns the error for a context that has ended. Its cause comes along: it tells
-// that another lock was lost or unlocked whose context this was.
+// interrupted returns the error of a call whose context has ended. The error matches
+// the cause of that, too: the context may be that of another lock, which was lost or
+// unlocked.
 func (a *attempt) interrupted(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {

@@ -37,10 +37,10 @@ type Client struct {
 	connector driver.Connector
 	options   options
 
-	live    atomic.Pointer[session]
-	dialErr atomic.Pointer[error] // of the last attempt to connect; nil if it succeeded
+	live    atomic.Pointer[session] // the last one that has begun
+	dialErr atomic.Pointer[error]   // of the last attempt to connect; nil if it succeeded
 	dials   singleflight.Group
-	pace    pace // of dials; only the one dial in flight touches it
+	pace    pace // used by one attempt to connect at a time
 
 	done  chan struct{} // closed when Close begins
 	calls *calls
@@ -52,7 +52,7 @@ type Client struct {
 	sessions   map[*session]struct{} // those that the store may still keep
 	begun      chan struct{}         // closes when the next session begins
 	closing    bool
-	waiting    int // for the dial in flight
+	waiting    int // callers that wait for the attempt to connect
 	cancelDial context.CancelCauseFunc
 	finished   chan struct{} // closed when Close has returned
 	result     error         // of Close
@@ -128,7 +128,7 @@ func (c *Client) Close() error {
 	return c.result
 }
 
-// beginClose makes every call from now on fail. It returns false if that was done before.
+// beginClose makes every later call fail. It returns false if Close was called before.
 func (c *Client) beginClose() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,8 +183,8 @@ func (c *Client) beginCall() error {
 
 func (c *Client) endCall() { c.calls.end() }
 
-// spawn runs f on a goroutine that Close waits for, or not at all, and reports false, once Close
-// has begun.
+// spawn runs f on a goroutine that Close waits for. It returns false, and does not run
+// f, once Close has begun.
 func (c *Client) spawn(f func()) bool {
 	if c.beginCall() != nil {
 		return false
@@ -196,7 +196,8 @@ func (c *Client) spawn(f func()) bool {
 	return true
 }
 
-// closedOr returns ErrClosed if the client was closed, which then explains any other error.
+// closedOr returns err, or ErrClosed if the client was closed: that explains every
+// other error.
 func (c *Client) closedOr(err error) error {
 	select {
 	case <-c.done:
@@ -206,7 +207,8 @@ func (c *Client) closedOr(err error) error {
 	}
 }
 
-// adopt makes a new driver session the client's, unless it was closed meanwhile.
+// adopt makes a new session of the driver the client's session. It fails if the client
+// was closed meanwhile.
 func (c *Client) adopt(ds driver.Session) (*session, error) {
 	s := newSession(c, ds)
 	if !c.register(s) {
@@ -230,7 +232,7 @@ func (c *Client) register(s *session) bool {
 	c.sessions[s] = struct{}{}
 	close(c.begun)
 	c.begun = make(chan struct{})
-	go s.attend() // Close waits for it
+	go s.attend() // Close waits for its end
 	return true
 }
 
@@ -248,7 +250,7 @@ func (c *Client) forget(s *session) {
 	delete(c.sessions, s)
 }
 
-// endedBy traces the end of a session.
+// endedBy calls the hook for the end of a session.
 func (c *Client) endedBy(cause error) {
 	if hook := c.options.trace.SessionEnded; hook != nil {
 		hook(context.Background(), SessionEndedInfo{Err: cause})

@@ -22,9 +22,9 @@ func (s *sharedEntry) watchOthers() {
 // brief is how soon after its start the end of a watch is unusual.
 const brief = 100 * time.Millisecond
 
-// lookForOthers watches the queue until another contender waits. What it sees may be
-// late, never early. A contender that was seen may have gone, which costs no more
-// than the entry.
+// lookForOthers watches the queue until another contender waits. It may notice one
+// late, but never before it waits. If that contender has gone since, the cohort loses
+// its entry for nothing, and no more than that.
 func (s *sharedEntry) lookForOthers(ctx context.Context) {
 	pause := engine.Retries{New: s.cohort.m.options.backOff}
 	early := 0 // watches in a row that have ended soon

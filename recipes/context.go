@@ -6,25 +6,26 @@ import (
 	"reflect"
 )
 
-// Go's goroutines have no identity, so the owner of a lock is known by the context that the
-// lock hands out.
+// Goroutines have no identity in Go. So a holder is recognised by a context that
+// [Lock.Context] has returned.
 
-// holdsKey finds a client's holds of one lock in a context.
+// holdsKey is the key of a context's value that says which Locks of one lock's name
+// and client the context belongs to.
 type holdsKey struct {
 	client *Client
 	name   string
 }
 
-// heldIn is what a context says of one lock: which Lock it came from, and what the contexts
-// around it say.
+// heldIn is such a value: the Lock whose context it is, and the value of the parent
+// context.
 type heldIn struct {
 	lock  *Lock
 	outer *heldIn
 }
 
-// lockContext is a context that a Lock has to cancel. A Lock keeps one for each parent,
-// so that a long hold which asks for contexts of the same parent, again and again, does
-// not fill the memory.
+// lockContext is a context that a Lock has to cancel. A Lock keeps one for each
+// parent. So a caller may ask for a context of the same parent again and again during
+// a long hold, and the memory does not grow.
 type lockContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
@@ -38,8 +39,8 @@ func (c *lockContext) end(cause error) {
 	c.cancel(cause)
 }
 
-// contextKey returns the key of a parent's context: the parent, or a key like
-// no other where that cannot be compared.
+// contextKey returns the key of a parent's context: the parent, or a new key if the
+// parent is not comparable.
 func contextKey(parent context.Context) any {
 	if reflect.ValueOf(parent).Comparable() {
 		return parent
@@ -66,7 +67,7 @@ func WithoutReentry(ctx context.Context) context.Context {
 	return outside{ctx}
 }
 
-// outside hides the locks that a context is of.
+// outside is a context that does not show which locks it belongs to.
 type outside struct{ context.Context }
 
 func (c outside) Value(key any) any {

@@ -22,10 +22,10 @@ var (
 	errDialGivenUp = errors.New("given up, as no call waits for a session any more")
 )
 
-// session returns the live session, connecting if there is none. However many
-// callers there are, one attempt is made at a time. It goes on when a caller
-// gives up, and ends with the last one. A caller that comes while an attempt is
-// given up has another one made.
+// session returns the session that the client has, and connects if it has none. All
+// callers share one attempt to connect. The attempt goes on when a caller gives up,
+// and is cancelled when the last caller gives up. A caller that arrives while an
+// attempt is being cancelled waits for another attempt.
 func (c *Client) session(ctx context.Context) (*session, error) {
 	for {
 		s, err := c.sessionOnce(ctx)
@@ -59,7 +59,8 @@ func (c *Client) sessionOnce(ctx context.Context) (*session, error) {
 	}
 }
 
-// await counts those who wait for the dial in flight.
+// await changes the number of callers that wait for the attempt to connect, and
+// returns it.
 func (c *Client) await(change int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +68,8 @@ func (c *Client) await(change int) int {
 	return c.waiting
 }
 
-// giveUpDial ends an attempt for which nobody waits any more, and waits a moment for its reason.
+// giveUpDial cancels an attempt to connect that no caller waits for any more. It waits
+// a moment, so that the reason why there was no session becomes known.
 func (c *Client) giveUpDial(dialed <-chan singleflight.Result) {
 	c.mu.Lock()
 	cancel := c.cancelDial
@@ -105,8 +107,8 @@ func (c *Client) usable() *session {
 	}
 }
 
-// dial connects. The hook gets the context of the caller that began the
-// attempt, which does not end with that caller.
+// dial connects. The hook gets the context of the caller that began the attempt. The
+// attempt does not end with that context.
 func (c *Client) dial(ctx context.Context) (any, error) {
 	if err := c.beginCall(); err != nil {
 		return nil, err
@@ -158,7 +160,7 @@ func (c *Client) connect() (driver.Session, error) {
 	switch {
 	case closing:
 		return nil, ErrClosed
-	case waiting == 0: // they gave up before there was anything to cancel
+	case waiting == 0: // the callers gave up before the attempt could be cancelled
 		return nil, errNobodyWaits
 	}
 	if c.connector == nil {
@@ -168,7 +170,7 @@ func (c *Client) connect() (driver.Session, error) {
 	if s == nil && err == nil {
 		return nil, errNoSession
 	}
-	if err != nil && ctx.Err() != nil { // which is not the caller's context
+	if err != nil && ctx.Err() != nil { // ctx is not the context of a caller
 		err = mask(engine.WithCause(ctx, err), context.DeadlineExceeded, context.Canceled)
 		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
@@ -187,7 +189,7 @@ func (c *Client) connected(ctx context.Context, info ConnectedInfo) {
 	}
 }
 
-// pace keeps attempts apart that follow failures.
+// pace spaces out attempts to connect that follow failures.
 type pace struct {
 	engine.Retries
 	until time.Time
@@ -202,7 +204,7 @@ func (p *pace) record(err error) {
 	p.until = time.Now().Add(p.NextEndless())
 }
 
-// wait returns false if stop closed first.
+// wait waits until the next attempt may begin. It returns false if stop closes before.
 func (p *pace) wait(stop <-chan struct{}) bool {
 	if p.until.IsZero() {
 		return true

@@ -80,12 +80,12 @@ type namedError struct {
 func (e *namedError) Error() string { return "dlock: " + printable(e.lock) + ": " + e.err.Error() }
 func (e *namedError) Unwrap() error { return e.err }
 
-// errNoAnswer is the last error of the store where a request was under way when
-// the time ran out.
+// errNoAnswer stands for the store's error if the time of a call ran out while a
+// request was under way.
 var errNoAnswer = fmt.Errorf("%w: no answer", driver.ErrUnavailable)
 
-// inTime returns the error of a call that does nothing but ask the store: if
-// the deadline of ctx has passed, the store has not answered in time.
+// inTime returns the error of a call that only sends requests. If the deadline of ctx
+// has passed, the store has not answered in time, and the error says so.
 func inTime(ctx context.Context, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrUnavailable) {
 		return engine.WithCause(ctx, err)
@@ -93,7 +93,8 @@ func inTime(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// masked reads as its error and matches what that matches, but for the targets in not.
+// masked has the text of its error and matches what the error matches, except the
+// targets in not.
 type masked struct {
 	err error
 	not []error
@@ -107,7 +108,7 @@ func (e *masked) Is(target error) bool {
 
 func (e *masked) As(target any) bool { return errors.As(e.err, target) }
 
-// mask returns err so that it does not match these targets.
+// mask returns an error that has the text of err and does not match these targets.
 func mask(err error, not ...error) error {
 	if slices.ContainsFunc(not, func(target error) bool { return errors.Is(err, target) }) {
 		return &masked{err, not}
@@ -115,21 +116,22 @@ func mask(err error, not ...error) error {
 	return err
 }
 
-// unlockError is an ErrUnlock of a lock. Its cause is no matter of the
-// caller's time: Unlock has a limit of its own.
+// unlockError returns an error that matches ErrUnlock and cause. It does not match the
+// errors of a context: the time limit that has passed is that of Unlock, not one of
+// the caller.
 func unlockError(lock string, cause error) error {
 	cause = mask(cause, ErrTimeout, context.DeadlineExceeded, context.Canceled)
 	return lockError(lock, fmt.Errorf("%w: %w", ErrUnlock, cause))
 }
 
-// timeoutError is an ErrTimeout that names the holder.
+// timeoutError is the error of a call that has timed out. It names the holder.
 type timeoutError struct {
 	lock   string
 	after  time.Duration
-	holder string        // a node; empty before the queue was joined
-	mine   bool          // it is of this client
+	holder string        // its node; empty if the call had no node in the queue
+	mine   bool          // this client is the holder
 	asOf   time.Duration // how long ago the holder was seen; 0: its node is watched
-	ahead  int           // how many nodes
+	ahead  int           // number of nodes before the call's own
 	last   error         // the last error of the store, or nil
 }
 
@@ -161,7 +163,7 @@ func (e *timeoutError) Unwrap() []error {
 	return []error{ErrTimeout, e.last}
 }
 
-// lostError is an ErrLost with its cause.
+// lostError is the error of a lock that was lost. It matches ErrLost and the cause.
 type lostError struct {
 	lock, node string
 	cause      error
@@ -173,8 +175,8 @@ func (e *lostError) Error() string {
 
 func (e *lostError) Unwrap() []error { return []error{ErrLost, e.cause} }
 
-// join returns an error that matches whatever those match that are not nil. One by itself stays as
-// it is.
+// join returns an error that matches all targets of the errors that are not nil. If
+// only one is not nil, join returns that one.
 func join(errs ...error) error {
 	all := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	switch len(all) {
@@ -197,8 +199,9 @@ func oneLine(errs []error) string {
 // maxPrinted is longer than any name that dlock makes, in bytes.
 const maxPrinted = 1024
 
-// printable quotes what would not print as it is, and cuts what is too long: names come from
-// anybody who may write to the store.
+// printable returns a name for messages. It quotes a name with characters that would
+// not print, and cuts a name that is too long, because any client of the store may
+// have chosen the name.
 func printable(name string) string {
 	if len(name) > maxPrinted {
 		const end = 32 // where the sequence is

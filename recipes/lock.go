@@ -35,12 +35,12 @@ type lockState struct {
 	// Guarded by hold.mu:
 	mode     Mode
 	unlocked bool
-	end      error                // what Unlock says the second time
-	lost     chan struct{}        // made when it is asked for
+	end      error                // of a second Unlock
+	lost     chan struct{}        // made by the first call of Lost
 	contexts map[any]*lockContext // by parent; see contextKey
 }
 
-// errNoLock is what the zero value and nil say.
+// errNoLock is the error of the zero value and of nil.
 var errNoLock = fmt.Errorf("dlock: this Lock comes from no call of RWMutex (look at the call's error first): %w", ErrNotHeld)
 
 // fromNoCall reports whether the Lock is the zero value or nil.
@@ -154,7 +154,7 @@ func (l *Lock) forget(key any) {
 	delete(l.contexts, key)
 }
 
-// endedBy has a second Unlock return what the first one has found out.
+// endedBy sets the error of a second Unlock: what the first one has found out.
 func (l *Lock) endedBy(err error) {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()

@@ -116,8 +116,8 @@ func (m *RWMutex) contenders(ctx context.Context) ([]Contender, error) {
 		c := Contender{Node: n.Name, Host: hostOf(n), Mode: mode, Holds: blocker(nodes[:i], mode) < 0,
 			HeldSince: since[n]}
 		switch err := s.describe(ctx, m.name, &c); {
-		case errors.Is(err, driver.ErrGone): // it left meanwhile
-		case errors.Is(err, fs.ErrPermission): // it is not to hide the others
+		case errors.Is(err, driver.ErrGone): // the node was removed meanwhile
+		case errors.Is(err, fs.ErrPermission): // the other contenders are still shown
 			contenders = append(contenders, c)
 		case err != nil:
 			return nil, err

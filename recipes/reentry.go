@@ -59,8 +59,8 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// keep keeps a context to cancel it later, until its parent ends. It is called
-// with mu held.
+// keep remembers a context that has to be cancelled with the Lock. When the parent has
+// ended, the context is forgotten. It is called with mu held.
 func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
 	if parent.Done() != nil {
 		c.stop = context.AfterFunc(parent, func() { l.forget(key) })
@@ -71,7 +71,8 @@ func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
 	l.contexts[key] = c
 }
 
-// reenter enters a lock again that ctx says is held. It returns nothing if none is.
+// reenter takes a lock again if ctx says that its caller holds it. It returns neither a
+// Lock nor an error if ctx says nothing of the kind.
 func (m *RWMutex) reenter(ctx context.Context, mode Mode) (*Lock, error) {
 	in, _ := ctx.Value(m.key).(*heldIn)
 	for ; in != nil; in = in.outer {
@@ -92,8 +93,8 @@ func (m *RWMutex) reenter(ctx context.Context, mode Mode) (*Lock, error) {
 	return nil, nil
 }
 
-// state tells whether the Lock is held, and why it was lost, also if it was unlocked after
-// that.
+// state reports whether the Lock is held. If it was lost, state returns the loss, also
+// after an Unlock that followed.
 func (l *Lock) state() (lost error, held bool) {
 	l.hold.check()
 	l.hold.mu.Lock()
