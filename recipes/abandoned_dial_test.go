@@ -27,7 +27,7 @@ type everySecond struct{}
 func (everySecond) NextBackOff() time.Duration { return time.Second }
 func (everySecond) Reset()                     {}
 
-func TestNobodyDialsForACallerWhoGaveUpInTheBackOff(t *testing.T) {
+func TestADialInTheBackOffEndsWhenItsCallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c unreachable
 		s := recipes.NewClient(&c, recipes.WithBackOff(func() recipes.BackOff { return everySecond{} }))

@@ -86,7 +86,8 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
-// BenchmarkDrain has n writers in the queue before the first release, and tells how long each hand-over takes.
+// BenchmarkDrain puts n writers into the queue before the first release, and reports
+// how long each hand-over takes.
 func BenchmarkDrain(b *testing.B) {
 	for _, n := range []int{10, 100, 1000, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -131,7 +132,7 @@ func drain(b *testing.B, n int) time.Duration {
 	return time.Since(began)
 }
 
-// BenchmarkFreeLocks has every processor take a lock of its own; run it with -cpu 1,2,4.
+// BenchmarkFreeLocks takes a lock of its own on each processor. Run it with -cpu 1,2,4.
 func BenchmarkFreeLocks(b *testing.B) {
 	store := memdriver.New()
 	var number atomic.Int64
@@ -153,8 +154,7 @@ func BenchmarkFreeLocks(b *testing.B) {
 	})
 }
 
-// The allocations of a free lock are counted, not timed, so that a change that adds some is
-// noticed.
+// A change that adds allocations to a free lock is noticed, because they are counted.
 func TestAFreeLockOnMemoryAllocatesLittle(t *testing.T) {
 	c := recipes.NewClient(memdriver.New())
 	defer c.Close()

@@ -169,8 +169,8 @@ func (s *sharedEntry) removeIdle() {
 	}
 }
 
-// rename tells the store that a detached entry is shared. After an error the
-// background goes on.
+// rename tells the store that a detached entry is shared. After an error the reaper
+// goes on.
 func (s *sharedEntry) rename() {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// mortal is a session whose queue is empty but for its own node. It makes nodes
-// until its lease ends.
+// mortal is a session whose queue has no node but its own. It creates nodes until its
+// lease ends.
 type mortal struct {
 	driver.Session
 	lease  *driver.Lease

@@ -23,7 +23,7 @@ func longHold(t *testing.T) *recipes.Lock {
 	return l
 }
 
-// objects returns how many objects are alive.
+// objects returns the number of objects in memory.
 func objects() uint64 {
 	var stats runtime.MemStats
 	runtime.GC()

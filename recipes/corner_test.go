@@ -240,7 +240,7 @@ func TestTheMessageOfGivingUpInTheQueue(t *testing.T) {
 	})
 }
 
-// The queue goes and comes back between the guard's List and its Watch.
+// The queue is removed and made again between the List and the Watch of a holder.
 type hooked struct {
 	driver.Connector
 	before func(name string)
@@ -262,7 +262,7 @@ func (s hookedSession) Watch(ctx context.Context, queue string, p driver.Place, 
 	return s.Session.Watch(ctx, queue, p, ahead...)
 }
 
-func TestAHolderIsNotFooledByAnothersNodeOfTheSameName(t *testing.T) {
+func TestAHolderDoesNotTakeAnotherNodeOfTheSameNameForItsOwn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		other := w.client("h")
 		theirsC := make(chan *recipes.Lock, 1)
@@ -287,7 +287,7 @@ func TestAHolderIsNotFooledByAnothersNodeOfTheSameName(t *testing.T) {
 	})
 }
 
-func TestAWaiterIsNotFooledByAnothersNodeOfItsOwnName(t *testing.T) {
+func TestAWaiterDoesNotTakeAnotherNodeOfTheSameNameForItsOwn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first := w.won(w.client("h").lock(bg))
 		o1, o2 := w.client("h"), w.client("h")

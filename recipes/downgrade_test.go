@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-func TestDowngradeLetsQueuedReadersInAndNoWriter(t *testing.T) {
+func TestADowngradeGrantsTheLockToQueuedReadersAndNotToAWriter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.won(w.client("a").lock(bg))
 		r1, wr, r2 := w.client("b").rlock(bg), w.client("c").lock(bg), w.client("d").rlock(bg)
@@ -36,7 +36,7 @@ func TestDowngradeLetsQueuedReadersInAndNoWriter(t *testing.T) {
 	})
 }
 
-func TestAWriterWhoWatchedTheDowngradedNodeStillWaits(t *testing.T) {
+func TestAWriterThatWatchedTheDowngradedNodeStillWaits(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.won(w.client("a").lock(bg))
 		writer := w.client("c").lock(bg)
@@ -101,7 +101,7 @@ func TestDowngradeWithoutAReplacerStaysExclusiveInTheStore(t *testing.T) {
 	})
 }
 
-// plain is a store that can do nothing beyond the contract.
+// plain is a store without optional methods.
 type plain struct{ driver.Connector }
 
 func (p plain) Connect(ctx context.Context) (driver.Session, error) {

@@ -31,7 +31,7 @@ func TestALostReplyToCreateLeavesNoOrphan(t *testing.T) {
 	}
 }
 
-func TestPassingErrorsKeepThePlaceInTheQueue(t *testing.T) {
+func TestErrorsThatMayPassKeepThePositionInTheQueue(t *testing.T) {
 	for _, op := range []faults.Op{faults.OpList, faults.OpWatch} {
 		inWorld(t, func(w *world) {
 			a, b, c := w.client("a"), w.clientOf(w.placeOnly(), "b"), w.client("c")
@@ -134,7 +134,7 @@ func TestAnUnreachableStoreIsRetriedUntilTheContextEnds(t *testing.T) {
 	})
 }
 
-func TestAnUnreachableStoreIsGivenUpAfterAMinute(t *testing.T) {
+func TestACallGivesUpAnUnreachableStoreAfterAMinute(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := recipes.NewClient(failing{})
 		defer c.Close()
@@ -151,7 +151,7 @@ type failing struct{}
 
 func (failing) Connect(context.Context) (driver.Session, error) { return nil, driver.ErrUnavailable }
 
-// silent is a store that does not answer, and says so when it is asked to give up.
+// silent is a store that does not answer. Its Connect returns when its context ends.
 type silent struct{}
 
 func (silent) Connect(ctx context.Context) (driver.Session, error) {
@@ -177,7 +177,7 @@ func TestATimeoutSaysWhyThereWasNoSession(t *testing.T) {
 	})
 }
 
-func TestAnAttemptToConnectGoesOnWhileSomebodyWaitsForIt(t *testing.T) {
+func TestAnAttemptToConnectGoesOnWhileACallerWaitsForIt(t *testing.T) {
 	inWorld(t, func(w *world) {
 		up := w.store.Faults().Down()
 		var dials int
@@ -195,7 +195,8 @@ func TestAnAttemptToConnectGoesOnWhileSomebodyWaitsForIt(t *testing.T) {
 	})
 }
 
-// slowly is a store that takes half a second to answer, and does not mind being asked to give up.
+// slowly is a store that takes half a second to connect. Its Connect ends early with
+// its context.
 type slowly struct{ driver.Connector }
 
 func (s slowly) Connect(ctx context.Context) (driver.Session, error) {

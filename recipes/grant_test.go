@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-func TestWhoIsAlonePausedBeforeTheGrantIsNotGranted(t *testing.T) {
+func TestACallThatIsPausedPastItsLeaseBeforeTheGrantIsNotGranted(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		first := c.session()

@@ -17,8 +17,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// spent returns the requests that the store has served since before, by kind, without those of
-// none.
+// spent returns the requests that the store has served since before, by kind. Kinds
+// without requests are left out.
 func (w *world) spent(before memdriver.Stats) map[faults.Op]int64 {
 	w.Helper()
 	synctest.Wait()
@@ -48,7 +48,7 @@ func TestAHandOverTakesOneRequest(t *testing.T) {
 	})
 }
 
-func TestReadersWhoHaveWaitedForAWriterEnterWithoutARequest(t *testing.T) {
+func TestReadersThatWaitedForAWriterAreGrantedTheLockWithoutARequest(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").lock(bg))
 		var readers []<-chan result
@@ -65,8 +65,9 @@ func TestReadersWhoHaveWaitedForAWriterEnterWithoutARequest(t *testing.T) {
 	})
 }
 
-// The unlock of the last reader lets in a writer behind readers. It looks at the
-// queue each time that its predecessor goes: there may be other readers.
+// The unlock of the last reader grants the lock to a writer behind readers. The writer
+// lists the queue each time that its predecessor is removed, because other readers may
+// be before it.
 func TestReadersDoNotPassTheLockOn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first, second := w.won(w.client("r1").rlock(bg)), w.won(w.client("r2").rlock(bg))
@@ -101,7 +102,7 @@ func TestADowngradedLockIsNotPassedOn(t *testing.T) {
 	}
 }
 
-// bare makes sessions that have nothing beyond the contract.
+// bare makes sessions without optional methods.
 type bare struct{ driver.Connector }
 
 type bareSession struct{ driver.Session }
@@ -114,7 +115,7 @@ func (c bare) Connect(ctx context.Context) (driver.Session, error) {
 	return bareSession{s}, nil
 }
 
-func TestWhoLeavesTheQueuePassesNothingOn(t *testing.T) {
+func TestAWaiterThatGivesUpGrantsNothingToTheNext(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").lock(bg))
 		ctx, cancel := context.WithCancel(bg)
@@ -143,9 +144,9 @@ var bothOrders = map[string]func(w *world, own string, held *recipes.Lock){
 	},
 }
 
-// A waiter whose own node was removed has no place to enter from, whether the
-// node was removed before the release or after it. Both have happened by the
-// time that the waiter can look.
+// A waiter whose own node was removed is not granted the lock, whether the node was
+// removed before the release or after it. Both have happened when the waiter looks at
+// its watch.
 func TestAWaiterWithoutANodeIsNotGrantedTheLockByARelease(t *testing.T) {
 	for name, both := range bothOrders {
 		for _, mode := range []recipes.Mode{recipes.Exclusive, recipes.Shared} {
@@ -181,8 +182,8 @@ func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own 
 	w.unlock(l)
 }
 
-// whileWaiting has a function run by each call that has waited for 5 s. The call
-// does not look at its context or its watches meanwhile.
+// whileWaiting returns an option. With it, each call that has waited for 5 s runs a
+// function, and does not look at its context or its watches meanwhile.
 func whileWaiting(run func()) recipes.Option {
 	return recipes.WithLogger(slog.New(slowWaitHandler{slog.DiscardHandler, run}))
 }
@@ -241,10 +242,10 @@ func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	}
 }
 
-// The queue is removed and made again with the same names, by others, just
-// before the waiter arms its watch. The nodes are those of others then, and
-// their release must not grant the waiter the lock.
-func TestTheReleaseOfANamesakeLetsNobodyIn(t *testing.T) {
+// Just before the waiter arms its watch, another client removes the queue and makes it
+// again with the same names. The nodes are those of other sessions then, and their
+// release must not grant the waiter the lock.
+func TestTheReleaseOfANodeOfTheSameNameGrantsNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held, others := w.won(w.client("h").lock(bg)), w.client("h")
 		second := make(chan result, 1)

@@ -63,7 +63,8 @@ func TestModeIsReadFromTheRight(t *testing.T) {
 	}
 }
 
-// A driver knows which nodes of other programs count. Whatever it lists is in the way.
+// A driver knows which nodes of other programs count. Each node that it lists may block
+// a contender.
 func TestAListedNodeThatIsNoReaderIsExclusive(t *testing.T) {
 	for _, name := range []string{
 		"README", "tmp-x", "web1-R-", "web1-R-7", // of no sequence
@@ -132,7 +133,7 @@ func TestOrdinals(t *testing.T) {
 	}
 }
 
-func TestNamesOfOthersDoNotReachTheTerminalUnescaped(t *testing.T) {
+func TestNodeNamesReachTheTerminalEscaped(t *testing.T) {
 	err := &timeoutError{lock: "q", after: time.Second, holder: "evil\x1b[2J-W-0000000001", ahead: 2}
 	assert.NotContains(t, err.Error(), "\x1b")
 	assert.Contains(t, err.Error(), `"evil\x1b[2J-W-0000000001"`)

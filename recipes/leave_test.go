@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// inPatientWorld is inWorld with a store that keeps sessions for an hour, so that a
-// session which is gone earlier has been ended by its client.
+// inPatientWorld is inWorld with a store that keeps sessions for an hour. So if a
+// session has ended earlier, its client has ended it.
 func inPatientWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
 	inWorldOf(t, func() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(time.Hour)) }, f)
@@ -41,7 +41,7 @@ func TestALostSessionEndsInTheStoreWithTheLastUnlock(t *testing.T) {
 		w.cutOff(a)()
 		again := a.lock(bg)
 
-		// The callers that held the locks may still be at work.
+		// The callers that held the locks may still work under them.
 		for _, held := range []*recipes.Lock{l, other, inner} {
 			time.Sleep(time.Minute)
 			w.waits(next)

@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// listing remembers the lists that Create has returned, without keeping them.
+// listing records the lists that Create has returned, without keeping them in memory.
 type listing struct {
 	driver.Connector
 	lists []weak.Pointer[driver.Node]

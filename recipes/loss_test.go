@@ -233,15 +233,15 @@ func TestAnOperatorRemovesTheQueue(t *testing.T) {
 	})
 }
 
-// The queue goes and comes again, and its nodes have the same names and other owners.
-func TestSomebodyElsesNodeOfTheSameNameIsNotTakenForOnesOwn(t *testing.T) {
+// The queue is removed and made again. Its nodes have the same names and other owners.
+func TestAnotherSessionsNodeOfTheSameNameIsNotTakenForTheOwn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c, d := w.client("h"), w.client("h"), w.client("h"), w.client("h")
 		l := w.won(a.lock(bg))
 		waiting := b.lock(bg)
 		require.Equal(w, []string{"h-W-0000000000", "h-W-0000000001"}, w.names())
 
-		// Stop the first two from seeing it happen, and put others in their places.
+		// The first two do not see it, and other nodes take their names.
 		healA, healB := w.store.Faults().CutOff(a.session()), w.store.Faults().CutOff(b.session())
 		w.store.Faults().RemoveQueue("q")
 		l2, w2 := w.won(c.lock(bg)), d.lock(bg)
@@ -264,7 +264,7 @@ func TestSomebodyElsesNodeOfTheSameNameIsNotTakenForOnesOwn(t *testing.T) {
 	})
 }
 
-func TestALateUnlockLeavesAnothersNodeOfTheSameNameAlone(t *testing.T) {
+func TestALateUnlockRemovesNoOtherNodeOfTheSameName(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.client("h"), w.client("h")
 		l := w.won(a.lock(bg))

@@ -164,7 +164,7 @@ func TestTryLockTakesANewSessionAtOnce(t *testing.T) {
 
 // A TryLock that comes when the last caller has given up a dial does not fail
 // with that dial.
-func TestTryLockBehindAGivenUpDialConnects(t *testing.T) {
+func TestTryLockAfterACancelledDialConnects(t *testing.T) {
 	inWorld(t, func(w *world) {
 		slow := &slowToGiveUp{Connector: w.store}
 		s := recipes.NewClient(slow)
@@ -197,8 +197,8 @@ func (c *slowToGiveUp) Connect(ctx context.Context) (driver.Session, error) {
 	return nil, ctx.Err()
 }
 
-// texts collects all that a client says of errors, in its log, to its hooks,
-// and to callers.
+// texts collects all texts of errors that a client gives to its log, its hooks, and
+// its callers.
 type texts struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -232,7 +232,7 @@ func (x *texts) options() []recipes.Option {
 	}
 }
 
-// Nothing is called cancelled where no caller has cancelled a context.
+// No text says "canceled" if no caller has cancelled a context.
 func TestNoTextSpeaksOfACancellationThatNoCallerMade(t *testing.T) {
 	limited := recipes.WithTimeout(time.Second)
 	retained := recipes.WithRetention(recipes.Retention{})
@@ -393,7 +393,7 @@ func TestATimeoutSaysThatThisClientHoldsTheLock(t *testing.T) {
 	}
 }
 
-func TestATimeoutNamesTheHolderOfTheLastListFromAnyPlace(t *testing.T) {
+func TestATimeoutNamesTheHolderOfTheLastListAtAnyPosition(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first := w.won(w.client("a").lock(bg))
 		second, third := w.client("b").lock(bg), w.client("c").lock(bg, recipes.WithTimeout(5*time.Second))
@@ -455,7 +455,7 @@ func (s askedSession) Watch(ctx context.Context, queue string, p driver.Place, a
 	return s.Session.Watch(ctx, queue, p, ahead...)
 }
 
-func TestATimeoutLooksAtNothingAfterTheDeadline(t *testing.T) {
+func TestATimeoutAsksNothingOfTheStoreAfterTheDeadline(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").lock(bg))
 		store := &asked{Connector: w.store}

@@ -18,7 +18,8 @@ import (
 //
 //	workers, ctx := errgroup.WithContext(lock.Context(ctx))
 //	for _, item := range items {
-//		workers.Go(func() error { return m.WithLock(ctx, item.save) }) // all at the same time
+//		// These calls run at the same time.
+//		workers.Go(func() error { return m.WithLock(ctx, item.save) })
 //	}
 //
 // Give a goroutine that must not take the lock again a context of

@@ -24,7 +24,7 @@ func (w *world) requests() (n int64) {
 	return n
 }
 
-func TestWhoHoldsExclusivelyEntersAgainAtOnce(t *testing.T) {
+func TestAnExclusiveHolderTakesTheLockAgainAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		m := c.RWMutex("q")
@@ -59,7 +59,7 @@ func TestTheNodeGoesWithTheLastUnlock(t *testing.T) {
 	})
 }
 
-func TestWhoHoldsSharedEntersSharedAlsoBeforeAQueuedWriter(t *testing.T) {
+func TestASharedHolderTakesTheLockAgainAlsoBeforeAQueuedWriter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		outer := w.won(c.rlock(bg))
@@ -72,7 +72,7 @@ func TestWhoHoldsSharedEntersSharedAlsoBeforeAQueuedWriter(t *testing.T) {
 	})
 }
 
-func TestWhoHoldsSharedCannotBecomeExclusive(t *testing.T) {
+func TestASharedHolderCannotBecomeExclusive(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		outer := w.won(c.rlock(bg))
@@ -85,7 +85,7 @@ func TestWhoHoldsSharedCannotBecomeExclusive(t *testing.T) {
 	})
 }
 
-func TestALostLockIsNotEnteredAgain(t *testing.T) {
+func TestALostLockIsNotTakenAgainByReentry(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
@@ -100,7 +100,7 @@ func TestALostLockIsNotEnteredAgain(t *testing.T) {
 	})
 }
 
-func TestALockThatIsLostWhileItIsEnteredAgainIsNotEntered(t *testing.T) {
+func TestALockThatIsLostDuringAReentryIsNotTakenAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
@@ -114,7 +114,7 @@ func TestALockThatIsLostWhileItIsEnteredAgainIsNotEntered(t *testing.T) {
 	})
 }
 
-func TestAnUnlockedLockIsNotEnteredAgain(t *testing.T) {
+func TestAnUnlockedLockIsNotTakenAgainByReentry(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
@@ -276,7 +276,7 @@ func TestAContextThatEndsByItselfIsForgotten(t *testing.T) {
 	})
 }
 
-func TestAContextWithoutReentryWaitsForItsTurn(t *testing.T) {
+func TestACallWithoutReentryWaitsForTheLock(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", recipes.WithTimeout(time.Minute))
 		m := c.RWMutex("q")

@@ -47,7 +47,7 @@ func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
 	})
 }
 
-func TestAPlaceThatNobodyUsesIsGivenUpAfterAWhile(t *testing.T) {
+func TestAnIdleEntryIsRemovedAfterAWhile(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", retention())
 		for range 3 { // each use begins the time anew
@@ -63,7 +63,7 @@ func TestAPlaceThatNobodyUsesIsGivenUpAfterAWhile(t *testing.T) {
 	})
 }
 
-func TestATryLockElsewhereFailsNoLongerThanThePlaceIsKept(t *testing.T) {
+func TestATryLockOfAnotherClientFailsNoLongerThanTheEntryIsKept(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.unlock(w.won(w.client("a", retention()).lock(bg)))
 		other := w.client("b")
@@ -77,7 +77,7 @@ func TestATryLockElsewhereFailsNoLongerThanThePlaceIsKept(t *testing.T) {
 	})
 }
 
-func TestAnIdlePlaceIsGivenUpAtOnceForWhoWaitsElsewhere(t *testing.T) {
+func TestAnIdleEntryIsRemovedAtOnceForAWaiterOfAnotherClient(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.unlock(w.won(w.client("a", retention()).lock(bg)))
 		began := time.Now()
@@ -87,7 +87,7 @@ func TestAnIdlePlaceIsGivenUpAtOnceForWhoWaitsElsewhere(t *testing.T) {
 	})
 }
 
-func TestOthersGetTheLockAfterABoundedNumberOfTurns(t *testing.T) {
+func TestAnotherClientGetsTheLockAfterABoundedNumberOfTurns(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", retention())
 		var stop atomic.Bool
@@ -128,7 +128,7 @@ func TestOthersGetTheLockAfterABoundedNumberOfTurns(t *testing.T) {
 	})
 }
 
-func TestReadersOfAProcessShareOnePlace(t *testing.T) {
+func TestReadersOfACohortShareOneEntry(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", retention())
 		var held []*recipes.Lock
@@ -153,7 +153,7 @@ func TestReadersOfAProcessShareOnePlace(t *testing.T) {
 	})
 }
 
-func TestGoroutinesOfAProcessEnterInTheOrderOfArrival(t *testing.T) {
+func TestACohortGrantsTheLockInTheOrderOfArrival(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", retention())
 		l := w.won(c.lock(bg))
@@ -171,8 +171,8 @@ func TestGoroutinesOfAProcessEnterInTheOrderOfArrival(t *testing.T) {
 	})
 }
 
-// One who gives up does not cost the others their place in the queue, which is his.
-func TestWhoGivesUpLeavesThePlaceInTheQueueToOthers(t *testing.T) {
+// A waiter that gives up does not cost the cohort its position in the queue.
+func TestAWaiterThatGivesUpLeavesThePositionInTheQueueToTheCohort(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").lock(bg))
 		c := w.client("a", retention())
@@ -192,7 +192,7 @@ func TestWhoGivesUpLeavesThePlaceInTheQueueToOthers(t *testing.T) {
 	})
 }
 
-func TestThePlaceIsLeftWhenTheLastOneGivesUp(t *testing.T) {
+func TestTheEntryIsRemovedWhenTheLastWaiterGivesUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").lock(bg))
 		c := w.client("a", retention())
@@ -208,8 +208,8 @@ func TestThePlaceIsLeftWhenTheLastOneGivesUp(t *testing.T) {
 	})
 }
 
-// A writer in front keeps readers waiting, and no longer than he waits himself.
-func TestReadersAreLetInWhenTheWriterBeforeThemGivesUp(t *testing.T) {
+// A waiting writer keeps later readers waiting, and no longer than it waits itself.
+func TestReadersAreGrantedTheLockWhenTheWriterBeforeThemGivesUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		reader := w.won(w.client("r").rlock(bg))
 		c := w.client("a", retention())
@@ -223,7 +223,7 @@ func TestReadersAreLetInWhenTheWriterBeforeThemGivesUp(t *testing.T) {
 	})
 }
 
-func TestATimeoutSaysWhoIsInTheWayAlsoWithRetention(t *testing.T) {
+func TestATimeoutNamesTheHolderAlsoWithRetention(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").lock(bg))
 		c := w.client("a", retention(), recipes.WithTimeout(time.Second))
@@ -240,7 +240,7 @@ func TestATimeoutSaysWhoIsInTheWayAlsoWithRetention(t *testing.T) {
 	})
 }
 
-func TestALossEndsATurnAndTheNextOneGetsAPlaceOfItsOwn(t *testing.T) {
+func TestALossEndsATurnAndTheNextTurnGetsANewEntry(t *testing.T) {
 	for name, harm := range map[string]func(w *world, c *client, node string){
 		"session":      func(w *world, c *client, _ string) { w.store.Faults().Expire(c.session()) },
 		"node removed": func(w *world, _ *client, node string) { w.store.Faults().RemoveNode("q", node) },
@@ -280,7 +280,7 @@ func TestALossEndsATurnAndTheNextOneGetsAPlaceOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestCloseEndsALineAndAnIdlePlace(t *testing.T) {
+func TestCloseEndsTheWaitersAndTheIdleEntryOfACohort(t *testing.T) {
 	inWorld(t, func(w *world) {
 		idler := w.client("a", retention())
 		w.unlock(w.won(idler.lock(bg)))
@@ -306,7 +306,7 @@ func TestCloseEndsALineAndAnIdlePlace(t *testing.T) {
 	})
 }
 
-func TestADowngradedPlaceIsGivenBack(t *testing.T) {
+func TestADowngradedEntryIsRemovedByTheLastUnlock(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", retention())
 		l := w.won(c.lock(bg))
@@ -363,7 +363,7 @@ func (c hookedContext) Err() error {
 	return err
 }
 
-func TestReEntryThatMeetsTheUnlockIsNotLetIntoTheNextTurn(t *testing.T) {
+func TestAReentryDuringUnlockDoesNotJoinTheNextTurn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", retention())
 		l := w.won(c.lock(bg))
@@ -376,7 +376,7 @@ func TestReEntryThatMeetsTheUnlockIsNotLetIntoTheNextTurn(t *testing.T) {
 }
 
 // The process was paused, and none of its timers has run since.
-func TestAPlaceOfASessionThatHasEndedIsNotTakenAgain(t *testing.T) {
+func TestAnEntryOfASessionThatHasEndedIsNotLentAgain(t *testing.T) {
 	for name, enter := range map[string]func(*recipes.RWMutex, context.Context) (*recipes.Lock, error){
 		"Lock": (*recipes.RWMutex).Lock, "RLock": (*recipes.RWMutex).RLock,
 		"TryLock": (*recipes.RWMutex).TryLock, "TryRLock": (*recipes.RWMutex).TryRLock,
@@ -397,7 +397,7 @@ func TestAPlaceOfASessionThatHasEndedIsNotTakenAgain(t *testing.T) {
 	}
 }
 
-func TestATriedLockIsRetainedToo(t *testing.T) {
+func TestTheEntryOfATryLockIsRetainedToo(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", retention())
 		m := c.RWMutex("q")
@@ -607,7 +607,7 @@ func TestAnErrorOfTheStoreEndsTheWaitOfAll(t *testing.T) {
 	})
 }
 
-// mute connects to a store that does not say what happens in a queue.
+// mute connects to a store whose queues cannot be watched.
 type mute struct{ driver.Connector }
 
 func (b mute) Connect(ctx context.Context) (driver.Session, error) {
@@ -621,7 +621,7 @@ func (s muteSession) WatchQueue(context.Context, string) (driver.Watch, error) {
 	return driver.Watch{}, driver.ErrUnavailable
 }
 
-func TestTurnsAreBoundedAlsoIfTheStoreDoesNotSayWhetherAnotherProcessWaits(t *testing.T) {
+func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatched(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.clientOf(mute{w.store}, "a", retention())
 		l := w.won(c.lock(bg))
@@ -643,8 +643,8 @@ func TestTurnsAreBoundedAlsoIfTheStoreDoesNotSayWhetherAnotherProcessWaits(t *te
 	})
 }
 
-// Many goroutines of several processes, who do all there is to do: nobody holds beside a
-// writer, everybody gets in, and nothing is left.
+// Many goroutines of several clients lock, downgrade, give up and are cut off. No
+// goroutine holds the lock beside a writer, all of them get it, and no node is left.
 func TestProcessesWithRetentionExcludeEachOther(t *testing.T) {
 	for seed := range uint64(20) {
 		inWorld(t, func(w *world) {
@@ -674,13 +674,13 @@ func TestProcessesWithRetentionExcludeEachOther(t *testing.T) {
 	}
 }
 
-// holders are the Locks that are held, some of them lost perhaps.
+// holders are the Locks that are held. Some of them may be lost.
 type holders struct {
 	mu   sync.Mutex
 	held map[*recipes.Lock]bool
 }
 
-// enter adds a Lock and returns those that it cannot be held beside.
+// enter adds a Lock and returns those that must not be held beside it.
 func (h *holders) enter(l *recipes.Lock) (beside []*recipes.Lock) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -757,7 +757,7 @@ var downgrades = map[string]func(w *world, c *client, l *recipes.Lock) *recipes.
 	},
 }
 
-func TestADowngradeLetsInTheReadersOfTheSameClient(t *testing.T) {
+func TestADowngradeGrantsTheLockToReadersOfTheSameClient(t *testing.T) {
 	for name, downgrade := range downgrades {
 		for _, plainly := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", without optional interfaces ", plainly), func(t *testing.T) {
@@ -788,7 +788,7 @@ func TestADowngradeLetsInTheReadersOfTheSameClient(t *testing.T) {
 }
 
 // Without retention the readers would have nodes before that of the writer.
-func TestADowngradeLetsInReadersOfTheSameClientBeforeAWriterElsewhereThatCameLater(t *testing.T) {
+func TestADowngradeGrantsTheLockToReadersOfTheSameClientBeforeALaterWriterOfAnotherClient(t *testing.T) {
 	for name, downgrade := range downgrades {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -810,7 +810,7 @@ func TestADowngradeLetsInReadersOfTheSameClientBeforeAWriterElsewhereThatCameLat
 	}
 }
 
-func TestAReaderThatComesAfterADowngradeEntersToo(t *testing.T) {
+func TestAReaderThatArrivesAfterADowngradeIsGrantedTheLockToo(t *testing.T) {
 	for _, elsewhere := range []bool{false, true} {
 		t.Run(fmt.Sprint("with a reader elsewhere ", elsewhere), func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -833,7 +833,7 @@ func TestAReaderThatComesAfterADowngradeEntersToo(t *testing.T) {
 	}
 }
 
-// kept returns a reader that holds a place which was won for a writer.
+// kept returns the Lock of a reader on a retained entry whose node is a writer's.
 func (w *world) kept(c *client) *recipes.Lock {
 	w.Helper()
 	w.unlock(w.won(c.lock(bg)))
@@ -842,7 +842,7 @@ func (w *world) kept(c *client) *recipes.Lock {
 	return l
 }
 
-func TestReadersElsewhereEnterBesideAReaderOnAKeptPlace(t *testing.T) {
+func TestReadersOfAnotherClientHoldBesideAReaderOnARetainedEntry(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", retention())
 		l := w.kept(c)
@@ -856,7 +856,7 @@ func TestReadersElsewhereEnterBesideAReaderOnAKeptPlace(t *testing.T) {
 	})
 }
 
-func TestReadersThatEnterWhileAReaderElsewhereWaitsLetItIn(t *testing.T) {
+func TestReadersOnARetainedEntryDoNotKeepOutAReaderOfAnotherClient(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", retention())
 		l := w.won(c.lock(bg))
@@ -867,7 +867,7 @@ func TestReadersThatEnterWhileAReaderElsewhereWaitsLetItIn(t *testing.T) {
 	})
 }
 
-func TestAWriterElsewhereWaitsForTheReadersThatHoldAndForNoFurtherOnes(t *testing.T) {
+func TestAWriterOfAnotherClientWaitsOnlyForTheReadersThatHold(t *testing.T) {
 	for name, take := range map[string]func(w *world, c *client) *recipes.Lock{
 		"kept place":      (*world).kept,
 		"place of reader": func(w *world, c *client) *recipes.Lock { return w.won(c.rlock(bg)) },
@@ -892,7 +892,7 @@ func TestAWriterElsewhereWaitsForTheReadersThatHoldAndForNoFurtherOnes(t *testin
 	}
 }
 
-func TestWithoutAReplacerAKeptPlaceIsGivenBackByTheReadersThatHoldIt(t *testing.T) {
+func TestWithoutAReplacerARetainedEntryIsRemovedByTheReadersThatHoldIt(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.clientOf(plain{w.store}, "a", retention())
 		l := w.kept(c)
@@ -905,7 +905,7 @@ func TestWithoutAReplacerAKeptPlaceIsGivenBackByTheReadersThatHoldIt(t *testing.
 	})
 }
 
-func TestAReaderOnAKeptPlaceIsToldOfALossAfterItWasGivenUp(t *testing.T) {
+func TestAReaderOnADetachedEntryIsToldOfALoss(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", retention())
 		l := w.kept(c)
@@ -920,7 +920,7 @@ func TestAReaderOnAKeptPlaceIsToldOfALossAfterItWasGivenUp(t *testing.T) {
 
 // While another process waits, the lock goes from one goroutine to the next
 // Turns - 1 times.
-func TestTurnsCountFromTheOneInWhichAnotherProcessBeginsToWait(t *testing.T) {
+func TestTurnsCountFromTheOneInWhichAnotherClientBeginsToWait(t *testing.T) {
 	for most := 1; most <= 3; most++ {
 		for _, first := range []string{"line", "other"} {
 			for _, settled := range []bool{false, true} {
@@ -964,8 +964,8 @@ func TestTurnsCountFromTheOneInWhichAnotherProcessBeginsToWait(t *testing.T) {
 	}
 }
 
-// duringUnlock is a parent for a lock's context. It never ends. Its function runs
-// in Unlock, when the Lock is not held any more and its turn has not been ended.
+// duringUnlock is a parent for a lock's context. It never ends. Its function runs in
+// Unlock, after the end of the Lock and before the end of its turn.
 type duringUnlock struct {
 	context.Context
 	done chan struct{}
@@ -992,7 +992,7 @@ func (w *world) unlockWith(l *recipes.Lock, run func()) {
 	require.Equal(w, 1, runs)
 }
 
-func TestACallerThatEntersWhileTheLastTurnEndsDoesNotEnter(t *testing.T) {
+func TestACallDuringTheEndOfTheLastTurnIsNotGrantedTheLock(t *testing.T) {
 	stores := map[string]func(*world) driver.Connector{
 		"watched": func(w *world) driver.Connector { return w.store },
 		"mute":    func(w *world) driver.Connector { return mute{w.store} },
@@ -1022,7 +1022,7 @@ func TestACallerThatEntersWhileTheLastTurnEndsDoesNotEnter(t *testing.T) {
 	}
 }
 
-func TestAReaderThatEntersWhileTheLastTurnEndsLetsOthersIn(t *testing.T) {
+func TestAReaderThatArrivesDuringTheEndOfTheLastTurnKeepsNoClientOut(t *testing.T) {
 	t.Run("a reader elsewhere holds beside it", func(t *testing.T) {
 		inWorld(t, func(w *world) {
 			c := w.client("a", retention())
@@ -1051,7 +1051,7 @@ func TestAReaderThatEntersWhileTheLastTurnEndsLetsOthersIn(t *testing.T) {
 	})
 }
 
-func TestAWaiterDoesNotEnterWhileTheLastTurnEnds(t *testing.T) {
+func TestAWaiterIsNotGrantedTheLockDuringTheEndOfTheLastTurn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", recipes.WithRetention(recipes.Retention{Turns: 1}))
 		l := w.won(c.lock(bg))
@@ -1098,8 +1098,8 @@ func TestAHookThatPanicsInUnlockDoesNotStopTheNextWaiter(t *testing.T) {
 	})
 }
 
-// endsWhenAsked is a context that has ended when it is asked for its error the
-// second time: after the lock was won, and before the call returns.
+// endsWhenAsked is a context that has ended at the second call of Err: after the lock
+// was granted, and before the call returns.
 type endsWhenAsked struct {
 	context.Context
 	cancel context.CancelFunc

@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-func TestExclusiveKeepsOthersOut(t *testing.T) {
+func TestAnExclusiveLockExcludesOtherHolders(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c := w.client("a"), w.client("b"), w.client("c")
 		held := w.won(a.lock(bg))
@@ -199,7 +199,7 @@ func TestTryLockNeverWaitsAndLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestTryLockWritesNothingWhereSomebodyIsInTheWay(t *testing.T) {
+func TestTryLockWritesNothingIfTheLockIsHeld(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.client("a"), w.client("b")
 		held := w.won(a.lock(bg))
@@ -213,7 +213,7 @@ func TestTryLockWritesNothingWhereSomebodyIsInTheWay(t *testing.T) {
 	})
 }
 
-func TestTimeoutNamesWhoIsInTheWay(t *testing.T) {
+func TestATimeoutNamesTheHolder(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("web3").lock(bg))
 		r := w.client("r").rlock(bg)
@@ -308,7 +308,7 @@ func TestManyTimedOutWaitsLeaveNoWatch(t *testing.T) {
 	})
 }
 
-func TestSomebodyInTheMiddleLeavesAndNobodyIsLetInEarly(t *testing.T) {
+func TestAWaiterInTheMiddleThatGivesUpGrantsNothingEarly(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c := w.client("a"), w.client("b"), w.client("c")
 		held := w.won(a.lock(bg))
@@ -362,7 +362,7 @@ func TestSequencesAreComparedAsNumbers(t *testing.T) {
 	})
 }
 
-func TestQueueShowsWhoHoldsAndWhoWaits(t *testing.T) {
+func TestQueueShowsHoldersAndWaiters(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c := w.client("a", recipes.WithData([]byte("order 42"))), w.client("b"), w.client("c")
 		l1 := w.won(a.rlock(bg))
@@ -485,7 +485,7 @@ func TestErrorsOfTheStoreThatWillNotPassAreNotRetried(t *testing.T) {
 
 var errRefused = fmt.Errorf("no permission")
 
-// refusing is a store in which nobody may create.
+// refusing is a store in which no client may create nodes.
 type refusing struct{ driver.Connector }
 
 func (r refusing) Connect(ctx context.Context) (driver.Session, error) {

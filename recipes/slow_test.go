@@ -31,7 +31,7 @@ func (l *safeLog) String() string {
 	return l.log.String()
 }
 
-// slowLines returns the lines of a log that tell for whom a call waits, without
+// slowLines returns the lines of a log that say which node a call waits for, without
 // their times.
 func slowLines(log *safeLog) (lines []string) {
 	for line := range strings.Lines(log.String()) {

@@ -58,7 +58,8 @@ func logTo(log io.Writer) recipes.Option {
 	return recipes.WithLogger(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 }
 
-// callerKey finds in a context which caller it is from, as a span would be found.
+// callerKey is the key under which a context holds the number of its caller, as it
+// would hold a span.
 type callerKey struct{}
 
 func from(ctx context.Context, caller string) context.Context {

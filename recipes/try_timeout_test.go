@@ -18,7 +18,7 @@ func (c *client) trying(opts ...recipes.Option) map[string]func(context.Context)
 	return map[string]func(context.Context) (*recipes.Lock, error){"TryLock": m.TryLock, "TryRLock": m.TryRLock}
 }
 
-func TestTryLockDoesNotWaitForOthersHoweverLongItsTimeout(t *testing.T) {
+func TestTryLockDoesNotWaitForAHolderHoweverLongItsTimeout(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("holder").lock(bg))
 		began := time.Now()

@@ -15,14 +15,14 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// world is a store in memory in virtual time, with clients that a test can harm one by one.
+// world is a store in memory in virtual time. A test can inject faults into each of its
+// clients.
 type world struct {
 	*testing.T
 	store *memdriver.Store
 }
 
-// inWorld runs a test in virtual time, and afterwards demands that nothing was left in the
-// store.
+// inWorld runs a test in virtual time. Afterwards it demands that the store is empty.
 func inWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
 	inWorldOf(t, func() *memdriver.Store { return memdriver.New() }, f)
@@ -43,13 +43,13 @@ func inWorldOf(t *testing.T, store func() *memdriver.Store, f func(w *world)) {
 	})
 }
 
-// client is one with its own session, whose connector can be reached.
+// client is a client whose connector the test can ask for the session.
 type client struct {
 	*recipes.Client
 	*connector
 }
 
-// connector remembers the session it made last.
+// connector keeps the session that it has made last.
 type connector struct {
 	driver.Connector
 	mu   sync.Mutex
@@ -82,7 +82,7 @@ func (w *world) placeOnly() driver.Connector {
 	})
 }
 
-// client opens a client whose nodes begin with that host name. It is connected, and closed
+// client returns a connected client whose nodes begin with that host name. It is closed
 // after the test.
 func (w *world) client(host string, opts ...recipes.Option) *client {
 	w.Helper()
@@ -129,7 +129,7 @@ type result struct {
 	err  error
 }
 
-// going starts a call and returns once it has got as far as it can by now.
+// going starts a call and returns when the call has returned or is blocked.
 func going(f func() (*recipes.Lock, error)) <-chan result {
 	c := make(chan result, 1)
 	go func() {

@@ -11,7 +11,7 @@
 //	session.go     a session and the entries that hold something in it
 //	entry.go       an entry, its states, and every transition between them
 //	node.go        the watch of an entry's own node
-//	background.go  requests that are repeated until the store has answered
+//	reaper.go      requests that are repeated until the store has answered
 //	rename.go      a new name for a node that keeps its position
 //	remove.go      the end of a node
 //	wait.go        what an entry does until nothing blocks it

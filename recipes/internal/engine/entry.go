@@ -48,7 +48,7 @@ type Entry struct {
 	renamed   bool               // the node has got it
 	renaming  chan struct{}      // closed when the Replace under way, if any, has returned
 	interrupt context.CancelFunc // ends that Replace
-	repeats   bool               // the background repeats the Replace
+	repeats   bool               // the reaper repeats the Replace
 }
 
 type state int

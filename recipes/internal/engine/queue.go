@@ -15,8 +15,8 @@ type Queue struct {
 	BackOff func() BackOff // paces the watch of a node after errors
 	// Renamed is called after each try to give a node another name.
 	Renamed func(ctx context.Context, node string, err error)
-	// Reaped is called when a request of the background is done, or with an error
-	// if it was given up.
+	// Reaped is called when a request that was left to the reaper is done, or with
+	// an error if it was given up.
 	Reaped func(node string, tries int, err error)
 }
 

@@ -14,7 +14,7 @@ const abandonTimeout = 50 * time.Millisecond
 
 // Remove removes the node of an entry that waits or is granted. It waits for the
 // store for at most limit. If the store has not confirmed the removal by then, the
-// background goes on with it. Remove is called once.
+// reaper goes on with it. Remove is called once.
 //
 // Remove returns nil when the node is gone. A *[Loss] says that the entry was lost
 // before. Every other error says that the node may stay for a while; it matches
@@ -81,9 +81,9 @@ func (e *Entry) lastPlace(ctx context.Context) driver.Place {
 	return e.place
 }
 
-// removeLater leaves the removal to the background, and waits for it until ctx ends.
+// removeLater leaves the removal to the reaper, and waits for it until ctx ends.
 func (e *Entry) removeLater(ctx context.Context, p driver.Place, err error, limit time.Duration) error {
-	t := e.inBackground(&task{
+	t := e.reap(&task{
 		tries: 1,
 		try:   func(ctx context.Context) error { return e.deleteAgain(ctx, p) },
 		ended: e.removed,

@@ -32,8 +32,7 @@ func (e *Entry) IsRenamed() bool {
 }
 
 // Rename tells the store of the prefix that MarkRenamed has decided, unless that is
-// done or the entry is not granted any more. After an error the background repeats
-// it. If the node is gone, the entry is lost.
+// done or the entry is not granted any more. After an error the reaper repeats it. If the node is gone, the entry is lost.
 func (e *Entry) Rename(ctx context.Context) error {
 	err := e.replace(ctx)
 	if errors.Is(err, driver.ErrGone) {
@@ -104,7 +103,7 @@ func (e *Entry) awaitReplace(ctx context.Context) error {
 	}
 }
 
-// renameLater has the background repeat the Replace until the store confirms it, or
+// renameLater has the reaper repeat the Replace until the store confirms it, or
 // refuses it for good, or the entry is not granted any more.
 func (e *Entry) renameLater() {
 	e.mu.Lock()
@@ -113,7 +112,7 @@ func (e *Entry) renameLater() {
 		return
 	}
 	e.repeats = true
-	e.inBackground(&task{try: e.tryRename, ended: e.endRepeats})
+	e.reap(&task{try: e.tryRename, ended: e.endRepeats})
 }
 
 func (e *Entry) endRepeats() {

@@ -16,7 +16,7 @@ type Client struct {
 	Go func(f func()) bool
 	// Closed is closed when Close begins.
 	Closed <-chan struct{}
-	// BackOff paces requests that are repeated in the background.
+	// BackOff paces the requests of the reaper.
 	BackOff func() BackOff
 	Logger  *slog.Logger
 }

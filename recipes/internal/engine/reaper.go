@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// tryTimeout bounds one try in the background.
+// tryTimeout limits one try of the reaper.
 const tryTimeout = 5 * time.Second
 
-// task is a request about an entry's node that the store has not confirmed. The
-// background repeats it until the store has answered, or until the session has
-// ended: then the store removes the node by itself. Each task has a goroutine and
-// pauses of its own, so that one that fails delays no other.
+// task is a request about an entry's node that the store has not confirmed. The reaper
+// repeats it until the store has answered, or until the session has ended: then the
+// store removes the node by itself. Each task has a goroutine and pauses of its own,
+// so that a task that fails delays no other.
 type task struct {
 	entry *Entry
 	try   func(ctx context.Context) error // nil: done
@@ -21,8 +21,8 @@ type task struct {
 	err   error         // why it was given up; set before done is closed
 }
 
-// inBackground runs a task. If the client is being closed, the task never ends.
-func (e *Entry) inBackground(t *task) *task {
+// reap leaves a task to the reaper. If the client is being closed, the task never ends.
+func (e *Entry) reap(t *task) *task {
 	t.entry, t.done = e, make(chan struct{})
 	e.session.client.Go(t.run)
 	return t
