@@ -124,7 +124,8 @@ func TestMissingZooKeeperIsReportedOrFails(t *testing.T) {
 	nowhere := "ZOOKEEPER_HOME=" + t.TempDir()
 
 	cmd := child(t, "TestMissingZooKeeperIsReportedOrFails", "skip", nowhere, requireVariable+"=")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // away from the terminal, on which it would report the skip
+	// Away from the terminal, on which it would report the skip.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.Output()

@@ -294,7 +294,7 @@ func TestUnreachableServerClosesConnections(t *testing.T) {
 	require.False(t, errors.As(err, &timeout) && timeout.Timeout())
 }
 
-func TestForgottenFaultsDoNotStrike(t *testing.T) {
+func TestForgottenFaultsHitNoRequest(t *testing.T) {
 	p, conn, root := proxied(t)
 	lost := p.LoseReply(Op(OpCreate))
 	held := p.HoldRequests(Op(OpCreate))
@@ -303,7 +303,7 @@ func TestForgottenFaultsDoNotStrike(t *testing.T) {
 	require.NotPanics(t, held.Release)
 	select {
 	case <-lost:
-		t.Fatal("it struck")
+		t.Fatal("the fault hit a request")
 	default:
 	}
 

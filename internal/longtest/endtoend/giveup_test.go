@@ -33,7 +33,8 @@ func TestATimedOutWaiterLeavesNoNodeAndNamesItsPredecessor(t *testing.T) {
 	w := newFixture(t)
 	c := w.clients(2)
 	holder := w.lock(c[0]).granted()
-	k := w.contend(c[1], "q", dlock.Exclusive, dlock.WithTimeout(1500*time.Millisecond)) // long enough for the watch of the waiter's own node
+	// Long enough for the watch of the waiter's own node.
+	k := w.contend(c[1], "q", dlock.Exclusive, dlock.WithTimeout(1500*time.Millisecond))
 	err := k.failed()
 	require.ErrorIs(t, err, dlock.ErrTimeout)
 	require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -71,7 +71,9 @@ func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 			clients := w.clients(n + 1)
 			watches := w.server.Watches()
 			l := w.queueWriters(n, func(i int) *dlock.Client { return clients[i] })
-			w.watched(watches, 2*int64(n)+1) // each waiter's predecessor and own node, and the holder's own node
+			// Each waiter's predecessor and own node, and the holder's own
+			// node.
+			w.watched(watches, 2*int64(n)+1)
 			spent := l.handOver(false)
 			t.Logf("%.2f requests for each hand-over", spent)
 			require.LessOrEqual(t, spent, maxPerHandOver)

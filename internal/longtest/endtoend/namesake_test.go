@@ -29,7 +29,9 @@ func TestAnUnlockTakesNoLockFromAnotherGoroutineOfItsClient(t *testing.T) {
 	w.listed("q", old.Node())
 	unlocked := make(chan error, 1)
 	go func() { unlocked <- old.Unlock() }()
-	w.eventually(func() bool { return len(w.nodes("q")) == 0 || len(unlocked) == 1 }, // on a slow machine Unlock may have returned, because the holder has learned of the loss
+	// On a slow machine Unlock may have returned, because the holder has
+	// learned of the loss.
+	w.eventually(func() bool { return len(w.nodes("q")) == 0 || len(unlocked) == 1 },
 		func() string { return "the Unlock has not arrived" })
 	replies.Release()
 	lock := next.granted()

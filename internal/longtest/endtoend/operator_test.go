@@ -301,7 +301,9 @@ func TestAWaiterIsNotGrantedOnANodeOfTheSameName(t *testing.T) {
 			holder := w.lock(c[0]).granted()
 			k := w.contend(c[1], "q", mode)
 			k.waitsBehind(holder.Node())
-			w.watched(watches, 3) // watches of the holder's own node, the waiter's own node, and the waiter's watch of the holder's node
+			// Watches of the holder's own node, the waiter's own node, and the
+			// waiter's watch of the holder's node.
+			w.watched(watches, 3)
 			first := k.node()
 			prefix := first[:len(first)-10]
 			path := w.path("q")

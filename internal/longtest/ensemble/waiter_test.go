@@ -41,7 +41,8 @@ const (
 func onEachDeposedServer(t *testing.T, test func(d *deposable)) {
 	for name, servers := range map[string]int{"the leader": 3, "its follower": 5} {
 		t.Run(name, func(t *testing.T) {
-			e := zktest.StartEnsemble(t, servers, zktest.WithConfig(map[string]string{"initLimit": "3", "syncLimit": "90"})) // 45s
+			// A cut-off server goes on for 45s.
+			e := zktest.StartEnsemble(t, servers, zktest.WithConfig(map[string]string{"initLimit": "3", "syncLimit": "90"}))
 			d := &deposable{Ensemble: e, t: t, at: e.Leader(t)}
 			d.deposed = []int{d.at}
 			if servers == 5 {

@@ -218,7 +218,8 @@ func (a *actor) use(h *handle, depth int) {
 	}
 	a.giveBack(h)
 	inside.Wait()
-	if depth == 0 && !a.alone && a.chance(10) { // not while the lock may be held by other Locks of this contender
+	// Not while the lock may be held by other Locks of this contender.
+	if depth == 0 && !a.alone && a.chance(10) {
 		a.afterwards(ctx, h)
 	}
 }

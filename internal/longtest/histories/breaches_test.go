@@ -95,7 +95,7 @@ func TestTokensFollowTheClock(t *testing.T) {
 	require.Len(t, again.outOfOrder(), 1, "one token for two nodes")
 }
 
-func TestNobodyIsPassed(t *testing.T) {
+func TestNoContenderIsOvertaken(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode  dlock.Mode // of the waiter
 		by    dlock.Mode

@@ -33,7 +33,7 @@ func won(call, ret int64, hold int, mode dlock.Mode, token int64) porcupine.Oper
 
 // turn makes a grant on a node that the goroutines of a client share.
 func turn(call, ret int64, hold int, mode dlock.Mode, token int64, client int) porcupine.Operation {
-	return at(call, ret, operation{kind: grant, hold: hold, mode: mode, token: token, place: client})
+	return at(call, ret, operation{kind: grant, hold: hold, mode: mode, token: token, sharer: client})
 }
 
 func gone(call, ret int64, hold int) porcupine.Operation {
@@ -167,7 +167,7 @@ func TestCutsChangeNoVerdict(t *testing.T) {
 		won(13, 16, 3, w, 5), lowered(14, 17, 3), // and here: #3 holds it shared
 		won(18, 19, 4, r, 6), still(20, 21, 3, r), gone(22, 23, 3), gone(24, 25, 4),
 	}
-	place := operations{turn(26, 27, 5, w, 8, 1), lowered(28, 29, 5), won(30, 31, 6, r, 9)}
+	shared := operations{turn(26, 27, 5, w, 8, 1), lowered(28, 29, 5), won(30, 31, 6, r, 9)}
 	for name, c := range map[string]struct {
 		more operations
 		ok   bool
@@ -178,8 +178,8 @@ func TestCutsChangeNoVerdict(t *testing.T) {
 		"a writer in the end":                  {operations{won(26, 27, 5, w, 7)}, true},
 		"held from before":                     {operations{still2(7, 8, 1, 1, r)}, true},
 		"gone since":                           {operations{still2(13, 14, 1, 1, r)}, false},
-		"a reader on a downgraded shared node": {slices.Concat(place, operations{turn(32, 33, 7, r, 8, 1)}), true},
-		"a reader on another client's node":    {slices.Concat(place, operations{turn(32, 33, 7, r, 8, 2)}), false},
+		"a reader on a downgraded shared node": {slices.Concat(shared, operations{turn(32, 33, 7, r, 8, 1)}), true},
+		"a reader on another client's node":    {slices.Concat(shared, operations{turn(32, 33, 7, r, 8, 2)}), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			history := append(slices.Clone(whole), c.more...)
@@ -209,7 +209,7 @@ func after(c cause, call, ret int64) cause {
 	return c
 }
 
-func TestAnAnswerAfterASilentCauseSaysNothing(t *testing.T) {
+func TestAnAnswerAfterASilentCauseProvesNothing(t *testing.T) {
 	removed := cause{slot: -1, queue: "q", node: "n"}
 	silenced := cause{slot: 1, told: true}
 	for name, c := range map[string]struct {

@@ -126,12 +126,12 @@ func (r *recorder) outOfOrder() (all []string) {
 	for _, a := range r.attempts {
 		queues[a.queue] = append(queues[a.queue], a.queued...)
 	}
-	for queue, places := range queues {
-		known := slices.Clone(places) // in the order in which they became known
+	for queue, nodes := range queues {
+		known := slices.Clone(nodes) // in the order in which they became known
 		slices.SortFunc(known, func(a, b placed) int { return cmp.Compare(a.ret, b.ret) })
-		slices.SortFunc(places, func(a, b placed) int { return cmp.Compare(a.call, b.call) })
+		slices.SortFunc(nodes, func(a, b placed) int { return cmp.Compare(a.call, b.call) })
 		var highest int64
-		for _, p := range places {
+		for _, p := range nodes {
 			for len(known) > 0 && known[0].ret < p.call {
 				highest = max(highest, known[0].token)
 				known = known[1:]

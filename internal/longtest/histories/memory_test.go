@@ -31,11 +31,12 @@ type spoiler = func(*memdriver.Store, driver.Session) driver.Session
 // plan says what a history in memory is made of.
 type plan struct {
 	clients, actors, rounds, faults int
-	calm                            bool                  // nothing happens but closes of clients
-	closes                          int                   // how many of a hundred faults close a client
-	removals                        int                   // how many more of a hundred remove a queue
-	share                           func(client int) bool // the clients whose actors share their nodes; nil: none
-	spoil                           spoiler               // a broken driver; nil: the driver as it is
+	calm                            bool // nothing happens but closes of clients
+	closes                          int  // how many of a hundred faults close a client
+	removals                        int  // how many more of a hundred remove a queue
+	// The clients whose actors share their nodes; nil: none.
+	share func(client int) bool
+	spoil spoiler // a broken driver; nil: the driver as it is
 }
 
 // connector makes the sessions of one client and remembers the last one.
@@ -335,14 +336,14 @@ func TestHistoriesInMemoryAreLinearizable(t *testing.T) {
 
 // The actors of some clients of each history share a node, and those of the
 // others do not.
-func TestHistoriesOfSharedPlacesAreLinearizable(t *testing.T) {
+func TestHistoriesOfSharedNodesAreLinearizable(t *testing.T) {
 	var sum figures
 	turns := 0
 	for seed := *first; seed < *first+uint64(*seeds) && !t.Failed(); seed++ {
 		p := plan{clients: 2 + int(seed%2), actors: 3, rounds: 8, faults: 40, closes: 5, calm: seed%3 == 0,
 			share: func(client int) bool { return client == 0 || seed%2 == 0 }}
 		r, wrong := p.one(t, seed)
-		sum.add(r, judge(t, fmt.Sprintf("seed %d (again: -run SharedPlaces -seeds 1 -seed %d)", seed, seed), r, wrong))
+		sum.add(r, judge(t, fmt.Sprintf("seed %d (again: -run SharedNodes -seeds 1 -seed %d)", seed, seed), r, wrong))
 		turns += r.turns()
 	}
 	t.Logf("%v, %d grants on a node of another actor", &sum, turns)
@@ -353,7 +354,7 @@ func TestHistoriesOfSharedPlacesAreLinearizable(t *testing.T) {
 
 // After a downgrade readers join a shared node while readers of other clients,
 // with higher tokens, hold the lock.
-func TestAReaderEntersADowngradedPlaceAfterAReaderOfAnotherClient(t *testing.T) {
+func TestAReaderJoinsADowngradedNodeAfterAReaderOfAnotherClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, rec := memdriver.New(), &recorder{shared: true}
 		open := func(slot int, options ...dlock.Option) *client {

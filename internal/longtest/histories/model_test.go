@@ -33,7 +33,7 @@ type operation struct {
 	handle int        // number of the contender's Lock; every re-entry has another one
 	mode   dlock.Mode // of a grant and a re-entry: the one asked for; of an answer: the one seen
 	token  int64      // of a grant; of a clearing: the highest that was removed
-	place  int        // of a grant: the client whose actors share nodes; 0: none
+	sharer int        // of a grant: the client whose actors share nodes; 0: none
 	maybe  bool       // it is unknown whether the lock was still held; if not, the operation has no effect
 	from   state      // of a resume
 }
@@ -66,8 +66,8 @@ func (o operation) String() string {
 type holder struct {
 	hold, handle int
 	mode         dlock.Mode
-	token        int64 // as in operation; a re-entry has place 0
-	place        int
+	token        int64 // as in operation; a re-entry has sharer 0
+	sharer       int
 }
 
 func (h holder) compare(o holder) int {
@@ -78,9 +78,11 @@ func (h holder) compare(o holder) int {
 type state struct {
 	holders []holder // in order
 	top     int64    // the highest token granted
-	place   int      // the client that was granted top, if its actors share nodes: then top may be granted to it again
-	fence   int64    // the highest exclusive token granted
-	cleared int64    // no node up to this token can be granted any more
+	// The client that was granted top, if its actors share nodes: then top may
+	// be granted to it again.
+	sharer  int
+	fence   int64 // the highest exclusive token granted
+	cleared int64 // no node up to this token can be granted any more
 }
 
 func (s state) String() string {
@@ -95,12 +97,12 @@ func (s state) String() string {
 }
 
 func (s state) equal(o state) bool {
-	return s.top == o.top && s.place == o.place && s.fence == o.fence && s.cleared == o.cleared && slices.Equal(s.holders, o.holders)
+	return s.top == o.top && s.sharer == o.sharer && s.fence == o.fence && s.cleared == o.cleared && slices.Equal(s.holders, o.holders)
 }
 
 // hash returns the same number for equal states.
 func (s state) hash() uint64 {
-	h := uint64(s.top)*31 + uint64(s.place)*43 + uint64(s.fence)*37 + uint64(s.cleared)*41
+	h := uint64(s.top)*31 + uint64(s.sharer)*43 + uint64(s.fence)*37 + uint64(s.cleared)*41
 	for _, l := range s.holders {
 		h = h*1099511628211 + uint64(l.hold<<16+l.handle<<2+int(l.mode))
 	}
@@ -138,7 +140,7 @@ func (s state) find(o operation) (at int, found bool) {
 
 func (s state) add(o operation) state {
 	at, _ := s.find(o)
-	s.holders = slices.Insert(slices.Clone(s.holders), at, holder{o.hold, o.handle, o.mode, o.token, o.place})
+	s.holders = slices.Insert(slices.Clone(s.holders), at, holder{o.hold, o.handle, o.mode, o.token, o.sharer})
 	return s
 }
 
@@ -173,11 +175,11 @@ func (s state) step(o operation) (bool, state) {
 // same node: after a downgrade readers join the node although readers of other
 // clients, with higher tokens, have been granted the lock before.
 func (s state) turn(o operation) bool {
-	if o.place == 0 {
+	if o.sharer == 0 {
 		return false
 	}
-	return o.place == s.place && o.token == s.top ||
-		slices.ContainsFunc(s.holders, func(h holder) bool { return h.place == o.place && h.token == o.token })
+	return o.sharer == s.sharer && o.token == s.top ||
+		slices.ContainsFunc(s.holders, func(h holder) bool { return h.sharer == o.sharer && h.token == o.token })
 }
 
 // grant grants the lock to a contender with a node of its own.
@@ -194,7 +196,7 @@ func (s state) grant(o operation) (bool, state) {
 // granted records the token of a grant.
 func (s state) granted(o operation) state {
 	if o.token > s.top {
-		s.top, s.place = o.token, o.place
+		s.top, s.sharer = o.token, o.sharer
 	}
 	if o.mode == dlock.Exclusive {
 		s.fence = max(s.fence, o.token)

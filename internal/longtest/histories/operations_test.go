@@ -60,7 +60,7 @@ func (r *recorder) operations(c *contender) (ops []porcupine.Operation, explaine
 	s := &contenderOps{contender: c, silent: silent}
 	for _, h := range c.handles {
 		if h.number == 0 {
-			s.put(h.actor, h.entered, operation{kind: grant, mode: h.mode, token: h.token, place: c.client.shares()})
+			s.put(h.actor, h.entered, operation{kind: grant, mode: h.mode, token: h.token, sharer: c.client.shares()})
 		} else {
 			s.add(h.actor, h.entered, operation{kind: reentry, handle: h.number, mode: h.mode})
 		}

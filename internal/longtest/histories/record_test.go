@@ -177,8 +177,12 @@ type recorder struct {
 	causes     []cause
 	empty      map[string][]int64 // when a queue was seen empty and no call was under way
 	lagging    bool               // the store answers some clients with an earlier state
-	shared     bool               // the actors of some clients share their nodes, so that only the order of arrival within a client counts
-	grace      time.Duration      // how long a node of an attempt or a lock may stay after its end; 0: not known
+	// The actors of some clients share their nodes, so that only the order of
+	// arrival within a client counts.
+	shared bool
+	// How long a node of an attempt or a lock may stay after its end; 0: not
+	// known.
+	grace time.Duration
 }
 
 func (r *recorder) tick() int64 {

@@ -64,7 +64,8 @@ func newZKHistory(t testing.TB, seed uint64, pace time.Duration, root string, se
 	}
 	for i := range zkClients {
 		w.join(i)
-		w.cause(cause{what: "time passes on a busy machine", slot: i, told: true}, done(func() {})) // explains a session that ends without another fault
+		// Explains a session that ends without another fault.
+		w.cause(cause{what: "time passes on a busy machine", slot: i, told: true}, done(func() {}))
 	}
 	return w
 }

@@ -36,7 +36,7 @@ type lazyDelete struct{ driver.Session }
 
 func (s lazyDelete) Delete(context.Context, string, driver.Place, driver.Cause) error { return nil }
 
-func TestBrokenStoreIsSeenAndTheSeedSaysHowToRepeatIt(t *testing.T) {
+func TestABrokenStoreIsDetectedAndItsSeedIsNamed(t *testing.T) {
 	for name, c := range map[string]struct {
 		wrap func(driver.Session) driver.Session
 		says string

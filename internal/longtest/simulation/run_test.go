@@ -111,7 +111,9 @@ func (r *run) perform() {
 	r.until(&playing)
 	for i, c := range r.clients {
 		r.closing.Go(func() {
-			time.Sleep(time.Duration(i)) // one after the other, so that no two of them act at the same instant
+			// One after the other, so that no two of them act at the same
+			// instant.
+			time.Sleep(time.Duration(i))
 			_ = c.replace().Close()
 		})
 	}
@@ -163,7 +165,8 @@ func (r *run) next() {
 		r.wakeUp()
 		return
 	}
-	if r.resume == 0 && (len(ready) == 0 || r.rand.IntN(10) == 0) { // no time passes while a process is paused
+	// No time passes while a process is paused.
+	if r.resume == 0 && (len(ready) == 0 || r.rand.IntN(10) == 0) {
 		time.Sleep(time.Duration(1+r.rand.IntN(100))*time.Millisecond + 500*time.Nanosecond)
 		return
 	}

@@ -31,17 +31,20 @@ type kind string
 
 // Events of a worker.
 const (
-	asked              kind = "asked"              // before a call of Lock, RLock, TryLock or TryRLock
-	granted            kind = "granted"            // the call returned a lock; Held: Err was nil after At
-	refused            kind = "refused"            // the call returned an error that faults explain
-	confirmed          kind = "confirmed"          // Err was nil after At
-	downgrading        kind = "downgrading"        // the lock was held exclusively until At
-	lossSeen           kind = "lossSeen"           // Err was not nil, before At
-	released           kind = "released"           // Unlock was called after At; Held: its result says that the lock was held until then
-	entered            kind = "entered"            // a re-entry
-	downgraded         kind = "downgraded"         // the store has confirmed a downgrade
-	incremented        kind = "incremented"        // the checked counter has accepted a write
-	stale              kind = "stale"              // the checked counter has refused a token; Held: Err was nil after that
+	asked       kind = "asked"       // before a call of Lock, RLock, TryLock or TryRLock
+	granted     kind = "granted"     // the call returned a lock; Held: Err was nil after At
+	refused     kind = "refused"     // the call returned an error that faults explain
+	confirmed   kind = "confirmed"   // Err was nil after At
+	downgrading kind = "downgrading" // the lock was held exclusively until At
+	lossSeen    kind = "lossSeen"    // Err was not nil, before At
+	// Unlock was called after At; Held: its result says that the lock was held
+	// until then.
+	released    kind = "released"
+	entered     kind = "entered"     // a re-entry
+	downgraded  kind = "downgraded"  // the store has confirmed a downgrade
+	incremented kind = "incremented" // the checked counter has accepted a write
+	// The checked counter has refused a token; Held: Err was nil after that.
+	stale              kind = "stale"
 	changedUnderReader kind = "changedUnderReader" // the checked counter changed while a reader held the lock
 	fault              kind = "fault"              // something that must not happen, in Text
 	stuck              kind = "stuck"              // a lock was not granted in time at the end, in Text

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAProcessHasStoppedWhenAllOfItHas(t *testing.T) {
+func TestAProcessHasStoppedWhenAllItsThreadsHave(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
 	require.NoError(t, cmd.Start())
 	defer func() {

@@ -149,7 +149,8 @@ func (w *worker) run() error {
 	actors.Go(w.ping)
 	actors.Wait()
 	longHolder.lastRound()
-	if err := w.client.Close(); err != nil && !errors.Is(err, driver.ErrUnavailable) { // a slow machine may cause that
+	// A slow machine may cause that.
+	if err := w.client.Close(); err != nil && !errors.Is(err, driver.ErrUnavailable) {
 		w.fault("Close: %v", err)
 	}
 	w.watcher.close()
@@ -186,7 +187,9 @@ func (w *worker) fault(format string, args ...any) {
 func (w *worker) countAcquisition() {
 	var n [8]byte
 	binary.BigEndian.PutUint64(n[:], uint64(w.acquired.Add(1)))
-	w.progress.WriteAt(n[:], 0) // two goroutines may write in the wrong order; the number has changed all the same
+	// Two goroutines may write in the wrong order; the number has changed all
+	// the same.
+	w.progress.WriteAt(n[:], 0)
 }
 
 func (w *worker) finishing() bool {
