@@ -144,11 +144,19 @@ func (m *member) acquired() uint64 {
 }
 
 // awaitEnd waits for the end of a process that was told to finish, and returns
-// its result.
-func (m *member) awaitEnd() error {
+// its result. When giveUp is closed it kills the process.
+func (m *member) awaitEnd(giveUp <-chan struct{}) error {
 	select {
 	case err := <-m.ended:
 		return err
+	case <-giveUp:
+		select {
+		case err := <-m.ended:
+			return err
+		default:
+			m.kill()
+			return fmt.Errorf("%w, and the servers have diverged", errNotFinished)
+		}
 	case <-time.After(2 * waitLimit):
 		m.signal(syscall.SIGQUIT) // the process prints its goroutines
 		select {

@@ -339,10 +339,10 @@ func (s *round) finishWorkers() {
 	for _, m := range s.members {
 		s.must(m.order("finish"))
 	}
-	stopSurvey := s.surveyIfLate()
+	diverged, stopSurvey := s.surveyIfLate()
 	defer stopSurvey()
 	for _, m := range s.members {
-		switch err := m.awaitEnd(); {
+		switch err := m.awaitEnd(diverged); {
 		case errors.Is(err, errNotFinished):
 			s.stuck = append(s.stuck, fmt.Sprintf("%s: %v\n%s", m.id(), err, m.stderr()))
 		case err != nil:
@@ -352,18 +352,20 @@ func (s *round) finishWorkers() {
 }
 
 // surveyIfLate asks the servers whether they have diverged if the caller takes
-// long, until the caller calls stop.
-func (s *round) surveyIfLate() (stop func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
+// long, until the caller calls stop. If they have, it closes the channel.
+func (s *round) surveyIfLate() (diverged <-chan struct{}, stop func()) {
+	done, ended, found := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		select {
 		case <-done:
 		case <-time.After(waitLimit / 4):
-			s.findDivergence(done)
+			if s.findDivergence(done); s.diverged() {
+				close(found)
+			}
 		}
 	}()
-	return func() {
+	return found, func() {
 		close(done)
 		<-ended
 	}
