@@ -21,7 +21,7 @@ type command struct {
 }
 
 var commands = []command{
-	{"demo", "let workers contend for one lock, draw when each of them held it, and check the rules", demo.Main},
+	{"demo", "let workers contend for one lock, and check that it keeps its rules", demo.Main},
 }
 
 // run runs the command that args name and returns the exit status of the program.
