@@ -84,8 +84,7 @@ func TestUnlockOfACopyUnlocksTheLock(t *testing.T) {
 	assert.ErrorIs(t, l.Unlock(), dlock.ErrNotHeld)
 }
 
-// To overwrite a Lock with another one changes nothing for the first lock, which a
-// copy still holds.
+// After a Lock was overwritten with another one, a copy still holds the lock.
 func TestOverwritingALockDoesNotReleaseIt(t *testing.T) {
 	c := dlock.NewClient(memdriver.New())
 	defer c.Close()

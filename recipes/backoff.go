@@ -17,9 +17,9 @@ type BackOff interface {
 	Reset()
 }
 
-// giveUpAfter is how long the store may fail, without a success in between, before the
-// default back-off gives up. A caller that waits for ever behind a mistyped address is
-// not helped.
+// giveUpAfter is how long the store may fail, without a success in between, before
+// the default back-off gives up. Without this limit a caller would wait for ever if
+// the address of the store is wrong.
 const giveUpAfter = time.Minute
 
 func defaultBackOff() BackOff {

@@ -19,7 +19,7 @@ func (s *sharedEntry) watchOthers() {
 	})
 }
 
-// brief is how soon after its start the end of a watch is unusual.
+// brief is the age at which the end of a watch counts as early.
 const brief = 100 * time.Millisecond
 
 // lookForOthers watches the queue until another contender waits. It may notice one

@@ -28,7 +28,7 @@ func (l *Lock) String() string {
 	return fmt.Sprintf("%s: %v, %s, token %d, %s", printable(h.m.name), l.mode, printable(place.Name), place.Token, state)
 }
 
-// GoString returns String within "dlock.Lock()".
+// GoString returns "dlock.Lock(...)" with the result of String in the brackets.
 func (l *Lock) GoString() string { return "dlock.Lock(" + l.String() + ")" }
 
 // String returns the lock's name, quoted if it would not print.
@@ -39,7 +39,7 @@ func (m *RWMutex) String() string {
 	return printable(m.name)
 }
 
-// GoString returns String within "dlock.RWMutex()".
+// GoString returns "dlock.RWMutex(...)" with the result of String in the brackets.
 func (m *RWMutex) GoString() string { return "dlock.RWMutex(" + m.String() + ")" }
 
 // String returns one line for people: the client's session, its server and its
@@ -60,5 +60,5 @@ func (c *Client) String() string {
 	return fmt.Sprintf("session %s, server %s, timeout %v", printable(i.ID), printable(i.Server), i.Timeout)
 }
 
-// GoString returns String within "dlock.Client()".
+// GoString returns "dlock.Client(...)" with the result of String in the brackets.
 func (c *Client) GoString() string { return "dlock.Client(" + c.String() + ")" }
