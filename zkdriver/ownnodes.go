@@ -43,8 +43,8 @@ type ownNode struct {
 	doubtful   bool
 	number     uint64 // ownNodes.created when it was added
 	connection uint64 // the one on which it was last seen
-	waits      int    // open watches of the node and of nodes ahead of it, without news
-	round      int    // how often such a watch has had news
+	waits      int    // open watches of the node and of nodes ahead of it, without an event
+	round      int    // how often such a watch had an event
 }
 
 func (o *ownNodes) add(queue string, p driver.Place, connection uint64) {
@@ -104,10 +104,10 @@ func (o *ownNodes) anyHeld() bool {
 
 // beginWait records that a watch of a node and of nodes ahead of it has begun.
 // It returns the function that records the end of the watch. As long as there
-// is such a watch, the node only waits. After a watch has ended with news, the
+// is such a watch, the node only waits. After an event of a watch, the
 // node does not wait any more, even if it has other watches: its contender may
-// have received the news already.
-func (o *ownNodes) beginWait(queue string, token int64) (ended func(news bool)) {
+// have received the event already.
+func (o *ownNodes) beginWait(queue string, token int64) (ended func(event bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := o.byToken[token]
@@ -118,18 +118,18 @@ func (o *ownNodes) beginWait(queue string, token int64) (ended func(news bool)) 
 		o.waiting++
 	}
 	round := n.round
-	return func(news bool) {
+	return func(event bool) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if n.round == round {
-			o.endWait(n, news)
+			o.endWait(n, event)
 		}
 	}
 }
 
 // endWait needs o.mu.
-func (o *ownNodes) endWait(n *ownNode, news bool) {
-	if news {
+func (o *ownNodes) endWait(n *ownNode, event bool) {
+	if event {
 		n.round++
 		n.waits = 0
 	} else {

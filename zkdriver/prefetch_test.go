@@ -124,7 +124,7 @@ func TestAPrefetchOnAnotherConnectionShowsTheNode(t *testing.T) {
 	require.True(t, known)
 	require.Equal(t, []driver.Node{first.Node}, ahead)
 	_, known = b.prefetched("q", list, driver.Node{Name: "web1-R-0000000099", Seq: 99, Epoch: j.Epoch})
-	require.False(t, known, "a list without the node is no news of it")
+	require.False(t, known, "a list without the node is not used")
 }
 
 func TestACreateThatWaitsForItsListCanBeGivenUp(t *testing.T) {

@@ -79,8 +79,8 @@ func (p *prefetchPolicy) created(queue string, others bool) {
 	}
 }
 
-// useless records that the last prefetch did not help: the contender has to
-// wait, or an answer or an event came later than the list.
+// useless records that the last prefetch did not help: its list does not show
+// the new node, or the contender has to wait anyway.
 func (p *prefetchPolicy) useless(queue string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

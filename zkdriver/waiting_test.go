@@ -80,8 +80,8 @@ func (w *waiter) release(x wait) {
 	require.NoError(w.t, w.holder.Delete(within(w.t), x.queue, x.ahead, driver.Released))
 }
 
-// requireNoNews requires that the contender has learned nothing yet.
-func requireNoNews(t testing.TB, c <-chan driver.Cause) {
+// requireNoEvent requires that the contender has learned nothing yet.
+func requireNoEvent(t testing.TB, c <-chan driver.Cause) {
 	t.Helper()
 	select {
 	case cause, open := <-c:
@@ -113,7 +113,7 @@ func TestHandOverAfterALongWaitTakesOneProof(t *testing.T) {
 	held := w.proxy.HoldRequests(zktest.Op(zktest.OpMulti))
 	w.release(x)
 	closed(t, "the proof is sent", held.Held())
-	requireNoNews(t, x.watch.C)
+	requireNoEvent(t, x.watch.C)
 	held.Release()
 	require.Equal(t, driver.Released, causeOf(t, x.watch.C))
 	w.sent(1)
@@ -133,13 +133,13 @@ func TestOneProofServesAllWaitersOfASession(t *testing.T) {
 	for _, x := range all {
 		w.release(x)
 	}
-	eventually(t, "the session has heard of all releases", func() bool {
+	eventually(t, "the session has received all releases", func() bool {
 		w.own.mu.Lock()
 		defer w.own.mu.Unlock()
 		return w.own.waiting == 0
 	})
 	for _, x := range all {
-		requireNoNews(t, x.watch.C)
+		requireNoEvent(t, x.watch.C)
 	}
 	held.Release()
 	for _, x := range all {
@@ -161,7 +161,7 @@ func TestAProofThatIsLostIsSentAgain(t *testing.T) {
 // A contender that has stopped its watch lists the queue before it acts as a
 // holder.
 func TestListAfterAStoppedWatchWaitsForTheProof(t *testing.T) {
-	for name, released := range map[string]bool{"a watch without news": false, "a watch that waits for the proof": true} {
+	for name, released := range map[string]bool{"a watch without an event": false, "a watch that waits for the proof": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWaiter(t)
 			x := w.wait("q")
@@ -201,8 +201,8 @@ func TestANodeThatIsHeldSparesTheProof(t *testing.T) {
 	w.sent(0)
 }
 
-// News of one watch may make a contender a holder, whatever other watches its
-// node has.
+// An event of one watch may make a contender a holder, whatever other watches
+// its node has.
 func TestAnotherOpenWatchDoesNotSpareTheProof(t *testing.T) {
 	w := newWaiter(t)
 	behind, err := create(within(t), w.holder, "q", "h-W-", []byte("y"))
@@ -214,7 +214,7 @@ func TestAnotherOpenWatchDoesNotSpareTheProof(t *testing.T) {
 	held := w.proxy.HoldRequests(zktest.Op(zktest.OpMulti))
 	w.release(x)
 	closed(t, "the proof is sent", held.Held())
-	requireNoNews(t, x.watch.C)
+	requireNoEvent(t, x.watch.C)
 	held.Release()
 	require.Equal(t, driver.Released, causeOf(t, x.watch.C))
 	other.Stop()
@@ -274,7 +274,8 @@ func TestDutyFollowsTheWatches(t *testing.T) {
 	require.Zero(t, w.own.waiting)
 }
 
-// The end of the session ends a watch, even if the watch had news of a release.
+// The end of the session ends a watch, even if the watch had an event of a
+// release.
 func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 	w := newWaiter(t)
 	x := w.wait("q")
@@ -289,7 +290,7 @@ func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 	require.ErrorIs(t, w.Err(), driver.ErrSessionEnded)
 
 	// The proof may fail before the watches are ended.
-	l := &subscriber{c: make(chan driver.Cause, 1), ahead: true, news: newsRelease, confirming: true}
+	l := &subscriber{c: make(chan driver.Cause, 1), ahead: true, event: releaseEvent, confirming: true}
 	w.watches.confirmLater(l)
 	ended(t, l.c)
 }

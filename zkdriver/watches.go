@@ -52,23 +52,23 @@ type watchedNode struct {
 // of one or more paths. watches.mu guards all fields but c.
 type subscriber struct {
 	c          chan driver.Cause
-	own        *watch          // of the contender's own node; nil for a queue
-	ahead      bool            // it listens to nodes ahead: news may make its contender a holder
-	watches    []*watch        // own and all others that have not ended
-	endOfWait  func(news bool) // see ownNodes.beginWait; nil if the node does not only wait
-	confirming bool            // the news is delivered after Confirm
-	news       news
+	own        *watch           // of the contender's own node; nil for a queue
+	ahead      bool             // it listens to nodes ahead: an event may make its contender a holder
+	watches    []*watch         // own and all others that have not ended
+	endOfWait  func(event bool) // see ownNodes.beginWait; nil if the node does not only wait
+	confirming bool             // the event is delivered after Confirm
+	event      event
 	released   bool // Released was sent
 	over       bool // c is closed, or no caller receives from it any more
 }
 
-// news is what a subscriber has learned from its watches.
-type news int
+// event is what the watches of a subscriber have reported.
+type event int
 
 const (
-	noNews news = iota
-	newsRelease
-	newsEnd
+	noEvent event = iota
+	releaseEvent
+	endEvent
 )
 
 // any reports whether go-zookeeper may have watches, including those that no
@@ -102,24 +102,24 @@ func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, fi
 	}
 	switch {
 	case w.over:
-		ws.notify(s, newsEnd)
-	case s.news != newsEnd:
+		ws.notify(s, endEvent)
+	case s.event != endEvent:
 		w.subscribers[s] = struct{}{}
 		s.watches = append(s.watches, w)
 	}
 	return w, first
 }
 
-// start ends a subscriber whose own node is not the one of that token. If there
-// is no news yet of the nodes ahead, the subscriber's node only waits from now
-// on.
+// start ends a subscriber whose own node is not the one of that token. If no
+// event has come yet of the nodes ahead, the subscriber's node only waits from
+// now on.
 func (ws *watches) start(s *subscriber, queue string, token int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	switch node := s.own.node; {
 	case token != 0 && (node.token != token || !node.mine):
-		ws.notify(s, newsEnd)
-	case token != 0 && s.ahead && s.news == noNews:
+		ws.notify(s, endEvent)
+	case token != 0 && s.ahead && s.event == noEvent:
 		s.endOfWait = ws.own.beginWait(queue, token)
 	}
 }
@@ -237,24 +237,24 @@ func (ws *watches) end(w *watch, why driver.Cause) {
 	w.over = true
 	for s := range w.subscribers {
 		if why == driver.Released && s.own != w && s.own != nil {
-			ws.notify(s, newsRelease)
+			ws.notify(s, releaseEvent)
 		} else {
-			ws.notify(s, newsEnd)
+			ws.notify(s, endEvent)
 		}
 	}
 	clear(w.subscribers)
 }
 
-// notify records news and delivers it to the caller. If the subscriber listens
-// to nodes ahead, its contender may act as a holder after that. So the session
-// is confirmed first.
+// notify records an event and delivers it to the caller. If the subscriber
+// listens to nodes ahead, its contender may act as a holder after that. So the
+// session is confirmed first.
 //
 // confirmLater never runs before notify returns: Work runs a job at once only
 // after the Conn has shut down. Before that, the lease has ended and close has
 // held ws.mu, so Confirmed reports true.
-func (ws *watches) notify(s *subscriber, what news) {
-	s.news = max(s.news, what)
-	if s.news == newsEnd {
+func (ws *watches) notify(s *subscriber, e event) {
+	s.event = max(s.event, e)
+	if s.event == endEvent {
 		s.keepOnly(nil)
 	} else {
 		s.keepOnly(s.own)
@@ -271,42 +271,42 @@ func (ws *watches) notify(s *subscriber, what news) {
 	s.deliver()
 }
 
-// confirmLater confirms the session and then delivers the news. It locks ws.mu
-// itself. If the session has ended, the watch ends, whatever the news was.
+// confirmLater confirms the session and then delivers the event. It locks ws.mu
+// itself. If the session has ended, the watch ends, whatever the event was.
 func (ws *watches) confirmLater(s *subscriber) {
 	ws.conn.ConfirmOrEnd()
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	s.confirming = false
 	if ws.conn.Lease().Err() != nil {
-		s.news = newsEnd
+		s.event = endEvent
 		s.keepOnly(nil)
 	}
 	s.deliver()
 }
 
 // endWait records the end of the wait, if there is one.
-func (s *subscriber) endWait(news bool) {
+func (s *subscriber) endWait(event bool) {
 	if s.endOfWait != nil {
-		s.endOfWait(news)
+		s.endOfWait(event)
 		s.endOfWait = nil
 	}
 }
 
-// deliver passes the news to the caller. If the own node has gone after the
+// deliver passes the event to the caller. If the own node has gone after the
 // release of a node ahead, the caller learns only of the end.
 //
-// News of a release may arrive while the watch of the own node is being armed.
-// The answer to that watch decides then: a node that exists has existed since
-// Create, and a node that does not exist ends the subscriber before Watch
+// The event of a release may arrive while the watch of the own node is being
+// armed. The answer to that watch decides then: a node that exists has existed
+// since Create, and a node that does not exist ends the subscriber before Watch
 // returns it.
 func (s *subscriber) deliver() {
 	switch {
 	case s.over:
-	case s.news == newsEnd:
+	case s.event == endEvent:
 		s.over = true
 		close(s.c)
-	case s.news == newsRelease && !s.released:
+	case s.event == releaseEvent && !s.released:
 		s.released = true
 		s.c <- driver.Released
 	}

@@ -164,8 +164,8 @@ func (k *keepalive) answered(number uint64, r reach, sent, now driver.Instant, i
 // errNoWrite says that no write has been answered on the present connection.
 var errNoWrite = errors.New("no write has been answered on this connection")
 
-// hold makes the lease count from strong, for a session that comes to have a
-// node which may hold a lock. Its duty must be Holding by then.
+// hold makes the lease count from schedule.strong, for a session that comes to
+// have a node which may hold a lock. Its duty must be Holding by then.
 func (k *keepalive) hold() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -181,9 +181,9 @@ func (k *keepalive) holdAtLeast(least time.Duration) error {
 	return err
 }
 
-// confirmed reports whether the lease counts from strong, or no node of the
-// session may hold a lock. If the latest write is recent, confirmed makes the
-// lease count from strong. Otherwise that needs a write: see confirm.
+// confirmed reports whether the lease counts from schedule.strong, or no node
+// of the session may hold a lock. If the latest write is recent, confirmed
+// makes the lease count from there. Otherwise that needs a write: see confirm.
 func (k *keepalive) confirmed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -194,9 +194,9 @@ func (k *keepalive) confirmed() bool {
 	return fresh && k.holdAtLeast(k.schedule.timeout/5) == nil
 }
 
-// confirm makes the lease count from strong before contenders that have waited
-// may act as holders. It calls write to send a write. One write serves all of
-// them.
+// confirm makes the lease count from schedule.strong before contenders that
+// have waited may act as holders. It calls write to send a write. One write
+// serves all of them.
 func (k *keepalive) confirm(write func() error) error {
 	if k.confirmed() {
 		return nil
