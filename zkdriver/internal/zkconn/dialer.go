@@ -28,7 +28,8 @@ type dialer struct {
 	onResume func(asked driver.Instant) error                 // the session has reconnected
 	onEnd    func(error)                                      // the session has ended
 
-	sendHooks sendHooks
+	sendHooks       sendHooks
+	maxRequestPause time.Duration
 
 	quit          chan struct{} // closed by close
 	sessionClosed atomic.Bool   // the server has confirmed the end of the session
@@ -51,7 +52,7 @@ type dialer struct {
 }
 
 func newDialer(config Config, tls *tls.Config) *dialer {
-	d := &dialer{config: config, tls: tls, quit: make(chan struct{}), fatal: make(chan struct{})}
+	d := &dialer{config: config, tls: tls, maxRequestPause: maxRequestPause, quit: make(chan struct{}), fatal: make(chan struct{})}
 	d.hosts = append(d.hosts, config.Hosts...)
 	rand.Shuffle(len(d.hosts), func(i, j int) { d.hosts[i], d.hosts[j] = d.hosts[j], d.hosts[i] })
 	return d
@@ -284,7 +285,7 @@ func (d *dialer) attach(c *frameConn, r connectReply) error {
 		return err
 	}
 	if d.connections.Add(1) > 1 && d.config.Events.Watching() {
-		c.pauseRequests(min(maxRequestPause, r.timeout/16))
+		c.pauseRequests(min(d.maxRequestPause, r.timeout/16))
 	}
 	d.attached, d.refusals, d.server = true, 0, c.raw.RemoteAddr().String()
 	return nil

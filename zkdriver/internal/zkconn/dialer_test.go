@@ -1,7 +1,9 @@
 package zkconn
 
 import (
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,4 +16,47 @@ func TestForeignSessionIsNeverAdopted(t *testing.T) {
 	require.Error(t, c.dialer.checkReply(connectReply{session: c.SessionID() + 1, timeout: c.dialer.timeout}))
 	closed(t, "the session is over", c.Lease().Done())
 	require.ErrorIs(t, c.Lease().Err(), driver.ErrSessionEnded)
+}
+
+// watching is a session that has watches.
+type watching struct{ noEvents }
+
+func (watching) Watching() bool { return true }
+
+// go-zookeeper sets the watches again as of the last zxid that it has seen. The
+// answer to a request that goes first would raise that zxid, and a change in
+// between would be missed.
+func TestAfterAReconnectTheWatchesAreSetBeforeAnyRequest(t *testing.T) {
+	server := zktest.Shared(t)
+	proxy := zktest.NewProxy(t, server.Addr())
+	config := testConfig(proxy.Addr())
+	config.Events = watching{}
+	config.SessionTimeout = 10 * time.Minute
+	path := server.Chroot(t)
+	c := mustDial(t, config)
+	c.dialer.mu.Lock()
+	c.dialer.maxRequestPause = bound // however slow the machine is
+	c.dialer.mu.Unlock()
+	_, _, err := c.WatchData(path)
+	require.NoError(t, err)
+
+	proxy.Refuse()
+	proxy.DropConnections()
+	var reads sync.WaitGroup
+	for range 4 { // go-zookeeper queues them until it is connected
+		reads.Go(func() { c.Get(path) })
+	}
+	first := make(chan int32, 1)
+	proxy.OnRequest(func(opcode int32) {
+		if opcode == zktest.OpConnect {
+			return
+		}
+		select {
+		case first <- opcode:
+		default:
+		}
+	})
+	proxy.Heal()
+	require.EqualValues(t, opSetWatches, <-first)
+	reads.Wait()
 }
