@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/zktest"
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 )
 
@@ -128,5 +129,40 @@ func TestMarginOrTickBeyondWhatTheServerGrantsIsRefused(t *testing.T) {
 		_, err := dsnConnect(t, "zk://"+server.Addr()+"?session_timeout=1h&"+parameter+"=20m") // ten minutes is the server's most
 		require.ErrorContains(t, err, parameter+" is more than half of the timeout that the server grants a session: half of 10m0s")
 		require.NotErrorIs(t, err, driver.ErrUnavailable)
+	}
+}
+
+func TestARootThatMayNotBeReadCostsNoSession(t *testing.T) {
+	t.Parallel()
+	server := zktest.Start(t)
+	raw := server.Raw(t)
+	_, err := raw.Create("/locks", nil, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	_, err = raw.SetACL("/", zk.DigestACL(zk.PermAll, "a", "b"), -1)
+	require.NoError(t, err)
+	for _, nodes := range []bool{false, true} {
+		p := zktest.NewProxy(t, server.Addr())
+		s := mustConnect(t, "zk://"+p.Addr()+"/locks?session_timeout=1s")
+		if nodes {
+			_, err = create(within(t), s, "q", "h-W-", []byte("x"))
+			require.NoError(t, err)
+		}
+		eventually(t, "thirty heartbeats", func() bool { return p.Frames(zktest.OpSync)+p.Frames(zktest.OpMulti) >= 30 })
+		require.NoError(t, s.Err())
+	}
+}
+
+// A slow answer must not end the session.
+func TestASlowStoreCostsNoSession(t *testing.T) {
+	for _, delay := range []time.Duration{300 * time.Millisecond, 600 * time.Millisecond} {
+		t.Run(fmt.Sprint(delay), func(t *testing.T) {
+			t.Parallel()
+			b := newFixture(t, "session_timeout=8s")
+			b.mustCreate("q", "h-W-", "x")
+			b.proxy.SetDelay(delay) // each way
+			before := b.proxy.Requests()
+			eventually(t, "fifteen heartbeats", func() bool { return b.Err() != nil || b.proxy.Requests() >= before+15 })
+			require.NoError(t, b.Err())
+		})
 	}
 }

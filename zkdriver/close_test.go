@@ -1,17 +1,14 @@
 package zkdriver
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/leasehook"
 	"github.com/dlock-go/dlock/internal/zktest"
-	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
 func TestCloseEndsASessionWhoseConnectionHasJustBroken(t *testing.T) {
@@ -57,55 +54,6 @@ func TestCloseGoesToAnotherServerWhereTheOneInUseIsSilent(t *testing.T) {
 		}
 	}
 	require.NoError(t, s.Close())
-}
-
-func TestALateAnswerThatAQueueIsNotThereDropsNoNodeMadeSince(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t, "session_timeout=20s")
-	asked := b.own.createdSoFar()
-	_, _, err := b.conn.Children(b.settings.queuePath("q"))
-	require.ErrorIs(t, err, zk.ErrNoNode)
-	p := b.mustCreate("q", "h-W-", "x") // by another goroutine, before the answer is handled
-	b.own.queueGone("q", asked)
-	b.own.nodeGone("q", p.Name, asked)
-	require.True(t, b.own.duty() == zkconn.Holding)
-	_, err = b.Replace(within(t), "q", p, "h-R-")
-	require.NoError(t, err)
-}
-
-func TestARootThatMayNotBeReadCostsNoSession(t *testing.T) {
-	t.Parallel()
-	server := zktest.Start(t)
-	raw := server.Raw(t)
-	_, err := raw.Create("/locks", nil, 0, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
-	_, err = raw.SetACL("/", zk.DigestACL(zk.PermAll, "a", "b"), -1)
-	require.NoError(t, err)
-	for _, nodes := range []bool{false, true} {
-		p := zktest.NewProxy(t, server.Addr())
-		s := mustConnect(t, "zk://"+p.Addr()+"/locks?session_timeout=1s")
-		if nodes {
-			_, err = create(within(t), s, "q", "h-W-", []byte("x"))
-			require.NoError(t, err)
-		}
-		eventually(t, "thirty heartbeats", func() bool { return p.Frames(zktest.OpSync)+p.Frames(zktest.OpMulti) >= 30 })
-		require.NoError(t, s.Err())
-	}
-}
-
-// A slow answer must not end the session.
-func TestASlowStoreCostsNoSession(t *testing.T) {
-	for _, delay := range []time.Duration{300 * time.Millisecond, 600 * time.Millisecond} {
-		t.Run(fmt.Sprint(delay), func(t *testing.T) {
-			t.Parallel()
-			b := newFixture(t, "session_timeout=8s")
-			b.mustCreate("q", "h-W-", "x")
-			b.proxy.SetDelay(delay) // each way
-			before := b.proxy.Requests()
-			eventually(t, "fifteen heartbeats", func() bool { return b.Err() != nil || b.proxy.Requests() >= before+15 })
-			require.NoError(t, b.Err())
-		})
-	}
 }
 
 // expireLease makes the lease of a session run out, while the server keeps the

@@ -1,0 +1,23 @@
+package zkdriver
+
+import (
+	"testing"
+
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+)
+
+func TestALateAnswerThatAQueueIsNotThereDropsNoNodeMadeSince(t *testing.T) {
+	t.Parallel()
+	b := newFixture(t, "session_timeout=20s")
+	asked := b.own.createdSoFar()
+	_, _, err := b.conn.Children(b.settings.queuePath("q"))
+	require.ErrorIs(t, err, zk.ErrNoNode)
+	p := b.mustCreate("q", "h-W-", "x") // by another goroutine, before the answer is handled
+	b.own.queueGone("q", asked)
+	b.own.nodeGone("q", p.Name, asked)
+	require.True(t, b.own.duty() == zkconn.Holding)
+	_, err = b.Replace(within(t), "q", p, "h-R-")
+	require.NoError(t, err)
+}
