@@ -22,11 +22,10 @@ const (
 	exitTimeout = 2 * time.Second
 )
 
-// Close ends the session here and in the store, and returns when every
-// goroutine of the Conn has ended. A session whose lease has run out here may
-// live on in the store, so Close ends it there all the same. The error matches
-// driver.ErrUnavailable if no server has confirmed the end; Close can be called
-// again then.
+// Close ends the session here and in the store, and returns when the Conn has
+// shut down. A session whose lease has run out here may live on in the store,
+// so Close ends it there all the same. If no server has confirmed the end, the
+// error matches driver.ErrUnavailable, and Close can be called again.
 func (c *Conn) Close() error {
 	c.end(errClosed)
 	<-c.finished

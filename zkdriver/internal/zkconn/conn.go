@@ -29,7 +29,7 @@ type Conn struct {
 	hasSession    chan struct{} // closed when go-zookeeper has the session
 	hasSessionOne sync.Once
 
-	finished    chan struct{}      // closed when every goroutine but a late worker is gone
+	finished    chan struct{}      // closed when the Conn has shut down
 	closes      singleflight.Group // concurrent calls of Close share one attempt
 	endedThere  bool               // the server has confirmed the end; belongs to closes
 	endAttempts int                // to end the session in the store; belongs to closes

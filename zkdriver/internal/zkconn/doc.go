@@ -1,7 +1,8 @@
-// Package zkconn is one session of ZooKeeper whose process knows the truth
+// Package zkconn keeps one session of ZooKeeper and tells its process the truth
 // about it: as long as the lease of a Conn has not ended, the store keeps the
 // session and its nodes. The package stands on the client library go-zookeeper.
-// It knows nothing of queues and locks; package zkdriver has those.
+// It does not know what a queue is. Package zkdriver knows that, and says with
+// Config.Duty what the nodes of the session need.
 //
 // Error texts begin with "zkdriver:", because that is the name that users know.
 //
@@ -50,7 +51,7 @@
 //     leaves open (errors.go).
 //   - A request behind another one. AfterSend runs a function as soon as a
 //     certain transaction has been written to the connection (aftersend.go).
-//   - A close that is certain. go-zookeeper may lose the close request, and a
+//   - A close that is confirmed. go-zookeeper may lose the close request, and a
 //     handshake under way may even bring the session back. Close forbids
 //     further connections and, unless the server has confirmed the end, ends
 //     the session on a new connection (close.go, endsession.go).

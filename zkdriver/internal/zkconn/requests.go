@@ -51,7 +51,9 @@ func (c *Conn) write() error { return c.ask(toQuorum, c.checkRoot) }
 func (c *Conn) checkRoot() error {
 	_, err := c.client.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
 	if errors.Is(err, zk.ErrNoAuth) {
-		return nil // the leader's answer, which takes the same way as that to a write
+		// The leader has refused the transaction. The refusal goes through the quorum
+		// like a transaction, so it proves as much.
+		return nil
 	}
 	return err
 }

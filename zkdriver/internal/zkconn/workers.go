@@ -6,8 +6,8 @@ import (
 )
 
 // workers is a set of goroutines that run jobs. An idle worker waits for the
-// next job, because a new goroutine, whose stack has to grow, costs more than
-// many a request.
+// next job, because starting a goroutine, whose stack has to grow, costs more
+// than a short request.
 type workers struct {
 	once sync.Once
 	jobs chan func()
