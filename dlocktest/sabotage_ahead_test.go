@@ -13,7 +13,7 @@ import (
 var aheadSabotages = []sabotage{
 	{"lists before it creates", "two requests that are no transaction",
 		of(func(s base) racyAhead { return racyAhead{s} })},
-	{"is always alone", "a field that is never set right, because one client at a time was tried",
+	{"is always alone", "a field that is always empty, tried with one client at a time",
 		tells(func([]driver.Node, driver.Node) []driver.Node { return nil })},
 	{"knows the writers only", "SQL: a WHERE too many",
 		tells(only(func(n driver.Node) bool { return strings.Contains(n.Name, "-W-") }))},
@@ -31,15 +31,15 @@ var aheadSabotages = []sabotage{
 		tells(func(ahead []driver.Node, own driver.Node) []driver.Node { return append(slices.Clone(ahead), own) })},
 	{"remembers the nodes ahead of an earlier node", "a cache of the last list",
 		of(func(s base) *staleAhead { return &staleAhead{base: s, seen: make(map[string][]driver.Node)} })},
-	{"chooses the predecessor itself", "a script on the server that arms the watch, and a guess",
+	{"chooses the predecessor itself", "a script on the server that arms a watch of the node before the own one, without asking",
 		of(func(s base) guessesBehind { return guessesBehind{s} })},
 	{"asks Predecessor about all nodes of the queue", "a list after the create, not cut at the own node",
 		of(func(s base) asksAboutAll { return asksAboutAll{s} })},
-	{"arms a watch in every Create", "a script that does always the same",
+	{"arms a watch in every Create", "a script that does the same in each call",
 		of(func(s base) armsAlways { return armsAlways{s} })},
 	{"lists and creates, and arms then", "three requests in one method: what happens between the last two is missed",
 		of(func(s base) armsLate { return armsLate{s} })},
-	{"watches from Create the node ahead only", "the own node, forgotten in the faster of two ways",
+	{"watches from Create the node ahead only", "two functions that arm watches, one of which leaves out the own node",
 		of(func(s base) armsAheadOnly { return armsAheadOnly{s} })},
 }
 

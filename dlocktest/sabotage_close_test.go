@@ -22,9 +22,9 @@ var closeSabotages = []sabotage{
 		of(func(s base) *closesOnce { return &closesOnce{base: s} })},
 	{"leaves its nodes to the session timeout", "etcd, Redis: closing the connection and not revoking the lease",
 		of(func(s base) leavesNodes { return leavesNodes{s} })},
-	{"says nil although it could not reach the store", "an error of cleaning up that is thrown away",
+	{"returns nil from Close although it could not reach the store", "an error of the clean-up that is ignored",
 		of(func(s base) *alwaysNil { return &alwaysNil{base: s} })},
-	{"ends no session in the store whose lease has run out", "a session that is over needs no goodbye",
+	{"does not end a session in the store whose lease has run out", "a Close that returns early if the session has ended",
 		of(func(s base) forgetsLapsed { return forgetsLapsed{s} })},
 	{"remembers the error of its first Close", "sync.Once around all of Close",
 		of(func(s base) *closesOnceOnly { return &closesOnceOnly{base: s} })},
@@ -34,7 +34,7 @@ var closeSabotages = []sabotage{
 		func(s base, st *memdriver.Store) driver.Session { return &createsAfterClose{base: s, store: st} }},
 	{"does not refuse a create that arrives after Close", "Redis, SQL: no look at the session in the request that makes the node",
 		func(s base, st *memdriver.Store) driver.Session { return &takesLateCreates{base: s, store: st} }},
-	{"sweeps up what has its host's name", "removing nodes by prefix",
+	{"deletes at Close all nodes with its host's name", "removing nodes by prefix",
 		func(s base, st *memdriver.Store) driver.Session { return &sweepsUp{base: s, store: st} }},
 }
 

@@ -12,11 +12,11 @@ import (
 )
 
 var deleteSabotages = []sabotage{
-	{"deletes by name", "a store where names come again, and a request that names nothing else",
+	{"deletes by name", "a store where names come again, and a request that contains the name only",
 		func(s base, st *memdriver.Store) driver.Session { return byNameDelete{s, st} }},
-	{"takes gone for deleted", "DEL and DELETE succeed also where nothing is: the number of what was removed is not looked at",
+	{"returns success for a node that is gone", "Redis, SQL: DEL and DELETE succeed for a missing node, and the number of removed nodes is ignored",
 		of(func(s base) neverGone { return neverGone{s} })},
-	{"returns its store's error for what is gone", "SQL: no rows; Redis: nil",
+	{"returns the error of its store for a node that is gone", "SQL: no rows; Redis: nil",
 		of(func(s base) plainGone { return plainGone{s} })},
 	{"deletes everything of its session", "SQL: DELETE ... WHERE session = ?; etcd: revoking the lease",
 		of(func(s base) *deletesAll { return &deletesAll{base: s} })},
@@ -24,9 +24,9 @@ var deleteSabotages = []sabotage{
 		func(s base, st *memdriver.Store) driver.Session { return deletesHead{s, st} }},
 	{"deletes in the background", "a pipeline whose answers are not read",
 		of(func(s base) deletesLater { return deletesLater{s} })},
-	{"takes its own deletion for that of another client", "a client library that repeats a request whose reply was lost",
+	{"takes its own delete for the delete of another client", "a client library that repeats a request whose reply was lost",
 		of(func(s base) *forgetsItsDelete { return &forgetsItsDelete{base: s} })},
-	{"deletes by name if the request comes late", "a network that delays, and a request that names nothing but a path",
+	{"deletes by name if the request comes late", "a network that delays, and a request that contains the path only",
 		func(s base, st *memdriver.Store) driver.Session { return &deletesLate{base: s, store: st} }},
 	{"hangs", "waiting for an answer without a limit",
 		of(func(s base) hangs { return hangs{s} })},

@@ -11,7 +11,7 @@ import (
 )
 
 var endSabotages = []sabotage{
-	{"looks at no clock", "timers only: they stand still while the process does",
+	{"reads no clock", "timers only, which do not run while the process is paused",
 		of(func(s base) timersOnly { return timersOnly{s} })},
 	{"learns of its end late", "any mistake in the time that the lease runs",
 		of(newLateEnd)},
@@ -19,17 +19,17 @@ var endSabotages = []sabotage{
 		of(func(s base) driver.Session { return newOwnLease(s, soundTimeout, false) })},
 	{"counts from the replies", "renewing the lease when the answer to a heartbeat arrives",
 		of(func(s base) driver.Session { return newOwnLease(s, soundTimeout*3/4, true) })},
-	{"counts from the replies to its beats", "renewing a lease of package driver in its beat, when the answer has come, and with a short margin",
+	{"counts from the replies to its heartbeats", "renewing a driver.Lease when the answer to a heartbeat has come, with a short margin",
 		of(func(s base) driver.Session { return newLateBeats(s, soundTimeout/10) })},
-	{"relies on its margin for slow replies", "renewing a lease of package driver in its beat, when the answer has come, and with its default margin",
+	{"relies on its margin for slow replies", "renewing a driver.Lease when the answer to a heartbeat has come, with the default margin",
 		of(func(s base) driver.Session { return newLateBeats(s, 0) })},
-	{"lives again", "a lease that is renewed by an answer which comes after its end; a new session of the store under the old name",
+	{"returns nil from Err after its end", "a lease that is renewed by an answer which comes after its end; a new session of the store under the old name",
 		of(func(s base) *undead { return &undead{base: s} })},
 	{"asks the store whether it lives", "etcd: waiting for KeepAlive's channel; any client that reports a loss when it has connected again",
 		of(newAsksTheStore)},
-	{"closes Done when it is asked only", "an Err that looks at the clocks, and no timer",
+	{"closes Done only when Err is called", "an Err that reads the clocks, and no timer",
 		of(func(s base) *lazyDone { return &lazyDone{base: s, done: make(chan struct{})} })},
-	{"sends no heartbeats", "Redis, etcd: a time to live that nobody renews",
+	{"sends no heartbeats", "Redis, etcd: a time to live that is never renewed",
 		func(s base, st *memdriver.Store) driver.Session {
 			go func() {
 				select {

@@ -11,21 +11,21 @@ import (
 )
 
 var methodSabotages = []sabotage{
-	{"does not look at ctx", "a client library without contexts",
+	{"ignores ctx", "a client library without contexts",
 		of(func(s base) ignoresCtx { return ignoresCtx{s} })},
 	{"marks no error", "returning the client library's errors as they are",
 		of(func(s base) unmarked { return unmarked{s} })},
-	{"marks what is gone as passing", "one mark for all errors",
+	{"marks the error for a missing node as one that may pass", "one mark for all errors",
 		of(func(s base) marksGone { return marksGone{s} })},
-	{"marks a bad name as passing", "one mark for all errors",
+	{"marks the error for a bad name as one that may pass", "one mark for all errors",
 		of(func(s base) marksNames { return marksNames{s} })},
 	{"answers after its end", "a connection pool that serves any caller",
 		of(func(s base) answersAfterEnd { return answersAfterEnd{s} })},
-	{"can replace now and then", "a server that is asked for its version when it is needed, and a cluster of several versions",
+	{"supports Replace in some calls only", "asking the server for its version in each call, in a cluster with several versions",
 		of(func(s base) *fickle { return &fickle{base: s} })},
 	{"ends with the ctx of Connect", "deriving the session's own context from it",
 		of(func(s base) *endsWithConnect { return &endsWithConnect{base: s} })},
-	{"makes one call at a time", "a mutex around the connection: a call that waits for it does not look at ctx",
+	{"makes one call at a time", "a mutex around the connection: a call that waits for it ignores ctx",
 		of(func(s base) *oneAtATime { return &oneAtATime{base: s} })},
 }
 

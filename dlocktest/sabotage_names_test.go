@@ -11,9 +11,9 @@ import (
 )
 
 var nameSabotages = []sabotage{
-	{"takes a slash in a prefix", "a store without paths, where no author thinks of them",
+	{"takes a slash in a prefix", "a store without paths, where a slash is an ordinary character",
 		of(func(s base) takesSlash { return takesSlash{s} })},
-	{"has no epochs", "a count that goes with its queue",
+	{"has no epochs", "a counter that is removed with its queue",
 		of(func(s base) noEpoch { return noEpoch{unknowing{s}} })},
 	{"writes the sequence without zeros", "Sprint of the sequence instead of FormatName",
 		of(func(s base) shortNames { return shortNames{unknowing{s}} })},
@@ -23,13 +23,13 @@ var nameSabotages = []sabotage{
 		of(func(s base) *otherQueues {
 			return &otherQueues{s, func(q string) string { return q[:min(len(q), 255)] }}
 		})},
-	{"takes a space at the end for nothing", "SQL: strings are padded before they are compared",
+	{"ignores spaces at the end", "SQL: strings are padded before they are compared",
 		of(func(s base) *otherQueues {
 			return &otherQueues{s, func(q string) string { return strings.TrimRight(q, " ") }}
 		})},
 	{"takes a queue for a node of the queue above", "a store with paths, where the nodes and the queues below have one parent: ZooKeeper, a file system",
 		of(func(s base) mixed { return mixed{s} })},
-	{"escapes names in one direction only", "a mark behind what looks like a node, and no mark behind what ends in the mark",
+	{"escapes names in one direction only", "a mark behind a name that looks like a node, and none behind a name that ends in the mark",
 		of(func(s base) *otherQueues { return &otherQueues{s, markNodeLike} })},
 	{"writes slashes as dots", "a store whose keys may have no slash: NATS, Kubernetes",
 		of(func(s base) *otherQueues {

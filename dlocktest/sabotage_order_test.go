@@ -16,11 +16,11 @@ import (
 var orderSabotages = []sabotage{
 	{"lists by name", "a store of keys that lists them in their own order: etcd, DynamoDB, an object store",
 		of(func(s base) byName { return byName{s} })},
-	{"lists what it listed before", "reading from a replica that lags, or from a cache",
+	{"returns an older list", "reading from a replica that lags, or from a cache",
 		of(func(s base) *cached { return &cached{base: s} })},
-	{"lists what is no contender", "a prefix scan that takes all that is there",
+	{"lists nodes that are no contenders", "a prefix scan that returns every key",
 		of(func(s base) listsForeign { return listsForeign{s} })},
-	{"draws the number first and shows the node later", "SQL: a sequence or AUTO_INCREMENT gives numbers in one order, transactions commit in another",
+	{"draws the sequence first and shows the node later", "SQL: a sequence or AUTO_INCREMENT gives numbers in one order, transactions commit in another",
 		func() wrap {
 			open := perStore(func() *uncommitted { return &uncommitted{nodes: make(map[driver.Node]bool)} })
 			return func(s base, st *memdriver.Store) driver.Session { return commitsLate{unknowing{s}, open(st)} }

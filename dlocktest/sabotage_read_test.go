@@ -12,7 +12,7 @@ import (
 )
 
 var readSabotages = []sabotage{
-	{"reads no token", "a Read that was written for people and not for tools",
+	{"reads no token", "a Read that was written for display only",
 		of(func(s base) readsNothing { return readsNothing{s} })},
 	{"reads the owner from the data", "a store whose nodes have no owner of their own",
 		func() wrap {
@@ -21,12 +21,12 @@ var readSabotages = []sabotage{
 		}()},
 	{"takes each node for foreign", "comparing the owner with the connection instead of the session",
 		of(func(s base) allForeign { return allForeign{s} })},
-	{"reads what is gone", "an empty answer that is no error",
+	{"reads a node that is gone", "an empty answer that is not taken for an error",
 		of(func(s base) readsGone { return readsGone{s} })},
 }
 
 var walkSabotages = []sabotage{
-	{"walks by letters", "a prefix of keys taken for a path",
+	{"walks by the letters of the prefix", "a prefix of keys taken for a path",
 		of(func(s base) walksByLetters { return walksByLetters{s} })},
 }
 

@@ -11,41 +11,41 @@ import (
 )
 
 var releasedSabotages = []sabotage{
-	{"releases what it deletes", "one request for both, and the cause not looked at",
+	{"releases what it deletes", "one request for both causes",
 		of(func(s base) releasesAll { return releasesAll{s} })},
-	{"releases at Close", "giving everything back in one way",
+	{"releases at Close", "one function for Unlock and Close",
 		of(func(s base) *releasesAtEnd { return &releasesAtEnd{base: s, atClose: true} })},
 	{"releases what expires", "a trigger on deletion, or a message when a key expires, that is taken for a release",
 		of(func(s base) *releasesAtEnd { return &releasesAtEnd{base: s} })},
-	{"takes an end that was not announced for a release", "guessing from what is missing: an operator's removal looks the same",
+	{"takes an end without a message for a release", "concluding from a missing message: an operator's removal looks the same",
 		func() wrap {
 			all := perStore(func() *announcements { return new(announcements) })
 			return func(s base, st *memdriver.Store) driver.Session {
 				return &guesses{announced{base: unarmed{s}, told: all(st)}}
 			}
 		}()},
-	{"takes what is not there for released", "a watch that is armed too late, and a guess",
+	{"takes a missing node for a released one", "a watch that is armed after the release",
 		of(func(s base) guessesGone { return guessesGone{unarmed{s}} })},
 	{"remembers releases by name", "a table of names, in a store where names come again",
 		func() wrap {
 			names := perStore(func() *sync.Map { return new(sync.Map) })
 			return func(s base, st *memdriver.Store) driver.Session { return releasesNames{unarmed{s}, names(st)} }
 		}()},
-	{"tells of its own release", "one announcement for all watches of a node, those of its owner included",
+	{"sends Released for the own node", "one message for all watches of a node, with those of its owner",
 		of(func(s base) *tellsOwn { return &tellsOwn{base: unarmed{s}} })},
-	{"tells watches of the queue of a release", "one announcement for all watches",
+	{"sends Released to watches of the queue", "one message for all watches",
 		func() wrap {
 			releases := perStore(func() *atomic.Int64 { return new(atomic.Int64) })
 			return func(s base, st *memdriver.Store) driver.Session { return tellsQueue{s, releases(st)} }
 		}()},
-	{"lets Released overtake the end of the own node", "one subscription for each node: what they tell arrives in any order",
+	{"sends Released before the end of the own node", "one subscription for each node: their messages arrive in any order",
 		overtaking(func(*overtaken, driver.Place) bool { return true })},
-	{"does not hear of operators before Released", "Redis, SQL: what an operator removes by hand is announced to no session",
+	{"sends Released without knowing what operators removed", "Redis, SQL: no session gets a message of a removal by an operator",
 		overtaking(func(s *overtaken, p driver.Place) bool {
 			_, own := s.deleted.Load(p)
 			return !own && s.Err() == nil
 		})},
-	{"does not hear of its own expiry before Released", "the store ends a session, and tells its process with the next heartbeat",
+	{"sends Released without knowing of its own expiry", "the store ends a session, and the process learns of it with the next heartbeat",
 		overtaking(func(s *overtaken, _ driver.Place) bool { return s.Err() != nil })},
 	{"forgets the own node after Released", "a subscription that ends with its first message",
 		of(func(s base) forgetsOwn { return forgetsOwn{unarmed{s}} })},

@@ -11,7 +11,7 @@ import (
 )
 
 var tokenSabotages = []sabotage{
-	{"takes the sequence for the token", "ZooKeeper: the counter of a node goes with it",
+	{"takes the sequence for the token", "ZooKeeper: the counter of a queue is removed with the queue",
 		func(s base, _ *memdriver.Store) driver.Session {
 			return renumber(s, func(_ string, p driver.Place) int64 { return p.Seq })
 		}},
@@ -20,7 +20,7 @@ var tokenSabotages = []sabotage{
 			var count atomic.Int64
 			return renumber(s, func(string, driver.Place) int64 { return count.Add(1) })
 		}},
-	{"takes the time for the token", "milliseconds since 1970: two may fall on one",
+	{"takes the time for the token", "milliseconds since 1970: two nodes may get the same one",
 		func(s base, _ *memdriver.Store) driver.Session {
 			return renumber(s, func(string, driver.Place) int64 { return time.Now().UnixMilli() })
 		}},
