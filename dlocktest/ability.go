@@ -7,8 +7,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// trials report whether sessions have an ability. An ability that a driver may leave
-// out in some calls is tried a few times.
+// trials report whether sessions have an ability. An ability that a driver may
+// leave out in some calls is tried a few times.
 var trials = map[need]func(c *check, a, b driver.Session) bool{
 	needReplace: func(c *check, a, _ driver.Session) bool {
 		_, err := driver.Replace(c.ctx, a, "abilities", c.create(a, "abilities", writer), shared)
@@ -43,9 +43,9 @@ var trials = map[need]func(c *check, a, b driver.Session) bool{
 	},
 }
 
-// probe returns the abilities of the driver's sessions, and fails t if one is missing
-// that the configuration demands. It is no subtest, because go test -run might leave
-// a subtest out.
+// probe returns the abilities of the driver's sessions, and fails t if one is
+// missing that the configuration demands. It is no subtest, because go test
+// -run might leave a subtest out.
 func probe(t *testing.T, config Config) (have need) {
 	t.Helper()
 	if v := runCase(t, config, 0, rule{number: 10, name: "methods"}, testCase{
@@ -71,8 +71,8 @@ func probe(t *testing.T, config Config) (have need) {
 	return have
 }
 
-// succeeds tries an ability. It tries again if a session was lost. Any other failure
-// shows in the cases.
+// succeeds tries an ability. It tries again if a session was lost. Any other
+// failure shows in the cases.
 func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Session) bool) bool {
 	for range attempts {
 		can := make(chan bool, 1)

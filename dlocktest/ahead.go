@@ -32,8 +32,8 @@ var aheadCases = []testCase{
 	{name: "a-deletion-that-meets-the-create-is-not-missed", why: whyArmed, needs: needArmed, run: armedMeetsDelete},
 }
 
-// wantAhead compares the nodes ahead that Create returned with those in the queue. A
-// driver may leave them out.
+// wantAhead compares the nodes ahead that Create returned with those in the
+// queue. A driver may leave them out.
 func (c *check) wantAhead(j driver.Joined, want ...driver.Node) {
 	if j.Known && !slices.Equal(j.Ahead, want) {
 		c.errorf("Create of %s returned the nodes ahead %v, expected %v, as List returns them", j.Name, j.Ahead, want)
@@ -46,7 +46,8 @@ func (c *check) wantAhead(j driver.Joined, want ...driver.Node) {
 	}
 }
 
-// aheadAsListed creates nodes of both kinds from two sessions, one after the other.
+// aheadAsListed creates nodes of both kinds from two sessions, one after the
+// other.
 func aheadAsListed(c *check) {
 	a, b := c.twoSessions()
 	known := 0
@@ -75,8 +76,8 @@ func aheadAsListed(c *check) {
 	c.logf("%d of 12 creates knew the nodes ahead", known)
 }
 
-// aheadForeign puts a node of another program into the queue. Locks take it for a
-// contender that wants the lock exclusively.
+// aheadForeign puts a node of another program into the queue. Locks take it for
+// a contender that wants the lock exclusively.
 func aheadForeign(c *check) {
 	s := c.session()
 	const foreign = "legacy-0000000000"
@@ -118,9 +119,9 @@ func aheadAfterRemoval(c *check) {
 	}
 }
 
-// aheadConcurrent deletes no node while others are created. So each Create has to
-// return all nodes with a smaller token. A node that no Create returned may be there
-// as well: a Create that failed may have left it for a moment.
+// aheadConcurrent deletes no node while others are created. So each Create has
+// to return all nodes with a smaller token. A node that no Create returned may
+// be there as well: a Create that failed may have left it for a moment.
 func aheadConcurrent(c *check) {
 	sessions := []driver.Session{c.session(), c.session(), c.session()}
 	c.rounds(25, func(round int) {
@@ -147,8 +148,9 @@ func aheadConcurrent(c *check) {
 	})
 }
 
-// aheadAtAnInstant deletes a node while another one is created. A node that stood all
-// the time has to be ahead, and a node that was gone before must not be.
+// aheadAtAnInstant deletes a node while another one is created. A node that
+// stood all the time has to be ahead, and a node that was gone before must not
+// be.
 func aheadAtAnInstant(c *check) {
 	a, b := c.twoSessions()
 	c.rounds(100, func(i int) {
@@ -170,8 +172,8 @@ func aheadAtAnInstant(c *check) {
 	})
 }
 
-// aloneExcludes takes a contender that is alone for the holder of a lock, as recipes
-// do.
+// aloneExcludes takes a contender that is alone for the holder of a lock, as
+// recipes do.
 func aloneExcludes(c *check) {
 	var inside, entered atomic.Int32
 	c.together(4, func(i int) {
@@ -195,8 +197,8 @@ func aloneExcludes(c *check) {
 // holdBriefly holds a lock for a moment, so that others come meanwhile.
 func holdBriefly() { time.Sleep(rand.N(200 * time.Microsecond)) }
 
-// predecessorGetsAhead checks the nodes with which the driver calls Predecessor, if it
-// does. A driver may call it with no nodes at any time.
+// predecessorGetsAhead checks the nodes with which the driver calls
+// Predecessor, if it does. A driver may call it with no nodes at any time.
 func predecessorGetsAhead(c *check) {
 	a, b := c.twoSessions()
 	var want []driver.Node
@@ -233,8 +235,8 @@ func armedUnasked(c *check) {
 	}
 }
 
-// armedEndsWithChosen has Predecessor choose one of three nodes, each in turn, and
-// deletes that node. A watch of another node stays open then.
+// armedEndsWithChosen has Predecessor choose one of three nodes, each in turn,
+// and deletes that node. A watch of another node stays open then.
 func armedEndsWithChosen(c *check) {
 	a, b := c.twoSessions()
 	armed := 0

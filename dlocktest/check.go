@@ -11,15 +11,16 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// closeGrace is how long Close may take if it cannot reach the store. The contract
-// says a few seconds. The bound is much longer, because machines may be slow.
+// closeGrace is how long Close may take if it cannot reach the store. The
+// contract says a few seconds. The bound is much longer, because machines may
+// be slow.
 var closeGrace = 20 * time.Second
 
-// attempts is how often a case is tried if it fails and one of its sessions ended
-// that the case did not end. A very busy machine may stop the process for longer
-// than a short session timeout, which is no fault of the driver. Then
-// stalledAttempts counts instead. A driver that always loses sessions loses one in
-// every attempt.
+// attempts is how often a case is tried if it fails and one of its sessions
+// ended that the case did not end. A very busy machine may stop the process for
+// longer than a short session timeout, which is no fault of the driver. Then
+// stalledAttempts counts instead. A driver that always loses sessions loses one
+// in every attempt.
 const (
 	attempts        = 5
 	stalledAttempts = 12
@@ -52,12 +53,12 @@ func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict 
 	}
 }
 
-// check is one attempt at a case. It makes sessions, closes them at the end, and
-// keeps the failures, which count only if the attempt is the last one.
+// check is one attempt at a case. It makes sessions, closes them at the end,
+// and keeps the failures, which count only if the attempt is the last one.
 //
-// The case runs on a goroutine of its own, so that a driver that hangs fails its
-// case and not the whole test. An attempt that takes too long is abandoned: it does
-// not use t any more, and its goroutines end at their next step.
+// The case runs on a goroutine of its own, so that a driver that hangs fails
+// its case and not the whole test. An attempt that takes too long is abandoned:
+// it does not use t any more, and its goroutines end at their next step.
 type check struct {
 	t        *testing.T
 	config   Config
@@ -119,8 +120,8 @@ func (c *check) startWait() waitTimer {
 // elapsed returns how long the wait has taken so far.
 func (t waitTimer) elapsed() time.Duration { return time.Since(t.began).Round(time.Millisecond) }
 
-// rounds calls f up to n times, with the number of the round. On a slow store there
-// are fewer rounds, because the cases do not check how fast a store is.
+// rounds calls f up to n times, with the number of the round. On a slow store
+// there are fewer rounds, because the cases do not check how fast a store is.
 func (c *check) rounds(n int, f func(i int)) {
 	const least = 3
 	enough := time.Now().Add(c.config.bound() / 2)
@@ -134,8 +135,8 @@ func (c *check) rounds(n int, f func(i int)) {
 	}
 }
 
-// measureStalls runs a goroutine that wakes every few milliseconds, and records by
-// how much it was late at most. The function stop ends it.
+// measureStalls runs a goroutine that wakes every few milliseconds, and records
+// by how much it was late at most. The function stop ends it.
 func (c *check) measureStalls() (stop func()) {
 	const pause = 5 * time.Millisecond
 	quit, finished := make(chan struct{}), make(chan struct{})
@@ -180,8 +181,8 @@ func (c *check) abandon() {
 	c.abandoned = true
 }
 
-// cleanUp looks for sessions that were lost, heals all cuts, and closes clients and
-// sessions, so that the store can be taken down.
+// cleanUp looks for sessions that were lost, heals all cuts, and closes clients
+// and sessions, so that the store can be taken down.
 func (c *check) cleanUp() {
 	c.mu.Lock()
 	sessions, heals, clients := c.sessions, c.heals, c.clients
@@ -313,8 +314,8 @@ func (c *check) closeLater(s driver.Session) {
 
 func (c *check) twoSessions() (a, b driver.Session) { return c.session(), c.session() }
 
-// expectEnd records that the case ends the session, or does something that may end
-// it.
+// expectEnd records that the case ends the session, or does something that may
+// end it.
 func (c *check) expectEnd(s driver.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -29,8 +29,8 @@ func (c *check) client() *client {
 	return cl
 }
 
-// recordingConnector records the sessions of a client. It does not wrap them, because
-// the hooks of Config get them.
+// recordingConnector records the sessions of a client. It does not wrap them,
+// because the hooks of Config get them.
 type recordingConnector struct {
 	driver.Connector
 	client *client
@@ -84,8 +84,8 @@ func (c *check) won(l *dlock.Lock, err error) *dlock.Lock {
 // acquire is a method of an RWMutex.
 type acquire func(ctx context.Context) (*dlock.Lock, error)
 
-// try calls TryLock or TryRLock, and repeats the call after an error that may pass:
-// the two ask the store only once.
+// try calls TryLock or TryRLock, and repeats the call after an error that may
+// pass: the two ask the store only once.
 func (c *check) try(enter acquire) (l *dlock.Lock, err error) {
 	c.retry("TryLock or TryRLock", func() error {
 		l, err = enter(c.ctx)

@@ -149,7 +149,8 @@ func closeInFlight(c *check) {
 		})
 		c.wantNodes("after Close with calls in flight", c.listAfterWrite(b, "q"))
 	})
-	time.Sleep(c.config.sessionTimeout() / 20) // a request sent after Close may take a moment
+	// A request that is sent after Close may take a moment.
+	time.Sleep(c.config.sessionTimeout() / 20)
 	c.wantNodes("a while after Close with calls in flight", c.listAfterWrite(b, "q"))
 }
 

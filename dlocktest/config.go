@@ -10,117 +10,122 @@ import (
 )
 
 // Config says how to reach a store and how to play faults on it. Only New is
-// required. Every other function is a hook that plays one fault. If a hook is nil,
-// the cases that need it are not checked.
+// required. Every other function is a hook that plays one fault. If a hook is
+// nil, the cases that need it are not checked.
 //
-// Run calls the hooks for one case at a time, from goroutines of that case. A hook
-// that cannot play its fault calls t.Fatal. Run then reports that the hook failed,
-// and not that a rule is broken. The sessions that a hook receives came from a
-// connector of New or NewNearRollOver. They are not wrapped, so a type assertion
-// or a map finds what belongs to a session. Later versions may add fields: use
-// field names in literals.
+// Run calls the hooks for one case at a time, from goroutines of that case. A
+// hook that cannot play its fault calls t.Fatal. Run then reports that the hook
+// failed, and not that a rule is broken. The sessions that a hook receives came
+// from a connector of New or NewNearRollOver. They are not wrapped, so a type
+// assertion or a map finds what belongs to a session. Later versions may add
+// fields: use field names in literals.
 type Config struct {
-	// New returns a connector to a new and empty store, or to an empty namespace of
-	// a store. Run calls it once for each case, which makes several sessions with
-	// it. Take the store down with t.Cleanup: the sessions of the case are closed by
-	// then.
+	// New returns a connector to a new and empty store, or to an empty
+	// namespace of a store. Run calls it once for each case, which makes
+	// several sessions with it. Take the store down with t.Cleanup: the
+	// sessions of the case are closed by then.
 	New func(t *testing.T) driver.Connector
 
-	// SessionTimeout is how long the store keeps a session that it does not hear
-	// of, at most. Many cases wait that long, so choose a short one: one or two
-	// seconds are good. With less than about 200 ms a slow machine loses sessions
-	// without a fault of the driver. Zero means 10 s.
+	// SessionTimeout is how long the store keeps a session that it does not
+	// hear of, at most. Many cases wait that long, so choose a short one: one
+	// or two seconds are good. With less than about 200 ms a slow machine loses
+	// sessions without a fault of the driver. Zero means 10 s.
 	SessionTimeout time.Duration
 
-	// Timeout, and three SessionTimeouts on top, bound each wait of a case. They end
-	// a case that hangs. They are no measure of a slow store: a case that repeats
-	// something many times repeats it less often on a slow store. A short Timeout
-	// makes sound drivers fail on a busy machine. Zero means 30 s.
+	// Timeout, and three SessionTimeouts on top, bound each wait of a case.
+	// They end a case that hangs. They are no measure of a slow store: a case
+	// that repeats something many times repeats it less often on a slow store.
+	// A short Timeout makes sound drivers fail on a busy machine. Zero means 30
+	// s.
 	Timeout time.Duration
 
 	// Complete makes each hook below required: a hook that is nil is a failure.
 	Complete bool
 
-	// Abilities are the abilities that sessions have to have. A session that lacks
-	// one of them fails Run. A session may have abilities that are not named here.
+	// Abilities are the abilities that sessions have to have. A session that
+	// lacks one of them fails Run. A session may have abilities that are not
+	// named here.
 	Abilities []Ability
 
 	// Drop makes the store end the session now, as the store does after the
-	// session's timeout. Drop returns when the store has ended it. The process of
-	// the session should not be told, so that it may not know yet.
+	// session's timeout. Drop returns when the store has ended it. The process
+	// of the session should not be told, so that it may not know yet.
 	Drop func(t *testing.T, s driver.Session)
 
 	// CutOff cuts the session off from the store in both directions: no request
-	// arrives and no reply comes back until heal is called. Run calls heal at the
-	// end of the case as well, so heal may be called twice. Other sessions are not
-	// cut off. The store is not told: it ends the session after the session's
-	// timeout.
+	// arrives and no reply comes back until heal is called. Run calls heal at
+	// the end of the case as well, so heal may be called twice. Other sessions
+	// are not cut off. The store is not told: it ends the session after the
+	// session's timeout.
 	//
-	// Bytes that are on their way when the cut begins, or are sent during the cut,
-	// may be lost, or may be held and arrive after heal. A hook that loses bytes has
-	// to break the connection, by the time of heal at the latest. A network does the
-	// same when it has lost bytes of a stream.
+	// Bytes that are on their way when the cut begins, or are sent during the
+	// cut, may be lost, or may be held and arrive after heal. A hook that loses
+	// bytes has to break the connection, by the time of heal at the latest. A
+	// network does the same when it has lost bytes of a stream.
 	CutOff func(t *testing.T, s driver.Session) (heal func())
 
 	// Reset breaks the session's connections to the store once. The driver can
-	// connect again at once, and the store keeps the session. A driver may give its
-	// session up with the connection: the cases accept that the session ends.
+	// connect again at once, and the store keeps the session. A driver may give
+	// its session up with the connection: the cases accept that the session
+	// ends.
 	Reset func(t *testing.T, s driver.Session)
 
-	// LoseRequest loses the next request for op that the session sends, as when the
-	// connection breaks before the request has reached the store. Later requests
-	// pass again. The session lives on, if the driver lets it.
+	// LoseRequest loses the next request for op that the session sends, as when
+	// the connection breaks before the request has reached the store. Later
+	// requests pass again. The session lives on, if the driver lets it.
 	//
-	// The cases lose creates, lists, deletes (with either cause) and, if sessions
-	// can replace, replaces. faults.OpList includes a list that Create sends besides
-	// the request for its node.
+	// The cases lose creates, lists, deletes (with either cause) and, if
+	// sessions can replace, replaces. faults.OpList includes a list that Create
+	// sends besides the request for its node.
 	LoseRequest func(t *testing.T, s driver.Session, op faults.Op)
 
-	// LoseReply loses the reply to the next request for op that the session sends.
-	// The store has carried the request out, and the connection breaks before the
-	// reply has come. Everything else is as with LoseRequest.
+	// LoseReply loses the reply to the next request for op that the session
+	// sends. The store has carried the request out, and the connection breaks
+	// before the reply has come. Everything else is as with LoseRequest.
 	LoseReply func(t *testing.T, s driver.Session, op faults.Op)
 
-	// HoldRequest holds the next request for op that the session sends. The session
-	// sees its connection break, as with LoseRequest, and later requests pass at
-	// once. When the case calls arrive, the request arrives at the store, unless the
-	// store has closed that connection. By then the session may have been closed.
-	// The function arrive returns when the store has carried the request out or has
-	// refused it. The cases hold creates and deletes.
+	// HoldRequest holds the next request for op that the session sends. The
+	// session sees its connection break, as with LoseRequest, and later
+	// requests pass at once. When the case calls arrive, the request arrives at
+	// the store, unless the store has closed that connection. By then the
+	// session may have been closed. The function arrive returns when the store
+	// has carried the request out or has refused it. The cases hold creates and
+	// deletes.
 	HoldRequest func(t *testing.T, s driver.Session, op faults.Op) (arrive func())
 
-	// DelayReplies delays by d every reply to a request that the session sends from
-	// now on. The request itself arrives at once. A CutOff that begins later stops
-	// no reply that the store had sent before.
+	// DelayReplies delays by d every reply to a request that the session sends
+	// from now on. The request itself arrives at once. A CutOff that begins
+	// later stops no reply that the store had sent before.
 	DelayReplies func(t *testing.T, s driver.Session, d time.Duration)
 
-	// Pause moves the monotonic or the wall clock of the session's process on by d,
-	// without its timers having run, as after a pause of the process or a sleep of
-	// the machine. It changes nothing in the store. See [SkewLease].
+	// Pause moves the monotonic or the wall clock of the session's process on
+	// by d, without its timers having run, as after a pause of the process or a
+	// sleep of the machine. It changes nothing in the store. See [SkewLease].
 	Pause func(t *testing.T, s driver.Session, d time.Duration)
 
-	// RemoveQueue removes the queue with every node in it, as an operator does. It
-	// returns when the store has removed them.
+	// RemoveQueue removes the queue with every node in it, as an operator does.
+	// It returns when the store has removed them.
 	RemoveQueue func(t *testing.T, c driver.Connector, queue string)
 
-	// RemoveNode removes one node, as an operator does. It returns when the store
-	// has removed it.
+	// RemoveNode removes one node, as an operator does. It returns when the
+	// store has removed it.
 	RemoveNode func(t *testing.T, c driver.Connector, queue, name string)
 
-	// PutNode puts a node of exactly that name and data into the queue, as another
-	// program does, and makes the queue if it is missing. The node belongs to no
-	// session. A node of dlock may have had that name before its queue was removed.
+	// PutNode puts a node of exactly that name and data into the queue, as
+	// another program does, and makes the queue if it is missing. The node
+	// belongs to no session. A node of dlock may have had that name before its
+	// queue was removed.
 	PutNode func(t *testing.T, c driver.Connector, queue, name string, data []byte)
 
-	// NewNearRollOver is New for a store whose sequences are about to end. Within a
-	// hundred creates in one queue the driver has to do what it does then: start
-	// over, or wrap. If sequences cannot end within the life of a store, set it to
-	// the same function as New.
+	// NewNearRollOver is New for a store whose sequences are about to end.
+	// Within a hundred creates in one queue the driver has to do what it does
+	// then: start over, or wrap. If sequences cannot end within the life of a
+	// store, set it to the same function as New.
 	NewNearRollOver func(t *testing.T) driver.Connector
 }
 
-// Ability is something that the sessions of a driver may be able to do or not. See
-// [Config.Abilities].
+// Ability is something that the sessions of a driver may be able to do or not.
+// See [Config.Abilities].
 type Ability string
 
 // The abilities. Run tries which of them the sessions have.

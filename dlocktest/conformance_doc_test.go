@@ -21,12 +21,14 @@ const (
 	tablesEnd       = "<!-- end of tables -->\n"
 
 	soundName = "is sound"
-	// shown is how many of the cases that catch a sabotage are named in the page.
+	// shown is how many of the cases that catch a sabotage are named in the
+	// page.
 	shown  = 2
 	others = " and others"
 	// rounds is how often a case has to catch a sabotage before it is named.
 	rounds = 2
-	// tries is how often a case may overlook a sabotage before that is a failure.
+	// tries is how often a case may overlook a sabotage before that is a
+	// failure.
 	tries = 3
 )
 
@@ -37,8 +39,8 @@ type row struct {
 	also   []string // what else fails: ids of rules
 }
 
-// TestEverySabotageIsSeen runs, for each sabotaged driver, the cases that the page
-// names.
+// TestEverySabotageIsSeen runs, for each sabotaged driver, the cases that the
+// page names.
 func TestEverySabotageIsSeen(t *testing.T) {
 	page := readPage(t)
 	want := parseTables(t, page)

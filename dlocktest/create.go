@@ -45,8 +45,9 @@ func eventuallyHolds(c *check, s driver.Session, queue, after string, want ...dr
 	eventuallyHoldsOr(c, s, queue, after, want, nil, nil)
 }
 
-// eventuallyHoldsOr waits until the queue holds exactly the nodes of want. If the
-// session mayEnd has ended, the queue may hold exactly those of rest instead.
+// eventuallyHoldsOr waits until the queue holds exactly the nodes of want. If
+// the session mayEnd has ended, the queue may hold exactly those of rest
+// instead.
 func eventuallyHoldsOr(c *check, s driver.Session, queue, after string, want []driver.Node, mayEnd driver.Session, rest []driver.Node) {
 	var nodes []driver.Node
 	ok := false
@@ -131,10 +132,10 @@ func createTime(c *check, s driver.Session) time.Duration {
 	return time.Since(begin) / (2 * n)
 }
 
-// createLosesList loses the list that Create sends besides the request for its node.
-// The connection may break before the reply for the node has come. So Create may
-// fail, but then no node may stay. If the driver sends no such list, its next List
-// is lost.
+// createLosesList loses the list that Create sends besides the request for its
+// node. The connection may break before the reply for the node has come. So
+// Create may fail, but then no node may stay. If the driver sends no such list,
+// its next List is lost.
 func createLosesList(c *check) {
 	a, b := c.twoSessions()
 	want := []driver.Node{c.create(b, "q", writer).Node}
@@ -155,8 +156,9 @@ func createLosesList(c *check) {
 	}
 }
 
-// createLost loses requests for creates, or the replies to them, in a queue where
-// other nodes have the same prefix: of the same session and of another one.
+// createLost loses requests for creates, or the replies to them, in a queue
+// where other nodes have the same prefix: of the same session and of another
+// one.
 func createLost(c *check, committed bool) {
 	a, b := c.twoSessions()
 	rest := []driver.Node{c.create(b, "q", writer).Node}
@@ -177,8 +179,8 @@ func createLost(c *check, committed bool) {
 	eventuallyHoldsOr(c, b, "q", "a Create whose request or reply was lost", want, a, rest)
 }
 
-// createSparesCopy puts a node of another program into the queue, with the data of a
-// Create whose request or reply is lost then.
+// createSparesCopy puts a node of another program into the queue, with the data
+// of a Create whose request or reply is lost then.
 func createSparesCopy(c *check) {
 	a, b := c.twoSessions()
 	for _, committed := range []bool{false, true} {
@@ -232,8 +234,8 @@ func createCutOff(c *check) {
 	eventuallyHoldsOr(c, b, "q", "a Create that was given up", want, a, rest)
 }
 
-// createLate has the request of a Create arrive after Create has returned an error:
-// at once, and after the driver had time to clean up.
+// createLate has the request of a Create arrive after Create has returned an
+// error: at once, and after the driver had time to clean up.
 func createLate(c *check) {
 	a, b := c.twoSessions()
 	theirs := c.create(b, "q", writer)
@@ -257,8 +259,8 @@ func createLate(c *check) {
 	eventuallyHoldsOr(c, b, "q", "a Create whose request arrived after Create had returned an error", want, a, rest)
 }
 
-// createAfterExpiry calls Create in a session that the store has ended. The session
-// may not know of its end yet.
+// createAfterExpiry calls Create in a session that the store has ended. The
+// session may not know of its end yet.
 func createAfterExpiry(c *check) {
 	b := c.session()
 	theirs := c.create(b, "q", writer)

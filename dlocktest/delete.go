@@ -106,8 +106,9 @@ func deleteLateRepeat(c *check) {
 	c.wantNodes("after late repeats of Delete", c.listAfterWrite(b, "q"), stay...)
 }
 
-// createNamesakes creates two nodes with the prefix of an earlier node, one in each
-// session. If names can come again in the store, one of them gets the earlier name.
+// createNamesakes creates two nodes with the prefix of an earlier node, one in
+// each session. If names can come again in the store, one of them gets the
+// earlier name.
 func createNamesakes(c *check, own, other driver.Session, queue string, old driver.Node) (nodes []driver.Node) {
 	nodes = append(nodes, c.create(other, queue, writer).Node, c.create(own, queue, writer).Node)
 	again := slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == old.Name })
@@ -131,8 +132,8 @@ func repeatSparesNamesake(c *check) {
 	}
 }
 
-// knownGoneSparesNamesake deletes nodes of which the session has learned that they are
-// gone: by a watch, and by a list.
+// knownGoneSparesNamesake deletes nodes of which the session has learned that
+// they are gone: by a watch, and by a list.
 func knownGoneSparesNamesake(c *check) {
 	a, b := c.twoSessions()
 	first := c.create(a, "q", writer)
@@ -195,8 +196,8 @@ func lostReplySparesNamesake(c *check) {
 	c.wantNodes("after a Delete was repeated whose reply had been lost", c.listAfterWrite(b, "q"), theirs.Node)
 }
 
-// lateDeleteSparesNamesake has the request of a Delete arrive late. A repeat of the
-// Delete has succeeded by then, and another node may have got the name.
+// lateDeleteSparesNamesake has the request of a Delete arrive late. A repeat of
+// the Delete has succeeded by then, and another node may have got the name.
 func lateDeleteSparesNamesake(c *check) {
 	a, b := c.twoSessions()
 	for i := range 2 {
@@ -218,8 +219,8 @@ func lateDeleteSparesNamesake(c *check) {
 	}
 }
 
-// deleteSparesCopy removes the session's node, which the session sees. Then another
-// program puts a node of the same name and data into the queue.
+// deleteSparesCopy removes the session's node, which the session sees. Then
+// another program puts a node of the same name and data into the queue.
 func deleteSparesCopy(c *check) {
 	a, b := c.twoSessions()
 	p, text := c.createWithData(a, "q", writer)

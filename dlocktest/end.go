@@ -50,8 +50,8 @@ func endNotYet(c *check) {
 	c.wantAlive(s, "Create and Delete")
 }
 
-// endIdle fails if an idle session ends. On a slow machine that may happen to a sound
-// driver as well, and runCase then repeats the case.
+// endIdle fails if an idle session ends. On a slow machine that may happen to a
+// sound driver as well, and runCase then repeats the case.
 func endIdle(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
@@ -64,8 +64,8 @@ func endIdle(c *check) {
 	c.wantNodes("after two session timeouts without a call", c.listAfterWrite(b, "q"), p.Node)
 }
 
-// calls returns calls of all methods that ask the store. A call of an optional method
-// that is not supported returns the Err of the session.
+// calls returns calls of all methods that ask the store. A call of an optional
+// method that is not supported returns the Err of the session.
 func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]func() error {
 	optional := func(err error) error {
 		if errors.Is(err, errors.ErrUnsupported) {
@@ -115,9 +115,10 @@ func endExpired(c *check) {
 	c.wantAlive(again, "another session expired")
 }
 
-// endBeforeNodesGo looks at the holder's session as soon as another session sees its node
-// gone. Err reads the clocks, so it always has to return an error. Done needs a timer,
-// which a slow machine may run late: Done has to be closed in one of three tries.
+// endBeforeNodesGo looks at the holder's session as soon as another session
+// sees its node gone. Err reads the clocks, so it always has to return an
+// error. Done needs a timer, which a slow machine may run late: Done has to be
+// closed in one of three tries.
 func endBeforeNodesGo(c *check) {
 	for range 3 {
 		holder, next := c.twoSessions()
@@ -145,18 +146,19 @@ func endBeforeNodesGo(c *check) {
 	c.fatalf("Done of a session that was cut off was open when another session saw its node gone, in three tries: expected it to close before")
 }
 
-// endWithMargin cuts a session off. The session has to end some time before its node
-// goes.
+// endWithMargin cuts a session off. The session has to end some time before its
+// node goes.
 func endWithMargin(c *check) {
 	holder, next := c.twoSessions()
 	wantMargin(c, holder, next, c.create(holder, "q", writer))
 }
 
-// wantMargin cuts the holder off and expects it to end a twentieth of
-// the session timeout before the next session sees its node gone.
+// wantMargin cuts the holder off and expects it to end a twentieth of the
+// session timeout before the next session sees its node gone.
 //
-// It calls Err of the holder again and again. The last call counts that returned nil.
-// So a slow machine, which makes these calls late, causes no failure.
+// It calls Err of the holder again and again. The last call counts that
+// returned nil. So a slow machine, which makes these calls late, causes no
+// failure.
 func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 	least := c.config.sessionTimeout() / 20
 	c.cutOff(holder)
@@ -191,14 +193,15 @@ func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 	}
 }
 
-// endAfterSlowReplies cuts a session off while replies to its requests are on their
-// way. The replies arrive, and must not prolong the lease by the time that they took.
-// A driver may also lose its session because of slow replies.
+// endAfterSlowReplies cuts a session off while replies to its requests are on
+// their way. The replies arrive, and must not prolong the lease by the time
+// that they took. A driver may also lose its session because of slow replies.
 //
-// A heartbeat may end before its reply has come: [driver.Lease.Keep] waits a quarter
-// of the timeout. So some delays are shorter than that. They prove something only if
-// the session outlives its timeout, because a slow reply has renewed the lease then.
-// If the session does not, a delay of a tenth of the timeout is tried.
+// A heartbeat may end before its reply has come: [driver.Lease.Keep] waits a
+// quarter of the timeout. So some delays are shorter than that. They prove
+// something only if the session outlives its timeout, because a slow reply has
+// renewed the lease then. If the session does not, a delay of a tenth of the
+// timeout is tried.
 func endAfterSlowReplies(c *check) {
 	timeout := c.config.sessionTimeout()
 	for _, pause := range []time.Duration{timeout / 20, timeout / 4} {
@@ -216,9 +219,9 @@ func endAfterSlowReplies(c *check) {
 	}
 }
 
-// endAfterSlowLists cuts a session off while replies to lists are on their way. The
-// pause before the cut lets the requests arrive. After a long pause, replies to
-// heartbeats are on their way as well.
+// endAfterSlowLists cuts a session off while replies to lists are on their way.
+// The pause before the cut lets the requests arrive. After a long pause,
+// replies to heartbeats are on their way as well.
 func endAfterSlowLists(c *check, pause time.Duration) {
 	timeout := c.config.sessionTimeout()
 	holder, next := c.twoSessions()
@@ -233,9 +236,9 @@ func endAfterSlowLists(c *check, pause time.Duration) {
 	wg.Wait()
 }
 
-// endAfterSlowBeats cuts off an idle session whose replies take that long. It reports
-// whether a slow reply has renewed the lease: then the session has lived for longer
-// than its timeout before the cut.
+// endAfterSlowBeats cuts off an idle session whose replies take that long. It
+// reports whether a slow reply has renewed the lease: then the session has
+// lived for longer than its timeout before the cut.
 func endAfterSlowBeats(c *check, delay time.Duration) (counted bool) {
 	timeout := c.config.sessionTimeout()
 	holder, next := c.twoSessions()

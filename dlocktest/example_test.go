@@ -11,9 +11,9 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// The test of a driver is one function of this kind. New returns a new store for
-// each case. Run reports the rules that it could not check, because the fields of
-// Config that play faults are missing.
+// The test of a driver is one function of this kind. New returns a new store
+// for each case. Run reports the rules that it could not check, because the
+// fields of Config that play faults are missing.
 func ExampleRun() {
 	testConformance := func(t *testing.T) { // TestConformance in a real test
 		dlocktest.Run(t, dlocktest.Config{

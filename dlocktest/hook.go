@@ -8,7 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The steps below play a fault, and record that the session may end because of it.
+// The steps below play a fault, and record that the session may end because of
+// it.
 
 // runHook calls a hook. If the hook fails, runHook records that. If the hook has
 // called t.Fatal, the calling goroutine ends.
@@ -17,8 +18,8 @@ func (c *check) runHook(hook string, f func()) {
 	c.watchHook(hook, f)
 }
 
-// watchHook is runHook for a call that has to be made after the attempt was abandoned
-// as well.
+// watchHook is runHook for a call that has to be made after the attempt was
+// abandoned as well.
 func (c *check) watchHook(hook string, f func()) {
 	failed := c.t.Failed()
 	returned := false
@@ -31,8 +32,8 @@ func (c *check) watchHook(hook string, f func()) {
 	returned = true
 }
 
-// hookOnce returns f, a function that a hook has returned, for calls of watchHook.
-// Only the first call runs f.
+// hookOnce returns f, a function that a hook has returned, for calls of
+// watchHook. Only the first call runs f.
 func (c *check) hookOnce(hook string, f func()) func() {
 	var once sync.Once
 	return func() { once.Do(func() { c.watchHook(hook, f) }) }
@@ -63,8 +64,8 @@ func (c *check) reset(s driver.Session) {
 	c.runHook("Reset", func() { c.config.Reset(c.t, s) })
 }
 
-// lose loses the next request for op. If committed is true, it loses the reply to it
-// instead.
+// lose loses the next request for op. If committed is true, it loses the reply
+// to it instead.
 func (c *check) lose(s driver.Session, op faults.Op, committed bool) {
 	c.expectEnd(s)
 	if committed {

@@ -24,9 +24,9 @@ var leakCases = []testCase{
 	{name: "a-call-given-up-leaves-no-goroutine", why: whyLeak, run: callLeaksNothing},
 }
 
-// leaks calls do that many times, and fails if there are n more goroutines of one kind
-// after that. A goroutine that the program starts once, or that a server in the same
-// process starts, is no failure then.
+// leaks calls do that many times, and fails if there are n more goroutines of
+// one kind after that. A goroutine that the program starts once, or that a
+// server in the same process starts, is no failure then.
 func (c *check) leaks(what string, n, times int, do func()) {
 	before := goroutines()
 	for range times {
@@ -88,8 +88,8 @@ func startedBy(stack string) string {
 	return strings.Join(calls[max(0, len(calls)-2):], ", ")
 }
 
-// makeNodesAndWatches leaves nodes and open watches in a session, as a program does that
-// only closes its client at the end.
+// makeNodesAndWatches leaves nodes and open watches in a session, as a program
+// does that only closes its client at the end.
 func makeNodesAndWatches(c *check, s driver.Session) {
 	p := c.create(s, "q", writer)
 	q := c.join(s, "q", reader, last)
@@ -109,8 +109,8 @@ func closeLeaksNothing(c *check) {
 	})
 }
 
-// closeLeaksNoFile counts the open files and connections of the process, if the system
-// shows them.
+// closeLeaksNoFile counts the open files and connections of the process, if the
+// system shows them.
 func closeLeaksNoFile(c *check) {
 	const n = 8
 	visit := func() {
@@ -145,8 +145,8 @@ func openFiles() (n int, known bool) {
 	return len(files), err == nil
 }
 
-// closeCutOffLeaksNothing closes several sessions at the same time, because each Close
-// may take as long as a session timeout.
+// closeCutOffLeaksNothing closes several sessions at the same time, because
+// each Close may take as long as a session timeout.
 func closeCutOffLeaksNothing(c *check) {
 	const n = 4
 	visit := func(cut bool) {

@@ -7,16 +7,18 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// SkewLease moves both clocks of a lease on by d, and leaves its timer as it was. A
-// process that was paused, or whose machine slept, sees the same. A driver whose
-// sessions leave rule 8 to a [driver.Lease] plays [Config.Pause] with it:
+// SkewLease moves both clocks of a lease on by d, and leaves its timer as it
+// was. A process that was paused, or whose machine slept, sees the same. A
+// driver whose sessions leave rule 8 to a [driver.Lease] plays [Config.Pause]
+// with it:
 //
 //	Pause: func(t *testing.T, s driver.Session, d time.Duration) {
 //		dlocktest.SkewLease(s.(*session).lease, d)
 //	},
 //
-// Err of the lease reads the clocks, so it returns the end of the session at once. Done
-// closes when the timer of the lease fires next, after a quarter of the term at most.
-// Later renewals count from the new clock. Several skews add up, and a negative d sets
-// the clocks back. SkewLease may be called from any goroutine. It is for tests only.
+// Err of the lease reads the clocks, so it returns the end of the session at
+// once. Done closes when the timer of the lease fires next, after a quarter of
+// the term at most. Later renewals count from the new clock. Several skews add
+// up, and a negative d sets the clocks back. SkewLease may be called from any
+// goroutine. It is for tests only.
 func SkewLease(l *driver.Lease, d time.Duration) { leasehook.Skew(l, d) }

@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// The cases of this file check the guarantees of locks: package recipes on top of the
-// driver.
+// The cases of this file check the guarantees of locks: package recipes on top
+// of the driver.
 
 const (
 	whyExclusion = "two holders of an exclusive lock change the same resource at the same time"
@@ -40,8 +40,8 @@ var lockCases = []testCase{
 	{name: "a-waiter-whose-session-expires-queues-again", why: "it would wait for ever, or hold the lock without a node", needs: needDrop, run: waiterQueuesAgain},
 }
 
-// oneWriter counts with atomics, because the race detector does not see the order of two
-// clients that a lock in a server gives.
+// oneWriter counts with atomics, because the race detector does not see the
+// order of two clients that a lock in a server gives.
 func oneWriter(c *check) {
 	var inside, held atomic.Int32
 	var last atomic.Int64
@@ -307,8 +307,9 @@ func lossByOperator(c *check) {
 	c.lostLock(l, "an operator removed the lock's node")
 }
 
-// removedWaiterQueuesAgain removes the node of the first waiter, and unlocks at once.
-// Then the second waiter is the next holder, and the first waiter has to queue again.
+// removedWaiterQueuesAgain removes the node of the first waiter, and unlocks at
+// once. Then the second waiter is the next holder, and the first waiter has to
+// queue again.
 func removedWaiterQueuesAgain(c *check) {
 	s := c.session()
 	holder, first, second := c.client(), c.client(), c.client()

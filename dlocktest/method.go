@@ -84,8 +84,8 @@ func (c *check) wantGivenUp(what string, s driver.Session, ctx context.Context, 
 	}
 }
 
-// endedCtx makes calls with a ctx that has ended. They have to return, and may succeed
-// if they need not wait.
+// endedCtx makes calls with a ctx that has ended. They have to return, and may
+// succeed if they need not wait.
 func endedCtx(c *check) {
 	s := c.session()
 	p := c.create(s, "q", writer)
@@ -133,9 +133,9 @@ func connectCtx(c *check) {
 	c.wantAlive(s, "the end of the ctx of Connect")
 }
 
-// abilitiesAreStable calls the optional methods again and again, also with arguments
-// that lead to an error. A method has to be supported in every call or in none. A call
-// that is not supported changes nothing.
+// abilitiesAreStable calls the optional methods again and again, also with
+// arguments that lead to an error. A method has to be supported in every call
+// or in none. A call that is not supported changes nothing.
 func abilitiesAreStable(c *check) {
 	a, b := c.twoSessions()
 	for _, s := range []driver.Session{a, b} {
@@ -214,8 +214,8 @@ func lateCalls(c *check, ctx context.Context, s driver.Session, p driver.Place, 
 	return nil
 }
 
-// inEveryTry returns what each of four calls of find returns. On a slow machine a
-// sound driver may be late as well, but not in every try.
+// inEveryTry returns what each of four calls of find returns. On a slow machine
+// a sound driver may be late as well, but not in every try.
 func inEveryTry(find func() map[string]bool) map[string]bool {
 	found := find()
 	for try := 1; try < 4 && len(found) > 0; try++ {

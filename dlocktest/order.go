@@ -73,9 +73,9 @@ func concurrentOrder(c *check) {
 	c.wantNodes("in the order of the tokens", c.listAfterWrite(s, "q"), nodesOf(places)...)
 }
 
-// nothingBeforeListed creates nodes and deletes none, while observers list the queue.
-// So each list has to be a beginning of the last list. A node that a failed Create
-// left for a moment does not count.
+// nothingBeforeListed creates nodes and deletes none, while observers list the
+// queue. So each list has to be a beginning of the last list. A node that a
+// failed Create left for a moment does not count.
 func nothingBeforeListed(c *check) {
 	observers := []driver.Session{c.session(), c.session()}
 	var creating atomic.Bool
@@ -124,8 +124,8 @@ func nothingBeforeListedInChurn(c *check) {
 	})
 }
 
-// wantNewNodesBehind lists the queue again and again. A new node has to be behind
-// every node that was listed before.
+// wantNewNodesBehind lists the queue again and again. A new node has to be
+// behind every node that was listed before.
 func wantNewNodesBehind(c *check, s driver.Session, queue string, goOn func() bool) {
 	known := make(map[driver.Node]bool)
 	for goOn() {
@@ -212,9 +212,9 @@ func queuesAreSeparate(c *check) {
 	c.wantNodes("queue stock/42 after the node of stock was deleted", c.list(s, "stock/42"), places[0].Node)
 }
 
-// longQueue makes more nodes than stores usually return in one page, and fewer on a
-// slow store. Only two goroutines create nodes: with more, a store that cannot keep
-// up would lose their sessions.
+// longQueue makes more nodes than stores usually return in one page, and fewer
+// on a slow store. Only two goroutines create nodes: with more, a store that
+// cannot keep up would lose their sessions.
 func longQueue(c *check) {
 	sessions := []driver.Session{c.session(), c.session()}
 	const workers, each = 2, 600
@@ -248,12 +248,12 @@ func unsequencedNotListed(c *check) {
 	c.wantNodes("a queue with unsequenced nodes", c.list(s, "q"), p.Node, later.Node)
 }
 
-// aroundUnsequenced creates a node, puts nodes without a sequence into the queue, and
-// creates another node.
+// aroundUnsequenced creates a node, puts nodes without a sequence into the
+// queue, and creates another node.
 func aroundUnsequenced(c *check, s driver.Session) (driver.Place, driver.Joined) {
 	p := c.create(s, "q", writer)
-	// No name here ends in ten digits without a dash before them: a driver may count
-	// such a node.
+	// No name here ends in ten digits without a dash before them: a driver may
+	// count such a node.
 	for _, name := range []string{"readme", "web1-W-", "web1-W-123456789", "web1-W", "web1-W-0000000007x"} {
 		c.putNode("q", name, "not a lock's")
 	}

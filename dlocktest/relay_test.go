@@ -7,8 +7,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// onNews gets each value that a watch sends, and its end, and passes on what it chooses.
-// It closes out at most once.
+// onNews gets each value that a watch sends, and its end, and passes on what it
+// chooses. It closes out at most once.
 type onNews func(cause driver.Cause, open bool, out chan<- driver.Cause)
 
 // relay is a watch that goes through on until it is stopped or has ended.

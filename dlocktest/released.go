@@ -37,8 +37,8 @@ var releasedCases = []testCase{
 	{name: "a-late-release-is-not-that-of-a-node-that-took-the-name", why: whyReleased, needs: needRemoveQueue, run: lateReleaseIsNotReleased},
 }
 
-// releaseWakes releases a node that is ahead of others. Their watches know the own node
-// by its place or by its name, or come from Create.
+// releaseWakes releases a node that is ahead of others. Their watches know the
+// own node by its place or by its name, or come from Create.
 func releaseWakes(c *check) {
 	a, b := c.twoSessions()
 	var sent, all int
@@ -100,8 +100,9 @@ func releasedIsListed(c *check) {
 	})
 }
 
-// releasedGoesOn watches three nodes ahead, and releases one of them. After that the
-// watch goes on for the own node alone, whatever happens to the other two.
+// releasedGoesOn watches three nodes ahead, and releases one of them. After
+// that the watch goes on for the own node alone, whatever happens to the other
+// two.
 func releasedGoesOn(c *check) {
 	a, b := c.twoSessions()
 	early := 0
@@ -128,9 +129,9 @@ func releasedGoesOn(c *check) {
 	}
 }
 
-// wantNoOvertaking removes the own node of a contender in some way, and then releases
-// the node ahead. A watch may send Released all the same, but then it has to have ended
-// by the time at which Released is received.
+// wantNoOvertaking removes the own node of a contender in some way, and then
+// releases the node ahead. A watch may send Released all the same, but then it
+// has to have ended by the time at which Released is received.
 func (c *check) wantNoOvertaking(after string, removeOwn func(b driver.Session, q driver.Place)) {
 	for i := range 10 {
 		a, b := c.twoSessions()
@@ -187,7 +188,8 @@ func ownIsNotReleased(c *check) {
 	}
 }
 
-// goneIsNotReleased arms watches of nodes that were deleted before, with either cause.
+// goneIsNotReleased arms watches of nodes that were deleted before, with either
+// cause.
 func goneIsNotReleased(c *check) {
 	a, b := c.twoSessions()
 	for _, why := range []driver.Cause{driver.Changed, driver.Released} {
@@ -205,8 +207,8 @@ func goneIsNotReleased(c *check) {
 	}
 }
 
-// resetIsNotReleased breaks the connections of both sessions, and then deletes the
-// node.
+// resetIsNotReleased breaks the connections of both sessions, and then deletes
+// the node.
 func resetIsNotReleased(c *check) {
 	a, b := c.twoSessions()
 	p, watches := nodeWithWatches(c, a, b)
@@ -228,7 +230,8 @@ func otherReleaseIsNotReleased(c *check) {
 	}
 }
 
-// lateReleaseIsNotReleased repeats the release of a node when another node has its name.
+// lateReleaseIsNotReleased repeats the release of a node when another node has
+// its name.
 func lateReleaseIsNotReleased(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)

@@ -18,7 +18,8 @@ const configEnv = "DLOCKTEST_CONFIG"
 // bare is a session without optional interfaces.
 type bare struct{ driver.Session }
 
-// configs are configurations that want something, each run in a process of its own.
+// configs are configurations that want something, each run in a process of its
+// own.
 var configs = map[string]func() Config{
 	"only New": func() Config {
 		return Config{New: configOf(func(s base, _ *memdriver.Store) driver.Session { return bare{s} }).New, SessionTimeout: soundTimeout}
@@ -108,7 +109,8 @@ func TestConfigured(t *testing.T) {
 	Run(t, configs[name]())
 }
 
-// runConfigured returns what the kit says of a configuration, and whether it passed.
+// runConfigured returns what the kit says of a configuration, and whether it
+// passed.
 func runConfigured(t *testing.T, name, cases string) (out string, passed bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestConfigured$/"+cases, "-test.v")
@@ -224,8 +226,8 @@ func TestDriverThatLosesEverySessionFails(t *testing.T) {
 	wantOutput(t, out, "attempt 2 failed", "rule 7 (delete) broken", "rule 7 (delete)                   BROKEN in 1 of the 1 cases that were checked, of 13")
 }
 
-// TestFaultWithoutEffectIsNoCheck has a driver that loses its session to each slow
-// reply.
+// TestFaultWithoutEffectIsNoCheck has a driver that loses its session to each
+// slow reply.
 func TestFaultWithoutEffectIsNoCheck(t *testing.T) {
 	out, passed := runConfigured(t, "ends with slow replies", "rule08/(slow|a-session-lives)")
 	if !passed {

@@ -56,7 +56,8 @@ func (s letsGo) Create(ctx context.Context, queue string, n driver.NodeSpec) (dr
 	}
 }
 
-// losesCreates loses replies of creates by itself, and does something wrong then.
+// losesCreates loses replies of creates by itself, and does something wrong
+// then.
 type losesCreates struct {
 	base
 	after func(s base, ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error)

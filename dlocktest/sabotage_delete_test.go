@@ -88,8 +88,8 @@ func (s deletesLater) Delete(ctx context.Context, queue string, p driver.Place, 
 	return nil
 }
 
-// forgetsItsDelete repeats a request whose reply was lost, and believes the second
-// reply.
+// forgetsItsDelete repeats a request whose reply was lost, and believes the
+// second reply.
 type forgetsItsDelete struct {
 	base
 	lost atomic.Bool

@@ -68,7 +68,8 @@ func (s commitsLate) List(ctx context.Context, queue string) ([]driver.Node, err
 	return slices.DeleteFunc(nodes, func(n driver.Node) bool { return s.open.nodes[n] }), err
 }
 
-// stamps are the times at which nodes were made, by the clocks of their sessions.
+// stamps are the times at which nodes were made, by the clocks of their
+// sessions.
 type stamps struct {
 	sessions atomic.Int64
 	mu       sync.Mutex

@@ -360,7 +360,8 @@ func (s *forgetsWatches) Watch(ctx context.Context, queue string, p driver.Place
 	return passIf(s, w, func() bool { return s.breaks.Load() == armed }), err
 }
 
-// pollsQueues lists a queue now and then, and compares the versions of the lists.
+// pollsQueues lists a queue now and then, and compares the versions of the
+// lists.
 type pollsQueues struct {
 	base
 	latest  *atomic.Int64 // the latest token of the store

@@ -18,8 +18,8 @@ const (
 	reader = "web2-R-"
 )
 
-// The steps below are calls of the driver that have to succeed. They repeat a call
-// that failed with an error that may pass, as recipes do.
+// The steps below are calls of the driver that have to succeed. They repeat a
+// call that failed with an error that may pass, as recipes do.
 
 const retryPause = 5 * time.Millisecond
 
@@ -78,8 +78,8 @@ func (c *check) list(s driver.Session, queue string) (nodes []driver.Node) {
 }
 
 // listAfterWrite lists a queue as it is now. List alone may show the session an
-// older state, since a server of the store may lag behind the others. After a write
-// of its own the session sees everything that came before that write.
+// older state, since a server of the store may lag behind the others. After a
+// write of its own the session sees everything that came before that write.
 func (c *check) listAfterWrite(s driver.Session, queue string) []driver.Node {
 	p := c.create(s, queue, "probe-R-")
 	nodes := c.list(s, queue)
@@ -96,8 +96,8 @@ func (c *check) release(s driver.Session, queue string, p driver.Place) {
 	c.remove(s, queue, p, driver.Released)
 }
 
-// remove deletes a node. If the outcome of a call is unknown, remove repeats it, and
-// the node may be gone by then.
+// remove deletes a node. If the outcome of a call is unknown, remove repeats
+// it, and the node may be gone by then.
 func (c *check) remove(s driver.Session, queue string, p driver.Place, why driver.Cause) {
 	doubt := false
 	c.retry(fmt.Sprintf("Delete(%q, %q, %v)", queue, p.Name, why), func() error {
@@ -144,7 +144,8 @@ func (c *check) waitFor(s driver.Session, queue string, ahead ...driver.Node) (d
 	return p, c.watch(s, queue, p, ahead...)
 }
 
-// awaitEnd waits for the end of a watch, and reports whether it sent Released before.
+// awaitEnd waits for the end of a watch, and reports whether it sent Released
+// before.
 func (c *check) awaitEnd(w driver.Watch, after string, args ...any) (released bool) {
 	wait := c.startWait()
 	for {
@@ -173,8 +174,8 @@ func (c *check) isReleased(cause driver.Cause) bool {
 	return cause == driver.Released
 }
 
-// awaitNews waits for the first value that a watch sends, or for its end. It reports
-// whether the watch has sent Released.
+// awaitNews waits for the first value that a watch sends, or for its end. It
+// reports whether the watch has sent Released.
 func (c *check) awaitNews(w driver.Watch, after string, args ...any) (released bool) {
 	wait := c.startWait()
 	select {
@@ -193,8 +194,8 @@ func (c *check) wantUnreleasedEnd(w driver.Watch, after string, args ...any) {
 	}
 }
 
-// wantEndedWatch expects that a watch of a node that is not there ended before Watch
-// returned.
+// wantEndedWatch expects that a watch of a node that is not there ended before
+// Watch returned.
 func (c *check) wantEndedWatch(w driver.Watch, after string, args ...any) {
 	if !hasNews(w.C) {
 		c.fatalf("Watch returned an open watch after %s, expected one that has ended", fmt.Sprintf(after, args...))
@@ -243,8 +244,8 @@ func (c *check) eventually(holds func() bool, what string, args ...any) {
 	}
 }
 
-// together calls f in n goroutines that start at the same time, waits for them, and
-// ends the calling goroutine if the case has failed.
+// together calls f in n goroutines that start at the same time, waits for them,
+// and ends the calling goroutine if the case has failed.
 func (c *check) together(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})

@@ -62,8 +62,9 @@ var watchCases = []testCase{
 		})},
 }
 
-// nodeWithWatches creates a node of session a, and watches it from both sessions: as
-// the own node of a, as a node ahead of nodes of b, and with a watch of the queue.
+// nodeWithWatches creates a node of session a, and watches it from both
+// sessions: as the own node of a, as a node ahead of nodes of b, and with a
+// watch of the queue.
 func nodeWithWatches(c *check, a, b driver.Session) (driver.Place, []driver.Watch) {
 	p := c.create(a, "q", writer)
 	_, first := c.waitFor(b, "q", p.Node)
@@ -73,9 +74,9 @@ func nodeWithWatches(c *check, a, b driver.Session) (driver.Place, []driver.Watc
 	}
 }
 
-// Each case below removes a node that is watched, and does not release it. The cases
-// stand under rule 6, because every watch has to end. They stand under rule 13 as well,
-// because no watch may send Released.
+// Each case below removes a node that is watched, and does not release it. The
+// cases stand under rule 6, because every watch has to end. They stand under
+// rule 13 as well, because no watch may send Released.
 
 func watchDeleted(c *check) {
 	a, b := c.twoSessions()
@@ -138,8 +139,8 @@ func watchNeverWas(c *check) {
 	}
 }
 
-// watchSeveral deletes one of three nodes that a watch has: each node ahead, and the
-// own node.
+// watchSeveral deletes one of three nodes that a watch has: each node ahead,
+// and the own node.
 func watchSeveral(c *check) {
 	a, b := c.twoSessions()
 	for i := range 3 {
@@ -157,7 +158,8 @@ func watchSeveral(c *check) {
 	}
 }
 
-// named returns the place as it is for a caller that knows the node by name only.
+// named returns the place as it is for a caller that knows the node by name
+// only.
 func named(p driver.Place) driver.Place { return driver.Place{Node: p.Node} }
 
 func watchOwn(c *check) {
@@ -179,9 +181,9 @@ func watchOwnGone(c *check) {
 	c.wantEndedWatch(c.watch(a, "q", p, ahead.Node), "Delete of the own node, with one ahead that stands")
 }
 
-// watchOwnNamesake watches a node that is gone while another node has its name. In the
-// second round that other node is watched already: a driver may keep one watch for each
-// name.
+// watchOwnNamesake watches a node that is gone while another node has its name.
+// In the second round that other node is watched already: a driver may keep one
+// watch for each name.
 func watchOwnNamesake(c *check) {
 	a, b := c.twoSessions()
 	for _, before := range []bool{false, true} {
@@ -200,7 +202,8 @@ func watchOwnNamesake(c *check) {
 	}
 }
 
-// watchByName watches nodes by the places of earlier nodes that had the same names.
+// watchByName watches nodes by the places of earlier nodes that had the same
+// names.
 func watchByName(c *check) {
 	a, b := c.twoSessions()
 	p, behind := c.create(a, "q", writer), c.create(b, "q", writer)
@@ -230,8 +233,8 @@ func waitGone(c *check, s driver.Session, queue string, n driver.Node) {
 	}
 }
 
-// watchNameComesAgain removes a queue with nodes that are watched, and makes new nodes
-// that may get the same names.
+// watchNameComesAgain removes a queue with nodes that are watched, and makes
+// new nodes that may get the same names.
 func watchNameComesAgain(c *check) {
 	a, b := c.twoSessions()
 	p, q := c.create(a, "q", writer), c.create(b, "q", writer)
@@ -259,9 +262,9 @@ func watchReplaced(c *check) {
 	c.wantUnreleasedEnd(other, "Delete of the node ahead, which had been replaced")
 }
 
-// watchAcrossCut cuts the watching session off for a while, and deletes one node
-// meanwhile and another one after that. If the session ends with the cut, its watches
-// end with it.
+// watchAcrossCut cuts the watching session off for a while, and deletes one
+// node meanwhile and another one after that. If the session ends with the cut,
+// its watches end with it.
 func watchAcrossCut(c *check) {
 	a, b := c.twoSessions()
 	stays := c.create(a, "q", writer)
@@ -317,8 +320,8 @@ func watchMany(c *check) {
 	wantUnreleasedEnds(c, watches, "Delete of the node")
 }
 
-// watchCtx ends the ctx of Watch after the call. A watch may end early, but not each
-// time that its ctx ends.
+// watchCtx ends the ctx of Watch after the call. A watch may end early, but not
+// each time that its ctx ends.
 func watchCtx(c *check) {
 	a, b := c.twoSessions()
 	const n = 5
@@ -344,7 +347,8 @@ func watchCtx(c *check) {
 	}
 }
 
-// endsEarly waits for a moment, and reports whether the watch sent a value or ended.
+// endsEarly waits for a moment, and reports whether the watch sent a value or
+// ended.
 func (c *check) endsEarly(w driver.Watch) bool {
 	select {
 	case <-w.C:
@@ -384,8 +388,9 @@ func armedCtx(c *check) {
 	}
 }
 
-// watchStopped stops a watch while others of the same node are open. The driver may
-// free what the watch holds at once or later, so there are pauses of several lengths.
+// watchStopped stops a watch while others of the same node are open. The driver
+// may free what the watch holds at once or later, so there are pauses of
+// several lengths.
 func watchStopped(c *check) {
 	a, b := c.twoSessions()
 	for _, pause := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond} {
@@ -407,8 +412,8 @@ func watchStopped(c *check) {
 	}
 }
 
-// stopAnyTime stops open watches and watches that have ended, from many goroutines and
-// while the watches end.
+// stopAnyTime stops open watches and watches that have ended, from many
+// goroutines and while the watches end.
 func stopAnyTime(c *check) {
 	a, b := c.twoSessions()
 	c.rounds(30, func(int) {
@@ -437,8 +442,8 @@ func stopAnyTime(c *check) {
 	w.Stop()
 }
 
-// stopWhileCutOff expects Stop to return in a quarter of the session timeout, long
-// before the session ends.
+// stopWhileCutOff expects Stop to return in a quarter of the session timeout,
+// long before the session ends.
 func stopWhileCutOff(c *check) {
 	slow := inEveryTry(func() map[string]bool {
 		s := c.session()
@@ -460,8 +465,8 @@ func stopWhileCutOff(c *check) {
 	}
 }
 
-// queueSees returns a case that watches a queue from two sessions. Both watches have to
-// end after the change that prepare returns.
+// queueSees returns a case that watches a queue from two sessions. Both watches
+// have to end after the change that prepare returns.
 func queueSees(after string, prepare func(c *check, a, b driver.Session) (change func())) func(*check) {
 	return func(c *check) {
 		a, b := c.twoSessions()
@@ -515,8 +520,8 @@ func watchSeesReplace(prefixes ...string) func(c *check, a, _ driver.Session) (c
 	}
 }
 
-// watchThenList arms a watch and lists the queue then. The watch has to end for each
-// change that the list did not show.
+// watchThenList arms a watch and lists the queue then. The watch has to end for
+// each change that the list did not show.
 func watchThenList(c *check) {
 	a, b := c.twoSessions()
 	c.rounds(150, func(int) {
@@ -548,8 +553,8 @@ func watchThenList(c *check) {
 	})
 }
 
-// watchMeetsDelete deletes a node while watches of it are being armed: two by the
-// session of the next node, and one by its own session.
+// watchMeetsDelete deletes a node while watches of it are being armed: two by
+// the session of the next node, and one by its own session.
 func watchMeetsDelete(why driver.Cause) func(c *check) {
 	return func(c *check) {
 		a, b := c.twoSessions()
@@ -581,8 +586,8 @@ func watchMeetsDelete(why driver.Cause) func(c *check) {
 	}
 }
 
-// watchChain has contenders that queue as recipes do: each waits for the node before
-// its own.
+// watchChain has contenders that queue as recipes do: each waits for the node
+// before its own.
 func watchChain(c *check) {
 	c.together(4, func(i int) {
 		s := c.session()

@@ -118,7 +118,8 @@ func TestFaultsKeepTheContract(t *testing.T) {
 	for name, plan := range map[string]faults.Plan{
 		"no plan":   nil,
 		"no faults": faults.Rates{}.Plan,
-		// With this seed the kit sees every ability, although Create leaves out parts.
+		// With this seed the kit sees every ability, although Create leaves out
+		// parts.
 		"slow, early and repeated": faults.Rates{
 			Seed: 5, Delay: 0.2, MaxDelay: 2 * time.Millisecond, EndWatches: 0.3, Repeat: 0.3,
 			DropAhead: 0.3, DropWatch: 0.3, LoseReleased: 0.3,

@@ -14,41 +14,42 @@ import (
 	"github.com/dlock-go/dlock/driver/calls"
 )
 
-// Connector plays faults before another connector. See the package comment.
+// Connector wraps the connector of a driver and plays faults. See the package
+// comment.
 type Connector struct {
 	inner    driver.Connector
 	plan     Plan
 	calls    *calls.Group // of Connect
 	connects atomic.Int64
-	tally    tally
+	tally    counters
 
 	mu       sync.Mutex
 	sessions map[int]*session // that live
 }
 
-// Plan decides what becomes of a request, of its reply, or of the news of a
-// watch, while it is on its way.
+// Plan decides which fault a request, its reply, or the news of a watch meets
+// on its way.
 //
-// A Plan is called from many goroutines at once and may block: the request, the
-// reply or the news waits until the Plan has returned. A Plan has to return soon
-// after ctx has ended. A decision after that does not count. The ctx of a request
-// and of its reply ends with the session (for a Connect: with the ctx of the
-// caller), and that of news ends with the watch as well. The ctx of a Close ends
-// after two seconds at the latest.
+// A Plan is called from many goroutines at the same time. It may block: the
+// request, the reply or the news waits until the Plan has returned. A Plan has
+// to return soon after ctx has ended, and its decision is ignored then. The ctx
+// of a request and of its reply ends with the session. The ctx of a Connect
+// ends with the ctx of the caller, the ctx of news ends with the watch as well,
+// and the ctx of a Close ends after two seconds at the latest.
 type Plan func(ctx context.Context, r Request) Fault
 
-// New returns a connector that makes the sessions of c and plays what the plan
-// says. A nil plan plays nothing.
+// New returns a connector that begins sessions of c and plays the faults of
+// plan. A nil plan plays no faults.
 func New(c driver.Connector, plan Plan) *Connector {
 	return &Connector{inner: c, plan: plan, calls: newCalls(), sessions: make(map[int]*session)}
 }
 
-// newCalls returns a Group that bounds nothing.
+// newCalls returns a Group without a limit.
 func newCalls() *calls.Group { return calls.NewGroup(math.MaxInt) }
 
 // Connect implements driver.Connector. Its sessions have all optional methods.
-// Those that the driver's session does not support return an error that matches
-// errors.ErrUnsupported.
+// A method that the driver's session does not support returns an error that
+// matches errors.ErrUnsupported.
 func (c *Connector) Connect(ctx context.Context) (driver.Session, error) {
 	r := Request{Op: OpConnect, Nth: 1}
 	if err := ctx.Err(); err != nil {
@@ -60,7 +61,7 @@ func (c *Connector) Connect(ctx context.Context) (driver.Session, error) {
 		if err != nil {
 			return nil, err
 		}
-		return c.adopt(r.Session, inner), nil
+		return c.newSession(r.Session, inner), nil
 	}
 	s, err := calls.Do(ctx, c.calls,
 		func() (*session, error) { return c.connect(ctx, r) },
@@ -78,20 +79,21 @@ func (c *Connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// connect carries a Connect to the store and back.
+// connect sends a Connect to the store and returns the session, with the faults
+// of both ways.
 func (c *Connector) connect(ctx context.Context, r Request) (*session, error) {
-	sent, err := c.meet(ctx, r)
+	sent, err := c.decide(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	inner, err := c.inner.Connect(ctx)
 	r.Stage, r.Err = StageReply, err
 	if err != nil {
-		_, lost := c.meet(ctx, r)
+		_, lost := c.decide(ctx, r)
 		return nil, cmp.Or(lost, err)
 	}
-	s := c.adopt(r.Session, inner)
-	answered, lost := c.meet(ctx, r)
+	s := c.newSession(r.Session, inner)
+	answered, lost := c.decide(ctx, r)
 	switch {
 	case lost != nil:
 		return nil, errors.Join(lost, s.Close())
@@ -101,9 +103,10 @@ func (c *Connector) connect(ctx context.Context, r Request) (*session, error) {
 	return s, nil
 }
 
-// meet has the plan decide what becomes of something on its way, and waits as
-// long as that takes. It returns an error for what does not arrive.
-func (c *Connector) meet(ctx context.Context, r Request) (Fault, error) {
+// decide asks the plan for the fault of a request at its present stage, and
+// waits for the delay. It returns an error if the request, the reply or the
+// news is lost.
+func (c *Connector) decide(ctx context.Context, r Request) (Fault, error) {
 	fault := c.plan(ctx, r)
 	c.tally.add(r, fault)
 	switch {
@@ -131,9 +134,9 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // EndSession ends a session as [Fault.EndSession] does, and returns when its
-// nodes are gone. Sessions are numbered as in [Request]. It returns what the
-// Close of the driver's session returned, and nil if the session has ended
-// already or there never was one of that number.
+// nodes are gone. The number is the one of [Request.Session]. EndSession
+// returns the error of Close of the driver's session. It returns nil if that
+// session has ended before, or never existed.
 func (c *Connector) EndSession(number int) error {
 	c.mu.Lock()
 	s := c.sessions[number]
@@ -145,7 +148,7 @@ func (c *Connector) EndSession(number int) error {
 	return s.inner.Close()
 }
 
-// EndSessions ends all sessions that live. It returns when their nodes are
+// EndSessions ends all sessions that live, and returns when their nodes are
 // gone.
 func (c *Connector) EndSessions() {
 	c.mu.Lock()
@@ -161,9 +164,9 @@ func (c *Connector) EndSessions() {
 	wg.Wait()
 }
 
-// Unwrap returns the driver's session behind a session of a [Connector], for
-// functions of a store that play faults on its own sessions. It returns any
-// other session as it is.
+// Unwrap returns the driver's session that a session of a [Connector] wraps.
+// Functions of a store that play faults on its sessions need it. Unwrap returns
+// any other session as it is.
 func Unwrap(s driver.Session) driver.Session {
 	if f, ok := s.(*session); ok {
 		return f.inner

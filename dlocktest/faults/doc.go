@@ -1,47 +1,55 @@
-// Package faults plays faults between a driver and its caller, for tests of
-// drivers and of what is built on locks.
+// Package faults plays faults between a driver and its caller. It is for tests
+// of drivers and of applications that use locks.
 //
-// [New] returns a connector that stands before another one. It delays requests,
-// replies and the news of watches, loses requests before the store has seen
-// them and replies after the store has carried them out, sends a Delete twice,
-// ends watches early, leaves out what Create may leave out, refuses to connect,
-// and ends sessions:
+// [New] returns a connector that wraps the connector of a driver. It plays
+// these faults:
+//
+//   - A request, a reply or the news of a watch takes its time.
+//   - A request is lost before the store has received it.
+//   - A reply is lost after the store has carried the request out.
+//   - A Delete is sent twice.
+//   - A watch ends early.
+//   - Create leaves out the nodes ahead or the watch, as a driver may.
+//   - A Connect fails.
+//   - A session ends.
+//
+// An example:
 //
 //	store := faults.New(memdriver.New(), faults.Rates{Seed: 7, LoseReplies: 0.01}.Plan)
 //	client := dlock.NewClient(store)
 //
-// [Rates] draws the faults by chance. Any other [Plan] decides itself what
-// becomes of each request.
+// [Rates] draws the faults at random. Any other [Plan] decides for each
+// request.
 //
 // # Guarantees
 //
-// A driver that keeps the contract keeps it behind this package, too, whatever
-// the plan says:
+// If a driver keeps the contract, its sessions keep it with every plan:
 //
-//   - A Create whose reply is lost, or whose caller has given up, leaves no
-//     node. It is removed, also if the request arrives later (rule 4).
-//   - A watch tells what happened in the order in which the driver tells it, and
-//     nothing after its end. An end may come early or late, but it comes.
-//     Released may come late, or an end may come in its place (rules 6 and 13).
-//   - A session that a plan ends has ended here before its nodes go: it is
-//     closed (rules 8 and 9).
+//   - A Create whose reply is lost, or whose ctx has ended, leaves no node. The
+//     node is removed, even if the request arrives later (rule 4).
+//   - A watch passes on the news of the driver's watch in its order, and sends
+//     nothing after its end. The end may come early or late, but it comes.
+//     Released may come late, or the watch may end in its place (rules 6 and
+//     13).
+//   - If a plan ends a session, Done closes before the nodes go (rules 8 and
+//     9).
 //   - Close waits for everything that the session has begun (rule 11).
-//   - Replace, Read and Walk are unsupported where the driver does not support
-//     them.
+//   - Replace, Read and Walk are supported if the driver supports them.
 //
-// The package waits on channels and timers only, so it works inside the bubbles
-// of testing/synctest as it does outside. All methods, also those of sessions,
-// are safe for use by many goroutines.
+// The package waits on channels and timers only, so it can be used in a bubble
+// of testing/synctest. All methods, also those of sessions, are safe for use by
+// many goroutines.
 //
 // # Limits
 //
-// The faults are played outside the driver. They do not stop its heartbeats: a
-// session that gets no request through lives on. To cut a session off, or to
-// pause its process, use the store's own means, such as those of memdriver. And
-// they do not prove how a driver recovers from a reply that the network has
-// lost, because the driver has got its reply. dlocktest.Config.LoseReply is for
-// that.
+// The faults are played outside the driver, so they do not stop its heartbeats:
+// a session lives on even if none of its requests arrives. To cut a session
+// off, or to pause its process, use functions of the store, such as those of
+// memdriver.Faults. The faults do not show either how a driver recovers from a
+// reply that the network has lost, because the driver has got its reply. Test
+// that with dlocktest.Config.LoseReply.
 //
-// A session that has a method such as Replace and says in its answer that it is
-// unsupported may seem unavailable first, if the request is lost.
+// A driver may have a method such as Replace, and return an error that matches
+// errors.ErrUnsupported. If that request is lost, the method returns an error
+// that matches driver.ErrUnavailable.
 package faults

@@ -11,7 +11,7 @@ import (
 
 // Create implements driver.Session.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	n.Data = bytes.Clone(n.Data) // the request may outlive the call
+	n.Data = bytes.Clone(n.Data) // the request may go on after the call has returned
 	got, err := send(ctx, s, order[driver.Joined]{
 		Request: Request{Op: OpCreate, Queue: queue, Prefix: n.Prefix},
 		do: func(ctx context.Context) (driver.Joined, error) {
@@ -26,13 +26,14 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	if err != nil {
 		return driver.Joined{}, err
 	}
-	j := s.drop(got.answer, got.back)
-	j.Watch = s.forward(j.Watch, got.request, got.there.EndWatchAfter)
+	j := s.withoutDropped(got.answer, got.onReply)
+	j.Watch = s.forward(j.Watch, got.request, got.onRequest.EndWatchAfter)
 	return j, nil
 }
 
-// drop takes out of what a Create returns what the fault says.
-func (s *session) drop(j driver.Joined, f Fault) driver.Joined {
+// withoutDropped removes from the result of a Create the parts that the fault
+// drops.
+func (s *session) withoutDropped(j driver.Joined, f Fault) driver.Joined {
 	if f.DropAhead && j.Known {
 		j.Known, j.Ahead = false, nil
 		s.connector.tally.aheadsDropped.Add(1)
@@ -45,8 +46,8 @@ func (s *session) drop(j driver.Joined, f Fault) driver.Joined {
 	return j
 }
 
-// cleanUp removes a node that the caller of its Create does not know of: rule
-// 4. It goes on until the store has confirmed that or the session has ended.
+// cleanUp removes a node whose Create has returned an error: rule 4. It goes on
+// until the store has confirmed that, or the session has ended.
 func (s *session) cleanUp(queue string, p driver.Place) {
 	for wait := time.Millisecond; s.Err() == nil; wait = min(2*wait, time.Second) {
 		o := s.removal(OpCleanUp, queue, p, driver.Changed)
@@ -58,7 +59,7 @@ func (s *session) cleanUp(queue string, p driver.Place) {
 	}
 }
 
-// nothing is what the reply to a Delete brings.
+// nothing is the answer to a Delete.
 type nothing struct{}
 
 func (s *session) removal(op Op, queue string, p driver.Place, why driver.Cause) order[nothing] {
@@ -106,7 +107,7 @@ func (s *session) watch(
 	if err != nil {
 		return driver.Watch{}, err
 	}
-	return s.forward(got.answer, got.request, got.there.EndWatchAfter), nil
+	return s.forward(got.answer, got.request, got.onRequest.EndWatchAfter), nil
 }
 
 // Replace implements driver.Replacer.

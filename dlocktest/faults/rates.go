@@ -11,26 +11,24 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Rates draws faults by chance. Each rate is the share, from 0 to 1, of what it
-// applies to that meets the fault. The zero Rates plays nothing. Give its method
-// Plan to [New].
+// Rates draws faults at random. Each rate is a probability from 0 to 1. The
+// zero Rates plays no faults. Pass its method Plan to [New].
 //
 // The fault of a request depends on the seed and on the numbers of the request
-// alone (see [Request]), and not on what other goroutines do meanwhile. So a
-// program that does the same in each of its sessions meets the same faults
-// again.
+// alone (see [Request]), and not on other goroutines. So a program that does
+// the same in each of its sessions meets the same faults again.
 type Rates struct {
 	Seed uint64
 
 	FailConnects float64 // of Connects; LoseRequests and LoseReplies do not apply to them
-	LoseRequests float64 // of requests: the store never sees them
+	LoseRequests float64 // of requests: the store does not receive them
 	LoseReplies  float64 // of replies: the store has carried the request out
 	Repeat       float64 // of requests that Fault.Repeat applies to
 	DropAhead    float64 // of Creates: the nodes ahead are not known
 	DropWatch    float64 // of Creates: no watch is armed
 	EndWatches   float64 // of watches: they end within MaxDelay after they were armed
 	LoseReleased float64 // of the times that a watch sends Released: the watch ends
-	EndSessions  float64 // of requests and replies, but for those of a Connect
+	EndSessions  float64 // of requests and replies, except those of Connect
 
 	// Delay is the share of requests, replies and news of watches that take up
 	// to MaxDelay.

@@ -7,7 +7,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Stage is how far a request has come.
+// Stage says how far a request has come.
 type Stage int
 
 const (
@@ -17,8 +17,8 @@ const (
 	// StageReply: the store has answered, and the reply is on its way back. A
 	// Close has no reply.
 	StageReply
-	// StageNews: a watch that the request has armed has sent Released or has
-	// ended, and the news is on its way.
+	// StageNews: the watch that the request armed has sent Released or has
+	// ended, and that news is on its way.
 	StageNews
 )
 
@@ -55,7 +55,7 @@ type Request struct {
 	// Cause is the one of a Delete. At StageNews it is Released if the watch
 	// has sent that, and Changed if the watch has ended.
 	Cause driver.Cause
-	// Err is what the store has answered.
+	// Err is the error that the store has returned. It is nil before StageReply.
 	Err error
 }
 
@@ -104,37 +104,38 @@ func (r Request) arms() bool {
 	return r.Op == OpCreate || r.Op == OpWatch || r.Op == OpWatchQueue
 }
 
-// Fault is what becomes of a request at one stage of its way. The zero Fault
-// lets it pass. A field that does not apply to the request, or to the stage, is
-// ignored.
+// Fault is the fault of a request at one stage. The zero Fault is none. A field
+// that does not apply to the request, or to the stage, is ignored.
 type Fault struct {
-	// Delay is how long the request, the reply or the news stays on its way. A
-	// Close is delayed for at most two seconds, and nothing else applies to it.
+	// Delay is how long the request, the reply or the news is on its way. A
+	// Close is delayed for at most two seconds, and no other field applies to
+	// it.
 	Delay time.Duration
 
-	// Lose makes the call return Err. At StageRequest the store never sees the
-	// request, at StageReply it has carried the request out. (A request that is
-	// not answered at all is one that the Plan keeps until its ctx ends.) At
-	// StageNews it turns Released into the end of the watch, and an end arrives
-	// all the same.
+	// Lose makes the call return Err. At StageRequest the store does not
+	// receive the request, at StageReply it has carried the request out. At
+	// StageNews the watch ends in place of Released, and an end is not lost.
+	// (To play a request that is never answered, let the Plan block until its
+	// ctx ends.)
 	Lose bool
-	// Err is the error of what was lost. Nil stands for an error that matches
-	// driver.ErrUnavailable. Err must not match driver.ErrGone,
-	// driver.ErrSessionEnded or errors.ErrUnsupported, which callers believe.
+	// Err is the error of a call whose request or reply was lost. Nil stands
+	// for an error that matches driver.ErrUnavailable. Err must not match
+	// driver.ErrGone, driver.ErrSessionEnded or errors.ErrUnsupported, because
+	// these would be false.
 	Err error
 
-	// Repeat sends a request twice in a row. The second reply is dropped. It
-	// applies to OpDelete, OpReplace and OpCleanUp at StageRequest.
+	// Repeat sends a request twice, one after the other, and drops the second
+	// reply. It applies to OpDelete, OpReplace and OpCleanUp at StageRequest.
 	Repeat bool
 
-	// EndWatchAfter ends the watch that the request arms, so long after the
-	// reply, if it has not ended before. Zero is never. It applies to OpCreate,
-	// OpWatch and OpWatchQueue at StageRequest.
+	// EndWatchAfter ends the watch that the request arms, that long after the
+	// reply. Zero means never. It applies to OpCreate, OpWatch and OpWatchQueue
+	// at StageRequest.
 	EndWatchAfter time.Duration
 
-	// DropAhead and DropWatch take the nodes ahead and the watch out of what a
-	// Create returns, as if the store had made the node and had failed then. They
-	// apply to OpCreate at StageReply.
+	// DropAhead and DropWatch remove the nodes ahead and the watch from the
+	// result of a Create, as if a store had made the node and had failed after
+	// that. They apply to OpCreate at StageReply.
 	DropAhead, DropWatch bool
 
 	// EndSession ends the session, and the request with it: Done closes and Err

@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/driver/calls"
 )
 
-// closeDelay is how long a Close may be delayed.
+// closeDelay bounds the delay of a Close.
 const closeDelay = 2 * time.Second
 
 // session is a session of a Connector.
@@ -31,19 +31,19 @@ type session struct {
 
 	calls *calls.Group // requests on their way
 
-	gate calls.Gate // callers, and every goroutine but those of calls
+	gate calls.Gate // calls in flight, and every goroutine except those of calls
 
 	mu   sync.Mutex
 	sent map[kind]int // requests so far
 }
 
-// kind is what the requests of a session are counted by.
+// kind says which requests of a session share a count.
 type kind struct {
 	op    Op
 	queue string
 }
 
-func (c *Connector) adopt(number int, inner driver.Session) *session {
+func (c *Connector) newSession(number int, inner driver.Session) *session {
 	s := &session{connector: c, number: number, inner: inner, calls: newCalls(), sent: make(map[kind]int)}
 	s.life, s.endLife = context.WithCancel(context.Background())
 	c.mu.Lock()
@@ -53,7 +53,8 @@ func (c *Connector) adopt(number int, inner driver.Session) *session {
 	return s
 }
 
-// awaitEnd ends what is on its way when the session ends.
+// awaitEnd waits for the end of the session, and then ends everything that is
+// on its way.
 func (s *session) awaitEnd() {
 	<-s.inner.Done()
 	s.endLife()
@@ -62,7 +63,8 @@ func (s *session) awaitEnd() {
 	delete(s.connector.sessions, s.number)
 }
 
-// Done and Err are those of the driver's session, so that neither is ever late.
+// Done and Err return the values of the driver's session, so that neither is
+// late.
 func (s *session) Done() <-chan struct{} { return s.inner.Done() }
 func (s *session) Err() error            { return s.inner.Err() }
 
@@ -103,7 +105,7 @@ func (s *session) close() error {
 func (s *session) delayClose() {
 	ctx, cancel := context.WithTimeout(s.life, closeDelay)
 	defer cancel()
-	_, _ = s.connector.meet(ctx, s.numbered(Request{Op: OpClose}))
+	_, _ = s.connector.decide(ctx, s.numbered(Request{Op: OpClose}))
 }
 
 // numbered gives a request its numbers.
@@ -117,29 +119,29 @@ func (s *session) numbered(r Request) Request {
 	return r
 }
 
-// order is a request with what it does in the store.
+// order is a request, with the functions that carry it out.
 type order[T any] struct {
 	Request
 	do    func(ctx context.Context) (T, error)
-	place func(T) driver.Place // in the answer of the store; may be nil
-	// undo is called if the store has done what the order asks for, and the
-	// caller is not told. It may be nil.
+	place func(T) driver.Place // the place in the store's answer; may be nil
+	// undo is called if the store has carried the request out and the caller
+	// gets no answer. It may be nil.
 	undo func(T)
 }
 
-// sent is the answer of the store to an order, with the faults of the way there
-// and of the way back.
+// sent is the answer of the store, with the faults of the request and of its
+// reply.
 type sent[T any] struct {
-	answer  T
-	there   Fault
-	back    Fault
-	request Request
+	answer    T
+	onRequest Fault
+	onReply   Fault
+	request   Request
 }
 
-// send takes a request through the faults to the store, and the reply back. The
-// store is asked with a context of the session, because a request on its way
-// does not learn that its caller has given up. A request that the driver refuses
-// without asking the store meets no faults.
+// send sends a request to the store and returns the answer, with the faults of
+// both ways. The driver's method gets a context of the session, because a
+// request that is on its way does not end with the ctx of its caller. If the
+// driver refuses a request without asking the store, no faults are played.
 func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 	if s.connector.plan == nil || o.refused() {
 		v, err := o.do(ctx)
@@ -175,35 +177,35 @@ func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 	return sent[T]{}, err
 }
 
-// carry takes a request to the store and the reply back.
+// carry is the part of send that goes on after the caller has given up.
 func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	got.request = o.Request
 	r := &got.request
-	if got.there, err = s.meet(*r); err != nil {
+	if got.onRequest, err = s.decide(*r); err != nil {
 		return got, err
 	}
 	got.answer, err = o.do(s.life)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return got, err // in every call
 	}
-	if got.there.Repeat && r.repeatable() {
+	if got.onRequest.Repeat && r.repeatable() {
 		_, _ = o.do(s.life)
 	}
 	if r.Err = err; err == nil && o.place != nil {
 		r.Place = o.place(got.answer)
 	}
 	r.Stage = StageReply
-	back, lost := s.meet(*r)
+	back, lost := s.decide(*r)
 	if lost != nil && err == nil && o.undo != nil {
 		s.gate.Go(func() { o.undo(got.answer) })
 	}
-	got.back = back
+	got.onReply = back
 	return got, cmp.Or(lost, err)
 }
 
-// meet calls Connector.meet, and ends the session if the plan says so.
-func (s *session) meet(r Request) (Fault, error) {
-	fault, err := s.connector.meet(s.life, r)
+// decide calls Connector.decide, and ends the session if the plan says so.
+func (s *session) decide(r Request) (Fault, error) {
+	fault, err := s.connector.decide(s.life, r)
 	if fault.EndSession && s.life.Err() == nil {
 		s.end()
 		err = r.failed(driver.ErrSessionEnded)

@@ -6,8 +6,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Stats counts what a [Connector] has played. A test that meets no faults proves
-// nothing.
+// Stats counts the faults that a [Connector] has played. A test should check
+// that they are not zero, because a test without faults proves nothing.
 type Stats struct {
 	Requests       int // that were sent, also Connects
 	Delayed        int // requests, replies and news of watches
@@ -21,7 +21,7 @@ type Stats struct {
 	SessionsEnded  int
 }
 
-// Stats returns what has been played so far.
+// Stats returns the faults that have been played so far.
 func (c *Connector) Stats() Stats {
 	t := &c.tally
 	return Stats{
@@ -38,7 +38,7 @@ func (c *Connector) Stats() Stats {
 	}
 }
 
-type tally struct {
+type counters struct {
 	requests, delayed, requestsLost, repliesLost, repeated atomic.Int64
 	aheadsDropped, watchesDropped                          atomic.Int64
 	watchesEnded, releasesLost, sessionsEnded              atomic.Int64
@@ -50,9 +50,9 @@ func count(n *atomic.Int64, yes bool) {
 	}
 }
 
-// add counts what was decided on. What Create leaves out is counted where it is
-// left out.
-func (t *tally) add(r Request, f Fault) {
+// add counts the faults of a decision. Parts that a Create leaves out are
+// counted in withoutDropped.
+func (t *counters) add(r Request, f Fault) {
 	count(&t.requests, r.Stage == StageRequest)
 	count(&t.delayed, f.Delay > 0)
 	if r.Op == OpClose {

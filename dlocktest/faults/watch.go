@@ -7,9 +7,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// watching carries the news of a driver's watch to the caller. One goroutine
-// does that, so the news keeps its order.
-type watching struct {
+// forwarder passes the news of a driver's watch on to the caller. It is one
+// goroutine, so the news keeps its order.
+type forwarder struct {
 	session *session
 	request Request // that has armed the watch
 	inner   driver.Watch
@@ -18,15 +18,15 @@ type watching struct {
 	stop    func()
 }
 
-// forward returns a watch that passes on the news of another one, through the
-// faults. It ends that watch after a while, unless endAfter is zero.
+// forward returns a watch that passes on the news of inner, with faults. Unless
+// endAfter is zero, the watch ends after that time.
 func (s *session) forward(inner driver.Watch, r Request, endAfter time.Duration) driver.Watch {
 	if inner.C == nil || s.connector.plan == nil {
 		return inner
 	}
 	r.Stage, r.Err = StageNews, nil
 	ctx, cancel := context.WithCancel(s.life)
-	w := &watching{session: s, request: r, inner: inner, outer: make(chan driver.Cause, 1), ctx: ctx}
+	w := &forwarder{session: s, request: r, inner: inner, outer: make(chan driver.Cause, 1), ctx: ctx}
 	w.stop = func() {
 		cancel()
 		inner.Stop()
@@ -39,7 +39,7 @@ func (s *session) forward(inner driver.Watch, r Request, endAfter time.Duration)
 	return driver.NewWatch(w.outer, w.stop)
 }
 
-// peek returns what a watch has to say now.
+// peek receives from a watch without waiting.
 func peek(c <-chan driver.Cause) (cause driver.Cause, heard, ended bool) {
 	select {
 	case cause, open := <-c:
@@ -49,9 +49,9 @@ func peek(c <-chan driver.Cause) (cause driver.Cause, heard, ended bool) {
 	}
 }
 
-// run passes on the news of the watch until the watch ends. The driver may have
-// told the first news already.
-func (w *watching) run(first driver.Cause, heard bool, endAfter time.Duration) {
+// run passes on the news of the watch until the watch ends. The first news may
+// have been received already.
+func (w *forwarder) run(first driver.Cause, heard bool, endAfter time.Duration) {
 	defer w.end()
 	var early <-chan time.Time
 	if endAfter > 0 {
@@ -76,16 +76,16 @@ func (w *watching) run(first driver.Cause, heard bool, endAfter time.Duration) {
 }
 
 // end ends the watch for its caller.
-func (w *watching) end() {
+func (w *forwarder) end() {
 	w.stop()
 	close(w.outer)
 }
 
-// passReleased tells the caller of Released. It reports whether the watch goes
-// on. If the news is lost, or the driver knows by now that the watch has ended,
-// the watch ends in place of Released: rule 13.
-func (w *watching) passReleased(cause driver.Cause) (goesOn bool) {
-	if cause != driver.Released || !w.meet(cause) {
+// passReleased sends Released to the caller, and reports whether the watch goes
+// on. If the news is lost, or the driver's watch has ended by now, the watch
+// ends in place of Released: rule 13.
+func (w *forwarder) passReleased(cause driver.Cause) (goesOn bool) {
+	if cause != driver.Released || !w.decide(cause) {
 		return false
 	}
 	if _, _, ended := peek(w.inner.C); ended || w.over() {
@@ -94,25 +94,25 @@ func (w *watching) passReleased(cause driver.Cause) (goesOn bool) {
 	select {
 	case w.outer <- cause:
 		return true
-	default: // a second time: no driver does that
+	default: // a second Released, which a driver must not send
 		return false
 	}
 }
 
 // passEnd returns when the end of the watch may arrive.
-func (w *watching) passEnd() { _ = w.meet(driver.Changed) }
+func (w *forwarder) passEnd() { _ = w.decide(driver.Changed) }
 
-// meet has the plan decide what becomes of the news. It reports false if the
-// news is lost.
-func (w *watching) meet(cause driver.Cause) bool {
+// decide asks the plan for the fault of the news. It reports whether the news
+// arrives.
+func (w *forwarder) decide(cause driver.Cause) bool {
 	if w.over() {
 		return false
 	}
 	r := w.request
 	r.Cause = cause
-	_, err := w.session.connector.meet(w.ctx, r)
+	_, err := w.session.connector.decide(w.ctx, r)
 	return err == nil
 }
 
 // over reports whether the session has ended or the watch was stopped.
-func (w *watching) over() bool { return w.session.Err() != nil || w.ctx.Err() != nil }
+func (w *forwarder) over() bool { return w.session.Err() != nil || w.ctx.Err() != nil }
