@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
@@ -38,9 +36,7 @@ type Client struct {
 	options   options
 
 	live    atomic.Pointer[session] // the last one that has begun
-	dialErr atomic.Pointer[error]   // of the last attempt to connect; nil if it succeeded
-	dials   singleflight.Group
-	pace    pace // used by one attempt to connect at a time
+	dialing dialing
 
 	done  chan struct{} // closed when Close begins
 	calls *calls
@@ -48,14 +44,12 @@ type Client struct {
 	cohorts cohorts
 	engine  engine.Client
 
-	mu         sync.Mutex
-	sessions   map[*session]struct{} // those that the store may still keep
-	begun      chan struct{}         // closes when the next session begins
-	closing    bool
-	waiting    int // callers that wait for the attempt to connect
-	cancelDial context.CancelCauseFunc
-	finished   chan struct{} // closed when Close has returned
-	result     error         // of Close
+	mu       sync.Mutex
+	sessions map[*session]struct{} // those that the store may still keep
+	begun    chan struct{}         // closes when the next session begins
+	closing  bool
+	finished chan struct{} // closed when Close has returned
+	result   error         // of Close
 }
 
 // NewClient returns a client of the store that the connector leads to. It does
@@ -65,7 +59,7 @@ func NewClient(c driver.Connector, opts ...Option) *Client {
 	client := &Client{
 		connector: c,
 		options:   o,
-		pace:      pace{Retries: engine.Retries{New: o.backOff}},
+		dialing:   dialing{pace: pace{Retries: engine.Retries{New: o.backOff}}},
 		done:      make(chan struct{}),
 		calls:     newCalls(),
 		sessions:  make(map[*session]struct{}),
@@ -138,8 +132,8 @@ func (c *Client) beginClose() bool {
 	c.closing = true
 	close(c.done)
 	c.calls.close()
-	if c.cancelDial != nil {
-		c.cancelDial(ErrClosed)
+	if c.dialing.cancel != nil {
+		c.dialing.cancel(ErrClosed)
 	}
 	return true
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -21,6 +22,17 @@ var (
 	errNobodyWaits = fmt.Errorf("%w: no call waits for a session any more", driver.ErrUnavailable)
 	errDialGivenUp = errors.New("given up, as no call waits for a session any more")
 )
+
+// dialing is the state of a client's attempts to connect.
+type dialing struct {
+	group singleflight.Group
+	err   atomic.Pointer[error] // of the last attempt; nil if it succeeded
+	pace  pace                  // used by one attempt at a time
+
+	// Guarded by Client.mu:
+	callers int                     // that wait for the attempt
+	cancel  context.CancelCauseFunc // ends the attempt
+}
 
 // session returns the session that the client has, and connects if it has none. All
 // callers share one attempt to connect. The attempt goes on when a caller gives up,
@@ -40,7 +52,7 @@ func (c *Client) sessionOnce(ctx context.Context) (*session, error) {
 		return s, nil
 	}
 	c.await(1)
-	dialed := c.dials.DoChan("", func() (any, error) { return c.dial(ctx) })
+	dialed := c.dialing.group.DoChan("", func() (any, error) { return c.dial(ctx) })
 	select {
 	case r := <-dialed:
 		c.await(-1)
@@ -64,15 +76,15 @@ func (c *Client) sessionOnce(ctx context.Context) (*session, error) {
 func (c *Client) await(change int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.waiting += change
-	return c.waiting
+	c.dialing.callers += change
+	return c.dialing.callers
 }
 
 // giveUpDial cancels an attempt to connect that no caller waits for any more. It waits
 // a moment, so that the reason why there was no session becomes known.
 func (c *Client) giveUpDial(dialed <-chan singleflight.Result) {
 	c.mu.Lock()
-	cancel := c.cancelDial
+	cancel := c.dialing.cancel
 	c.mu.Unlock()
 	if cancel == nil {
 		return
@@ -88,7 +100,7 @@ func (c *Client) giveUpDial(dialed <-chan singleflight.Result) {
 
 // unreached returns why there is no session, as far as that is known.
 func (c *Client) unreached() error {
-	if err := c.dialErr.Load(); err != nil {
+	if err := c.dialing.err.Load(); err != nil {
 		return *err
 	}
 	return nil
@@ -117,7 +129,7 @@ func (c *Client) dial(ctx context.Context) (any, error) {
 	if s := c.usable(); s != nil {
 		return s, nil
 	}
-	if !c.pace.wait(c.done) {
+	if !c.dialing.pace.wait(c.done) {
 		return nil, ErrClosed
 	}
 	began := time.Now()
@@ -125,10 +137,10 @@ func (c *Client) dial(ctx context.Context) (any, error) {
 	if errors.Is(err, errNobodyWaits) {
 		return nil, err
 	}
-	c.pace.record(err)
-	c.dialErr.Store(nil)
+	c.dialing.pace.record(err)
+	c.dialing.err.Store(nil)
 	if err != nil {
-		c.dialErr.Store(&err)
+		c.dialing.err.Store(&err)
 	}
 	info := ConnectedInfo{Took: time.Since(began), Err: err}
 	if err == nil {
@@ -144,7 +156,7 @@ func (c *Client) dial(ctx context.Context) (any, error) {
 func (c *Client) setCancelDial(cancel context.CancelCauseFunc) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cancelDial = cancel
+	c.dialing.cancel = cancel
 }
 
 func (c *Client) connect() (driver.Session, error) {
@@ -154,8 +166,8 @@ func (c *Client) connect() (driver.Session, error) {
 	defer cancel(nil)
 	defer c.setCancelDial(nil)
 	c.mu.Lock()
-	c.cancelDial = cancel
-	closing, waiting := c.closing, c.waiting
+	c.dialing.cancel = cancel
+	closing, waiting := c.closing, c.dialing.callers
 	c.mu.Unlock()
 	switch {
 	case closing:

@@ -29,26 +29,19 @@ type Entry struct {
 	spec    Spec
 	number  int64 // of the grant; set by Session.add
 
-	// What Create has said about the queue. Only the waiting goroutine uses it.
+	// What Create has said about the queue, until it is used or the wait is over. Only
+	// the goroutine that waits uses it, and then the goroutine that grants or removes.
 	first driver.Joined
 
-	mu    sync.Mutex
-	state state
-	place driver.Place
-	since time.Time // when it was granted
-	owner Owner     // of the grant
-	loss  *Loss     // why it is gone, if it was lost
-	inUse bool      // lost, and a caller may still work under it
-
-	watch     driver.Watch       // of the own node alone, or zero
-	timer     *time.Timer        // begins to watch the node
-	stopWatch context.CancelFunc // ends that, once it has begun
-
-	prefix    string             // that the node has to get; empty: its own one
-	renamed   bool               // the node has got it
-	renaming  chan struct{}      // closed when the Replace under way, if any, has returned
-	interrupt context.CancelFunc // ends that Replace
-	repeats   bool               // the reaper repeats the Replace
+	mu       sync.Mutex
+	state    state
+	place    driver.Place
+	since    time.Time // when it was granted
+	owner    Owner     // of the grant
+	loss     *Loss     // why it is gone, if it was lost
+	inUse    bool      // it was lost, and a caller may still work under it
+	watching nodeWatch
+	rename   rename
 }
 
 type state int
@@ -133,7 +126,7 @@ func (e *Entry) Grant(to Owner) error {
 	}
 	e.move(granted)
 	e.owner, e.since = to, time.Now()
-	e.timer = time.AfterFunc(watchAfter, func() { e.session.client.Go(e.watchNode) })
+	e.watching.timer = time.AfterFunc(watchAfter, func() { e.session.client.Go(e.watchNode) })
 	return nil
 }
 
@@ -181,17 +174,8 @@ func (e *Entry) removed() {
 // stop ends what runs for an entry that is granted or waits. It is called with mu
 // held.
 func (e *Entry) stop() {
-	if e.timer != nil {
-		e.timer.Stop()
-	}
-	if e.stopWatch != nil {
-		e.stopWatch()
-	}
-	if e.interrupt != nil {
-		e.interrupt()
-	}
-	e.watch.Stop()
-	e.watch = driver.Watch{}
+	e.watching.end()
+	e.rename.end()
 }
 
 // dropFirst forgets what Create has said about the queue.

@@ -16,6 +16,25 @@ const (
 	early = 100 * time.Millisecond
 )
 
+// nodeWatch is the watch of an entry's own node. Entry.mu guards it.
+type nodeWatch struct {
+	kept  driver.Watch       // of the own node alone, until a goroutine waits for its end
+	timer *time.Timer        // begins that goroutine
+	stop  context.CancelFunc // ends it, once it has begun
+}
+
+// end is called when the entry is not granted any more.
+func (w *nodeWatch) end() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if w.stop != nil {
+		w.stop()
+	}
+	w.kept.Stop()
+	w.kept = driver.Watch{}
+}
+
 // Index returns the position of a node in a queue, or -1. Name and epoch together
 // name one node for ever. The name alone may have been taken again.
 func Index(nodes []driver.Node, n driver.Node) int {
@@ -34,15 +53,15 @@ func (e *Entry) armWatch(ctx context.Context, ahead ...driver.Node) (driver.Watc
 func (e *Entry) keepWatch(w driver.Watch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.watch = w
+	e.watching.kept = w
 }
 
 // takeWatch returns the watch that was kept, if there is one.
 func (e *Entry) takeWatch() driver.Watch {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	w := e.watch
-	e.watch = driver.Watch{}
+	w := e.watching.kept
+	e.watching.kept = driver.Watch{}
 	return w
 }
 
@@ -85,7 +104,7 @@ func (e *Entry) beginWatch(cancel context.CancelFunc) bool {
 	if e.state != granted {
 		return false
 	}
-	e.stopWatch = cancel
+	e.watching.stop = cancel
 	return true
 }
 
@@ -129,8 +148,8 @@ func (e *Entry) names() (driver.Place, []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	names := []string{e.place.Name}
-	if e.prefix != "" {
-		if other := driver.FormatName(e.prefix, e.place.Seq); other != e.place.Name {
+	if e.rename.prefix != "" {
+		if other := driver.FormatName(e.rename.prefix, e.place.Seq); other != e.place.Name {
 			names = append(names, other)
 		}
 	}

@@ -65,7 +65,7 @@ func (e *Entry) Abandon() {
 func (e *Entry) removalCause() driver.Cause {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.spec.Exclusive && !e.since.IsZero() && e.prefix == "" {
+	if e.spec.Exclusive && !e.since.IsZero() && e.rename.prefix == "" {
 		return driver.Released
 	}
 	return driver.Changed
@@ -76,7 +76,7 @@ func (e *Entry) removalCause() driver.Cause {
 func (e *Entry) lastPlace(ctx context.Context) driver.Place {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for e.renaming != nil && e.awaitReplace(ctx) == nil { // beginRemoval has interrupted it
+	for e.rename.underWay != nil && e.awaitReplace(ctx) == nil { // beginRemoval has interrupted it
 	}
 	return e.place
 }

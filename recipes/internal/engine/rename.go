@@ -12,15 +12,31 @@ import (
 // new name. The owner may act on that before the store has answered, because a
 // Replace whose outcome is unknown may have been done.
 
+// rename is the state of a new name. Entry.mu guards it.
+type rename struct {
+	prefix    string             // of the new name; empty: the node keeps its name
+	done      bool               // the node has the new name
+	underWay  chan struct{}      // closed when the Replace under way, if any, has returned
+	interrupt context.CancelFunc // ends that Replace
+	repeated  bool               // the reaper repeats the Replace
+}
+
+// end is called when the entry is not granted any more.
+func (r *rename) end() {
+	if r.interrupt != nil {
+		r.interrupt()
+	}
+}
+
 // MarkRenamed decides that the node gets another prefix. It returns false if that
 // was decided before.
 func (e *Entry) MarkRenamed(prefix string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.prefix != "" {
+	if e.rename.prefix != "" {
 		return false
 	}
-	e.prefix = prefix
+	e.rename.prefix = prefix
 	return true
 }
 
@@ -28,7 +44,7 @@ func (e *Entry) MarkRenamed(prefix string) bool {
 func (e *Entry) IsRenamed() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.prefix != ""
+	return e.rename.prefix != ""
 }
 
 // Rename tells the store of the prefix that MarkRenamed has decided, unless that is
@@ -55,7 +71,7 @@ func (e *Entry) replace(ctx context.Context) error {
 	}
 	renamed := false
 	defer func() { e.endReplace(place, renamed) }() // also if the driver panics
-	after, err := driver.Replace(ctx, e.session.Session, e.queue.Name, place, e.prefix)
+	after, err := driver.Replace(ctx, e.session.Session, e.queue.Name, place, e.rename.prefix)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		return nil
@@ -70,29 +86,29 @@ func (e *Entry) replace(ctx context.Context) error {
 func (e *Entry) beginReplace(ctx context.Context, cancel context.CancelFunc) (p driver.Place, wanted bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for e.renaming != nil {
+	for e.rename.underWay != nil {
 		if err := e.awaitReplace(ctx); err != nil {
 			return driver.Place{}, false, err
 		}
 	}
-	if e.state != granted || e.renamed {
+	if e.state != granted || e.rename.done {
 		return driver.Place{}, false, nil
 	}
-	e.renaming, e.interrupt = make(chan struct{}), cancel
+	e.rename.underWay, e.rename.interrupt = make(chan struct{}), cancel
 	return e.place, true, nil
 }
 
 func (e *Entry) endReplace(p driver.Place, renamed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	close(e.renaming)
-	e.renaming, e.interrupt, e.place, e.renamed = nil, nil, p, renamed
+	close(e.rename.underWay)
+	e.rename.underWay, e.rename.interrupt, e.place, e.rename.done = nil, nil, p, renamed
 }
 
 // awaitReplace waits for the Replace under way. It is called with mu held, and gives
 // it up meanwhile.
 func (e *Entry) awaitReplace(ctx context.Context) error {
-	underWay := e.renaming
+	underWay := e.rename.underWay
 	e.mu.Unlock()
 	defer e.mu.Lock()
 	select {
@@ -108,17 +124,17 @@ func (e *Entry) awaitReplace(ctx context.Context) error {
 func (e *Entry) renameLater() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.repeats || e.state != granted {
+	if e.rename.repeated || e.state != granted {
 		return
 	}
-	e.repeats = true
+	e.rename.repeated = true
 	e.reap(&task{try: e.tryRename, ended: e.endRepeats})
 }
 
 func (e *Entry) endRepeats() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.repeats = false
+	e.rename.repeated = false
 }
 
 func (e *Entry) tryRename(ctx context.Context) error {
