@@ -498,6 +498,37 @@ func TestTheMapNamesEveryPackage(t *testing.T) {
 	}
 }
 
+// TestTheArrowsOfTheMapAreTheImports compares the diagram of CONTRIBUTING.md with
+// what the packages in it import.
+func TestTheArrowsOfTheMapAreTheImports(t *testing.T) {
+	_, diagram, found := strings.Cut(read(t, "CONTRIBUTING.md"), "```mermaid\nflowchart TD\n")
+	require.True(t, found)
+	diagram, _, _ = strings.Cut(diagram, "```")
+	const module = "github.com/dlock-go/dlock"
+	ids := make(map[string]string) // of the diagram, by import path
+	for _, m := range regexp.MustCompile(`(\w+)\["([^"]+)"\]`).FindAllStringSubmatch(diagram, -1) {
+		ids[module+"/"+m[2]] = m[1]
+	}
+	require.NotEmpty(t, ids)
+	ids[module] = "dlock"
+	var arrows, imports []string
+	for _, m := range regexp.MustCompile(`(?m)^ *(\w+)(?:\[.*?\])? --> (\w+)`).FindAllStringSubmatch(diagram, -1) {
+		arrows = append(arrows, m[1]+" --> "+m[2])
+	}
+	list := exec.Command("go", "list", "-f", `{{$p := .ImportPath}}{{range .Imports}}{{$p}} {{.}}{{"\n"}}{{end}}`, "./...")
+	list.Dir = root
+	out, err := list.Output()
+	require.NoError(t, err)
+	for line := range strings.Lines(string(out)) {
+		from, to, _ := strings.Cut(strings.TrimSpace(line), " ")
+		from, to = ids[from], ids[to]
+		if from != "" && to != "" {
+			imports = append(imports, from+" --> "+to)
+		}
+	}
+	assert.ElementsMatch(t, imports, arrows)
+}
+
 // TestThePathsOfContributingExist looks at the tables that say where a change and
 // where a test belongs. Each name in code style is a path.
 func TestThePathsOfContributingExist(t *testing.T) {
