@@ -36,7 +36,7 @@ func TestADialInTheBackOffEndsWhenItsCallerGivesUp(t *testing.T) {
 		require.Error(t, s.Ping(ctx)) // dials, and has to wait a second now before the next try
 		require.Error(t, s.Ping(ctx)) // gives up while it waits
 		time.Sleep(time.Minute)
-		assert.EqualValues(t, 1, c.dials.Load(), "dials, although nobody has waited for the second one")
+		assert.EqualValues(t, 1, c.dials.Load(), "dials, although no call has waited for the second one")
 		require.NoError(t, s.Close())
 	})
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// attempt is one call of Lock, RLock, TryLock or TryRLock that contends in the queue.
-// It makes one entry after another until one is granted or the call has to end.
+// attempt is one call of Lock, RLock, TryLock or TryRLock that contends in the
+// queue. It makes one entry after another until one is granted or the call has
+// to end.
 type attempt struct {
 	m     *RWMutex
 	mode  Mode
@@ -26,7 +27,8 @@ type attempt struct {
 	slow     *time.Timer // logs that the call waits for long
 }
 
-// progress is what an attempt has found out. The members of a cohort look at it, too.
+// progress is what an attempt has found out. The members of a cohort look at
+// it, too.
 type progress struct {
 	mu   sync.Mutex
 	node string      // of the last entry
@@ -57,7 +59,8 @@ func newAttempt(m *RWMutex, mode Mode) *attempt {
 	return &attempt{m: m, mode: mode, began: time.Now(), retries: engine.Retries{New: m.options.backOff}}
 }
 
-// granter grants an entry that no node blocks. Its error is one of the entry's Grant.
+// granter grants an entry that no node blocks. Its error is one of the entry's
+// Grant.
 type granter interface {
 	grant(ctx context.Context, a *attempt, e *engine.Entry) error
 }
@@ -76,8 +79,8 @@ func (a *attempt) run(ctx context.Context, g granter) error {
 	}
 }
 
-// once contends with one entry. If once returns an error or panics, the entry's node
-// is not in the queue, or is being removed.
+// once contends with one entry. If once returns an error or panics, the entry's
+// node is not in the queue, or is being removed.
 func (a *attempt) once(ctx context.Context, g granter) error {
 	if ctx.Err() != nil {
 		return engine.ErrCallOver
@@ -105,8 +108,9 @@ func (a *attempt) once(ctx context.Context, g granter) error {
 	return err
 }
 
-// join makes a node in the queue. It may show only now that the session has ended, as
-// after a sleep of the machine. Then join takes another session at once.
+// join makes a node in the queue. It may show only now that the session has
+// ended, as after a sleep of the machine. Then join takes another session at
+// once.
 func (a *attempt) join(ctx context.Context) (e *engine.Entry, err error) {
 	for range 2 {
 		var s *session
@@ -154,8 +158,9 @@ func (a *attempt) wait(ctx context.Context, e *engine.Entry) error {
 	return err
 }
 
-// again returns nil if the call has to contend again after an error. Before it returns,
-// it waits as long as the back-off says. Otherwise it returns the error of the call.
+// again returns nil if the call has to contend again after an error. Before it
+// returns, it waits as long as the back-off says. Otherwise it returns the
+// error of the call.
 func (a *attempt) again(ctx context.Context, err error) error {
 	switch err.(type) {
 	case *namedError, *timeoutError:
@@ -188,8 +193,8 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// unanswered keeps the error of a request that was under way when the context of the
-// call ended. If no request was under way, it keeps nothing.
+// unanswered keeps the error of a request that was under way when the context
+// of the call ended. If no request was under way, it keeps nothing.
 func (a *attempt) unanswered(err error) {
 	switch {
 	case errors.Is(err, driver.ErrUnavailable):
@@ -199,8 +204,8 @@ func (a *attempt) unanswered(err error) {
 	}
 }
 
-// Pause waits before the store is asked again. It returns an error if the call has to
-// end.
+// Pause waits before the store is asked again. It returns an error if the call
+// has to end.
 func (a *attempt) Pause(ctx context.Context, err error) error {
 	a.failed(err)
 	delay := a.retries.Next()
@@ -265,9 +270,9 @@ func (a *attempt) logSlow() {
 		"waited", a.waited())
 }
 
-// interrupted returns the error of a call whose context has ended. The error matches
-// the cause of that, too: the context may be that of another lock, which was lost or
-// unlocked.
+// interrupted returns the error of a call whose context has ended. The error
+// matches the cause of that, too: the context may be that of another lock,
+// which was lost or unlocked.
 func (a *attempt) interrupted(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {

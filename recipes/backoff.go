@@ -11,15 +11,16 @@ import (
 // BackOff is how long to wait before the next try. The types of
 // github.com/cenkalti/backoff, of every major version so far, implement it.
 type BackOff interface {
-	// NextBackOff returns how long to wait; a negative duration means to give up.
+	// NextBackOff returns how long to wait; a negative duration means to give
+	// up.
 	NextBackOff() time.Duration
 	// Reset is called before the first wait after a success.
 	Reset()
 }
 
-// giveUpAfter is how long the store may fail, without a success in between, before
-// the default back-off gives up. Without this limit a caller would wait for ever if
-// the address of the store is wrong.
+// giveUpAfter is how long the store may fail, without a success in between,
+// before the default back-off gives up. Without this limit a caller would wait
+// for ever if the address of the store is wrong.
 const giveUpAfter = time.Minute
 
 func defaultBackOff() BackOff {
@@ -30,8 +31,8 @@ func defaultBackOff() BackOff {
 	)
 }
 
-// engineBackOff returns a function for the engine. If newBackOff returns nil, the
-// default back-off takes its place.
+// engineBackOff returns a function for the engine. If newBackOff returns nil,
+// the default back-off takes its place.
 func engineBackOff(newBackOff func() BackOff) func() engine.BackOff {
 	return func() engine.BackOff {
 		if b := newBackOff(); b != nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// calls counts the calls and the background work that Close has to wait for. None
-// begins once it is closed.
+// calls counts the calls and the background work that Close has to wait for.
+// None begins once it is closed.
 type calls struct {
 	mu     sync.Mutex
 	active int
@@ -46,8 +46,8 @@ func (c *calls) close() {
 	}
 }
 
-// await waits for the last call to end, but not longer than limit. It reports whether
-// that call has ended.
+// await waits for the last call to end, but not longer than limit. It reports
+// whether that call has ended.
 func (c *calls) await(limit time.Duration) bool {
 	t := time.NewTimer(limit)
 	defer t.Stop()

@@ -109,9 +109,9 @@ func (c *Client) Ping(ctx context.Context) error {
 // 20 s at most.
 //
 // An error that matches driver.ErrUnavailable means that the store could not be
-// reached. The nodes then stay until the session times out in the store, and may
-// block other clients until then. The error says how long that takes. A second
-// Close returns the result of the first one.
+// reached. The nodes then stay until the session times out in the store, and
+// may block other clients until then. The error says how long that takes. A
+// second Close returns the result of the first one.
 func (c *Client) Close() error {
 	c = c.opened()
 	if c.beginClose() {
@@ -122,7 +122,8 @@ func (c *Client) Close() error {
 	return c.result
 }
 
-// beginClose makes every later call fail. It returns false if Close was called before.
+// beginClose makes every later call fail. It returns false if Close was called
+// before.
 func (c *Client) beginClose() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,8 +147,8 @@ func (c *Client) close() error {
 	return join(all...)
 }
 
-// endSessions waits until every session has ended here and in the store, or could
-// not be ended there. Each of them notices the Close by itself.
+// endSessions waits until every session has ended here and in the store, or
+// could not be ended there. Each of them notices the Close by itself.
 func (c *Client) endSessions() (errs []error) {
 	c.mu.Lock()
 	all := slices.Collect(maps.Keys(c.sessions))
@@ -167,7 +168,8 @@ func (c *Client) endSessions() (errs []error) {
 	return errs
 }
 
-// beginCall begins a call that Close has to wait for. If it succeeds, endCall follows.
+// beginCall begins a call that Close has to wait for. If it succeeds, endCall
+// follows.
 func (c *Client) beginCall() error {
 	if !c.calls.begin() {
 		return ErrClosed
@@ -177,8 +179,8 @@ func (c *Client) beginCall() error {
 
 func (c *Client) endCall() { c.calls.end() }
 
-// spawn runs f on a goroutine that Close waits for. It returns false, and does not run
-// f, once Close has begun.
+// spawn runs f on a goroutine that Close waits for. It returns false, and does
+// not run f, once Close has begun.
 func (c *Client) spawn(f func()) bool {
 	if c.beginCall() != nil {
 		return false
@@ -190,8 +192,8 @@ func (c *Client) spawn(f func()) bool {
 	return true
 }
 
-// closedOr returns err, or ErrClosed if the client was closed: that explains every
-// other error.
+// closedOr returns err, or ErrClosed if the client was closed: that explains
+// every other error.
 func (c *Client) closedOr(err error) error {
 	select {
 	case <-c.done:
@@ -201,8 +203,8 @@ func (c *Client) closedOr(err error) error {
 	}
 }
 
-// adopt makes a new session of the driver the client's session. It fails if the client
-// was closed meanwhile.
+// adopt makes a new session of the driver the client's session. It fails if the
+// client was closed meanwhile.
 func (c *Client) adopt(ds driver.Session) (*session, error) {
 	s := newSession(c, ds)
 	if !c.register(s) {

@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// cohort is the goroutines of one client that use one lock with retention. They share
-// an entry in the queue, and wait for it in the order of arrival.
+// cohort is the goroutines of one client that use one lock with retention. They
+// share an entry in the queue, and wait for it in the order of arrival.
 //
-// The entry is lent to holds of goroutines that know nothing of each other: to one
-// exclusive hold or to several shared ones at a time, or to none for a while. At most
-// one attempt contends for an entry, and none while there is one.
+// The entry is lent to holds of goroutines that know nothing of each other: to
+// one exclusive hold or to several shared ones at a time, or to none for a
+// while. At most one attempt contends for an entry, and none while there is
+// one.
 //
-// While mu is held, the mutex of a hold or of an entry may be taken, never the other
-// way round.
+// While mu is held, the mutex of a hold or of an entry may be taken, never the
+// other way round.
 type cohort struct {
 	m     *RWMutex
 	users int // calls, attempts and entries of the cohort; guarded by cohorts.mu
@@ -138,8 +139,8 @@ func slowTimer(ctx context.Context, a *attempt) (c <-chan time.Time, stop func()
 	return t.C, t.Stop
 }
 
-// logSlow logs that a call waits for another one of its client. While the cohort has
-// no entry, the attempt of the cohort logs for which node it waits.
+// logSlow logs that a call waits for another one of its client. While the
+// cohort has no entry, the attempt of the cohort logs for which node it waits.
 func (c *cohort) logSlow(a *attempt) {
 	c.mu.Lock()
 	shared := c.shared
@@ -152,8 +153,8 @@ func (c *cohort) logSlow(a *attempt) {
 		"waited", a.waited())
 }
 
-// giveUp takes out a waiter whose call ends, and notes for the call what it has waited
-// for. A Lock that the waiter was granted meanwhile is given back.
+// giveUp takes out a waiter whose call ends, and notes for the call what it has
+// waited for. A Lock that the waiter was granted meanwhile is given back.
 func (c *cohort) giveUp(a *attempt, w *waiter) {
 	c.mu.Lock()
 	i := slices.Index(c.waiters, w)
@@ -173,8 +174,8 @@ func (c *cohort) giveUp(a *attempt, w *waiter) {
 	c.mu.Unlock()
 }
 
-// noteProgress notes what the call of the waiter at index i has waited for. It is
-// called with mu held.
+// noteProgress notes what the call of the waiter at index i has waited for. It
+// is called with mu held.
 func (c *cohort) noteProgress(a *attempt, i int) {
 	var p state
 	switch {
@@ -191,8 +192,8 @@ func (c *cohort) noteProgress(a *attempt, i int) {
 	a.progress.set(func(own *progress) { own.view, own.last = p.view, p.last })
 }
 
-// giveBack unlocks a Lock that its caller does not get. It does not wait longer for
-// the store than a call does that has failed.
+// giveBack unlocks a Lock that its caller does not get. It does not wait longer
+// for the store than a call does that has failed.
 func (c *cohort) giveBack(l *Lock) {
 	unlocked := make(chan struct{})
 	unlock := func() {
@@ -211,8 +212,9 @@ func (c *cohort) giveBack(l *Lock) {
 	}
 }
 
-// accept looks once more whether the caller may have the Lock, as attempt.once does
-// before a grant. It returns neither a Lock nor an error if the Lock has been lost.
+// accept looks once more whether the caller may have the Lock, as attempt.once
+// does before a grant. It returns neither a Lock nor an error if the Lock has
+// been lost.
 func (c *cohort) accept(ctx context.Context, a *attempt, l *Lock) (*Lock, error) {
 	err := ctx.Err()
 	switch {
@@ -259,18 +261,18 @@ func (c *cohort) grant() {
 	c.detachIfOthersWait()
 }
 
-// detachIfOthersWait gives up an entry that only readers hold if another contender
-// waits for it. It is called when that contender is seen, and when a hold has ended or
-// has become shared.
+// detachIfOthersWait gives up an entry that only readers hold if another
+// contender waits for it. It is called when that contender is seen, and when a
+// hold has ended or has become shared.
 func (c *cohort) detachIfOthersWait() {
 	if c.shared != nil && c.shared.others == waiting {
 		c.detach()
 	}
 }
 
-// detach gives up an entry that only readers hold, without waiting for them. No hold
-// is added to the entry any more, the store is told that it is shared, and the last
-// of the holds removes it. The waiters contend for another entry.
+// detach gives up an entry that only readers hold, without waiting for them. No
+// hold is added to the entry any more, the store is told that it is shared, and
+// the last of the holds removes it. The waiters contend for another entry.
 func (c *cohort) detach() {
 	s := c.shared
 	if s.mode() != Shared || s.entry.Loss() != nil {
@@ -291,8 +293,9 @@ func (c *cohort) drop() {
 	c.unuse()
 }
 
-// passOn admits waiters to an entry that may have no holds. If it has none then, it is
-// kept for a while, or passOn reports that the caller has to remove it, without mu.
+// passOn admits waiters to an entry that may have no holds. If it has none
+// then, it is kept for a while, or passOn reports that the caller has to remove
+// it, without mu.
 func (c *cohort) passOn(s *sharedEntry) (remove bool) {
 	if c.shared == s {
 		c.grant()

@@ -2,9 +2,9 @@ package recipes
 
 import "context"
 
-// sharedAttempt contends for an entry on behalf of the waiters of a cohort. It goes on
-// as long as there are waiters. So a waiter that gives up does not cost the others
-// their position in the queue.
+// sharedAttempt contends for an entry on behalf of the waiters of a cohort. It
+// goes on as long as there are waiters. So a waiter that gives up does not cost
+// the others their position in the queue.
 type sharedAttempt struct {
 	*attempt
 	cancel context.CancelFunc
@@ -69,8 +69,8 @@ func (c *cohort) attemptEnded(ctx context.Context, s *sharedEntry, err error) {
 	}
 }
 
-// adopt makes an entry that was just granted the cohort's. It reports false if the
-// entry has been lost already. It is called with mu held.
+// adopt makes an entry that was just granted the cohort's. It reports false if
+// the entry has been lost already. It is called with mu held.
 func (c *cohort) adopt(s *sharedEntry) bool {
 	if s.entry.Loss() != nil { // else the loss finds the entry here
 		return false
@@ -81,16 +81,16 @@ func (c *cohort) adopt(s *sharedEntry) bool {
 	return true
 }
 
-// cancelUnwantedAttempt ends an attempt whose mode the first waiter does not want. It
-// is called with mu held.
+// cancelUnwantedAttempt ends an attempt whose mode the first waiter does not
+// want. It is called with mu held.
 func (c *cohort) cancelUnwantedAttempt() {
 	if a := c.attempt; a != nil && (len(c.waiters) == 0 || c.waiters[0].mode != a.mode) {
 		a.cancel()
 	}
 }
 
-// try contends for a call of TryLock or TryRLock, if no other member is in the way.
-// The entry becomes the cohort's, unless it has another one by then.
+// try contends for a call of TryLock or TryRLock, if no other member is in the
+// way. The entry becomes the cohort's, unless it has another one by then.
 func (c *cohort) try(ctx context.Context, a *attempt, taken bool) (*Lock, error) {
 	if taken {
 		return nil, lockError(a.m.name, ErrLocked)

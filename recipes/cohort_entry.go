@@ -8,11 +8,12 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// sharedEntry lends an entry to holds of a cohort. Once it is detached from the cohort
-// it is lent to no further hold, and its last hold removes it. Cohort.mu guards it.
+// sharedEntry lends an entry to holds of a cohort. Once it is detached from the
+// cohort it is lent to no further hold, and its last hold removes it. Cohort.mu
+// guards it.
 //
-// A turn is a time in which goroutines hold the entry exclusively, or one in which
-// they hold it shared without a gap.
+// A turn is a time in which goroutines hold the entry exclusively, or one in
+// which they hold it shared without a gap.
 type sharedEntry struct {
 	cohort    *cohort
 	entry     *engine.Entry
@@ -49,8 +50,8 @@ func (s *sharedEntry) mode() Mode {
 	return strongest
 }
 
-// spent reports whether the cohort has had its turns on the entry. Until the first
-// list of the queue is answered, no other contender is taken to wait: for
+// spent reports whether the cohort has had its turns on the entry. Until the
+// first list of the queue is answered, no other contender is taken to wait: for
 // Retention.Idle at most.
 func (s *sharedEntry) spent() bool {
 	retention := s.cohort.m.options.retention
@@ -60,8 +61,8 @@ func (s *sharedEntry) spent() bool {
 	return s.turns >= retention.Turns
 }
 
-// admit returns a Lock of a new hold, or nil if a caller that wants that mode has to
-// wait. A reader that joins readers begins no turn.
+// admit returns a Lock of a new hold, or nil if a caller that wants that mode
+// has to wait. A reader that joins readers begins no turn.
 func (s *sharedEntry) admit(mode Mode) *Lock {
 	held := s.mode()
 	if s.entry.Loss() != nil || held == Exclusive {
@@ -112,7 +113,8 @@ func (s *sharedEntry) stop() {
 
 // The methods below are called without cohort.mu.
 
-// becameShared admits the readers that wait for an entry which is held shared now.
+// becameShared admits the readers that wait for an entry which is held shared
+// now.
 func (s *sharedEntry) becameShared() {
 	c := s.cohort
 	c.mu.Lock()
@@ -122,8 +124,8 @@ func (s *sharedEntry) becameShared() {
 	}
 }
 
-// giveBack takes a hold off the entry. Then the entry goes to the waiters of the
-// cohort, or is kept for a while, or is removed.
+// giveBack takes a hold off the entry. Then the entry goes to the waiters of
+// the cohort, or is kept for a while, or is removed.
 func (s *sharedEntry) giveBack(h *hold) error {
 	c := s.cohort
 	c.mu.Lock()
@@ -169,15 +171,16 @@ func (s *sharedEntry) removeIdle() {
 	}
 }
 
-// rename tells the store that a detached entry is shared. After an error the reaper
-// goes on.
+// rename tells the store that a detached entry is shared. After an error the
+// reaper goes on.
 func (s *sharedEntry) rename() {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()
 	_ = s.entry.Rename(ctx)
 }
 
-// Lose tells the holds that the entry was lost. The waiters contend for another one.
+// Lose tells the holds that the entry was lost. The waiters contend for another
+// one.
 func (s *sharedEntry) Lose(loss engine.Loss) (report func()) {
 	c := s.cohort
 	c.mu.Lock()

@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// watchOthers begins to look for contenders outside the cohort. It is called with
-// cohort.mu held.
+// watchOthers begins to look for contenders outside the cohort. It is called
+// with cohort.mu held.
 func (s *sharedEntry) watchOthers() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -22,9 +22,9 @@ func (s *sharedEntry) watchOthers() {
 // brief is the age at which the end of a watch counts as early.
 const brief = 100 * time.Millisecond
 
-// lookForOthers watches the queue until another contender waits. It may notice one
-// late, but never before it waits. If that contender has gone since, the cohort loses
-// its entry for nothing, and no more than that.
+// lookForOthers watches the queue until another contender waits. It may notice
+// one late, but never before it waits. If that contender has gone since, the
+// cohort loses its entry for nothing, and no more than that.
 func (s *sharedEntry) lookForOthers(ctx context.Context) {
 	pause := engine.Retries{New: s.cohort.m.options.backOff}
 	early := 0 // watches in a row that have ended soon

@@ -6,8 +6,8 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// contention is the acquirer of a call that contends in the queue by itself, with an
-// entry of its own.
+// contention is the acquirer of a call that contends in the queue by itself,
+// with an entry of its own.
 type contention struct{ lock *Lock }
 
 func (c *contention) acquire(ctx context.Context, a *attempt) (*Lock, error) {
@@ -29,8 +29,8 @@ func (c *contention) grant(ctx context.Context, a *attempt, e *engine.Entry) err
 	return nil
 }
 
-// reportGranted calls the hook of the call: in a cohort, the hold's RWMutex may be that
-// of another call.
+// reportGranted calls the hook of the call: in a cohort, the hold's RWMutex may
+// be that of another call.
 func (a *attempt) reportGranted(ctx context.Context, e *engine.Entry) {
 	if hook := a.m.options.trace.Granted; hook != nil {
 		p := e.Place()

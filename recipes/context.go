@@ -6,26 +6,26 @@ import (
 	"reflect"
 )
 
-// Goroutines have no identity in Go. So a holder is recognised by a context that
-// [Lock.Context] has returned.
+// Goroutines have no identity in Go. So a holder is recognised by a context
+// that [Lock.Context] has returned.
 
-// holdsKey is the key of a context's value that says which Locks of one lock's name
-// and client the context belongs to.
+// holdsKey is the key of a context's value that says which Locks of one lock's
+// name and client the context belongs to.
 type holdsKey struct {
 	client *Client
 	name   string
 }
 
-// heldIn is such a value: the Lock whose context it is, and the value of the parent
-// context.
+// heldIn is such a value: the Lock whose context it is, and the value of the
+// parent context.
 type heldIn struct {
 	lock  *Lock
 	outer *heldIn
 }
 
 // lockContext is a context that a Lock has to cancel. A Lock keeps one for each
-// parent. So a caller may ask for a context of the same parent again and again during
-// a long hold, and the memory does not grow.
+// parent. So a caller may ask for a context of the same parent again and again
+// during a long hold, and the memory does not grow.
 type lockContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
@@ -39,8 +39,8 @@ func (c *lockContext) end(cause error) {
 	c.cancel(cause)
 }
 
-// contextKey returns the key of a parent's context: the parent, or a new key if the
-// parent is not comparable.
+// contextKey returns the key of a parent's context: the parent, or a new key if
+// the parent is not comparable.
 func contextKey(parent context.Context) any {
 	if reflect.ValueOf(parent).Comparable() {
 		return parent
@@ -48,18 +48,19 @@ func contextKey(parent context.Context) any {
 	return new(byte)
 }
 
-// WithoutReentry returns a child of ctx with which no lock is taken again: a call
-// of Lock waits in the queue, behind the lock that ctx belongs to as well. It is
-// for goroutines that must not hold a lock together with the goroutine that
-// started them, or with each other.
+// WithoutReentry returns a child of ctx with which no lock is taken again: a
+// call of Lock waits in the queue, behind the lock that ctx belongs to as well.
+// It is for goroutines that must not hold a lock together with the goroutine
+// that started them, or with each other.
 //
-// Otherwise the child is like ctx. A context of [Lock.Context] ends with its lock,
-// so a goroutine that waits for that lock needs context.WithoutCancel, too. A
-// context that [Lock.Context] makes of the child takes its lock again. A nil ctx
-// counts as context.Background.
+// Otherwise the child is like ctx. A context of [Lock.Context] ends with its
+// lock, so a goroutine that waits for that lock needs context.WithoutCancel,
+// too. A context that [Lock.Context] makes of the child takes its lock again. A
+// nil ctx counts as context.Background.
 //
 // If a goroutine waits for a lock, and the holder of the lock waits for the
-// goroutine, both wait for ever. Use TryLock or a deadline where that can happen.
+// goroutine, both wait for ever. Use TryLock or a deadline where that can
+// happen.
 func WithoutReentry(ctx context.Context) context.Context {
 	if ctx == nil {
 		ctx = context.Background()

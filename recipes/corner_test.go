@@ -240,7 +240,8 @@ func TestTheMessageOfGivingUpInTheQueue(t *testing.T) {
 	})
 }
 
-// The queue is removed and made again between the List and the Watch of a holder.
+// The queue is removed and made again between the List and the Watch of a
+// holder.
 type hooked struct {
 	driver.Connector
 	before func(name string)

@@ -34,10 +34,10 @@ type dialing struct {
 	cancel  context.CancelCauseFunc // ends the attempt
 }
 
-// session returns the session that the client has, and connects if it has none. All
-// callers share one attempt to connect. The attempt goes on when a caller gives up,
-// and is cancelled when the last caller gives up. A caller that arrives while an
-// attempt is being cancelled waits for another attempt.
+// session returns the session that the client has, and connects if it has none.
+// All callers share one attempt to connect. The attempt goes on when a caller
+// gives up, and is cancelled when the last caller gives up. A caller that
+// arrives while an attempt is being cancelled waits for another attempt.
 func (c *Client) session(ctx context.Context) (*session, error) {
 	for {
 		s, err := c.sessionOnce(ctx)
@@ -80,8 +80,8 @@ func (c *Client) await(change int) int {
 	return c.dialing.callers
 }
 
-// giveUpDial cancels an attempt to connect that no caller waits for any more. It waits
-// a moment, so that the reason why there was no session becomes known.
+// giveUpDial cancels an attempt to connect that no caller waits for any more.
+// It waits a moment, so that the reason why there was no session becomes known.
 func (c *Client) giveUpDial(dialed <-chan singleflight.Result) {
 	c.mu.Lock()
 	cancel := c.dialing.cancel
@@ -119,8 +119,8 @@ func (c *Client) usable() *session {
 	}
 }
 
-// dial connects. The hook gets the context of the caller that began the attempt. The
-// attempt does not end with that context.
+// dial connects. The hook gets the context of the caller that began the
+// attempt. The attempt does not end with that context.
 func (c *Client) dial(ctx context.Context) (any, error) {
 	if err := c.beginCall(); err != nil {
 		return nil, err
@@ -216,7 +216,8 @@ func (p *pace) record(err error) {
 	p.until = time.Now().Add(p.NextEndless())
 }
 
-// wait waits until the next attempt may begin. It returns false if stop closes before.
+// wait waits until the next attempt may begin. It returns false if stop closes
+// before.
 func (p *pace) wait(stop <-chan struct{}) bool {
 	if p.until.IsZero() {
 		return true

@@ -10,17 +10,18 @@ import (
 
 // Downgrade turns an exclusive lock into a shared one, and the caller holds it
 // without a gap. Waiting readers may then get the lock, up to the first waiting
-// writer. The token stays. If the lock is shared already, Downgrade does nothing.
+// writer. The token stays. If the lock is shared already, Downgrade does
+// nothing.
 //
-// If other Locks hold the same node exclusively by re-entry, the store is told when
-// the last of them unlocks or downgrades. A driver without a Replacer cannot tell
-// the store at all: readers then wait until Unlock.
+// If other Locks hold the same node exclusively by re-entry, the store is told
+// when the last of them unlocks or downgrades. A driver without a Replacer
+// cannot tell the store at all: readers then wait until Unlock.
 //
 // After an error of the store or of ctx the lock counts as shared all the same,
 // because the store may have granted it to readers. The error matches
-// driver.ErrUnavailable. The client goes on telling the store in the background,
-// and another Downgrade waits for that. If there was nothing to downgrade, the
-// error matches [ErrLost] or [ErrNotHeld].
+// driver.ErrUnavailable. The client goes on telling the store in the
+// background, and another Downgrade waits for that. If there was nothing to
+// downgrade, the error matches [ErrLost] or [ErrNotHeld].
 func (l *Lock) Downgrade(ctx context.Context) error {
 	if l.fromNoCall() {
 		return errNoLock
@@ -48,8 +49,8 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	return h.downgrade(ctx, lockError)
 }
 
-// downgradeRest is the downgrade after the last exclusive Lock of a hold was unlocked
-// while shared ones remain.
+// downgradeRest is the downgrade after the last exclusive Lock of a hold was
+// unlocked while shared ones remain.
 func (l *Lock) downgradeRest() error {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()
@@ -63,8 +64,8 @@ func (l *Lock) downgradeRest() error {
 	return err
 }
 
-// downgrade tells the lender and the store that a hold is shared. It returns what
-// failed makes of the store's error.
+// downgrade tells the lender and the store that a hold is shared. It returns
+// what failed makes of the store's error.
 func (h *hold) downgrade(ctx context.Context, failed func(lock string, err error) error) error {
 	h.lender.becameShared()
 	err := h.entry.Rename(ctx)

@@ -164,8 +164,8 @@ func TestUnlockInterruptsADowngradeInFlight(t *testing.T) {
 	})
 }
 
-// lateReplace makes sessions whose Replace is done at once, and returns some time
-// after its caller has given up.
+// lateReplace makes sessions whose Replace is done at once, and returns some
+// time after its caller has given up.
 type lateReplace struct {
 	driver.Connector
 	replacing atomic.Bool

@@ -50,8 +50,8 @@ var (
 	// driver.ErrUnavailable, and neither ErrTimeout nor an error of a context.
 	ErrUnlock = errors.New("unlocked, but the store has not confirmed it")
 
-	// ErrUpgrade is returned to a caller that holds the lock shared and wants it
-	// exclusively. To wait for that would be a deadlock.
+	// ErrUpgrade is returned to a caller that holds the lock shared and wants
+	// it exclusively. To wait for that would be a deadlock.
 	ErrUpgrade = errors.New("a shared lock cannot become exclusive")
 
 	// ErrClosed is returned by every call of a closed client, of its locks
@@ -80,12 +80,12 @@ type namedError struct {
 func (e *namedError) Error() string { return "dlock: " + printable(e.lock) + ": " + e.err.Error() }
 func (e *namedError) Unwrap() error { return e.err }
 
-// errNoAnswer stands for the store's error if the time of a call ran out while a
-// request was under way.
+// errNoAnswer stands for the store's error if the time of a call ran out while
+// a request was under way.
 var errNoAnswer = fmt.Errorf("%w: no answer", driver.ErrUnavailable)
 
-// inTime returns the error of a call that only sends requests. If the deadline of ctx
-// has passed, the store has not answered in time, and the error says so.
+// inTime returns the error of a call that only sends requests. If the deadline
+// of ctx has passed, the store has not answered in time, and the error says so.
 func inTime(ctx context.Context, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrUnavailable) {
 		return engine.WithCause(ctx, err)
@@ -93,8 +93,8 @@ func inTime(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// masked has the text of its error and matches what the error matches, except the
-// targets in not.
+// masked has the text of its error and matches what the error matches, except
+// the targets in not.
 type masked struct {
 	err error
 	not []error
@@ -108,7 +108,8 @@ func (e *masked) Is(target error) bool {
 
 func (e *masked) As(target any) bool { return errors.As(e.err, target) }
 
-// mask returns an error that has the text of err and does not match these targets.
+// mask returns an error that has the text of err and does not match these
+// targets.
 func mask(err error, not ...error) error {
 	if slices.ContainsFunc(not, func(target error) bool { return errors.Is(err, target) }) {
 		return &masked{err, not}
@@ -116,9 +117,9 @@ func mask(err error, not ...error) error {
 	return err
 }
 
-// unlockError returns an error that matches ErrUnlock and cause. It does not match the
-// errors of a context: the time limit that has passed is that of Unlock, not one of
-// the caller.
+// unlockError returns an error that matches ErrUnlock and cause. It does not
+// match the errors of a context: the time limit that has passed is that of
+// Unlock, not one of the caller.
 func unlockError(lock string, cause error) error {
 	cause = mask(cause, ErrTimeout, context.DeadlineExceeded, context.Canceled)
 	return lockError(lock, fmt.Errorf("%w: %w", ErrUnlock, cause))
@@ -163,7 +164,8 @@ func (e *timeoutError) Unwrap() []error {
 	return []error{ErrTimeout, e.last}
 }
 
-// lostError is the error of a lock that was lost. It matches ErrLost and the cause.
+// lostError is the error of a lock that was lost. It matches ErrLost and the
+// cause.
 type lostError struct {
 	lock, node string
 	cause      error
@@ -175,8 +177,8 @@ func (e *lostError) Error() string {
 
 func (e *lostError) Unwrap() []error { return []error{ErrLost, e.cause} }
 
-// join returns an error that matches all targets of the errors that are not nil. If
-// only one is not nil, join returns that one.
+// join returns an error that matches all targets of the errors that are not
+// nil. If only one is not nil, join returns that one.
 func join(errs ...error) error {
 	all := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	switch len(all) {
@@ -199,9 +201,9 @@ func oneLine(errs []error) string {
 // maxPrinted is longer than any name that dlock makes, in bytes.
 const maxPrinted = 1024
 
-// printable returns a name for messages. It quotes a name with characters that would
-// not print, and cuts a name that is too long, because any client of the store may
-// have chosen the name.
+// printable returns a name for messages. It quotes a name with characters that
+// would not print, and cuts a name that is too long, because any client of the
+// store may have chosen the name.
 func printable(name string) string {
 	if len(name) > maxPrinted {
 		const end = 32 // where the sequence is

@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// A program that does not use package dlock makes a client from the connector of a
-// driver.
+// A program that does not use package dlock makes a client from the connector
+// of a driver.
 func Example() {
 	client := recipes.NewClient(memdriver.New(), recipes.WithHostname("web1"))
 	defer client.Close()

@@ -17,8 +17,8 @@ import (
 
 var aReader = regexp.MustCompile(`-R-([0-9]{10,18})$`)
 
-// FuzzMode compares modeOf with another definition: the name of a reader's node ends
-// in the kind and the whole sequence.
+// FuzzMode compares modeOf with another definition: the name of a reader's node
+// ends in the kind and the whole sequence.
 func FuzzMode(f *testing.F) {
 	for name, seq := range map[string]int64{
 		"web1-R-0000000007": 7, "web1-W-0000000007": 7, "x-0000000000": 0, "-R-0000000000": 0, "R-0000000000": 0, "a-R-0000000001-W-0000000007": 7,
@@ -36,8 +36,8 @@ func FuzzMode(f *testing.F) {
 	})
 }
 
-// FuzzHostnameEncoding decodes each encoded host name, as far as it was not cut. So
-// different hosts stay different.
+// FuzzHostnameEncoding decodes each encoded host name, as far as it was not
+// cut. So different hosts stay different.
 func FuzzHostnameEncoding(f *testing.F) {
 	for _, s := range []string{"", "unknown", "web1", "a/b", "%", "%41", "\x00\xff", strings.Repeat("/", 70), strings.Repeat("h", 199) + "/"} {
 		f.Add(s)
@@ -61,7 +61,8 @@ func FuzzHostnameEncoding(f *testing.F) {
 	})
 }
 
-// FuzzRecordOfData checks that a record is JSON, and holds the data of the application.
+// FuzzRecordOfData checks that a record is JSON, and holds the data of the
+// application.
 func FuzzRecordOfData(f *testing.F) {
 	f.Add([]byte("order 42"), int64(0))
 	f.Add([]byte("\xff\x00\x1b"), int64(1<<40))
@@ -83,8 +84,9 @@ func FuzzRecordOfData(f *testing.F) {
 	})
 }
 
-// FuzzHostileRecord parses data that any client may have written. The result is either
-// empty or what the data says, and writing and parsing it again gives the same.
+// FuzzHostileRecord parses data that any client may have written. The result is
+// either empty or what the data says, and writing and parsing it again gives
+// the same.
 func FuzzHostileRecord(f *testing.F) {
 	f.Add(newRecord(time.Unix(0, 0), recordTail([]byte("x"))))
 	for _, s := range []string{`{"pid":"x"}`, `{"pid":1e99}`, `null`, `[]`, `{"since":"9999-12-31T23:59:59Z"}`, `{"bytes":"!"}`, `{"ID":"a","id":"b"}`, "\x1b[2J", strings.Repeat("[", 20000)} {

@@ -67,8 +67,8 @@ func TestABriefHoldPaysNothing(t *testing.T) {
 	})
 }
 
-// A waiter that is granted the lock by a release keeps the watch of its own node. It
-// needs no other one, and the watch ends with the node.
+// A waiter that is granted the lock by a release keeps the watch of its own
+// node. It needs no other one, and the watch ends with the node.
 func TestAWaiterThatIsGrantedTheLockKeepsTheWatchOfItsNode(t *testing.T) {
 	for name, connector := range map[string]func(*world) driver.Connector{
 		"armed by Create": func(w *world) driver.Connector { return w.store },
@@ -105,7 +105,8 @@ func TestAWaiterThatIsGrantedTheLockStopsItsWatchOfTheQueue(t *testing.T) {
 	})
 }
 
-// The store refuses to remove the node, so that only Unlock can have ended the watch.
+// The store refuses to remove the node, so that only Unlock can have ended the
+// watch.
 func TestUnlockStopsTheWatchOfTheNode(t *testing.T) {
 	for name, held := range map[string]time.Duration{"kept by a waiter": 0, "in the background": soon} {
 		t.Run(name, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// spent returns the requests that the store has served since before, by kind. Kinds
-// without requests are left out.
+// spent returns the requests that the store has served since before, by kind.
+// Kinds without requests are left out.
 func (w *world) spent(before memdriver.Stats) map[faults.Op]int64 {
 	w.Helper()
 	synctest.Wait()
@@ -65,9 +65,9 @@ func TestReadersThatWaitedForAWriterAreGrantedTheLockWithoutARequest(t *testing.
 	})
 }
 
-// The unlock of the last reader grants the lock to a writer behind readers. The writer
-// lists the queue each time that its predecessor is removed, because other readers may
-// be before it.
+// The unlock of the last reader grants the lock to a writer behind readers. The
+// writer lists the queue each time that its predecessor is removed, because
+// other readers may be before it.
 func TestReadersDoNotPassTheLockOn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first, second := w.won(w.client("r1").rlock(bg)), w.won(w.client("r2").rlock(bg))
@@ -144,9 +144,9 @@ var bothOrders = map[string]func(w *world, own string, held *recipes.Lock){
 	},
 }
 
-// A waiter whose own node was removed is not granted the lock, whether the node was
-// removed before the release or after it. Both have happened when the waiter looks at
-// its watch.
+// A waiter whose own node was removed is not granted the lock, whether the node
+// was removed before the release or after it. Both have happened when the
+// waiter looks at its watch.
 func TestAWaiterWithoutANodeIsNotGrantedTheLockByARelease(t *testing.T) {
 	for name, both := range bothOrders {
 		for _, mode := range []recipes.Mode{recipes.Exclusive, recipes.Shared} {
@@ -182,8 +182,8 @@ func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own 
 	w.unlock(l)
 }
 
-// whileWaiting returns an option. With it, each call that has waited for 5 s runs a
-// function, and does not look at its context or its watches meanwhile.
+// whileWaiting returns an option. With it, each call that has waited for 5 s
+// runs a function, and does not look at its context or its watches meanwhile.
 func whileWaiting(run func()) recipes.Option {
 	return recipes.WithLogger(slog.New(slowWaitHandler{slog.DiscardHandler, run}))
 }
@@ -242,9 +242,9 @@ func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	}
 }
 
-// Just before the waiter arms its watch, another client removes the queue and makes it
-// again with the same names. The nodes are those of other sessions then, and their
-// release must not grant the waiter the lock.
+// Just before the waiter arms its watch, another client removes the queue and
+// makes it again with the same names. The nodes are those of other sessions
+// then, and their release must not grant the waiter the lock.
 func TestTheReleaseOfANodeOfTheSameNameGrantsNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held, others := w.won(w.client("h").lock(bg)), w.client("h")

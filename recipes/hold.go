@@ -12,8 +12,8 @@ import (
 // unlockTimeout is how long Unlock waits for the store.
 const unlockTimeout = 2 * time.Second
 
-// hold is one contender's hold of a lock: the Lock that it was granted, and those
-// with which it entered again. It ends with the last Unlock.
+// hold is one contender's hold of a lock: the Lock that it was granted, and the
+// Locks of its re-entries. It ends with the last Unlock.
 type hold struct {
 	m       *RWMutex
 	entry   *engine.Entry
@@ -25,19 +25,19 @@ type hold struct {
 	locks []*Lock // not yet unlocked
 	lost  error   // once the Locks were told of a loss
 
-	// For hooks, after those of Granted: the hooks that see the end of the hold, or
-	// nil, and the context of the call, or nil if no hook needs it.
+	// The hooks that see the end of the hold, or nil before its Granted was
+	// called, and the context of the call, or nil if no hook needs it.
 	trace *Trace
 	call  context.Context
 }
 
-// lender is what a hold was taken from: an entry that is the hold's own, or one that
-// the members of a cohort share.
+// lender is what a hold was taken from: an entry that is the hold's own, or one
+// that the members of a cohort share.
 type lender interface {
 	// becameShared is called when a hold that was exclusive is shared.
 	becameShared()
-	// giveBack takes the hold back after its last Unlock. It returns what the store
-	// has said, if it was asked.
+	// giveBack takes the hold back after its last Unlock. It returns what the
+	// store has said, if it was asked.
 	giveBack(h *hold) error
 }
 
@@ -54,16 +54,16 @@ func (h *hold) addLock(mode Mode) *Lock {
 	return l
 }
 
-// check reads the clocks of the session. If the entry was lost, the Locks know it
-// when check returns. It is called without mu.
+// check reads the clocks of the session. If the entry was lost, the Locks know
+// it when check returns. It is called without mu.
 func (h *hold) check() {
 	if loss := h.entry.Check(); loss != nil {
 		h.Lose(*loss)()
 	}
 }
 
-// Lose tells the Locks of a loss. Only the first loss counts, and none after the last
-// Unlock. The function that it returns logs the loss and calls hooks.
+// Lose tells the Locks of a loss. Only the first loss counts, and none after
+// the last Unlock. The function that it returns logs the loss and calls hooks.
 func (h *hold) Lose(loss engine.Loss) (report func()) {
 	h.mu.Lock()
 	if h.lost != nil || len(h.locks) == 0 {
@@ -97,8 +97,9 @@ func (h *hold) reportLoss(err *lostError) {
 	}
 }
 
-// traceEnd has the hooks of trace see the end of the hold, since its call to Granted
-// follows. It returns false if the hold is lost.
+// traceEnd sets the hooks that see the end of the hold. The caller calls the
+// hook Granted next: each Granted is followed by one Released or one Lost.
+// traceEnd returns false, and sets nothing, if the hold is lost.
 func (h *hold) traceEnd(ctx context.Context, trace *Trace) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,8 +124,8 @@ func (h *hold) hooks() (*Trace, context.Context) {
 	return trace, ctx
 }
 
-// mode returns how the contender holds the lock, or zero if it does not. It is called
-// with mu held.
+// mode returns how the contender holds the lock, or zero if it does not. It is
+// called with mu held.
 func (h *hold) mode() Mode {
 	var strongest Mode
 	for _, l := range h.locks {
@@ -154,8 +155,8 @@ func (h *hold) ended() error {
 	return nil
 }
 
-// markShared decides that the node becomes that of a reader, if the hold was granted
-// exclusively and is shared now. It is called with mu held.
+// markShared decides that the node becomes that of a reader, if the hold was
+// granted exclusively and is shared now. It is called with mu held.
 func (h *hold) markShared() bool {
 	if h.granted != Exclusive || h.mode() != Shared {
 		return false
@@ -169,8 +170,8 @@ func (h *hold) remove(l *Lock) {
 	h.locks = slices.DeleteFunc(h.locks, func(other *Lock) bool { return other.lockState == l.lockState })
 }
 
-// reenter returns another Lock of the hold of l, without a request. It returns nil if
-// l is unlocked.
+// reenter returns another Lock of the hold of l, without a request. It returns
+// nil if l is unlocked.
 func (l *Lock) reenter(mode Mode) (*Lock, error) {
 	h := l.hold
 	h.mu.Lock()

@@ -63,8 +63,8 @@ func TestModeIsReadFromTheRight(t *testing.T) {
 	}
 }
 
-// A driver knows which nodes of other programs count. Each node that it lists may block
-// a contender.
+// A driver knows which nodes of other programs count. Each node that it lists
+// may block a contender.
 func TestAListedNodeThatIsNoReaderIsExclusive(t *testing.T) {
 	for _, name := range []string{
 		"README", "tmp-x", "web1-R-", "web1-R-7", // of no sequence

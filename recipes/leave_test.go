@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// inPatientWorld is inWorld with a store that keeps sessions for an hour. So if a
-// session has ended earlier, its client has ended it.
+// inPatientWorld is inWorld with a store that keeps sessions for an hour. So if
+// a session has ended earlier, its client has ended it.
 func inPatientWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
 	inWorldOf(t, func() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(time.Hour)) }, f)

@@ -56,8 +56,8 @@ func (l *Lock) Mode() Mode {
 	return l.mode
 }
 
-// Node returns the present name of the lock's node, such as "web1-W-0000000007".
-// A downgrade changes it.
+// Node returns the present name of the lock's node, such as
+// "web1-W-0000000007". A downgrade changes it.
 func (l *Lock) Node() string {
 	if l.fromNoCall() {
 		return ""
@@ -66,15 +66,16 @@ func (l *Lock) Node() string {
 }
 
 // Token returns the fencing token. Send it to the resource that the lock
-// protects, and let the resource refuse a token that is smaller than the greatest
-// one that it has seen. Nothing else keeps out a holder that has lost the lock and
-// does not know it yet.
+// protects, and let the resource refuse a token that is smaller than the
+// greatest one that it has seen. Nothing else keeps out a holder that has lost
+// the lock and does not know it yet.
 //
-// The token of an exclusive lock is greater than that of every earlier exclusive
-// lock of this name, within one history of the store: a store that was restored
-// or set up anew starts over. The token of a shared lock is compared with the
-// greatest exclusive token and never raises it, because readers hold the lock
-// together. A re-entry has the token of the lock that it takes again.
+// The token of an exclusive lock is greater than that of every earlier
+// exclusive lock of this name, within one history of the store: a store that
+// was restored or set up anew starts over. The token of a shared lock is
+// compared with the greatest exclusive token and never raises it, because
+// readers hold the lock together. A re-entry has the token of the lock that it
+// takes again.
 func (l *Lock) Token() int64 {
 	if l.fromNoCall() {
 		return 0
@@ -83,12 +84,12 @@ func (l *Lock) Token() int64 {
 }
 
 // Lost returns a channel that closes when the lock is lost: its session has
-// ended, or an operator or another client removed its node. It never closes after
-// Unlock.
+// ended, or an operator or another client removed its node. It never closes
+// after Unlock.
 //
-// A session counts as ended before the store grants the lock to another session.
-// But a request that was sent to a resource before may arrive after that: see
-// Token.
+// A session counts as ended before the store grants the lock to another
+// session. But a request that was sent to a resource before may arrive after
+// that: see Token.
 func (l *Lock) Lost() <-chan struct{} {
 	if l.fromNoCall() {
 		return nil
@@ -106,11 +107,11 @@ func (l *Lock) Lost() <-chan struct{} {
 }
 
 // Err returns nil while the lock is held: its lease runs, and no loss was
-// noticed. It looks at the clocks when it is called. So a process that was paused
-// learns of a loss from Err even before Lost has closed.
+// noticed. It looks at the clocks when it is called. So a process that was
+// paused learns of a loss from Err even before Lost has closed.
 //
-// After a loss the error matches [ErrLost], after Unlock [ErrNotHeld], and after
-// an Unlock that came after a loss both.
+// After a loss the error matches [ErrLost], after Unlock [ErrNotHeld], and
+// after an Unlock that came after a loss both.
 func (l *Lock) Err() error {
 	if l.fromNoCall() {
 		return errNoLock
@@ -140,7 +141,8 @@ type bothError struct {
 
 func (e bothError) Unwrap() []error { return []error{e.error, e.also} }
 
-// takeContexts returns the contexts that end with the Lock. It is called with mu held.
+// takeContexts returns the contexts that end with the Lock. It is called with
+// mu held.
 func (l *Lock) takeContexts() []*lockContext {
 	contexts := slices.Collect(maps.Values(l.contexts))
 	l.contexts = nil

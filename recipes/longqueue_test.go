@@ -12,7 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// listing records the lists that Create has returned, without keeping them in memory.
+// listing records the lists that Create has returned, without keeping them in
+// memory.
 type listing struct {
 	driver.Connector
 	lists []weak.Pointer[driver.Node]

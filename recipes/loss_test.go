@@ -233,7 +233,8 @@ func TestAnOperatorRemovesTheQueue(t *testing.T) {
 	})
 }
 
-// The queue is removed and made again. Its nodes have the same names and other owners.
+// The queue is removed and made again. Its nodes have the same names and other
+// owners.
 func TestAnotherSessionsNodeOfTheSameNameIsNotTakenForTheOwn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c, d := w.client("h"), w.client("h"), w.client("h"), w.client("h")

@@ -39,8 +39,8 @@ func ParseMode(s string) (Mode, error) {
 	return 0, fmt.Errorf("dlock: %q is no mode of a lock (want %q or %q)", s, Shared, Exclusive)
 }
 
-// MarshalText returns "shared" or "exclusive", an empty text for the zero value,
-// and an error for any other value.
+// MarshalText returns "shared" or "exclusive", an empty text for the zero
+// value, and an error for any other value.
 func (m Mode) MarshalText() ([]byte, error) {
 	if m == 0 {
 		return nil, nil
@@ -49,8 +49,8 @@ func (m Mode) MarshalText() ([]byte, error) {
 	return []byte(m.String()), err
 }
 
-// UnmarshalText sets the mode to the one for which MarshalText returns the text.
-// After an error the mode is as before.
+// UnmarshalText sets the mode to the one for which MarshalText returns the
+// text. After an error the mode is as before.
 func (m *Mode) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*m = 0
@@ -77,9 +77,9 @@ func (m Mode) prefix(host string) string {
 }
 
 // modeOf returns the mode of a node that a driver has listed, as its name says.
-// It reads the name from the right, because the host name may itself look like a
-// mode and a sequence. Any other name counts as exclusive, so that no contender
-// is granted the lock beside a node whose mode is unknown.
+// It reads the name from the right, because the host name may itself look like
+// a mode and a sequence. Any other name counts as exclusive, so that no
+// contender is granted the lock beside a node whose mode is unknown.
 func modeOf(n driver.Node) Mode {
 	prefix, seq, ok := driver.ParseName(n.Name)
 	if ok && seq == n.Seq && strings.HasSuffix(prefix, sharedKind) {
@@ -88,8 +88,8 @@ func modeOf(n driver.Node) Mode {
 	return Exclusive
 }
 
-// hostOf returns the host name in the name of a listed node. It is empty if dlock
-// makes no such name.
+// hostOf returns the host name in the name of a listed node. It is empty if
+// dlock makes no such name.
 func hostOf(n driver.Node) string {
 	prefix, seq, _ := driver.ParseName(n.Name)
 	for _, kind := range []string{sharedKind, exclusiveKind} {

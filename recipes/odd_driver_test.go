@@ -184,9 +184,9 @@ func TestATryLockWhoseListIsLost(t *testing.T) {
 	})
 }
 
-// A server that has lost part of its data may leave out a node that stands on the
-// other servers. The call begins again with another node. The first node must not
-// stay and block all contenders.
+// A server that has lost part of its data may leave out a node that stands on
+// the other servers. The call begins again with another node. The first node
+// must not stay and block all contenders.
 func TestANodeThatIsNotListedIsRemovedAllTheSame(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("a").lock(bg))
@@ -206,8 +206,8 @@ func TestANodeThatIsNotListedIsRemovedAllTheSame(t *testing.T) {
 	})
 }
 
-// forgetfulConn makes sessions whose first list of several nodes leaves out the last
-// node.
+// forgetfulConn makes sessions whose first list of several nodes leaves out the
+// last node.
 type forgetfulConn struct {
 	driver.Connector
 	lists *atomic.Int64

@@ -50,9 +50,9 @@ func (o *options) setHostname(encoded string) {
 }
 
 // WithTimeout limits how long Lock and RLock wait if the context has no earlier
-// deadline. TryLock and TryRLock do not wait for other contenders, but the limit
-// holds for their requests to the store. Zero or less means no limit, which is the
-// default.
+// deadline. TryLock and TryRLock do not wait for other contenders, but the
+// limit holds for their requests to the store. Zero or less means no limit,
+// which is the default.
 func WithTimeout(d time.Duration) Option {
 	return func(o *options) { o.timeout = d }
 }
@@ -62,11 +62,11 @@ func WithTimeout(d time.Duration) Option {
 //
 // newBackOff is called once for each call of Lock or RLock that meets such an
 // error. It is also called for work in the background, which connects again or
-// removes a node. That work goes on when the back-off gives up. newBackOff may be
-// called by many goroutines at once.
+// removes a node. That work goes on when the back-off gives up. newBackOff may
+// be called by many goroutines at once.
 //
-// Nil means the default: an exponential back-off with jitter, from 20 ms to 2 s,
-// that gives up when the store has failed for a minute.
+// Nil means the default: an exponential back-off with jitter, from 20 ms to 2
+// s, that gives up when the store has failed for a minute.
 func WithBackOff(newBackOff func() BackOff) Option {
 	if newBackOff == nil {
 		newBackOff = defaultBackOff
@@ -74,18 +74,19 @@ func WithBackOff(newBackOff func() BackOff) Option {
 	return func(o *options) { o.backOff = engineBackOff(newBackOff) }
 }
 
-// WithHostname sets what the names of the lock's nodes begin with, instead of the
-// name that os.Hostname returns. Bytes outside [A-Za-z0-9._-] are percent-encoded.
-// The encoded name is cut at 200 bytes, and an empty name becomes "unknown". The
-// name is for people who look at a queue. Two hosts may have the same name.
+// WithHostname sets what the names of the lock's nodes begin with, instead of
+// the name that os.Hostname returns. Bytes outside [A-Za-z0-9._-] are
+// percent-encoded. The encoded name is cut at 200 bytes, and an empty name
+// becomes "unknown". The name is for people who look at a queue. Two hosts may
+// have the same name.
 func WithHostname(name string) Option {
 	encoded := encodeHostname(name)
 	return func(o *options) { o.setHostname(encoded) }
 }
 
-// WithLogger sets where to log what an operator should know: sessions that begin
-// and end, retries, losses, and nodes that could not be removed at once. By
-// default, or if l is nil, nothing is logged.
+// WithLogger sets where to log what an operator should know: sessions that
+// begin and end, retries, losses, and nodes that could not be removed at once.
+// By default, or if l is nil, nothing is logged.
 func WithLogger(l *slog.Logger) Option {
 	if l == nil {
 		l = slog.New(slog.DiscardHandler)
@@ -93,10 +94,10 @@ func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.logger = l }
 }
 
-// WithTrace adds hooks that see what a lock does; see [Trace]. If several traces
-// have a hook, all of them are called in the order of the options, those of the
-// client before those of the lock. If a hook panics, the hooks after it are not
-// called. A nil trace adds nothing.
+// WithTrace adds hooks that see what a lock does; see [Trace]. If several
+// traces have a hook, all of them are called in the order of the options, those
+// of the client before those of the lock. If a hook panics, the hooks after it
+// are not called. A nil trace adds nothing.
 func WithTrace(t *Trace) Option {
 	if t == nil {
 		t = new(Trace)
@@ -105,9 +106,9 @@ func WithTrace(t *Trace) Option {
 }
 
 // WithData adds data to the record that the lock's nodes carry, for people who
-// look at a queue: see [RWMutex.Queue]. The data is at most 65,536 bytes long. If
-// it is longer, every use of the lock returns an error, without a request to the
-// store.
+// look at a queue: see [RWMutex.Queue]. The data is at most 65,536 bytes long.
+// If it is longer, every use of the lock returns an error, without a request to
+// the store.
 func WithData(data []byte) Option {
 	if len(data) > maxUserData {
 		err := fmt.Errorf("the data of a lock may have at most %d bytes, got %d", maxUserData, len(data))
@@ -117,9 +118,9 @@ func WithData(data []byte) Option {
 	return func(o *options) { o.record, o.recordErr = tail, nil }
 }
 
-// maxUserData is the greatest length that WithData accepts. In the record a byte
-// takes at most six bytes (a control character that JSON escapes). So the longest
-// data fits into a node of every store that is known to keep locks.
+// maxUserData is the greatest length that WithData accepts. In the record a
+// byte takes at most six bytes (a control character that JSON escapes). So the
+// longest data fits into a node of every store that is known to keep locks.
 const maxUserData = 64 << 10
 
 // WithWait sets how a contender waits for other contenders: [WatchPredecessor],

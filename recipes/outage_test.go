@@ -197,8 +197,8 @@ func (c *slowToGiveUp) Connect(ctx context.Context) (driver.Session, error) {
 	return nil, ctx.Err()
 }
 
-// texts collects all texts of errors that a client gives to its log, its hooks, and
-// its callers.
+// texts collects all texts of errors that a client gives to its log, its hooks,
+// and its callers.
 type texts struct {
 	mu  sync.Mutex
 	all bytes.Buffer

@@ -8,7 +8,8 @@ import (
 )
 
 // String returns one line for people: the lock's name, its mode, its node, its
-// token, and whether it is held, unlocked or lost. It may be called at any time.
+// token, and whether it is held, unlocked or lost. It may be called at any
+// time.
 func (l *Lock) String() string {
 	if l.fromNoCall() {
 		return "no lock"
@@ -39,7 +40,8 @@ func (m *RWMutex) String() string {
 	return printable(m.name)
 }
 
-// GoString returns "dlock.RWMutex(...)" with the result of String in the brackets.
+// GoString returns "dlock.RWMutex(...)" with the result of String in the
+// brackets.
 func (m *RWMutex) GoString() string { return "dlock.RWMutex(" + m.String() + ")" }
 
 // String returns one line for people: the client's session, its server and its
@@ -60,5 +62,6 @@ func (c *Client) String() string {
 	return fmt.Sprintf("session %s, server %s, timeout %v", printable(i.ID), printable(i.Server), i.Timeout)
 }
 
-// GoString returns "dlock.Client(...)" with the result of String in the brackets.
+// GoString returns "dlock.Client(...)" with the result of String in the
+// brackets.
 func (c *Client) GoString() string { return "dlock.Client(" + c.String() + ")" }

@@ -29,10 +29,12 @@ var rules = [...]engine.Rule{
 	Exclusive: func(ahead []driver.Node) int { return blocker(ahead, Exclusive) },
 }
 
-// free reports whether a new contender of that mode would hold the lock at once.
+// free reports whether a new contender of that mode would hold the lock at
+// once.
 func free(nodes []driver.Node, mode Mode) bool { return blocker(nodes, mode) < 0 }
 
-// Contender is a holder or waiter in a lock's queue, as [RWMutex.Queue] shows it.
+// Contender is a holder or waiter in a lock's queue, as [RWMutex.Queue] shows
+// it.
 type Contender struct {
 	Node  string // the name of its node
 	Host  string // the host name, as WithHostname encodes it; empty if dlock makes no such name
@@ -82,9 +84,9 @@ func (c Contender) String() string {
 }
 
 // Queue returns the holders of the lock and the contenders that wait for it, in
-// the order of the queue. It makes one request, and one more for each contender if
-// the driver can read nodes. The queue may have changed when Queue returns: the
-// result is for people, and not for decisions.
+// the order of the queue. It makes one request, and one more for each contender
+// if the driver can read nodes. The queue may have changed when Queue returns:
+// the result is for people, and not for decisions.
 func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error) {
 	if err := m.usable(ctx); err != nil {
 		return nil, err

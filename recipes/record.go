@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// Record is what a node says of the process that made it, for people who look at a
-// queue. The store keeps it as a small JSON object.
+// Record is what a node says of the process that made it, for people who look
+// at a queue. The store keeps it as a small JSON object.
 type Record struct {
 	ID      string    `json:"id"`              // random, and different in every node
 	PID     int       `json:"pid"`             // of the process

@@ -9,12 +9,14 @@ import (
 // unlocked. Its context.Cause then matches [ErrLost] or [ErrNotHeld]. Work that
 // the lock protects should run under this context.
 //
-// Re-entry: a call of Lock or RLock of the same lock and client with this context,
-// or with a child of it, takes the lock again, at once and without a request. A
-// shared Lock cannot be taken again exclusively: that returns [ErrUpgrade].
+// Re-entry: a call of Lock or RLock of the same lock and client with this
+// context, or with a child of it, takes the lock again, at once and without a
+// request. A shared Lock cannot be taken again exclusively: that returns
+// [ErrUpgrade].
 //
-// Each goroutine that has the context can take the lock again. So goroutines that
-// share the context do not exclude each other, even if each of them calls Lock:
+// Each goroutine that has the context can take the lock again. So goroutines
+// that share the context do not exclude each other, even if each of them calls
+// Lock:
 //
 //	workers, ctx := errgroup.WithContext(lock.Context(ctx))
 //	for _, item := range items {
@@ -26,8 +28,8 @@ import (
 // [WithoutReentry].
 //
 // Calls with the same parent return the same context. The lock keeps it until
-// parent ends or until Unlock. So during a long hold, a parent that was made for
-// one piece of work has to be cancelled afterwards, as every result of
+// parent ends or until Unlock. So during a long hold, a parent that was made
+// for one piece of work has to be cancelled afterwards, as every result of
 // context.WithCancel has to be. A nil parent counts as context.Background.
 func (l *Lock) Context(parent context.Context) context.Context {
 	if parent == nil {
@@ -60,8 +62,8 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// keep remembers a context that has to be cancelled with the Lock. When the parent has
-// ended, the context is forgotten. It is called with mu held.
+// keep remembers a context that has to be cancelled with the Lock. When the
+// parent has ended, the context is forgotten. It is called with mu held.
 func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
 	if parent.Done() != nil {
 		c.stop = context.AfterFunc(parent, func() { l.forget(key) })
@@ -72,8 +74,8 @@ func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
 	l.contexts[key] = c
 }
 
-// reenter takes a lock again if ctx says that its caller holds it. It returns neither a
-// Lock nor an error if ctx says nothing of the kind.
+// reenter takes a lock again if ctx says that its caller holds it. It returns
+// neither a Lock nor an error if ctx says nothing of the kind.
 func (m *RWMutex) reenter(ctx context.Context, mode Mode) (*Lock, error) {
 	in, _ := ctx.Value(m.key).(*heldIn)
 	for ; in != nil; in = in.outer {
@@ -94,8 +96,8 @@ func (m *RWMutex) reenter(ctx context.Context, mode Mode) (*Lock, error) {
 	return nil, nil
 }
 
-// state reports whether the Lock is held. If it was lost, state returns the loss, also
-// after an Unlock that followed.
+// state reports whether the Lock is held. If it was lost, state returns the
+// loss, also after an Unlock that followed.
 func (l *Lock) state() (lost error, held bool) {
 	l.hold.check()
 	l.hold.mu.Lock()

@@ -2,8 +2,8 @@ package recipes
 
 import "time"
 
-// Retention limits how long a client keeps the node of [WithRetention]. A field of
-// zero or less means its default.
+// Retention limits how long a client keeps the node of [WithRetention]. A field
+// of zero or less means its default.
 type Retention struct {
 	// Idle is how long the client keeps the node after the last Unlock of its
 	// goroutines. The default is 100 ms.
@@ -22,15 +22,16 @@ const (
 	defaultTurns = 64
 )
 
-// WithRetention lets the goroutines of one client share one node in the queue of a
-// lock. These goroutines are called a cohort. The client keeps the node for a
-// short time after Unlock. As long as no other client waits for the lock, the next
-// goroutine of the cohort gets the lock without a request to the store. This is
-// for locks that one process takes again and again, perhaps from many goroutines.
+// WithRetention lets the goroutines of one client share one node in the queue
+// of a lock. These goroutines are called a cohort. The client keeps the node
+// for a short time after Unlock. As long as no other client waits for the lock,
+// the next goroutine of the cohort gets the lock without a request to the
+// store. This is for locks that one process takes again and again, perhaps from
+// many goroutines.
 //
 // Other clients get the lock, too. From the moment at which the client has the
-// node, it watches the queue for new contenders; it does not poll. When it learns
-// that another client waits,
+// node, it watches the queue for new contenders; it does not poll. When it
+// learns that another client waits,
 //
 //   - it removes a node that no goroutine holds, at once;
 //   - it removes a node that is held exclusively after Retention.Turns turns at
@@ -40,15 +41,15 @@ const (
 //     lock, and removes it after the last Unlock. If the driver has no Replacer,
 //     other readers wait for that Unlock.
 //
-// Goroutines of the cohort that still wait then join the queue again, at its end.
-// The client lists the queue once when the lock was granted to its node. Until the
-// store has answered, any number of turns may pass, but for no longer than
-// Retention.Idle.
+// Goroutines of the cohort that still wait then join the queue again, at its
+// end. The client lists the queue once when the lock was granted to its node.
+// Until the store has answered, any number of turns may pass, but for no longer
+// than Retention.Idle.
 //
 // Within the cohort the lock is granted in the order of arrival. Readers of the
-// cohort hold the node together. After [Lock.Downgrade] the waiting readers of the
-// cohort get the lock, up to its first waiting writer. A TryLock of another client
-// may fail because of a node that no goroutine holds, for no longer than
+// cohort hold the node together. After [Lock.Downgrade] the waiting readers of
+// the cohort get the lock, up to its first waiting writer. A TryLock of another
+// client may fail because of a node that no goroutine holds, for no longer than
 // Retention.Idle after the last Unlock.
 //
 // These things differ from a lock without retention:
@@ -64,10 +65,10 @@ const (
 //   - The goroutines of a cohort wait on one node. If an error of the store ends
 //     the wait of one of them (see [WithBackOff]), it ends the wait of all.
 //
-// Loss, re-entry, cancellation, timeouts and Close are as without retention. The
-// last Unlock of a lock that was downgraded gives it back. RWMutexes of one client
-// and one name share the node if both have the option. Each of them uses its own
-// timeout. The other options are those of the call that came first.
+// Loss, re-entry, cancellation, timeouts and Close are as without retention.
+// The last Unlock of a lock that was downgraded gives it back. RWMutexes of one
+// client and one name share the node if both have the option. Each of them uses
+// its own timeout. The other options are those of the call that came first.
 // [WithoutRetention] exempts one lock from an option of the client.
 func WithRetention(r Retention) Option {
 	if r.Idle <= 0 {
@@ -79,10 +80,10 @@ func WithRetention(r Retention) Option {
 	return func(o *options) { o.retention = &r }
 }
 
-// WithoutRetention undoes [WithRetention] for one lock of a client that has it as
-// an option of all locks. Each call of Lock then has a node of its own. It waits
-// for a node that other RWMutexes of the same client and name keep, like any other
-// contender.
+// WithoutRetention undoes [WithRetention] for one lock of a client that has it
+// as an option of all locks. Each call of Lock then has a node of its own. It
+// waits for a node that other RWMutexes of the same client and name keep, like
+// any other contender.
 func WithoutRetention() Option {
 	return func(o *options) { o.retention = nil }
 }

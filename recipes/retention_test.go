@@ -208,7 +208,8 @@ func TestTheEntryIsRemovedWhenTheLastWaiterGivesUp(t *testing.T) {
 	})
 }
 
-// A waiting writer keeps later readers waiting, and no longer than it waits itself.
+// A waiting writer keeps later readers waiting, and no longer than it waits
+// itself.
 func TestReadersAreGrantedTheLockWhenTheWriterBeforeThemGivesUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		reader := w.won(w.client("r").rlock(bg))
@@ -264,7 +265,7 @@ func TestALossEndsATurnAndTheNextTurnGetsANewEntry(t *testing.T) {
 					if !inUse {
 						waiting = c.lock(bg)
 						require.ErrorIs(w, held.Unlock(), recipes.ErrNotHeld)
-						assert.Zero(w, losses.Load(), "nobody held it")
+						assert.Zero(w, losses.Load(), "no call held it")
 					} else {
 						require.ErrorIs(w, held.Err(), recipes.ErrLost)
 						require.ErrorIs(w, held.Unlock(), recipes.ErrLost)
@@ -643,8 +644,9 @@ func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatched(t *testing.T) {
 	})
 }
 
-// Many goroutines of several clients lock, downgrade, give up and are cut off. No
-// goroutine holds the lock beside a writer, all of them get it, and no node is left.
+// Many goroutines of several clients lock, downgrade, give up and are cut off.
+// No goroutine holds the lock beside a writer, all of them get it, and no node
+// is left.
 func TestProcessesWithRetentionExcludeEachOther(t *testing.T) {
 	for seed := range uint64(20) {
 		inWorld(t, func(w *world) {
@@ -833,7 +835,8 @@ func TestAReaderThatArrivesAfterADowngradeIsGrantedTheLockToo(t *testing.T) {
 	}
 }
 
-// kept returns the Lock of a reader on a retained entry whose node is a writer's.
+// kept returns the Lock of a reader on a retained entry whose node is a
+// writer's.
 func (w *world) kept(c *client) *recipes.Lock {
 	w.Helper()
 	w.unlock(w.won(c.lock(bg)))
@@ -964,8 +967,8 @@ func TestTurnsCountFromTheOneInWhichAnotherClientBeginsToWait(t *testing.T) {
 	}
 }
 
-// duringUnlock is a parent for a lock's context. It never ends. Its function runs in
-// Unlock, after the end of the Lock and before the end of its turn.
+// duringUnlock is a parent for a lock's context. It never ends. Its function
+// runs in Unlock, after the end of the Lock and before the end of its turn.
 type duringUnlock struct {
 	context.Context
 	done chan struct{}
@@ -981,8 +984,8 @@ func (c *duringUnlock) AfterFunc(func()) (stop func() bool) {
 	}
 }
 
-// unlockWith unlocks and runs a function between the end of the Lock and that of
-// its turn.
+// unlockWith unlocks and runs a function between the end of the Lock and that
+// of its turn.
 func (w *world) unlockWith(l *recipes.Lock, run func()) {
 	w.Helper()
 	runs := 0
@@ -1098,8 +1101,8 @@ func TestAHookThatPanicsInUnlockDoesNotStopTheNextWaiter(t *testing.T) {
 	})
 }
 
-// endsWhenAsked is a context that has ended at the second call of Err: after the lock
-// was granted, and before the call returns.
+// endsWhenAsked is a context that has ended at the second call of Err: after
+// the lock was granted, and before the call returns.
 type endsWhenAsked struct {
 	context.Context
 	cancel context.CancelFunc

@@ -10,13 +10,13 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// RWMutex is a read-write lock that all clients of a store share under one name.
-// Any number of contenders hold it shared, or one holds it exclusively. It is
-// granted in the order of arrival. A reader that arrives after a waiting writer
-// waits behind that writer, so that no contender starves.
+// RWMutex is a read-write lock that all clients of a store share under one
+// name. Any number of contenders hold it shared, or one holds it exclusively.
+// It is granted in the order of arrival. A reader that arrives after a waiting
+// writer waits behind that writer, so that no contender starves.
 //
-// An RWMutex keeps no state: two of one name are the same lock, and each call of
-// Lock is a contender of its own. It is safe for use by many goroutines.
+// An RWMutex keeps no state: two of one name are the same lock, and each call
+// of Lock is a contender of its own. It is safe for use by many goroutines.
 //
 // An RWMutex comes from a client. The zero value and nil belong to no client:
 // every use of them returns an error that matches [ErrClosed].
@@ -35,10 +35,10 @@ type RWMutex struct {
 //
 // A name is one or more segments with slashes between them, such as "stock/42".
 // It has at most 512 bytes of printable UTF-8. A segment is not empty, not "."
-// and not ".."; any other segment is allowed, also "order-1234567890" or a UUID.
-// Locks of different names never block each other, even if one name is the
-// beginning of the other. If the name breaks these rules, every use of the lock
-// returns an error that matches [ErrBadName].
+// and not ".."; any other segment is allowed, also "order-1234567890" or a
+// UUID. Locks of different names never block each other, even if one name is
+// the beginning of the other. If the name breaks these rules, every use of the
+// lock returns an error that matches [ErrBadName].
 //
 // The options are applied after those of the client, for this RWMutex only.
 func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
@@ -79,9 +79,9 @@ func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 // After an error the contender's node is removed. If the store does not answer
 // within 50 ms, that happens in the background.
 //
-// If the session ends while Lock waits, Lock joins the queue again, at its end, on
-// a new session. With a context of [Lock.Context], Lock takes the same lock again:
-// see there.
+// If the session ends while Lock waits, Lock joins the queue again, at its end,
+// on a new session. With a context of [Lock.Context], Lock takes the same lock
+// again: see there.
 func (m *RWMutex) Lock(ctx context.Context) (*Lock, error) {
 	return m.lock(ctx, Exclusive, false)
 }
@@ -92,10 +92,10 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 	return m.lock(ctx, Shared, false)
 }
 
-// TryLock is like Lock, but does not wait for other contenders. If one holds the
-// lock or waits for it, TryLock returns [ErrLocked] at once. It may also do so if
-// no contender holds the lock: if two calls of TryLock meet, or if the server that
-// it asks has not received the last Unlock yet.
+// TryLock is like Lock, but does not wait for other contenders. If one holds
+// the lock or waits for it, TryLock returns [ErrLocked] at once. It may also do
+// so if no contender holds the lock: if two calls of TryLock meet, or if the
+// server that it asks has not received the last Unlock yet.
 //
 // TryLock waits for the store, as long as ctx and [WithTimeout] allow. It makes
 // each request only once:
@@ -107,9 +107,9 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 //     alone.
 //
 // If a request fails, TryLock returns the error, which matches
-// driver.ErrUnavailable if it may pass. [WithBackOff] has no effect. TryLock tries
-// once more only if the session turns out to have ended, or the new node to be
-// gone.
+// driver.ErrUnavailable if it may pass. [WithBackOff] has no effect. TryLock
+// tries once more only if the session turns out to have ended, or the new node
+// to be gone.
 func (m *RWMutex) TryLock(ctx context.Context) (*Lock, error) {
 	return m.lock(ctx, Exclusive, true)
 }

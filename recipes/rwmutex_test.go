@@ -145,8 +145,8 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 	})
 }
 
-// The release grants the lock to a waiter that has joined during a hold, however
-// short the hold was.
+// The release grants the lock to a waiter that has joined during a hold,
+// however short the hold was.
 func TestTheReleaseOfABriefHoldGrantsTheLockToTheNextWaiter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("a").lock(bg))

@@ -23,8 +23,8 @@ func newSession(c *Client, ds driver.Session) *session {
 // ofDriver returns the driver's session, which may have optional methods.
 func (s *session) ofDriver() driver.Session { return s.Session.Session }
 
-// attend waits for the end of the session, tells the holders of its locks, and ends
-// the session in the store as well.
+// attend waits for the end of the session, tells the holders of its locks, and
+// ends the session in the store as well.
 func (s *session) attend() {
 	defer close(s.ended)
 	select {
@@ -44,8 +44,8 @@ func (s *session) attend() {
 	}
 }
 
-// lost tells the holders of a session that has ended without a Close of the client.
-// It returns once the callers that held its locks have unlocked them.
+// lost tells the holders of a session that has ended without a Close of the
+// client. It returns once the callers that held its locks have unlocked them.
 func (s *session) lost(cause error) {
 	s.End(cause)
 	s.client.options.logger.Warn("dlock: session ended", "error", cause)
@@ -53,11 +53,11 @@ func (s *session) lost(cause error) {
 	s.AwaitLossesSeen(s.client.done)
 }
 
-// endInStore ends the session in the store. If the lease has run out here, the store
-// may keep the session and its nodes for a while, and they would block other
-// contenders, those of this client among them. While the store cannot be reached,
-// endInStore tries again, at once when a new session has begun. It gives up only when
-// the client is closed, after a last try.
+// endInStore ends the session in the store. If the lease has run out here, the
+// store may keep the session and its nodes for a while, and they would block
+// other contenders, those of this client among them. While the store cannot be
+// reached, endInStore tries again, at once when a new session has begun. It
+// gives up only when the client is closed, after a last try.
 func (s *session) endInStore() error {
 	pause := engine.Retries{New: s.client.options.backOff}
 	for {
@@ -82,7 +82,8 @@ func (s *session) sleep(d time.Duration, begun <-chan struct{}) {
 	}
 }
 
-// heldNode returns the node with which this client holds a lock now, or an empty name.
+// heldNode returns the node with which this client holds a lock now, or an
+// empty name.
 func (c *Client) heldNode(lock string) string {
 	s := c.live.Load()
 	if s == nil {

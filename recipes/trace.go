@@ -12,22 +12,22 @@ import (
 // nil.
 //
 // Hooks run on the goroutine that does the work, possibly on several goroutines
-// at once, and delay it. Keep them short, and do not call the lock or its client
-// from them. A hook that panics during Lock or RLock ends that call, and the
-// call's node is removed. Connected, SessionEnded, Lost and Reaped may run on
-// goroutines of the client, where a panic ends the program.
+// at once, and delay it. Keep them short, and do not call the lock or its
+// client from them. A hook that panics during Lock or RLock ends that call, and
+// the call's node is removed. Connected, SessionEnded, Lost and Reaped may run
+// on goroutines of the client, where a panic ends the program.
 //
 // The first argument of a hook is the context of the call that the hook reports
-// on, or one derived from it, so that a span finds its parent. The comment of each
-// hook says which call that is. A context that outlives its call keeps the values
-// and never ends. If the hook reports on no call, the context is
-// context.Background. With [WithRetention] the client contends on behalf of several
-// calls: Queued, Waiting and Retrying then get context.Background.
+// on, or one derived from it, so that a span finds its parent. The comment of
+// each hook says which call that is. A context that outlives its call keeps the
+// values and never ends. If the hook reports on no call, the context is
+// context.Background. With [WithRetention] the client contends on behalf of
+// several calls: Queued, Waiting and Retrying then get context.Background.
 //
-// The hooks can be counted. Each call of Lock, RLock, TryLock and TryRLock that is
-// no re-entry ends in one Granted or one Failed. Each Granted is followed by one
-// Released or one Lost, with retention as well. Each Connected without an error is
-// followed by one SessionEnded.
+// The hooks can be counted. Each call of Lock, RLock, TryLock and TryRLock that
+// is no re-entry ends in one Granted or one Failed. Each Granted is followed by
+// one Released or one Lost, with retention as well. Each Connected without an
+// error is followed by one SessionEnded.
 type Trace struct {
 	// Connected is called after every attempt to connect, with the context of
 	// the call that caused the attempt. Other calls may wait for the same
@@ -46,7 +46,8 @@ type Trace struct {
 	// returns, with the context of that call. It is not called for a re-entry.
 	Granted func(context.Context, GrantedInfo)
 	// Failed is called when Lock, RLock, TryLock or TryRLock is about to return
-	// an error, with the context of that call. It is called for a re-entry, too.
+	// an error, with the context of that call. It is called for a re-entry,
+	// too.
 	Failed func(context.Context, FailedInfo)
 	// Retrying is called before an operation is repeated, with the context of
 	// Lock or RLock.
@@ -56,20 +57,20 @@ type Trace struct {
 	// Unlock or a goroutine in the background tells the store, it is
 	// context.Background. The hook is not called if the driver has no Replacer.
 	Downgraded func(context.Context, DowngradedInfo)
-	// Released is called when a lock was given back by Unlock. After re-entry it
-	// is called for the last Unlock only. The node is removed by then, or it
+	// Released is called when a lock was given back by Unlock. After re-entry
+	// it is called for the last Unlock only. The node is removed by then, or it
 	// could not be removed; with retention it may stay for other goroutines.
-	// The hook is not called if Unlock finds that the lock was lost. It gets the
-	// values of the context with which the lock was taken, because Unlock takes
-	// no context.
+	// The hook is not called if Unlock finds that the lock was lost. It gets
+	// the values of the context with which the lock was taken, because Unlock
+	// takes no context.
 	Released func(context.Context, ReleasedInfo)
 	// Lost is called when a lock was lost. A lock is also lost to Client.Close:
 	// then the error matches ErrClosed. The hook gets the values of the context
 	// with which the lock was taken.
 	Lost func(context.Context, LostInfo)
-	// Reaped is called when the background has finished a removal or a downgrade
-	// that the store had not confirmed at once, or has given it up, because the
-	// session has ended or the store refuses it. The context is
+	// Reaped is called when the background has finished a removal or a
+	// downgrade that the store had not confirmed at once, or has given it up,
+	// because the session has ended or the store refuses it. The context is
 	// context.Background.
 	Reaped func(context.Context, ReapedInfo)
 }
@@ -104,8 +105,8 @@ func both[Info any](first, second func(context.Context, Info)) func(context.Cont
 	}
 }
 
-// keep returns a context with the values of ctx for the hooks that run after the
-// call. It returns nil if there are no such hooks.
+// keep returns a context with the values of ctx for the hooks that run after
+// the call. It returns nil if there are no such hooks.
 func (t *Trace) keep(ctx context.Context) context.Context {
 	if t.Released == nil && t.Lost == nil {
 		return nil

@@ -58,8 +58,8 @@ func logTo(log io.Writer) recipes.Option {
 	return recipes.WithLogger(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 }
 
-// callerKey is the key under which a context holds the number of its caller, as it
-// would hold a span.
+// callerKey is the key under which a context holds the number of its caller, as
+// it would hold a span.
 type callerKey struct{}
 
 func from(ctx context.Context, caller string) context.Context {

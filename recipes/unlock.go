@@ -11,12 +11,12 @@ import (
 // cancelled can still clean up.
 //
 // Unlock returns nil once the lock's node is removed. It returns nil at once if
-// another Lock holds the same node by re-entry. If the lock was lost before, the
-// error matches [ErrLost]: what was done under the lock may have overlapped with
-// another holder.
+// another Lock holds the same node by re-entry. If the lock was lost before,
+// the error matches [ErrLost]: what was done under the lock may have overlapped
+// with another holder.
 //
-// Any other error of a first Unlock matches [ErrUnlock]. The lock was held until
-// now, but its node stays for a while:
+// Any other error of a first Unlock matches [ErrUnlock]. The lock was held
+// until now, but its node stays for a while:
 //
 //   - If the store does not answer within 2 s, the error matches
 //     driver.ErrUnavailable, too, and never ErrTimeout or
@@ -29,15 +29,17 @@ import (
 //     such as fs.ErrPermission. The node blocks other contenders until the session
 //     ends.
 //
-// Call Unlock after a loss, too. It tells the client that the caller has stopped
-// working under the lock. The client then ends the lost session in the store,
-// whose nodes would block other contenders until the session times out there.
+// Call Unlock after a loss, too. It tells the client that the caller has
+// stopped working under the lock. The client then ends the lost session in the
+// store, whose nodes would block other contenders until the session times out
+// there.
 //
 // After Unlock the lock is not held any more, whatever Unlock returned. Its
-// contexts are cancelled. A second Unlock returns [ErrNotHeld], or ErrLost again.
+// contexts are cancelled. A second Unlock returns [ErrNotHeld], or ErrLost
+// again.
 //
-// If shared Locks hold the same node by re-entry, the Unlock of the last exclusive
-// Lock is a downgrade: see [Lock.Downgrade].
+// If shared Locks hold the same node by re-entry, the Unlock of the last
+// exclusive Lock is a downgrade: see [Lock.Downgrade].
 func (l *Lock) Unlock() error {
 	if l.fromNoCall() {
 		return errNoLock
@@ -104,8 +106,8 @@ func (l *Lock) explain(err error) error {
 	return lost
 }
 
-// reportReleased calls the hook for the end of a hold that was not lost. It comes
-// after everything else, because a hook may panic.
+// reportReleased calls the hook for the end of a hold that was not lost. It
+// comes after everything else, because a hook may panic.
 func (h *hold) reportReleased(err error) {
 	if trace, ctx := h.hooks(); trace.Released != nil {
 		trace.Released(ctx, ReleasedInfo{

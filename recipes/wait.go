@@ -7,25 +7,27 @@ import (
 )
 
 // Wait is a way of waiting for other contenders, for [WithWait]:
-// [WatchPredecessor], [WatchQueue] or [Poll]. The zero Wait is WatchPredecessor.
+// [WatchPredecessor], [WatchQueue] or [Poll]. The zero Wait is
+// WatchPredecessor.
 type Wait struct {
 	wait engine.Wait
 }
 
-// WatchPredecessor returns the Wait by which a contender watches its predecessor.
-// A release then wakes only the contenders to which it grants the lock. This is
-// the default, and the best Wait on a store that can watch.
+// WatchPredecessor returns the Wait by which a contender watches its
+// predecessor. A release then wakes only the contenders to which it grants the
+// lock. This is the default, and the best Wait on a store that can watch.
 func WatchPredecessor() Wait { return Wait{engine.Wait{Kind: engine.WatchPredecessor}} }
 
-// WatchQueue returns the Wait by which a contender watches the whole queue. Each
-// change then wakes all waiters (the herd effect), and each of them lists the
-// queue.
+// WatchQueue returns the Wait by which a contender watches the whole queue.
+// Each change then wakes all waiters (the herd effect), and each of them lists
+// the queue.
 func WatchQueue() Wait { return Wait{engine.Wait{Kind: engine.WatchQueue}} }
 
-// Poll returns the Wait by which a contender watches nothing and lists the queue
-// again and again, after d on average. Each pause is chosen at random between d/2
-// and 3d/2, so that contenders do not poll at the same time. It is for stores and
-// firewalls that cannot keep a watch. A d of zero or less means 100 ms.
+// Poll returns the Wait by which a contender watches nothing and lists the
+// queue again and again, after d on average. Each pause is chosen at random
+// between d/2 and 3d/2, so that contenders do not poll at the same time. It is
+// for stores and firewalls that cannot keep a watch. A d of zero or less means
+// 100 ms.
 func Poll(d time.Duration) Wait {
 	if d <= 0 {
 		d = 100 * time.Millisecond

@@ -5,13 +5,13 @@ import (
 	"errors"
 )
 
-// WithLock calls f while it holds the lock exclusively, and unlocks. A panic in f
-// unlocks and goes on.
+// WithLock calls f while it holds the lock exclusively, and unlocks. A panic in
+// f unlocks and goes on.
 //
 // The context of f is one of [Lock.Context]. It is cancelled when the lock is
-// lost, with a cause that matches [ErrLost]. A call that locks with this context
-// takes the same lock again, so that goroutines that share the context do not
-// exclude each other.
+// lost, with a cause that matches [ErrLost]. A call that locks with this
+// context takes the same lock again, so that goroutines that share the context
+// do not exclude each other.
 //
 // The error says how far the call has come:
 //
@@ -25,14 +25,15 @@ import (
 //	any other   It is the error of f. The lock was held to the end and given back.
 //
 // ErrLost and ErrUnlock are joined to the error of f, even to nil. The result
-// matches what the error of f matches, except ErrNotRun and ErrUnlock: f may have
-// these from another lock, and they would be mistaken for errors of this one.
+// matches what the error of f matches, except ErrNotRun and ErrUnlock: f may
+// have these from another lock, and they would be mistaken for errors of this
+// one.
 func (m *RWMutex) WithLock(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.with(ctx, Exclusive, f)
 }
 
-// WithRLock calls f while it holds the lock shared, and unlocks. Otherwise it is
-// like WithLock.
+// WithRLock calls f while it holds the lock shared, and unlocks. Otherwise it
+// is like WithLock.
 func (m *RWMutex) WithRLock(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.with(ctx, Shared, f)
 }

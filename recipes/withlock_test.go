@@ -23,8 +23,8 @@ func (c *client) with(opts ...recipes.Option) map[string]withLock {
 	return map[string]withLock{"WithLock": m.WithLock, "WithRLock": m.WithRLock}
 }
 
-// matches demands that an error matches these targets, and no other one of the errors
-// that say how far a call has got.
+// matches demands that an error matches these targets, and no other one of the
+// errors that say how far a call has got.
 func (w *world) matches(err error, want ...error) {
 	w.Helper()
 	for _, target := range []error{

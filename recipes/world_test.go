@@ -15,14 +15,15 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// world is a store in memory in virtual time. A test can inject faults into each of its
-// clients.
+// world is a store in memory in virtual time. A test can inject faults into
+// each of its clients.
 type world struct {
 	*testing.T
 	store *memdriver.Store
 }
 
-// inWorld runs a test in virtual time. Afterwards it demands that the store is empty.
+// inWorld runs a test in virtual time. Afterwards it demands that the store is
+// empty.
 func inWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
 	inWorldOf(t, func() *memdriver.Store { return memdriver.New() }, f)
@@ -82,8 +83,8 @@ func (w *world) placeOnly() driver.Connector {
 	})
 }
 
-// client returns a connected client whose nodes begin with that host name. It is closed
-// after the test.
+// client returns a connected client whose nodes begin with that host name. It
+// is closed after the test.
 func (w *world) client(host string, opts ...recipes.Option) *client {
 	w.Helper()
 	return w.clientOf(w.store, host, opts...)
@@ -211,5 +212,6 @@ func (w *world) unlock(locks ...*recipes.Lock) {
 
 var bg = context.Background()
 
-// soon is longer than anything that happens in the background takes in virtual time.
+// soon is longer than anything that happens in the background takes in virtual
+// time.
 const soon = time.Second

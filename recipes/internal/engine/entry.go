@@ -20,17 +20,18 @@ import (
 //	gone      no request about the node follows: it was removed, or it ends with
 //	          the session, or it is lost
 //
-// Every transition is a method of this file: joined, Grant, lose, beginRemoval and
-// removed. An Entry is safe for use by many goroutines, except that one goroutine
-// at a time waits.
+// Every transition is a method of this file: joined, Grant, lose, beginRemoval
+// and removed. An Entry is safe for use by many goroutines, except that one
+// goroutine at a time waits.
 type Entry struct {
 	session *Session
 	queue   *Queue
 	spec    Spec
 	number  int64 // of the grant; set by Session.add
 
-	// What Create has said about the queue, until it is used or the wait is over. Only
-	// the goroutine that waits uses it, and then the goroutine that grants or removes.
+	// What Create has said about the queue, until it is used or the wait is
+	// over. Only the goroutine that waits uses it, and then the goroutine that
+	// grants or removes.
 	first driver.Joined
 
 	mu       sync.Mutex
@@ -66,7 +67,8 @@ var follows = map[state][]state{
 	removing: {gone},
 }
 
-// move is called with mu held. An illegal transition is a mistake of this package.
+// move is called with mu held. An illegal transition is a mistake of this
+// package.
 func (e *Entry) move(to state) {
 	for _, legal := range follows[e.state] {
 		if to == legal {
@@ -77,8 +79,8 @@ func (e *Entry) move(to state) {
 	panic(fmt.Sprintf("dlock: entry %s cannot go from %v to %v", e.place.Name, e.state, to))
 }
 
-// Join creates a node in the queue and returns its entry, which waits. If Create
-// fails there is no node and no entry.
+// Join creates a node in the queue and returns its entry, which waits. If
+// Create fails there is no node and no entry.
 func Join(ctx context.Context, s *Session, q *Queue, spec Spec) (*Entry, error) {
 	e := &Entry{session: s, queue: q, spec: spec}
 	n := driver.NodeSpec{Prefix: spec.Prefix, Data: spec.Data}
@@ -103,17 +105,17 @@ func (e *Entry) joined(j driver.Joined) {
 
 // Owner is what an entry is granted to.
 type Owner interface {
-	// Lose is called once if the entry is lost, with no mutex of this package held.
-	// The function that it returns is called when the owners of all entries that were
-	// lost together have been told.
+	// Lose is called once if the entry is lost, with no mutex of this package
+	// held. The function that it returns is called when the owners of all
+	// entries that were lost together have been told.
 	Lose(Loss) (report func())
 }
 
-// Grant: waiting -> granted. It fails if the session has ended; the entry then still
-// waits, and has to be removed.
+// Grant: waiting -> granted. It fails if the session has ended; the entry then
+// still waits, and has to be removed.
 //
-// After a while the entry's own node is watched. A brief grant costs nothing for
-// that: Remove finds out if the node is gone.
+// After a while the entry's own node is watched. A brief grant costs nothing
+// for that: Remove finds out if the node is gone.
 func (e *Entry) Grant(to Owner) error {
 	if err := e.session.Err(); err != nil { // reads the clocks
 		return err
@@ -130,8 +132,9 @@ func (e *Entry) Grant(to Owner) error {
 	return nil
 }
 
-// lose: granted -> gone. The session has ended, or the node is not in the queue. An
-// entry that is not granted is not lost: its owner has given it up already.
+// lose: granted -> gone. The session has ended, or the node is not in the
+// queue. An entry that is not granted is not lost: its owner has given it up
+// already.
 func (e *Entry) lose(cause error) (report func()) {
 	e.mu.Lock()
 	if e.state != granted {
@@ -148,8 +151,9 @@ func (e *Entry) lose(cause error) (report func()) {
 	return e.owner.Lose(loss)
 }
 
-// beginRemoval: waiting or granted -> removing. The owner gives the entry up. If it
-// was lost before, beginRemoval returns that loss, and there is nothing to remove.
+// beginRemoval: waiting or granted -> removing. The owner gives the entry up.
+// If it was lost before, beginRemoval returns that loss, and there is nothing
+// to remove.
 func (e *Entry) beginRemoval() *Loss {
 	e.dropFirst()
 	e.mu.Lock()
@@ -171,8 +175,8 @@ func (e *Entry) removed() {
 	e.move(gone)
 }
 
-// stop ends what runs for an entry that is granted or waits. It is called with mu
-// held.
+// stop ends what runs for an entry that is granted or waits. It is called with
+// mu held.
 func (e *Entry) stop() {
 	e.watching.end()
 	e.rename.end()
@@ -184,8 +188,8 @@ func (e *Entry) dropFirst() {
 	e.first = driver.Joined{}
 }
 
-// SeeLoss says that no caller works under the lost entry any more. The session ends
-// in the store once that is so for all its lost entries.
+// SeeLoss says that no caller works under the lost entry any more. The session
+// ends in the store once that is so for all its lost entries.
 func (e *Entry) SeeLoss() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -199,7 +203,8 @@ func (e *Entry) seeLoss() {
 	}
 }
 
-// Check reads the clocks of the session, and returns the loss if the entry was lost.
+// Check reads the clocks of the session, and returns the loss if the entry was
+// lost.
 func (e *Entry) Check() *Loss {
 	if e.session.Err() != nil {
 		e.lose(e.session.Cause())()

@@ -9,11 +9,12 @@ import (
 )
 
 var (
-	// ErrVanished says that a waiting entry's node is not in the queue any more.
+	// ErrVanished says that a waiting entry's node is not in the queue any
+	// more.
 	ErrVanished = errors.New("the waiting node vanished from the queue")
 
-	// ErrCallOver says that the context of a call has ended while no request was
-	// under way.
+	// ErrCallOver says that the context of a call has ended while no request
+	// was under way.
 	ErrCallOver = errors.New("the context of the call has ended")
 
 	// ErrTaken is the cause of a loss if another program has removed the node.
@@ -46,15 +47,15 @@ func (r *refusal) Error() string {
 
 func (r *refusal) Unwrap() error { return r.err }
 
-// mayPass reports whether another try may help: the store could not be reached, or
-// has not answered in time.
+// mayPass reports whether another try may help: the store could not be reached,
+// or has not answered in time.
 func mayPass(err error) bool {
 	return errors.Is(err, driver.ErrUnavailable) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// WithCause returns err. If err says that ctx was cancelled, the result says why
-// instead, and matches both: the cause need not be the caller.
+// WithCause returns err. If err says that ctx was cancelled, the result says
+// why instead, and matches both: the cause need not be the caller.
 func WithCause(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if cause == nil || !errors.Is(err, context.Canceled) || errors.Is(err, cause) {

@@ -35,16 +35,16 @@ func (w *nodeWatch) end() {
 	w.kept = driver.Watch{}
 }
 
-// Index returns the position of a node in a queue, or -1. Name and epoch together
-// name one node for ever. The name alone may have been taken again.
+// Index returns the position of a node in a queue, or -1. Name and epoch
+// together name one node for ever. The name alone may have been taken again.
 func Index(nodes []driver.Node, n driver.Node) int {
 	return slices.IndexFunc(nodes, func(m driver.Node) bool {
 		return m.Name == n.Name && m.Epoch == n.Epoch
 	})
 }
 
-// armWatch watches the entry's own node and, while it waits, the nodes that it waits
-// for.
+// armWatch watches the entry's own node and, while it waits, the nodes that it
+// waits for.
 func (e *Entry) armWatch(ctx context.Context, ahead ...driver.Node) (driver.Watch, error) {
 	return e.session.Watch(ctx, e.queue.Name, e.Place(), ahead...)
 }
@@ -65,9 +65,9 @@ func (e *Entry) takeWatch() driver.Watch {
 	return w
 }
 
-// watchNode watches the own node until the entry is not granted any more, and loses
-// the entry if the node is gone. An error of the store proves nothing, and the watch
-// goes on.
+// watchNode watches the own node until the entry is not granted any more, and
+// loses the entry if the node is gone. An error of the store proves nothing,
+// and the watch goes on.
 func (e *Entry) watchNode() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -108,9 +108,9 @@ func (e *Entry) beginWatch(cancel context.CancelFunc) bool {
 	return true
 }
 
-// awaitEnd returns nil once the watch of the node has ended, or ctx. If the watch is
-// zero, awaitEnd arms one. That ends at once if the node does not stand under that
-// name.
+// awaitEnd returns nil once the watch of the node has ended, or ctx. If the
+// watch is zero, awaitEnd arms one. That ends at once if the node does not
+// stand under that name.
 func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (err error) {
 	if w.C == nil {
 		if w, err = e.session.Watch(ctx, e.queue.Name, p); err != nil {
@@ -130,10 +130,11 @@ func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (e
 	}
 }
 
-// find returns the name under which the node stands in the queue, or an empty name
-// if it does not. A Replace whose outcome is unknown may have given the node its
-// other name. A node of the same name does not count if it is another one: the queue
-// may have been removed and made again, or the node may be forged.
+// find returns the name under which the node stands in the queue, or an empty
+// name if it does not. A Replace whose outcome is unknown may have given the
+// node its other name. A node of the same name does not count if it is another
+// one: the queue may have been removed and made again, or the node may be
+// forged.
 func (e *Entry) find(ctx context.Context) (string, error) {
 	place, names := e.names()
 	found, err := e.findRead(ctx, place, names)

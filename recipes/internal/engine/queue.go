@@ -15,13 +15,13 @@ type Queue struct {
 	BackOff func() BackOff // paces the watch of a node after errors
 	// Renamed is called after each try to give a node another name.
 	Renamed func(ctx context.Context, node string, err error)
-	// Reaped is called when a request that was left to the reaper is done, or with
-	// an error if it was given up.
+	// Reaped is called when a request that was left to the reaper is done, or
+	// with an error if it was given up.
 	Reaped func(node string, tries int, err error)
 }
 
-// Rule returns the index of the node that blocks an entry if the nodes before the
-// entry's own are these, or -1 if no node blocks it.
+// Rule returns the index of the node that blocks an entry if the nodes before
+// the entry's own are these, or -1 if no node blocks it.
 type Rule func(ahead []driver.Node) int
 
 // Spec describes the node of an entry.
@@ -32,8 +32,8 @@ type Spec struct {
 	// Exclusive says that no other entry is granted beside this one. The end of
 	// this entry then grants the next one.
 	Exclusive bool
-	// Waits says that the entry waits if a node blocks it. The driver may then watch
-	// that node when it creates the entry's own.
+	// Waits says that the entry waits if a node blocks it. The driver may then
+	// watch that node when it creates the entry's own.
 	Waits bool
 }
 
@@ -55,6 +55,6 @@ type Wait struct {
 	Interval time.Duration // of Poll, on average
 }
 
-// Pause returns how long Poll waits until it lists the queue again. Pauses are spread,
-// so that contenders do not fall into step.
+// Pause returns how long Poll waits until it lists the queue again. Pauses are
+// spread, so that contenders do not fall into step.
 func (w Wait) Pause() time.Duration { return w.Interval/2 + rand.N(w.Interval) }

@@ -8,10 +8,10 @@ import (
 // tryTimeout limits one try of the reaper.
 const tryTimeout = 5 * time.Second
 
-// task is a request about an entry's node that the store has not confirmed. The reaper
-// repeats it until the store has answered, or until the session has ended: then the
-// store removes the node by itself. Each task has a goroutine and pauses of its own,
-// so that a task that fails delays no other.
+// task is a request about an entry's node that the store has not confirmed. The
+// reaper repeats it until the store has answered, or until the session has
+// ended: then the store removes the node by itself. Each task has a goroutine
+// and pauses of its own, so that a task that fails delays no other.
 type task struct {
 	entry *Entry
 	try   func(ctx context.Context) error // nil: done
@@ -21,7 +21,8 @@ type task struct {
 	err   error         // why it was given up; set before done is closed
 }
 
-// reap leaves a task to the reaper. If the client is being closed, the task never ends.
+// reap leaves a task to the reaper. If the client is being closed, the task
+// never ends.
 func (e *Entry) reap(t *task) *task {
 	t.entry, t.done = e, make(chan struct{})
 	e.session.client.Go(t.run)
@@ -65,8 +66,8 @@ func (t *task) end(err error) {
 	t.entry.queue.Reaped(t.entry.Place().Name, t.tries, err)
 }
 
-// logRefusal logs that the store does not remove a node, which then stays as long as
-// the session.
+// logRefusal logs that the store does not remove a node, which then stays as
+// long as the session.
 func (e *Entry) logRefusal(node string, err error) {
 	e.logger().Error("dlock: node cannot be removed and stays until the session ends",
 		"lock", e.queue.Name, "node", node, "error", err)

@@ -9,19 +9,20 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// abandonTimeout is how long a call that fails waits for the removal of its node.
+// abandonTimeout is how long a call that fails waits for the removal of its
+// node.
 const abandonTimeout = 50 * time.Millisecond
 
-// Remove removes the node of an entry that waits or is granted. It waits for the
-// store for at most limit. If the store has not confirmed the removal by then, the
-// reaper goes on with it. Remove is called once.
+// Remove removes the node of an entry that waits or is granted. It waits for
+// the store for at most limit. If the store has not confirmed the removal by
+// then, the reaper goes on with it. Remove is called once.
 //
-// Remove returns nil when the node is gone. A *[Loss] says that the entry was lost
-// before. Every other error says that the node may stay for a while; it matches
-// driver.ErrUnavailable unless the store refuses the removal for good.
+// Remove returns nil when the node is gone. A *[Loss] says that the entry was
+// lost before. Every other error says that the node may stay for a while; it
+// matches driver.ErrUnavailable unless the store refuses the removal for good.
 //
-// Remove has no context of the caller: that of a call may be over when its node has
-// to be removed.
+// Remove has no context of the caller: that of a call may be over when its node
+// has to be removed.
 func (e *Entry) Remove(limit time.Duration) error {
 	if loss := e.beginRemoval(); loss != nil {
 		return loss
@@ -50,8 +51,8 @@ func (e *Entry) Remove(limit time.Duration) error {
 	return &refusal{place.Name, err}
 }
 
-// Abandon removes the node of a call that ends without a lock. It waits 50 ms for
-// the store at most.
+// Abandon removes the node of a call that ends without a lock. It waits 50 ms
+// for the store at most.
 func (e *Entry) Abandon() {
 	var refused *refusal
 	if err := e.Remove(abandonTimeout); errors.As(err, &refused) {
@@ -59,9 +60,10 @@ func (e *Entry) Abandon() {
 	}
 }
 
-// removalCause returns what the watches of other contenders may be told. The removal
-// of an entry that was granted exclusively until now grants the next one. That is not
-// so once a rename was decided: entries after it may have been granted beside it.
+// removalCause returns what the watches of other contenders may be told. The
+// removal of an entry that was granted exclusively until now grants the next
+// one. That is not so once a rename was decided: entries after it may have been
+// granted beside it.
 func (e *Entry) removalCause() driver.Cause {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -71,8 +73,8 @@ func (e *Entry) removalCause() driver.Cause {
 	return driver.Changed
 }
 
-// lastPlace returns the place once no Replace can change it any more: two requests
-// about one node must not overtake each other.
+// lastPlace returns the place once no Replace can change it any more: two
+// requests about one node must not overtake each other.
 func (e *Entry) lastPlace(ctx context.Context) driver.Place {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,7 +83,8 @@ func (e *Entry) lastPlace(ctx context.Context) driver.Place {
 	return e.place
 }
 
-// removeLater leaves the removal to the reaper, and waits for it until ctx ends.
+// removeLater leaves the removal to the reaper, and waits for it until ctx
+// ends.
 func (e *Entry) removeLater(ctx context.Context, p driver.Place, err error, limit time.Duration) error {
 	t := e.reap(&task{
 		tries: 1,

@@ -7,10 +7,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Rename gives the node another prefix. It takes two steps: MarkRenamed decides it,
-// Rename tells the store. From the first step on the entry counts as one with the
-// new name. The owner may act on that before the store has answered, because a
-// Replace whose outcome is unknown may have been done.
+// Rename gives the node another prefix. It takes two steps: MarkRenamed decides
+// it, Rename tells the store. From the first step on the entry counts as one
+// with the new name. The owner may act on that before the store has answered,
+// because a Replace whose outcome is unknown may have been done.
 
 // rename is the state of a new name. Entry.mu guards it.
 type rename struct {
@@ -28,8 +28,8 @@ func (r *rename) end() {
 	}
 }
 
-// MarkRenamed decides that the node gets another prefix. It returns false if that
-// was decided before.
+// MarkRenamed decides that the node gets another prefix. It returns false if
+// that was decided before.
 func (e *Entry) MarkRenamed(prefix string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -40,15 +40,17 @@ func (e *Entry) MarkRenamed(prefix string) bool {
 	return true
 }
 
-// IsRenamed reports whether the node has another prefix than at first, or gets one.
+// IsRenamed reports whether the node has another prefix than at first, or gets
+// one.
 func (e *Entry) IsRenamed() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.rename.prefix != ""
 }
 
-// Rename tells the store of the prefix that MarkRenamed has decided, unless that is
-// done or the entry is not granted any more. After an error the reaper repeats it. If the node is gone, the entry is lost.
+// Rename tells the store of the prefix that MarkRenamed has decided, unless
+// that is done or the entry is not granted any more. After an error the reaper
+// repeats it. If the node is gone, the entry is lost.
 func (e *Entry) Rename(ctx context.Context) error {
 	err := e.replace(ctx)
 	if errors.Is(err, driver.ErrGone) {
@@ -60,8 +62,8 @@ func (e *Entry) Rename(ctx context.Context) error {
 	return err
 }
 
-// replace sends one Replace, unless there is no need for it. If another one is under
-// way, replace waits for that first.
+// replace sends one Replace, unless there is no need for it. If another one is
+// under way, replace waits for that first.
 func (e *Entry) replace(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -105,8 +107,8 @@ func (e *Entry) endReplace(p driver.Place, renamed bool) {
 	e.rename.underWay, e.rename.interrupt, e.place, e.rename.done = nil, nil, p, renamed
 }
 
-// awaitReplace waits for the Replace under way. It is called with mu held, and gives
-// it up meanwhile.
+// awaitReplace waits for the Replace under way. It is called with mu held, and
+// gives it up meanwhile.
 func (e *Entry) awaitReplace(ctx context.Context) error {
 	underWay := e.rename.underWay
 	e.mu.Unlock()

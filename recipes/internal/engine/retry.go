@@ -4,14 +4,15 @@ import "time"
 
 // BackOff says how long to wait before the next try.
 type BackOff interface {
-	// NextBackOff returns how long to wait. A negative duration means to give up.
+	// NextBackOff returns how long to wait. A negative duration means to give
+	// up.
 	NextBackOff() time.Duration
 	// Reset is called before the first wait after a success.
 	Reset()
 }
 
-// Retries paces the tries of one request. The first failure after a success begins
-// with a fresh back-off.
+// Retries paces the tries of one request. The first failure after a success
+// begins with a fresh back-off.
 type Retries struct {
 	New func() BackOff
 
@@ -22,8 +23,8 @@ type Retries struct {
 // Succeeded notes that a try has succeeded.
 func (r *Retries) Succeeded() { r.failing = false }
 
-// Next returns how long to wait after a failure. A negative duration means to give
-// up.
+// Next returns how long to wait after a failure. A negative duration means to
+// give up.
 func (r *Retries) Next() time.Duration {
 	switch {
 	case r.backOff == nil:
@@ -38,8 +39,8 @@ func (r *Retries) Next() time.Duration {
 // endlessPause is the pause of NextEndless where the back-off gives up.
 const endlessPause = 2 * time.Second
 
-// NextEndless is Next for a request that must not be given up, such as the removal
-// of a node.
+// NextEndless is Next for a request that must not be given up, such as the
+// removal of a node.
 func (r *Retries) NextEndless() time.Duration {
 	if d := r.Next(); d >= 0 {
 		return d

@@ -45,8 +45,8 @@ func NewSession(s driver.Session, c *Client) *Session {
 	}
 }
 
-// add makes an entry that is being granted one that End loses. It fails if End was
-// called before.
+// add makes an entry that is being granted one that End loses. It fails if End
+// was called before.
 func (s *Session) add(e *Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,8 +100,8 @@ func (s *Session) End(cause error) {
 	}
 }
 
-// Cause returns why the session has ended. The cause of End comes first: the Close
-// of a client explains each later error.
+// Cause returns why the session has ended. The cause of End comes first: the
+// Close of a client explains each later error.
 func (s *Session) Cause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,8 +22,8 @@ type Call interface {
 	Answered()
 	// Waits is called each time before the entry waits.
 	Waits(ctx context.Context, node string, v View)
-	// Pause is called after an error that may pass. It waits, and returns an error
-	// if the call is to end.
+	// Pause is called after an error that may pass. It waits, and returns an
+	// error if the call is to end.
 	Pause(ctx context.Context, err error) error
 }
 
@@ -45,9 +45,10 @@ func (e *Entry) Blocked(ctx context.Context) (bool, error) {
 }
 
 // Wait returns nil once no node blocks the entry, so that it may be granted. It
-// returns [ErrVanished] if the own node is not in the queue, [ErrCallOver] if ctx has
-// ended, an error of the session when that ends, and else what call.Pause returns.
-// An error that may pass does not cost the position in the queue.
+// returns [ErrVanished] if the own node is not in the queue, [ErrCallOver] if
+// ctx has ended, an error of the session when that ends, and else what
+// call.Pause returns. An error that may pass does not cost the position in the
+// queue.
 func (e *Entry) Wait(ctx context.Context, call Call) error {
 	w := waiter{Entry: e, call: call}
 	for {
@@ -102,8 +103,8 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	return w.sleep(ctx, watch)
 }
 
-// watchQueue watches the whole queue, if that is the way of waiting. The watch has to
-// be armed before the queue is listed.
+// watchQueue watches the whole queue, if that is the way of waiting. The watch
+// has to be armed before the queue is listed.
 func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
 	if w.queue.Wait.Kind != WatchQueue {
 		return driver.Watch{}, nil
@@ -112,8 +113,8 @@ func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
 	return w.session.WatchQueue(ctx, w.queue.Name)
 }
 
-// ahead returns the nodes before the own one: once those that Create has returned,
-// and else those that the store lists now.
+// ahead returns the nodes before the own one: once those that Create has
+// returned, and else those that the store lists now.
 func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	if e.first.Known {
 		nodes := e.first.Ahead
@@ -144,17 +145,17 @@ func (w *waiter) watchPredecessor(ctx context.Context, n driver.Node) (driver.Wa
 	return w.armWatch(ctx, n)
 }
 
-// slowDown spaces out the requests of an entry whose driver ends watches early, again
-// and again. Once or twice is nothing unusual.
+// slowDown spaces out the requests of an entry whose driver ends watches early,
+// again and again. Once or twice is nothing unusual.
 func (w *waiter) slowDown(ctx context.Context) {
 	if w.idle > 2 {
 		Sleep(time.Millisecond<<min(w.idle-2, 7), ctx.Done())
 	}
 }
 
-// sleep waits for a reason to look at the queue again. It reports whether the entry
-// may be granted without another look. The watch then is that of the own node, and
-// the entry keeps it.
+// sleep waits for a reason to look at the queue again. It reports whether the
+// entry may be granted without another look. The watch then is that of the own
+// node, and the entry keeps it.
 func (w *waiter) sleep(ctx context.Context, watch driver.Watch) (granted bool, err error) {
 	poll, stop := w.pollTimer()
 	defer stop()
@@ -176,8 +177,8 @@ func (w *waiter) sleep(ctx context.Context, watch driver.Watch) (granted bool, e
 	}
 }
 
-// passes reports whether a watch that has sent Released lets its entry be granted
-// without another look at the queue:
+// passes reports whether a watch that has sent Released lets its entry be
+// granted without another look at the queue:
 //
 //   - The owner of the node that blocked has released it. So that node was the first
 //     of the queue, and no other entry was granted beside it. A driver sends Released
@@ -186,8 +187,9 @@ func (w *waiter) sleep(ctx context.Context, watch driver.Watch) (granted bool, e
 //   - The own node stood at that time: rule 13. The watch goes on for it. So if the
 //     node has gone since, and that can be seen by now, the watch has ended.
 //
-// The own node stood, so the queue is the one that was listed, and the released node
-// is the one that was listed: as long as the queue stands, no name comes again in it.
+// The own node stood, so the queue is the one that was listed, and the released
+// node is the one that was listed: as long as the queue stands, no name comes
+// again in it.
 func passes(watch driver.Watch) bool {
 	select {
 	case <-watch.C:
@@ -197,8 +199,8 @@ func passes(watch driver.Watch) bool {
 	}
 }
 
-// pollTimer returns a channel that receives when an entry that polls has to look
-// again.
+// pollTimer returns a channel that receives when an entry that polls has to
+// look again.
 func (w *waiter) pollTimer() (c <-chan time.Time, stop func() bool) {
 	if w.queue.Wait.Kind != Poll {
 		return nil, func() bool { return true }
