@@ -430,6 +430,29 @@ func TestEveryTestThatIsNamedExists(t *testing.T) {
 	assert.NotZero(t, named)
 }
 
+// TestReliabilityCountsTheFaults compares the numbers of faults of the lock with the
+// patches.
+func TestReliabilityCountsTheFaults(t *testing.T) {
+	patches, err := filepath.Glob(filepath.Join(root, "internal/longtest/simulation/faults/*.patch"))
+	require.NoError(t, err)
+	seen := 0
+	for _, patch := range patches {
+		text, err := os.ReadFile(patch)
+		require.NoError(t, err)
+		if !strings.Contains(string(text), "\nSeeds: none of ") {
+			seen++
+		}
+	}
+	page := strings.Join(strings.Fields(read(t, "docs/reliability.md")), " ")
+	for _, words := range []string{
+		fmt.Sprintf("holds %d faults of the lock,", len(patches)),
+		fmt.Sprintf("The simulation detects %d of them", seen),
+		fmt.Sprintf("Each of the other %d patches", len(patches)-seen),
+	} {
+		assert.True(t, strings.Contains(page, " "+words+" "), "docs/reliability.md does not say: %s", words)
+	}
+}
+
 // TestTheWorkflowRunsTheTwoCommands compares the workflow of the public host with
 // README.md.
 func TestTheWorkflowRunsTheTwoCommands(t *testing.T) {
