@@ -26,6 +26,9 @@ var ErrPortTaken = errors.New("port taken")
 // ends, by whatever signal, the pipe ends too. Then the shell kills the server
 // and removes its directory.
 //
+// Signals go to the server's own process, and not to processes that it starts. So
+// a command that is a shell script has to exec its program.
+//
 // A Process is safe for use by many goroutines.
 type Process struct {
 	dir        string

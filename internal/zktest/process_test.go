@@ -98,7 +98,7 @@ func TestStartingServerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	p := &process{port: l.Addr().(*net.TCPAddr).Port, ready: func(*process) bool { return true }}
-	p.proc, err = testenv.NewProcess(t.TempDir(), []string{"/bin/sh", "-c", "sleep 600"})
+	p.proc, err = testenv.NewProcess(t.TempDir(), []string{"/bin/sh", "-c", "exec sleep 600"})
 	require.NoError(t, err)
 	t.Cleanup(func() { p.proc.Close() })
 	go func() {
