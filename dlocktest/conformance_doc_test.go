@@ -21,8 +21,7 @@ const (
 	tablesEnd       = "<!-- end of tables -->\n"
 
 	soundName = "is sound"
-	// shown is how many of the cases that catch a sabotage are named in the
-	// page.
+	// shown is how many of the cases that catch a sabotage the page names.
 	shown  = 2
 	others = " and others"
 	// rounds is how often a case has to catch a sabotage before it is named.
@@ -32,7 +31,7 @@ const (
 	tries = 3
 )
 
-// row is what the page says of a sabotage.
+// row is a row of the page, about one sabotage.
 type row struct {
 	caught []string // cases of the rule that is broken, in the kit's order
 	more   bool     // there are others
@@ -116,9 +115,9 @@ func failures(out string) map[string]bool {
 	return failed
 }
 
-// observe runs the whole kit, some times, against a sound driver and against the
-// sabotaged drivers that have no row with cases in it: delete a row to have it
-// observed anew.
+// observe runs the whole kit, several times, against the correct driver, and
+// against the broken drivers whose rows name no cases. To have a row observed
+// again, delete its cases.
 func observe(t *testing.T, rows map[string]row) {
 	children := newPool()
 	fresh := func(f func(r rule, s sabotage)) {
@@ -152,7 +151,7 @@ func observe(t *testing.T, rows map[string]row) {
 	fresh(func(r rule, s sabotage) { rows[s.does] = rowOf(r, all(s.does)) })
 }
 
-// rowOf sorts the cases that failed.
+// rowOf makes a row of the cases that failed.
 func rowOf(r rule, failed map[string]bool) (w row) {
 	for _, other := range rules {
 		var cases []string
@@ -172,7 +171,7 @@ func rowOf(r rule, failed map[string]bool) (w row) {
 	return w
 }
 
-// tables writes what the page says, rule by rule.
+// tables returns the tables of the page, rule by rule.
 func tables(rows map[string]row) string {
 	var b strings.Builder
 	for _, r := range rules {
@@ -265,8 +264,8 @@ func replaceTables(t *testing.T, page, with string) string {
 	return before + tablesBegin + with + tablesEnd + after
 }
 
-// pool runs sabotaged drivers in processes of their own, some at a time: most of
-// the time they wait for sessions to time out.
+// pool runs broken drivers in processes of their own, several at a time, because
+// most of the time they wait for sessions to time out.
 type pool struct {
 	slots chan struct{}
 	runs  map[[2]string]chan string
@@ -288,7 +287,7 @@ func (p *pool) start(t *testing.T, name, cases string) {
 
 func (p *pool) wait(name, cases string) string { return <-p.runs[[2]string{name, cases}] }
 
-// run runs cases of the kit against a driver and returns what it says.
+// run runs cases of the kit against a driver and returns the output.
 func run(ctx context.Context, name, cases string) string {
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run="+cases, "-test.v", "-test.timeout=9m")
 	cmd.Env = append(os.Environ(), sabotageEnv+"="+name)

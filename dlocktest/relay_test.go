@@ -11,7 +11,8 @@ import (
 // chooses. It closes out at most once.
 type onNews func(cause driver.Cause, open bool, out chan<- driver.Cause)
 
-// relay is a watch that goes through on until it is stopped or has ended.
+// relay returns a watch that calls on for the news of w until it is stopped or w
+// has ended.
 func relay(w driver.Watch, on onNews) driver.Watch {
 	if w.C == nil {
 		return w
@@ -53,14 +54,14 @@ func pass(cause driver.Cause, open bool, out chan<- driver.Cause) {
 	}
 }
 
-// silent is a watch that ends instead of sending Released.
+// withoutReleased returns a watch that ends in place of sending Released.
 func withoutReleased(w driver.Watch) driver.Watch {
 	var once sync.Once
 	return relay(w, func(_ driver.Cause, _ bool, out chan<- driver.Cause) { once.Do(func() { close(out) }) })
 }
 
-// passIf is a watch that ends only if heard says so when it would say something,
-// or with the session.
+// passIf returns a watch that passes on news if heard returns true then. Without
+// that it ends with the session only.
 func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
 	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
 		if heard() || s.Err() != nil {
@@ -74,7 +75,8 @@ func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
 	})
 }
 
-// judged is a watch that sends Released before its end if that says so.
+// judged returns a watch that sends Released before its end if isRelease returns
+// true then.
 func judged(s driver.Session, w driver.Watch, isRelease func() bool) driver.Watch {
 	said := false
 	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
@@ -93,7 +95,7 @@ func closedWatch() driver.Watch {
 	return driver.NewWatch(c, nil)
 }
 
-// openWatch is a watch that says nothing.
+// openWatch is a watch that sends nothing and does not end.
 func openWatch() driver.Watch { return driver.NewWatch(make(chan driver.Cause), nil) }
 
 // unarmed is a session whose Create returns no watch, for sabotages of Watch.
@@ -104,8 +106,8 @@ func (s unarmed) Create(ctx context.Context, queue string, n driver.NodeSpec) (d
 	return s.base.Create(ctx, queue, n)
 }
 
-// unknowing is an unarmed session whose Create does not return who is ahead, for
-// sabotages that change names.
+// unknowing is an unarmed session whose Create does not return the nodes ahead,
+// for sabotages that change names.
 type unknowing struct{ base }
 
 func (s unknowing) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {

@@ -18,8 +18,8 @@ const configEnv = "DLOCKTEST_CONFIG"
 // bare is a session without optional interfaces.
 type bare struct{ driver.Session }
 
-// configs are configurations that want something, each run in a process of its
-// own.
+// configs are configurations that miss something or fail. Each is run in a
+// process of its own.
 var configs = map[string]func() Config{
 	"only New": func() Config {
 		return Config{New: configOf(func(s base, _ *memdriver.Store) driver.Session { return bare{s} }).New, SessionTimeout: soundTimeout}
@@ -77,8 +77,8 @@ var configs = map[string]func() Config{
 	"loses every session":  func() Config { return losing(1 << 30) },
 }
 
-// losing ends the first n sessions that create a node, as a machine does that
-// stood still for too long.
+// losing ends the first n sessions that create a node, as happens on a machine
+// that stops the process for too long.
 func losing(n int32) Config {
 	var left atomic.Int32
 	left.Store(n)
@@ -109,8 +109,8 @@ func TestConfigured(t *testing.T) {
 	Run(t, configs[name]())
 }
 
-// runConfigured returns what the kit says of a configuration, and whether it
-// passed.
+// runConfigured returns the output of the kit with a configuration, and reports
+// whether the kit passed.
 func runConfigured(t *testing.T, name, cases string) (out string, passed bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestConfigured$/"+cases, "-test.v")
@@ -128,7 +128,7 @@ func wantOutput(t *testing.T, out string, wants ...string) {
 	}
 }
 
-func TestWhatCanNotBeCheckedIsSaid(t *testing.T) {
+func TestMissingHooksAndAbilitiesAreReported(t *testing.T) {
 	out, passed := runConfigured(t, "only New", "")
 	if !passed {
 		t.Errorf("Run failed on a sound driver without faults:\n%s", out)
@@ -178,7 +178,7 @@ func TestHookThatFailsFailsItsCaseAloneAndNoRule(t *testing.T) {
 	}
 }
 
-func TestAHealThatFailsIsNoBrokenRule(t *testing.T) {
+func TestHealThatFailsIsNoBrokenRule(t *testing.T) {
 	out, passed := runConfigured(t, "heal fails", "rule06/a-deletion-while")
 	if passed {
 		t.Errorf("Run passed although a hook failed:\n%s", out)
@@ -189,7 +189,7 @@ func TestAHealThatFailsIsNoBrokenRule(t *testing.T) {
 	}
 }
 
-func TestExpectedAbilitiesHaveToBeThere(t *testing.T) {
+func TestMissingAbilityFails(t *testing.T) {
 	out, passed := runConfigured(t, "expects too much", "rule07/delete-removes")
 	if passed {
 		t.Errorf("Run passed although sessions lack an ability that is expected:\n%s", out)
@@ -200,8 +200,8 @@ func TestExpectedAbilitiesHaveToBeThere(t *testing.T) {
 		"of sessions with the abilities (none)")
 }
 
-// TestSlowStoreIsNoBrokenRule has a store that takes longer for each round of a
-// case than the time limit of a wait has room for.
+// TestSlowStoreIsNoBrokenRule has a store that is too slow for all rounds of a
+// case within the time limit of a wait.
 func TestSlowStoreIsNoBrokenRule(t *testing.T) {
 	out, passed := runConfigured(t, "slow", "rule06/a-deletion-that-meets")
 	if !passed {

@@ -43,7 +43,7 @@ var aheadSabotages = []sabotage{
 		of(func(s base) armsAheadOnly { return armsAheadOnly{s} })},
 }
 
-// tells is a driver that changes what Create says of the nodes ahead.
+// tells is a driver whose Create returns other nodes ahead.
 func tells(ahead func(ahead []driver.Node, own driver.Node) []driver.Node) wrap {
 	return of(func(s base) *lies { return &lies{s, ahead} })
 }
@@ -136,8 +136,7 @@ func (s armsAlways) Create(ctx context.Context, queue string, n driver.NodeSpec)
 	return j, err
 }
 
-// armsLate arms the watch some time after the node was listed, without another
-// look.
+// armsLate arms the watch some time after the list, and does not list again.
 type armsLate struct{ base }
 
 func (s armsLate) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {

@@ -51,7 +51,7 @@ func (s leavesNodes) Close() error {
 	return nil
 }
 
-// alwaysNil gives up at once when it is cut off.
+// alwaysNil returns nil from Close at once while it is cut off.
 type alwaysNil struct {
 	base
 	away atomic.Bool
@@ -171,15 +171,16 @@ func (s *closesOnceOnly) Close() error {
 	return s.err
 }
 
-// strayNode is the sequence of the last node that a closed session has made.
+// strayNode counts the nodes that closed sessions have made.
 var strayNode atomic.Int64
 
-// putStray puts a node into a queue that belongs to no session.
+// putStray puts a node into a queue that belongs to no session, as a late create
+// does.
 func putStray(st *memdriver.Store, queue, prefix string) {
 	_ = st.Faults().PutNode(queue, driver.FormatName(prefix, 1e9+strayNode.Add(1)), nil)
 }
 
-// createsAfterClose sends each create that was given up once more, after Close.
+// createsAfterClose sends again, after Close, each create whose ctx had ended.
 type createsAfterClose struct {
 	base
 	store   *memdriver.Store
@@ -208,8 +209,8 @@ func (s *createsAfterClose) Close() error {
 	return err
 }
 
-// takesLateCreates has creates held on their way. After Close they make a node
-// that belongs to no session.
+// takesLateCreates plays held creates itself. A create that arrives after Close
+// makes a node that belongs to no session.
 type takesLateCreates struct {
 	base
 	store *memdriver.Store

@@ -35,7 +35,7 @@ var createSabotages = []sabotage{
 		func(s base, st *memdriver.Store) driver.Session { return &outlives{base: s, store: st} }},
 }
 
-// letsGo does not look at what became of a request whose caller has gone.
+// letsGo ignores the result of a request whose ctx has ended.
 type letsGo struct{ base }
 
 func (s letsGo) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -56,8 +56,8 @@ func (s letsGo) Create(ctx context.Context, queue string, n driver.NodeSpec) (dr
 	}
 }
 
-// losesCreates loses replies of creates by itself, and does something wrong
-// then.
+// losesCreates plays lost creates itself, and calls after, which does something
+// wrong.
 type losesCreates struct {
 	base
 	after func(s base, ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error)
@@ -158,7 +158,7 @@ func adoptsCopy(s base, ctx context.Context, queue string, n driver.NodeSpec) (d
 	return s.Create(ctx, queue, n)
 }
 
-// failsWithList lists by itself in Create.
+// failsWithList returns the error of a lost list from Create.
 type failsWithList struct {
 	base
 	lost atomic.Bool
@@ -179,7 +179,7 @@ func (s *failsWithList) Create(ctx context.Context, queue string, n driver.NodeS
 	return j, err
 }
 
-// cleansUpOnce has creates held on their way, which no clean-up catches.
+// cleansUpOnce plays held creates itself. No clean-up removes their nodes.
 type cleansUpOnce struct {
 	base
 	late lateRequests
@@ -194,7 +194,7 @@ func (s *cleansUpOnce) Create(ctx context.Context, queue string, n driver.NodeSp
 	return s.base.Create(ctx, queue, n)
 }
 
-// outlives makes nodes that belong to no session.
+// outlives makes nodes after the store has ended the session.
 type outlives struct {
 	base
 	store   *memdriver.Store

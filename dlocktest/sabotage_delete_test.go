@@ -88,8 +88,8 @@ func (s deletesLater) Delete(ctx context.Context, queue string, p driver.Place, 
 	return nil
 }
 
-// forgetsItsDelete repeats a request whose reply was lost, and believes the
-// second reply.
+// forgetsItsDelete repeats a delete whose reply was lost, and returns the second
+// reply.
 type forgetsItsDelete struct {
 	base
 	lost atomic.Bool
@@ -142,7 +142,7 @@ type hangs struct{ base }
 
 func (s hangs) Delete(context.Context, string, driver.Place, driver.Cause) error { select {} }
 
-// deletesLate has deletes held on their way.
+// deletesLate plays held deletes itself. They delete by name.
 type deletesLate struct {
 	base
 	store *memdriver.Store

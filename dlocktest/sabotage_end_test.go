@@ -49,7 +49,7 @@ var endSabotages = []sabotage{
 
 type noHeart struct{ base }
 
-// asksTheStore does not notice its end while it is cut off.
+// asksTheStore does not report its end before the cut has healed.
 type asksTheStore struct {
 	lateEnd
 	cutState
@@ -87,7 +87,7 @@ func (s *lazyDone) Close() error {
 	return err
 }
 
-// firstSession is the session that all share.
+// firstSession is the session that all sessions share.
 type firstSession struct {
 	mu sync.Mutex
 	s  base
@@ -102,7 +102,7 @@ func (f *firstSession) or(s base) base {
 	return f.s
 }
 
-// inCommon uses the session of another caller; its own goes with it.
+// inCommon uses the shared session. Its own session is closed with it.
 type inCommon struct {
 	base
 	own base
@@ -161,8 +161,8 @@ func (s *undead) Err() error {
 	return err
 }
 
-// ownLease judges rule 8 by a lease of its own, which it renews with heartbeats
-// that overlap.
+// ownLease has a lease of its own in place of driver.Lease, and renews it with
+// heartbeats that overlap.
 type ownLease struct {
 	base
 	term     time.Duration
@@ -237,8 +237,8 @@ func (l *ownLease) Close() error {
 
 func (l *ownLease) Done() <-chan struct{} { return l.finished }
 
-// lateBeats judges rule 8 by a lease of its own, which it renews when the reply
-// to a beat arrives.
+// lateBeats has a driver.Lease of its own, which it renews when the reply to a
+// heartbeat arrives.
 type lateBeats struct {
 	base
 	lease *driver.Lease

@@ -47,7 +47,7 @@ func (s leakyCalls) List(ctx context.Context, queue string) ([]driver.Node, erro
 	}
 }
 
-// heldOpen keeps what is open from the garbage collector, which would close it.
+// heldOpen keeps open files from the garbage collector, which would close them.
 var heldOpen sync.Map
 
 type leavesConnection struct{ base }
@@ -66,7 +66,7 @@ func (s leakyWatch) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return s.base.Watch(ctx, queue, p, ahead...)
 }
 
-// goesOnAfterClose waits for its store in calls that Close has met.
+// goesOnAfterClose waits for its store in calls that were in flight at Close.
 type goesOnAfterClose struct {
 	base
 	cutState

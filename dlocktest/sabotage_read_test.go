@@ -38,7 +38,8 @@ func (s allForeign) Read(ctx context.Context, queue, name string) (driver.NodeIn
 	return info, err
 }
 
-// ownerByData believes that data comes from one session only.
+// ownerByData takes the session that made some data for the owner of each node
+// with that data.
 type ownerByData struct {
 	base
 	owners *sync.Map

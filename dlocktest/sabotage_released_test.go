@@ -98,7 +98,7 @@ func (s *releasesAtEnd) Close() error {
 	return s.base.Close()
 }
 
-// guesses says Released where no session has announced the end of a node.
+// guesses sends Released if no session has announced the end of a node.
 type guesses struct{ announced }
 
 func (s *guesses) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -144,7 +144,7 @@ func (s releasesNames) Watch(ctx context.Context, queue string, p driver.Place, 
 	}), err
 }
 
-// tellsOwn tells watches of a node that its own session has released it.
+// tellsOwn sends Released to watches whose own node was released.
 type tellsOwn struct {
 	base
 	released sync.Map // names
@@ -222,7 +222,8 @@ func (s *overtaken) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	}), nil
 }
 
-// hearsOf waits for a while for the release of a node.
+// hearsOf waits for a while until a node is released, and reports whether it
+// was.
 func (s *overtaken) hearsOf(n driver.Node) bool {
 	for range 40 {
 		if _, released := s.releases.Load(n); released {
@@ -285,8 +286,8 @@ func (s goesOnForAll) Watch(ctx context.Context, queue string, p driver.Place, a
 	}), nil
 }
 
-// announcesEarly has a board with a channel for each node, which closes when the
-// node is about to be released.
+// announcesEarly has a channel for each node. It closes shortly before the node
+// is released.
 type announcesEarly struct {
 	base
 	board *sync.Map

@@ -15,10 +15,10 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// wrap makes a broken session of a sound one.
+// wrap returns a broken session that wraps a correct one.
 type wrap = func(base, *memdriver.Store) driver.Session
 
-// of is the wrap of a saboteur that needs no store.
+// of returns the wrap of a sabotage that needs no store.
 func of[S driver.Session](sabotaged func(base) S) wrap {
 	return func(s base, _ *memdriver.Store) driver.Session { return sabotaged(s) }
 }
@@ -26,11 +26,11 @@ func of[S driver.Session](sabotaged func(base) S) wrap {
 // sabotage is a driver that breaks one rule in one way.
 type sabotage struct {
 	does  string // completes "a driver that ..."
-	where string // the stores and habits that lead an author to it
+	where string // the stores and habits that lead an author to the mistake
 	wrap  wrap
 }
 
-// sabotages holds them by the id of the rule that they break.
+// sabotages holds all sabotages by the id of the rule that they break.
 var sabotages = map[string][]sabotage{
 	"rule01": orderSabotages,
 	"rule02": nameSabotages,
@@ -65,9 +65,11 @@ func TestEveryRuleIsBrokenInTwoWaysAtLeast(t *testing.T) {
 	}
 }
 
-// The session of a saboteur may hear of the faults that are played on it.
+// A broken session may implement these interfaces, to learn of the faults that
+// are played on it.
 type (
-	// lossPlayer plays lost replies itself, if it says so.
+	// lossPlayer may play lost requests and replies itself. It reports whether
+	// it does.
 	lossPlayer interface {
 		lose(op faults.Op, committed bool) (done bool)
 	}
@@ -75,22 +77,22 @@ type (
 	requestHolder interface {
 		holdRequest(op faults.Op) (arrive func())
 	}
-	// cutListener is told when its line is cut and when it heals.
+	// cutListener learns when a cut of its connection begins and when it ends.
 	cutListener interface{ cut(bool) }
-	// resetListener is told when its connection breaks.
+	// resetListener learns that its connection breaks.
 	resetListener interface{ reset() }
-	// expiryListener is told that its session is about to expire.
+	// expiryListener learns that the store is about to end its session.
 	expiryListener interface{ expiring() }
-	// pauseListener is told that its process was stopped for so long.
+	// pauseListener learns that its process was paused for that long.
 	pauseListener interface{ paused(d time.Duration) }
-	// begun is told the context of Connect.
+	// connectListener gets the context of Connect.
 	connectListener interface{ connectedWith(context.Context) }
 )
 
-// line is cutListener and knows when it has healed.
+// cutState is a cutListener that remembers whether the connection is cut.
 type cutState struct {
 	mu    sync.Mutex
-	whole chan struct{} // closed when the line is whole; nil if it was never cut
+	whole chan struct{} // closed while there is no cut; nil before the first cut
 }
 
 func (l *cutState) cut(now bool) {
@@ -103,7 +105,7 @@ func (l *cutState) cut(now bool) {
 	}
 }
 
-// healed returns a channel that is closed when the line is whole.
+// healed returns a channel that is closed when there is no cut.
 func (l *cutState) healed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,10 +116,10 @@ func (l *cutState) healed() <-chan struct{} {
 	return l.whole
 }
 
-// lateRequests are requests that a case holds.
+// lateRequests holds requests of a session for a case.
 type lateRequests struct {
 	mu   sync.Mutex
-	next []*func() // those that are not sent yet
+	next []*func() // requests to hold, which the session has not sent yet
 }
 
 // hold holds the next request until arrive is called.

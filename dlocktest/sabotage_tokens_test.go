@@ -66,8 +66,8 @@ func (c *counts) next(queue string, anew bool) int64 {
 	return c.of[queue]
 }
 
-// renumbered gives tokens of its own, and keeps the true ones to find its nodes
-// by.
+// renumbered returns wrong tokens, and keeps the right ones, by which it finds
+// its nodes.
 type renumbered struct {
 	base
 	token func(queue string, p driver.Place) int64

@@ -64,7 +64,7 @@ var watchSabotages = []sabotage{
 		of(func(s base) neverCloses { return neverCloses{unarmed{s}} })},
 }
 
-// announcements are the ends of nodes that their sessions told of.
+// announcements are the nodes whose ends their sessions have announced.
 type announcements struct{ nodes sync.Map }
 
 type announced struct {
@@ -73,7 +73,7 @@ type announced struct {
 	mine sync.Map // sequence, of nodes that Close will remove
 }
 
-// sequence stands for a node, whatever its prefix is.
+// sequence identifies a node, whatever its prefix is.
 type sequence struct {
 	queue      string
 	seq, epoch int64
@@ -105,7 +105,7 @@ func (s *announced) Close() error {
 	return s.base.Close()
 }
 
-// toldOf reports whether a session has told of the end of one of the nodes.
+// toldOf reports whether a session has announced the end of one of the nodes.
 func (s *announced) toldOf(queue string, p driver.Place, ahead []driver.Node) bool {
 	return slices.ContainsFunc(append([]driver.Node{p.Node}, ahead...), func(n driver.Node) bool {
 		_, told := s.told.nodes.Load(sequenceOf(queue, n))
@@ -121,7 +121,7 @@ func (s *announced) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return passIf(s, w, func() bool { return s.toldOf(queue, p, ahead) }), nil
 }
 
-// forgetsSome leaves nodes out: the own one, or those ahead from an index on.
+// forgetsSome leaves out the own node, or the nodes ahead from an index on.
 type forgetsSome struct {
 	base
 	from int
@@ -216,7 +216,7 @@ func (s *lastWatchOnly) WatchQueue(ctx context.Context, queue string) (driver.Wa
 	return s.only(queue, w), err
 }
 
-// endsWithCtx lets watches depend on the ctx of the call that armed them.
+// endsWithCtx ends watches, or loses their news, with the ctx of the call.
 type endsWithCtx struct {
 	base
 	closes bool
@@ -259,7 +259,7 @@ func (s endsWithCtx) WatchQueue(ctx context.Context, queue string) (driver.Watch
 	return s.until(ctx, w), err
 }
 
-// sharedFate frees all watches of a name with the first of them that is stopped.
+// sharedFate stops all watches of a name with the first of them that is stopped.
 type sharedFate struct {
 	base
 	mu    sync.Mutex
@@ -297,7 +297,7 @@ func (s *sharedFate) WatchQueue(ctx context.Context, queue string) (driver.Watch
 	return s.share(queue, w), nil
 }
 
-// stopsOnce hangs where a driver would panic, which would end the kit.
+// stopsOnce hangs where a driver would panic, because a panic would end the kit.
 type stopsOnce struct{ base }
 
 func (s stopsOnce) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -394,7 +394,7 @@ func (s *pollsQueues) WatchQueue(ctx context.Context, queue string) (driver.Watc
 	}), nil
 }
 
-// pollsNames looks now and then whether nodes are there.
+// pollsNames polls for the names of nodes.
 type pollsNames struct{ base }
 
 func (s pollsNames) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -422,7 +422,7 @@ func (s pollsNames) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return poll(s, missing), nil
 }
 
-// poll is a watch that ends when over says so, or with its session.
+// poll is a watch that ends when over returns true, or with its session.
 func poll(s base, over func() bool) driver.Watch {
 	out, quit := make(chan driver.Cause), make(chan struct{})
 	go func() {
@@ -438,7 +438,7 @@ func poll(s base, over func() bool) driver.Watch {
 	return driver.NewWatch(out, sync.OnceFunc(func() { close(quit) }))
 }
 
-// neverCloses tells of the end of a watch and leaves it open.
+// neverCloses sends Changed at the end of a watch, and does not close it.
 type neverCloses struct{ base }
 
 func (s neverCloses) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {

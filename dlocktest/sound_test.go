@@ -11,10 +11,10 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// soundTimeout is short, because the kit waits for some fifteen of them.
+// soundTimeout is short, because the kit waits for it about fifteen times.
 const soundTimeout = 300 * time.Millisecond
 
-// base is what saboteurs break: a sound session with every ability.
+// base is a correct session with every ability, which broken sessions wrap.
 type base interface {
 	driver.Session
 	driver.Replacer
@@ -22,7 +22,7 @@ type base interface {
 	driver.Walker
 }
 
-// A store is a memdriver whose sessions may be wrapped by a saboteur.
+// A store is a memory store whose sessions may be wrapped.
 type store struct {
 	*memdriver.Store
 	wrap func(base, *memdriver.Store) driver.Session
@@ -56,8 +56,8 @@ func ownerOf(s driver.Session) owner {
 	return o.(owner)
 }
 
-// configOf is the configuration of a memdriver, every fault included, with
-// sabotaged sessions if wrap is not nil.
+// configOf is the configuration of a memory store with every fault. Its sessions
+// are wrapped if wrap is not nil.
 func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 	open := func(opts ...memdriver.Option) driver.Connector {
 		return store{memdriver.New(append(opts, memdriver.WithSessionTimeout(soundTimeout))...), wrap}
@@ -143,7 +143,7 @@ func TestSoundDriverPasses(t *testing.T) {
 	Run(t, config)
 }
 
-// plain is a session without what a driver may leave out.
+// plain is a session without any ability.
 type plain struct{ driver.Session }
 
 func (s plain) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {

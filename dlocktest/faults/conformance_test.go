@@ -14,13 +14,13 @@ import (
 
 const sessionTimeout = 500 * time.Millisecond
 
-// behindFaults is a store in memory behind faults. Its sessions lead to it.
+// behindFaults is a Connector with faults, and the memory store that it wraps.
 type behindFaults struct {
 	*faults.Connector
 	store *memdriver.Store
 }
 
-// known is a session of a store in memory that leads to its store.
+// known is a session of a memory store, together with its store.
 type known struct {
 	memorySession
 	store *memdriver.Store
@@ -46,14 +46,14 @@ func newBehindFaults(plan faults.Plan, opts ...memdriver.Option) behindFaults {
 	return behindFaults{faults.New(connectorFunc(connect), plan), store}
 }
 
-// memory returns what plays faults on the store of a session, and the session
-// as that store knows it.
+// memory returns the faults of the store of a session, and the session that the
+// store has made.
 func memory(s driver.Session) (memdriver.Faults, driver.Session) {
 	in := faults.Unwrap(s).(known)
 	return in.store.Faults(), in.memorySession
 }
 
-// configOf is the configuration of a store in memory behind faults.
+// configOf is the configuration of a memory store behind faults.
 func configOf(plan faults.Plan) dlocktest.Config {
 	return dlocktest.Config{
 		New: func(*testing.T) driver.Connector { return newBehindFaults(plan) },
@@ -113,7 +113,7 @@ func configOf(plan faults.Plan) dlocktest.Config {
 }
 
 // A driver that keeps the contract keeps it behind faults. Errors that may pass
-// are played where the kit repeats a call after one, as recipes do.
+// are played only for methods whose calls the kit repeats after such an error.
 func TestFaultsKeepTheContract(t *testing.T) {
 	for name, plan := range map[string]faults.Plan{
 		"no plan":   nil,

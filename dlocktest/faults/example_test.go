@@ -27,7 +27,7 @@ func ExampleConnector_EndSessions() {
 }
 
 // A program locks and unlocks while the network loses five requests and five
-// replies in a hundred. The same seed loses the same again.
+// replies in a hundred. With the same seed the same ones are lost again.
 func ExampleRates() {
 	store := faults.New(memdriver.New(), faults.Rates{
 		Seed:         4,
@@ -49,7 +49,7 @@ func ExampleRates() {
 }
 
 // The reply to the first Create is lost after the store has made the node.
-// Nothing of the node stays.
+// The node is removed.
 func ExampleNew() {
 	memory := memdriver.New()
 	store := faults.New(memory, func(_ context.Context, r faults.Request) faults.Fault {

@@ -99,7 +99,7 @@ func TestLostRequestDoesNotReachTheStore(t *testing.T) {
 	})
 }
 
-func TestErrorOfWhatWasLostIsTheOneDecided(t *testing.T) {
+func TestLostRequestReturnsTheErrorOfThePlan(t *testing.T) {
 	refused := errors.New("no permission")
 	for _, stage := range []faults.Stage{faults.StageRequest, faults.StageReply} {
 		inBubble(t, on(stage, faults.OpList, faults.Fault{Lose: true, Err: refused}), func(t *testing.T, w *faultyWorld) {
@@ -190,7 +190,7 @@ func TestRepeatDoesNotCountForACreate(t *testing.T) {
 	})
 }
 
-func TestEndedSessionKnowsBeforeItsNodesGo(t *testing.T) {
+func TestDoneClosesBeforeTheNodesOfAnEndedSessionGo(t *testing.T) {
 	for _, stage := range []faults.Stage{faults.StageRequest, faults.StageReply} {
 		inBubble(t, on(stage, faults.OpList, faults.Fault{EndSession: true}), func(t *testing.T, w *faultyWorld) {
 			s := w.session()
@@ -296,7 +296,7 @@ func TestSessionMayEndAsSoonAsItIsMade(t *testing.T) {
 	})
 }
 
-func TestWatchesThatFaultsTakeAwayAreFreedInTheStore(t *testing.T) {
+func TestDroppedWatchesAreFreedInTheStore(t *testing.T) {
 	for _, c := range []struct {
 		op    faults.Op
 		stage faults.Stage
@@ -329,7 +329,7 @@ func TestWatchesThatFaultsTakeAwayAreFreedInTheStore(t *testing.T) {
 	}
 }
 
-func TestCloseEndsWhatIsOnItsWay(t *testing.T) {
+func TestCloseEndsRequestsOnTheirWay(t *testing.T) {
 	keep := func(ctx context.Context, r faults.Request) faults.Fault {
 		if r.Op != faults.OpConnect {
 			<-ctx.Done()
@@ -350,7 +350,7 @@ func TestCloseEndsWhatIsOnItsWay(t *testing.T) {
 	})
 }
 
-func TestCloseWaitsForWhatFaultsHasBegun(t *testing.T) {
+func TestCloseWaitsForGoroutinesOfItsSession(t *testing.T) {
 	var left sync.WaitGroup
 	dawdle := func(ctx context.Context, r faults.Request) faults.Fault {
 		if r.Op == faults.OpList {
@@ -374,7 +374,7 @@ func TestCloseWaitsForWhatFaultsHasBegun(t *testing.T) {
 	})
 }
 
-func TestSessionDescribesTheOneBehind(t *testing.T) {
+func TestSessionDescribesTheDriversSession(t *testing.T) {
 	s, err := faults.New(memdriver.New(), nil).Connect(t.Context())
 	require.NoError(t, err)
 	defer s.Close()

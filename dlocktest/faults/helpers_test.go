@@ -8,16 +8,16 @@ import (
 	"github.com/dlock-go/dlock/dlocktest/faults"
 )
 
-// The prefixes that recipes use, of two contenders.
+// Prefixes as recipes use them, of two contenders.
 const (
 	writer = "web1-W-"
 	reader = "web2-R-"
 )
 
-// data returns what differs in every call, as a Create needs it.
+// data returns the data of a node, which differs in every call.
 func data() []byte { return []byte(rand.Text()) }
 
-// on plays a fault on the first request of a kind that comes to a stage.
+// on plays a fault once: on the first request of a kind at a stage.
 func on(stage faults.Stage, op faults.Op, f faults.Fault) faults.Plan {
 	var once sync.Once
 	return func(_ context.Context, r faults.Request) (played faults.Fault) {

@@ -17,7 +17,7 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-func TestRatesPlayTheSameAgain(t *testing.T) {
+func TestRatesWithOneSeedPlayTheSameFaults(t *testing.T) {
 	x := faults.Rates{
 		Seed: 11, LoseRequests: 0.1, LoseReplies: 0.1, Repeat: 0.3, EndWatches: 0.3, EndSessions: 0.02,
 		FailConnects: 0.3, Delay: 0.5,
@@ -28,9 +28,10 @@ func TestRatesPlayTheSameAgain(t *testing.T) {
 	assert.NotEqual(t, first, ratesJournal(t, x))
 }
 
-// ratesJournal returns what each session meets of a client that locks and
-// unlocks thirty times. The journal is kept by session: the scheduler decides
-// whether a session that closes comes before the one that takes its place.
+// ratesJournal returns the faults of each session of a client that locks and
+// unlocks thirty times. There is a list for each session, because the scheduler
+// decides whether the Close of one session comes before the Connect of the next
+// one.
 func ratesJournal(t *testing.T, x faults.Rates) (journal map[int][]string) {
 	journal = make(map[int][]string)
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +65,7 @@ type steady struct{}
 func (steady) NextBackOff() time.Duration { return 50 * time.Millisecond }
 func (steady) Reset()                     {}
 
-func TestRatesAreRates(t *testing.T) {
+func TestRatesAreProbabilities(t *testing.T) {
 	const n = 20_000
 	x := faults.Rates{
 		Seed: 3, LoseRequests: 0.1, LoseReplies: 0.2, Repeat: 0.3, EndSessions: 0.05, EndWatches: 0.15,

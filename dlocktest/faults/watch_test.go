@@ -15,8 +15,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// scripted is a session whose watch says what the test tells it to. Each call
-// that arms a watch returns the same one.
+// scripted is a session whose watch sends what the test sends. Each call that
+// arms a watch returns the same watch.
 type scripted struct {
 	driver.Session // for the methods that no test calls
 
@@ -79,7 +79,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// hears returns what a watch says now: "released", "end", or "" for nothing.
+// hears returns the news of a watch without waiting: "released", "end", or ""
+// for none.
 func hears(w driver.Watch) string {
 	synctest.Wait()
 	select {
@@ -135,7 +136,7 @@ type connectorFunc func(ctx context.Context) (driver.Session, error)
 
 func (f connectorFunc) Connect(ctx context.Context) (driver.Session, error) { return f(ctx) }
 
-// onNews plays a fault on what watches tell of that cause.
+// onNews plays a fault on news of watches with that cause.
 func onNews(cause driver.Cause, f faults.Fault) faults.Plan {
 	return func(_ context.Context, r faults.Request) faults.Fault {
 		if r.Stage == faults.StageNews && r.Cause == cause {
@@ -182,7 +183,7 @@ func TestNewsCanBeLate(t *testing.T) {
 	})
 }
 
-func TestReleasedOnItsWayGivesWayToAnEnd(t *testing.T) {
+func TestReleasedOnItsWayIsReplacedByAnEnd(t *testing.T) {
 	watching(t, onNews(driver.Released, faults.Fault{Delay: time.Second}),
 		func(t *testing.T, in *scripted, _ driver.Session, w driver.Watch) {
 			in.news <- driver.Released
@@ -352,7 +353,7 @@ func TestWatchOfANodeThatHasGoneHasEndedWhenItIsReturned(t *testing.T) {
 	}
 }
 
-func TestReleasedBeforeTheReplyIsNotForgotten(t *testing.T) {
+func TestReleasedBeforeTheReplyIsPassedOn(t *testing.T) {
 	for name, arm := range arming {
 		synctest.Test(t, func(t *testing.T) {
 			in, s := scriptedSession(t, faults.Rates{}.Plan)
@@ -389,7 +390,7 @@ func TestCreateMayLoseItsListAndItsWatch(t *testing.T) {
 	}
 }
 
-// The error of a Create says that no node stays, so its watch is of no use.
+// After an error of Create no node stays, so its watch has to be stopped.
 func TestWatchWhoseReplyIsLostIsStopped(t *testing.T) {
 	for name, arm := range arming {
 		synctest.Test(t, func(t *testing.T) {
@@ -406,15 +407,16 @@ func TestWatchWhoseReplyIsLostIsStopped(t *testing.T) {
 	}
 }
 
-// limited is a session whose method Replace says that it is unsupported.
+// limited is a session with a method Replace that is not supported.
 type limited struct{ *scripted }
 
 func (limited) Replace(context.Context, string, driver.Place, string) (driver.Place, error) {
 	return driver.Place{}, errors.ErrUnsupported
 }
 
-// An unsupported request is unsupported in every call: it is never lost.
-func TestWhatIsUnsupportedStaysSo(t *testing.T) {
+// A method that is not supported returns that in every call: the request is
+// never lost.
+func TestUnsupportedMethodIsNeverLost(t *testing.T) {
 	var inner driver.Session
 	c := faults.New(connectorFunc(func(context.Context) (driver.Session, error) { return inner, nil }),
 		func(_ context.Context, r faults.Request) faults.Fault {
@@ -435,7 +437,7 @@ func TestWhatIsUnsupportedStaysSo(t *testing.T) {
 	}
 }
 
-func TestUnwrapReturnsTheSessionBehind(t *testing.T) {
+func TestUnwrapReturnsTheDriversSession(t *testing.T) {
 	in, s := scriptedSession(t, faults.Rates{}.Plan)
 	assert.Same(t, in, faults.Unwrap(s))
 	assert.Same(t, in, faults.Unwrap(in))
