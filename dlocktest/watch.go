@@ -3,6 +3,7 @@ package dlocktest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -35,8 +36,8 @@ var watchCases = []testCase{
 	{name: "a-deletion-while-the-watching-session-was-cut-off-is-not-missed", why: whyWatch, needs: needCutOff, run: watchAcrossCut},
 	{name: "a-deletion-after-the-connection-broke-is-not-missed", why: whyWatch, needs: needReset, run: watchAcrossReset},
 	{name: "many-watches-of-one-node", why: whyWatch, run: watchMany},
-	{name: "the-ctx-of-watch-is-for-the-call-only", why: whyCtxOf, run: watchCtx},
-	{name: "the-ctx-of-create-is-for-the-call-only", why: whyCtxOf, needs: needArmed, run: armedCtx},
+	{name: "the-ctx-of-watch-is-for-the-call-only", why: whyCtxOf, run: ctxEndsAfterCall(watchBoth)},
+	{name: "the-ctx-of-create-is-for-the-call-only", why: whyCtxOf, needs: needArmed, run: ctxEndsAfterCall(createArmed)},
 	{name: "stop-takes-no-other-watch-with-it", why: whyWatch, run: watchStopped},
 	{name: "stop-may-be-repeated-at-any-time", why: "callers stop a watch with defer, also a watch that has ended", run: stopAnyTime},
 	{name: "stop-does-not-block-while-cut-off", why: "a Lock whose ctx ends would not return before the store can be reached again",
@@ -320,31 +321,53 @@ func watchMany(c *check) {
 	wantUnreleasedEnds(c, watches, "Delete of the node")
 }
 
-// watchCtx ends the ctx of Watch after the call. A watch may end early, but not
-// each time that its ctx ends.
-func watchCtx(c *check) {
-	a, b := c.twoSessions()
-	const n = 5
-	early := 0
-	for range n {
-		p := c.create(a, "q", writer)
-		q := c.create(b, "q", writer)
-		ctx, cancel := context.WithCancel(c.ctx)
-		var w, queue driver.Watch
-		c.retry("Watch", func() (err error) { w, err = b.Watch(ctx, "q", q, p.Node); return err })
-		c.retry("WatchQueue", func() (err error) { queue, err = b.WatchQueue(ctx, "q"); return err })
-		cancel()
-		if c.endsEarly(w) || c.endsEarly(queue) {
-			early++
+// ctxEndsAfterCall returns a case that ends the ctx of a call which has armed
+// watches. A watch may end early, but not each time that its ctx ends.
+func ctxEndsAfterCall(
+	arm func(c *check, ctx context.Context, s driver.Session, ahead driver.Node) (driver.Place, []driver.Watch),
+) func(c *check) {
+	return func(c *check) {
+		a, b := c.twoSessions()
+		early, armed := 0, 0
+		for range 5 {
+			p := c.create(a, "q", writer)
+			ctx, cancel := context.WithCancel(c.ctx)
+			own, watches := arm(c, ctx, b, p.Node)
+			cancel()
+			if len(watches) > 0 {
+				armed++
+			}
+			if slices.ContainsFunc(watches, c.endsEarly) {
+				early++
+			}
+			c.delete(a, "q", p)
+			wantUnreleasedEnds(c, watches, "Delete of the node ahead, after the ctx had ended of the call that armed the watch")
+			c.delete(b, "q", own)
 		}
-		c.delete(a, "q", p)
-		c.wantUnreleasedEnd(w, "Delete of the node ahead (armed by a call whose ctx ended after the call had returned)")
-		c.wantUnreleasedEnd(queue, "Delete of a node of the queue (armed by a call whose ctx ended after it had returned)")
-		c.delete(b, "q", q)
+		if armed > 0 && early == armed {
+			c.errorf("in %d rounds of %d a watch ended with the ctx of the call that had armed it, expected it to go on", early, armed)
+		}
 	}
-	if early == n {
-		c.errorf("in %d rounds of %d a watch ended with the ctx of the call that had armed it, expected it to go on", early, n)
+}
+
+func watchBoth(c *check, ctx context.Context, s driver.Session, ahead driver.Node) (driver.Place, []driver.Watch) {
+	own := c.create(s, "q", writer)
+	var nodes, queue driver.Watch
+	c.retry("Watch", func() (err error) { nodes, err = s.Watch(ctx, "q", own, ahead); return err })
+	c.retry("WatchQueue", func() (err error) { queue, err = s.WatchQueue(ctx, "q"); return err })
+	return own, []driver.Watch{nodes, queue}
+}
+
+func createArmed(c *check, ctx context.Context, s driver.Session, _ driver.Node) (driver.Place, []driver.Watch) {
+	var j driver.Joined
+	c.retry("Create", func() (err error) {
+		j, err = s.Create(ctx, "q", driver.NodeSpec{Prefix: writer, Data: data(), Predecessor: last})
+		return err
+	})
+	if j.Watch.C == nil {
+		return j.Place, nil
 	}
+	return j.Place, []driver.Watch{j.Watch}
 }
 
 // endsEarly waits for a moment, and reports whether the watch sent a value or
@@ -355,36 +378,6 @@ func (c *check) endsEarly(w driver.Watch) bool {
 		return true
 	case <-time.After(c.config.sessionTimeout() / 50):
 		return false
-	}
-}
-
-func armedCtx(c *check) {
-	a, b := c.twoSessions()
-	const n = 5
-	early, armed := 0, 0
-	for range n {
-		p := c.create(a, "q", writer)
-		ctx, cancel := context.WithCancel(c.ctx)
-		var j driver.Joined
-		c.retry("Create", func() (err error) {
-			j, err = b.Create(ctx, "q", driver.NodeSpec{Prefix: writer, Data: data(), Predecessor: last})
-			return err
-		})
-		cancel()
-		if j.Watch.C != nil {
-			armed++
-			if c.endsEarly(j.Watch) {
-				early++
-			}
-		}
-		c.delete(a, "q", p)
-		if j.Watch.C != nil {
-			c.wantUnreleasedEnd(j.Watch, "Delete of the node ahead (armed by a Create whose ctx ended after it had returned)")
-		}
-		c.delete(b, "q", j.Place)
-	}
-	if armed > 0 && early == armed {
-		c.errorf("in %d rounds of %d a watch ended with the ctx of the Create that had armed it, expected it to go on", early, armed)
 	}
 }
 
