@@ -25,7 +25,7 @@ func TestASkewedLeaseKnowsItsEndBeforeItsTimer(t *testing.T) {
 		SkewLease(l, time.Second)
 		synctest.Wait()
 		if closed(l.Done()) {
-			t.Error("Done is closed before the timer has run or anybody asked")
+			t.Error("Done is closed before the timer has run or Err was called")
 		}
 		if err := l.Err(); !errors.Is(err, driver.ErrSessionEnded) || !closed(l.Done()) {
 			t.Errorf("Err returned %v 8s after a renewal, expected the end of the session, and Done closed", err)

@@ -4,10 +4,5 @@
 //
 // The rules are in rules_test.go. A hit may be right, such as a word in a
 // quotation. Then it is listed in testdata/words.txt or testdata/long-lines.txt,
-// by its file and its text.
-//
-// While old hits remain, testdata/ceilings.txt says how many of them each
-// directory may have. A ceiling is only ever lowered, and goes when it is zero:
-//
-//	go test ./internal/language -lower
+// by its file and its text. The number of such hits is limited.
 package language

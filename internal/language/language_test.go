@@ -1,14 +1,10 @@
 package language
 
 import (
-	"flag"
 	"fmt"
-	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -16,9 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var lower = flag.Bool("lower", false, "lower the ceilings to the hits that there are")
-
-// Limits of the lists of hits that are right.
+// Limits of the numbers of hits that are right.
 const (
 	maxWords     = 15
 	maxLongLines = 80
@@ -27,42 +21,15 @@ const (
 func TestTheRepositoryKeepsItsLanguage(t *testing.T) {
 	hits, err := scan(os.DirFS("../.."))
 	require.NoError(t, err)
-	hits = spare(t, hits, false, "words.txt", maxWords)
-	hits = spare(t, hits, true, "long-lines.txt", maxLongLines)
-	ceilings := readCeilings(t)
-	if *lower {
-		ceilings = lowered(ceilings, hits)
-		writeCeilings(t, ceilings)
+	long := func(h hit) bool { return h.long }
+	words := slices.DeleteFunc(slices.Clone(hits), long)
+	lines := slices.DeleteFunc(hits, func(h hit) bool { return !long(h) })
+	for _, problem := range slices.Concat(
+		judge(words, "words.txt", entries(t, "words.txt"), maxWords),
+		judge(lines, "long-lines.txt", entries(t, "long-lines.txt"), maxLongLines),
+	) {
+		t.Error(problem)
 	}
-	for _, failure := range above(ceilings, hits) {
-		t.Error(failure)
-	}
-}
-
-// spare returns the hits that are not in a list. Each entry of the list has the
-// form "file: text of the line". An entry that matches no hit fails the test.
-func spare(t *testing.T, hits []hit, long bool, list string, limit int) []hit {
-	t.Helper()
-	matched := make(map[string]int)
-	for _, entry := range entries(t, list) {
-		matched[entry] = 0
-	}
-	spared := 0
-	hits = slices.DeleteFunc(hits, func(h hit) bool {
-		entry := h.file + ": " + h.text
-		n, listed := matched[entry]
-		if h.long != long || !listed {
-			return false
-		}
-		matched[entry] = n + 1
-		spared++
-		return true
-	})
-	assert.LessOrEqual(t, spared, limit, "hits that %s spares", list)
-	for entry, n := range matched {
-		assert.NotZero(t, n, "%s has an entry that is no hit: %s", list, entry)
-	}
-	return hits
 }
 
 // entries returns the lines of a file of testdata that are no comments.
@@ -78,79 +45,43 @@ func entries(t *testing.T, file string) (found []string) {
 	return found
 }
 
-// byDirectory returns the hits of each directory.
-func byDirectory(hits []hit) map[string][]hit {
-	found := make(map[string][]hit)
+// judge returns a problem for each hit that is not in the list, for each entry of
+// the list that matches no hit, and for a list that matches more hits than the
+// limit. An entry has the form "file: text of the line".
+func judge(hits []hit, list string, entries []string, limit int) (problems []string) {
+	listed := 0
+	unused := slices.Clone(entries)
 	for _, h := range hits {
-		dir := path.Dir(h.file)
-		found[dir] = append(found[dir], h)
-	}
-	return found
-}
-
-// shownHits limits the hits that a message about a directory lists.
-const shownHits = 50
-
-// above returns a message for each directory with more hits than its ceiling.
-func above(ceilings map[string]int, hits []hit) (failures []string) {
-	found := byDirectory(hits)
-	for _, dir := range slices.Sorted(maps.Keys(found)) {
-		if len(found[dir]) <= ceilings[dir] {
+		entry := h.file + ": " + h.text
+		if !slices.Contains(entries, entry) {
+			problems = append(problems, fmt.Sprintf("%s:%d: %s: %s", h.file, h.line, h.rule, h.text))
 			continue
 		}
-		var message strings.Builder
-		fmt.Fprintf(&message, "directory %s has %d hits, expected at most %d:", dir, len(found[dir]), ceilings[dir])
-		for _, h := range found[dir][:min(shownHits, len(found[dir]))] {
-			fmt.Fprintf(&message, "\n%s:%d: %s: %s", h.file, h.line, h.rule, h.text)
-		}
-		failures = append(failures, message.String())
+		listed++
+		unused = slices.DeleteFunc(unused, func(e string) bool { return e == entry })
 	}
-	return failures
+	for _, entry := range unused {
+		problems = append(problems, fmt.Sprintf("%s has an entry that is no hit: %s", list, entry))
+	}
+	if listed > limit {
+		problems = append(problems, fmt.Sprintf("%s matches %d hits, expected at most %d", list, listed, limit))
+	}
+	return problems
 }
 
-// lowered returns ceilings that are no higher than the number of hits.
-func lowered(ceilings map[string]int, hits []hit) map[string]int {
-	found := byDirectory(hits)
-	low := make(map[string]int)
-	for dir, ceiling := range ceilings {
-		if n := min(ceiling, len(found[dir])); n > 0 {
-			low[dir] = n
-		}
+func TestJudge(t *testing.T) {
+	a, b := hit{file: "a.go", line: 1, text: "text", rule: "rule"}, hit{file: "b.go", line: 2, text: "text", rule: "rule"}
+	for name, test := range map[string]struct {
+		hits    []hit
+		entries []string
+		want    []string
+	}{
+		"no hits":                  {nil, nil, nil},
+		"a new hit":                {[]hit{a, b}, []string{"b.go: text"}, []string{"a.go:1: rule: text"}},
+		"a listed hit":             {[]hit{a}, []string{"a.go: text"}, nil},
+		"another text":             {[]hit{a}, []string{"a.go: other"}, []string{"a.go:1: rule: text", "list has an entry that is no hit: a.go: other"}},
+		"more hits than the limit": {[]hit{a, a}, []string{"a.go: text"}, []string{"list matches 2 hits, expected at most 1"}},
+	} {
+		assert.Equal(t, test.want, judge(test.hits, "list", test.entries, 1), name)
 	}
-	return low
-}
-
-const ceilingsFile = "ceilings.txt"
-
-func readCeilings(t *testing.T) map[string]int {
-	t.Helper()
-	ceilings := make(map[string]int)
-	for _, entry := range entries(t, ceilingsFile) {
-		dir, number, _ := strings.Cut(entry, " ")
-		n, err := strconv.Atoi(strings.TrimSpace(number))
-		require.NoError(t, err, "%s: %s", ceilingsFile, entry)
-		ceilings[dir] = n
-	}
-	return ceilings
-}
-
-func writeCeilings(t *testing.T, ceilings map[string]int) {
-	t.Helper()
-	var text strings.Builder
-	text.WriteString("# How many hits each directory may have: see doc.go. Others may have none.\n")
-	for _, dir := range slices.Sorted(maps.Keys(ceilings)) {
-		fmt.Fprintf(&text, "%s %d\n", dir, ceilings[dir])
-	}
-	require.NoError(t, os.WriteFile(filepath.Join("testdata", ceilingsFile), []byte(text.String()), 0o600))
-}
-
-func TestCeilings(t *testing.T) {
-	hits := []hit{{file: "a/x.go"}, {file: "a/y.go"}, {file: "b/x.go"}, {file: "c/x.go"}}
-	ceilings := map[string]int{"a": 1, "b": 5, "d": 3}
-	var dirs []string
-	for _, failure := range above(ceilings, hits) {
-		dirs = append(dirs, strings.Fields(failure)[1])
-	}
-	assert.Equal(t, []string{"a", "c"}, dirs)
-	assert.Equal(t, map[string]int{"a": 1, "b": 1}, lowered(ceilings, hits))
 }

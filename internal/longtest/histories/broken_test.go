@@ -179,7 +179,7 @@ func TestABrokenLockIsFound(t *testing.T) {
 		"a downgrade moves its node to the end": {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return demoting{s} }},
 		"it deletes others' nodes":              {calm, func(st *memdriver.Store, s driver.Session) driver.Session { return clumsy{s, st} }},
 		"unlock returns before it has":          {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return hurried{s} }},
-		"whoever gives up leaves a node":        {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return forgetful{s} }},
+		"a caller that gives up leaves a node":  {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return forgetful{s} }},
 		"it stands in the queue twice":          {calm, func(_ *memdriver.Store, s driver.Session) driver.Session { return twofold{s} }},
 	} {
 		t.Run(name, func(t *testing.T) {

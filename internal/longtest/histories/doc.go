@@ -1,11 +1,11 @@
 // Package histories checks that the lock is linearizable. Several clients use
-// the lock while the store, the network and operators fail them. What the
-// clients did and saw is a history. It must be possible to put all operations of
-// a history into one order that agrees with the times at which calls began and
-// returned, and in which a plain read-write lock of one process would have done
-// the same. (The idea is from Herlihy and Wing, "Linearizability: A Correctness
-// Condition for Concurrent Objects", 1990. Package porcupine searches for the
-// order.)
+// the lock while faults of the store, the network and operators are played. A
+// history holds the calls of all clients and their results. It must be possible
+// to put all operations of a history into one order that agrees with the times
+// at which calls began and returned, and in which a plain read-write lock of one
+// process would have done the same. (See Herlihy and Wing, "Linearizability: A
+// Correctness Condition for Concurrent Objects", 1990. Package porcupine
+// searches for the order.)
 //
 // # How to run it
 //

@@ -96,8 +96,8 @@ func (t *tally) accept(token int64) error {
 }
 
 // step changes the file while it holds the file's own lock, and returns the
-// number as it was before. The lock ends with the process that holds it. What
-// do has changed is stored even if do returns an error.
+// number as it was before. The lock ends with the process that holds it. If do
+// returns an error, step stores the changes of do nevertheless.
 func (c counter) step(do func(*tally) error) (int64, error) {
 	f, err := os.OpenFile(c.name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {

@@ -204,7 +204,7 @@ func (h hunk) core() hunk {
 // stale is the error for a fault that cannot be put in any more.
 func (p *patch) stale(file, why string) error {
 	return fmt.Errorf("%s no longer applies, because the code has changed. Write it anew, for the code as it is now:\n"+
-		"the fault is that %s.\nWhat is missing, in %s: %s", filepath.Base(p.path), p.fault, file, why)
+		"the fault is that %s.\nMissing in %s: %s", filepath.Base(p.path), p.fault, file, why)
 }
 
 // text returns the file of the patch, with the line numbers of the files below root.
