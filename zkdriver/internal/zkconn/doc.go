@@ -33,9 +33,11 @@
 //     frameConn, a net.Conn between go-zookeeper and the network, does the
 //     whole handshake, the logins included, within a short deadline
 //     (frameconn.go, handshake.go).
-//   - Back-off between attempts, dials that do not wait for a lost packet to be
-//     repeated, names resolved for each dial, and TLS (dialer.go, dial.go,
-//     tls.go).
+//   - Dialing. go-zookeeper resolves names once. With one server it pauses a
+//     second between attempts; with several it may dial a server that drops
+//     connections a thousand times a second. The dialer resolves a name for each
+//     dial, backs off, and starts a second dial if the first one gets no answer
+//     (dialer.go, dial.go). It adds TLS (tls.go).
 //   - Watches that miss nothing. After a reconnect, a request that overtakes
 //     the watches which are being set again can hide a change. frameConn delays
 //     requests until the watches are set.
