@@ -22,22 +22,22 @@ func newPair(t *testing.T) (*frameConn, net.Conn) {
 	t.Cleanup(func() { here.Close(); there.Close() })
 	here.SetDeadline(time.Now().Add(bound)) // a write that is never read would block for ever
 	there.SetDeadline(time.Now().Add(bound))
-	w := newFrameConn(here, newDialer(testConfig("h:1"), nil), time.Now().Add(bound))
-	w.connectWritten, w.handshakeDone = true, true
-	t.Cleanup(w.stopTimer)
-	return w, there
+	c := newFrameConn(here, newDialer(testConfig("h:1"), nil), time.Now().Add(bound))
+	c.connectWritten, c.handshakeDone = true, true
+	t.Cleanup(c.stopTimer)
+	return c, there
 }
 
 func TestRequestsWaitUntilTheWatchesAreSet(t *testing.T) {
-	w, there := newPair(t)
-	w.pauseRequests(maxRequestPause)
-	w.timer.Stop() // however slow the machine is
+	c, there := newPair(t)
+	c.pauseRequests(maxRequestPause)
+	c.timer.Stop() // however slow the machine is
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		w.Write(frame(4, 1))
-		w.Write(frame(opSetWatches, 2))
-		w.Write(frame(5, 3))
+		c.Write(frame(4, 1))
+		c.Write(frame(opSetWatches, 2))
+		c.Write(frame(5, 3))
 	}()
 	got := make([]byte, 36)
 	_, err := io.ReadFull(there, got)
@@ -48,9 +48,9 @@ func TestRequestsWaitUntilTheWatchesAreSet(t *testing.T) {
 }
 
 func TestRequestsDoNotWaitLongForWatchesThatAreNotThere(t *testing.T) {
-	w, there := newPair(t)
-	w.pauseRequests(maxRequestPause)
-	w.Write(frame(4, 1))
+	c, there := newPair(t)
+	c.pauseRequests(maxRequestPause)
+	c.Write(frame(4, 1))
 	got := make([]byte, 12)
 	_, err := io.ReadFull(there, got)
 	require.NoError(t, err)
@@ -58,17 +58,17 @@ func TestRequestsDoNotWaitLongForWatchesThatAreNotThere(t *testing.T) {
 }
 
 func TestWriteErrorShowsWhenReading(t *testing.T) {
-	w, there := newPair(t)
+	c, there := newPair(t)
 	there.Close()
-	n, err := w.Write(frame(4, 1))
+	n, err := c.Write(frame(4, 1))
 	require.NoError(t, err)
 	require.Equal(t, 12, n)
-	_, err = w.Read(make([]byte, 4))
+	_, err = c.Read(make([]byte, 4))
 	require.Error(t, err)
 }
 
 func TestConfirmedEndOfTheSessionIsNoticed(t *testing.T) {
-	w, there := newPair(t)
+	c, there := newPair(t)
 	go func() {
 		io.ReadFull(there, make([]byte, 12))
 		for _, xid := range []int32{-2, 7} {
@@ -77,21 +77,21 @@ func TestConfirmedEndOfTheSessionIsNoticed(t *testing.T) {
 			there.Write(append(b, make([]byte, 12)...))
 		}
 	}()
-	w.Write(frame(opClose, 7))
+	c.Write(frame(opClose, 7))
 	for _, confirmed := range []bool{false, true} {
-		_, err := io.ReadFull(w, make([]byte, 4))
+		_, err := io.ReadFull(c, make([]byte, 4))
 		require.NoError(t, err)
-		require.Equal(t, confirmed, w.owner.(*dialer).sessionClosed.Load())
-		_, err = io.ReadFull(w, make([]byte, 16))
+		require.Equal(t, confirmed, c.owner.(*dialer).sessionClosed.Load())
+		_, err = io.ReadFull(c, make([]byte, 16))
 		require.NoError(t, err)
 	}
 }
 
 func TestRepliesOfAbsurdLengthEndTheConnection(t *testing.T) {
 	for _, length := range []uint32{0, 15, maxReply + 1, 0xffffffff} {
-		w, there := newPair(t)
+		c, there := newPair(t)
 		go there.Write(append(binary.BigEndian.AppendUint32(nil, length), 0, 0, 0, 1))
-		_, err := w.Read(make([]byte, 4))
+		_, err := c.Read(make([]byte, 4))
 		require.ErrorContains(t, err, "bytes")
 	}
 }

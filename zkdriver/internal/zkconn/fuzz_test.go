@@ -32,15 +32,15 @@ func fedConn(in []byte, login bool) (*frameConn, *feed, *dialer) {
 	if login {
 		config.Logins = func() [][]byte { return [][]byte{[]byte("u:p")} }
 	}
-	l := newDialer(config, nil)
-	l.onBegin = func(connectReply, driver.Instant) error { return nil }
-	l.onResume = func(driver.Instant) error { return nil }
-	l.onEnd = func(error) {}
+	d := newDialer(config, nil)
+	d.onBegin = func(connectReply, driver.Instant) error { return nil }
+	d.onResume = func(driver.Instant) error { return nil }
+	d.onEnd = func(error) {}
 	raw := &feed{in: bytes.NewReader(in)}
-	w := newFrameConn(raw, l, time.Time{})
-	l.install(w)
-	w.connectWritten = true
-	return w, raw, l
+	c := newFrameConn(raw, d, time.Time{})
+	d.install(c)
+	c.connectWritten = true
+	return c, raw, d
 }
 
 func connectReplyFrame(timeout int32, session int64) []byte {
@@ -66,22 +66,22 @@ func FuzzHandshake(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"), false)
 	f.Add([]byte{0x7f, 0xff, 0xff, 0xff}, false)
 	f.Fuzz(func(t *testing.T, in []byte, login bool) {
-		w, raw, l := fedConn(in, login)
-		defer w.stopTimer()
+		c, raw, d := fedConn(in, login)
+		defer c.stopTimer()
 		got := make([]byte, 4+maxHandshake)
-		n, err := w.Read(got)
+		n, err := c.Read(got)
 		if err != nil {
 			require.True(t, raw.closed, "a handshake that failed leaves its connection open")
 			require.Zero(t, n)
-			require.Zero(t, l.sessionID())
-			require.ErrorIs(t, l.lastError(), err)
+			require.Zero(t, d.sessionID())
+			require.ErrorIs(t, d.lastError(), err)
 			return
 		}
 		require.True(t, bytes.HasPrefix(in, got[:n]), "the connect reply was changed")
 		require.GreaterOrEqual(t, n, headerSize+connectReplySize)
-		require.Equal(t, int64(binary.BigEndian.Uint64(in[headerSize+8:])), l.sessionID())
-		require.NotZero(t, l.sessionID())
-		require.Positive(t, l.sessionTimeout())
+		require.Equal(t, int64(binary.BigEndian.Uint64(in[headerSize+8:])), d.sessionID())
+		require.NotZero(t, d.sessionID())
+		require.Positive(t, d.sessionTimeout())
 		require.Equal(t, login, raw.sent > 0, "the login goes before everything else")
 	})
 }
@@ -99,14 +99,14 @@ func FuzzReplies(f *testing.F) {
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, 1)
 	f.Add([]byte{0x10, 0, 0, 1, 0, 0, 0, 0}, 1)
 	f.Fuzz(func(t *testing.T, in []byte, chunk int) {
-		w, _, l := fedConn(in, false)
-		defer w.stopTimer()
-		w.handshakeDone = true
-		w.closeXid.Store(7)
+		c, _, d := fedConn(in, false)
+		defer c.stopTimer()
+		c.handshakeDone = true
+		c.closeXid.Store(7)
 		buf := make([]byte, 1+(chunk&0xfff))
 		var out []byte
 		for {
-			n, err := w.Read(buf)
+			n, err := c.Read(buf)
 			out = append(out, buf[:n]...)
 			if err != nil {
 				break
@@ -114,7 +114,7 @@ func FuzzReplies(f *testing.F) {
 		}
 		want, closed := frames(in, 7)
 		require.Equal(t, want, out)
-		require.Equal(t, closed, l.sessionClosed.Load())
+		require.Equal(t, closed, d.sessionClosed.Load())
 	})
 }
 
@@ -146,17 +146,17 @@ func FuzzRequests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, opcodes []byte, hold bool) {
 		opcodes = opcodes[:min(len(opcodes), 500)]
 		var out bytes.Buffer
-		w, _, _ := fedConn(nil, false)
-		w.raw = &recorded{feed{}, &out}
+		c, _, _ := fedConn(nil, false)
+		c.raw = &recorded{feed{}, &out}
 		if hold {
-			w.pauseRequests(time.Hour)
+			c.pauseRequests(time.Hour)
 		}
-		defer w.stopTimer()
+		defer c.stopTimer()
 		var want, held []byte
 		holding := hold
 		for i, op := range opcodes {
 			b := frame(int32(op), int32(i))
-			n, err := w.Write(b)
+			n, err := c.Write(b)
 			require.NoError(t, err)
 			require.Equal(t, len(b), n)
 			switch {
@@ -171,7 +171,7 @@ func FuzzRequests(f *testing.F) {
 			}
 		}
 		require.Equal(t, string(want), out.String())
-		_, err := w.Write(make([]byte, len(opcodes)%12))
+		_, err := c.Write(make([]byte, len(opcodes)%12))
 		require.Error(t, err, "a request without a header")
 	})
 }
