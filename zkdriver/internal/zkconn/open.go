@@ -12,9 +12,10 @@ import (
 )
 
 // Dial begins a session and waits until the server has confirmed it, at most
-// for Config.ConnectTimeout. If Dial fails, no session of it lives on, except
-// that a server which never answers may keep one until its timeout. The error
-// matches driver.ErrUnavailable if another attempt may succeed.
+// for Config.ConnectTimeout. If ctx ends first, the error matches that of ctx.
+// Any other error matches driver.ErrUnavailable if another attempt may succeed.
+// After an error no session lives on; but if the server does not answer the
+// close request, it may keep the session until its timeout.
 func Dial(ctx context.Context, config Config) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("zkdriver: connect: %w", err)
