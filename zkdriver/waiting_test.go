@@ -297,7 +297,7 @@ func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 
 func TestWaiterSendsNoWritesAtRest(t *testing.T) {
 	t.Parallel()
-	b := newFixture(t, "session_timeout=2s")
+	b := newFixture(t, "session_timeout=3s")
 	p, err := create(within(t), b.another(""), "q", "h-W-", []byte("x"))
 	require.NoError(t, err)
 	_, err = waitFor(within(t), b, "q", p.Name)
