@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chosen returns the names of what the options choose: for each run the setup, its
-// workloads and its competitors.
+// chosen returns a list of names for each run that the options choose: the setup, the
+// workloads and the competitors.
 func chosen(t *testing.T, o options) (all [][]string) {
 	t.Helper()
 	runs, err := o.runs()

@@ -226,7 +226,7 @@ func (r *report) measured(x competitor) bool {
 	return false
 }
 
-// cell is the figure of a competitor in an overview, and what it means for requests.
+// cell is an entry of an overview: the figure of a competitor and its requests.
 func (r *report) cell(w workload, x competitor) string {
 	v := r.spreadOf(w.name, x.name, w.figure)
 	if v.N == 0 {
@@ -266,7 +266,7 @@ func (r *report) delay() string {
 		r.Settings.Delay, ms(r.RoundTrips.Alone), ms(r.RoundTrips.Together), pingsTogether)
 }
 
-// growth is the table that shows what a hand-over moves when more contenders wait.
+// growth is the table of the bytes per hand-over, by the number of waiters.
 func (r *report) growth(s section) string {
 	rows := [][]string{}
 	for _, x := range r.competitors {
