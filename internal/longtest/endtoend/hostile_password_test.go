@@ -402,7 +402,7 @@ func (e *recorder) walk(path string, v reflect.Value, seen map[visit]bool, depth
 					text = append(text, byte(v.Index(i).Uint()))
 				}
 			}
-			if strings.HasSuffix(path, ".conn.buf") { // the last request; in an ACL a password is a digest
+			if strings.HasSuffix(path, ".client.buf") { // the last request; in an ACL a password is a digest
 				text = bytes.ReplaceAll(text, []byte(e.digest), nil)
 			}
 			e.record(path, string(text))
