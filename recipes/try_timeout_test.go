@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -92,5 +93,42 @@ func TestATimeoutDoesNotEndAHoldOfTryLock(t *testing.T) {
 			assert.NoError(w, l.Err(), name)
 			w.unlock(l)
 		}
+	})
+}
+
+// beforeCreate is a connector whose sessions run a function before each Create.
+type beforeCreate struct {
+	driver.Connector
+	f func()
+}
+
+func (b beforeCreate) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := b.Connector.Connect(ctx)
+	return beforeCreateSession{s, b.f}, err
+}
+
+type beforeCreateSession struct {
+	driver.Session
+	f func()
+}
+
+func (s beforeCreateSession) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	s.f()
+	return s.Session.Create(ctx, queue, n)
+}
+
+func TestTryLockDoesNotWaitForAContenderThatJoinsAfterItsList(t *testing.T) {
+	inWorld(t, func(w *world) {
+		other := w.client("a")
+		var held *recipes.Lock
+		c := w.clientOf(beforeCreate{w.store, func() {
+			l, err := other.RWMutex("q").Lock(bg)
+			assert.NoError(w, err)
+			held = l
+		}}, "b")
+		err := w.failed(going(func() (*recipes.Lock, error) { return c.RWMutex("q").TryLock(bg) }))
+		require.ErrorIs(w, err, recipes.ErrLocked)
+		w.unlock(held)
+		assert.Empty(w, w.names())
 	})
 }
