@@ -28,7 +28,7 @@ type Certs struct {
 }
 
 // Pair names the files of a certificate and its key. Both is a file that holds
-// the key and then the certificate, which some servers ask for.
+// the key and then the certificate: some servers ask for such a file.
 type Pair struct{ Cert, Key, Both string }
 
 // NewCerts makes certificates in a directory that is removed when the test ends.

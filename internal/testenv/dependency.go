@@ -21,9 +21,9 @@ type Dependency struct {
 }
 
 // Require ends the test if err, which says what is missing, is not nil. The
-// test fails if the variable is "require". Otherwise it is skipped, and the
-// first skip of a test binary for this dependency is also reported on standard
-// error and on the terminal, if there is one.
+// test fails if the environment variable has the value "require". Otherwise the
+// test is skipped, and the first skip of a test binary for this dependency is
+// also reported on standard error and on the terminal, if there is one.
 func (d Dependency) Require(t testing.TB, err error) {
 	t.Helper()
 	if err == nil {
@@ -60,9 +60,9 @@ func (d Dependency) reportSkips(err error) {
 	printOnTerminal(notice)
 }
 
-// printOnTerminal reaches a developer who runs go test for several packages.
-// Without -v, go test drops what a passing test binary prints, standard error
-// included.
+// printOnTerminal prints a notice on the terminal, so that a developer who runs
+// go test for several packages sees it. Without -v, go test drops what a
+// passing test binary prints, standard error included.
 func printOnTerminal(notice string) {
 	if isTerminal(os.Stderr) {
 		return // the developer has seen it

@@ -59,9 +59,9 @@ func compileSlowDisk() ([]byte, error) {
 	return os.ReadFile(library)
 }
 
-// SlowDiskCommand returns the beginning of a command line. The program behind
-// it waits longer for its disk once [SetDiskDelay] has set a delay for dir,
-// which is the server's directory.
+// SlowDiskCommand returns the beginning of a command line. If the command line
+// of a server begins with it, the server waits longer for its disk once
+// [SetDiskDelay] has set a delay for dir, which is the server's directory.
 func SlowDiskCommand(dir string) ([]string, error) {
 	library, err := slowDiskLibrary()
 	if err != nil {
@@ -76,8 +76,8 @@ func SlowDiskCommand(dir string) ([]string, error) {
 }
 
 // SetDiskDelay makes every wait for the disk take d longer, for a server whose
-// command line begins with [SlowDiskCommand] for dir. It holds from the next
-// wait on; 0 ends it. A wait that has begun keeps its delay.
+// command line begins with [SlowDiskCommand] for dir. The delay counts from the
+// next wait on. A d of 0 ends it. A wait that has begun keeps its delay.
 func SetDiskDelay(dir string, d time.Duration) error {
 	name := filepath.Join(dir, diskDelayFile)
 	text := strconv.FormatInt(d.Microseconds(), 10)

@@ -13,8 +13,8 @@
 //   - [Dependency] skips or fails a test if the machine lacks what the test
 //     needs.
 //
-// A package for one store builds on it: zktest is that for ZooKeeper. Its
-// functions return errors, because a package for a store tries some of them
-// again. Those that take a testing.TB report trouble with t.Fatal and have to
-// be called from the goroutine of the test.
+// A package for one store builds on it: zktest is that for ZooKeeper. The
+// functions of testenv return errors, because a package for a store calls some
+// of them again. But a function that takes a testing.TB reports trouble with
+// t.Fatal, and has to be called from the goroutine of the test.
 package testenv

@@ -15,7 +15,8 @@ const (
 	holdReply
 )
 
-// fault waits for requests that match.
+// fault is what a proxy does to the next request that matches, or to all that
+// match.
 type fault struct {
 	kind     faultKind
 	match    func(op int32) bool
@@ -42,17 +43,17 @@ func (p *Proxy) LoseReply(match func(op int32) bool) <-chan struct{} {
 	return p.addFault(loseReply, match).hit
 }
 
-// HoldRequests holds back requests that match, and what follows them on the
-// same connection, because the order is kept. The server gets them after
-// [Hold.Release]. A nil match takes any request.
+// HoldRequests holds back requests that match, and everything that follows such
+// a request on its connection, because the proxy keeps the order. The server
+// gets them after [Hold.Release]. A nil match takes any request.
 func (p *Proxy) HoldRequests(match func(op int32) bool) *Hold {
 	return &Hold{p, p.addFault(holdRequest, match)}
 }
 
 // HoldReplies holds back the replies to matching requests that clients send
-// from now on, and what follows them on the same connection, because the order
-// is kept. The requests themselves go through. A nil match takes any request,
-// also those that keep a session alive.
+// from now on, and everything that follows such a reply on its connection,
+// because the proxy keeps the order. The requests themselves go through. A nil
+// match takes any request, also those that keep a session alive.
 func (p *Proxy) HoldReplies(match func(op int32) bool) *Hold {
 	return &Hold{p, p.addFault(holdReply, match)}
 }
@@ -76,7 +77,7 @@ func (h *Hold) Release() {
 }
 
 // ForgetFaults takes back every LoseRequest and LoseReply that has not hit a
-// request yet, and releases every Hold. The channels of those that have hit
+// request yet, and releases every Hold. The channels of faults that have hit
 // nothing do not close.
 func (p *Proxy) ForgetFaults() {
 	p.change(func() {
@@ -96,7 +97,7 @@ func (p *Proxy) addFault(k faultKind, match func(int32) bool) *fault {
 	return f
 }
 
-// removeFault needs p.mu.
+// removeFault takes f out of the list of faults. The caller holds p.mu.
 func (p *Proxy) removeFault(f *fault) {
 	if i := slices.Index(p.faults, f); i >= 0 {
 		p.faults = slices.Concat(p.faults[:i], p.faults[i+1:])
@@ -104,7 +105,7 @@ func (p *Proxy) removeFault(f *fault) {
 }
 
 // matchingFault returns the oldest fault that matches, or nil. A fault that is
-// for one request only is removed. It needs p.mu.
+// for one request only is taken out of the list. The caller holds p.mu.
 func (p *Proxy) matchingFault(op int32) *fault {
 	for _, f := range p.faults {
 		if !f.match(op) {
@@ -119,8 +120,9 @@ func (p *Proxy) matchingFault(op int32) *fault {
 }
 
 // HoldEvents holds back the events that servers send, on all connections.
-// Unlike with [Proxy.HoldReplies] everything else passes, also what follows an
-// event. No network does this: it stands for a server that sends an event late.
+// Everything else passes, also what follows an event on the same connection,
+// which [Proxy.HoldReplies] would hold back. No network does this, but a server
+// may send an event late.
 func (p *Proxy) HoldEvents() *EventHold {
 	h := &EventHold{proxy: p, held: make(chan struct{})}
 	p.change(func() { p.events = h })
@@ -154,7 +156,8 @@ func (h *EventHold) Release() {
 	})
 }
 
-// hold reports whether it holds a frame back. It needs the proxy's lock.
+// hold holds a frame back if the frame is an event, and reports whether it did.
+// If h is nil, every frame passes. The caller holds the proxy's lock.
 func (h *EventHold) hold(c *connection, f queuedFrame) bool {
 	if h == nil || f.Kind != Event {
 		return false

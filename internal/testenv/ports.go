@@ -47,9 +47,9 @@ func Listen() (net.Listener, error) {
 // 127.0.0.2, which nothing else uses. The reservation lasts as long as the
 // process.
 //
-// Programs that do not use this package can still take the port, and on a
-// system without that address so can other test binaries. Then only another try
-// helps: see [ErrPortTaken].
+// Programs that do not use this package can still take the port. On a system
+// without the address 127.0.0.2, other test binaries can take it too. In these
+// cases only another try with another port helps: see [ErrPortTaken].
 func reservePort(port int) bool {
 	ports.Lock()
 	defer ports.Unlock()

@@ -86,9 +86,9 @@ func (p *Process) Start(s Startup) error {
 // startError returns why the server will not get ready, or nil. It reads what
 // the server has logged since its start, which begins at offset logged.
 //
-// The log may end in the middle of a message. So startError looks for the
-// reason only when the process has ended, if the log says that it is about to
-// end.
+// If the log says that the server is about to exit, startError waits until the
+// process has ended, and only then looks for the reason: before, the log may
+// end in the middle of a message.
 func (p *Process) startError(s Startup, logged int, deadline time.Time) error {
 	log := p.Log(logged)
 	if s.PortTaken(log) {

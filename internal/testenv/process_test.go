@@ -39,7 +39,8 @@ func program(t *testing.T, script string, args ...string) *Process {
 	return p
 }
 
-// startup is for servers that log "ready", "exiting" and "taken".
+// startup returns the Startup of a server that logs "ready", "exiting" and
+// "taken".
 func startup(p *Process) Startup {
 	logs := func(word string) func(string) bool {
 		return func(log string) bool { return strings.Contains(log, word) }
@@ -130,7 +131,8 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 	}
 }
 
-// startAndHang is the child: it prints what it has started and waits for its end.
+// startAndHang is what the child process does: it starts servers, prints their
+// process ids and directories, and waits for a signal.
 func startAndHang(t *testing.T, kind string) {
 	p := program(t, "echo ready; exec sleep 600")
 	require.NoError(t, p.Start(startup(p)))
@@ -156,13 +158,13 @@ func readChild(t *testing.T, out io.Reader) (supervisor, server int, dir string)
 	return 0, 0, ""
 }
 
-// alive reports whether there is a process of that id, even one that is dead
-// and waits for its parent.
+// alive reports whether there is a process of that id, even a dead one whose
+// parent has not asked for its exit status yet.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
 // running reports whether there is a process of that id that is not dead. A
-// dead process whose parent has died may stay for ever, if the first process of
-// a container is no init.
+// dead process whose parent has died may stay in the process table for ever, if
+// the first process of a container is no init.
 func running(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(pid), "stat"))
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 type Protocol func() (requests, replies FrameReader)
 
 // FrameReader reads the next frame of one direction of a connection. It returns
-// what it has read also with an error. If what comes is not of the protocol, it
-// returns [ErrOtherProtocol], and the proxy forwards the rest of that direction
-// as it comes.
+// what it has read, even if it also returns an error. If the bytes are not of
+// the protocol, it returns [ErrOtherProtocol], and the proxy forwards the rest
+// of that direction as it comes.
 type FrameReader func(io.Reader) (Frame, error)
 
 // ErrOtherProtocol says that the bytes of a connection are not of the proxy's protocol.
@@ -35,8 +35,8 @@ type Kind int
 const (
 	Opaque  Kind = iota // some bytes without a meaning for the proxy
 	Request             // from a client
-	Reply               // to one request
-	Event               // from the server, to no request
+	Reply               // from the server, to one request
+	Event               // from the server, not in reply to a request
 )
 
 // ReadBytes is the [FrameReader] of a proxy without a protocol.

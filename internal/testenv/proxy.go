@@ -19,8 +19,8 @@ const (
 
 // Proxy is a TCP proxy in front of a server. It cuts, delays, refuses and drops
 // connections. If it knows the protocol, it also counts requests, and loses or
-// holds single ones. It forwards as it comes what is not of that protocol, such
-// as TLS.
+// holds single ones. Bytes that are not of that protocol, such as TLS, are
+// forwarded as they come.
 //
 // A Proxy is safe for use by many goroutines; its methods return at once.
 type Proxy struct {
@@ -30,7 +30,7 @@ type Proxy struct {
 	done      sync.WaitGroup
 
 	mu          sync.Mutex
-	wake        *sync.Cond // a field below has changed
+	wake        *sync.Cond // signalled when a field below has changed
 	target      string
 	closed      bool
 	refusing    bool
@@ -57,9 +57,9 @@ func NewProxy(t testing.TB, target string, protocol Protocol) *Proxy {
 	return p
 }
 
-// ListenProxy returns a proxy that has its address and accepts connections once
-// [Proxy.Serve] is called. It is for the links between servers, whose addresses
-// all have to be known first.
+// ListenProxy returns a proxy that already has its address, but accepts
+// connections only after a call of [Proxy.Serve]. It is for the links between
+// servers, whose addresses all have to be known first.
 func ListenProxy(target string) (*Proxy, error) {
 	l, err := Listen()
 	if err != nil {
@@ -68,7 +68,8 @@ func ListenProxy(target string) (*Proxy, error) {
 	return ProxyOn(l, target), nil
 }
 
-// ProxyOn is [ListenProxy] with a listener, which the proxy closes in the end.
+// ProxyOn is like [ListenProxy], but the proxy uses the listener l, and
+// [Proxy.Close] closes l.
 func ProxyOn(l net.Listener, target string) *Proxy {
 	p := &Proxy{listener: l, target: target, connections: make(map[*connection]bool), counts: make(map[int32]int)}
 	p.wake = sync.NewCond(&p.mu)

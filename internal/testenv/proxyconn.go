@@ -8,27 +8,29 @@ import (
 )
 
 // connection is one connection of a client through a proxy. Each direction has
-// a goroutine that reads into a queue and one that forwards from it. So the
-// proxy notices the end of a connection also while nothing may pass.
+// a goroutine that reads into a queue, and a goroutine that forwards from that
+// queue. So the proxy notices the end of a connection also while nothing may
+// pass.
 //
 // The proxy's lock guards the fields after the first one.
 type connection struct {
 	proxy *Proxy
 
 	queues [2]frameQueue
-	// sides are indexed by the direction in which they are written to. The
-	// server's is nil until it is dialed.
+	// The connections to the server and to the client, each at the index of the
+	// direction in which bytes are written to it. The server's is nil until the
+	// server is dialed.
 	sides     [2]net.Conn
 	aborted   bool
 	ended     int              // directions whose forwarding has ended
-	replies   map[int64]*fault // for the replies to requests that have passed, by Frame.ID
+	replies   map[int64]*fault // faults for the replies to requests that have passed, by Frame.ID
 	toReplies FrameReader
 }
 
 // queuedFrame is a frame on its way.
 type queuedFrame struct {
 	Frame
-	at      time.Time // when it may pass, as far as delays go
+	at      time.Time // when the delay of the proxy lets it pass
 	matched bool      // its fault, if there is one, has been looked up
 	fault   *fault
 }
@@ -38,7 +40,7 @@ type frameQueue struct {
 	ended  bool // no more frames come
 }
 
-// startConnection needs p.mu.
+// startConnection begins to forward what a client sends. The caller holds p.mu.
 func (p *Proxy) startConnection(client net.Conn) {
 	requests, replies := p.protocol()
 	c := &connection{proxy: p, replies: make(map[int64]*fault), toReplies: replies}
@@ -48,7 +50,7 @@ func (p *Proxy) startConnection(client net.Conn) {
 	p.done.Go(func() { c.forward(ToServer) })
 }
 
-// abort closes both sides. It needs p.mu.
+// abort closes both sides. The caller holds p.mu.
 func (c *connection) abort() {
 	if c.aborted {
 		return
@@ -125,7 +127,7 @@ func (c *connection) forward(d Direction) {
 
 // dialServer dials the server once something may pass to it, and reports
 // whether the connection goes on. If the client has gone by then, the server
-// never sees it.
+// never sees a connection.
 func (c *connection) dialServer() bool {
 	p := c.proxy
 	p.mu.Lock()
@@ -159,9 +161,9 @@ func (c *connection) dialServer() bool {
 	return true
 }
 
-// next waits for the next frame that may pass. It returns the frame with the
-// side to write it to; ok is false at the end of the direction. The side is nil
-// if the connection is over.
+// next waits for the next frame that may pass. It returns the frame and the
+// side to write it to. If no frame will come any more, ok is false. If the
+// connection was aborted, the side is nil as well.
 func (c *connection) next(d Direction) (f queuedFrame, to net.Conn, ok bool) {
 	p := c.proxy
 	p.mu.Lock()
@@ -181,7 +183,8 @@ func (c *connection) next(d Direction) (f queuedFrame, to net.Conn, ok bool) {
 }
 
 // passable reports whether cuts and delays let the next frame of a direction
-// pass, or its end. It needs p.mu.
+// pass. If no frame is left, it reports whether they let the end of the
+// direction pass. The caller holds p.mu.
 func (c *connection) passable(d Direction) bool {
 	q := &c.queues[d]
 	if c.aborted {
@@ -196,9 +199,9 @@ func (c *connection) passable(d Direction) bool {
 	return time.Until(q.frames[0].at) <= 0
 }
 
-// faultLetsPass reports whether the first frame of a direction may pass, if
-// there is one. The first call for a frame looks up the fault that hits it. It
-// needs p.mu.
+// faultLetsPass reports whether no fault keeps the first frame of a direction
+// from passing. The first call for a frame looks up the fault that hits the
+// frame. The caller holds p.mu.
 func (c *connection) faultLetsPass(d Direction) bool {
 	if c.aborted || len(c.queues[d].frames) == 0 {
 		return true
@@ -243,7 +246,8 @@ func (c *connection) lockAndAbort() {
 	c.abort()
 }
 
-// forwardingEnded closes the connection when both directions have ended.
+// forwardingEnded counts a direction whose forwarding has ended, and closes the
+// connection after the second one.
 func (c *connection) forwardingEnded() {
 	c.proxy.mu.Lock()
 	defer c.proxy.mu.Unlock()

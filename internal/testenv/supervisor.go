@@ -12,8 +12,8 @@ import (
 
 // supervisorScript reads one order a line and answers each with a line. Its
 // input ends when the test binary closes it or dies. Then the script kills the
-// program and removes the directory. It ignores SIGPIPE, so that it also does
-// so when no process reads its answers any more.
+// program and removes the directory. It ignores SIGPIPE, so that it does this
+// even if no process reads its answers any more.
 const supervisorScript = `
 trap '' PIPE HUP INT QUIT TERM
 dir=$1

@@ -22,14 +22,14 @@ const maxBacklog = 4096
 // returned function resumes the server and closes the connections. It may be
 // called twice.
 //
-// Without [WithBacklog] it takes longer.
+// It takes longer if the server was started without [WithBacklog].
 func (s *Server) FillAcceptQueue() (end func()) {
 	s.t.Helper()
 	s.Pause()
 	var waiting []net.Conn
 	failed := 0
-	// The first failure is not enough: the server may still accept until it has
-	// stopped.
+	// The first failure does not prove that the queue is full: the server may
+	// accept connections for a moment longer, until it has stopped.
 	for len(waiting) < maxBacklog && failed < 2 {
 		conn, err := net.DialTimeout("tcp", s.Addr(), 300*time.Millisecond)
 		if err != nil {

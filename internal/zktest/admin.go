@@ -17,9 +17,9 @@ func superuserFlag() string {
 	return "-Dzookeeper.DigestAuthenticationProvider.superDigest=super:" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// admin calls use with a client of the superuser and closes the client. A
-// client that stayed open would send pings, and [Server.Requests] would count
-// them.
+// admin calls the function use with a client of the superuser, and closes the
+// client. A client that stayed open would send pings, and [Server.Requests]
+// would count them.
 func (s *Server) admin(t testing.TB, use func(*zk.Conn) error) {
 	t.Helper()
 	conn, end, err := Connect(rawTimeout, s.Addr())

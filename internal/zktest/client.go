@@ -21,9 +21,9 @@ func (s *Server) Raw(t testing.TB) *zk.Conn {
 	return Dial(t, rawTimeout, s.Addr())
 }
 
-// Dial returns a plain go-zookeeper client of these addresses. The client has
-// its session and logs nothing. When the test ends, the client is closed and
-// its goroutines have ended.
+// Dial returns a plain go-zookeeper client of these addresses. The client
+// already has a session, and logs nothing. When the test ends, the client is
+// closed and its goroutines have ended.
 func Dial(t testing.TB, sessionTimeout time.Duration, addrs ...string) *zk.Conn {
 	t.Helper()
 	conn, end, err := Connect(sessionTimeout, addrs...)

@@ -10,8 +10,8 @@ import (
 
 // RequireSlowDisk ends the test if [WithSlowDisk] cannot be used on this
 // machine, see [testenv.CheckSlowDisk]. With DLOCK_TEST_ZOOKEEPER=require the
-// test fails on Linux, where only a compiler can be missing. Otherwise it is
-// skipped.
+// test fails on Linux, where only a compiler can be missing. Otherwise the test
+// is skipped.
 func RequireSlowDisk(t testing.TB) {
 	t.Helper()
 	err := testenv.CheckSlowDisk()
@@ -28,8 +28,9 @@ func WithSlowDisk() Option {
 }
 
 // SetDiskDelay makes every wait of the server for its disk (fsync, fdatasync)
-// take d longer, from the next wait on; 0 ends it. A wait that has begun keeps
-// its delay. The server has to be one [WithSlowDisk].
+// take d longer, from the next wait on. A d of 0 ends the delay. A wait that
+// has begun keeps its delay. The server must have been started with
+// [WithSlowDisk].
 func (s *Server) SetDiskDelay(d time.Duration) {
 	s.t.Helper()
 	s.must(testenv.SetDiskDelay(s.proc.Dir(), d))

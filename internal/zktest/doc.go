@@ -3,10 +3,11 @@
 // what passes between a client and a server. It is built on package testenv,
 // which has what does not depend on the store.
 //
-// It needs Java and ZooKeeper's jars, from Debian's package zookeeper or from a
-// release that ZOOKEEPER_HOME points to. If they are missing, tests are skipped
-// and say so. If the environment variable DLOCK_TEST_ZOOKEEPER is "require", as
-// `make test` sets it, tests fail instead: see [Require].
+// Package zktest needs Java and ZooKeeper's jars, from Debian's package
+// zookeeper or from a release that ZOOKEEPER_HOME points to. If they are
+// missing, tests are skipped and say so. If the environment variable
+// DLOCK_TEST_ZOOKEEPER is "require", as `make test` sets it, tests fail
+// instead: see [Require].
 //
 // [Curator] and [Kazoo] run programs that use lock libraries of others.
 //

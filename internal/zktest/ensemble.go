@@ -33,9 +33,9 @@ type peer struct{ quorum, election int }
 // are in the quorum and serve clients. When the test ends, they are killed and
 // their directories removed.
 //
-// A tick is 500ms, initLimit is 6 ticks and syncLimit 10. For syncLimit ticks a
-// follower that is cut off still answers.
-// WithConfig(map[string]string{"syncLimit": "20"}) changes it.
+// A tick is 500ms, initLimit is 6 ticks and syncLimit 10. A follower that is
+// cut off still answers for syncLimit ticks. To change syncLimit, use
+// WithConfig(map[string]string{"syncLimit": "20"}).
 func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	t.Helper()
 	Require(t)
@@ -56,8 +56,8 @@ func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	}
 }
 
-// startEnsemble returns an ensemble also with an error, and the caller closes
-// it.
+// startEnsemble returns an ensemble even if it returns an error. The caller
+// closes the ensemble in both cases.
 func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 	e := &Ensemble{}
 	peers, err := e.connect(n)
@@ -140,11 +140,12 @@ func newPeerLink(to peer) (*peerLink, error) {
 	return &peerLink{quorum, election}, nil
 }
 
-// serveLinks lets the proxies accept connections, and keeps election
-// connections on the proxies. Of two servers the one with the higher id makes
-// the connection. If the one with the lower id dials, the other one hangs up
-// and dials back, at the address that the first message of the dialer names. So
-// that address has to be the proxy's for the direction back.
+// serveLinks lets the proxies accept connections, and makes sure that election
+// connections go through proxies. ZooKeeper keeps only the connection that the
+// server with the higher id has made. If the server with the lower id dials,
+// the other server hangs up and dials back, at the address that the first
+// message of the dialer names. So the proxy replaces that address by the
+// address of the proxy for the opposite direction.
 func (e *Ensemble) serveLinks() {
 	for i := range e.links {
 		for j, link := range e.links[i] {
@@ -160,8 +161,9 @@ func (e *Ensemble) serveLinks() {
 	}
 }
 
-// greetingFirst reads the greeting of an election connection, with addr in
-// place of the address in it, and then bytes as they come.
+// greetingFirst returns a reader for an election connection. The reader puts
+// addr in place of the address in the greeting, and returns all later bytes as
+// they come.
 func greetingFirst(addr string) testenv.FrameReader {
 	first := true
 	return func(r io.Reader) (testenv.Frame, error) {
@@ -191,8 +193,9 @@ func readdress(greeting []byte, addr string) []byte {
 	return append(greeting[:beforeAddress:beforeAddress], addr...)
 }
 
-// view returns the ensemble in the configuration of server i: itself with its
-// own ports, the others with those of the proxies.
+// view returns the lines in which the configuration of server i names the
+// servers: server i with its own ports, and the others with the ports of the
+// proxies through which server i reaches them.
 func (e *Ensemble) view(i int, self peer) map[string]string {
 	lines := map[string]string{"server." + id(i): fmt.Sprintf("127.0.0.1:%d:%d", self.quorum, self.election)}
 	for j, link := range e.links[i] {
@@ -339,9 +342,9 @@ func (e *Ensemble) WaitQuorum(t testing.TB) {
 	})
 }
 
-// wait polls the mode of each server until enough returns true. A mode is
-// "leader", "follower", "down" if the server was killed or stopped, or another
-// answer of the server.
+// wait polls the mode of each server until the function enough returns true for
+// these modes. A mode is "leader", "follower", "down" if the server was killed
+// or stopped, or another answer of the server.
 func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) bool) {
 	t.Helper()
 	var modes []string
@@ -357,8 +360,8 @@ func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) b
 	t.Fatalf("zktest: no sign of %s within %v: the servers are %v", what, testenv.ReadyWithin, modes)
 }
 
-// noAnswer begins the mode of a server that has not answered in time. It may be
-// busy and lead all the same.
+// noAnswer begins the mode of a server that has not answered in time. Such a
+// server may be busy, and may be the leader all the same.
 const noAnswer = "no answer: "
 
 func (p *process) mode() string {

@@ -20,16 +20,17 @@ func (p *process) fourLetter(word string) (string, error) {
 	return p.ask(word, 5*time.Second)
 }
 
-// poll is fourLetter for a server that is about to start. Such a server may
-// accept a connection and never answer on it, so poll gives up soon.
+// poll is like fourLetter, for a server that is about to start. Such a server
+// may accept a connection and never answer on it, so poll gives up soon.
 func (p *process) poll(word string) (string, error) {
 	p.asking.Lock()
 	defer p.asking.Unlock()
 	return p.ask(word, 300*time.Millisecond)
 }
 
-// ask needs p.asking. It counts a word as soon as it is sent, because a server
-// that is paused counts the word later, after ask has given up.
+// ask sends a four-letter word and returns the answer. The caller holds
+// p.asking. A word counts in p.wordsSent as soon as it is sent, even if no
+// answer comes: a server that is paused counts the word when it goes on.
 func (p *process) ask(word string, timeout time.Duration) (string, error) {
 	conn, err := net.DialTimeout("tcp", testenv.Loopback(p.port), timeout)
 	if err != nil {
@@ -75,8 +76,9 @@ func (p *process) askMntr() (map[string]int64, error) {
 // errNotServing says that a server of an ensemble has no quorum.
 var errNotServing = errors.New("no numbers")
 
-// startCounting makes requests leave out what the server received before it was
-// ready. A server of an ensemble counts only from when it begins to serve.
+// startCounting makes the method requests leave out the packets that the server
+// has received so far, before it was ready. A server of an ensemble counts
+// packets only after it has begun to serve.
 func (p *process) startCounting() error {
 	p.asking.Lock()
 	defer p.asking.Unlock()

@@ -41,7 +41,7 @@ func Op(opcodes ...int32) func(opcode int32) bool {
 
 // A frame is a length of four bytes and a packet. No client or server sends a
 // frame as long as maxFrame. The first bytes of a four-letter word or of TLS,
-// read as a length, are longer.
+// read as a length, are greater.
 const maxFrame = 16 << 20
 
 const headerSize = 4

@@ -56,9 +56,9 @@ func findJava(javaHome string) (string, error) {
 	return java, nil
 }
 
-// findJars prefers the release that ZOOKEEPER_HOME names. If that one has no
-// jars, it returns an error, because the user has asked for that release and no
-// other.
+// findJars prefers the release that ZOOKEEPER_HOME names. If that release has
+// no jars, findJars returns an error, because the user has asked for that
+// release and no other.
 func findJars(zookeeperHome, jars string) (string, error) {
 	if zookeeperHome != "" {
 		lib := filepath.Join(zookeeperHome, "lib")

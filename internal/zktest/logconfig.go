@@ -5,8 +5,9 @@ import (
 	"path/filepath"
 )
 
-// logConfigs configure the loggers of the different releases of ZooKeeper:
-// warnings, on the console. When a server does not start, the log says why.
+// logConfigs holds a configuration file for the logger of each release of
+// ZooKeeper. Each logger prints warnings on the console, so that the log says
+// why a server does not start.
 var logConfigs = map[string]string{
 	"logback.xml": `<configuration>
 <appender name="console" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %level %logger %msg%n</pattern></encoder></appender>

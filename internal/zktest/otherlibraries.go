@@ -64,8 +64,8 @@ func findCurator(given, debian string) (string, error) {
 }
 
 // Kazoo returns a command that runs a Python program which uses kazoo. The
-// error says what is missing on this machine. It tries the system's own Python
-// first, because Debian's packages belong to it.
+// error says what is missing on this machine. Kazoo tries the system's own
+// Python first, because Debian's packages belong to it.
 func Kazoo(source string, args ...string) (*exec.Cmd, error) {
 	for _, python := range []string{"/usr/bin/python3", "python3"} {
 		if exec.Command(python, "-c", "import kazoo").Run() == nil {

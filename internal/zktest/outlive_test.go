@@ -68,8 +68,8 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 	}
 }
 
-// startAndHang is the child: it prints what it has started and waits for its
-// end.
+// startAndHang is what the child process does: it starts servers, prints what
+// it has started, and waits for a signal.
 func startAndHang(t *testing.T, kind string) {
 	var s *Server
 	if kind == "shared, process killed" {
@@ -99,13 +99,13 @@ func parseChild(t *testing.T, out io.Reader) (supervisor, java int, dir string) 
 	return 0, 0, ""
 }
 
-// alive reports whether there is a process of that id, even one that is dead
-// and waits for its parent.
+// alive reports whether there is a process of that id, even a dead one whose
+// parent has not asked for its exit status yet.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
 // running reports whether there is a process of that id that is not dead. A
-// dead process whose parent has died may stay for ever, if the first process of
-// a container is no init.
+// dead process whose parent has died may stay in the process table for ever, if
+// the first process of a container is no init.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -124,7 +124,7 @@ func TestMissingZooKeeperIsReportedOrFails(t *testing.T) {
 	nowhere := "ZOOKEEPER_HOME=" + t.TempDir()
 
 	cmd := child(t, "TestMissingZooKeeperIsReportedOrFails", "skip", nowhere, requireVariable+"=")
-	// Away from the terminal, on which it would report the skip.
+	// Run the child without a terminal, because it would report the skip there.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

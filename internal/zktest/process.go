@@ -56,9 +56,9 @@ func newProcess(s *settings) (_ *process, err error) {
 	return p, err
 }
 
-// command returns the server's command line. The heap is small and the slow
-// compiler is off, because a test's server does not live long enough to gain
-// from them.
+// command returns the server's command line. The heap is small and the compiler
+// that optimizes more is off, because a test's server does not live long enough
+// to gain from a large heap or from that compiler.
 func command(home installation, s *settings, dir string) (command []string, err error) {
 	if s.slowDisk {
 		if command, err = testenv.SlowDiskCommand(dir); err != nil {

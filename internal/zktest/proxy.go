@@ -11,8 +11,8 @@ import (
 
 // Proxy is a proxy in front of a server that understands ZooKeeper's client
 // protocol: it counts, loses and holds single requests, replies and watch
-// events. It forwards as it comes what is not of that protocol, such as TLS and
-// four-letter words.
+// events. Bytes that are not of that protocol, such as TLS and four-letter
+// words, are forwarded as they come.
 type Proxy struct {
 	*testenv.Proxy
 

@@ -31,11 +31,11 @@ var compiler = testenv.Dependency{
 }
 
 // Require ends the test if this machine cannot run ZooKeeper. With
-// DLOCK_TEST_ZOOKEEPER=require the test fails. Otherwise it is skipped, and the
-// first skip of a test binary is also reported on standard error and on the
-// terminal, if there is one.
+// DLOCK_TEST_ZOOKEEPER=require the test fails. Otherwise the test is skipped,
+// and the first skip of a test binary is also reported on standard error and on
+// the terminal, if there is one.
 //
-// [Start], [Shared] and [StartEnsemble] call it themselves.
+// [Start], [Shared] and [StartEnsemble] call Require themselves.
 func Require(t testing.TB) {
 	t.Helper()
 	_, err := installed()
@@ -44,7 +44,7 @@ func Require(t testing.TB) {
 
 // RequirePeer ends the test if err, of [Curator] or [Kazoo], says that a
 // library is missing. With DLOCK_TEST_ZOOKEEPER=require the test fails.
-// Otherwise it is skipped.
+// Otherwise the test is skipped.
 func RequirePeer(t testing.TB, err error) {
 	t.Helper()
 	otherLibraries.Require(t, err)

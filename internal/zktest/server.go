@@ -53,8 +53,8 @@ func startProcess(opts []Option) (*process, error) {
 // Addr returns host:port of the plain client port.
 func (s *Server) Addr() string { return testenv.Loopback(s.port) }
 
-// SecureAddr returns host:port of the TLS client port. The server has to be one
-// started [WithTLS].
+// SecureAddr returns host:port of the TLS client port. The server must have
+// been started with [WithTLS].
 func (s *Server) SecureAddr() string { return testenv.Loopback(s.securePort) }
 
 // Kill ends the server with SIGKILL, like a crash. Its data stays for
@@ -77,8 +77,8 @@ func (s *Server) Stop() {
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.must(s.proc.Kill())
-	// Another process may have the port for a moment, while it looks for a free
-	// one.
+	// Another process may hold the port for a moment, while that process looks
+	// for a free port.
 	var err error
 	for range 5 {
 		if err = s.launch(); !errors.Is(err, testenv.ErrPortTaken) {
@@ -136,8 +136,8 @@ func (s *Server) Ephemerals() int64 {
 // started. Subtract an earlier result to count those in between.
 //
 // It is the server's zk_packets_received without the four-letter words of this
-// package. It counts every request, a Multi as one; the opening of every
-// connection; the closing of every session; and every ping.
+// package. These count: every request (a Multi as one), the opening of every
+// connection, the closing of every session, and every ping.
 //
 // go-zookeeper sends a ping every third of the session timeout, whether or not
 // there are other requests. To count requests exactly, give the sessions a long

@@ -19,8 +19,8 @@ var shared struct {
 // call starts it. Each test uses a path of its own, see [Server.Chroot]. No
 // test stops the server, or reads its counters while other tests run.
 //
-// The server ends with the test binary. With [Main] in TestMain the binary also
-// waits for that end.
+// The server ends with the test binary. If TestMain calls [Main], the binary
+// also waits until the server has ended.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)

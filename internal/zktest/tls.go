@@ -20,7 +20,8 @@ func WithTLS(certs *testenv.Certs, server testenv.Pair, auth ClientAuth) Option 
 		s.config["ssl.keyStore.location"] = server.Both
 		s.config["ssl.trustStore.location"] = certs.CA
 		s.config["ssl.clientAuth"] = string(auth)
-		// It would check a client's certificate against the client's address.
+		// With this setting on, the server would compare a client's certificate
+		// with the client's address.
 		s.config["ssl.hostnameVerification"] = "false"
 	}
 }
