@@ -128,8 +128,9 @@ func TestWithUnreachableServersEveryCallEndsWithItsContext(t *testing.T) {
 			c, err := dlock.Open("zk", "zk://"+server.addr+"/x"+server.parameters)
 			require.NoError(t, err)
 			defer c.Close()
-			// This comes first, because the reason of the very first attempt
-			// may come after the call has given up.
+			// The call of Ping comes first, and its error need not name the
+			// server: the first attempt to connect may fail only after the call
+			// has given up.
 			endsWithItsContext(t, 300*time.Millisecond, func(ctx context.Context) {
 				requireWords(t, c.Ping(ctx), "dlock: ping: ")
 			})
@@ -322,7 +323,7 @@ func TestWithoutPermissionToDeleteUnlockFailsAtOnce(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrPermission)
 	require.NotErrorIs(t, err, dlock.ErrUnavailable, "another try would not help")
 	require.ErrorIs(t, lock.Err(), dlock.ErrNotHeld)
-	require.NoError(t, c.Close()) // the node ends with the session
+	require.NoError(t, c.Close()) // the node is removed with the session
 	w.listed("q")
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// An empty queue is a container, which the server removes, within a minute by
-// default.
+// The node of a queue is a container of ZooKeeper: when it is empty, the server
+// removes it, by default within a minute.
 
 func TestAQueueThatTheServerHasRemovedCostsFourRequestsMore(t *testing.T) {
 	w := newWorldOn(t, zktest.Start(t, zktest.WithContainerCheck(5*time.Millisecond)))

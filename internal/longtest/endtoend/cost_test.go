@@ -217,8 +217,8 @@ func TestTryLockOfAFreeLockIsThreeRequests(t *testing.T) {
 	})
 }
 
-// The driver allocates little in addition to what go-zookeeper allocates for
-// the two requests (46 times).
+// For the two requests of a free lock go-zookeeper alone allocates 46 times.
+// The driver must add little to that.
 func TestAFreeLockAllocatesLittle(t *testing.T) {
 	w := newFixture(t)
 	m := w.client("web1").RWMutex("q")
@@ -231,7 +231,8 @@ func TestAFreeLockAllocatesLittle(t *testing.T) {
 	require.LessOrEqual(t, n, maxAllocations)
 }
 
-// maxAllocations allows a few more than the present 108.
+// maxAllocations allows a few more than the 108 allocations of a lock and its
+// unlock at present.
 const maxAllocations = 115.0
 
 func TestReentrySendsNothing(t *testing.T) {

@@ -113,8 +113,8 @@ func (w *fixture) listed(queue string, names ...string) {
 		func() string { return fmt.Sprintf("%s holds %q and not %q", queue, w.nodes(queue), names) })
 }
 
-// eventually waits until reached returns true. If it does not, the test fails
-// with the text of instead.
+// eventually waits until reached returns true. If it does not in time, the test
+// fails with the text that the function instead returns.
 func (w *fixture) eventually(reached func() bool, instead func() string) {
 	w.Helper()
 	for end := time.Now().Add(bound); !reached(); time.Sleep(2 * time.Millisecond) {

@@ -33,7 +33,7 @@ func TestATimedOutWaiterLeavesNoNodeAndNamesItsPredecessor(t *testing.T) {
 	w := newFixture(t)
 	c := w.clients(2)
 	holder := w.lock(c[0]).granted()
-	// Long enough for the watch of the waiter's own node.
+	// The timeout is long enough for the waiter to watch its own node too.
 	k := w.contend(c[1], "q", dlock.Exclusive, dlock.WithTimeout(1500*time.Millisecond))
 	err := k.failed()
 	require.ErrorIs(t, err, dlock.ErrTimeout)
@@ -82,9 +82,10 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 // timedOutCalls is how many calls time out at the same time.
 const timedOutCalls = 500
 
-// timedOut makes many calls time out at the same time behind a holder. They are
-// readers, or half of them are writers, which also wait for each other. It
-// returns how many of them had a node in the queue and waited.
+// timedOut makes many calls time out at the same time behind a holder. If
+// onlyReaders is false, half of the calls are writers, which also wait for each
+// other. timedOut returns how many of the calls had a node in the queue and
+// waited.
 func (w *fixture) timedOut(c *dlock.Client, onlyReaders bool, timeout time.Duration) int {
 	w.Helper()
 	var (

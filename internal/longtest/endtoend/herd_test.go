@@ -17,7 +17,8 @@ type waitingWriters struct {
 	queued []*contender
 }
 
-// queueWriters queues n writers, in order. clients returns the client of each.
+// queueWriters queues n writers, in order. The function clients returns the
+// client of the holder for 0, and the clients of the writers for 1 to n.
 func (w *fixture) queueWriters(n int, clients func(i int) *dlock.Client, opts ...dlock.Option) *waitingWriters {
 	w.Helper()
 	l := &waitingWriters{w: w, held: w.lock(clients(0)).granted()}
@@ -32,8 +33,8 @@ func (w *fixture) queueWriters(n int, clients func(i int) *dlock.Client, opts ..
 }
 
 // handOver passes the lock from one writer to the next and returns the number
-// of requests for each hand-over. With settle, every remaining waiter has to
-// notice a hand-over before the next one.
+// of requests for each hand-over. If settle is true, every remaining waiter has
+// to notice a hand-over before the next one.
 func (l *waitingWriters) handOver(settle bool) float64 {
 	l.w.Helper()
 	before := l.w.server.Requests(l.w)
@@ -60,8 +61,9 @@ func (w *fixture) watched(before, more int64) {
 		func() string { return fmt.Sprintf("%d watches and not %d", w.server.Watches()-before, more) })
 }
 
-// maxPerHandOver allows for the release, and for a watch now and then: a busy
-// machine holds some locks for more than 300 ms.
+// maxPerHandOver allows one request for the release, and now and then one for a
+// watch. A holder sets that watch after 300 ms, and a busy machine holds some
+// locks for longer.
 const maxPerHandOver = 1.3
 
 func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
@@ -71,8 +73,8 @@ func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 			clients := w.clients(n + 1)
 			watches := w.server.Watches()
 			l := w.queueWriters(n, func(i int) *dlock.Client { return clients[i] })
-			// Each waiter's predecessor and own node, and the holder's own
-			// node.
+			// Each waiter watches its predecessor and its own node, and the
+			// holder watches its own node.
 			w.watched(watches, 2*int64(n)+1)
 			spent := l.handOver(false)
 			t.Logf("%.2f requests for each hand-over", spent)
@@ -86,7 +88,7 @@ func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 		c := w.client("web1")
 		watches := w.server.Watches()
 		l := w.queueWriters(50, func(int) *dlock.Client { return c })
-		w.watched(watches, 51) // the node of each of the 51, once
+		w.watched(watches, 51) // one watch for each of the 51 nodes
 		spent := l.handOver(false)
 		t.Logf("%.2f requests for each hand-over", spent)
 		require.LessOrEqual(t, spent, maxPerHandOver)

@@ -51,7 +51,7 @@ func TestAWriteToAHoldersNodeGrantsNothingIfWaitersList(t *testing.T) {
 			w.watched(watches, 1) // the watch of the holder's node
 			k := w.lock(waiter)
 			k.waitsBehind(lock.Node())
-			w.watched(watches, 3) // and the waiter's two watches: it has waited for 300 ms
+			w.watched(watches, 3) // and two watches of the waiter, which has waited for 300 ms
 			_, err := w.login("super:zktest").Set(w.path("q")+"/"+lock.Node(), []byte("\n#dlock guarded"), -1)
 			require.NoError(t, err)
 			k.listedQueue(2)
@@ -62,9 +62,9 @@ func TestAWriteToAHoldersNodeGrantsNothingIfWaitersList(t *testing.T) {
 	}
 }
 
-// An attacker may add nodes to a queue and remove none. A waiter waits for a
-// node of the attacker, which makes the node look released. The ACL is an
-// operator's, from the start or changed later.
+// An attacker may add nodes to a queue, but may not remove any. A waiter waits
+// for a node of the attacker, and the attacker makes that node look released.
+// An operator has set the ACL of the queue, at the start or later.
 func TestAForgedReleaseOfAnAttackersNodeGrantsNothing(t *testing.T) {
 	const alice = "alice:geheim"
 	strict := zk.DigestACL(zk.PermAll, "alice", "geheim")

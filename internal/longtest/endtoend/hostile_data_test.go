@@ -122,7 +122,7 @@ func TestForgedDataInAHoldersNodeGrantsNothing(t *testing.T) {
 			_, err = other.RWMutex("q").TryRLock(w.soon())
 			require.ErrorIs(t, err, dlock.ErrLocked)
 			_ = lock.Unlock()
-			_ = holder.Close() // the node is gone now at the latest
+			_ = holder.Close() // now the node is gone in any case
 			next := k.granted()
 			require.Greater(t, next.Token(), lock.Token())
 			w.unlock(next)

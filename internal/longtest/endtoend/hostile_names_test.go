@@ -40,7 +40,7 @@ func requirePrintable(t testing.TB, text string, also ...rune) {
 	}
 }
 
-// plant makes a node that belongs to no session, like a client of an attacker.
+// plant makes a node that belongs to no session, as an attacker can.
 func (w *fixture) plant(queue, name string, data []byte) {
 	w.Helper()
 	_, err := w.raw.Create(w.path(queue)+"/"+name, data, 0, zk.WorldACL(zk.PermAll))
@@ -55,14 +55,15 @@ func (w *fixture) made(queue string) {
 }
 
 const (
-	override  = "\u202e" // shows the text behind it from right to left
+	override  = "\u202e" // shows the text after it from right to left
 	invisible = "\u200b\u2060\ufeff"
 	lines     = "\u2028\u2029"
 )
 
 var long = strings.Repeat("x", 300_000)
 
-// unsequenced are names that ZooKeeper accepts and that are no contenders'.
+// unsequenced are names that ZooKeeper accepts, but that no node of a contender
+// has.
 var unsequenced = []string{
 	"-R--1", "x-W-", "x-W-1", "x-W-000000001", "000000000", "lock", "%", "x-W-0000000001-", "...", "x-W-0000000001~", "0000000001~~",
 	"x-W-00000000\uff10\uff11", "x-W-1000000000000000000x",
@@ -131,7 +132,7 @@ func TestAForeignReaderNodeBlocksWritersOnly(t *testing.T) {
 }
 
 // The sequence has 31 bits, but a name may hold a greater number. Every new
-// contender is before such a node and so not blocked.
+// contender is ahead of such a node, so the node does not block it.
 func TestANodeBeyondTheEndOfTheSequenceBlocksNoNewContender(t *testing.T) {
 	w := newFixture(t)
 	w.made("q")
@@ -263,7 +264,7 @@ func TestAHugeQueueIsStillALock(t *testing.T) {
 	w.unlock(lock)
 	w.unlock(next.granted())
 	require.Len(t, w.nodes("q"), junk+behind)
-	w.removeMany("q") // one by one it would take long
+	w.removeMany("q") // to remove the nodes one by one would take long
 }
 
 func (w *fixture) plantMany(queue string, n int, name func(int) string) {
@@ -308,8 +309,8 @@ func TestForeignNodesThatKeepAQueueFromStartingOverAreReported(t *testing.T) {
 	w.unlock(w.lock(c).granted())
 }
 
-// A node belongs to a client because of its session. Any client can write any
-// name.
+// The session of a node says which client it belongs to. The name does not,
+// because any client can write any name.
 func TestANodeWithTheHoldersNameIsNotTakenForTheHolders(t *testing.T) {
 	w := newFixture(t)
 	c := w.client("web1")

@@ -246,7 +246,7 @@ func (w *fixture) recordStore(e *recorder) {
 	}
 }
 
-// failEarly causes every failure that is possible before there is a session.
+// fails causes every failure that is possible before there is a session.
 func (w *fixture) fails(e *recorder, password string) {
 	w.Helper()
 	escaped, certs := percent(password), testenv.NewCerts(w)
@@ -275,7 +275,8 @@ func (w *fixture) fails(e *recorder, password string) {
 	}
 }
 
-// Data source names with every kind of mistake, or in the wrong place.
+// A data source name may contain any mistake, or may be given in the place of
+// the driver's name. No error repeats its password.
 func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
 	const password = "XYZZYmarker"
 	e := &recorder{t: t, forms: forms("alice", password)}
@@ -291,7 +292,8 @@ func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
 			e.err(fmt.Sprintf("Open(%.6q, %.20q)", name, dsn), err)
 		}
 	}
-	// Each byte is missing, doubled, or another one.
+	// In each round one byte is missing, or doubled, or replaced by another
+	// byte.
 	for i := range len(good) {
 		for _, with := range []string{"", "/", "?", "@", ":", "%", "%zz", "&", "=", "\x00", "[", "]", ",", " ", "#", "\xff", good[i:i+1] + good[i:i+1]} {
 			for _, name := range []string{"zk", "mem"} {
@@ -357,7 +359,7 @@ func (e *recorder) profiles() {
 
 // reach records everything that can be reached from a value, unexported fields
 // too, as debugging printers do. It cannot see the variables that a function
-// captures, and neither can they.
+// captures. Debugging printers cannot see them either.
 func (e *recorder) reach(what string, v any) {
 	e.t.Helper()
 	e.walk(what, reflect.ValueOf(v), make(map[visit]bool), 0)
@@ -440,7 +442,7 @@ func TestThePasswordWouldBeFound(t *testing.T) {
 	}
 }
 
-// failureRecorder records a failure and goes on.
+// listener records a failure of the test, and the test goes on.
 type listener struct {
 	testing.TB
 	failed bool

@@ -57,7 +57,7 @@ func TestAfterAnOutageAWaiterDoesNotWaitForItsOwnOldNode(t *testing.T) {
 	w := newFixture(t)
 	proxy := zktest.NewProxy(t, w.server.Addr())
 	ended := make(chan struct{})
-	end := sync.OnceFunc(func() { close(ended) }) // Close also ends the next session
+	end := sync.OnceFunc(func() { close(ended) }) // a second call, for the session that Close ends, has no effect
 	c := w.open(w.dsn(proxy.Addr(), cutOffParams), "web1",
 		dlock.WithTrace(&dlock.Trace{SessionEnded: func(context.Context, recipes.SessionEndedInfo) { end() }}))
 	holder := w.lock(w.client("web2")).granted()

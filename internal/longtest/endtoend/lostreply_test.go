@@ -33,15 +33,15 @@ func dropSoon(p *zktest.Proxy, r *rand.Rand) <-chan struct{} {
 	return hit
 }
 
-// moment reports whether a round injects its fault before Lock, or only before
-// Unlock.
+// moment decides when a round injects its fault. If it returns true, the fault
+// comes before Lock; otherwise between Lock and Unlock.
 type moment func(r *rand.Rand) (beforeLock bool)
 
 func beforeLock(*rand.Rand) bool     { return true }
 func beforeUnlock(*rand.Rand) bool   { return false }
 func beforeEither(r *rand.Rand) bool { return r.IntN(2) == 0 }
 
-// lockUnderFaults lets that many clients acquire and release one lock, with a
+// lockUnderFaults lets several clients acquire and release one lock, with a
 // fault in each of their rounds. There must never be two holders, no call may
 // fail, and no node may be left.
 func lockUnderFaults(t *testing.T, clients, rounds int, when moment, meet faultFunc) {

@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 }
 
 // childMain contends for the lock "q". It prints a line at each step: "queued
-// NODE", "waiting NODE", "held NODE". It ends when its input ends, also because
-// the parent has died.
+// NODE", "waiting NODE", "held NODE". It ends when its input ends, which also
+// happens if the parent dies.
 func childMain(dsn string) int {
 	client, err := dlock.Open("zk", dsn, dlock.WithHostname("child"), dlock.WithTrace(&dlock.Trace{
 		Queued:  func(_ context.Context, i recipes.QueuedInfo) { fmt.Println("queued", i.Place.Name) },

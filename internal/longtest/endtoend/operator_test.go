@@ -245,7 +245,7 @@ func TestTheRepeatOfALostUnlockLeavesANodeOfTheSameName(t *testing.T) {
 	hit := proxy.LoseReply(zktest.Op(zktest.OpDelete, zktest.OpMulti))
 	proxy.OnRequest(func(op int32) {
 		if op == zktest.OpDelete || op == zktest.OpMulti {
-			proxy.Refuse() // when the Delete is under way
+			proxy.Refuse() // from now on, while the Delete is under way
 		}
 	})
 	unlocked := make(chan error, 1)
@@ -257,7 +257,7 @@ func TestTheRepeatOfALostUnlockLeavesANodeOfTheSameName(t *testing.T) {
 	present := w.lock(w.client("web1")).granted()
 	require.Equal(t, old.Node(), present.Node())
 	proxy.Heal()
-	if err := <-unlocked; err != nil { // on a slow machine it may have waited for 2 s in vain
+	if err := <-unlocked; err != nil { // on a slow machine Unlock may have waited for 2 s in vain
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 	}
 	require.NoError(t, c.Ping(w.soon()))
@@ -388,7 +388,8 @@ func TestAHolderSeesANodeOfTheSameNameWhileItSetsItsWatch(t *testing.T) {
 // A waiter has asked for the queue. Before the answer arrives, the queue is
 // made again and other clients have nodes of the very same names. The waiter
 // watches the node that has the name of its predecessor and may wait for it.
-// When that node goes, the waiter is not granted the lock and queues again.
+// When that node is removed, the waiter is not granted the lock, and queues
+// again.
 func TestAWaiterSeesNodesOfTheSameNamesWhileItSetsItsWatch(t *testing.T) {
 	w := newFixture(t)
 	holder := w.lock(w.client("web0")).granted()

@@ -17,7 +17,7 @@ import (
 )
 
 // A certificate and its key are replaced, one file after the other. For a
-// moment they do not match.
+// moment the two files do not match.
 func TestAWaiterOutlivesTheReplacementOfItsCertificate(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))

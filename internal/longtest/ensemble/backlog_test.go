@@ -24,8 +24,8 @@ func TestServerWithAFullAcceptQueueIsAClearErrorInTime(t *testing.T) {
 	const timeLimit = 2 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), timeLimit)
 	defer cancel()
-	// This comes first, because the reason of the very first attempt may come
-	// after the call has given up.
+	// The call of Ping comes first, and its error need not name the reason: the
+	// first attempt to connect may fail only after the call has given up.
 	err := c.Ping(ctx)
 	t.Logf("ping: %v", err)
 	require.Error(t, err)

@@ -20,7 +20,7 @@ type counting struct {
 	counts   atomic.Int64 // increments by all clients
 	inside   atomic.Int32
 	overlaps atomic.Int32
-	refused  atomic.Int32 // by the resource that checks the token
+	refused  atomic.Int32 // writes that the resource refused because of their token
 	highest  atomic.Int64 // the highest token that the resource has seen
 	losses   atomic.Int32
 	errors   chan error
@@ -57,13 +57,14 @@ func (c *counting) run(ctx context.Context, m *dlock.RWMutex) {
 			return
 		}
 		c.count(l)
-		// The store may be down. Then the node goes later, or with the session.
+		// Unlock may fail, because the store is down. In this case the node is
+		// removed later, or when the session ends.
 		l.Unlock()
 	}
 }
 
-// count holds the lock for some milliseconds, far shorter than the margin of a
-// lease.
+// count holds the lock for some milliseconds, which is far less than the margin
+// of a lease.
 func (c *counting) count(l *dlock.Lock) {
 	if c.inside.Add(1) != 1 {
 		c.overlaps.Add(1)

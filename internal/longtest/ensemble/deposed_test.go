@@ -15,9 +15,9 @@ import (
 
 // A leader that is cut off goes on as the leader for syncLimit ticks, ten
 // seconds here, and answers a Sync by itself. The other servers are restarted
-// and know nothing of it. They elect another leader at once, and the sessions
-// begin their timeout of two seconds there. So a Sync must not renew the lease
-// of a holder.
+// and know nothing of the old leader. They elect another leader at once. On
+// that leader the timeouts of all sessions, of two seconds, begin. So a Sync
+// must not renew the lease of a holder.
 func TestHolderOnADeposedLeaderIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const syncLimit, timeout = 20, 2 * time.Second
@@ -45,7 +45,8 @@ func restartAllBut(e *zktest.Ensemble, deposed ...int) {
 	wg.Wait()
 }
 
-// The lease of a holder relies on this.
+// The lease of a holder relies on what this test shows: the answer to a write
+// proves that the leader still has followers.
 func TestLeaderWithoutFollowersAnswersASyncButNoWrite(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(*zk.Conn) error{

@@ -15,8 +15,8 @@ import (
 )
 
 // A follower that has lost its leader still answers from its own memory for
-// syncLimit ticks. Meanwhile the leader gets nothing from the follower's
-// sessions and ends them.
+// syncLimit ticks. Meanwhile the leader hears nothing of the sessions on that
+// follower, and ends them.
 func TestHolderOnAFollowerThatLostItsLeaderIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const rounds, holders, timeout = 5, 4, 3 * time.Second
@@ -40,8 +40,8 @@ func TestHolderOnAFollowerThatLostItsLeaderIsToldBeforeTheNextGrant(t *testing.T
 type followerRound struct {
 	handovers []*handover
 	answered  atomic.Int64 // reads that the follower answered for holders
-	raw       *zk.Conn     // a plain session on the follower
-	node      string       // and its ephemeral node
+	raw       *zk.Conn     // a plain client with a session on the follower
+	node      string       // the ephemeral node of that session
 	gone      <-chan zk.Event
 }
 

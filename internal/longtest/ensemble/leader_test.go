@@ -9,7 +9,8 @@ import (
 )
 
 // A leader that has lost its followers goes on as before for syncLimit ticks.
-// The followers wait for it as long before they elect another leader.
+// The followers wait for their leader for as long, before they elect another
+// one.
 func TestHolderOnALeaderThatLostItsFollowersIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const rounds, holders, timeout = 3, 4, 3 * time.Second

@@ -59,7 +59,7 @@ func TestTwoHundredClientsThatStartAtOnceAllGetTheLock(t *testing.T) {
 	closing.Wait()
 	require.Zero(t, server.Ephemerals())
 	require.Zero(t, server.Watches())
-	// An attempt to connect that was given up may have made a session. It owns
-	// no node and lasts for its timeout.
+	// An attempt to connect that was given up may have made a session. Such a
+	// session owns no node, and ends after its timeout.
 	eventually(t, "no session is left", func() bool { return server.Mntr()["zk_global_sessions"] == 0 })
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // The process of a server is stopped, as by a long garbage collection or by
-// swapping. Its connections stay open, and it answers nothing. When it goes on,
-// it has not noticed for a moment that time has passed.
+// swapping. Its connections stay open, and it answers nothing. When the process
+// goes on, it does not notice for a moment that time has passed.
 func TestHolderOnAServerThatIsStoppedIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const holders, timeout = 4, 2 * time.Second

@@ -14,9 +14,9 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// Syncs keep a session whose nodes only wait. A leader that was deposed, and
-// its followers, still answer them for syncLimit ticks, while the new leader
-// ends the session.
+// ZooKeeper's sync requests renew the lease of a session whose nodes only wait.
+// A leader that was deposed, and its followers, still answer syncs for
+// syncLimit ticks, while the new leader ends the session.
 
 // deposable is an ensemble whose leader can be deposed without noticing it.
 type deposable struct {
@@ -27,9 +27,9 @@ type deposable struct {
 	others  []string // addresses of the servers that elect another leader
 }
 
-// The sessions of the other clients last longer than the waiter's. A deposed
-// leader that ends a session waits for the quorum, and answers no sync after
-// that.
+// The sessions of the other clients last so long that the deposed leader, which
+// hears nothing from those clients, does not end them. A deposed leader that
+// ends a session waits for the quorum, and answers no sync after that.
 const (
 	waiterParams = "/w?session_timeout=4s"
 	otherParams  = "/w?session_timeout=90s"
@@ -165,13 +165,14 @@ func awaitSyncs(t *testing.T, proxy *zktest.Proxy) {
 
 // A waiter gets the event of a release after the store has ended its session
 // and has granted the lock to the next contender. The deposed server answers
-// its syncs all the time, so that its lease lasts. Before it holds the lock it
-// needs the answer to a write, and it gets none.
+// the waiter's syncs all the time, so that the waiter's lease lasts. But before
+// a waiter holds the lock, it needs the answer to a write. This waiter gets no
+// such answer.
 //
-// This needs an event that other answers overtake. If everything arrives in
-// order, the event of a release that was committed before the leader was
-// deposed arrives before the answers to later syncs, while the session is
-// certainly alive.
+// The test makes the event arrive after answers that the server has sent later.
+// If everything arrives in order, this case cannot happen: the event of a
+// release that was committed before the leader was deposed arrives before the
+// answers to later syncs, while the session is certainly alive.
 func TestLateReleaseEventOfADeposedServerGrantsNoLock(t *testing.T) {
 	onEachDeposedServer(t, func(d *deposable) {
 		t := d.t

@@ -47,8 +47,8 @@ func (s *slot) client() *client {
 	return s.now
 }
 
-// replace closes the client and opens another one for the slot. Until then,
-// calls are refused.
+// replace closes the client and opens another one for the slot. Until the other
+// client is open, calls are refused.
 func (s *slot) replace(r *recorder) error {
 	err := r.close(s.client())
 	s.mu.Lock()
@@ -69,17 +69,18 @@ type actor struct {
 	queues []string
 	rand   *rand.Rand
 	rounds int
-	// Closed to end the rounds early. Nil: never.
+	// If this channel is closed, the actor ends its rounds early. If it is nil,
+	// the actor makes all of them.
 	stop  <-chan struct{}
 	unit  time.Duration // about how long a lock is held
-	long  time.Duration // sometimes a lock is held for longer than a session without a connection lasts
+	long  time.Duration // how long a lock is sometimes held: for longer than a session lasts without a connection
 	wrong *complaints
 	nasty nasty
-	alone bool // it makes no re-entry, which would look like a grant on a shared node
+	alone bool // the actor makes no re-entry, which would look like a grant on a shared node
 }
 
-// nasty has functions that fail a client at the worst moment. Nil: nothing
-// fails.
+// nasty has functions that make a client fail at the worst moment. If a
+// function is nil, the client does not fail at that moment.
 type nasty struct {
 	write func() // called when the client is about to write
 	hold  func() // called when the client is about to hold a lock for long
@@ -138,7 +139,7 @@ func (a *actor) round() {
 	closing := false
 	a.note(func() { closing = try.client.closed != nil })
 	if closing && a.chance(80) {
-		return // once in a while is enough
+		return // a client that is being closed needs only a few calls, which it must refuse
 	}
 	if h := a.contend(context.Background(), try); h != nil {
 		a.use(h, 0)
@@ -205,7 +206,7 @@ func (a *actor) use(h *handle, depth int) {
 	var inside sync.WaitGroup
 	switch {
 	case a.alone:
-	case !held && a.chance(50): // the holder has to learn of the loss here, too
+	case !held && a.chance(50): // a re-entry has to tell the holder of the loss, too
 		if again := a.contend(context.WithoutCancel(ctx), &attempt{client: h.client, queue: h.queue, within: h}); again != nil {
 			a.giveBack(again)
 		}
@@ -218,14 +219,15 @@ func (a *actor) use(h *handle, depth int) {
 	}
 	a.giveBack(h)
 	inside.Wait()
-	// Not while the lock may be held by other Locks of this contender.
+	// Only the outermost call does this. In an inner call other Locks of this
+	// contender may still hold the lock.
 	if depth == 0 && !a.alone && a.chance(10) {
 		a.afterwards(ctx, h)
 	}
 }
 
-// again enters with the context of the lock, on another goroutine or on the
-// holder's.
+// again acquires the lock again with the context of the lock, on another
+// goroutine or on the holder's.
 func (a *actor) again(ctx context.Context, h *handle, depth int, inside *sync.WaitGroup) {
 	b := *a
 	b.id, b.rand = 10*a.id+depth, rand.New(rand.NewPCG(a.rand.Uint64(), 2))
@@ -369,7 +371,7 @@ func (a *actor) informed(at *attempt) {
 		return
 	}
 	a.quickly(at)
-	if other.Err() != nil { // there may be a new session now, which has seen less
+	if other.Err() != nil { // the client may have a new session now, which may not have seen all of that
 		a.note(func() { at.synced = 0 })
 	}
 	_ = other.Unlock()

@@ -82,7 +82,8 @@ func newLate(s driver.Session) late {
 
 func (s late) Done() <-chan struct{} { return s.done }
 
-// Close leaves no goroutine behind, which rule 11 requires.
+// Close leaves no goroutine behind, because nothing of a session may outlive
+// its Close.
 func (s late) Close() error {
 	err := s.Session.Close()
 	<-s.done

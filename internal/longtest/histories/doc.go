@@ -115,12 +115,13 @@
 //     tokens this means first come, first served.
 //   - A grant passes no contender before it in the queue that blocks it, also if
 //     that contender gives up later.
-//   - A try is refused only if, at some time of the call, a node may have been in
-//     the queue that blocks its mode. That proves much if no fault happens, and at
-//     the end, when the queue is empty and each client tries in turn. It proves
-//     little while nodes of unknown fate may be there. On an ensemble a server may
-//     be behind the others, so the rule applies only to a client that has written
-//     before and so has seen everything.
+//   - A try is refused only if, at some time of the call, a node may have been
+//     in the queue that blocks its mode. This rule proves much if no fault
+//     happens, and at the end, when the queue is empty and each client tries in
+//     turn. It proves little while the queue may hold nodes of which it is
+//     unknown whether they were removed. On an ensemble a server may be behind
+//     the others, so the rule applies only to a client that has written before
+//     and so has seen everything.
 //   - Every error has its reason: a timeout a deadline, a cancellation a cancel,
 //     ErrClosed a close that has begun. A closed client acquires no lock. A second
 //     Unlock fails.

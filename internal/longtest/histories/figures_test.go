@@ -98,7 +98,7 @@ func (f *figures) String() string {
 	return text
 }
 
-// complete checks that everything has happened.
+// complete checks that everything that can happen in a history has happened.
 func (f *figures) complete(t testing.TB) {
 	t.Helper()
 	for _, name := range []string{

@@ -31,7 +31,8 @@ func won(call, ret int64, hold int, mode dlock.Mode, token int64) porcupine.Oper
 	return at(call, ret, operation{kind: grant, hold: hold, mode: mode, token: token})
 }
 
-// turn makes a grant on a node that the goroutines of a client share.
+// turn makes an operation: a grant on a node that the goroutines of a client
+// share.
 func turn(call, ret int64, hold int, mode dlock.Mode, token int64, client int) porcupine.Operation {
 	return at(call, ret, operation{kind: grant, hold: hold, mode: mode, token: token, sharer: client})
 }

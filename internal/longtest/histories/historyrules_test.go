@@ -50,7 +50,7 @@ func (a *attempt) wrong() string {
 	case errors.Is(err, dlock.ErrLost) && a.within != nil:
 	case errors.Is(err, dlock.ErrClosed) && closed != nil && closed.call < a.ret:
 	case errors.Is(err, dlock.ErrLocked) && a.try:
-	case errors.Is(err, dlock.ErrUnavailable) && a.try: // it asks the store only once
+	case errors.Is(err, dlock.ErrUnavailable) && a.try: // a try asks the store only once
 	case errors.Is(err, dlock.ErrUpgrade) && a.within != nil && a.mode == dlock.Exclusive:
 	case errors.Is(err, dlock.ErrTimeout) && errors.Is(err, context.DeadlineExceeded) && a.limited:
 	case errors.Is(err, context.Canceled) && (a.gaveUp != 0 && a.gaveUp < a.ret || a.within != nil && a.within.over(a.ret)):
@@ -89,13 +89,14 @@ func (r *recorder) sees(a *attempt) int64 {
 	return a.synced
 }
 
-// mayBeThere reports whether the node of an attempt that began before may have
-// been there for another one that was refused.
+// mayBeThere reports whether the node of attempt a may have been in the queue
+// during the attempt that was refused. Attempt a began before the refused one
+// ended.
 func (r *recorder) mayBeThere(a, refused *attempt) bool {
 	gone, ended := int64(forever), a.ended
 	sees := r.sees(refused)
 	switch {
-	case a.within != nil && a.got != nil && a.got.number > 0: // it has no node
+	case a.within != nil && a.got != nil && a.got.number > 0: // a re-entry has no node of its own
 		return false
 	case a.got == nil && len(a.queued) == 0 && errors.Is(a.err, dlock.ErrLocked) && !a.retried:
 		return a.ret >= sees

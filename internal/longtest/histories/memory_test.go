@@ -31,10 +31,11 @@ type spoiler = func(*memdriver.Store, driver.Session) driver.Session
 // plan says what a history in memory is made of.
 type plan struct {
 	clients, actors, rounds, faults int
-	calm                            bool // nothing happens but closes of clients
+	calm                            bool // no faults happen; clients are closed all the same
 	closes                          int  // how many of a hundred faults close a client
 	removals                        int  // how many more of a hundred remove a queue
-	// The clients whose actors share their nodes; nil: none.
+	// The function share reports whether the actors of a client share their
+	// nodes. If it is nil, no actors do.
 	share func(client int) bool
 	spoil spoiler // a broken driver; nil: the driver as it is
 }
@@ -235,7 +236,8 @@ func (w *memory) fault() {
 	}
 }
 
-// done makes a cause of a function that has no effect after it has returned.
+// done returns a function for [recorder.cause] that plays f. The function
+// returns true, because f has no effect after it has returned.
 func done(f func()) func() bool {
 	return func() bool {
 		f()

@@ -29,13 +29,13 @@ const (
 type operation struct {
 	kind   kind
 	queue  string
-	hold   int        // number of the contender; every grant has another one
-	handle int        // number of the contender's Lock; every re-entry has another one
-	mode   dlock.Mode // of a grant and a re-entry: the one asked for; of an answer: the one seen
-	token  int64      // of a grant; of a clearing: the highest that was removed
-	sharer int        // of a grant: the client whose actors share nodes; 0: none
-	maybe  bool       // it is unknown whether the lock was still held; if not, the operation has no effect
-	from   state      // of a resume
+	hold   int        // number of the contender; each grant has a number of its own
+	handle int        // number of the contender's Lock; each re-entry has a number of its own
+	mode   dlock.Mode // in a grant or a re-entry: the mode asked for; in an answer: the mode seen
+	token  int64      // in a grant: its token; in a clearing: the highest token that was removed
+	sharer int        // in a grant: the client, if its actors share nodes; otherwise 0
+	maybe  bool       // it is unknown whether the lock was still held; if it was not, the operation has no effect
+	from   state      // in a resume: the state with which the segment begins
 }
 
 func (o operation) String() string {
@@ -61,8 +61,8 @@ func (o operation) String() string {
 	return fmt.Sprintf("%s still %v", who, o.mode)
 }
 
-// holder is one Lock that is held. The Locks of one contender end with its
-// node.
+// holder is one Lock that is held. All Locks of one contender are lost if its
+// node is removed.
 type holder struct {
 	hold, handle int
 	mode         dlock.Mode
@@ -78,8 +78,8 @@ func (h holder) compare(o holder) int {
 type state struct {
 	holders []holder // in order
 	top     int64    // the highest token granted
-	// The client that was granted top, if its actors share nodes: then top may
-	// be granted to it again.
+	// The client that was granted the token top, if its actors share nodes. The
+	// token top may be granted to this client again.
 	sharer  int
 	fence   int64 // the highest exclusive token granted
 	cleared int64 // no node up to this token can be granted any more
@@ -170,10 +170,12 @@ func (s state) step(o operation) (bool, state) {
 	return found && s.holders[at].mode == o.mode, s
 }
 
-// turn reports whether a grant may be one on a node that the goroutines of a
-// client share. The client has the highest token, or another Lock holds the
-// same node: after a downgrade readers join the node although readers of other
-// clients, with higher tokens, have been granted the lock before.
+// turn reports whether a grant may be a grant on a node that the goroutines of
+// a client share. It may in two cases. In the first, the highest token so far
+// was granted to the same client, with that node. In the second, another Lock
+// of the client is still held with that node: after a downgrade readers join
+// the node although readers of other clients, with higher tokens, have been
+// granted the lock before.
 func (s state) turn(o operation) bool {
 	if o.sharer == 0 {
 		return false
@@ -182,7 +184,8 @@ func (s state) turn(o operation) bool {
 		slices.ContainsFunc(s.holders, func(h holder) bool { return h.sharer == o.sharer && h.token == o.token })
 }
 
-// grant grants the lock to a contender with a node of its own.
+// grant grants the lock to a contender whose node is its own, or is shared with
+// other goroutines of its client (see turn).
 func (s state) grant(o operation) (bool, state) {
 	turn := s.turn(o)
 	if s.exclusive() || o.token <= s.fence && !turn || o.token <= s.cleared {

@@ -37,9 +37,9 @@ type contenderOps struct {
 	ops    []porcupine.Operation
 }
 
-// add adds an operation that shows that the lock was held. If the lock may have
-// been lost in silence, the operation may have no effect, and an operation that
-// began after that is left out.
+// add adds an operation that shows that the lock was held. An operation that
+// began after the time silent is left out. If it only returned after that time,
+// the lock may have been lost before, and then the operation has no effect.
 func (s *contenderOps) add(row int, at span, o operation) {
 	switch {
 	case at.call >= s.silent:
@@ -89,12 +89,12 @@ func (r *recorder) operations(c *contender) (ops []porcupine.Operation, explaine
 }
 
 // isOver reports whether an error of Unlock says that the lock had ended
-// before. ErrUnlock says that it was held until then, also if a close has ended
-// the wait for the store.
+// before. ErrUnlock says that the lock was held until the call of Unlock, also
+// if a close has ended the wait for the store.
 func isOver(err error) bool { return errors.Is(err, dlock.ErrLost) }
 
 // givenBack returns when the last Lock of a contender was unlocked, or forever
-// if one never was.
+// if one of its Locks never was.
 func (c *contender) givenBack() (over int64) {
 	for _, h := range c.handles {
 		over = max(over, h.given.over())
@@ -148,8 +148,9 @@ func (c *contender) lastCall() (last int64) {
 	return last
 }
 
-// earliest returns when the first cause began that may have taken a lock away,
-// and when the first one began of which the holder need not have known.
+// earliest returns when the first cause began that may have taken a lock away.
+// Its second result is when the first such cause began of which the holder need
+// not have known.
 func (r *recorder) earliest(c *contender, end int64) (any, silent int64) {
 	any, silent = forever, forever
 	for _, cause := range r.causes {

@@ -58,9 +58,10 @@ type attempt struct {
 	err     error
 }
 
-// placed is when an attempt was known to have a node in the queue. It did not
-// have that token before its call, nor before it was last known to have another
-// one.
+// placed says when an attempt got a node with that token. At the beginning of
+// the span the attempt did not have the node yet: then the attempt was called,
+// or was last known to have another node. At the end of the span it was known
+// to have the node.
 type placed struct {
 	span
 	token int64
@@ -71,7 +72,7 @@ type contender struct {
 	id      int
 	client  *client
 	queue   string
-	mode    dlock.Mode // at first
+	mode    dlock.Mode // before any downgrade
 	token   int64
 	node    string // see nodeOf
 	granted span
@@ -85,7 +86,7 @@ type handle struct {
 	*contender
 	number  int // 0: the Lock that was granted; the others are re-entries
 	actor   int
-	mode    dlock.Mode // at first
+	mode    dlock.Mode // before any downgrade
 	lock    *dlock.Lock
 	entered span
 	answers []seen
@@ -132,7 +133,8 @@ type cause struct {
 func (c cause) sudden() bool { return c.upTo > 0 && c.ret == c.call+1 }
 
 // may reports whether a contender that lost the lock by that time can have lost
-// it for that cause. A session that was cut off once may end late.
+// it for that cause. A cause with told set counts even if it was over long
+// before: a session that was cut off for a while may end late.
 func (c cause) may(h *contender, end int64) bool {
 	switch {
 	case c.slot >= 0 && c.slot != h.client.slot, c.queue != "" && c.queue != h.queue, c.node != "" && c.node != h.node:
@@ -150,7 +152,8 @@ func (c *contender) leftAt() (at int64, clean bool) {
 	return c.givenBack(), clean
 }
 
-// ended returns the time of day of that, or zero.
+// ended returns the time of day at which the last Lock of a contender was
+// unlocked. It returns zero if one of its Locks never was.
 func (c *contender) ended() (at time.Time) {
 	for _, h := range c.handles {
 		switch {
@@ -176,12 +179,12 @@ type recorder struct {
 	live       []*handle // handles that may still be held
 	causes     []cause
 	empty      map[string][]int64 // when a queue was seen empty and no call was under way
-	lagging    bool               // the store answers some clients with an earlier state
+	lagging    bool               // the store may answer some clients with an earlier state
 	// The actors of some clients share their nodes, so that only the order of
 	// arrival within a client counts.
 	shared bool
-	// How long a node of an attempt or a lock may stay after its end; 0: not
-	// known.
+	// How long a node may stay in the queue after its attempt has failed or its
+	// lock was unlocked. 0 means that this is not known.
 	grace time.Duration
 }
 
@@ -197,9 +200,9 @@ func (r *recorder) next() int64 {
 	return r.clock
 }
 
-// cause plays a fault and records it. It counts as a cause from its beginning
-// on. It has an end only if play reports that the fault has no effect after it
-// has returned.
+// cause plays a fault and records it. The fault counts as a cause from the call
+// of play on. If play returns true, the fault has no effect any more, and stops
+// counting. Otherwise it counts until the end of the history.
 func (r *recorder) cause(c cause, play func() (over bool)) {
 	end := r.begin(c)
 	if play() {
@@ -207,7 +210,8 @@ func (r *recorder) cause(c cause, play func() (over bool)) {
 	}
 }
 
-// begin records a fault that is about to be played, until end is called.
+// begin records that a fault is about to be played. The fault counts until the
+// function end is called.
 func (r *recorder) begin(c cause) (end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,7 +231,8 @@ func (r *recorder) settled(queue string) {
 	r.empty[queue] = append(r.empty[queue], r.next())
 }
 
-// take makes an attempt. If it succeeds, take asks all other holders.
+// take makes an attempt. If it succeeds, take asks all other holders whether
+// they still hold the lock.
 func (r *recorder) take(a *attempt, call func() (*dlock.Lock, error)) *handle {
 	r.mu.Lock()
 	a.call, a.ret = r.next(), forever
@@ -270,8 +275,8 @@ func (r *recorder) won(a *attempt, l *dlock.Lock) {
 	r.live = append(r.live, a.got)
 }
 
-// refused records what a re-entry that has failed says of the lock. The caller
-// holds mu.
+// refused records what the failure of a re-entry shows about the lock. The
+// caller holds mu.
 func (r *recorder) refused(a *attempt) {
 	switch c := a.within.contender; {
 	case errors.Is(a.err, dlock.ErrUpgrade):

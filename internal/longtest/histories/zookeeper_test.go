@@ -64,7 +64,8 @@ func newZKHistory(t testing.TB, seed uint64, pace time.Duration, root string, se
 	}
 	for i := range zkClients {
 		w.join(i)
-		// Explains a session that ends without another fault.
+		// This cause explains a session that ends although no fault was
+		// injected.
 		w.cause(cause{what: "time passes on a busy machine", slot: i, told: true}, done(func() {}))
 	}
 	return w
@@ -180,8 +181,8 @@ func (w *zkHistory) play(stop <-chan struct{}) {
 
 var writes = zktest.Op(zktest.OpCreate, zktest.OpDelete, zktest.OpMulti)
 
-// fault injects one fault. Errors of an operator's request are ignored: the
-// node was gone before.
+// fault injects one fault. An operator's request may fail because the node is
+// gone already. Such an error is ignored.
 func (w *zkHistory) fault() {
 	i := w.target(w.rand, len(w.routes))
 	to := w.routes[i]
@@ -313,8 +314,9 @@ func TestHistoriesOnZooKeeperAreLinearizable(t *testing.T) {
 	require.NotZero(t, sum.counts["downgrades"])
 }
 
-// play runs several histories and judges them. Each one has
-// its own faults, and all of them have what meanwhile does to the servers.
+// play runs several histories and judges them. Each history has faults of its
+// own. The faults that the function meanwhile injects into the servers hit all
+// of them.
 func play(t *testing.T, histories []*zkHistory, meanwhile func(), sum *figures) {
 	stop := make(chan struct{})
 	var playing sync.WaitGroup

@@ -14,7 +14,8 @@ import (
 )
 
 // actor is one goroutine that uses a client's locks. It draws what it does from
-// random numbers of its own, so that this does not depend on the other actors.
+// random numbers of its own, so that its actions do not depend on the other
+// actors.
 type actor struct {
 	run    *run
 	id     int
@@ -142,8 +143,8 @@ func (a *actor) tryRepeatedly() {
 	}
 }
 
-// slack is how long a call may take after its timeout or cancellation. It may
-// wait 50 ms for the clean-up of its node, or for the end of an attempt to
+// slack is how long a call may take after its timeout or cancellation. The call
+// may wait 50 ms for the clean-up of its node, or for the end of an attempt to
 // connect.
 const slack = 110 * time.Millisecond
 
@@ -174,10 +175,10 @@ func (a *actor) acquire(ctx context.Context, t attempt) *recipes.Lock {
 		}
 	case errors.Is(err, recipes.ErrLocked) && t.try:
 		a.run.count("locked")
-	case errors.Is(err, driver.ErrUnavailable) && t.try: // it asks the store only once
+	case errors.Is(err, driver.ErrUnavailable) && t.try: // a try asks the store only once
 		a.run.count("try: store unavailable")
 		// A waiter whose node an operator has removed gets another node.
-		usedUp := strings.Contains(err.Error(), "sequences are used up") // and other nodes are in the queue
+		usedUp := strings.Contains(err.Error(), "sequences are used up") // which lasts as long as other nodes are in the queue
 		if !usedUp && !errors.Is(err, driver.ErrSessionEnded) && !a.client.disturbedSince(began) && a.run.removedSince(began) < 2 {
 			a.run.fail("%v: %s of %s was not answered, and nothing was lost: %v", a, t.name, t.queue, err)
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 // alwaysAlone is a session whose lists show only the contender's own node, so
-// that it grants every call.
+// that the lock is granted to every call.
 type alwaysAlone struct{ driver.Session }
 
 func (s alwaysAlone) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {

@@ -19,10 +19,10 @@ type client struct {
 	mu             sync.Mutex
 	locks          *recipes.Client
 	present        driver.Session // the last session that was made, without the faults
-	session        int            // its number
-	cuts           map[int]cut    // by session
+	session        int            // the number of that session
+	cuts           map[int]cut    // by number of the session
 	paused         bool
-	disturbedUntil time.Time // until then a loss may stay unnoticed
+	disturbedUntil time.Time // until then the client may not notice a loss
 	lostAt         time.Time // when a request or a reply was lost last
 }
 
@@ -36,8 +36,8 @@ func (r *run) newClient(number int) *client {
 	return c
 }
 
-// Connect makes a session with the store, behind the connector that injects
-// faults.
+// Connect makes a session with the store itself, without faults. The connector
+// in c.faults calls it, and adds the faults.
 func (c *client) Connect(ctx context.Context) (driver.Session, error) {
 	s, err := c.run.store.Connect(ctx)
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *client) holdsBack(r faults.Request) bool {
 	return c.paused || cut.replies
 }
 
-// disturb records that the client may not notice a loss before then.
+// disturb records that the client may not notice a loss before the time until.
 func (c *client) disturb(until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,8 +170,9 @@ func (c *client) loses() {
 }
 
 // disturbedSince reports whether anything has kept the client from the store
-// since t, or in the second before: a call may share an attempt to connect that
-// has met a loss.
+// since t, or a message of the client was lost after t or in the second before
+// t. That second counts because a call may share an attempt to connect that
+// began earlier.
 func (c *client) disturbedSince(t time.Time) bool {
 	if !c.calmSince(t).Equal(t) {
 		return true

@@ -9,12 +9,12 @@
 // again, also through contexts of other locks, downgrade them, try them several
 // times in a row, and unlock them.
 //
-// Between a client and the store is a connector of package faults, and in it a
-// gate, where every request, every reply and every end of a watch waits. The
-// gate lets one of these messages pass at a time, in an order that the seed
-// draws. Before the next one it waits until every goroutine has gone as far as
-// it can. So the seed decides the order of events, and not the scheduler. No
-// two timers fire at the same instant.
+// A client reaches the store through a connector of package faults. The
+// connector contains a gate, where every request, every reply and every end of
+// a watch waits. The gate lets one of these messages pass at a time, in an
+// order that the seed draws. Before the next one it waits until every goroutine
+// has gone as far as it can. So the seed decides the order of events, and not
+// the scheduler. No two timers fire at the same instant.
 //
 // Between two steps the run injects faults:
 //
@@ -26,10 +26,10 @@
 //     or one, with their heartbeats or without.
 //   - It closes clients while they are used.
 //   - It removes nodes and whole queues, as an operator does.
-//   - It pauses processes, perhaps for longer than their lease. Then the time
-//     has passed for the store and for the clocks of the process, but no timer
-//     of the process has fired, and none of its messages moves before the other
-//     processes have gone on for a while.
+//   - It pauses processes, perhaps for longer than their lease. After a pause
+//     the time has passed for the store and for the clocks of the process, but
+//     no timer of the process has fired, and none of its messages moves before
+//     the other processes have gone on for a while.
 //
 // In some runs the sequences of the queues start over after a few nodes, and in
 // some the driver has no optional interfaces.
@@ -57,8 +57,8 @@
 //     themselves more often than Retention.Turns allows, although they know
 //     that another client waits.
 //   - A lost lock can be entered again, or a re-entry has another token.
-//   - A waiter without a time limit does not get the lock: the run does not end
-//     then.
+//   - A waiter without a time limit does not get the lock. The judge sees that
+//     because the run does not end within a number of steps.
 //   - A node, a watch, a session or a goroutine is left when all clients are
 //     closed, or a request reaches the store in the day after that.
 //
@@ -66,10 +66,10 @@
 //
 // A seed that fails prints itself, its journal, and the command that runs it
 // again. An even seed then takes the same steps, because each client has one
-// actor. About one in two thousand does not, because two goroutines of a client
-// wake at the same instant. In odd seeds two actors share a client and may run
-// at the same time, in an order that is not the seed's. Run such a seed a few
-// times.
+// actor. About one even seed in two thousand does not, because two goroutines
+// of a client wake at the same instant. In odd seeds two actors share a client
+// and may run at the same time, in an order that the seed does not decide. Run
+// such a seed a few times.
 //
 //	go test .                        20,000 seeds
 //	go test . -seeds=500000          any number

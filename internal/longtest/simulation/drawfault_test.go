@@ -30,8 +30,8 @@ func (r *run) pass(p *message) {
 	p.verdict <- f
 }
 
-// drawFault draws the fault that hits a message, if any. The gate itself plays
-// a Delay.
+// drawFault draws the fault that hits a message, if any. A message that gets a
+// Delay stays at the gate for that time.
 func (r *run) drawFault(p *message) (f faults.Fault) {
 	n := r.rand.IntN(1000)
 	q := p.request
@@ -69,13 +69,15 @@ func arms(op faults.Op) bool {
 	return op == faults.OpCreate || op == faults.OpWatch || op == faults.OpWatchQueue
 }
 
-// span draws a duration that ends when nothing else ends.
+// span draws a duration. Its end is never the same instant as the end of a
+// duration that is drawn elsewhere.
 func (r *run) span(limit time.Duration) time.Duration {
 	return time.Duration(r.rand.Int64N(int64(limit/time.Microsecond)))*time.Microsecond + 300*time.Nanosecond
 }
 
-// doubtful reports whether a request that changes the node of a lock was lost.
-// Then it is not known which client has removed the node.
+// doubtful reports whether a request that removes or renames l's node was lost.
+// If that node is gone later, that request may have removed it, or another
+// client.
 func (r *run) doubtful(l *recipes.Lock) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,9 +16,9 @@ import (
 // lets them pass.
 type gate struct {
 	mu      sync.Mutex
-	step    int // of the run
+	step    int // the number of the present step of the run
 	open    bool
-	came    int // messages so far
+	came    int // messages that have arrived so far
 	waiting []*message
 }
 
@@ -38,7 +38,7 @@ func (g *gate) plan(c *client) faults.Plan {
 			c.connected(r.Session)
 		}
 		if r.Op == faults.OpCreate && r.Err != nil {
-			c.disturb(time.Now()) // its sequences are used up, so that no node can be created
+			c.disturb(time.Now()) // no node can be created, because the queue's sequences are used up
 		}
 		p := g.arrive(c, r)
 		select {

@@ -13,7 +13,7 @@ type journal struct {
 	mu      sync.Mutex
 	entries []entry
 	failure string
-	counts  map[string]int // of everything that count has counted
+	counts  map[string]int // how often each thing has happened, from calls of count
 }
 
 type entry struct {
@@ -27,8 +27,8 @@ type entry struct {
 // fault. A seed repeats these entries.
 func (j *journal) note(format string, args ...any) { j.add(entry{false, time.Now(), format, args}) }
 
-// remark records a result of a step. A step may have several, in an order that
-// is not the seed's.
+// remark records a result of a step. A step may have several results, in an
+// order that the seed does not decide.
 func (j *journal) remark(format string, args ...any) { j.add(entry{true, time.Now(), format, args}) }
 
 func (j *journal) add(e entry) {
@@ -37,7 +37,7 @@ func (j *journal) add(e entry) {
 	j.entries = append(j.entries, e)
 }
 
-// count counts something that may happen in a run.
+// count records that something has happened once more.
 func (j *journal) count(what string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -67,7 +67,7 @@ func (j *journal) failed() bool {
 // epoch is when virtual time begins.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// String returns everything.
+// String returns all notes and remarks.
 func (j *journal) String() string { return j.text(func(entry) bool { return true }) }
 
 // steps returns the notes without the remarks.

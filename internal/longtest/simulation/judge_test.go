@@ -14,7 +14,7 @@ import (
 )
 
 // learnLimit is how long a client that nothing keeps from the store may take to
-// learn that a node of its is gone.
+// learn that one of its nodes is gone.
 const learnLimit = 10 * time.Second
 
 // holding is a lock that an actor has acquired and not unlocked.
@@ -22,9 +22,9 @@ type holding struct {
 	lock  *recipes.Lock
 	actor *actor
 	queue string
-	fresh bool // it is not judged yet
+	fresh bool // judgeGrant has not judged it yet
 
-	joined bool // another actor held the lock with the same node when it was granted
+	joined bool // when the lock was granted, another actor held it with the same node
 
 	missing time.Time // since when its node is gone; zero if the node is there
 	// Since when the store shows its node as exclusive although it is shared;
@@ -46,8 +46,8 @@ type nodelessWaiter struct {
 	at    time.Time
 }
 
-// granted records that an actor has acquired a lock. It is called in the step
-// in which that happened, in which no time passes and no session ends.
+// granted records that an actor has acquired a lock. It is called in the same
+// step as the grant, so no time has passed and no session has ended since.
 func (r *run) granted(a *actor, ctx context.Context, queue string, l *recipes.Lock) {
 	r.remark("%v holds %s %s, token %d", a, queue, l.Node(), l.Token())
 	r.count("grant")
@@ -127,8 +127,9 @@ func (r *run) heldBy(c *client) []*holding {
 	return slices.DeleteFunc(r.notLost(), func(h *holding) bool { return h.actor.client != c })
 }
 
-// judgeClose fails the run if a client that is closed has not told its locks
-// before anything else: no message of the close has passed the gate yet.
+// judgeClose fails the run if the locks of a client that is being closed are
+// not told at once that they are lost. It is called before any message of the
+// close has passed the gate.
 func (r *run) judgeClose() {
 	for _, h := range r.warned {
 		if !isClosed(h.lock.Lost()) && !unlockedBefore(h.lock) {
@@ -206,8 +207,9 @@ func (r *run) judgeLoss(h *holding) {
 }
 
 // judgeDowngraded fails the run if the store has shown a node as exclusive for
-// long although its holder has downgraded the lock: readers would wait for
-// nothing. A retained node may stay so while no other client waits.
+// long although its holder has downgraded the lock: readers of other clients
+// would wait for no reason. A retained node may stay exclusive while no other
+// client waits.
 func (r *run) judgeDowngraded(h *holding) {
 	switch {
 	case r.wrap != nil || !strings.Contains(h.lock.Node(), "-W-") || r.writes(h.lock.Token()),
@@ -254,7 +256,7 @@ func (r *run) judgeGrant(h *holding) {
 	}
 	nodes := r.nodes(h.queue)
 	name := h.lock.Node()
-	if r.retains() { // a reader may join while the node's new name is under way
+	if r.retains() { // a reader may join while a request that renames the node is under way
 		name, _ = r.stands(h.queue, token)
 	}
 	i := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Name == name })
@@ -294,7 +296,8 @@ func (r *run) judgeNodeless() {
 }
 
 // judgeEmptiness fails the run if a node, a watch or a session is left.
-// Goroutines that are left keep the bubble from ending, which fails the test.
+// Goroutines that are left keep the bubble of package synctest from ending,
+// which fails the test.
 func (r *run) judgeEmptiness() {
 	time.Sleep(time.Minute) // the store drops sessions that could not be closed
 	synctest.Wait()

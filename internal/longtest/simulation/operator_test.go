@@ -28,7 +28,8 @@ func (r *run) removeQueue(queue string) {
 	r.store.Faults().RemoveQueue(queue)
 }
 
-// excuse records that a node was removed, because its owner cannot know yet.
+// excuse records that an operator has removed a node. The judge then gives the
+// owner of the node some time to notice it.
 func (r *run) excuse(queue string, n driver.Node) {
 	info, _ := r.info(queue, n.Name)
 	r.mu.Lock()

@@ -14,8 +14,8 @@ import (
 // first if both wake at the same instant, which of two ready channels a select
 // takes, and whether a call that gives up has begun to dial. Few seeds have
 // such an instant. In the first 300, one or two seeds differ from one run to
-// the next. If the order of goroutines counted, or random numbers that are not
-// the seed's, many seeds would differ.
+// the next. If a run depended on the order of goroutines, or on random numbers
+// that are not drawn from the seed, many seeds would differ.
 func TestEvenSeedsRepeat(t *testing.T) {
 	const seeds, allowed = 300, 10
 	differ := 0

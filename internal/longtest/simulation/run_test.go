@@ -28,10 +28,10 @@ type run struct {
 	wrap         func(driver.Session) driver.Session // may be nil
 	gate         *gate
 	queues       []string
-	judgeSession driver.Session // of the judge
+	judgeSession driver.Session // the session with which the judge reads the store
 	clients      []*client
 	actors       []*actor
-	faults       int // still to be injected
+	faults       int // how many faults are still to be injected
 
 	passing *message   // the message that this step has let pass, or nil
 	resume  int        // the step in which a paused client goes on; 0 if none is paused
@@ -50,8 +50,8 @@ type run struct {
 }
 
 // play runs a seed and returns its journal, which says what went wrong. It has
-// to be called in a bubble. If wrap is not nil, the clients use the sessions
-// that wrap returns for those of the store.
+// to be called in a bubble of package synctest. If wrap is not nil, the clients
+// use the sessions that wrap returns for those of the store.
 func play(t *testing.T, seed uint64, wrap func(driver.Session) driver.Session) *journal {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	r := &run{
@@ -122,8 +122,8 @@ func (r *run) perform() {
 }
 
 // sharing returns how many actors share a client: two in odd seeds. They may
-// run at the same time, in an order that is not the seed's, so only even seeds
-// repeat exactly.
+// run at the same time, in an order that the seed does not decide, so only even
+// seeds repeat exactly.
 func (r *run) sharing() int { return 1 + int(r.seed%2) }
 
 // retains reports whether the actors of a client share their nodes. Then a

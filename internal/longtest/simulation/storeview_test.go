@@ -41,13 +41,13 @@ func (r *run) stands(queue string, token int64) (name string, is bool) {
 	return "", false
 }
 
-// ownData is the data in the nodes of an actor. It tells them from the nodes of
-// other actors.
+// ownData is the data in the nodes of an actor. It distinguishes them from the
+// nodes of other actors.
 func (a *actor) ownData() recipes.Option { return recipes.WithData([]byte(a.String())) }
 
-// contendsWith reports whether the actor's present call made the node. The
-// store may have handled a Create of an earlier call after those of the present
-// one.
+// contendsWith reports whether the actor's present call made the node. It
+// compares times, because the store may handle a delayed Create of an earlier
+// call after a Create of the present call.
 func (a *actor) contendsWith(info driver.NodeInfo) bool {
 	var record recipes.Record
 	want, calling := a.wanted()

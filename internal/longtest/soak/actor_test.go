@@ -92,7 +92,7 @@ func (a *actor) delayUnlock() {
 	}
 	select {
 	case <-a.finish:
-	case <-time.After(5 * time.Second): // sessions last for four at most
+	case <-time.After(5 * time.Second): // a session lasts for four seconds at most
 	}
 }
 
@@ -110,7 +110,8 @@ func (a *actor) drawAction() func(*actor, string) {
 	panic("unreachable")
 }
 
-// lastRound acquires every lock once, exclusively. It must succeed.
+// lastRound acquires every lock once, exclusively. Each of these calls must
+// succeed.
 func (a *actor) lastRound() {
 	for _, name := range lockNames {
 		ctx, cancel := within(waitLimit)

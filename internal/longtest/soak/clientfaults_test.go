@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// reserveMember draws a member for which may returns true and that no fault of
-// the group has hit.
+// reserveMember draws a member that no fault of the group has hit, and for
+// which the function may returns true.
 func (s *round) reserveMember(may func(*member) bool) *member {
 	for _, i := range s.random.Perm(len(s.members)) {
 		if m := s.members[i]; may(m) && s.reserve(m.name) {
@@ -107,7 +107,7 @@ func stopAtWrite(s *round) (func(), string) {
 	s.must(err)
 	s.must(m.signal(syscall.SIGSTOP))
 	s.await("a worker has stopped", func() bool { return stopped(m.cmd.Process.Pid) })
-	s.must(m.order("write")) // the worker reads that when it goes on
+	s.must(m.order("write")) // the worker reads this order when it goes on
 	checked, unchecked := checkedCounter(s.dir, name), uncheckedCounter(s.dir, name)
 	before, err := unchecked.read()
 	s.must(err)

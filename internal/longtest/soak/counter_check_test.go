@@ -13,7 +13,7 @@ func TestCounterRefusesOldTokens(t *testing.T) {
 	c := checkedCounter(t.TempDir(), "a")
 	count, err := c.begin(5)
 	require.NoError(t, err)
-	_, err = c.begin(6) // the next holder
+	_, err = c.begin(6) // by the next holder
 	require.NoError(t, err)
 	require.ErrorIs(t, c.write(count+1, 5), errStale)
 	require.NoError(t, c.write(count+1, 6))

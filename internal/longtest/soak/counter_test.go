@@ -59,7 +59,7 @@ func (c counter) write(count, token int64) error {
 }
 
 // readAs reads the number for a reader with that token. The token is compared
-// and not stored.
+// with the highest token of a writer, and is not stored.
 func (c counter) readAs(token int64) (int64, error) {
 	return c.step(func(t *tally) error { return t.compare(token) })
 }
@@ -96,8 +96,9 @@ func (t *tally) accept(token int64) error {
 }
 
 // step changes the file while it holds the file's own lock, and returns the
-// number as it was before. The lock ends with the process that holds it. If do
-// returns an error, step stores the changes of do nevertheless.
+// number as it was before. If the process is killed, the system releases that
+// lock. If the function do returns an error, step stores the changes that do
+// has made nevertheless.
 func (c counter) step(do func(*tally) error) (int64, error) {
 	f, err := os.OpenFile(c.name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {

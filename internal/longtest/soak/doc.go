@@ -8,7 +8,8 @@
 //	go test -race -v . -seed 7 -first 12               only the twelfth round
 //	go test -race -v . -faults 'leader|disk'           only some kinds of faults
 //
-// `make soak SOAK=30m SEED=7` does the third, from the root of the module.
+// `make soak SOAK=30m SEED=7`, in the root of the module, runs the third of
+// these commands.
 //
 // # What happens
 //

@@ -33,9 +33,9 @@ type figures struct {
 	refusedTokens                                 int64
 	changedUnderReader, processes, losses, judged int
 	sequenceRestarts                              int
-	margin                                        time.Duration // the smallest
-	removalSeen                                   time.Duration // the longest
-	recovery                                      time.Duration // the longest
+	margin                                        time.Duration // the smallest of all measured
+	removalSeen                                   time.Duration // the longest of all measured
+	recovery                                      time.Duration // the longest of all measured
 	recoveryAfter                                 string
 }
 
@@ -79,7 +79,7 @@ func (f *figures) count(events []event) {
 	}
 }
 
-// class returns what kind of error an error text is of.
+// class returns the kind of error that a text of an error shows.
 func class(text string) string {
 	for _, known := range []string{dlock.ErrLocked.Error(), "timed out", dlock.ErrLost.Error(),
 		context.Canceled.Error(), driver.ErrUnavailable.Error()} {
@@ -92,7 +92,7 @@ func class(text string) string {
 
 // atOnce is how soon after the last confirmation the worker must learn of a
 // loss, so that the end of the holding is known well enough. A worker that was
-// stopped learns of it later.
+// stopped learns of the loss later, and its loss is not measured.
 const atOnce = 60 * time.Millisecond
 
 // measure adds the acquisitions of one lock.

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// guardScript kills the processes that it was told to watch and not told to
-// forget, when its input ends. Without it, a worker that is stopped would
+// When its input ends, guardScript kills the processes that it was told to
+// watch and was not told to forget. Without it, a worker that is stopped would
 // outlive a test binary that is killed.
 const guardScript = `
 trap '' PIPE HUP INT QUIT TERM

@@ -17,7 +17,7 @@ type hold struct {
 	journal *journal
 
 	mu    sync.Mutex
-	last  time.Duration // when Err was last nil after that instant
+	last  time.Duration // the last instant after which Err was nil
 	noted time.Duration // the last instant in the journal
 	over  bool
 }
@@ -34,7 +34,7 @@ func (h *hold) check() (at time.Duration, ok bool) {
 	return h.checkLocked(false)
 }
 
-// confirm is check, and always writes to the journal.
+// confirm is like check, but always writes to the journal.
 func (h *hold) confirm() (at time.Duration, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,7 +63,7 @@ func (h *hold) checkLocked(write bool) (at time.Duration, ok bool) {
 }
 
 // end ends the checks of the watcher, because the caller is about to unlock the
-// lock. It reports whether the lock was held until now.
+// lock. end reports whether the lock was held until now.
 func (h *hold) end() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -44,10 +44,10 @@ func (a *actor) increment(name string, h *hold) {
 }
 
 // waitForStop waits between the last check and the write, if the test has asked
-// for that. The test stops the process then, until another worker has written.
-// (The process does not stop itself, because it would go on for a moment after
-// the signal.) When the process goes on, waitForStop checks the lock once more,
-// and the caller writes whatever the check says.
+// for that. While waitForStop waits, the test stops the process, until another
+// worker has written. (The process does not stop itself, because it would go on
+// for a moment after the signal.) When the process goes on, waitForStop checks
+// the lock once more, and the caller writes whatever the check says.
 func (a *actor) waitForStop(name string, h *hold) bool {
 	order := a.halt.Load()
 	if order == nil || *order != name || !a.halt.CompareAndSwap(order, nil) {

@@ -59,7 +59,7 @@ const (
 )
 
 // journal is a file with an event in each line. Each event is written at once
-// and as a whole, so that the end of the process loses none.
+// and as a whole, so that no event is lost if the process is killed.
 type journal struct {
 	mu   sync.Mutex
 	file *os.File
@@ -92,8 +92,8 @@ func (j *journal) close() error {
 	return j.err
 }
 
-// readJournal returns the events of a journal. It leaves out a last line
-// without an end, whose writer was killed.
+// readJournal returns the events of a journal. It leaves out a last line that
+// is not complete, because the process was killed while it wrote.
 func readJournal(name string) (events []event, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -22,7 +22,7 @@ type holding struct {
 	lock, how string
 	node      string
 	token     int64
-	exclusive bool // at first
+	exclusive bool // before any downgrade
 	held      bool // it was confirmed at least once
 
 	asked       time.Duration
@@ -45,8 +45,9 @@ func (h *holding) String() string {
 	return fmt.Sprintf("%s #%d (%s, %s, %s, token %d, confirmed from %v to %v)", h.worker, h.id, h.lock, mode, h.node, h.token, h.from, h.to)
 }
 
-// exclusiveTo returns when the lock was last confirmed as exclusive. If it
-// never was, that is before the beginning.
+// exclusiveTo returns when the lock was last confirmed as exclusive. If it was
+// shared from the first, the result is an instant before the first
+// confirmation.
 func (h *holding) exclusiveTo() time.Duration {
 	switch {
 	case !h.exclusive:
@@ -117,8 +118,8 @@ func remove(all []*holding, e event) {
 	}
 }
 
-// sameNode reports whether two names are of one node, which may have been
-// downgraded between.
+// sameNode reports whether two names are names of one node, which a downgrade
+// may have renamed.
 func sameNode(a, b string) bool {
 	hostA, seqA, _ := driver.ParseName(a)
 	hostB, seqB, _ := driver.ParseName(b)
@@ -173,7 +174,8 @@ func judgeLock(all []*holding) (wrong []string) {
 }
 
 // cutAtRemoval returns the part of the holding before an operator removed its
-// node. It returns nil if there is none, or if the holding was never confirmed.
+// node. It returns nil if there is no such part, or if the holding was never
+// confirmed.
 func cutAtRemoval(h *holding) *holding {
 	if !h.held {
 		return nil
@@ -189,8 +191,8 @@ func cutAtRemoval(h *holding) *holding {
 	return &cut
 }
 
-// end returns until when the holding excludes another contender, which wants
-// the lock exclusively or shared.
+// end returns until when the holding excludes another contender. The parameter
+// says whether that contender wants the lock exclusively.
 func (h *holding) end(exclusively bool) time.Duration {
 	if exclusively {
 		return h.to
@@ -255,8 +257,8 @@ func (s *round) judge() (wrong []string) {
 		wrong = append(wrong, s.judgeCounters(lock, increments[lock])...)
 	}
 	if s.diverged() {
-		// Neither what was stuck nor a round that was cut short says anything about
-		// the lock.
+		// Calls that were stuck, and what did not happen in a round that was
+		// cut short, say nothing about the lock.
 		return wrong
 	}
 	wrong = append(wrong, s.stuck...)

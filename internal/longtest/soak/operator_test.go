@@ -29,8 +29,9 @@ var operatorFaults = []faultKind{
 	{name: "operator removes a queue", last: true, inject: operatorFault("queue removed", (*operator).removeQueue)},
 }
 
-// operatorFault returns a fault in which an operator tries until do returns
-// true. The servers may not answer at first, because of other faults.
+// operatorFault returns a fault in which an operator calls the function do
+// until it returns true. At first the servers may not answer, because of other
+// faults.
 func operatorFault(what string, do func(*operator) bool) func(*round) (func(), string) {
 	return func(s *round) (func(), string) {
 		if !s.reserve("tampered") {
@@ -53,8 +54,8 @@ type operator struct {
 	journal *journal
 }
 
-// runOperator calls do for a while, on a new connection, and reports whether it
-// has returned true.
+// runOperator calls the function do for a while, on a new connection, until do
+// returns true. It reports whether that happened.
 func (s *round) runOperator(do func(*operator) bool) bool {
 	conn, end, err := zktest.Connect(10*time.Second, s.ensemble.Addrs()...)
 	if err != nil {
@@ -85,8 +86,9 @@ func (o *operator) nodes() (nodes []driver.Node) {
 	return nodes
 }
 
-// remove removes a node and reports whether it has. If the outcome is unknown,
-// the journal says that the node was removed.
+// remove removes a node, and reports whether the node is known to be removed.
+// If the outcome is unknown, the journal says all the same that the node was
+// removed.
 func (o *operator) remove(n driver.Node) bool {
 	at := now()
 	err := o.conn.Delete(o.queue+"/"+n.Name, -1)

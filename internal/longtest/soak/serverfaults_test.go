@@ -12,9 +12,10 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// faultKind is a kind of fault. inject injects it, and returns the function
-// that heals it and a text that says what it hit. It returns nil if everything
-// that it could hit is already hit by another fault.
+// faultKind is a kind of fault. The function inject injects a fault, and
+// returns a function that heals the fault and a text that says what the fault
+// has hit. If other faults have already hit everything that this one could hit,
+// inject returns nil.
 type faultKind struct {
 	name   string
 	alone  bool // not together with other faults
@@ -32,8 +33,9 @@ func kindsHere() []faultKind {
 	return slices.DeleteFunc(kinds, func(k faultKind) bool { return !regexp.MustCompile(*faults).MatchString(k.name) })
 }
 
-// reserve reports whether what is free for one fault of the group, and reserves
-// it.
+// reserve reserves something that a fault can hit, such as "peers", for one
+// fault of the group. It returns false if another fault has reserved that
+// before.
 func (s *round) reserve(what string) bool {
 	if s.reserved[what] {
 		return false
@@ -42,8 +44,8 @@ func (s *round) reserve(what string) bool {
 	return true
 }
 
-// reserveServer draws a server for which may returns true and that no fault of
-// the group has hit.
+// reserveServer draws a server that no fault of the group has hit, and for
+// which the function may returns true.
 func (s *round) reserveServer(may func(i int) bool) (int, bool) {
 	for _, i := range s.random.Perm(len(s.ensemble.Servers)) {
 		if may(i) && s.reserve(fmt.Sprint("server ", i)) {
@@ -164,7 +166,8 @@ var peerFaults = []faultKind{
 	})},
 }
 
-// peers allows one such fault in a group.
+// peers returns a fault that makes the function cut. It allows one such fault
+// in a group.
 func peers(cut func(*round) string) func(*round) (func(), string) {
 	return func(s *round) (func(), string) {
 		if !s.reserve("peers") {

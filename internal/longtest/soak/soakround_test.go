@@ -59,16 +59,16 @@ type round struct {
 	leader   int // when the present group of faults began
 	reserved map[string]bool
 
-	// stuck says what did not get on in time. It counts as a fault of the lock
-	// unless the servers have diverged.
+	// stuck lists what did not happen in time. Each of these is a fault of the
+	// lock, unless the servers have diverged.
 	stuck       []string
 	differences []string // between servers that have diverged
 	lastSurvey  survey
 }
 
 // playRound plays one round and judges it. It reports whether the servers have
-// diverged, which says nothing about the lock but ends the round early. Then the
-// ensemble must not be used again.
+// diverged. If they have, that says nothing about the lock, but the round ends
+// early, and the ensemble must not be used again.
 func playRound(t *testing.T, e *zktest.Ensemble, seed uint64, number int, dir string, f *figures) (diverged bool) {
 	s := &round{t: t, ensemble: e, seed: seed, number: number, dir: dir, figures: f,
 		random: source(seed, number), chroot: fmt.Sprintf("/soak%d", number)}
@@ -138,8 +138,8 @@ func (s *round) begin(m *member) error {
 	return m.start(s.chroot, seqLimit, s.seed<<16+uint64(s.number)<<8)
 }
 
-// await polls until ok returns true, for a generous time. If the servers have
-// diverged, it returns at once.
+// await polls until the function ok returns true, for a generous time. If the
+// servers have diverged, await returns at once.
 func (s *round) await(what string, ok func() bool) {
 	s.t.Helper()
 	began := time.Now()
@@ -150,8 +150,9 @@ func (s *round) await(what string, ok func() bool) {
 	}
 }
 
-// notWithin ends the round if something did not get on in time. If the servers
-// have diverged, it returns, and the rest of the round is cut short.
+// notWithin is called when something has not happened in time. It fails the
+// test and ends the round. But if the servers have diverged, it returns, and
+// the rest of the round is cut short.
 func (s *round) notWithin(what string) {
 	s.t.Helper()
 	s.stuck = append(s.stuck, what)
@@ -240,7 +241,7 @@ func (s *round) inject(kinds []faultKind) (g injection) {
 			continue
 		}
 		heal, what := k.inject(s)
-		if heal == nil { // everything that it could hit is hit by another fault
+		if heal == nil { // other faults have already hit everything that it could hit
 			g.left = append(g.left, k)
 			continue
 		}
@@ -351,8 +352,9 @@ func (s *round) finishWorkers() {
 	}
 }
 
-// surveyIfLate asks the servers whether they have diverged if the caller takes
-// long, until the caller calls stop. If they have, it closes the channel.
+// surveyIfLate watches over something that the caller does until the caller
+// calls stop. If that takes long, surveyIfLate asks the servers whether they
+// have diverged. If they have, it closes the channel diverged.
 func (s *round) surveyIfLate() (diverged <-chan struct{}, stop func()) {
 	done, ended, found := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {

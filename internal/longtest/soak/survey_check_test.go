@@ -105,7 +105,8 @@ func acquisition(token int64, seq int, from, to time.Duration) []event {
 }
 
 // The servers agree on a node that a fault of the lock has left behind, and a
-// waiter behind it is stuck. With the same journals a divergence explains that.
+// waiter behind it is stuck. If the servers have diverged, the same journals
+// show no fault of the lock.
 func TestAStuckWaiterIsAFaultUnlessTheServersHaveDiverged(t *testing.T) {
 	waiter := []event{{Kind: stuck, Text: "a: not granted"}}
 

@@ -31,7 +31,8 @@ func (n shownNode) String() string {
 // did not answer.
 type serverView map[shownNode]bool
 
-// survey is the view of each server, asked one after the other.
+// survey holds the view of each server. The servers were asked one after the
+// other.
 type survey []serverView
 
 // The servers are asked this often before a difference between them counts.

@@ -149,7 +149,7 @@ func (w *worker) run() error {
 	actors.Go(w.ping)
 	actors.Wait()
 	longHolder.lastRound()
-	// A slow machine may cause that.
+	// On a slow machine Close may fail with ErrUnavailable.
 	if err := w.client.Close(); err != nil && !errors.Is(err, driver.ErrUnavailable) {
 		w.fault("Close: %v", err)
 	}
@@ -187,8 +187,8 @@ func (w *worker) fault(format string, args ...any) {
 func (w *worker) countAcquisition() {
 	var n [8]byte
 	binary.BigEndian.PutUint64(n[:], uint64(w.acquired.Add(1)))
-	// Two goroutines may write in the wrong order; the number has changed all
-	// the same.
+	// Two goroutines may write in the wrong order. That does no harm, since the
+	// test only looks whether the number has changed.
 	w.progress.WriteAt(n[:], 0)
 }
 
@@ -201,7 +201,7 @@ func (w *worker) finishing() bool {
 	}
 }
 
-// pause waits, until the worker is told to finish.
+// pause waits for the time d, or until the worker is told to finish.
 func (w *worker) pause(d time.Duration) {
 	select {
 	case <-w.finish:

@@ -39,8 +39,8 @@
 //
 // # A new fault
 //
-// Put it into the code and write it down with a Fault line alone, take it out again,
-// and find its seeds:
+// Put the fault into the code, write a patch whose header is only the Fault
+// line, take the fault out of the code again, and find its seeds:
 //
 //	(echo "Fault: a writer does not wait for readers"; echo; git diff -U1) \
 //		> internal/longtest/simulation/faults/NAME.patch

@@ -26,12 +26,12 @@ var (
 )
 
 const (
-	root       = "../../../.." // of the module
+	root       = "../../../.." // the root of the module
 	simulation = "./internal/longtest/simulation"
-	atLeast    = 37 // faults, so that none gets lost
-	enough     = 3  // seeds for each fault
+	atLeast    = 37 // this many faults must be there, so that none gets lost
+	enough     = 3  // this many seeds are written into the patch of each fault
 	batch      = 900
-	patience   = time.Minute // with one batch, which takes some seconds
+	patience   = time.Minute // how long one batch may take; it takes some seconds
 )
 
 func TestFaults(t *testing.T) {
@@ -129,7 +129,8 @@ func isTest(t *testing.T, p *patch) bool {
 	return false
 }
 
-// lockIsSound fails the test if the simulation sees something without any fault put in.
+// lockIsSound fails the test if a seed of the simulation fails although no
+// fault was put in.
 func lockIsSound(t *testing.T) {
 	t.Helper()
 	sim := build(t, nil)
@@ -169,8 +170,9 @@ func (p *patch) seeInTest(t *testing.T, files map[string]string) {
 	}
 }
 
-// findSeeds writes into the patch which seeds see it. Only seeds count that see
-// it again: some seeds do not repeat.
+// findSeeds writes the seeds that see the fault into the patch. A seed counts
+// only if it sees the fault in a second run too, because some seeds do not
+// repeat.
 func (p *patch) findSeeds(t *testing.T, files map[string]string) {
 	p.seeds, p.none, p.says = nil, *limit, ""
 	sim := build(t, files)
@@ -250,7 +252,9 @@ func goTool(t *testing.T, files map[string]string, verb string, args ...string) 
 	return string(out), err
 }
 
-// firstOf returns the first seed from one on, up to the limit, that fails, or 0.
+// firstOf returns the first seed that fails, and what the simulation says with
+// it. It begins with the seed from, and ends at the limit. If no seed fails, it
+// returns 0.
 func (s simulator) firstOf(t *testing.T, from int) (seed int, says string) {
 	t.Helper()
 	for n := 10; from <= *limit; n = min(10*n, batch) {
@@ -265,8 +269,9 @@ func (s simulator) firstOf(t *testing.T, from int) (seed int, says string) {
 
 var failure = regexp.MustCompile(`(?m)^.*\bseed (\d+): (.*)$`)
 
-// first returns the first of n seeds that fails, and what it says, or 0. Where the run
-// does not say which seed has ended it, the seeds are run in smaller portions.
+// first runs n seeds, and returns the first one that fails and what the
+// simulation says with it, or 0. If the output does not say which seed has
+// failed, first runs the seeds again in smaller portions.
 func (s simulator) first(t *testing.T, from, n int) (seed int, says string) {
 	t.Helper()
 	out, err := s.run(t, from, n)
@@ -288,7 +293,8 @@ func (s simulator) first(t *testing.T, from, n int) (seed int, says string) {
 	return s.first(t, from+n/2, n-n/2)
 }
 
-// run plays seeds, fewer than the simulation asks to come across everything.
+// run runs n seeds. They are so few that the simulation does not ask for
+// everything to have happened in them.
 func (s simulator) run(t *testing.T, from, n int) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -307,7 +313,7 @@ func (s simulator) run(t *testing.T, from, n int) (string, error) {
 	return string(out), err
 }
 
-// reason returns why a test binary has ended without a word on the seed.
+// reason returns why a test binary has ended, for an output that names no seed.
 func reason(out string) string {
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {

@@ -16,11 +16,11 @@ type patch struct {
 	name string
 
 	fault string // what is wrong, in plain words
-	seeds []int  // that see it
-	none  int    // among how many seeds none sees it
+	seeds []int  // the seeds that see it
+	none  int    // if no seed sees it: how many seeds were tried
 	says  string // what the simulation says
-	test  string // a test that sees it, and
-	pkg   string // that test's package
+	test  string // a test that sees it
+	pkg   string // the package of that test
 	files []fileDiff
 }
 
@@ -30,7 +30,8 @@ type fileDiff struct {
 	hunks []hunk
 }
 
-// hunk replaces lines by others. Both begin and end with lines that stay.
+// hunk replaces the lines old by the lines new. Both begin and end with the
+// same lines, which are the lines around the change.
 type hunk struct {
 	lines    []string // of the patch, each with its first character: ' ', '-' or '+'
 	old, new []string
@@ -76,7 +77,7 @@ func (p *patch) parseHeader(header string) error {
 		value = strings.TrimSpace(value)
 		var err error
 		switch key {
-		case "", "Run": // Run follows from the rest
+		case "", "Run": // the Run line is made from the other lines
 		case "Fault":
 			p.fault = value
 		case "Says":
@@ -133,7 +134,7 @@ func (p *patch) parseDiff(diff string) error {
 }
 
 func (h *hunk) add(line string) {
-	if line == "" { // an empty line that stays, and an editor that trims lines
+	if line == "" { // an empty line that stays, whose leading space an editor has trimmed
 		line = " "
 	}
 	h.lines = append(h.lines, line)
@@ -167,8 +168,8 @@ func (p *patch) apply(root string) (map[string]string, error) {
 }
 
 // find returns the index of the only place with the hunk's old lines, and the
-// hunk as it fits there: without the lines around the change, if those are not
-// as they were.
+// hunk that fits there. If the lines around the change are not as they were,
+// that is the hunk without them.
 func (h hunk) find(lines []string) (at int, fitting hunk, err error) {
 	found := 0
 	for _, fitting := range []hunk{h, h.core()} {
