@@ -47,7 +47,8 @@ const (
 	failed              // the store or the counter's file gave an error
 )
 
-// waited returns how long the worker waited for the lock, whether or not it got it.
+// waited returns how long the worker waited for the lock, whether or not it got
+// the lock.
 func (t *attempt) waited() time.Duration {
 	if t.held {
 		return t.granted - t.asked

@@ -45,7 +45,7 @@ func judge(attempts []*attempt, count total) *verdict {
 // overlaps returns a fault for each hold that began before the end of another
 // hold, if one of the two was exclusive.
 func overlaps(held []*attempt) (faults []string) {
-	var writer, last *attempt // the hold of a writer, and of any worker, that ends last so far
+	var writer, last *attempt // the holds so far that end last, among those of writers and among all
 	for _, t := range byGrant(held) {
 		other := writer
 		if t.mode == dlock.Exclusive {
@@ -73,7 +73,7 @@ func queueJumps(held []*attempt) (faults []string) {
 	queue := slices.SortedStableFunc(slices.Values(held), func(a, b *attempt) int {
 		return cmp.Or(cmp.Compare(a.place.Epoch, b.place.Epoch), cmp.Compare(a.place.Seq, b.place.Seq))
 	})
-	var writer, last *attempt // of those ahead: the writer, and any worker, that was granted last
+	var writer, last *attempt // of the contenders ahead: the last to be granted the lock, among the writers and among all
 	for _, t := range queue {
 		if last != nil && last.place.Epoch != t.place.Epoch {
 			writer, last = nil, nil

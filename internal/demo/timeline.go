@@ -98,7 +98,8 @@ func (l timeline) row(t *attempt) string {
 }
 
 // fill sets the marks of the columns whose middle is between the two times. If
-// there is no such column and some is set, it sets the mark at the first time.
+// there is no such column, and the parameter some is true, it sets the mark of
+// the column at the time from.
 func (l timeline) fill(marks []rune, from, to time.Duration, mark rune, some bool) {
 	found := false
 	for i := range marks {

@@ -91,7 +91,8 @@ func (c workers) work(ctx context.Context) []*attempt {
 	return attempts
 }
 
-// close ends all sessions and returns the errors of those that failed to.
+// close closes the clients of all workers, and returns the errors of those that
+// failed to close.
 func (c workers) close() []error {
 	var mu sync.Mutex
 	var errs []error

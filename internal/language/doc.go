@@ -3,6 +3,7 @@
 // that hide the actor of a sentence, and lines that are too long to read.
 //
 // The rules are in rules_test.go. A hit may be right, such as a word in a
-// quotation. Then it is listed in testdata/words.txt or testdata/long-lines.txt,
-// by its file and its text. The number of such hits is limited.
+// quotation. Such a hit is listed in testdata/words.txt or
+// testdata/long-lines.txt, by its file and its text. The number of such hits is
+// limited.
 package language

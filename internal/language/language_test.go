@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Limits of the numbers of hits that are right.
+// The greatest numbers of hits that may be listed in testdata as right.
 const (
 	maxWords     = 15
 	maxLongLines = 80

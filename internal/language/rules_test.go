@@ -40,7 +40,8 @@ var (
 	condition      = regexp.MustCompile(`^if\b`)
 )
 
-// beginsWithNounClause spares questions, and "What if".
+// beginsWithNounClause reports whether a sentence in the line begins with a
+// noun clause. Questions and "What if" do not count.
 func beginsWithNounClause(line string) bool {
 	for _, at := range beginsWithWho.FindAllStringIndex(line, -1) {
 		if !questionAbout.MatchString(line[at[1]:]) {
@@ -61,7 +62,8 @@ var (
 	afterNoun = regexp.MustCompile(`(?:[a-z], |\w )$`)
 )
 
-// hasWhoAsSubject spares a "who" that follows its noun.
+// hasWhoAsSubject reports whether a "who" is the subject of a sentence. A "who"
+// that follows its noun does not count.
 func hasWhoAsSubject(line string) bool {
 	for _, at := range whoActs.FindAllStringIndex(line, -1) {
 		if !afterNoun.MatchString(line[:at[0]]) {

@@ -136,8 +136,8 @@ func goPassages(source []byte) (passages []passage, err error) {
 
 var instruction = regexp.MustCompile(`^//(?:go:|\s*Output|\s*Unordered)`)
 
-// commentLine returns the line of a comment. The comment is measured if nothing
-// stands before it.
+// commentLine returns the line of a comment. The length of the line is measured
+// only if the line holds nothing but the comment.
 func commentLine(number int, text, whole string) line {
 	l := line{number: number}
 	if instruction.MatchString(text) {
@@ -152,8 +152,8 @@ func commentLine(number int, text, whole string) line {
 	return l
 }
 
-// stringPassage returns the lines of a string. Only in a raw string they are lines
-// of the file as well.
+// stringPassage returns the lines of a string. Only the lines of a raw string
+// are lines of the file as well.
 func stringPassage(number int, quoted string) (p passage) {
 	text, err := strconv.Unquote(quoted)
 	if err != nil {

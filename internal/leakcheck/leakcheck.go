@@ -20,18 +20,19 @@ var timeLimit = 10 * time.Second
 // known are functions of goroutines that tests cannot or need not end.
 var known = []string{
 	"os/signal.loop(",          // started once by signal.Notify, for the life of the process
-	"os/signal.signal_recv(",   // its innermost frame
+	"os/signal.signal_recv(",   // the innermost frame of the same goroutine
 	"runtime/pprof.",           // go test -cpuprofile
 	"runtime.ReadTrace(",       // go test -trace
 	"testing.(*F).Fuzz.func",   // the fuzzing engine
-	"internal/fuzz.",           // the same
+	"internal/fuzz.",           // the fuzzing engine, too
 	"runtime.ensureSigM.func1", // listens for signals
 }
 
 // After returns the exit code of a test binary whose tests have returned code.
 // If the tests passed, After waits until only the caller's goroutine is left.
-// If others stay, it prints their stacks on standard error and returns 1. Call
-// it last, after everything that the tests share has been stopped.
+// If other goroutines stay, it prints their stacks on standard error and
+// returns 1. Call it last, after everything that the tests share has been
+// stopped.
 func After(code int) int {
 	if code != 0 {
 		return code // the tests failed, and a failed test may leave goroutines

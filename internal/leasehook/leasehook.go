@@ -4,7 +4,8 @@ package leasehook
 
 import "time"
 
-// Skew moves the clocks that lease, a *driver.Lease, reads forward by d from
-// now on. Its timers do not notice, as after a pause of the process or a sleep
-// of the machine. Package driver sets Skew.
+// Skew moves the clocks that a lease reads forward by d, from now on. The
+// parameter lease is a *driver.Lease. The timers of the lease do not notice, as
+// after a pause of the process or a sleep of the machine. Package driver sets
+// the variable Skew.
 var Skew func(lease any, d time.Duration)

@@ -10,10 +10,10 @@ import (
 // Hidden is shown in place of what may be a password.
 const Hidden = "..."
 
-// Hide returns text without the passwords that the arguments hold. A password is
-// the part of an argument between a colon and the last at sign, as in
-// "zk://user:password@host". Messages repeat an argument that is in the wrong
-// place.
+// Hide returns text without the passwords that the arguments hold. A password
+// is the part of an argument between a colon and the last at sign, as in
+// "zk://user:password@host". All arguments count, because a message may repeat
+// an argument that is in the wrong place.
 func Hide(text string, args []string) string {
 	for _, arg := range args {
 		text = hide(text, arg)
