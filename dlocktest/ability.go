@@ -7,8 +7,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// trials report whether sessions have an ability. An ability that a driver may
-// leave out in some calls is tried a few times.
+// trials has a function for each ability, which reports whether the sessions a
+// and b have it. If a driver may leave an ability out in some calls, its
+// function makes more than one call.
 var trials = map[need]func(c *check, a, b driver.Session) bool{
 	needReplace: func(c *check, a, _ driver.Session) bool {
 		_, err := driver.Replace(c.ctx, a, "abilities", c.create(a, "abilities", writer), shared)
@@ -43,9 +44,9 @@ var trials = map[need]func(c *check, a, b driver.Session) bool{
 	},
 }
 
-// probe returns the abilities of the driver's sessions, and fails t if one is
-// missing that the configuration demands. It is no subtest, because go test
-// -run might leave a subtest out.
+// probe returns the abilities of the driver's sessions. It fails t if the
+// configuration demands an ability that is missing. It is no subtest, because
+// go test -run might leave a subtest out.
 func probe(t *testing.T, config Config) (have need) {
 	t.Helper()
 	if v := runCase(t, config, 0, rule{number: 10, name: "methods"}, testCase{
@@ -71,8 +72,9 @@ func probe(t *testing.T, config Config) (have need) {
 	return have
 }
 
-// succeeds tries an ability. It tries again if a session was lost. Any other
-// failure shows in the cases.
+// succeeds reports whether the sessions have an ability. If a session was lost
+// during the trial, it repeats the trial. After any other failure it returns
+// false: the cases show such a failure.
 func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Session) bool) bool {
 	for range attempts {
 		can := make(chan bool, 1)

@@ -32,8 +32,9 @@ var aheadCases = []testCase{
 	{name: "a-deletion-that-meets-the-create-is-not-missed", why: whyArmed, needs: needArmed, run: armedMeetsDelete},
 }
 
-// wantAhead compares the nodes ahead that Create returned with those in the
-// queue. A driver may leave them out.
+// wantAhead compares the nodes ahead that Create returned with the nodes that
+// are ahead in the queue. It accepts that Create returned none, because a
+// driver may leave them out.
 func (c *check) wantAhead(j driver.Joined, want ...driver.Node) {
 	if j.Known && !slices.Equal(j.Ahead, want) {
 		c.errorf("Create of %s returned the nodes ahead %v, expected %v, as List returns them", j.Name, j.Ahead, want)
@@ -63,7 +64,7 @@ func aheadAsListed(c *check) {
 			known++
 		}
 	}
-	for len(places) > 1 { // the oldest node goes, and a new one comes and goes
+	for len(places) > 1 { // the oldest node is deleted, and a new one is created and deleted
 		c.delete(a, "q", places[0])
 		places = places[1:]
 		j := c.join(b, "q", writer, nil)
@@ -119,9 +120,10 @@ func aheadAfterRemoval(c *check) {
 	}
 }
 
-// aheadConcurrent deletes no node while others are created. So each Create has
-// to return all nodes with a smaller token. A node that no Create returned may
-// be there as well: a Create that failed may have left it for a moment.
+// aheadConcurrent creates nodes at the same time, and deletes none meanwhile.
+// So each Create has to return all nodes with a smaller token. It may also
+// return nodes that no successful Create has made, because a Create that failed
+// may leave its node for a moment.
 func aheadConcurrent(c *check) {
 	sessions := []driver.Session{c.session(), c.session(), c.session()}
 	c.rounds(25, func(round int) {
@@ -148,9 +150,9 @@ func aheadConcurrent(c *check) {
 	})
 }
 
-// aheadAtAnInstant deletes a node while another one is created. A node that
-// stood all the time has to be ahead, and a node that was gone before must not
-// be.
+// aheadAtAnInstant deletes a node while another node is created. Create may
+// return the deleted node as ahead or leave it out. It has to return the node
+// that stays, and must not return a node that was gone before.
 func aheadAtAnInstant(c *check) {
 	a, b := c.twoSessions()
 	c.rounds(100, func(i int) {
@@ -172,8 +174,8 @@ func aheadAtAnInstant(c *check) {
 	})
 }
 
-// aloneExcludes takes a contender that is alone for the holder of a lock, as
-// recipes do.
+// aloneExcludes checks that only one contender at a time is alone, because
+// recipes give the lock to a contender that is alone.
 func aloneExcludes(c *check) {
 	var inside, entered atomic.Int32
 	c.together(4, func(i int) {
@@ -194,11 +196,13 @@ func aloneExcludes(c *check) {
 	c.logf("%d creates were alone", entered.Load())
 }
 
-// holdBriefly holds a lock for a moment, so that others come meanwhile.
+// holdBriefly holds a lock for a moment, so that other contenders come
+// meanwhile.
 func holdBriefly() { time.Sleep(rand.N(200 * time.Microsecond)) }
 
 // predecessorGetsAhead checks the nodes with which the driver calls
-// Predecessor, if it does. A driver may call it with no nodes at any time.
+// Predecessor, if the driver calls it. A driver may always call it with no
+// nodes.
 func predecessorGetsAhead(c *check) {
 	a, b := c.twoSessions()
 	var want []driver.Node
@@ -236,7 +240,8 @@ func armedUnasked(c *check) {
 }
 
 // armedEndsWithChosen has Predecessor choose one of three nodes, each in turn,
-// and deletes that node. A watch of another node stays open then.
+// and deletes that node. The watch has to end. If the driver has armed a watch
+// of another node instead, that watch stays open.
 func armedEndsWithChosen(c *check) {
 	a, b := c.twoSessions()
 	armed := 0

@@ -16,11 +16,12 @@ import (
 // be slow.
 var closeGrace = 20 * time.Second
 
-// attempts is how often a case is tried if it fails and one of its sessions
-// ended that the case did not end. A very busy machine may stop the process for
-// longer than a short session timeout, which is no fault of the driver. Then
-// stalledAttempts counts instead. A driver that always loses sessions loses one
-// in every attempt.
+// attempts is the maximum number of attempts at a case. A case is repeated if
+// it has failed and has lost a session that it did not end itself. If the
+// process was stopped for long during the latest attempt, as on a very busy
+// machine, the maximum is stalledAttempts, because that is no fault of the
+// driver. A driver that loses its sessions by a mistake loses one in every
+// attempt, so it fails.
 const (
 	attempts        = 5
 	stalledAttempts = 12
@@ -71,7 +72,7 @@ type check struct {
 	abandoned bool
 	failures  []string
 	hook      string        // the hook of Config that failed
-	unproven  string        // why the attempt proves nothing; empty if it does
+	unproven  string        // why the attempt proves nothing; empty if it proves something
 	lost      error         // why a session ended that the case did not end
 	stall     time.Duration // the longest time for which the process did not run
 	sessions  []driver.Session
@@ -136,7 +137,7 @@ func (c *check) rounds(n int, f func(i int)) {
 }
 
 // measureStalls runs a goroutine that wakes every few milliseconds, and records
-// by how much it was late at most. The function stop ends it.
+// the longest time by which it was late. The function stop ends the goroutine.
 func (c *check) measureStalls() (stop func()) {
 	const pause = 5 * time.Millisecond
 	quit, finished := make(chan struct{}), make(chan struct{})
@@ -157,8 +158,8 @@ func (c *check) measureStalls() (stop func()) {
 	}
 }
 
-// stalled reports whether the process did not run for so long that a session may
-// have been lost by that.
+// stalled reports whether the process was stopped for so long that a session
+// may have been lost for this reason.
 func (c *check) stalled() bool { return c.stall > c.config.sessionTimeout()/10 }
 
 // report reports the failures to t, the first ten at most.
@@ -181,7 +182,7 @@ func (c *check) abandon() {
 	c.abandoned = true
 }
 
-// cleanUp looks for sessions that were lost, heals all cuts, and closes clients
+// cleanUp records which sessions were lost, heals all cuts, and closes clients
 // and sessions, so that the store can be taken down.
 func (c *check) cleanUp() {
 	c.mu.Lock()
@@ -207,7 +208,8 @@ func (c *check) cleanUp() {
 	wg.Wait()
 }
 
-// hookFailed records that a hook failed. The first one counts.
+// hookFailed records that a hook failed. Only the first hook that fails is
+// recorded.
 func (c *check) hookFailed(hook string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -305,7 +307,7 @@ func (c *check) sessionOf(store driver.Connector) driver.Session {
 	return s
 }
 
-// closeLater has the session closed when the attempt ends.
+// closeLater registers the session, so that it is closed when the attempt ends.
 func (c *check) closeLater(s driver.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

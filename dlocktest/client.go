@@ -84,8 +84,8 @@ func (c *check) won(l *dlock.Lock, err error) *dlock.Lock {
 // acquire is a method of an RWMutex.
 type acquire func(ctx context.Context) (*dlock.Lock, error)
 
-// try calls TryLock or TryRLock, and repeats the call after an error that may
-// pass: the two ask the store only once.
+// try calls TryLock or TryRLock. It repeats the call after an error that may
+// pass, because TryLock and TryRLock do not repeat a request.
 func (c *check) try(enter acquire) (l *dlock.Lock, err error) {
 	c.retry("TryLock or TryRLock", func() error {
 		l, err = enter(c.ctx)
@@ -103,14 +103,15 @@ func (c *check) unlock(l *dlock.Lock) {
 	}
 }
 
-// background waits for the lock on a goroutine of its own.
+// background calls acquire on a goroutine of its own, and returns a channel
+// that gets the lock.
 func background(acquire func() *dlock.Lock) <-chan *dlock.Lock {
 	won := make(chan *dlock.Lock, 1)
 	go func() { won <- acquire() }()
 	return won
 }
 
-// granted waits until the lock of background is granted.
+// granted waits until the lock is granted for which background waits.
 func (c *check) granted(won <-chan *dlock.Lock, when string) *dlock.Lock {
 	wait := c.startWait()
 	select {

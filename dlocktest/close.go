@@ -54,7 +54,8 @@ func closeSpares(c *check) {
 	c.wantAlive(b, "Close of another session")
 }
 
-// closeOrder looks at Done as soon as another session sees the node gone.
+// closeOrder checks that Done of a closed session is closed as soon as another
+// session sees that its node is gone.
 func closeOrder(c *check) {
 	next := c.session()
 	for range 10 {
@@ -234,8 +235,8 @@ func closeAgain(c *check) {
 	c.wantNodes("after a Close that was repeated when the store could be reached again", c.listAfterWrite(b, "q"))
 }
 
-// closeRetrying closes a session whose store can be reached again. A connection
-// that broke meanwhile may make a try or two fail.
+// closeRetrying closes a session whose store can be reached again. The first
+// tries may fail if the connection broke meanwhile.
 func closeRetrying(c *check, s driver.Session) {
 	var err error
 	for range 5 {

@@ -26,17 +26,17 @@ type Config struct {
 	// sessions of the case are closed by then.
 	New func(t *testing.T) driver.Connector
 
-	// SessionTimeout is how long the store keeps a session that it does not
-	// hear of, at most. Many cases wait that long, so choose a short one: one
-	// or two seconds are good. With less than about 200 ms a slow machine loses
-	// sessions without a fault of the driver. Zero means 10 s.
+	// SessionTimeout is the longest time for which the store keeps a session
+	// that it does not hear from. Many cases wait that long, so choose a short
+	// one: one or two seconds are good. With less than about 200 ms a slow
+	// machine loses sessions without a fault of the driver. Zero means 10 s.
 	SessionTimeout time.Duration
 
-	// Timeout, and three SessionTimeouts on top, bound each wait of a case.
-	// They end a case that hangs. They are no measure of a slow store: a case
-	// that repeats something many times repeats it less often on a slow store.
-	// A short Timeout makes sound drivers fail on a busy machine. Zero means 30
-	// s.
+	// Timeout bounds each wait of a case: a wait takes at most Timeout and
+	// three SessionTimeouts. This ends a case that hangs. A slow store needs no
+	// longer Timeout: a case that repeats something many times repeats it less
+	// often on a slow store. A short Timeout makes sound drivers fail on a busy
+	// machine. Zero means 30 s.
 	Timeout time.Duration
 
 	// Complete makes each hook below required: a hook that is nil is a failure.
@@ -48,8 +48,9 @@ type Config struct {
 	Abilities []Ability
 
 	// Drop makes the store end the session now, as the store does after the
-	// session's timeout. Drop returns when the store has ended it. The process
-	// of the session should not be told, so that it may not know yet.
+	// session's timeout. Drop returns when the store has ended the session. It
+	// should not tell the process of the session, so that the process need not
+	// know of the end yet.
 	Drop func(t *testing.T, s driver.Session)
 
 	// CutOff cuts the session off from the store in both directions: no request
@@ -65,9 +66,9 @@ type Config struct {
 	CutOff func(t *testing.T, s driver.Session) (heal func())
 
 	// Reset breaks the session's connections to the store once. The driver can
-	// connect again at once, and the store keeps the session. A driver may give
-	// its session up with the connection: the cases accept that the session
-	// ends.
+	// connect again at once, and the store keeps the session. The cases accept
+	// that the session ends, because a driver may give up a session whose
+	// connection broke.
 	Reset func(t *testing.T, s driver.Session)
 
 	// LoseRequest loses the next request for op that the session sends, as when
@@ -87,15 +88,15 @@ type Config struct {
 	// HoldRequest holds the next request for op that the session sends. The
 	// session sees its connection break, as with LoseRequest, and later
 	// requests pass at once. When the case calls arrive, the request arrives at
-	// the store, unless the store has closed that connection. By then the
-	// session may have been closed. The function arrive returns when the store
-	// has carried the request out or has refused it. The cases hold creates and
-	// deletes.
+	// the store, unless the store has closed the connection of the request. The
+	// session may have been closed by that time. The function arrive returns
+	// when the store has carried the request out or has refused it. The cases
+	// hold creates and deletes.
 	HoldRequest func(t *testing.T, s driver.Session, op faults.Op) (arrive func())
 
 	// DelayReplies delays by d every reply to a request that the session sends
-	// from now on. The request itself arrives at once. A CutOff that begins
-	// later stops no reply that the store had sent before.
+	// from now on. The request itself arrives at once. If a CutOff begins while
+	// a reply is on its way, the reply still arrives.
 	DelayReplies func(t *testing.T, s driver.Session, d time.Duration)
 
 	// Pause moves the monotonic or the wall clock of the session's process on
@@ -117,10 +118,11 @@ type Config struct {
 	// queue was removed.
 	PutNode func(t *testing.T, c driver.Connector, queue, name string, data []byte)
 
-	// NewNearRollOver is New for a store whose sequences are about to end.
-	// Within a hundred creates in one queue the driver has to do what it does
-	// then: start over, or wrap. If sequences cannot end within the life of a
-	// store, set it to the same function as New.
+	// NewNearRollOver is New for a store whose sequences have almost reached
+	// their highest number. Within a hundred creates in one queue the driver
+	// has to do what it does when the sequences are used up: start over, or
+	// wrap. If sequences cannot be used up within the life of a store, set the
+	// field to the same function as New.
 	NewNearRollOver func(t *testing.T) driver.Connector
 }
 
@@ -192,11 +194,11 @@ const needLosses = needLoseRequest | needLoseReply
 type requirement struct {
 	need    need
 	name    string
-	ability bool // of sessions, rather than a hook
+	ability bool // true for an ability of sessions, false for a hook
 }
 
-// needs holds all requirements. The abilities come first: a case that does not
-// apply to a driver is not reported for a missing hook.
+// needs holds all requirements. The abilities come first, so that a case which
+// does not apply to a driver is not reported for a missing hook.
 var needs = []requirement{
 	{needReplace, string(AbilityReplace), true},
 	{needRead, string(AbilityRead), true},

@@ -21,21 +21,21 @@ const (
 	tablesEnd       = "<!-- end of tables -->\n"
 
 	soundName = "is sound"
-	// shown is how many of the cases that catch a sabotage the page names.
+	// shown is the number of cases that the page names in a row, at most.
 	shown  = 2
 	others = " and others"
-	// rounds is how often a case has to catch a sabotage before it is named.
+	// rounds is how often a case has to catch a sabotage before the page names
+	// the case.
 	rounds = 2
-	// tries is how often a case may overlook a sabotage before that is a
-	// failure.
+	// tries is how often a case is run, at most, until it catches the sabotage.
 	tries = 3
 )
 
 // row is a row of the page, about one sabotage.
 type row struct {
 	caught []string // cases of the rule that is broken, in the kit's order
-	more   bool     // there are others
-	also   []string // what else fails: ids of rules
+	more   bool     // more cases of the rule fail
+	also   []string // the other rules with cases that fail
 }
 
 // TestEverySabotageIsSeen runs, for each sabotaged driver, the cases that the
@@ -66,7 +66,7 @@ func each(f func(r rule, s sabotage)) {
 	}
 }
 
-// pattern is what to run, as for go test -run.
+// pattern returns the argument of go test -run that runs these cases of a rule.
 func pattern(r rule, cases []string) string {
 	if len(cases) == 0 {
 		return "^TestSabotaged$"
@@ -82,7 +82,8 @@ func wantCaught(t *testing.T, r rule, s sabotage, want row, out string) {
 	t.Helper()
 	failed := failures(out)
 	for _, name := range want.caught {
-		// A case in which things have to meet may see a fault in one run only.
+		// Some cases see a fault only if two events happen at the same moment,
+		// which may not be so in every run.
 		for try := 1; try < tries && !failed[r.id()+"/"+name]; try++ {
 			out = run(t.Context(), s.does, pattern(r, []string{name}))
 			maps.Copy(failed, failures(out))
@@ -106,7 +107,7 @@ func wantCaught(t *testing.T, r rule, s sabotage, want row, out string) {
 
 var failLine = regexp.MustCompile(`(?m)^ +--- FAIL: TestSabotaged/(\S+/\S+) `)
 
-// failures returns the cases that failed, as rule/case.
+// failures returns the cases that failed, as strings of the form rule/case.
 func failures(out string) map[string]bool {
 	failed := make(map[string]bool)
 	for _, m := range failLine.FindAllStringSubmatch(out, -1) {
@@ -208,7 +209,8 @@ var (
 	caseName = regexp.MustCompile("`([^`]+)`")
 )
 
-// parseTables undoes tables.
+// parseTables returns the rows of the tables on the page. It is the reverse of
+// tables.
 func parseTables(t *testing.T, page string) map[string]row {
 	t.Helper()
 	rows := make(map[string]row)

@@ -34,8 +34,8 @@ var createCases = []testCase{
 		needs: needDrop, run: createAfterExpiry},
 }
 
-// createFailed judges the error of a Create that may have failed, and reports
-// whether it did.
+// createFailed checks the error of a Create that may have failed, and reports
+// whether the Create has failed.
 func createFailed(c *check, s driver.Session, ctx context.Context, err error) bool {
 	return c.mayFail("Create whose outcome is unknown", s, ctx, err)
 }
@@ -46,7 +46,7 @@ func eventuallyHolds(c *check, s driver.Session, queue, after string, want ...dr
 }
 
 // eventuallyHoldsOr waits until the queue holds exactly the nodes of want. If
-// the session mayEnd has ended, the queue may hold exactly those of rest
+// the session mayEnd has ended, the queue may hold exactly the nodes of rest
 // instead.
 func eventuallyHoldsOr(c *check, s driver.Session, queue, after string, want []driver.Node, mayEnd driver.Session, rest []driver.Node) {
 	var nodes []driver.Node
@@ -64,8 +64,8 @@ func eventuallyHoldsOr(c *check, s driver.Session, queue, after string, want []d
 	ok = true
 }
 
-// createUnlessEnded creates a node in a session that may have ended with its
-// connection, and reports whether it did.
+// createUnlessEnded creates a node in a session that may have ended because its
+// connection broke. It reports whether the node was created.
 func createUnlessEnded(c *check, s driver.Session, queue, prefix string) (p driver.Place, ok bool) {
 	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
 		p, err = tryCreate(c.ctx, s, queue, prefix)
@@ -102,9 +102,9 @@ func createCancelledAnyTime(c *check) {
 	eventuallyHolds(c, b, "q", "a Create that returned an error", append(want, last.Node)...)
 }
 
-// soonEnded returns a context that ends at about the time that a call takes. By
-// turns, it has a deadline, is cancelled after a while, is cancelled by a
-// goroutine while the call begins, and has ended before.
+// soonEnded returns a context that ends at about the time at which a call
+// returns. The number i decides how it ends: by a deadline, by a cancel after a
+// while, by a cancel while the call begins, or before the call.
 func soonEnded(parent context.Context, i int, usual time.Duration) (context.Context, context.CancelFunc) {
 	after := rand.N(2*usual + 1)
 	if i%4 == 0 {
@@ -134,8 +134,8 @@ func createTime(c *check, s driver.Session) time.Duration {
 
 // createLosesList loses the list that Create sends besides the request for its
 // node. The connection may break before the reply for the node has come. So
-// Create may fail, but then no node may stay. If the driver sends no such list,
-// its next List is lost.
+// Create may fail, but if it fails, no node may stay. If Create sends no list,
+// the next List of the session is lost instead.
 func createLosesList(c *check) {
 	a, b := c.twoSessions()
 	want := []driver.Node{c.create(b, "q", writer).Node}
@@ -156,9 +156,8 @@ func createLosesList(c *check) {
 	}
 }
 
-// createLost loses requests for creates, or the replies to them, in a queue
-// where other nodes have the same prefix: of the same session and of another
-// one.
+// createLost loses requests for creates, or the replies to them. In the queue,
+// the same session and another session have other nodes with the same prefix.
 func createLost(c *check, committed bool) {
 	a, b := c.twoSessions()
 	rest := []driver.Node{c.create(b, "q", writer).Node}
@@ -180,7 +179,7 @@ func createLost(c *check, committed bool) {
 }
 
 // createSparesCopy puts a node of another program into the queue, with the data
-// of a Create whose request or reply is lost then.
+// of a Create. Then the request or the reply of this Create is lost.
 func createSparesCopy(c *check) {
 	a, b := c.twoSessions()
 	for _, committed := range []bool{false, true} {
@@ -212,8 +211,8 @@ func createSparesCopy(c *check) {
 
 func bySeq(a, b driver.Node) int { return cmp.Compare(a.Seq, b.Seq) }
 
-// createCutOff gives up creates while the session is cut off. Their requests may
-// arrive after heal.
+// createCutOff gives up creates while the session is cut off. Their requests
+// may arrive after the cut has healed.
 func createCutOff(c *check) {
 	a, b := c.twoSessions()
 	theirs := c.create(b, "q", writer)

@@ -166,7 +166,7 @@ func repeatDelete(c *check, s driver.Session, queue string, p driver.Place, why 
 	}, "a repeated Delete returns success or ErrGone")
 }
 
-// inDoubtDelete judges the first error of a Delete whose outcome the driver may
+// inDoubtDelete checks the first error of a Delete whose outcome the driver may
 // not know.
 func inDoubtDelete(c *check, s driver.Session, ctx context.Context, err error) {
 	c.mayFail("Delete whose outcome is unknown (ErrGone would tell its caller that the lock was lost)", s, ctx, err)
@@ -196,8 +196,9 @@ func lostReplySparesNamesake(c *check) {
 	c.wantNodes("after a Delete was repeated whose reply had been lost", c.listAfterWrite(b, "q"), theirs.Node)
 }
 
-// lateDeleteSparesNamesake has the request of a Delete arrive late. A repeat of
-// the Delete has succeeded by then, and another node may have got the name.
+// lateDeleteSparesNamesake has the request of a Delete arrive late. Before it
+// arrives, a repeat of the Delete has succeeded, and another node may have got
+// the name.
 func lateDeleteSparesNamesake(c *check) {
 	a, b := c.twoSessions()
 	for i := range 2 {
@@ -219,8 +220,9 @@ func lateDeleteSparesNamesake(c *check) {
 	}
 }
 
-// deleteSparesCopy removes the session's node, which the session sees. Then
-// another program puts a node of the same name and data into the queue.
+// deleteSparesCopy removes the session's node, and the session sees that it is
+// gone. Then another program puts a node of the same name and data into the
+// queue. A Delete must not remove that node.
 func deleteSparesCopy(c *check) {
 	a, b := c.twoSessions()
 	p, text := c.createWithData(a, "q", writer)

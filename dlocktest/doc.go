@@ -48,16 +48,16 @@
 // driver. A hook that calls t.Fatal or t.Error is reported as a hook that
 // failed, and not as a broken rule.
 //
-// Use go test -failfast while a driver is broken. A case waits long for what
-// does not come, and one mistake breaks many cases. Mend the first rule that is
-// reported first.
+// Use go test -failfast while a driver is broken. Without it the test takes
+// long, because one mistake breaks many cases, and a broken case may wait until
+// its time limit. Begin with the first rule that is reported as broken.
 //
 // Run the kit with the race detector, and more than once: many rules are about
 // calls at the same time. The kit runs in real time, one case after the other.
-// Times are judged with generous bounds only, so a store may be slow and a
-// machine busy. If a case fails and one of its sessions has ended that the case
-// did not end, the kit runs the case again. A driver that hangs fails its case,
-// with the stacks of all goroutines.
+// The bounds on times are generous, so a store may be slow and a machine busy.
+// If a case fails, and has lost a session that it did not end itself, the kit
+// runs the case again. A driver that hangs fails its case, with the stacks of
+// all goroutines.
 //
 // # Test proxies
 //

@@ -64,8 +64,9 @@ func endIdle(c *check) {
 	c.wantNodes("after two session timeouts without a call", c.listAfterWrite(b, "q"), p.Node)
 }
 
-// calls returns calls of all methods that ask the store. A call of an optional
-// method that is not supported returns the Err of the session.
+// calls returns, by name, calls of all methods that ask the store. In place of
+// an optional method that is not supported, the call returns the Err of the
+// session.
 func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]func() error {
 	optional := func(err error) error {
 		if errors.Is(err, errors.ErrUnsupported) {
@@ -147,18 +148,19 @@ func endBeforeNodesGo(c *check) {
 }
 
 // endWithMargin cuts a session off. The session has to end some time before its
-// node goes.
+// node is removed.
 func endWithMargin(c *check) {
 	holder, next := c.twoSessions()
 	wantMargin(c, holder, next, c.create(holder, "q", writer))
 }
 
-// wantMargin cuts the holder off and expects it to end a twentieth of the
-// session timeout before the next session sees its node gone.
+// wantMargin cuts the session holder off. It expects that this session ends at
+// least a twentieth of the session timeout before the session next sees that
+// the holder's node is gone.
 //
-// It calls Err of the holder again and again. The last call counts that
-// returned nil. So a slow machine, which makes these calls late, causes no
-// failure.
+// It calls Err of the holder again and again, and takes the time just before
+// the last call that returned nil. So a slow machine, which makes these calls
+// late, causes no failure.
 func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 	least := c.config.sessionTimeout() / 20
 	c.cutOff(holder)
@@ -197,11 +199,11 @@ func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 // their way. The replies arrive, and must not prolong the lease by the time
 // that they took. A driver may also lose its session because of slow replies.
 //
-// A heartbeat may end before its reply has come: [driver.Lease.Keep] waits a
-// quarter of the timeout. So some delays are shorter than that. They prove
-// something only if the session outlives its timeout, because a slow reply has
-// renewed the lease then. If the session does not, a delay of a tenth of the
-// timeout is tried.
+// A heartbeat may give up before its reply has come: [driver.Lease.Keep] waits
+// for a quarter of the timeout. So some delays are shorter than that. Such a
+// delay proves something only if a slow reply has renewed the lease, and that
+// is certain only if the session lives for longer than its timeout. If it does
+// not, the case tries a delay of a tenth of the timeout.
 func endAfterSlowReplies(c *check) {
 	timeout := c.config.sessionTimeout()
 	for _, pause := range []time.Duration{timeout / 20, timeout / 4} {
@@ -220,8 +222,8 @@ func endAfterSlowReplies(c *check) {
 }
 
 // endAfterSlowLists cuts a session off while replies to lists are on their way.
-// The pause before the cut lets the requests arrive. After a long pause,
-// replies to heartbeats are on their way as well.
+// In the pause before the cut the requests arrive at the store. If the pause is
+// long, replies to heartbeats are on their way as well.
 func endAfterSlowLists(c *check, pause time.Duration) {
 	timeout := c.config.sessionTimeout()
 	holder, next := c.twoSessions()
@@ -236,9 +238,9 @@ func endAfterSlowLists(c *check, pause time.Duration) {
 	wg.Wait()
 }
 
-// endAfterSlowBeats cuts off an idle session whose replies take that long. It
-// reports whether a slow reply has renewed the lease: then the session has
-// lived for longer than its timeout before the cut.
+// endAfterSlowBeats cuts off an idle session whose replies take the time delay.
+// It reports whether a slow reply has renewed the lease. This is so if the
+// session has lived for longer than its timeout before the cut.
 func endAfterSlowBeats(c *check, delay time.Duration) (counted bool) {
 	timeout := c.config.sessionTimeout()
 	holder, next := c.twoSessions()

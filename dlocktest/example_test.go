@@ -26,7 +26,8 @@ func ExampleRun() {
 	_ = testConformance
 }
 
-// A test sets the clocks of a lease forward, as a pause of the process does.
+// A test sets the clocks of a lease forward. The lease then acts as after a
+// pause of the process.
 func ExampleSkewLease() {
 	lease := driver.NewLease(10*time.Second, 0)
 	defer lease.End(nil)

@@ -18,8 +18,8 @@ func (c *check) runHook(hook string, f func()) {
 	c.watchHook(hook, f)
 }
 
-// watchHook is runHook for a call that has to be made after the attempt was
-// abandoned as well.
+// watchHook is runHook for a call that has to be made even if the attempt was
+// abandoned, such as a heal.
 func (c *check) watchHook(hook string, f func()) {
 	failed := c.t.Failed()
 	returned := false
@@ -32,8 +32,8 @@ func (c *check) watchHook(hook string, f func()) {
 	returned = true
 }
 
-// hookOnce returns f, a function that a hook has returned, for calls of
-// watchHook. Only the first call runs f.
+// hookOnce wraps f, a function that a hook has returned. The first call of the
+// result runs f by watchHook, and later calls do nothing.
 func (c *check) hookOnce(hook string, f func()) func() {
 	var once sync.Once
 	return func() { once.Do(func() { c.watchHook(hook, f) }) }
@@ -65,7 +65,7 @@ func (c *check) reset(s driver.Session) {
 }
 
 // lose loses the next request for op. If committed is true, it loses the reply
-// to it instead.
+// to that request instead.
 func (c *check) lose(s driver.Session, op faults.Op, committed bool) {
 	c.expectEnd(s)
 	if committed {
@@ -110,7 +110,8 @@ func (c *check) putNode(queue, name, data string) {
 	c.runHook("PutNode", func() { c.config.PutNode(c.t, store, queue, name, []byte(data)) })
 }
 
-// nearRollOver returns a store whose sequences are about to end.
+// nearRollOver returns a store whose sequences have almost reached their
+// highest number.
 func (c *check) nearRollOver() (store driver.Connector) {
 	c.runHook("NewNearRollOver", func() { store = c.config.NewNearRollOver(c.t) })
 	return store

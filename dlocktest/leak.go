@@ -24,9 +24,10 @@ var leakCases = []testCase{
 	{name: "a-call-given-up-leaves-no-goroutine", why: whyLeak, run: callLeaksNothing},
 }
 
-// leaks calls do that many times, and fails if there are n more goroutines of
-// one kind after that. A goroutine that the program starts once, or that a
-// server in the same process starts, is no failure then.
+// leaks calls the function do as often as times says. It fails if the process
+// then has at least n goroutines of one kind more than before. So a goroutine
+// that is started only once, by the program or by a server in the same process,
+// is no failure.
 func (c *check) leaks(what string, n, times int, do func()) {
 	before := goroutines()
 	for range times {
@@ -89,7 +90,7 @@ func startedBy(stack string) string {
 }
 
 // makeNodesAndWatches leaves nodes and open watches in a session, as a program
-// does that only closes its client at the end.
+// does that unlocks nothing and only closes its client at the end.
 func makeNodesAndWatches(c *check, s driver.Session) {
 	p := c.create(s, "q", writer)
 	q := c.join(s, "q", reader, last)
@@ -172,7 +173,7 @@ func closeCutOffLeaksNothing(c *check) {
 }
 
 // callsEndWithClose closes a session that is cut off while calls are in flight.
-// They end with the session, and Close waits for them.
+// The calls have to end with the session, and Close has to wait for them.
 func callsEndWithClose(c *check) {
 	timeout := c.config.sessionTimeout()
 	late := inEveryTry(func() map[string]bool {

@@ -8,9 +8,9 @@ import (
 )
 
 // SkewLease moves both clocks of a lease on by d, and leaves its timer as it
-// was. A process that was paused, or whose machine slept, sees the same. A
-// driver whose sessions leave rule 8 to a [driver.Lease] plays [Config.Pause]
-// with it:
+// was. A lease sees the same after a pause of its process or a sleep of the
+// machine. If the sessions of a driver leave rule 8 to a [driver.Lease], its
+// test plays [Config.Pause] with SkewLease:
 //
 //	Pause: func(t *testing.T, s driver.Session, d time.Duration) {
 //		dlocktest.SkewLease(s.(*session).lease, d)

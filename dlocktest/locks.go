@@ -40,8 +40,9 @@ var lockCases = []testCase{
 	{name: "a-waiter-whose-session-expires-queues-again", why: "it would wait for ever, or hold the lock without a node", needs: needDrop, run: waiterQueuesAgain},
 }
 
-// oneWriter counts with atomics, because the race detector does not see the
-// order of two clients that a lock in a server gives.
+// oneWriter counts with atomics. With plain variables the race detector would
+// report a race, because it does not see that a lock in a server orders two
+// clients.
 func oneWriter(c *check) {
 	var inside, held atomic.Int32
 	var last atomic.Int64

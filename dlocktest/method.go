@@ -76,8 +76,8 @@ func marks(c *check) {
 	c.wantName("List of a bad queue", err)
 }
 
-// wantGivenUp judges the error of a call whose ctx ended. The node may have gone
-// meanwhile.
+// wantGivenUp checks the error of a call whose ctx has ended. The error may
+// also say that the node is gone.
 func (c *check) wantGivenUp(what string, s driver.Session, ctx context.Context, err error) {
 	if !errors.Is(err, driver.ErrGone) {
 		c.mayFail(what, s, ctx, err)
@@ -123,7 +123,7 @@ func connectCtx(c *check) {
 	c.closeLater(s)
 	p := c.create(s, "q", writer)
 	cancel()
-	select { // a wrong end of the session may take a moment
+	select { // if the session ends, which is wrong, that may take a moment
 	case <-s.Done():
 		c.fatalf("the session ended with the ctx of Connect (%v), expected it to go on", s.Err())
 	case <-time.After(c.config.sessionTimeout() / 8):
@@ -167,9 +167,9 @@ func abilitiesAreStable(c *check) {
 	}
 }
 
-// promptWhileCutOff gives each call a ctx that ends after a tenth of the session
-// timeout. A call that ignores its ctx returns with the end of the session, or
-// later.
+// promptWhileCutOff gives each call a ctx that ends after a tenth of the
+// session timeout. A call that ignores its ctx returns only when the session
+// has ended, or later.
 func promptWhileCutOff(c *check) {
 	timeout := c.config.sessionTimeout()
 	late := inEveryTry(func() map[string]bool {
@@ -187,9 +187,9 @@ func promptWhileCutOff(c *check) {
 	}
 }
 
-// lateCalls makes every call of a session that is cut off, and calls end, with
-// which they have to return. It returns the names of the calls that have not
-// returned within grace after that.
+// lateCalls begins all calls of a session that is cut off, and then calls the
+// function end, which makes the calls return. It returns the names of the calls
+// that have not returned within grace after end has returned.
 func lateCalls(c *check, ctx context.Context, s driver.Session, p driver.Place, grace time.Duration, end func()) map[string]bool {
 	late := make(map[string]bool)
 	all := calls(ctx, s, p)
@@ -214,8 +214,9 @@ func lateCalls(c *check, ctx context.Context, s driver.Session, p driver.Place, 
 	return nil
 }
 
-// inEveryTry returns what each of four calls of find returns. On a slow machine
-// a sound driver may be late as well, but not in every try.
+// inEveryTry calls find up to four times, and returns the names that every
+// result holds. On a slow machine a sound driver may be late in some tries, but
+// not in every try.
 func inEveryTry(find func() map[string]bool) map[string]bool {
 	found := find()
 	for try := 1; try < 4 && len(found) > 0; try++ {

@@ -79,9 +79,9 @@ func namesAtTheLimits(c *check) {
 }
 
 // nodeLike holds names of queues that look like nodes. A store could take them
-// for nodes if its nodes and queues have the same parent. Some differ only at
-// their end, because a driver may change such names and must not make two of
-// them equal.
+// for nodes if its nodes and queues have the same parent. Some of the names
+// differ only in their last characters. A driver may store such names in a
+// changed form, and must not make two of them equal.
 var nodeLike = []string{
 	"order-1234567890", "order-1234567890~", "order-1234567890~~", "1234567890", "1234567890~", "job1732201234567",
 	"web1-W-0000000000", "web1-R-0000000001", "x-999999999999999999", "x-9999999999999999999", "0000000000/0000000000~/web1-W-0000000000",

@@ -36,7 +36,7 @@ var orderCases = []testCase{
 func sequentialOrder(c *check) {
 	sessions := []driver.Session{c.session(), c.session(), c.session()}
 	var want []driver.Node
-	for i := range 27 { // the order by name is another one, and the sequence passes ten
+	for i := range 27 { // sorted by name, the nodes are in another order; and the sequences reach two digits
 		prefix := fmt.Sprintf("%c-%c-", 'z'-i%26, "RW"[i%2])
 		want = append(want, c.create(sessions[i%3], "q", prefix).Node)
 		c.wantNodes(fmt.Sprintf("after %d creates", i+1), c.list(sessions[i%3], "q"), want...)
@@ -74,8 +74,8 @@ func concurrentOrder(c *check) {
 }
 
 // nothingBeforeListed creates nodes and deletes none, while observers list the
-// queue. So each list has to be a beginning of the last list. A node that a
-// failed Create left for a moment does not count.
+// queue. So each list has to be a beginning of the last list. The case ignores
+// nodes of a Create that failed, which may stay for a moment.
 func nothingBeforeListed(c *check) {
 	observers := []driver.Session{c.session(), c.session()}
 	var creating atomic.Bool
@@ -124,8 +124,8 @@ func nothingBeforeListedInChurn(c *check) {
 	})
 }
 
-// wantNewNodesBehind lists the queue again and again. A new node has to be
-// behind every node that was listed before.
+// wantNewNodesBehind lists the queue again and again, while goOn returns true.
+// A new node has to be behind every node that was listed before.
 func wantNewNodesBehind(c *check, s driver.Session, queue string, goOn func() bool) {
 	known := make(map[driver.Node]bool)
 	for goOn() {
@@ -146,7 +146,8 @@ func wantNewNodesBehind(c *check, s driver.Session, queue string, goOn func() bo
 	}
 }
 
-// pauseBriefly keeps a loop of requests from crowding out heartbeats.
+// pauseBriefly pauses between two requests of a loop, so that heartbeats get
+// their turn.
 func pauseBriefly() { time.Sleep(20 * time.Microsecond) }
 
 func laterIsBehind(c *check) {
@@ -252,8 +253,8 @@ func unsequencedNotListed(c *check) {
 // queue, and creates another node.
 func aroundUnsequenced(c *check, s driver.Session) (driver.Place, driver.Joined) {
 	p := c.create(s, "q", writer)
-	// No name here ends in ten digits without a dash before them: a driver may
-	// count such a node.
+	// No name here ends in ten digits without a dash before them, because a
+	// driver may count such a node as a contender.
 	for _, name := range []string{"readme", "web1-W-", "web1-W-123456789", "web1-W", "web1-W-0000000007x"} {
 		c.putNode("q", name, "not a lock's")
 	}

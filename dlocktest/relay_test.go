@@ -7,12 +7,13 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// onNews gets each value that a watch sends, and its end, and passes on what it
-// chooses. It closes out at most once.
+// onNews is called for each value that a watch sends, and with open false for
+// the end of the watch. It passes on to out what it chooses. It closes out at
+// most once.
 type onNews func(cause driver.Cause, open bool, out chan<- driver.Cause)
 
-// relay returns a watch that calls on for the news of w until it is stopped or w
-// has ended.
+// relay returns a watch that calls the function on for the news of w, until the
+// watch is stopped or w has ended.
 func relay(w driver.Watch, on onNews) driver.Watch {
 	if w.C == nil {
 		return w
@@ -20,7 +21,7 @@ func relay(w driver.Watch, on onNews) driver.Watch {
 	out := make(chan driver.Cause, 4)
 	quit := make(chan struct{})
 	select {
-	case cause, open := <-w.C: // it is closed on return: rule 6
+	case cause, open := <-w.C: // if a node is gone, w has ended before Watch returns: rule 6
 		if on(cause, open, out); !open {
 			return driver.NewWatch(out, w.Stop)
 		}
@@ -60,8 +61,9 @@ func withoutReleased(w driver.Watch) driver.Watch {
 	return relay(w, func(_ driver.Cause, _ bool, out chan<- driver.Cause) { once.Do(func() { close(out) }) })
 }
 
-// passIf returns a watch that passes on news if heard returns true then. Without
-// that it ends with the session only.
+// passIf returns a watch that calls heard for each news of w, and passes the
+// news on if heard returns true. If it has not passed on the end of w, it ends
+// when the session ends.
 func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
 	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
 		if heard() || s.Err() != nil {
@@ -75,8 +77,9 @@ func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
 	})
 }
 
-// judged returns a watch that sends Released before its end if isRelease returns
-// true then.
+// judged returns a watch that passes on the news of w. If w ends without
+// Released, the watch calls isRelease, and sends Released before its end if
+// isRelease returns true.
 func judged(s driver.Session, w driver.Watch, isRelease func() bool) driver.Watch {
 	said := false
 	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
@@ -88,14 +91,14 @@ func judged(s driver.Session, w driver.Watch, isRelease func() bool) driver.Watc
 	})
 }
 
-// closedWatch is the watch of a node that is not there.
+// closedWatch returns a watch that has ended, as for a node that is not there.
 func closedWatch() driver.Watch {
 	c := make(chan driver.Cause)
 	close(c)
 	return driver.NewWatch(c, nil)
 }
 
-// openWatch is a watch that sends nothing and does not end.
+// openWatch returns a watch that sends nothing and does not end.
 func openWatch() driver.Watch { return driver.NewWatch(make(chan driver.Cause), nil) }
 
 // unarmed is a session whose Create returns no watch, for sabotages of Watch.

@@ -37,8 +37,9 @@ var releasedCases = []testCase{
 	{name: "a-late-release-is-not-that-of-a-node-that-took-the-name", why: whyReleased, needs: needRemoveQueue, run: lateReleaseIsNotReleased},
 }
 
-// releaseWakes releases a node that is ahead of others. Their watches know the
-// own node by its place or by its name, or come from Create.
+// releaseWakes releases a node that is ahead of other nodes, each of which has
+// a watch. Some watches have their own node with its token, some by its name
+// only, and some come from Create.
 func releaseWakes(c *check) {
 	a, b := c.twoSessions()
 	var sent, all int
@@ -129,9 +130,9 @@ func releasedGoesOn(c *check) {
 	}
 }
 
-// wantNoOvertaking removes the own node of a contender in some way, and then
-// releases the node ahead. A watch may send Released all the same, but then it
-// has to have ended by the time at which Released is received.
+// wantNoOvertaking removes the own node of a contender by removeOwn, and then
+// releases the node ahead. A watch may still send Released, but only if the
+// watch has ended by the time at which the contender receives Released.
 func (c *check) wantNoOvertaking(after string, removeOwn func(b driver.Session, q driver.Place)) {
 	for i := range 10 {
 		a, b := c.twoSessions()
@@ -188,8 +189,8 @@ func ownIsNotReleased(c *check) {
 	}
 }
 
-// goneIsNotReleased arms watches of nodes that were deleted before, with either
-// cause.
+// goneIsNotReleased arms watches of nodes that were deleted before, some with
+// the cause Released and some with Changed.
 func goneIsNotReleased(c *check) {
 	a, b := c.twoSessions()
 	for _, why := range []driver.Cause{driver.Changed, driver.Released} {
@@ -201,7 +202,7 @@ func goneIsNotReleased(c *check) {
 		if why == driver.Changed {
 			c.wantUnreleasedEnd(c.watch(a, "q", mine, p.Node), "it was armed on a node ahead that had been deleted")
 			c.wantUnreleasedEnd(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been deleted")
-		} else { // a driver may know of the release
+		} else { // a driver may still know that this node was released
 			c.awaitNews(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been released")
 		}
 	}
@@ -230,8 +231,8 @@ func otherReleaseIsNotReleased(c *check) {
 	}
 }
 
-// lateReleaseIsNotReleased repeats the release of a node when another node has
-// its name.
+// lateReleaseIsNotReleased repeats the release of a node after another node has
+// got its name. Watches must not send Released for that other node.
 func lateReleaseIsNotReleased(c *check) {
 	a, b := c.twoSessions()
 	p := c.create(a, "q", writer)
@@ -240,7 +241,7 @@ func lateReleaseIsNotReleased(c *check) {
 	stay := createNamesakes(c, a, b, "q", p.Node)
 	q, w := c.waitFor(a, "q", stay[0])
 	c.wantDeleted("a repeated release", a.Delete(c.ctx, "q", p, driver.Released))
-	time.Sleep(c.config.sessionTimeout() / 50) // a wrong Released may be on its way
+	time.Sleep(c.config.sessionTimeout() / 50) // so that a wrong Released has time to arrive
 	c.wantNodes("after a release was repeated", c.listAfterWrite(a, "q"), append(stay, q.Node)...)
 	c.close(b)
 	c.wantUnreleasedEnd(w, "Close of the session of the node ahead, and an earlier release of a node of the same name")

@@ -11,7 +11,7 @@ import (
 
 const (
 	whyReplace = "a lock that is downgraded would be lost, or a writer behind it would get the lock as well"
-	shared     = "web1-R-" // the prefix of a writer that has downgraded
+	shared     = "web1-R-" // the prefix that the node of a writer gets by a downgrade
 )
 
 var replaceCases = []testCase{
@@ -100,7 +100,7 @@ func replaceTwice(c *check) {
 }
 
 // deleteEveryPlace replaces a node once or twice, and deletes it by each of its
-// places. A driver that remembers one old name fails.
+// places. A driver that remembers only one old name fails.
 func deleteEveryPlace(c *check) {
 	a, b := c.twoSessions()
 	stays := c.create(b, "q", writer)

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// Run checks every rule of the contract as subtests of t, named like
-// "rule06/watch-of-a-node-deleted-before-arming". It logs at its end which
-// rules were checked, which are broken, which were not checked for want of a
-// hook in the Config, and which do not apply to the driver.
+// Run checks every rule of the contract in subtests of t, with names such as
+// "rule06/watch-of-a-node-deleted-before-arming". At its end it logs which
+// rules were checked, which are broken, which were not checked because the
+// Config lacks a hook, and which do not apply to the driver.
 func Run(t *testing.T, config Config) {
 	if config.New == nil {
 		t.Fatal("dlocktest: Config.New is nil")
@@ -39,7 +39,7 @@ func Run(t *testing.T, config Config) {
 
 // A rule is a rule of the contract with its cases.
 type rule struct {
-	number int // zero for what has no number in the contract
+	number int // zero for read, walk and locks, which have no number in the contract
 	name   string
 	cases  []testCase
 }
@@ -115,8 +115,8 @@ type summary struct {
 // outcomes counts the outcomes of the cases of one rule.
 type outcomes struct {
 	verdicts map[verdict]int
-	missing  []string // the hooks for want of which cases did not run
-	absent   []string // the abilities for want of which cases do not apply
+	missing  []string // the hooks that were missing, so that cases did not run
+	absent   []string // the abilities that the driver lacks, so that cases do not apply
 }
 
 func newSummary(have need) *summary {
@@ -127,8 +127,9 @@ func newSummary(have need) *summary {
 	return s
 }
 
-// canRun reports whether the hooks and abilities are there that a case needs. If
-// not, it skips t, or fails t for a hook that Config.Complete demands.
+// canRun reports whether the hooks and abilities that a case needs are there.
+// If one is missing, it skips t. If a hook is missing and complete is true, it
+// fails t instead.
 func (s *summary) canRun(t *testing.T, r rule, k testCase, complete bool) bool {
 	t.Helper()
 	o := s.of[r.id()]
@@ -177,7 +178,8 @@ func (s *summary) abilities() string {
 	return cmp.Or(strings.Join(names, ", "), "(none)")
 }
 
-// describe returns the outcomes of a rule that has so many cases, in words.
+// describe returns the outcomes of a rule in words. The parameter all is the
+// number of cases of the rule.
 func (o *outcomes) describe(all int) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }

@@ -18,8 +18,8 @@ const configEnv = "DLOCKTEST_CONFIG"
 // bare is a session without optional interfaces.
 type bare struct{ driver.Session }
 
-// configs are configurations that miss something or fail. Each is run in a
-// process of its own.
+// configs holds configurations that lack a field or whose hooks fail. Each is
+// run in a process of its own.
 var configs = map[string]func() Config{
 	"only New": func() Config {
 		return Config{New: configOf(func(s base, _ *memdriver.Store) driver.Session { return bare{s} }).New, SessionTimeout: soundTimeout}
@@ -200,8 +200,9 @@ func TestMissingAbilityFails(t *testing.T) {
 		"of sessions with the abilities (none)")
 }
 
-// TestSlowStoreIsNoBrokenRule has a store that is too slow for all rounds of a
-// case within the time limit of a wait.
+// TestSlowStoreIsNoBrokenRule runs the kit on a store that is too slow: a case
+// cannot make all its rounds within the time limit of a wait. No rule may count
+// as broken.
 func TestSlowStoreIsNoBrokenRule(t *testing.T) {
 	out, passed := runConfigured(t, "slow", "rule06/a-deletion-that-meets")
 	if !passed {
@@ -226,8 +227,8 @@ func TestDriverThatLosesEverySessionFails(t *testing.T) {
 	wantOutput(t, out, "attempt 2 failed", "rule 7 (delete) broken", "rule 7 (delete)                   BROKEN in 1 of the 1 cases that were checked, of 13")
 }
 
-// TestFaultWithoutEffectIsNoCheck has a driver that loses its session to each
-// slow reply.
+// TestFaultWithoutEffectIsNoCheck runs the case of slow replies on a driver
+// whose session ends at each slow reply. The case must not count as checked.
 func TestFaultWithoutEffectIsNoCheck(t *testing.T) {
 	out, passed := runConfigured(t, "ends with slow replies", "rule08/(slow|a-session-lives)")
 	if !passed {

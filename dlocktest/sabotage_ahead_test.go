@@ -43,7 +43,8 @@ var aheadSabotages = []sabotage{
 		of(func(s base) armsAheadOnly { return armsAheadOnly{s} })},
 }
 
-// tells is a driver whose Create returns other nodes ahead.
+// tells returns a driver whose Create changes the nodes ahead, by the function
+// ahead.
 func tells(ahead func(ahead []driver.Node, own driver.Node) []driver.Node) wrap {
 	return of(func(s base) *lies { return &lies{s, ahead} })
 }
@@ -152,7 +153,7 @@ func (s armsLate) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	}
 	holdBriefly()
 	if !there(s, queue, j.Ahead[i].Name) {
-		j.Watch, _ = s.Watch(ctx, queue, j.Place) // as if the one ahead stood
+		j.Watch, _ = s.Watch(ctx, queue, j.Place) // as if the node ahead were in the queue
 	} else {
 		j.Watch, _ = s.Watch(ctx, queue, j.Place, j.Ahead[i])
 	}

@@ -51,7 +51,8 @@ func (s leavesNodes) Close() error {
 	return nil
 }
 
-// alwaysNil returns nil from Close at once while it is cut off.
+// alwaysNil is a session whose Close returns nil at once while the session is
+// cut off.
 type alwaysNil struct {
 	base
 	away atomic.Bool
@@ -174,13 +175,14 @@ func (s *closesOnceOnly) Close() error {
 // strayNode counts the nodes that closed sessions have made.
 var strayNode atomic.Int64
 
-// putStray puts a node into a queue that belongs to no session, as a late create
-// does.
+// putStray puts a node that belongs to no session into a queue. A late create
+// leaves such a node.
 func putStray(st *memdriver.Store, queue, prefix string) {
 	_ = st.Faults().PutNode(queue, driver.FormatName(prefix, 1e9+strayNode.Add(1)), nil)
 }
 
-// createsAfterClose sends again, after Close, each create whose ctx had ended.
+// createsAfterClose is a session that sends each create whose ctx had ended
+// once more after Close.
 type createsAfterClose struct {
 	base
 	store   *memdriver.Store
@@ -209,8 +211,8 @@ func (s *createsAfterClose) Close() error {
 	return err
 }
 
-// takesLateCreates plays held creates itself. A create that arrives after Close
-// makes a node that belongs to no session.
+// takesLateCreates is a session that plays held creates itself. A create that
+// arrives after Close makes a node that belongs to no session.
 type takesLateCreates struct {
 	base
 	store *memdriver.Store

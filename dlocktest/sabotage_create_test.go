@@ -35,7 +35,7 @@ var createSabotages = []sabotage{
 		func(s base, st *memdriver.Store) driver.Session { return &outlives{base: s, store: st} }},
 }
 
-// letsGo ignores the result of a request whose ctx has ended.
+// letsGo is a session that ignores the result of a create whose ctx has ended.
 type letsGo struct{ base }
 
 func (s letsGo) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -56,8 +56,8 @@ func (s letsGo) Create(ctx context.Context, queue string, n driver.NodeSpec) (dr
 	}
 }
 
-// losesCreates plays lost creates itself, and calls after, which does something
-// wrong.
+// losesCreates is a session that plays lost creates itself. After each loss it
+// calls the function after, which makes the mistake.
 type losesCreates struct {
 	base
 	after func(s base, ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error)
@@ -158,7 +158,8 @@ func adoptsCopy(s base, ctx context.Context, queue string, n driver.NodeSpec) (d
 	return s.Create(ctx, queue, n)
 }
 
-// failsWithList returns the error of a lost list from Create.
+// failsWithList is a session whose Create returns an error if its list is lost,
+// and leaves the node.
 type failsWithList struct {
 	base
 	lost atomic.Bool
@@ -179,7 +180,8 @@ func (s *failsWithList) Create(ctx context.Context, queue string, n driver.NodeS
 	return j, err
 }
 
-// cleansUpOnce plays held creates itself. No clean-up removes their nodes.
+// cleansUpOnce is a session that plays held creates itself. When such a create
+// arrives late, no clean-up removes its node.
 type cleansUpOnce struct {
 	base
 	late lateRequests
@@ -194,7 +196,7 @@ func (s *cleansUpOnce) Create(ctx context.Context, queue string, n driver.NodeSp
 	return s.base.Create(ctx, queue, n)
 }
 
-// outlives makes nodes after the store has ended the session.
+// outlives is a session that still makes nodes after the store has ended it.
 type outlives struct {
 	base
 	store   *memdriver.Store

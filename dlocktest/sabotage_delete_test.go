@@ -88,8 +88,8 @@ func (s deletesLater) Delete(ctx context.Context, queue string, p driver.Place, 
 	return nil
 }
 
-// forgetsItsDelete repeats a delete whose reply was lost, and returns the second
-// reply.
+// forgetsItsDelete is a session that repeats a delete whose reply was lost, and
+// returns the second reply, which says that the node is gone.
 type forgetsItsDelete struct {
 	base
 	lost atomic.Bool
@@ -142,7 +142,7 @@ type hangs struct{ base }
 
 func (s hangs) Delete(context.Context, string, driver.Place, driver.Cause) error { select {} }
 
-// deletesLate plays held deletes itself. They delete by name.
+// deletesLate is a session that plays held deletes itself. They delete by name.
 type deletesLate struct {
 	base
 	store *memdriver.Store

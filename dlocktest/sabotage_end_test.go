@@ -49,7 +49,7 @@ var endSabotages = []sabotage{
 
 type noHeart struct{ base }
 
-// asksTheStore does not report its end before the cut has healed.
+// asksTheStore is a session that reports its end only after its cut has healed.
 type asksTheStore struct {
 	lateEnd
 	cutState
@@ -102,7 +102,8 @@ func (f *firstSession) or(s base) base {
 	return f.s
 }
 
-// inCommon uses the shared session. Its own session is closed with it.
+// inCommon is a session that makes all calls in the shared session. Its Close
+// closes the shared session and its own one.
 type inCommon struct {
 	base
 	own base
@@ -161,8 +162,8 @@ func (s *undead) Err() error {
 	return err
 }
 
-// ownLease has a lease of its own in place of driver.Lease, and renews it with
-// heartbeats that overlap.
+// ownLease is a session with a lease of its own in place of driver.Lease. It
+// renews this lease with heartbeats that overlap.
 type ownLease struct {
 	base
 	term     time.Duration
@@ -237,12 +238,12 @@ func (l *ownLease) Close() error {
 
 func (l *ownLease) Done() <-chan struct{} { return l.finished }
 
-// lateBeats has a driver.Lease of its own, which it renews when the reply to a
-// heartbeat arrives.
+// lateBeats is a session with a driver.Lease of its own. It counts the lease
+// from the time at which the reply to a heartbeat arrives.
 type lateBeats struct {
 	base
 	lease *driver.Lease
-	kept  chan struct{} // closed when no beat runs any more
+	kept  chan struct{} // closed when no heartbeat is in flight any more
 }
 
 func newLateBeats(s base, margin time.Duration) *lateBeats {

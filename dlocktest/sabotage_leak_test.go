@@ -47,7 +47,8 @@ func (s leakyCalls) List(ctx context.Context, queue string) ([]driver.Node, erro
 	}
 }
 
-// heldOpen keeps open files from the garbage collector, which would close them.
+// heldOpen refers to the files that are left open. Otherwise the garbage
+// collector would close them.
 var heldOpen sync.Map
 
 type leavesConnection struct{ base }
@@ -66,7 +67,8 @@ func (s leakyWatch) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return s.base.Watch(ctx, queue, p, ahead...)
 }
 
-// goesOnAfterClose waits for its store in calls that were in flight at Close.
+// goesOnAfterClose is a session whose calls in flight still wait for the store
+// after Close.
 type goesOnAfterClose struct {
 	base
 	cutState

@@ -2,8 +2,8 @@ package dlocktest
 
 import "github.com/dlock-go/dlock/driver"
 
-// lockSabotages are some of the other sabotages, as they show in locks on top of
-// the driver.
+// lockSabotages are some of the sabotages of other rules. They also break cases
+// of the locks on top of the driver.
 var lockSabotages = []sabotage{
 	{"is always alone; seen in locks", "rule 5", tells(func([]driver.Node, driver.Node) []driver.Node { return nil })},
 	{"sends Released without knowing what operators removed; seen in locks", "rule 13",

@@ -51,7 +51,7 @@ func (s *endsWithConnect) connectedWith(ctx context.Context) {
 	})
 }
 
-// oneAtATime holds a mutex over each request.
+// oneAtATime is a session that holds a mutex during each request.
 type oneAtATime struct {
 	base
 	mu sync.Mutex

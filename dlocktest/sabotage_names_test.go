@@ -80,7 +80,8 @@ func (s shortNames) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return s.base.Watch(ctx, queue, p, nodes...)
 }
 
-// otherQueues puts nodes into queues of other names.
+// otherQueues is a session that changes the names of queues, and uses the
+// queues of the changed names.
 type otherQueues struct {
 	base
 	name func(string) string
@@ -137,7 +138,8 @@ func (s noEpoch) List(ctx context.Context, queue string) ([]driver.Node, error) 
 	return nodes, err
 }
 
-// mixed lists the queues just below, if their names look like those of nodes.
+// mixed is a session that also lists the queues just below a queue, if their
+// names look like those of nodes.
 type mixed struct{ base }
 
 func (s mixed) List(ctx context.Context, queue string) ([]driver.Node, error) {

@@ -38,8 +38,8 @@ func (s allForeign) Read(ctx context.Context, queue, name string) (driver.NodeIn
 	return info, err
 }
 
-// ownerByData takes the session that made some data for the owner of each node
-// with that data.
+// ownerByData is a session that judges by the data of a node who owns the node:
+// the session that has created a node with this data.
 type ownerByData struct {
 	base
 	owners *sync.Map

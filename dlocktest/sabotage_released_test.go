@@ -66,7 +66,7 @@ func (s releasesAll) Delete(ctx context.Context, queue string, p driver.Place, _
 	return s.base.Delete(ctx, queue, p, driver.Released)
 }
 
-// releasesAtEnd releases its nodes when its session ends.
+// releasesAtEnd is a session that releases its nodes when it ends.
 type releasesAtEnd struct {
 	base
 	places  places
@@ -98,7 +98,8 @@ func (s *releasesAtEnd) Close() error {
 	return s.base.Close()
 }
 
-// guesses sends Released if no session has announced the end of a node.
+// guesses is a session whose watches guess the cause. A watch sends Released if
+// no session has announced that it removes or replaces a node of the watch.
 type guesses struct{ announced }
 
 func (s *guesses) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -144,7 +145,8 @@ func (s releasesNames) Watch(ctx context.Context, queue string, p driver.Place, 
 	}), err
 }
 
-// tellsOwn sends Released to watches whose own node was released.
+// tellsOwn is a session that also sends Released to watches whose own node was
+// released.
 type tellsOwn struct {
 	base
 	released sync.Map // names
@@ -183,8 +185,8 @@ func (s tellsQueue) WatchQueue(ctx context.Context, queue string) (driver.Watch,
 	return judged(s, w, func() bool { return s.releases.Load() != before }), err
 }
 
-// overtaken passes on the release of a node ahead although the own node has
-// gone before, in some cases.
+// overtaken is a session whose watches send Released although their own node
+// has gone before. They do so in the cases in which fails returns true.
 type overtaken struct {
 	base
 	releases *sync.Map // nodes of all sessions
@@ -222,8 +224,8 @@ func (s *overtaken) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	}), nil
 }
 
-// hearsOf waits for a while until a node is released, and reports whether it
-// was.
+// hearsOf waits for a short time until the node n is released, and reports
+// whether that has happened.
 func (s *overtaken) hearsOf(n driver.Node) bool {
 	for range 40 {
 		if _, released := s.releases.Load(n); released {
@@ -246,7 +248,7 @@ func (s forgetsOwn) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	}), err
 }
 
-// goesOnForAll has a watch of its own for each node ahead.
+// goesOnForAll is a session that arms a separate watch for each node ahead.
 type goesOnForAll struct {
 	base
 	once bool
@@ -286,8 +288,8 @@ func (s goesOnForAll) Watch(ctx context.Context, queue string, p driver.Place, a
 	}), nil
 }
 
-// announcesEarly has a channel for each node. It closes shortly before the node
-// is released.
+// announcesEarly is a session that has a channel for each node. The channel
+// closes shortly before the node is released.
 type announcesEarly struct {
 	base
 	board *sync.Map

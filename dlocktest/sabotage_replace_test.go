@@ -28,7 +28,8 @@ var replaceSabotages = []sabotage{
 		of(func(s base) onceOnly { return onceOnly{s} })},
 }
 
-// showsBoth shows the new name before the old one has gone.
+// showsBoth is a session that lists the new name of a node before the old name
+// has gone.
 type showsBoth struct {
 	base
 	mu   sync.Mutex
@@ -122,7 +123,8 @@ func (s forgetsOld) Delete(ctx context.Context, queue string, p driver.Place, wh
 	return s.base.Delete(ctx, queue, p, why)
 }
 
-// knowsTwoNames knows a node by its present name and by the one before.
+// knowsTwoNames is a session that finds a node by its present name or by the
+// name just before.
 type knowsTwoNames struct {
 	base
 	mu    sync.Mutex

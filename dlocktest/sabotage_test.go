@@ -18,7 +18,7 @@ import (
 // wrap returns a broken session that wraps a correct one.
 type wrap = func(base, *memdriver.Store) driver.Session
 
-// of returns the wrap of a sabotage that needs no store.
+// of returns a wrap for a sabotage that does not need the store.
 func of[S driver.Session](sabotaged func(base) S) wrap {
 	return func(s base, _ *memdriver.Store) driver.Session { return sabotaged(s) }
 }
@@ -68,8 +68,8 @@ func TestEveryRuleIsBrokenInTwoWaysAtLeast(t *testing.T) {
 // A broken session may implement these interfaces, to learn of the faults that
 // are played on it.
 type (
-	// lossPlayer may play lost requests and replies itself. It reports whether
-	// it does.
+	// lossPlayer may play a lost request or reply itself. It reports whether it
+	// does so.
 	lossPlayer interface {
 		lose(op faults.Op, committed bool) (done bool)
 	}
@@ -85,7 +85,7 @@ type (
 	expiryListener interface{ expiring() }
 	// pauseListener learns that its process was paused for that long.
 	pauseListener interface{ paused(d time.Duration) }
-	// connectListener gets the context of Connect.
+	// connectListener gets the context of the Connect that began its session.
 	connectListener interface{ connectedWith(context.Context) }
 )
 
@@ -116,7 +116,7 @@ func (l *cutState) healed() <-chan struct{} {
 	return l.whole
 }
 
-// lateRequests holds requests of a session for a case.
+// lateRequests holds back requests of a session until they are to arrive.
 type lateRequests struct {
 	mu   sync.Mutex
 	next []*func() // requests to hold, which the session has not sent yet
@@ -137,7 +137,8 @@ func (l *lateRequests) hold() (arrive func()) {
 	}
 }
 
-// sent reports whether the request that is sent now is held.
+// sent is called when the session sends a request. It reports whether the
+// request is held.
 func (l *lateRequests) sent(request func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +153,8 @@ func (l *lateRequests) sent(request func()) bool {
 // errReset is the error of a call whose connection broke.
 var errReset = fmt.Errorf("%w: connection reset by peer", driver.ErrUnavailable)
 
-// perStore keeps one T for each store.
+// perStore returns a function that returns the same T in each call for one
+// store, and another T for each other store.
 func perStore[T any](create func() *T) func(*memdriver.Store) *T {
 	var all sync.Map
 	return func(st *memdriver.Store) *T {
@@ -163,9 +165,11 @@ func perStore[T any](create func() *T) func(*memdriver.Store) *T {
 
 func sound(s base, _ *memdriver.Store) driver.Session { return s }
 
-// A sabotaged driver may hang in every case, so it gets little time.
+// sabotageEnv names the sabotage that a process of its own runs.
 const sabotageEnv = "DLOCKTEST_SABOTAGE"
 
+// sabotagedConfig gives a sabotaged driver little time, because such a driver
+// may hang in every case.
 func sabotagedConfig(wrap wrap) Config {
 	closeGrace = 500 * time.Millisecond
 	config := configOf(wrap)

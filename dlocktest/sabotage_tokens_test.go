@@ -66,12 +66,12 @@ func (c *counts) next(queue string, anew bool) int64 {
 	return c.of[queue]
 }
 
-// renumbered returns wrong tokens, and keeps the right ones, by which it finds
-// its nodes.
+// renumbered is a session that returns wrong tokens. It remembers the right
+// ones, because it needs them to find its nodes.
 type renumbered struct {
 	base
 	token func(queue string, p driver.Place) int64
-	real  sync.Map // driver.Node, as created, to its place
+	real  sync.Map // the right token of each node, by its sequence
 }
 
 func renumber(s base, token func(queue string, p driver.Place) int64) *renumbered {
@@ -106,7 +106,7 @@ func (s *renumbered) Watch(ctx context.Context, queue string, p driver.Place, ah
 	return s.base.Watch(ctx, queue, p, ahead...)
 }
 
-// alone reports whether the queue has no other node.
+// alone reports whether the queue has no node but p.
 func alone(s base, queue string, p driver.Place) bool {
 	nodes, err := s.List(context.Background(), queue)
 	return err == nil && len(without(nodes, p.Node)) == 0

@@ -64,13 +64,15 @@ var watchSabotages = []sabotage{
 		of(func(s base) neverCloses { return neverCloses{unarmed{s}} })},
 }
 
-// announcements are the nodes whose ends their sessions have announced.
+// announcements are the nodes of which their sessions have announced that they
+// delete or replace them. An operator, or a store that drops a session,
+// announces nothing.
 type announcements struct{ nodes sync.Map }
 
 type announced struct {
 	base
 	told *announcements
-	mine sync.Map // sequence, of nodes that Close will remove
+	mine sync.Map // the sequence of each node that Close will remove
 }
 
 // sequence identifies a node, whatever its prefix is.
@@ -105,7 +107,8 @@ func (s *announced) Close() error {
 	return s.base.Close()
 }
 
-// toldOf reports whether a session has announced the end of one of the nodes.
+// toldOf reports whether a session has announced that it deletes or replaces
+// one of the nodes.
 func (s *announced) toldOf(queue string, p driver.Place, ahead []driver.Node) bool {
 	return slices.ContainsFunc(append([]driver.Node{p.Node}, ahead...), func(n driver.Node) bool {
 		_, told := s.told.nodes.Load(sequenceOf(queue, n))
@@ -116,12 +119,14 @@ func (s *announced) toldOf(queue string, p driver.Place, ahead []driver.Node) bo
 func (s *announced) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	w, err := s.base.Watch(ctx, queue, p, ahead...)
 	if err != nil || !there(s, queue, p.Name) || slices.ContainsFunc(ahead, func(n driver.Node) bool { return !there(s, queue, n.Name) }) {
-		return w, err // it sees what is gone
+		return w, err // a node that is gone already is noticed
 	}
 	return passIf(s, w, func() bool { return s.toldOf(queue, p, ahead) }), nil
 }
 
-// forgetsSome leaves out the own node, or the nodes ahead from an index on.
+// forgetsSome is a session whose watches leave out some nodes. If from is
+// negative, they leave out the own node, and otherwise the nodes ahead from the
+// index from on.
 type forgetsSome struct {
 	base
 	from int
@@ -185,7 +190,8 @@ func (s needsToken) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return w, err
 }
 
-// lastWatchOnly forgets the watch of a node when there is a newer one.
+// lastWatchOnly is a session that forgets a watch when a newer watch of the
+// same node or queue is armed.
 type lastWatchOnly struct {
 	base
 	mu   sync.Mutex
@@ -216,7 +222,8 @@ func (s *lastWatchOnly) WatchQueue(ctx context.Context, queue string) (driver.Wa
 	return s.only(queue, w), err
 }
 
-// endsWithCtx ends watches, or loses their news, with the ctx of the call.
+// endsWithCtx is a session whose watches do not outlive the ctx of the call.
+// When the ctx ends, the watches end, or lose their news.
 type endsWithCtx struct {
 	base
 	closes bool
@@ -259,7 +266,8 @@ func (s endsWithCtx) WatchQueue(ctx context.Context, queue string) (driver.Watch
 	return s.until(ctx, w), err
 }
 
-// sharedFate stops all watches of a name with the first of them that is stopped.
+// sharedFate is a session in which all watches of one name stop when one of
+// them is stopped.
 type sharedFate struct {
 	base
 	mu    sync.Mutex
@@ -297,7 +305,8 @@ func (s *sharedFate) WatchQueue(ctx context.Context, queue string) (driver.Watch
 	return s.share(queue, w), nil
 }
 
-// stopsOnce hangs where a driver would panic, because a panic would end the kit.
+// stopsOnce is a session whose watches hang when they are stopped twice. A real
+// driver with this mistake would panic, but a panic would end the kit.
 type stopsOnce struct{ base }
 
 func (s stopsOnce) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -314,7 +323,8 @@ func (s stopsOnce) Watch(ctx context.Context, queue string, p driver.Place, ahea
 	}), nil
 }
 
-// asksInStop waits in Stop until its store can be reached.
+// asksInStop is a session in which Stop of a watch waits until the store can be
+// reached.
 type asksInStop struct {
 	base
 	cutState
@@ -334,8 +344,8 @@ func (s *asksInStop) Watch(ctx context.Context, queue string, p driver.Place, ah
 	}), nil
 }
 
-// forgetsWatches misses what happens to watches that were armed before a cut, or
-// a reset.
+// forgetsWatches is a session whose watches do not survive a cut or a reset: a
+// watch that was armed before it misses all news.
 type forgetsWatches struct {
 	base
 	atCut  bool
@@ -360,8 +370,8 @@ func (s *forgetsWatches) Watch(ctx context.Context, queue string, p driver.Place
 	return passIf(s, w, func() bool { return s.breaks.Load() == armed }), err
 }
 
-// pollsQueues lists a queue now and then, and compares the versions of the
-// lists.
+// pollsQueues is a session that watches a queue by polling: it lists the queue
+// now and then, and compares the versions of the lists.
 type pollsQueues struct {
 	base
 	latest  *atomic.Int64 // the latest token of the store
@@ -394,7 +404,7 @@ func (s *pollsQueues) WatchQueue(ctx context.Context, queue string) (driver.Watc
 	}), nil
 }
 
-// pollsNames polls for the names of nodes.
+// pollsNames is a session that watches nodes by polling for their names.
 type pollsNames struct{ base }
 
 func (s pollsNames) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -438,7 +448,8 @@ func poll(s base, over func() bool) driver.Watch {
 	return driver.NewWatch(out, sync.OnceFunc(func() { close(quit) }))
 }
 
-// neverCloses sends Changed at the end of a watch, and does not close it.
+// neverCloses is a session whose watches send Changed at their end, and do not
+// close the channel.
 type neverCloses struct{ base }
 
 func (s neverCloses) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -466,7 +477,7 @@ func (s lateArming) Watch(ctx context.Context, queue string, p driver.Place, ahe
 		time.Sleep(time.Millisecond)
 		nodes := append([]driver.Node{p.Node}, ahead...)
 		if slices.ContainsFunc(nodes, func(n driver.Node) bool { return !there(s, queue, n.Name) }) && s.Err() == nil {
-			return // it went before the watch was armed: no word of it
+			return // the node went before the watch was armed: the watch never ends
 		}
 		if w, err := s.base.Watch(context.Background(), queue, p, ahead...); err == nil {
 			for {

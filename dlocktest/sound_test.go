@@ -28,7 +28,7 @@ type store struct {
 	wrap func(base, *memdriver.Store) driver.Session
 }
 
-var owners sync.Map // driver.Session, wrapped, to owner
+var owners sync.Map // the owner of each driver.Session that Connect has returned
 
 type owner struct {
 	memdriver.Faults

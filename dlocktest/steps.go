@@ -12,14 +12,14 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Prefixes as recipes use them, of two contenders.
+// The prefixes of two contenders, in the form that recipes use.
 const (
 	writer = "web1-W-"
 	reader = "web2-R-"
 )
 
-// The steps below are calls of the driver that have to succeed. They repeat a
-// call that failed with an error that may pass, as recipes do.
+// The functions below make calls of the driver that have to succeed. If a call
+// fails with an error that may pass, they repeat it, as recipes do.
 
 const retryPause = 5 * time.Millisecond
 
@@ -44,10 +44,12 @@ func (c *check) retry(what string, call func() error) {
 	}
 }
 
-// data returns the data of a node, as recipes make it: it differs in every call.
+// data returns the data for a node. Like the data that recipes store, it
+// differs in every call.
 func data() []byte { return []byte(`{"id":"` + rand.Text() + `"}`) }
 
-// join creates a node. A predecessor that is not nil asks for a watch.
+// join creates a node and returns the result of Create. If predecessor is not
+// nil, the driver may arm a watch.
 func (c *check) join(s driver.Session, queue, prefix string, predecessor func([]driver.Node) int) (j driver.Joined) {
 	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
 		j, err = s.Create(c.ctx, queue, driver.NodeSpec{Prefix: prefix, Data: data(), Predecessor: predecessor})
@@ -144,8 +146,8 @@ func (c *check) waitFor(s driver.Session, queue string, ahead ...driver.Node) (d
 	return p, c.watch(s, queue, p, ahead...)
 }
 
-// awaitEnd waits for the end of a watch, and reports whether it sent Released
-// before.
+// awaitEnd waits for the end of a watch, and reports whether the watch sent
+// Released before that.
 func (c *check) awaitEnd(w driver.Watch, after string, args ...any) (released bool) {
 	wait := c.startWait()
 	for {
@@ -194,8 +196,8 @@ func (c *check) wantUnreleasedEnd(w driver.Watch, after string, args ...any) {
 	}
 }
 
-// wantEndedWatch expects that a watch of a node that is not there ended before
-// Watch returned.
+// wantEndedWatch expects that the watch w has ended. It is for watches of a
+// node that is not in the queue: such a watch has to end before Watch returns.
 func (c *check) wantEndedWatch(w driver.Watch, after string, args ...any) {
 	if !hasNews(w.C) {
 		c.fatalf("Watch returned an open watch after %s, expected one that has ended", fmt.Sprintf(after, args...))

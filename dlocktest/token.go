@@ -98,8 +98,8 @@ func tokensOverRemovalAndClose(c *check) {
 	}
 }
 
-// tokensOverRollOver creates and deletes nodes until the sequence must have
-// ended once.
+// tokensOverRollOver creates and deletes nodes, so many that the sequences have
+// been used up once.
 func tokensOverRollOver(c *check) {
 	store := c.nearRollOver()
 	a, b := c.sessionOf(store), c.sessionOf(store)
@@ -116,9 +116,9 @@ func tokensOverRollOver(c *check) {
 	c.logf("the sequence started over: %v", again)
 }
 
-// orderOverRollOver keeps nodes in the queue while the sequence ends. A driver
-// may return ErrUnavailable until the older nodes have gone. So the case
-// deletes the oldest node when that happens.
+// orderOverRollOver keeps nodes in the queue while the sequences are used up. A
+// driver may return ErrUnavailable until the older nodes have gone. After such
+// an error the case deletes the oldest node.
 func orderOverRollOver(c *check) {
 	store := c.nearRollOver()
 	a, b := c.sessionOf(store), c.sessionOf(store)

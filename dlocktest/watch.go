@@ -76,8 +76,8 @@ func nodeWithWatches(c *check, a, b driver.Session) (driver.Place, []driver.Watc
 }
 
 // Each case below removes a node that is watched, and does not release it. The
-// cases stand under rule 6, because every watch has to end. They stand under
-// rule 13 as well, because no watch may send Released.
+// cases belong to rule 6, because every watch has to end. They belong to rule
+// 13 as well, because no watch may send Released.
 
 func watchDeleted(c *check) {
 	a, b := c.twoSessions()
@@ -183,8 +183,8 @@ func watchOwnGone(c *check) {
 }
 
 // watchOwnNamesake watches a node that is gone while another node has its name.
-// In the second round that other node is watched already: a driver may keep one
-// watch for each name.
+// In the second round that other node is watched already, to catch a driver
+// that keeps one watch for each name.
 func watchOwnNamesake(c *check) {
 	a, b := c.twoSessions()
 	for _, before := range []bool{false, true} {
@@ -263,9 +263,9 @@ func watchReplaced(c *check) {
 	c.wantUnreleasedEnd(other, "Delete of the node ahead, which had been replaced")
 }
 
-// watchAcrossCut cuts the watching session off for a while, and deletes one
-// node meanwhile and another one after that. If the session ends with the cut,
-// its watches end with it.
+// watchAcrossCut cuts the watching session off for a while. It deletes one node
+// during the cut and another node after the cut. If the session ends because of
+// the cut, its watches have to end as well.
 func watchAcrossCut(c *check) {
 	a, b := c.twoSessions()
 	stays := c.create(a, "q", writer)
@@ -279,8 +279,8 @@ func watchAcrossCut(c *check) {
 	c.wantUnreleasedEnd(after, "Delete of the node ahead after the watching session had been cut off for a while")
 }
 
-// watchAcrossReset breaks the connection of the watching session, and deletes
-// nodes at once and after the driver has connected again.
+// watchAcrossReset breaks the connection of the watching session. It deletes
+// one node at once, and others after the driver has connected again.
 func watchAcrossReset(c *check) {
 	a, b := c.twoSessions()
 	for range 3 {
@@ -322,7 +322,8 @@ func watchMany(c *check) {
 }
 
 // ctxEndsAfterCall returns a case that ends the ctx of a call which has armed
-// watches. A watch may end early, but not each time that its ctx ends.
+// watches. A watch may end early, but not each time that the ctx of its call
+// ends.
 func ctxEndsAfterCall(
 	arm func(c *check, ctx context.Context, s driver.Session, ahead driver.Node) (driver.Place, []driver.Watch),
 ) func(c *check) {
@@ -381,9 +382,10 @@ func (c *check) endsEarly(w driver.Watch) bool {
 	}
 }
 
-// watchStopped stops a watch while others of the same node are open. The driver
-// may free what the watch holds at once or later, so there are pauses of
-// several lengths.
+// watchStopped stops a watch while other watches of the same node are open. The
+// other watches still have to end when a node of theirs is deleted. A driver
+// may free what the stopped watch holds at once or later, so the case tries
+// pauses of several lengths.
 func watchStopped(c *check) {
 	a, b := c.twoSessions()
 	for _, pause := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond} {
@@ -476,7 +478,7 @@ func queueSees(after string, prepare func(c *check, a, b driver.Session) (change
 	}
 }
 
-func watchSeesCreation(c *check, a, _ driver.Session) func() { // the first one makes the queue
+func watchSeesCreation(c *check, a, _ driver.Session) func() { // the first Create makes the queue
 	return func() { c.create(a, "q", reader) }
 }
 
@@ -513,8 +515,8 @@ func watchSeesReplace(prefixes ...string) func(c *check, a, _ driver.Session) (c
 	}
 }
 
-// watchThenList arms a watch and lists the queue then. The watch has to end for
-// each change that the list did not show.
+// watchThenList arms a watch, and lists the queue after that. The watch has to
+// end for each change that the list did not show.
 func watchThenList(c *check) {
 	a, b := c.twoSessions()
 	c.rounds(150, func(int) {
@@ -637,7 +639,8 @@ func wantUnreleasedEnds(c *check, watches []driver.Watch, after string) {
 	})
 }
 
-// watchesEnd returns a case that ends a session. Its watches have to end.
+// watchesEnd returns a case that ends a session by the function end. The
+// watches of the session have to end.
 func watchesEnd(after string, end func(c *check, s driver.Session)) func(c *check) {
 	return func(c *check) {
 		s := c.session()

@@ -112,14 +112,15 @@ func configOf(plan faults.Plan) dlocktest.Config {
 	}
 }
 
-// A driver that keeps the contract keeps it behind faults. Errors that may pass
-// are played only for methods whose calls the kit repeats after such an error.
+// If a driver keeps the contract, its sessions keep it with faults as well. The
+// test plays errors that may pass only for methods whose calls the kit repeats
+// after such an error.
 func TestFaultsKeepTheContract(t *testing.T) {
 	for name, plan := range map[string]faults.Plan{
 		"no plan":   nil,
 		"no faults": faults.Rates{}.Plan,
-		// With this seed the kit sees every ability, although Create leaves out
-		// parts.
+		// With this seed the kit still finds that the sessions have every
+		// ability, although Create leaves out some of its optional parts.
 		"slow, early and repeated": faults.Rates{
 			Seed: 5, Delay: 0.2, MaxDelay: 2 * time.Millisecond, EndWatches: 0.3, Repeat: 0.3,
 			DropAhead: 0.3, DropWatch: 0.3, LoseReleased: 0.3,

@@ -79,8 +79,8 @@ func (c *Connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// connect sends a Connect to the store and returns the session, with the faults
-// of both ways.
+// connect sends a Connect to the store and returns the session. It plays the
+// faults of the request and of the reply.
 func (c *Connector) connect(ctx context.Context, r Request) (*session, error) {
 	sent, err := c.decide(ctx, r)
 	if err != nil {
@@ -133,10 +133,10 @@ func pause(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// EndSession ends a session as [Fault.EndSession] does, and returns when its
-// nodes are gone. The number is the one of [Request.Session]. EndSession
-// returns the error of Close of the driver's session. It returns nil if that
-// session has ended before, or never existed.
+// EndSession ends a session as [Fault.EndSession] does, and returns when the
+// nodes of the session are gone. The number is that of [Request.Session].
+// EndSession returns the error of Close of the driver's session. It returns nil
+// if that session has ended before, or never existed.
 func (c *Connector) EndSession(number int) error {
 	c.mu.Lock()
 	s := c.sessions[number]
@@ -164,9 +164,9 @@ func (c *Connector) EndSessions() {
 	wg.Wait()
 }
 
-// Unwrap returns the driver's session that a session of a [Connector] wraps.
-// Functions of a store that play faults on its sessions need it. Unwrap returns
-// any other session as it is.
+// Unwrap returns the driver's session that a session of a [Connector] wraps. A
+// store that plays faults itself, such as memdriver, needs its own session for
+// that. Unwrap returns any other session as it is.
 func Unwrap(s driver.Session) driver.Session {
 	if f, ok := s.(*session); ok {
 		return f.inner

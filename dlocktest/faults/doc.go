@@ -4,7 +4,7 @@
 // [New] returns a connector that wraps the connector of a driver. It plays
 // these faults:
 //
-//   - A request, a reply or the news of a watch takes its time.
+//   - A request, a reply or the news of a watch is delayed.
 //   - A request is lost before the store has received it.
 //   - A reply is lost after the store has carried the request out.
 //   - A Delete is sent twice.
@@ -45,11 +45,11 @@
 // The faults are played outside the driver, so they do not stop its heartbeats:
 // a session lives on even if none of its requests arrives. To cut a session
 // off, or to pause its process, use functions of the store, such as those of
-// memdriver.Faults. The faults do not show either how a driver recovers from a
-// reply that the network has lost, because the driver has got its reply. Test
+// memdriver.Faults. Nor do the faults show how a driver recovers when the
+// network loses a reply, because the driver itself has received the reply. Test
 // that with dlocktest.Config.LoseReply.
 //
-// A driver may have a method such as Replace, and return an error that matches
-// errors.ErrUnsupported. If that request is lost, the method returns an error
-// that matches driver.ErrUnavailable.
+// A driver may have a method such as Replace that always returns an error that
+// matches errors.ErrUnsupported. If a plan loses a request of that method, the
+// method returns an error that matches driver.ErrUnavailable instead.
 package faults

@@ -27,7 +27,8 @@ func ExampleConnector_EndSessions() {
 }
 
 // A program locks and unlocks while the network loses five requests and five
-// replies in a hundred. With the same seed the same ones are lost again.
+// replies in a hundred. With the same seed, the same requests and replies are
+// lost again.
 func ExampleRates() {
 	store := faults.New(memdriver.New(), faults.Rates{
 		Seed:         4,

@@ -264,7 +264,7 @@ func TestWatchesThatEndWithTheirSessionAreNotDecidedOn(t *testing.T) {
 		}
 		return faults.Fault{}
 	}
-	for range 200 { // whether it was asked has been a matter of chance
+	for range 200 { // a mistake here shows in some rounds only
 		inBubble(t, decide, func(t *testing.T, w *faultyWorld) {
 			s := w.connect(w.faults)
 			watch, err := s.WatchQueue(t.Context(), "q")
@@ -386,7 +386,7 @@ func TestSessionDescribesTheDriversSession(t *testing.T) {
 	assert.Zero(t, driver.Describe(plain))
 }
 
-// undescribed makes sessions with no more than the contract.
+// undescribed makes sessions that have none of the optional methods.
 type undescribed struct{ driver.Connector }
 
 func (u undescribed) Connect(ctx context.Context) (driver.Session, error) {

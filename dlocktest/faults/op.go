@@ -1,14 +1,13 @@
 package faults
 
 // Op is a kind of request that a session, or a connector, sends to its store.
-// It is the one vocabulary for that of all packages that play or count faults.
+// All packages that play or count faults use it.
 type Op int
 
 // The kinds of requests. OpConnect to OpClose are the methods of package driver
-// that may ask the store. A driver sends OpCleanUp after a Create of which it
-// does not know the outcome, to remove the node (rule 4), and OpHeartbeat to
-// keep its lease (rule 8). The plan of a [Connector] is never asked about
-// OpHeartbeat.
+// that may ask the store. After a Create whose outcome is unknown, a driver
+// sends OpCleanUp to remove the node (rule 4). It sends OpHeartbeat to keep its
+// lease (rule 8). The plan of a [Connector] is never asked about OpHeartbeat.
 const (
 	OpConnect Op = iota
 	OpCreate

@@ -14,21 +14,22 @@ import (
 // Rates draws faults at random. Each rate is a probability from 0 to 1. The
 // zero Rates plays no faults. Pass its method Plan to [New].
 //
-// The fault of a request depends on the seed and on the numbers of the request
-// alone (see [Request]), and not on other goroutines. So a program that does
-// the same in each of its sessions meets the same faults again.
+// The fault of a request depends only on the seed and on the Session, Op,
+// Queue, Nth, Stage and Cause of the [Request], and not on other goroutines. So
+// if a program makes the same requests in each of its sessions again, it meets
+// the same faults again.
 type Rates struct {
 	Seed uint64
 
 	FailConnects float64 // of Connects; LoseRequests and LoseReplies do not apply to them
 	LoseRequests float64 // of requests: the store does not receive them
 	LoseReplies  float64 // of replies: the store has carried the request out
-	Repeat       float64 // of requests that Fault.Repeat applies to
-	DropAhead    float64 // of Creates: the nodes ahead are not known
-	DropWatch    float64 // of Creates: no watch is armed
+	Repeat       float64 // of requests that Fault.Repeat applies to: the request is sent twice
+	DropAhead    float64 // of Creates: the result leaves out the nodes ahead (Joined.Known is false)
+	DropWatch    float64 // of Creates: the result leaves out the watch
 	EndWatches   float64 // of watches: they end within MaxDelay after they were armed
-	LoseReleased float64 // of the times that a watch sends Released: the watch ends
-	EndSessions  float64 // of requests and replies, except those of Connect
+	LoseReleased float64 // of the times that a watch sends Released: the watch ends instead
+	EndSessions  float64 // of requests and replies, except those of Connect: the session ends
 
 	// Delay is the share of requests, replies and news of watches that take up
 	// to MaxDelay.

@@ -28,10 +28,10 @@ func TestRatesWithOneSeedPlayTheSameFaults(t *testing.T) {
 	assert.NotEqual(t, first, ratesJournal(t, x))
 }
 
-// ratesJournal returns the faults of each session of a client that locks and
-// unlocks thirty times. There is a list for each session, because the scheduler
-// decides whether the Close of one session comes before the Connect of the next
-// one.
+// ratesJournal runs a client that locks and unlocks thirty times, and returns
+// the requests and faults of each of its sessions. A common list for all
+// sessions would differ from run to run: the scheduler decides whether the
+// Close of one session comes before the Connect of the next one.
 func ratesJournal(t *testing.T, x faults.Rates) (journal map[int][]string) {
 	journal = make(map[int][]string)
 	synctest.Test(t, func(t *testing.T) {

@@ -11,14 +11,14 @@ import (
 type Stage int
 
 const (
-	// StageRequest: the request is on its way to the store, which has not seen
-	// it yet.
+	// StageRequest means that the request is on its way to the store, and the
+	// store has not seen it yet.
 	StageRequest Stage = iota
-	// StageReply: the store has answered, and the reply is on its way back. A
-	// Close has no reply.
+	// StageReply means that the store has answered, and the reply is on its way
+	// back. A Close does not reach this stage.
 	StageReply
-	// StageNews: the watch that the request armed has sent Released or has
-	// ended, and that news is on its way.
+	// StageNews means that the watch which the request armed has sent Released
+	// or has ended, and that this news is on its way.
 	StageNews
 )
 
@@ -49,11 +49,11 @@ type Request struct {
 	Queue string
 	// Prefix is what the new name of a Create or a Replace begins with.
 	Prefix string
-	// Place is the node that the request is about. Of a Create it is known at
-	// StageReply. Of a Read only the name is known.
+	// Place is the node that the request is about. For a Create it is known at
+	// StageReply only. For a Read only its name is known.
 	Place driver.Place
-	// Cause is the one of a Delete. At StageNews it is Released if the watch
-	// has sent that, and Changed if the watch has ended.
+	// Cause is the cause that Delete was given. At StageNews it is Released if
+	// the watch has sent Released, and Changed if the watch has ended.
 	Cause driver.Cause
 	// Err is the error that the store has returned. It is nil before StageReply.
 	Err error
@@ -64,7 +64,7 @@ type Request struct {
 func (r Request) String() string {
 	s, prefix := r.Op.String(), r.Prefix
 	if r.Op == OpCreate && r.Place.Name != "" {
-		prefix = "" // the name begins with it
+		prefix = "" // the name contains the prefix
 	}
 	for _, part := range []string{r.Queue, r.Place.Name, prefix} {
 		if part != "" {
@@ -94,7 +94,7 @@ func (r Request) refused() bool {
 	return driver.CheckQueue(r.Queue) != nil
 }
 
-// repeatable reports whether a network may carry the request twice.
+// repeatable reports whether Fault.Repeat applies to the request.
 func (r Request) repeatable() bool {
 	return r.Op == OpDelete || r.Op == OpReplace || r.Op == OpCleanUp
 }
@@ -104,8 +104,8 @@ func (r Request) arms() bool {
 	return r.Op == OpCreate || r.Op == OpWatch || r.Op == OpWatchQueue
 }
 
-// Fault is the fault of a request at one stage. The zero Fault is none. A field
-// that does not apply to the request, or to the stage, is ignored.
+// Fault is the fault of a request at one stage. The zero Fault plays no fault.
+// A field that does not apply to the request, or to the stage, is ignored.
 type Fault struct {
 	// Delay is how long the request, the reply or the news is on its way. A
 	// Close is delayed for at most two seconds, and no other field applies to
@@ -113,10 +113,10 @@ type Fault struct {
 	Delay time.Duration
 
 	// Lose makes the call return Err. At StageRequest the store does not
-	// receive the request, at StageReply it has carried the request out. At
-	// StageNews the watch ends in place of Released, and an end is not lost.
-	// (To play a request that is never answered, let the Plan block until its
-	// ctx ends.)
+	// receive the request. At StageReply the store has carried the request out.
+	// At StageNews the watch ends instead of sending Released. The news that a
+	// watch has ended is not lost. (To play a request that is never answered,
+	// let the Plan block until its ctx ends.)
 	Lose bool
 	// Err is the error of a call whose request or reply was lost. Nil stands
 	// for an error that matches driver.ErrUnavailable. Err must not match
@@ -128,9 +128,9 @@ type Fault struct {
 	// reply. It applies to OpDelete, OpReplace and OpCleanUp at StageRequest.
 	Repeat bool
 
-	// EndWatchAfter ends the watch that the request arms, that long after the
-	// reply. Zero means never. It applies to OpCreate, OpWatch and OpWatchQueue
-	// at StageRequest.
+	// EndWatchAfter is the time after the reply at which the watch that the
+	// request arms is ended. If it is zero, the watch is not ended. It applies
+	// to OpCreate, OpWatch and OpWatchQueue at StageRequest.
 	EndWatchAfter time.Duration
 
 	// DropAhead and DropWatch remove the nodes ahead and the watch from the
@@ -138,7 +138,8 @@ type Fault struct {
 	// that. They apply to OpCreate at StageReply.
 	DropAhead, DropWatch bool
 
-	// EndSession ends the session, and the request with it: Done closes and Err
-	// turns non-nil, then the nodes go. It does not apply at StageNews.
+	// EndSession ends the session, and the request with it. First Done closes
+	// and Err returns an error, and after that the nodes are removed. It does
+	// not apply at StageNews.
 	EndSession bool
 }

@@ -27,7 +27,7 @@ type session struct {
 	endLife context.CancelFunc
 
 	closes singleflight.Group // concurrent calls of Close share one try
-	closed bool               // Close has returned nil; belongs to closes
+	closed bool               // Close has returned nil; only the function of closes uses it
 
 	calls *calls.Group // requests on their way
 
@@ -75,7 +75,8 @@ func (s *session) Describe() driver.SessionInfo { return driver.Describe(s.inner
 // String names the session in the output of tests.
 func (s *session) String() string { return fmt.Sprintf("session %d of faults", s.number) }
 
-// end ends the session and returns when it has ended. The nodes go after that.
+// end ends the session and returns when it has ended. Its nodes are removed
+// after that.
 func (s *session) end() {
 	s.gate.Go(func() { _ = s.inner.Close() })
 	<-s.inner.Done()
@@ -129,8 +130,8 @@ type order[T any] struct {
 	undo func(T)
 }
 
-// sent is the answer of the store, with the faults of the request and of its
-// reply.
+// sent is the answer of the store, together with the faults that were played on
+// the request and on its reply.
 type sent[T any] struct {
 	answer    T
 	onRequest Fault
@@ -138,10 +139,11 @@ type sent[T any] struct {
 	request   Request
 }
 
-// send sends a request to the store and returns the answer, with the faults of
-// both ways. The driver's method gets a context of the session, because a
-// request that is on its way does not end with the ctx of its caller. If the
-// driver refuses a request without asking the store, no faults are played.
+// send sends a request to the store and returns the answer. It plays the faults
+// of the request and of the reply. The driver's method gets a context of the
+// session, because a request that is on its way does not end with the ctx of
+// its caller. If the driver refuses a request without asking the store, no
+// faults are played.
 func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 	if s.connector.plan == nil || o.refused() {
 		v, err := o.do(ctx)
@@ -177,7 +179,7 @@ func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 	return sent[T]{}, err
 }
 
-// carry is the part of send that goes on after the caller has given up.
+// carry is the part of send that goes on even if the caller gives up.
 func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	got.request = o.Request
 	r := &got.request

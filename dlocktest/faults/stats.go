@@ -9,7 +9,7 @@ import (
 // Stats counts the faults that a [Connector] has played. A test should check
 // that they are not zero, because a test without faults proves nothing.
 type Stats struct {
-	Requests       int // that were sent, also Connects
+	Requests       int // all requests that were sent, also Connects
 	Delayed        int // requests, replies and news of watches
 	RequestsLost   int
 	RepliesLost    int

@@ -7,11 +7,11 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// forwarder passes the news of a driver's watch on to the caller. It is one
-// goroutine, so the news keeps its order.
+// forwarder passes the news of a driver's watch on to the caller. It does so in
+// one goroutine, so the news keeps its order.
 type forwarder struct {
 	session *session
-	request Request // that has armed the watch
+	request Request // the request that has armed the watch
 	inner   driver.Watch
 	outer   chan driver.Cause
 	ctx     context.Context // ends with the session, and when the watch is stopped
@@ -99,7 +99,7 @@ func (w *forwarder) passReleased(cause driver.Cause) (goesOn bool) {
 	}
 }
 
-// passEnd returns when the end of the watch may arrive.
+// passEnd waits as long as the plan delays the news that the watch has ended.
 func (w *forwarder) passEnd() { _ = w.decide(driver.Changed) }
 
 // decide asks the plan for the fault of the news. It reports whether the news

@@ -79,8 +79,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// hears returns the news of a watch without waiting: "released", "end", or ""
-// for none.
+// hears returns the news that a watch has now: "released", "end", or "" if it
+// has none. It does not wait.
 func hears(w driver.Watch) string {
 	synctest.Wait()
 	select {
@@ -94,7 +94,7 @@ func hears(w driver.Watch) string {
 	}
 }
 
-// arming are the calls that arm a watch.
+// arming holds the calls that arm a watch, by name.
 var arming = map[string]func(driver.Session) (driver.Watch, error){
 	"create": func(s driver.Session) (driver.Watch, error) {
 		j, err := s.Create(context.Background(), "q", driver.NodeSpec{Prefix: writer})
@@ -136,7 +136,8 @@ type connectorFunc func(ctx context.Context) (driver.Session, error)
 
 func (f connectorFunc) Connect(ctx context.Context) (driver.Session, error) { return f(ctx) }
 
-// onNews plays a fault on news of watches with that cause.
+// onNews returns a plan that plays the fault f on news of watches with the
+// given cause.
 func onNews(cause driver.Cause, f faults.Fault) faults.Plan {
 	return func(_ context.Context, r faults.Request) faults.Fault {
 		if r.Stage == faults.StageNews && r.Cause == cause {
@@ -390,7 +391,8 @@ func TestCreateMayLoseItsListAndItsWatch(t *testing.T) {
 	}
 }
 
-// After an error of Create no node stays, so its watch has to be stopped.
+// After an error of Create, its node is removed and its caller has no watch. So
+// the driver's watch has to be stopped.
 func TestWatchWhoseReplyIsLostIsStopped(t *testing.T) {
 	for name, arm := range arming {
 		synctest.Test(t, func(t *testing.T) {
@@ -414,8 +416,8 @@ func (limited) Replace(context.Context, string, driver.Place, string) (driver.Pl
 	return driver.Place{}, errors.ErrUnsupported
 }
 
-// A method that is not supported returns that in every call: the request is
-// never lost.
+// A method that is not supported has to say so in every call, also if the plan
+// loses its requests.
 func TestUnsupportedMethodIsNeverLost(t *testing.T) {
 	var inner driver.Session
 	c := faults.New(connectorFunc(func(context.Context) (driver.Session, error) { return inner, nil }),
