@@ -20,7 +20,8 @@ import (
 // library had then. Only the protocol between bench and its children has to be the
 // same in both revisions: see package work.
 
-// revision is an older revision of this repository, built.
+// revision is an older revision of this repository, whose bench program has
+// been built.
 type revision struct {
 	label   string // the name that the caller of bench gave, with the commit
 	program string // path of that revision's bench
@@ -66,7 +67,8 @@ func build(ctx context.Context, name, dir string) (revision, error) {
 	return r, nil
 }
 
-// label returns the start of the commit, after the name if the name is no part of it.
+// label returns the first digits of the commit. If the name does not abbreviate
+// the commit, label puts the name before them.
 func label(name, commit string) string {
 	short := commit[:min(10, len(commit))]
 	if strings.HasPrefix(commit, name) {
@@ -92,7 +94,8 @@ func runIn(ctx context.Context, dir, name string, args ...string) (string, error
 	return strings.TrimSpace(out.String()), nil
 }
 
-// olderName is the name of a competitor's counterpart from an older revision.
+// olderName returns the name of a competitor's counterpart from an older
+// revision.
 func olderName(name string) string { return name + "@older" }
 
 // withOlder adds the older revision's counterpart after each competitor that is this
@@ -126,14 +129,16 @@ type comparison struct {
 	rounds          int // number of rounds that both have
 }
 
-// slower reports whether the whole interval is below minSpeed.
+// slower reports whether the interval is known and lies entirely below
+// minSpeed.
 func (c comparison) slower() bool { return c.interval.Known && c.interval.High < minSpeed }
 
-// asFast reports whether the whole interval is at minSpeed or above. If a comparison
-// is neither slower nor asFast, the rounds do not decide.
+// asFast reports whether the interval is known and lies entirely at minSpeed or
+// above. If a comparison is neither slower nor asFast, the rounds do not
+// decide.
 func (c comparison) asFast() bool { return c.interval.Known && c.interval.Low >= minSpeed }
 
-// between writes the interval.
+// between returns the interval in words.
 func (c comparison) between() string {
 	if !c.interval.Known {
 		return "-"
@@ -141,7 +146,8 @@ func (c comparison) between() string {
 	return fmt.Sprintf("%s to %s", ratio(c.interval.Low), ratio(c.interval.High))
 }
 
-// ratio writes a number with three digits after the point, one more than minSpeed has.
+// ratio returns a number with three digits after the point, one digit more than
+// minSpeed has.
 func ratio(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
 
 // comparisons returns all comparisons in the order of the page.
@@ -166,7 +172,8 @@ func (r *report) comparisons() (all []comparison) {
 	return all
 }
 
-// against is the part of the text that compares with the older revision.
+// against returns the part of the text that compares this library with its
+// older revision.
 func (r *report) against() string {
 	var rows [][]string
 	var slower, asFast int

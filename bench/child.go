@@ -71,7 +71,7 @@ func (c *child) ask(command, expected string, within time.Duration) (string, err
 		word, rest, _ := strings.Cut(answer, " ")
 		switch {
 		case !ok:
-			_ = c.wait() // then stderr is complete
+			_ = c.wait() // after that, stderr is complete
 			return "", c.withStderr(errors.New("the child has ended"))
 		case word == expected:
 			return rest, nil

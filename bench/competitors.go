@@ -18,8 +18,9 @@ type competitor struct {
 	label  string // in tables and charts
 	kind   kind
 	server string // zookeeper or etcd
-	// command returns the command that runs the child. An error says why there is none.
-	// dir is a directory for files that the command needs.
+	// command returns the command that runs the child. An error says why the
+	// competitor cannot run. The parameter dir is a directory for files that
+	// the command needs.
 	command func(dir string) (*exec.Cmd, error)
 	// warmUp is how long the child works before anything is measured, in milliseconds.
 	// A virtual machine that compiles during the run needs several seconds.

@@ -13,7 +13,8 @@ type delayedServer struct {
 	proxy *delay.Proxy
 }
 
-// startDelayed starts a server that is delay away from its clients, in each direction.
+// startDelayed starts a server behind a network delay. The parameter each is
+// the delay in each direction.
 func startDelayed(each time.Duration) (*delayedServer, error) {
 	zk, err := startZooKeeper(nil)
 	if err != nil {
@@ -43,8 +44,9 @@ type roundTrips struct {
 // pingsTogether is the number of sessions in most workloads that contend.
 const pingsTogether = 8
 
-// measureDelay measures round trips through the delay. It returns an error if those of
-// one connection are too far off.
+// measureDelay measures round trips through the delay. It returns an error if
+// the round trips of a single connection differ too much from the delay: see
+// checkRoundTrip.
 func measureDelay(each time.Duration) (trips roundTrips, err error) {
 	const pings = 300
 	if trips.Alone, err = delay.RoundTrip(each, 1, pings); err != nil {

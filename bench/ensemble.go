@@ -96,9 +96,10 @@ func (e *ensemble) stop() {
 	stopping.Wait()
 }
 
-// sumOfMembers adds up the counters of all members. Members count packets from and to
-// clients, and none between each other. Every member holds all nodes. So the number of
-// contenders is not added up, but that of the member that knows of the fewest.
+// sumOfMembers adds up the counters of all members. Members count packets from
+// and to clients, but no packets between members. The number of contenders is
+// not added up, because every member holds all nodes. The result has the
+// smallest number of contenders that a member knows of.
 func sumOfMembers(list []counters) (sum counters) {
 	sum.contenders = list[0].contenders
 	for _, c := range list {

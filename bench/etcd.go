@@ -94,7 +94,8 @@ func (s *etcdServer) stop() {
 
 func (s *etcdServer) addr() string { return s.listen }
 
-// readCost is zero: the metrics are read by plain HTTP, which they do not count.
+// readCost returns zero, because the metrics are read by plain HTTP, and they
+// do not count plain HTTP.
 func (s *etcdServer) readCost() counters { return counters{} }
 
 func (s *etcdServer) version() string {

@@ -19,10 +19,11 @@
 //
 //	go run . -rounds 30 -against v1.2.3 -servers one
 //
-// bench builds the revision in a temporary directory and prints the speed of the
-// current library in relation to it. It exits with status 1 if the whole 95% interval
-// of that speed is below 0.95 in a workload. Package work lists what has to stay
-// compatible between revisions.
+// bench builds the revision in a temporary directory. For each workload it
+// prints the speed of the current library in relation to that revision, with a
+// 95% interval. It exits with status 1 if, in a workload, the entire interval
+// is below 0.95. Package work lists what has to stay compatible between
+// revisions.
 package main
 
 import (
@@ -139,7 +140,7 @@ func (o options) report(found *results) error {
 	return publish(o.docs)
 }
 
-// checkAgainst returns an error if other flags do not go with -against.
+// checkAgainst returns an error if a flag cannot be combined with -against.
 func (o options) checkAgainst() error {
 	if o.write {
 		return errors.New("bench: -against does not go with -write: the page has no place for an older revision")

@@ -35,7 +35,7 @@ type section struct {
 	workloads []string
 	panels    []string // titles of the chart's parts, one for each workload
 	log       bool     // the scale of the chart is logarithmic
-	uncharted string   // a competitor that is not in the chart, because the bars of the others would vanish
+	uncharted string   // a competitor that the chart leaves out, because its bar is far shorter or longer than the others
 }
 
 const (

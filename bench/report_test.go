@@ -245,7 +245,8 @@ func TestTargetOfTwoSessionsOnOneServerIsToBeLevel(t *testing.T) {
 	require.NotContains(t, oneLine(reportOf(map[string]map[string][]sample{"contend-8": samples(90, 110)["contend-2"]}).verdict(contend8)), "target")
 }
 
-// The page in the repository is the one that the results in the repository make.
+// The page and the charts in the repository have to be those that publish makes
+// from the results in the repository.
 func TestPageAndChartsAreThoseOfTheSavedResults(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS("../docs")))

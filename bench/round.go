@@ -56,7 +56,7 @@ func round(c *child, s server, p work.Plan) (sample, error) {
 // measurement.
 func awaitQueue(s server, start counters, p work.Plan) (bytes float64, err error) {
 	const pause, idlePauses = 100 * time.Millisecond, 5
-	const background = 10 // packets in a pause of an idle server: pings
+	const background = 10 // an idle server receives at most this many packets in a pause: pings
 	last := start
 	idle := 0
 	for began := time.Now(); idle < idlePauses; time.Sleep(pause) {

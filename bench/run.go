@@ -103,8 +103,9 @@ func (r *run) startZooKeeper() (server, error) {
 	return startDelayed(r.settings.Delay)
 }
 
-// startChildren starts the children of all competitors. One that does not start is
-// left out, except if an older revision takes part.
+// startChildren starts the children of all competitors. A competitor whose
+// child does not start is left out. If an older revision takes part,
+// startChildren returns an error instead.
 func (r *run) startChildren(dir string) error {
 	for _, c := range r.competitors {
 		err := r.startChild(c, dir)
@@ -147,8 +148,9 @@ func (r *run) warmUp(c competitor) error {
 	return err
 }
 
-// measure measures a workload. Each round goes through all competitors, so that other
-// work on the machine hits all of them, and begins with another competitor.
+// measure measures a workload. Each round runs all competitors, so that other
+// work on the machine slows all of them down. Each round begins with another
+// competitor.
 func (r *run) measure(ctx context.Context, w workload, dir string) error {
 	var taking []competitor
 	for _, c := range r.competitors {
@@ -181,8 +183,8 @@ func (r *run) measure(ctx context.Context, w workload, dir string) error {
 	return nil
 }
 
-// roundOrRestart does a round. After an error it stops the child; the next round
-// starts a new one.
+// roundOrRestart does a round. After an error it stops the child, and the next
+// round starts a new child.
 func (r *run) roundOrRestart(c competitor, w workload, dir string) (sample, error) {
 	if r.children[c.name] == nil {
 		if err := r.startChild(c, dir); err != nil {

@@ -76,8 +76,8 @@ func startZooKeeper(config map[string]string) (_ *zooKeeper, err error) {
 	return s, nil
 }
 
-// measureReadCost sets cost. The last of several reads counts, because the first ones
-// may differ.
+// measureReadCost sets cost. It takes the cost of the last of several reads,
+// because the first reads may cost more or less.
 func (s *zooKeeper) measureReadCost() error {
 	for range 3 {
 		first, err := s.read()

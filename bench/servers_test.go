@@ -12,7 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// TestMain also is the child of the Go libraries: they run the program of their parent.
+// TestMain also runs a child with a Go library, because such a child runs the
+// program of its parent, which is the test here.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "-child" {
 		if err := command(os.Args[1:]); err != nil {
@@ -23,7 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// childOf starts the child of a competitor. It ends with the test.
+// childOf starts the child of a competitor. The child is stopped when the test
+// ends.
 func childOf(t *testing.T, c competitor) *child {
 	t.Helper()
 	cmd, err := c.command(t.TempDir())

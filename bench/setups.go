@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// setup is what the locks are measured on: ZooKeeper servers, and the network in
-// front of them. Each setup is measured for itself and has its own results.
+// setup is what the locks are measured on: ZooKeeper servers, and the network
+// in front of them. Each setup is measured separately and has its own results.
 type setup struct {
 	name    string // in flags and file names
 	phrase  string // follows "on" in a sentence
@@ -87,8 +87,9 @@ func filter[T any](all []T, keep func(T) bool) (kept []T) {
 	return kept
 }
 
-// choose returns those whose names are in the list, which is separated by commas, in
-// the order of all. An empty list chooses all.
+// choose returns the elements of all whose names are in the list, in the order
+// that they have in all. The names in the list are separated by commas. An
+// empty list chooses all elements.
 func choose[T any](all []T, list string, name func(T) string) (chosen []T, err error) {
 	if list == "" {
 		return all, nil

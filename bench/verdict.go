@@ -19,8 +19,8 @@ const (
 	behind                  // slower than the best peer in every round
 )
 
-// judge compares dlock with the peers, round by round. The best peer is the one that
-// dlock leads by the smallest median.
+// judge compares dlock with the peers, round by round. The best peer is the
+// peer for which the median of dlock's relative speed is smallest.
 func (r *report) judge(w workload) (best competitor, speed stats.Spread, st standing) {
 	alwaysFaster := true
 	for _, x := range r.competitors {
@@ -147,7 +147,7 @@ func (r *report) cheaper(w workload) string {
 	return "A peer needs less than dlock per " + singular(w.unit) + ": " + strings.Join(all, ", ") + "."
 }
 
-// summary is the table at the top of the page.
+// summary returns the table at the top of the page.
 func (r *report) summary() string {
 	var rows [][]string
 	var count standings
@@ -184,8 +184,8 @@ func (s *standings) sentence() string {
 		s[ahead]+s[level]+s[behind], s[ahead], s[level], s[behind]))
 }
 
-// overview is the table of a setup whose workloads have no sections of their own. Each
-// workload has a line, and each competitor has a column.
+// overview returns the table of a setup whose workloads have no sections of
+// their own. Each workload has a line, and each competitor has a column.
 func (r *report) overview() string {
 	var taking []competitor
 	header := []string{"Workload"}
@@ -226,7 +226,8 @@ func (r *report) measured(x competitor) bool {
 	return false
 }
 
-// cell is an entry of an overview: the figure of a competitor and its requests.
+// cell returns an entry of an overview: the figure of a competitor and its
+// requests.
 func (r *report) cell(w workload, x competitor) string {
 	v := r.spreadOf(w.name, x.name, w.figure)
 	if v.N == 0 {
@@ -235,8 +236,8 @@ func (r *report) cell(w workload, x competitor) string {
 	return fmt.Sprintf("%s%s, %s requests", median(v), w.suffix(), median(r.spreadOf(w.name, x.name, "requests")))
 }
 
-// overviewNotes are the paragraphs below an overview: which locks are missing, and the
-// verdict on a free lock.
+// overviewNotes returns the paragraphs below an overview: which locks are
+// missing, and the verdict on a free lock.
 func (r *report) overviewNotes() string {
 	var notes string
 	for _, w := range r.inOrder() {
@@ -266,7 +267,8 @@ func (r *report) delay() string {
 		r.Settings.Delay, ms(r.RoundTrips.Alone), ms(r.RoundTrips.Together), pingsTogether)
 }
 
-// growth is the table of the bytes per hand-over, by the number of waiters.
+// growth returns the table of the bytes per hand-over, by the number of
+// waiters.
 func (r *report) growth(s section) string {
 	rows := [][]string{}
 	for _, x := range r.competitors {
@@ -288,7 +290,7 @@ func (r *report) growth(s section) string {
 	return fmt.Sprintf("![Bytes that a hand-over moves](%s/queue-bytes.svg)\n\n%s", chartDir, table(append(header, "last / first"), rows))
 }
 
-// machine is the table that describes the machine and the run.
+// machine returns the table that describes the machine and the run.
 func (r *report) machine() string {
 	rows := [][]string{{"Date", r.Date.UTC().Format("2 January 2006, 15:04 UTC")}}
 	for _, f := range r.Machine {

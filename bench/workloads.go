@@ -6,7 +6,7 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// workload is measured with every competitor that can do it.
+// workload is a task. It is measured with every competitor that can do it.
 type workload struct {
 	name   string // in file names, flags and results
 	unit   string // what is counted, in the plural
@@ -24,8 +24,9 @@ type workload struct {
 // enough for one machine.
 const waitingSessions = 20
 
-// untimedGrants is the number of grants in a drain before the measurement starts. The
-// server and the machine come from rest, and all locks are slow until then.
+// untimedGrants is the number of grants in a drain that come before the
+// measurement. The server and the machine have been idle before the drain, and
+// all locks are slow in its first grants.
 const untimedGrants = 50
 
 const noShared = "has no shared lock"
@@ -63,7 +64,7 @@ func workloads() []workload {
 // lessIsBetter reports whether the figure is a time.
 func (w workload) lessIsBetter() bool { return w.figure == "p50" }
 
-// suffix is the unit of the figure.
+// suffix returns the unit of the figure.
 func (w workload) suffix() string {
 	if w.lessIsBetter() {
 		return " us"
@@ -77,8 +78,8 @@ func (w workload) measures(c competitor) bool {
 	return !cannot && w.isFor(c)
 }
 
-// isFor reports whether the competitor is meant for the workload. One that is not is
-// no subject of the report.
+// isFor reports whether the competitor is meant for the workload. If it is not,
+// the report of the workload does not mention it.
 func (w workload) isFor(c competitor) bool {
 	return len(c.only) == 0 || slices.Contains(c.only, w.name)
 }

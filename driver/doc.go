@@ -34,14 +34,15 @@
 //  4. All or nothing: a Create that returns an error leaves no node.
 //  5. Ahead: if Create returns the nodes ahead of its node, it returns all of
 //     them.
-//  6. Watch: a watch is armed when Watch returns, and never misses the end of a
-//     node.
+//  6. Watch: a watch is armed when Watch returns. If one of its nodes is
+//     removed or replaced after that, it does not miss this.
 //  7. Delete removes the node that Create returned, and never another one.
 //  8. Session end: a session reports its end before another session can get its
 //     locks.
 //  9. Close removes the nodes of the session before it returns nil.
-//  10. Methods are safe for many goroutines, return when their context ends, and
-//     mark their errors.
+//  10. Methods are safe for many goroutines, return when their context ends,
+//     and return errors that match those of this package, such as
+//     [ErrUnavailable].
 //  11. Nothing outlives Close.
 //  12. Replace is atomic, and the node keeps its place in the queue.
 //  13. Released: a watch sends Released for a Delete with the cause Released, and

@@ -15,7 +15,8 @@ type Driver interface {
 	OpenConnector(dsn string) (Connector, error)
 }
 
-// Connector makes sessions with one store. All of them have the same settings.
+// Connector makes sessions with one store. All these sessions have the same
+// settings.
 //
 // A Connector is safe for use by many goroutines.
 type Connector interface {
@@ -114,13 +115,15 @@ type Session interface {
 	// the node was deleted or replaced, its session was closed or expired, or its
 	// queue was removed.
 	//
-	// If p has a token, the watch is of that very node. It ends even if another
-	// node has taken the name. If p has no token, only its name counts. Of a node
-	// ahead, too, only the name counts.
+	// If p has a token, the watch is of the node with that token. It ends when
+	// that node is gone, even if another node has taken the name. If p has no
+	// token, the watch is of any node with the name of p. For the nodes ahead,
+	// too, only the names count.
 	//
-	// Rule 6, watch: the watch is armed when Watch returns. No end of a node after
-	// that is missed. If p is not in the queue, the channel of the watch is closed
-	// when Watch returns. The end of the session ends every watch.
+	// Rule 6, watch: the watch is armed when Watch returns. If one of its nodes
+	// is removed or replaced after that, the watch ends, or sends Released as
+	// rule 13 says. If p is not in the queue, the channel of the watch is
+	// closed when Watch returns. The end of the session ends every watch.
 	//
 	// A watch may end early, for any reason: its end only tells the caller to list
 	// the queue again. If the store does not announce a removal, the driver
@@ -139,18 +142,19 @@ type Session interface {
 	// operator, or a reconnect. A driver need not send Released at all.
 	Watch(ctx context.Context, queue string, p Place, ahead ...Node) (Watch, error)
 
-	// WatchQueue watches the members of the queue. The watch ends when a node is
-	// added, removed or replaced after the watch was armed. So a caller arms the
-	// watch first, and lists the queue then. Such a watch never sends Released.
-	// Otherwise rule 6 holds as for Watch.
+	// WatchQueue watches the members of the queue. The watch ends when a node
+	// is added, removed or replaced after the watch was armed. So a caller arms
+	// the watch first, and lists the queue after that. Such a watch never sends
+	// Released. Otherwise rule 6 holds as for Watch.
 	WatchQueue(ctx context.Context, queue string) (Watch, error)
 
 	// Delete removes the node p, which Create has returned.
 	//
-	// Rule 7, delete: if the node has gone before, the error matches [ErrGone]. So
-	// a caller that unlocks learns that the lock was taken away. If the driver
-	// sends the request again because a reply was lost, and the node is not there
-	// any more, Delete returns nil: the first request has removed the node.
+	// Rule 7, delete: if the node was gone before the call, the error matches
+	// [ErrGone]. So a caller that unlocks learns that the lock was taken away.
+	// If the driver sends the request again because a reply was lost, and the
+	// node is not there any more, Delete returns nil: the first request has
+	// removed the node.
 	//
 	// A caller may repeat Delete, however late. A repeat never removes another
 	// node that has taken the name. Nor does a first Delete if the session has
@@ -159,9 +163,9 @@ type Session interface {
 	// that matches ErrGone. After an error that does not match ErrGone, the node
 	// may or may not be in the queue.
 	//
-	// The cause is for the watches that have the node ahead. The caller passes
-	// Released if it held an exclusive lock and gives it back, and Changed
-	// otherwise. A driver may ignore the cause.
+	// The cause is for the watches of the contenders behind p. The caller
+	// passes Released if it held an exclusive lock and gives it back, and
+	// Changed otherwise. A driver may ignore the cause.
 	Delete(ctx context.Context, queue string, p Place, why Cause) error
 
 	// Done returns a channel that closes when the session has ended.
@@ -216,11 +220,12 @@ type Node struct {
 	Name string
 	// Seq is the sequence, such as 7.
 	Seq int64
-	// Epoch tells a queue that was removed from a queue that was made again
-	// under the same name. If the sequences of a store can start over, the driver
-	// sets Epoch to a number that differs each time, and to the same number in
-	// Create, Replace and List. Name and Epoch together then name one node for
-	// ever. If sequences never start over, the driver leaves Epoch zero.
+	// Epoch tells a queue that was removed from the queue that was made later
+	// under the same name. If the sequences of a store can start over, the
+	// driver sets Epoch to a number that is new each time that this happens.
+	// Create, Replace and List return the same number for a node. Name and
+	// Epoch together then name one node for ever. If sequences never start
+	// over, the driver leaves Epoch zero.
 	Epoch int64
 }
 
@@ -250,7 +255,8 @@ type NodeSpec struct {
 // it is missing.
 type Joined struct {
 	Place
-	// Known reports whether Ahead is known.
+	// Known reports whether the driver knows the nodes ahead. If it is false,
+	// Ahead says nothing.
 	Known bool
 	// Ahead holds the nodes before this one, oldest first.
 	//
@@ -259,9 +265,9 @@ type Joined struct {
 	// follows the create on the same connection is such an instant.
 	Ahead []Node
 	// Watch is what Watch would have returned for this place and the node ahead
-	// that Predecessor has chosen. It is armed while both are in the queue. It is
-	// the zero Watch if the driver has no such watch, if Predecessor is nil, and
-	// if Predecessor returned -1.
+	// that Predecessor has chosen. It is armed while both nodes are in the
+	// queue. It is the zero Watch if the driver has no such watch, if
+	// Predecessor is nil, and if Predecessor returned -1.
 	Watch Watch
 }
 
@@ -288,13 +294,14 @@ func (w Watch) Stop() {
 	}
 }
 
-// Cause says why a node was deleted. A caller of Delete gives it, and a watch
-// sends it.
+// Cause says why a node was deleted. A caller gives it to Delete, and a watch
+// may send it to the waiter.
 type Cause int
 
 const (
-	// Changed is the zero value. It says only that the caller should list the
-	// queue again.
+	// Changed is the zero value. In a call of Delete it stands for every cause
+	// but Released. A receive from a watch that has ended gives Changed as
+	// well: it says only that the caller should list the queue again.
 	Changed Cause = iota
 	// Released says that a holder held the lock exclusively and gave it back:
 	// rule 13.

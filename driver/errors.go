@@ -2,8 +2,8 @@ package driver
 
 import "errors"
 
-// Sessions return errors that match one of these, by errors.Is. The error of a
-// driver wraps one of them and says what has happened.
+// Sessions return errors that match one of the errors below, by errors.Is. The
+// error of a driver wraps one of them and says what has happened.
 var (
 	// ErrUnavailable marks an error that may pass by itself: the store could not
 	// be reached, or could not say whether it has carried out the request.

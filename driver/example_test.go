@@ -47,7 +47,8 @@ func Example() {
 	// the watch says: released
 }
 
-// The first answer of the store begins the lease of a session. Close ends it.
+// The first answer of the store begins the lease of a session. Close of the
+// session ends the lease.
 func ExampleLease() {
 	lease := driver.NewLease(10*time.Second, 0)
 	fmt.Println("term:", lease.Term())

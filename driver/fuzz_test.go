@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// printable reports whether a name may contain these characters. It is written in
-// another way than the function of the package.
+// printable reports whether a name may contain these characters. It shares no
+// code with the function of the package that it checks.
 func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
 		return !unicode.IsPrint(r) || r == '\ufffd' || r == '\ufffc'
@@ -48,7 +48,7 @@ func FuzzCheckQueue(f *testing.F) {
 			wantNameError(t, err, queue)
 			return
 		}
-		for i := range segments { // a beginning of a queue's name and each segment may name a queue as well
+		for i := range segments { // each parent of the queue, and each segment alone, is a good name as well
 			require.NoError(t, driver.CheckQueue(strings.Join(segments[:i+1], "/")))
 			require.NoError(t, driver.CheckQueue(segments[i]))
 		}

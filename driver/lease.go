@@ -58,7 +58,7 @@ type Lease struct {
 
 	mu      sync.Mutex
 	timer   *time.Timer // nil until the lease has begun
-	renewed Instant     // the last call of Renew or CountFrom, for the error
+	renewed Instant     // the time of the last Renew or CountFrom, which the error gives
 	err     error
 }
 
@@ -139,7 +139,8 @@ func newLease(timeout, margin time.Duration, clock func() Instant) *Lease {
 }
 
 // Now returns the present instant. It is for a driver that calls [Lease.Renew]
-// later: such a driver calls Now before it sends the request. [Lease.Do] does both.
+// later: such a driver calls Now before it sends the request. [Lease.Do] makes
+// both calls itself.
 func (l *Lease) Now() Instant { return (*l.clock.Load())() }
 
 // Do makes a request that may renew the lease. It reads the clocks, calls request,
@@ -163,8 +164,9 @@ func (l *Lease) Do(request func() (counted bool)) error {
 	return l.Err()
 }
 
-// maxBeats is the maximum number of heartbeats in flight: as many as Keep begins
-// within one timeout. The answer to an older heartbeat could not renew the lease.
+// maxBeats is the maximum number of heartbeats in flight: as many as Keep
+// begins within one timeout. A heartbeat that has been in flight for longer
+// than that could not renew the lease.
 const maxBeats = 8
 
 // Keep renews the lease until the lease ends. Every eighth of the timeout it calls
@@ -240,10 +242,10 @@ func (l *Lease) leftAt(now Instant) time.Duration {
 	return l.term - now.since(l.from.get())
 }
 
-// Renew counts the lease from sent. That is the sending time of a request of which
-// the driver knows that the store counted it for the session. The first call begins
-// the lease. After that, Renew ignores an instant before the one from which the
-// lease counts.
+// Renew counts the lease from sent, the sending time of a request. The driver
+// must know that the store counted this request for the session. The first call
+// begins the lease. After that, Renew ignores an instant before the one from
+// which the lease counts.
 //
 // Renew reports whether the lease runs. It does not revive a lease whose term has
 // passed, even if no method has noticed that before.
@@ -264,8 +266,9 @@ func (l *Lease) Renew(sent Instant) bool {
 	return true
 }
 
-// CountFrom counts the lease from an instant. Unlike in Renew, the instant may be
-// before the one from which the lease counts. If the lease has not begun, it begins.
+// CountFrom counts the lease from the given instant. Unlike in Renew, this
+// instant may be earlier than the one from which the lease counts at present.
+// If the lease has not begun, it begins.
 //
 // Some stores give proofs of two kinds. A weak proof is good enough while the
 // session owns no node. A session that owns a node needs a strong proof. So before
@@ -290,7 +293,7 @@ func (l *Lease) CountFrom(from Instant, least time.Duration) error {
 		return nil
 	}
 	l.from.set(from)
-	l.timer.Reset(l.untilCheck(l.left())) // the timer was set for a longer rest
+	l.timer.Reset(l.untilCheck(l.left())) // the timer was set when the rest of the term was longer
 	return nil
 }
 

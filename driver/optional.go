@@ -15,8 +15,8 @@ import (
 // Only the functions [Replace], [Read], [Walk] and [Describe] ask a session for
 // these interfaces. All other code calls the functions, which know both ways.
 
-// Replacer is a session that can change the prefix of a node. An exclusive lock
-// becomes a shared lock by this, and keeps its place in the queue.
+// Replacer is a session that can change the prefix of a node. That turns an
+// exclusive lock into a shared lock, whose node keeps its place in the queue.
 type Replacer interface {
 	// Replace gives the session's own node p another prefix and returns the new
 	// place. Sequence, epoch, token, data and owner stay the same.
@@ -106,8 +106,9 @@ type NodeInfo struct {
 	// Owner names the session that owns the node, in the store's terms. It is
 	// empty if no session owns the node.
 	Owner string
-	// Foreign reports whether another session than the reading one owns the node,
-	// or none does. It is false if the driver does not know.
+	// Foreign reports whether the session that reads the node does not own it.
+	// Then another session owns the node, or no session does. Foreign is false
+	// if the driver does not know.
 	Foreign bool
 	// Created is the time of creation by the store's clock. It is zero if unknown.
 	Created time.Time

@@ -57,8 +57,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// recorder is a store whose sessions storeOf can find. The kit gives most hooks only
-// the session.
+// recorder is a store that records its sessions, so that storeOf finds the
+// store of a session. The kit gives most hooks only the session.
 type recorder struct {
 	*memdriver.Store
 }

@@ -123,16 +123,17 @@ func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func())
 	return c.transfer(time.Now(), quit) && !c.brokeSince(resets)
 }
 
-// brokeSince reports whether the connection broke after it had broken resets times.
+// brokeSince reports whether the connection has broken again since the field
+// resets had the value of the parameter resets.
 func (c *connection) brokeSince(resets int) bool {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	return c.resets != resets
 }
 
-// deliverNotices delivers the notices in the inbox, one after the other, when each of
-// them has arrived. A notice stays in the inbox until then, so that sendNotice puts
-// later notices behind it.
+// deliverNotices delivers the notices in the inbox, one after the other, each
+// when it has arrived. A notice stays in the inbox until it is delivered, so
+// that sendNotice puts later notices behind it.
 func (s *session) deliverNotices() {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()

@@ -9,8 +9,9 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// Two sessions have a node each in one queue. The second session waits until the node
-// of the first one has gone. Here it goes because the first session expires.
+// Two sessions have a node each in one queue. The second session waits until
+// the node of the first session has gone. In this example the store removes
+// that node because the first session expires.
 func Example() {
 	ctx := context.Background()
 	store := memdriver.New()

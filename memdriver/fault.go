@@ -190,11 +190,11 @@ func (f Faults) RemoveQueue(queue string) bool {
 }
 
 // PutNode adds a node that belongs to no session, as another program may do. If
-// driver.ParseName accepts the name, List returns the node, and the queue goes on
-// with the next sequence. In that case the sequence must not be lower than the next
-// one of the queue, because the node would come before older nodes. List leaves out a
-// node with any other name. If the node cannot be added, the error matches
-// driver.ErrBadName and says why.
+// driver.ParseName accepts the name, List returns the node, and the queue goes
+// on with the next sequence. In that case the sequence must not be lower than
+// the next sequence of the queue: otherwise the node would come before older
+// nodes. List leaves out a node with any other name. If the node cannot be
+// added, the error matches driver.ErrBadName and says why.
 func (f Faults) PutNode(queue, name string, data []byte) error {
 	if err := driver.CheckQueue(queue); err != nil {
 		return fmt.Errorf("mem: put %q: %w", name, err)
@@ -216,7 +216,7 @@ func (f Faults) PutNode(queue, name string, data []byte) error {
 	return nil
 }
 
-// session returns the session behind the interface. It panics if the session does not
+// session returns s as this package's type of session. It panics if s does not
 // belong to this store.
 func (f Faults) session(s driver.Session) *session {
 	ms, ok := s.(*session)

@@ -329,7 +329,7 @@ func TestDelayedRepliesDoNotDelayRequests(t *testing.T) {
 		var meanwhile []driver.Node
 		time.AfterFunc(time.Second, func() {
 			meanwhile, _ = other.List(background, queue)
-			st.Faults().CutOff(s) // does not stop the reply
+			st.Faults().CutOff(s) // the cut does not stop the reply, which is on its way
 		})
 		create(t, s)
 		require.Equal(t, 4*time.Second, time.Since(begin))

@@ -11,9 +11,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// FuzzDSN checks that the driver applies the parameters of each data source name that
-// it accepts, and that an error begins with the name of the driver. It leaves out the
-// name of the store, because the process keeps stores that have a name.
+// FuzzDSN checks that the driver applies the parameters of each data source
+// name that it accepts, and that an error begins with the name of the driver.
+// It leaves out the name of the store, because the process would keep one store
+// for each name until its end.
 func FuzzDSN(f *testing.F) {
 	for _, s := range []string{"", "?session_timeout=5s", "stock?session_timeout=1h2m3s", "?session_timeout=1ms", "zk://h", "?%zz", "?a;b", "?session_timeout=5s&session_timeout=5s",
 		"?session_timeout=9223372036854775807ns", "?session%5Ftimeout=10s", "?session_timeout=%31s"} {

@@ -12,8 +12,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// A Create that arrives after the store has dropped its session must not add a node,
-// because no session's end would remove that node.
+// A Create that arrives after the store has dropped its session must not add a
+// node. The store removes nodes when it drops their session, so it would never
+// remove that node.
 func TestNoNodeIsAddedForASessionThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New()

@@ -29,9 +29,9 @@ func WithSessionTimeout(d time.Duration) Option {
 	return func(st *Store) { st.timeout = d }
 }
 
-// WithSequenceStart sets the first sequence of every new queue. A test can so begin
-// with long sequences, or with sequences near the limit. The default is 0.
-// WithSequenceStart panics if seq is negative or has more than 18 digits.
+// WithSequenceStart sets the first sequence of every new queue. With it, a test
+// can begin with long sequences, or with sequences near the limit. The default
+// is 0. WithSequenceStart panics if seq is negative or has more than 18 digits.
 func WithSequenceStart(seq int64) Option {
 	checkSequence(seq)
 	return func(st *Store) { st.sequenceStart = seq }

@@ -243,8 +243,8 @@ func (s *session) heartbeat(ctx context.Context) bool {
 	return err == nil
 }
 
-// spawn starts f on a goroutine that Close waits for. It reports whether f was
-// started: not after the end of the session.
+// spawn starts f on a goroutine that Close waits for. After the end of the
+// session it does not start f, and returns false.
 func (s *session) spawn(f func()) bool {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -304,10 +304,10 @@ func ask[T any](ctx context.Context, s *session, req request, serve func() (T, e
 	return answer, nil
 }
 
-// exchange sends a request to the store and returns the answer. On a connection with
-// faults it does so on another goroutine. The reason: a request that was sent goes on
-// when its caller gives up. A request or a reply that is on its way when the lease
-// ends is lost.
+// exchange sends a request to the store and returns the answer. On a connection
+// with faults it does so on another goroutine. The reason: a request that was
+// sent goes on even if its caller gives up. A request or a reply that is on its
+// way when the lease ends is lost.
 func exchange[T any](ctx context.Context, s *session, op faults.Op, serve func() (T, error)) (T, error) {
 	arrive := func() (r reply[T]) {
 		if s.stopped {

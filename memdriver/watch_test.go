@@ -77,7 +77,7 @@ func TestWatchOfAMissingNodeHasEndedOnReturn(t *testing.T) {
 	require.Equal(t, 1, st.Stats().Queues)
 }
 
-// A watch without a token is of any node with the name.
+// If the place has no token, the watch is of any node with that name.
 func TestWatchByNameIsOfAnyNodeWithTheName(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		s := connect(t, memdriver.New())
@@ -137,8 +137,8 @@ func TestReleasedIsSentToTheWaitersBehind(t *testing.T) {
 	}
 }
 
-// Rule 13: after the end of its own node a watch sends no Released, also on a slow
-// connection.
+// Rule 13: after its own node has gone, a watch sends no Released, also on a
+// slow connection.
 func TestReleasedIsNotSentAfterTheEndOfTheOwnNode(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Second} {
 		inVirtualTime(t, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestReleasedIsNotSentAfterTheEndOfTheOwnNode(t *testing.T) {
 			w := watch(t, waiter, own, held.Node)
 			require.True(t, st.Faults().RemoveNode(queue, own.Name))
 			if delay > 0 {
-				st.Faults().Delay(waiter, 0) // the release must not overtake the end
+				st.Faults().Delay(waiter, 0) // the notice of the release must not overtake that of the removal
 			}
 			require.NoError(t, holder.Delete(background, queue, held, driver.Released))
 			why, more := <-w.C

@@ -25,9 +25,9 @@ func NewGroup(limit int) *Group {
 	return &Group{limit: int64(limit), slots: semaphore.NewWeighted(int64(limit))}
 }
 
-// Wait waits until no call and no clean-up runs, and returns nil. A call of Do
-// during Wait does not begin before Wait has returned. If ctx ends first, Wait
-// returns the error of ctx.
+// Wait waits until no call and no clean-up runs, and returns nil. A call that
+// is given to Do during Wait begins only after Wait has returned. If ctx ends
+// first, Wait returns the error of ctx.
 func (g *Group) Wait(ctx context.Context) error {
 	if err := g.slots.Acquire(ctx, g.limit); err != nil {
 		return err

@@ -19,9 +19,10 @@ type Gate struct {
 	calls  sync.WaitGroup // the calls in flight and the goroutines
 }
 
-// Enter registers a call, and reports with open whether the call may begin: not
-// after Close. The call works with the context that Enter returns. That context ends
-// when ctx ends, and when the Gate is closed. The call has to call leave at its end.
+// Enter registers a call, and reports with open whether the call may begin.
+// After Close it may not. The call works with the context that Enter returns.
+// That context ends when ctx ends, and when the Gate is closed. The call has to
+// call leave at its end.
 func (g *Gate) Enter(ctx context.Context) (life context.Context, leave func(), open bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -41,8 +42,9 @@ func (g *Gate) Enter(ctx context.Context) (life context.Context, leave func(), o
 	}, true
 }
 
-// Go starts f on a goroutine, and reports whether it has done so: not after Close.
-// Close waits for the goroutine. So f has to return soon after Close was called.
+// Go starts f on a goroutine and returns true. After Close it returns false and
+// does not start f. Close waits for the goroutine. So f has to return soon
+// after Close was called.
 func (g *Gate) Go(f func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -35,11 +35,11 @@ type watch struct {
 	c      chan driver.Cause
 	queue  string
 
-	// A watch of the whole queue:
+	// These fields belong to a watch of the whole queue:
 	whole   bool
 	version any
 
-	// A watch of nodes:
+	// These fields belong to a watch of nodes:
 	own      driver.Place
 	ahead    []driver.Node
 	released bool // Released was sent: ahead is not watched any more
@@ -82,11 +82,11 @@ func (s *Set) Arm(queue string, p driver.Place, ahead ...driver.Node) driver.Wat
 // ArmQueue arms a watch of a whole queue. After [Set.End] it returns a watch that
 // has ended.
 //
-// Look ends the watch if the version of the queue is not this version any more. So
-// the version has to be from before the call of ArmQueue, or from the time of the
-// call. A version of nil says that the version is unknown: then every Look ends the
-// watch. That suits a driver that calls Gone and Changed for every change, and Look
-// only after a reconnect.
+// Look ends the watch if the version of the queue is not this version any more.
+// So the driver has to read the version before or during the call of ArmQueue,
+// and not after it. A version of nil says that the version is unknown: then
+// every Look ends the watch. That suits a driver that calls Gone and Changed
+// for every change, and Look only after a reconnect.
 func (s *Set) ArmQueue(queue string, version any) driver.Watch {
 	return s.arm(&watch{queue: queue, whole: true, version: version})
 }
@@ -113,7 +113,7 @@ func (s *Set) arm(w *watch) driver.Watch {
 	}
 	s.armed++
 	w.number = s.armed
-	w.c = make(chan driver.Cause, 1) // Released is sent once, so it never blocks
+	w.c = make(chan driver.Cause, 1) // Released is sent at most once, so the send never blocks
 	return driver.NewWatch(w.c, func() { s.stop(w) })
 }
 
@@ -225,10 +225,11 @@ func (s *Set) Look(queue string, list func() (nodes []driver.Place, version any,
 	return nil
 }
 
-// Gone takes the notice that a node of the queue has gone, or has another name now,
-// and why. Each watch of the whole queue ends. So does each watch that has the node
-// as its own node or ahead. There is one exception: if why is Released, a watch that
-// has the node ahead sends Released, and goes on for its own node alone.
+// Gone tells the set that a node of the queue has gone, or has another name
+// now, and why. Each watch of the whole queue ends. So does each watch that has
+// the node as its own node or ahead. There is one exception: if why is
+// Released, a watch that has the node ahead sends Released, and goes on for its
+// own node alone.
 //
 // A driver has to call Gone in the order in which the store removed the nodes, at
 // least for the nodes of one queue. Otherwise a watch may send Released although
@@ -239,10 +240,10 @@ func (s *Set) Gone(queue string, n driver.Node, why driver.Cause) {
 	s.end(s.queues[queue].named("", n.Name), func(w *watch) bool { return w.whole || w.lose(n, why) })
 }
 
-// lose handles the loss of a node by a watch of nodes. It sends Released if that is
-// due, and reports whether the watch ends. A watch ends for any node of a watched
-// name, because a watch may end early. It sends Released only if the node has the
-// watched epoch as well.
+// lose tells a watch of nodes that the node n has gone. It sends Released if
+// the rules ask for that, and reports whether the watch ends. A watch ends for
+// any node of a watched name, because a watch may end early. It sends Released
+// only if the node has the watched epoch as well.
 func (w *watch) lose(n driver.Node, why driver.Cause) (ends bool) {
 	if w.own.Name == n.Name {
 		return true
@@ -259,7 +260,7 @@ func (w *watch) lose(n driver.Node, why driver.Cause) (ends bool) {
 	return false
 }
 
-// Changed takes the notice that a queue has changed: a node was added, removed or
+// Changed tells the set that a queue has changed: a node was added, removed or
 // replaced. Each watch of the whole queue ends. Watches of nodes go on.
 func (s *Set) Changed(queue string) {
 	s.mu.Lock()

@@ -17,7 +17,8 @@ func place(seq int64) driver.Place {
 	return driver.Place{Node: driver.Node{Name: driver.FormatName("n-W-", seq), Seq: seq, Epoch: 1}, Token: 100 + seq}
 }
 
-// reports holds the results of all receives from a watch that do not block.
+// reports says what a watch has reported so far: that it sent Released once,
+// and that it has ended.
 type reports struct{ released, ended bool }
 
 var (

@@ -134,8 +134,9 @@ type chunk struct {
 	due   time.Time
 }
 
-// maxDelayed bounds the chunks that are delayed at the same time. Beyond that,
-// copyDelayed stops reading for a while, which slows the sender down.
+// maxDelayed is the maximum number of chunks that are delayed at the same time.
+// At this number, copyDelayed stops reading for a while, which slows the sender
+// down.
 const maxDelayed = 10_000
 
 // copyDelayed writes to dst what it reads from src, each chunk after the delay. It

@@ -46,9 +46,9 @@ func Percentile(values []float64, p float64) float64 {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// Ratios divides the values of each round. Other work on the machine in a round then
-// hits both values. A round is left out if either value is missing (NaN) or the value
-// below is zero.
+// Ratios divides the values of each round. Other work on the machine during a
+// round affects both of its values, and so changes the ratio less. A round is
+// left out if either value is missing (NaN), or if its value in below is zero.
 func Ratios(above, below []float64) (ratios []float64) {
 	for i := range min(len(above), len(below)) {
 		if r := above[i] / below[i]; !math.IsNaN(r) && !math.IsInf(r, 0) {
@@ -75,7 +75,7 @@ func MedianInterval(values []float64) Interval {
 	// The probability that fewer than k of n values are below the median is that of
 	// fewer than k heads in n tosses of a coin. The same holds above the median.
 	n, k := len(values), 0
-	term := math.Pow(0.5, float64(n)) // of exactly k heads
+	term := math.Pow(0.5, float64(n)) // the probability of exactly k heads
 	for outside := 2 * term; k < n && outside <= 0.05; outside += 2 * term {
 		k++
 		term *= float64(n-k+1) / float64(k)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// loop is the i-th contender of a plan of kind Loop.
+// loop does the work of the i-th contender in a plan of kind Loop.
 func (r *round) loop(i int, c contender) error {
 	shared, hasShared := c.(reader)
 	if r.plan.Reads > 0 && !hasShared {
@@ -47,7 +47,7 @@ func (r *round) loop(i int, c contender) error {
 type thinnedList struct {
 	kept   []int64
 	added  int
-	stride int // one value in stride is kept; 0 stands for 1
+	stride int // of so many values one is kept; 0 stands for 1
 }
 
 // maxKept bounds the values in a report.
@@ -88,7 +88,7 @@ func percentages(i int) func() int {
 	}
 }
 
-// lockOnce is the i-th contender of a plan of kind Drain.
+// lockOnce does the work of the i-th contender in a plan of kind Drain.
 func (r *round) lockOnce(i int, c contender) error {
 	if err := c.lock(); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (r *round) lockOnce(i int, c contender) error {
 	return c.unlock()
 }
 
-// try is the i-th contender of a plan of kind Try.
+// try does the work of the i-th contender in a plan of kind Try.
 func (r *round) try(i int, c contender) error {
 	trier, can := c.(trier)
 	if !can {
@@ -156,7 +156,7 @@ func (r *round) pass() {
 	}
 }
 
-// grant is the return of a call of lock.
+// grant says when a call of lock has returned, and with which error.
 type grant struct {
 	at  time.Time
 	err error

@@ -126,7 +126,7 @@ func TestDrainIsTimedFromTheLastUntimedGrant(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.measure()
 	require.NoError(t, err)
-	granted := m.granted[2:] // the first two are that of the session before the measurement, and that of the holder
+	granted := m.granted[2:] // the first two grants are those of the session before the measurement and of the holder
 	require.Len(t, granted, 5)
 	require.False(t, r.timedFrom.at.Before(granted[2]), "the third")
 	require.False(t, r.timedFrom.at.After(granted[3]), "the fourth")
