@@ -33,8 +33,8 @@ func TestADialInTheBackOffEndsWhenItsCallerGivesUp(t *testing.T) {
 		s := recipes.NewClient(&c, recipes.WithBackOff(func() recipes.BackOff { return everySecond{} }))
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		require.Error(t, s.Ping(ctx)) // dials, and has to wait a second now before the next try
-		require.Error(t, s.Ping(ctx)) // gives up while it waits
+		require.Error(t, s.Ping(ctx)) // dials; the next try has to wait for a second
+		require.Error(t, s.Ping(ctx)) // gives up while it waits for that second
 		time.Sleep(time.Minute)
 		assert.EqualValues(t, 1, c.dials.Load(), "dials, although no call has waited for the second one")
 		require.NoError(t, s.Close())

@@ -44,7 +44,8 @@ type acquirer interface {
 	acquire(ctx context.Context, a *attempt) (*Lock, error)
 }
 
-// acquirer returns the acquirer of the lock's calls. The call ends with done.
+// acquirer returns the acquirer for a call of the lock. When the call ends, it
+// calls done.
 func (m *RWMutex) acquirer() (from acquirer, done func()) {
 	if m.options.retention == nil {
 		return new(contention), func() {}

@@ -23,17 +23,17 @@ type attempt struct {
 
 	progress progress
 	retries  engine.Retries
-	restarts int         // because the node had vanished from the queue
+	restarts int         // how often the node had vanished from the queue
 	slow     *time.Timer // logs that the call waits for long
 }
 
-// progress is what an attempt has found out. The members of a cohort look at
-// it, too.
+// progress is what an attempt has found out. In a cohort, the waiters read the
+// progress of the attempt that contends for them.
 type progress struct {
 	mu   sync.Mutex
-	node string      // of the last entry
-	view engine.View // of the queue, the last one; zero before the queue was joined
-	last error       // of the store, since it answered last
+	node string      // the name of the last entry's node
+	view engine.View // the last view of the queue; zero before the queue was joined
+	last error       // the last error of the store; nil if the store has answered since
 }
 
 // state is a copy of what a progress holds.
@@ -59,8 +59,8 @@ func newAttempt(m *RWMutex, mode Mode) *attempt {
 	return &attempt{m: m, mode: mode, began: time.Now(), retries: engine.Retries{New: m.options.backOff}}
 }
 
-// granter grants an entry that no node blocks. Its error is one of the entry's
-// Grant.
+// granter grants an entry that no node blocks. If the entry's Grant fails,
+// grant returns its error.
 type granter interface {
 	grant(ctx context.Context, a *attempt, e *engine.Entry) error
 }
@@ -91,7 +91,8 @@ func (a *attempt) once(ctx context.Context, g granter) error {
 	}
 	granted := false
 	defer func() {
-		// Also a node that was not listed: the server that listed may be wrong.
+		// A node that was not in the list is removed, too: the server that made
+		// the list may be wrong.
 		if !granted {
 			e.Abandon()
 		}
@@ -108,9 +109,8 @@ func (a *attempt) once(ctx context.Context, g granter) error {
 	return err
 }
 
-// join makes a node in the queue. It may show only now that the session has
-// ended, as after a sleep of the machine. Then join takes another session at
-// once.
+// join makes a node in the queue. If Create finds that the session has ended,
+// as it may after a sleep of the machine, join takes another session at once.
 func (a *attempt) join(ctx context.Context) (e *engine.Entry, err error) {
 	for range 2 {
 		var s *session
@@ -158,13 +158,13 @@ func (a *attempt) wait(ctx context.Context, e *engine.Entry) error {
 	return err
 }
 
-// again returns nil if the call has to contend again after an error. Before it
-// returns, it waits as long as the back-off says. Otherwise it returns the
-// error of the call.
+// The method again is called after an error. If the call has to contend once
+// more, it returns nil, after the pause that the back-off asks for. If the call
+// has to end, it returns the error of the call.
 func (a *attempt) again(ctx context.Context, err error) error {
 	switch err.(type) {
 	case *namedError, *timeoutError:
-		return err // Pause has returned it
+		return err // this is an error that Pause has returned
 	}
 	switch {
 	case a.m.client.closedOr(nil) != nil:
@@ -243,10 +243,11 @@ func (a *attempt) Waits(ctx context.Context, node string, v engine.View) {
 	}
 }
 
-// slowAfter is how long a call waits until the log tells for which node, once.
+// slowAfter is how long a call waits before it logs, once, for which node it
+// waits.
 const slowAfter = 5 * time.Second
 
-// logsSlow reports whether the log is to tell of a call that waits for long.
+// logsSlow reports whether the call has to log that it waits for long.
 func (a *attempt) logsSlow(ctx context.Context) bool {
 	return !a.try && a.m.options.logger.Enabled(ctx, slog.LevelDebug)
 }
@@ -271,8 +272,8 @@ func (a *attempt) logSlow() {
 }
 
 // interrupted returns the error of a call whose context has ended. The error
-// matches the cause of that, too: the context may be that of another lock,
-// which was lost or unlocked.
+// also matches the cause of the context: the context may come from another
+// lock, which was lost or unlocked.
 func (a *attempt) interrupted(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {

@@ -31,8 +31,8 @@ func defaultBackOff() BackOff {
 	)
 }
 
-// engineBackOff returns a function for the engine. If newBackOff returns nil,
-// the default back-off takes its place.
+// engineBackOff returns newBackOff in the form that the engine needs. If
+// newBackOff returns nil, the default back-off takes its place.
 func engineBackOff(newBackOff func() BackOff) func() engine.BackOff {
 	return func() engine.BackOff {
 		if b := newBackOff(); b != nil {

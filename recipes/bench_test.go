@@ -86,8 +86,8 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
-// BenchmarkDrain puts n writers into the queue before the first release, and
-// reports how long each hand-over takes.
+// BenchmarkDrain first puts n writers into the queue, and then measures how
+// long each hand-over takes.
 func BenchmarkDrain(b *testing.B) {
 	for _, n := range []int{10, 100, 1000, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -132,8 +132,8 @@ func drain(b *testing.B, n int) time.Duration {
 	return time.Since(began)
 }
 
-// BenchmarkFreeLocks takes a lock of its own on each processor. Run it with
-// -cpu 1,2,4.
+// BenchmarkFreeLocks takes locks on all processors, a different lock on each.
+// Run it with -cpu 1,2,4.
 func BenchmarkFreeLocks(b *testing.B) {
 	store := memdriver.New()
 	var number atomic.Int64
@@ -155,8 +155,8 @@ func BenchmarkFreeLocks(b *testing.B) {
 	})
 }
 
-// A change that adds allocations to a free lock is noticed, because they are
-// counted.
+// This test counts allocations, so that it fails after a change that adds
+// allocations to a free lock.
 func TestAFreeLockOnMemoryAllocatesLittle(t *testing.T) {
 	c := recipes.NewClient(memdriver.New())
 	defer c.Close()

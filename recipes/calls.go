@@ -6,7 +6,7 @@ import (
 )
 
 // calls counts the calls and the background work that Close has to wait for.
-// None begins once it is closed.
+// After close no call begins.
 type calls struct {
 	mu     sync.Mutex
 	active int
@@ -16,7 +16,8 @@ type calls struct {
 
 func newCalls() *calls { return &calls{ended: make(chan struct{})} }
 
-// begin reports whether a call may begin. If so, end has to follow.
+// begin reports whether a call may begin. After a true result the caller has to
+// call end.
 func (c *calls) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,7 +37,7 @@ func (c *calls) end() {
 	}
 }
 
-// close lets no further call begin. It is called once.
+// close lets no further call begin. It is itself called only once.
 func (c *calls) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

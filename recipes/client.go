@@ -35,7 +35,7 @@ type Client struct {
 	connector driver.Connector
 	options   options
 
-	live    atomic.Pointer[session] // the last one that has begun
+	live    atomic.Pointer[session] // the last session that has begun
 	dialing dialing
 
 	done  chan struct{} // closed when Close begins
@@ -45,7 +45,7 @@ type Client struct {
 	engine  engine.Client
 
 	mu       sync.Mutex
-	sessions map[*session]struct{} // those that the store may still keep
+	sessions map[*session]struct{} // the sessions that the store may still keep
 	begun    chan struct{}         // closes when the next session begins
 	closing  bool
 	finished chan struct{} // closed when Close has returned
@@ -91,7 +91,7 @@ func (c *Client) Ping(ctx context.Context) error {
 	defer c.endCall()
 	s, err := c.session(ctx)
 	if err == nil {
-		_, err = s.List(ctx, "dlock-ping") // any queue will do, it need not exist
+		_, err = s.List(ctx, "dlock-ping") // any name will do: the queue need not exist
 	}
 	switch last := c.unreached(); {
 	case err == nil:
@@ -148,7 +148,8 @@ func (c *Client) close() error {
 }
 
 // endSessions waits until every session has ended here and in the store, or
-// could not be ended there. Each of them notices the Close by itself.
+// could not be ended in the store. Each session notices by itself that the
+// client is being closed.
 func (c *Client) endSessions() (errs []error) {
 	c.mu.Lock()
 	all := slices.Collect(maps.Keys(c.sessions))
@@ -168,8 +169,8 @@ func (c *Client) endSessions() (errs []error) {
 	return errs
 }
 
-// beginCall begins a call that Close has to wait for. If it succeeds, endCall
-// follows.
+// beginCall begins a call that Close has to wait for. If beginCall returns nil,
+// the caller has to call endCall.
 func (c *Client) beginCall() error {
 	if !c.calls.begin() {
 		return ErrClosed
@@ -192,8 +193,8 @@ func (c *Client) spawn(f func()) bool {
 	return true
 }
 
-// closedOr returns err, or ErrClosed if the client was closed: that explains
-// every other error.
+// closedOr returns ErrClosed if the client was closed, because that explains
+// every other error. Else it returns err.
 func (c *Client) closedOr(err error) error {
 	select {
 	case <-c.done:

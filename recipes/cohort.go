@@ -5,10 +5,10 @@ import "sync"
 // cohort is the goroutines of one client that use one lock with retention. They
 // share an entry in the queue, and wait for it in the order of arrival.
 //
-// The entry is lent to holds of goroutines that know nothing of each other: to
-// one exclusive hold or to several shared ones at a time, or to none for a
-// while. At most one attempt contends for an entry, and none while there is
-// one.
+// The goroutines that hold the lock through the entry are independent of each
+// other: one goroutine holds it exclusively, or several hold it shared, or none
+// holds it for a while. While the cohort has no entry, at most one attempt
+// contends for one. While the cohort has an entry, there is no attempt.
 //
 // While mu is held, the mutex of a hold or of an entry may be taken, never the
 // other way round.
@@ -28,7 +28,8 @@ type cohorts struct {
 	byName map[string]*cohort
 }
 
-// use returns the cohort of a lock's name for a call. The call ends with unuse.
+// use returns the cohort for a call, by the lock's name. When the call ends, it
+// calls unuse.
 func (cs *cohorts) use(m *RWMutex) *cohort {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -44,7 +45,8 @@ func (cs *cohorts) use(m *RWMutex) *cohort {
 	return c
 }
 
-// addUser counts an attempt or an entry of the cohort. It ends with unuse.
+// addUser counts an attempt or an entry of the cohort, until unuse is called
+// for it.
 func (c *cohort) addUser() {
 	cs := &c.m.client.cohorts
 	cs.mu.Lock()
@@ -63,7 +65,8 @@ func (c *cohort) unuse() {
 
 // The methods below are called with mu held.
 
-// grant admits the first waiter, and those behind it that may hold beside it.
+// grant admits waiters in their order, up to the first one that may not hold
+// the entry now.
 func (c *cohort) grant() {
 	for len(c.waiters) > 0 && c.shared != nil {
 		l := c.shared.admit(c.waiters[0].mode)
@@ -77,18 +80,19 @@ func (c *cohort) grant() {
 	c.detachIfOthersWait()
 }
 
-// detachIfOthersWait gives up an entry that only readers hold if another
-// contender waits for it. It is called when that contender is seen, and when a
-// hold has ended or has become shared.
+// detachIfOthersWait gives up an entry that only readers hold if a contender
+// outside the cohort waits for the lock. It is called when such a contender is
+// seen, and when a hold has ended or has become shared.
 func (c *cohort) detachIfOthersWait() {
 	if c.shared != nil && c.shared.others == waiting {
 		c.detach()
 	}
 }
 
-// detach gives up an entry that only readers hold, without waiting for them. No
-// hold is added to the entry any more, the store is told that it is shared, and
-// the last of the holds removes it. The waiters contend for another entry.
+// detach gives up an entry that only readers hold, without waiting until they
+// unlock. No hold is added to the entry any more, the store is told that the
+// entry is shared, and the last of the holds removes the entry. The waiters
+// contend for another entry.
 func (c *cohort) detach() {
 	s := c.shared
 	if s.mode() != Shared || s.entry.Loss() != nil {
@@ -101,7 +105,8 @@ func (c *cohort) detach() {
 	}
 }
 
-// drop forgets the entry: it is given up, detached or lost.
+// drop forgets the cohort's entry, which the caller gives up or detaches, or
+// which was lost.
 func (c *cohort) drop() {
 	s := c.shared
 	c.shared = nil
@@ -109,9 +114,9 @@ func (c *cohort) drop() {
 	c.unuse()
 }
 
-// passOn admits waiters to an entry that may have no holds. If it has none
-// then, it is kept for a while, or passOn reports that the caller has to remove
-// it, without mu.
+// passOn admits waiters to an entry that may have no holds. If the entry then
+// still has no holds, passOn keeps the entry for a while, or returns true.
+// After a true result the caller has to unlock mu and to remove the entry.
 func (c *cohort) passOn(s *sharedEntry) (remove bool) {
 	if c.shared == s {
 		c.grant()

@@ -59,7 +59,7 @@ func (c *cohort) attemptEnded(ctx context.Context, s *sharedEntry, err error) {
 		}
 	case err == nil: // the entry is lost already
 		c.contend()
-	case ctx.Err() != nil: // the waiters that wanted it have gone, but others wait
+	case ctx.Err() != nil: // the waiters of that mode have gone, but others wait
 		c.contend()
 	default:
 		for _, w := range c.waiters {
@@ -69,10 +69,10 @@ func (c *cohort) attemptEnded(ctx context.Context, s *sharedEntry, err error) {
 	}
 }
 
-// adopt makes an entry that was just granted the cohort's. It reports false if
-// the entry has been lost already. It is called with mu held.
+// adopt makes an entry that was just granted the cohort's entry. It returns
+// false if the entry has been lost already. It is called with mu held.
 func (c *cohort) adopt(s *sharedEntry) bool {
-	if s.entry.Loss() != nil { // else the loss finds the entry here
+	if s.entry.Loss() != nil { // a loss after this line drops the entry
 		return false
 	}
 	c.addUser()
@@ -81,16 +81,18 @@ func (c *cohort) adopt(s *sharedEntry) bool {
 	return true
 }
 
-// cancelUnwantedAttempt ends an attempt whose mode the first waiter does not
-// want. It is called with mu held.
+// cancelUnwantedAttempt cancels the cohort's attempt if the first waiter wants
+// another mode, or if there is no waiter. It is called with mu held.
 func (c *cohort) cancelUnwantedAttempt() {
 	if a := c.attempt; a != nil && (len(c.waiters) == 0 || c.waiters[0].mode != a.mode) {
 		a.cancel()
 	}
 }
 
-// try contends for a call of TryLock or TryRLock, if no other member is in the
-// way. The entry becomes the cohort's, unless it has another one by then.
+// try contends for a call of TryLock or TryRLock. The parameter taken says that
+// the cohort has an entry or an attempt; then try fails. The new entry becomes
+// the cohort's, unless the cohort has got another entry or an attempt
+// meanwhile.
 func (c *cohort) try(ctx context.Context, a *attempt, taken bool) (*Lock, error) {
 	if taken {
 		return nil, lockError(a.m.name, ErrLocked)

@@ -8,21 +8,21 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// sharedEntry lends an entry to holds of a cohort. Once it is detached from the
-// cohort it is lent to no further hold, and its last hold removes it. Cohort.mu
-// guards it.
+// sharedEntry lends an entry to holds of a cohort. Once the entry is detached
+// from the cohort, it is lent to no further hold, and its last hold removes it.
+// The mutex cohort.mu guards the fields.
 //
-// A turn is a time in which goroutines hold the entry exclusively, or one in
-// which they hold it shared without a gap.
+// A turn is a time in which one goroutine holds the entry exclusively, or a
+// time in which goroutines hold it shared without a gap.
 type sharedEntry struct {
 	cohort    *cohort
 	entry     *engine.Entry
 	exclusive bool // the node was created as that of a writer
 
 	holds  []*hold // not yet given back
-	turns  int     // that have begun; only the present one while no other contender waits
+	turns  int     // begun since others may wait, the present one included
 	others others
-	idle   *time.Timer        // ends the entry while it has no holds
+	idle   *time.Timer        // removes the entry after it has had no holds for a while
 	cancel context.CancelFunc // ends the watch for other contenders
 }
 
@@ -41,7 +41,7 @@ func (s *sharedEntry) grant(_ context.Context, a *attempt, e *engine.Entry) erro
 	return e.Grant(s)
 }
 
-// mode returns how the entry is held, or zero if it is not.
+// mode returns how the goroutines hold the entry now, or zero if none does.
 func (s *sharedEntry) mode() Mode {
 	var strongest Mode
 	for _, h := range s.holds {
@@ -51,8 +51,8 @@ func (s *sharedEntry) mode() Mode {
 }
 
 // spent reports whether the cohort has had its turns on the entry. Until the
-// first list of the queue is answered, no other contender is taken to wait: for
-// Retention.Idle at most.
+// first list of the queue is answered, spent assumes that no other contender
+// waits, but for no longer than Retention.Idle.
 func (s *sharedEntry) spent() bool {
 	retention := s.cohort.m.options.retention
 	if s.others == none || s.others == unknown && time.Since(s.entry.Since()) < retention.Idle {
@@ -62,7 +62,7 @@ func (s *sharedEntry) spent() bool {
 }
 
 // admit returns a Lock of a new hold, or nil if a caller that wants that mode
-// has to wait. A reader that joins readers begins no turn.
+// has to wait. A reader that joins other readers begins no new turn.
 func (s *sharedEntry) admit(mode Mode) *Lock {
 	held := s.mode()
 	if s.entry.Loss() != nil || held == Exclusive {
@@ -91,7 +91,8 @@ func (s *sharedEntry) lend(mode Mode) *Lock {
 	return l
 }
 
-// keepIdle keeps the entry for a while, though it has no holds.
+// keepIdle keeps an entry without holds for a while. If the entry still has no
+// holds after that, it is removed.
 func (s *sharedEntry) keepIdle() {
 	d := s.cohort.m.options.retention.Idle
 	if s.idle == nil {
@@ -101,7 +102,7 @@ func (s *sharedEntry) keepIdle() {
 	}
 }
 
-// stop ends what runs for an entry of the cohort.
+// stop stops the timer and the watch of an entry that the cohort drops.
 func (s *sharedEntry) stop() {
 	if s.idle != nil {
 		s.idle.Stop()
@@ -113,8 +114,8 @@ func (s *sharedEntry) stop() {
 
 // The methods below are called without cohort.mu.
 
-// becameShared admits the readers that wait for an entry which is held shared
-// now.
+// becameShared is called when a hold has become shared. It admits the readers
+// that wait for the entry.
 func (s *sharedEntry) becameShared() {
 	c := s.cohort
 	c.mu.Lock()
@@ -124,8 +125,8 @@ func (s *sharedEntry) becameShared() {
 	}
 }
 
-// giveBack takes a hold off the entry. Then the entry goes to the waiters of
-// the cohort, or is kept for a while, or is removed.
+// giveBack takes a hold off the entry. After that, waiters of the cohort get
+// the entry, or it is kept for a while, or it is removed.
 func (s *sharedEntry) giveBack(h *hold) error {
 	c := s.cohort
 	c.mu.Lock()
@@ -146,8 +147,8 @@ func (s *sharedEntry) giveBack(h *hold) error {
 	return s.remove()
 }
 
-// remove removes an entry that the cohort has dropped. The waiters contend for
-// another one then.
+// remove removes an entry that the cohort has dropped. The waiters of the
+// cohort then contend for another entry.
 func (s *sharedEntry) remove() error {
 	defer s.cohort.contendAgain() // also if a hook panics
 	return s.entry.Remove(unlockTimeout)
@@ -157,7 +158,7 @@ func (s *sharedEntry) remove() error {
 func (s *sharedEntry) removeIdle() {
 	c := s.cohort
 	if c.m.client.beginCall() != nil {
-		return // the entry ends with the session
+		return // the client is being closed: the node goes with the session
 	}
 	defer c.m.client.endCall()
 	c.mu.Lock()
@@ -171,16 +172,16 @@ func (s *sharedEntry) removeIdle() {
 	}
 }
 
-// rename tells the store that a detached entry is shared. After an error the
-// reaper goes on.
+// rename tells the store that a detached entry is shared. If that fails, the
+// reaper repeats it.
 func (s *sharedEntry) rename() {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()
 	_ = s.entry.Rename(ctx)
 }
 
-// Lose tells the holds that the entry was lost. The waiters contend for another
-// one.
+// Lose tells the holds that the entry was lost. The waiters of the cohort
+// contend for another entry.
 func (s *sharedEntry) Lose(loss engine.Loss) (report func()) {
 	c := s.cohort
 	c.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// mortal is a session whose queue has no node but its own. It creates nodes
-// until its lease ends.
+// mortal is a connector and its only session, in whose queue only its own node
+// exists. It creates nodes until its lease ends.
 type mortal struct {
 	driver.Session
 	lease  *driver.Lease
@@ -61,8 +61,8 @@ func (m *mortal) Close() error {
 	return nil
 }
 
-// granted returns a lock with retention, its cohort, and an entry that an
-// attempt for no waiter has just been granted.
+// granted returns a lock with retention, its cohort, and an entry that was just
+// granted to the cohort although no call waits for it.
 func granted(t *testing.T, s *mortal) (*RWMutex, *cohort, *sharedEntry) {
 	t.Helper()
 	client := NewClient(s)

@@ -19,15 +19,16 @@ func (s *sharedEntry) watchOthers() {
 	})
 }
 
-// brief is the age at which the end of a watch counts as early.
+// brief is how soon after its start the end of a watch counts as early.
 const brief = 100 * time.Millisecond
 
 // lookForOthers watches the queue until another contender waits. It may notice
-// one late, but never before it waits. If that contender has gone since, the
-// cohort loses its entry for nothing, and no more than that.
+// a contender some time after that contender has begun to wait, but never
+// before. If the contender has given up by then, the cohort gives its entry up
+// for nothing, which does no other harm.
 func (s *sharedEntry) lookForOthers(ctx context.Context) {
 	pause := engine.Retries{New: s.cohort.m.options.backOff}
-	early := 0 // watches in a row that have ended soon
+	early := 0 // how many watches in a row have ended early
 	for ctx.Err() == nil && !s.entry.SessionOver() {
 		began := time.Now()
 		watch, nodes, err := s.entry.WatchQueue(ctx)
@@ -71,11 +72,12 @@ func (s *sharedEntry) noteOthers(nodes []driver.Node) others {
 	return s.others
 }
 
-// othersIn returns whether a contender waits behind the entry in this list.
+// othersIn returns whether this list shows a contender that waits behind the
+// entry.
 func (s *sharedEntry) othersIn(nodes []driver.Node) others {
 	own := s.entry.Place().Node
 	i := engine.Index(nodes, own)
-	if i < 0 { // renamed, or gone, which the entry's own watch finds out
+	if i < 0 { // renamed, or gone: the entry's own watch finds that out
 		return s.others
 	}
 	for _, n := range nodes[i+1:] {

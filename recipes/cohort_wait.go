@@ -13,7 +13,7 @@ type waiter struct {
 	failed  chan error
 }
 
-// acquire gets a lock for a call of a member.
+// acquire gets a lock for a call of a goroutine of the cohort.
 func (c *cohort) acquire(ctx context.Context, a *attempt) (*Lock, error) {
 	for {
 		l, err := c.acquireOnce(ctx, a)
@@ -22,11 +22,12 @@ func (c *cohort) acquire(ctx context.Context, a *attempt) (*Lock, error) {
 		}
 		if l, err = c.accept(ctx, a, l); l != nil || err != nil {
 			return l, err
-		} // else the lock was lost before the caller could have it
+		} // otherwise the lock was lost before the caller got it
 	}
 }
 
-// acquireOnce returns a Lock as soon as it is the caller's turn.
+// acquireOnce waits until the cohort grants the lock to this call, and returns
+// the Lock.
 func (c *cohort) acquireOnce(ctx context.Context, a *attempt) (*Lock, error) {
 	if ctx.Err() != nil {
 		return nil, a.interrupted(ctx)
@@ -79,8 +80,9 @@ func slowTimer(ctx context.Context, a *attempt) (c <-chan time.Time, stop func()
 	return t.C, t.Stop
 }
 
-// logSlow logs that a call waits for another one of its client. While the
-// cohort has no entry, the attempt of the cohort logs for which node it waits.
+// logSlow logs that a call waits for another call of the same client. While the
+// cohort has no entry, logSlow logs nothing: the attempt of the cohort logs for
+// which node it waits.
 func (c *cohort) logSlow(a *attempt) {
 	c.mu.Lock()
 	shared := c.shared
@@ -93,8 +95,9 @@ func (c *cohort) logSlow(a *attempt) {
 		"waited", a.waited())
 }
 
-// giveUp takes out a waiter whose call ends, and notes for the call what it has
-// waited for. A Lock that the waiter was granted meanwhile is given back.
+// giveUp takes out a waiter whose call ends, and notes for the call what the
+// waiter has waited for. If the waiter was granted a Lock meanwhile, giveUp
+// gives the Lock back.
 func (c *cohort) giveUp(a *attempt, w *waiter) {
 	c.mu.Lock()
 	i := slices.Index(c.waiters, w)
@@ -110,19 +113,19 @@ func (c *cohort) giveUp(a *attempt, w *waiter) {
 	c.noteProgress(a, i)
 	c.waiters = slices.Delete(c.waiters, i, i+1)
 	c.cancelUnwantedAttempt()
-	c.grant() // the waiter may have blocked others
+	c.grant() // the waiter may have blocked the waiters behind it
 	c.mu.Unlock()
 }
 
-// noteProgress notes what the call of the waiter at index i has waited for. It
-// is called with mu held.
+// noteProgress notes for a call what it has waited for. The call's waiter is at
+// index i. noteProgress is called with mu held.
 func (c *cohort) noteProgress(a *attempt, i int) {
 	var p state
 	switch {
 	case c.attempt != nil:
 		p = c.attempt.progress.now()
 		if p.view.Behind == "" && p.last == nil {
-			p.last = errNoAnswer // to the attempt's Create
+			p.last = errNoAnswer // the attempt's Create is not answered yet
 		}
 		p.view.Position += i
 	case c.shared != nil:
@@ -132,8 +135,8 @@ func (c *cohort) noteProgress(a *attempt, i int) {
 	a.progress.set(func(own *progress) { own.view, own.last = p.view, p.last })
 }
 
-// giveBack unlocks a Lock that its caller does not get. It does not wait longer
-// for the store than a call does that has failed.
+// giveBack unlocks a Lock that its caller does not get. It waits for the store
+// no longer than any other call that has failed.
 func (c *cohort) giveBack(l *Lock) {
 	unlocked := make(chan struct{})
 	unlock := func() {
@@ -152,9 +155,9 @@ func (c *cohort) giveBack(l *Lock) {
 	}
 }
 
-// accept looks once more whether the caller may have the Lock, as attempt.once
-// does before a grant. It returns neither a Lock nor an error if the Lock has
-// been lost.
+// accept checks once more whether the caller may have the Lock, just as
+// attempt.once does before a grant. If the Lock has been lost, accept returns
+// neither a Lock nor an error.
 func (c *cohort) accept(ctx context.Context, a *attempt, l *Lock) (*Lock, error) {
 	err := ctx.Err()
 	switch {

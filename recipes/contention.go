@@ -29,8 +29,8 @@ func (c *contention) grant(ctx context.Context, a *attempt, e *engine.Entry) err
 	return nil
 }
 
-// reportGranted calls the hook of the call: in a cohort, the hold's RWMutex may
-// be that of another call.
+// reportGranted calls the hook that the call's own RWMutex has. In a cohort the
+// hold may have the RWMutex of another call.
 func (a *attempt) reportGranted(ctx context.Context, e *engine.Entry) {
 	if hook := a.m.options.trace.Granted; hook != nil {
 		p := e.Place()

@@ -9,15 +9,15 @@ import (
 // Goroutines have no identity in Go. So a holder is recognised by a context
 // that [Lock.Context] has returned.
 
-// holdsKey is the key of a context's value that says which Locks of one lock's
-// name and client the context belongs to.
+// holdsKey is the key of the value that a context of [Lock.Context] carries.
+// There is one key for each client and lock's name.
 type holdsKey struct {
 	client *Client
 	name   string
 }
 
-// heldIn is such a value: the Lock whose context it is, and the value of the
-// parent context.
+// heldIn is the value under a holdsKey: the Lock whose context it is, and the
+// value that the parent context has under this key.
 type heldIn struct {
 	lock  *Lock
 	outer *heldIn
@@ -29,7 +29,7 @@ type heldIn struct {
 type lockContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
-	stop   func() bool // stops waiting for the context to end by itself
+	stop   func() bool // stops waiting for the parent to end
 }
 
 func (c *lockContext) end(cause error) {
@@ -39,8 +39,8 @@ func (c *lockContext) end(cause error) {
 	c.cancel(cause)
 }
 
-// contextKey returns the key of a parent's context: the parent, or a new key if
-// the parent is not comparable.
+// contextKey returns the key under which a Lock keeps the context of a parent:
+// the parent itself, or a new key if the parent is not comparable.
 func contextKey(parent context.Context) any {
 	if reflect.ValueOf(parent).Comparable() {
 		return parent

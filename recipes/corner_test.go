@@ -240,8 +240,9 @@ func TestTheMessageOfGivingUpInTheQueue(t *testing.T) {
 	})
 }
 
-// The queue is removed and made again between the List and the Watch of a
-// holder.
+// hooked is a connector whose sessions call a function before each Watch. The
+// test uses it to remove the queue, and make it again, between the List and the
+// Watch of a holder.
 type hooked struct {
 	driver.Connector
 	before func(name string)

@@ -26,11 +26,11 @@ var (
 // dialing is the state of a client's attempts to connect.
 type dialing struct {
 	group singleflight.Group
-	err   atomic.Pointer[error] // of the last attempt; nil if it succeeded
+	err   atomic.Pointer[error] // of the last attempt; nil if that attempt succeeded
 	pace  pace                  // used by one attempt at a time
 
 	// Guarded by Client.mu:
-	callers int                     // that wait for the attempt
+	callers int                     // how many callers wait for the attempt
 	cancel  context.CancelCauseFunc // ends the attempt
 }
 
@@ -72,7 +72,7 @@ func (c *Client) sessionOnce(ctx context.Context) (*session, error) {
 }
 
 // await changes the number of callers that wait for the attempt to connect, and
-// returns it.
+// returns the new number.
 func (c *Client) await(change int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,8 @@ func (c *Client) await(change int) int {
 }
 
 // giveUpDial cancels an attempt to connect that no caller waits for any more.
-// It waits a moment, so that the reason why there was no session becomes known.
+// It waits a moment for the attempt to end, so that the caller can report why
+// there was no session.
 func (c *Client) giveUpDial(dialed <-chan singleflight.Result) {
 	c.mu.Lock()
 	cancel := c.dialing.cancel
@@ -119,8 +120,8 @@ func (c *Client) usable() *session {
 	}
 }
 
-// dial connects. The hook gets the context of the caller that began the
-// attempt. The attempt does not end with that context.
+// dial connects. The hook Connected gets ctx, the context of the caller that
+// began the attempt. The attempt goes on if ctx ends.
 func (c *Client) dial(ctx context.Context) (any, error) {
 	if err := c.beginCall(); err != nil {
 		return nil, err
@@ -217,7 +218,7 @@ func (p *pace) record(err error) {
 }
 
 // wait waits until the next attempt may begin. It returns false if stop closes
-// before.
+// first.
 func (p *pace) wait(stop <-chan struct{}) bool {
 	if p.until.IsZero() {
 		return true

@@ -49,8 +49,8 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	return h.downgrade(ctx, lockError)
 }
 
-// downgradeRest is the downgrade after the last exclusive Lock of a hold was
-// unlocked while shared ones remain.
+// downgradeRest downgrades a hold whose last exclusive Lock was unlocked while
+// shared Locks remain.
 func (l *Lock) downgradeRest() error {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()
@@ -59,13 +59,13 @@ func (l *Lock) downgradeRest() error {
 	case errors.Is(err, ErrLost):
 		l.endedBy(err)
 	case errors.Is(err, ErrNotHeld):
-		return nil // the shared ones were unlocked meanwhile, and the node is gone
+		return nil // the shared Locks were unlocked meanwhile, and the node is gone
 	}
 	return err
 }
 
-// downgrade tells the lender and the store that a hold is shared. It returns
-// what failed makes of the store's error.
+// downgrade tells the lender and the store that a hold is shared. If the store
+// returns an error, downgrade returns what the function failed makes of it.
 func (h *hold) downgrade(ctx context.Context, failed func(lock string, err error) error) error {
 	h.lender.becameShared()
 	err := h.entry.Rename(ctx)

@@ -101,7 +101,7 @@ func TestDowngradeWithoutAReplacerStaysExclusiveInTheStore(t *testing.T) {
 	})
 }
 
-// plain is a store without optional methods.
+// plain is a store whose sessions have no optional methods.
 type plain struct{ driver.Connector }
 
 func (p plain) Connect(ctx context.Context) (driver.Session, error) {
@@ -115,7 +115,7 @@ func TestADowngradeWhoseReplyIsLostCountsAndIsFinished(t *testing.T) {
 			c := w.client("a")
 			l := w.won(c.lock(bg))
 			reader, writer := w.client("b").rlock(bg), w.client("c").lock(bg)
-			time.Sleep(soon) // the node is watched
+			time.Sleep(soon) // the node is watched by now
 			w.lose(c.session(), faults.OpReplace, committed)
 			err := l.Downgrade(bg)
 			require.ErrorIs(w, err, driver.ErrUnavailable)
@@ -164,18 +164,18 @@ func TestUnlockInterruptsADowngradeInFlight(t *testing.T) {
 	})
 }
 
-// lateReplace makes sessions whose Replace is done at once, and returns some
-// time after its caller has given up.
+// lateReplace makes sessions whose Replace is carried out at once, but returns
+// only some time after its caller has given up.
 type lateReplace struct {
 	driver.Connector
 	replacing atomic.Bool
 	deleted   atomic.Pointer[deletion]
 }
 
-// deletion is what a Delete was called with.
+// deletion records a call of Delete.
 type deletion struct {
 	place     driver.Place
-	replacing bool // a Replace had not returned
+	replacing bool // a Replace had not returned yet
 }
 
 type lateSession struct {

@@ -22,11 +22,11 @@ var (
 	ErrLocked = errors.New("locked by another contender")
 
 	// ErrTimeout is returned if the deadline of the context or the time of
-	// WithTimeout has passed before the lock was granted. It also matches
-	// context.DeadlineExceeded, and driver.ErrUnavailable if by then the store
-	// could not be reached or had not answered a request. Its message names the
-	// holder, as the waiter saw it last. A waiter at the end of a long queue
-	// lists the queue seldom.
+	// WithTimeout has passed before the lock was granted. The error also
+	// matches context.DeadlineExceeded. It matches driver.ErrUnavailable, too,
+	// if by then the store could not be reached or had not answered a request.
+	// Its message names the holder that the waiter saw when it last listed the
+	// queue. A waiter at the end of a long queue lists it seldom.
 	ErrTimeout error = timeout{}
 
 	// ErrLost means that the lock was held and then lost, because its session
@@ -80,8 +80,8 @@ type namedError struct {
 func (e *namedError) Error() string { return "dlock: " + printable(e.lock) + ": " + e.err.Error() }
 func (e *namedError) Unwrap() error { return e.err }
 
-// errNoAnswer stands for the store's error if the time of a call ran out while
-// a request was under way.
+// errNoAnswer takes the place of the store's error if the time of a call ran
+// out while a request was under way.
 var errNoAnswer = fmt.Errorf("%w: no answer", driver.ErrUnavailable)
 
 // inTime returns the error of a call that only sends requests. If the deadline
@@ -93,7 +93,7 @@ func inTime(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// masked has the text of its error and matches what the error matches, except
+// masked has the text of err. It matches every target that err matches, except
 // the targets in not.
 type masked struct {
 	err error
@@ -108,8 +108,8 @@ func (e *masked) Is(target error) bool {
 
 func (e *masked) As(target any) bool { return errors.As(e.err, target) }
 
-// mask returns an error that has the text of err and does not match these
-// targets.
+// mask returns an error that has the text of err and does not match the targets
+// in not.
 func mask(err error, not ...error) error {
 	if slices.ContainsFunc(not, func(target error) bool { return errors.Is(err, target) }) {
 		return &masked{err, not}
@@ -118,8 +118,8 @@ func mask(err error, not ...error) error {
 }
 
 // unlockError returns an error that matches ErrUnlock and cause. It does not
-// match the errors of a context: the time limit that has passed is that of
-// Unlock, not one of the caller.
+// match the errors of a context, because the time limit that has passed is the
+// limit of Unlock, not a limit of the caller.
 func unlockError(lock string, cause error) error {
 	cause = mask(cause, ErrTimeout, context.DeadlineExceeded, context.Canceled)
 	return lockError(lock, fmt.Errorf("%w: %w", ErrUnlock, cause))
@@ -129,9 +129,9 @@ func unlockError(lock string, cause error) error {
 type timeoutError struct {
 	lock   string
 	after  time.Duration
-	holder string        // its node; empty if the call had no node in the queue
+	holder string        // the holder's node; empty if the call had no node itself
 	mine   bool          // this client is the holder
-	asOf   time.Duration // how long ago the holder was seen; 0: its node is watched
+	asOf   time.Duration // how long ago the holder was seen; 0 if its node is watched
 	ahead  int           // number of nodes before the call's own
 	last   error         // the last error of the store, or nil
 }
@@ -164,7 +164,7 @@ func (e *timeoutError) Unwrap() []error {
 	return []error{ErrTimeout, e.last}
 }
 
-// lostError is the error of a lock that was lost. It matches ErrLost and the
+// lostError is the error of a lock that was lost. It matches ErrLost and its
 // cause.
 type lostError struct {
 	lock, node string
@@ -177,8 +177,8 @@ func (e *lostError) Error() string {
 
 func (e *lostError) Unwrap() []error { return []error{ErrLost, e.cause} }
 
-// join returns an error that matches all targets of the errors that are not
-// nil. If only one is not nil, join returns that one.
+// join returns an error that matches all targets of all errors in errs. It
+// ignores nil. If only one error is not nil, join returns that error.
 func join(errs ...error) error {
 	all := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	switch len(all) {
@@ -202,8 +202,8 @@ func oneLine(errs []error) string {
 const maxPrinted = 1024
 
 // printable returns a name for messages. It quotes a name with characters that
-// would not print, and cuts a name that is too long, because any client of the
-// store may have chosen the name.
+// would not print, and cuts a name that is too long. Any client of the store
+// may have chosen the name.
 func printable(name string) string {
 	if len(name) > maxPrinted {
 		const end = 32 // where the sequence is

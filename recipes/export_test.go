@@ -1,6 +1,6 @@
 package recipes
 
-// ContextsOf returns how many contexts a lock would have to cancel.
+// ContextsOf returns how many contexts the Lock has to cancel when it ends.
 func ContextsOf(l *Lock) int {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()

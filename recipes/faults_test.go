@@ -151,7 +151,7 @@ type failing struct{}
 
 func (failing) Connect(context.Context) (driver.Session, error) { return nil, driver.ErrUnavailable }
 
-// silent is a store that does not answer. Its Connect returns when its context
+// silent is a store that never answers. Its Connect returns when its context
 // ends.
 type silent struct{}
 
@@ -196,8 +196,8 @@ func TestAnAttemptToConnectGoesOnWhileACallerWaitsForIt(t *testing.T) {
 	})
 }
 
-// slowly is a store that takes half a second to connect. Its Connect ends early
-// with its context.
+// slowly is a store whose Connect takes half a second, or until its context
+// ends.
 type slowly struct{ driver.Connector }
 
 func (s slowly) Connect(ctx context.Context) (driver.Session, error) {

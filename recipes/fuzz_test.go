@@ -36,8 +36,8 @@ func FuzzMode(f *testing.F) {
 	})
 }
 
-// FuzzHostnameEncoding decodes each encoded host name, as far as it was not
-// cut. So different hosts stay different.
+// FuzzHostnameEncoding checks that each encoded host name, as far as it was not
+// cut, can be decoded. So different host names stay different.
 func FuzzHostnameEncoding(f *testing.F) {
 	for _, s := range []string{"", "unknown", "web1", "a/b", "%", "%41", "\x00\xff", strings.Repeat("/", 70), strings.Repeat("h", 199) + "/"} {
 		f.Add(s)
@@ -84,9 +84,9 @@ func FuzzRecordOfData(f *testing.F) {
 	})
 }
 
-// FuzzHostileRecord parses data that any client may have written. The result is
-// either empty or what the data says, and writing and parsing it again gives
-// the same.
+// FuzzHostileRecord parses data that any client may have written. The result
+// has to be empty, or has to hold what the data says. If it is written and
+// parsed again, it has to be the same.
 func FuzzHostileRecord(f *testing.F) {
 	f.Add(newRecord(time.Unix(0, 0), recordTail([]byte("x"))))
 	for _, s := range []string{`{"pid":"x"}`, `{"pid":1e99}`, `null`, `[]`, `{"since":"9999-12-31T23:59:59Z"}`, `{"bytes":"!"}`, `{"ID":"a","id":"b"}`, "\x1b[2J", strings.Repeat("[", 20000)} {

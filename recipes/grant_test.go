@@ -21,7 +21,7 @@ func TestACallThatIsPausedPastItsLeaseBeforeTheGrantIsNotGranted(t *testing.T) {
 		first := c.session()
 		paused := false
 		waiting := c.lock(bg, recipes.WithTrace(&recipes.Trace{Queued: func(context.Context, recipes.QueuedInfo) {
-			if !paused { // the node is there and alone; then the process sleeps
+			if !paused { // the node is in the queue, alone; then the process is paused
 				paused = true
 				w.store.Faults().Pause(first, time.Hour)
 			}
@@ -68,7 +68,7 @@ func TestABriefHoldPaysNothing(t *testing.T) {
 }
 
 // A waiter that is granted the lock by a release keeps the watch of its own
-// node. It needs no other one, and the watch ends with the node.
+// node. It needs no other watch, and this watch ends when the node is removed.
 func TestAWaiterThatIsGrantedTheLockKeepsTheWatchOfItsNode(t *testing.T) {
 	for name, connector := range map[string]func(*world) driver.Connector{
 		"armed by Create": func(w *world) driver.Connector { return w.store },
@@ -105,8 +105,8 @@ func TestAWaiterThatIsGrantedTheLockStopsItsWatchOfTheQueue(t *testing.T) {
 	})
 }
 
-// The store refuses to remove the node, so that only Unlock can have ended the
-// watch.
+// The store refuses to remove the node, so that the watch can have ended only
+// because Unlock has stopped it.
 func TestUnlockStopsTheWatchOfTheNode(t *testing.T) {
 	for name, held := range map[string]time.Duration{"kept by a waiter": 0, "in the background": soon} {
 		t.Run(name, func(t *testing.T) {

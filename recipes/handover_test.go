@@ -55,7 +55,7 @@ func TestReadersThatWaitedForAWriterAreGrantedTheLockWithoutARequest(t *testing.
 		for i := range 3 {
 			readers = append(readers, w.client(fmt.Sprint("r", i)).rlock(bg))
 		}
-		time.Sleep(soon) // own nodes are watched by now
+		time.Sleep(soon) // the waiters' own nodes are watched by now
 		before := w.store.Stats()
 		w.unlock(held)
 		for _, r := range readers {
@@ -65,9 +65,9 @@ func TestReadersThatWaitedForAWriterAreGrantedTheLockWithoutARequest(t *testing.
 	})
 }
 
-// The unlock of the last reader grants the lock to a writer behind readers. The
-// writer lists the queue each time that its predecessor is removed, because
-// other readers may be before it.
+// A writer waits behind several readers. It lists the queue each time that its
+// predecessor is removed, because other readers may be ahead of it. Only the
+// Unlock of the last reader grants it the lock.
 func TestReadersDoNotPassTheLockOn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first, second := w.won(w.client("r1").rlock(bg)), w.won(w.client("r2").rlock(bg))
@@ -131,8 +131,8 @@ func TestAWaiterThatGivesUpGrantsNothingToTheNext(t *testing.T) {
 	})
 }
 
-// bothOrders are the orders in which a waiter's own node is removed and its
-// predecessor is released.
+// bothOrders removes a waiter's own node and releases its predecessor, in both
+// orders.
 var bothOrders = map[string]func(w *world, own string, held *recipes.Lock){
 	"removed first": func(w *world, own string, held *recipes.Lock) {
 		w.store.Faults().RemoveNode("q", own)
@@ -159,7 +159,7 @@ func TestAWaiterWithoutANodeIsNotGrantedTheLockByARelease(t *testing.T) {
 	}
 }
 
-// loseNode has a waiter's node removed and its predecessor released.
+// loseNode makes a waiter's node be removed and its predecessor be released.
 func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own string, held *recipes.Lock)) {
 	var own string
 	held := w.won(w.client("h").lock(bg))
@@ -182,8 +182,9 @@ func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own 
 	w.unlock(l)
 }
 
-// whileWaiting returns an option. With it, each call that has waited for 5 s
-// runs a function, and does not look at its context or its watches meanwhile.
+// whileWaiting returns an option for clients. Each call that has waited for 5 s
+// then runs a function. While the function runs, the call does not look at its
+// context or its watches.
 func whileWaiting(run func()) recipes.Option {
 	return recipes.WithLogger(slog.New(slowWaitHandler{slog.DiscardHandler, run}))
 }
@@ -202,7 +203,7 @@ func (h slowWaitHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// The waiter looks at its watch only after both has happened.
+// The waiter looks at its watch only after both the release and the removal.
 func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	for name, both := range bothOrders {
 		t.Run(name, func(t *testing.T) {
@@ -222,8 +223,8 @@ func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	}
 }
 
-// A release that comes before the watch is armed ends the watch: the waiter
-// looks at the queue. A release that comes with the watch grants the lock.
+// If the release comes before the watch is armed, the watch ends, and the
+// waiter lists the queue. If the release comes after that, it grants the lock.
 func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	for when, lists := range map[string]int{"before watch": 1, "after watch": 0, "after create": 0} {
 		t.Run(when, func(t *testing.T) {
@@ -260,7 +261,7 @@ func TestTheReleaseOfANodeOfTheSameNameGrantsNothing(t *testing.T) {
 				l, err := others.RWMutex("q").Lock(bg)
 				second <- result{l, err}
 			}()
-			time.Sleep(time.Millisecond) // it has queued
+			time.Sleep(time.Millisecond) // the second Lock has queued by now
 		}}, "h")
 		waiting := make(chan result, 1)
 		go func() {
@@ -278,9 +279,9 @@ func TestTheReleaseOfANodeOfTheSameNameGrantsNothing(t *testing.T) {
 	})
 }
 
-// intercepted calls a function "after create", "before watch" or "after watch".
-// Create arms a watch if the function is to be called after it, and else Watch
-// does.
+// intercepted calls a function at one moment: "after create", "before watch" or
+// "after watch". For "after create" the watch is armed by Create, and otherwise
+// by Watch.
 type intercepted struct {
 	driver.Connector
 	when string
@@ -322,8 +323,8 @@ func (s interceptedSession) now(when string, p driver.Place) {
 	}
 }
 
-// A driver that ignores why a node was deleted costs a look at the queue for
-// each hand-over, and wakes one writer.
+// If a driver ignores the cause of a Delete, each hand-over costs the waiter a
+// List. It still wakes only one writer.
 func TestADriverThatIgnoresTheCauseCostsALookAtTheQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var queue []<-chan result

@@ -12,8 +12,9 @@ import (
 // unlockTimeout is how long Unlock waits for the store.
 const unlockTimeout = 2 * time.Second
 
-// hold is one contender's hold of a lock: the Lock that it was granted, and the
-// Locks of its re-entries. It ends with the last Unlock.
+// hold is one contender's hold of a lock: the Lock that the contender was
+// granted, and the Locks of its re-entries. The hold ends when the last of them
+// is unlocked.
 type hold struct {
 	m       *RWMutex
 	entry   *engine.Entry
@@ -23,21 +24,22 @@ type hold struct {
 
 	mu    sync.Mutex
 	locks []*Lock // not yet unlocked
-	lost  error   // once the Locks were told of a loss
+	lost  error   // set when the Locks have been told of a loss
 
-	// The hooks that see the end of the hold, or nil before its Granted was
-	// called, and the context of the call, or nil if no hook needs it.
+	// The hooks that report how the hold has ended, or nil until Granted is
+	// about to be called. Then the context of the call, or nil if no hook needs
+	// it.
 	trace *Trace
 	call  context.Context
 }
 
-// lender is what a hold was taken from: an entry that is the hold's own, or one
-// that the members of a cohort share.
+// lender is where a hold takes its entry from. The entry belongs to this hold
+// alone, or the goroutines of a cohort share it.
 type lender interface {
-	// becameShared is called when a hold that was exclusive is shared.
+	// becameShared is called when a hold that was exclusive has become shared.
 	becameShared()
-	// giveBack takes the hold back after its last Unlock. It returns what the
-	// store has said, if it was asked.
+	// giveBack takes the hold back after its last Unlock. If that needs a
+	// request to the store, giveBack returns the store's error.
 	giveBack(h *hold) error
 }
 
@@ -54,16 +56,17 @@ func (h *hold) addLock(mode Mode) *Lock {
 	return l
 }
 
-// check reads the clocks of the session. If the entry was lost, the Locks know
-// it when check returns. It is called without mu.
+// check reads the clocks of the session. If the entry was lost, the Locks have
+// been told of the loss when check returns. It is called without mu.
 func (h *hold) check() {
 	if loss := h.entry.Check(); loss != nil {
 		h.Lose(*loss)()
 	}
 }
 
-// Lose tells the Locks of a loss. Only the first loss counts, and none after
-// the last Unlock. The function that it returns logs the loss and calls hooks.
+// Lose tells the Locks that they are lost. Only the first loss counts, and none
+// counts after the last Unlock. The function that Lose returns logs the loss
+// and calls the hook Lost.
 func (h *hold) Lose(loss engine.Loss) (report func()) {
 	h.mu.Lock()
 	if h.lost != nil || len(h.locks) == 0 {
@@ -97,9 +100,10 @@ func (h *hold) reportLoss(err *lostError) {
 	}
 }
 
-// traceEnd sets the hooks that see the end of the hold. The caller calls the
-// hook Granted next: each Granted is followed by one Released or one Lost.
-// traceEnd returns false, and sets nothing, if the hold is lost.
+// traceEnd sets the hooks that report how the hold has ended. The caller calls
+// the hook Granted afterwards, so that each Granted is followed by one Released
+// or one Lost. If the hold is lost already, traceEnd returns false and sets
+// nothing.
 func (h *hold) traceEnd(ctx context.Context, trace *Trace) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,7 +114,8 @@ func (h *hold) traceEnd(ctx context.Context, trace *Trace) bool {
 	return true
 }
 
-// hooks returns the hooks that see the end of the hold, and their context.
+// hooks returns the hooks that report how the hold has ended, and their
+// context.
 func (h *hold) hooks() (*Trace, context.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,8 +160,9 @@ func (h *hold) ended() error {
 	return nil
 }
 
-// markShared decides that the node becomes that of a reader, if the hold was
-// granted exclusively and is shared now. It is called with mu held.
+// markShared decides that the node gets the name of a reader's node, if the
+// hold was granted exclusively and is shared now. It returns whether that is
+// so. It is called with mu held.
 func (h *hold) markShared() bool {
 	if h.granted != Exclusive || h.mode() != Shared {
 		return false

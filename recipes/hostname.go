@@ -19,9 +19,10 @@ var systemHostname = sync.OnceValue(func() string {
 	return encodeHostname(name)
 })
 
-// encodeHostname returns a host name as it stands in the name of a node. Bytes
-// outside [A-Za-z0-9._-] are percent-encoded, so that different names stay
-// different. The result is cut at 200 bytes, but never within an encoded byte.
+// encodeHostname returns a host name in the form that the names of nodes
+// contain. Bytes outside [A-Za-z0-9._-] are percent-encoded, so that different
+// host names stay different. The result is cut at 200 bytes, but never within
+// an encoded byte.
 func encodeHostname(name string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

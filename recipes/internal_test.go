@@ -15,7 +15,7 @@ import (
 
 func TestOnlyWhatIsBeforeAContenderBlocksIt(t *testing.T) {
 	for _, c := range []struct {
-		queue string // one letter a node, from the head
+		queue string // one letter for each node, from the head
 		i     int
 		mode  Mode
 		want  int
@@ -63,8 +63,8 @@ func TestModeIsReadFromTheRight(t *testing.T) {
 	}
 }
 
-// A driver knows which nodes of other programs count. Each node that it lists
-// may block a contender.
+// A driver decides which nodes of other programs it lists. Each node that it
+// lists may block a contender.
 func TestAListedNodeThatIsNoReaderIsExclusive(t *testing.T) {
 	for _, name := range []string{
 		"README", "tmp-x", "web1-R-", "web1-R-7", // of no sequence

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// inPatientWorld is inWorld with a store that keeps sessions for an hour. So if
-// a session has ended earlier, its client has ended it.
+// inPatientWorld is like inWorld, but its store keeps sessions for an hour. So
+// if a session has ended before that, its client has ended it.
 func inPatientWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
 	inWorldOf(t, func() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(time.Hour)) }, f)
@@ -63,7 +63,7 @@ func TestALostSessionWithoutLocksEndsInTheStoreAtOnce(t *testing.T) {
 		w.waits(waiting)
 		assert.Equal(w, []string{"b-W-0000000000", "a-W-0000000001", "a-W-0000000002"}, w.names())
 		heal()
-		time.Sleep(5 * time.Second) // the longest pause between two tries, and a half more
+		time.Sleep(5 * time.Second) // longer than any pause between two tries
 		assert.Equal(w, []string{"b-W-0000000000", "a-W-0000000002"}, w.names())
 		w.unlock(held)
 		w.unlock(w.won(waiting))

@@ -15,8 +15,8 @@ import (
 // match [ErrNotHeld], and the other results are zero. A Lock is safe for use by
 // many goroutines.
 //
-// A copy of a Lock is the same lock: once one of them is unlocked, both are.
-// Pass a pointer all the same: go vet reports copies.
+// A copy of a Lock is the same lock: if one of the two is unlocked, both are.
+// Pass a pointer all the same, because go vet reports copies.
 type Lock struct {
 	_ noCopy
 	*lockState
@@ -35,12 +35,12 @@ type lockState struct {
 	// Guarded by hold.mu:
 	mode     Mode
 	unlocked bool
-	end      error                // of a second Unlock
+	end      error                // what a second Unlock returns
 	lost     chan struct{}        // made by the first call of Lost
 	contexts map[any]*lockContext // by parent; see contextKey
 }
 
-// errNoLock is the error of the zero value and of nil.
+// errNoLock is the error of a Lock that is the zero value or nil.
 var errNoLock = fmt.Errorf("dlock: this Lock comes from no call of RWMutex (look at the call's error first): %w", ErrNotHeld)
 
 // fromNoCall reports whether the Lock is the zero value or nil.
@@ -88,8 +88,8 @@ func (l *Lock) Token() int64 {
 // after Unlock.
 //
 // A session counts as ended before the store grants the lock to another
-// session. But a request that was sent to a resource before may arrive after
-// that: see Token.
+// session. But a request that was sent to a resource before the loss may reach
+// the resource after it: see Token.
 func (l *Lock) Lost() <-chan struct{} {
 	if l.fromNoCall() {
 		return nil
@@ -106,9 +106,9 @@ func (l *Lock) Lost() <-chan struct{} {
 	return l.lost
 }
 
-// Err returns nil while the lock is held: its lease runs, and no loss was
-// noticed. It looks at the clocks when it is called. So a process that was
-// paused learns of a loss from Err even before Lost has closed.
+// Err returns nil while the lock is held, which means that its lease runs and
+// that no loss was noticed. Err reads the clocks. So a process that was paused
+// learns of a loss from Err even before Lost has closed.
 //
 // After a loss the error matches [ErrLost], after Unlock [ErrNotHeld], and
 // after an Unlock that came after a loss both.
@@ -125,7 +125,8 @@ func (l *Lock) Err() error {
 	return l.hold.lost
 }
 
-// notHeld is called with mu held, after Unlock.
+// notHeld returns the error of a Lock after its Unlock. It is called with mu
+// held.
 func (l *Lock) notHeld() error {
 	if l.end == l.hold.m.notHeld {
 		return l.end
@@ -133,7 +134,7 @@ func (l *Lock) notHeld() error {
 	return bothError{l.hold.m.notHeld, l.end}
 }
 
-// bothError reads as its first error and matches both.
+// bothError has the text of its first error, and matches both errors.
 type bothError struct {
 	error
 	also error
@@ -156,7 +157,8 @@ func (l *Lock) forget(key any) {
 	delete(l.contexts, key)
 }
 
-// endedBy sets the error of a second Unlock: what the first one has found out.
+// endedBy sets the error that a second Unlock returns to what the first Unlock
+// has found out.
 func (l *Lock) endedBy(err error) {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()

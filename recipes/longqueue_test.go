@@ -37,8 +37,8 @@ func (s listingSession) Create(ctx context.Context, queue string, n driver.NodeS
 	return j, err
 }
 
-// n waiters that keep the list of their queue while they wait take memory in
-// proportion to n^2.
+// If waiters kept the list of their queue while they wait, n waiters would take
+// memory in proportion to n^2.
 func TestWaiterDoesNotKeepTheListOfItsQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").lock(bg))

@@ -16,7 +16,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// wasLost demands that everything about a lock says that it was lost.
+// wasLost requires that a lock reports its loss through every method and
+// through the context.
 func (w *world) wasLost(c *client, l *recipes.Lock, ctx context.Context) {
 	w.Helper()
 	require.ErrorIs(w, l.Err(), recipes.ErrLost)
@@ -233,8 +234,8 @@ func TestAnOperatorRemovesTheQueue(t *testing.T) {
 	})
 }
 
-// The queue is removed and made again. Its nodes have the same names and other
-// owners.
+// The queue is removed and made again. Its new nodes have the same names as the
+// old ones, and other owners.
 func TestAnotherSessionsNodeOfTheSameNameIsNotTakenForTheOwn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c, d := w.client("h"), w.client("h"), w.client("h"), w.client("h")
@@ -242,7 +243,7 @@ func TestAnotherSessionsNodeOfTheSameNameIsNotTakenForTheOwn(t *testing.T) {
 		waiting := b.lock(bg)
 		require.Equal(w, []string{"h-W-0000000000", "h-W-0000000001"}, w.names())
 
-		// The first two do not see it, and other nodes take their names.
+		// The first two clients do not notice it, and other nodes take their names.
 		healA, healB := w.store.Faults().CutOff(a.session()), w.store.Faults().CutOff(b.session())
 		w.store.Faults().RemoveQueue("q")
 		l2, w2 := w.won(c.lock(bg)), d.lock(bg)

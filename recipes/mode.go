@@ -76,10 +76,11 @@ func (m Mode) prefix(host string) string {
 	return host + exclusiveKind
 }
 
-// modeOf returns the mode of a node that a driver has listed, as its name says.
-// It reads the name from the right, because the host name may itself look like
-// a mode and a sequence. Any other name counts as exclusive, so that no
-// contender is granted the lock beside a node whose mode is unknown.
+// modeOf returns the mode of a node that a driver has listed. It takes the mode
+// from the node's name, which it reads from the right, because the host name
+// may itself look like a mode and a sequence. Any other name counts as
+// exclusive, so that no contender is granted the lock beside a node whose mode
+// is unknown.
 func modeOf(n driver.Node) Mode {
 	prefix, seq, ok := driver.ParseName(n.Name)
 	if ok && seq == n.Seq && strings.HasSuffix(prefix, sharedKind) {
@@ -88,8 +89,8 @@ func modeOf(n driver.Node) Mode {
 	return Exclusive
 }
 
-// hostOf returns the host name in the name of a listed node. It is empty if
-// dlock makes no such name.
+// hostOf returns the host name that the name of a listed node contains. It is
+// empty if the name is not one that dlock makes.
 func hostOf(n driver.Node) string {
 	prefix, seq, _ := driver.ParseName(n.Name)
 	for _, kind := range []string{sharedKind, exclusiveKind} {

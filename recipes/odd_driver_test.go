@@ -48,7 +48,7 @@ func TestADowngradeInterruptedByALossSaysSo(t *testing.T) {
 	})
 }
 
-// A driver whose watches always close at once (rule 6 allows closing early).
+// earlyConn makes sessions whose watches end at once, as rule 6 allows.
 type earlyConn struct {
 	driver.Connector
 	lists *atomic.Int64
@@ -118,7 +118,7 @@ func TestTheJoinedErrorMatchesTheFunctions(t *testing.T) {
 	})
 }
 
-// The store's permanent refusal of Replace.
+// refuse makes sessions that refuse Replace for good.
 type refuse struct {
 	driver.Connector
 	n *atomic.Int64
@@ -184,9 +184,9 @@ func TestATryLockWhoseListIsLost(t *testing.T) {
 	})
 }
 
-// A server that has lost part of its data may leave out a node that stands on
-// the other servers. The call begins again with another node. The first node
-// must not stay and block all contenders.
+// A server that has lost part of its data may leave out of a list a node that
+// the other servers still have. The call then begins again with another node.
+// The first node has to be removed, or it would block all contenders.
 func TestANodeThatIsNotListedIsRemovedAllTheSame(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("a").lock(bg))

@@ -14,13 +14,13 @@ type Option func(*options)
 type options struct {
 	timeout   time.Duration
 	backOff   func() engine.BackOff
-	prefix    [Exclusive + 1]string // of the names of nodes, by mode
+	prefix    [Exclusive + 1]string // what the names of nodes begin with, by mode
 	logger    *slog.Logger
 	trace     *Trace
 	wait      Wait
 	retention *Retention // nil: none
-	record    []byte     // what is the same in the records of all nodes
-	recordErr error      // why there is none
+	record    []byte     // the part of the record that is the same for all nodes
+	recordErr error      // why record could not be made
 }
 
 func (o options) with(opts []Option) options {
@@ -57,8 +57,8 @@ func WithTimeout(d time.Duration) Option {
 	return func(o *options) { o.timeout = d }
 }
 
-// WithBackOff sets how those errors of the store are retried that may pass; see
-// [BackOff].
+// WithBackOff sets how requests are retried after errors of the store that may
+// pass; see [BackOff].
 //
 // newBackOff is called once for each call of Lock or RLock that meets such an
 // error. It is also called for work in the background, which connects again or
@@ -118,9 +118,10 @@ func WithData(data []byte) Option {
 	return func(o *options) { o.record, o.recordErr = tail, nil }
 }
 
-// maxUserData is the greatest length that WithData accepts. In the record a
-// byte takes at most six bytes (a control character that JSON escapes). So the
-// longest data fits into a node of every store that is known to keep locks.
+// maxUserData is the greatest length that WithData accepts. In the record, one
+// byte becomes at most six bytes, as a control character does in JSON. So a
+// record with the longest data fits into a node of every store that is known to
+// keep locks.
 const maxUserData = 64 << 10
 
 // WithWait sets how a contender waits for other contenders: [WatchPredecessor],

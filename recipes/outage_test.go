@@ -149,7 +149,8 @@ func TestTryLockAsksOnceForEachStep(t *testing.T) {
 	}
 }
 
-// A session that has ended while no call used it costs no attempt.
+// If a session has ended while no call used it, TryLock still succeeds with its
+// first attempt.
 func TestTryLockTakesANewSessionAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -162,8 +163,8 @@ func TestTryLockTakesANewSessionAtOnce(t *testing.T) {
 	})
 }
 
-// A TryLock that comes when the last caller has given up a dial does not fail
-// with that dial.
+// A TryLock may begin while the attempt to connect is being cancelled, because
+// the last caller has given up. TryLock must not fail with that attempt.
 func TestTryLockAfterACancelledDialConnects(t *testing.T) {
 	inWorld(t, func(w *world) {
 		slow := &slowToGiveUp{Connector: w.store}
@@ -181,8 +182,8 @@ func TestTryLockAfterACancelledDialConnects(t *testing.T) {
 	})
 }
 
-// slowToGiveUp is a connector that notices the end of its first context ten
-// milliseconds late.
+// slowToGiveUp is a connector. When the context of its first Connect ends, that
+// Connect returns ten milliseconds later.
 type slowToGiveUp struct {
 	driver.Connector
 	dials atomic.Int64
@@ -408,7 +409,7 @@ func TestATimeoutNamesTheHolderOfTheLastListAtAnyPosition(t *testing.T) {
 	})
 }
 
-// failedIn is failed after some time.
+// failedIn lets some time pass and then does what failed does.
 func (w *world) failedIn(d time.Duration, c <-chan result) error {
 	w.Helper()
 	time.Sleep(d)
@@ -443,7 +444,8 @@ func (s askedSession) List(ctx context.Context, queue string) ([]driver.Node, er
 	return s.Session.List(ctx, queue)
 }
 
-// Create returns the place alone, so that the waiter has to ask for the rest.
+// Create returns only the place, so that the waiter has to list the queue and
+// to arm a watch.
 func (s askedSession) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	n.Predecessor = nil
 	j, err := s.Session.Create(ctx, queue, n)

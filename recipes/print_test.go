@@ -18,8 +18,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// The race detector reports a String method that reads fields without their
-// mutex.
+// If a String method read fields without their mutex, the race detector would
+// report that here.
 func TestPrintingDisturbsNothing(t *testing.T) {
 	c := recipes.NewClient(memdriver.New())
 	defer c.Close()
@@ -162,7 +162,7 @@ func TestAContenderShowsWhereAndSinceWhen(t *testing.T) {
 	})
 }
 
-// A foreign name has no host.
+// The name of a foreign node contains no host name.
 func TestAForeignContenderHasNoHost(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")

@@ -23,7 +23,7 @@ func blocker(ahead []driver.Node, mode Mode) int {
 	return -1
 }
 
-// rules is blocker by mode, for the engine.
+// rules is the function blocker for each mode, as the engine needs it.
 var rules = [...]engine.Rule{
 	Shared:    func(ahead []driver.Node) int { return blocker(ahead, Shared) },
 	Exclusive: func(ahead []driver.Node) int { return blocker(ahead, Exclusive) },
@@ -37,25 +37,25 @@ func free(nodes []driver.Node, mode Mode) bool { return blocker(nodes, mode) < 0
 // it.
 type Contender struct {
 	Node  string // the name of its node
-	Host  string // the host name, as WithHostname encodes it; empty if dlock makes no such name
+	Host  string // the encoded host name; empty if Node is no name of dlock
 	Mode  Mode
 	Holds bool // true if it holds the lock, false if it waits
-	// HeldSince is when this client was granted the lock, by its own clock, if
-	// this client holds it on this node; else it is zero. With retention it is
-	// when the client got the node.
+	// HeldSince is when this client was granted the lock, by this client's
+	// clock. It is zero if this client does not hold the lock on this node.
+	// With retention it is when the client got the node.
 	HeldSince time.Time
-	// Owner, Token, Created and Record are zero if the driver cannot read nodes
-	// or may not read this one. Any client that may write to the store can have
-	// written Node, Host, Token and Record. They prove nothing. Quote them
-	// before they reach a terminal, as String does.
+	// Owner, Token, Created and Record are zero if the driver cannot read
+	// nodes, or has no permission to read this one. Any client that may write
+	// to the store can have written Node, Host, Token and Record, so they prove
+	// nothing. Quote them before you print them on a terminal, as String does.
 	Owner   string // the session, in the store's terms
 	Token   int64
 	Created time.Time // when the node was created, by the store's clock; zero if unknown
 	Record  Record
 }
 
-// String returns one line for people. It quotes text of the node that would not
-// print, and cuts text that is very long.
+// String returns one line for people. It quotes texts of the node that would
+// not print, and cuts texts that are very long.
 func (c Contender) String() string {
 	verb := "waits"
 	if c.Holds {
@@ -130,7 +130,8 @@ func (m *RWMutex) contenders(ctx context.Context) ([]Contender, error) {
 	return contenders, nil
 }
 
-// describe fills in what only a driver that can read nodes knows.
+// describe fills in the fields that are known only if the driver can read
+// nodes.
 func (s *session) describe(ctx context.Context, queue string, c *Contender) error {
 	info, err := driver.Read(ctx, s.ofDriver(), queue, c.Node)
 	switch {

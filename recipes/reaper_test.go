@@ -27,7 +27,7 @@ type undeleting struct {
 	err error
 
 	mu    sync.Mutex
-	asked int // how often it has refused
+	asked int // how often a session has refused a Delete
 }
 
 func (c *undeleting) Connect(ctx context.Context) (driver.Session, error) {
@@ -56,7 +56,7 @@ func (s undeletingSession) Delete(ctx context.Context, queue string, p driver.Pl
 	return fmt.Errorf("delete %s: %w", p.Name, s.by.err)
 }
 
-// refuse makes a client with n locks that it could not give back.
+// refuse makes a client whose n locks could not be given back.
 func (w *world) refuse(why error, n int, opts ...recipes.Option) (*client, *undeleting) {
 	w.Helper()
 	store := &undeleting{Connector: w.store, err: why}

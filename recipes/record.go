@@ -13,14 +13,14 @@ import (
 )
 
 // Record is what a node says of the process that made it, for people who look
-// at a queue. The store keeps it as a small JSON object.
+// at a queue. The store keeps the record as a small JSON object.
 type Record struct {
 	ID      string    `json:"id"`              // random, and different in every node
-	PID     int       `json:"pid"`             // of the process
-	Program string    `json:"program"`         // its base name
+	PID     int       `json:"pid"`             // the number of the process
+	Program string    `json:"program"`         // the base name of the program
 	Since   time.Time `json:"since"`           // when it began to contend, by its own clock
-	Data    string    `json:"data,omitempty"`  // what WithData added, if it is valid UTF-8
-	Bytes   []byte    `json:"bytes,omitempty"` // what WithData added, if it is not
+	Data    string    `json:"data,omitempty"`  // the data of WithData if it is UTF-8
+	Bytes   []byte    `json:"bytes,omitempty"` // the data of WithData otherwise
 }
 
 func (r Record) empty() bool {
@@ -39,8 +39,8 @@ func (r Record) String() string {
 	return line
 }
 
-// recordTail returns the part of a record behind the id and the time. It is the
-// same for all nodes of a lock and is made once.
+// recordTail returns the part of a record that follows the ID and the time.
+// This part is the same for all nodes of a lock and is made once.
 func recordTail(data []byte) []byte {
 	r := struct {
 		PID     int    `json:"pid"`

@@ -62,8 +62,8 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// keep remembers a context that has to be cancelled with the Lock. When the
-// parent has ended, the context is forgotten. It is called with mu held.
+// keep remembers a context that has to be cancelled with the Lock, until the
+// parent ends. It is called with mu held.
 func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
 	if parent.Done() != nil {
 		c.stop = context.AfterFunc(parent, func() { l.forget(key) })
@@ -74,8 +74,8 @@ func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
 	l.contexts[key] = c
 }
 
-// reenter takes a lock again if ctx says that its caller holds it. It returns
-// neither a Lock nor an error if ctx says nothing of the kind.
+// reenter takes a lock again if ctx says that its caller holds the lock. If ctx
+// does not say that, reenter returns neither a Lock nor an error.
 func (m *RWMutex) reenter(ctx context.Context, mode Mode) (*Lock, error) {
 	in, _ := ctx.Value(m.key).(*heldIn)
 	for ; in != nil; in = in.outer {
@@ -96,8 +96,9 @@ func (m *RWMutex) reenter(ctx context.Context, mode Mode) (*Lock, error) {
 	return nil, nil
 }
 
-// state reports whether the Lock is held. If it was lost, state returns the
-// loss, also after an Unlock that followed.
+// state returns whether the Lock is held, which means that it is not unlocked.
+// If the Lock was lost, state also returns the loss, even after an Unlock that
+// followed the loss.
 func (l *Lock) state() (lost error, held bool) {
 	l.hold.check()
 	l.hold.mu.Lock()

@@ -303,7 +303,8 @@ func TestACallWithoutReentryWaitsForTheLock(t *testing.T) {
 	})
 }
 
-// Contexts of package context see through WithoutReentry.
+// The functions of package context find the parent of a context of
+// WithoutReentry, so they need no goroutine to follow it.
 func TestAContextWithoutReentryStartsNoGoroutines(t *testing.T) {
 	parent, cancel := context.WithCancel(bg)
 	before := runtime.NumGoroutine()

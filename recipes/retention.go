@@ -80,10 +80,10 @@ func WithRetention(r Retention) Option {
 	return func(o *options) { o.retention = &r }
 }
 
-// WithoutRetention undoes [WithRetention] for one lock of a client that has it
-// as an option of all locks. Each call of Lock then has a node of its own. It
-// waits for a node that other RWMutexes of the same client and name keep, like
-// any other contender.
+// WithoutRetention undoes [WithRetention] for one lock of a client that has
+// WithRetention as an option of all locks. Each call of Lock then has a node of
+// its own. If other RWMutexes of the same client and name keep a node, the call
+// waits for that node as any other contender does.
 func WithoutRetention() Option {
 	return func(o *options) { o.retention = nil }
 }

@@ -34,7 +34,7 @@ func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
 		l := w.won(c.lock(bg))
 		token := l.Token()
 		w.unlock(l)
-		synctest.Wait() // it has begun to look out for others
+		synctest.Wait() // the client watches the queue by now
 		before := w.store.Stats()
 		for range 100 {
 			l := w.won(c.lock(bg))
@@ -50,7 +50,7 @@ func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
 func TestAnIdleEntryIsRemovedAfterAWhile(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", retention())
-		for range 3 { // each use begins the time anew
+		for range 3 { // each use begins the idle time anew
 			w.unlock(w.won(c.lock(bg)))
 			time.Sleep(idle - 1)
 			assert.Len(w, w.names(), 1)
@@ -208,8 +208,8 @@ func TestTheEntryIsRemovedWhenTheLastWaiterGivesUp(t *testing.T) {
 	})
 }
 
-// A waiting writer keeps later readers waiting, and no longer than it waits
-// itself.
+// A waiting writer keeps later readers waiting, but only for as long as it
+// waits itself.
 func TestReadersAreGrantedTheLockWhenTheWriterBeforeThemGivesUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		reader := w.won(w.client("r").rlock(bg))
@@ -261,7 +261,7 @@ func TestALossEndsATurnAndTheNextTurnGetsANewEntry(t *testing.T) {
 						w.unlock(held)
 					}
 					harm(w, c, held.Node())
-					time.Sleep(time.Second) // heartbeats, the guard
+					time.Sleep(time.Second) // for heartbeats, and for the watch of the node
 					if !inUse {
 						waiting = c.lock(bg)
 						require.ErrorIs(w, held.Unlock(), recipes.ErrNotHeld)
@@ -352,7 +352,7 @@ func TestReEntryIsNoTurn(t *testing.T) {
 	})
 }
 
-// hookedContext runs a function each time after it was asked for its error.
+// hookedContext runs a function each time after its method Err was called.
 type hookedContext struct {
 	context.Context
 	run func()
@@ -376,7 +376,8 @@ func TestAReentryDuringUnlockDoesNotJoinTheNextTurn(t *testing.T) {
 	})
 }
 
-// The process was paused, and none of its timers has run since.
+// The process was paused: the lease has ended, but none of its timers has run
+// since.
 func TestAnEntryOfASessionThatHasEndedIsNotLentAgain(t *testing.T) {
 	for name, enter := range map[string]func(*recipes.RWMutex, context.Context) (*recipes.Lock, error){
 		"Lock": (*recipes.RWMutex).Lock, "RLock": (*recipes.RWMutex).RLock,
@@ -422,7 +423,8 @@ func TestTheEntryOfATryLockIsRetainedToo(t *testing.T) {
 	})
 }
 
-// callKey marks the context of a call, to find it again in a hook.
+// callKey is the key under which a context holds its call, so that a hook can
+// find it.
 type callKey struct{}
 
 func call(name string) context.Context { return context.WithValue(bg, callKey{}, name) }
@@ -599,7 +601,7 @@ func TestAnErrorOfTheStoreEndsTheWaitOfAll(t *testing.T) {
 			for range 5 {
 				calls = append(calls, going(func() (*recipes.Lock, error) { return c.RWMutex("q").Lock(bg) }))
 			}
-			time.Sleep(10 * time.Second) // between two attempts to connect
+			time.Sleep(10 * time.Second) // the client pauses between two attempts
 			for _, call := range calls {
 				require.ErrorIs(w, w.failed(call), errBroken)
 			}
@@ -644,9 +646,9 @@ func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatched(t *testing.T) {
 	})
 }
 
-// Many goroutines of several clients lock, downgrade, give up and are cut off.
-// No goroutine holds the lock beside a writer, all of them get it, and no node
-// is left.
+// Many goroutines of several clients lock, downgrade, give up, and are cut off
+// from the store. No goroutine holds the lock beside a writer, all goroutines
+// get the lock, and no node is left.
 func TestProcessesWithRetentionExcludeEachOther(t *testing.T) {
 	for seed := range uint64(20) {
 		inWorld(t, func(w *world) {
@@ -676,7 +678,7 @@ func TestProcessesWithRetentionExcludeEachOther(t *testing.T) {
 	}
 }
 
-// holders are the Locks that are held. Some of them may be lost.
+// holders is the set of the Locks that are held. Some of them may be lost.
 type holders struct {
 	mu   sync.Mutex
 	held map[*recipes.Lock]bool
@@ -789,7 +791,8 @@ func TestADowngradeGrantsTheLockToReadersOfTheSameClient(t *testing.T) {
 	}
 }
 
-// Without retention the readers would have nodes before that of the writer.
+// Without retention, the readers would have nodes that are ahead of the other
+// client's writer.
 func TestADowngradeGrantsTheLockToReadersOfTheSameClientBeforeALaterWriterOfAnotherClient(t *testing.T) {
 	for name, downgrade := range downgrades {
 		t.Run(name, func(t *testing.T) {
@@ -835,8 +838,8 @@ func TestAReaderThatArrivesAfterADowngradeIsGrantedTheLockToo(t *testing.T) {
 	}
 }
 
-// kept returns the Lock of a reader on a retained entry whose node is a
-// writer's.
+// kept returns the Lock of a reader that holds a retained entry whose node was
+// created for a writer.
 func (w *world) kept(c *client) *recipes.Lock {
 	w.Helper()
 	w.unlock(w.won(c.lock(bg)))
@@ -921,8 +924,8 @@ func TestAReaderOnADetachedEntryIsToldOfALoss(t *testing.T) {
 	})
 }
 
-// While another process waits, the lock goes from one goroutine to the next
-// Turns - 1 times.
+// While another process waits, goroutines of this client hand the lock to each
+// other Turns - 1 times.
 func TestTurnsCountFromTheOneInWhichAnotherClientBeginsToWait(t *testing.T) {
 	for most := 1; most <= 3; most++ {
 		for _, first := range []string{"line", "other"} {
@@ -967,8 +970,9 @@ func TestTurnsCountFromTheOneInWhichAnotherClientBeginsToWait(t *testing.T) {
 	}
 }
 
-// duringUnlock is a parent for a lock's context. It never ends. Its function
-// runs in Unlock, after the end of the Lock and before the end of its turn.
+// duringUnlock is a parent for a lock's context that never ends. Unlock cancels
+// the lock's context and thereby calls the parent's function, after the Lock
+// has ended and before its turn has ended.
 type duringUnlock struct {
 	context.Context
 	done chan struct{}
@@ -984,8 +988,8 @@ func (c *duringUnlock) AfterFunc(func()) (stop func() bool) {
 	}
 }
 
-// unlockWith unlocks and runs a function between the end of the Lock and that
-// of its turn.
+// unlockWith unlocks, and runs a function after the Lock has ended and before
+// its turn has ended.
 func (w *world) unlockWith(l *recipes.Lock, run func()) {
 	w.Helper()
 	runs := 0
@@ -1101,8 +1105,8 @@ func TestAHookThatPanicsInUnlockDoesNotStopTheNextWaiter(t *testing.T) {
 	})
 }
 
-// endsWhenAsked is a context that has ended at the second call of Err: after
-// the lock was granted, and before the call returns.
+// endsWhenAsked is a context that ends at the second call of Err. At that
+// moment the lock was granted, and the call has not returned yet.
 type endsWhenAsked struct {
 	context.Context
 	cancel context.CancelFunc
@@ -1125,7 +1129,7 @@ func TestACancelledCallDoesNotWaitForTheStoreForLong(t *testing.T) {
 		ctx.Context, ctx.cancel = context.WithCancel(bg)
 		cancelled := c.lock(ctx)
 		other := w.client("b").lock(bg)
-		synctest.Wait() // c knows that another process waits
+		synctest.Wait() // client c knows that another process waits
 		heal := w.store.Faults().CutOff(c.session())
 		began := time.Now()
 		w.unlock(l)

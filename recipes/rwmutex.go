@@ -15,8 +15,9 @@ import (
 // It is granted in the order of arrival. A reader that arrives after a waiting
 // writer waits behind that writer, so that no contender starves.
 //
-// An RWMutex keeps no state: two of one name are the same lock, and each call
-// of Lock is a contender of its own. It is safe for use by many goroutines.
+// An RWMutex keeps no state: two RWMutexes of one name are the same lock, and
+// each call of Lock is a contender of its own. An RWMutex is safe for use by
+// many goroutines.
 //
 // An RWMutex comes from a client. The zero value and nil belong to no client:
 // every use of them returns an error that matches [ErrClosed].
@@ -26,9 +27,9 @@ type RWMutex struct {
 	name    string
 	options options
 	queue   *engine.Queue
-	err     error // why the lock cannot be used
-	notHeld error // what an unlocked Lock says
-	key     any   // of its holds in contexts
+	err     error // why the lock cannot be used; nil if it can
+	notHeld error // what calls of an unlocked Lock return
+	key     any   // under which contexts carry the holds of this lock
 }
 
 // RWMutex returns the read-write lock of that name. It does no I/O.
@@ -92,10 +93,11 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 	return m.lock(ctx, Shared, false)
 }
 
-// TryLock is like Lock, but does not wait for other contenders. If one holds
-// the lock or waits for it, TryLock returns [ErrLocked] at once. It may also do
-// so if no contender holds the lock: if two calls of TryLock meet, or if the
-// server that it asks has not received the last Unlock yet.
+// TryLock is like Lock, but does not wait for other contenders. If another
+// contender holds the lock or waits for it, TryLock returns [ErrLocked] at
+// once. TryLock may return ErrLocked although no contender holds the lock: if
+// two calls of TryLock meet, or if the server that it asks has not received the
+// last Unlock yet.
 //
 // TryLock waits for the store, as long as ctx and [WithTimeout] allow. It makes
 // each request only once:
@@ -128,10 +130,11 @@ func (m *RWMutex) Name() string {
 	return m.name
 }
 
-// errNoClient is what the zero value says.
+// errNoClient is the error of an RWMutex that is the zero value or nil.
 var errNoClient = fmt.Errorf("dlock: this RWMutex comes from no client (use Client.RWMutex): %w", ErrClosed)
 
-// usable returns why the lock cannot be used with that context at all.
+// usable returns nil, or the reason why a call with that context cannot use the
+// lock at all.
 func (m *RWMutex) usable(ctx context.Context) error {
 	if m == nil || m.client == nil {
 		return errNoClient

@@ -70,7 +70,7 @@ func TestGrantsInOrderOfArrival(t *testing.T) {
 				for _, next := range queue {
 					w.waits(next)
 					w.unlock(held)
-					time.Sleep(2 * time.Second) // for those who poll
+					time.Sleep(2 * time.Second) // time for the waiters that poll
 					held = w.won(next)
 				}
 				w.unlock(held)
@@ -120,7 +120,7 @@ func TestOneReleaseWakesOneWriter(t *testing.T) {
 		for i := range 50 {
 			queue = append(queue, w.client(fmt.Sprint("c", i)).lock(bg))
 		}
-		time.Sleep(soon) // own nodes are watched by now
+		time.Sleep(soon) // the own nodes are watched by now
 		before := w.store.Stats()
 		w.unlock(held)
 		held = w.won(queue[0])
@@ -145,8 +145,8 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 	})
 }
 
-// The release grants the lock to a waiter that has joined during a hold,
-// however short the hold was.
+// A contender joins the queue during a brief hold. The release grants it the
+// lock.
 func TestTheReleaseOfABriefHoldGrantsTheLockToTheNextWaiter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("a").lock(bg))

@@ -7,7 +7,8 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// session is a session of a client, until it has ended in the store as well.
+// session is a session of a client. The client keeps it until it has ended in
+// the store as well.
 type session struct {
 	*engine.Session
 	client *Client
@@ -44,8 +45,9 @@ func (s *session) attend() {
 	}
 }
 
-// lost tells the holders of a session that has ended without a Close of the
-// client. It returns once the callers that held its locks have unlocked them.
+// lost tells the holders that the session has ended although the client is not
+// being closed. It returns once the callers that held the session's locks have
+// unlocked them.
 func (s *session) lost(cause error) {
 	s.End(cause)
 	s.client.options.logger.Warn("dlock: session ended", "error", cause)
@@ -54,10 +56,10 @@ func (s *session) lost(cause error) {
 }
 
 // endInStore ends the session in the store. If the lease has run out here, the
-// store may keep the session and its nodes for a while, and they would block
-// other contenders, those of this client among them. While the store cannot be
-// reached, endInStore tries again, at once when a new session has begun. It
-// gives up only when the client is closed, after a last try.
+// store may keep the session and its nodes for a while, and the nodes would
+// block other contenders, also those of this client. While the store cannot be
+// reached, endInStore tries again after pauses, and at once when a new session
+// has begun. It gives up only when the client is closed, after a last try.
 func (s *session) endInStore() error {
 	pause := engine.Retries{New: s.client.options.backOff}
 	for {
@@ -95,7 +97,8 @@ func (c *Client) heldNode(lock string) string {
 	return ""
 }
 
-// heldSince returns since when the session holds a lock, by node.
+// heldSince returns since when the session has held a lock, for each of its
+// nodes.
 func (s *session) heldSince(lock string) map[driver.Node]time.Time {
 	since := make(map[driver.Node]time.Time)
 	for _, e := range s.Granted(lock) {

@@ -31,8 +31,8 @@ func (l *safeLog) String() string {
 	return l.log.String()
 }
 
-// slowLines returns the lines of a log that say which node a call waits for,
-// without their times.
+// slowLines returns the log's lines about calls that wait for long, without
+// their times. Each line says which node the call waits for.
 func slowLines(log *safeLog) (lines []string) {
 	for line := range strings.Lines(log.String()) {
 		if _, said, ok := strings.Cut(line, `msg="dlock: still waiting" `); ok {

@@ -18,16 +18,17 @@ import (
 // on goroutines of the client, where a panic ends the program.
 //
 // The first argument of a hook is the context of the call that the hook reports
-// on, or one derived from it, so that a span finds its parent. The comment of
-// each hook says which call that is. A context that outlives its call keeps the
-// values and never ends. If the hook reports on no call, the context is
-// context.Background. With [WithRetention] the client contends on behalf of
-// several calls: Queued, Waiting and Retrying then get context.Background.
+// on, or a context derived from it, so that a span finds its parent. The
+// comment of each hook says which call that is. If a hook may run after its
+// call has returned, it gets a context that has the same values and never ends.
+// If the hook reports on no call, the context is context.Background. With
+// [WithRetention] the client contends on behalf of several calls, so Queued,
+// Waiting and Retrying get context.Background.
 //
-// The hooks can be counted. Each call of Lock, RLock, TryLock and TryRLock that
-// is no re-entry ends in one Granted or one Failed. Each Granted is followed by
-// one Released or one Lost, with retention as well. Each Connected without an
-// error is followed by one SessionEnded.
+// Programs can count calls of hooks. Each call of Lock, RLock, TryLock and
+// TryRLock that is no re-entry causes one Granted or one Failed. Each Granted
+// is followed by one Released or one Lost, with retention as well. Each
+// Connected without an error is followed by one SessionEnded.
 type Trace struct {
 	// Connected is called after every attempt to connect, with the context of
 	// the call that caused the attempt. Other calls may wait for the same
@@ -68,10 +69,10 @@ type Trace struct {
 	// then the error matches ErrClosed. The hook gets the values of the context
 	// with which the lock was taken.
 	Lost func(context.Context, LostInfo)
-	// Reaped is called when the background has finished a removal or a
-	// downgrade that the store had not confirmed at once, or has given it up,
-	// because the session has ended or the store refuses it. The context is
-	// context.Background.
+	// Reaped is called when the client has finished, in the background, a
+	// removal or a downgrade that the store had not confirmed at once. It is
+	// also called when the client has given that up, because the session has
+	// ended or the store refuses it. The context is context.Background.
 	Reaped func(context.Context, ReapedInfo)
 }
 
@@ -105,8 +106,8 @@ func both[Info any](first, second func(context.Context, Info)) func(context.Cont
 	}
 }
 
-// keep returns a context with the values of ctx for the hooks that run after
-// the call. It returns nil if there are no such hooks.
+// keep returns a context with the values of ctx, for the hooks that run after
+// the call has returned. It returns nil if there are no such hooks.
 func (t *Trace) keep(ctx context.Context) context.Context {
 	if t.Released == nil && t.Lost == nil {
 		return nil
@@ -118,7 +119,7 @@ func (t *Trace) keep(ctx context.Context) context.Context {
 type ConnectedInfo struct {
 	Took    time.Duration
 	Session driver.SessionInfo // the new session; zero after an error
-	Err     error              // nil: the client has a session
+	Err     error              // nil if the client has a session
 }
 
 // SessionEndedInfo is the argument of Trace.SessionEnded.
@@ -135,8 +136,8 @@ type QueuedInfo struct {
 // WaitingInfo is the argument of Trace.Waiting.
 type WaitingInfo struct {
 	Lock, Node  string
-	Predecessor string // the node that it waits for; any client may have named it
-	Position    int    // in the queue, from 1
+	Predecessor string // the node that Node waits for; any client may have named it
+	Position    int    // the position of Node in the queue, from 1
 }
 
 // String returns one line for people. It quotes names that would not print.
@@ -166,12 +167,12 @@ type FailedInfo struct {
 type RetryingInfo struct {
 	Lock  string
 	Err   error         // why the operation is repeated
-	Delay time.Duration // the pause before that
+	Delay time.Duration // the pause before the repetition
 }
 
 // DowngradedInfo is the argument of Trace.Downgraded.
 type DowngradedInfo struct {
-	Lock, Node string // Node is the name as it is now
+	Lock, Node string // Node is the node's new name
 	Err        error  // nil, or why the node may still be exclusive in the store
 }
 
@@ -192,6 +193,6 @@ type LostInfo struct {
 // ReapedInfo is the argument of Trace.Reaped.
 type ReapedInfo struct {
 	Lock, Node string
-	Tries      int   // how often it was tried
+	Tries      int   // how often the request was sent
 	Err        error // nil, or matches driver.ErrSessionEnded, or is the store's refusal
 }

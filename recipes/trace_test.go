@@ -58,15 +58,16 @@ func logTo(log io.Writer) recipes.Option {
 	return recipes.WithLogger(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 }
 
-// callerKey is the key under which a context holds the number of its caller, as
-// it would hold a span.
+// callerKey is the key under which a context holds the number of its caller. A
+// real program would keep a span there.
 type callerKey struct{}
 
 func from(ctx context.Context, caller string) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// callers returns hooks that record the caller whose context they get.
+// callers returns hooks. Each of them records to which caller its context
+// belongs.
 func callers(seen *[]string) *recipes.Trace {
 	note := func(ctx context.Context, hook string) {
 		caller, _ := ctx.Value(callerKey{}).(string)

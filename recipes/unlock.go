@@ -93,21 +93,22 @@ func (l *Lock) giveBack(lost error) error {
 	return err
 }
 
-// explain returns what Unlock says of an error of the removal.
+// explain returns the error of Unlock if the removal of the node has returned
+// err.
 func (l *Lock) explain(err error) error {
 	h := l.hold
 	var loss *engine.Loss
 	if !errors.As(err, &loss) {
 		return unlockError(h.m.name, h.m.client.closedOr(err))
 	}
-	lost := h.lostError(*loss) // the removal has found it
+	lost := h.lostError(*loss) // the removal has found that the node was gone
 	l.endedBy(lost)
 	h.reportLoss(lost)
 	return lost
 }
 
-// reportReleased calls the hook for the end of a hold that was not lost. It
-// comes after everything else, because a hook may panic.
+// reportReleased calls the hook Released for a hold that was not lost. It is
+// called after everything else is done, because a hook may panic.
 func (h *hold) reportReleased(err error) {
 	if trace, ctx := h.hooks(); trace.Released != nil {
 		trace.Released(ctx, ReleasedInfo{

@@ -24,10 +24,10 @@ func WatchPredecessor() Wait { return Wait{engine.Wait{Kind: engine.WatchPredece
 func WatchQueue() Wait { return Wait{engine.Wait{Kind: engine.WatchQueue}} }
 
 // Poll returns the Wait by which a contender watches nothing and lists the
-// queue again and again, after d on average. Each pause is chosen at random
-// between d/2 and 3d/2, so that contenders do not poll at the same time. It is
-// for stores and firewalls that cannot keep a watch. A d of zero or less means
-// 100 ms.
+// queue again and again, after a pause of d on average. Each pause is chosen at
+// random between d/2 and 3d/2, so that contenders do not poll at the same time.
+// Poll is for stores and firewalls that cannot keep a watch. If d is zero or
+// less, it means 100 ms.
 func Poll(d time.Duration) Wait {
 	if d <= 0 {
 		d = 100 * time.Millisecond

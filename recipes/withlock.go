@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// WithLock calls f while it holds the lock exclusively, and unlocks. A panic in
-// f unlocks and goes on.
+// WithLock calls f while it holds the lock exclusively, and unlocks. If f
+// panics, WithLock unlocks, and the panic goes on.
 //
 // The context of f is one of [Lock.Context]. It is cancelled when the lock is
 // lost, with a cause that matches [ErrLost]. A call that locks with this
@@ -24,10 +24,10 @@ import (
 //	            but its node stays for a while.
 //	any other   It is the error of f. The lock was held to the end and given back.
 //
-// ErrLost and ErrUnlock are joined to the error of f, even to nil. The result
-// matches what the error of f matches, except ErrNotRun and ErrUnlock: f may
-// have these from another lock, and they would be mistaken for errors of this
-// one.
+// ErrLost and ErrUnlock are joined to the error of f, even if that is nil. The
+// result matches what the error of f matches, except ErrNotRun and ErrUnlock: f
+// may have got these two from another lock, and they would be mistaken for
+// errors of this lock.
 func (m *RWMutex) WithLock(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.with(ctx, Exclusive, f)
 }
@@ -53,12 +53,13 @@ func (m *RWMutex) with(ctx context.Context, mode Mode, f func(ctx context.Contex
 	return l.do(ctx, f)
 }
 
-// do calls f with the lock's context and unlocks, whatever f does.
+// do calls f with the lock's context. It unlocks when f returns, panics or ends
+// the goroutine.
 func (l *Lock) do(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	defer func() {
 		if unlock := l.Unlock(); unlock != nil {
 			err = join(err, unlock)
 		}
 	}()
-	return mask(f(l.Context(ctx)), ErrNotRun, ErrUnlock) // which f may have of another lock
+	return mask(f(l.Context(ctx)), ErrNotRun, ErrUnlock) // f may have these of another lock
 }

@@ -17,14 +17,14 @@ import (
 
 type withLock = func(context.Context, func(context.Context) error) error
 
-// with is WithLock and WithRLock of the queue "q".
+// with returns the methods WithLock and WithRLock of the lock "q".
 func (c *client) with(opts ...recipes.Option) map[string]withLock {
 	m := c.RWMutex("q", opts...)
 	return map[string]withLock{"WithLock": m.WithLock, "WithRLock": m.WithRLock}
 }
 
-// matches demands that an error matches these targets, and no other one of the
-// errors that say how far a call has got.
+// matches requires that an error matches these targets, and no other of the
+// errors that say how far a call has come.
 func (w *world) matches(err error, want ...error) {
 	w.Helper()
 	for _, target := range []error{
@@ -171,7 +171,8 @@ func TestWithLockReturnsTheErrorOfTheFunctionAsItIs(t *testing.T) {
 	})
 }
 
-// A function may use another lock, whose errors are not those of the outer one.
+// A function may use another lock, whose errors say nothing about the outer
+// lock.
 func TestAnInnerLockDoesNotSpeakForTheOuterOne(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")

@@ -22,8 +22,8 @@ type world struct {
 	store *memdriver.Store
 }
 
-// inWorld runs a test in virtual time. Afterwards it demands that the store is
-// empty.
+// inWorld runs a test in virtual time. After the test, it requires that the
+// store is empty.
 func inWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
 	inWorldOf(t, func() *memdriver.Store { return memdriver.New() }, f)
@@ -50,7 +50,7 @@ type client struct {
 	*connector
 }
 
-// connector keeps the session that it has made last.
+// connector keeps the session that it made last.
 type connector struct {
 	driver.Connector
 	mu   sync.Mutex
@@ -74,8 +74,8 @@ func (c *client) session() driver.Session {
 	return faults.Unwrap(c.last)
 }
 
-// placeOnly returns the store as one whose Create returns the place and nothing
-// else, so that a waiter has to list the queue and to arm its watch.
+// placeOnly returns the store in a form whose Create returns the place and
+// nothing else. So a waiter has to list the queue and to arm its watch.
 func (w *world) placeOnly() driver.Connector {
 	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 		created := r.Op == faults.OpCreate && r.Stage == faults.StageReply
@@ -83,8 +83,8 @@ func (w *world) placeOnly() driver.Connector {
 	})
 }
 
-// client returns a connected client whose nodes begin with that host name. It
-// is closed after the test.
+// client returns a connected client. The names of its nodes begin with host.
+// The client is closed after the test.
 func (w *world) client(host string, opts ...recipes.Option) *client {
 	w.Helper()
 	return w.clientOf(w.store, host, opts...)
@@ -99,8 +99,8 @@ func (w *world) clientOf(c driver.Connector, host string, opts ...recipes.Option
 	return cl
 }
 
-// lose loses the session's next request of that kind, or, if the store is to
-// carry it out, the reply to it.
+// lose makes the session's next request of that kind be lost. If committed is
+// set, the store carries the request out, and only the reply is lost.
 func (w *world) lose(s driver.Session, op faults.Op, committed bool) {
 	if committed {
 		w.store.Faults().LoseReply(s, op)
@@ -109,7 +109,7 @@ func (w *world) lose(s driver.Session, op faults.Op, committed bool) {
 	}
 }
 
-// names lists the queue "q".
+// names returns the names of the nodes in the queue "q".
 func (w *world) names() []string {
 	w.Helper()
 	s, err := w.store.Connect(w.Context())
@@ -130,7 +130,7 @@ type result struct {
 	err  error
 }
 
-// going starts a call and returns when the call has returned or is blocked.
+// going starts a call, and returns when the call has returned or waits.
 func going(f func() (*recipes.Lock, error)) <-chan result {
 	c := make(chan result, 1)
 	go func() {
@@ -141,17 +141,17 @@ func going(f func() (*recipes.Lock, error)) <-chan result {
 	return c
 }
 
-// lock starts Lock on the queue "q".
+// lock starts a call of Lock of the lock "q".
 func (c *client) lock(ctx context.Context, opts ...recipes.Option) <-chan result {
 	return going(func() (*recipes.Lock, error) { return c.RWMutex("q", opts...).Lock(ctx) })
 }
 
-// rlock starts RLock on the queue "q".
+// rlock starts a call of RLock of the lock "q".
 func (c *client) rlock(ctx context.Context, opts ...recipes.Option) <-chan result {
 	return going(func() (*recipes.Lock, error) { return c.RWMutex("q", opts...).RLock(ctx) })
 }
 
-// won demands that a call has returned a lock.
+// won requires that a call has returned a Lock, and returns it.
 func (w *world) won(c <-chan result) *recipes.Lock {
 	w.Helper()
 	synctest.Wait()
@@ -166,7 +166,7 @@ func (w *world) won(c <-chan result) *recipes.Lock {
 	}
 }
 
-// waits demands that a call has not returned.
+// waits requires that a call has not returned yet.
 func (w *world) waits(c <-chan result) {
 	w.Helper()
 	synctest.Wait()
@@ -177,7 +177,7 @@ func (w *world) waits(c <-chan result) {
 	}
 }
 
-// failed demands that a call has returned an error, and returns it.
+// failed requires that a call has returned an error, and returns that error.
 func (w *world) failed(c <-chan result) error {
 	w.Helper()
 	synctest.Wait()
@@ -202,7 +202,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// unlock demands that Unlock succeeds.
+// unlock requires that Unlock of each lock succeeds.
 func (w *world) unlock(locks ...*recipes.Lock) {
 	w.Helper()
 	for _, l := range locks {
@@ -212,6 +212,5 @@ func (w *world) unlock(locks ...*recipes.Lock) {
 
 var bg = context.Background()
 
-// soon is longer than anything that happens in the background takes in virtual
-// time.
+// soon is a virtual time that is longer than any work in the background takes.
 const soon = time.Second

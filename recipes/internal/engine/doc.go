@@ -6,13 +6,13 @@
 // The files, from the bottom up:
 //
 //	retry.go       pauses between the tries of one request
-//	errors.go      why an entry ended
+//	errors.go      the reasons for which an entry or a call ends
 //	queue.go       a queue, the rule that grants, and the ways of waiting
-//	session.go     a session and the entries that hold something in it
+//	session.go     a session and the entries that were granted in it
 //	entry.go       an entry, its states, and every transition between them
 //	node.go        the watch of an entry's own node
 //	reaper.go      requests that are repeated until the store has answered
-//	rename.go      a new name for a node that keeps its position
-//	remove.go      the end of a node
+//	rename.go      gives a node a new name and keeps its position
+//	remove.go      removes a node
 //	wait.go        what an entry does until nothing blocks it
 package engine

@@ -11,36 +11,36 @@ import (
 )
 
 // Entry is one node in a queue, from Create until it is removed. Its state goes
-// from left to right, and steps are left out but never taken back:
+// down this list. An entry may leave out states, but never goes back:
 //
 //	joining   Create is under way
 //	waiting   the node is in the queue, and the entry is not granted
-//	granted   the entry is granted: what the queue guards is its owner's
-//	removing  the owner has given the entry up, and the node may still stand
-//	gone      no request about the node follows: it was removed, or it ends with
-//	          the session, or it is lost
+//	granted   the entry is granted: its owner holds what the queue guards
+//	removing  the owner has given the entry up, and the node may still exist
+//	gone      no request about the node follows: the node was removed, or the
+//	          store removes it with the session, or the entry is lost
 //
 // Every transition is a method of this file: joined, Grant, lose, beginRemoval
-// and removed. An Entry is safe for use by many goroutines, except that one
-// goroutine at a time waits.
+// and removed. An Entry is safe for use by many goroutines, except that only
+// one goroutine at a time may wait.
 type Entry struct {
 	session *Session
 	queue   *Queue
 	spec    Spec
-	number  int64 // of the grant; set by Session.add
+	number  int64 // the number of the grant; set by Session.add
 
-	// What Create has said about the queue, until it is used or the wait is
-	// over. Only the goroutine that waits uses it, and then the goroutine that
-	// grants or removes.
+	// What Create has said about the queue, until that is used or the wait is
+	// over. First the goroutine that waits uses this field, and later the
+	// goroutine that grants or removes the entry.
 	first driver.Joined
 
 	mu       sync.Mutex
 	state    state
 	place    driver.Place
-	since    time.Time // when it was granted
-	owner    Owner     // of the grant
-	loss     *Loss     // why it is gone, if it was lost
-	inUse    bool      // it was lost, and a caller may still work under it
+	since    time.Time // when the entry was granted
+	owner    Owner     // the owner that the entry was granted to
+	loss     *Loss     // why the entry is gone, if it was lost
+	inUse    bool      // the entry was lost, and a caller may still work under it
 	watching nodeWatch
 	rename   rename
 }
@@ -67,8 +67,8 @@ var follows = map[state][]state{
 	removing: {gone},
 }
 
-// move is called with mu held. An illegal transition is a mistake of this
-// package.
+// move changes the state. A transition that is not in follows is a mistake of
+// this package. move is called with mu held.
 func (e *Entry) move(to state) {
 	for _, legal := range follows[e.state] {
 		if to == legal {
@@ -80,7 +80,7 @@ func (e *Entry) move(to state) {
 }
 
 // Join creates a node in the queue and returns its entry, which waits. If
-// Create fails there is no node and no entry.
+// Create fails, there is no node and no entry.
 func Join(ctx context.Context, s *Session, q *Queue, spec Spec) (*Entry, error) {
 	e := &Entry{session: s, queue: q, spec: spec}
 	n := driver.NodeSpec{Prefix: spec.Prefix, Data: spec.Data}
@@ -95,7 +95,7 @@ func Join(ctx context.Context, s *Session, q *Queue, spec Spec) (*Entry, error) 
 	return e, nil
 }
 
-// joined: joining -> waiting. The store has the node.
+// joined is the transition from joining to waiting: the store has the node.
 func (e *Entry) joined(j driver.Joined) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -103,7 +103,7 @@ func (e *Entry) joined(j driver.Joined) {
 	e.first, e.place = j, j.Place
 }
 
-// Owner is what an entry is granted to.
+// Owner is the part of the caller to which an entry is granted.
 type Owner interface {
 	// Lose is called once if the entry is lost, with no mutex of this package
 	// held. The function that it returns is called when the owners of all
@@ -111,11 +111,12 @@ type Owner interface {
 	Lose(Loss) (report func())
 }
 
-// Grant: waiting -> granted. It fails if the session has ended; the entry then
-// still waits, and has to be removed.
+// Grant is the transition from waiting to granted. It fails if the session has
+// ended; the entry then still waits, and has to be removed.
 //
-// After a while the entry's own node is watched. A brief grant costs nothing
-// for that: Remove finds out if the node is gone.
+// The entry's own node is watched once the entry has been granted for a while.
+// If it is removed before, no watch is needed: Remove finds out whether the
+// node is gone.
 func (e *Entry) Grant(to Owner) error {
 	if err := e.session.Err(); err != nil { // reads the clocks
 		return err
@@ -132,9 +133,9 @@ func (e *Entry) Grant(to Owner) error {
 	return nil
 }
 
-// lose: granted -> gone. The session has ended, or the node is not in the
-// queue. An entry that is not granted is not lost: its owner has given it up
-// already.
+// lose is the transition from granted to gone: the session has ended, or the
+// node is not in the queue. An entry that is not granted cannot be lost,
+// because it has no owner any more, or none yet.
 func (e *Entry) lose(cause error) (report func()) {
 	e.mu.Lock()
 	if e.state != granted {
@@ -151,9 +152,9 @@ func (e *Entry) lose(cause error) (report func()) {
 	return e.owner.Lose(loss)
 }
 
-// beginRemoval: waiting or granted -> removing. The owner gives the entry up.
-// If it was lost before, beginRemoval returns that loss, and there is nothing
-// to remove.
+// beginRemoval is the transition from waiting or granted to removing: the owner
+// gives the entry up. If the entry was lost before, beginRemoval returns that
+// loss, and there is nothing to remove.
 func (e *Entry) beginRemoval() *Loss {
 	e.dropFirst()
 	e.mu.Lock()
@@ -168,15 +169,16 @@ func (e *Entry) beginRemoval() *Loss {
 	return nil
 }
 
-// removed: removing -> gone. No request about the node follows.
+// removed is the transition from removing to gone: no request about the node
+// follows.
 func (e *Entry) removed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.move(gone)
 }
 
-// stop ends what runs for an entry that is granted or waits. It is called with
-// mu held.
+// stop stops what runs only while an entry is granted: the watch of its node,
+// and a Replace. It is called with mu held.
 func (e *Entry) stop() {
 	e.watching.end()
 	e.rename.end()
@@ -188,8 +190,9 @@ func (e *Entry) dropFirst() {
 	e.first = driver.Joined{}
 }
 
-// SeeLoss says that no caller works under the lost entry any more. The session
-// ends in the store once that is so for all its lost entries.
+// SeeLoss says that no caller works under the lost entry any more. When that
+// has been said of all lost entries of the session, the session is ended in the
+// store.
 func (e *Entry) SeeLoss() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

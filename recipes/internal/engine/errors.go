@@ -24,7 +24,8 @@ var (
 	errOver    = errors.New("the entry has ended meanwhile")
 )
 
-// Loss says that an entry was granted and has ended before it was removed here.
+// Loss says that an entry was granted, and was lost before its owner removed
+// it.
 type Loss struct {
 	Node  string // the node's last name
 	Cause error
@@ -47,15 +48,16 @@ func (r *refusal) Error() string {
 
 func (r *refusal) Unwrap() error { return r.err }
 
-// mayPass reports whether another try may help: the store could not be reached,
-// or has not answered in time.
+// mayPass reports whether another try may succeed, because the store could not
+// be reached or has not answered in time.
 func mayPass(err error) bool {
 	return errors.Is(err, driver.ErrUnavailable) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// WithCause returns err. If err says that ctx was cancelled, the result says
-// why instead, and matches both: the cause need not be the caller.
+// WithCause returns err. If err says that ctx was cancelled, the result matches
+// the cause of ctx, too, and names it: the context need not have been cancelled
+// by the caller.
 func WithCause(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if cause == nil || !errors.Is(err, context.Canceled) || errors.Is(err, cause) {
@@ -64,7 +66,7 @@ func WithCause(ctx context.Context, err error) error {
 	return &causedError{err, cause}
 }
 
-// causedError is an error of a context with the context's cause.
+// causedError is the error of a context together with the context's cause.
 type causedError struct{ err, cause error }
 
 func (e *causedError) Error() string {

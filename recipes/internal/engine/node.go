@@ -10,17 +10,19 @@ import (
 )
 
 const (
-	// watchAfter is how long an entry is granted before its node is watched.
+	// watchAfter is how long an entry has been granted when its node is
+	// watched.
 	watchAfter = 300 * time.Millisecond
-	// early is how soon after its start the end of a watch is unusual.
+	// early is how soon after its start a watch has to end for that to be
+	// unusual.
 	early = 100 * time.Millisecond
 )
 
 // nodeWatch is the watch of an entry's own node. Entry.mu guards it.
 type nodeWatch struct {
-	kept  driver.Watch       // of the own node alone, until a goroutine waits for its end
-	timer *time.Timer        // begins that goroutine
-	stop  context.CancelFunc // ends it, once it has begun
+	kept  driver.Watch       // of the own node alone; watchNode takes it over
+	timer *time.Timer        // starts watchNode on a goroutine
+	stop  context.CancelFunc // stops watchNode
 }
 
 // end is called when the entry is not granted any more.
@@ -36,15 +38,16 @@ func (w *nodeWatch) end() {
 }
 
 // Index returns the position of a node in a queue, or -1. Name and epoch
-// together name one node for ever. The name alone may have been taken again.
+// together name one node for ever. The name alone may meanwhile be that of
+// another node.
 func Index(nodes []driver.Node, n driver.Node) int {
 	return slices.IndexFunc(nodes, func(m driver.Node) bool {
 		return m.Name == n.Name && m.Epoch == n.Epoch
 	})
 }
 
-// armWatch watches the entry's own node and, while it waits, the nodes that it
-// waits for.
+// armWatch watches the entry's own node and, while the entry waits, the nodes
+// that it waits for.
 func (e *Entry) armWatch(ctx context.Context, ahead ...driver.Node) (driver.Watch, error) {
 	return e.session.Watch(ctx, e.queue.Name, e.Place(), ahead...)
 }
@@ -65,9 +68,9 @@ func (e *Entry) takeWatch() driver.Watch {
 	return w
 }
 
-// watchNode watches the own node until the entry is not granted any more, and
-// loses the entry if the node is gone. An error of the store proves nothing,
-// and the watch goes on.
+// watchNode watches the own node until the entry is not granted any more. If
+// the node is gone, the entry is lost. An error of the store does not show that
+// the node is gone, so the watch goes on.
 func (e *Entry) watchNode() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -108,9 +111,9 @@ func (e *Entry) beginWatch(cancel context.CancelFunc) bool {
 	return true
 }
 
-// awaitEnd returns nil once the watch of the node has ended, or ctx. If the
-// watch is zero, awaitEnd arms one. That ends at once if the node does not
-// stand under that name.
+// awaitEnd returns nil once the watch of the node has ended, or once ctx has
+// ended. If the watch w is zero, awaitEnd arms a watch. A watch of a name that
+// no node has ends at once.
 func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (err error) {
 	if w.C == nil {
 		if w, err = e.session.Watch(ctx, e.queue.Name, p); err != nil {
@@ -130,11 +133,10 @@ func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (e
 	}
 }
 
-// find returns the name under which the node stands in the queue, or an empty
-// name if it does not. A Replace whose outcome is unknown may have given the
-// node its other name. A node of the same name does not count if it is another
-// one: the queue may have been removed and made again, or the node may be
-// forged.
+// find returns the name that the node has in the queue, or an empty name if the
+// node is not there. A Replace whose outcome is unknown may have given the node
+// its other name. Another node of the same name does not count: the queue may
+// have been removed and made again, or the other node may be forged.
 func (e *Entry) find(ctx context.Context) (string, error) {
 	place, names := e.names()
 	found, err := e.findRead(ctx, place, names)
@@ -144,7 +146,8 @@ func (e *Entry) find(ctx context.Context) (string, error) {
 	return found, err
 }
 
-// names returns the names that the node may have, the likely one first.
+// names returns the names that the node may have, with the more likely name
+// first.
 func (e *Entry) names() (driver.Place, []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -157,7 +160,8 @@ func (e *Entry) names() (driver.Place, []string) {
 	return e.place, names
 }
 
-// findRead reads the node alone, however long the queue is.
+// findRead does what find does with requests that read single nodes. Their cost
+// does not depend on the length of the queue.
 func (e *Entry) findRead(ctx context.Context, p driver.Place, names []string) (string, error) {
 	for _, name := range names {
 		info, err := driver.Read(ctx, e.session.Session, e.queue.Name, name)
@@ -185,7 +189,7 @@ func (e *Entry) findListed(ctx context.Context, p driver.Place, names []string) 
 	return "", nil
 }
 
-// WatchQueue watches the whole queue and lists it then.
+// WatchQueue watches the whole queue, and then lists it.
 func (e *Entry) WatchQueue(ctx context.Context) (driver.Watch, []driver.Node, error) {
 	watch, err := e.session.WatchQueue(ctx, e.queue.Name)
 	if err != nil {

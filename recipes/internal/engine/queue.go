@@ -8,15 +8,15 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Queue is a queue and how its entries behave. It does not change.
+// Queue is a queue and how its entries behave. A Queue does not change.
 type Queue struct {
 	Name    string
 	Wait    Wait
 	BackOff func() BackOff // paces the watch of a node after errors
 	// Renamed is called after each try to give a node another name.
 	Renamed func(ctx context.Context, node string, err error)
-	// Reaped is called when a request that was left to the reaper is done, or
-	// with an error if it was given up.
+	// Reaped is called when a request that was left to the reaper has been
+	// carried out. If the reaper has given the request up, err says why.
 	Reaped func(node string, tries int, err error)
 }
 
@@ -27,10 +27,10 @@ type Rule func(ahead []driver.Node) int
 // Spec describes the node of an entry.
 type Spec struct {
 	Prefix string
-	Data   []byte // differs in every call
+	Data   []byte // different in every call of Create
 	Blocks Rule
-	// Exclusive says that no other entry is granted beside this one. The end of
-	// this entry then grants the next one.
+	// Exclusive says that no other entry is granted beside this one. When this
+	// entry is removed, the next entry is granted.
 	Exclusive bool
 	// Waits says that the entry waits if a node blocks it. The driver may then
 	// watch that node when it creates the entry's own.
@@ -41,7 +41,7 @@ type Spec struct {
 type Kind int
 
 const (
-	// WatchPredecessor watches the own node and the one that blocks it.
+	// WatchPredecessor watches the own node and the node that blocks it.
 	WatchPredecessor Kind = iota
 	// WatchQueue watches the whole queue.
 	WatchQueue
@@ -52,9 +52,9 @@ const (
 // Wait is a way of waiting with its setting.
 type Wait struct {
 	Kind     Kind
-	Interval time.Duration // of Poll, on average
+	Interval time.Duration // the pause of Poll, on average
 }
 
 // Pause returns how long Poll waits until it lists the queue again. Pauses are
-// spread, so that contenders do not fall into step.
+// chosen at random, so that contenders do not list the queue at the same time.
 func (w Wait) Pause() time.Duration { return w.Interval/2 + rand.N(w.Interval) }

@@ -9,20 +9,21 @@ import (
 const tryTimeout = 5 * time.Second
 
 // task is a request about an entry's node that the store has not confirmed. The
-// reaper repeats it until the store has answered, or until the session has
-// ended: then the store removes the node by itself. Each task has a goroutine
-// and pauses of its own, so that a task that fails delays no other.
+// reaper repeats the request until the store has answered, or until the session
+// has ended; in that case the store removes the node by itself. Each task has a
+// goroutine and pauses of its own, so that a task that fails delays no other
+// task.
 type task struct {
 	entry *Entry
-	try   func(ctx context.Context) error // nil: done
+	try   func(ctx context.Context) error // sends the request once; nil: confirmed
 	tries int
 	ended func()        // called when the task is done, or was given up
-	done  chan struct{} // closed after that
-	err   error         // why it was given up; set before done is closed
+	done  chan struct{} // closed after ended was called
+	err   error         // why the task was given up; set before done is closed
 }
 
 // reap leaves a task to the reaper. If the client is being closed, the task
-// never ends.
+// does not start, and its channel done is never closed.
 func (e *Entry) reap(t *task) *task {
 	t.entry, t.done = e, make(chan struct{})
 	e.session.client.Go(t.run)
@@ -66,8 +67,8 @@ func (t *task) end(err error) {
 	t.entry.queue.Reaped(t.entry.Place().Name, t.tries, err)
 }
 
-// logRefusal logs that the store does not remove a node, which then stays as
-// long as the session.
+// logRefusal logs that the store refuses to remove a node. The node then stays
+// as long as the session.
 func (e *Entry) logRefusal(node string, err error) {
 	e.logger().Error("dlock: node cannot be removed and stays until the session ends",
 		"lock", e.queue.Name, "node", node, "error", err)

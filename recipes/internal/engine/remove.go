@@ -15,14 +15,15 @@ const abandonTimeout = 50 * time.Millisecond
 
 // Remove removes the node of an entry that waits or is granted. It waits for
 // the store for at most limit. If the store has not confirmed the removal by
-// then, the reaper goes on with it. Remove is called once.
+// then, the reaper goes on with it. Remove may be called only once.
 //
 // Remove returns nil when the node is gone. A *[Loss] says that the entry was
-// lost before. Every other error says that the node may stay for a while; it
-// matches driver.ErrUnavailable unless the store refuses the removal for good.
+// lost before. Every other error says that the node may stay for a while. That
+// error matches driver.ErrUnavailable, unless the store refuses the removal for
+// good.
 //
-// Remove has no context of the caller: that of a call may be over when its node
-// has to be removed.
+// Remove takes no context, because the context of a call may have ended by the
+// time the call's node has to be removed.
 func (e *Entry) Remove(limit time.Duration) error {
 	if loss := e.beginRemoval(); loss != nil {
 		return loss
@@ -51,8 +52,8 @@ func (e *Entry) Remove(limit time.Duration) error {
 	return &refusal{place.Name, err}
 }
 
-// Abandon removes the node of a call that ends without a lock. It waits 50 ms
-// for the store at most.
+// Abandon removes the node of a call that ends without a lock. It waits for the
+// store for at most 50 ms.
 func (e *Entry) Abandon() {
 	var refused *refusal
 	if err := e.Remove(abandonTimeout); errors.As(err, &refused) {
@@ -60,10 +61,10 @@ func (e *Entry) Abandon() {
 	}
 }
 
-// removalCause returns what the watches of other contenders may be told. The
-// removal of an entry that was granted exclusively until now grants the next
-// one. That is not so once a rename was decided: entries after it may have been
-// granted beside it.
+// removalCause returns what the watches of other contenders may be told. When
+// an entry is removed that was granted exclusively until now, the next entry is
+// granted. After MarkRenamed that is different: entries behind this one may
+// have been granted beside it.
 func (e *Entry) removalCause() driver.Cause {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -73,8 +74,9 @@ func (e *Entry) removalCause() driver.Cause {
 	return driver.Changed
 }
 
-// lastPlace returns the place once no Replace can change it any more: two
-// requests about one node must not overtake each other.
+// lastPlace returns the place of the node. It first waits until no Replace is
+// under way that can change the place, because two requests about one node must
+// not overtake each other.
 func (e *Entry) lastPlace(ctx context.Context) driver.Place {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -109,8 +111,8 @@ func (e *Entry) removeLater(ctx context.Context, p driver.Place, err error, limi
 	return fmt.Errorf("%w: node %s is removed when the store answers: %w", driver.ErrUnavailable, p.Name, err)
 }
 
-// deleteAgain repeats a Delete. A node that is gone is no loss then: an earlier
-// Delete may have removed it without an answer.
+// deleteAgain repeats a Delete. If the node is gone, deleteAgain returns nil:
+// an earlier Delete, whose answer was lost, may have removed the node.
 func (e *Entry) deleteAgain(ctx context.Context, p driver.Place) error {
 	err := e.session.Delete(ctx, e.queue.Name, p, driver.Changed)
 	if errors.Is(err, driver.ErrGone) {

@@ -7,17 +7,17 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Rename gives the node another prefix. It takes two steps: MarkRenamed decides
-// it, Rename tells the store. From the first step on the entry counts as one
-// with the new name. The owner may act on that before the store has answered,
-// because a Replace whose outcome is unknown may have been done.
+// A node gets another prefix in two steps: MarkRenamed decides that, and Rename
+// tells the store. From the first step on, the entry counts as one with the new
+// name. The owner may act on that before the store has answered, because the
+// store may carry out a Replace whose answer is lost.
 
-// rename is the state of a new name. Entry.mu guards it.
+// rename is the state of the change of a node's name. Entry.mu guards it.
 type rename struct {
-	prefix    string             // of the new name; empty: the node keeps its name
+	prefix    string             // the prefix of the new name; empty: the node keeps its name
 	done      bool               // the node has the new name
 	underWay  chan struct{}      // closed when the Replace under way, if any, has returned
-	interrupt context.CancelFunc // ends that Replace
+	interrupt context.CancelFunc // interrupts that Replace
 	repeated  bool               // the reaper repeats the Replace
 }
 
@@ -40,17 +40,17 @@ func (e *Entry) MarkRenamed(prefix string) bool {
 	return true
 }
 
-// IsRenamed reports whether the node has another prefix than at first, or gets
-// one.
+// IsRenamed reports whether the node has, or will get, another prefix than the
+// one with which it was created.
 func (e *Entry) IsRenamed() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.rename.prefix != ""
 }
 
-// Rename tells the store of the prefix that MarkRenamed has decided, unless
-// that is done or the entry is not granted any more. After an error the reaper
-// repeats it. If the node is gone, the entry is lost.
+// Rename tells the store of the prefix that MarkRenamed has decided on, unless
+// the store has been told or the entry is not granted any more. After an error
+// the reaper repeats the Replace. If the node is gone, the entry is lost.
 func (e *Entry) Rename(ctx context.Context) error {
 	err := e.replace(ctx)
 	if errors.Is(err, driver.ErrGone) {
@@ -62,7 +62,7 @@ func (e *Entry) Rename(ctx context.Context) error {
 	return err
 }
 
-// replace sends one Replace, unless there is no need for it. If another one is
+// replace sends one Replace, if the node still needs one. If another Replace is
 // under way, replace waits for that first.
 func (e *Entry) replace(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -108,7 +108,7 @@ func (e *Entry) endReplace(p driver.Place, renamed bool) {
 }
 
 // awaitReplace waits for the Replace under way. It is called with mu held, and
-// gives it up meanwhile.
+// releases mu while it waits.
 func (e *Entry) awaitReplace(ctx context.Context) error {
 	underWay := e.rename.underWay
 	e.mu.Unlock()
@@ -147,5 +147,5 @@ func (e *Entry) tryRename(ctx context.Context) error {
 	if errors.Is(err, driver.ErrGone) {
 		e.lose(ErrTaken)()
 	}
-	return nil // also after a refusal: readers then wait until the removal
+	return nil // after a refusal, too: readers then wait until the node is removed
 }

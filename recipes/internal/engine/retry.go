@@ -11,8 +11,8 @@ type BackOff interface {
 	Reset()
 }
 
-// Retries paces the tries of one request. The first failure after a success
-// begins with a fresh back-off.
+// Retries paces the tries of one request. After a success, the next failure
+// begins a new back-off.
 type Retries struct {
 	New func() BackOff
 
@@ -36,11 +36,11 @@ func (r *Retries) Next() time.Duration {
 	return r.backOff.NextBackOff()
 }
 
-// endlessPause is the pause of NextEndless where the back-off gives up.
+// endlessPause is the pause that NextEndless returns if the back-off gives up.
 const endlessPause = 2 * time.Second
 
-// NextEndless is Next for a request that must not be given up, such as the
-// removal of a node.
+// NextEndless is like Next, but never gives up. It is for requests that have to
+// succeed in the end, such as the removal of a node.
 func (r *Retries) NextEndless() time.Duration {
 	if d := r.Next(); d >= 0 {
 		return d
@@ -49,7 +49,7 @@ func (r *Retries) NextEndless() time.Duration {
 	return endlessPause
 }
 
-// Sleep waits for d. It returns false at once if stop closes before.
+// Sleep waits for d. It returns false, at once, if stop closes first.
 func Sleep(d time.Duration, stop <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -28,11 +28,11 @@ type Session struct {
 
 	mu      sync.Mutex
 	granted map[int64]*Entry // by number, in the order in which they were granted
-	grants  int64            // the last number
+	grants  int64            // the number of the last grant
 	ended   error            // why the session has ended, once End was called
 
-	lossesInUse int           // lost entries under which a caller may still work
-	noLossInUse chan struct{} // receives when lossesInUse becomes zero
+	lossesInUse int           // how many lost entries a caller may still work under
+	noLossInUse chan struct{} // receives a value when lossesInUse becomes zero
 }
 
 // NewSession returns a session of the client without entries.
@@ -45,8 +45,8 @@ func NewSession(s driver.Session, c *Client) *Session {
 	}
 }
 
-// add makes an entry that is being granted one that End loses. It fails if End
-// was called before.
+// add adds an entry that is being granted to the entries that are lost when End
+// is called. It fails if End was called before.
 func (s *Session) add(e *Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,9 +82,9 @@ func (s *Session) Granted(queue string) []*Entry {
 	return slices.DeleteFunc(s.all(), func(e *Entry) bool { return e.queue.Name != queue })
 }
 
-// End ends the session for its entries: those that are granted are lost, and no
-// other one is granted. It does not close the driver's session. The first cause
-// counts.
+// End ends the session for its entries: the granted entries are lost, and no
+// further entry is granted. It does not close the driver's session. If End is
+// called several times, the first cause counts.
 func (s *Session) End(cause error) {
 	s.mu.Lock()
 	if s.ended == nil {
@@ -95,13 +95,13 @@ func (s *Session) End(cause error) {
 	for _, e := range s.all() {
 		reports = append(reports, e.lose(cause))
 	}
-	for _, report := range reports { // hooks may be slow: all holders know by now
+	for _, report := range reports { // slow hooks delay no holder
 		report()
 	}
 }
 
-// Cause returns why the session has ended. The cause of End comes first: the
-// Close of a client explains each later error.
+// Cause returns why the session has ended. If End was called, its cause takes
+// precedence: the Close of a client explains each later error.
 func (s *Session) Cause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,14 +111,14 @@ func (s *Session) Cause() error {
 	return s.Err()
 }
 
-// lossBegins counts an entry that was lost while a caller may work under it.
+// lossBegins counts a lost entry under which a caller may still work.
 func (s *Session) lossBegins() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lossesInUse++
 }
 
-// lossEnds is called when no caller works under such an entry any more.
+// lossEnds is called when no caller works under a lost entry any more.
 func (s *Session) lossEnds() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,8 +136,8 @@ func (s *Session) lossInUse() bool {
 	return s.lossesInUse > 0
 }
 
-// AwaitLossesSeen returns once no caller works under a lost entry, or when stop
-// closes.
+// AwaitLossesSeen returns when no caller works under any lost entry, or when
+// stop closes.
 func (s *Session) AwaitLossesSeen(stop <-chan struct{}) {
 	for s.lossInUse() {
 		select {

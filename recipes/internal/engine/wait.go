@@ -8,11 +8,11 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// View is what a waiting entry has seen when it looked at the queue.
+// View is what a waiting entry saw when it last looked at the queue.
 type View struct {
-	First    string // the first node
-	Behind   string // the node that blocks the entry
-	Position int    // of the own node, from 1
+	First    string // the name of the first node
+	Behind   string // the name of the node that blocks the entry
+	Position int    // the position of the own node, from 1
 	Seen     time.Time
 }
 
@@ -20,19 +20,19 @@ type View struct {
 type Call interface {
 	// Answered is called when the store has answered.
 	Answered()
-	// Waits is called each time before the entry waits.
+	// Waits is called each time before the entry begins to wait.
 	Waits(ctx context.Context, node string, v View)
 	// Pause is called after an error that may pass. It waits, and returns an
 	// error if the call is to end.
 	Pause(ctx context.Context, err error) error
 }
 
-// waiter is an entry in Wait.
+// waiter is an entry during a call of Wait.
 type waiter struct {
 	*Entry
 	call   Call
 	behind string
-	idle   int // wake-ups in a row after which the same node blocked
+	idle   int // how many wake-ups in a row have left the same node ahead
 }
 
 // Blocked looks at the queue once and reports whether a node blocks the entry.
@@ -46,8 +46,9 @@ func (e *Entry) Blocked(ctx context.Context) (bool, error) {
 
 // Wait returns nil once no node blocks the entry, so that it may be granted. It
 // returns [ErrVanished] if the own node is not in the queue, [ErrCallOver] if
-// ctx has ended, an error of the session when that ends, and else what
-// call.Pause returns. An error that may pass does not cost the position in the
+// ctx has ended, and the session's error if the session has ended. After an
+// error that may pass, Wait calls call.Pause, and returns the error of Pause if
+// there is one. Otherwise it goes on, and the entry keeps its position in the
 // queue.
 func (e *Entry) Wait(ctx context.Context, call Call) error {
 	w := waiter{Entry: e, call: call}
@@ -68,7 +69,7 @@ func (e *Entry) Wait(ctx context.Context, call Call) error {
 }
 
 // step looks at the queue once and, if a node blocks the entry, waits once. It
-// reports whether no node blocks the entry any more.
+// reports whether the entry may be granted.
 func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	if ctx.Err() != nil {
 		return false, ErrCallOver
@@ -103,8 +104,8 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	return w.sleep(ctx, watch)
 }
 
-// watchQueue watches the whole queue, if that is the way of waiting. The watch
-// has to be armed before the queue is listed.
+// watchQueue watches the whole queue, if the queue's way of waiting is
+// WatchQueue. The watch has to be armed before the queue is listed.
 func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
 	if w.queue.Wait.Kind != WatchQueue {
 		return driver.Watch{}, nil
@@ -113,12 +114,12 @@ func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
 	return w.session.WatchQueue(ctx, w.queue.Name)
 }
 
-// ahead returns the nodes before the own one: once those that Create has
-// returned, and else those that the store lists now.
+// ahead returns the nodes before the own one. The first call returns the nodes
+// that Create has returned, if it has; every other call lists the queue.
 func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	if e.first.Known {
 		nodes := e.first.Ahead
-		e.first.Known, e.first.Ahead = false, nil // a long list is not kept
+		e.first.Known, e.first.Ahead = false, nil // the list may be long
 		return nodes, nil
 	}
 	nodes, err := e.session.List(ctx, e.queue.Name)
@@ -132,7 +133,7 @@ func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	return nodes[:i], nil
 }
 
-// watchPredecessor watches the own node and the one that blocks it.
+// watchPredecessor watches the own node and the node that blocks it.
 func (w *waiter) watchPredecessor(ctx context.Context, n driver.Node) (driver.Watch, error) {
 	if first := w.first.Watch; first.C != nil {
 		w.first.Watch = driver.Watch{}
@@ -145,8 +146,8 @@ func (w *waiter) watchPredecessor(ctx context.Context, n driver.Node) (driver.Wa
 	return w.armWatch(ctx, n)
 }
 
-// slowDown spaces out the requests of an entry whose driver ends watches early,
-// again and again. Once or twice is nothing unusual.
+// slowDown spaces out the requests of an entry whose watches end early again
+// and again. It does nothing if that has happened only once or twice.
 func (w *waiter) slowDown(ctx context.Context) {
 	if w.idle > 2 {
 		Sleep(time.Millisecond<<min(w.idle-2, 7), ctx.Done())
@@ -154,8 +155,8 @@ func (w *waiter) slowDown(ctx context.Context) {
 }
 
 // sleep waits for a reason to look at the queue again. It reports whether the
-// entry may be granted without another look. The watch then is that of the own
-// node, and the entry keeps it.
+// entry may be granted without another look at the queue. If so, the watch goes
+// on for the own node alone, and the entry keeps it.
 func (w *waiter) sleep(ctx context.Context, watch driver.Watch) (granted bool, err error) {
 	poll, stop := w.pollTimer()
 	defer stop()
@@ -178,18 +179,20 @@ func (w *waiter) sleep(ctx context.Context, watch driver.Watch) (granted bool, e
 }
 
 // passes reports whether a watch that has sent Released lets its entry be
-// granted without another look at the queue:
+// granted without another look at the queue. It does, if the watch has not
+// ended since, for two reasons:
 //
-//   - The owner of the node that blocked has released it. So that node was the first
-//     of the queue, and no other entry was granted beside it. A driver sends Released
-//     for nothing else. An owner that renames its node keeps the position, and a
-//     waiter that gives up may have had other nodes before its own.
-//   - The own node stood at that time: rule 13. The watch goes on for it. So if the
-//     node has gone since, and that can be seen by now, the watch has ended.
+//   - The owner of the node that blocked the entry has released it. So that node was
+//     the first of the queue, and no other entry was granted beside it: a driver
+//     sends Released only for a Delete with the cause Released, and removalCause
+//     gives that cause only to such a node.
+//   - The own node existed at that time: rule 13. And the watch goes on for it. If
+//     the own node has gone since, and this client can know that by now, the watch
+//     has ended.
 //
-// The own node stood, so the queue is the one that was listed, and the released
-// node is the one that was listed: as long as the queue stands, no name comes
-// again in it.
+// The own node existed, so the queue is the one that was listed. Names do not
+// repeat within one queue, so the released node is the one that was listed,
+// too.
 func passes(watch driver.Watch) bool {
 	select {
 	case <-watch.C:
@@ -200,7 +203,7 @@ func passes(watch driver.Watch) bool {
 }
 
 // pollTimer returns a channel that receives when an entry that polls has to
-// look again.
+// look at the queue again.
 func (w *waiter) pollTimer() (c <-chan time.Time, stop func() bool) {
 	if w.queue.Wait.Kind != Poll {
 		return nil, func() bool { return true }
