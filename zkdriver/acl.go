@@ -10,13 +10,13 @@ import (
 //
 //	multi(set the data of the own node; delete it)
 //
-// A watch of the node's data reports the write. For every other end of the node
-// it reports the deletion. So a client that can write to a contender can make
-// it look released, and the waiter behind it would hold the lock at the same
-// time as the holder. Therefore only the session that made a contender can
-// write to it. A session logs in as the user of the data source name, and also
-// under a secret that it has generated. Only this second login may write to the
-// session's nodes.
+// A watch of the node's data reports the write. If the node is removed in any
+// other way, the watch reports the deletion. So a client that can write to a
+// contender can make it look released. The waiter behind that contender would
+// then hold the lock at the same time as the holder. Therefore only the session
+// that made a contender can write to it. A session logs in as the user of the
+// data source name, and also under a secret that it has generated. Only this
+// second login may write to the session's nodes.
 //
 // The last line of a contender's data, "#dlock guarded", says that the
 // contender is protected in this way. A node without the line may be writable
@@ -46,18 +46,18 @@ func (s *settings) newSecret() secret {
 func (x secret) set() bool { return x.auth != nil }
 
 // keepsSecret reports whether sessions have a secret. With acl=creator and a
-// certificate they have none: the ACL of a queue then names all logins of the
-// client that made it. The secret would be among them, and no other session has
-// it.
+// certificate they have none. The reason is that the ACL of a queue then names
+// all logins of the client that made the queue. A secret would be one of these
+// logins, although no other session has it.
 func (s *settings) keepsSecret() bool {
 	return !s.listOnly && !(s.acl == aclCreator && s.certified())
 }
 
-// certified reports whether the server may know this client by a certificate.
+// certified reports whether the server may recognise this client by a
+// certificate.
 func (s *settings) certified() bool { return s.tlsCert != "" || s.tlsConfig != nil }
 
-// logins returns what a session logs in as, in the form of
-// zkconn.Config.Logins.
+// logins returns the logins of a session, in the form of zkconn.Config.Logins.
 func (s *settings) logins(x secret) [][]byte {
 	var all [][]byte
 	if s.login {
@@ -69,8 +69,8 @@ func (s *settings) logins(x secret) [][]byte {
 	return all
 }
 
-// contenderACL lets the users of a queue read a contender. (Deleting a
-// contender needs a permission on the queue.)
+// contenderACL is the ACL of contenders. It lets the users of a queue read
+// them. (To delete a contender, a user needs a permission on the queue.)
 func (s *settings) contenderACL(x secret) []zk.ACL {
 	if !x.set() {
 		return s.queueACL()
@@ -81,7 +81,7 @@ func (s *settings) contenderACL(x secret) []zk.ACL {
 // queueACL is the ACL of queues, and of contenders that are not guarded.
 func (s *settings) queueACL() []zk.ACL { return s.usersACL(zk.PermAll) }
 
-// usersACL gives permissions to the users of the queues that this client makes.
+// usersACL gives perms to the users of the queues that this client makes.
 func (s *settings) usersACL(perms int32) []zk.ACL {
 	switch {
 	case s.acl == aclCreator && s.certified():

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// BenchmarkCreateDelete compares the driver with the two bare requests that it
-// needs at least.
+// BenchmarkCreateDelete compares the driver with the two bare requests that a
+// create and a delete need at least.
 func BenchmarkCreateDelete(b *testing.B) {
 	server := zktest.Shared(b)
 	chroot := server.Chroot(b)

@@ -119,13 +119,13 @@ func TestCloseOfASessionThatTheServerHasLetExpireIsDone(t *testing.T) {
 	require.Zero(t, b.proxy.Frames(zktest.OpClose))
 }
 
-// Each attempt that reaches a server keeps the session for another timeout. If
-// all attempts were too short, the session would never end.
+// Each attempt that reaches a server makes the server keep the session for
+// another timeout. If all attempts were too short, the session would never end.
 func TestAttemptsToEndALostSessionSucceedOnASlowNetwork(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=10s")
 	b.mustCreate("q", "h-W-", "x")
-	b.proxy.SetDelay(700 * time.Millisecond) // each way
+	b.proxy.SetDelay(700 * time.Millisecond) // in each direction
 	expireLease(t, b)
 	var err error
 	for try := 0; try == 0 || err != nil; try++ {

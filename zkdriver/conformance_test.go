@@ -20,8 +20,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// store is a connector whose sessions have a proxy each. The tests inject
-// faults into the proxies.
+// store is a connector. Each of its sessions has a proxy of its own, into which
+// the tests inject faults.
 type store struct {
 	t              *testing.T
 	server         *zktest.Server
@@ -54,8 +54,8 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	return made, err
 }
 
-// freeProxy reuses the proxy of a session that has shut down. Otherwise a case
-// that counts goroutines would find those of the proxies.
+// freeProxy reuses the proxy of a session that has shut down. Otherwise a test
+// that counts goroutines would also count those of unused proxies.
 func (s *store) freeProxy() *zktest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,9 +79,9 @@ func (s *store) proxy(session driver.Session) *zktest.Proxy {
 	return s.proxies[session]
 }
 
-// conformance finds the store of a session.
+// conformance finds the store that a session belongs to.
 type conformance struct {
-	slow           sync.Map // driver.Session whose replies are delayed
+	slow           sync.Map // the sessions, as keys, whose replies are delayed
 	alwaysPrefetch bool
 	mu             sync.Mutex
 	stores         []*store
@@ -127,7 +127,7 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 		},
 		Drop: func(t *testing.T, s driver.Session) {
 			z, p := s.(*session), c.proxy(s)
-			p.Refuse() // otherwise the session may reconnect before it is expired
+			p.Refuse() // otherwise the session may reconnect before it expires
 			defer p.Heal()
 			require.NoError(t, zktest.Expire(server.Addr(), z.conn.SessionID(), nil))
 		},
@@ -169,7 +169,7 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 			require.NoError(t, err)
 		},
 	}
-	if alwaysPrefetch { // the end of a session takes time, and has nothing to do with lists
+	if alwaysPrefetch { // to end a session takes time, and this run is only about lists
 		config.Complete, config.Drop, config.CutOff, config.Pause = false, nil, nil, nil
 	}
 	dlocktest.Run(t, config)

@@ -17,8 +17,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// listener accepts connections. It calls serve for each one, on a goroutine of
-// its own.
+// listener accepts connections. It calls the function serve for each
+// connection, on a goroutine of its own.
 func listener(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -30,10 +30,11 @@ type Driver struct {
 // part that is wrong and never repeats the password.
 //
 // Each Connect of the connector reads the TLS files, so that it uses renewed
-// certificates. If the files cannot be read, do not fit together, or are
-// refused, Connect fails. Before the first session of the connector has begun,
-// that error does not match driver.ErrUnavailable, and no retry follows. Later
-// it does match, because the files may be in the course of being replaced.
+// certificates. Connect fails if the files cannot be read, do not fit together,
+// or are refused. Before the first session of the connector has begun, that
+// error does not match driver.ErrUnavailable, and no retry follows. After that
+// the error does match driver.ErrUnavailable, because the files may be in the
+// course of being replaced.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
@@ -53,7 +54,7 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 
 type connector struct {
 	settings *settings
-	trusted  atomic.Bool // a session has begun: the TLS files were right once
+	trusted  atomic.Bool // set when a session has begun: the TLS files were right once
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
@@ -65,10 +66,11 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// certificateError marks errors of TLS files and certificates as passing ones
-// once a session has begun. The files were right then, so they are being
-// replaced now, which needs more than one step. Before the first session they
-// are mistakes in the settings, which the user has to learn of at once.
+// certificateError marks errors of TLS files and certificates as errors that
+// may pass, once a session has begun. The files were right then, so they are
+// probably being replaced now, which takes more than one step. Before the first
+// session such errors are mistakes in the settings, which the user has to learn
+// of at once.
 func (c *connector) certificateError(err error) error {
 	if c.trusted.Load() && zkconn.CertificateError(err) {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)

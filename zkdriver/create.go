@@ -11,19 +11,20 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// maxData bounds the data of a node. A server closes the connection over a
-// request of more than jute.maxbuffer, 1,048,575 bytes by default. The request
-// also has paths, ACLs and a trailer.
+// maxData bounds the data of a node. If a request is longer than
+// jute.maxbuffer, 1,048,575 bytes by default, the server closes the connection.
+// Besides the data, the request contains paths, ACLs and a trailer.
 const maxData = 1<<20 - 1 - 8<<10
 
-// Create implements driver.Session. On a queue that is known it is one request,
+// Create implements driver.Session. If the queue is known, it takes one
+// request,
 //
 //	multi(create prefix, ephemeral and sequential; setData of the queue's node, empty)
 //
-// whose second answer is a Stat of the queue's node. Its Mzxid is the zxid of
-// the transaction, and so the token and the Czxid of the new node. Its
-// NumChildren counts the new node, and its Czxid is the epoch. A list of the
-// queue may follow, see prefetch.
+// whose second answer is a Stat of the queue's node. The Mzxid of that Stat is
+// the zxid of the transaction, which is both the token and the Czxid of the new
+// node. Its NumChildren counts the new node, too, and its Czxid is the epoch. A
+// list of the queue may follow: see prefetch.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	if err := s.checkCreate(queue, n); err != nil {
 		return driver.Joined{}, err
@@ -56,7 +57,8 @@ func (s *session) checkCreate(queue string, n driver.NodeSpec) error {
 	return nil
 }
 
-// createNode tries until the queue exists and is known.
+// createNode tries until the queue exists and the session knows how to create
+// nodes in it.
 func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	for range 5 {
 		if err := ctx.Err(); err != nil {
@@ -78,7 +80,7 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 			s.queues.set(queue, queueInfo{mode: draining, epoch: j.Epoch})
 			s.discard(queue, j.Place, n.Data)
 		case err == nil && s.settings.checksACLs() && (j.Epoch != info.epoch || aclVersion != info.aclVersion):
-			s.queues.drop(queue) // not the queue, or not the ACL, that was checked
+			s.queues.drop(queue) // another queue, or another ACL, was checked
 			s.discard(queue, j.Place, n.Data)
 		case err == nil:
 			if err := s.conn.Hold(); err != nil {
@@ -86,7 +88,7 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 				return driver.Joined{}, explain(err, "create a node in", s.settings.queuePath(queue), "")
 			}
 			return j, nil
-		case errors.Is(err, errRemovedWithOther): // once more
+		case errors.Is(err, errRemovedWithOther): // try once more
 		case errors.Is(err, zk.ErrNoNode):
 			s.queues.drop(queue)
 		case errors.Is(err, errMayNotWrite):
@@ -99,7 +101,7 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 	return driver.Joined{}, s.vanished(queue)
 }
 
-// createOnce creates a node and records that it is this session's.
+// createOnce creates a node and records it as a node of this session.
 func (s *session) createOnce(queue string, n driver.NodeSpec, mode createMode) (j driver.Joined, aclVersion int32, err error) {
 	c := s.own.beginCreation(queue)
 	if mode == withWrite {
@@ -126,11 +128,13 @@ func (s *session) createOnce(queue string, n driver.NodeSpec, mode createMode) (
 	return j, aclVersion, err
 }
 
-// errRemovedWithOther says that a removal which this session had sent earlier
-// has removed the new node: see inFlight.
+// errRemovedWithOther says that this session has removed the new node by
+// mistake, with a request that was meant for an earlier node of the same name:
+// see inFlight.
 var errRemovedWithOther = errors.New("zkdriver: the node was removed together with an earlier one of its name")
 
-// errMayNotWrite says that this session must not write to the queue's node.
+// errMayNotWrite says that this session has no permission to write to the
+// queue's node.
 var errMayNotWrite = errors.New("zkdriver: no WRITE on the queue's node")
 
 func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joined, aclVersion int32, err error) {
@@ -179,15 +183,16 @@ func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (p driver.
 		s.addOrphan(x, err)
 		return driver.Place{}, 0, err
 	}
-	// It reads the queue first. A queue that is not empty cannot be removed. So
-	// if the node exists afterwards, it was in this queue all the time.
+	// The Stat of the queue is read before the Stat of the node. A queue that
+	// is not empty cannot be removed. So if the node exists afterwards, it was
+	// in this queue all the time.
 	parent, err := s.conn.Stat(path)
 	var stat *zk.Stat
 	if err == nil {
 		var found []byte
 		found, stat, err = s.conn.Get(made)
 		if err == nil && (string(found) != string(n.Data) || stat.EphemeralOwner != s.conn.SessionID()) {
-			err = zk.ErrNoNode // another session's node, created after ours was removed
+			err = zk.ErrNoNode // another session's node; this session's was removed before
 		}
 	}
 	if err != nil {
@@ -202,7 +207,8 @@ func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (p driver.
 	return driver.Place{Node: node, Token: stat.Czxid}, parent.Aversion, nil
 }
 
-// nodeAt returns the node of that path in a queue whose path has that length.
+// nodeAt returns the node of that path. The path of its queue has queueLength
+// bytes.
 func nodeAt(path string, queueLength int, epoch int64) driver.Node {
 	name := path[min(queueLength+1, len(path)):]
 	_, seq, ok := driver.ParseName(name)
@@ -212,14 +218,14 @@ func nodeAt(path string, queueLength int, epoch int64) driver.Node {
 	return driver.Node{Name: name, Seq: seq, Epoch: epoch}
 }
 
-// pastEnd reports whether the counter of the queue has come to its end. Before
-// 3.5, a server lets it wrap to negative numbers, whose minus sign reads as one
-// more dash of the prefix.
+// pastEnd reports whether the counter of the queue has passed the sequence
+// limit. A server older than 3.5 lets the counter wrap to negative numbers. In
+// the name of a node, their minus sign looks like one more dash of the prefix.
 func (s *session) pastEnd(prefix string, p driver.Place) bool {
 	return p.Seq < 0 || p.Seq >= s.settings.sequenceLimit || p.Name != driver.FormatName(prefix, p.Seq)
 }
 
-// discard removes a node that Create does not return.
+// discard removes a node that Create has made and will not return.
 func (s *session) discard(queue string, p driver.Place, data []byte) {
 	err := s.deleteNode(queue, p, s.removeAny)
 	s.own.forget(p.Token)

@@ -175,7 +175,7 @@ func TestDataThatFitsNoRequestIsRefusedHere(t *testing.T) {
 	require.NoError(t, b.Err())
 }
 
-// empties fails unless the queue becomes empty while the session lives.
+// empties requires that the queue becomes empty while the session lives.
 func (b *fixture) empties(queue string) {
 	b.t.Helper()
 	eventually(b.t, "the queue is empty", func() bool { return len(b.nodes(queue)) == 0 })
@@ -261,8 +261,8 @@ func TestSearchForAnOrphanReadsNoOlderNodes(t *testing.T) {
 	}
 }
 
-// On an ensemble every reconnect may reach another server, which may lag
-// behind.
+// On an ensemble, a reconnect may lead to another server, which may not have
+// received the latest changes.
 func TestUnansweredCreatesOnAnEnsembleLeaveNothing(t *testing.T) {
 	t.Parallel()
 	e := zktest.StartEnsemble(t, 3)

@@ -11,16 +11,17 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// Delete implements driver.Session. The first Delete of a node that is not
-// doubtful is one request (see ownNodes). Any other Delete first reads the node
-// that has the name, and checks its token and its owner. Between the read and
-// the removal there is one round trip. To make Delete hit a wrong node, an
-// operator would have to remove the node and the queue in that time, and this
-// host would have to make both again.
+// Delete implements driver.Session. The first Delete of a node takes one
+// request, unless the node is doubtful (see ownNodes). Any other Delete first
+// reads the node that has the name, and checks its token and its owner. One
+// round trip passes between that read and the removal. A wrong node would be
+// removed only if in that time an operator removed the node and the queue, and
+// this host made both again.
 //
-// The release of a node that is not doubtful begins with a write, which a watch
-// of the node reports. A session without a secret never writes: its nodes are
-// not guarded, so no session would trust the write.
+// If the cause is Released and the node is not doubtful, the removal begins
+// with a write, which a watch of the node reports. A session without a secret
+// never writes, because its nodes are not guarded, so that no session would
+// trust the write.
 func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return err
@@ -32,7 +33,7 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	return zkconn.AwaitErr(ctx, s.conn, func() error { return s.deleteNode(queue, p, remove) })
 }
 
-// removeAny removes a node of any version.
+// removeAny removes a node, whatever its version.
 func (s *session) removeAny(path string) error { return s.conn.Delete(path, -1) }
 
 // removeReleased writes to a node and removes it.
@@ -41,7 +42,8 @@ func (s *session) removeReleased(path string) error {
 	return err
 }
 
-// deleteNode removes a node, with remove unless the node is doubtful.
+// deleteNode removes a node. It calls the function remove, unless the node is
+// doubtful.
 func (s *session) deleteNode(queue string, p driver.Place, remove func(path string) error) error {
 	n := s.own.find(queue, p.Token)
 	if n == nil {
@@ -62,10 +64,10 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 		return s.removedOtherNode(queue, n.token, name, r)
 	case errors.Is(err, zk.ErrNoNode):
 		s.own.forget(n.token)
-	case errors.Is(err, zk.ErrNoAuth) && s.secret.set(): // a node of another session, or DELETE is missing
+	case errors.Is(err, zk.ErrNoAuth) && s.secret.set(): // another session's node, or no DELETE
 		return s.deleteDoubtful(queue, n)
 	case !zkconn.Unanswered(err):
-		s.own.seenAs(n, name, s.conn.Connection()) // refused
+		s.own.seenAs(n, name, s.conn.Connection()) // the server has refused the removal
 	}
 	return explain(err, "delete", path, "DELETE on the queue")
 }
@@ -78,18 +80,19 @@ func (s *session) deleteDoubtful(queue string, n *ownNode) error {
 	return err
 }
 
-// deleteChecked removes the node of that token if it has one of the names.
+// deleteChecked removes the node of that token, if that node has one of the
+// names.
 func (s *session) deleteChecked(queue string, token int64, names []string) error {
 	for range 4 {
 		done, err := s.readAndDelete(queue, token, names)
 		if done || err != nil {
 			return err
-		} // else the node changed since the read: read it again
+		} // otherwise the node changed since the read: read it again
 	}
 	return fmt.Errorf("zkdriver: delete %s: %w: the node keeps changing", s.settings.queuePath(queue), driver.ErrUnavailable)
 }
 
-// readAndDelete reports false if the node changed between the read and the
+// readAndDelete returns false if the node changed between the read and the
 // removal.
 func (s *session) readAndDelete(queue string, token int64, names []string) (done bool, err error) {
 	r := s.own.beginRemoval(queue, names...)

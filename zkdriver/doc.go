@@ -11,11 +11,11 @@
 //
 //	zk://[user:password@]host[:port][,host[:port]...][/chroot][?parameter=value&...]
 //
-// The connect string of other ZooKeeper clients, host:port,host:port/chroot,
-// works, too. An IPv6 address stands in brackets. In the user, the password and
-// the values, any character may be written as %XX. The characters / ? @ & : and
-// % must be, where they would have another meaning. Defaults stand in
-// parentheses:
+// The connect string of other ZooKeeper clients, host:port,host:port/chroot, is
+// accepted, too. An IPv6 address stands in brackets. In the user, the password
+// and the values, any character may be written as %XX. The characters / ? @ & :
+// and % have to be written like that where they would have another meaning. The
+// parameters are listed below, with their defaults in parentheses:
 //
 //	session_timeout  how long the store keeps a session that it does not hear from;
 //	                 the server may grant more or less (10s)
@@ -39,11 +39,11 @@
 //	sequence_limit   where sequences start over; for tests
 //
 // The TLS files are read when a session begins. A session that reconnects uses
-// the files as they were then. Until the first session of a connector has
-// begun, an unusable file is an error that no retry follows: a file that cannot
-// be read, a key that does not fit its certificate, a certificate that either
-// side refuses. After that it is an error that may pass, so that files can be
-// replaced while callers wait.
+// the files as they were then. An unusable file is one that cannot be read, a
+// key that does not fit its certificate, or a certificate that either side
+// refuses. Until the first session of a connector has begun, an unusable file
+// is an error that no retry follows. After that it is an error that may pass,
+// so that files can be replaced while callers wait.
 //
 // # What is stored
 //
@@ -55,10 +55,10 @@
 // and READ on each other's contenders. ZooKeeper reports a wrong password only
 // when a permission is missing.
 //
-// With acl=creator and acl=digest the driver refuses a queue that another user
-// may alter: that user could take its locks away. The node of stock/42 is a
-// child of the node of stock. So the lock stock belongs to one user together
-// with the right to make locks below it:
+// With acl=creator and acl=digest, the driver refuses a queue that another user
+// may alter, because that user could take locks of this user away. The node of
+// stock/42 is a child of the node of stock. So one user has both the lock stock
+// and the right to make locks below it:
 //
 //   - If the node stock was made for stock/42, and this user has made it, the
 //     first Lock of stock gives the node the ACL of a queue. From then on other
@@ -75,18 +75,18 @@
 // that, an operator can take WRITE on the node away from its users first; a
 // Create then takes three requests as well.
 //
-// The sequences of a queue start over after two billion nodes. Before that the
-// queue has to be empty once. Its node is then made again, with its ACL and its
-// data. It becomes an ordinary node, unless it was as this driver makes it. If
-// the session may not read the ACL, because that needs ADMIN, the error says
-// so.
+// The sequences of a queue start over after two billion nodes. Before that, the
+// queue has to be empty once. Its node is then removed and made again, with its
+// ACL and its data. If the old node was not as this driver makes it, the new
+// node is an ordinary node. If the session may not read the ACL, because that
+// needs ADMIN, the error says so.
 //
 // The queue orders/order-1234567890 is the node /orders/order-1234567890~. The
-// reason is that a child whose name ends in ten or more digits is a contender
-// of the queue, whichever program has made it. So a segment that ends in ten or
-// more digits is stored with a tilde behind it; and one that ends in such
-// digits and tildes is stored with one tilde more. The chroot is not changed in
-// this way.
+// reason is that a child whose name ends in ten or more digits counts as a
+// contender of the queue, whichever program has made it. So a segment that ends
+// in ten or more digits is stored with a tilde behind it. A segment that ends
+// in such digits and tildes is stored with one more tilde. The chroot is not
+// changed in this way.
 //
 // ZooKeeper accepts no character beyond U+FFFF in a path. The driver refuses
 // such a name with driver.ErrBadName.
@@ -94,53 +94,56 @@
 // # Handing over
 //
 // A holder releases a lock with a transaction that writes to the holder's node
-// and deletes it. A waiter that watches the node receives the write as an
-// event, and holds the lock without a request. Any other end of the node is an
-// event of a deletion, after which the waiter lists the queue.
+// and deletes it. A waiter that watches the node receives an event of the
+// write, and holds the lock without a request. If the node is removed in any
+// other way, the waiter receives an event of a deletion, and lists the queue.
 //
 // This is safe only if no other client can write to the node. So a session has
-// two logins: that of the data source name, and one of its own, under a random
-// secret of the digest scheme. Only the second one may write to the session's
-// contenders. Two things can break this: a server that does not check ACLs
-// (zookeeper.skipACL=yes), and a superuser who writes to a node of a lock. For
-// such servers, and for servers where the digest scheme is off, there is
+// two logins: the login of the data source name, and a login of its own, under
+// a random secret of the digest scheme. Only the second login may write to the
+// session's contenders. Two things can break this: a server that does not check
+// ACLs (zookeeper.skipACL=yes), and a superuser who writes to a node of a lock.
+// For such servers, and for servers where the digest scheme is off, there is
 // handover=list: a waiter then trusts no write. A client with acl=creator and a
-// certificate behaves in the same way, because the ACL of a queue names all
-// logins of the client that made it.
+// certificate behaves as with handover=list, because the ACL of a queue names
+// all logins of the client that made it.
 //
 // A client that may create nodes in a queue can forge a node that looks like a
-// contender, and a release of it. So a write is trusted only if the queue was
-// made with an ACL that lets every user that may create nodes delete nodes,
-// too: such a user gains nothing by a forgery. In other queues, and if the ACL
-// was changed since, a waiter lists the queue after each release.
+// contender, and then release that node. So a write is trusted only if the
+// queue was made with an ACL under which every user that may create nodes may
+// also delete nodes: such a user gains nothing by a forgery. In other queues,
+// and if the ACL was changed later, a waiter lists the queue after each
+// release.
 //
 // # When a session ends
 //
-// ZooKeeper's leader ends a session from which it has not heard for the session
-// timeout. This process treats the session as ended earlier, by lease_margin.
-// It counts from a request that the leader is known to have seen. Only a Sync
-// or a write proves that. A ping or a read does not: a server that has lost its
-// leader goes on answering them.
+// ZooKeeper's leader ends a session when it has not heard from the session for
+// the session timeout. This process treats the session as ended earlier, by
+// lease_margin. It counts from the time at which it sent a request that the
+// leader is known to have seen. Only the answer to a Sync or to a write proves
+// that. The answer to a ping or to a read proves nothing: a server that has
+// lost its leader goes on answering them.
 //
 // A session that may hold a lock sends a write now and then, because a leader
-// that was deposed goes on answering a Sync. A session whose nodes all wait for
-// other nodes sends no writes. Before one of its contenders learns that its
-// wait is over, a recent write must have been answered; the driver sends a
-// write if the latest one is old.
+// that was deposed goes on answering Syncs for a while. A session whose nodes
+// all wait for other nodes sends no writes. Before one of its contenders learns
+// that its wait is over, a recent write must have been answered. If the latest
+// write is old, the driver first sends another write.
 //
 // internal/zkconn/keepalive.go has the rule and its proof. The rule assumes
 // that clocks run alike within the margin, and that the leader pings its
 // followers in time within the margin.
 //
 // A server reports to its leader every half tick. The driver allows a quarter
-// of the granted timeout for that, or a little more than half of tick_time if
-// tick_time is stated and that is less. A tick_time smaller than the ensemble's
-// tickTime is unsafe: two sessions may hold a lock at the same time. The driver
-// cannot check it. An observer that is connected to a follower, with an
-// observerMasterPort, reports half as often. There the data source name must
-// state the doubled tick, and session_timeout must be at least four ticks.
-// Elsewhere session_timeout must be at least two ticks, which is the least that
-// a server grants by default.
+// of the granted timeout for that. If tick_time is stated, and a little more
+// than half of it is less than that quarter, the driver allows this smaller
+// time. A tick_time that is smaller than the ensemble's tickTime is unsafe: two
+// sessions may hold a lock at the same time. The driver cannot check it. An
+// observer that is connected to a follower, with an observerMasterPort, reports
+// half as often. For such an observer, the data source name must state the
+// doubled tick, and session_timeout must be at least four ticks. For all other
+// servers session_timeout must be at least two ticks, which is the least that a
+// server grants by default.
 //
 // # Inside the package
 //
@@ -167,11 +170,12 @@
 //     maps names to paths; acl.go has ACLs and the session's secret; explain.go
 //     turns errors of requests into errors for callers.
 //
-// A file refers only to files below it. ZooKeeper lacks three things that
-// explain much of the code. It does not return the zxid of a create, so a
-// Create is a transaction with a write whose answer has the zxid. It reuses the
-// names of nodes in a queue that was removed and made again, so the driver
-// compares tokens unless it is certain which node has a name. And it cannot say
-// whether a request whose reply was lost was carried out, so the driver looks
-// for the node of such a Create until the store has answered.
+// A file uses only files that are below it in this list. ZooKeeper lacks three
+// things, which explains much of the code. First, it does not return the zxid
+// of a create. So a Create is a transaction with a write whose answer has the
+// zxid. Second, it reuses the names of nodes in a queue that was removed and
+// made again. So the driver compares tokens unless it is certain which node has
+// a name. Third, it cannot say whether a request was carried out whose reply
+// was lost. So the driver looks for the node of such a Create until the store
+// has answered.
 package zkdriver

@@ -56,7 +56,8 @@ func parse(dsn string) (*settings, error) {
 	return s, s.complete()
 }
 
-// cutScheme removes the scheme. The connect string of other clients has none.
+// cutScheme removes the scheme. The connect strings of other ZooKeeper clients
+// have no scheme.
 func cutScheme(dsn string) (string, error) {
 	scheme, rest, found := strings.Cut(dsn, "://")
 	switch {
@@ -277,7 +278,8 @@ var parameters = map[string]func(*settings, string) error{
 	"tls_server_name": func(s *settings, v string) error { return setText(&s.tlsServerName, v) },
 }
 
-// removed says why a parameter of earlier releases does not exist any more.
+// removed has the parameters of earlier releases, and says why they do not
+// exist any more.
 var removed = map[string]string{
 	"heartbeat": "it is not needed, as two heartbeats of three are syncs now; the third one is a write, without which a deposed leader could let two sessions hold a lock",
 }
@@ -321,8 +323,9 @@ func (s *settings) complete() error {
 	return nil
 }
 
-// checkACL checks the parameter acl. It runs after complete, when a certificate
-// of Driver.TLS is known, too: that certificate may name the creator.
+// checkACL checks the parameter acl. It runs after complete, because only then
+// a certificate of Driver.TLS is known, and the certificate may be the name of
+// the creator.
 func (s *settings) checkACL() error {
 	switch {
 	case s.acl == aclDigest && !s.login:

@@ -133,8 +133,8 @@ func TestAChrootIsNotEscaped(t *testing.T) {
 	require.Equal(t, "n-0000000001", name)
 }
 
-// Operators and other programs know where a lock is stored. So its place must
-// not change.
+// Operators and other programs rely on the path at which a lock is stored. So
+// this path must not change.
 func TestASegmentThatWouldBeAContenderIsStoredWithATilde(t *testing.T) {
 	for segment, child := range map[string]string{
 		"stock": "stock", "x-123456789": "x-123456789", "x-123456789~": "x-123456789~", "~": "~", "1234567890x": "1234567890x", "": "",

@@ -107,8 +107,8 @@ func FuzzSegment(f *testing.F) {
 	})
 }
 
-// serverTakes repeats the server's own check of paths, which is about UTF-16
-// code units (PathUtils.validatePath).
+// serverTakes repeats the server's own check of paths (PathUtils.validatePath),
+// which looks at UTF-16 code units.
 func serverTakes(t *testing.T, path string) {
 	t.Helper()
 	require.True(t, strings.HasPrefix(path, "/") && !strings.HasSuffix(path, "/") && !strings.Contains(path, "//"), "%q", path)

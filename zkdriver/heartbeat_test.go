@@ -80,7 +80,7 @@ func TestSessionEndsBeforeTheServerExpiresIt(t *testing.T) {
 	require.ErrorIs(t, b.Close(), driver.ErrUnavailable)
 }
 
-// In this test a follower that has lost its leader goes on answering reads for
+// In this test, a follower has lost its leader, and goes on answering reads for
 // ten seconds.
 func TestServerWithoutItsLeaderDoesNotKeepASessionAlive(t *testing.T) {
 	t.Parallel()
@@ -159,7 +159,7 @@ func TestASlowStoreCostsNoSession(t *testing.T) {
 			t.Parallel()
 			b := newFixture(t, "session_timeout=8s")
 			b.mustCreate("q", "h-W-", "x")
-			b.proxy.SetDelay(delay) // each way
+			b.proxy.SetDelay(delay) // in each direction
 			before := b.proxy.Requests()
 			eventually(t, "fifteen heartbeats", func() bool { return b.Err() != nil || b.proxy.Requests() >= before+15 })
 			require.NoError(t, b.Err())

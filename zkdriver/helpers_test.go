@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// bound is generous: it ends a test that makes no progress.
+// bound is a generous limit. It ends a test that makes no progress.
 const bound = 30 * time.Second
 
 func within(t testing.TB) context.Context {
@@ -105,8 +105,8 @@ func (b *fixture) nodes(queue string) []string {
 	return names
 }
 
-// requests returns how many requests the session has sent, without heartbeats
-// and those of a reconnect.
+// requests returns how many requests the session has sent. It does not count
+// heartbeats, or the requests of a reconnect.
 func (b *fixture) requests() int {
 	return b.proxy.Requests() - b.proxy.Frames(zktest.OpSync) - b.proxy.Frames(zktest.OpAuth) - b.proxy.Frames(zktest.OpSetWatches)
 }
@@ -126,8 +126,8 @@ func goroutinesOf() (int, string) {
 	return len(found), strings.Join(found, "\n\n")
 }
 
-// noneLeft waits until no goroutine of the driver is left. A goroutine that is
-// about to end needs a moment.
+// noneLeft waits until no goroutine of the driver is left. It has to wait,
+// because a goroutine that is about to end needs a moment.
 func noneLeft(t testing.TB, what string) {
 	t.Helper()
 	var stacks string

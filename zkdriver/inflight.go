@@ -2,22 +2,24 @@ package zkdriver
 
 import "slices"
 
-// inFlight is the requests in flight that create or remove nodes, by queue.
+// inFlight is the set of requests in flight that create or remove nodes, by
+// queue.
 //
-// If an operator removes a queue and makes it again, the queue gives out its
-// names once more. Two requests of one session may then cross. A removal is
-// sent while the node of that name is the old one. When the server carries it
-// out, the node may be a new one, which a Create of the same session has made
-// and whose answer has not been handled. No request of ZooKeeper can say which
-// of the two nodes is meant. So both sides check:
+// If an operator removes a queue and makes it again, the names in the queue
+// repeat. Two requests of one session may then meet. Suppose that the session
+// sends a removal while the node of that name is an old node. Before the server
+// carries the removal out, a Create of the same session may make a new node of
+// the same name, and the session may not have handled the Create's answer yet.
+// No request of ZooKeeper can say which of the two nodes is meant. So both
+// sides check:
 //
-//   - A Create whose node's name is being removed waits for the removal, and
-//     then checks that its node still exists, before it returns.
-//   - A removal waits for the Creates that were in flight when it began; their
-//     answers arrive before its own. Then it checks whether one of them has
-//     made the node that it has removed.
+//   - A Create, if the name of its node is being removed, waits for that removal.
+//     Before Create returns, it checks that its node still exists.
+//   - A removal waits for the Creates that were in flight when the removal began;
+//     their answers arrive before the removal's answer. After that it checks
+//     whether one of them has made the node that it has removed.
 //
-// ownNodes has the mutex that guards all of it.
+// The mutex ownNodes.mu guards all of this.
 type inFlight struct {
 	queues map[string]*queueInFlight
 }
@@ -30,7 +32,7 @@ type queueInFlight struct {
 // creation is a request in flight that creates a node.
 type creation struct {
 	ended        chan struct{} // closed by endCreation; nil if no removal waits for it
-	removedNames []string      // names whose removal has ended since it began
+	removedNames []string      // names whose removal has ended since the creation began
 }
 
 // removal is a request in flight that removes a node which has one of these
@@ -48,9 +50,10 @@ func (f *inFlight) beginCreation(queue string) *creation {
 	return c
 }
 
-// endCreation is called when the answer has arrived and the node, if there is
-// one, was added to the session's nodes. met reports whether a removal of that
-// name was in flight at the same time. wait has the removals that still are.
+// endCreation is called when the answer to a Create has arrived and the node,
+// if there is one, was added to the session's nodes. The result met reports
+// whether a removal of that name was in flight at the same time. The result
+// wait has a channel for each of these removals that is still in flight.
 func (f *inFlight) endCreation(queue string, c *creation, name string) (wait []<-chan struct{}, met bool) {
 	q := f.in(queue)
 	q.creations = slices.DeleteFunc(q.creations, func(other *creation) bool { return other == c })
@@ -81,7 +84,7 @@ func (f *inFlight) beginRemoval(queue string, names []string) *removal {
 	return r
 }
 
-// endRemoval is called when the answer has arrived.
+// endRemoval is called when the answer to a removal has arrived.
 func (f *inFlight) endRemoval(queue string, r *removal) {
 	q := f.in(queue)
 	q.removals = slices.DeleteFunc(q.removals, func(other *removal) bool { return other == r })

@@ -25,9 +25,9 @@ func (b *fixture) remake(queue string) {
 	require.NoError(b.t, err)
 }
 
-// An operator removes the queue and makes it again. A Create in flight gets the
-// name of a node that is being removed, and the server carries out the removal
-// after the Create.
+// An operator removes the queue and makes it again. The node of a Create in
+// flight gets the name of a node that is being removed. The server carries out
+// that removal after the Create.
 func TestARemovalInFlightCostsItsSessionNoNewNode(t *testing.T) {
 	for name, remove := range map[string]func(*fixture, driver.Place) error{
 		"delete":  func(b *fixture, p driver.Place) error { return b.Delete(within(b.t), "q", p, driver.Changed) },

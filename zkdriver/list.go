@@ -35,9 +35,10 @@ func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	s.queues.aclSeen(queue, stat.Czxid, stat.Aversion)
 	nodes := sorted(names, stat.Czxid)
 	s.own.queueListed(queue, stat.Czxid, stat.Pzxid, nodes)
-	// A contender that has stopped its watch may find in the list that it holds
-	// the lock. A node whose Create is in flight needs no Confirm: Hold
-	// follows.
+	// A contender that has stopped its watch may find in this list that it
+	// holds the lock. So the session is confirmed first if a node may hold a
+	// lock. A node whose Create is in flight does not need that: its Create
+	// calls Hold afterwards.
 	if s.own.anyHeld() {
 		if err := s.conn.Confirm(); err != nil {
 			return nil, explain(err, "list", path, "")

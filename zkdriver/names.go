@@ -10,10 +10,10 @@ import (
 // reserved is the node that belongs to the server.
 const reserved = "zookeeper"
 
-// A queue is the node of its name below the chroot, and a contender is a child
-// of that node. So operators find the names that they gave with ZooKeeper's own
-// tools. The queues below a queue are children of its node, too. The name of a
-// child shows which of the two the child is:
+// The node of a queue has the queue's name, below the chroot, and a contender
+// is a child of that node. So operators find the names that they gave with
+// ZooKeeper's own tools. The queues below a queue are children of its node,
+// too. The name of a child shows whether it is a contender or such a queue:
 //
 //   - A name that ends in ten or more digits is a contender. ZooKeeper appends
 //     exactly ten digits to the name of a sequential node. The character before
@@ -25,8 +25,8 @@ const reserved = "zookeeper"
 // seqDigits is the number of digits that ZooKeeper appends.
 const seqDigits = 10
 
-// sequenceOf returns the sequence of a child that is a contender. ok is false
-// for any other child.
+// sequenceOf returns the sequence of a child that is a contender. If the child
+// is not a contender, ok is false.
 func sequenceOf(child string) (seq int64, ok bool) {
 	if !endsInSequence(child) {
 		return 0, false
@@ -132,8 +132,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkSegments is driver.CheckQueue, and refuses what ZooKeeper itself
-// refuses.
+// checkSegments checks what driver.CheckQueue checks, and refuses names that
+// ZooKeeper itself refuses.
 func checkSegments(path string) error {
 	if err := driver.CheckQueue(path); err != nil {
 		return err
@@ -142,8 +142,8 @@ func checkSegments(path string) error {
 }
 
 // checkCharacters refuses characters that the server refuses in a path. The
-// server checks UTF-16 code units. A character beyond U+FFFF is a pair of
-// surrogates there, which it refuses.
+// server checks UTF-16 code units. In UTF-16 a character beyond U+FFFF is a
+// pair of surrogates, which the server refuses.
 func checkCharacters(s string) error {
 	for i, r := range s {
 		if r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {

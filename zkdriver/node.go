@@ -26,7 +26,7 @@ func (s *session) newStoredNode(path, name string, stored []byte, stat *zk.Stat)
 	return n
 }
 
-// token returns the token that Create returned to the owner.
+// token returns the token that Create returned to the node's owner.
 func (n *storedNode) token() int64 {
 	if n.trailer.token != 0 {
 		return n.trailer.token
@@ -70,9 +70,9 @@ func (s *session) findNode(queue string, token int64, names []string) (*storedNo
 	return nil, fmt.Errorf("zkdriver: %s of %s: %w", strings.Join(names, " or "), s.settings.queuePath(queue), driver.ErrGone)
 }
 
-// stillExists reads a node once more, after the removals in flight that have
-// its name have ended (see inFlight). The error matches driver.ErrGone if one
-// of them has removed it.
+// stillExists waits until the removals of the node's name that were in flight
+// have ended (see inFlight), and then reads the node once more. If one of the
+// removals has removed it, the error matches driver.ErrGone.
 func (s *session) stillExists(queue string, p driver.Place, removals []<-chan struct{}) error {
 	for _, ended := range removals {
 		<-ended
@@ -85,9 +85,9 @@ func (s *session) stillExists(queue string, p driver.Place, removals []<-chan st
 	return err
 }
 
-// removedOtherNode returns an error that matches driver.ErrGone if a removal
-// which has succeeded has removed a node of this session with another token
-// (see inFlight).
+// removedOtherNode is called when a removal has succeeded. If the removal has
+// removed a node of this session with another token than the one that was meant
+// (see inFlight), the error matches driver.ErrGone.
 func (s *session) removedOtherNode(queue string, token int64, name string, r *removal) error {
 	for _, c := range r.creations {
 		if c.ended != nil {

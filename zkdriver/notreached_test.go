@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// unservedAddresses returns two addresses without a ZooKeeper server: one where
-// nothing listens, and one that never answers.
+// unservedAddresses returns two addresses without a ZooKeeper server. At one of
+// them no process listens, and at the other one a listener never answers.
 func unservedAddresses(t *testing.T) map[string]string {
 	t.Helper()
 	dead, err := net.Listen("tcp", "127.0.0.1:0")

@@ -46,8 +46,8 @@ func (o *orphans) lastNode(queue string) driver.Node {
 	return o.lastCreated[queue]
 }
 
-// add adds an orphan and starts the goroutine that removes orphans unless it
-// runs.
+// add adds an orphan, and starts the goroutine that removes orphans unless that
+// goroutine already runs.
 func (o *orphans) add(x orphan, start func() (started bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,7 +57,8 @@ func (o *orphans) add(x orphan, start func() (started bool)) {
 	}
 }
 
-// next returns the oldest orphan, which stays in the list until done.
+// next returns the oldest orphan. The orphan stays in the list until done is
+// called.
 func (o *orphans) next() (orphan, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

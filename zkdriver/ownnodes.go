@@ -10,20 +10,20 @@ import (
 )
 
 // ownNodes remembers the nodes that this session has created and not yet
-// removed. It records whether a node is doubtful: whether it may be gone, or
-// have another name. A node that is not doubtful is deleted with one plain
-// request. Before the driver deletes a doubtful node, it reads the node that
-// has the name, because names repeat after a queue was removed and made again.
-// A node that is known to be gone is forgotten, so the memory in use stays
-// bounded.
+// removed. It records which of these nodes are doubtful. A node is doubtful if
+// it may be gone, or may have another name. A node that is not doubtful is
+// deleted with one plain request. Before the driver deletes a doubtful node, it
+// reads the node that has the name, because names repeat after a queue was
+// removed and made again. A node that is known to be gone is forgotten, so that
+// the memory in use stays bounded.
 type ownNodes struct {
 	mu       sync.Mutex
 	byToken  map[int64]*ownNode
 	queues   map[string]*ownQueue
 	inFlight inFlight
-	created  uint64 // nodes ever added
-	creating int    // Creates in flight
-	waiting  int    // nodes that only wait
+	created  uint64 // how many nodes were ever added
+	creating int    // how many Creates are in flight
+	waiting  int    // how many nodes only wait
 }
 
 // ownQueue is the session's nodes in one queue.
@@ -39,12 +39,12 @@ type ownNode struct {
 	// ownNodes.mu guards the rest.
 	queue      string
 	token, seq int64
-	names      []string // that it may have; more than one after a Replace without an answer
+	names      []string // that it may have; several after an unanswered Replace
 	doubtful   bool
-	number     uint64 // ownNodes.created when it was added
-	connection uint64 // the one on which it was last seen
-	waits      int    // open watches of the node and of nodes ahead of it, without an event
-	round      int    // how often such a watch had an event
+	number     uint64 // ownNodes.created when this node was added
+	connection uint64 // the connection on which the node was last seen
+	waits      int    // how many open watches of it and nodes ahead had no event
+	round      int    // how often an event of such a watch has come
 }
 
 func (o *ownNodes) add(queue string, p driver.Place, connection uint64) {
@@ -60,15 +60,16 @@ func (o *ownNodes) add(queue string, p driver.Place, connection uint64) {
 		o.queues[queue] = in
 	}
 	if in.epoch != p.Epoch {
-		return // the queue was made again since, so the node is gone
+		return // the queue was made again meanwhile, so the node is gone
 	}
 	o.created++
 	n := &ownNode{number: o.created, queue: queue, token: p.Token, seq: p.Seq, names: []string{p.Name}, connection: connection}
 	o.byToken[p.Token], in.bySeq[p.Seq] = n, n
 }
 
-// setEpoch records the epoch of a queue. If it is a later one, all nodes of the
-// earlier epoch are gone, and other nodes may have their names. It needs o.mu.
+// setEpoch records the epoch of a queue. If the epoch is later than the
+// recorded one, all nodes of the recorded epoch are gone, and other nodes may
+// have their names. The caller holds o.mu.
 func (o *ownNodes) setEpoch(queue string, epoch int64) {
 	in := o.queues[queue]
 	if in == nil || epoch <= in.epoch {
@@ -81,7 +82,7 @@ func (o *ownNodes) setEpoch(queue string, epoch int64) {
 	clear(in.bySeq)
 }
 
-// duty returns what the session's nodes ask of its lease.
+// duty returns how strong the session's lease has to be for its nodes.
 func (o *ownNodes) duty() zkconn.Duty {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -94,8 +95,8 @@ func (o *ownNodes) duty() zkconn.Duty {
 	return zkconn.Idle
 }
 
-// anyHeld reports whether a node of the session may hold a lock, other than one
-// whose Create is in flight.
+// anyHeld reports whether a node of the session may hold a lock. It does not
+// count nodes whose Create is in flight.
 func (o *ownNodes) anyHeld() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -104,9 +105,9 @@ func (o *ownNodes) anyHeld() bool {
 
 // beginWait records that a watch of a node and of nodes ahead of it has begun.
 // It returns the function that records the end of the watch. As long as there
-// is such a watch, the node only waits. After an event of a watch, the
-// node does not wait any more, even if it has other watches: its contender may
-// have received the event already.
+// is such a watch, the node only waits. After an event of one watch the node
+// does not wait any more, even if it has other watches, because its contender
+// may already have received the event.
 func (o *ownNodes) beginWait(queue string, token int64) (ended func(event bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -127,7 +128,8 @@ func (o *ownNodes) beginWait(queue string, token int64) (ended func(event bool))
 	}
 }
 
-// endWait needs o.mu.
+// endWait records the end of one watch, or an event, which ends the wait. The
+// caller holds o.mu.
 func (o *ownNodes) endWait(n *ownNode, event bool) {
 	if event {
 		n.round++
@@ -140,7 +142,7 @@ func (o *ownNodes) endWait(n *ownNode, event bool) {
 	}
 }
 
-// remove removes a node from byToken. It needs o.mu.
+// remove removes a node from byToken. The caller holds o.mu.
 func (o *ownNodes) remove(n *ownNode) {
 	if o.byToken[n.token] != n {
 		return
@@ -159,8 +161,8 @@ func (o *ownNodes) addCreating(change int) {
 	o.creating += change
 }
 
-// createdSoFar returns a number that separates the nodes added so far from
-// later ones.
+// createdSoFar returns a number that separates the nodes that were added so far
+// from the nodes that are added later.
 func (o *ownNodes) createdSoFar() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -176,7 +178,7 @@ func (o *ownNodes) forget(token int64) {
 	}
 }
 
-// drop needs o.mu.
+// drop forgets a node. The caller holds o.mu.
 func (o *ownNodes) drop(n *ownNode) {
 	o.remove(n)
 	in := o.queues[n.queue]
@@ -214,9 +216,9 @@ func (o *ownNodes) otherNodeOfName(queue, name string, token int64) (p driver.Pl
 	return driver.Place{Node: driver.Node{Name: name, Seq: seq, Epoch: in.epoch}, Token: n.token}, true
 }
 
-// beginPlainRemoval begins the removal of a node that is not doubtful, and
-// returns its name. From then on the node is doubtful. If it is doubtful
-// already, r is nil.
+// beginPlainRemoval begins the removal of a node that is not doubtful. It
+// returns the node's name, and makes the node doubtful. If the node is doubtful
+// already, the result r is nil.
 func (o *ownNodes) beginPlainRemoval(n *ownNode, connection uint64) (name string, r *removal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -272,7 +274,8 @@ func (o *ownNodes) doubt(n *ownNode, names ...string) {
 	}
 }
 
-// seenAs records that a node exists and has that name. It is not doubtful then.
+// seenAs records that a node exists and has that name, so that it is not
+// doubtful.
 func (o *ownNodes) seenAs(n *ownNode, name string, connection uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -286,8 +289,9 @@ func (o *ownNodes) epochSeen(queue string, epoch int64) {
 	o.setEpoch(queue, epoch)
 }
 
-// nodeGone records that no node had that name at some time after asked (see
-// createdSoFar). A node that was added since may have the name again.
+// nodeGone records that at some time after asked, which createdSoFar has
+// returned, no node had that name. A node that was added after asked may have
+// the name again.
 func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	_, seq, ok := driver.ParseName(name)
 	if !ok {
@@ -303,8 +307,8 @@ func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	}
 }
 
-// queueListed forgets the nodes that a list does not show. nodes are sorted;
-// they are those of one epoch of the queue as of that zxid. The list says
+// queueListed forgets the nodes that a list does not show. The list shows the
+// nodes of one epoch of the queue at the time of that zxid, in order. It says
 // nothing about nodes that were created later.
 func (o *ownNodes) queueListed(queue string, epoch, zxid int64, nodes []driver.Node) {
 	o.mu.Lock()
@@ -322,8 +326,8 @@ func (o *ownNodes) queueListed(queue string, epoch, zxid int64, nodes []driver.N
 	}
 }
 
-// queueGone forgets the nodes of a queue that did not exist at some time after
-// asked.
+// queueGone records that the queue did not exist at some time after asked. It
+// forgets the nodes that had been added to the queue before asked.
 func (o *ownNodes) queueGone(queue string, asked uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

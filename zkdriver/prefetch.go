@@ -6,30 +6,32 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// prefetch is a list that is sent right behind a create. A contender that is
-// not alone in the queue needs a list next. Without a prefetch, that is one
-// more round trip before the contender holds the lock or watches its
-// predecessor. prefetchPolicy decides when a prefetch is worth its request.
+// prefetch is a list of the queue that the driver sends directly after a
+// create. A contender that is not alone in the queue needs such a list next.
+// Without a prefetch, the list takes one more round trip before the contender
+// holds the lock or watches its predecessor. prefetchPolicy decides for which
+// creates that is worth a request.
 //
 // The list is an ordinary request. It is sent as soon as the create has been
 // written, and does not wait for the create's answer. A server answers the
 // requests of a connection in their order, so the list shows the new node. If
-// the list went over another connection it may not show the node; it is not
-// used then.
+// the list was sent on another connection, it may not show the new node. Then
+// it is not used.
 type prefetch struct {
 	send   func()      // sends the list on a worker
 	cancel func() bool // see zkconn.Conn.AfterSend
 
-	done  chan struct{} // closed when the request has ended and the rest is set
+	done  chan struct{} // closed when the request has ended and nodes and err are set
 	nodes []driver.Node
 	err   error
 }
 
-// prefetch sends a list of the queue behind the create that contains this data.
+// prefetch prepares a list of the queue. The list is sent directly after the
+// create that contains this data.
 func (s *session) prefetch(queue string, data []byte) *prefetch {
 	p := &prefetch{done: make(chan struct{})}
 	p.send = func() {
-		s.conn.Go(func() { // unless the session has ended: no Create waits then
+		s.conn.Go(func() { // if the session has ended, no job runs, and no Create waits
 			defer close(p.done)
 			p.nodes, p.err = s.listNodes(queue)
 		})
@@ -38,8 +40,8 @@ func (s *session) prefetch(queue string, data []byte) *prefetch {
 	return p
 }
 
-// prefetched returns the nodes before a new one, if the list behind its create
-// shows the new one.
+// prefetched returns the nodes ahead of the new node n. The result known is
+// false if the list does not show n.
 func (s *session) prefetched(queue string, p *prefetch, n driver.Node) (ahead []driver.Node, known bool) {
 	select {
 	case <-p.done:

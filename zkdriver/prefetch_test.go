@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// newSharedQueue returns a session, and a node of another session in the queue
-// "q".
+// newSharedQueue returns a session, and another session that has the first node
+// of the queue "q".
 func newSharedQueue(t *testing.T) (b *fixture, other *session, first driver.Place) {
 	t.Helper()
 	b = newFixture(t, "session_timeout=1m")
@@ -85,7 +85,8 @@ func TestNoListIsSentBehindACreateThatWasAlone(t *testing.T) {
 	}
 }
 
-// The node exists, so Create returns it without an error.
+// The connection breaks while the answer to the list is held up. The node
+// exists, so Create returns it without an error.
 func TestAListThatIsLostWithItsConnectionIsNotUsed(t *testing.T) {
 	b, _, first := newSharedQueue(t)
 	own := b.join("a")
@@ -107,8 +108,8 @@ func TestAListThatIsLostWithItsConnectionIsNotUsed(t *testing.T) {
 }
 
 // If the connection breaks between the create and the list, go-zookeeper sends
-// the list on the next connection. The list may be late, but its contents are
-// true.
+// the list on the next connection. The list may come late, but it shows what
+// the server has.
 func TestAPrefetchOnAnotherConnectionShowsTheNode(t *testing.T) {
 	b, _, first := newSharedQueue(t)
 	b.names() // the session has a connection

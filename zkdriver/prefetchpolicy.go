@@ -3,13 +3,13 @@ package zkdriver
 import "sync"
 
 // prefetchPolicy decides for which creates a prefetch is worth its request. A
-// prefetch helps where a queue has other nodes that most often do not block the
-// new contender, as among readers. It does not help a contender that has to
-// wait anyway, and may even cost time: the list may show a holder that releases
-// the lock right after it.
+// prefetch helps in a queue whose other nodes most often do not block the new
+// contender, as among readers. It does not help a contender that has to wait
+// anyway. It may even cost time, because it may show a holder that releases the
+// lock just after the list was made.
 type prefetchPolicy struct {
 	mu     sync.Mutex
-	queues map[string]*queueHistory // those in which other nodes were seen
+	queues map[string]*queueHistory // the queues in which other nodes were seen
 	always bool                     // for tests: every create has a prefetch
 }
 
@@ -17,15 +17,15 @@ type prefetchPolicy struct {
 type queueHistory struct {
 	others     bool // the queue had other nodes when the last node was created
 	prefetched bool // the last create had a prefetch
-	useless    bool // that prefetch did not help
-	skip       int  // how many creates go without a prefetch after one that did not help
-	toSkip     int  // how many of them are left
+	useless    bool // the last prefetch did not help
+	skip       int  // how many creates have no prefetch after one that did not help
+	toSkip     int  // how many of these creates are still to come
 }
 
 // maxSkip bounds how many creates go without a prefetch.
 const maxSkip = 64
 
-// worthwhile reports whether the next create has a prefetch.
+// worthwhile reports whether the next create is to have a prefetch.
 func (p *prefetchPolicy) worthwhile(queue string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 )
 
 // prepareQueue returns how nodes are created in a queue. If that is not known
-// yet, it reads the queue's node, or makes it.
+// yet, prepareQueue reads the queue's node, and makes it if it is missing.
 func (s *session) prepareQueue(queue string) (queueInfo, error) {
 	if info := s.queues.get(queue); info.mode != unknown {
 		return info, nil
@@ -47,15 +47,15 @@ func (s *session) prepareQueue(queue string) (queueInfo, error) {
 	return info, nil
 }
 
-// vanished returns the error of a queue that was removed while it was used.
+// vanished returns the error for a queue that was removed while it was used.
 func (s *session) vanished(queue string) error {
 	s.queues.drop(queue)
 	return fmt.Errorf("zkdriver: %s: %w: the queue was removed while it was used", s.settings.queuePath(queue), driver.ErrUnavailable)
 }
 
-// makeQueue makes the queue's node, as a container if the server has
-// containers, and its ancestors. It returns nil, too, if the queue exists
-// already.
+// makeQueue makes the queue's node and its ancestors. The queue's node is a
+// container if the server has containers. If the queue exists already,
+// makeQueue returns nil, too.
 func (s *session) makeQueue(queue string) error {
 	path := s.settings.queuePath(queue)
 	for range 3 {

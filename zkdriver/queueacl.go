@@ -13,26 +13,26 @@ import (
 )
 
 // Every client may create nodes below the ancestors that this driver makes. So
-// a client can make a queue before its users do, with an ACL that gives this
-// client permissions: it could take their locks away. Therefore, with
-// acl=creator and acl=digest, a queue that exists already is used only if no
-// user other than that of this session may alter it.
+// a client can make a queue before the queue's users do, with an ACL that gives
+// this client permissions. It could then take the users' locks away. Therefore,
+// with acl=creator and acl=digest, a queue that exists already is used only if
+// no user other than this session's user may alter it.
 //
 // The node of a queue may be an ancestor of other queues, and may have been
-// made as one. If this session's user has made it, the queue belongs to this
-// user: the first Create gives it the ACL of a queue, after which no other user
-// can create nodes below it. Queues of other users that are below it already
-// stay.
+// made as an ancestor. If this session's user has made it, the queue belongs to
+// this user: the first Create gives the node the ACL of a queue. After that no
+// other user can create nodes below it. Queues of other users that are below it
+// already stay.
 //
 // The ACL can change, and the queue can be replaced by another one, at any
 // time. The answer to every Create has the queue's Czxid and the version of its
-// ACL, so the driver notices both without a request.
+// ACL. So the driver notices both changes without a request.
 
 // checksACLs reports whether the ACL of a queue is checked before it is used.
 func (s *settings) checksACLs() bool { return s.acl != aclOpen }
 
-// checkQueueACL checks the ACL of a queue. It records in info the queue and the
-// version of the ACL that it has checked.
+// checkQueueACL checks the ACL of a queue. It sets in info the epoch of the
+// queue and the version of the ACL that it has checked.
 func (s *session) checkQueueACL(path string, info *queueInfo) error {
 	for range 4 {
 		acl, stat, err := s.conn.GetACL(path)
@@ -58,7 +58,7 @@ func (s *session) checkQueueACL(path string, info *queueInfo) error {
 	return fmt.Errorf("zkdriver: %s: %w: its ACL keeps changing", path, driver.ErrUnavailable)
 }
 
-// foreignQueue returns the error of a queue that another user may alter.
+// foreignQueue returns the error for a queue that another user may alter.
 func (s *settings) foreignQueue(path string, other *zk.ACL) error {
 	return fmt.Errorf("zkdriver: %s: %w: with acl=%v no other user may alter a queue, but its ACL gives permissions to %s %s. "+
 		"Another user has made the node, for a lock or for locks below it, or every client may use it: "+
@@ -66,8 +66,8 @@ func (s *settings) foreignQueue(path string, other *zk.ACL) error {
 		path, fs.ErrPermission, s.acl, zkconn.Printable(other.Scheme), zkconn.Printable(other.ID))
 }
 
-// isAncestorACL reports whether the ACL is the one that this session's user
-// gives to ancestors.
+// isAncestorACL reports whether the ACL is the one that this driver gives to
+// ancestors, and names no other user than this session's.
 func (s *settings) isAncestorACL(acl []zk.ACL) bool {
 	var ours []zk.ACL
 	for _, a := range acl {
@@ -89,8 +89,9 @@ func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
 		if a.Perms&^zk.PermRead == 0 {
 			continue
 		}
-		// A second entry of a scheme is another user's. Its digest cannot tell:
-		// the server hides the digests from clients with too few permissions.
+		// A second entry of the same scheme means another user. The digests may
+		// not show that, because the server hides them from clients with too
+		// few permissions.
 		if ours[a.Scheme]++; !s.mayBeOwnUser(a) || ours[a.Scheme] > 1 {
 			return &acl[i]
 		}

@@ -6,7 +6,8 @@ import (
 )
 
 // queueCache remembers how this session creates nodes in each queue, and
-// whether it trusts writes there. An entry that is dropped costs one request.
+// whether it trusts writes in the queue. If an entry is dropped, the next use
+// of the queue takes one more request.
 type queueCache struct {
 	mu     sync.Mutex
 	known  map[string]queueInfo
@@ -18,9 +19,9 @@ type queueCache struct {
 // maxKnown bounds the cache, for sessions that use many queues.
 const maxKnown = 4096
 
-// queueInfo says how nodes are created in a queue. epoch is that of the queue
-// if the mode is draining or the session checks ACLs; then aclVersion is the
-// version of the ACL that was checked.
+// queueInfo says how nodes are created in a queue. The field epoch is set if
+// the mode is draining or the session checks ACLs. If the session checks ACLs,
+// aclVersion is the version of the ACL that was checked.
 type queueInfo struct {
 	mode       createMode
 	epoch      int64
@@ -33,16 +34,16 @@ type createMode int
 const (
 	unknown createMode = iota
 
-	// withWrite: together with a write of empty data to the queue's node. The
-	// Stat of that write has everything that Create returns.
+	// withWrite: a node is created together with a write of empty data to the
+	// queue's node. The Stat of that write has everything that Create returns.
 	withWrite
 
-	// withoutWrite: the queue's node has data of other clients, or must not be
-	// written.
+	// withoutWrite: a node is created without a write, because the queue's node
+	// has data of other clients, or must not be written.
 	withoutWrite
 
-	// draining: not before the queue is empty, because its sequences have come
-	// to their end.
+	// draining: no node is created until the queue is empty, because the
+	// queue's sequence numbers are used up.
 	draining
 )
 
@@ -59,7 +60,7 @@ func (q *queueCache) set(queue string, info queueInfo) {
 		q.known = make(map[string]queueInfo)
 	}
 	if _, there := q.known[queue]; !there && len(q.known) >= maxKnown {
-		for other := range q.known { // any one
+		for other := range q.known { // drop any one of them
 			delete(q.known, other)
 			break
 		}
@@ -74,7 +75,7 @@ func (q *queueCache) drop(queue string) {
 }
 
 // writeTrust says whether a write to a node of a queue is trusted to be a
-// release, see writetrust.go. It holds for one epoch of the queue and one
+// release: see writetrust.go. It is valid for one epoch of the queue and one
 // version of its ACL.
 type writeTrust struct {
 	epoch      int64
@@ -88,8 +89,8 @@ func (t writeTrust) olderThan(epoch int64, aclVersion int32) bool {
 	return t.epoch < epoch || t.epoch == epoch && t.aclVersion < aclVersion
 }
 
-// trust returns what is known of a queue. If unread is set, the caller reads
-// the ACL and calls setTrust.
+// trust returns what is known of a queue. If the field unread of the result is
+// set, the caller has to read the ACL and to call setTrust.
 func (q *queueCache) trust(queue string) writeTrust {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -122,8 +123,8 @@ func (q *queueCache) setTrust(queue string, t writeTrust) {
 	}
 }
 
-// aclSeen records the state of a queue that an answer shows. If it is a later
-// one, the ACL has to be read again.
+// aclSeen records the state of a queue that an answer shows. If this state is
+// later than the recorded one, the ACL has to be read again.
 func (q *queueCache) aclSeen(queue string, epoch int64, aclVersion int32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -41,7 +41,7 @@ func (s *session) readNode(queue, name string) (driver.NodeInfo, error) {
 		s.own.epochSeen(queue, parent.Czxid)
 		if parent.Czxid <= n.stat.Czxid {
 			return n.info(parent.Czxid), nil
-		} // else the queue was made again between the two requests
+		} // otherwise the queue was made again between the two requests
 	}
 	return driver.NodeInfo{}, s.vanished(queue)
 }

@@ -45,7 +45,7 @@ func TestReleaseReachesEveryWatchOfTheNode(t *testing.T) {
 		ended(t, queue)
 		b.remake("q")
 		for _, c := range []<-chan driver.Cause{same, first, second} {
-			ended(t, c) // each still watches its own node
+			ended(t, c) // each waiter still watches its own node
 		}
 	}
 }
@@ -67,7 +67,7 @@ func TestReleaseThatMeetsTheArmingIsChangedOrReleased(t *testing.T) {
 	t.Log(causes)
 }
 
-// Other clients of the same user must not write to a contender.
+// Another client of the same user must not be able to write to a contender.
 func TestOnlyItsSessionWritesToAContender(t *testing.T) {
 	for mode, login := range map[string]string{"open": "", "digest": "alice:geheim@", "creator": "alice:geheim@"} {
 		t.Run(mode, func(t *testing.T) {
@@ -105,8 +105,8 @@ func TestOnlyItsSessionWritesToAContender(t *testing.T) {
 	}
 }
 
-// A client that can write to a node could make it look released. So only writes
-// to guarded nodes are trusted.
+// A client that can write to a node could make the node look released. So only
+// writes to guarded nodes are trusted.
 func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 	b := newFixture(t, "")
 	b.mustCreate("q", "h-W-", "x")
@@ -127,8 +127,8 @@ func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 	}
 }
 
-// The name of the holder's node repeats in a new queue, as the name of another
-// session's node.
+// The queue was made again, and a node of another session has the name that the
+// holder's node had.
 func TestReleaseSparesANodeOfTheSameName(t *testing.T) {
 	b := newFixture(t, "")
 	other := b.another("")
@@ -141,8 +141,8 @@ func TestReleaseSparesANodeOfTheSameName(t *testing.T) {
 	require.Equal(t, []string{q.Name}, b.nodes("q"))
 }
 
-// After a reconnect, the server reports a node that was created meanwhile,
-// under the same name, as written.
+// A node was removed during a reconnect, and another node of the same name was
+// created. The server then reports that the node was written.
 func TestANodeOfTheSameNameMadeDuringAReconnectIsNoRelease(t *testing.T) {
 	b := newFixture(t, "session_timeout=20s")
 	other := b.another("")
@@ -177,9 +177,9 @@ func TestAReleaseDuringAReconnectIsOnlyAChange(t *testing.T) {
 	require.Equal(t, driver.Changed, causeOf(t, c))
 }
 
-// Several requests may be needed to set all watches again, so an event of one
-// of them may come late. Until all watches of a queue are new, no release in it
-// is trusted.
+// After a reconnect, several requests may be needed to set all watches again.
+// So the event of one watch may come late. Until all watches of a queue are set
+// again, no release in that queue is trusted.
 func TestNoReleaseIsTrustedBesideAWatchOfAnEarlierConnection(t *testing.T) {
 	ws := &watches{}
 	armed := func(own, ahead string) <-chan driver.Cause {
@@ -250,8 +250,8 @@ func TestHandOverByListing(t *testing.T) {
 	require.Equal(t, driver.Changed, causeOf(t, w), "it must not write to its nodes")
 }
 
-// Only the server knows the name of a certificate. So the ACL of a queue names
-// all logins of its maker, and a secret one must not be among them.
+// Only the server knows the name in a certificate. So the ACL of a queue names
+// all logins of the client that made it, and a secret must not be one of them.
 func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
 	for dsn, guards := range map[string]bool{
 		"zk://h": true, "zk://u:p@h?acl=digest": true, "zk://u:p@h?acl=creator": true, "zk://h?handover=list": false,
@@ -317,7 +317,7 @@ func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
 	}
 }
 
-// The ACL of a queue that does not change is read once.
+// If the ACL of a queue does not change, it is read only once.
 func TestTheACLOfAQueueIsReadOnce(t *testing.T) {
 	b := newFixture(t, "")
 	other := b.another("")

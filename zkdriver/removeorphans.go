@@ -14,7 +14,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// addOrphan adds a Create that ended with err, if its node may exist.
+// addOrphan adds an orphan for a Create that has failed with err, if the node
+// may exist.
 func (s *session) addOrphan(x orphan, err error) {
 	if zkconn.Unanswered(err) && !errors.Is(err, driver.ErrSessionEnded) {
 		s.orphans.add(x, s.startRemovingOrphans)
@@ -50,10 +51,10 @@ func (s *session) removeOrphans() {
 	}
 }
 
-// removeOrphan looks for the node and removes it. It sends a Sync first: the
-// Create may have reached the leader through another server than the present
-// one. If the Create reaches the leader after the Sync, over the old
-// connection, the leader refuses it, because the session has moved.
+// removeOrphan looks for the node of an orphan and removes it. It sends a Sync
+// first, because the Create may have reached the leader through another server
+// than the present one. If the Create reaches the leader after the Sync, over
+// the old connection, the leader refuses it, because the session has moved.
 func (s *session) removeOrphan(x orphan) error {
 	path := s.settings.queuePath(x.queue)
 	if err := s.conn.Sync(path); err != nil {
@@ -76,8 +77,9 @@ func (s *session) removeOrphan(x orphan) error {
 	return nil
 }
 
-// removeIfOrphan removes the node of that name if it is the orphan. It reads
-// the Stat first, for the owner: the data of other sessions' nodes may be long.
+// removeIfOrphan removes the node of that name if it is the orphan. It first
+// reads only the Stat, which names the owner, because the data of other
+// sessions' nodes may be long.
 func (s *session) removeIfOrphan(x orphan, name string) (found bool, err error) {
 	r := s.own.beginRemoval(x.queue, name)
 	defer s.own.endRemoval(x.queue, r)
@@ -101,10 +103,11 @@ func ignorePermanent(err error) error {
 	return err
 }
 
-// newestFirst returns the names that begin with the prefix and have a sequence
-// after that one, the highest sequence first. The server has given the orphan a
-// higher sequence than any earlier node of this session. The sequences of other
-// nodes prove nothing: a client may choose any.
+// newestFirst returns the names that begin with the prefix and have a higher
+// sequence than after. The name with the highest sequence comes first. The
+// server has given the orphan a higher sequence than any earlier node of this
+// session. The sequences of other nodes prove nothing, because a client may
+// choose any.
 func newestFirst(names []string, prefix string, after int64) []string {
 	type entry struct {
 		name string

@@ -71,7 +71,7 @@ func (s *session) swap(queue string, own *ownNode, n *storedNode, name string) e
 		&zk.DeleteRequest{Path: n.path, Version: n.stat.Version},
 		&zk.CreateRequest{Path: s.settings.queuePath(queue) + "/" + name, Data: stored, Acl: s.settings.contenderACL(s.secret), Flags: zk.FlagEphemeral})
 	if err != nil && !zkconn.Unanswered(err) {
-		s.own.seenAs(own, n.name, s.conn.Connection()) // refused
+		s.own.seenAs(own, n.name, s.conn.Connection()) // swap was refused
 	}
 	return err
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// rollOver removes a queue whose sequences have come to their end, once it is
-// empty, so that they start over. Tokens still grow: they are the zxid, which
-// the store counts. Until the queue is empty, the error matches
-// driver.ErrUnavailable.
+// rollOver removes an empty queue whose sequence numbers are used up, so that
+// the sequences start over. Tokens still grow, because a token is a zxid, which
+// the store counts. While the queue is not empty, rollOver returns an error
+// that matches driver.ErrUnavailable.
 func (s *session) rollOver(queue string, epoch int64) error {
 	path := s.settings.queuePath(queue)
 	names, stat, err := s.conn.Children(path)
 	switch {
-	case err == nil && stat.Czxid != epoch: // another client has done it
+	case err == nil && stat.Czxid != epoch: // another client has removed the old queue
 	case err == nil && len(names) > 0:
 		err = zk.ErrNotEmpty
 	case err == nil:
@@ -38,10 +38,10 @@ func (s *session) rollOver(queue string, epoch int64) error {
 }
 
 // startOver removes the node of an empty queue. If the node is as this driver
-// makes it, the next Create makes it again. Any other node is an operator's:
-// startOver makes it again in the same transaction, with its ACL and its data.
-// The new one is an ordinary node, because a Stat does not show whether the old
-// one was a container.
+// makes it, the next Create makes it again. Otherwise it is the node of an
+// operator. In that case startOver makes it again in the same transaction, with
+// its ACL and its data. The new node is an ordinary node, because a Stat does
+// not show whether the old node was a container.
 func (s *session) startOver(path string) error {
 	data, stat, err := s.conn.Get(path)
 	if err != nil {

@@ -61,8 +61,8 @@ func TestStartingOverMakesAContainerOfAContainer(t *testing.T) {
 	require.Equal(t, containers+2, b.proxy.Frames(zktest.OpCreateContainer))
 }
 
-// The server shows the digests of an ACL only to clients with ADMIN. So other
-// clients cannot make the queue again with its ACL.
+// The server shows the digests of an ACL only to clients with ADMIN. Other
+// clients cannot make the queue again with the same ACL.
 func TestStartingOverIsRefusedWhereTheACLCannotBeKept(t *testing.T) {
 	b := newFixture(t, "sequence_limit=2")
 	operator := b.server.Raw(t)
@@ -85,8 +85,8 @@ func TestStartingOverIsRefusedWhereTheACLCannotBeKept(t *testing.T) {
 	require.ElementsMatch(t, acl, kept)
 }
 
-// A session erases data that was written after it first read the queue, unless
-// it must not write to the queue.
+// A session erases data that was written after the session first read the
+// queue, unless it has no permission to write to the queue.
 func TestDataWrittenLaterIsKeptWhereTheQueueMayNotBeWritten(t *testing.T) {
 	b := newFixture(t, "")
 	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "1"), driver.Changed))

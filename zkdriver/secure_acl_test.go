@@ -17,7 +17,7 @@ import (
 )
 
 // aclFixture has the nodes that the user alice has made with one mode of acl,
-// and clients to look at them.
+// and plain clients that look at these nodes.
 type aclFixture struct {
 	t          testing.TB
 	server     *zktest.Server
@@ -75,7 +75,7 @@ func (h *aclFixture) contenderACL(path string, login string, what string) {
 	}
 }
 
-// untouched requires that the queue and the contender are unchanged.
+// untouched requires that nothing has changed the queue or the contender.
 func (h *aclFixture) untouched() {
 	h.t.Helper()
 	require.NoError(h.t, h.alice.Err())
@@ -128,7 +128,7 @@ func TestEveryNodeIsCreatedWithTheACLOfItsMode(t *testing.T) {
 	}
 }
 
-// strangers are logins that may connect and do nothing else.
+// strangers are logins with which a client may connect and do nothing else.
 var strangers = map[string]string{"without a login": "", "with another one's login": "bob:geheim@", "with a wrong password": "alice:falsch@"}
 
 // plain returns a plain client with that login.
@@ -164,7 +164,7 @@ func TestStrangersCanDoNothingToAQueueOfCreatorOrDigestByHand(t *testing.T) {
 }
 
 // handmade tries every request of ZooKeeper that concerns a queue and a
-// contender.
+// contender, and returns the errors.
 func handmade(c *zk.Conn, queue, node string) map[string]error {
 	done := make(map[string]error)
 	keep := func(what string, err error) { done[what] = err }
@@ -233,7 +233,7 @@ type refusedCall struct {
 }
 
 // refusedCalls tries every call of a session that concerns a queue and a
-// contender of another user.
+// contender of another user, and returns the errors.
 func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place) map[string]refusedCall {
 	_, create := create(ctx, s, queue, "evil-W-", []byte("x"))
 	_, list := s.List(ctx, queue)
@@ -287,8 +287,9 @@ func TestOpenLetsEveryClientDoEverything(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrGone, "alice finds out that her node was taken away")
 }
 
-// Neither is a fault of this driver. docs/guarantees.md says what operators can
-// do about both.
+// This test shows what ZooKeeper's ACLs do not hide, and what they do not
+// prevent. Neither is a fault of this driver. docs/guarantees.md says what
+// operators can do about both.
 func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
 	h := newACLFixture(t, "creator")
 	c := h.plain("")
@@ -297,9 +298,9 @@ func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
 	require.True(t, there, "who knows or guesses a name can ask whether the node is there")
 	require.Equal(t, h.alice.conn.SessionID(), stat.EphemeralOwner, "and whose it is")
 
-	// The password of a session follows from its id. So any client that may
-	// connect can end the session. It takes some attempts, because the owner's
-	// client reconnects at once.
+	// The password of a session can be computed from the session's id. So any
+	// client that may connect can end the session. That takes some attempts,
+	// because the owner's client reconnects at once.
 	eventually(t, "the end of the session", func() bool {
 		return zktest.Expire(h.server.Addr(), stat.EphemeralOwner, nil) == nil || h.alice.Err() != nil
 	})
@@ -318,7 +319,7 @@ func TestTheDigestInAnACLIsShownToItsUserOnly(t *testing.T) {
 		c := h.plain(login)
 		_, _, err := c.GetACL(h.queuePath())
 		assert.ErrorIs(t, err, zk.ErrNoAuth, who)
-		acl, _, err := c.GetACL(h.ancestors()[0]) // which every client may read
+		acl, _, err := c.GetACL(h.ancestors()[0]) // every client may read this ACL
 		require.NoError(t, err)
 		assert.NotContains(t, fmt.Sprint(acl), hash, who)
 		assert.Contains(t, fmt.Sprint(acl), "alice:x", who)
@@ -365,7 +366,7 @@ func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	}
 }
 
-// The queue that was checked is not the queue in which the node was created.
+// A node was created in another queue than the one that was checked.
 func TestAQueueReplacedAfterItsCheckIsCheckedAgain(t *testing.T) {
 	for name, data := range map[string][]byte{"with a write": nil, "without a write": []byte("another user's")} {
 		t.Run(name, func(t *testing.T) {
@@ -421,8 +422,9 @@ func TestTheMakerOfAnAncestorCannotReachTheQueuesBelow(t *testing.T) {
 	require.False(t, errors.Is(err, driver.ErrUnavailable))
 }
 
-// A lock and the locks below it have the same user. Its node may have been made
-// for the locks below it first, when every client may create nodes below it.
+// A lock and the locks below it belong to the same user. The lock's node may
+// have been made first for the locks below it, when every client could still
+// create nodes below it.
 func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		t.Run(mode, func(t *testing.T) {

@@ -28,7 +28,7 @@ type forger struct {
 	t    testing.TB
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	file string // of its own certificate, PEM
+	file string // its own certificate, PEM
 }
 
 func newForger(t testing.TB) *forger {
@@ -61,7 +61,7 @@ func certificate() *x509.Certificate {
 	}
 }
 
-// issue signs a certificate after change has altered it.
+// issue signs a certificate after the function change has altered it.
 func (f *forger) issue(change func(*x509.Certificate)) tls.Certificate {
 	f.t.Helper()
 	template := certificate()
@@ -78,8 +78,8 @@ func (f *forger) trust() string {
 	return "?tls=true&tls_ca=" + url.PathEscape(f.file) + "&connect_timeout=2s"
 }
 
-// recorder is a listener that keeps what clients send, decrypted if it speaks
-// TLS.
+// recorder is a listener that keeps what clients send. If it speaks TLS, it
+// keeps the decrypted text.
 type recorder struct {
 	net.Listener
 	done sync.WaitGroup
@@ -87,8 +87,8 @@ type recorder struct {
 	said bytes.Buffer
 }
 
-// record starts a recorder. It sends answer, if there is one, as soon as a
-// client connects, and nothing else.
+// record starts a recorder. As soon as a client connects, the recorder sends
+// answer, if there is one. It sends nothing else.
 func record(t testing.TB, config *tls.Config, answer []byte) *recorder {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

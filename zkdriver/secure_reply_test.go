@@ -24,12 +24,12 @@ import (
 )
 
 // A panic on a goroutine of go-zookeeper would end the test binary. So the
-// client of a hostile server is the same binary in another process. In that
-// process, this variable has a data source name.
+// client of a hostile server runs in another process, which is the same binary.
+// In that process, this variable is set to a data source name.
 const hostileServerVariable = "ZKDRIVER_HOSTILE_SERVER_DSN"
 
-// TestClientOfAHostileServer is not a test by itself. It uses the driver for a
-// while, and ignores errors.
+// TestClientOfAHostileServer is no test of its own: the tests below run it in
+// another process. There it uses the driver for a while, and ignores errors.
 func TestClientOfAHostileServer(t *testing.T) {
 	dsn := os.Getenv(hostileServerVariable)
 	if dsn == "" {
@@ -56,7 +56,7 @@ func use(dsn string) {
 	if err != nil {
 		return
 	}
-	defer s.(*session).conn.Lease().End(errTestOver) // without ending the session in the store, which takes time
+	defer s.(*session).conn.Lease().End(errTestOver) // does not end the session in the store, which takes time
 	s.(*session).prefetchPolicy.always = true
 	for ctx.Err() == nil && s.Err() == nil {
 		p, err := create(ctx, s, "q", "web1-W-", []byte(fmt.Sprint(rand.Uint64())))
@@ -70,7 +70,8 @@ func use(dsn string) {
 	}
 }
 
-// survives runs TestClientOfAHostileServer in another process.
+// survives requires that TestClientOfAHostileServer, in another process, runs
+// to its end.
 func survives(t *testing.T, name, dsn string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*bound)
@@ -235,8 +236,8 @@ func TestChangedBytesDoNotEndTheProcess(t *testing.T) {
 	all.Wait()
 }
 
-// garbler is a proxy that changes one byte in about every tenth piece that a
-// server sends.
+// garbler is a proxy. It changes one byte in about every tenth piece of data
+// that the server sends.
 func garbler(t *testing.T, target string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -34,8 +34,8 @@ func sessionReply(timeout time.Duration, id int64) []byte {
 	return append(b, make([]byte, 16+1)...)
 }
 
-// refused connects with a login. It requires an error soon after
-// connect_timeout.
+// refused connects with a login, and requires that this fails soon after
+// connect_timeout. It returns the error.
 func refused(t *testing.T, dsn string) error {
 	t.Helper()
 	began := time.Now()
@@ -95,14 +95,14 @@ func TestTLSBefore12IsRefused(t *testing.T) {
 	}
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		server := record(t, &tls.Config{Certificates: []tls.Certificate{f.issue(nil)}, MinVersion: version, MaxVersion: version}, sessionReply(time.Minute, 7))
-		s, err := dsnConnect(t, "zk://"+server.addr()+f.trust()+"&handover=list") // a login would not be answered
+		s, err := dsnConnect(t, "zk://"+server.addr()+f.trust()+"&handover=list") // a session of handover=release logs in
 		require.NoError(t, err, tls.VersionName(version))
 		s.conn.Lease().End(errTestOver)
 	}
 }
 
-// The error repeats text from a certificate before it is known whether any CA
-// has signed the certificate.
+// The error quotes a certificate although it is not known yet whether any CA
+// has signed it.
 func TestTextOfACertificateIsMadePrintable(t *testing.T) {
 	f := newForger(t)
 	for _, name := range []string{"x\x1b]0;owned\x07.example", "x\r\nWARN all is well", "\x1b[2J", strings.Repeat("long.", 5000) + "example"} {
@@ -124,8 +124,8 @@ func TestTextOfACertificateIsMadePrintable(t *testing.T) {
 	}
 }
 
-// prints requires that a terminal shows a text as it is: one line, no control
-// character, no change of direction.
+// prints requires that a terminal shows the text as it is. The text must be one
+// line, without control characters and without changes of direction.
 func prints(t testing.TB, text string) {
 	t.Helper()
 	if !utf8.ValidString(text) {
@@ -168,7 +168,7 @@ func TestAClientWithTLSSendsNoPlainText(t *testing.T) {
 			heard := server.heard()
 			assert.NotContains(t, heard, "alice")
 			assert.NotContains(t, heard, "geheim")
-			for heard != "" { // only handshakes and alerts of TLS
+			for heard != "" { // only handshakes and alerts of TLS were sent
 				require.Contains(t, "\x16\x15", heard[:1])
 				length := int(binary.BigEndian.Uint16([]byte(heard[3:])))
 				heard = heard[5+length:]
@@ -217,7 +217,7 @@ func TestOneServerWithABadCertificateAmongGoodOnesIsPassedOver(t *testing.T) {
 	forged := record(t, &tls.Config{Certificates: []tls.Certificate{newForger(t).issue(nil)}}, sessionReply(time.Minute, 7))
 	params := "?tls=true&tls_ca=" + url.PathEscape(certs.CA) + "&session_timeout=4s"
 	good := zktest.NewProxy(t, server.SecureAddr())
-	for range 6 { // either of them may be dialed first
+	for range 6 { // either server may be dialed first
 		s := mustConnect(t, "zk://alice:geheim@"+forged.addr()+","+good.Addr()+params)
 		require.Equal(t, good.Addr(), s.Describe().Server)
 		p, err := create(within(t), s, "q", "web1-W-", []byte("x"))

@@ -8,8 +8,8 @@ import (
 // session is one session: a zkconn.Conn, and what this process remembers of
 // queues and nodes. Each operation of driver.Session has a file of its own.
 //
-// Its goroutines are those of the Conn, and one that removes orphans, if there
-// are any. The latter is a worker of the Conn.
+// The goroutines of a session are those of its Conn, and one that removes
+// orphans if there are any. That goroutine is a worker of the Conn.
 type session struct {
 	settings *settings
 	secret   secret

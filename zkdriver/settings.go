@@ -12,14 +12,14 @@ type settings struct {
 	hosts  []string // "host:port", an IPv6 address in brackets
 	chroot string   // "" or "/a/b"
 
-	login    bool // whether user and password were given
+	login    bool // whether the data source name has a user and a password
 	user     string
 	password func() string // a function, so that printing settings shows no password
 
 	sessionTimeout time.Duration
 	connectTimeout time.Duration
 	leaseMargin    time.Duration // 0: a quarter of the timeout that the server grants
-	tick           time.Duration // of the ensemble; 0: not stated
+	tick           time.Duration // the tickTime of the ensemble; 0: not stated
 	listOnly       bool          // a waiter lists the queue after each release (handover=list)
 	sequenceLimit  int64
 	acl            aclMode
@@ -41,8 +41,8 @@ const (
 
 	// maxSequence is the first sequence that is not used. ZooKeeper's counter
 	// is an int32 that stops at its maximum (or wraps, before 3.5). The
-	// distance to the maximum leaves room for the nodes of clients that have
-	// not noticed yet.
+	// distance to that maximum leaves room for the nodes of clients that have
+	// not yet noticed that maxSequence was reached.
 	maxSequence = 1<<31 - 1<<20
 )
 

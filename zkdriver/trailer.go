@@ -13,14 +13,14 @@ import (
 //	#dlock guarded
 //	#dlock token=4294967301 created=1700000000000
 //
-// The first says that only the node's session can write to the node, see
-// acl.go. The second is the trailer of a node that Replace has made: the node
-// has a Czxid of its own, so the trailer records the token, and the time at
-// which the first node was created.
+// The first line says that only the node's session can write to the node: see
+// acl.go. The second line is the trailer of a node that Replace has made. Such
+// a node has a Czxid of its own, so the trailer records the token, and the time
+// at which the first node was created.
 //
-// If there is nothing to record, but the caller's data ends in such a line by
-// itself, the driver appends a trailer with zeros. So splitTrailer removes
-// exactly what was appended.
+// If there is nothing to record, but the last line of the caller's data looks
+// like a trailer, the driver appends a trailer with zeros. So splitTrailer
+// removes exactly what was appended.
 
 const (
 	trailerStart   = "\n#dlock "
@@ -35,7 +35,7 @@ type trailer struct {
 	created int64 // milliseconds since 1970, as in a Stat
 }
 
-// withTrailer returns data as Create stores it.
+// withTrailer returns data in the form in which Create stores it.
 func withTrailer(data []byte, guarded bool) []byte {
 	if _, _, found := splitTrailer(data); found || guarded {
 		return appendTrailer(data, trailer{guarded: guarded})

@@ -20,10 +20,10 @@ type waiter struct {
 	*fixture
 	holder      *session
 	holderProxy *zktest.Proxy
-	multis, all int // frames that the waiter had sent when pass returned
+	multis, all int // how many frames the waiter had sent when pass returned
 }
 
-// wait is one node that waits.
+// wait is a node that waits, with its watch.
 type wait struct {
 	queue       string
 	ahead, self driver.Place
@@ -40,7 +40,8 @@ func newWaiter(t testing.TB) *waiter {
 	return w
 }
 
-// wait creates a node that waits in the queue behind one of the holder.
+// wait creates a node for the holder and a node behind it for the waiter, in
+// the same queue. It watches both nodes for the waiter.
 func (w *waiter) wait(queue string) wait {
 	w.t.Helper()
 	ahead, err := create(within(w.t), w.holder, queue, "h-W-", []byte(rand.Text()))
@@ -50,7 +51,7 @@ func (w *waiter) wait(queue string) wait {
 	return x
 }
 
-// mustWait watches the node of x and the one ahead.
+// mustWait watches the node of x and the node ahead of it.
 func (w *waiter) mustWait(x wait) driver.Watch {
 	w.t.Helper()
 	watch, err := w.Watch(within(w.t), x.queue, x.self, x.ahead.Node)
@@ -58,8 +59,9 @@ func (w *waiter) mustWait(x wait) driver.Watch {
 	return watch
 }
 
-// pass moves the clock of the lease and then sends a Sync, as if a heartbeat
-// had been answered. It records how many frames were sent so far.
+// pass moves the clock of the lease by d and then sends a Sync, as if a
+// heartbeat had been answered. It records how many frames have been sent up to
+// then.
 func (w *waiter) pass(d time.Duration) {
 	w.t.Helper()
 	leasehook.Skew(w.conn.Lease(), d)
@@ -67,8 +69,8 @@ func (w *waiter) pass(d time.Duration) {
 	w.multis, w.all = w.proxy.Frames(zktest.OpMulti), w.proxy.Requests()
 }
 
-// sent requires that the session has sent so many requests since pass, all of
-// them proofs.
+// sent requires that the session has sent as many proofs as the parameter says
+// since the last call of pass, and no other request.
 func (w *waiter) sent(proofs int) {
 	w.t.Helper()
 	require.Equal(w.t, proofs, w.proxy.Frames(zktest.OpMulti)-w.multis, "writes")
@@ -177,7 +179,7 @@ func TestListAfterAStoppedWatchWaitsForTheProof(t *testing.T) {
 			}
 			x.watch.Stop()
 			lists := make(chan error, 2)
-			for range cap(lists) { // each may be the contender's
+			for range cap(lists) { // any of these lists may be the one of the contender
 				go func() { _, err := w.List(within(t), "q"); lists <- err }()
 			}
 			closed(t, "the proof is sent", held.Held())
@@ -201,8 +203,8 @@ func TestANodeThatIsHeldSparesTheProof(t *testing.T) {
 	w.sent(0)
 }
 
-// An event of one watch may make a contender a holder, whatever other watches
-// its node has.
+// An event of one watch may make a contender a holder, even if other watches of
+// its node have had no event.
 func TestAnotherOpenWatchDoesNotSpareTheProof(t *testing.T) {
 	w := newWaiter(t)
 	behind, err := create(within(t), w.holder, "q", "h-W-", []byte("y"))
@@ -274,8 +276,8 @@ func TestDutyFollowsTheWatches(t *testing.T) {
 	require.Zero(t, w.own.waiting)
 }
 
-// The end of the session ends a watch, even if the watch had an event of a
-// release.
+// If the session ends before the proof, the watch ends, and sends no release,
+// even if a release was its event.
 func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 	w := newWaiter(t)
 	x := w.wait("q")
@@ -289,7 +291,7 @@ func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 	require.NoError(t, w.Close())
 	require.ErrorIs(t, w.Err(), driver.ErrSessionEnded)
 
-	// The proof may fail before the watches are ended.
+	// The proof may fail before the watches end.
 	l := &subscriber{c: make(chan driver.Cause, 1), ahead: true, event: releaseEvent, confirming: true}
 	w.watches.confirmLater(l)
 	ended(t, l.c)

@@ -11,11 +11,11 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// Watch implements driver.Session. It watches a node through the node's data:
-// if the node is guarded, a write to it is the first part of its release. A
-// server sets no watch for a missing node. The answer to the watch of the own
-// node shows which node has the name: it is the node of p only if both its
-// token and its session are those of p.
+// Watch implements driver.Session. It watches the data of each node, because a
+// write to a guarded node is the first part of its release. For a missing node
+// the server sets no watch. The answer to the watch of the own node shows which
+// node has the name. It is the node of p only if both its token and its session
+// are those of p.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return driver.Watch{}, err
@@ -37,8 +37,8 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 	return s.watchOf(sub), nil
 }
 
-// WatchQueue implements driver.Session through the queue's children. It makes
-// the queue if that does not exist.
+// WatchQueue implements driver.Session. It watches the children of the queue's
+// node, and makes that node if it does not exist.
 func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return driver.Watch{}, err
@@ -57,8 +57,8 @@ func (s *session) watchOf(sub *subscriber) driver.Watch {
 }
 
 // subscribeAll subscribes to the watches of all paths, and returns when they
-// are armed. If own is set, the first path is that of the subscriber's own
-// node. The requests do not wait for each other's answers.
+// are armed. If own is set, the first path is the path of the subscriber's own
+// node. The requests are sent together: none waits for the answer to another.
 func (s *session) subscribeAll(ctx context.Context, sub *subscriber, paths []string, own bool, arm func(path string) (watchedNode, error)) error {
 	if err := s.Err(); err != nil {
 		return err
@@ -89,13 +89,13 @@ func (s *session) subscribeAll(ctx context.Context, sub *subscriber, paths []str
 	return nil
 }
 
-// arm asks the server for a watch. The answer is for every caller that waits
-// for the path, so it does not depend on the ctx of one of them.
+// arm asks the server for a watch. All callers that wait for the path use the
+// answer, so arm does not depend on the context of one of them.
 func (s *session) arm(path string, w *watch, arm func(path string) (watchedNode, error)) {
 	asked := s.own.createdSoFar()
 	node, err := arm(path)
 	if errors.Is(err, zk.ErrNoNode) {
-		s.watches.fire(path, driver.Changed) // at once
+		s.watches.fire(path, driver.Changed) // no node: the watch ends at once
 		if queue, name, ok := s.settings.splitPath(path); ok {
 			s.own.nodeGone(queue, name, asked)
 		}
@@ -104,7 +104,7 @@ func (s *session) arm(path string, w *watch, arm func(path string) (watchedNode,
 	s.watches.answered(path, w, node, explain(err, "watch", path, "READ on it"))
 }
 
-// awaitArmed waits until the server has answered.
+// awaitArmed waits until the server has answered the request for the watch.
 func (s *session) awaitArmed(ctx context.Context, path string, w *watch) error {
 	select {
 	case <-w.armed:

@@ -8,26 +8,27 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// watches is the watches that a server has for a session, one for each path.
-// All callers that wait for a path share its watch. go-zookeeper cannot remove
-// a watch. So a watch without callers stays until it fires, and serves the next
-// caller.
+// watches is the set of watches that a server keeps for a session, one for each
+// path. All callers that wait for a path share its watch. go-zookeeper cannot
+// remove a watch. So a watch whose callers have all gone stays until it fires,
+// and serves the next caller of its path.
 //
-// go-zookeeper's event callback ends the watches, so that a watch needs no
-// goroutine.
+// go-zookeeper calls a function for each event, and that function ends the
+// watches. So a watch needs no goroutine.
 type watches struct {
 	conn *zkconn.Conn // set before the first subscriber
 	own  *ownNodes
 
 	mu          sync.Mutex
 	closed      bool
-	setInClient bool // there were watches when it was closed: go-zookeeper still has them
+	setInClient bool // go-zookeeper still has the watches that there were at close
 	paths       map[string]*watch
 	breaks      uint64         // how often the connection broke
-	stale       map[string]int // watches of an earlier connection, by the queue's path
+	stale       map[string]int // watches of an earlier connection, by queue path
 }
 
-// watch is the watch of one path. It leaves watches.paths when it ends.
+// watch is the watch of one path. When it ends, it is removed from
+// watches.paths.
 type watch struct {
 	breaks      uint64        // watches.breaks when the watch was asked for
 	armed       chan struct{} // closed when the server has answered
@@ -36,8 +37,9 @@ type watch struct {
 	over        bool // the node is gone, or something changed
 	subscribers map[*subscriber]struct{}
 
-	// written is set when a write was reported. fresh is set then if no watch
-	// in the queue is of an earlier connection, see watches.written.
+	// written is set when a write to the node was reported. fresh is set at the
+	// same time, if no watch in the queue is of an earlier connection: see the
+	// method written.
 	written, fresh bool
 }
 
@@ -53,10 +55,10 @@ type watchedNode struct {
 type subscriber struct {
 	c          chan driver.Cause
 	own        *watch           // of the contender's own node; nil for a queue
-	ahead      bool             // it listens to nodes ahead: an event may make its contender a holder
-	watches    []*watch         // own and all others that have not ended
+	ahead      bool             // it listens to nodes ahead, see notify
+	watches    []*watch         // own and all other watches that have not ended
 	endOfWait  func(event bool) // see ownNodes.beginWait; nil if the node does not only wait
-	confirming bool             // the event is delivered after Confirm
+	confirming bool             // the event is held back, see confirmLater
 	event      event
 	released   bool // Released was sent
 	over       bool // c is closed, or no caller receives from it any more
@@ -71,8 +73,8 @@ const (
 	endEvent
 )
 
-// any reports whether go-zookeeper may have watches, including those that no
-// caller waits for any more.
+// any reports whether go-zookeeper may have watches. It also counts watches
+// that no caller waits for any more.
 func (ws *watches) any() bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -80,8 +82,8 @@ func (ws *watches) any() bool {
 }
 
 // subscribe makes a subscriber listen to the watch of a path. If there is no
-// watch yet, subscribe makes one; first is true then, and the caller has to arm
-// it.
+// watch of the path yet, subscribe makes one and returns first as true. In that
+// case the caller has to arm the watch.
 func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, first bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -110,9 +112,10 @@ func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, fi
 	return w, first
 }
 
-// start ends a subscriber whose own node is not the one of that token. If no
-// event has come yet of the nodes ahead, the subscriber's node only waits from
-// now on.
+// start is called when all watches of a subscriber are armed. If the own node
+// is not the node of that token, start ends the subscriber. If the nodes ahead
+// have caused no event yet, start records that the subscriber's node only waits
+// from now on.
 func (ws *watches) start(s *subscriber, queue string, token int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -124,7 +127,8 @@ func (ws *watches) start(s *subscriber, queue string, token int64) {
 	}
 }
 
-// unsubscribe forgets a subscriber. Its channel is never closed.
+// unsubscribe forgets a subscriber. The subscriber's channel is then never
+// closed.
 func (ws *watches) unsubscribe(s *subscriber) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -133,8 +137,9 @@ func (ws *watches) unsubscribe(s *subscriber) {
 	s.endWait(false)
 }
 
-// answered records the server's answer to a watch. If it is an error, the
-// server has not set the watch, and the watch is forgotten.
+// answered records the server's answer to the request for a watch. If the
+// answer is an error, the server has not set the watch, and the watch is
+// forgotten.
 func (ws *watches) answered(path string, w *watch, node watchedNode, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -151,7 +156,7 @@ func (ws *watches) answered(path string, w *watch, node watchedNode, err error) 
 	}
 }
 
-// fire ends the watch of a path.
+// fire ends the watch of a path, if there is one.
 func (ws *watches) fire(path string, why driver.Cause) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -162,12 +167,14 @@ func (ws *watches) fire(path string, why driver.Cause) {
 }
 
 // written ends the watch of a node that was written to. If writes to the node
-// are trusted, its session has written to it in order to release it.
+// are trusted, the node's session has written to it in order to release it.
 //
-// After a reconnect that does not hold. The server then reports a node that has
-// changed since as written, even if it is another node of the same name. And it
-// may need several requests to set all watches again. So the end of a node may
-// be reported later than that of another node whose watch is new, for as long
+// After a reconnect a write does not prove that, for two reasons. First, the
+// server reports a node that has changed meanwhile as written, even if it is
+// another node of the same name. Second, several requests may be needed to set
+// all watches again. As long as an older watch of the queue is not set again,
+// the removal of its node may be reported later than an event of a node whose
+// watch is new.
 // as there is an older watch in the queue.
 func (ws *watches) written(path string) {
 	ws.mu.Lock()
@@ -181,11 +188,11 @@ func (ws *watches) written(path string) {
 	select {
 	case <-w.armed:
 		ws.end(w, w.cause())
-	default: // answered ends it
+	default: // answered will end it
 	}
 }
 
-// cause returns what a write to the node means. It needs watches.mu.
+// cause returns what a write to the node means. The caller holds watches.mu.
 func (w *watch) cause() driver.Cause {
 	if w.node.trusted && w.fresh {
 		return driver.Released
@@ -194,7 +201,7 @@ func (w *watch) cause() driver.Cause {
 }
 
 // disconnected is called when a connection has broken, before any event of the
-// next one.
+// next connection.
 func (ws *watches) disconnected() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -205,8 +212,8 @@ func (ws *watches) disconnected() {
 	}
 }
 
-// close ends all watches, for good. A subscriber that is confirming learns of
-// it when the lease has ended.
+// close ends all watches for good. If the event of a subscriber is held back,
+// its channel is closed when the lease has ended.
 func (ws *watches) close() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -219,7 +226,8 @@ func (ws *watches) close() {
 
 func parent(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
-// The caller of each function below holds watches.mu, except for confirmLater.
+// The caller of each function below holds watches.mu. Only confirmLater locks
+// it itself.
 
 // drop removes a watch from paths.
 func (ws *watches) drop(path string, w *watch) {
@@ -246,12 +254,12 @@ func (ws *watches) end(w *watch, why driver.Cause) {
 }
 
 // notify records an event and delivers it to the caller. If the subscriber
-// listens to nodes ahead, its contender may act as a holder after that. So the
-// session is confirmed first.
+// listens to nodes ahead, its contender may act as a holder after the event. So
+// the session is confirmed before the event is delivered.
 //
-// confirmLater never runs before notify returns: Work runs a job at once only
-// after the Conn has shut down. Before that, the lease has ended and close has
-// held ws.mu, so Confirmed reports true.
+// confirmLater cannot run before notify returns. Work would call it at once
+// only after the Conn has shut down. But by then the lease has ended, and close
+// has held ws.mu, so Confirmed returns true and notify does not call Work.
 func (ws *watches) notify(s *subscriber, e event) {
 	s.event = max(s.event, e)
 	if s.event == endEvent {
@@ -272,7 +280,8 @@ func (ws *watches) notify(s *subscriber, e event) {
 }
 
 // confirmLater confirms the session and then delivers the event. It locks ws.mu
-// itself. If the session has ended, the watch ends, whatever the event was.
+// itself. If the session has ended, confirmLater ends the watch, whatever the
+// event was.
 func (ws *watches) confirmLater(s *subscriber) {
 	ws.conn.ConfirmOrEnd()
 	ws.mu.Lock()
@@ -285,7 +294,8 @@ func (ws *watches) confirmLater(s *subscriber) {
 	s.deliver()
 }
 
-// endWait records the end of the wait, if there is one.
+// endWait records that the subscriber's node does not wait any more, if that
+// was recorded.
 func (s *subscriber) endWait(event bool) {
 	if s.endOfWait != nil {
 		s.endOfWait(event)
@@ -294,11 +304,12 @@ func (s *subscriber) endWait(event bool) {
 }
 
 // deliver passes the event to the caller. If the own node has gone after the
-// release of a node ahead, the caller learns only of the end.
+// release of a node ahead, the caller learns only that the watch has ended.
 //
 // The event of a release may arrive while the watch of the own node is being
-// armed. The answer to that watch decides then: a node that exists has existed
-// since Create, and a node that does not exist ends the subscriber before Watch
+// armed. The answer to the request for that watch then decides. If the node
+// exists, it has existed since Create. If it does not exist, the subscriber
+// ends before Watch returns it.
 // returns it.
 func (s *subscriber) deliver() {
 	switch {
@@ -312,8 +323,8 @@ func (s *subscriber) deliver() {
 	}
 }
 
-// keepOnly makes the subscriber listen to that watch alone, or to none if it is
-// nil or over.
+// keepOnly makes the subscriber listen to the given watch alone. If that watch
+// is nil or over, the subscriber listens to none.
 func (s *subscriber) keepOnly(only *watch) {
 	for _, w := range s.watches {
 		if w != only {

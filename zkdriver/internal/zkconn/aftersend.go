@@ -13,8 +13,8 @@ type sendHooks struct {
 	hooks []*sendHook
 }
 
-// sendHook is a function that runs once, after the transaction that contains
-// these bytes.
+// sendHook is a function that runs once, when the transaction that contains
+// these bytes has been written.
 type sendHook struct {
 	contents []byte
 	run      func()
@@ -26,8 +26,8 @@ func (hs *sendHooks) add(h *sendHook) {
 	hs.hooks = append(hs.hooks, h)
 }
 
-// take returns the hook of this request and forgets it. It returns nil if there
-// is none.
+// take returns the hook of this request and forgets it. If the request has no
+// hook, take returns nil.
 func (hs *sendHooks) take(request []byte) *sendHook {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -40,7 +40,7 @@ func (hs *sendHooks) take(request []byte) *sendHook {
 	return h
 }
 
-// cancel forgets a hook. It reports whether the hook had not been taken.
+// cancel forgets a hook. It returns false if the hook had already been taken.
 func (hs *sendHooks) cancel(h *sendHook) bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()

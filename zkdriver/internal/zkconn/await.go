@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// Go runs job on a worker and does not wait for it. It reports false, and does
-// not run job, if the Conn has shut down.
+// Go runs job on a worker and does not wait for it. If the Conn has shut down,
+// Go does not run job, and returns false.
 func (c *Conn) Go(job func()) bool { return c.workers.run(job) }
 
-// Work is Go, but runs job at once if the Conn has shut down. Every request
-// fails then.
+// Work is like Go, but if the Conn has shut down, it runs job at once, on the
+// calling goroutine. Every request of job then fails.
 func (c *Conn) Work(job func()) {
 	if !c.workers.run(job) {
 		job()
@@ -25,13 +25,13 @@ const (
 	abandoned
 )
 
-// Await runs job and waits until it has returned, ctx is done, or the session
-// has ended. go-zookeeper knows no context: a request ends when it was
-// answered, when its connection breaks, or when the Conn shuts down. So job
-// runs on a worker unless ctx can never be done.
+// Await runs job and waits until job has returned, ctx has ended, or the
+// session has ended. go-zookeeper takes no context: a request ends only when it
+// was answered, when its connection breaks, or when the Conn shuts down. So job
+// runs on a worker, unless ctx can never end.
 //
-// If Await returns before job does, late gets the result of job later, on the
-// worker. late may be nil.
+// If Await returns before job does, the function late is called with the result
+// of job later, on the worker. late may be nil.
 func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func(T, error)) (T, error) {
 	var none T
 	if err := c.lease.Err(); err != nil {
@@ -74,7 +74,8 @@ func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func
 	return unlessEnded(c, v, err)
 }
 
-// unlessEnded drops a result that came after the end of the session.
+// unlessEnded replaces a result that came after the end of the session by the
+// session's error.
 func unlessEnded[T any](c *Conn, v T, err error) (T, error) {
 	if end := c.lease.Err(); end != nil {
 		var none T

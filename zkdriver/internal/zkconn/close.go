@@ -11,20 +11,22 @@ import (
 var errClosed = errors.New("closed")
 
 const (
-	// abandonWait bounds how long Dial waits for the shutdown after it has
-	// failed.
+	// abandonWait bounds how long a Dial that has failed waits for the
+	// shutdown.
 	abandonWait = 25 * time.Millisecond
 	// closeTimeout bounds how long the server may take to confirm the end of
-	// the session. maxCloseTimeout bounds it after attempts that have failed.
+	// the session. After failed attempts the bound grows, up to
+	// maxCloseTimeout.
 	closeTimeout    = 2 * time.Second
 	maxCloseTimeout = 5 * time.Second
-	// exitTimeout bounds the wait for go-zookeeper's goroutines after that.
+	// exitTimeout bounds the wait for go-zookeeper's goroutines after
+	// closeTimeout.
 	exitTimeout = 2 * time.Second
 )
 
 // Close ends the session here and in the store, and returns when the Conn has
-// shut down. A session whose lease has run out here may live on in the store,
-// so Close ends it there all the same. If no server has confirmed the end, the
+// shut down. If the lease has run out here, the session may still exist in the
+// store, so Close ends it there, too. If no server has confirmed the end, the
 // error matches driver.ErrUnavailable, and Close can be called again.
 func (c *Conn) Close() error {
 	c.end(errClosed)
@@ -33,13 +35,14 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// shutDown ends go-zookeeper and the connection for good. If it runs because of
-// a Close, it also ends the session in the store, if the connection allows it.
+// shutDown closes go-zookeeper and the connection for good. If it runs because
+// of a call of Close, it also ends the session in the store, if the connection
+// still works.
 func (c *Conn) shutDown() {
 	if c.dialer.sessionID() != 0 && !errors.Is(c.lease.Err(), errClosed) {
-		// The session has ended without a Close, so its holders may not know
-		// yet. Until Close is called, the store must keep the nodes until the
-		// session times out there.
+		// The session has ended without a call of Close, so its holders may not
+		// know yet. Until Close is called, the store must keep the session's
+		// nodes, at most until the session times out there.
 		c.dialer.close()
 	}
 	c.awaitContainer()
@@ -47,16 +50,16 @@ func (c *Conn) shutDown() {
 	go func() {
 		defer close(closed)
 		c.client.Close()
-		c.dialer.close() // otherwise a handshake that is under way brings the session back
+		c.dialer.close() // or a handshake under way brings the session back
 		for range c.events {
-		} // closed when go-zookeeper's last goroutine ends
+		} // the channel is closed when go-zookeeper's last goroutine ends
 	}()
 	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	select {
 	case <-closed:
 	case <-timer.C:
-		c.dialer.close() // which ends client.Close, too
+		c.dialer.close() // after this, client.Close returns, too
 		timer.Reset(exitTimeout)
 		select {
 		case <-closed:
@@ -65,15 +68,16 @@ func (c *Conn) shutDown() {
 	}
 }
 
-// endInStore makes sure that the session has ended in the store. Unless that is
-// known, it ends the session on a new connection: go-zookeeper's has closed.
+// endInStore makes sure that the session has ended in the store. If that is not
+// known yet, it ends the session on a new connection, because go-zookeeper's
+// connection is closed.
 func (c *Conn) endInStore() error {
 	if c.endedThere || c.dialer.sessionID() == 0 || c.dialer.sessionClosed.Load() || errors.Is(c.lease.Err(), errExpired) {
 		return nil
 	}
-	// An attempt that a server has heard of keeps the session for another
-	// timeout. So each attempt may take longer than the one before, until the
-	// answers have time to arrive.
+	// When an attempt reaches a server, the server keeps the session for
+	// another timeout. So each attempt may take longer than the one before,
+	// until an attempt takes long enough for the answers to arrive.
 	timeout := min(closeTimeout<<min(c.endAttempts, 2), maxCloseTimeout)
 	c.endAttempts++
 	if err := c.dialer.endSession(timeout); err != nil {
@@ -84,9 +88,9 @@ func (c *Conn) endInStore() error {
 	return nil
 }
 
-// abandon shuts a Conn down that Dial does not return. Most often that takes no
-// time. But go-zookeeper waits for a second if a server hangs in the handshake;
-// the rest then goes on without the caller.
+// abandon shuts down a Conn that Dial does not return. In most cases that takes
+// no time. But if a server hangs in the handshake, go-zookeeper waits for a
+// second. In that case abandon returns earlier, and the shutdown goes on.
 func (c *Conn) abandon() {
 	if c.dialer.closeUnlessBegun() {
 		c.end(errClosed)

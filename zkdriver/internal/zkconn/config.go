@@ -18,8 +18,9 @@ type Config struct {
 	// no password.
 	Logins func() [][]byte
 
-	// Duty returns what the nodes of the session ask of its lease. It is called
-	// often, from any goroutine. It must not block or call the Conn.
+	// Duty returns how strong the lease has to be for the nodes of the session.
+	// It is called often, from any goroutine. It must not block or call the
+	// Conn.
 	Duty func() Duty
 
 	Events Events
@@ -42,7 +43,7 @@ type Events interface {
 	Ended()
 
 	// Watching reports whether the server may have watches of the session. If
-	// it has, requests wait after a reconnect until the watches are set again.
+	// so, requests wait after a reconnect until the watches are set again.
 	Watching() bool
 }
 
@@ -55,7 +56,7 @@ const (
 	Deleted
 )
 
-// Duty says what the nodes of a session ask of its lease.
+// Duty says how strong the lease has to be for the nodes of a session.
 type Duty int
 
 const (

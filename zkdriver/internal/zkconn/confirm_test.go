@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// enter makes the only node of a waiting session act as a holder's.
+// enter confirms a waiting session, so that its only node may act as a holder.
 func (w *world) enter() error {
 	w.does.Store(int32(Holding))
 	return w.keepalive.confirm(w.prove)
@@ -32,7 +32,7 @@ func TestGrantAfterALongWaitLeavesEnoughOfTheLease(t *testing.T) {
 	}{{waits, .25}, {waitsStated, .38}} {
 		shortest := time.Hour
 		each(t, x.worldConfig, func(w *world) {
-			time.Sleep(trip / 3) // no heartbeat is sent at this very instant
+			time.Sleep(trip / 3) // so that no heartbeat is sent at this very instant
 			require.NoError(w.t, w.enter())
 			w.locked(func() { require.Equal(w.t, 1, w.writes); w.down = true })
 			shortest = min(shortest, w.leaseLeft())
@@ -42,15 +42,15 @@ func TestGrantAfterALongWaitLeavesEnoughOfTheLease(t *testing.T) {
 	}
 }
 
-// A session with a recent write needs no proof. It sends its next write early
-// enough, whenever an outage begins.
+// A session with a recent write needs no further write before a grant. It sends
+// its next write early enough, whenever an outage begins.
 func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
 	for _, c := range []worldConfig{waits, waitsStated} {
 		shortest := time.Hour
 		for i := range 38 {
 			for later := range 10 {
 				inBubble(t, c, func(w *world) {
-					time.Sleep(c.timeout*time.Duration(i)/100 + trip/3) // at no instant of a heartbeat
+					time.Sleep(c.timeout*time.Duration(i)/100 + trip/3) // no heartbeat is sent then
 					synced := make(chan struct{})                       // a Sync may delay the next heartbeat
 					go w.request(toLeader, false, func() { close(synced) })
 					<-synced
@@ -69,8 +69,8 @@ func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
 }
 
 // A waiting session accepts the answers of a deposed leader. So its contenders
-// do not act as holders before a write was answered, which a deposed leader
-// cannot do.
+// do not act as holders before a write was answered: a deposed leader cannot
+// answer writes.
 func TestWaiterThatIsCutOffNeverHolds(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{waits, waitsStated} {

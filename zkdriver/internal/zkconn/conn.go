@@ -10,12 +10,13 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Conn is one session of ZooKeeper, on one zk.Conn. If either ends, both end.
-// All methods may be called from several goroutines at a time.
+// Conn is one session of ZooKeeper, on one zk.Conn. If the session or the
+// zk.Conn ends, the other is ended, too. All methods may be called from several
+// goroutines at a time.
 //
-// A Conn has these goroutines: one that sends heartbeats and shuts the Conn
-// down in the end, the workers, and those of go-zookeeper. The first one waits
-// for all others.
+// A Conn has these goroutines: a supervisor that sends heartbeats and finally
+// shuts the Conn down, the workers, and the goroutines of go-zookeeper. The
+// supervisor waits for all others.
 type Conn struct {
 	config    Config
 	dialer    *dialer
@@ -31,13 +32,13 @@ type Conn struct {
 
 	finished    chan struct{}      // closed when the Conn has shut down
 	closes      singleflight.Group // concurrent calls of Close share one attempt
-	endedThere  bool               // the server has confirmed the end; belongs to closes
-	endAttempts int                // to end the session in the store; belongs to closes
+	endedThere  bool               // a server has confirmed the end; used within closes
+	endAttempts int                // attempts to end it in the store; used within closes
 }
 
-// Lease returns the lease of the session. It ends with the session at the
-// latest; its error says why. If a caller ends it, the Conn shuts down and does
-// not end the session in the store.
+// Lease returns the lease of the session. The lease ends at the latest when the
+// session ends; its error says why. If a caller ends the lease, the Conn shuts
+// down, and does not end the session in the store.
 func (c *Conn) Lease() *driver.Lease { return c.lease }
 
 // Finished returns a channel that is closed when the session has ended and the

@@ -22,8 +22,8 @@ type dialer struct {
 	tls    *tls.Config
 	hosts  []string // shuffled
 
-	// Set before use. They are called on goroutines of go-zookeeper and must
-	// not block.
+	// These functions are set before the dialer is used. They are called on
+	// goroutines of go-zookeeper and must not block.
 	onBegin  func(r connectReply, asked driver.Instant) error // the session exists
 	onResume func(asked driver.Instant) error                 // the session has reconnected
 	onEnd    func(error)                                      // the session has ended
@@ -38,16 +38,16 @@ type dialer struct {
 	mu       sync.Mutex
 	closed   bool
 	next     int // index into hosts
-	attempts int // since a request was answered
+	attempts int // attempts since the last answer to a request
 	conn     *frameConn
-	attached bool   // conn has finished its handshake and was not given up since
+	attached bool   // conn has finished its handshake and has not been given up since
 	server   string // the address of the last server that accepted the session
 	session  int64
 	password []byte
 	timeout  time.Duration
 	cancel   context.CancelFunc // ends the present dial
-	lastErr  error              // of the last attempt
-	refusals int                // failed attempts in a row that another attempt would repeat
+	lastErr  error              // the error of the last attempt
+	refusals int                // attempts in a row that failed for good, see fatal
 	fatal    chan struct{}      // closed when every host has refused
 }
 
@@ -65,9 +65,9 @@ func (d *dialer) Init([]string) error { return nil }
 func (d *dialer) Len() int            { return len(d.hosts) }
 func (d *dialer) Connected()          {}
 
-// Next returns the next host. retryStart makes go-zookeeper pause for a second
-// and check whether it has been closed. So Next sets it only after close; until
-// then dial pauses.
+// Next returns the next host. If retryStart is true, go-zookeeper pauses for a
+// second and checks whether it has been closed. So retryStart is true only
+// after close; until then dial makes the pauses.
 func (d *dialer) Next() (server string, retryStart bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,13 +110,13 @@ func (d *dialer) dial(_, address string, _ time.Duration) (net.Conn, error) {
 	return c, nil
 }
 
-// redialInterval returns the time between two dials to a host that does not
+// redialInterval returns the time between two dials to one host that does not
 // answer.
 func (d *dialer) redialInterval() time.Duration { return max(d.sessionTimeout()/40, firstBackOff) }
 
-// pauseBeforeDial waits before every attempt except the first one for each
-// host. Otherwise a client would overload servers that are down, or that accept
-// connections and drop them.
+// pauseBeforeDial waits before every attempt, except before the first attempt
+// for each host. Without this pause a client would overload servers that are
+// down, or that accept connections and drop them.
 func (d *dialer) pauseBeforeDial() (attempt int, err error) {
 	d.mu.Lock()
 	attempt = d.attempts
@@ -141,10 +141,10 @@ const (
 	maxBackOff   = time.Second
 )
 
-// backOff returns how long to wait before an attempt. It doubles with each
-// attempt after the first one for each host, up to a tenth of the session
-// timeout, with jitter. While a session exists its lease runs, so the limit is
-// a fortieth then.
+// backOff returns how long to wait before an attempt. There is no pause before
+// the first attempt for each host. After that, the pause doubles with each
+// attempt, up to a tenth of the session timeout, with jitter. Once a session
+// exists, its lease runs, so the limit is then a fortieth of the timeout.
 func (d *dialer) backOff(attempt int) time.Duration {
 	n := attempt - len(d.hosts)
 	if n < 0 {
@@ -158,10 +158,10 @@ func (d *dialer) backOff(attempt int) time.Duration {
 	return wait/2 + rand.N(wait/2+1)
 }
 
-// attemptTimeout returns how long one attempt may take, handshake included. It
-// is short, so that one host that does not answer does not cost the session. It
-// grows with each round through the hosts, so that a slow store is reached in
-// the end.
+// attemptTimeout returns how long one attempt may take, including its
+// handshake. This time is short, so that one host that does not answer does not
+// cost the session. It grows with each round through the hosts, so that a slow
+// store is reached in the end.
 func (d *dialer) attemptTimeout(attempt int) time.Duration {
 	const least, most = 100 * time.Millisecond, 2 * time.Second
 	timeout := min(max(d.sessionTimeout()/8, least), most)
@@ -204,8 +204,8 @@ func (d *dialer) logins() [][]byte {
 	return d.config.Logins()
 }
 
-// recordFailure implements connOwner. c is nil if there was no connection. The
-// error of a connection whose handshake has succeeded is not recorded.
+// recordFailure implements connOwner. If there was no connection, c is nil.
+// recordFailure is not called for a connection whose handshake has succeeded.
 func (d *dialer) recordFailure(c *frameConn, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -237,8 +237,8 @@ func permanentDialError(err error) bool {
 	return certificateRefused(err)
 }
 
-// checkReply implements connOwner. If the server has ended the session, or
-// answers for another one, checkReply ends the session here.
+// checkReply implements connOwner. If the server says that the session has
+// ended, or answers for another session, checkReply ends the session here.
 func (d *dialer) checkReply(r connectReply) error {
 	d.mu.Lock()
 	session, timeout, closed := d.session, d.timeout, d.closed
@@ -264,8 +264,8 @@ func (d *dialer) checkReply(r connectReply) error {
 }
 
 // attach implements connOwner: it begins or resumes the session. The server has
-// accepted the session, and so has the leader, which a server asks before it
-// does.
+// accepted the session. So the leader has accepted it, too, because a server
+// asks its leader first.
 func (d *dialer) attach(c *frameConn, r connectReply) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -302,7 +302,8 @@ func (d *dialer) afterSend(frame []byte) func() {
 // closeConfirmed implements connOwner.
 func (d *dialer) closeConfirmed() { d.sessionClosed.Store(true) }
 
-// resetBackOff is called when a request was answered: the connection works.
+// resetBackOff is called when a request was answered, which shows that the
+// connection works.
 func (d *dialer) resetBackOff() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -344,8 +345,8 @@ func (d *dialer) describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: FormatID(d.session), Server: d.server, Timeout: d.timeout}
 }
 
-// close closes the connection and forbids any other. Whatever go-zookeeper has
-// begun cannot bring the session back after that.
+// close closes the connection and allows no other. After that, no dial or
+// handshake that go-zookeeper has begun can bring the session back.
 func (d *dialer) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -353,7 +354,7 @@ func (d *dialer) close() {
 }
 
 // closeUnlessBegun closes the dialer unless the session has begun. It reports
-// whether the session has.
+// whether the session has begun.
 func (d *dialer) closeUnlessBegun() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -363,7 +364,7 @@ func (d *dialer) closeUnlessBegun() bool {
 	return d.session != 0
 }
 
-// closeLocked needs d.mu.
+// closeLocked does what close does. The caller holds d.mu.
 func (d *dialer) closeLocked() {
 	if d.closed {
 		return

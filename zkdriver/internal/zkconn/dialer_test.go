@@ -23,9 +23,9 @@ type watching struct{ noEvents }
 
 func (watching) Watching() bool { return true }
 
-// go-zookeeper sets the watches again as of the last zxid that it has seen. The
-// answer to a request that goes first would raise that zxid, and a change in
-// between would be missed.
+// After a reconnect, go-zookeeper asks for changes since the last zxid that it
+// has seen. If another request were sent before the watches, its answer would
+// raise that zxid, and an earlier change would be missed.
 func TestAfterAReconnectTheWatchesAreSetBeforeAnyRequest(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.NewProxy(t, server.Addr())

@@ -18,41 +18,44 @@
 //
 //   - A lease. go-zookeeper learns that a session has expired only from a
 //     server, after a reconnect. Until then the process would act as the holder
-//     of locks that the store has given to another one. And a server that has
-//     lost its leader goes on answering pings and reads. So the Conn keeps a
-//     driver.Lease, counts it from requests that the leader is known to have
-//     seen, and sends heartbeats of its own. keepalive.go has the rule and the
-//     proof, schedule.go the arithmetic. Config.Duty says how strong a proof
-//     the nodes of the session need at present. Hold and Confirm make the lease
-//     strong enough before a contender becomes a holder (confirm.go).
+//     of locks that the store has already given to another process. And a
+//     server that has lost its leader goes on answering pings and reads. So the
+//     Conn keeps a driver.Lease, counts it from requests that the leader is
+//     known to have seen, and sends heartbeats of its own. keepalive.go has the
+//     rule and the proof, schedule.go the arithmetic. Config.Duty says how
+//     strong a proof the nodes of the session need at present: a Sync, or a
+//     write. Before a contender becomes a holder, Hold and Confirm make the
+//     lease count from a write (confirm.go).
 //   - One session, never a second one. The dialer reads each connect reply and
 //     refuses any session but its own (dialer.go).
-//   - A handshake that ends. go-zookeeper allows a handshake ten times the time
-//     that the session lives, so one server that hangs costs the session. It
-//     can also block for good if a connection breaks while it logs in again. So
-//     frameConn, a net.Conn between go-zookeeper and the network, does the
-//     whole handshake, the logins included, within a short deadline
-//     (frameconn.go, handshake.go).
+//   - A handshake that takes a bounded time. go-zookeeper allows a handshake
+//     ten times the time that the session lives, so one server that hangs costs
+//     the session. It can also block for good if a connection breaks while it
+//     logs in again. So frameConn, a net.Conn between go-zookeeper and the
+//     network, does the whole handshake, the logins included, within a short
+//     deadline (frameconn.go, handshake.go).
 //   - Dialing. go-zookeeper resolves names once. With one server it pauses a
 //     second between attempts; with several it may dial a server that drops
 //     connections a thousand times a second. The dialer resolves a name for each
 //     dial, backs off, and starts a second dial if the first one gets no answer
 //     (dialer.go, dial.go). It adds TLS (tls.go).
-//   - Watches that miss nothing. After a reconnect, a request that overtakes
-//     the watches which are being set again can hide a change. frameConn delays
-//     requests until the watches are set.
+//   - Watches that miss no change. go-zookeeper sets its watches again after a
+//     reconnect. If a request overtakes them, a change can be missed. So
+//     frameConn delays requests until the watches are set (frameconn.go).
 //   - Checked replies. A reply of the wrong shape makes go-zookeeper panic or
 //     allocate all memory. frameConn closes the connection instead
 //     (replyshape.go).
-//   - Requests with a context. go-zookeeper has none: a request ends when it
-//     was answered or the connection breaks. Await runs it on a worker and
-//     returns earlier if the context is done (await.go, workers.go).
+//   - Requests with a context. go-zookeeper takes no context: a request ends
+//     only when it was answered or the connection breaks. Await runs a request
+//     on a worker and returns earlier if the context ends (await.go,
+//     workers.go).
 //   - Every answer counts. All requests go through one function, which renews
 //     the lease, and ends it when an answer says that the session is over
 //     (requests.go). Unanswered, Permanent and Unimplemented say what an error
 //     leaves open (errors.go).
-//   - A request behind another one. AfterSend runs a function as soon as a
-//     certain transaction has been written to the connection (aftersend.go).
+//   - A request directly after another one. AfterSend runs a function as soon
+//     as a certain transaction has been written to the connection
+//     (aftersend.go).
 //   - A close that is confirmed. go-zookeeper may lose the close request, and a
 //     handshake under way may even bring the session back. Close forbids
 //     further connections and, unless the server has confirmed the end, ends

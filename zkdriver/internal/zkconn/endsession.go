@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// endSession ends the session on a new connection. It is needed for a session
-// whose connection broke, or did not answer, during Close, when go-zookeeper
-// makes no other connection; and for one whose lease has run out here. The
-// error says why no server has confirmed the end.
+// endSession ends the session on a new connection. That is needed in two cases.
+// In the first case the connection broke, or did not answer, during Close, when
+// go-zookeeper makes no other connection. In the second case the lease has run
+// out here. The error says why no server has confirmed the end.
 func (d *dialer) endSession(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -69,8 +69,9 @@ func (d *dialer) reattachRequest() []byte {
 	return append(b, d.password...)
 }
 
-// sendClose logs in and closes the session. It does not wait for the answers to
-// the logins, which arrive first: on a slow network each round trip counts.
+// sendClose logs in and closes the session. The answers to the logins arrive
+// before the answer to the close. sendClose does not wait for them first,
+// because on a slow network each round trip counts.
 func sendClose(c *frameConn) error {
 	if err := c.login(false); err != nil {
 		return err

@@ -16,8 +16,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// maxRequestPause is how long requests wait for the watches to be set again.
-// Requests wait only if there are watches, so this is a last resort.
+// maxRequestPause is how long requests wait at most for the watches to be set
+// again. Requests wait only if there are watches to set, so this limit is
+// hardly ever reached.
 const maxRequestPause = 500 * time.Millisecond
 
 // frameConn is one connection to one server. It stands between go-zookeeper and
@@ -25,21 +26,21 @@ const maxRequestPause = 500 * time.Millisecond
 //
 //   - It does the whole handshake, the login included, within one deadline.
 //     (go-zookeeper's own deadline is ten times as long as the session lives,
-//     and there is none for the body. And if a connection breaks while
+//     and it has none for the body of a reply. And if a connection breaks while
 //     go-zookeeper logs in again, go-zookeeper can block for good.)
 //   - It reads the connect reply and passes on no session but its own.
-//   - It turns an error of a write into a closed connection, which go-zookeeper
-//     notices when it reads. So a connection fails in one way and not in two.
+//   - If a write fails, it closes the connection, which go-zookeeper notices
+//     when it reads. So go-zookeeper sees each failure in the same way.
 //   - After a reconnect it delays requests until the watches have been set
-//     again. go-zookeeper sets the watches as of the last zxid that it has
-//     seen. The answer to a request that overtakes them raises that zxid, and a
-//     change in between would be missed.
+//     again. go-zookeeper asks for changes since the last zxid that it has
+//     seen. If a request overtook the watches, its answer would raise that
+//     zxid, and an earlier change would be missed.
 //   - It notices when the server has confirmed the end of the session.
 //   - It refuses replies of the wrong shape, see replyshape.go.
 //   - It runs the hook of a transaction, see aftersend.go.
 //
-// It ignores the deadlines and the pings of go-zookeeper: the heartbeats of the
-// Conn detect earlier that a connection does not answer.
+// A frameConn ignores the deadlines and the pings of go-zookeeper: the
+// heartbeats of the Conn notice earlier that a connection does not answer.
 type frameConn struct {
 	raw      net.Conn
 	owner    connOwner
@@ -48,21 +49,22 @@ type frameConn struct {
 	connectSent    driver.Instant // when the connect request was sent
 	connectWritten bool           // the connect request has been sent
 
-	// The reading side.
+	// The fields below belong to the goroutine that reads.
 	in            *bufio.Reader
 	handshakeDone bool
 	unread        []byte // the part of the present frame that go-zookeeper has yet to read
-	frame         []byte // kept for the next one
+	frame         []byte // the buffer of the present frame, kept for the next one
 
-	// writes counts the writes. Reading it orders go-zookeeper's reading
-	// goroutine after its writing one.
+	// writes counts the writes. The goroutine of go-zookeeper that reads also
+	// reads this counter, so that it sees what the goroutine that writes has
+	// done.
 	writes   atomic.Uint64
 	closeXid atomic.Int64
 
 	pendingMu sync.Mutex
 	pending   map[int32]int32 // the opcodes of requests without a reply, by xid
 
-	mu      sync.Mutex // the writing side
+	mu      sync.Mutex // guards the fields below, which belong to the writing side
 	paused  bool
 	delayed []byte
 	timer   *time.Timer
@@ -73,17 +75,17 @@ type connOwner interface {
 	logins() [][]byte
 	sessionID() int64 // 0 before the session has begun
 
-	// checkReply returns an error if the reply is not of this session.
+	// checkReply returns an error if the reply is not about this session.
 	checkReply(connectReply) error
 
-	// attach is called when the handshake is over.
+	// attach is called when the handshake has succeeded.
 	attach(*frameConn, connectReply) error
 
 	// recordFailure records why the handshake failed.
 	recordFailure(*frameConn, error)
 
-	// afterSend returns the function to run when a transaction was written, or
-	// nil.
+	// afterSend returns the function that has to run when a transaction was
+	// written, or nil.
 	afterSend(frame []byte) func()
 
 	// closeConfirmed is called when the server has answered the close request.
@@ -117,7 +119,8 @@ func (c *frameConn) Close() error {
 	return c.raw.Close()
 }
 
-// Write takes one whole frame: go-zookeeper writes each request with one call.
+// Write takes one whole frame, because go-zookeeper writes each request with
+// one call.
 func (c *frameConn) Write(frame []byte) (int, error) {
 	if !c.connectWritten {
 		c.connectWritten = true
@@ -158,7 +161,8 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 	return length, nil
 }
 
-// expectReply records a request, so that its reply can be checked.
+// expectReply records the opcode of a request, so that the reply can be
+// checked.
 func (c *frameConn) expectReply(xid, opcode int32) {
 	if xid < 0 {
 		return // the reply is empty
@@ -168,8 +172,8 @@ func (c *frameConn) expectReply(xid, opcode int32) {
 	c.pending[xid] = opcode
 }
 
-// replyTo returns the opcode of the request that a reply answers. ok is false
-// if there is none; go-zookeeper skips such a reply.
+// replyTo returns the opcode of the request that a reply answers. If there is
+// no such request, ok is false, and go-zookeeper skips the reply.
 func (c *frameConn) replyTo(xid int32) (opcode int32, ok bool) {
 	c.pendingMu.Lock()
 	defer c.pendingMu.Unlock()
@@ -185,8 +189,8 @@ func (c *frameConn) send(frame []byte) {
 	}
 }
 
-// pauseRequests delays requests until the watches have been set again, at most
-// for that time.
+// pauseRequests delays requests until the watches have been set again, but not
+// for longer than most.
 func (c *frameConn) pauseRequests(most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,7 +202,7 @@ func (c *frameConn) pauseRequests(most time.Duration) {
 	})
 }
 
-// resumeRequests sends the delayed requests. It needs c.mu.
+// resumeRequests sends the delayed requests. The caller holds c.mu.
 func (c *frameConn) resumeRequests() {
 	if !c.paused {
 		return
@@ -253,9 +257,9 @@ func (c *frameConn) handshake() error {
 	if err := c.owner.checkReply(r); err != nil {
 		return err
 	}
-	// A session that reconnects has logged in before, and its lease runs. So it
-	// does not wait for the answers to the login: they come before any other
-	// answer, and go-zookeeper skips them.
+	// A session that reconnects has logged in before, and its lease runs. So
+	// the handshake does not wait for the answers to the login. They arrive
+	// before any other answer, and go-zookeeper skips them.
 	if err := c.login(c.owner.sessionID() == 0); err != nil {
 		return err
 	}
@@ -328,7 +332,7 @@ func (c *frameConn) nextFrame() error {
 }
 
 // readFrame reads a frame of that size. It allocates memory only as the bytes
-// arrive, because the announced size may be false.
+// arrive, because the size that the server has announced may be false.
 func (c *frameConn) readFrame(size int) error {
 	const step, keep = 1 << 20, 64 << 10
 	if cap(c.frame) > keep {

@@ -16,7 +16,8 @@ func frame(opcode int32, xid int32) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(opcode))
 }
 
-// newPair returns a frameConn whose handshake is over, and the other end of it.
+// newPair returns a frameConn whose handshake is over, and the server's end of
+// its connection.
 func newPair(t *testing.T) (*frameConn, net.Conn) {
 	here, there := net.Pipe()
 	t.Cleanup(func() { here.Close(); there.Close() })

@@ -52,9 +52,9 @@ func connectReplyFrame(timeout int32, session int64) []byte {
 	return append(b, make([]byte, 16)...)
 }
 
-// FuzzHandshake answers the connect request with any bytes. The frameConn must
-// attach to the session that the bytes name and pass the reply on unchanged; or
-// it must fail and be closed.
+// FuzzHandshake answers the connect request with any bytes. Then either the
+// frameConn attaches to the session that the bytes name, and passes the reply
+// on unchanged, or it fails and is closed.
 func FuzzHandshake(f *testing.F) {
 	good := connectReplyFrame(10000, 7)
 	f.Add(good, false)
@@ -86,8 +86,8 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-// FuzzReplies checks that a frameConn passes on a prefix of what has arrived,
-// and only frames of a possible length.
+// FuzzReplies checks that a frameConn passes on the first bytes that have
+// arrived, unchanged and in order, and only frames of a possible length.
 func FuzzReplies(f *testing.F) {
 	frame := func(xid uint32, n int) []byte {
 		b := binary.BigEndian.AppendUint32(nil, uint32(12+4+n))
@@ -118,9 +118,9 @@ func FuzzReplies(f *testing.F) {
 	})
 }
 
-// frames returns the prefix of in that consists of frames, the last of which
-// may be cut off. answered reports whether one of them answers the request of
-// that xid.
+// frames returns the beginning of in that consists of frames. The last frame
+// may be cut off. The result answered reports whether one of the frames answers
+// the request with that xid.
 func frames(in []byte, xid uint32) (out []byte, answered bool) {
 	out = []byte(nil)
 	for len(in) >= 8 {
@@ -136,9 +136,9 @@ func frames(in []byte, xid uint32) (out []byte, answered bool) {
 	return out, answered
 }
 
-// FuzzRequests checks that each request of go-zookeeper is sent whole and in
-// order, except that the watches overtake delayed requests. Pings are not sent:
-// the Conn has heartbeats of its own.
+// FuzzRequests checks that each request of go-zookeeper is sent in full, and
+// that requests keep their order, except that the watches overtake delayed
+// requests. Pings are not sent, because the Conn has heartbeats of its own.
 func FuzzRequests(f *testing.F) {
 	f.Add([]byte{1, 101, 4, 5}, true)
 	f.Add([]byte{11, 12, 101, 101}, true)

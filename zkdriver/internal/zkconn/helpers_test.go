@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bound is generous: it ends a test that does not make progress.
+// bound is a generous limit. It ends a test that makes no progress.
 const bound = 30 * time.Second
 
 func closed(t testing.TB, what string, c <-chan struct{}) {
@@ -20,7 +20,7 @@ func closed(t testing.TB, what string, c <-chan struct{}) {
 	}
 }
 
-// noEvents is a session without watches.
+// noEvents implements Events for a session without watches.
 type noEvents struct{}
 
 func (noEvents) Changed(string, Change) {}

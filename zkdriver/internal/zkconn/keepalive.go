@@ -26,12 +26,13 @@ import (
 //
 // # The rule
 //
-// T is the session timeout that was granted, M the margin. A touch is a request
-// of the present connection that was answered. A proof is an answered write or
-// Sync. A proof that was sent at s proves the latest touch that was answered at
-// or before s - g. It proves the connect request in any case, because a server
-// asks its leader before it accepts a session. g is T/4, or 0.55 ticks if the
-// data source name states the tick and that is less.
+// T is the session timeout that was granted, and M is the margin. A touch is an
+// answered request of the present connection. A proof is an answered write or
+// an answered Sync. A proof that was sent at the instant s proves the latest
+// touch that was answered at or before s - g. It also proves the connect
+// request, whenever that was answered, because a server asks its leader before
+// it accepts a session. The gap g is T/4, or 0.55 ticks if the data source name
+// states the tick and 0.55 ticks are less.
 //
 // The session keeps two instants:
 //
@@ -39,21 +40,22 @@ import (
 //	strong  the earlier of m and w, where w is the sending time of the latest
 //	        answered write of the same connection as m
 //
-// Both only grow, and both outlive a reconnect. On a new connection, strong
-// does not change until a write has been answered on it. As long as a node of
-// the session may hold a lock, or a Create is in flight, the lease counts from
-// strong; otherwise it counts from the later of the two. When a session comes
-// to have its first such node, the lease is set back to strong before the
-// caller learns of that node. The lease ends T - M after the instant that it
-// counts from.
+// Both instants only grow, and both are kept over a reconnect. On a new
+// connection, strong does not change until a write has been answered on it. As
+// long as a node of the session may hold a lock, or a Create is in flight, the
+// lease counts from strong. Otherwise it counts from the later of the two
+// instants. When the session gets its first node that may hold a lock, the
+// lease is set back to strong before the caller learns of that node. The lease
+// ends T - M after the instant that it counts from.
 //
-// A node only waits as long as there is an open watch of it and of nodes ahead
-// of it: the contract says that its contender does not act as a holder then. So
-// a session whose nodes all wait needs no writes. The watch ends, or sends
-// Released, only after the lease was set back to strong with enough of it left;
-// confirm sends a write for that if the latest one is old. If the watch was
-// stopped, the contender lists before it acts as a holder, and the list waits
-// for the same.
+// A node is said to only wait as long as there is an open watch of it and of
+// nodes ahead of it: the contract says that its contender does not act as a
+// holder during that time. So a session whose nodes all only wait needs no
+// writes. Before such a watch ends, or sends Released, the lease is set back to
+// strong, and enough of the lease must be left; if the latest write is too old
+// for that, confirm sends a write. If a contender has stopped its watch, it
+// lists the queue before it acts as a holder, and the list waits for the same
+// write.
 //
 // # Why no other session is granted a lock before the lease ends
 //
@@ -74,23 +76,24 @@ import (
 //     committed, and the write would have been refused.
 //
 // So while the lease counts from strong and has not ended, no leader has timed
-// the session out, and its nodes exist. "Every node ahead has gone" never
-// becomes untrue. So late reports of a deposed leader do no harm: a list, an
-// event, or a hand-over without a list.
+// the session out, and its nodes exist. Once every node ahead of a node has
+// gone, that stays true. So late reports of a deposed leader do no harm,
+// whether they are a list, an event, or a hand-over without a list.
 //
-// A lease that counts from weak is not protected like that: a deposed leader
-// goes on answering Syncs. It does not need the protection. Such a session has
-// no node, or only nodes whose contenders were not granted a lock, and they are
-// granted none before a write was answered. A deposed leader cannot answer a
-// write, and every leader refuses it if the session is over. Without that
-// write, a waiter that learns of a release late, from a deposed leader, would
-// hold the lock at the same time as another contender.
+// A lease that counts from weak is not protected like that, because a deposed
+// leader goes on answering Syncs. Such a lease does not need the protection.
+// The session has no node, or only nodes whose contenders were not granted a
+// lock, and no lock is granted to them before a write was answered. A deposed
+// leader cannot answer a write, and every leader refuses the write if the
+// session is over. Without that write, a waiter that learns of a release late,
+// from a deposed leader, would hold the lock at the same time as another
+// contender.
 //
 // # Assumptions
 //
 //   - The clocks of client and servers run alike: over a time of T they drift
 //     apart by less than M.
-//   - A leader's ping reaches the server within g. One that is later by less
+//   - A leader's ping reaches the server within g. A ping that is later by less
 //     than g - tick/2 + M does no harm.
 //   - Half a tick is at most g. T is at least two ticks by default, so T/4 is
 //     enough. An observer that is connected to a follower (observerMasterPort)
@@ -102,15 +105,16 @@ import (
 // # The schedule
 //
 // A heartbeat is a Sync. In a session that may hold a lock, the first heartbeat
-// on a connection is a write, and so is every (n+1)-th after that. They are
-// sent p apart, p = (g + r) / n, where r is a round trip. No heartbeat waits
-// for the answer to the one before. Each one proves the n-th before it. So just
-// before a renewal arrives, the lease counts from an instant that is (n+1) * p
-// + r ago. If an outage begins then, the session reports its end T - M - (n+1)
-// * p - r later.
+// on a connection is a write, and so is every (n+1)-th heartbeat after that.
+// Heartbeats are sent at intervals of p = (g + r) / n, where r is a round trip.
+// No heartbeat waits for the answer to the one before. Each heartbeat proves
+// the n-th heartbeat before it. So just before a renewal arrives, the lease
+// counts from an instant that is (n+1) * p + r ago. If an outage begins at that
+// moment, the lease ends T - M - (n+1) * p - r later.
 //
-// n is 2 if the tick is not stated, and 1 if g is small. If all nodes wait, n
-// is 1 and p is at least T/4, if the term allows for that. n rises with r.
+// n is 2 if the tick is not stated, and 1 if g is small. n grows with r. If all
+// nodes only wait, n is 1 and p is at least T/4, if the term T - M is long
+// enough for that.
 type keepalive struct {
 	lease  *driver.Lease
 	duty   func() Duty
@@ -118,17 +122,18 @@ type keepalive struct {
 	proofs singleflight.Group // concurrent calls of confirm share one write
 
 	mu               sync.Mutex
-	countsFromStrong bool // the lease has counted from strong since hold
+	countsFromStrong bool // since hold, the lease has counted from strong
 	schedule         *schedule
-	number           uint64 // of the present connection
+	number           uint64 // the number of the present connection
 }
 
 func newKeepalive(s *schedule, lease *driver.Lease, duty func() Duty) *keepalive {
 	return &keepalive{schedule: s, lease: lease, duty: duty, wake: make(chan struct{}, 1)}
 }
 
-// connected starts a new connection. Requests of an earlier connection, perhaps
-// to another server, may never have reached the leader.
+// connected starts a new connection. The requests of earlier connections do not
+// count any more: they may have gone to another server and may never have
+// reached the leader.
 func (k *keepalive) connected(asked, now driver.Instant) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -144,9 +149,9 @@ func (k *keepalive) disconnected() {
 	k.schedule.detached()
 }
 
-// answered records an answered request of the connection of that number, and
-// renews the lease if the answer is a proof. An answer on an earlier connection
-// counts for nothing.
+// answered records an answered request of the connection with that number. If
+// the answer is a proof, answered renews the lease. An answer on an earlier
+// connection does not count.
 func (k *keepalive) answered(number uint64, r reach, sent, now driver.Instant, isHeartbeat bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -164,8 +169,8 @@ func (k *keepalive) answered(number uint64, r reach, sent, now driver.Instant, i
 // errNoWrite says that no write has been answered on the present connection.
 var errNoWrite = errors.New("no write has been answered on this connection")
 
-// hold makes the lease count from schedule.strong, for a session that comes to
-// have a node which may hold a lock. Its duty must be Holding by then.
+// hold is called when the session gets a node that may hold a lock. It makes
+// the lease count from schedule.strong. The duty must already be Holding.
 func (k *keepalive) hold() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -183,7 +188,8 @@ func (k *keepalive) holdAtLeast(least time.Duration) error {
 
 // confirmed reports whether the lease counts from schedule.strong, or no node
 // of the session may hold a lock. If the latest write is recent, confirmed
-// makes the lease count from there. Otherwise that needs a write: see confirm.
+// itself makes the lease count from schedule.strong. Otherwise a write is
+// needed: see confirm.
 func (k *keepalive) confirmed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -195,32 +201,31 @@ func (k *keepalive) confirmed() bool {
 }
 
 // confirm makes the lease count from schedule.strong before contenders that
-// have waited may act as holders. It calls write to send a write. One write
-// serves all of them.
+// have waited may act as holders. If that needs a write, confirm calls the
+// function write to send it. One write serves all concurrent calls of confirm.
 func (k *keepalive) confirm(write func() error) error {
 	if k.confirmed() {
 		return nil
 	}
 	_, err, _ := k.proofs.Do("", func() (any, error) {
-		if k.confirmed() { // since the call of another contender
+		if k.confirmed() { // another call has confirmed the session meanwhile
 			return nil, nil
 		}
-		defer k.heartbeatEnded(k.noteProof()) // so that run does not send a write as well
+		defer k.heartbeatEnded(k.noteProof()) // so that run does not send a write, too
 		return nil, k.proveAndHold(write)
 	})
 	return err
 }
 
-// noteProof records that a write is sent now, as if the schedule had asked for
-// it.
+// noteProof records that a write is sent now, as if it were a heartbeat.
 func (k *keepalive) noteProof() (id uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.schedule.noteSent(toQuorum, k.lease.Now())
 }
 
-// proveAndHold sends a write and then holds. It tries again if the connection
-// breaks.
+// proveAndHold sends a write and then calls hold. If the connection breaks, it
+// tries again.
 func (k *keepalive) proveAndHold(write func() error) (err error) {
 	for range 3 {
 		if err = write(); err == nil {
@@ -240,7 +245,7 @@ func (k *keepalive) connection() uint64 {
 	return k.number
 }
 
-// wakeRun has run look at the schedule again.
+// wakeRun makes run look at the schedule again.
 func (k *keepalive) wakeRun() {
 	select {
 	case k.wake <- struct{}{}:
@@ -249,9 +254,9 @@ func (k *keepalive) wakeRun() {
 }
 
 // run sends heartbeats until the lease ends, whether or not the session is
-// used. It calls send for each one. send must not wait for the answer, and must
-// call ended when the request has been answered or has failed. run calls giveUp
-// to close a connection that does not answer.
+// used. It calls the function send for each heartbeat. send must not wait for
+// the answer, and must call ended when the request has been answered or has
+// failed. If a connection does not answer, run calls giveUp to close it.
 func (k *keepalive) run(send func(r reach, ended func()), giveUp func(connection uint64)) {
 	timer := time.NewTimer(k.schedule.timeout)
 	defer timer.Stop()
@@ -273,11 +278,11 @@ func (k *keepalive) run(send func(r reach, ended func()), giveUp func(connection
 	}
 }
 
-// step is what run does next.
+// step says what run has to do next.
 type step struct {
 	giveUp     bool // close the connection
 	connection uint64
-	reach      reach // of the heartbeat to send, if ended is set
+	reach      reach // how far the heartbeat has to reach, if ended is set
 	ended      func()
 	wait       time.Duration // until the next step
 }
@@ -287,7 +292,7 @@ func (k *keepalive) next() step {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.lease.Now()
-	next := step{connection: k.number, wait: k.schedule.timeout} // wakeRun ends the wait
+	next := step{connection: k.number, wait: k.schedule.timeout} // or until wakeRun
 	if left, ok := k.schedule.giveUpIn(now, k.duty()); ok {
 		if left <= 0 {
 			k.schedule.detached()

@@ -40,7 +40,7 @@ func TestSyncCountsTheRequestAQuarterEarlier(t *testing.T) {
 	r.pass(hour / 3)
 	r.answer(toServer)
 	r.pass(hour / 4)
-	r.answer(toLeader) // proves the read
+	r.answer(toLeader) // this Sync proves the read
 	r.pass(hour/2 - time.Minute)
 	require.NoError(t, r.lease.Err())
 	r.pass(2 * time.Minute)
@@ -105,7 +105,7 @@ func TestASyncRenewsTheLeaseOfAHolderUpToItsLatestWrite(t *testing.T) {
 		r.pass(hour / 8)
 		r.answer(toServer)
 		r.pass(hour / 4)
-		r.answer(toLeader) // proves the read, which is later than the write
+		r.answer(toLeader) // this Sync proves the read, which was sent after the write
 		r.pass(hour*3/8 - time.Minute)
 		require.Equal(t, p == toQuorum, r.lease.Err() == nil)
 		r.pass(2 * time.Minute)
@@ -128,8 +128,8 @@ func TestOnANewConnectionOnlyAWriteRenewsTheLeaseOfAHolder(t *testing.T) {
 	}
 }
 
-// A Sync is proof enough for a session without nodes. It is not for the node
-// that the session creates next.
+// A Sync is proof enough for a session without nodes. It is not enough when the
+// session has created a node.
 func TestLeaseIsSetBackWhenTheSessionComesToHaveANode(t *testing.T) {
 	r := newLeaseFixture(t)
 	for range 12 {
@@ -154,8 +154,7 @@ func TestLeaseIsSetBackWhenTheSessionComesToHaveANode(t *testing.T) {
 	require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
 }
 
-// A Create may be answered on another connection than that on which it was
-// sent.
+// A Create may be sent on one connection and answered on another.
 func TestANodeNeedsAWriteThatWasAnsweredOnThePresentConnection(t *testing.T) {
 	r := newLeaseFixture(t)
 	asked := r.lease.Now()

@@ -11,11 +11,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Dial begins a session and waits until the server has confirmed it, at most
-// for Config.ConnectTimeout. If ctx ends first, the error matches that of ctx.
-// Any other error matches driver.ErrUnavailable if another attempt may succeed.
-// After an error no session lives on; but if the server does not answer the
-// close request, it may keep the session until its timeout.
+// Dial begins a session. It waits until the server has confirmed the session,
+// but not for longer than Config.ConnectTimeout. If ctx ends first, the error
+// matches that of ctx. Any other error matches driver.ErrUnavailable if another
+// attempt may succeed. If Dial returns an error, it closes the session that it
+// may have begun. But if the server does not answer the close request, the
+// server may keep the session until its timeout.
 func Dial(ctx context.Context, config Config) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("zkdriver: connect: %w", err)
@@ -72,7 +73,7 @@ func (c *Conn) lastAttempt() string {
 	return ""
 }
 
-// begin and resume run on a goroutine of go-zookeeper, during the handshake.
+// begin and resume run during the handshake, on a goroutine of go-zookeeper.
 
 func (c *Conn) begin(r connectReply, asked driver.Instant) error {
 	margin := c.config.LeaseMargin
@@ -93,9 +94,9 @@ func (c *Conn) begin(r connectReply, asked driver.Instant) error {
 }
 
 func (c *Conn) resume(asked driver.Instant) error {
-	// A session that is being closed is not resumed either: go-zookeeper would
-	// set its watches again while it shuts down, and it does that with a data
-	// race. endInStore ends the session.
+	// A session that is being closed is not resumed, either. Otherwise
+	// go-zookeeper would set its watches again while it shuts down, which is a
+	// data race in go-zookeeper. endInStore ends the session.
 	if err := c.lease.Err(); err != nil {
 		return err
 	}

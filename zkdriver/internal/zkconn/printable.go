@@ -10,7 +10,7 @@ import (
 const maxPrinted = 1024
 
 // Printable returns s for use in an error text. It quotes s if s has characters
-// that do not print as they are, and shortens it if it is too long: any client
+// that do not print as they are, and shortens s if it is too long. Any client
 // that may write to the store can choose the names of its nodes.
 func Printable(s string) string {
 	if len(s) > maxPrinted {

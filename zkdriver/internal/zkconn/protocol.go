@@ -11,7 +11,7 @@ const (
 	opSetACL          = 7
 	opSync            = 9
 	opPing            = 11
-	opGetChildren     = 12 // the one that returns the Stat too
+	opGetChildren     = 12 // the request whose reply has the Stat, too
 	opCheck           = 13
 	opMulti           = 14
 	opCreateContainer = 19
@@ -36,8 +36,8 @@ const (
 
 // Bounds of this package.
 const (
-	// maxHandshake is far more than any reply of the handshake has.
+	// maxHandshake is far longer than any reply of the handshake.
 	maxHandshake = 4096
-	// maxReply is far more than any reply to a request of the driver has.
+	// maxReply is far longer than any reply to a request of the driver.
 	maxReply = 256 << 20
 )

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// go-zookeeper trusts what a server says. A reply that is shorter than its kind
-// requires, or that announces more bytes than it has, ends the process: a
-// goroutine of go-zookeeper panics, or allocates all memory. So frameConn
-// passes no reply on to go-zookeeper whose shape is wrong.
+// go-zookeeper trusts what a server sends. A reply that is shorter than its
+// kind requires, or that announces more bytes than it has, ends the process: a
+// goroutine of go-zookeeper panics, or allocates all memory. So frameConn does
+// not pass a reply of the wrong shape on to go-zookeeper.
 
 // checkShape checks a reply, without the length in front of it, to a request
 // with that opcode.
@@ -27,7 +27,7 @@ func checkShape(opcode int32, reply []byte) error {
 	return nil
 }
 
-// checkEvent is checkShape for the event of a watch.
+// checkEvent checks the event of a watch, as checkShape checks a reply.
 func checkEvent(event []byte) error {
 	r := replyShape{rest: event[replyStart:]}
 	r.skip(4 + 4)
@@ -38,7 +38,7 @@ func checkEvent(event []byte) error {
 	return nil
 }
 
-// replyShape reads through a reply. Once wrong is set, it stays set.
+// replyShape reads through a reply. Once the field wrong is set, it stays set.
 type replyShape struct {
 	rest  []byte
 	wrong bool
@@ -116,7 +116,8 @@ func (r *replyShape) bytes() {
 	}
 }
 
-// each reads through a list whose items have at least that size.
+// each reads through a list. It calls the function item for each item of the
+// list. Each item has at least size bytes.
 func (r *replyShape) each(size int, item func()) {
 	n := int(r.number())
 	if n < 0 || n > len(r.rest)/size {

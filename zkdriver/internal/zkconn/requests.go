@@ -7,9 +7,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// ask sends a request. Every request goes through it or through track, so that
-// every answer counts for the lease, and an answer that means the end of the
-// session ends the lease.
+// ask sends a request. Every request is sent by ask or by track, so that every
+// answer counts for the lease. If an answer means that the session has ended,
+// the lease is ended.
 func (c *Conn) ask(r reach, request func() error) error { return c.track(r, false, request) }
 
 func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
@@ -20,7 +20,7 @@ func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
 	}
 	err := request()
 	// A refusal is an answer, too. But some refusals come from the server
-	// alone, not from the leader.
+	// alone, and the leader has not seen the request.
 	if err == nil || !Unanswered(err) {
 		if err != nil {
 			r = toServer
@@ -40,7 +40,7 @@ func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
 }
 
 // Sync returns when the server has seen all writes that the leader had seen
-// when the server asked it.
+// when the server asked the leader.
 func (c *Conn) Sync(path string) error {
 	return c.ask(toLeader, func() error { _, err := c.client.Sync(path); return err })
 }
@@ -58,8 +58,8 @@ func (c *Conn) checkRoot() error {
 	return err
 }
 
-// heartbeat sends a Sync or a write on a worker. It calls ended when the
-// request was answered or has failed.
+// heartbeat sends a Sync or a write on a worker. When the request was answered
+// or has failed, heartbeat calls ended.
 func (c *Conn) heartbeat(r reach, ended func()) {
 	c.Work(func() {
 		defer ended()
@@ -85,13 +85,14 @@ func (c *Conn) GetACL(path string) (acl []zk.ACL, stat *zk.Stat, err error) {
 	return acl, stat, err
 }
 
-// SetACL sets the ACL of a node. The error is zk.ErrBadVersion if the ACL has
-// another version by then.
+// SetACL sets the ACL of a node. If the ACL has another version by then, the
+// error is zk.ErrBadVersion.
 func (c *Conn) SetACL(path string, acl []zk.ACL, version int32) error {
 	return c.ask(toQuorum, func() error { _, err := c.client.SetACL(path, acl, version); return err })
 }
 
-// Stat reads the Stat of a node. The error is zk.ErrNoNode if there is none.
+// Stat reads the Stat of a node. If there is no such node, the error is
+// zk.ErrNoNode.
 func (c *Conn) Stat(path string) (stat *zk.Stat, err error) {
 	err = c.ask(toServer, func() error {
 		there, st, err := c.client.Exists(path)
@@ -110,14 +111,15 @@ func (c *Conn) Children(path string) (names []string, stat *zk.Stat, err error) 
 	return names, stat, err
 }
 
-// WatchChildren sets a watch that fires when the node ends or its children
-// change. Events.Changed reports it; the channel of go-zookeeper is not needed.
+// WatchChildren sets a watch that fires when the node is removed or its
+// children change. Events.Changed reports that; the channel of go-zookeeper is
+// not used.
 func (c *Conn) WatchChildren(path string) error {
 	return c.ask(toServer, func() error { _, _, _, err := c.client.ChildrenW(path); return err })
 }
 
-// WatchData is Get, and sets a watch that fires when the node ends or its data
-// is written.
+// WatchData does what Get does, and sets a watch that fires when the node is
+// removed or its data is written.
 func (c *Conn) WatchData(path string) (data []byte, stat *zk.Stat, err error) {
 	err = c.ask(toServer, func() (err error) { data, stat, _, err = c.client.GetW(path); return err })
 	return data, stat, err
@@ -129,10 +131,10 @@ func (c *Conn) Create(path string, data []byte, flags int32, acl []zk.ACL) (made
 	return made, err
 }
 
-// CreateContainer makes a container. go-zookeeper's CreateContainer, alone
-// among its requests, reads the answer even if the zk.Conn was closed
-// meanwhile, when another goroutine may be writing the answer. So shutDown
-// waits a little for a container that is being made.
+// CreateContainer makes a container. Unlike go-zookeeper's other requests, its
+// CreateContainer reads the answer even if the zk.Conn was closed meanwhile,
+// when another goroutine may be writing the answer. So shutDown waits a little
+// for a container that is being made.
 func (c *Conn) CreateContainer(path string, acl []zk.ACL) error {
 	select {
 	case c.containers <- struct{}{}:
@@ -157,7 +159,7 @@ func (c *Conn) awaitContainer() {
 	}
 }
 
-// Delete removes a node of that version; -1 is any version.
+// Delete removes a node of that version. The version -1 means any version.
 func (c *Conn) Delete(path string, version int32) error {
 	return c.ask(toQuorum, func() error { return c.client.Delete(path, version) })
 }
@@ -168,11 +170,12 @@ func (c *Conn) Multi(ops ...any) (results []zk.MultiResponse, err error) {
 	return results, err
 }
 
-// AfterSend has run called when the transaction that contains these bytes has
-// been written to a connection. A request that run sends on that connection is
-// answered after the transaction. run must not block.
+// AfterSend makes run be called when the transaction that contains these bytes
+// has been written to a connection. If run sends a request on that connection,
+// the request is answered after the transaction. run must not block.
 //
-// cancel forgets run. It reports whether run was not called, and will not be.
+// The function cancel forgets run. It returns true if run was not called and
+// will not be called.
 func (c *Conn) AfterSend(contents []byte, run func()) (cancel func() bool) {
 	h := &sendHook{contents, run}
 	c.dialer.sendHooks.add(h)

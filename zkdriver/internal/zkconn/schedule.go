@@ -13,23 +13,24 @@ type schedule struct {
 	timeout time.Duration // T, as granted
 	term    time.Duration // T - M
 	gap     time.Duration // g
-	hosts   int           // that the session may connect to
+	hosts   int           // how many hosts the session may connect to
 
 	// The lease counts from strong while a node of the session may hold a lock,
-	// and from the later of the two otherwise. Both outlive a connection.
+	// and from the later of the two instants otherwise. Both are kept over a
+	// reconnect.
 	weak, strong driver.Instant
 
 	roundTrip time.Duration // an estimate
 
-	// The rest is about the present connection.
+	// All fields below are about the present connection, except heartbeats.
 	attached   bool
-	touches    [64]touch // a ring
+	touches    [64]touch // a ring; newest is the index of the latest one
 	newest     int
 	proven     driver.Instant // when the latest proven touch was sent
 	written    driver.Instant // when the latest answered write was sent
 	lastProof  driver.Instant // when the latest write or Sync was sent
 	lastWrite  driver.Instant // when the latest write was sent
-	unanswered []heartbeat    // oldest first
+	unanswered []heartbeat    // the heartbeats without an answer, oldest first
 	heartbeats uint64         // ever sent, on all connections
 }
 
@@ -37,7 +38,7 @@ type schedule struct {
 type touch struct {
 	sent, answered driver.Instant
 	set            bool
-	direct         bool // the leader has seen the session before the answer
+	direct         bool // the leader has seen the session before the answer was sent
 }
 
 // heartbeat is a write or a Sync that the schedule asked for.
@@ -59,19 +60,20 @@ const (
 var never driver.Instant
 
 // newSchedule returns the schedule of a session with that timeout and margin.
-// tick is zero if the data source name does not state it.
+// If the data source name does not state the tick, tick is zero.
 func newSchedule(timeout, margin, tick time.Duration, hosts int) *schedule {
 	s := &schedule{timeout: timeout, term: timeout - margin, gap: timeout / 4, hosts: hosts}
 	if tick > 0 {
-		// The leader needs half a tick. The rest is for delays of its event
-		// loop.
+		// The leader's pings are half a tick apart. The rest is for delays of
+		// the leader's event loop.
 		s.gap = min(s.gap, tick*55/100)
 	}
 	return s
 }
 
 // answerTimeout returns how long a heartbeat may be unanswered before the
-// connection is given up. It leaves enough of the lease for another connection.
+// connection is given up. That leaves enough of the lease for an attempt on
+// another connection.
 func (s *schedule) answerTimeout(d Duty) time.Duration {
 	p, _ := s.interval(0, d)
 	timeout := max(s.term-max(s.gap, p)-p, 0) * 2 / 3
@@ -81,9 +83,9 @@ func (s *schedule) answerTimeout(d Duty) time.Duration {
 	return timeout
 }
 
-// connected starts a connection whose connect request was sent at asked. The
-// first connection creates the session, which is a write. A later connection
-// has proven nothing yet, so a heartbeat is due at once.
+// connected starts a connection whose connect request was sent at the instant
+// asked. The first connection creates the session, which is a write. A later
+// connection has proven nothing yet, so a heartbeat is due at once.
 func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	s.touches = [len(s.touches)]touch{}
 	s.newest = 0
@@ -97,15 +99,16 @@ func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	}
 }
 
-// detached ends the connection. No heartbeat is due until the next one.
+// detached ends the connection. No heartbeat is due until there is another
+// connection.
 func (s *schedule) detached() {
 	s.attached = false
 	s.unanswered = nil
 }
 
 // answered records an answered request of the present connection. Touches are
-// at least g/20 apart, so that a busy session does not overwrite the ring too
-// soon. A heartbeat is recorded as a touch in any case.
+// recorded at least g/20 apart, because a busy session would otherwise
+// overwrite the ring too soon. A heartbeat is always recorded as a touch.
 func (s *schedule) answered(r reach, sent, now driver.Instant, isHeartbeat bool) {
 	if r != toServer {
 		s.proof(r, sent, now)
@@ -134,7 +137,8 @@ func (s *schedule) proof(r reach, sent, now driver.Instant) {
 	s.roundTrip = max(trip, s.roundTrip-(s.roundTrip-trip)/8)
 }
 
-// provenBy returns the latest touch that a proof sent at that instant proves.
+// provenBy returns the latest touch that is proven by a proof which was sent at
+// that instant.
 func (s *schedule) provenBy(sent driver.Instant) (touch, bool) {
 	for i := range s.touches {
 		t := s.touches[(s.newest-i+len(s.touches))%len(s.touches)]
@@ -153,14 +157,14 @@ func (s *schedule) leaseStart(d Duty) driver.Instant {
 	return later(s.strong, s.weak)
 }
 
-// interval returns the time p between two heartbeats, and the number n of
-// intervals that make up the gap and a round trip r: a heartbeat proves the
-// n-th before it.
+// interval returns the time p between two heartbeats, and a number n. A
+// heartbeat proves the n-th heartbeat before it, because n intervals are as
+// long as the gap and a round trip r together.
 //
-// When a renewal of the lease is answered, the instant that it counts from is
-// at most g + r + p + r old. So p becomes smaller as r grows. A session whose
-// nodes all wait has a longer p if the term allows it: no caller works under
-// its locks yet.
+// When a renewal of the lease is answered, the instant that the lease counts
+// from is at most g + r + p + r old. So p becomes smaller as r grows. If all
+// nodes of a session only wait, p is longer if the term allows that, because no
+// caller works under a lock of the session yet.
 func (s *schedule) interval(r time.Duration, d Duty) (p time.Duration, n int) {
 	most := s.term * 4 / 5
 	n, least := 1, s.timeout*2/17
@@ -181,8 +185,9 @@ func (s *schedule) interval(r time.Duration, d Duty) (p time.Duration, n int) {
 	return p, n
 }
 
-// due returns how long it is until the next heartbeat, and how far that has to
-// reach. ok is false if none may be sent before another event.
+// due returns how long it is until the next heartbeat, and how far that
+// heartbeat has to reach. If no heartbeat may be sent before another event, ok
+// is false.
 func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration, ok bool) {
 	p, n := s.interval(max(s.roundTrip, s.unansweredFor(now)), d)
 	if !s.attached || len(s.unanswered) >= 2*n+2 {
@@ -197,12 +202,12 @@ func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration,
 	}
 	wait = p - now.Sub(s.lastProof)
 	if d == Holding && s.lastWrite != never {
-		// A Sync that the session sends for another reason does not delay the
-		// write.
+		// If the session sends a Sync for another reason, that does not delay
+		// the write.
 		wait = min(wait, time.Duration(n+1)*p-now.Sub(s.lastWrite))
 	}
-	// A heartbeat that is sent just too early to prove the next touch proves
-	// nothing new. So it waits for that touch if the wait is short.
+	// If a heartbeat is sent just too early to prove the next touch, it proves
+	// nothing new. So it is sent a little later if that wait is short.
 	if t, found := s.oldestUnproven(); found {
 		if ripe := s.gap - now.Sub(t.answered); ripe > wait && ripe <= wait+p/2 {
 			wait = ripe
@@ -252,13 +257,14 @@ func (s *schedule) noteEnded(id uint64) {
 	}
 }
 
-// giveUpIn returns how long it is until the connection is given up. ok is false
-// if no heartbeat is unanswered.
+// giveUpIn returns how long it is until the connection is given up. If no
+// heartbeat is unanswered, ok is false.
 func (s *schedule) giveUpIn(now driver.Instant, d Duty) (wait time.Duration, ok bool) {
 	return max(s.answerTimeout(d), 3*s.roundTrip) - s.unansweredFor(now), len(s.unanswered) > 0
 }
 
-// later returns the later of two instants. never is earlier than any other.
+// later returns the later of two instants. It treats the variable never as an
+// instant before all others.
 func later(a, b driver.Instant) driver.Instant {
 	if a == never || b != never && b.Sub(a) > 0 {
 		return b
@@ -266,7 +272,8 @@ func later(a, b driver.Instant) driver.Instant {
 	return a
 }
 
-// earlier returns the earlier of two instants. Neither may be never.
+// earlier returns the earlier of two instants. Neither may equal the variable
+// never.
 func earlier(a, b driver.Instant) driver.Instant {
 	if b.Sub(a) < 0 {
 		return b

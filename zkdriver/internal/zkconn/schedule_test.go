@@ -27,11 +27,11 @@ type world struct {
 	keepalive *keepalive
 	joined    chan struct{} // closed when run has returned
 
-	does     atomic.Int32 // its duty
+	does     atomic.Int32 // the session's duty
 	mu       sync.Mutex
 	closed   bool
 	line     *line // the present connection, or nil
-	down     bool  // the network between session and server
+	down     bool  // the network between session and server is down
 	refusing bool  // the server accepts no connection
 	trip     time.Duration
 	touched  bool // the session has sent a request since the server's last report
@@ -53,11 +53,12 @@ type worldConfig struct {
 	duty                  Duty // of the session, at first
 }
 
-// line is one connection. A message in flight is lost when the line is closed.
+// line is one connection. When the line is closed, the messages in flight are
+// lost.
 type line struct {
 	open bool
-	held []func()  // while the network is down
-	last time.Time // when the latest message arrives; messages stay in order
+	held []func()  // messages that are held up while the network is down
+	last time.Time // when the latest message arrives, because messages stay in order
 }
 
 func newWorld(t *testing.T, c worldConfig) *world {
@@ -86,12 +87,12 @@ func newWorld(t *testing.T, c worldConfig) *world {
 	return w
 }
 
-// end ends everything that still runs.
+// end stops all goroutines of the world.
 func (w *world) end() {
 	w.locked(func() { w.closed = true })
 	w.lease.End(nil)
 	<-w.joined
-	time.Sleep(10 * w.timeout) // for everything in flight
+	time.Sleep(10 * w.timeout) // until no message is in flight any more
 }
 
 func (w *world) locked(f func()) {
@@ -100,8 +101,8 @@ func (w *world) locked(f func()) {
 	f()
 }
 
-// request sends a request and returns. ended is called when the request was
-// answered.
+// request sends a request and returns. The function ended is called when the
+// request was answered.
 func (w *world) request(r reach, isHeartbeat bool, ended func()) {
 	connection := w.keepalive.connection()
 	sent := w.lease.Now()
@@ -121,7 +122,8 @@ func (w *world) request(r reach, isHeartbeat bool, ended func()) {
 	w.mu.Unlock()
 }
 
-// pass sends a message over the line, in order. It needs w.mu; so does deliver.
+// pass sends a message over the line, in order. The caller holds w.mu, and so
+// does the caller of deliver.
 func (w *world) pass(l *line, deliver func()) {
 	at := time.Now().Add(w.trip / 2)
 	if at.Before(l.last) {
@@ -141,7 +143,7 @@ func (w *world) pass(l *line, deliver func()) {
 	})
 }
 
-// arrive handles a request at the server. It needs w.mu.
+// arrive handles a request at the server. The caller holds w.mu.
 func (w *world) arrive(l *line, r reach, answered func()) {
 	w.touched = true
 	if r != toServer && w.severed || r == toQuorum && w.deposed {
@@ -150,8 +152,8 @@ func (w *world) arrive(l *line, r reach, answered func()) {
 	w.pass(l, func() { go answered() })
 }
 
-// pings makes the leader ask the server every half tick which sessions it has
-// heard from.
+// pings runs the leader's pings: every half tick the leader asks the server
+// which sessions it has heard from.
 func (w *world) pings() {
 	time.Sleep(w.pingPhase)
 	for done := false; !done; time.Sleep(w.tick / 2) {
@@ -165,8 +167,8 @@ func (w *world) pings() {
 	}
 }
 
-// heardOf is called when the leader learns that the session is in use. A
-// deposed leader does not count any more. It needs w.mu.
+// heardOf is called when the leader learns that the session is in use. After a
+// leader was deposed, that has no effect. The caller holds w.mu.
 func (w *world) heardOf() {
 	if !w.deposed && time.Now().Before(w.expiry) {
 		w.expiry = time.Now().Add(w.timeout)
@@ -181,7 +183,7 @@ func (w *world) giveUp(uint64) {
 	})
 }
 
-// hangUp needs w.mu.
+// hangUp closes the connection. The caller holds w.mu.
 func (w *world) hangUp() {
 	if w.line != nil {
 		w.line.open = false
@@ -190,7 +192,8 @@ func (w *world) hangUp() {
 	go w.reconnect()
 }
 
-// reconnect tries every T/40, which is the longest pause of the dialer.
+// reconnect tries to connect every T/40, because that is the longest pause of
+// the dialer.
 func (w *world) reconnect() {
 	for {
 		time.Sleep(w.timeout / 40)
@@ -220,7 +223,8 @@ func (w *world) reconnect() {
 	}
 }
 
-// heal ends an outage of the network. Delayed messages arrive.
+// heal ends an outage of the network, so that the messages that were held up
+// arrive.
 func (w *world) heal() {
 	w.locked(func() {
 		w.down, w.refusing = false, false
@@ -234,9 +238,9 @@ func (w *world) heal() {
 	})
 }
 
-// each runs a scenario in 100 phases of the time between two writes of a
-// holder, which is less than half of T. The session is at rest when the
-// scenario begins.
+// each runs a scenario 100 times, each time at another point within the time
+// between two writes of a holder. That time is less than half of T. When the
+// scenario begins, the session has settled down.
 func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 	t.Helper()
 	const phases = 100
@@ -305,7 +309,8 @@ func TestASessionThatIsCutOffEndsNoEarlier(t *testing.T) {
 	}
 }
 
-// outages are the possible fates of messages in flight when an outage ends.
+// outages has the possible fates of the messages that are in flight during an
+// outage, by name.
 var outages = map[string]func(w *world){
 	"what was under way arrives": func(w *world) {},
 	"the connection was broken":  func(w *world) { w.hangUp() },
@@ -331,7 +336,7 @@ func TestOutageThatEndsInTimeLosesNothing(t *testing.T) {
 	}
 }
 
-// The table of docs/operating.md is true, and its values are not too cautious.
+// The table in docs/operating.md is true, and its values are not too cautious.
 func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operating.md")
 	require.NoError(t, err)
@@ -372,7 +377,8 @@ func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	}
 }
 
-// grown makes round trips grow to most, and returns how the lease ended.
+// grown lets the round trips grow up to most, and returns how the lease has
+// ended.
 func grown(t *testing.T, c worldConfig, most time.Duration) (err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -402,7 +408,7 @@ func TestLeaseOfANewHolder(t *testing.T) {
 	}
 }
 
-// grant creates a node, as for a free lock.
+// grant creates a node, as a contender of a free lock does.
 func (w *world) grant() {
 	w.does.Store(int32(Holding))
 	done := make(chan struct{})
@@ -419,7 +425,7 @@ func TestMarginThatIsAcceptedHoldsAtRest(t *testing.T) {
 					c := worldConfig{timeout: timeout, margin: timeout * hundredths / 100, tick: timeout / max(ticks, 2), stated: ticks > 0, trip: r}
 					for _, c.duty = range []Duty{Holding, Waiting, Idle} {
 						if c.duty != Holding && hundredths%7 > 0 {
-							continue // some are enough
+							continue // a part of the combinations is enough
 						}
 						inBubble(t, c, func(w *world) {
 							time.Sleep(4 * timeout)
@@ -481,7 +487,8 @@ var breaks = map[string]func(w *world){
 	"the leader is deposed and does not know it": func(w *world) { w.deposed = true; w.expiry = time.Now().Add(w.timeout) },
 }
 
-// A leader ends the session at least a margin after the lease has ended.
+// A leader ends the session only when a margin has passed since the lease
+// ended.
 func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{notStated, tickStated, halfMargin, twoTicks, severalHost} {
@@ -494,8 +501,8 @@ func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 	}
 }
 
-// spare makes the session fail and returns how much later than the lease the
-// store ends the session.
+// spare makes the session fail, and returns the time from the end of the lease
+// to the end of the session in the store.
 func (w *world) spare(fail func(*world), reads bool) time.Duration {
 	if reads {
 		go w.read()
@@ -520,7 +527,8 @@ func (w *world) read() {
 	}
 }
 
-// A simulation that finds no fault may be unable to see any.
+// If a simulation finds no fault, it may be unable to find any. So this test
+// breaks the rule on purpose.
 func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 	for name, x := range map[string]struct {
 		fail  string

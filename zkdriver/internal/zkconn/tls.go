@@ -9,12 +9,12 @@ import (
 	"os"
 )
 
-// TLS says how connections are encrypted. The zero value means that they are
-// not.
+// TLS says how connections are encrypted. The zero value means that connections
+// are not encrypted.
 type TLS struct {
 	On            bool
 	CA, Cert, Key string      // names of PEM files; an empty CA means the system's
-	ServerName    string      // expected in the server's certificate; empty: the host's name
+	ServerName    string      // the name in the server's certificate (the host's)
 	Config        *tls.Config // if set, it is used in place of the files
 }
 
@@ -66,8 +66,8 @@ func (t TLS) readFiles() (*tls.Config, error) {
 	return c, nil
 }
 
-// tlsFor returns the configuration for one host. The certificate must have the
-// name of the host, unless the configuration gives another name.
+// tlsFor returns the configuration for one host. The server's certificate must
+// have the name of the host, unless the configuration gives another name.
 func tlsFor(c *tls.Config, address string) *tls.Config {
 	if c.ServerName != "" {
 		return c
@@ -78,17 +78,17 @@ func tlsFor(c *tls.Config, address string) *tls.Config {
 }
 
 // CertificateError reports whether an error of Dial is about TLS files or
-// certificates: a file is unusable, or one side refuses the other's
-// certificate.
+// certificates, which means that a file is unusable, or that one side refuses
+// the other's certificate.
 func CertificateError(err error) bool {
 	var files *tlsFilesError
 	return errors.As(err, &files) || certificateRefused(err)
 }
 
 // certificateRefused reports whether a TLS handshake failed because one side
-// refuses the other's certificate. Another attempt would fail as well.
+// refuses the other's certificate. Another attempt would then fail as well.
 func certificateRefused(err error) bool {
 	var verification *tls.CertificateVerificationError
-	var alert *net.OpError // crypto/tls reports an alert of the other side as one, with this Op
+	var alert *net.OpError // so crypto/tls reports the other side's alert
 	return errors.As(err, &verification) || errors.As(err, &alert) && alert.Op == "remote error"
 }

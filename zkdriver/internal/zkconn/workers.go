@@ -6,8 +6,8 @@ import (
 )
 
 // workers is a set of goroutines that run jobs. An idle worker waits for the
-// next job, because starting a goroutine, whose stack has to grow, costs more
-// than a short request.
+// next job. The reason is that a new goroutine costs more than a short request,
+// because its stack has to grow.
 type workers struct {
 	once sync.Once
 	jobs chan func()
@@ -25,8 +25,8 @@ func (w *workers) init() {
 	w.once.Do(func() { w.jobs, w.quit = make(chan func()), make(chan struct{}) })
 }
 
-// run starts job on a worker and does not wait for it. It reports false after
-// close.
+// run starts job on a worker and does not wait for it. After close it returns
+// false.
 func (w *workers) run(job func()) bool {
 	w.init()
 	select {
