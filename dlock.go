@@ -16,10 +16,9 @@ var (
 	drivers   = make(map[string]driver.Driver)
 )
 
-// Register makes a driver available under the name that [Open] takes. The
-// package of a driver calls it in its init function. Register panics if the
-// driver is nil or if the name is taken, because an init function cannot return
-// an error.
+// Register makes a driver available to [Open] under that name. The package of a
+// driver calls Register in its init function. Register panics if the driver is
+// nil or if the name is taken, because an init function cannot return an error.
 func Register(name string, d driver.Driver) {
 	driversMu.Lock()
 	defer driversMu.Unlock()

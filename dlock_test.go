@@ -16,7 +16,8 @@ import (
 
 var errDSN = errors.New("this driver accepts no dsn")
 
-// refuser is a driver that returns errDSN and the dsn as its error.
+// refuser is a driver. Its OpenConnector returns errDSN and the dsn as its
+// error.
 type refuser struct{}
 
 func (refuser) OpenConnector(dsn string) (driver.Connector, error) {

@@ -71,8 +71,8 @@
 //
 //   - [RWMutex].Lock waits until the caller holds the lock exclusively.
 //   - [RWMutex].RLock waits until the caller holds the lock shared.
-//   - [RWMutex].TryLock is Lock without waiting for other contenders: it returns
-//     [ErrLocked] instead.
+//   - [RWMutex].TryLock is Lock without waiting for other contenders. Where Lock
+//     would have to wait for one, TryLock returns [ErrLocked].
 //   - [RWMutex].TryRLock is RLock without waiting for other contenders.
 //   - [RWMutex].WithLock calls a function while it holds the lock exclusively,
 //     and unlocks.

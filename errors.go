@@ -13,8 +13,9 @@ var (
 
 	// ErrTimeout is returned if the deadline of the context or the time of
 	// WithTimeout has passed before the lock was granted. The error also
-	// matches context.DeadlineExceeded, and ErrUnavailable if the store did not
-	// answer by then. Its message names the holder, as the waiter saw it last.
+	// matches context.DeadlineExceeded. It matches ErrUnavailable, too, if the
+	// store did not answer by then. Its message names the holder that the
+	// waiter saw when it last listed the queue.
 	ErrTimeout = recipes.ErrTimeout
 
 	// ErrLost means that the lock was held and then lost: its session has
@@ -26,8 +27,8 @@ var (
 	ErrNotHeld = recipes.ErrNotHeld
 
 	// ErrNotRun is returned by WithLock and WithRLock if they did not get the
-	// lock. The function was not called. The error also matches what Lock or
-	// RLock returned.
+	// lock, so that the function was not called. The error also matches the
+	// error that Lock or RLock returned.
 	ErrNotRun = recipes.ErrNotRun
 
 	// ErrUnlock is returned by Unlock, WithLock and WithRLock if the lock was

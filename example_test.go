@@ -95,8 +95,8 @@ func ExampleRWMutex_rLock() {
 	// true
 }
 
-// WithLock unlocks, whatever the function does. The function's context ends when
-// the lock is lost.
+// WithLock unlocks, whatever the function does. When the lock is lost, the
+// function's context ends.
 func ExampleRWMutex_withLock() {
 	client, _ := dlock.Open("mem", "")
 	defer client.Close()
@@ -157,7 +157,8 @@ func ExampleRWMutex_queue() {
 	// Output: "web1" holds: true, exclusive, "order 4711"
 }
 
-// An operator removes the node of a lock that is held. The holder learns of it.
+// An operator removes the node of a lock that is held. The holder learns of
+// that.
 func ExampleLock_lost() {
 	ctx := context.Background()
 	store := memdriver.New()
@@ -234,7 +235,8 @@ func ExampleLock_reentry() {
 }
 
 // Goroutines that share the context of a lock hold the lock together, even if
-// each of them calls Lock. WithoutReentry makes a context that has to wait.
+// each of them calls Lock. A goroutine with a context of WithoutReentry has to
+// wait.
 func ExampleLock_goroutines() {
 	client, _ := dlock.Open("mem", "")
 	defer client.Close()
@@ -334,7 +336,7 @@ func ExampleWithRetention() {
 	// Output: true
 }
 
-// A back-off of another package paces the retries.
+// WithBackOff takes the back-off of another package, which paces the retries.
 func ExampleWithBackOff() {
 	client, _ := dlock.Open("mem", "", dlock.WithBackOff(func() dlock.BackOff {
 		return backoff.WithMaxRetries(backoff.NewConstantBackOff(time.Second), 5)
@@ -390,8 +392,8 @@ func (a *Account) Get(token int64) (int, error) {
 }
 
 // A holder is paused, and the store grants its lock to the next contender. When
-// the first holder wakes up, it writes before it looks at its lock. The account
-// refuses.
+// the first holder wakes up, it writes to the account before it checks its
+// lock. The account refuses that write.
 func ExampleLock_token() {
 	ctx := context.Background()
 	store := memdriver.New()

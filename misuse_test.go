@@ -31,8 +31,8 @@ func TestEveryUseWithANilContextIsAnError(t *testing.T) {
 	assert.EqualError(t, c.Ping(none), "dlock: ping: nil context")
 }
 
-// fills are bytes of data for each form in which a record holds data: as text, with
-// escapes of JSON, and in base64.
+// fills has a byte of data for each form in which a record holds data: as text,
+// as text with escapes of JSON, and in base64.
 var fills = map[string]byte{"text": 'x', "control characters": 1, "binary": 0xff}
 
 // maxData is the greatest length of data that WithData accepts, in bytes.

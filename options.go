@@ -10,17 +10,18 @@ import (
 // Option is a setting for [Open], [NewClient] or Client.RWMutex.
 type Option = recipes.Option
 
-// WithTimeout limits how long Lock and RLock wait if ctx has no earlier deadline.
-// Then they return an error that matches [ErrTimeout]. TryLock and TryRLock may
-// take that long for their requests to the store. Zero or less means no limit,
-// which is the default. See [recipes.WithTimeout].
+// WithTimeout limits how long Lock and RLock wait if ctx has no earlier
+// deadline. When that time has passed, they return an error that matches
+// [ErrTimeout]. The requests of TryLock and TryRLock to the store may take that
+// long, too. Zero or less means no limit, which is the default. See
+// [recipes.WithTimeout].
 func WithTimeout(d time.Duration) Option { return recipes.WithTimeout(d) }
 
-// WithBackOff sets how errors of the store that may pass are retried. Each call
-// that meets such an error gets a [BackOff] of its own from newBackOff, which may
-// be called by many goroutines at once. By default, or if newBackOff is nil, the
-// pauses grow from 20 ms to 2 s, and a call gives up when the store has failed
-// for a minute. See [recipes.WithBackOff].
+// WithBackOff sets how requests are retried after errors of the store that may
+// pass. Each call that meets such an error gets a [BackOff] of its own from
+// newBackOff, which may be called by many goroutines at once. By default, or if
+// newBackOff is nil, the pauses grow from 20 ms to 2 s, and a call gives up
+// when the store has failed for a minute. See [recipes.WithBackOff].
 func WithBackOff(newBackOff func() BackOff) Option { return recipes.WithBackOff(newBackOff) }
 
 // BackOff is how long to wait before the next try. The types of
@@ -32,9 +33,9 @@ func WithBackOff(newBackOff func() BackOff) Option { return recipes.WithBackOff(
 //	}
 type BackOff = recipes.BackOff
 
-// WithHostname sets what the names of nodes begin with, instead of the host name
-// of the system. It is for people who look at a queue. Two hosts may have the same
-// name. See [recipes.WithHostname].
+// WithHostname sets what the names of nodes begin with, instead of the host
+// name of the system. The name is for people who look at a queue. Two hosts may
+// have the same name. See [recipes.WithHostname].
 func WithHostname(name string) Option { return recipes.WithHostname(name) }
 
 // WithLogger sets where to log what an operator should know: sessions that begin
@@ -42,15 +43,15 @@ func WithHostname(name string) Option { return recipes.WithHostname(name) }
 // or if l is nil, nothing is logged.
 func WithLogger(l *slog.Logger) Option { return recipes.WithLogger(l) }
 
-// WithData adds at most 65,536 bytes to the [Record] that the lock's nodes
-// carry. With more, every use of the lock returns an error.
+// WithData adds data to the [Record] that the lock's nodes carry, at most
+// 65,536 bytes. If the data is longer, every use of the lock returns an error.
 func WithData(data []byte) Option { return recipes.WithData(data) }
 
-// WithRetention lets the goroutines of one client share one node in the queue of
-// a lock. The client keeps the node for a short time after Unlock. If no other
-// client waits, the next goroutine gets the lock without a request to the store.
-// It is for locks that one process takes again and again. Locks on one node have
-// the same token. See [recipes.WithRetention].
+// WithRetention lets the goroutines of one client share one node in the queue
+// of a lock. The client keeps the node for a short time after Unlock. If no
+// other client waits, the next goroutine gets the lock without a request to the
+// store. This is for locks that one process takes again and again. Locks on one
+// node have the same token. See [recipes.WithRetention].
 func WithRetention(r Retention) Option { return recipes.WithRetention(r) }
 
 // WithoutRetention undoes [WithRetention] for one lock of a client that has it
@@ -89,6 +90,6 @@ func WatchPredecessor() Wait { return recipes.WatchPredecessor() }
 func WatchQueue() Wait { return recipes.WatchQueue() }
 
 // Poll returns the Wait by which a contender lists the queue again and again,
-// after d on average. It is for stores and firewalls that cannot keep a watch. A
-// d of zero or less means 100 ms.
+// after a pause of d on average. Poll is for stores and firewalls that cannot
+// keep a watch. If d is zero or less, it means 100 ms.
 func Poll(d time.Duration) Wait { return recipes.Poll(d) }

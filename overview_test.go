@@ -75,8 +75,8 @@ func plainText(pkg *doc.Package, text string) string {
 	return spaces.ReplaceAllString(string(printed), " ")
 }
 
-// names reports whether the text has the name as a whole word. "Lock.Unlock"
-// does not name "Lock".
+// names reports whether the text has the name as a whole word. A text with
+// "Lock.Unlock" does not have the name "Lock".
 func names(text, name string) bool {
 	return regexp.MustCompile(`(^|[^\w.])` + regexp.QuoteMeta(name) + `($|[^\w.]|\.\W|\.$)`).MatchString(text)
 }
@@ -98,8 +98,8 @@ type member struct {
 	called      bool   // a method, or a field of a function type
 }
 
-// membersOf returns the exported methods and fields of a type. The names of
-// other packages that dlock exports as well stand without their package.
+// membersOf returns the exported methods and fields of a type. The names from
+// other packages that dlock exports, too, are written without their package.
 func membersOf(root *types.Package, t types.Type) (found []member) {
 	t = types.Unalias(t)
 	short := func(p *types.Package) string {
@@ -161,7 +161,7 @@ func TestTheOverviewNamesEverything(t *testing.T) {
 	}
 }
 
-// The comments of the package name no method and no hook that is not there.
+// The comments of the package name only methods and hooks that exist.
 func TestCommentsNameOnlyMethodsThatExist(t *testing.T) {
 	root, pkg := typesOf(t, rootPath)[rootPath], docOf(t)
 	texts := []string{plainText(pkg, pkg.Doc)}
@@ -182,8 +182,8 @@ func TestCommentsNameOnlyMethodsThatExist(t *testing.T) {
 	assert.Greater(t, found, 50)
 }
 
-// The types are aliases, of which go doc shows no methods and fields. So their
-// comments declare each of them.
+// The types are aliases, and go doc shows no methods and fields of an alias. So
+// the comment of each type declares its methods and fields.
 func TestEveryTypeDeclaresItsMethodsAndFields(t *testing.T) {
 	root, pkg := typesOf(t, rootPath)[rootPath], docOf(t)
 	members := 0
@@ -208,7 +208,8 @@ func TestEachNameOfRecipesIsExported(t *testing.T) {
 	}
 }
 
-// A link of a comment that leads nowhere is printed in brackets.
+// If a link in a comment leads nowhere, go doc prints it in brackets. No link
+// may do that.
 func TestEveryLinkOfACommentLeadsSomewhere(t *testing.T) {
 	pkg := docOf(t)
 	comments := map[string]string{"package": pkg.Doc}
@@ -229,8 +230,8 @@ func TestEveryLinkOfACommentLeadsSomewhere(t *testing.T) {
 	}
 }
 
-// go doc drops an example silently if it belongs to no name of the package, as
-// those of methods of an alias.
+// If an example belongs to no name of the package, go doc drops it silently.
+// Examples of an alias's methods, for instance, belong to no name.
 func TestEveryExampleIsAttachedToWhatItShows(t *testing.T) {
 	pkg := docOf(t)
 	attached := len(pkg.Examples)

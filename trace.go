@@ -5,9 +5,9 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// WithTrace adds hooks that see what a lock does. If several traces have a hook,
-// all of them are called: those of the client before those of the lock. A nil
-// trace adds nothing.
+// WithTrace adds hooks that see what a lock does. If several traces have the
+// same hook, all of them are called: first the hooks of the client, then those
+// of the lock. A nil trace adds nothing.
 func WithTrace(t *Trace) Option { return recipes.WithTrace(t) }
 
 // Trace is a set of hooks for [WithTrace]. Any of them may be nil:
@@ -26,16 +26,17 @@ func WithTrace(t *Trace) Option { return recipes.WithTrace(t) }
 //		Reaped       func(context.Context, ReapedInfo)
 //	}
 //
-// The context is that of the call which the hook reports on, or one with its
-// values that never ends. If there is no such call, it is context.Background.
+// The context of a hook is that of the call which the hook reports on, or a
+// context that has the same values and never ends. If the hook reports on no
+// call, the context is context.Background.
 //
 // A hook runs on the goroutine that does the work, possibly on several at once,
 // and delays it: keep it short, and do not call the lock or its client. A panic
 // in a hook ends the call, or the program if the hook runs on a goroutine of the
 // client.
 //
-// Each call of Lock, RLock, TryLock and TryRLock that is no re-entry ends in
-// Granted or in Failed. Each Granted is followed by one Released or one Lost.
+// Each call of Lock, RLock, TryLock and TryRLock that is no re-entry causes one
+// Granted or one Failed. Each Granted is followed by one Released or one Lost.
 // Each Connected without an error is followed by one SessionEnded.
 //
 // [recipes.Trace] says of each hook when it is called and with which context.

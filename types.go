@@ -6,10 +6,10 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// Client is a client of one store. It has one session with the store at a time,
-// which it begins on first use, and again after a session has ended. One Client
-// serves a whole program. It is safe for use by many goroutines and must not be
-// copied.
+// Client is a client of one store. It has one session with the store at a time.
+// It begins a session on first use, and another one after the session has
+// ended. One Client serves a whole program. It is safe for use by many
+// goroutines and must not be copied.
 //
 // A Client comes from [Open] or [NewClient]. The zero value and a nil *Client
 // behave like a closed client. The methods, of which [recipes.Client] has the
@@ -51,8 +51,9 @@ type Client = recipes.Client
 //	func (m *RWMutex) String() string
 //	func (m *RWMutex) GoString() string
 //
-// The function of WithLock gets a context of Lock.Context: it ends when the lock
-// is lost. A panic in the function unlocks and goes on.
+// The function of WithLock gets a context of Lock.Context, which ends when the
+// lock is lost. If the function panics, WithLock unlocks, and the panic goes
+// on.
 type RWMutex = recipes.RWMutex
 
 // Lock is a lock that a call of an [RWMutex] has obtained. It is held until
@@ -84,9 +85,10 @@ type RWMutex = recipes.RWMutex
 type Lock = recipes.Lock
 
 // WithoutReentry returns a child of ctx with which no lock is taken again: Lock
-// and RLock wait, behind the lock that ctx belongs to as well. It is for
-// goroutines that have to exclude each other, or the goroutine that started
-// them. A nil ctx counts as context.Background. See [recipes.WithoutReentry].
+// and RLock join the queue and wait, even for the lock that ctx belongs to. It
+// is for goroutines that must not hold a lock together with each other, or with
+// the goroutine that started them. A nil ctx counts as context.Background. See
+// [recipes.WithoutReentry].
 //
 // A context of Lock.Context ends when the lock is unlocked. A goroutine that
 // waits for that lock needs [context.WithoutCancel] besides. If the holder waits
@@ -129,9 +131,10 @@ func ParseMode(s string) (Mode, error) { return recipes.ParseMode(s) }
 //
 //	func (c Contender) String() string
 //
-// The last four fields are zero if the driver cannot read nodes, or may not read
-// this one. Any client that may write to the store can have written Node, Host,
-// Token and Record: they prove nothing. String quotes what would not print.
+// The last four fields are zero if the driver cannot read nodes, or has no
+// permission to read this one. Any client that may write to the store can have
+// written Node, Host, Token and Record, so they prove nothing. String quotes
+// text that would not print.
 type Contender = recipes.Contender
 
 // Record is what the node of a contender says of its process, for people who

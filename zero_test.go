@@ -11,7 +11,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// uses returns a call of each method of an RWMutex that needs the store.
+// uses returns a call of each method of an RWMutex that needs the store, by
+// name.
 func uses(m *dlock.RWMutex) map[string]func(context.Context) error {
 	lock := func(f func(context.Context) (*dlock.Lock, error)) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -53,7 +54,8 @@ func TestAMutexOfNoClientSaysSo(t *testing.T) {
 	}
 }
 
-// A program that ignores the error of a call goes on with such a Lock.
+// If a program ignores the error of a call, it goes on with a Lock that comes
+// from no call.
 func TestALockOfNoCallIsNotHeld(t *testing.T) {
 	var none context.Context
 	for name, l := range map[string]*dlock.Lock{"the zero value": new(dlock.Lock), "nil": nil} {
@@ -78,7 +80,8 @@ func TestALockOfNoCallIsNotHeld(t *testing.T) {
 	}
 }
 
-// It calls every method of the types, so that no new method is forgotten.
+// This test calls every method of the types, so that no new method is
+// forgotten.
 func TestNoMethodOfAZeroValuePanics(t *testing.T) {
 	values := []any{new(dlock.Lock), (*dlock.Lock)(nil), new(dlock.RWMutex), (*dlock.RWMutex)(nil), new(dlock.Client), (*dlock.Client)(nil)}
 	for _, v := range values {
@@ -92,8 +95,8 @@ func TestNoMethodOfAZeroValuePanics(t *testing.T) {
 	}
 }
 
-// zeroArguments returns arguments for a call of a function: ctx for a context, and
-// else zero values.
+// zeroArguments returns arguments for a call of a function: ctx for each
+// context, and zero values for all other parameters.
 func zeroArguments(f reflect.Type, ctx context.Context) []reflect.Value {
 	contexts := reflect.TypeFor[context.Context]()
 	var in []reflect.Value

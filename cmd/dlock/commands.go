@@ -12,9 +12,9 @@ import (
 // usageStatus is the exit status for a command line that is not valid.
 const usageStatus = 2
 
-// command is a command of the program, such as "demo" in "dlock demo". Its main
-// gets the arguments after the name, stops when ctx ends, and returns the exit
-// status.
+// command is a command of the program, such as "demo" in "dlock demo". Its
+// function main gets the arguments after the command's name, stops when ctx
+// ends, and returns the exit status.
 type command struct {
 	name, summary string
 	main          func(ctx context.Context, args []string, stdout, stderr io.Writer) int
@@ -24,7 +24,8 @@ var commands = []command{
 	{"demo", "let workers contend for one lock, and check that it keeps its rules", demo.Main},
 }
 
-// run runs the command that args name and returns the exit status of the program.
+// run runs the command that args names, and returns the exit status of the
+// program.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		usage(stderr)

@@ -35,7 +35,7 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 }
 
 // Every user of a machine can see the arguments of a process. So a data source
-// name with a password belongs into the environment.
+// name with a password belongs in the environment.
 func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 	server := zktest.Shared(t)
 	t.Setenv("DLOCK_DSN", "zk://alice:geheim@"+server.Addr()+server.Chroot(t)+"?acl=digest")
@@ -66,7 +66,7 @@ func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 	assert.Equal(t, 2, run(t.Context(), []string{"demo", "-driver", "zk", "-dsn", "zk://"}, &stdout, &stderr), "-dsn comes before the environment")
 }
 
-// Another client of the store can give its nodes any name, such as one that
+// Another client of the store can give its nodes any name, even a name that
 // changes what a terminal shows.
 func TestHostileNamesInAQueueReachNoTerminal(t *testing.T) {
 	for _, host := range []string{"x\u202e\u200b", strings.Repeat("long", 50_000), "x\u2028VERDICT: OK"} {

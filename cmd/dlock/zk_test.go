@@ -24,7 +24,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// waitLimit bounds each wait of a test. It is far longer than a wait takes.
+// waitLimit bounds each wait of a test. It is far longer than any such wait
+// takes.
 const waitLimit = 2 * time.Minute
 
 // program returns a command that runs dlock in a process of its own.
