@@ -61,14 +61,14 @@ func (s *sharedEntry) noteOthers(nodes []driver.Node) others {
 	c := s.cohort
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch s.others = s.othersIn(nodes); {
-	case c.shared != s:
-	case s.others == none:
-		s.turns = 1
-		fallthrough
-	default:
-		c.grant()
+	s.others = s.othersIn(nodes)
+	if c.shared != s {
+		return s.others
 	}
+	if s.others == none {
+		s.turns = 1
+	}
+	c.grant()
 	return s.others
 }
 

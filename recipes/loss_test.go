@@ -285,7 +285,7 @@ func TestOneErrorOfTheStoreIsNoLoss(t *testing.T) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
 		w.store.Faults().LoseReply(c.session(), faults.OpWatch)
-		w.store.Faults().LoseReply(c.session(), faults.OpList)
+		w.store.Faults().LoseReply(c.session(), faults.OpRead)
 		time.Sleep(time.Minute)
 		require.NoError(w, l.Err())
 		w.store.Faults().RemoveNode("q", l.Node())
