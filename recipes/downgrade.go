@@ -19,9 +19,9 @@ import (
 //
 // After an error of the store or of ctx the lock counts as shared all the same,
 // because the store may have granted it to readers. The error matches
-// driver.ErrUnavailable. The client goes on telling the store in the
-// background, and another Downgrade waits for that. If there was nothing to
-// downgrade, the error matches [ErrLost] or [ErrNotHeld].
+// driver.ErrUnavailable. The client tries again in the background, and another
+// Downgrade waits for that. If the lock is lost or unlocked already, the error
+// matches [ErrLost] or [ErrNotHeld].
 func (l *Lock) Downgrade(ctx context.Context) error {
 	if l.fromNoCall() {
 		return errNoLock

@@ -77,7 +77,9 @@ func (l *Lock) Unlock() error {
 	return nil
 }
 
-// giveBack gives the hold back after its last Unlock.
+// giveBack returns the hold to its lender after the last Unlock, and returns the
+// error of that Unlock. The parameter lost is the loss that is known so far, or nil.
+// A loss explains every other error.
 func (l *Lock) giveBack(lost error) error {
 	h := l.hold
 	err := h.lender.giveBack(h)

@@ -178,8 +178,9 @@ func TestAReleaseDuringAReconnectIsOnlyAChange(t *testing.T) {
 }
 
 // After a reconnect, several requests may be needed to set all watches again.
-// So the event of one watch may come late. Until all watches of a queue are set
-// again, no release in that queue is trusted.
+// So a waiter may hear of a release before it hears that its own node was removed
+// earlier. That is why no release in a queue is trusted until all watches of that
+// queue are set again.
 func TestNoReleaseIsTrustedBesideAWatchOfAnEarlierConnection(t *testing.T) {
 	ws := &watches{}
 	armed := func(own, ahead string) <-chan driver.Cause {

@@ -8,8 +8,8 @@ import (
 // session is one session: a zkconn.Conn, and what this process remembers of
 // queues and nodes. Each operation of driver.Session has a file of its own.
 //
-// The goroutines of a session are those of its Conn, and one that removes
-// orphans if there are any. That goroutine is a worker of the Conn.
+// A session starts no goroutine of its own. While there are orphans, a goroutine of
+// its Conn removes them: see Conn.Go.
 type session struct {
 	settings *settings
 	secret   secret

@@ -66,8 +66,8 @@ func (o operation) String() string {
 type holder struct {
 	hold, handle int
 	mode         dlock.Mode
-	token        int64 // as in operation; a re-entry has sharer 0
-	sharer       int
+	token        int64 // as in operation
+	sharer       int   // as in operation; 0 in a re-entry
 }
 
 func (h holder) compare(o holder) int {

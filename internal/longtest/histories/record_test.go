@@ -47,7 +47,7 @@ type attempt struct {
 	try     bool
 	limited bool    // there is a deadline
 	within  *handle // the Lock whose context it is called with, or nil
-	synced  int64   // since then the client has seen all that the store had done; 0: not known
+	synced  int64   // when the client had seen all that the store had done by then; 0: not known
 
 	began   time.Time
 	ended   time.Time

@@ -60,8 +60,8 @@ func (r *run) cut(c *client) {
 
 // pause pauses a process for a while, perhaps for longer than its lease. When
 // pause returns, the time has passed for the store and for the clocks of the
-// process. But none of its timers has fired, and none of its messages moves
-// before the other processes have gone on for some steps.
+// process. But none of its timers has fired yet. Its timers fire and its messages
+// are delivered only after the other processes have taken some steps.
 func (r *run) pause(c *client) {
 	s, number := c.liveSession()
 	if s == nil || r.resume > 0 {

@@ -90,9 +90,10 @@ func class(text string) string {
 	return "other"
 }
 
-// atOnce is how soon after the last confirmation the worker must learn of a
-// loss, so that the end of the holding is known well enough. A worker that was
-// stopped learns of the loss later, and its loss is not measured.
+// atOnce limits which losses count in the figures: those that the worker learns of
+// within atOnce after it last saw that it held the lock. If the worker learns of a
+// loss later, for example because it was stopped, the time of the loss is not known
+// well enough.
 const atOnce = 60 * time.Millisecond
 
 // measure adds the acquisitions of one lock.

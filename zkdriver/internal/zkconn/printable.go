@@ -23,8 +23,8 @@ func Printable(s string) string {
 	return s
 }
 
-// printableError is an error whose text may quote another program, such as a
-// name in the certificate of a server.
+// printableError is an error whose text may hold text from outside, such as a name
+// in the certificate of a server.
 type printableError struct{ error }
 
 // Error escapes characters that do not print as they are, and shortens a text

@@ -38,7 +38,7 @@ type schedule struct {
 type touch struct {
 	sent, answered driver.Instant
 	set            bool
-	direct         bool // the leader has seen the session before the answer was sent
+	direct         bool // the leader has renewed the session before the answer was sent
 }
 
 // heartbeat is a write or a Sync that the schedule asked for.
