@@ -23,7 +23,7 @@ type panel struct {
 
 type bar struct {
 	label string
-	class string // ours, variant, peer or reference
+	class string // the CSS class, which is the kind of the competitor: see kind
 	value stats.Spread
 }
 

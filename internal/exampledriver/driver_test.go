@@ -87,7 +87,7 @@ func TestAnOlderHeartbeatDoesNotSetTheDeadlineBack(t *testing.T) {
 	s := connected.(*session)
 
 	var mu sync.Mutex
-	var ends []time.Time // in the order in which they are stored
+	var ends []time.Time // the deadlines of the session, in the order of the heartbeats that stored them
 	chtimes = func(name string, access, modified time.Time) error {
 		runtime.Gosched()
 		mu.Lock()

@@ -71,7 +71,7 @@ type recorder struct {
 	t     testing.TB
 	forms map[string]string
 	sharedBuffer
-	digest string // as in an ACL of ZooKeeper
+	digest string // of user and password, as ZooKeeper shows it in an ACL
 }
 
 func (e *recorder) record(what, text string) {

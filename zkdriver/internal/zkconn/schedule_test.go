@@ -408,7 +408,8 @@ func TestLeaseOfANewHolder(t *testing.T) {
 	}
 }
 
-// grant creates a node, as a contender of a free lock does.
+// grant creates a node that holds a free lock at once. So the session is one of a
+// holder from then on.
 func (w *world) grant() {
 	w.does.Store(int32(Holding))
 	done := make(chan struct{})
