@@ -34,7 +34,7 @@ const (
 // foreignLock is a kind of lock of another library.
 type foreignLock struct {
 	label string
-	node  string // the form of its nodes' names
+	node  string // what the names of its nodes look like
 	note  string
 	start func(w *fixture) foreignLibrary
 	kind  string

@@ -11,8 +11,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// swift is less than the 300 ms after which a holder watches its own node. That
-// watch takes requests of its own.
+// swift is how long a lock may be held while a test counts its requests. It is
+// less than the 300 ms after which a holder watches its own node, because that
+// watch would take requests of its own.
 const swift = 200 * time.Millisecond
 
 // swiftly repeats f until f has held each lock for a short time only. A busy
@@ -77,7 +78,7 @@ func TestAFreeLockIsOneMultiAndItsUnlockOneRequest(t *testing.T) {
 	})
 }
 
-// kinds are the requests that locks are made of.
+// kinds are the kinds of requests that a lock sends, with their opcodes.
 var kinds = map[string]int32{"multi": zktest.OpMulti, "delete": zktest.OpDelete, "data": zktest.OpGetData, "list": zktest.OpGetChildren2}
 
 // spent returns how many requests of each kind f has sent through the proxy.

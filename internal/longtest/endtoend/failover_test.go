@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-const tick = 500 * time.Millisecond // of the servers of package zktest
+const tick = 500 * time.Millisecond // the tick of the servers of package zktest
 
 func TestWhenTheHoldersClientIsClosedTheNextHoldsPromptly(t *testing.T) {
 	w := newFixture(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// login returns a plain client with a login of its own.
+// login returns a plain client that is logged in with these credentials.
 func (w *fixture) login(user string) *zk.Conn {
 	w.Helper()
 	c := zktest.Dial(w, quiet, w.server.Addr())

@@ -50,8 +50,8 @@ func ensemble(t testing.TB, syncLimit int) *zktest.Ensemble {
 	return zktest.StartEnsemble(t, 3, zktest.WithConfig(map[string]string{"initLimit": "3", "syncLimit": strconv.Itoa(syncLimit)}))
 }
 
-// dsn returns the data source name for these servers. path is the chroot with
-// its parameters.
+// dsn returns the data source name for these servers. The parameter
+// path is the chroot, followed by the parameters of the name if it has any.
 func dsn(path string, addrs ...string) string {
 	return "zk://" + strings.Join(addrs, ",") + path
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// bound ends a call that hangs. It is generous.
+// bound is how long the test waits for a call that seems to hang. A call that
+// works takes far less.
 const bound = 2 * time.Minute
 
 // slot is the position of a client in a history. When the client is closed,
@@ -48,7 +49,7 @@ func (s *slot) client() *client {
 }
 
 // replace closes the client and opens another one for the slot. Until the other
-// client is open, calls are refused.
+// client is open, the actors use the closed one, which refuses their calls.
 func (s *slot) replace(r *recorder) error {
 	err := r.close(s.client())
 	s.mu.Lock()
@@ -92,7 +93,7 @@ func (a *actor) perhaps(happens func()) {
 	}
 }
 
-// complaints are what calls have done wrong.
+// complaints collects texts that say what calls have done wrong.
 type complaints struct {
 	mu  sync.Mutex
 	all []string
@@ -112,7 +113,7 @@ func (c *complaints) any() bool {
 
 func (a *actor) chance(percent int) bool { return a.rand.IntN(100) < percent }
 
-// span draws a duration. No other actor draws the same one.
+// span draws a duration. No other actor draws the same duration.
 func (a *actor) span(limit time.Duration) time.Duration {
 	return time.Duration(a.rand.Int64N(int64(limit))) + time.Duration(a.id)
 }
@@ -313,7 +314,8 @@ func (a *actor) giveBack(h *handle) {
 	a.ended(h, "unlock", a.unlock(h))
 }
 
-// ended records an error that Unlock and Downgrade must not return.
+// ended records a complaint if err, which a call of Unlock or Downgrade has
+// returned, is an error that these calls must not return.
 func (a *actor) ended(h *handle, call string, err error) {
 	closing := false
 	a.note(func() { closing = h.client.closed != nil })
@@ -325,8 +327,9 @@ func (a *actor) ended(h *handle, call string, err error) {
 	}
 }
 
-// tryInTurn plays the end of a history, when nothing fails any more and no lock is
-// held. Each try must get the lock, right after the Unlock of the one before.
+// tryInTurn makes tries at the end of a history, when nothing fails any more
+// and no lock is held. Each try must get the lock, although the try before it
+// has only just unlocked it.
 func (a *actor) tryInTurn(queue string) {
 	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
 		at := &attempt{actor: a.id, client: a.slot.client(), queue: queue, mode: mode, try: true}
@@ -371,7 +374,7 @@ func (a *actor) informed(at *attempt) {
 		return
 	}
 	a.quickly(at)
-	if other.Err() != nil { // the client may have a new session now, which may not have seen all of that
+	if other.Err() != nil { // the client may have a new session now, which may not have seen what was done before at.synced
 		a.note(func() { at.synced = 0 })
 	}
 	_ = other.Unlock()

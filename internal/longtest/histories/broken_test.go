@@ -54,7 +54,7 @@ func (s *blind) List(ctx context.Context, queue string) ([]driver.Node, error) {
 	return nodes, err
 }
 
-// backwards has tokens that fall.
+// backwards gives each new node a lower token than the nodes before it.
 type backwards struct{ driver.Session }
 
 func (s backwards) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -221,8 +221,8 @@ func TestAHistoryWithoutAnOrderIsDrawn(t *testing.T) {
 	}
 }
 
-// judged checks that a history fails the test and is drawn, and returns the
-// picture.
+// judged checks that judge fails the test for a history, with a text that
+// contains verdict, and that it draws the history. judged returns the picture.
 func judged(t *testing.T, r *recorder, verdict string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// breaches returns what breaks rules that the model does not have: see the
-// comment of the package.
+// breaches returns what breaks the rules that the model does not check: see
+// "Other rules" in the comment of the package.
 func (r *recorder) breaches() (all []string) {
 	for _, a := range r.attempts {
 		if what := a.wrong(); what != "" {
@@ -40,7 +40,7 @@ func (a *attempt) String() string {
 	return fmt.Sprintf("client %d, %s of %s at [%d, %d]", a.client.slot, how, a.queue, a.call, a.ret)
 }
 
-// wrong returns what is wrong with the result of an attempt.
+// wrong returns what is wrong with the result of an attempt, or "".
 func (a *attempt) wrong() string {
 	closed := a.client.closed
 	switch err := a.err; {
@@ -60,14 +60,16 @@ func (a *attempt) wrong() string {
 	return ""
 }
 
-// over reports whether the context of a Lock may have ended by that time.
+// over reports whether Unlock was called before the tick by, so that the Lock's
+// context may have ended by then.
 func (h *handle) over(by int64) bool { return h.given != nil && h.given.call < by }
 
 // idle reports whether a refused TryLock or TryRLock has no excuse: during the
 // whole call no node can have been in the queue that blocks its mode. There are
 // three excuses. The node of a call that has left with an error may still be
 // there. If a request of the attempt has failed, a node of the attempt itself
-// may block it. And a server may not know yet of the calls that have left.
+// may block it. And the server that the client asks may not know yet that other
+// calls have removed their nodes.
 func (r *recorder) idle(a *attempt) bool {
 	if !a.try || !errors.Is(a.err, dlock.ErrLocked) || a.retried {
 		return false
@@ -81,7 +83,8 @@ func (r *recorder) idle(a *attempt) bool {
 	return true
 }
 
-// sees returns the tick from which on an attempt must know what has happened.
+// sees returns a tick. An attempt must know of everything that happened before
+// that tick. If the tick is 0, the attempt need not know of anything.
 func (r *recorder) sees(a *attempt) int64 {
 	if a.synced == 0 && !r.lagging {
 		return a.call
@@ -128,7 +131,7 @@ func (r *recorder) outOfOrder() (all []string) {
 		queues[a.queue] = append(queues[a.queue], a.queued...)
 	}
 	for queue, nodes := range queues {
-		known := slices.Clone(nodes) // in the order in which they became known
+		known := slices.Clone(nodes) // sorted by the tick at which the attempt was known to have the node
 		slices.SortFunc(known, func(a, b placed) int { return cmp.Compare(a.ret, b.ret) })
 		slices.SortFunc(nodes, func(a, b placed) int { return cmp.Compare(a.call, b.call) })
 		var highest int64
@@ -164,8 +167,8 @@ func (r *recorder) overtaken() (all []string) {
 	return all
 }
 
-// stood returns until when an attempt certainly had its node in the queue, if
-// nothing took the node away.
+// stood returns the tick until which an attempt certainly had its node in the
+// queue, if nothing took the node away.
 func (a *attempt) stood(p placed) int64 {
 	until := min(a.ret, a.gaveUp)
 	if a.client.closed != nil {

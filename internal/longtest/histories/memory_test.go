@@ -33,14 +33,14 @@ type plan struct {
 	clients, actors, rounds, faults int
 	calm                            bool // no faults happen; clients are closed all the same
 	closes                          int  // how many of a hundred faults close a client
-	removals                        int  // how many more of a hundred remove a queue
+	removals                        int  // how many of a hundred faults certainly remove a queue; others may do so too
 	// The function share reports whether the actors of a client share their
 	// nodes. If it is nil, no actors do.
 	share func(client int) bool
 	spoil spoiler // a broken driver; nil: the driver as it is
 }
 
-// connector makes the sessions of one client and remembers the last one.
+// connector makes the sessions of one client and remembers the last session.
 type connector struct {
 	store *memdriver.Store
 	spoil spoiler
@@ -90,7 +90,8 @@ type memory struct {
 // grace is how long a node may stay after its call has ended, if nothing fails.
 const grace = 5 * time.Second
 
-// play makes the history of a seed. It has to be called in a bubble.
+// play makes the history of a seed. It has to be called in a bubble of package
+// synctest.
 func (p plan) play(t testing.TB, seed uint64) (*recorder, *complaints) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := &memory{
@@ -298,7 +299,8 @@ func (w *memory) look(queue string) (nodes []driver.Node, last int64) {
 	return nodes, info.Token
 }
 
-// one makes the history of a seed.
+// one makes the history of a seed, in a bubble of package synctest. It also
+// returns what calls have done wrong.
 func (p plan) one(t *testing.T, seed uint64) (r *recorder, wrong []string) {
 	synctest.Test(t, func(t *testing.T) {
 		var w *complaints
@@ -384,7 +386,7 @@ func TestAReaderJoinsADowngradedNodeAfterAReaderOfAnotherClient(t *testing.T) {
 	})
 }
 
-// turns returns how many grants had a token that had been granted before.
+// turns returns how many grants had the token of an earlier grant.
 func (r *recorder) turns() (n int) {
 	seen := make(map[string]bool)
 	for _, c := range r.contenders {

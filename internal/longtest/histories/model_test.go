@@ -29,13 +29,13 @@ const (
 type operation struct {
 	kind   kind
 	queue  string
-	hold   int        // number of the contender; each grant has a number of its own
-	handle int        // number of the contender's Lock; each re-entry has a number of its own
-	mode   dlock.Mode // in a grant or a re-entry: the mode asked for; in an answer: the mode seen
-	token  int64      // in a grant: its token; in a clearing: the highest token that was removed
-	sharer int        // in a grant: the client, if its actors share nodes; otherwise 0
+	hold   int        // the number of the contender; every grant makes a new contender
+	handle int        // the number of the Lock among those of its contender: 0 for the grant, then 1 and so on for re-entries
+	mode   dlock.Mode // in a grant or a re-entry: the mode asked for; in an answer: the mode that Lock.Mode returned
+	token  int64      // in a grant: its token; in a clearing, which removes a whole queue: the token of the last node in it
+	sharer int        // in a grant: the number of the client, if its actors share nodes; otherwise 0
 	maybe  bool       // it is unknown whether the lock was still held; if it was not, the operation has no effect
-	from   state      // in a resume: the state with which the segment begins
+	from   state      // in a resume: the state with which a segment of the history begins, see segments
 }
 
 func (o operation) String() string {
@@ -66,8 +66,8 @@ func (o operation) String() string {
 type holder struct {
 	hold, handle int
 	mode         dlock.Mode
-	token        int64 // as in operation
-	sharer       int   // as in operation; 0 in a re-entry
+	token        int64 // the token of the grant; 0 for a re-entry
+	sharer       int   // the number of the client, if its actors share the node; otherwise 0; also 0 for a re-entry
 }
 
 func (h holder) compare(o holder) int {
@@ -76,13 +76,13 @@ func (h holder) compare(o holder) int {
 
 // state is a read-write lock. A state is never changed, only replaced.
 type state struct {
-	holders []holder // in order
+	holders []holder // the Locks that are held, sorted by contender and then by Lock
 	top     int64    // the highest token granted
-	// The client that was granted the token top, if its actors share nodes. The
-	// token top may be granted to this client again.
+	// The number of the client that was granted the token top, if its actors
+	// share nodes; otherwise 0. This client may be granted the token top again.
 	sharer  int
 	fence   int64 // the highest exclusive token granted
-	cleared int64 // no node up to this token can be granted any more
+	cleared int64 // the highest token that was removed with its queue; no node up to it can be granted the lock any more
 }
 
 func (s state) String() string {
@@ -109,7 +109,8 @@ func (s state) hash() uint64 {
 	return h
 }
 
-// mode returns how a contender holds the lock, or 0.
+// mode returns the strongest mode in which a contender holds the lock, or 0 if
+// it does not hold the lock.
 func (s state) mode(hold int) (mode dlock.Mode) {
 	for _, h := range s.holders {
 		if h.hold == hold {
@@ -239,7 +240,8 @@ func (s state) lower(o operation) (bool, state) {
 	return true, s
 }
 
-// model is the lock of each queue, for porcupine.
+// model is the model of a lock that porcupine checks the history of each queue
+// against.
 var model = porcupine.Model{
 	Partition: partition,
 	Init:      func() any { return state{} },

@@ -10,9 +10,9 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// history returns what has happened, for the model. It also returns what is
-// wrong without the model: locks that were lost although nothing had happened
-// that may take them away. Call it when all actors are done.
+// history returns all operations of the history, which the model then checks.
+// It also returns the losses that are wrong in any case: nothing had happened
+// that may take these locks away. Call it when all actors are done.
 func (r *recorder) history() (ops []porcupine.Operation, unexplained []string) {
 	for _, c := range r.contenders {
 		of, explained := r.operations(c)
@@ -33,7 +33,7 @@ func (r *recorder) history() (ops []porcupine.Operation, unexplained []string) {
 // contenderOps makes the operations of one contender.
 type contenderOps struct {
 	*contender
-	silent int64 // from here on the contender may have lost the lock without having to know
+	silent int64 // the tick from which on the contender may have lost the lock without having to know
 	ops    []porcupine.Operation
 }
 
@@ -103,9 +103,10 @@ func (c *contender) givenBack() (over int64) {
 }
 
 // loss returns when a contender lost the lock, as far as that is known, or
-// forever if it did not. silent is when the contender may have lost the lock
-// without having to know. If an Unlock was under way at that time, its effect
-// counts as a loss.
+// forever if it did not. The result silent is the tick from which on the
+// contender may have lost the lock without having to know. If an Unlock was
+// under way at that tick, its effect counts as a loss. The result explained is
+// false if the contender learned of a loss for which there was no cause.
 func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) {
 	end := c.givenBack()
 	if c.learned != 0 {

@@ -28,12 +28,12 @@ func partition(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 const segmentSize = 200
 
 // segments cuts a history wherever no operation is under way. The verdict stays
-// the same, for two reasons. In every order that is true to the times,
-// everything before a cut comes before everything after it. And the state at
-// the cut is the same in each of these orders: all grants, losses, unlocks and
-// downgrades before it are over, so neither what is left of them nor the
-// highest token depends on their order. So each segment begins with the state
-// that the segments before it must have left.
+// the same, for two reasons. In every order that agrees with the times of the
+// calls, everything before a cut comes before everything after it. And the
+// state at the cut is the same in each of these orders: all grants, losses,
+// unlocks and downgrades before it are over, so neither what is left of them
+// nor the highest token depends on their order. So each segment begins with the
+// state that the segments before it must have left.
 func segments(history []porcupine.Operation, size int) (parts [][]porcupine.Operation) {
 	history = slices.Clone(history)
 	slices.SortStableFunc(history, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
@@ -52,8 +52,8 @@ func segments(history []porcupine.Operation, size int) (parts [][]porcupine.Oper
 	return append(parts, part)
 }
 
-// after returns the state that a segment leaves, if the lock may have that
-// history.
+// after returns the state of the lock after the operations of a segment. It
+// does not check that the model allows these operations.
 func (s state) after(part []porcupine.Operation) state {
 	lost := make(map[int]bool)
 	var lowered []operation

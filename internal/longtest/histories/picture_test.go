@@ -46,8 +46,8 @@ func verdict(r *recorder, wrong []string) []string {
 	return append(append(wrong, unexplained...), r.breaches()...)
 }
 
-// linearizable reports whether there is an order, and whether each loss has a
-// cause.
+// linearizable reports whether the model allows an order of the operations, and
+// each loss has a cause.
 func linearizable(r *recorder) bool {
 	ops, unexplained := r.history()
 	return porcupine.CheckOperationsTimeout(model, ops, searchLimit) == porcupine.Ok && len(unexplained) == 0

@@ -12,7 +12,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// span is the beginning and the end of something, by the clock that counts.
+// span is the beginning and the end of something, in ticks of the recorder's
+// clock, which counts by one.
 type span struct{ call, ret int64 }
 
 func (s span) overlaps(o span) bool { return s.call <= o.ret && o.call <= s.ret }
@@ -28,8 +29,8 @@ type client struct {
 	closed *ending
 }
 
-// shares returns the number of the client if its actors share their nodes, or
-// 0.
+// shares returns a number of the client, which is not 0, if its actors share
+// their nodes. Otherwise it returns 0.
 func (c *client) shares() int {
 	if !c.shared {
 		return 0
@@ -45,23 +46,23 @@ type attempt struct {
 	queue   string
 	mode    dlock.Mode
 	try     bool
-	limited bool    // there is a deadline
+	limited bool    // the call has a deadline
 	within  *handle // the Lock whose context it is called with, or nil
-	synced  int64   // when the client had seen all that the store had done by then; 0: not known
+	synced  int64   // a tick: the client has seen all that the store had done before that tick; 0: no such tick is known
 
 	began   time.Time
 	ended   time.Time
 	queued  []placed
-	retried bool  // a request has failed: a node of the attempt itself may block it
-	gaveUp  int64 // when its context was cancelled; 0: never
+	retried bool  // a request of the call has failed and may have left a node that blocks the call itself
+	gaveUp  int64 // the tick at which its context was cancelled; 0: never
 	got     *handle
 	err     error
 }
 
-// placed says when an attempt got a node with that token. At the beginning of
-// the span the attempt did not have the node yet: then the attempt was called,
-// or was last known to have another node. At the end of the span it was known
-// to have the node.
+// placed says when an attempt got a node, and the token of that node. At the
+// beginning of the span the attempt did not have the node yet: then the attempt
+// was called, or was last known to have another node. At the end of the span it
+// was known to have the node.
 type placed struct {
 	span
 	token int64
@@ -72,38 +73,40 @@ type contender struct {
 	id      int
 	client  *client
 	queue   string
-	mode    dlock.Mode // before any downgrade
+	mode    dlock.Mode // the mode of the grant; a downgrade does not change it
 	token   int64
-	node    string // see nodeOf
+	node    string // the name of its node without the mode, see nodeOf
 	granted span
 	handles []*handle
-	refused []span // re-entries that would have been upgrades
-	learned int64  // when the loss was first seen; 0: never
+	refused []span // re-entries that were refused because they would have been upgrades
+	learned int64  // the tick at which the loss was first seen; 0: never
 }
 
 // handle is a Lock.
 type handle struct {
 	*contender
-	number  int // 0: the Lock that was granted; the others are re-entries
+	number  int // 0 for the Lock that was granted; 1 and more for its re-entries
 	actor   int
-	mode    dlock.Mode // before any downgrade
+	mode    dlock.Mode // the mode that was asked for; a downgrade does not change it
 	lock    *dlock.Lock
 	entered span
 	answers []seen
 	lowered []*ending // calls of Downgrade
-	given   *ending   // the call of Unlock
+	given   *ending   // the call of Unlock; nil: none
 }
 
-// seen is an answer "still held".
+// seen records that an actor has asked for Err and Mode of a Lock, and that the
+// Lock was still held, in that mode.
 type seen struct {
 	span
 	actor int
 	mode  dlock.Mode
 }
 
+// ending is a call of Unlock or Downgrade, or of Close of a client.
 type ending struct {
 	span
-	at  time.Time // time of the return
+	at  time.Time // the time of day at which the call returned
 	err error
 }
 
@@ -115,16 +118,16 @@ func (e *ending) over() int64 {
 	return e.ret
 }
 
-// cause is something that can take locks away: those of a client's slot, of a
+// cause is something that can take locks away: those of one client, of one
 // queue, or of one node.
 type cause struct {
 	span
 	what  string
-	slot  int    // -1: any
-	queue string // "": all
-	node  string // "": all
-	told  bool   // the holder must know before the store grants the lock to another contender
-	upTo  int64  // of a removal of all nodes at once: a token up to which it removed them; 0: not known
+	slot  int    // the slot of the client whose locks it can take away; -1: of any client
+	queue string // the queue that it hits; "": all queues
+	node  string // the node that it hits, as nodeOf returns it; "": all nodes
+	told  bool   // true: the holder must know of the loss before the store grants the lock to another contender
+	upTo  int64  // if it removes a whole queue: the token of the last node seen in it, or 0 if none was seen; in other causes 0
 }
 
 // sudden reports whether nothing else was seen to begin or end while all nodes
@@ -178,7 +181,7 @@ type recorder struct {
 	contenders []*contender
 	live       []*handle // handles that may still be held
 	causes     []cause
-	empty      map[string][]int64 // when a queue was seen empty and no call was under way
+	empty      map[string][]int64 // by queue: the ticks at which it was seen empty while no call was under way
 	lagging    bool               // the store may answer some clients with an earlier state
 	// The actors of some clients share their nodes, so that only the order of
 	// arrival within a client counts.
@@ -200,9 +203,10 @@ func (r *recorder) next() int64 {
 	return r.clock
 }
 
-// cause plays a fault and records it. The fault counts as a cause from the call
-// of play on. If play returns true, the fault has no effect any more, and stops
-// counting. Otherwise it counts until the end of the history.
+// cause calls the function play, which injects a fault, and records the fault
+// as a cause of losses from that call on. If play returns true, the fault has
+// no effect any more, and is a cause only until play has returned. Otherwise it
+// is a cause until the end of the history.
 func (r *recorder) cause(c cause, play func() (over bool)) {
 	end := r.begin(c)
 	if play() {
@@ -210,8 +214,8 @@ func (r *recorder) cause(c cause, play func() (over bool)) {
 	}
 }
 
-// begin records that a fault is about to be played. The fault counts until the
-// function end is called.
+// begin records that a fault is about to be injected. The fault is a cause of
+// losses until the function end is called.
 func (r *recorder) begin(c cause) (end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,7 +262,9 @@ func (r *recorder) take(a *attempt, call func() (*dlock.Lock, error)) *handle {
 	return a.got
 }
 
-// won records a Lock. The caller holds mu.
+// won records the Lock that an attempt has acquired: a re-entry of the
+// contender with whose context the attempt was made, or else the grant of a new
+// contender. The caller holds mu.
 func (r *recorder) won(a *attempt, l *dlock.Lock) {
 	var c *contender
 	if a.within != nil && l.Token() == a.within.token {
@@ -294,7 +300,7 @@ func (r *recorder) lost(c *contender) {
 	r.live = slices.DeleteFunc(r.live, func(h *handle) bool { return h.contender == c })
 }
 
-// queuedAs records that an attempt has a node in the queue.
+// queuedAs records that an attempt has a node with that token in the queue.
 func (r *recorder) queuedAs(a *attempt, token int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

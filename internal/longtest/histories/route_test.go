@@ -17,7 +17,8 @@ type hop struct {
 // route is how a client reaches the servers: through one proxy for each of them.
 type route []hop
 
-// now returns the hop in use.
+// now returns the hop through which the client is connected, or the first hop
+// if there is none.
 func (w route) now() hop {
 	for _, h := range w {
 		if h.Connections() > 0 {

@@ -18,12 +18,12 @@ type client struct {
 
 	mu             sync.Mutex
 	locks          *recipes.Client
-	present        driver.Session // the last session that was made, without the faults
+	present        driver.Session // the session that was made last, as the store returned it: without faults
 	session        int            // the number of that session
-	cuts           map[int]cut    // by number of the session
+	cuts           map[int]cut    // which directions of a session are cut off, by the number of the session
 	paused         bool
-	disturbedUntil time.Time // until then the client may not notice a loss
-	lostAt         time.Time // when a request or a reply was lost last
+	disturbedUntil time.Time // until this time a fault may keep the client from noticing a loss
+	lostAt         time.Time // when a request or a reply of the client was last lost
 }
 
 // cut says which directions of a session are cut off.
@@ -83,7 +83,8 @@ func (c *client) current() *recipes.Client {
 	return c.locks
 }
 
-// liveSession returns the client's session and its number, or nil.
+// liveSession returns the client's session and its number. It returns nil if
+// the client has no session, or is paused.
 func (c *client) liveSession() (s driver.Session, number int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +94,7 @@ func (c *client) liveSession() (s driver.Session, number int) {
 	return c.present, c.session
 }
 
-// connected records the number of the session that was made.
+// connected records the number of the session that was made last.
 func (c *client) connected(number int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +145,8 @@ func (c *client) isPaused() bool {
 	return c.paused
 }
 
-// holdsBack reports whether a request has to wait.
+// holdsBack reports whether a message of a request has to wait, because the
+// client is paused or that direction of the session is cut off.
 func (c *client) holdsBack(r faults.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,14 +157,15 @@ func (c *client) holdsBack(r faults.Request) bool {
 	return c.paused || cut.replies
 }
 
-// disturb records that the client may not notice a loss before the time until.
+// disturb records that a fault may keep the client from noticing a loss before
+// the time until.
 func (c *client) disturb(until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.disturbedUntil = laterOf(c.disturbedUntil, until)
 }
 
-// loses records that a request or a reply is lost.
+// loses records that a request or a reply of the client is lost now.
 func (c *client) loses() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

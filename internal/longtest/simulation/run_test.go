@@ -25,7 +25,7 @@ type run struct {
 	seed         uint64
 	rand         *rand.Rand
 	store        *memdriver.Store
-	wrap         func(driver.Session) driver.Session // may be nil
+	wrap         func(driver.Session) driver.Session // replaces the sessions of the store; nil: they stay as they are
 	gate         *gate
 	queues       []string
 	judgeSession driver.Session // the session with which the judge reads the store
@@ -35,7 +35,7 @@ type run struct {
 
 	passing *message   // the message that this step has let pass, or nil
 	resume  int        // the step in which a paused client goes on; 0 if none is paused
-	warned  []*holding // locks of a client that is closed in this step
+	warned  []*holding // the locks of the client that this step closes, see judgeClose
 	closing sync.WaitGroup
 	heals   []func()
 
@@ -43,7 +43,7 @@ type run struct {
 	held        map[*recipes.Lock]*holding
 	highest     map[string]int64          // the highest exclusive token granted, by queue
 	removed     map[int64]removal         // nodes that an operator has removed, by token
-	doubts      map[int64]bool            // nodes about which a request was lost, by token
+	doubts      map[int64]bool            // nodes about which a request or a reply was lost, by token
 	nodeless    map[*actor]nodelessWaiter // waiters whose node was removed
 	closers     map[*client]bool          // clients whose dlock client was closed
 	sharedNodes map[int64]*sharedNode     // nodes that the actors of a client share, by token

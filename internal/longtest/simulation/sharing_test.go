@@ -58,9 +58,9 @@ func (r *run) hasAnotherNode(h *holding) bool {
 
 // sharedNode is a node that the actors of a client share.
 type sharedNode struct {
-	waiter int64     // token of the node behind it, of another client; 0 if there is none
-	since  time.Time // since when that node is there
-	turns  int       // grants since then, the present one included
+	waiter int64     // the token of the first node of another client that waits for this one; 0 if there is none
+	since  time.Time // when that node was first seen
+	turns  int       // how many times the lock was granted with this node since then, the present grant included
 }
 
 // turns returns how many times in a row a client may pass a lock on among its

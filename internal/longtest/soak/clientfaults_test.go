@@ -14,7 +14,7 @@ import (
 )
 
 // reserveMember draws a member that no fault of the group has hit, and for
-// which the function may returns true.
+// which the function may returns true. It returns nil if there is none.
 func (s *round) reserveMember(may func(*member) bool) *member {
 	for _, i := range s.random.Perm(len(s.members)) {
 		if m := s.members[i]; may(m) && s.reserve(m.name) {

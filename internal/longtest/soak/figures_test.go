@@ -33,9 +33,9 @@ type figures struct {
 	refusedTokens                                 int64
 	changedUnderReader, processes, losses, judged int
 	sequenceRestarts                              int
-	margin                                        time.Duration // the smallest of all measured
-	removalSeen                                   time.Duration // the longest of all measured
-	recovery                                      time.Duration // the longest of all measured
+	margin                                        time.Duration // the shortest time from a noticed loss to the next grant
+	removalSeen                                   time.Duration // the longest time that a holder did not notice a removal of its node
+	recovery                                      time.Duration // the longest time from a heal until every member had acquired a lock
 	recoveryAfter                                 string
 }
 

@@ -16,8 +16,8 @@ import (
 type event struct {
 	Kind  kind          `json:"k"`
 	At    time.Duration `json:"t"`
-	Until time.Duration `json:"u,omitempty"` // the end, of an event that takes time
-	Hold  int64         `json:"h,omitempty"` // number of the acquisition, for each worker
+	Until time.Duration `json:"u,omitempty"` // when the event ended, if it took time
+	Hold  int64         `json:"h,omitempty"` // the number of the acquisition; each worker counts its own
 	Lock  string        `json:"l,omitempty"`
 	How   string        `json:"how,omitempty"`
 	Mode  string        `json:"m,omitempty"`
@@ -32,18 +32,19 @@ type kind string
 // Events of a worker.
 const (
 	asked       kind = "asked"       // before a call of Lock, RLock, TryLock or TryRLock
-	granted     kind = "granted"     // the call returned a lock; Held: Err was nil after At
+	granted     kind = "granted"     // the call returned a lock; Held reports whether Err was nil after At
 	refused     kind = "refused"     // the call returned an error that faults explain
 	confirmed   kind = "confirmed"   // Err was nil after At
 	downgrading kind = "downgrading" // the lock was held exclusively until At
-	lossSeen    kind = "lossSeen"    // Err was not nil, before At
-	// Unlock was called after At; Held: its result says that the lock was held
-	// until then.
+	lossSeen    kind = "lossSeen"    // Err was not nil when it was read, before At
+	// Unlock was called after At. Held reports whether the result of Unlock
+	// says that the lock was held until that call.
 	released    kind = "released"
 	entered     kind = "entered"     // a re-entry
 	downgraded  kind = "downgraded"  // the store has confirmed a downgrade
-	incremented kind = "incremented" // the checked counter has accepted a write
-	// The checked counter has refused a token; Held: Err was nil after that.
+	incremented kind = "incremented" // the counter that checks tokens has accepted a write
+	// The counter that checks tokens has refused the token. Held reports
+	// whether Err was nil after that.
 	stale              kind = "stale"
 	changedUnderReader kind = "changedUnderReader" // the checked counter changed while a reader held the lock
 	fault              kind = "fault"              // something that must not happen, in Text

@@ -22,18 +22,18 @@ type holding struct {
 	lock, how string
 	node      string
 	token     int64
-	exclusive bool // before any downgrade
+	exclusive bool // it was acquired exclusively; a downgrade does not change this
 	held      bool // it was confirmed at least once
 
 	asked       time.Duration
 	from, to    time.Duration // the first and the last confirmation; it was held between them
-	downgrading time.Duration // it was held exclusively until then, or 0
+	downgrading time.Duration // until when it was held exclusively, before a downgrade; 0: it was not downgraded
 	lossSeen    time.Duration // when the worker learned of the loss, or 0
-	unlocked    time.Duration // before Unlock was called, or 0
-	ended       time.Duration // the worker did nothing under the lock after that; 0 if it was killed
+	unlocked    time.Duration // an instant just before Unlock was called, or 0 if it was not called
+	ended       time.Duration // when the worker stopped using the lock; 0 if it was killed before
 	removedAt   time.Duration // when an operator began to remove its node, or 0
 	removedBy   time.Duration // when its node was certainly gone, or 0
-	refusedAt   time.Duration // when the counter had refused its token and it was still confirmed, or 0
+	refusedAt   time.Duration // when it was confirmed after the counter had refused its token, or 0
 	incremented bool
 }
 
@@ -136,8 +136,8 @@ func judgeLock(all []*holding) (wrong []string) {
 	}
 	slices.SortFunc(all, func(a, b *holding) int { return cmp.Compare(a.from, b.from) })
 	writers := make(map[int64]*holding) // by token
-	var last, lastExclusive *holding    // of the earlier ones, the one confirmed for longest
-	var highest, highestWriter *holding // of the earlier ones, the one with the highest token
+	var last, lastExclusive *holding    // the earlier holdings that were confirmed the latest, and as exclusive the latest
+	var highest, highestWriter *holding // the earlier holdings with the highest token of all, and of all writers
 	for _, h := range all {
 		if other := writers[h.token]; other != nil && h.exclusive {
 			report("one token for two: %v; %v", other, h)

@@ -23,14 +23,14 @@ import (
 // servers. If a fault kills the process, another one takes its place.
 type member struct {
 	name    string
-	timeout time.Duration // of its session
+	timeout time.Duration // the timeout of its session
 	actors  int
 	proxies []*zktest.Proxy // one for each server; none if the member connects to the servers directly
 	addrs   []string
 	guard   *guard
 	dir     string
 
-	life   int // number of the present process
+	life   int // the number of its present process; each process that takes its place has one more
 	cmd    *exec.Cmd
 	orders io.WriteCloser
 	output chan string

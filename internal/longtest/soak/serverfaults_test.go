@@ -166,8 +166,8 @@ var peerFaults = []faultKind{
 	})},
 }
 
-// peers returns a fault that makes the function cut. It allows one such fault
-// in a group.
+// peers returns a fault that calls the function cut, which cuts or delays
+// connections between servers. It allows one such fault in a group.
 func peers(cut func(*round) string) func(*round) (func(), string) {
 	return func(s *round) (func(), string) {
 		if !s.reserve("peers") {

@@ -22,7 +22,7 @@ import (
 // session has no write under way, a server that has lost the other servers
 // answers the session's reads. Those answers must not prolong a lease.
 var team = []struct {
-	timeout time.Duration // of the session
+	timeout time.Duration // the timeout of its session
 	actors  int
 	direct  bool // it connects to the servers without proxies
 }{
@@ -36,7 +36,7 @@ var team = []struct {
 
 const (
 	longestTimeout = 4 * time.Second
-	seqLimit       = 100 // after which the sequences of a queue start over
+	seqLimit       = 100 // the sequence number after which the sequences of a queue start over
 )
 
 const testJournal = "team" // name of the test's own journal
@@ -50,19 +50,19 @@ type round struct {
 	seed     uint64
 	number   int
 	chroot   string
-	dir      string // of the journals and counters
+	dir      string // the directory of the journals and counters
 	journal  *journal
 	members  []*member
 	guard    *guard
 	figures  *figures
 
-	leader   int // when the present group of faults began
+	leader   int // the index of the server that led when the present group of faults began
 	reserved map[string]bool
 
 	// stuck lists what did not happen in time. Each of these is a fault of the
 	// lock, unless the servers have diverged.
 	stuck       []string
-	differences []string // between servers that have diverged
+	differences []string // what the servers disagree about; empty unless they have diverged
 	lastSurvey  survey
 }
 

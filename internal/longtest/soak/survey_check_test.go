@@ -125,7 +125,7 @@ func TestWhatIsUnsafeCountsAlsoIfTheServersHaveDiverged(t *testing.T) {
 	apart := slices.Repeat([]survey{views(view(1), view(), view())}, surveyCount)
 	for name, c := range map[string]struct {
 		second []event
-		lost   int64 // updates
+		lost   int64 // how many updates the counter lost
 		wrong  string
 	}{
 		"two holders":          {acquisition(6, 2, 15, 30), 0, "two at once"},

@@ -19,8 +19,8 @@ import (
 // again differs from the first one in its transaction.
 type shownNode struct {
 	path        string
-	transaction int64 // that made the node
-	session     int64 // that the node belongs to; 0 for a queue
+	transaction int64 // the id of the transaction that made the node
+	session     int64 // the id of the session that the node belongs to; 0 for the node of a queue
 }
 
 func (n shownNode) String() string {

@@ -31,11 +31,11 @@ const workerVariable = "DLOCK_TEST_SOAK_WORKER"
 // settings are the settings of a worker.
 type settings struct {
 	DSN      string
-	Name     string // of the worker; the host names of its actors begin with it
-	Dir      string // of the counters
+	Name     string // the name of the worker; the host names of its actors begin with it
+	Dir      string // the directory of the counters
 	Journal  string
 	Progress string // the file with the number of acquisitions
-	Log      string // of its client
+	Log      string // the file for its client's log
 	Seed     uint64
 	Actors   int
 }
@@ -63,10 +63,10 @@ type worker struct {
 	client   *dlock.Client
 	watcher  *watcher
 	progress *os.File
-	acquired atomic.Int64 // acquisitions
+	acquired atomic.Int64 // how many locks the worker has acquired
 	ids      atomic.Int64
 	halt     atomic.Pointer[string] // the lock whose next writer waits before it writes
-	goOn     chan struct{}          // ends that wait
+	goOn     chan struct{}          // receives a value when that writer may write
 	finish   chan struct{}
 }
 

@@ -28,10 +28,10 @@ var (
 const (
 	root       = "../../../.." // the root of the module
 	simulation = "./internal/longtest/simulation"
-	atLeast    = 37 // this many faults must be there, so that none gets lost
-	enough     = 3  // this many seeds are written into the patch of each fault
+	atLeast    = 37 // the test fails if the directory has fewer faults than this, so that none gets lost
+	enough     = 3  // how many seeds are written into the patch of each fault
 	batch      = 900
-	patience   = time.Minute // how long one batch may take; it takes some seconds
+	patience   = time.Minute // how long a batch of seeds may take; it takes some seconds
 )
 
 func TestFaults(t *testing.T) {

@@ -12,13 +12,13 @@ import (
 
 // patch is one fault.
 type patch struct {
-	path string // of the patch's file
+	path string // the path of the patch's file
 	name string
 
-	fault string // what is wrong, in plain words
+	fault string // what the lock does wrong, in plain words
 	seeds []int  // the seeds that see it
 	none  int    // if no seed sees it: how many seeds were tried
-	says  string // what the simulation says
+	says  string // what the simulation says with the first of the seeds
 	test  string // a test that sees it
 	pkg   string // the package of that test
 	files []fileDiff
@@ -33,7 +33,7 @@ type fileDiff struct {
 // hunk replaces the lines old by the lines new. Both begin and end with the
 // same lines, which are the lines around the change.
 type hunk struct {
-	lines    []string // of the patch, each with its first character: ' ', '-' or '+'
+	lines    []string // the lines of the patch, each with its first character: ' ', '-' or '+'
 	old, new []string
 }
 
