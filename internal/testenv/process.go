@@ -109,9 +109,9 @@ func (p *Process) startError(s Startup, logged int, deadline time.Time) error {
 	return nil
 }
 
-// Log returns what the server has written to standard output and standard
-// error, in all its lives, from an offset on. A log that cannot be read counts
-// as empty.
+// Log returns what the server has written to standard output and standard error
+// since its first start, from an offset on. A log that cannot be read counts as
+// empty.
 func (p *Process) Log(offset int) string {
 	text, _ := os.ReadFile(filepath.Join(p.dir, "log"))
 	return string(text[min(offset, len(text)):])

@@ -73,9 +73,9 @@ func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk
 	}
 }
 
-// closingDialer closes the client's connection in the end. A client whose
-// server is cut off would otherwise stay in a read for most of a session
-// timeout.
+// closingDialer dials for a client. Call its method close after the client was
+// closed: it closes the connection. Otherwise a client whose server is cut off
+// would stay in a read for most of a session timeout.
 type closingDialer struct {
 	dialer zk.Dialer
 
@@ -125,7 +125,7 @@ func (s *Server) Tree(t testing.TB, root string) []string {
 	return paths
 }
 
-// tree visits the nodes level by level and sorts them in the end.
+// tree returns the paths of all nodes below root, sorted.
 func tree(conn *zk.Conn, root string) ([]string, error) {
 	var paths []string
 	for unvisited := []string{root}; len(unvisited) > 0; unvisited = unvisited[1:] {

@@ -56,9 +56,10 @@ func findJava(javaHome string) (string, error) {
 	return java, nil
 }
 
-// findJars prefers the release that ZOOKEEPER_HOME names. If that release has
-// no jars, findJars returns an error, because the user has asked for that
-// release and no other.
+// findJars returns a class path with the release in the directory
+// zookeeperHome, or, if zookeeperHome is empty, with Debian's files in the
+// directory jars. If the release has no jars, findJars returns an error,
+// because the user has asked for that release and no other.
 func findJars(zookeeperHome, jars string) (string, error) {
 	if zookeeperHome != "" {
 		lib := filepath.Join(zookeeperHome, "lib")

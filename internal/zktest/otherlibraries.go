@@ -43,7 +43,8 @@ func Curator(source string, args ...string) (*exec.Cmd, error) {
 	return exec.Command(java, append([]string{"-cp", jars, source}, args...)...), nil
 }
 
-// findCurator returns a class path.
+// findCurator returns a class path with Curator's recipes: the jars in the
+// directory given, or, if given is empty, those in Debian's directory.
 func findCurator(given, debian string) (string, error) {
 	if given != "" {
 		if found, _ := filepath.Glob(filepath.Join(given, "curator-recipes*.jar")); len(found) == 0 {

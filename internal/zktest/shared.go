@@ -72,7 +72,8 @@ func (s *Server) Chroot(t testing.TB) string {
 	return root
 }
 
-// removeBusyTree tries several times, because clients may still write.
+// removeBusyTree removes root and everything below it. It tries again if a
+// client has added a node meanwhile.
 func removeBusyTree(conn *zk.Conn, root string) (err error) {
 	for range 100 {
 		if err = removeTree(conn, root); !errors.Is(err, zk.ErrNotEmpty) {
