@@ -7,9 +7,10 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// trials has a function for each ability, which reports whether the sessions a
-// and b have it. If a driver may leave an ability out in some calls, its
-// function makes more than one call.
+// trials holds a function for each ability. The function reports whether the
+// sessions a and b have the ability. Even a driver that has an ability may not
+// show it in every call: for example, Create may leave out the nodes ahead. For
+// such an ability the function makes more than one call.
 var trials = map[need]func(c *check, a, b driver.Session) bool{
 	needReplace: func(c *check, a, _ driver.Session) bool {
 		_, err := driver.Replace(c.ctx, a, "abilities", c.create(a, "abilities", writer), shared)
@@ -74,7 +75,7 @@ func probe(t *testing.T, config Config) (have need) {
 
 // succeeds reports whether the sessions have an ability. If a session was lost
 // during the trial, it repeats the trial. After any other failure it returns
-// false: the cases show such a failure.
+// false, and does not fail t, because the cases report such a failure later.
 func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Session) bool) bool {
 	for range attempts {
 		can := make(chan bool, 1)
@@ -92,5 +93,6 @@ func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Sessio
 	return false
 }
 
-// last returns the index of the last node ahead, for which a writer waits.
+// last is the driver.NodeSpec.Predecessor of a writer, which has to wait for
+// the last of the nodes ahead. It returns the index of that node.
 func last(ahead []driver.Node) int { return len(ahead) - 1 }

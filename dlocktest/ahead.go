@@ -277,7 +277,8 @@ func armedEndsWithOwn(c *check) {
 	}
 }
 
-// armedMeetsDelete deletes the node ahead while the next one is created.
+// armedMeetsDelete deletes a node while another session creates the next node,
+// with a watch of the node that is deleted.
 func armedMeetsDelete(c *check) {
 	a, b := c.twoSessions()
 	armed := 0

@@ -11,9 +11,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// closeGrace is how long Close may take if it cannot reach the store. The
-// contract says a few seconds. The bound is much longer, because machines may
-// be slow.
+// closeGrace is how long Close may take if it cannot reach the store. Rule 9 of
+// package driver says a few seconds. The bound is much longer, because machines
+// may be slow.
 var closeGrace = 20 * time.Second
 
 // attempts is the maximum number of attempts at a case. A case is repeated if
@@ -63,17 +63,17 @@ func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict 
 type check struct {
 	t        *testing.T
 	config   Config
-	can      need // the hooks and abilities that are there
+	can      need // the hooks that Config has, and the abilities that sessions have
 	rule     rule
 	testCase testCase
-	ctx      context.Context // for calls; it ends when the attempt is abandoned
+	ctx      context.Context // for calls of the driver; ends when the attempt is abandoned
 
 	mu        sync.Mutex
 	abandoned bool
 	failures  []string
 	hook      string        // the hook of Config that failed
 	unproven  string        // why the attempt proves nothing; empty if it proves something
-	lost      error         // why a session ended that the case did not end
+	lost      error         // the error of a session that ended, but not by the case
 	stall     time.Duration // the longest time for which the process did not run
 	sessions  []driver.Session
 	mayEnd    map[driver.Session]bool // the sessions that the case ends
@@ -195,7 +195,7 @@ func (c *check) cleanUp() {
 	}
 	var wg sync.WaitGroup
 	for _, heal := range heals {
-		wg.Go(heal) // a hook that fails ends its goroutine
+		wg.Go(heal) // on a goroutine of its own, which ends if the hook calls t.Fatal
 	}
 	wg.Wait()
 	for _, cl := range clients {
@@ -227,7 +227,8 @@ func (c *check) notChecked(why string) {
 	}
 }
 
-// noteLoss records that a session ended which the case did not end.
+// noteLoss records the error of a session that has ended although the case did
+// nothing that may end it.
 func (c *check) noteLoss(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -103,15 +103,16 @@ func (c *check) unlock(l *dlock.Lock) {
 	}
 }
 
-// background calls acquire on a goroutine of its own, and returns a channel
-// that gets the lock.
+// background calls acquire on a goroutine of its own, and returns a channel. It
+// sends the lock to that channel when acquire has returned.
 func background(acquire func() *dlock.Lock) <-chan *dlock.Lock {
 	won := make(chan *dlock.Lock, 1)
 	go func() { won <- acquire() }()
 	return won
 }
 
-// granted waits until the lock is granted for which background waits.
+// granted waits until a lock is granted, and returns it. The channel won is the
+// one that background has returned.
 func (c *check) granted(won <-chan *dlock.Lock, when string) *dlock.Lock {
 	wait := c.startWait()
 	select {

@@ -150,7 +150,8 @@ func closeInFlight(c *check) {
 		})
 		c.wantNodes("after Close with calls in flight", c.listAfterWrite(b, "q"))
 	})
-	// A request that is sent after Close may take a moment.
+	// A request that a driver wrongly sends after Close may arrive a moment
+	// later.
 	time.Sleep(c.config.sessionTimeout() / 20)
 	c.wantNodes("a while after Close with calls in flight", c.listAfterWrite(b, "q"))
 }

@@ -114,14 +114,14 @@ type Config struct {
 
 	// PutNode puts a node of exactly that name and data into the queue, as
 	// another program does, and makes the queue if it is missing. The node
-	// belongs to no session. A node of dlock may have had that name before its
-	// queue was removed.
+	// belongs to no session. The hook has to accept a name that a node of dlock
+	// had before the queue was removed.
 	PutNode func(t *testing.T, c driver.Connector, queue, name string, data []byte)
 
-	// NewNearRollOver is New for a store whose sequences have almost reached
-	// their highest number. Within a hundred creates in one queue the driver
-	// has to do what it does when the sequences are used up: start over, or
-	// wrap. If sequences cannot be used up within the life of a store, set the
+	// NewNearRollOver is like New, but the sequences of its store have almost
+	// reached their highest number. Within a hundred creates in one queue the
+	// driver has to do what it does when the sequences are used up: start over,
+	// or wrap. If sequences cannot be used up within the life of a store, set the
 	// field to the same function as New.
 	NewNearRollOver func(t *testing.T) driver.Connector
 }
@@ -197,8 +197,9 @@ type requirement struct {
 	ability bool // true for an ability of sessions, false for a hook
 }
 
-// needs holds all requirements. The abilities come first, so that a case which
-// does not apply to a driver is not reported for a missing hook.
+// needs holds all requirements, the abilities first. If a case needs an ability
+// and a hook, and both are missing, it is reported as one that does not apply
+// to the driver, and not as one that was not checked.
 var needs = []requirement{
 	{needReplace, string(AbilityReplace), true},
 	{needRead, string(AbilityRead), true},

@@ -21,25 +21,26 @@ const (
 	tablesEnd       = "<!-- end of tables -->\n"
 
 	soundName = "is sound"
-	// shown is the number of cases that the page names in a row, at most.
+	// shown is the maximum number of cases that docs/conformance.md names for
+	// one sabotage.
 	shown  = 2
 	others = " and others"
 	// rounds is how often a case has to catch a sabotage before the page names
 	// the case.
 	rounds = 2
-	// tries is how often a case is run, at most, until it catches the sabotage.
+	// tries is how often a case is run, at most, so that it catches the sabotage.
 	tries = 3
 )
 
-// row is a row of the page, about one sabotage.
+// row is a row of the tables in docs/conformance.md, about one sabotage.
 type row struct {
-	caught []string // cases of the rule that is broken, in the kit's order
-	more   bool     // more cases of the rule fail
+	caught []string // cases of the broken rule that the row names, in the kit's order
+	more   bool     // more cases of the broken rule fail than the row names
 	also   []string // the other rules with cases that fail
 }
 
-// TestEverySabotageIsSeen runs, for each sabotaged driver, the cases that the
-// page names.
+// TestEverySabotageIsSeen runs, for each sabotaged driver, the cases that
+// docs/conformance.md names, and expects that they fail.
 func TestEverySabotageIsSeen(t *testing.T) {
 	page := readPage(t)
 	want := parseTables(t, page)

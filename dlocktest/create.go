@@ -247,7 +247,7 @@ func createLate(c *check) {
 			want = append(want, p.Node)
 		}
 		cancel()
-		if i%2 == 1 { // until the driver has used a new connection
+		if i%2 == 1 { // give the driver time to connect again and to clean up
 			if mine, ok := createUnlessEnded(c, a, "q", writer); ok {
 				want = append(want, mine.Node)
 			}

@@ -74,7 +74,8 @@ func deleteTwice(c *check) {
 	}
 }
 
-// deleteGone deletes a node that has gone.
+// deleteGone returns a case that removes a node by the function remove, and then
+// calls Delete for that node.
 func deleteGone(remove func(c *check, p driver.Place)) func(c *check) {
 	return func(c *check) {
 		s := c.session()
@@ -166,8 +167,8 @@ func repeatDelete(c *check, s driver.Session, queue string, p driver.Place, why 
 	}, "a repeated Delete returns success or ErrGone")
 }
 
-// inDoubtDelete checks the first error of a Delete whose outcome the driver may
-// not know.
+// inDoubtDelete checks the error of the first Delete of a node. The driver may
+// not know the outcome, because the request or the reply was lost or delayed.
 func inDoubtDelete(c *check, s driver.Session, ctx context.Context, err error) {
 	c.mayFail("Delete whose outcome is unknown (ErrGone would tell its caller that the lock was lost)", s, ctx, err)
 }

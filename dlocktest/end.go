@@ -117,9 +117,9 @@ func endExpired(c *check) {
 }
 
 // endBeforeNodesGo looks at the holder's session as soon as another session
-// sees its node gone. Err reads the clocks, so it always has to return an
-// error. Done needs a timer, which a slow machine may run late: Done has to be
-// closed in one of three tries.
+// sees that the holder's node is gone. Err reads the clocks, so it always has
+// to return an error. Done needs a timer, which a slow machine may run late:
+// Done has to be closed in one of three tries.
 func endBeforeNodesGo(c *check) {
 	for range 3 {
 		holder, next := c.twoSessions()
@@ -230,7 +230,7 @@ func endAfterSlowLists(c *check, pause time.Duration) {
 	p := c.create(holder, "q", writer)
 	c.delayReplies(holder, timeout/2)
 	var wg sync.WaitGroup
-	for range 3 { // requests that the store counts
+	for range 3 { // at each of these requests the store counts the timeout anew
 		wg.Go(func() { _, _ = holder.List(c.ctx, "q") })
 	}
 	time.Sleep(pause)
@@ -238,7 +238,8 @@ func endAfterSlowLists(c *check, pause time.Duration) {
 	wg.Wait()
 }
 
-// endAfterSlowBeats cuts off an idle session whose replies take the time delay.
+// endAfterSlowBeats cuts off an idle session. The parameter delay is the time
+// by which each reply to that session is delayed.
 // It reports whether a slow reply has renewed the lease. This is so if the
 // session has lived for longer than its timeout before the cut.
 func endAfterSlowBeats(c *check, delay time.Duration) (counted bool) {
@@ -265,7 +266,7 @@ func endForEver(c *check) {
 	c.awaitSessionEnd(a, "the session was cut off (and no method called)")
 	checkEnded(c, a, p)
 	heal()
-	for range 20 { // while late replies arrive
+	for range 20 { // late replies that arrive meanwhile must not revive the session
 		checkEnded(c, a, p)
 		time.Sleep(c.config.sessionTimeout() / 40)
 	}

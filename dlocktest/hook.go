@@ -18,8 +18,8 @@ func (c *check) runHook(hook string, f func()) {
 	c.watchHook(hook, f)
 }
 
-// watchHook is runHook for a call that has to be made even if the attempt was
-// abandoned, such as a heal.
+// watchHook does what runHook does, even if the attempt was abandoned. It is for
+// calls that have to be made in any case, such as the heal of a cut.
 func (c *check) watchHook(hook string, f func()) {
 	failed := c.t.Failed()
 	returned := false
@@ -60,7 +60,7 @@ func (c *check) cutOff(s driver.Session) (heal func()) {
 }
 
 func (c *check) reset(s driver.Session) {
-	c.expectEnd(s) // a driver may give up a session with its connection
+	c.expectEnd(s) // a driver may give up a session whose connection broke
 	c.runHook("Reset", func() { c.config.Reset(c.t, s) })
 }
 

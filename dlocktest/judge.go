@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// mayFail checks the error of a call whose outcome the driver may not know, and
-// reports whether the call failed.
+// mayFail checks the error of a call that may fail, because the driver may not
+// know the outcome. It reports whether the call failed.
 func (c *check) mayFail(what string, s driver.Session, ctx context.Context, err error) (failed bool) {
 	switch {
 	case err == nil:
@@ -40,7 +40,8 @@ func (c *check) wantEnded(what string, err error) {
 	}
 }
 
-// wantGone checks the error of a call for a node that is not there any more.
+// wantGone checks the error of a call for a node that is gone: it has to match
+// ErrGone, and must not match ErrUnavailable.
 func (c *check) wantGone(what string, err error) {
 	switch {
 	case !errors.Is(err, driver.ErrGone):
@@ -50,14 +51,16 @@ func (c *check) wantGone(what string, err error) {
 	}
 }
 
-// wantDeleted checks the error of a Delete that is repeated after success.
+// wantDeleted checks the error of a Delete that repeats a successful one: it
+// has to be nil or match ErrGone.
 func (c *check) wantDeleted(what string, err error) {
 	if err != nil && !errors.Is(err, driver.ErrGone) {
 		c.errorf("%s after a Delete of the node that succeeded returned %q, expected nil or an error that matches ErrGone", what, err)
 	}
 }
 
-// wantName checks the error of a call with a bad name.
+// wantName checks the error of a call with a bad name: it has to match
+// ErrBadName, and must not match ErrUnavailable.
 func (c *check) wantName(what string, err error) {
 	switch {
 	case !errors.Is(err, driver.ErrBadName):

@@ -40,7 +40,8 @@ var lockCases = []testCase{
 	{name: "a-waiter-whose-session-expires-queues-again", why: "it would wait for ever, or hold the lock without a node", needs: needDrop, run: waiterQueuesAgain},
 }
 
-// oneWriter counts with atomics. With plain variables the race detector would
+// oneWriter counts the holders of an exclusive lock: there must never be two at
+// once. It counts with atomic variables. With plain ones the race detector would
 // report a race, because it does not see that a lock in a server orders two
 // clients.
 func oneWriter(c *check) {
@@ -190,7 +191,7 @@ func givenUpWaits(c *check) {
 	c.together(4, func(i int) {
 		m := c.client().RWMutex(lockName)
 		for n := range 30 {
-			after := usual // while the node is created, or while it waits
+			after := usual // end the call while it creates its node, or else while it waits
 			if n%2 == 0 {
 				after = 5 * time.Millisecond
 			}

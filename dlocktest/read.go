@@ -29,7 +29,7 @@ func (c *check) createWithData(s driver.Session, queue, prefix string) (p driver
 		text = string(d)
 		j, err := s.Create(c.ctx, queue, driver.NodeSpec{Prefix: prefix, Data: d})
 		p = j.Place
-		clear(d) // it belongs to the caller
+		clear(d) // a caller may change its data when Create has returned
 		return err
 	})
 	return p, text

@@ -7,9 +7,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// onNews is called for each value that a watch sends, and with open false for
-// the end of the watch. It passes on to out what it chooses. It closes out at
-// most once.
+// onNews is called with each value that a watch sends. When the watch has ended,
+// it is called with open false. The function decides what it sends to out, and
+// it closes out at most once.
 type onNews func(cause driver.Cause, open bool, out chan<- driver.Cause)
 
 // relay returns a watch that calls the function on for the news of w, until the
@@ -46,7 +46,7 @@ func relay(w driver.Watch, on onNews) driver.Watch {
 	})
 }
 
-// pass passes everything on.
+// pass is an onNews that passes on each value and the end of the watch.
 func pass(cause driver.Cause, open bool, out chan<- driver.Cause) {
 	if open {
 		out <- cause

@@ -37,9 +37,9 @@ var releasedCases = []testCase{
 	{name: "a-late-release-is-not-that-of-a-node-that-took-the-name", why: whyReleased, needs: needRemoveQueue, run: lateReleaseIsNotReleased},
 }
 
-// releaseWakes releases a node that is ahead of other nodes, each of which has
-// a watch. Some watches have their own node with its token, some by its name
-// only, and some come from Create.
+// releaseWakes releases the node ahead of another node, which has several
+// watches. Some watches were armed with the token of their own node, one was
+// armed only with the name of that node, and one may come from Create.
 func releaseWakes(c *check) {
 	a, b := c.twoSessions()
 	var sent, all int

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Run checks every rule of the contract in subtests of t, with names such as
+// Run checks every rule of package driver in subtests of t, with names such as
 // "rule06/watch-of-a-node-deleted-before-arming". At its end it logs which
 // rules were checked, which are broken, which were not checked because the
 // Config lacks a hook, and which do not apply to the driver.
@@ -37,9 +37,9 @@ func Run(t *testing.T, config Config) {
 	t.Log(s.String())
 }
 
-// A rule is a rule of the contract with its cases.
+// A rule is a rule of package driver, with the cases that check it.
 type rule struct {
-	number int // zero for read, walk and locks, which have no number in the contract
+	number int // the rule's number; zero for the groups of cases read, walk and locks
 	name   string
 	cases  []testCase
 }
@@ -103,7 +103,7 @@ const (
 	passed     verdict = iota
 	broken             // the driver breaks the rule
 	hookFailed         // a hook of Config failed, so the case says nothing of the driver
-	unproven           // the fault that was played had no effect that could be judged
+	unproven           // a fault lacked the effect that the case needs: nothing is proved
 )
 
 // summary counts the outcomes of the cases, by the id of their rule.
@@ -115,8 +115,8 @@ type summary struct {
 // outcomes counts the outcomes of the cases of one rule.
 type outcomes struct {
 	verdicts map[verdict]int
-	missing  []string // the hooks that were missing, so that cases did not run
-	absent   []string // the abilities that the driver lacks, so that cases do not apply
+	missing  []string // the missing hooks because of which cases did not run
+	absent   []string // the missing abilities because of which cases do not apply
 }
 
 func newSummary(have need) *summary {

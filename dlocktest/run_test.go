@@ -77,8 +77,9 @@ var configs = map[string]func() Config{
 	"loses every session":  func() Config { return losing(1 << 30) },
 }
 
-// losing ends the first n sessions that create a node, as happens on a machine
-// that stops the process for too long.
+// losing returns a configuration whose store ends the first n sessions that
+// create a node. A machine that stops the process for too long has the same
+// effect.
 func losing(n int32) Config {
 	var left atomic.Int32
 	left.Store(n)

@@ -102,7 +102,8 @@ func (s *staleAhead) Create(ctx context.Context, queue string, n driver.NodeSpec
 	return j, err
 }
 
-// guessesBehind arms a watch of the head of the queue.
+// guessesBehind is a session whose Create watches the head of the queue, and not
+// the node that Predecessor chooses.
 type guessesBehind struct{ base }
 
 func (s guessesBehind) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -137,7 +138,8 @@ func (s armsAlways) Create(ctx context.Context, queue string, n driver.NodeSpec)
 	return j, err
 }
 
-// armsLate arms the watch some time after the list, and does not list again.
+// armsLate is a session whose Create lists the queue, arms its watch some time
+// after that, and does not list the queue again.
 type armsLate struct{ base }
 
 func (s armsLate) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {

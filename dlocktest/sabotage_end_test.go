@@ -167,7 +167,7 @@ func (s *undead) Err() error {
 type ownLease struct {
 	base
 	term     time.Duration
-	late     bool // count from the reply, not from the request
+	late     bool // whether the lease counts from the reply, and not from the request
 	mu       sync.Mutex
 	from     time.Time
 	over     error

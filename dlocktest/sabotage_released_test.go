@@ -149,7 +149,7 @@ func (s releasesNames) Watch(ctx context.Context, queue string, p driver.Place, 
 // released.
 type tellsOwn struct {
 	base
-	released sync.Map // names
+	released sync.Map // the places of the nodes that this session has released
 }
 
 func (s *tellsOwn) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
@@ -189,8 +189,8 @@ func (s tellsQueue) WatchQueue(ctx context.Context, queue string) (driver.Watch,
 // has gone before. They do so in the cases in which fails returns true.
 type overtaken struct {
 	base
-	releases *sync.Map // nodes of all sessions
-	deleted  sync.Map  // own places
+	releases *sync.Map // the nodes that any session has released
+	deleted  sync.Map  // the places of the nodes that this session has deleted
 	fails    func(s *overtaken, p driver.Place) bool
 }
 

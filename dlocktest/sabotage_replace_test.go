@@ -128,7 +128,7 @@ func (s forgetsOld) Delete(ctx context.Context, queue string, p driver.Place, wh
 type knowsTwoNames struct {
 	base
 	mu    sync.Mutex
-	names map[int64][]string // by token
+	names map[int64][]string // the last two names of each replaced node, by its token
 }
 
 func (s *knowsTwoNames) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {

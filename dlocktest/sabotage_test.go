@@ -119,7 +119,7 @@ func (l *cutState) healed() <-chan struct{} {
 // lateRequests holds back requests of a session until they are to arrive.
 type lateRequests struct {
 	mu   sync.Mutex
-	next []*func() // requests to hold, which the session has not sent yet
+	next []*func() // one for each request that is to be held and was not sent yet
 }
 
 // hold holds the next request until arrive is called.
@@ -196,5 +196,6 @@ func TestSabotaged(t *testing.T) {
 	t.Fatalf("no sabotage %q", name)
 }
 
-// errPlain is an error that an author has not thought about.
+// errPlain returns an error that matches no error of package driver, as a driver
+// does whose author has not thought of that error.
 func errPlain(text string) error { return fmt.Errorf("store: %s", text) }

@@ -140,8 +140,8 @@ func watchNeverWas(c *check) {
 	}
 }
 
-// watchSeveral deletes one of three nodes that a watch has: each node ahead,
-// and the own node.
+// watchSeveral arms a watch of an own node and two nodes ahead, and deletes one
+// of these three nodes. It does so three times, each time with another node.
 func watchSeveral(c *check) {
 	a, b := c.twoSessions()
 	for i := range 3 {
@@ -159,8 +159,8 @@ func watchSeveral(c *check) {
 	}
 }
 
-// named returns the place as it is for a caller that knows the node by name
-// only.
+// named returns the place without its token, as a caller passes it that knows
+// only the name of the node.
 func named(p driver.Place) driver.Place { return driver.Place{Node: p.Node} }
 
 func watchOwn(c *check) {
@@ -295,7 +295,7 @@ func watchAcrossReset(c *check) {
 		c.reset(b)
 		c.delete(a, "q", places[0])
 		c.wantUnreleasedEnd(atOnce, "Delete of the node ahead right after the connection of the watching session broke")
-		if _, ok := createUnlessEnded(c, b, "measure", writer); ok { // on a new connection
+		if _, ok := createUnlessEnded(c, b, "measure", writer); ok { // the driver has connected again
 			c.delete(a, "q", places[1])
 			c.create(a, "other", writer)
 			repeatDelete(c, b, "q", own, driver.Changed)
@@ -437,8 +437,8 @@ func stopAnyTime(c *check) {
 	w.Stop()
 }
 
-// stopWhileCutOff expects Stop to return in a quarter of the session timeout,
-// long before the session ends.
+// stopWhileCutOff expects Stop to return within a quarter of the session
+// timeout, long before the session ends.
 func stopWhileCutOff(c *check) {
 	slow := inEveryTry(func() map[string]bool {
 		s := c.session()

@@ -14,7 +14,8 @@ import (
 
 const sessionTimeout = 500 * time.Millisecond
 
-// behindFaults is a Connector with faults, and the memory store that it wraps.
+// behindFaults is a Connector that plays faults, together with the memory store
+// that the Connector wraps.
 type behindFaults struct {
 	*faults.Connector
 	store *memdriver.Store
@@ -53,7 +54,8 @@ func memory(s driver.Session) (memdriver.Faults, driver.Session) {
 	return in.store.Faults(), in.memorySession
 }
 
-// configOf is the configuration of a memory store behind faults.
+// configOf returns the configuration for a memory store whose connector is
+// wrapped, so that the faults of plan are played.
 func configOf(plan faults.Plan) dlocktest.Config {
 	return dlocktest.Config{
 		New: func(*testing.T) driver.Connector { return newBehindFaults(plan) },
@@ -112,9 +114,9 @@ func configOf(plan faults.Plan) dlocktest.Config {
 	}
 }
 
-// If a driver keeps the contract, its sessions keep it with faults as well. The
-// test plays errors that may pass only for methods whose calls the kit repeats
-// after such an error.
+// If a driver keeps the rules of package driver, its sessions keep them with
+// faults as well. The test plays errors that may pass only for methods whose
+// calls the kit repeats after such an error.
 func TestFaultsKeepTheContract(t *testing.T) {
 	for name, plan := range map[string]faults.Plan{
 		"no plan":   nil,
@@ -135,7 +137,8 @@ func TestFaultsKeepTheContract(t *testing.T) {
 	}
 }
 
-// only plays faults on some kinds of requests.
+// only returns a plan that plays the faults of x on requests of the kinds ops,
+// and no faults on other requests.
 func only(x faults.Rates, ops ...faults.Op) faults.Plan {
 	return func(ctx context.Context, r faults.Request) faults.Fault {
 		if slices.Contains(ops, r.Op) {

@@ -19,12 +19,12 @@ import (
 type Connector struct {
 	inner    driver.Connector
 	plan     Plan
-	calls    *calls.Group // of Connect
+	calls    *calls.Group // the calls of Connect that have not returned yet
 	connects atomic.Int64
 	tally    counters
 
 	mu       sync.Mutex
-	sessions map[int]*session // that live
+	sessions map[int]*session // the sessions that live, by their numbers
 }
 
 // Plan decides which fault a request, its reply, or the news of a watch meets
@@ -34,8 +34,9 @@ type Connector struct {
 // request, the reply or the news waits until the Plan has returned. A Plan has
 // to return soon after ctx has ended, and its decision is ignored then. The ctx
 // of a request and of its reply ends with the session. The ctx of a Connect
-// ends with the ctx of the caller, the ctx of news ends with the watch as well,
-// and the ctx of a Close ends after two seconds at the latest.
+// ends with the ctx of the caller. The ctx of the news of a watch ends with the
+// session, and also when the watch ends or is stopped. The ctx of a Close ends
+// after two seconds at the latest.
 type Plan func(ctx context.Context, r Request) Fault
 
 // New returns a connector that begins sessions of c and plays the faults of

@@ -23,7 +23,8 @@
 //
 // # Guarantees
 //
-// If a driver keeps the contract, its sessions keep it with every plan:
+// If a driver keeps the rules of package driver, then the sessions of the
+// connector keep them as well, with every plan:
 //
 //   - A Create whose reply is lost, or whose ctx has ended, leaves no node. The
 //     node is removed, even if the request arrives later (rule 4).

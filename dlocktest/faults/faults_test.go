@@ -16,7 +16,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// inBubble runs a test in virtual time, with a store behind faults.
+// inBubble runs a test in virtual time, with a store and a connector that plays
+// the faults of decide between the test and that store.
 func inBubble(t *testing.T, decide faults.Plan, test func(t *testing.T, w *faultyWorld)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &faultyWorld{t: t, store: memdriver.New()}
@@ -36,7 +37,7 @@ type faultyWorld struct {
 	t        *testing.T
 	store    *memdriver.Store
 	faults   *faults.Connector
-	eyes     driver.Session // without faults
+	eyes     driver.Session // a session without faults, which lists the queue
 	sessions []driver.Session
 }
 

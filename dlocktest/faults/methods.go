@@ -46,9 +46,9 @@ func (s *session) withoutDropped(j driver.Joined, f Fault) driver.Joined {
 	return j
 }
 
-// cleanUp removes a node whose Create has returned an error: rule 4. It repeats
-// the request until the store has confirmed that the node is gone, or the
-// session has ended.
+// cleanUp removes a node whose Create has returned an error: rule 4 of package
+// driver. It repeats the request until the store has confirmed that the node is
+// gone, or the session has ended.
 func (s *session) cleanUp(queue string, p driver.Place) {
 	for wait := time.Millisecond; s.Err() == nil; wait = min(2*wait, time.Second) {
 		o := s.removal(OpCleanUp, queue, p, driver.Changed)

@@ -39,15 +39,17 @@ type Request struct {
 	Op    Op
 	Stage Stage
 
-	// Session counts the calls of Connect from 1, also those that failed. A
-	// call whose ctx had ended before is not counted.
+	// Session is the number of the session. The first call of Connect gives 1,
+	// the next one 2, and so on. A call that fails counts as well, unless its
+	// ctx had ended before the call.
 	Session int
-	// Nth counts from 1 the requests of the session with the same Op and Queue.
+	// Nth is the number of the request, from 1, among the requests of the
+	// session with the same Op and Queue.
 	Nth int
 
 	// Queue is the queue, or the prefix at which a Walk looks.
 	Queue string
-	// Prefix is what the new name of a Create or a Replace begins with.
+	// Prefix is the prefix that a Create or a Replace gives to its node.
 	Prefix string
 	// Place is the node that the request is about. For a Create it is known at
 	// StageReply only. For a Read only its name is known.
@@ -120,8 +122,9 @@ type Fault struct {
 	Lose bool
 	// Err is the error of a call whose request or reply was lost. Nil stands
 	// for an error that matches driver.ErrUnavailable. Err must not match
-	// driver.ErrGone, driver.ErrSessionEnded or errors.ErrUnsupported, because
-	// these would be false.
+	// driver.ErrGone, driver.ErrSessionEnded or errors.ErrUnsupported: the
+	// caller would then believe that the node is gone, that the session has
+	// ended, or that the method is not supported.
 	Err error
 
 	// Repeat sends a request twice, one after the other, and drops the second

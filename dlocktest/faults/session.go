@@ -27,14 +27,14 @@ type session struct {
 	endLife context.CancelFunc
 
 	closes singleflight.Group // concurrent calls of Close share one try
-	closed bool               // Close has returned nil; only the function of closes uses it
+	closed bool               // an earlier Close has returned nil; only the method close uses this
 
-	calls *calls.Group // requests on their way
+	calls *calls.Group // the requests on their way, including those whose callers gave up
 
-	gate calls.Gate // calls in flight, and every goroutine except those of calls
+	gate calls.Gate // method calls in flight, and all goroutines except those of the Group
 
 	mu   sync.Mutex
-	sent map[kind]int // requests so far
+	sent map[kind]int // the number of requests so far, by their kind
 }
 
 // kind says which requests of a session share a count.
@@ -109,7 +109,7 @@ func (s *session) delayClose() {
 	_, _ = s.connector.decide(ctx, s.numbered(Request{Op: OpClose}))
 }
 
-// numbered gives a request its numbers.
+// numbered counts a request, and returns it with its Session and Nth.
 func (s *session) numbered(r Request) Request {
 	r.Session = s.number
 	s.mu.Lock()
@@ -188,7 +188,7 @@ func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	}
 	got.answer, err = o.do(s.life)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return got, err // in every call
+		return got, err // the plan cannot lose this: every call has to return it
 	}
 	if got.onRequest.Repeat && r.repeatable() {
 		_, _ = o.do(s.life)

@@ -9,14 +9,14 @@ import (
 // Stats counts the faults that a [Connector] has played. A test should check
 // that they are not zero, because a test without faults proves nothing.
 type Stats struct {
-	Requests       int // all requests that were sent, also Connects
-	Delayed        int // requests, replies and news of watches
+	Requests       int // all requests that were sent, including Connects
+	Delayed        int // requests, replies and news of watches that were delayed
 	RequestsLost   int
 	RepliesLost    int
 	Repeated       int
-	AheadsDropped  int // by Creates that had one
-	WatchesDropped int // by Creates that had one
-	WatchesEnded   int // that were to end early
+	AheadsDropped  int // Creates from whose result the nodes ahead were removed
+	WatchesDropped int // Creates from whose result the watch was removed
+	WatchesEnded   int // requests that arm a watch which a fault ends early
 	ReleasesLost   int
 	SessionsEnded  int
 }

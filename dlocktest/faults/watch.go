@@ -32,14 +32,17 @@ func (s *session) forward(inner driver.Watch, r Request, endAfter time.Duration)
 		inner.Stop()
 	}
 	first, heard, ended := peek(inner.C)
-	// A watch of a node that is not there has ended when it is returned.
+	// The watch of a node that is not in the queue has ended when Watch returns,
+	// and no fault may delay that end.
 	if ended || !s.gate.Go(func() { w.run(first, heard, endAfter) }) {
 		w.end()
 	}
 	return driver.NewWatch(w.outer, w.stop)
 }
 
-// peek receives from a watch without waiting.
+// peek receives from the channel of a watch, and does not wait. It reports with
+// heard whether it has received a value, and with ended whether the channel is
+// closed.
 func peek(c <-chan driver.Cause) (cause driver.Cause, heard, ended bool) {
 	select {
 	case cause, open := <-c:
@@ -83,7 +86,7 @@ func (w *forwarder) end() {
 
 // passReleased sends Released to the caller, and reports whether the watch goes
 // on. If the news is lost, or the driver's watch has ended by now, the watch
-// ends in place of Released: rule 13.
+// ends in place of Released, as rule 13 of package driver allows.
 func (w *forwarder) passReleased(cause driver.Cause) (goesOn bool) {
 	if cause != driver.Released || !w.decide(cause) {
 		return false
