@@ -43,8 +43,8 @@ import (
 // A Lease is safe for use by many goroutines. No method blocks, except that Do
 // waits for its request and Keep for the end of the lease.
 type Lease struct {
-	timeout time.Duration // of the session, in the store
-	term    time.Duration
+	timeout time.Duration // the session timeout in the store
+	term    time.Duration // the time for which the lease runs without a renewal
 	clock   atomic.Pointer[func() Instant]
 	ended   context.Context // ends with the lease; its cause is err
 	cancel  context.CancelCauseFunc
@@ -58,7 +58,7 @@ type Lease struct {
 
 	mu      sync.Mutex
 	timer   *time.Timer // nil until the lease has begun
-	renewed Instant     // the time of the last Renew or CountFrom, which the error gives
+	renewed Instant     // when the lease began or was last renewed; Err says how long ago
 	err     error
 }
 
@@ -204,7 +204,7 @@ func (l *Lease) Keep(beat func(ctx context.Context) (counted bool)) {
 			beats.TryGo(func() error {
 				ctx, cancel := context.WithTimeout(l.ended, l.timeout/4)
 				defer cancel()
-				_ = l.Do(func() bool { return beat(ctx) }) // the next tick sees the end
+				_ = l.Do(func() bool { return beat(ctx) }) // the loop sees the end of the lease
 				return nil
 			})
 		}

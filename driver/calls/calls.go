@@ -7,8 +7,8 @@ import (
 )
 
 // Group limits the number of calls that run at once. The limit includes the calls
-// whose callers have given up. A session has one Group, and its Close calls Wait:
-// rule 11.
+// whose callers have given up. A session has one Group. Its Close calls Wait, so
+// that no call outlives Close: rule 11 of package driver.
 //
 // A Group is safe for use by many goroutines.
 type Group struct {

@@ -109,8 +109,8 @@ func TestCallsAreBounded(t *testing.T) {
 	})
 }
 
-// The context ends at the moment at which the call returns. So its result may
-// go either way.
+// The context ends at the moment at which the call returns. So either the caller
+// or the clean-up gets the result.
 func TestAResultGoesToTheCallerOrToTheCleanUp(t *testing.T) {
 	c := calls.NewGroup(4)
 	returned, late := 0, atomic.Int64{}

@@ -1,5 +1,5 @@
-// Package calls helps authors of drivers with the calls in flight of a session. It is
-// not part of the contract.
+// Package calls helps authors of drivers with the calls in flight of a session. A
+// driver need not use it. The rules below are those of package driver.
 //
 //   - [Do] calls a function that takes no context, such as one of a client library.
 //     Do itself takes a context, and returns promptly when it ends, even if the

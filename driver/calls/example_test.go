@@ -33,7 +33,7 @@ func ExampleDo() {
 	fmt.Println(err)
 
 	close(store.release)
-	_ = group.Wait(context.Background()) // as in Close
+	_ = group.Wait(context.Background()) // a session's Close waits in the same way
 	// Output:
 	// context deadline exceeded
 	// deleted node-0000000007

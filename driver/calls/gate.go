@@ -7,7 +7,7 @@ import (
 
 // Gate keeps track of the calls in flight of a session, and of its goroutines. A
 // session that closes its Gate in Close sends no request after Close has returned:
-// rule 11.
+// rule 11 of package driver.
 //
 // The zero Gate is open. A Gate is safe for use by many goroutines. It must not be
 // copied after its first use.
@@ -20,9 +20,9 @@ type Gate struct {
 }
 
 // Enter registers a call, and reports with open whether the call may begin.
-// After Close it may not. The call works with the context that Enter returns.
-// That context ends when ctx ends, and when the Gate is closed. The call has to
-// call leave at its end.
+// After Close, open is false and leave is nil. The call works with the context
+// that Enter returns. That context ends when ctx ends, and when the Gate is
+// closed. At its end the call has to call leave.
 func (g *Gate) Enter(ctx context.Context) (life context.Context, leave func(), open bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,9 +1,9 @@
 // Package watches keeps the open watches of a session. It helps authors of
-// drivers. It is not part of the contract.
+// drivers. A driver need not use it.
 //
 // A session has one [Set]. The session's Watch and WatchQueue arm a watch in the
 // set and return it. The driver tells the set what it learns from the store. The
-// set then sends Released and ends watches as rules 6 and 13 of the contract
+// set then sends Released and ends watches as rules 6 and 13 of package driver
 // demand. A driver uses those of these three methods that suit its store:
 //
 //   - [Set.Look] compares the watches with a list of the queue. It is for a store

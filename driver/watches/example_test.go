@@ -19,7 +19,7 @@ func Example() {
 	defer watch.Stop()
 
 	err := set.Look("stock/42", func() (nodes []driver.Place, version any, err error) {
-		return []driver.Place{holder, waiter}, nil, nil // what the store has
+		return []driver.Place{holder, waiter}, nil, nil // the nodes in the store, and no version
 	})
 	fmt.Println("error of the look:", err)
 

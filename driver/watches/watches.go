@@ -31,13 +31,13 @@ type Set struct {
 type index map[string]map[*watch]bool
 
 type watch struct {
-	number int64 // the order of arming
+	number int64 // the number of watches that were armed up to this one
 	c      chan driver.Cause
 	queue  string
 
 	// These fields belong to a watch of the whole queue:
 	whole   bool
-	version any
+	version any // the version of the queue that ArmQueue was given
 
 	// These fields belong to a watch of nodes:
 	own      driver.Place
@@ -240,10 +240,11 @@ func (s *Set) Gone(queue string, n driver.Node, why driver.Cause) {
 	s.end(s.queues[queue].named("", n.Name), func(w *watch) bool { return w.whole || w.lose(n, why) })
 }
 
-// lose tells a watch of nodes that the node n has gone. It sends Released if
-// the rules ask for that, and reports whether the watch ends. A watch ends for
-// any node of a watched name, because a watch may end early. It sends Released
-// only if the node has the watched epoch as well.
+// lose tells a watch of nodes that the node n has gone, and reports whether the
+// watch ends. If n was released and is a node ahead, lose sends Released, and
+// the watch goes on. A watch ends for any node of a watched name, whatever its
+// epoch, because a watch may end early. It sends Released only if the node has
+// the watched epoch as well.
 func (w *watch) lose(n driver.Node, why driver.Cause) (ends bool) {
 	if w.own.Name == n.Name {
 		return true
