@@ -63,7 +63,7 @@ type recorder struct {
 	*memdriver.Store
 }
 
-var stores sync.Map // the *memdriver.Store of each driver.Session
+var stores sync.Map // the *memdriver.Store of each driver.Session of a recorder
 
 func newRecorder(opts ...memdriver.Option) recorder {
 	return recorder{memdriver.New(opts...)}

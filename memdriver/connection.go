@@ -11,11 +11,11 @@ import (
 // it has no faults, a request is a function call. The store's mutex guards it.
 type connection struct {
 	store   *Store
-	cuts    int // cuts of this connection alone
-	resets  int // the number of times that the connection broke
-	delay   time.Duration
-	replies time.Duration // more delay, of replies only
-	losses  []loss
+	cuts    int           // the cuts of this connection alone that have not healed
+	resets  int           // the number of times that the connection broke
+	delay   time.Duration // the delay of a request and its reply together
+	replies time.Duration // the additional delay of a reply
+	losses  []loss        // the faults of requests that were not sent yet
 }
 
 // loss is a fault of the next request of one kind. The request is lost. Or, if
@@ -118,7 +118,7 @@ func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func())
 	case broke, lost:
 		return false
 	case replies > 0:
-		return sleep(replies, quit) // a later cut does not stop it
+		return sleep(replies, quit) // a cut that begins now does not stop this reply
 	}
 	return c.transfer(time.Now(), quit) && !c.brokeSince(resets)
 }

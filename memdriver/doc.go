@@ -7,7 +7,7 @@
 //   - Tests of code that uses locks need no server. [Store.Faults] plays the faults
 //     of a network. A store also works in the virtual time of testing/synctest.
 //   - An author of a driver can read it as an example. It keeps every rule of
-//     package driver, and its comments name the rules.
+//     package driver. Its comments name the rules by their numbers there.
 //
 // # Client and store
 //

@@ -506,7 +506,7 @@ func TestResetLosesNoNotices(t *testing.T) {
 		ahead, own := create(t, other), create(t, s)
 		w := watch(t, s, own, ahead.Node)
 		st.Faults().Delay(s, 2*time.Second)
-		for _, after := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond} { // request, reply
+		for _, after := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond} { // during the request, and during the reply
 			time.AfterFunc(after, func() { st.Faults().Reset(s) })
 			_, err := s.List(background, queue)
 			require.ErrorIs(t, err, driver.ErrUnavailable)

@@ -102,8 +102,9 @@ func TestWatchWhoseCallerGaveUpIsNotArmed(t *testing.T) {
 	})
 }
 
-// Rule 8: the test holds the store's mutex, so no node can be removed. The session
-// ends nevertheless: its end does not wait for the removal.
+// Rule 8 of package driver: a session ends before its nodes are removed. The test
+// holds the store's mutex, so that no node can be removed. The session ends
+// nevertheless, because its end does not wait for the removal.
 func TestSessionEndsBeforeItsNodesGo(t *testing.T) {
 	for how, end := range map[string]func(s *session){
 		"closed":  func(s *session) { _ = s.Close() },

@@ -18,13 +18,13 @@ type queue struct {
 	name  string
 	epoch int64   // new when the queue is made, and when its sequences start over
 	next  int64   // the sequence of the next node
-	nodes []*node // in the order of creation: rule 1
+	nodes []*node // the nodes in the order of creation
 }
 
 // node is a node of a queue.
 type node struct {
 	driver.Node
-	token     int64   // no other node of the store ever has the same token: rules 3 and 7
+	token     int64   // the fencing token, which no other node of the store ever has
 	owner     *record // nil if the node belongs to no session
 	call      int64   // the number of the Create that made the node, within its session
 	contender bool    // false for a foreign node that List leaves out
@@ -41,7 +41,8 @@ func (n *node) info(reader *record) driver.NodeInfo {
 	return info
 }
 
-// list returns the nodes of the contenders, oldest first: rule 1.
+// list returns the nodes of the contenders, oldest first: rule 1 of package
+// driver.
 func (q *queue) list() []driver.Node {
 	nodes := make([]driver.Node, 0, len(q.nodes))
 	for _, n := range q.nodes {

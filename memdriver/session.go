@@ -54,13 +54,13 @@ type session struct {
 	ended   chan struct{} // closes when the lease and all watches have ended
 	watches watches.Set
 
-	background sync.WaitGroup // every goroutine of the session: rule 11
+	background sync.WaitGroup // every goroutine of the session; Close waits for them
 
 	// The store's mutex guards the fields below.
 	conn    connection
-	inbox   []notice // sent by the store and not yet received
+	inbox   []notice // the notices that the store has sent and the session has not received
 	stopped bool     // no more request is served, and no more goroutine started
-	closed  bool     // the store has confirmed the end
+	closed  bool     // the store has confirmed that it has ended the session
 }
 
 // newSession returns the session for a new record of the store. The client has sent
@@ -81,10 +81,10 @@ func newSession(st *Store, r *record, sent driver.Instant) *session {
 	return s
 }
 
-// Done implements driver.Session: rule 8.
+// Done implements driver.Session, and keeps rule 8 of package driver.
 func (s *session) Done() <-chan struct{} { return s.lease.Done() }
 
-// Err implements driver.Session: rule 8.
+// Err implements driver.Session, and keeps rule 8 of package driver.
 func (s *session) Err() error { return s.lease.Err() }
 
 // Describe implements driver.Describer.
@@ -116,11 +116,12 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return j, err
 }
 
-// cleanUp removes the node of a Create whose outcome is unknown, even if that Create
-// arrives later: rule 4. It repeats the request in the background until the store
-// has confirmed it or the lease has ended. In the second case the store removes the
-// node when it drops the session. This store finds the node by the number of the
-// call. A driver for another store can find it by the data of the call.
+// cleanUp removes the node of a Create whose outcome is unknown, even if that
+// Create arrives later: rule 4 of package driver. It repeats the request in the
+// background until the store has confirmed it or the lease has ended. In the
+// second case the store removes the node when it drops the session. This store
+// finds the node by the number of the call. A driver for another store can find it
+// by the data of the call.
 func (s *session) cleanUp(call int64, queue string) {
 	s.spawn(func() {
 		for s.lease.Err() == nil {
@@ -149,7 +150,7 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 	})
 }
 
-// Delete implements driver.Session: rule 7.
+// Delete implements driver.Session, and keeps rule 7 of package driver.
 func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	req := request{op: faults.OpDelete, queue: queue, name: p.Name}
 	if err := driver.CheckQueue(queue); err != nil {
@@ -159,7 +160,7 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	return err
 }
 
-// Replace implements driver.Replacer: rule 12.
+// Replace implements driver.Replacer, and keeps rule 12 of package driver.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	req := request{op: faults.OpReplace, queue: queue, name: p.Name}
 	if err := errors.Join(driver.CheckQueue(queue), driver.CheckPrefix(prefix)); err != nil {
@@ -191,9 +192,10 @@ func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 }
 
 // Close implements driver.Session. It ends the lease first and has the store remove
-// the nodes after that: rules 8 and 9. If the lease has run out before, Close still
-// ends the session in the store. If the store cannot be reached, a later Close tries
-// again. The goroutines of the session end because the lease has ended: rule 11.
+// the nodes after that: rules 8 and 9 of package driver. If the lease has run out
+// before, Close still ends the session in the store. If the store cannot be
+// reached, a later Close tries again. The goroutines of the session end because
+// the lease has ended, and Close waits for them: rule 11.
 func (s *session) Close() error {
 	s.lease.End(errClosed)
 	<-s.ended
@@ -262,7 +264,7 @@ func (s *session) spawnLocked(f func()) bool {
 type request struct {
 	op    faults.Op
 	queue string
-	name  string // of a node; or the prefix of Walk
+	name  string // the name of the request's node, or the prefix of a Walk
 }
 
 // failed returns an error that names the request.

@@ -25,13 +25,13 @@ type Store struct {
 	mu       sync.Mutex
 	queues   map[string]*queue
 	idle     []*queue   // the queues without nodes; the first has been idle for longest
-	tokens   int64      // the last token
-	epochs   int64      // the last epoch
+	tokens   int64      // the last token that was given to a node
+	epochs   int64      // the last epoch that was given to a queue
 	opened   int64      // the number of sessions so far
 	sessions []*session // the sessions that the store has not dropped
 	requests map[faults.Op]int64
 
-	cuts   int           // cuts of all connections at once
+	cuts   int           // the cuts of all connections (Faults.Down) that have not healed
 	healed chan struct{} // closes, and is replaced, when a cut of any kind heals
 }
 
@@ -82,7 +82,7 @@ type record struct {
 	heard     time.Time // the arrival of the session's last request
 	expiry    *time.Timer
 	gone      bool
-	cleanedUp map[int64]bool // Creates that were cleaned up before they arrived
+	cleanedUp map[int64]bool // the numbers of Creates whose clean-up arrived first
 }
 
 // expire drops a session that the store has not heard from for its timeout. It runs
@@ -158,7 +158,7 @@ func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpe
 }
 
 // cleanUp removes the node of a Create. If the Create has not arrived yet, the store
-// will refuse it: rule 4.
+// refuses it when it arrives: rule 4.
 func (st *Store) cleanUp(r *record, call int64, queue string) {
 	q, n := st.find(queue, func(n *node) bool { return n.owner == r && n.call == call })
 	if n != nil {
@@ -248,7 +248,7 @@ type Stats struct {
 	Sessions int // sessions that the store has not dropped
 	Queues   int // including the empty queues that the store remembers
 	Nodes    int // including foreign nodes that List leaves out
-	Watches  int // open watches of these sessions
+	Watches  int // open watches of the sessions that Sessions counts
 
 	// Requests counts the requests that have reached the store, by their kind. A
 	// request that the store could not carry out counts. A request of a session that

@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// Watch implements driver.Session: rules 6 and 13. It arms the watch before it asks
+// Watch keeps rules 6 and 13 of package driver. It arms the watch before it asks
 // the store. So the watch misses no change after the store's answer.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	req := request{op: faults.OpWatch, queue: queue, name: p.Name}
@@ -29,7 +29,7 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 	return w, nil
 }
 
-// WatchQueue implements driver.Session: rule 6.
+// WatchQueue implements driver.Session, and keeps rule 6 of package driver.
 func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
 	req := request{op: faults.OpWatchQueue, queue: queue}
 	if err := driver.CheckQueue(queue); err != nil {

@@ -49,7 +49,8 @@ func TestWatchEndsWithItsNodes(t *testing.T) {
 	}
 }
 
-// Rule 6: the watch of a node that is not there has ended when Watch returns.
+// Rule 6 of package driver: the watch of a node that is not in the queue has
+// ended when Watch returns.
 func TestWatchOfAMissingNodeHasEndedOnReturn(t *testing.T) {
 	st := memdriver.New()
 	s := connect(t, st)
@@ -110,8 +111,8 @@ func TestWatchOfTheQueueEndsOnTheNextChange(t *testing.T) {
 	})
 }
 
-// Rule 13: watches that have the node ahead send Released, also on a slow connection.
-// After that they go on for their own nodes alone.
+// Rule 13 of package driver: watches that have the node ahead send Released,
+// also on a slow connection. After that they go on for their own nodes alone.
 func TestReleasedIsSentToTheWaitersBehind(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Second} {
 		inVirtualTime(t, func(t *testing.T) {
@@ -137,8 +138,8 @@ func TestReleasedIsSentToTheWaitersBehind(t *testing.T) {
 	}
 }
 
-// Rule 13: after its own node has gone, a watch sends no Released, also on a
-// slow connection.
+// Rule 13 of package driver: after its own node has gone, a watch sends no
+// Released, also on a slow connection.
 func TestReleasedIsNotSentAfterTheEndOfTheOwnNode(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Second} {
 		inVirtualTime(t, func(t *testing.T) {
@@ -160,7 +161,7 @@ func TestReleasedIsNotSentAfterTheEndOfTheOwnNode(t *testing.T) {
 	}
 }
 
-// Rule 13: only the session that owns a node can release it.
+// Rule 13 of package driver: only the session that owns a node can release it.
 func TestOnlyTheOwnerReleases(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
@@ -282,7 +283,8 @@ func TestNoticeArrivesAsTheSessionEnds(t *testing.T) {
 	}
 }
 
-// Rule 6: a watch misses no change while the store's answer is on its way.
+// Rule 6 of package driver: a watch misses no change while the store's answer is
+// on its way.
 func TestWatchMissesNothingWhileItsReplyIsOnItsWay(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		inVirtualTime(t, func(t *testing.T) {
