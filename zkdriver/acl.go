@@ -48,7 +48,8 @@ func (x secret) set() bool { return x.auth != nil }
 // keepsSecret reports whether sessions have a secret. With acl=creator and a
 // certificate they have none. The reason is that the ACL of a queue then names
 // all logins of the client that made the queue. A secret would be one of these
-// logins, although no other session has it.
+// logins. Any other session would then take it for another user who may alter
+// the queue, and would refuse the queue: see otherUser.
 func (s *settings) keepsSecret() bool {
 	return !s.listOnly && !(s.acl == aclCreator && s.certified())
 }
@@ -81,7 +82,8 @@ func (s *settings) contenderACL(x secret) []zk.ACL {
 // queueACL is the ACL of queues, and of contenders that are not guarded.
 func (s *settings) queueACL() []zk.ACL { return s.usersACL(zk.PermAll) }
 
-// usersACL gives perms to the users of the queues that this client makes.
+// usersACL returns an ACL that gives perms to the users of the queues that this
+// client makes.
 func (s *settings) usersACL(perms int32) []zk.ACL {
 	switch {
 	case s.acl == aclCreator && s.certified():

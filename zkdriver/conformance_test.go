@@ -27,7 +27,7 @@ type store struct {
 	server         *zktest.Server
 	chroot         string
 	params         string
-	alwaysPrefetch bool // see prefetchPolicy.always
+	alwaysPrefetch bool // every Create of its sessions has a prefetch, see prefetchPolicy.always
 
 	mu      sync.Mutex
 	proxies map[driver.Session]*zktest.Proxy
@@ -79,7 +79,8 @@ func (s *store) proxy(session driver.Session) *zktest.Proxy {
 	return s.proxies[session]
 }
 
-// conformance finds the store that a session belongs to.
+// conformance has all stores of one run of the tests for drivers. It finds the
+// proxy of any of their sessions.
 type conformance struct {
 	slow           sync.Map // the sessions, as keys, whose replies are delayed
 	alwaysPrefetch bool
@@ -169,7 +170,7 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 			require.NoError(t, err)
 		},
 	}
-	if alwaysPrefetch { // to end a session takes time, and this run is only about lists
+	if alwaysPrefetch { // this run is only about lists, and tests that end sessions take long
 		config.Complete, config.Drop, config.CutOff, config.Pause = false, nil, nil, nil
 	}
 	dlocktest.Run(t, config)
@@ -180,7 +181,7 @@ func opcodes(op faults.Op) func(opcode int32) bool {
 	switch op {
 	case faults.OpList:
 		return zktest.Op(zktest.OpGetChildren2)
-	case faults.OpDelete: // of either cause
+	case faults.OpDelete: // a Delete with either cause
 		return func(opcode int32) bool { return opcode == zktest.OpDelete || opcode == zktest.OpMulti }
 	}
 	return zktest.Op(zktest.OpMulti)

@@ -54,7 +54,7 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 
 type connector struct {
 	settings *settings
-	trusted  atomic.Bool // set when a session has begun: the TLS files were right once
+	trusted  atomic.Bool // whether a session has ever begun, which shows that the TLS files were right at that time
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
@@ -66,11 +66,12 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// certificateError marks errors of TLS files and certificates as errors that
-// may pass, once a session has begun. The files were right then, so they are
-// probably being replaced now, which takes more than one step. Before the first
-// session such errors are mistakes in the settings, which the user has to learn
-// of at once.
+// certificateError decides whether callers retry after an error of TLS files or
+// certificates. If a session has begun before, it returns an error that matches
+// driver.ErrUnavailable, so that callers retry. The files were right then, so
+// they are probably being replaced now, which takes more than one step. Before
+// the first session, such an error is a mistake in the settings. Then
+// certificateError returns the error as it is, and no retry follows.
 func (c *connector) certificateError(err error) error {
 	if c.trusted.Load() && zkconn.CertificateError(err) {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)

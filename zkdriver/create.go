@@ -57,8 +57,9 @@ func (s *session) checkCreate(queue string, n driver.NodeSpec) error {
 	return nil
 }
 
-// createNode tries until the queue exists and the session knows how to create
-// nodes in it.
+// createNode creates a node. It makes up to five attempts, because an attempt
+// may show, for example, that the queue was removed, or that nodes have to be
+// created in it in another way.
 func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	for range 5 {
 		if err := ctx.Err(); err != nil {
@@ -80,7 +81,7 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 			s.queues.set(queue, queueInfo{mode: draining, epoch: j.Epoch})
 			s.discard(queue, j.Place, n.Data)
 		case err == nil && s.settings.checksACLs() && (j.Epoch != info.epoch || aclVersion != info.aclVersion):
-			s.queues.drop(queue) // another queue, or another ACL, was checked
+			s.queues.drop(queue) // the queue that was checked was replaced, or its ACL was changed
 			s.discard(queue, j.Place, n.Data)
 		case err == nil:
 			if err := s.conn.Hold(); err != nil {

@@ -42,8 +42,9 @@ func (s *session) removeReleased(path string) error {
 	return err
 }
 
-// deleteNode removes a node. It calls the function remove, unless the node is
-// doubtful.
+// deleteNode removes a node with the function remove. If the node is doubtful
+// or not known (see ownNodes), deleteNode does not call remove. It then reads
+// the node, and removes the version that it has read.
 func (s *session) deleteNode(queue string, p driver.Place, remove func(path string) error) error {
 	n := s.own.find(queue, p.Token)
 	if n == nil {
@@ -64,7 +65,7 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 		return s.removedOtherNode(queue, n.token, name, r)
 	case errors.Is(err, zk.ErrNoNode):
 		s.own.forget(n.token)
-	case errors.Is(err, zk.ErrNoAuth) && s.secret.set(): // another session's node, or no DELETE
+	case errors.Is(err, zk.ErrNoAuth) && s.secret.set(): // the node is another session's, or this session has no DELETE
 		return s.deleteDoubtful(queue, n)
 	case !zkconn.Unanswered(err):
 		s.own.seenAs(n, name, s.conn.Connection()) // the server has refused the removal
@@ -92,8 +93,8 @@ func (s *session) deleteChecked(queue string, token int64, names []string) error
 	return fmt.Errorf("zkdriver: delete %s: %w: the node keeps changing", s.settings.queuePath(queue), driver.ErrUnavailable)
 }
 
-// readAndDelete returns false if the node changed between the read and the
-// removal.
+// readAndDelete reads the node of that token, and removes it only if it has not
+// changed since the read. If it has changed, readAndDelete returns false.
 func (s *session) readAndDelete(queue string, token int64, names []string) (done bool, err error) {
 	r := s.own.beginRemoval(queue, names...)
 	ended := false

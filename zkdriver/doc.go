@@ -149,13 +149,13 @@
 //
 // The driver has two parts. Package internal/zkconn is one session of ZooKeeper
 // over the client library go-zookeeper; its documentation says what
-// go-zookeeper lacks. This package maps the contract of package driver on
-// znodes. From the top down:
+// go-zookeeper lacks. This package implements the interfaces of package driver
+// with znodes. From the top down:
 //
 //   - connector.go, connect.go: a Connector and its sessions. dsn.go and
 //     settings.go: the data source name.
 //   - create.go, delete.go, replace.go, watch.go, list.go, read.go, walk.go:
-//     one operation of the contract each.
+//     one operation of package driver each.
 //   - queue.go makes a queue's node; rollover.go starts its sequences over;
 //     queueacl.go checks its ACL; writetrust.go decides whether a write to a
 //     contender is a release.

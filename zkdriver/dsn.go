@@ -278,8 +278,8 @@ var parameters = map[string]func(*settings, string) error{
 	"tls_server_name": func(s *settings, v string) error { return setText(&s.tlsServerName, v) },
 }
 
-// removed has the parameters of earlier releases, and says why they do not
-// exist any more.
+// removed has the parameters that only earlier releases had, each with the
+// reason why it was removed.
 var removed = map[string]string{
 	"heartbeat": "it is not needed, as two heartbeats of three are syncs now; the third one is a write, without which a deposed leader could let two sessions hold a lock",
 }
@@ -323,9 +323,9 @@ func (s *settings) complete() error {
 	return nil
 }
 
-// checkACL checks the parameter acl. It runs after complete, because only then
-// a certificate of Driver.TLS is known, and the certificate may be the name of
-// the creator.
+// checkACL checks the parameter acl. With acl=creator, a certificate can take
+// the place of a user and a password. So checkACL runs when the certificate of
+// Driver.TLS, if there is one, is known, which is after complete.
 func (s *settings) checkACL() error {
 	switch {
 	case s.acl == aclDigest && !s.login:

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Sync renews the lease of a holder only as far as its latest write.
+// The lease of a holder never counts from a later instant than the sending of
+// the latest answered write. So Syncs alone do not renew it.
 func TestASessionWithNodesSendsWrites(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=2s")

@@ -40,7 +40,7 @@ type creation struct {
 type removal struct {
 	names     []string
 	ended     chan struct{} // closed by endRemoval; nil if no Create waits for it
-	creations []*creation   // in flight when the removal began
+	creations []*creation   // the creations that were in flight when the removal began
 }
 
 func (f *inFlight) beginCreation(queue string) *creation {

@@ -36,9 +36,10 @@ func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	nodes := sorted(names, stat.Czxid)
 	s.own.queueListed(queue, stat.Czxid, stat.Pzxid, nodes)
 	// A contender that has stopped its watch may find in this list that it
-	// holds the lock. So the session is confirmed first if a node may hold a
-	// lock. A node whose Create is in flight does not need that: its Create
-	// calls Hold afterwards.
+	// holds the lock. So if a node of the session may hold a lock, the lease
+	// first has to count from a recent write: see zkconn.Conn.Confirm. A node
+	// whose Create is in flight does not need that, because its Create calls
+	// Hold afterwards.
 	if s.own.anyHeld() {
 		if err := s.conn.Confirm(); err != nil {
 			return nil, explain(err, "list", path, "")

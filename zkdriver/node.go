@@ -12,9 +12,9 @@ import (
 
 // storedNode is a node as the server has it.
 type storedNode struct {
-	mine       bool // it belongs to this session
+	mine       bool // the node belongs to this session
 	name, path string
-	data       []byte // without the trailer
+	data       []byte // the data that the creator gave the node, without the trailer
 	trailer    trailer
 	stat       *zk.Stat
 }
@@ -70,9 +70,10 @@ func (s *session) findNode(queue string, token int64, names []string) (*storedNo
 	return nil, fmt.Errorf("zkdriver: %s of %s: %w", strings.Join(names, " or "), s.settings.queuePath(queue), driver.ErrGone)
 }
 
-// stillExists waits until the removals of the node's name that were in flight
-// have ended (see inFlight), and then reads the node once more. If one of the
-// removals has removed it, the error matches driver.ErrGone.
+// stillExists checks whether one of the session's removals has removed a node
+// that the session has just created (see inFlight). It waits until these
+// removals have ended, and then reads the node once more. If the node is gone,
+// the error matches driver.ErrGone.
 func (s *session) stillExists(queue string, p driver.Place, removals []<-chan struct{}) error {
 	for _, ended := range removals {
 		<-ended

@@ -15,14 +15,14 @@ type orphans struct {
 	mu          sync.Mutex
 	lastCreated map[string]driver.Node // the last node that this session has created, by queue
 	list        []orphan
-	running     bool // removeOrphans runs
+	running     bool // a goroutine runs removeOrphans
 }
 
 // orphan is a Create that was not answered.
 type orphan struct {
 	queue, prefix string
 	data          []byte
-	after         driver.Node // an earlier node of this session in that queue
+	after         driver.Node // the last node that this session created in the queue before, if known
 }
 
 // created records a node that this session has created.
@@ -46,8 +46,9 @@ func (o *orphans) lastNode(queue string) driver.Node {
 	return o.lastCreated[queue]
 }
 
-// add adds an orphan, and starts the goroutine that removes orphans unless that
-// goroutine already runs.
+// add adds an orphan. Unless the goroutine that removes orphans already runs,
+// add calls the function start to start it. start returns false if the Conn has
+// shut down, so that no goroutine was started.
 func (o *orphans) add(x orphan, start func() (started bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,8 +58,9 @@ func (o *orphans) add(x orphan, start func() (started bool)) {
 	}
 }
 
-// next returns the oldest orphan. The orphan stays in the list until done is
-// called.
+// next returns the oldest orphan, which stays in the list until done is called.
+// If the list is empty, next returns false, and the goroutine that removes
+// orphans has to end.
 func (o *orphans) next() (orphan, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -23,7 +23,7 @@ type ownNodes struct {
 	inFlight inFlight
 	created  uint64 // how many nodes were ever added
 	creating int    // how many Creates are in flight
-	waiting  int    // how many nodes only wait
+	waiting  int    // number of nodes that only wait, see beginWait
 }
 
 // ownQueue is the session's nodes in one queue.
@@ -39,12 +39,12 @@ type ownNode struct {
 	// ownNodes.mu guards the rest.
 	queue      string
 	token, seq int64
-	names      []string // that it may have; several after an unanswered Replace
+	names      []string // the names that the node may have; several after an unanswered Replace
 	doubtful   bool
 	number     uint64 // ownNodes.created when this node was added
 	connection uint64 // the connection on which the node was last seen
-	waits      int    // how many open watches of it and nodes ahead had no event
-	round      int    // how often an event of such a watch has come
+	waits      int    // number of open watches, of this node together with nodes ahead, without an event so far
+	round      int    // number of times that an event of such a watch has ended the wait
 }
 
 func (o *ownNodes) add(queue string, p driver.Place, connection uint64) {
@@ -82,7 +82,9 @@ func (o *ownNodes) setEpoch(queue string, epoch int64) {
 	clear(in.bySeq)
 }
 
-// duty returns how strong the session's lease has to be for its nodes.
+// duty returns zkconn.Holding if a node of the session may hold a lock, or a
+// Create is in flight. It returns zkconn.Waiting if the session has nodes and
+// all of them only wait, and zkconn.Idle if it has no node.
 func (o *ownNodes) duty() zkconn.Duty {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -104,10 +106,12 @@ func (o *ownNodes) anyHeld() bool {
 }
 
 // beginWait records that a watch of a node and of nodes ahead of it has begun.
-// It returns the function that records the end of the watch. As long as there
-// is such a watch, the node only waits. After an event of one watch the node
-// does not wait any more, even if it has other watches, because its contender
-// may already have received the event.
+// It returns the function that records the end of the watch. The parameter
+// event of that function reports whether the watch has had an event. As long as
+// there is such a watch without an event, the node only waits: its contender
+// does not act as a holder. After an event of one watch the node does not wait
+// any more, even if it has other watches, because its contender may already
+// have received the event.
 func (o *ownNodes) beginWait(queue string, token int64) (ended func(event bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -128,8 +132,9 @@ func (o *ownNodes) beginWait(queue string, token int64) (ended func(event bool))
 	}
 }
 
-// endWait records the end of one watch, or an event, which ends the wait. The
-// caller holds o.mu.
+// endWait is called when a watch of a node that only waits has ended or has had
+// an event. After an event the node does not only wait any more. Otherwise it
+// only waits as long as it has other such watches. The caller holds o.mu.
 func (o *ownNodes) endWait(n *ownNode, event bool) {
 	if event {
 		n.round++
@@ -216,9 +221,11 @@ func (o *ownNodes) otherNodeOfName(queue, name string, token int64) (p driver.Pl
 	return driver.Place{Node: driver.Node{Name: name, Seq: seq, Epoch: in.epoch}, Token: n.token}, true
 }
 
-// beginPlainRemoval begins the removal of a node that is not doubtful. It
-// returns the node's name, and makes the node doubtful. If the node is doubtful
-// already, the result r is nil.
+// beginPlainRemoval is called before a node is removed without being read. It
+// returns the node's name, and makes the node doubtful until the answer to the
+// removal has arrived. If the node was doubtful before this call, or was last
+// seen on another connection, the result r is nil, and the caller has to read
+// the node first.
 func (o *ownNodes) beginPlainRemoval(n *ownNode, connection uint64) (name string, r *removal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -282,7 +289,7 @@ func (o *ownNodes) seenAs(n *ownNode, name string, connection uint64) {
 	n.doubtful, n.names, n.connection = false, []string{name}, connection
 }
 
-// epochSeen records the epoch of a queue.
+// epochSeen records the epoch that an answer shows for a queue: see setEpoch.
 func (o *ownNodes) epochSeen(queue string, epoch int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -14,12 +14,13 @@ import (
 //
 // The list is an ordinary request. It is sent as soon as the create has been
 // written, and does not wait for the create's answer. A server answers the
-// requests of a connection in their order, so the list shows the new node. If
-// the list was sent on another connection, it may not show the new node. Then
-// it is not used.
+// requests of a connection in their order, so the list shows the new node. But
+// if the connection breaks between the two requests, the list is sent on
+// another connection, and may not show the new node. A list that does not show
+// the new node is not used.
 type prefetch struct {
-	send   func()      // sends the list on a worker
-	cancel func() bool // see zkconn.Conn.AfterSend
+	send   func()      // requests the list on a goroutine of the Conn, and does not wait for it
+	cancel func() bool // forgets send; returns false if send was called, or is about to be called
 
 	done  chan struct{} // closed when the request has ended and nodes and err are set
 	nodes []driver.Node
@@ -41,7 +42,7 @@ func (s *session) prefetch(queue string, data []byte) *prefetch {
 }
 
 // prefetched returns the nodes ahead of the new node n. The result known is
-// false if the list does not show n.
+// false if the list does not show n, or if the session has ended.
 func (s *session) prefetched(queue string, p *prefetch, n driver.Node) (ahead []driver.Node, known bool) {
 	select {
 	case <-p.done:

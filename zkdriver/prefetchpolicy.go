@@ -22,7 +22,8 @@ type queueHistory struct {
 	toSkip     int  // how many of these creates are still to come
 }
 
-// maxSkip bounds how many creates go without a prefetch.
+// maxSkip bounds the number of creates without a prefetch that follow a
+// prefetch which did not help.
 const maxSkip = 64
 
 // worthwhile reports whether the next create is to have a prefetch.

@@ -19,9 +19,10 @@ type queueCache struct {
 // maxKnown bounds the cache, for sessions that use many queues.
 const maxKnown = 4096
 
-// queueInfo says how nodes are created in a queue. The field epoch is set if
-// the mode is draining or the session checks ACLs. If the session checks ACLs,
-// aclVersion is the version of the ACL that was checked.
+// queueInfo says how nodes are created in a queue. The field epoch is the epoch
+// of the queue. It is set only if the mode is draining or the session checks
+// ACLs. The field aclVersion is the version of the ACL that the session has
+// checked. It is zero if the mode is draining or the session checks no ACLs.
 type queueInfo struct {
 	mode       createMode
 	epoch      int64
@@ -89,8 +90,9 @@ func (t writeTrust) olderThan(epoch int64, aclVersion int32) bool {
 	return t.epoch < epoch || t.epoch == epoch && t.aclVersion < aclVersion
 }
 
-// trust returns what is known of a queue. If the field unread of the result is
-// set, the caller has to read the ACL and to call setTrust.
+// trust returns whether writes in a queue are trusted, as far as that is known.
+// If the field unread of the result is set, the caller has to read the ACL and
+// to call setTrust.
 func (q *queueCache) trust(queue string) writeTrust {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,8 +125,9 @@ func (q *queueCache) setTrust(queue string, t writeTrust) {
 	}
 }
 
-// aclSeen records the state of a queue that an answer shows. If this state is
-// later than the recorded one, the ACL has to be read again.
+// aclSeen is called with the epoch and the version of the ACL of a queue that
+// an answer shows. If they are later than the recorded ones, the recorded trust
+// is dropped, so that the next call of trustsWrite reads the ACL again.
 func (q *queueCache) aclSeen(queue string, epoch int64, aclVersion int32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -242,13 +242,13 @@ func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place)
 	_, read := s.Read(ctx, queue, p.Name)
 	_, walk := s.Walk(ctx, queue)
 	return map[string]refusedCall{
-		"Create":           {create, "READ"}, // it reads the queue first
+		"Create":           {create, "READ"}, // Create reads the queue first
 		"List":             {list, "READ"},
 		"Watch":            {watch, "READ"},
 		"Watch of a queue": {watchQueue, "READ"},
 		"Read":             {read, "READ"},
 		"Walk":             {walk, "READ"},
-		"Delete":           {s.Delete(ctx, queue, p, driver.Changed), "READ"}, // likewise
+		"Delete":           {s.Delete(ctx, queue, p, driver.Changed), "READ"}, // Delete reads the node first
 	}
 }
 

@@ -28,7 +28,7 @@ type forger struct {
 	t    testing.TB
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	file string // its own certificate, PEM
+	file string // path of a PEM file with the certificate of the forger itself
 }
 
 func newForger(t testing.TB) *forger {

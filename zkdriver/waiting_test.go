@@ -20,7 +20,7 @@ type waiter struct {
 	*fixture
 	holder      *session
 	holderProxy *zktest.Proxy
-	multis, all int // how many frames the waiter had sent when pass returned
+	multis, all int // number of transactions, and of all frames, that the waiter had sent when pass returned
 }
 
 // wait is a node that waits, with its watch.
@@ -70,7 +70,8 @@ func (w *waiter) pass(d time.Duration) {
 }
 
 // sent requires that the session has sent as many proofs as the parameter says
-// since the last call of pass, and no other request.
+// since the last call of pass, and no other request. A proof is a transaction
+// that changes nothing.
 func (w *waiter) sent(proofs int) {
 	w.t.Helper()
 	require.Equal(w.t, proofs, w.proxy.Frames(zktest.OpMulti)-w.multis, "writes")

@@ -13,7 +13,8 @@ import (
 
 // Watch implements driver.Session. It watches the data of each node, because a
 // write to a guarded node is the first part of its release. For a missing node
-// the server sets no watch. The answer to the watch of the own node shows which
+// the server sets no watch. The driver then treats the node as removed, and
+// ends the driver.Watch. The answer to the watch of the own node shows which
 // node has the name. It is the node of p only if both its token and its session
 // are those of p.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -56,9 +57,10 @@ func (s *session) watchOf(sub *subscriber) driver.Watch {
 	return driver.NewWatch(sub.c, func() { s.watches.unsubscribe(sub) })
 }
 
-// subscribeAll subscribes to the watches of all paths, and returns when they
-// are armed. If own is set, the first path is the path of the subscriber's own
-// node. The requests are sent together: none waits for the answer to another.
+// subscribeAll subscribes to the watches of all paths, and returns when the
+// server has set them. If own is set, the first path is the path of the
+// subscriber's own node. The requests are sent together: none waits for the
+// answer to another.
 func (s *session) subscribeAll(ctx context.Context, sub *subscriber, paths []string, own bool, arm func(path string) (watchedNode, error)) error {
 	if err := s.Err(); err != nil {
 		return err

@@ -21,25 +21,25 @@ type watches struct {
 
 	mu          sync.Mutex
 	closed      bool
-	setInClient bool // go-zookeeper still has the watches that there were at close
+	setInClient bool // there were watches when close was called, and go-zookeeper has kept them
 	paths       map[string]*watch
 	breaks      uint64         // how often the connection broke
-	stale       map[string]int // watches of an earlier connection, by queue path
+	stale       map[string]int // number of watches that began on an earlier connection, by path of the queue
 }
 
 // watch is the watch of one path. When it ends, it is removed from
 // watches.paths.
 type watch struct {
-	breaks      uint64        // watches.breaks when the watch was asked for
+	breaks      uint64        // the value of watches.breaks when the watch was asked for
 	armed       chan struct{} // closed when the server has answered
-	err         error         // set before armed is closed, like node
+	err         error         // the error of the request for the watch, or nil; like node, set before armed is closed
 	node        watchedNode
-	over        bool // the node is gone, or something changed
+	over        bool // the watch has ended: it has fired, or all watches were closed
 	subscribers map[*subscriber]struct{}
 
 	// written is set when a write to the node was reported. fresh is set at the
-	// same time, if no watch in the queue is of an earlier connection: see the
-	// method written.
+	// same time if, at that moment, no watch in the queue was of an earlier
+	// connection: see the method written.
 	written, fresh bool
 }
 
@@ -47,24 +47,25 @@ type watch struct {
 type watchedNode struct {
 	mine    bool // the node belongs to this session
 	token   int64
-	trusted bool // a write to it is a release, see trustsWrite
+	trusted bool // a write to the node is a release, see trustsWrite
 }
 
 // subscriber is the driver's side of a driver.Watch. It listens to the watches
 // of one or more paths. watches.mu guards all fields but c.
 type subscriber struct {
 	c          chan driver.Cause
-	own        *watch           // of the contender's own node; nil for a queue
-	ahead      bool             // it listens to nodes ahead, see notify
+	own        *watch           // the watch of the contender's own node; nil if a queue is watched
+	ahead      bool             // the subscriber also listens to nodes ahead of its own, see notify
 	watches    []*watch         // own and all other watches that have not ended
 	endOfWait  func(event bool) // see ownNodes.beginWait; nil if the node does not only wait
-	confirming bool             // the event is held back, see confirmLater
+	confirming bool             // the event is held back until a write is answered, see confirmLater
 	event      event
-	released   bool // Released was sent
+	released   bool // Released was sent on c
 	over       bool // c is closed, or no caller receives from it any more
 }
 
-// event is what the watches of a subscriber have reported.
+// event is what the watches of a subscriber have reported: nothing yet, the
+// release of a node ahead, or anything else, which ends the driver.Watch.
 type event int
 
 const (
@@ -175,7 +176,6 @@ func (ws *watches) fire(path string, why driver.Cause) {
 // all watches again. As long as an older watch of the queue is not set again,
 // the removal of its node may be reported later than an event of a node whose
 // watch is new.
-// as there is an older watch in the queue.
 func (ws *watches) written(path string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -213,7 +213,7 @@ func (ws *watches) disconnected() {
 }
 
 // close ends all watches for good. If the event of a subscriber is held back,
-// its channel is closed when the lease has ended.
+// the channel of this subscriber is closed when the lease has ended.
 func (ws *watches) close() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -240,7 +240,7 @@ func (ws *watches) drop(path string, w *watch) {
 	}
 }
 
-// end notifies the subscribers of a watch that it has ended.
+// end tells the subscribers of a watch that the watch has ended, and why.
 func (ws *watches) end(w *watch, why driver.Cause) {
 	w.over = true
 	for s := range w.subscribers {
@@ -255,11 +255,15 @@ func (ws *watches) end(w *watch, why driver.Cause) {
 
 // notify records an event and delivers it to the caller. If the subscriber
 // listens to nodes ahead, its contender may act as a holder after the event. So
-// the session is confirmed before the event is delivered.
+// the event is held back until the lease counts from a recent write, or has
+// ended: see zkconn.Conn.Confirmed.
 //
-// confirmLater cannot run before notify returns. Work would call it at once
-// only after the Conn has shut down. But by then the lease has ended, and close
-// has held ws.mu, so Confirmed returns true and notify does not call Work.
+// confirmLater locks ws.mu, which the caller of notify holds. So Work must not
+// run confirmLater on this goroutine. Work would do that only after the Conn
+// has closed its workers. Before the Conn closes them, the lease ends, and then
+// close waits for ws.mu. So if close was first, Confirmed returns true, and
+// notify does not call Work. If notify was first, the workers are closed only
+// after notify has returned.
 func (ws *watches) notify(s *subscriber, e event) {
 	s.event = max(s.event, e)
 	if s.event == endEvent {
@@ -279,9 +283,9 @@ func (ws *watches) notify(s *subscriber, e event) {
 	s.deliver()
 }
 
-// confirmLater confirms the session and then delivers the event. It locks ws.mu
-// itself. If the session has ended, confirmLater ends the watch, whatever the
-// event was.
+// confirmLater waits until the lease counts from a recent write, and then
+// delivers the event. It locks ws.mu itself. If the session has ended,
+// confirmLater ends the watch, whatever the event was.
 func (ws *watches) confirmLater(s *subscriber) {
 	ws.conn.ConfirmOrEnd()
 	ws.mu.Lock()
@@ -294,8 +298,9 @@ func (ws *watches) confirmLater(s *subscriber) {
 	s.deliver()
 }
 
-// endWait records that the subscriber's node does not wait any more, if that
-// was recorded.
+// endWait records that the wait of the subscriber's node is over, if start has
+// recorded that the node waits. The parameter event reports whether an event
+// has ended the wait.
 func (s *subscriber) endWait(event bool) {
 	if s.endOfWait != nil {
 		s.endOfWait(event)
@@ -309,8 +314,7 @@ func (s *subscriber) endWait(event bool) {
 // The event of a release may arrive while the watch of the own node is being
 // armed. The answer to the request for that watch then decides. If the node
 // exists, it has existed since Create. If it does not exist, the subscriber
-// ends before Watch returns it.
-// returns it.
+// ends before Watch returns.
 func (s *subscriber) deliver() {
 	switch {
 	case s.over:

@@ -27,7 +27,7 @@ import (
 // the node that it waits for. So the version that the driver has seen is the
 // version under which that node was created, or a later one.
 
-// trustsWrite reports whether a write to a node of the queue is a release.
+// trustsWrite reports whether a write to the node n of the queue is a release.
 func (s *session) trustsWrite(queue string, n *storedNode) bool {
 	switch {
 	case !s.secret.set() || !n.trailer.guarded:

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Go runs job on a worker and does not wait for it. If the Conn has shut down,
-// Go does not run job, and returns false.
+// Go runs job on a worker, which is a goroutine of the Conn, and does not wait
+// for it. If the Conn has shut down, Go does not run job, and returns false.
 func (c *Conn) Go(job func()) bool { return c.workers.run(job) }
 
 // Work is like Go, but if the Conn has shut down, it runs job at once, on the
@@ -74,8 +74,8 @@ func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func
 	return unlessEnded(c, v, err)
 }
 
-// unlessEnded replaces a result that came after the end of the session by the
-// session's error.
+// unlessEnded returns the result of a job. But if the session has ended
+// meanwhile, it returns the session's error instead.
 func unlessEnded[T any](c *Conn, v T, err error) (T, error) {
 	if end := c.lease.Err(); end != nil {
 		var none T

@@ -50,7 +50,7 @@ func (c *Conn) shutDown() {
 	go func() {
 		defer close(closed)
 		c.client.Close()
-		c.dialer.close() // or a handshake under way brings the session back
+		c.dialer.close() // otherwise a handshake under way could bring the session back
 		for range c.events {
 		} // the channel is closed when go-zookeeper's last goroutine ends
 	}()

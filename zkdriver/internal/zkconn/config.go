@@ -18,9 +18,10 @@ type Config struct {
 	// no password.
 	Logins func() [][]byte
 
-	// Duty returns how strong the lease has to be for the nodes of the session.
-	// It is called often, from any goroutine. It must not block or call the
-	// Conn.
+	// Duty returns what the nodes of the session do at present. If it returns
+	// Holding, the lease is renewed only as far as writes have been answered.
+	// Otherwise Syncs alone can renew it. It is called often, from any
+	// goroutine. It must not block or call the Conn.
 	Duty func() Duty
 
 	Events Events
@@ -56,7 +57,8 @@ const (
 	Deleted
 )
 
-// Duty says how strong the lease has to be for the nodes of a session.
+// Duty says what the nodes of a session do, which decides what can renew its
+// lease: see Config.Duty.
 type Duty int
 
 const (

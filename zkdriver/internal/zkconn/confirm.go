@@ -6,7 +6,8 @@ import (
 )
 
 // Hold is called when a Create has made a node that may hold a lock. It makes
-// the lease count from the strong instant (see keepalive). Config.Duty must
+// the lease count from the strong instant, which is never later than the
+// sending time of the latest answered write (see keepalive). Config.Duty must
 // already return Holding. Hold sends a write only if the answer to the Create
 // does not count, because the session went to another connection meanwhile.
 func (c *Conn) Hold() error {

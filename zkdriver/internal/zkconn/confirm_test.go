@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// enter confirms a waiting session, so that its only node may act as a holder.
+// enter sets the duty of a waiting session to Holding and calls confirm, as
+// when the wait of its only contender is over.
 func (w *world) enter() error {
 	w.does.Store(int32(Holding))
 	return w.keepalive.confirm(w.prove)

@@ -26,19 +26,19 @@ type Conn struct {
 	keepalive *keepalive
 	workers   workers
 
-	containers    chan struct{} // a lock, see CreateContainer
+	containers    chan struct{} // a lock that is held while a container is made, see CreateContainer
 	hasSession    chan struct{} // closed when go-zookeeper has the session
 	hasSessionOne sync.Once
 
 	finished    chan struct{}      // closed when the Conn has shut down
 	closes      singleflight.Group // concurrent calls of Close share one attempt
-	endedThere  bool               // a server has confirmed the end; used within closes
-	endAttempts int                // attempts to end it in the store; used within closes
+	endedThere  bool               // a server has confirmed that the session has ended; only used within closes
+	endAttempts int                // number of attempts to end the session in the store; only used within closes
 }
 
 // Lease returns the lease of the session. The lease ends at the latest when the
-// session ends; its error says why. If a caller ends the lease, the Conn shuts
-// down, and does not end the session in the store.
+// session ends. The error of the lease says why. If a caller ends the lease,
+// the Conn shuts down, and does not end the session in the store.
 func (c *Conn) Lease() *driver.Lease { return c.lease }
 
 // Finished returns a channel that is closed when the session has ended and the

@@ -20,13 +20,13 @@ import (
 type dialer struct {
 	config Config
 	tls    *tls.Config
-	hosts  []string // shuffled
+	hosts  []string // the hosts of config, in random order
 
 	// These functions are set before the dialer is used. They are called on
 	// goroutines of go-zookeeper and must not block.
-	onBegin  func(r connectReply, asked driver.Instant) error // the session exists
-	onResume func(asked driver.Instant) error                 // the session has reconnected
-	onEnd    func(error)                                      // the session has ended
+	onBegin  func(r connectReply, asked driver.Instant) error // called when the session has begun
+	onResume func(asked driver.Instant) error                 // called when the session has reconnected
+	onEnd    func(error)                                      // called with the reason when the session has ended
 
 	sendHooks       sendHooks
 	maxRequestPause time.Duration
@@ -37,8 +37,8 @@ type dialer struct {
 
 	mu       sync.Mutex
 	closed   bool
-	next     int // index into hosts
-	attempts int // attempts since the last answer to a request
+	next     int // index in hosts of the host to dial next
+	attempts int // number of attempts to connect since the last answer to a request
 	conn     *frameConn
 	attached bool   // conn has finished its handshake and has not been given up since
 	server   string // the address of the last server that accepted the session
@@ -47,8 +47,8 @@ type dialer struct {
 	timeout  time.Duration
 	cancel   context.CancelFunc // ends the present dial
 	lastErr  error              // the error of the last attempt
-	refusals int                // attempts in a row that failed for good, see fatal
-	fatal    chan struct{}      // closed when every host has refused
+	refusals int                // number of attempts in a row whose error a retry cannot change, see permanentDialError
+	fatal    chan struct{}      // closed when refusals reaches the number of hosts
 }
 
 func newDialer(config Config, tls *tls.Config) *dialer {

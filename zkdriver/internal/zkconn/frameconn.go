@@ -44,7 +44,7 @@ const maxRequestPause = 500 * time.Millisecond
 type frameConn struct {
 	raw      net.Conn
 	owner    connOwner
-	deadline time.Time // of the handshake
+	deadline time.Time // the time at which the handshake fails if it is not done
 
 	connectSent    driver.Instant // when the connect request was sent
 	connectWritten bool           // the connect request has been sent
@@ -55,9 +55,10 @@ type frameConn struct {
 	unread        []byte // the part of the present frame that go-zookeeper has yet to read
 	frame         []byte // the buffer of the present frame, kept for the next one
 
-	// writes counts the writes. The goroutine of go-zookeeper that reads also
-	// reads this counter, so that it sees what the goroutine that writes has
-	// done.
+	// writes is the number of writes to the connection. The goroutine of
+	// go-zookeeper that reads does not need this number. It loads it in order
+	// to synchronise with the goroutine that writes, and so sees everything
+	// that this goroutine has done before.
 	writes   atomic.Uint64
 	closeXid atomic.Int64
 

@@ -49,8 +49,8 @@ import (
 // ends T - M after the instant that it counts from.
 //
 // A node is said to only wait as long as there is an open watch of it and of
-// nodes ahead of it: the contract says that its contender does not act as a
-// holder during that time. So a session whose nodes all only wait needs no
+// nodes ahead of it: package driver requires that its contender does not act as
+// a holder during that time. So a session whose nodes all only wait needs no
 // writes. Before such a watch ends, or sends Released, the lease is set back to
 // strong, and enough of the lease must be left; if the latest write is too old
 // for that, confirm sends a write. If a contender has stopped its watch, it
@@ -76,9 +76,9 @@ import (
 //     committed, and the write would have been refused.
 //
 // So while the lease counts from strong and has not ended, no leader has timed
-// the session out, and its nodes exist. Once every node ahead of a node has
-// gone, that stays true. So late reports of a deposed leader do no harm,
-// whether they are a list, an event, or a hand-over without a list.
+// the session out, and its nodes exist. And once all nodes ahead of a node have
+// gone, no other node gets ahead of it. So late reports of a deposed leader do
+// no harm, whether they are a list, an event, or a hand-over without a list.
 //
 // A lease that counts from weak is not protected like that, because a deposed
 // leader goes on answering Syncs. Such a lease does not need the protection.
@@ -118,11 +118,11 @@ import (
 type keepalive struct {
 	lease  *driver.Lease
 	duty   func() Duty
-	wake   chan struct{}      // capacity 1: something has changed
+	wake   chan struct{}      // wakes run when the schedule has changed; its capacity is 1
 	proofs singleflight.Group // concurrent calls of confirm share one write
 
 	mu               sync.Mutex
-	countsFromStrong bool // since hold, the lease has counted from strong
+	countsFromStrong bool // hold has succeeded, and the lease has counted from schedule.strong ever since
 	schedule         *schedule
 	number           uint64 // the number of the present connection
 }
@@ -186,10 +186,11 @@ func (k *keepalive) holdAtLeast(least time.Duration) error {
 	return err
 }
 
-// confirmed reports whether the lease counts from schedule.strong, or no node
-// of the session may hold a lock. If the latest write is recent, confirmed
-// itself makes the lease count from schedule.strong. Otherwise a write is
-// needed: see confirm.
+// confirmed reports whether contenders that have waited may learn now that
+// their wait is over. They may if the lease counts from schedule.strong or has
+// ended, or if no node of the session may hold a lock. If the latest write is
+// recent, confirmed itself makes the lease count from schedule.strong.
+// Otherwise a write is needed: see confirm.
 func (k *keepalive) confirmed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -73,7 +73,9 @@ func (c *Conn) lastAttempt() string {
 	return ""
 }
 
-// begin and resume run during the handshake, on a goroutine of go-zookeeper.
+// begin starts the lease of a new session. resume records that the session has
+// reconnected. The dialer calls both during the handshake, on a goroutine of
+// go-zookeeper.
 
 func (c *Conn) begin(r connectReply, asked driver.Instant) error {
 	margin := c.config.LeaseMargin

@@ -38,7 +38,8 @@ func checkEvent(event []byte) error {
 	return nil
 }
 
-// replyShape reads through a reply. Once the field wrong is set, it stays set.
+// replyShape reads through a reply. The field wrong is set when the reply turns
+// out to have the wrong shape, and then stays set.
 type replyShape struct {
 	rest  []byte
 	wrong bool

@@ -20,7 +20,8 @@ func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
 	}
 	err := request()
 	// A refusal is an answer, too. But some refusals come from the server
-	// alone, and the leader has not seen the request.
+	// alone, and the leader has not seen the request. So a refusal proves no
+	// more than the answer to a read.
 	if err == nil || !Unanswered(err) {
 		if err != nil {
 			r = toServer

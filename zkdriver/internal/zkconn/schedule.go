@@ -10,9 +10,9 @@ import (
 // the next heartbeat is due. It does no I/O and reads no clock. The comment of
 // keepalive has the rule and the reasons.
 type schedule struct {
-	timeout time.Duration // T, as granted
-	term    time.Duration // T - M
-	gap     time.Duration // g
+	timeout time.Duration // the session timeout that the server has granted: T
+	term    time.Duration // how long the lease lasts after the instant that it counts from: T - M
+	gap     time.Duration // a proof proves the touches that were answered at least this long before it was sent: g
 	hosts   int           // how many hosts the session may connect to
 
 	// The lease counts from strong while a node of the session may hold a lock,
@@ -20,7 +20,7 @@ type schedule struct {
 	// reconnect.
 	weak, strong driver.Instant
 
-	roundTrip time.Duration // an estimate
+	roundTrip time.Duration // an estimate of the time from a request to its answer
 
 	// All fields below are about the present connection, except heartbeats.
 	attached   bool
@@ -28,7 +28,7 @@ type schedule struct {
 	newest     int
 	proven     driver.Instant // when the latest proven touch was sent
 	written    driver.Instant // when the latest answered write was sent
-	lastProof  driver.Instant // when the latest write or Sync was sent
+	lastProof  driver.Instant // when the latest write or Sync was sent, whether it was answered or not
 	lastWrite  driver.Instant // when the latest write was sent
 	unanswered []heartbeat    // the heartbeats without an answer, oldest first
 	heartbeats uint64         // ever sent, on all connections
@@ -186,8 +186,8 @@ func (s *schedule) interval(r time.Duration, d Duty) (p time.Duration, n int) {
 }
 
 // due returns how long it is until the next heartbeat, and how far that
-// heartbeat has to reach. If no heartbeat may be sent before another event, ok
-// is false.
+// heartbeat has to reach. If no heartbeat may be sent before another event,
+// such as an answer, ok is false.
 func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration, ok bool) {
 	p, n := s.interval(max(s.roundTrip, s.unansweredFor(now)), d)
 	if !s.attached || len(s.unanswered) >= 2*n+2 {
@@ -216,7 +216,8 @@ func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration,
 	return r, wait, true
 }
 
-// unansweredFor returns how long the oldest unanswered heartbeat has waited.
+// unansweredFor returns how long the oldest unanswered heartbeat has waited for
+// its answer, or 0 if there is none.
 func (s *schedule) unansweredFor(now driver.Instant) time.Duration {
 	if len(s.unanswered) == 0 {
 		return 0

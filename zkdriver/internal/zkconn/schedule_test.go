@@ -50,7 +50,7 @@ type worldConfig struct {
 	trip                  time.Duration
 	pingPhase             time.Duration
 	fault                 func(*world)
-	duty                  Duty // of the session, at first
+	duty                  Duty // the duty of the session at the beginning
 }
 
 // line is one connection. When the line is closed, the messages in flight are
@@ -122,8 +122,9 @@ func (w *world) request(r reach, isHeartbeat bool, ended func()) {
 	w.mu.Unlock()
 }
 
-// pass sends a message over the line, in order. The caller holds w.mu, and so
-// does the caller of deliver.
+// pass sends a message over the line. When the message arrives, pass calls
+// deliver, with w.mu held. Messages arrive in the order in which they were
+// sent. The caller holds w.mu.
 func (w *world) pass(l *line, deliver func()) {
 	at := time.Now().Add(w.trip / 2)
 	if at.Before(l.last) {
@@ -377,8 +378,8 @@ func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	}
 }
 
-// grown lets the round trips grow up to most, and returns how the lease has
-// ended.
+// grown lets the round trips grow up to most. It returns the error of the
+// lease, or nil if the lease has not ended.
 func grown(t *testing.T, c worldConfig, most time.Duration) (err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -408,8 +409,8 @@ func TestLeaseOfANewHolder(t *testing.T) {
 	}
 }
 
-// grant creates a node that holds a free lock at once. So the session is one of a
-// holder from then on.
+// grant creates a node that holds a free lock at once. From then on the duty of
+// the session is Holding.
 func (w *world) grant() {
 	w.does.Store(int32(Holding))
 	done := make(chan struct{})
@@ -465,7 +466,7 @@ func TestASuddenlyLongRoundTripIsSurvived(t *testing.T) {
 func TestCostOfAHolderAtRest(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
-		writes, requests float64 // in a T
+		writes, requests float64 // number of writes, and of all requests, in a time of T
 	}{{notStated, 3, 9}, {tickStated, 4.5, 9}, {atRest, 0, 9}, {waits, 0, 4.5}, {waitsStated, 0, 4.5}, {twoTicks, 3, 9}, {halfMargin, 3, 9}} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, x.worldConfig)
@@ -502,8 +503,9 @@ func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 	}
 }
 
-// spare makes the session fail, and returns the time from the end of the lease
-// to the end of the session in the store.
+// spare calls the function fail, and returns the time from the end of the lease
+// to the end of the session in the store. If reads is set, the session sends
+// reads all the time.
 func (w *world) spare(fail func(*world), reads bool) time.Duration {
 	if reads {
 		go w.read()
