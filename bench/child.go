@@ -18,7 +18,7 @@ import (
 // Bounds for the answer of a child. Both are far more than an idle machine needs.
 const (
 	answerWithin = 60 * time.Second
-	// graceTime is added to the duration of a plan that has one.
+	// For a plan that lasts a given time, the bound is that time and graceTime.
 	graceTime = 15 * time.Second
 )
 

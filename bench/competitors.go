@@ -15,7 +15,7 @@ var sources embed.FS
 // competitor is a lock that is measured.
 type competitor struct {
 	name   string
-	label  string // in tables and charts
+	label  string // the name in tables and charts
 	kind   kind
 	server string // zookeeper or etcd
 	// command returns the command that runs the child. An error says why the

@@ -41,8 +41,9 @@ func startEnsemble(n int) (*ensemble, error) {
 	return e, nil
 }
 
-// ensembleConfig returns more lines of the configuration for each member. The limits
-// are those of ZooKeeper's sample configuration.
+// ensembleConfig returns, for each member, the settings that its configuration
+// file has in addition to those of a single server. The two limits are those of
+// ZooKeeper's sample configuration.
 func ensembleConfig(n int) (config []map[string]string, err error) {
 	lines := make([]string, n)
 	for i := range lines {

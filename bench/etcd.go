@@ -19,7 +19,7 @@ import (
 // etcdServer is one etcd server with its default settings, without TLS.
 type etcdServer struct {
 	cmd    *exec.Cmd
-	input  io.Closer // of the shell: when it ends, the shell stops etcd and removes the directory
+	input  io.Closer // input of the shell; when it is closed, the shell stops etcd and removes its directory
 	listen string
 }
 
@@ -89,7 +89,7 @@ func (s *etcdServer) healthy() bool {
 
 func (s *etcdServer) stop() {
 	s.input.Close()
-	_ = s.cmd.Wait() // the status is that of rm
+	_ = s.cmd.Wait() // the exit status is that of rm, and does not matter
 }
 
 func (s *etcdServer) addr() string { return s.listen }

@@ -53,7 +53,7 @@ func main() {
 type options struct {
 	settings
 	servers, workloads, competitors string // names, separated by commas; empty for all
-	against                         string // an older revision that takes part; may be empty
+	against                         string // the name of an older revision that takes part; may be empty
 	docs, child                     string
 	write, render                   bool
 }

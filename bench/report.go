@@ -30,7 +30,7 @@ func newReport(found *results) *report {
 // section is the part of the page for a kind of workload.
 type section struct {
 	name      string
-	title     string // of the chart
+	title     string // the title of the chart
 	axis      string // what the bars of the chart stand for
 	workloads []string
 	panels    []string // titles of the chart's parts, one for each workload
@@ -95,12 +95,14 @@ func (r *report) workload(name string) (w workload, found bool) {
 // spreadOf summarizes the rounds that have the figure.
 func (r *report) spreadOf(w, c, figure string) stats.Spread { return stats.Of(r.known(w, c, figure)) }
 
-// speeds returns how fast a competitor is in relation to another one.
+// speeds returns the spread, over all rounds, of the speed of competitor c
+// divided by the speed of other.
 func (r *report) speeds(w workload, c, other string) stats.Spread {
 	return stats.Of(r.ratios(w, c, other))
 }
 
-// ratios returns the speed in relation to another competitor, for each round.
+// ratios returns, for each round, the speed of competitor c divided by the
+// speed of other.
 func (r *report) ratios(w workload, c, other string) []float64 {
 	above, below := r.values(w.name, c, w.figure), r.values(w.name, other, w.figure)
 	if w.lessIsBetter() {

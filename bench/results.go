@@ -14,7 +14,7 @@ type results struct {
 	Date       time.Time
 	Machine    []fact
 	Settings   settings
-	RoundTrips roundTrips        `json:",omitzero"`  // through the delay of the settings
+	RoundTrips roundTrips        `json:",omitzero"`  // measured through the network delay, if the setup has one
 	Against    string            `json:",omitempty"` // label of the older revision, if any
 	Missing    map[string]string // competitors that could not be measured, and why
 	// Samples holds one sample for each round, by workload and competitor. A sample is
@@ -28,7 +28,7 @@ type results struct {
 // settings are what the caller of bench chose.
 type settings struct {
 	Rounds, SessionSeconds int
-	Delay                  time.Duration `json:",omitempty"` // in each direction
+	Delay                  time.Duration `json:",omitempty"` // network delay in each direction, if the setup has one
 }
 
 // fact is a line of the description of the machine.
@@ -41,7 +41,8 @@ func newResults(setup string, s settings) *results {
 	}
 }
 
-// add adds a round. A nil sample stands for a round that failed.
+// add adds the sample of one round of workload w with competitor c. A nil
+// sample stands for a round that failed.
 func (r *results) add(w, c string, s sample) {
 	if r.Samples[w] == nil {
 		r.Samples[w] = map[string][]sample{}

@@ -16,7 +16,7 @@ type run struct {
 	settings    settings
 	workloads   []workload
 	competitors []competitor
-	older       string // label of an older revision that takes part; may be empty
+	older       string // the label of an older revision that takes part; may be empty
 	servers     map[string]server
 	children    map[string]*child
 	results     *results

@@ -31,7 +31,7 @@ type server interface {
 type counters struct {
 	received, sent       float64 // packets
 	bytesIn, bytesOut    float64
-	contenders, watchers float64 // now
+	contenders, watchers float64 // numbers at the moment of the read
 }
 
 // minus returns what was counted since d was read.

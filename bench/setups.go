@@ -10,10 +10,10 @@ import (
 // setup is what the locks are measured on: ZooKeeper servers, and the network
 // in front of them. Each setup is measured separately and has its own results.
 type setup struct {
-	name    string // in flags and file names
-	phrase  string // follows "on" in a sentence
+	name    string // the name that flags and file names use
+	phrase  string // the setup in words, as they follow "on" in a sentence
 	members int    // number of ZooKeeper servers that form an ensemble; 1 for a single server
-	delayed bool   // the network in front of the servers has the delay of the settings
+	delayed bool   // clients reach the servers through a network with the delay settings.Delay
 	// inFull reports whether the page has a section for each kind of workload. Other
 	// setups have one table for all of their workloads.
 	inFull bool

@@ -8,11 +8,12 @@ import (
 
 // workload is a task. It is measured with every competitor that can do it.
 type workload struct {
-	name   string // in file names, flags and results
+	name   string // the name that file names, flags and results use
 	unit   string // what is counted, in the plural
 	figure string // what competitors are compared by: p50, rate or won
 	plan   work.Plan
-	// cannot names competitors that cannot do it, and why.
+	// cannot says, by the name of a competitor, why that competitor cannot do
+	// the workload.
 	cannot map[string]string
 	// levelOnOneServer reports whether the target on one server is to be level with
 	// the best peer.

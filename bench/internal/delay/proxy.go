@@ -26,7 +26,7 @@ type Proxy struct {
 
 	mu     sync.Mutex
 	closed bool
-	conns  map[net.Conn]bool // the open connections, of both sides
+	conns  map[net.Conn]bool // the open connections to clients and to the server
 }
 
 // Start returns a proxy for the server at target, a host:port. Each direction takes
@@ -105,8 +105,8 @@ func (p *Proxy) remove(conns ...net.Conn) {
 	}
 }
 
-// forward is one direction of a connection. After the end of src it closes dst for
-// writing. After an error it closes both connections.
+// forward copies one direction of a connection, from src to dst. After the end
+// of src it closes dst for writing. After an error it closes both connections.
 func (p *Proxy) forward(dst, src net.Conn) {
 	err := p.copyDelayed(dst, src)
 	if err == nil {
@@ -130,7 +130,7 @@ func (p *Proxy) copyDelayed(dst io.Writer, src io.ReadCloser) error {
 // chunk is the result of one Read.
 type chunk struct {
 	bytes []byte
-	err   error // of the Read; only the last chunk has one
+	err   error // the error of the Read; nil in every chunk but the last
 	due   time.Time
 }
 

@@ -22,7 +22,7 @@ func sleepUntil(at time.Time) error {
 // arrival is one Write of copyDelayed.
 type arrival struct {
 	text string
-	at   time.Duration // since the start
+	at   time.Duration // time of the Write, since the start
 }
 
 // arrivals records the writes of copyDelayed.

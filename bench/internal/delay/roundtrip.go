@@ -79,7 +79,7 @@ func startEcho() (*echoServer, error) {
 			}
 			s.running.Go(func() {
 				defer conn.Close()
-				_, _ = io.Copy(conn, conn) // the pings see an error
+				_, _ = io.Copy(conn, conn) // if this fails, a ping returns an error
 			})
 		}
 	})

@@ -12,7 +12,7 @@ import (
 // milliseconds. A timer of the kernel is a file that can be read at the set time. The
 // runtime wakes a goroutine that reads such a file without delay.
 type timer struct {
-	fd   int // of file, which closes it
+	fd   int // the file descriptor of file; it is closed by closing file
 	file *os.File
 }
 

@@ -47,7 +47,7 @@ func (r *round) loop(i int, c contender) error {
 type thinnedList struct {
 	kept   []int64
 	added  int
-	stride int // of so many values one is kept; 0 stands for 1
+	stride int // one of every stride values is kept; 0 means 1
 }
 
 // maxKept bounds the values in a report.

@@ -32,7 +32,7 @@ package work
 type Plan struct {
 	Kind       string `json:"kind"`       // Loop, Drain, Try or Pass
 	Server     string `json:"server"`     // host:port, or several of them separated by commas
-	Path       string `json:"path"`       // of the lock; each round has a new one
+	Path       string `json:"path"`       // path of the lock; each round uses a new path
 	Sessions   int    `json:"sessions"`   // number of sessions
 	Contenders int    `json:"contenders"` // number of contenders; the i-th uses session i mod Sessions
 	Reads      int    `json:"reads"`      // loop: percentage of acquisitions that are shared
@@ -40,7 +40,7 @@ type Plan struct {
 	Millis     int    `json:"millis"`     // loop, try: duration; pass: pause before each release
 	Count      int    `json:"count"`      // pass: number of hand-overs
 	Untimed    int    `json:"lead"`       // drain: number of grants before the measurement starts
-	Timeout    int    `json:"timeout"`    // of the sessions, in seconds
+	Timeout    int    `json:"timeout"`    // timeout of the sessions, in seconds
 }
 
 // The kinds of plans.

@@ -13,12 +13,12 @@ type round struct {
 	plan       Plan
 	sessions   []session
 	contenders []contender
-	holder     contender // drain and try: holds the lock before go
+	holder     contender // holds the lock from the start of a plan of kind Drain, or of kind Try with Held
 
-	started   chan struct{} // closed by go
+	started   chan struct{} // closed when the command go arrives
 	timedFrom snapshot      // the start of the measured part
 	granted   atomic.Int64  // drain: number of grants so far
-	deadline  time.Time     // loop and try: set before started is closed
+	deadline  time.Time     // when a loop or a try ends; set before started is closed
 	running   sync.WaitGroup
 	counts    []int64
 
@@ -69,8 +69,9 @@ func (r *round) openSession(open library) (session, error) {
 	return s, err
 }
 
-// startContenders starts the contenders. They wait until started is closed, or in
-// the queue.
+// startContenders starts the contenders. In a plan of kind Drain they wait in
+// the queue, behind the holder. In all other plans they wait until started is
+// closed.
 func (r *round) startContenders(open library) error {
 	if r.plan.Kind == Drain || r.plan.Held {
 		if err := r.lockWithHolder(open); err != nil {
