@@ -39,13 +39,14 @@ func (m *RWMutex) acquire(ctx context.Context, a *attempt) (*Lock, error) {
 	return from.acquire(ctx, a)
 }
 
-// acquirer gets a lock for a call. The call is not a re-entry.
+// acquirer gets a lock for a call that is not a re-entry. It is a contention,
+// which has a node of its own, or a cohort.
 type acquirer interface {
 	acquire(ctx context.Context, a *attempt) (*Lock, error)
 }
 
-// acquirer returns the acquirer for a call of the lock. When the call ends, it
-// calls done.
+// acquirer returns the acquirer for a call of the lock. The caller has to call
+// done when its call ends.
 func (m *RWMutex) acquirer() (from acquirer, done func()) {
 	if m.options.retention == nil {
 		return new(contention), func() {}

@@ -27,8 +27,9 @@ type attempt struct {
 	slow     *time.Timer // logs that the call waits for long
 }
 
-// progress is what an attempt has found out. In a cohort, the waiters read the
-// progress of the attempt that contends for them.
+// progress is what an attempt has found out about the queue and the store.
+// Errors and the log report it. In a cohort, the waiters read the progress of
+// the attempt that contends for them.
 type progress struct {
 	mu   sync.Mutex
 	node string      // the name of the last entry's node
@@ -36,7 +37,7 @@ type progress struct {
 	last error       // the last error of the store; nil if the store has answered since
 }
 
-// state is a copy of what a progress holds.
+// state is a copy of the fields of a progress, made while its mutex was held.
 type state struct {
 	node string
 	view engine.View
@@ -59,8 +60,8 @@ func newAttempt(m *RWMutex, mode Mode) *attempt {
 	return &attempt{m: m, mode: mode, began: time.Now(), retries: engine.Retries{New: m.options.backOff}}
 }
 
-// granter grants an entry that no node blocks. If the entry's Grant fails,
-// grant returns its error.
+// granter grants an entry that no node blocks, to the call itself or to its
+// cohort. If the entry's Grant fails, grant returns its error.
 type granter interface {
 	grant(ctx context.Context, a *attempt, e *engine.Entry) error
 }
@@ -110,7 +111,8 @@ func (a *attempt) once(ctx context.Context, g granter) error {
 }
 
 // join makes a node in the queue. If Create finds that the session has ended,
-// as it may after a sleep of the machine, join takes another session at once.
+// as it may after a sleep of the machine, join connects again and creates the
+// node in the new session.
 func (a *attempt) join(ctx context.Context) (e *engine.Entry, err error) {
 	for range 2 {
 		var s *session
@@ -143,7 +145,8 @@ func (a *attempt) create(ctx context.Context, s *session) (*engine.Entry, error)
 	})
 }
 
-// wait returns nil once no node blocks the entry.
+// wait returns nil once no node blocks the entry. A call of TryLock or TryRLock
+// looks at the queue only once, and gets ErrLocked if a node blocks the entry.
 func (a *attempt) wait(ctx context.Context, e *engine.Entry) error {
 	if e.Alone() {
 		return nil
@@ -204,8 +207,9 @@ func (a *attempt) unanswered(err error) {
 	}
 }
 
-// Pause waits before the store is asked again. It returns an error if the call
-// has to end.
+// Pause waits after an error of the store, for as long as the back-off says. It
+// returns an error if the call has to end, because the back-off gives up, ctx
+// has ended, or the client is closed.
 func (a *attempt) Pause(ctx context.Context, err error) error {
 	a.failed(err)
 	delay := a.retries.Next()
@@ -228,13 +232,15 @@ func (a *attempt) Pause(ctx context.Context, err error) error {
 // failed keeps an error of the store until the store has answered.
 func (a *attempt) failed(err error) { a.progress.set(func(p *progress) { p.last = err }) }
 
-// Answered is called when the store has answered.
+// Answered is called when the store has answered. It forgets the last error of
+// the store, and the next error begins a new back-off.
 func (a *attempt) Answered() {
 	a.failed(nil)
 	a.retries.Succeeded()
 }
 
-// Waits is called before the entry waits.
+// Waits is called each time before the entry waits. It keeps v for errors and
+// the log, and calls the hook Waiting.
 func (a *attempt) Waits(ctx context.Context, node string, v engine.View) {
 	a.progress.set(func(p *progress) { p.view = v })
 	a.startSlow(ctx)

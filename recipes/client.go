@@ -15,9 +15,14 @@ import (
 )
 
 const (
-	closeTimeout    = 5 * time.Second       // for calls in flight to notice a Close
-	sessionsTimeout = 15 * time.Second      // for the sessions to end; drivers need a few seconds
-	giveUpTimeout   = 50 * time.Millisecond // for work that a call which gives up has begun
+	// closeTimeout is how long Close waits for the calls in flight to return.
+	closeTimeout = 5 * time.Second
+	// sessionsTimeout is how long Close waits for the sessions to end in the
+	// store. Drivers need a few seconds for that.
+	sessionsTimeout = 15 * time.Second
+	// giveUpTimeout is how long a call that gives up waits for work that it has
+	// begun: an attempt to connect, or the Unlock of a lock that came too late.
+	giveUpTimeout = 50 * time.Millisecond
 )
 
 // Client is a client of one store. It has one session at a time. It connects on
@@ -35,7 +40,7 @@ type Client struct {
 	connector driver.Connector
 	options   options
 
-	live    atomic.Pointer[session] // the last session that has begun
+	live    atomic.Pointer[session] // the last session that has begun; nil before the first
 	dialing dialing
 
 	done  chan struct{} // closed when Close begins
@@ -46,10 +51,10 @@ type Client struct {
 
 	mu       sync.Mutex
 	sessions map[*session]struct{} // the sessions that the store may still keep
-	begun    chan struct{}         // closes when the next session begins
+	begun    chan struct{}         // closed when the next session begins, and then replaced
 	closing  bool
 	finished chan struct{} // closed when Close has returned
-	result   error         // of Close
+	result   error         // what Close returns; set before finished is closed
 }
 
 // NewClient returns a client of the store that the connector leads to. It does
@@ -204,8 +209,9 @@ func (c *Client) closedOr(err error) error {
 	}
 }
 
-// adopt makes a new session of the driver the client's session. It fails if the
-// client was closed meanwhile.
+// adopt makes a new session of the driver the client's session. If the client
+// was closed meanwhile, adopt closes the driver's session and returns
+// ErrClosed.
 func (c *Client) adopt(ds driver.Session) (*session, error) {
 	s := newSession(c, ds)
 	if !c.register(s) {
@@ -247,7 +253,7 @@ func (c *Client) forget(s *session) {
 	delete(c.sessions, s)
 }
 
-// endedBy calls the hook for the end of a session.
+// endedBy calls the hook SessionEnded, with the reason why a session has ended.
 func (c *Client) endedBy(cause error) {
 	if hook := c.options.trace.SessionEnded; hook != nil {
 		hook(context.Background(), SessionEndedInfo{Err: cause})

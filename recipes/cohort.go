@@ -10,26 +10,28 @@ import "sync"
 // holds it for a while. While the cohort has no entry, at most one attempt
 // contends for one. While the cohort has an entry, there is no attempt.
 //
-// While mu is held, the mutex of a hold or of an entry may be taken, never the
-// other way round.
+// A goroutine that holds mu may lock the mutex of a hold or of an entry. A
+// goroutine that holds one of those must not lock mu, since the two could then
+// block each other for ever.
 type cohort struct {
 	m     *RWMutex
-	users int // calls, attempts and entries of the cohort; guarded by cohorts.mu
+	users int // how many calls, attempts and entries use the cohort; guarded by cohorts.mu
 
 	mu      sync.Mutex
 	waiters []*waiter      // in the order of arrival
-	attempt *sharedAttempt // nil: none
-	shared  *sharedEntry   // nil: none
+	attempt *sharedAttempt // the attempt to get an entry; nil: none
+	shared  *sharedEntry   // the entry of the cohort; nil: none
 }
 
-// cohorts finds the cohort of a lock. A cohort without users is forgotten.
+// cohorts holds the cohorts of a client, by the lock's name. A cohort without
+// users is dropped.
 type cohorts struct {
 	mu     sync.Mutex
 	byName map[string]*cohort
 }
 
-// use returns the cohort for a call, by the lock's name. When the call ends, it
-// calls unuse.
+// use returns the cohort for a call that takes the lock, and makes the cohort
+// if there is none. The caller has to call unuse when its call ends.
 func (cs *cohorts) use(m *RWMutex) *cohort {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -65,8 +67,8 @@ func (c *cohort) unuse() {
 
 // The methods below are called with mu held.
 
-// grant admits waiters in their order, up to the first one that may not hold
-// the entry now.
+// grant gives Locks to the waiters in their order, up to the first waiter that
+// may not hold the entry now.
 func (c *cohort) grant() {
 	for len(c.waiters) > 0 && c.shared != nil {
 		l := c.shared.admit(c.waiters[0].mode)
@@ -114,9 +116,10 @@ func (c *cohort) drop() {
 	c.unuse()
 }
 
-// passOn admits waiters to an entry that may have no holds. If the entry then
-// still has no holds, passOn keeps the entry for a while, or returns true.
-// After a true result the caller has to unlock mu and to remove the entry.
+// passOn grants the lock to waiters, after a hold has ended or when the entry
+// is new. If the entry then has no holds, passOn keeps it for a while, or
+// returns true. After a true result the caller has to unlock mu and to remove
+// the entry.
 func (c *cohort) passOn(s *sharedEntry) (remove bool) {
 	if c.shared == s {
 		c.grant()

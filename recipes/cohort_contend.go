@@ -47,7 +47,11 @@ func (c *cohort) runShared(ctx context.Context, a *attempt) (*sharedEntry, error
 	return s, nil
 }
 
-// attemptEnded takes the result of an attempt.
+// attemptEnded is called with the result of the attempt. If the attempt has got
+// an entry, that becomes the entry of the cohort and is granted to waiters. If
+// the attempt has failed, the calls of all waiters fail with its error. If the
+// entry was lost already, or the attempt was cancelled, another attempt begins
+// for the waiters that are left.
 func (c *cohort) attemptEnded(ctx context.Context, s *sharedEntry, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,9 +94,9 @@ func (c *cohort) cancelUnwantedAttempt() {
 }
 
 // try contends for a call of TryLock or TryRLock. The parameter taken says that
-// the cohort has an entry or an attempt; then try fails. The new entry becomes
-// the cohort's, unless the cohort has got another entry or an attempt
-// meanwhile.
+// the cohort has an entry or an attempt; try then returns ErrLocked. The new
+// entry becomes the cohort's, unless the cohort has got another entry or an
+// attempt meanwhile.
 func (c *cohort) try(ctx context.Context, a *attempt, taken bool) (*Lock, error) {
 	if taken {
 		return nil, lockError(a.m.name, ErrLocked)

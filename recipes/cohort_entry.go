@@ -19,11 +19,11 @@ type sharedEntry struct {
 	entry     *engine.Entry
 	exclusive bool // the node was created as that of a writer
 
-	holds  []*hold // not yet given back
-	turns  int     // begun since others may wait, the present one included
-	others others
+	holds  []*hold            // the holds that use the entry now
+	turns  int                // turns begun since others may wait, the present one too
+	others others             // what the last list of the queue has shown
 	idle   *time.Timer        // removes the entry after it has had no holds for a while
-	cancel context.CancelFunc // ends the watch for other contenders
+	cancel context.CancelFunc // stops lookForOthers
 }
 
 // others says whether a contender outside the cohort waits for the lock.
@@ -35,7 +35,8 @@ const (
 	waiting
 )
 
-// grant grants an entry to the cohort.
+// grant is called when the attempt of the cohort has got an entry e. It grants
+// e to s, for the cohort.
 func (s *sharedEntry) grant(_ context.Context, a *attempt, e *engine.Entry) error {
 	s.entry, s.exclusive = e, a.mode == Exclusive
 	return e.Grant(s)
@@ -50,9 +51,10 @@ func (s *sharedEntry) mode() Mode {
 	return strongest
 }
 
-// spent reports whether the cohort has had its turns on the entry. Until the
-// first list of the queue is answered, spent assumes that no other contender
-// waits, but for no longer than Retention.Idle.
+// spent reports whether the cohort has used up Retention.Turns, so that no
+// further turn may begin on the entry. Until the first list of the queue is
+// answered, spent assumes that no other contender waits, but for no longer than
+// Retention.Idle.
 func (s *sharedEntry) spent() bool {
 	retention := s.cohort.m.options.retention
 	if s.others == none || s.others == unknown && time.Since(s.entry.Since()) < retention.Idle {

@@ -19,13 +19,14 @@ func (s *sharedEntry) watchOthers() {
 	})
 }
 
-// brief is how soon after its start the end of a watch counts as early.
+// brief is how long a watch lasts at least, as a rule. If more than two watches
+// in a row end sooner, lookForOthers pauses before it arms the next one.
 const brief = 100 * time.Millisecond
 
 // lookForOthers watches the queue until another contender waits. It may notice
-// a contender some time after that contender has begun to wait, but never
-// before. If the contender has given up by then, the cohort gives its entry up
-// for nothing, which does no other harm.
+// a contender so late that the contender has given up again. The cohort then
+// gives its entry up although no contender waits, and has to create another
+// node, which does no other harm.
 func (s *sharedEntry) lookForOthers(ctx context.Context) {
 	pause := engine.Retries{New: s.cohort.m.options.backOff}
 	early := 0 // how many watches in a row have ended early
@@ -56,7 +57,10 @@ func (s *sharedEntry) lookForOthers(ctx context.Context) {
 	}
 }
 
-// noteOthers notes what a list of the queue has shown.
+// noteOthers notes, and returns, whether a list of the queue shows a contender
+// outside the cohort that waits. If no contender waits, the count of turns
+// begins anew. Then waiters of the cohort may get the lock, or the entry may
+// have to be given up.
 func (s *sharedEntry) noteOthers(nodes []driver.Node) others {
 	c := s.cohort
 	c.mu.Lock()
@@ -73,7 +77,8 @@ func (s *sharedEntry) noteOthers(nodes []driver.Node) others {
 }
 
 // othersIn returns whether this list shows a contender that waits behind the
-// entry.
+// entry. If the list does not show the entry itself, othersIn returns what was
+// known before.
 func (s *sharedEntry) othersIn(nodes []driver.Node) others {
 	own := s.entry.Place().Node
 	i := engine.Index(nodes, own)

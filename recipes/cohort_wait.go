@@ -9,8 +9,8 @@ import (
 // waiter is a call that waits for an entry of its cohort.
 type waiter struct {
 	mode    Mode
-	granted chan *Lock // of capacity 1, like failed
-	failed  chan error
+	granted chan *Lock // receives the Lock if the call gets it; capacity 1
+	failed  chan error // receives the error if the call fails; capacity 1
 }
 
 // acquire gets a lock for a call of a goroutine of the cohort.
@@ -117,8 +117,9 @@ func (c *cohort) giveUp(a *attempt, w *waiter) {
 	c.mu.Unlock()
 }
 
-// noteProgress notes for a call what it has waited for. The call's waiter is at
-// index i. noteProgress is called with mu held.
+// noteProgress notes for a call what it has waited for, so that the error of
+// the call can name it. The call's waiter is at index i. noteProgress is called
+// with mu held.
 func (c *cohort) noteProgress(a *attempt, i int) {
 	var p state
 	switch {
@@ -135,8 +136,9 @@ func (c *cohort) noteProgress(a *attempt, i int) {
 	a.progress.set(func(own *progress) { own.view, own.last = p.view, p.last })
 }
 
-// giveBack unlocks a Lock that its caller does not get. It waits for the store
-// no longer than any other call that has failed.
+// giveBack unlocks a Lock that was granted to a call which returns an error
+// instead, or which waits for another Lock. It waits for Unlock for at most
+// giveUpTimeout; Unlock then goes on in the background.
 func (c *cohort) giveBack(l *Lock) {
 	unlocked := make(chan struct{})
 	unlock := func() {
@@ -156,8 +158,9 @@ func (c *cohort) giveBack(l *Lock) {
 }
 
 // accept checks once more whether the caller may have the Lock, just as
-// attempt.once does before a grant. If the Lock has been lost, accept returns
-// neither a Lock nor an error.
+// attempt.once does before a grant. If the caller may not have the Lock, accept
+// unlocks it and returns an error. If the Lock has been lost, accept returns
+// neither a Lock nor an error, and the call waits for another Lock.
 func (c *cohort) accept(ctx context.Context, a *attempt, l *Lock) (*Lock, error) {
 	err := ctx.Err()
 	switch {

@@ -17,7 +17,8 @@ func (c *contention) acquire(ctx context.Context, a *attempt) (*Lock, error) {
 	return c.lock, nil
 }
 
-// grant grants an entry to a hold of its own.
+// grant makes the hold and the Lock of the call, and grants the entry to the
+// hold.
 func (c *contention) grant(ctx context.Context, a *attempt, e *engine.Entry) error {
 	h, l := newHold(a.m, e, ownEntry{e}, a.mode)
 	h.traceEnd(ctx, a.m.options.trace)
@@ -29,8 +30,9 @@ func (c *contention) grant(ctx context.Context, a *attempt, e *engine.Entry) err
 	return nil
 }
 
-// reportGranted calls the hook that the call's own RWMutex has. In a cohort the
-// hold may have the RWMutex of another call.
+// reportGranted calls the hook Granted of the RWMutex that the call was made
+// on. The RWMutex of the hold may be another one of the same name, if the hold
+// belongs to a cohort.
 func (a *attempt) reportGranted(ctx context.Context, e *engine.Entry) {
 	if hook := a.m.options.trace.Granted; hook != nil {
 		p := e.Place()

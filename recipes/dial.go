@@ -26,12 +26,12 @@ var (
 // dialing is the state of a client's attempts to connect.
 type dialing struct {
 	group singleflight.Group
-	err   atomic.Pointer[error] // of the last attempt; nil if that attempt succeeded
-	pace  pace                  // used by one attempt at a time
+	err   atomic.Pointer[error] // the error of the last attempt; nil if it succeeded
+	pace  pace                  // the pauses between attempts; one attempt at a time uses it
 
 	// Guarded by Client.mu:
-	callers int                     // how many callers wait for the attempt
-	cancel  context.CancelCauseFunc // ends the attempt
+	callers int                     // how many callers wait for an attempt
+	cancel  context.CancelCauseFunc // cancels the attempt under way; nil: none is
 }
 
 // session returns the session that the client has, and connects if it has none.
@@ -99,7 +99,8 @@ func (c *Client) giveUpDial(dialed <-chan singleflight.Result) {
 	}
 }
 
-// unreached returns why there is no session, as far as that is known.
+// unreached returns the error of the last attempt to connect, or nil if that
+// attempt succeeded or there was none.
 func (c *Client) unreached() error {
 	if err := c.dialing.err.Load(); err != nil {
 		return *err

@@ -1,5 +1,6 @@
-// Package recipes holds the algorithms of dlock. It builds locks on the contract
-// of package driver only, so that a lock works on every store that has a driver.
+// Package recipes holds the algorithms of dlock. It builds locks on the
+// interfaces and rules of package driver only, so that a lock works on every
+// store that has a driver.
 //
 // The read-write lock is the classic one of ephemeral sequential nodes. It is
 // described in "ZooKeeper: Wait-free coordination for Internet-scale systems"

@@ -10,8 +10,8 @@ import (
 
 // Downgrade turns an exclusive lock into a shared one, and the caller holds it
 // without a gap. Waiting readers may then get the lock, up to the first waiting
-// writer. The token stays. If the lock is shared already, Downgrade does
-// nothing.
+// writer. The token stays. If the lock is shared already, and the store has
+// been told so or need not be told, Downgrade returns nil at once.
 //
 // If other Locks hold the same node exclusively by re-entry, the store is told
 // when the last of them unlocks or downgrades. A driver without a Replacer
@@ -64,8 +64,9 @@ func (l *Lock) downgradeRest() error {
 	return err
 }
 
-// downgrade tells the lender and the store that a hold is shared. If the store
-// returns an error, downgrade returns what the function failed makes of it.
+// downgrade tells the lender and the store that a hold is shared. If the hold
+// has ended, downgrade returns why. If the store returns an error, the function
+// failed, which is lockError or unlockError, makes the result from it.
 func (h *hold) downgrade(ctx context.Context, failed func(lock string, err error) error) error {
 	h.lender.becameShared()
 	err := h.entry.Rename(ctx)

@@ -175,7 +175,7 @@ type lateReplace struct {
 // deletion records a call of Delete.
 type deletion struct {
 	place     driver.Place
-	replacing bool // a Replace had not returned yet
+	replacing bool // whether a Replace had not returned yet when Delete was called
 }
 
 type lateSession struct {

@@ -84,8 +84,10 @@ func (e *namedError) Unwrap() error { return e.err }
 // out while a request was under way.
 var errNoAnswer = fmt.Errorf("%w: no answer", driver.ErrUnavailable)
 
-// inTime returns the error of a call that only sends requests. If the deadline
-// of ctx has passed, the store has not answered in time, and the error says so.
+// inTime returns the error of a call of Ping or Queue, which sends requests and
+// waits for no lock. The parameter err is the error of a request. If the
+// deadline of ctx has passed, the store has not answered in time, and the error
+// says so.
 func inTime(ctx context.Context, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrUnavailable) {
 		return engine.WithCause(ctx, err)
@@ -198,7 +200,8 @@ func oneLine(errs []error) string {
 	return strings.Join(texts, "; ")
 }
 
-// maxPrinted is longer than any name that dlock makes, in bytes.
+// maxPrinted is the length in bytes from which printable cuts a name. Every
+// name that dlock makes is shorter.
 const maxPrinted = 1024
 
 // printable returns a name for messages. It quotes a name with characters that
@@ -206,7 +209,7 @@ const maxPrinted = 1024
 // may have chosen the name.
 func printable(name string) string {
 	if len(name) > maxPrinted {
-		const end = 32 // where the sequence is
+		const end = 32 // bytes at the end of the name, with the sequence number
 		return fmt.Sprintf("%q...%q (%d bytes)", name[:maxPrinted-end], name[len(name)-end:], len(name))
 	}
 	if q := strconv.Quote(name); len(q) != len(name)+2 {

@@ -44,7 +44,9 @@ func TestACancelJustBeforeTheGrantIsSeen(t *testing.T) {
 	})
 }
 
-// A waiter watches its own node from the start, together with its predecessor.
+// A holder watches its node only after 300 ms, so a shorter hold needs no
+// Watch. A waiter watches its own node from the start, together with its
+// predecessor, and needs no other Watch after 300 ms.
 func TestABriefHoldPaysNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")

@@ -159,7 +159,10 @@ func TestAWaiterWithoutANodeIsNotGrantedTheLockByARelease(t *testing.T) {
 	}
 }
 
-// loseNode makes a waiter's node be removed and its predecessor be released.
+// loseNode takes a lock, and lets a call wait for it. At the moment that the
+// parameter when names, the function both removes the waiter's node and
+// releases its predecessor. loseNode requires that the call then gets the lock
+// with another node.
 func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own string, held *recipes.Lock)) {
 	var own string
 	held := w.won(w.client("h").lock(bg))

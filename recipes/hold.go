@@ -23,12 +23,13 @@ type hold struct {
 	since   time.Time
 
 	mu    sync.Mutex
-	locks []*Lock // not yet unlocked
-	lost  error   // set when the Locks have been told of a loss
+	locks []*Lock // the Locks that are not yet unlocked
+	lost  error   // the loss that the Locks were told of; nil: none
 
-	// The hooks that report how the hold has ended, or nil until Granted is
-	// about to be called. Then the context of the call, or nil if no hook needs
-	// it.
+	// trace has the hooks Released and Lost, which report how the hold has
+	// ended. It is nil until the hook Granted is about to be called. The field
+	// call is the context that the two hooks get, or nil if neither of them is
+	// set.
 	trace *Trace
 	call  context.Context
 }
@@ -160,9 +161,9 @@ func (h *hold) ended() error {
 	return nil
 }
 
-// markShared decides that the node gets the name of a reader's node, if the
-// hold was granted exclusively and is shared now. It returns whether that is
-// so. It is called with mu held.
+// markShared reports whether the hold was granted exclusively and is shared
+// now. If so, it decides that the node gets the name of a reader's node. It is
+// called with mu held.
 func (h *hold) markShared() bool {
 	if h.granted != Exclusive || h.mode() != Shared {
 		return false
@@ -176,8 +177,8 @@ func (h *hold) remove(l *Lock) {
 	h.locks = slices.DeleteFunc(h.locks, func(other *Lock) bool { return other.lockState == l.lockState })
 }
 
-// reenter returns another Lock of the hold of l, without a request. It returns
-// nil if l is unlocked.
+// reenter returns another Lock of the hold of l, without a request. If l is
+// unlocked, reenter returns neither a Lock nor an error.
 func (l *Lock) reenter(mode Mode) (*Lock, error) {
 	h := l.hold
 	h.mu.Lock()

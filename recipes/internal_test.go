@@ -67,7 +67,7 @@ func TestModeIsReadFromTheRight(t *testing.T) {
 // lists may block a contender.
 func TestAListedNodeThatIsNoReaderIsExclusive(t *testing.T) {
 	for _, name := range []string{
-		"README", "tmp-x", "web1-R-", "web1-R-7", // of no sequence
+		"README", "tmp-x", "web1-R-", "web1-R-7", // names without the sequence 0000000007
 		"0001__READ__0000000007", "u__lock__0000000007", "lock-0000000007", // other libraries' nodes
 		"job-R-20240000000007", // the prefix of another program ends in digits, and its sequence is 7
 	} {

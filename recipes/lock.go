@@ -36,8 +36,8 @@ type lockState struct {
 	mode     Mode
 	unlocked bool
 	end      error                // what a second Unlock returns
-	lost     chan struct{}        // made by the first call of Lost
-	contexts map[any]*lockContext // by parent; see contextKey
+	lost     chan struct{}        // what Lost returns; made by the first call of Lost
+	contexts map[any]*lockContext // the contexts to cancel at the end; by contextKey of the parent
 }
 
 // errNoLock is the error of a Lock that is the zero value or nil.

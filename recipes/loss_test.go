@@ -200,7 +200,8 @@ func TestANodeThatVanishesAgainAndAgainMakesNoBusyLoop(t *testing.T) {
 	})
 }
 
-// blind is a driver that breaks the contract: it lists nothing.
+// blind is a driver that breaks the rules of package driver: its sessions list
+// no node.
 type blind struct{ driver.Connector }
 
 func (b blind) Connect(ctx context.Context) (driver.Session, error) {
@@ -243,7 +244,9 @@ func TestAnotherSessionsNodeOfTheSameNameIsNotTakenForTheOwn(t *testing.T) {
 		waiting := b.lock(bg)
 		require.Equal(w, []string{"h-W-0000000000", "h-W-0000000001"}, w.names())
 
-		// The first two clients do not notice it, and other nodes take their names.
+		// The first two clients do not notice that the queue is removed,
+		// because they are cut off. Then other clients make nodes of the same
+		// names.
 		healA, healB := w.store.Faults().CutOff(a.session()), w.store.Faults().CutOff(b.session())
 		w.store.Faults().RemoveQueue("q")
 		l2, w2 := w.won(c.lock(bg)), d.lock(bg)

@@ -48,7 +48,8 @@ func TestADowngradeInterruptedByALossSaysSo(t *testing.T) {
 	})
 }
 
-// earlyConn makes sessions whose watches end at once, as rule 6 allows.
+// earlyConn makes sessions whose watches end at once, as rule 6 of package
+// driver allows.
 type earlyConn struct {
 	driver.Connector
 	lists *atomic.Int64

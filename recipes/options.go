@@ -20,7 +20,7 @@ type options struct {
 	wait      Wait
 	retention *Retention // nil: none
 	record    []byte     // the part of the record that is the same for all nodes
-	recordErr error      // why record could not be made
+	recordErr error      // why the data of WithData is refused; nil if it is not
 }
 
 func (o options) with(opts []Option) options {

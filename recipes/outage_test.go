@@ -20,7 +20,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// limits are the two ways in which the time of a call is limited to a second.
+// limits holds two functions that take a lock with a time limit of one second,
+// by the way in which they set the limit.
 var limits = map[string]func(c *client, opts ...recipes.Option) error{
 	"WithTimeout": func(c *client, opts ...recipes.Option) error {
 		_, err := c.RWMutex("q", append(opts, recipes.WithTimeout(time.Second))...).Lock(bg)
@@ -409,7 +410,8 @@ func TestATimeoutNamesTheHolderOfTheLastListAtAnyPosition(t *testing.T) {
 	})
 }
 
-// failedIn lets some time pass and then does what failed does.
+// failedIn lets the time d pass. Then it requires, as failed does, that a call
+// has returned an error, and returns that error.
 func (w *world) failedIn(d time.Duration, c <-chan result) error {
 	w.Helper()
 	time.Sleep(d)

@@ -18,7 +18,7 @@ type Record struct {
 	ID      string    `json:"id"`              // random, and different in every node
 	PID     int       `json:"pid"`             // the number of the process
 	Program string    `json:"program"`         // the base name of the program
-	Since   time.Time `json:"since"`           // when it began to contend, by its own clock
+	Since   time.Time `json:"since"`           // when the process began to contend, by its clock
 	Data    string    `json:"data,omitempty"`  // the data of WithData if it is UTF-8
 	Bytes   []byte    `json:"bytes,omitempty"` // the data of WithData otherwise
 }
@@ -60,7 +60,8 @@ func recordTail(data []byte) []byte {
 	return b[1:]
 }
 
-// newRecord returns the data of a new node.
+// newRecord returns the data of a new node. The time now is the beginning of
+// the call, and tail is a result of recordTail.
 func newRecord(now time.Time, tail []byte) []byte {
 	b := make([]byte, 0, 96+len(tail))
 	b = append(b, `{"id":"`...)

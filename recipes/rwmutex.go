@@ -29,7 +29,7 @@ type RWMutex struct {
 	queue   *engine.Queue
 	err     error // why the lock cannot be used; nil if it can
 	notHeld error // what calls of an unlocked Lock return
-	key     any   // under which contexts carry the holds of this lock
+	key     any   // the key under which a context of Lock.Context carries its Lock
 }
 
 // RWMutex returns the read-write lock of that name. It does no I/O.

@@ -13,8 +13,8 @@ type session struct {
 	*engine.Session
 	client *Client
 
-	ended  chan struct{} // closed when it has ended here, and in the store unless endErr is set
-	endErr error
+	ended  chan struct{} // closed when attend has returned
+	endErr error         // why the session could not be ended in the store; nil: it was
 }
 
 func newSession(c *Client, ds driver.Session) *session {

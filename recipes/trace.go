@@ -173,7 +173,7 @@ type RetryingInfo struct {
 
 // DowngradedInfo is the argument of Trace.Downgraded.
 type DowngradedInfo struct {
-	Lock, Node string // Node is the node's new name
+	Lock, Node string // Node is the node's name as it is now
 	Err        error  // nil, or why the node may still be exclusive in the store
 }
 

@@ -96,7 +96,8 @@ func (l *Lock) giveBack(lost error) error {
 }
 
 // explain returns the error of Unlock if the removal of the node has returned
-// err.
+// err. If err says that the node was gone already, the lock was lost, and
+// explain reports the loss to the log and to the hook Lost.
 func (l *Lock) explain(err error) error {
 	h := l.hold
 	var loss *engine.Loss

@@ -27,20 +27,22 @@ type Entry struct {
 	session *Session
 	queue   *Queue
 	spec    Spec
-	number  int64 // the number of the grant; set by Session.add
+	number  int64 // the grant's number within the session, from 1; set by Session.add
 
-	// What Create has said about the queue, until that is used or the wait is
-	// over. First the goroutine that waits uses this field, and later the
-	// goroutine that grants or removes the entry.
+	// first is the answer of Create. It may hold the nodes ahead and a watch.
+	// Each of the two is removed from first when it is used; when the wait is
+	// over, first is cleared. No mutex guards the field: first only the
+	// goroutine that waits uses it, and later only the goroutine that grants or
+	// removes the entry.
 	first driver.Joined
 
 	mu       sync.Mutex
 	state    state
 	place    driver.Place
-	since    time.Time // when the entry was granted
-	owner    Owner     // the owner that the entry was granted to
-	loss     *Loss     // why the entry is gone, if it was lost
-	inUse    bool      // the entry was lost, and a caller may still work under it
+	since    time.Time // the time of the grant; zero before
+	owner    Owner     // the argument of Grant; told if the entry is lost
+	loss     *Loss     // how the entry was lost; nil: it was not lost
+	inUse    bool      // true from the loss until SeeLoss or beginRemoval
 	watching nodeWatch
 	rename   rename
 }
@@ -79,8 +81,8 @@ func (e *Entry) move(to state) {
 	panic(fmt.Sprintf("dlock: entry %s cannot go from %v to %v", e.place.Name, e.state, to))
 }
 
-// Join creates a node in the queue and returns its entry, which waits. If
-// Create fails, there is no node and no entry.
+// Join creates a node in the queue and returns its entry, in the state waiting.
+// If Create fails, there is no node and no entry.
 func Join(ctx context.Context, s *Session, q *Queue, spec Spec) (*Entry, error) {
 	e := &Entry{session: s, queue: q, spec: spec}
 	n := driver.NodeSpec{Prefix: spec.Prefix, Data: spec.Data}
@@ -103,20 +105,23 @@ func (e *Entry) joined(j driver.Joined) {
 	e.first, e.place = j, j.Place
 }
 
-// Owner is the part of the caller to which an entry is granted.
+// Owner is what an entry is granted to. The package that uses this one
+// implements it, to be told of a loss.
 type Owner interface {
 	// Lose is called once if the entry is lost, with no mutex of this package
-	// held. The function that it returns is called when the owners of all
-	// entries that were lost together have been told.
+	// held. Lose returns a function that reports the loss to hooks. That
+	// function is called when the owners of all entries that were lost together
+	// have been told, so that a slow hook delays no owner.
 	Lose(Loss) (report func())
 }
 
-// Grant is the transition from waiting to granted. It fails if the session has
-// ended; the entry then still waits, and has to be removed.
+// Grant is the transition from waiting to granted. If the session has ended,
+// Grant returns why; the entry then stays in the state waiting, and the caller
+// has to remove it.
 //
-// The entry's own node is watched once the entry has been granted for a while.
-// If it is removed before, no watch is needed: Remove finds out whether the
-// node is gone.
+// The watch of the entry's own node starts watchAfter later. An entry that is
+// removed before that needs no watch, because Remove itself finds out whether
+// the node was gone already.
 func (e *Entry) Grant(to Owner) error {
 	if err := e.session.Err(); err != nil { // reads the clocks
 		return err
@@ -134,8 +139,9 @@ func (e *Entry) Grant(to Owner) error {
 }
 
 // lose is the transition from granted to gone: the session has ended, or the
-// node is not in the queue. An entry that is not granted cannot be lost,
-// because it has no owner any more, or none yet.
+// node is not in the queue. If the entry is not granted, lose does nothing: the
+// entry has no owner yet, or none any more. The result is the function that
+// Owner.Lose has returned.
 func (e *Entry) lose(cause error) (report func()) {
 	e.mu.Lock()
 	if e.state != granted {
@@ -190,9 +196,9 @@ func (e *Entry) dropFirst() {
 	e.first = driver.Joined{}
 }
 
-// SeeLoss says that no caller works under the lost entry any more. When that
-// has been said of all lost entries of the session, the session is ended in the
-// store.
+// SeeLoss notes that no caller works under the lost entry any more. After
+// SeeLoss of all lost entries of the session, Session.AwaitLossesSeen returns,
+// and the client ends the session in the store.
 func (e *Entry) SeeLoss() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -206,8 +212,8 @@ func (e *Entry) seeLoss() {
 	}
 }
 
-// Check reads the clocks of the session, and returns the loss if the entry was
-// lost.
+// Check returns the loss if the entry was lost, or else nil. It first reads the
+// clocks of the session, so that it notices by itself if the lease has run out.
 func (e *Entry) Check() *Loss {
 	if e.session.Err() != nil {
 		e.lose(e.session.Cause())()
@@ -228,7 +234,7 @@ func (e *Entry) SessionOver() bool { return e.session.Err() != nil }
 // Alone reports whether Create has found no node before the entry's own.
 func (e *Entry) Alone() bool { return e.first.Alone() }
 
-// Place returns the node as it is now.
+// Place returns the node, with its present name, and its token.
 func (e *Entry) Place() driver.Place {
 	e.mu.Lock()
 	defer e.mu.Unlock()

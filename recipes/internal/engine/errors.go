@@ -48,16 +48,16 @@ func (r *refusal) Error() string {
 
 func (r *refusal) Unwrap() error { return r.err }
 
-// mayPass reports whether another try may succeed, because the store could not
-// be reached or has not answered in time.
+// mayPass reports whether err says that the store could not be reached or has
+// not answered in time, so that another try may succeed.
 func mayPass(err error) bool {
 	return errors.Is(err, driver.ErrUnavailable) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // WithCause returns err. If err says that ctx was cancelled, the result matches
-// the cause of ctx, too, and names it: the context need not have been cancelled
-// by the caller.
+// the cause of ctx, too, and names it. So the error says what has cancelled ctx
+// if that was not the caller.
 func WithCause(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if cause == nil || !errors.Is(err, context.Canceled) || errors.Is(err, cause) {

@@ -10,22 +10,24 @@ import (
 )
 
 const (
-	// watchAfter is how long an entry has been granted when its node is
-	// watched.
+	// watchAfter is the time from the grant of an entry to the start of the
+	// watch of its own node.
 	watchAfter = 300 * time.Millisecond
-	// early is how soon after its start a watch has to end for that to be
-	// unusual.
+	// early is how long a watch lasts at least, as a rule. If a watch ends
+	// sooner although its node still exists, watchNode pauses before it arms
+	// the next one.
 	early = 100 * time.Millisecond
 )
 
 // nodeWatch is the watch of an entry's own node. Entry.mu guards it.
 type nodeWatch struct {
-	kept  driver.Watch       // of the own node alone; watchNode takes it over
-	timer *time.Timer        // starts watchNode on a goroutine
-	stop  context.CancelFunc // stops watchNode
+	kept  driver.Watch       // the watch that the wait has left for watchNode, or zero
+	timer *time.Timer        // starts watchNode, watchAfter after the grant
+	stop  context.CancelFunc // stops watchNode; nil until it has started
 }
 
-// end is called when the entry is not granted any more.
+// end stops the watch of the own node, or keeps it from starting. It is called
+// when the entry is not granted any more.
 func (w *nodeWatch) end() {
 	if w.timer != nil {
 		w.timer.Stop()
@@ -38,8 +40,8 @@ func (w *nodeWatch) end() {
 }
 
 // Index returns the position of a node in a queue, or -1. Name and epoch
-// together name one node for ever. The name alone may meanwhile be that of
-// another node.
+// together name one node for ever. The name alone may belong to another node,
+// after the queue was removed and made again.
 func Index(nodes []driver.Node, n driver.Node) int {
 	return slices.IndexFunc(nodes, func(m driver.Node) bool {
 		return m.Name == n.Name && m.Epoch == n.Epoch
@@ -52,14 +54,16 @@ func (e *Entry) armWatch(ctx context.Context, ahead ...driver.Node) (driver.Watc
 	return e.session.Watch(ctx, e.queue.Name, e.Place(), ahead...)
 }
 
-// keepWatch keeps a watch that goes on for the own node alone.
+// keepWatch stores the watch with which the wait has ended, for watchNode. The
+// predecessor has been released, so the watch goes on for the own node alone.
 func (e *Entry) keepWatch(w driver.Watch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.watching.kept = w
 }
 
-// takeWatch returns the watch that was kept, if there is one.
+// takeWatch returns the watch that keepWatch has stored, or a zero watch if
+// keepWatch was not called.
 func (e *Entry) takeWatch() driver.Watch {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -189,7 +193,8 @@ func (e *Entry) findListed(ctx context.Context, p driver.Place, names []string) 
 	return "", nil
 }
 
-// WatchQueue watches the whole queue, and then lists it.
+// WatchQueue watches the whole queue, and then lists it. In this order, a
+// change that the list does not show ends the watch.
 func (e *Entry) WatchQueue(ctx context.Context) (driver.Watch, []driver.Node, error) {
 	watch, err := e.session.WatchQueue(ctx, e.queue.Name)
 	if err != nil {

@@ -8,11 +8,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Queue is a queue and how its entries behave. A Queue does not change.
+// Queue names a queue in the store, and holds the settings of its entries. A
+// Queue does not change.
 type Queue struct {
 	Name    string
 	Wait    Wait
-	BackOff func() BackOff // paces the watch of a node after errors
+	BackOff func() BackOff // makes the pauses after errors of the watch of a granted node
 	// Renamed is called after each try to give a node another name.
 	Renamed func(ctx context.Context, node string, err error)
 	// Reaped is called when a request that was left to the reaper has been
@@ -20,20 +21,21 @@ type Queue struct {
 	Reaped func(node string, tries int, err error)
 }
 
-// Rule returns the index of the node that blocks an entry if the nodes before
-// the entry's own are these, or -1 if no node blocks it.
+// Rule returns the index in ahead of the node that an entry has to wait for, or
+// -1 if the entry may be granted. The nodes in ahead are those before the
+// entry's own, in the order of the queue.
 type Rule func(ahead []driver.Node) int
 
 // Spec describes the node of an entry.
 type Spec struct {
 	Prefix string
-	Data   []byte // different in every call of Create
+	Data   []byte // the content of the node; different in every call of Create
 	Blocks Rule
 	// Exclusive says that no other entry is granted beside this one. When this
 	// entry is removed, the next entry is granted.
 	Exclusive bool
 	// Waits says that the entry waits if a node blocks it. The driver may then
-	// watch that node when it creates the entry's own.
+	// watch that node when it creates the entry's own node.
 	Waits bool
 }
 

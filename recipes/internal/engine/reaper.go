@@ -15,15 +15,16 @@ const tryTimeout = 5 * time.Second
 // task.
 type task struct {
 	entry *Entry
-	try   func(ctx context.Context) error // sends the request once; nil: confirmed
+	try   func(ctx context.Context) error // sends the request once; nil if the store confirms it
 	tries int
 	ended func()        // called when the task is done, or was given up
 	done  chan struct{} // closed after ended was called
 	err   error         // why the task was given up; set before done is closed
 }
 
-// reap leaves a task to the reaper. If the client is being closed, the task
-// does not start, and its channel done is never closed.
+// reap starts the task on a goroutine of the client, and returns the task. If
+// the client is being closed, the task does not start, and its channel done is
+// never closed.
 func (e *Entry) reap(t *task) *task {
 	t.entry, t.done = e, make(chan struct{})
 	e.session.client.Go(t.run)

@@ -53,7 +53,8 @@ func (e *Entry) Remove(limit time.Duration) error {
 }
 
 // Abandon removes the node of a call that ends without a lock. It waits for the
-// store for at most 50 ms.
+// store for at most 50 ms; after that, the reaper goes on. If the store refuses
+// the removal, Abandon calls Queue.Reaped.
 func (e *Entry) Abandon() {
 	var refused *refusal
 	if err := e.Remove(abandonTimeout); errors.As(err, &refused) {
@@ -61,10 +62,12 @@ func (e *Entry) Abandon() {
 	}
 }
 
-// removalCause returns what the watches of other contenders may be told. When
-// an entry is removed that was granted exclusively until now, the next entry is
-// granted. After MarkRenamed that is different: entries behind this one may
-// have been granted beside it.
+// removalCause returns the cause for Delete, which the driver may pass on to
+// the watches of other contenders. It is Released if the entry was granted
+// exclusively until now, so that its removal grants the next entry. It is
+// Changed if the entry was never granted, or was not exclusive. It is also
+// Changed after MarkRenamed, because entries behind this one may have been
+// granted beside it.
 func (e *Entry) removalCause() driver.Cause {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -86,7 +89,9 @@ func (e *Entry) lastPlace(ctx context.Context) driver.Place {
 }
 
 // removeLater leaves the removal to the reaper, and waits for it until ctx
-// ends.
+// ends. It returns nil if the node was removed by then. The parameter err is
+// the error of the first Delete, and limit is the time that ctx had at first;
+// both are for the text of the error.
 func (e *Entry) removeLater(ctx context.Context, p driver.Place, err error, limit time.Duration) error {
 	t := e.reap(&task{
 		tries: 1,

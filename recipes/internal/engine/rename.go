@@ -7,29 +7,30 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// A node gets another prefix in two steps: MarkRenamed decides that, and Rename
-// tells the store. From the first step on, the entry counts as one with the new
-// name. The owner may act on that before the store has answered, because the
-// store may carry out a Replace whose answer is lost.
+// A node gets another prefix in two steps: MarkRenamed decides on the prefix,
+// and Rename tells the store. From the first step on, this package treats the
+// entry as one with the new name. The owner may act on that before the store
+// has answered, because the store may carry out a Replace whose answer is lost.
 
 // rename is the state of the change of a node's name. Entry.mu guards it.
 type rename struct {
 	prefix    string             // the prefix of the new name; empty: the node keeps its name
-	done      bool               // the node has the new name
-	underWay  chan struct{}      // closed when the Replace under way, if any, has returned
-	interrupt context.CancelFunc // interrupts that Replace
-	repeated  bool               // the reaper repeats the Replace
+	done      bool               // true once the store has confirmed the new name
+	underWay  chan struct{}      // closed when the Replace under way returns; nil: none is
+	interrupt context.CancelFunc // cancels the context of that Replace; nil: none
+	repeated  bool               // true while the reaper repeats the Replace
 }
 
-// end is called when the entry is not granted any more.
+// end cancels the Replace under way, if there is one. It is called when the
+// entry is not granted any more.
 func (r *rename) end() {
 	if r.interrupt != nil {
 		r.interrupt()
 	}
 }
 
-// MarkRenamed decides that the node gets another prefix. It returns false if
-// that was decided before.
+// MarkRenamed decides that the node gets another prefix. If a prefix was
+// decided on before, that prefix stays, and MarkRenamed returns false.
 func (e *Entry) MarkRenamed(prefix string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -48,9 +49,10 @@ func (e *Entry) IsRenamed() bool {
 	return e.rename.prefix != ""
 }
 
-// Rename tells the store of the prefix that MarkRenamed has decided on, unless
-// the store has been told or the entry is not granted any more. After an error
-// the reaper repeats the Replace. If the node is gone, the entry is lost.
+// Rename tells the store of the prefix that MarkRenamed has decided on. If the
+// store has confirmed the prefix before, or the entry is not granted any more,
+// Rename returns nil without a request. After an error the reaper repeats the
+// Replace. If the node is gone, the entry is lost.
 func (e *Entry) Rename(ctx context.Context) error {
 	err := e.replace(ctx)
 	if errors.Is(err, driver.ErrGone) {

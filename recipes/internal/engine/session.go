@@ -27,11 +27,11 @@ type Session struct {
 	client *Client
 
 	mu      sync.Mutex
-	granted map[int64]*Entry // by number, in the order in which they were granted
-	grants  int64            // the number of the last grant
-	ended   error            // why the session has ended, once End was called
+	granted map[int64]*Entry // the granted entries, by Entry.number
+	grants  int64            // how many entries were granted so far
+	ended   error            // the cause with which End was first called; nil before
 
-	lossesInUse int           // how many lost entries a caller may still work under
+	lossesInUse int           // number of lost entries under which callers may still work
 	noLossInUse chan struct{} // receives a value when lossesInUse becomes zero
 }
 
@@ -100,8 +100,9 @@ func (s *Session) End(cause error) {
 	}
 }
 
-// Cause returns why the session has ended. If End was called, its cause takes
-// precedence: the Close of a client explains each later error.
+// Cause returns why the session has ended. If End was called, the result is the
+// first cause that End got, or else the error of the driver's session. So Close
+// of the client, which calls End, explains each later error.
 func (s *Session) Cause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

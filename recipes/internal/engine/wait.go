@@ -10,13 +10,14 @@ import (
 
 // View is what a waiting entry saw when it last looked at the queue.
 type View struct {
-	First    string // the name of the first node
-	Behind   string // the name of the node that blocks the entry
-	Position int    // the position of the own node, from 1
-	Seen     time.Time
+	First    string    // the name of the first node in the queue
+	Behind   string    // the name of the node that blocks the entry
+	Position int       // the position of the entry's own node, from 1
+	Seen     time.Time // when the entry looked at the queue
 }
 
-// Call is the call on whose behalf an entry waits.
+// Call is the call for which an entry waits. Its methods tell the call how the
+// wait goes on.
 type Call interface {
 	// Answered is called when the store has answered.
 	Answered()
@@ -32,7 +33,7 @@ type waiter struct {
 	*Entry
 	call   Call
 	behind string
-	idle   int // how many wake-ups in a row have left the same node ahead
+	idle   int // how many wake-ups in a row have left the entry blocked by the same node
 }
 
 // Blocked looks at the queue once and reports whether a node blocks the entry.
@@ -78,7 +79,7 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer func() { // the watch that a grant leaves goes on for the own node
+	defer func() { // a watch that has led to a grant goes on for the own node
 		if !granted {
 			watch.Stop()
 		}
@@ -105,7 +106,8 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 }
 
 // watchQueue watches the whole queue, if the queue's way of waiting is
-// WatchQueue. The watch has to be armed before the queue is listed.
+// WatchQueue. The caller lists the queue only after that: otherwise a change
+// between the list and the watch would be missed.
 func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
 	if w.queue.Wait.Kind != WatchQueue {
 		return driver.Watch{}, nil
@@ -114,8 +116,8 @@ func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
 	return w.session.WatchQueue(ctx, w.queue.Name)
 }
 
-// ahead returns the nodes before the own one. The first call returns the nodes
-// that Create has returned, if it has; every other call lists the queue.
+// ahead returns the nodes before the own one. If Create has returned these
+// nodes, the first call returns them; every other call lists the queue.
 func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	if e.first.Known {
 		nodes := e.first.Ahead
@@ -133,7 +135,9 @@ func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	return nodes[:i], nil
 }
 
-// watchPredecessor watches the own node and the node that blocks it.
+// watchPredecessor returns a watch of the own node and of the node n, which
+// blocks it. The first call returns the watch that Create has armed, if there
+// is one. Every other call arms a new watch, after the pause of slowDown.
 func (w *waiter) watchPredecessor(ctx context.Context, n driver.Node) (driver.Watch, error) {
 	if first := w.first.Watch; first.C != nil {
 		w.first.Watch = driver.Watch{}
@@ -156,7 +160,7 @@ func (w *waiter) slowDown(ctx context.Context) {
 
 // sleep waits for a reason to look at the queue again. It reports whether the
 // entry may be granted without another look at the queue. If so, the watch goes
-// on for the own node alone, and the entry keeps it.
+// on for the own node alone, and the entry stores it for watchNode.
 func (w *waiter) sleep(ctx context.Context, watch driver.Watch) (granted bool, err error) {
 	poll, stop := w.pollTimer()
 	defer stop()
@@ -186,13 +190,13 @@ func (w *waiter) sleep(ctx context.Context, watch driver.Watch) (granted bool, e
 //     the first of the queue, and no other entry was granted beside it: a driver
 //     sends Released only for a Delete with the cause Released, and removalCause
 //     gives that cause only to such a node.
-//   - The own node existed at that time: rule 13. And the watch goes on for it. If
-//     the own node has gone since, and this client can know that by now, the watch
-//     has ended.
+//   - The own node existed at that time, by rule 13 of package driver. And the
+//     watch goes on for the own node. If the own node has gone since, and this
+//     client can know that by now, the watch has ended.
 //
-// The own node existed, so the queue is the one that was listed. Names do not
-// repeat within one queue, so the released node is the one that was listed,
-// too.
+// Since the own node still existed, the queue had not been removed and made
+// again after it was listed. Names do not repeat within one queue, so the
+// released node is the node that was listed under this name.
 func passes(watch driver.Watch) bool {
 	select {
 	case <-watch.C:
@@ -202,8 +206,8 @@ func passes(watch driver.Watch) bool {
 	}
 }
 
-// pollTimer returns a channel that receives when an entry that polls has to
-// look at the queue again.
+// pollTimer returns a channel that receives when the entry has to look at the
+// queue again. The channel is nil if the entry does not poll.
 func (w *waiter) pollTimer() (c <-chan time.Time, stop func() bool) {
 	if w.queue.Wait.Kind != Poll {
 		return nil, func() bool { return true }
