@@ -242,5 +242,6 @@
 //   - [Register] makes a driver available to Open. Drivers call it when they are
 //     imported.
 //
-// Package [driver] is the contract for authors of drivers.
+// Package [driver] has the interfaces that a driver implements, and the rules
+// that it has to keep.
 package dlock

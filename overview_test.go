@@ -94,8 +94,8 @@ func TestNamesFindsWholeNames(t *testing.T) {
 // member is a method or a field of an exported type.
 type member struct {
 	name        string
-	declaration string // as in Go source
-	called      bool   // a method, or a field of a function type
+	declaration string // the declaration of the member, as in Go source
+	called      bool   // whether it is a method, or a field of a function type
 }
 
 // membersOf returns the exported methods and fields of a type. The names from

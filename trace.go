@@ -127,7 +127,7 @@ type FailedInfo = recipes.FailedInfo
 //	type RetryingInfo struct {
 //		Lock  string
 //		Err   error         // why the operation is repeated
-//		Delay time.Duration // the pause before that
+//		Delay time.Duration // the pause before the repetition
 //	}
 type RetryingInfo = recipes.RetryingInfo
 
@@ -135,7 +135,7 @@ type RetryingInfo = recipes.RetryingInfo
 //
 //	type DowngradedInfo struct {
 //		Lock string
-//		Node string // its name as it is now
+//		Node string // the node's name as it is now
 //		Err  error  // nil, or why the node may still be exclusive in the store
 //	}
 type DowngradedInfo = recipes.DowngradedInfo
@@ -165,7 +165,7 @@ type LostInfo = recipes.LostInfo
 //	type ReapedInfo struct {
 //		Lock  string
 //		Node  string
-//		Tries int   // how often it was tried
+//		Tries int   // how often the request was sent
 //		Err   error // nil, or matches ErrSessionEnded, or is the store's refusal
 //	}
 type ReapedInfo = recipes.ReapedInfo

@@ -119,10 +119,10 @@ func ParseMode(s string) (Mode, error) { return recipes.ParseMode(s) }
 //
 //	type Contender struct {
 //		Node      string    // the name of its node
-//		Host      string    // the host name in it; empty if dlock makes no such name
+//		Host      string    // the host name in Node; empty if Node is no name of dlock
 //		Mode      Mode
 //		Holds     bool      // whether it holds the lock; else it waits
-//		HeldSince time.Time // if this client holds the lock on this node: since when
+//		HeldSince time.Time // when this client got the lock on this node, or zero
 //		Owner     string    // its session, in the store's terms
 //		Token     int64     // its fencing token
 //		Created   time.Time // when the node was created, by the store's clock
@@ -144,7 +144,7 @@ type Contender = recipes.Contender
 //		ID      string    // random, and different in every node
 //		PID     int       // the id of the process
 //		Program string    // the base name of its program
-//		Since   time.Time // when it began to contend, by its own clock
+//		Since   time.Time // when the process began to contend, by its own clock
 //		Data    string    // what WithData added, if that is valid UTF-8
 //		Bytes   []byte    // what WithData added, if it is not
 //	}

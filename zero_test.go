@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// uses returns a call of each method of an RWMutex that needs the store, by
-// name.
+// uses returns, by name, a function that calls the method, for each method of
+// an RWMutex that needs the store.
 func uses(m *dlock.RWMutex) map[string]func(context.Context) error {
 	lock := func(f func(context.Context) (*dlock.Lock, error)) func(context.Context) error {
 		return func(ctx context.Context) error {

@@ -105,7 +105,7 @@ func TestAnInterruptLeavesNoNodeInZooKeeper(t *testing.T) {
 	require.NoError(t, cmd.Start())
 
 	var out strings.Builder
-	waits := make(map[string]bool) // by worker
+	waits := make(map[string]bool) // the workers that have begun to wait
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		fmt.Fprintln(&out, lines.Text())
