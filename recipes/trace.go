@@ -50,9 +50,9 @@ type Trace struct {
 	// an error, with the context of that call. It is called for a re-entry,
 	// too.
 	Failed func(context.Context, FailedInfo)
-	// Retrying is called when a call of Lock or RLock contends again, after an
-	// error that may pass or because its node is gone. It gets the context of
-	// the call, before the pause.
+	// Retrying is called when a call of Lock or RLock tries again after an error
+	// that may pass, or makes another node because its own is gone. It is called
+	// before the pause, with the context of that call.
 	Retrying func(context.Context, RetryingInfo)
 	// Downgraded is called when the store was told that an exclusive lock has
 	// become shared, or could not be told. The context is that of Downgrade. If
