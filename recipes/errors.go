@@ -209,7 +209,7 @@ const maxPrinted = 1024
 // may have chosen the name.
 func printable(name string) string {
 	if len(name) > maxPrinted {
-		const end = 32 // bytes at the end of the name, with the sequence number
+		const end = 32 // so many bytes of the end are kept; the sequence number is among them
 		return fmt.Sprintf("%q...%q (%d bytes)", name[:maxPrinted-end], name[len(name)-end:], len(name))
 	}
 	if q := strconv.Quote(name); len(q) != len(name)+2 {

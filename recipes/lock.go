@@ -150,7 +150,8 @@ func (l *Lock) takeContexts() []*lockContext {
 	return contexts
 }
 
-// forget drops the context of a parent that has ended.
+// forget drops the context that Context has made from a parent. It is called when
+// the parent has ended. The parameter key stands for the parent: see contextKey.
 func (l *Lock) forget(key any) {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// faultFunc injects a fault into one round of a client.
+// faultFunc injects a fault while a client locks and unlocks once. The channel hit
+// closes when the fault has happened.
 type faultFunc func(p *zktest.Proxy, r *rand.Rand) (hit <-chan struct{})
 
 // writes are the requests that create or delete a node.

@@ -113,7 +113,8 @@ func (c *complaints) any() bool {
 
 func (a *actor) chance(percent int) bool { return a.rand.IntN(100) < percent }
 
-// span draws a duration. No other actor draws the same duration.
+// span draws a duration. The id of the actor makes it unlikely that two actors draw
+// the same duration and wake at the same instant of virtual time.
 func (a *actor) span(limit time.Duration) time.Duration {
 	return time.Duration(a.rand.Int64N(int64(limit))) + time.Duration(a.id)
 }

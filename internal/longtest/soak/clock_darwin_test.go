@@ -2,6 +2,7 @@ package soak
 
 import "time"
 
-// now reads the wall clock, because the processes do not share what Go shows of
-// the monotonic clock. The wall clock must not be set while the test runs.
+// now reads the wall clock, because the test compares times of several processes,
+// and the monotonic times that Go shows can be compared within one process only.
+// The wall clock must not be set while the test runs.
 func now() time.Duration { return time.Duration(time.Now().UnixNano()) }

@@ -182,21 +182,19 @@ func (w *waiter) sleep(ctx context.Context, watch driver.Watch) (granted bool, e
 	}
 }
 
-// passes reports whether a watch that has sent Released lets its entry be
-// granted without another look at the queue. It does, if the watch has not
-// ended since, for two reasons:
+// passes is called after a watch has sent Released. It returns true if the watch
+// has not ended since. Then the entry may be granted without another look at the
+// queue, for three reasons:
 //
-//   - The owner of the node that blocked the entry has released it. So that node was
-//     the first of the queue, and no other entry was granted beside it: a driver
-//     sends Released only for a Delete with the cause Released, and removalCause
-//     gives that cause only to such a node.
-//   - The own node existed at that time, by rule 13 of package driver. And the
-//     watch goes on for the own node. If the own node has gone since, and this
-//     client can know that by now, the watch has ended.
-//
-// Since the own node still existed, the queue had not been removed and made
-// again after it was listed. Names do not repeat within one queue, so the
-// released node is the node that was listed under this name.
+//   - The node that blocked the entry was the first of the queue, and no other
+//     entry was granted beside it. A driver sends Released only for a Delete with
+//     the cause Released, and removalCause gives that cause only to such a node.
+//   - The own node existed when that node was deleted: rule 13 of package driver.
+//     It still exists as far as this client can know, because the watch goes on
+//     for the own node, and ends when that is gone.
+//   - The deleted node is the one that was listed. As long as the own node exists,
+//     the queue is not removed and made again, and within one queue names do not
+//     repeat.
 func passes(watch driver.Watch) bool {
 	select {
 	case <-watch.C:

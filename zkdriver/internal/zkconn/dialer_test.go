@@ -35,7 +35,7 @@ func TestAfterAReconnectTheWatchesAreSetBeforeAnyRequest(t *testing.T) {
 	path := server.Chroot(t)
 	c := mustDial(t, config)
 	c.dialer.mu.Lock()
-	c.dialer.maxRequestPause = bound // however slow the machine is
+	c.dialer.maxRequestPause = bound // longer than the setting of watches takes, even on a slow machine
 	c.dialer.mu.Unlock()
 	_, _, err := c.WatchData(path)
 	require.NoError(t, err)
