@@ -87,8 +87,8 @@ func ExampleCheckQueue() {
 // plainSession is a session without the optional methods.
 type plainSession struct{ driver.Session }
 
-// The function Replace works with every session. A session that cannot replace
-// says so.
+// The function Replace can be called with every session. If the session has no
+// method Replace, the function returns an error that matches errors.ErrUnsupported.
 func ExampleReplace() {
 	ctx := context.Background()
 	session, err := memdriver.New().Connect(ctx)

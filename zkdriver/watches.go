@@ -47,7 +47,7 @@ type watch struct {
 type watchedNode struct {
 	mine    bool // the node belongs to this session
 	token   int64
-	trusted bool // a write to the node is a release, see trustsWrite
+	trusted bool // only the owner can write to the node, and only releases it so: see trustsWrite
 }
 
 // subscriber is the driver's side of a driver.Watch. It listens to the watches

@@ -10,10 +10,11 @@ import (
 	"sync"
 )
 
-// supervisorScript reads one order a line and answers each with a line. Its
-// input ends when the test binary closes it or dies. Then the script kills the
-// program and removes the directory. It ignores SIGPIPE, so that it does this
-// even if no process reads its answers any more.
+// supervisorScript starts and stops the server of a test. It reads one order a
+// line and answers each with a line. When its input has ended, because the test
+// binary has closed the pipe or has died, the script kills the server and removes
+// the server's directory. It ignores SIGPIPE, so that it does this even if no
+// process reads its answers any more.
 const supervisorScript = `
 trap '' PIPE HUP INT QUIT TERM
 dir=$1

@@ -35,7 +35,7 @@ type operation struct {
 	token  int64      // in a grant: its token; in a clearing, which removes a whole queue: the token of the last node in it
 	sharer int        // in a grant: the number of the client, if its actors share nodes; otherwise 0
 	maybe  bool       // it is unknown whether the lock was still held; if it was not, the operation has no effect
-	from   state      // in a resume: the state with which a segment of the history begins, see segments
+	from   state      // of a resume: the state that the operations before it have left, see segments
 }
 
 func (o operation) String() string {
