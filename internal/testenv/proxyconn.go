@@ -182,9 +182,9 @@ func (c *connection) next(d Direction) (f queuedFrame, to net.Conn, ok bool) {
 	return f, c.sides[d], true
 }
 
-// passable reports whether cuts and delays let the next frame of a direction
-// pass. If no frame is left, it reports whether they let the end of the
-// direction pass. The caller holds p.mu.
+// passable reports whether the next frame of a direction may be forwarded now, as
+// far as cuts and delays go. If no frame is left, it reports whether the end of the
+// stream may be forwarded. The caller holds p.mu.
 func (c *connection) passable(d Direction) bool {
 	q := &c.queues[d]
 	if c.aborted {

@@ -197,7 +197,8 @@ func TestCutsChangeNoVerdict(t *testing.T) {
 	}
 }
 
-// These tests check what the recorder makes of causes.
+// The tests below check how the recorder turns a cause into operations of the model.
+// A cause is an event that can take locks away, such as the removal of a node.
 
 func held(slot, id int, granted span) *contender {
 	c := &contender{id: id, client: &client{slot: slot}, queue: "q", node: "n", mode: w, token: int64(id), granted: granted}

@@ -29,7 +29,7 @@ const (
 type operation struct {
 	kind   kind
 	queue  string
-	hold   int        // the number of the contender; every grant makes a new contender
+	hold   int        // the number of the hold: each grant begins a new one, also on a shared node
 	handle int        // the number of the Lock among those of its contender: 0 for the grant, then 1 and so on for re-entries
 	mode   dlock.Mode // in a grant or a re-entry: the mode asked for; in an answer: the mode that Lock.Mode returned
 	token  int64      // in a grant: its token; in a clearing, which removes a whole queue: the token of the last node in it
@@ -82,7 +82,7 @@ type state struct {
 	// share nodes; otherwise 0. This client may be granted the token top again.
 	sharer  int
 	fence   int64 // the highest exclusive token granted
-	cleared int64 // the highest token that was removed with its queue; no node up to it can be granted the lock any more
+	cleared int64 // the highest token of a node that was removed with its queue; no node with this token or a smaller one can be granted the lock any more
 }
 
 func (s state) String() string {

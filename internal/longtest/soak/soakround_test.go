@@ -189,8 +189,8 @@ func (s *round) work() {
 	for len(kinds) > 0 && !s.diverged() {
 		kinds = s.injectGroup(kinds)
 	}
-	// A slow machine may need more time, as long as every member acquires
-	// locks.
+	// The round goes on until enough locks were granted, however long a slow
+	// machine takes for that. But every member has to go on acquiring locks.
 	for *faults == "" && !s.longEnough() && !s.diverged() {
 		s.await("every member gets a lock", s.allAcquire())
 	}

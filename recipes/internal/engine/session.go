@@ -119,7 +119,8 @@ func (s *Session) lossBegins() {
 	s.lossesInUse++
 }
 
-// lossEnds is called when no caller works under a lost entry any more.
+// lossEnds takes one lost entry out of the count: no caller works under that entry
+// any more.
 func (s *Session) lossEnds() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

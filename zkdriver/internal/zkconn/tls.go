@@ -14,7 +14,7 @@ import (
 type TLS struct {
 	On            bool
 	CA, Cert, Key string      // names of PEM files; an empty CA means the system's
-	ServerName    string      // the name in the server's certificate (the host's)
+	ServerName    string      // the name that the server's certificate must have; if empty, that of the host
 	Config        *tls.Config // if set, it is used in place of the files
 }
 
