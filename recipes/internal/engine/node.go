@@ -141,13 +141,22 @@ func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (e
 // node is not there. A Replace whose outcome is unknown may have given the node
 // its other name. Another node of the same name does not count: the queue may
 // have been removed and made again, or the other node may be forged.
+//
+// A Rename may begin during the search and give the node a name that the search
+// has not looked for. So if the names have changed, find searches again: else a
+// holder would lose its lock, and its node would block other contenders.
 func (e *Entry) find(ctx context.Context) (string, error) {
 	place, names := e.names()
-	found, err := e.findRead(ctx, place, names)
-	if errors.Is(err, errors.ErrUnsupported) {
-		return e.findListed(ctx, place, names)
+	for {
+		found, err := e.findRead(ctx, place, names)
+		if errors.Is(err, errors.ErrUnsupported) {
+			found, err = e.findListed(ctx, place, names)
+		}
+		before := names
+		if place, names = e.names(); found != "" || err != nil || slices.Equal(names, before) {
+			return found, err
+		}
 	}
-	return found, err
 }
 
 // names returns the names that the node may have, with the more likely name
