@@ -52,14 +52,15 @@ func (c *Client) sessionOnce(ctx context.Context) (*session, error) {
 		return s, nil
 	}
 	c.await(1)
-	dialed := c.dialing.group.DoChan("", func() (any, error) { return c.dial(ctx) })
+	dialed := make(chan dialResult, 1)
+	if !c.spawn(func() { dialed <- c.dialOnce(ctx) }) {
+		c.await(-1)
+		return nil, ErrClosed
+	}
 	select {
 	case r := <-dialed:
 		c.await(-1)
-		if r.Err != nil {
-			return nil, r.Err
-		}
-		return r.Val.(*session), nil
+		return r.session, r.err
 	case <-ctx.Done():
 		if c.await(-1) == 0 {
 			c.giveUpDial(dialed)
@@ -69,6 +70,19 @@ func (c *Client) sessionOnce(ctx context.Context) (*session, error) {
 		c.await(-1)
 		return nil, ErrClosed
 	}
+}
+
+type dialResult struct {
+	session *session
+	err     error
+}
+
+// dialOnce returns the result of one attempt to connect: of the attempt under
+// way, or else of a new one.
+func (c *Client) dialOnce(ctx context.Context) dialResult {
+	v, err, _ := c.dialing.group.Do("", func() (any, error) { return c.dial(ctx) })
+	s, _ := v.(*session)
+	return dialResult{s, err}
 }
 
 // await changes the number of callers that wait for the attempt to connect, and
@@ -83,7 +97,7 @@ func (c *Client) await(change int) int {
 // giveUpDial cancels an attempt to connect that no caller waits for any more.
 // It waits a moment for the attempt to end, so that the caller can report why
 // there was no session.
-func (c *Client) giveUpDial(dialed <-chan singleflight.Result) {
+func (c *Client) giveUpDial(dialed <-chan dialResult) {
 	c.mu.Lock()
 	cancel := c.dialing.cancel
 	c.mu.Unlock()
@@ -124,10 +138,6 @@ func (c *Client) usable() *session {
 // dial connects. The hook Connected gets ctx, the context of the caller that
 // began the attempt. The attempt goes on if ctx ends.
 func (c *Client) dial(ctx context.Context) (any, error) {
-	if err := c.beginCall(); err != nil {
-		return nil, err
-	}
-	defer c.endCall()
 	if s := c.usable(); s != nil {
 		return s, nil
 	}

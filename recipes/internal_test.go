@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -141,4 +142,25 @@ func TestNodeNamesReachTheTerminalEscaped(t *testing.T) {
 
 func TestPollOfNoTimePausesAllTheSame(t *testing.T) {
 	assert.Positive(t, Poll(0).wait.Pause())
+}
+
+// hangingConnector connects only until its context ends.
+type hangingConnector struct{ begun chan struct{} }
+
+func (c hangingConnector) Connect(ctx context.Context) (driver.Session, error) {
+	close(c.begun)
+	<-ctx.Done()
+	return nil, driver.ErrUnavailable
+}
+
+// The race detector reports a goroutine that still changes the client.
+func TestNoAttemptToConnectGoesOnAfterClose(t *testing.T) {
+	connector := hangingConnector{make(chan struct{})}
+	c := NewClient(connector)
+	failed := make(chan error)
+	go func() { failed <- c.Ping(context.Background()) }()
+	<-connector.begun
+	require.NoError(t, c.Close())
+	assert.NotEmpty(t, fmt.Sprintf("%+v", &c.dialing.group))
+	require.ErrorIs(t, <-failed, ErrClosed)
 }
