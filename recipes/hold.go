@@ -52,7 +52,7 @@ func newHold(m *RWMutex, e *engine.Entry, from lender, mode Mode) (*hold, *Lock)
 
 // addLock is called with mu held, or before other goroutines know the hold.
 func (h *hold) addLock(mode Mode) *Lock {
-	l := &Lock{lockState: &lockState{hold: h, mode: mode}}
+	l := newLock(lockState{hold: h, mode: mode})
 	h.locks = append(h.locks, l)
 	return l
 }

@@ -40,6 +40,16 @@ type lockState struct {
 	contexts map[any]*lockContext // the contexts to cancel at the end; by contextKey of the parent
 }
 
+// newLock allocates a Lock together with its state.
+func newLock(state lockState) *Lock {
+	made := &struct {
+		lock  Lock
+		state lockState
+	}{state: state}
+	made.lock.lockState = &made.state
+	return &made.lock
+}
+
 // errNoLock is the error of a Lock that is the zero value or nil.
 var errNoLock = fmt.Errorf("dlock: this Lock comes from no call of RWMutex (look at the call's error first): %w", ErrNotHeld)
 
