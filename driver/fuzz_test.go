@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// printable reports whether a name may contain these characters. It shares no
-// code with the function of the package that it checks.
+// printable reports whether a name may contain the characters of s. It shares
+// no code with the functions that the tests of this file check.
 func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
 		return !unicode.IsPrint(r) || r == '\ufffd' || r == '\ufffc'

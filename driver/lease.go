@@ -52,13 +52,13 @@ type Lease struct {
 
 	// These fields are written with mu held, and read without it, because they are
 	// read in every request.
-	begun atomic.Bool // from is set
+	begun atomic.Bool // whether the field from is set
 	from  start
-	over  atomic.Bool // err is set; the writer closes done before it unlocks mu
+	over  atomic.Bool // whether the field err is set; done is closed before mu is unlocked
 
 	mu      sync.Mutex
 	timer   *time.Timer // nil until the lease has begun
-	renewed Instant     // when the lease began or was last renewed; Err says how long ago
+	renewed Instant     // when the lease began or was last renewed; for the text of the error
 	err     error
 }
 
@@ -193,7 +193,7 @@ const maxBeats = 8
 func (l *Lease) Keep(beat func(ctx context.Context) (counted bool)) {
 	var beats errgroup.Group
 	beats.SetLimit(maxBeats)
-	defer func() { _ = beats.Wait() }() // beats return no error
+	defer func() { _ = beats.Wait() }() // the functions of the group return no error
 	ticker := time.NewTicker(max(l.timeout/8, 1))
 	defer ticker.Stop()
 	for {
@@ -204,7 +204,7 @@ func (l *Lease) Keep(beat func(ctx context.Context) (counted bool)) {
 			beats.TryGo(func() error {
 				ctx, cancel := context.WithTimeout(l.ended, l.timeout/4)
 				defer cancel()
-				_ = l.Do(func() bool { return beat(ctx) }) // the loop sees the end of the lease
+				_ = l.Do(func() bool { return beat(ctx) }) // the loop notices the end of the lease
 				return nil
 			})
 		}
@@ -217,7 +217,7 @@ func (l *Lease) Keep(beat func(ctx context.Context) (counted bool)) {
 // The CancelFunc ends the context earlier and frees it. A context that is not
 // cancelled is kept until the lease ends.
 func (l *Lease) Context() (context.Context, context.CancelFunc) {
-	_ = l.Err() // a lease that has run out ends here
+	_ = l.Err() // ends the lease if it has run out
 	return context.WithCancel(l.ended)
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// clocks are two clocks that a test sets. No timer runs by them.
+// clocks are two clocks that a test sets. Timers do not run by these clocks.
 type clocks struct {
 	mu  sync.Mutex
 	now Instant
@@ -43,7 +43,8 @@ func closed(c <-chan struct{}) bool {
 
 const term = time.Hour // so long that no timer fires during a test
 
-// running returns a lease with that term that counts from an instant.
+// running returns a lease of the given term that has begun, and that counts
+// from the instant from.
 func running(term time.Duration, from Instant, clock func() Instant) *Lease {
 	l := newLease(2*term, term, clock)
 	l.Renew(from)

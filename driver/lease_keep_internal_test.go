@@ -189,7 +189,8 @@ func TestACancelledContextEndsAlone(t *testing.T) {
 	require.NoError(t, l.Err())
 }
 
-// keep runs Keep, and returns a channel that closes when Keep returns.
+// keep runs Keep on another goroutine, and returns a channel that closes when
+// Keep returns.
 func keep(l *Lease, beat func(ctx context.Context) bool) <-chan struct{} {
 	returned := make(chan struct{})
 	go func() {
@@ -237,7 +238,7 @@ func TestHeartbeatsOverlap(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		began := Now()
 		returned := keep(l, func(context.Context) bool {
-			time.Sleep(1900 * time.Millisecond) // longer than the time between two heartbeats
+			time.Sleep(1900 * time.Millisecond) // longer than the second that passes between two heartbeats
 			return true
 		})
 		time.Sleep(time.Minute)
@@ -272,7 +273,7 @@ func TestTheEndOfTheLeaseEndsTheHeartbeatsInFlight(t *testing.T) {
 		returned := keep(l, func(ctx context.Context) bool {
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
-			time.Sleep(time.Second) // an answer that comes too late
+			time.Sleep(time.Second) // the answer comes after the end of the lease
 			return true
 		})
 		time.Sleep(1500 * time.Millisecond)
@@ -306,7 +307,7 @@ func TestALeaseThatRunsOutEndsTheHeartbeatsInFlight(t *testing.T) {
 
 func TestAtMostEightHeartbeatsAreInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLease(8*time.Second, 0) // the lease never begins
+		l := NewLease(8*time.Second, 0) // no heartbeat counts, so the lease never begins
 		free := make(chan struct{})
 		var begun atomic.Int64
 		returned := keep(l, func(context.Context) bool {
@@ -333,7 +334,7 @@ func TestAHeartbeatThatExitsItsGoroutineIsNoLongerInFlight(t *testing.T) {
 		var begun atomic.Int64
 		returned := keep(l, func(context.Context) bool {
 			begun.Add(1)
-			runtime.Goexit() // as t.FailNow does
+			runtime.Goexit() // ends this goroutine, as t.FailNow does
 			return true
 		})
 		time.Sleep(time.Minute + time.Millisecond)
@@ -358,8 +359,8 @@ func TestAHeartbeatMayEndTheLease(t *testing.T) {
 
 func TestNoHeartbeatIsSentAfterAPauseThatEndedTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := running(8*time.Second, Now(), Now) // a heartbeat every 2s
-		leasehook.Skew(l, time.Minute)          // the timer checks the clocks at 2s as well
+		l := running(8*time.Second, Now(), Now) // Keep sends a heartbeat every 2s
+		leasehook.Skew(l, time.Minute)          // the lease's timer checks the clocks after 2s as well
 		<-keep(l, func(context.Context) bool {
 			t.Error("a heartbeat was sent")
 			return true

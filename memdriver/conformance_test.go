@@ -57,8 +57,9 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// recorder is a store that records its sessions, so that storeOf finds the
-// store of a session. The kit gives most hooks only the session.
+// recorder is a store that records its sessions in the variable stores. The kit
+// gives most hooks only a session, and storeOf looks up the store of that
+// session there.
 type recorder struct {
 	*memdriver.Store
 }

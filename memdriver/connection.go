@@ -11,11 +11,11 @@ import (
 // it has no faults, a request is a function call. The store's mutex guards it.
 type connection struct {
 	store   *Store
-	cuts    int           // the cuts of this connection alone that have not healed
+	cuts    int           // the number of cuts of this connection alone that have not healed
 	resets  int           // the number of times that the connection broke
 	delay   time.Duration // the delay of a request and its reply together
 	replies time.Duration // the additional delay of a reply
-	losses  []loss        // the faults of requests that were not sent yet
+	losses  []loss        // the faults that the next requests of their kinds will meet
 }
 
 // loss is a fault of the next request of one kind. The request is lost. Or, if

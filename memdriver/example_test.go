@@ -50,7 +50,9 @@ func ExampleFaults_LoseReply() {
 	_, err := session.Create(ctx, "stock/42", driver.NodeSpec{Prefix: "web1-W-"})
 	fmt.Println(err)
 
-	for { // the driver removes the node in the background
+	// Wait until the driver has removed the node, which it does in the
+	// background.
+	for {
 		changed, _ := session.WatchQueue(ctx, "stock/42")
 		nodes, _ := session.List(ctx, "stock/42")
 		if len(nodes) == 0 {

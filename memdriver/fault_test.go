@@ -480,7 +480,7 @@ func TestHeldRequestArrivesLater(t *testing.T) {
 		p := create(t, s)
 		arriveDelete := st.Faults().HoldRequest(s, faults.OpDelete)
 		arriveCreate := st.Faults().HoldRequest(s, faults.OpCreate)
-		arriveDelete() // nothing has been sent yet
+		arriveDelete() // the session has not sent the Delete yet, so nothing arrives
 		require.ErrorIs(t, s.Delete(background, queue, p, driver.Changed), driver.ErrUnavailable)
 		_, err := s.Create(background, queue, newNode)
 		require.ErrorIs(t, err, driver.ErrUnavailable)
@@ -506,7 +506,9 @@ func TestResetLosesNoNotices(t *testing.T) {
 		ahead, own := create(t, other), create(t, s)
 		w := watch(t, s, own, ahead.Node)
 		st.Faults().Delay(s, 2*time.Second)
-		for _, after := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond} { // during the request, and during the reply
+		// The first Reset comes while the request is on its way, and the second
+		// one while the reply is.
+		for _, after := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond} {
 			time.AfterFunc(after, func() { st.Faults().Reset(s) })
 			_, err := s.List(background, queue)
 			require.ErrorIs(t, err, driver.ErrUnavailable)

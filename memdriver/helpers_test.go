@@ -107,7 +107,8 @@ func withDeadline(d time.Duration, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// eventually waits in real time until ok returns true.
+// eventually waits in real time until ok returns true. After ten seconds it
+// fails the test, with the text otherwise.
 func eventually(t *testing.T, otherwise string, ok func() bool) {
 	t.Helper()
 	for range 10_000 {

@@ -111,7 +111,7 @@ func TestSessionEndsBeforeItsNodesGo(t *testing.T) {
 		"expired": func(s *session) { s.store.Faults().Expire(s) },
 	} {
 		t.Run(how, func(t *testing.T) {
-			st := New(WithSessionTimeout(time.Hour)) // the lease does not run out
+			st := New(WithSessionTimeout(time.Hour)) // the lease does not run out during the test
 			opened, err := st.Connect(context.Background())
 			require.NoError(t, err)
 			s := opened.(*session)

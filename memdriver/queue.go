@@ -25,9 +25,9 @@ type queue struct {
 type node struct {
 	driver.Node
 	token     int64   // the fencing token, which no other node of the store ever has
-	owner     *record // nil if the node belongs to no session
+	owner     *record // the session that the node belongs to; nil if none
 	call      int64   // the number of the Create that made the node, within its session
-	contender bool    // false for a foreign node that List leaves out
+	contender bool    // whether List shows the node; false for some foreign nodes
 	data      []byte
 	created   time.Time
 }

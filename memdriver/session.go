@@ -59,8 +59,8 @@ type session struct {
 	// The store's mutex guards the fields below.
 	conn    connection
 	inbox   []notice // the notices that the store has sent and the session has not received
-	stopped bool     // no more request is served, and no more goroutine started
-	closed  bool     // the store has confirmed that it has ended the session
+	stopped bool     // whether the session has stopped: no more request is served, and no more goroutine started
+	closed  bool     // whether the store has confirmed the end of the session
 }
 
 // newSession returns the session for a new record of the store. The client has sent
@@ -111,7 +111,7 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		return j, err
 	})
 	if errors.Is(err, errNoAnswer) {
-		s.cleanUp(call, queue) // also ends the watch, because it removes the node
+		s.cleanUp(call, queue) // cleanUp removes the node, which also ends the watch
 	}
 	return j, err
 }

@@ -83,7 +83,6 @@ func everyCall(s driver.Session, ctx context.Context, p driver.Place) map[string
 	return errs
 }
 
-// The end of a session leaves the sessions of other connectors alone.
 func TestEndOfOneSessionLeavesTheNodesOfOthers(t *testing.T) {
 	st := memdriver.New()
 	a, b := connect(t, st), connect(t, st)
@@ -176,7 +175,8 @@ func TestStressLeavesNothing(t *testing.T) {
 	require.Equal(t, memdriver.Stats{Queues: 1, Requests: stats.Requests}, stats)
 }
 
-// pass waits in a queue and leaves it, as a contender does.
+// pass takes one position in the queue, as a contender does: it creates a node,
+// waits until that node is the first in the queue, and releases it.
 func pass(s driver.Session) error {
 	p, err := s.Create(background, queue, newNode)
 	if err != nil {

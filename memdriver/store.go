@@ -31,7 +31,7 @@ type Store struct {
 	sessions []*session // the sessions that the store has not dropped
 	requests map[faults.Op]int64
 
-	cuts   int           // the cuts of all connections (Faults.Down) that have not healed
+	cuts   int           // the number of cuts of all connections (Faults.Down) that have not healed
 	healed chan struct{} // closes, and is replaced, when a cut of any kind heals
 }
 
@@ -82,7 +82,7 @@ type record struct {
 	heard     time.Time // the arrival of the session's last request
 	expiry    *time.Timer
 	gone      bool
-	cleanedUp map[int64]bool // the numbers of Creates whose clean-up arrived first
+	cleanedUp map[int64]bool // the numbers of the Creates whose clean-up arrived before they did
 }
 
 // expire drops a session that the store has not heard from for its timeout. It runs
@@ -246,8 +246,8 @@ func (st *Store) sorted() (queues []*queue) {
 // so far.
 type Stats struct {
 	Sessions int // sessions that the store has not dropped
-	Queues   int // including the empty queues that the store remembers
-	Nodes    int // including foreign nodes that List leaves out
+	Queues   int // queues, with the empty queues that the store remembers
+	Nodes    int // nodes, with the foreign nodes that List leaves out
 	Watches  int // open watches of the sessions that Sessions counts
 
 	// Requests counts the requests that have reached the store, by their kind. A

@@ -94,7 +94,7 @@ func TestWatchOfTheQueueEndsOnTheNextChange(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
 		s := connect(t, st)
-		w := watchQueue(t, s, queue) // of a queue that does not exist yet
+		w := watchQueue(t, s, queue) // the queue does not exist yet
 		require.True(t, open(w.C))
 		p := create(t, s)
 		require.False(t, open(w.C))
@@ -151,7 +151,9 @@ func TestReleasedIsNotSentAfterTheEndOfTheOwnNode(t *testing.T) {
 			w := watch(t, waiter, own, held.Node)
 			require.True(t, st.Faults().RemoveNode(queue, own.Name))
 			if delay > 0 {
-				st.Faults().Delay(waiter, 0) // the notice of the release must not overtake that of the removal
+				// Without the delay, the notice of the release could overtake
+				// the notice of the removal. It must not.
+				st.Faults().Delay(waiter, 0)
 			}
 			require.NoError(t, holder.Delete(background, queue, held, driver.Released))
 			why, more := <-w.C

@@ -33,8 +33,12 @@ func TestADialInTheBackOffEndsWhenItsCallerGivesUp(t *testing.T) {
 		s := recipes.NewClient(&c, recipes.WithBackOff(func() recipes.BackOff { return everySecond{} }))
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		require.Error(t, s.Ping(ctx)) // dials; the next try has to wait for a second
-		require.Error(t, s.Ping(ctx)) // gives up while it waits for that second
+		// The client dials, and cannot reach the store. The back-off asks for a
+		// pause of a second before the next dial.
+		require.Error(t, s.Ping(ctx))
+		// This Ping waits during that pause, and gives up before the pause is
+		// over.
+		require.Error(t, s.Ping(ctx))
 		time.Sleep(time.Minute)
 		assert.EqualValues(t, 1, c.dials.Load(), "dials, although no call has waited for the second one")
 		require.NoError(t, s.Close())

@@ -23,8 +23,8 @@ type attempt struct {
 
 	progress progress
 	retries  engine.Retries
-	restarts int         // how often the node had vanished from the queue
-	slow     *time.Timer // logs that the call waits for long
+	restarts int         // how often the node of an entry had vanished from the queue
+	slow     *time.Timer // when slowAfter has passed, logs that the call still waits
 }
 
 // progress is what an attempt has found out about the queue and the store.
@@ -133,7 +133,7 @@ func (a *attempt) create(ctx context.Context, s *session) (*engine.Entry, error)
 			return nil, err
 		}
 		if !free(nodes, a.mode) {
-			return nil, ErrLocked // before anything is written
+			return nil, ErrLocked // the call ends without a node in the queue
 		}
 	}
 	return engine.Join(ctx, s.Session, a.m.queue, engine.Spec{

@@ -123,7 +123,9 @@ func drain(b *testing.B, n int) time.Duration {
 			}
 		})
 	}
-	for store.Stats().Requests[faults.OpCreate] < int64(n+1) { // each Create of a waiter arms its watch
+	// Each Create of a waiter also arms the waiter's watch. So when the store
+	// has served all of these Creates, every waiter waits.
+	for store.Stats().Requests[faults.OpCreate] < int64(n+1) {
 		time.Sleep(time.Millisecond)
 	}
 	began := time.Now()

@@ -37,7 +37,7 @@ func (c *calls) end() {
 	}
 }
 
-// close lets no further call begin. It is itself called only once.
+// close lets no further call begin. It must be called only once.
 func (c *calls) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -79,7 +79,7 @@ func NewClient(c driver.Connector, opts ...Option) *Client {
 func (c *Client) opened() *Client {
 	if c == nil || c.done == nil {
 		c = NewClient(nil)
-		_ = c.Close() // it has no session to end
+		_ = c.Close() // this does no I/O, because the new client has no session
 	}
 	return c
 }
@@ -235,7 +235,7 @@ func (c *Client) register(s *session) bool {
 	c.sessions[s] = struct{}{}
 	close(c.begun)
 	c.begun = make(chan struct{})
-	go s.attend() // Close waits for its end
+	go s.attend() // Close waits until attend has returned
 	return true
 }
 

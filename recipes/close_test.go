@@ -55,7 +55,8 @@ func TestEveryLostClosesBeforeTheNodesGo(t *testing.T) {
 	})
 }
 
-// watchingClose calls onClose before a session is closed.
+// watchingClose is a connector that calls onClose before one of its sessions is
+// closed.
 type watchingClose struct {
 	driver.Connector
 	onClose func()

@@ -127,7 +127,7 @@ func (c *cohort) passOn(s *sharedEntry) (remove bool) {
 	switch {
 	case len(s.holds) > 0:
 		return false
-	case c.shared != s: // detached
+	case c.shared != s: // the entry does not belong to the cohort any more
 		return true
 	case !s.spent() && len(c.waiters) == 0 && s.others != waiting && !s.entry.IsRenamed():
 		s.keepIdle()

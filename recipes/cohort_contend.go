@@ -25,20 +25,23 @@ func (c *cohort) contend() {
 		s, err := c.runShared(ctx, a)
 		c.attemptEnded(ctx, s, err)
 	})
-	if !spawned { // the client is being closed, which ends the waiters' calls
+	// If no goroutine was started, the client is being closed, which ends the
+	// calls of the waiters.
+	if !spawned {
 		cancel()
 		c.unuse()
 	}
 }
 
-// contendAgain is contend without mu.
+// contendAgain does what contend does. It locks mu itself.
 func (c *cohort) contendAgain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.contend()
 }
 
-// runShared contends for an entry that holds of the cohort may share.
+// runShared runs the attempt a, and returns the entry that the attempt has got,
+// as a sharedEntry of the cohort.
 func (c *cohort) runShared(ctx context.Context, a *attempt) (*sharedEntry, error) {
 	s := &sharedEntry{cohort: c}
 	if err := a.run(ctx, s); err != nil {
@@ -63,7 +66,7 @@ func (c *cohort) attemptEnded(ctx context.Context, s *sharedEntry, err error) {
 		}
 	case err == nil: // the entry is lost already
 		c.contend()
-	case ctx.Err() != nil: // the waiters of that mode have gone, but others wait
+	case ctx.Err() != nil: // the attempt was cancelled: see cancelUnwantedAttempt
 		c.contend()
 	default:
 		for _, w := range c.waiters {
@@ -76,7 +79,7 @@ func (c *cohort) attemptEnded(ctx context.Context, s *sharedEntry, err error) {
 // adopt makes an entry that was just granted the cohort's entry. It returns
 // false if the entry has been lost already. It is called with mu held.
 func (c *cohort) adopt(s *sharedEntry) bool {
-	if s.entry.Loss() != nil { // a loss after this line drops the entry
+	if s.entry.Loss() != nil { // if the entry is lost after this check, Lose drops it
 		return false
 	}
 	c.addUser()

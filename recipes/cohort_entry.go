@@ -17,12 +17,12 @@ import (
 type sharedEntry struct {
 	cohort    *cohort
 	entry     *engine.Entry
-	exclusive bool // the node was created as that of a writer
+	exclusive bool // whether the node was created for a writer
 
 	holds  []*hold            // the holds that use the entry now
-	turns  int                // turns begun since others may wait, the present one too
-	others others             // what the last list of the queue has shown
-	idle   *time.Timer        // removes the entry after it has had no holds for a while
+	turns  int                // how many turns count towards Retention.Turns, the present one included
+	others others             // whether the last list of the queue showed a waiter outside the cohort
+	idle   *time.Timer        // removes the entry when it has had no holds for Retention.Idle
 	cancel context.CancelFunc // stops lookForOthers
 }
 
@@ -152,7 +152,7 @@ func (s *sharedEntry) giveBack(h *hold) error {
 // remove removes an entry that the cohort has dropped. The waiters of the
 // cohort then contend for another entry.
 func (s *sharedEntry) remove() error {
-	defer s.cohort.contendAgain() // also if a hook panics
+	defer s.cohort.contendAgain() // runs also if a hook panics
 	return s.entry.Remove(unlockTimeout)
 }
 
@@ -160,7 +160,7 @@ func (s *sharedEntry) remove() error {
 func (s *sharedEntry) removeIdle() {
 	c := s.cohort
 	if c.m.client.beginCall() != nil {
-		return // the client is being closed: the node goes with the session
+		return // the client is being closed; the store removes the node with the session
 	}
 	defer c.m.client.endCall()
 	c.mu.Lock()

@@ -13,8 +13,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// mortal is a connector and its only session, in whose queue only its own node
-// exists. It creates nodes until its lease ends.
+// mortal is a connector, and also the only session that it returns. Create
+// always returns the same node, and List shows only this node. The session ends
+// when its lease ends.
 type mortal struct {
 	driver.Session
 	lease  *driver.Lease

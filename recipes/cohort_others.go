@@ -82,7 +82,9 @@ func (s *sharedEntry) noteOthers(nodes []driver.Node) others {
 func (s *sharedEntry) othersIn(nodes []driver.Node) others {
 	own := s.entry.Place().Node
 	i := engine.Index(nodes, own)
-	if i < 0 { // renamed, or gone: the entry's own watch finds that out
+	// If the list does not show the node under this name, the node was renamed
+	// or removed. The entry's own watch finds out which.
+	if i < 0 {
 		return s.others
 	}
 	for _, n := range nodes[i+1:] {

@@ -22,7 +22,7 @@ func (c *cohort) acquire(ctx context.Context, a *attempt) (*Lock, error) {
 		}
 		if l, err = c.accept(ctx, a, l); l != nil || err != nil {
 			return l, err
-		} // otherwise the lock was lost before the caller got it
+		} // if both are nil, the lock was lost, and the call waits for another Lock
 	}
 }
 
@@ -145,7 +145,9 @@ func (c *cohort) giveBack(l *Lock) {
 		defer close(unlocked)
 		_ = l.Unlock()
 	}
-	if !c.m.client.spawn(unlock) { // the client is being closed: Unlock does not wait
+	// If the client is being closed, no goroutine is started. Unlock then does
+	// not wait for the store, so it runs here.
+	if !c.m.client.spawn(unlock) {
 		unlock()
 		return
 	}

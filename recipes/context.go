@@ -68,7 +68,8 @@ func WithoutReentry(ctx context.Context) context.Context {
 	return outside{ctx}
 }
 
-// outside is a context that does not show which locks it belongs to.
+// outside is the context that WithoutReentry returns. It hides which Locks its
+// parent belongs to, so a call with it takes none of these Locks again.
 type outside struct{ context.Context }
 
 func (c outside) Value(key any) any {

@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// many is how many contexts a long hold makes.
+// many is how often each test asks a Lock for a context.
 const many = 10_000
 
 func longHold(t *testing.T) *recipes.Lock {
@@ -23,7 +23,7 @@ func longHold(t *testing.T) *recipes.Lock {
 	return l
 }
 
-// objects returns the number of objects in memory.
+// objects returns the number of objects in memory after a garbage collection.
 func objects() uint64 {
 	var stats runtime.MemStats
 	runtime.GC()
@@ -31,10 +31,10 @@ func objects() uint64 {
 	return stats.HeapObjects
 }
 
-// requireFew fails unless, soon after a garbage collection, there is less than
-// one new object for every two contexts. It does not demand zero: the runtime
-// keeps some objects, such as the goroutines that saw the contexts end, which
-// it reuses.
+// requireFew fails if many contexts have left behind half as many objects, or
+// more. The parameter before is the number of objects before the contexts were
+// made. Some objects may stay: the runtime keeps, for example, goroutines that
+// saw the contexts end, and reuses them.
 func requireFew(t *testing.T, before uint64) {
 	t.Helper()
 	require.Eventually(t, func() bool { return objects() < before+many/2 }, 30*time.Second, 10*time.Millisecond,

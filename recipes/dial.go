@@ -194,7 +194,7 @@ func (c *Client) connect() (driver.Session, error) {
 	if s == nil && err == nil {
 		return nil, errNoSession
 	}
-	if err != nil && ctx.Err() != nil { // ctx is not the context of a caller
+	if err != nil && ctx.Err() != nil { // the attempt's own context has ended, and not a caller's
 		err = mask(engine.WithCause(ctx, err), context.DeadlineExceeded, context.Canceled)
 		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}

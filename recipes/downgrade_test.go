@@ -115,7 +115,7 @@ func TestADowngradeWhoseReplyIsLostCountsAndIsFinished(t *testing.T) {
 			c := w.client("a")
 			l := w.won(c.lock(bg))
 			reader, writer := w.client("b").rlock(bg), w.client("c").lock(bg)
-			time.Sleep(soon) // the node is watched by now
+			time.Sleep(soon) // until the holder watches its own node
 			w.lose(c.session(), faults.OpReplace, committed)
 			err := l.Downgrade(bg)
 			require.ErrorIs(w, err, driver.ErrUnavailable)

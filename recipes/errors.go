@@ -132,7 +132,7 @@ type timeoutError struct {
 	lock   string
 	after  time.Duration
 	holder string        // the holder's node; empty if the call had no node itself
-	mine   bool          // this client is the holder
+	mine   bool          // whether this client is the holder
 	asOf   time.Duration // how long ago the holder was seen; 0 if its node is watched
 	ahead  int           // number of nodes before the call's own
 	last   error         // the last error of the store, or nil
@@ -189,7 +189,9 @@ func join(errs ...error) error {
 	case 1:
 		return all[0]
 	}
-	return &multierror.Error{Errors: all, ErrorFormat: oneLine} // Append would take a multierror apart
+	// This does not use multierror.Append, which would take apart an error that
+	// is itself a multierror.
+	return &multierror.Error{Errors: all, ErrorFormat: oneLine}
 }
 
 func oneLine(errs []error) string {
@@ -209,7 +211,7 @@ const maxPrinted = 1024
 // may have chosen the name.
 func printable(name string) string {
 	if len(name) > maxPrinted {
-		const end = 32 // so many bytes of the end are kept; the sequence number is among them
+		const end = 32 // how many bytes at the end of the name are kept, the sequence among them
 		return fmt.Sprintf("%q...%q (%d bytes)", name[:maxPrinted-end], name[len(name)-end:], len(name))
 	}
 	if q := strconv.Quote(name); len(q) != len(name)+2 {

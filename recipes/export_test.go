@@ -7,7 +7,8 @@ func ContextsOf(l *Lock) int {
 	return len(l.contexts)
 }
 
-// Cohorts returns how many locks are used with retention.
+// Cohorts returns the number of the client's cohorts. There is one for each
+// lock that is used with retention.
 func (c *Client) Cohorts() int {
 	c.cohorts.mu.Lock()
 	defer c.cohorts.mu.Unlock()

@@ -36,8 +36,9 @@ func FuzzMode(f *testing.F) {
 	})
 }
 
-// FuzzHostnameEncoding checks that each encoded host name, as far as it was not
-// cut, can be decoded. So different host names stay different.
+// FuzzHostnameEncoding checks that an encoded host name can be decoded: to the
+// entire host name or, if the encoded name was cut, to the beginning of the
+// host name. So different host names stay different unless they are cut.
 func FuzzHostnameEncoding(f *testing.F) {
 	for _, s := range []string{"", "unknown", "web1", "a/b", "%", "%41", "\x00\xff", strings.Repeat("/", 70), strings.Repeat("h", 199) + "/"} {
 		f.Add(s)
@@ -85,8 +86,8 @@ func FuzzRecordOfData(f *testing.F) {
 }
 
 // FuzzHostileRecord parses data that any client may have written. The result
-// has to be empty, or has to hold what the data says. If it is written and
-// parsed again, it has to be the same.
+// has to be empty, or has to hold what the data says. If the result is written
+// and parsed again, it has to be the same.
 func FuzzHostileRecord(f *testing.F) {
 	f.Add(newRecord(time.Unix(0, 0), recordTail([]byte("x"))))
 	for _, s := range []string{`{"pid":"x"}`, `{"pid":1e99}`, `null`, `[]`, `{"since":"9999-12-31T23:59:59Z"}`, `{"bytes":"!"}`, `{"ID":"a","id":"b"}`, "\x1b[2J", strings.Repeat("[", 20000)} {

@@ -21,7 +21,9 @@ func TestACallThatIsPausedPastItsLeaseBeforeTheGrantIsNotGranted(t *testing.T) {
 		first := c.session()
 		paused := false
 		waiting := c.lock(bg, recipes.WithTrace(&recipes.Trace{Queued: func(context.Context, recipes.QueuedInfo) {
-			if !paused { // the node is in the queue, alone; then the process is paused
+			// When Queued is called, the node is in the queue, and is alone
+			// there. The process is paused before the call is granted the lock.
+			if !paused {
 				paused = true
 				w.store.Faults().Pause(first, time.Hour)
 			}

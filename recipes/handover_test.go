@@ -17,8 +17,9 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// spent returns the requests that the store has served since before, by kind.
-// Kinds without requests are left out.
+// spent returns how many requests of each kind the store has served since the
+// Stats before were taken. It leaves out heartbeats, and kinds without
+// requests.
 func (w *world) spent(before memdriver.Stats) map[faults.Op]int64 {
 	w.Helper()
 	synctest.Wait()
@@ -55,7 +56,7 @@ func TestReadersThatWaitedForAWriterAreGrantedTheLockWithoutARequest(t *testing.
 		for i := range 3 {
 			readers = append(readers, w.client(fmt.Sprint("r", i)).rlock(bg))
 		}
-		time.Sleep(soon) // the waiters' own nodes are watched by now
+		time.Sleep(soon) // until the waiters watch their own nodes
 		before := w.store.Stats()
 		w.unlock(held)
 		for _, r := range readers {
@@ -131,8 +132,8 @@ func TestAWaiterThatGivesUpGrantsNothingToTheNext(t *testing.T) {
 	})
 }
 
-// bothOrders removes a waiter's own node and releases its predecessor, in both
-// orders.
+// bothOrders holds two functions. Each of them removes a waiter's own node and
+// releases its predecessor: one in this order, and one in the opposite order.
 var bothOrders = map[string]func(w *world, own string, held *recipes.Lock){
 	"removed first": func(w *world, own string, held *recipes.Lock) {
 		w.store.Faults().RemoveNode("q", own)
@@ -145,8 +146,8 @@ var bothOrders = map[string]func(w *world, own string, held *recipes.Lock){
 }
 
 // A waiter whose own node was removed is not granted the lock, whether the node
-// was removed before the release or after it. Both have happened when the
-// waiter looks at its watch.
+// was removed before or after the release of its predecessor. Both events
+// happen before the waiter looks at its watch.
 func TestAWaiterWithoutANodeIsNotGrantedTheLockByARelease(t *testing.T) {
 	for name, both := range bothOrders {
 		for _, mode := range []recipes.Mode{recipes.Exclusive, recipes.Shared} {
@@ -185,8 +186,9 @@ func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own 
 	w.unlock(l)
 }
 
-// whileWaiting returns an option for clients. When a call has waited for 5 s, a
-// function runs on the goroutine of the log, while the call goes on waiting.
+// whileWaiting returns an option for a client. When a call of the client has
+// waited for 5 s, the client logs that, on another goroutine, and the logger
+// calls run. The call goes on waiting meanwhile.
 func whileWaiting(run func()) recipes.Option {
 	return recipes.WithLogger(slog.New(slowWaitHandler{slog.DiscardHandler, run}))
 }
@@ -258,7 +260,7 @@ func TestTheReleaseOfANodeOfTheSameNameGrantsNothing(t *testing.T) {
 				l, err := others.RWMutex("q").Lock(bg)
 				second <- result{l, err}
 			}()
-			time.Sleep(time.Millisecond) // the second Lock has queued by now
+			time.Sleep(time.Millisecond) // until the second Lock has a node in the queue
 		}}, "h")
 		waiting := make(chan result, 1)
 		go func() {
@@ -321,7 +323,7 @@ func (s interceptedSession) now(when string, p driver.Place) {
 }
 
 // If a driver ignores the cause of a Delete, each hand-over costs the waiter a
-// List. It still wakes only one writer.
+// List. But a hand-over still wakes only one writer.
 func TestADriverThatIgnoresTheCauseCostsALookAtTheQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var queue []<-chan result

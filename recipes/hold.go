@@ -50,7 +50,8 @@ func newHold(m *RWMutex, e *engine.Entry, from lender, mode Mode) (*hold, *Lock)
 	return h, h.addLock(mode)
 }
 
-// addLock is called with mu held, or before other goroutines know the hold.
+// addLock adds a Lock of that mode to the hold. It is called with mu held, or
+// before other goroutines know the hold.
 func (h *hold) addLock(mode Mode) *Lock {
 	l := newLock(lockState{hold: h, mode: mode})
 	h.locks = append(h.locks, l)
@@ -140,7 +141,7 @@ func (h *hold) mode() Mode {
 	return strongest
 }
 
-// modeNow is mode without mu.
+// modeNow does what mode does. It locks mu itself.
 func (h *hold) modeNow() Mode {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 
 func TestOnlyWhatIsBeforeAContenderBlocksIt(t *testing.T) {
 	for _, c := range []struct {
-		queue string // one letter for each node, from the head
+		queue string // one letter for each node, first node first; X is an unknown kind
 		i     int
 		mode  Mode
 		want  int
@@ -68,9 +68,9 @@ func TestModeIsReadFromTheRight(t *testing.T) {
 // lists may block a contender.
 func TestAListedNodeThatIsNoReaderIsExclusive(t *testing.T) {
 	for _, name := range []string{
-		"README", "tmp-x", "web1-R-", "web1-R-7", // names without the sequence 0000000007
-		"0001__READ__0000000007", "u__lock__0000000007", "lock-0000000007", // other libraries' nodes
-		"job-R-20240000000007", // the prefix of another program ends in digits, and its sequence is 7
+		"README", "tmp-x", "web1-R-", "web1-R-7", // these names do not end in a dash and ten digits
+		"0001__READ__0000000007", "u__lock__0000000007", "lock-0000000007", // nodes of other lock libraries
+		"job-R-20240000000007", // the prefix of another program, job-R-2024, and the sequence 7
 	} {
 		assert.Equal(t, Exclusive, modeOf(driver.Node{Name: name, Seq: 7}), name)
 	}
@@ -85,7 +85,7 @@ func TestHostnameIsMadeFitForNames(t *testing.T) {
 		"é":                      "%C3%A9",
 		"\x00\n":                 "%00%0A",
 		strings.Repeat("h", 300): strings.Repeat("h", 200),
-		strings.Repeat("/", 100): strings.Repeat("%2F", 66), // 198 bytes: no half of an escape
+		strings.Repeat("/", 100): strings.Repeat("%2F", 66), // cut at 198 bytes, because a cut at 200 would split a %2F
 	} {
 		got := encodeHostname(in)
 		assert.Equal(t, want, got)
@@ -153,7 +153,8 @@ func (c hangingConnector) Connect(ctx context.Context) (driver.Session, error) {
 	return nil, driver.ErrUnavailable
 }
 
-// The race detector reports a goroutine that still changes the client.
+// If an attempt to connect went on after Close, it would change the client, and
+// the race detector would report that.
 func TestNoAttemptToConnectGoesOnAfterClose(t *testing.T) {
 	connector := hangingConnector{make(chan struct{})}
 	c := NewClient(connector)

@@ -21,7 +21,8 @@ func inPatientWorld(t *testing.T, f func(w *world)) {
 	inWorldOf(t, func() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(time.Hour)) }, f)
 }
 
-// cutOff cuts a client off until its session is lost.
+// cutOff cuts a client off from the store, and returns when the client's
+// session is lost. The function heal ends the cut-off.
 func (w *world) cutOff(c *client) (heal func()) {
 	s := c.session()
 	heal = w.store.Faults().CutOff(s)
@@ -63,7 +64,7 @@ func TestALostSessionWithoutLocksEndsInTheStoreAtOnce(t *testing.T) {
 		w.waits(waiting)
 		assert.Equal(w, []string{"b-W-0000000000", "a-W-0000000001", "a-W-0000000002"}, w.names())
 		heal()
-		time.Sleep(5 * time.Second) // longer than any pause between two tries
+		time.Sleep(5 * time.Second) // longer than the client pauses between two tries to end a session
 		assert.Equal(w, []string{"b-W-0000000000", "a-W-0000000002"}, w.names())
 		w.unlock(held)
 		w.unlock(w.won(waiting))
@@ -90,13 +91,15 @@ func TestANewSessionIsAReasonToEndTheLostOneNow(t *testing.T) {
 		l := w.won(c.lock(bg))
 		heal := w.cutOff(c)
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-		time.Sleep(time.Minute) // the first try has failed, and the next one is tomorrow
+		// In this minute the first try to end the lost session fails. The next
+		// try is due a day later.
+		time.Sleep(time.Minute)
 		heal()
 		w.unlock(w.won(c.lock(bg)))
 	})
 }
 
-// daily is a back-off with long pauses.
+// daily is a back-off that asks for a pause of a day each time.
 type daily struct{}
 
 func (daily) NextBackOff() time.Duration { return 24 * time.Hour }

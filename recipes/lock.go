@@ -22,7 +22,7 @@ type Lock struct {
 	*lockState
 }
 
-// noCopy has go vet report copies of the struct that it is in.
+// noCopy makes go vet report copies of the struct that it is in.
 type noCopy struct{}
 
 func (*noCopy) Lock()   {}

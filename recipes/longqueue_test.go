@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// listing records the lists that Create has returned, without keeping them in
-// memory.
+// listing is a connector. It has weak pointers to the lists that Create has
+// returned, so that it does not itself keep the lists in memory.
 type listing struct {
 	driver.Connector
 	lists []weak.Pointer[driver.Node]

@@ -68,7 +68,7 @@ const (
 	exclusiveKind = "-W-"
 )
 
-// prefix returns the beginning of the names of this host's nodes of this mode.
+// prefix returns the prefix of the nodes that a host creates for this mode.
 func (m Mode) prefix(host string) string {
 	if m == Shared {
 		return host + sharedKind

@@ -20,8 +20,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// limits holds two functions that take a lock with a time limit of one second,
-// by the way in which they set the limit.
+// limits holds two functions. Each of them takes a lock with a time limit of
+// one second: one sets the limit by WithTimeout, the other by a deadline.
 var limits = map[string]func(c *client, opts ...recipes.Option) error{
 	"WithTimeout": func(c *client, opts ...recipes.Option) error {
 		_, err := c.RWMutex("q", append(opts, recipes.WithTimeout(time.Second))...).Lock(bg)
@@ -174,7 +174,7 @@ func TestTryLockAfterACancelledDialConnects(t *testing.T) {
 		defer cancel()
 		first := make(chan error, 1)
 		go func() { first <- s.Ping(ctx) }()
-		time.Sleep(time.Second + time.Millisecond) // the dial is being given up
+		time.Sleep(time.Second + time.Millisecond) // by now ctx has ended, and the attempt to connect is being cancelled
 		l, err := s.RWMutex("q").TryLock(bg)
 		require.NoError(w, err)
 		w.unlock(l)
@@ -385,7 +385,9 @@ func TestATimeoutSaysThatThisClientHoldsTheLock(t *testing.T) {
 				_, err := c.RWMutex("q", append(opts, recipes.WithTimeout(time.Second))...).Lock(bg)
 				ahead := "2 ahead"
 				if opts != nil {
-					ahead = "1 ahead" // in the line of the client
+					// With retention the call waits in its cohort, where only
+					// the holder is ahead of it.
+					ahead = "1 ahead"
 				}
 				require.EqualError(w, err, "dlock: q: timed out after 1s: held by this client ("+held.Node()+"), "+ahead)
 				w.unlock(held)

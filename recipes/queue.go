@@ -23,7 +23,8 @@ func blocker(ahead []driver.Node, mode Mode) int {
 	return -1
 }
 
-// rules is the function blocker for each mode, as the engine needs it.
+// rules holds the function blocker for each mode, in the form that the engine
+// needs.
 var rules = [...]engine.Rule{
 	Shared:    func(ahead []driver.Node) int { return blocker(ahead, Shared) },
 	Exclusive: func(ahead []driver.Node) int { return blocker(ahead, Exclusive) },

@@ -55,7 +55,7 @@ func recordTail(data []byte) []byte {
 	}
 	b, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // a struct of numbers, strings and bytes can be marshalled
+		panic(err) // this never happens, because a struct of numbers, strings and bytes can be marshalled
 	}
 	return b[1:]
 }

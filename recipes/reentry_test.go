@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// requests counts what has reached the store so far.
+// requests returns how many requests the store has received so far.
 func (w *world) requests() (n int64) {
 	for _, count := range w.store.Stats().Requests {
 		n += count
@@ -303,8 +303,8 @@ func TestACallWithoutReentryWaitsForTheLock(t *testing.T) {
 	})
 }
 
-// The functions of package context find the parent of a context of
-// WithoutReentry, so they need no goroutine to follow it.
+// Package context finds out what the parent of a context of WithoutReentry is.
+// So it starts no goroutine that waits for the end of the parent.
 func TestAContextWithoutReentryStartsNoGoroutines(t *testing.T) {
 	parent, cancel := context.WithCancel(bg)
 	before := runtime.NumGoroutine()

@@ -34,7 +34,7 @@ func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
 		l := w.won(c.lock(bg))
 		token := l.Token()
 		w.unlock(l)
-		synctest.Wait() // the client watches the queue by now
+		synctest.Wait() // until the client watches the queue
 		before := w.store.Stats()
 		for range 100 {
 			l := w.won(c.lock(bg))
@@ -139,7 +139,7 @@ func TestReadersOfACohortShareOneEntry(t *testing.T) {
 		writer := c.lock(bg)
 		w.waits(writer)
 		late := c.rlock(bg)
-		w.waits(late) // behind the writer
+		w.waits(late) // the late reader waits behind the writer
 		for _, l := range held {
 			w.waits(writer)
 			w.unlock(l)
@@ -261,7 +261,7 @@ func TestALossEndsATurnAndTheNextTurnGetsANewEntry(t *testing.T) {
 						w.unlock(held)
 					}
 					harm(w, c, held.Node())
-					time.Sleep(time.Second) // for heartbeats, and for the watch of the node
+					time.Sleep(time.Second) // long enough for a heartbeat, and for the watch of the node to end
 					if !inUse {
 						waiting = c.lock(bg)
 						require.ErrorIs(w, held.Unlock(), recipes.ErrNotHeld)
@@ -376,8 +376,8 @@ func TestAReentryDuringUnlockDoesNotJoinTheNextTurn(t *testing.T) {
 	})
 }
 
-// The process was paused: the lease has ended, but none of its timers has run
-// since.
+// The process was paused. The lease has ended during the pause, but no timer of
+// the process has run since.
 func TestAnEntryOfASessionThatHasEndedIsNotLentAgain(t *testing.T) {
 	for name, enter := range map[string]func(*recipes.RWMutex, context.Context) (*recipes.Lock, error){
 		"Lock": (*recipes.RWMutex).Lock, "RLock": (*recipes.RWMutex).RLock,
@@ -423,13 +423,13 @@ func TestTheEntryOfATryLockIsRetainedToo(t *testing.T) {
 	})
 }
 
-// callKey is the key under which a context holds its call, so that a hook can
-// find it.
+// callKey is the key under which a context holds the name of its call. A hook
+// finds the name there.
 type callKey struct{}
 
 func call(name string) context.Context { return context.WithValue(bg, callKey{}, name) }
 
-// ledger records which hooks have run for which call.
+// ledger records which hooks have run, and for which calls.
 type ledger struct {
 	mu    sync.Mutex
 	lines []string
@@ -587,7 +587,7 @@ func TestAHookThatPanicsGivesTheTurnBack(t *testing.T) {
 
 var errBroken = errors.New("broken for good")
 
-// broken connects to nothing, with an error that does not pass.
+// broken is a connector that always fails, with an error that will not pass.
 type broken struct{}
 
 func (broken) Connect(context.Context) (driver.Session, error) { return nil, errBroken }
@@ -601,7 +601,8 @@ func TestAnErrorOfTheStoreEndsTheWaitOfAll(t *testing.T) {
 			for range 5 {
 				calls = append(calls, going(func() (*recipes.Lock, error) { return c.RWMutex("q").Lock(bg) }))
 			}
-			time.Sleep(10 * time.Second) // the client pauses between two attempts
+			// The client pauses between two attempts to connect.
+			time.Sleep(10 * time.Second)
 			for _, call := range calls {
 				require.ErrorIs(w, w.failed(call), errBroken)
 			}
@@ -684,7 +685,8 @@ type holders struct {
 	held map[*recipes.Lock]bool
 }
 
-// enter adds a Lock and returns those that must not be held beside it.
+// enter adds a Lock to the set. It returns the Locks of the set that must not
+// be held at the same time.
 func (h *holders) enter(l *recipes.Lock) (beside []*recipes.Lock) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -791,8 +793,9 @@ func TestADowngradeGrantsTheLockToReadersOfTheSameClient(t *testing.T) {
 	}
 }
 
-// Without retention, the readers would have nodes that are ahead of the other
-// client's writer.
+// Without retention, the readers would get the lock first, because their nodes
+// would be ahead of the node of the other client's writer. With retention they
+// have to get it first as well.
 func TestADowngradeGrantsTheLockToReadersOfTheSameClientBeforeALaterWriterOfAnotherClient(t *testing.T) {
 	for name, downgrade := range downgrades {
 		t.Run(name, func(t *testing.T) {
@@ -924,8 +927,8 @@ func TestAReaderOnADetachedEntryIsToldOfALoss(t *testing.T) {
 	})
 }
 
-// While another process waits, goroutines of this client hand the lock to each
-// other Turns - 1 times.
+// While another client waits, this client may take Retention.Turns turns. The
+// first of them is the turn during which the other client begins to wait.
 func TestTurnsCountFromTheOneInWhichAnotherClientBeginsToWait(t *testing.T) {
 	for most := 1; most <= 3; most++ {
 		for _, first := range []string{"line", "other"} {
@@ -970,9 +973,10 @@ func TestTurnsCountFromTheOneInWhichAnotherClientBeginsToWait(t *testing.T) {
 	}
 }
 
-// duringUnlock is a parent for a lock's context that never ends. Unlock cancels
-// the lock's context and thereby calls the parent's function, after the Lock
-// has ended and before its turn has ended.
+// duringUnlock is a parent for a Lock's context. It never ends. When Unlock
+// cancels the Lock's context, that context stops waiting for its parent, which
+// calls the function run. At that moment the Lock has ended, and its turn has
+// not.
 type duringUnlock struct {
 	context.Context
 	done chan struct{}
@@ -988,8 +992,8 @@ func (c *duringUnlock) AfterFunc(func()) (stop func() bool) {
 	}
 }
 
-// unlockWith unlocks, and runs a function after the Lock has ended and before
-// its turn has ended.
+// unlockWith unlocks a Lock. During the Unlock it runs a function, when the
+// Lock has ended and its turn has not.
 func (w *world) unlockWith(l *recipes.Lock, run func()) {
 	w.Helper()
 	runs := 0
@@ -1105,8 +1109,8 @@ func TestAHookThatPanicsInUnlockDoesNotStopTheNextWaiter(t *testing.T) {
 	})
 }
 
-// endsWhenAsked is a context that ends at the second call of Err. At that
-// moment the lock was granted, and the call has not returned yet.
+// endsWhenAsked is a context that ends during the second call of its method
+// Err. That call comes after the lock was granted and before Lock returns.
 type endsWhenAsked struct {
 	context.Context
 	cancel context.CancelFunc
@@ -1129,7 +1133,7 @@ func TestACancelledCallDoesNotWaitForTheStoreForLong(t *testing.T) {
 		ctx.Context, ctx.cancel = context.WithCancel(bg)
 		cancelled := c.lock(ctx)
 		other := w.client("b").lock(bg)
-		synctest.Wait() // client c knows that another process waits
+		synctest.Wait() // until client c knows that another client waits
 		heal := w.store.Faults().CutOff(c.session())
 		began := time.Now()
 		w.unlock(l)
@@ -1143,7 +1147,9 @@ func TestACancelledCallDoesNotWaitForTheStoreForLong(t *testing.T) {
 }
 
 func TestALockThatACancelledWaiterWasGivenGoesToTheNext(t *testing.T) {
-	for range 50 { // whether the waiter sees the cancel or the lock first is a matter of chance
+	// Chance decides whether the waiter sees the cancel or the lock first. So
+	// there are many rounds.
+	for range 50 {
 		inWorld(t, func(w *world) {
 			var held *recipes.Lock
 			ctx, cancel := context.WithCancel(bg)

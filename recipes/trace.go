@@ -151,7 +151,7 @@ type GrantedInfo struct {
 	Lock, Node string
 	Mode       Mode
 	Token      int64
-	Waited     time.Duration // since Lock or RLock was called
+	Waited     time.Duration // the time since Lock or RLock was called
 }
 
 // FailedInfo is the argument of Trace.Failed.
@@ -159,16 +159,16 @@ type FailedInfo struct {
 	Lock   string
 	Node   string // the last node that the call had in the queue; empty if it had none
 	Mode   Mode
-	Try    bool          // the call was TryLock or TryRLock
-	Waited time.Duration // since the call began
-	Err    error         // what the call returns
+	Try    bool          // whether the call was TryLock or TryRLock
+	Waited time.Duration // the time since the call began
+	Err    error         // the error that the call returns
 }
 
 // RetryingInfo is the argument of Trace.Retrying.
 type RetryingInfo struct {
 	Lock  string
-	Err   error         // why the operation is repeated
-	Delay time.Duration // the pause before the repetition
+	Err   error         // why the call tries again
+	Delay time.Duration // the pause before the next try
 }
 
 // DowngradedInfo is the argument of Trace.Downgraded.
@@ -180,14 +180,14 @@ type DowngradedInfo struct {
 // ReleasedInfo is the argument of Trace.Released.
 type ReleasedInfo struct {
 	Lock, Node string
-	Held       time.Duration // since the lock was granted
-	Err        error         // what Unlock returns
+	Held       time.Duration // the time since the lock was granted
+	Err        error         // the error that Unlock returns
 }
 
 // LostInfo is the argument of Trace.Lost.
 type LostInfo struct {
 	Lock, Node string
-	Held       time.Duration // since the lock was granted
+	Held       time.Duration // the time since the lock was granted
 	Err        error         // matches ErrLost
 }
 

@@ -66,8 +66,8 @@ func from(ctx context.Context, caller string) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// callers returns hooks. Each of them records to which caller its context
-// belongs.
+// callers returns a set of hooks. Each hook appends to seen its name and the
+// caller that its context belongs to.
 func callers(seen *[]string) *recipes.Trace {
 	note := func(ctx context.Context, hook string) {
 		caller, _ := ctx.Value(callerKey{}).(string)

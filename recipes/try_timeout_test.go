@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// trying returns the methods TryLock and TryRLock of the lock "q".
+// trying returns the methods TryLock and TryRLock of the lock "q", by name.
 func (c *client) trying(opts ...recipes.Option) map[string]func(context.Context) (*recipes.Lock, error) {
 	m := c.RWMutex("q", opts...)
 	return map[string]func(context.Context) (*recipes.Lock, error){"TryLock": m.TryLock, "TryRLock": m.TryRLock}

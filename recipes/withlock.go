@@ -61,5 +61,5 @@ func (l *Lock) do(ctx context.Context, f func(ctx context.Context) error) (err e
 			err = join(err, unlock)
 		}
 	}()
-	return mask(f(l.Context(ctx)), ErrNotRun, ErrUnlock) // f may have these of another lock
+	return mask(f(l.Context(ctx)), ErrNotRun, ErrUnlock) // f may have got these errors from another lock
 }

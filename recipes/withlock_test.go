@@ -17,14 +17,14 @@ import (
 
 type withLock = func(context.Context, func(context.Context) error) error
 
-// with returns the methods WithLock and WithRLock of the lock "q".
+// with returns the methods WithLock and WithRLock of the lock "q", by name.
 func (c *client) with(opts ...recipes.Option) map[string]withLock {
 	m := c.RWMutex("q", opts...)
 	return map[string]withLock{"WithLock": m.WithLock, "WithRLock": m.WithRLock}
 }
 
-// matches requires that an error matches these targets, and no other of the
-// errors that say how far a call has come.
+// matches requires that err matches the errors in want, and none of the other
+// errors in the list below.
 func (w *world) matches(err error, want ...error) {
 	w.Helper()
 	for _, target := range []error{

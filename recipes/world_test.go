@@ -44,13 +44,14 @@ func inWorldOf(t *testing.T, store func() *memdriver.Store, f func(w *world)) {
 	})
 }
 
-// client is a client whose connector the test can ask for the session.
+// client is a client and its connector, from which a test gets the driver's
+// session.
 type client struct {
 	*recipes.Client
 	*connector
 }
 
-// connector keeps the session that it made last.
+// connector remembers the session that it made last.
 type connector struct {
 	driver.Connector
 	mu   sync.Mutex
@@ -99,8 +100,9 @@ func (w *world) clientOf(c driver.Connector, host string, opts ...recipes.Option
 	return cl
 }
 
-// lose makes the session's next request of that kind be lost. If committed is
-// set, the store carries the request out, and only the reply is lost.
+// lose loses the next request of the kind op that the session sends. If
+// committed is true, the store carries the request out, and only the reply is
+// lost.
 func (w *world) lose(s driver.Session, op faults.Op, committed bool) {
 	if committed {
 		w.store.Faults().LoseReply(s, op)
@@ -130,7 +132,8 @@ type result struct {
 	err  error
 }
 
-// going starts a call, and returns when the call has returned or waits.
+// going runs f on a goroutine, and returns when f has returned or waits. The
+// result of f is sent to the channel.
 func going(f func() (*recipes.Lock, error)) <-chan result {
 	c := make(chan result, 1)
 	go func() {
@@ -141,17 +144,17 @@ func going(f func() (*recipes.Lock, error)) <-chan result {
 	return c
 }
 
-// lock starts a call of Lock of the lock "q".
+// lock starts a call of Lock on the lock "q": see going.
 func (c *client) lock(ctx context.Context, opts ...recipes.Option) <-chan result {
 	return going(func() (*recipes.Lock, error) { return c.RWMutex("q", opts...).Lock(ctx) })
 }
 
-// rlock starts a call of RLock of the lock "q".
+// rlock starts a call of RLock on the lock "q": see going.
 func (c *client) rlock(ctx context.Context, opts ...recipes.Option) <-chan result {
 	return going(func() (*recipes.Lock, error) { return c.RWMutex("q", opts...).RLock(ctx) })
 }
 
-// won requires that a call has returned a Lock, and returns it.
+// won requires that a call has been granted its lock, and returns the Lock.
 func (w *world) won(c <-chan result) *recipes.Lock {
 	w.Helper()
 	synctest.Wait()

@@ -12,7 +12,7 @@ import (
 type client struct{ release chan struct{} }
 
 func (c client) Create() (string, error) {
-	<-c.release // the store answers at some time
+	<-c.release // waits for the answer of the store
 	return "node-0000000007", nil
 }
 
@@ -39,15 +39,15 @@ func ExampleDo() {
 	// deleted node-0000000007
 }
 
-// A session registers each call with its Gate. Its Close closes the Gate, which ends
-// the calls in flight and refuses later ones.
+// A session registers each call with its Gate. Close of the session closes the
+// Gate. This ends the calls in flight, and the Gate refuses later calls.
 func ExampleGate() {
 	var gate calls.Gate
 	ctx, leave, open := gate.Enter(context.Background())
 	fmt.Println("before Close:", open)
 	go func() {
 		defer leave()
-		<-ctx.Done() // a request that takes long
+		<-ctx.Done() // stands for a request that takes long
 	}()
 
 	gate.Close()

@@ -16,7 +16,7 @@ type Gate struct {
 	closed bool
 	life   context.Context // ends when the Gate is closed
 	end    context.CancelFunc
-	calls  sync.WaitGroup // the calls in flight and the goroutines
+	calls  sync.WaitGroup // the calls in flight, and the goroutines that Go has started
 }
 
 // Enter registers a call, and reports with open whether the call may begin.

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// model computes what one watch has to report by the rules. It needs no index, order
-// or mutex.
+// model computes, from the rules alone, what one watch has to report. Unlike a
+// Set, it needs no index, order or mutex.
 type model struct {
 	watch    driver.Watch
 	queue    string
@@ -170,7 +170,7 @@ func play(t *testing.T, calls []byte) {
 			got := receive(m.watch)
 			require.False(t, got.released && m.received.released, "watch %d: Released came twice", i)
 			m.received = reports{m.received.released || got.released, got.ended}
-			if m.expected != m.received { // require.Equal alone is slow
+			if m.expected != m.received { // to call require.Equal for every watch would be slow
 				require.Equal(t, m.expected, m.received, "watch %d: %+v", i, m)
 			}
 			if m.live() {

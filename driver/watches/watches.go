@@ -20,18 +20,18 @@ import (
 // end, the caller receives Released before the channel closes.
 type Set struct {
 	mu     sync.Mutex
-	over   bool             // the session has ended
+	over   bool             // whether the session has ended
 	armed  int64            // the number of watches that were ever armed
 	queues map[string]index // the queues with open watches
 }
 
 // index finds the open watches of one queue. The key is the name of a node that
-// they watch, or the empty name for watches of the whole queue. So the cost of a
-// notice does not grow with the number of waiters in the queue.
+// a watch watches, or the empty name for a watch of the whole queue. So the
+// cost of a notice does not grow with the number of waiters in the queue.
 type index map[string]map[*watch]bool
 
 type watch struct {
-	number int64 // the number of watches that were armed up to this one
+	number int64 // the number of this watch, from 1, in the order of arming
 	c      chan driver.Cause
 	queue  string
 
@@ -42,7 +42,7 @@ type watch struct {
 	// These fields belong to a watch of nodes:
 	own      driver.Place
 	ahead    []driver.Node
-	released bool // Released was sent: ahead is not watched any more
+	released bool // whether Released was sent; ahead is not watched any more after that
 }
 
 // names returns the keys of the watch in the index of its queue.

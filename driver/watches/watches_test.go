@@ -276,7 +276,7 @@ func TestManyGoroutines(t *testing.T) {
 		waiting.Go(func() {
 			causes[i] = <-w.C
 			s.Gone("q", all[i].Node, driver.Released)
-			<-w.C // its own node has gone
+			<-w.C // the watch ends, because its own node has gone
 		})
 	}
 	s.Gone("q", all[0].Node, driver.Released)

@@ -42,7 +42,7 @@ type Entry struct {
 	since    time.Time // the time of the grant; zero before
 	owner    Owner     // the argument of Grant; told if the entry is lost
 	loss     *Loss     // how the entry was lost; nil: it was not lost
-	inUse    bool      // true from the loss until SeeLoss or beginRemoval
+	inUse    bool      // whether callers may still work under the lost entry, until SeeLoss or beginRemoval
 	watching nodeWatch
 	rename   rename
 }
@@ -61,7 +61,7 @@ func (s state) String() string {
 	return [...]string{"joining", "waiting", "granted", "removing", "gone"}[s]
 }
 
-// follows lists the states that may follow a state.
+// follows holds, for each state, the states that may follow it.
 var follows = map[state][]state{
 	joining:  {waiting},
 	waiting:  {granted, removing},
@@ -190,7 +190,8 @@ func (e *Entry) stop() {
 	e.rename.end()
 }
 
-// dropFirst forgets what Create has said about the queue.
+// dropFirst forgets the nodes ahead that Create has returned, and stops the
+// watch that Create has returned.
 func (e *Entry) dropFirst() {
 	e.first.Watch.Stop()
 	e.first = driver.Joined{}

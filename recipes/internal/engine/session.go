@@ -95,14 +95,17 @@ func (s *Session) End(cause error) {
 	for _, e := range s.all() {
 		reports = append(reports, e.lose(cause))
 	}
-	for _, report := range reports { // slow hooks delay no holder
+	// By now all owners have been told of the loss. So a slow hook delays none
+	// of them.
+	for _, report := range reports {
 		report()
 	}
 }
 
 // Cause returns why the session has ended. If End was called, the result is the
-// first cause that End got, or else the error of the driver's session. So Close
-// of the client, which calls End, explains each later error.
+// first cause that End got, or else the error of the driver's session. So after
+// Close of the client, which calls End, the result says that the client was
+// closed.
 func (s *Session) Cause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

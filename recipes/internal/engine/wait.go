@@ -79,7 +79,9 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer func() { // a watch that has led to a grant goes on for the own node
+	// A watch that has led to a grant goes on for the own node. Any other watch
+	// is stopped here.
+	defer func() {
 		if !granted {
 			watch.Stop()
 		}
@@ -116,12 +118,12 @@ func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
 	return w.session.WatchQueue(ctx, w.queue.Name)
 }
 
-// ahead returns the nodes before the own one. If Create has returned these
-// nodes, the first call returns them; every other call lists the queue.
+// ahead returns the nodes before the entry's own node. If Create has returned
+// these nodes, the first call returns them; every other call lists the queue.
 func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	if e.first.Known {
 		nodes := e.first.Ahead
-		e.first.Known, e.first.Ahead = false, nil // the list may be long
+		e.first.Known, e.first.Ahead = false, nil // frees the list, which may be long
 		return nodes, nil
 	}
 	nodes, err := e.session.List(ctx, e.queue.Name)
