@@ -47,8 +47,8 @@ func (c *check) wantAhead(j driver.Joined, want ...driver.Node) {
 	}
 }
 
-// aheadAsListed creates nodes of both kinds from two sessions, one after the
-// other.
+// aheadAsListed creates nodes of readers and of writers from two sessions, one
+// node after the other.
 func aheadAsListed(c *check) {
 	a, b := c.twoSessions()
 	known := 0
@@ -64,7 +64,9 @@ func aheadAsListed(c *check) {
 			known++
 		}
 	}
-	for len(places) > 1 { // the oldest node is deleted, and a new one is created and deleted
+	// In each round the oldest node is deleted, and another node is created and
+	// deleted.
+	for len(places) > 1 {
 		c.delete(a, "q", places[0])
 		places = places[1:]
 		j := c.join(b, "q", writer, nil)

@@ -49,7 +49,7 @@ func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict 
 		t.Logf("attempt %d failed after a session had ended by itself (%v), in a process that did not run for up to %v; trying again",
 			n, c.lost, c.stall.Round(time.Millisecond))
 		if n > 1 {
-			time.Sleep(config.sessionTimeout()) // for the machine or the store to recover
+			time.Sleep(config.sessionTimeout()) // gives the machine, or the store, time to recover
 		}
 	}
 }
@@ -66,17 +66,17 @@ type check struct {
 	can      need // the hooks that Config has, and the abilities that sessions have
 	rule     rule
 	testCase testCase
-	ctx      context.Context // for calls of the driver; ends when the attempt is abandoned
+	ctx      context.Context // the context of calls of the driver; ends when the attempt is abandoned
 
 	mu        sync.Mutex
 	abandoned bool
 	failures  []string
-	hook      string        // the hook of Config that failed
+	hook      string        // the first hook of Config that failed; empty if none has
 	unproven  string        // why the attempt proves nothing; empty if it proves something
-	lost      error         // the error of a session that ended, but not by the case
+	lost      error         // the error of a session that ended although the case did not end it
 	stall     time.Duration // the longest time for which the process did not run
 	sessions  []driver.Session
-	mayEnd    map[driver.Session]bool // the sessions that the case ends
+	mayEnd    map[driver.Session]bool // the sessions that the case ends, or that may end because of it
 	heals     []func()
 	clients   []*client
 
@@ -195,7 +195,9 @@ func (c *check) cleanUp() {
 	}
 	var wg sync.WaitGroup
 	for _, heal := range heals {
-		wg.Go(heal) // on a goroutine of its own, which ends if the hook calls t.Fatal
+		// Each heal runs on a goroutine of its own. If the hook calls t.Fatal,
+		// only that goroutine ends.
+		wg.Go(heal)
 	}
 	wg.Wait()
 	for _, cl := range clients {

@@ -81,7 +81,8 @@ func (c *check) won(l *dlock.Lock, err error) *dlock.Lock {
 	return l
 }
 
-// acquire is a method of an RWMutex.
+// acquire is a method of an RWMutex that takes the lock, such as Lock or
+// TryRLock.
 type acquire func(ctx context.Context) (*dlock.Lock, error)
 
 // try calls TryLock or TryRLock. It repeats the call after an error that may

@@ -28,14 +28,15 @@ const (
 	// rounds is how often a case has to catch a sabotage before the page names
 	// the case.
 	rounds = 2
-	// tries is how often a case is run, at most, so that it catches the sabotage.
+	// tries is how often TestEverySabotageIsSeen runs a case, at most, until
+	// the case catches the sabotage.
 	tries = 3
 )
 
 // row is a row of the tables in docs/conformance.md, about one sabotage.
 type row struct {
 	caught []string // cases of the broken rule that the row names, in the kit's order
-	more   bool     // more cases of the broken rule fail than the row names
+	more   bool     // whether more cases of the broken rule fail than the row names
 	also   []string // the other rules with cases that fail
 }
 
@@ -153,7 +154,8 @@ func observe(t *testing.T, rows map[string]row) {
 	fresh(func(r rule, s sabotage) { rows[s.does] = rowOf(r, all(s.does)) })
 }
 
-// rowOf makes a row of the cases that failed.
+// rowOf returns the row of a sabotage of the rule r, made from the cases that
+// failed.
 func rowOf(r rule, failed map[string]bool) (w row) {
 	for _, other := range rules {
 		var cases []string

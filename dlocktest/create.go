@@ -102,9 +102,10 @@ func createCancelledAnyTime(c *check) {
 	eventuallyHolds(c, b, "q", "a Create that returned an error", append(want, last.Node)...)
 }
 
-// soonEnded returns a context that ends at about the time at which a call
-// returns. The number i decides how it ends: by a deadline, by a cancel after a
-// while, by a cancel while the call begins, or before the call.
+// soonEnded returns a context for a call that usually takes the time usual. The
+// context ends at about the time at which the call returns. The number i
+// decides how it ends: by a deadline, by a cancel after a while, by a cancel
+// while the call begins, or before the call.
 func soonEnded(parent context.Context, i int, usual time.Duration) (context.Context, context.CancelFunc) {
 	after := rand.N(2*usual + 1)
 	if i%4 == 0 {
@@ -200,7 +201,7 @@ func createSparesCopy(c *check) {
 				c.errorf("Create whose reply was lost returned %s, a foreign node that holds the same data", name)
 			}
 			want = append(want, j.Node)
-			slices.SortFunc(want, bySeq) // the new node may have the lower sequence
+			slices.SortFunc(want, bySeq) // the new node may have a lower sequence than the foreign node
 		}
 		eventuallyHoldsOr(c, b, queue, "a Create whose reply was lost, beside a foreign node that holds the same data", want, a, rest)
 		if c.endedWithConnection(a) {
@@ -247,7 +248,9 @@ func createLate(c *check) {
 			want = append(want, p.Node)
 		}
 		cancel()
-		if i%2 == 1 { // give the driver time to connect again and to clean up
+		// In every second round, the driver gets time to connect again and to
+		// clean up.
+		if i%2 == 1 {
 			if mine, ok := createUnlessEnded(c, a, "q", writer); ok {
 				want = append(want, mine.Node)
 			}

@@ -90,7 +90,8 @@ func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]fun
 	}
 }
 
-// checkEnded calls all methods of a session that has ended.
+// checkEnded calls all methods of a session that has ended, and requires that
+// each says so.
 func checkEnded(c *check, s driver.Session, p driver.Place) {
 	for name, call := range calls(c.ctx, s, p) {
 		c.wantEnded(name, call())
@@ -239,9 +240,9 @@ func endAfterSlowLists(c *check, pause time.Duration) {
 }
 
 // endAfterSlowBeats cuts off an idle session. The parameter delay is the time
-// by which each reply to that session is delayed.
-// It reports whether a slow reply has renewed the lease. This is so if the
-// session has lived for longer than its timeout before the cut.
+// by which each reply to that session is delayed. The result counted reports
+// whether a slow reply has renewed the lease. That is so if the session has
+// lived for longer than its timeout before the cut.
 func endAfterSlowBeats(c *check, delay time.Duration) (counted bool) {
 	timeout := c.config.sessionTimeout()
 	holder, next := c.twoSessions()

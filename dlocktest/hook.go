@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The steps below play a fault, and record that the session may end because of
-// it.
+// The methods of this file play faults, by the hooks of Config. If a session
+// may end because of the fault, the method records that: see expectEnd.
 
 // runHook calls a hook. If the hook fails, runHook records that. If the hook has
 // called t.Fatal, the calling goroutine ends.

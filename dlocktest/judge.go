@@ -24,8 +24,8 @@ func (c *check) mayFail(what string, s driver.Session, ctx context.Context, err 
 	return true
 }
 
-// endedWithConnection reports whether the session has ended. A driver may give
-// up a session whose connection broke.
+// endedWithConnection reports whether the session has ended, and logs it. That
+// is no failure, because a driver may give up a session whose connection broke.
 func (c *check) endedWithConnection(s driver.Session) bool {
 	err := s.Err()
 	if err != nil {

@@ -102,7 +102,7 @@ func makeNodesAndWatches(c *check, s driver.Session) {
 }
 
 func closeLeaksNothing(c *check) {
-	c.close(c.session()) // starts the goroutines that are started only once
+	c.close(c.session()) // starts the goroutines that a process starts only once, so that they are not counted
 	c.leaks("Connect, use and Close", 8, 8, func() {
 		s := c.session()
 		makeNodesAndWatches(c, s)
@@ -119,7 +119,7 @@ func closeLeaksNoFile(c *check) {
 		makeNodesAndWatches(c, s)
 		c.close(s)
 	}
-	visit() // opens the files that are opened only once
+	visit() // opens the files that a process opens only once, so that they are not counted
 	before, known := openFiles()
 	if !known {
 		c.logf("this system does not show how many connections are open")
@@ -168,7 +168,7 @@ func closeCutOffLeaksNothing(c *check) {
 			heal()
 		}
 	}
-	visit(false) // starts the goroutines that are started only once
+	visit(false) // starts the goroutines that a process starts only once, so that they are not counted
 	c.leaks("Connect, use, and Close while cut off", n, 1, func() { visit(true) })
 }
 
@@ -181,7 +181,7 @@ func callsEndWithClose(c *check) {
 		p := c.create(s, "q", writer)
 		c.cutOff(s)
 		return lateCalls(c, c.ctx, s, p, timeout/4, func() {
-			time.Sleep(timeout / 20) // so that the calls are in flight
+			time.Sleep(timeout / 20) // until the calls are in flight
 			_ = s.Close()
 		})
 	})

@@ -41,9 +41,9 @@ var lockCases = []testCase{
 }
 
 // oneWriter counts the holders of an exclusive lock: there must never be two at
-// once. It counts with atomic variables. With plain ones the race detector would
-// report a race, because it does not see that a lock in a server orders two
-// clients.
+// once. It counts with atomic variables. With plain variables the race detector
+// would report a race, because it does not see that a lock in a server orders
+// two clients.
 func oneWriter(c *check) {
 	var inside, held atomic.Int32
 	var last atomic.Int64
@@ -191,7 +191,9 @@ func givenUpWaits(c *check) {
 	c.together(4, func(i int) {
 		m := c.client().RWMutex(lockName)
 		for n := range 30 {
-			after := usual // end the call while it creates its node, or else while it waits
+			// The call ends while it creates its node or, in every second
+			// round, while it waits.
+			after := usual
 			if n%2 == 0 {
 				after = 5 * time.Millisecond
 			}

@@ -123,7 +123,8 @@ func connectCtx(c *check) {
 	c.closeLater(s)
 	p := c.create(s, "q", writer)
 	cancel()
-	select { // if the session ends, which is wrong, that may take a moment
+	// If the session wrongly ends with the ctx, that may take a moment.
+	select {
 	case <-s.Done():
 		c.fatalf("the session ended with the ctx of Connect (%v), expected it to go on", s.Err())
 	case <-time.After(c.config.sessionTimeout() / 8):
@@ -178,7 +179,9 @@ func promptWhileCutOff(c *check) {
 		c.cutOff(s)
 		ctx, cancel := context.WithTimeout(c.ctx, timeout/10)
 		defer cancel()
-		go func() { _, _ = s.List(c.ctx, "q") }() // it runs until the session ends, and must not block the others
+		// This List runs until the session ends. It must not block the other
+		// calls.
+		go func() { _, _ = s.List(c.ctx, "q") }()
 		return lateCalls(c, ctx, s, p, timeout*4/10, func() { <-ctx.Done() })
 	})
 	for name := range late {

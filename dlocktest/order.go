@@ -36,7 +36,9 @@ var orderCases = []testCase{
 func sequentialOrder(c *check) {
 	sessions := []driver.Session{c.session(), c.session(), c.session()}
 	var want []driver.Node
-	for i := range 27 { // sorted by name, the nodes are in another order; and the sequences reach two digits
+	// Sorted by their names, these nodes would be in another order. There are
+	// enough of them for sequences of two digits.
+	for i := range 27 {
 		prefix := fmt.Sprintf("%c-%c-", 'z'-i%26, "RW"[i%2])
 		want = append(want, c.create(sessions[i%3], "q", prefix).Node)
 		c.wantNodes(fmt.Sprintf("after %d creates", i+1), c.list(sessions[i%3], "q"), want...)

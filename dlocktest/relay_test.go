@@ -21,7 +21,7 @@ func relay(w driver.Watch, on onNews) driver.Watch {
 	out := make(chan driver.Cause, 4)
 	quit := make(chan struct{})
 	select {
-	case cause, open := <-w.C: // if a node is gone, w has ended before Watch returns: rule 6
+	case cause, open := <-w.C: // if one of the nodes was gone already, w has ended by now: rule 6
 		if on(cause, open, out); !open {
 			return driver.NewWatch(out, w.Stop)
 		}
@@ -101,7 +101,8 @@ func closedWatch() driver.Watch {
 // openWatch returns a watch that sends nothing and does not end.
 func openWatch() driver.Watch { return driver.NewWatch(make(chan driver.Cause), nil) }
 
-// unarmed is a session whose Create returns no watch, for sabotages of Watch.
+// unarmed is a session whose Create returns no watch. So the kit has to call
+// Watch, which the sabotage breaks.
 type unarmed struct{ base }
 
 func (s unarmed) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -109,8 +110,9 @@ func (s unarmed) Create(ctx context.Context, queue string, n driver.NodeSpec) (d
 	return s.base.Create(ctx, queue, n)
 }
 
-// unknowing is an unarmed session whose Create does not return the nodes ahead,
-// for sabotages that change names.
+// unknowing is a session whose Create returns neither a watch nor the nodes
+// ahead. It is used by sabotages that change names, which would otherwise have
+// to change the names of these nodes as well.
 type unknowing struct{ base }
 
 func (s unknowing) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {

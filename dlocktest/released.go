@@ -202,7 +202,7 @@ func goneIsNotReleased(c *check) {
 		if why == driver.Changed {
 			c.wantUnreleasedEnd(c.watch(a, "q", mine, p.Node), "it was armed on a node ahead that had been deleted")
 			c.wantUnreleasedEnd(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been deleted")
-		} else { // a driver may still know that this node was released
+		} else { // the driver may still know that this node was released, so the watch may send Released
 			c.awaitNews(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been released")
 		}
 	}
@@ -219,7 +219,8 @@ func resetIsNotReleased(c *check) {
 	wantUnreleasedEnds(c, watches, "Delete of the node after the connections of both sessions broke")
 }
 
-// otherReleaseIsNotReleased releases one node and deletes another one.
+// otherReleaseIsNotReleased releases one node and deletes another one. Watches of
+// the deleted node must not send Released.
 func otherReleaseIsNotReleased(c *check) {
 	a, b := c.twoSessions()
 	for range 5 {
@@ -241,7 +242,7 @@ func lateReleaseIsNotReleased(c *check) {
 	stay := createNamesakes(c, a, b, "q", p.Node)
 	q, w := c.waitFor(a, "q", stay[0])
 	c.wantDeleted("a repeated release", a.Delete(c.ctx, "q", p, driver.Released))
-	time.Sleep(c.config.sessionTimeout() / 50) // so that a wrong Released has time to arrive
+	time.Sleep(c.config.sessionTimeout() / 50) // time for a wrong Released to arrive
 	c.wantNodes("after a release was repeated", c.listAfterWrite(a, "q"), append(stay, q.Node)...)
 	c.close(b)
 	c.wantUnreleasedEnd(w, "Close of the session of the node ahead, and an earlier release of a node of the same name")

@@ -103,7 +103,7 @@ const (
 	passed     verdict = iota
 	broken             // the driver breaks the rule
 	hookFailed         // a hook of Config failed, so the case says nothing of the driver
-	unproven           // a fault lacked the effect that the case needs: nothing is proved
+	unproven           // the fault that was played had no effect, so the case proves nothing
 )
 
 // summary counts the outcomes of the cases, by the id of their rule.

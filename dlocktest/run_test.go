@@ -15,7 +15,7 @@ import (
 
 const configEnv = "DLOCKTEST_CONFIG"
 
-// bare is a session without optional interfaces.
+// bare is a session that implements no optional interface.
 type bare struct{ driver.Session }
 
 // configs holds configurations that lack a field or whose hooks fail. Each is
@@ -78,8 +78,8 @@ var configs = map[string]func() Config{
 }
 
 // losing returns a configuration whose store ends the first n sessions that
-// create a node. A machine that stops the process for too long has the same
-// effect.
+// create a node. Sessions are lost in the same way on a machine that stops the
+// process for too long.
 func losing(n int32) Config {
 	var left atomic.Int32
 	left.Store(n)

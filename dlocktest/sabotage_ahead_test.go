@@ -43,8 +43,8 @@ var aheadSabotages = []sabotage{
 		of(func(s base) armsAheadOnly { return armsAheadOnly{s} })},
 }
 
-// tells returns a driver whose Create changes the nodes ahead, by the function
-// ahead.
+// tells returns a wrap for sessions whose Create returns wrong nodes ahead:
+// those that the function ahead makes of the right ones.
 func tells(ahead func(ahead []driver.Node, own driver.Node) []driver.Node) wrap {
 	return of(func(s base) *lies { return &lies{s, ahead} })
 }
@@ -155,7 +155,7 @@ func (s armsLate) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	}
 	holdBriefly()
 	if !there(s, queue, j.Ahead[i].Name) {
-		j.Watch, _ = s.Watch(ctx, queue, j.Place) // as if the node ahead were in the queue
+		j.Watch, _ = s.Watch(ctx, queue, j.Place) // the session does not notice that the node ahead has gone
 	} else {
 		j.Watch, _ = s.Watch(ctx, queue, j.Place, j.Ahead[i])
 	}

@@ -172,11 +172,12 @@ func (s *closesOnceOnly) Close() error {
 	return s.err
 }
 
-// strayNode counts the nodes that closed sessions have made.
+// strayNode counts the calls of putStray, so that each stray node gets another
+// sequence.
 var strayNode atomic.Int64
 
-// putStray puts a node that belongs to no session into a queue. A late create
-// leaves such a node.
+// putStray puts a node that belongs to no session into a queue. A create that
+// reaches the store after the end of its session may leave such a node.
 func putStray(st *memdriver.Store, queue, prefix string) {
 	_ = st.Faults().PutNode(queue, driver.FormatName(prefix, 1e9+strayNode.Add(1)), nil)
 }
@@ -211,8 +212,9 @@ func (s *createsAfterClose) Close() error {
 	return err
 }
 
-// takesLateCreates is a session that plays held creates itself. A create that
-// arrives after Close makes a node that belongs to no session.
+// takesLateCreates is a session that plays the fault HoldRequest for creates
+// itself. If a held create arrives after Close, it makes a node that belongs to
+// no session.
 type takesLateCreates struct {
 	base
 	store *memdriver.Store

@@ -35,7 +35,8 @@ var createSabotages = []sabotage{
 		func(s base, st *memdriver.Store) driver.Session { return &outlives{base: s, store: st} }},
 }
 
-// letsGo is a session that ignores the result of a create whose ctx has ended.
+// letsGo is a session whose Create returns when its ctx ends, and ignores the
+// node that is created after that.
 type letsGo struct{ base }
 
 func (s letsGo) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -56,8 +57,8 @@ func (s letsGo) Create(ctx context.Context, queue string, n driver.NodeSpec) (dr
 	}
 }
 
-// losesCreates is a session that plays lost creates itself. After each loss it
-// calls the function after, which makes the mistake.
+// losesCreates is a session that plays lost creates itself. After each loss,
+// its Create calls the function after, which makes the mistake.
 type losesCreates struct {
 	base
 	after func(s base, ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error)
@@ -158,8 +159,8 @@ func adoptsCopy(s base, ctx context.Context, queue string, n driver.NodeSpec) (d
 	return s.Create(ctx, queue, n)
 }
 
-// failsWithList is a session whose Create returns an error if its list is lost,
-// and leaves the node.
+// failsWithList is a session whose Create returns an error if the request for
+// its list is lost, and leaves the node in the queue.
 type failsWithList struct {
 	base
 	lost atomic.Bool
@@ -180,8 +181,8 @@ func (s *failsWithList) Create(ctx context.Context, queue string, n driver.NodeS
 	return j, err
 }
 
-// cleansUpOnce is a session that plays held creates itself. When such a create
-// arrives late, no clean-up removes its node.
+// cleansUpOnce is a session that plays the fault HoldRequest for creates
+// itself. When a held create arrives late, no clean-up removes its node.
 type cleansUpOnce struct {
 	base
 	late lateRequests

@@ -87,7 +87,8 @@ func (s *lazyDone) Close() error {
 	return err
 }
 
-// firstSession is the session that all sessions share.
+// firstSession holds the session that all sessions share: the first one or,
+// when that has ended, the next one.
 type firstSession struct {
 	mu sync.Mutex
 	s  base

@@ -185,8 +185,8 @@ func (s tellsQueue) WatchQueue(ctx context.Context, queue string) (driver.Watch,
 	return judged(s, w, func() bool { return s.releases.Load() != before }), err
 }
 
-// overtaken is a session whose watches send Released although their own node
-// has gone before. They do so in the cases in which fails returns true.
+// overtaken is a session whose watches send Released after their own node has
+// gone. A watch does so only if the function fails returns true.
 type overtaken struct {
 	base
 	releases *sync.Map // the nodes that any session has released
@@ -248,7 +248,9 @@ func (s forgetsOwn) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	}), err
 }
 
-// goesOnForAll is a session that arms a separate watch for each node ahead.
+// goesOnForAll is a session that arms a separate watch for each node ahead, and
+// passes on the news of all these watches. So after Released it still watches
+// the other nodes ahead. If once is true, it passes on only the first Released.
 type goesOnForAll struct {
 	base
 	once bool
@@ -288,8 +290,9 @@ func (s goesOnForAll) Watch(ctx context.Context, queue string, p driver.Place, a
 	}), nil
 }
 
-// announcesEarly is a session that has a channel for each node. The channel
-// closes shortly before the node is released.
+// announcesEarly is a session whose watches send Released too early: shortly
+// before the node ahead is removed. It has a channel for each node, which
+// closes at that moment.
 type announcesEarly struct {
 	base
 	board *sync.Map

@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// wrap returns a broken session that wraps a correct one.
+// A wrap makes a broken session, which wraps the given correct session.
 type wrap = func(base, *memdriver.Store) driver.Session
 
 // of returns a wrap for a sabotage that does not need the store.
@@ -73,7 +73,7 @@ type (
 	lossPlayer interface {
 		lose(op faults.Op, committed bool) (done bool)
 	}
-	// requestHolder plays late requests itself.
+	// requestHolder plays the fault HoldRequest itself.
 	requestHolder interface {
 		holdRequest(op faults.Op) (arrive func())
 	}
@@ -165,7 +165,8 @@ func perStore[T any](create func() *T) func(*memdriver.Store) *T {
 
 func sound(s base, _ *memdriver.Store) driver.Session { return s }
 
-// sabotageEnv names the sabotage that a process of its own runs.
+// sabotageEnv is an environment variable. It has the name of the sabotage that
+// a process runs.
 const sabotageEnv = "DLOCKTEST_SABOTAGE"
 
 // sabotagedConfig gives a sabotaged driver little time, because such a driver

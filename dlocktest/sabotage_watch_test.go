@@ -64,15 +64,15 @@ var watchSabotages = []sabotage{
 		of(func(s base) neverCloses { return neverCloses{unarmed{s}} })},
 }
 
-// announcements are the nodes of which their sessions have announced that they
-// delete or replace them. An operator, or a store that drops a session,
-// announces nothing.
+// announcements holds each node whose session has announced that it will delete
+// or replace the node. An operator, or a store that drops a session, announces
+// nothing.
 type announcements struct{ nodes sync.Map }
 
 type announced struct {
 	base
 	told *announcements
-	mine sync.Map // the sequence of each node that Close will remove
+	mine sync.Map // the sequence of each node of the session; Close announces all of them
 }
 
 // sequence identifies a node, whatever its prefix is.
@@ -119,14 +119,14 @@ func (s *announced) toldOf(queue string, p driver.Place, ahead []driver.Node) bo
 func (s *announced) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	w, err := s.base.Watch(ctx, queue, p, ahead...)
 	if err != nil || !there(s, queue, p.Name) || slices.ContainsFunc(ahead, func(n driver.Node) bool { return !there(s, queue, n.Name) }) {
-		return w, err // a node that is gone already is noticed
+		return w, err // the session does notice a node that was gone before
 	}
 	return passIf(s, w, func() bool { return s.toldOf(queue, p, ahead) }), nil
 }
 
 // forgetsSome is a session whose watches leave out some nodes. If from is
-// negative, they leave out the own node, and otherwise the nodes ahead from the
-// index from on.
+// negative, they leave out the own node. Otherwise they leave out the nodes ahead
+// whose index is from or higher.
 type forgetsSome struct {
 	base
 	from int

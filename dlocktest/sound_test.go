@@ -28,7 +28,7 @@ type store struct {
 	wrap func(base, *memdriver.Store) driver.Session
 }
 
-var owners sync.Map // the owner of each driver.Session that Connect has returned
+var owners sync.Map // for each driver.Session that Connect has returned, its store's Faults and the session that it wraps
 
 type owner struct {
 	memdriver.Faults

@@ -159,8 +159,8 @@ func watchSeveral(c *check) {
 	}
 }
 
-// named returns the place without its token, as a caller passes it that knows
-// only the name of the node.
+// named returns the place without its token. A caller that knows only the name
+// of a node passes such a place.
 func named(p driver.Place) driver.Place { return driver.Place{Node: p.Node} }
 
 func watchOwn(c *check) {
@@ -203,8 +203,8 @@ func watchOwnNamesake(c *check) {
 	}
 }
 
-// watchByName watches nodes by the places of earlier nodes that had the same
-// names.
+// watchByName watches nodes by their names alone. If names can come again in the
+// store, these names are those of earlier nodes as well.
 func watchByName(c *check) {
 	a, b := c.twoSessions()
 	p, behind := c.create(a, "q", writer), c.create(b, "q", writer)
@@ -220,7 +220,8 @@ func watchByName(c *check) {
 	c.wantUnreleasedEnd(ahead, "Delete of the node ahead that has the name now")
 }
 
-// waitGone waits until a node is gone, as a contender does.
+// waitGone waits until a node is gone, as a contender does: it watches the
+// node, lists the queue, and waits until the watch ends.
 func waitGone(c *check, s driver.Session, queue string, n driver.Node) {
 	own := c.create(s, queue, "wait-R-")
 	for {
@@ -295,7 +296,7 @@ func watchAcrossReset(c *check) {
 		c.reset(b)
 		c.delete(a, "q", places[0])
 		c.wantUnreleasedEnd(atOnce, "Delete of the node ahead right after the connection of the watching session broke")
-		if _, ok := createUnlessEnded(c, b, "measure", writer); ok { // the driver has connected again
+		if _, ok := createUnlessEnded(c, b, "measure", writer); ok { // after this Create, the driver has connected again
 			c.delete(a, "q", places[1])
 			c.create(a, "other", writer)
 			repeatDelete(c, b, "q", own, driver.Changed)
@@ -322,8 +323,8 @@ func watchMany(c *check) {
 }
 
 // ctxEndsAfterCall returns a case that ends the ctx of a call which has armed
-// watches. A watch may end early, but not each time that the ctx of its call
-// ends.
+// watches. A watch may end early in some of the rounds. If a watch ends in every
+// round, the case takes it that the end of the ctx has ended the watch, and fails.
 func ctxEndsAfterCall(
 	arm func(c *check, ctx context.Context, s driver.Session, ahead driver.Node) (driver.Place, []driver.Watch),
 ) func(c *check) {
@@ -478,7 +479,9 @@ func queueSees(after string, prepare func(c *check, a, b driver.Session) (change
 	}
 }
 
-func watchSeesCreation(c *check, a, _ driver.Session) func() { // the first Create makes the queue
+// watchSeesCreation returns a change of a queue that does not exist yet: its
+// first Create, which makes the queue.
+func watchSeesCreation(c *check, a, _ driver.Session) func() {
 	return func() { c.create(a, "q", reader) }
 }
 

@@ -47,8 +47,8 @@ func newBehindFaults(plan faults.Plan, opts ...memdriver.Option) behindFaults {
 	return behindFaults{faults.New(connectorFunc(connect), plan), store}
 }
 
-// memory returns the faults of the store of a session, and the session that the
-// store has made.
+// memory returns, for a session that plays faults, the session of the memory
+// store that it wraps, and the Faults of that store.
 func memory(s driver.Session) (memdriver.Faults, driver.Session) {
 	in := faults.Unwrap(s).(known)
 	return in.store.Faults(), in.memorySession

@@ -265,7 +265,8 @@ func TestWatchesThatEndWithTheirSessionAreNotDecidedOn(t *testing.T) {
 		}
 		return faults.Fault{}
 	}
-	for range 200 { // a mistake here shows in some rounds only
+	// If the plan is asked about such a watch, that shows in some rounds only.
+	for range 200 {
 		inBubble(t, decide, func(t *testing.T, w *faultyWorld) {
 			s := w.connect(w.faults)
 			watch, err := s.WatchQueue(t.Context(), "q")

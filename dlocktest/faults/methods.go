@@ -11,7 +11,7 @@ import (
 
 // Create implements driver.Session.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	n.Data = bytes.Clone(n.Data) // the request may go on after the call has returned
+	n.Data = bytes.Clone(n.Data) // the request may still use the data after Create has returned
 	got, err := send(ctx, s, order[driver.Joined]{
 		Request: Request{Op: OpCreate, Queue: queue, Prefix: n.Prefix},
 		do: func(ctx context.Context) (driver.Joined, error) {
@@ -60,7 +60,7 @@ func (s *session) cleanUp(queue string, p driver.Place) {
 	}
 }
 
-// nothing is the answer to a Delete.
+// nothing is the type of the answer to a Delete, which has no result.
 type nothing struct{}
 
 func (s *session) removal(op Op, queue string, p driver.Place, why driver.Cause) order[nothing] {
@@ -113,7 +113,7 @@ func (s *session) watch(
 
 // Replace implements driver.Replacer.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
-	if _, ok := s.inner.(driver.Replacer); !ok { // nothing is sent that could be lost
+	if _, ok := s.inner.(driver.Replacer); !ok { // no request is sent, so no fault can be played
 		return driver.Place{}, errors.ErrUnsupported
 	}
 	got, err := send(ctx, s, order[driver.Place]{
@@ -128,7 +128,7 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 
 // Read implements driver.NodeReader.
 func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
-	if _, ok := s.inner.(driver.NodeReader); !ok { // nothing is sent that could be lost
+	if _, ok := s.inner.(driver.NodeReader); !ok { // no request is sent, so no fault can be played
 		return driver.NodeInfo{}, errors.ErrUnsupported
 	}
 	place := driver.Place{Node: driver.Node{Name: name}}
@@ -143,7 +143,7 @@ func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo
 
 // Walk implements driver.Walker.
 func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
-	if _, ok := s.inner.(driver.Walker); !ok { // nothing is sent that could be lost
+	if _, ok := s.inner.(driver.Walker); !ok { // no request is sent, so no fault can be played
 		return nil, errors.ErrUnsupported
 	}
 	got, err := send(ctx, s, order[[]string]{

@@ -21,15 +21,15 @@ import (
 type Rates struct {
 	Seed uint64
 
-	FailConnects float64 // of Connects; LoseRequests and LoseReplies do not apply to them
-	LoseRequests float64 // of requests: the store does not receive them
-	LoseReplies  float64 // of replies: the store has carried the request out
-	Repeat       float64 // of requests that Fault.Repeat applies to: the request is sent twice
-	DropAhead    float64 // of Creates: the result leaves out the nodes ahead (Joined.Known is false)
-	DropWatch    float64 // of Creates: the result leaves out the watch
-	EndWatches   float64 // of watches: they end within MaxDelay after they were armed
-	LoseReleased float64 // of the times that a watch sends Released: the watch ends instead
-	EndSessions  float64 // of requests and replies, except those of Connect: the session ends
+	FailConnects float64 // the share of Connects that fail; LoseRequests and LoseReplies do not apply to Connects
+	LoseRequests float64 // the share of requests that the store does not receive
+	LoseReplies  float64 // the share of replies that are lost after the store has carried the request out
+	Repeat       float64 // the share of requests that are sent twice, of those to which Fault.Repeat applies
+	DropAhead    float64 // the share of Creates whose result leaves out the nodes ahead (Joined.Known is false)
+	DropWatch    float64 // the share of Creates whose result leaves out the watch
+	EndWatches   float64 // the share of watches that end within MaxDelay after they were armed
+	LoseReleased float64 // the share of watches that end when they should send Released
+	EndSessions  float64 // the share of requests and replies, except those of Connect, at which the session ends
 
 	// Delay is the share of requests, replies and news of watches that take up
 	// to MaxDelay.

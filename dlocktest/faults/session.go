@@ -23,21 +23,22 @@ type session struct {
 	number    int
 	inner     driver.Session
 
-	life    context.Context // ends when the session does
+	life    context.Context // ends when the session ends
 	endLife context.CancelFunc
 
 	closes singleflight.Group // concurrent calls of Close share one try
-	closed bool               // an earlier Close has returned nil; only the method close uses this
+	closed bool               // whether a call of close has returned nil; only the method close uses this field
 
 	calls *calls.Group // the requests on their way, including those whose callers gave up
 
-	gate calls.Gate // method calls in flight, and all goroutines except those of the Group
+	gate calls.Gate // has the method calls in flight, and all goroutines except those of calls
 
 	mu   sync.Mutex
 	sent map[kind]int // the number of requests so far, by their kind
 }
 
-// kind says which requests of a session share a count.
+// kind is the key under which a session counts its requests. Nth of a Request
+// is a number within one kind.
 type kind struct {
 	op    Op
 	queue string
@@ -53,8 +54,8 @@ func (c *Connector) newSession(number int, inner driver.Session) *session {
 	return s
 }
 
-// awaitEnd waits for the end of the session, and then ends everything that is
-// on its way.
+// awaitEnd waits until the driver's session has ended. Then it ends the context
+// life, and with it everything that is on its way.
 func (s *session) awaitEnd() {
 	<-s.inner.Done()
 	s.endLife()
@@ -68,8 +69,8 @@ func (s *session) awaitEnd() {
 func (s *session) Done() <-chan struct{} { return s.inner.Done() }
 func (s *session) Err() error            { return s.inner.Err() }
 
-// Describe implements driver.Describer. It returns nothing if the driver's
-// session does not implement it.
+// Describe implements driver.Describer. The result is zero if the driver's
+// session does not implement that interface.
 func (s *session) Describe() driver.SessionInfo { return driver.Describe(s.inner) }
 
 // String names the session in the output of tests.
@@ -179,7 +180,9 @@ func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 	return sent[T]{}, err
 }
 
-// carry is the part of send that goes on even if the caller gives up.
+// carry sends the request of o, plays its faults, and returns the answer. It
+// runs on a goroutine of its own, and goes on even if the caller of send gives
+// up.
 func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	got.request = o.Request
 	r := &got.request
@@ -188,7 +191,7 @@ func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	}
 	got.answer, err = o.do(s.life)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return got, err // the plan cannot lose this: every call has to return it
+		return got, err // every call of such a method has to return this error, so no plan can lose it
 	}
 	if got.onRequest.Repeat && r.repeatable() {
 		_, _ = o.do(s.life)

@@ -18,10 +18,10 @@ import (
 // scripted is a session whose watch sends what the test sends. Each call that
 // arms a watch returns the same watch.
 type scripted struct {
-	driver.Session // for the methods that no test calls
+	driver.Session // nil, because no test calls the methods that scripted lacks
 
 	news    chan driver.Cause
-	stops   atomic.Int64 // calls of the watch's Stop
+	stops   atomic.Int64 // how often Stop of the watch was called
 	done    chan struct{}
 	deleted []driver.Place
 }
@@ -108,8 +108,8 @@ var arming = map[string]func(driver.Session) (driver.Watch, error){
 	},
 }
 
-// watching runs a test, in virtual time, with a watch that each kind of call
-// has armed.
+// watching runs a test in virtual time, once for each kind of call that arms a
+// watch. The test gets the watch that this call has armed.
 func watching(t *testing.T, plan faults.Plan, test func(t *testing.T, in *scripted, s driver.Session, w driver.Watch)) {
 	for name, arm := range arming {
 		t.Run(name, func(t *testing.T) {
@@ -391,8 +391,9 @@ func TestCreateMayLoseItsListAndItsWatch(t *testing.T) {
 	}
 }
 
-// After an error of Create, its node is removed and its caller has no watch. So
-// the driver's watch has to be stopped.
+// If the reply to a call is lost, the caller has no watch. So the driver's
+// watch has to be stopped. If the call was a Create, its node has to be removed
+// as well.
 func TestWatchWhoseReplyIsLostIsStopped(t *testing.T) {
 	for name, arm := range arming {
 		synctest.Test(t, func(t *testing.T) {
