@@ -79,7 +79,8 @@ func (s *settings) contenderACL(x secret) []zk.ACL {
 	return append(s.usersACL(zk.PermRead), x.acl...)
 }
 
-// queueACL is the ACL of queues, and of contenders that are not guarded.
+// queueACL is the ACL of queues. It is also the ACL of contenders if the
+// session has no secret.
 func (s *settings) queueACL() []zk.ACL { return s.usersACL(zk.PermAll) }
 
 // usersACL returns an ACL that gives perms to the users of the queues that this

@@ -31,7 +31,7 @@ func TestCloseEndsTheSessionOnceTheStoreIsBack(t *testing.T) {
 		p := b.mustCreate("q", "h-W-", "x")
 		b.proxy.Refuse()
 		b.proxy.DropConnections()
-		time.Sleep(down) // the driver is between two attempts
+		time.Sleep(down) // until the driver is between two attempts to connect
 		b.proxy.Heal()
 		require.NoError(t, b.Close())
 		there, _, err := b.raw.Exists(b.chroot + "/q/" + p.Name)
@@ -119,13 +119,14 @@ func TestCloseOfASessionThatTheServerHasLetExpireIsDone(t *testing.T) {
 	require.Zero(t, b.proxy.Frames(zktest.OpClose))
 }
 
-// Each attempt that reaches a server makes the server keep the session for
-// another timeout. If all attempts were too short, the session would never end.
+// If an attempt to end the session reaches a server, the server keeps the
+// session for another timeout. So if every attempt was too short to get an
+// answer, the session would never end.
 func TestAttemptsToEndALostSessionSucceedOnASlowNetwork(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=10s")
 	b.mustCreate("q", "h-W-", "x")
-	b.proxy.SetDelay(700 * time.Millisecond) // in each direction
+	b.proxy.SetDelay(700 * time.Millisecond) // the delay in each direction
 	expireLease(t, b)
 	var err error
 	for try := 0; try == 0 || err != nil; try++ {

@@ -82,7 +82,7 @@ func (s *store) proxy(session driver.Session) *zktest.Proxy {
 // conformance has all stores of one run of the tests for drivers. It finds the
 // proxy of any of their sessions.
 type conformance struct {
-	slow           sync.Map // the sessions, as keys, whose replies are delayed
+	slow           sync.Map // the sessions whose replies are delayed, as keys
 	alwaysPrefetch bool
 	mu             sync.Mutex
 	stores         []*store
@@ -135,7 +135,7 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 		CutOff: func(t *testing.T, s driver.Session) func() {
 			p := c.proxy(s)
 			if _, slow := c.slow.LoadAndDelete(s); slow {
-				p.CutOneWay(testenv.ToServer) // replies in flight arrive
+				p.CutOneWay(testenv.ToServer) // replies that are on their way still arrive
 			} else {
 				p.Cut()
 			}
@@ -146,8 +146,8 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 		LoseRequest: func(t *testing.T, s driver.Session, op faults.Op) { c.proxy(s).LoseRequest(opcodes(op)) },
 		LoseReply:   func(t *testing.T, s driver.Session, op faults.Op) { c.proxy(s).LoseReply(opcodes(op)) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
-			// A server drops requests that arrive on a connection which its
-			// session has left.
+			// The request never arrives: a server drops a request that arrives
+			// on an earlier connection of its session.
 			c.proxy(s).LoseRequest(opcodes(op))
 			return func() {}
 		},
@@ -170,18 +170,21 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 			require.NoError(t, err)
 		},
 	}
-	if alwaysPrefetch { // this run is only about lists, and tests that end sessions take long
+	// This run is only about lists. It leaves out the tests that end sessions,
+	// because these take long.
+	if alwaysPrefetch {
 		config.Complete, config.Drop, config.CutOff, config.Pause = false, nil, nil, nil
 	}
 	dlocktest.Run(t, config)
 }
 
-// opcodes matches the requests of a kind.
+// opcodes returns a function that reports whether an opcode of ZooKeeper is
+// that of a request of the kind op.
 func opcodes(op faults.Op) func(opcode int32) bool {
 	switch op {
 	case faults.OpList:
 		return zktest.Op(zktest.OpGetChildren2)
-	case faults.OpDelete: // a Delete with either cause
+	case faults.OpDelete: // a Delete with the cause Changed, or with the cause Released
 		return func(opcode int32) bool { return opcode == zktest.OpDelete || opcode == zktest.OpMulti }
 	}
 	return zktest.Op(zktest.OpMulti)

@@ -17,8 +17,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// listener accepts connections. It calls the function serve for each
-// connection, on a goroutine of its own.
+// listener accepts connections, and returns its address. It calls the function
+// serve for each connection, on a goroutine of its own.
 func listener(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -138,7 +138,7 @@ func TestConnectEndsWithItsContext(t *testing.T) {
 	begin := time.Now()
 	_, err = c.Connect(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, time.Since(begin), 700*time.Millisecond) // 50ms, and the delays of a busy machine
+	require.Less(t, time.Since(begin), 700*time.Millisecond) // 50ms, and a reserve for a busy machine
 }
 
 func TestForeignPortsAreNamed(t *testing.T) {

@@ -58,8 +58,8 @@ func (s *session) checkCreate(queue string, n driver.NodeSpec) error {
 }
 
 // createNode creates a node. It makes up to five attempts, because an attempt
-// may show, for example, that the queue was removed, or that nodes have to be
-// created in it in another way.
+// may show, for example, that the queue was removed, or that its nodes have to
+// be created in another way.
 func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	for range 5 {
 		if err := ctx.Err(); err != nil {
@@ -89,7 +89,7 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 				return driver.Joined{}, explain(err, "create a node in", s.settings.queuePath(queue), "")
 			}
 			return j, nil
-		case errors.Is(err, errRemovedWithOther): // try once more
+		case errors.Is(err, errRemovedWithOther): // the loop tries once more
 		case errors.Is(err, zk.ErrNoNode):
 			s.queues.drop(queue)
 		case errors.Is(err, errMayNotWrite):
@@ -149,7 +149,7 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 		&zk.CreateRequest{Path: path + "/" + n.Prefix, Data: n.Data, Acl: s.settings.contenderACL(s.secret), Flags: zk.FlagEphemeralSequential},
 		&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1})
 	if list != nil && list.cancel() {
-		list = nil // the create was never written
+		list = nil // the create was never written, so no list is sent
 	}
 	if err != nil {
 		if len(results) == 2 && results[0].Error == nil && errors.Is(results[1].Error, zk.ErrNoAuth) {
@@ -193,7 +193,9 @@ func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (p driver.
 		var found []byte
 		found, stat, err = s.conn.Get(made)
 		if err == nil && (string(found) != string(n.Data) || stat.EphemeralOwner != s.conn.SessionID()) {
-			err = zk.ErrNoNode // another session's node; this session's was removed before
+			// Another session has made this node. The node of this session was
+			// removed before.
+			err = zk.ErrNoNode
 		}
 	}
 	if err != nil {

@@ -108,7 +108,7 @@ func TestNegativeSequencesDoNoHarm(t *testing.T) {
 	require.False(t, b.pastEnd("h-W-", driver.Place{Node: nodeAt("/q/h-W-0000000007", 2, 1)}))
 	nodes := sorted([]string{"h-W-10000000000", "h-W--2147483648", "x", "h-W-99999999999999999999", "h-R-0000000002", "-1", ""}, 7)
 	require.Equal(t, []driver.Node{
-		{Name: "h-W-10000000000", Seq: 0, Epoch: 7}, // ZooKeeper appends ten digits: the prefix is another program's
+		{Name: "h-W-10000000000", Seq: 0, Epoch: 7}, // ten digits, all 0; the 1 before them belongs to the prefix
 		{Name: "h-R-0000000002", Seq: 2, Epoch: 7},
 		{Name: "h-W--2147483648", Seq: 2147483648, Epoch: 7},
 		{Name: "h-W-99999999999999999999", Seq: 9999999999, Epoch: 7},
@@ -305,12 +305,12 @@ func mustCreateOn(t testing.TB, s *session, data string) driver.Place {
 	return p
 }
 
-// A Stat does not show whether a node is a container. So the test counts
-// requests.
+// A Stat does not show whether a node is a container. So the test counts the
+// requests that make containers and other nodes.
 func TestQueuesAreContainersWhereTheServerHasThem(t *testing.T) {
 	b := newFixture(t, "")
 	b.mustCreate("some/new/server", "h-W-", "x")
-	require.Equal(t, 2, b.proxy.Frames(zktest.OpCreateContainer)) // the first one fails: there is no parent
+	require.Equal(t, 2, b.proxy.Frames(zktest.OpCreateContainer)) // the first request fails, because the parent is missing
 	require.Equal(t, 2, b.proxy.Frames(zktest.OpCreate))
 	b.queues.noContainers.Store(true)
 	b.mustCreate("some/old/server", "h-W-", "x")

@@ -68,7 +68,7 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 	case errors.Is(err, zk.ErrNoAuth) && s.secret.set(): // the node is another session's, or this session has no DELETE
 		return s.deleteDoubtful(queue, n)
 	case !zkconn.Unanswered(err):
-		s.own.seenAs(n, name, s.conn.Connection()) // the server has refused the removal
+		s.own.seenAs(n, name, s.conn.Connection()) // the server has refused the removal, so the node exists
 	}
 	return explain(err, "delete", path, "DELETE on the queue")
 }
@@ -88,7 +88,7 @@ func (s *session) deleteChecked(queue string, token int64, names []string) error
 		done, err := s.readAndDelete(queue, token, names)
 		if done || err != nil {
 			return err
-		} // otherwise the node changed since the read: read it again
+		} // otherwise the node has changed since the read, so it is read again
 	}
 	return fmt.Errorf("zkdriver: delete %s: %w: the node keeps changing", s.settings.queuePath(queue), driver.ErrUnavailable)
 }

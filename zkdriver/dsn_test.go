@@ -190,7 +190,7 @@ func FuzzDSN(f *testing.F) {
 	})
 }
 
-// format is the reverse of parseDSN.
+// format returns a data source name from which parseDSN makes these settings.
 func (s *settings) format() string {
 	var b strings.Builder
 	escape := func(v string) string { return strings.NewReplacer("&", "%26", "%3A", ":").Replace(url.PathEscape(v)) }

@@ -40,7 +40,9 @@ func FuzzTrailer(f *testing.F) {
 		require.Equal(t, want, e)
 		require.Equal(t, data, got)
 
-		inner, e, marked := splitTrailer(data) // of a node that any client may have written
+		// The fuzzed data may also be that of a stored node, which any client
+		// may have written.
+		inner, e, marked := splitTrailer(data)
 		require.True(t, bytes.HasPrefix(data, inner))
 		if marked {
 			require.Equal(t, data, appendTrailer(inner, e))

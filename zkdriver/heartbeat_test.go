@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The lease of a holder never counts from a later instant than the sending of
-// the latest answered write. So Syncs alone do not renew it.
+// The lease of a holder counts from the time at which the latest answered write
+// was sent, or from an earlier time. So Syncs alone do not renew it.
 func TestASessionWithNodesSendsWrites(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=2s")
@@ -96,7 +96,9 @@ func TestServerWithoutItsLeaderDoesNotKeepASessionAlive(t *testing.T) {
 	e.CutServer(follower)
 	stop := make(chan struct{})
 	reads := make(chan int, 1)
-	go func() { // answers of the follower must not renew the lease
+	// The follower goes on answering these reads. The answers must not renew
+	// the lease.
+	go func() {
 		n := 0
 		defer func() { reads <- n }()
 		for {
@@ -127,7 +129,8 @@ func TestServerWithoutItsLeaderDoesNotKeepASessionAlive(t *testing.T) {
 func TestMarginOrTickBeyondWhatTheServerGrantsIsRefused(t *testing.T) {
 	server := zktest.Shared(t)
 	for _, parameter := range []string{"lease_margin", "tick_time"} {
-		_, err := dsnConnect(t, "zk://"+server.Addr()+"?session_timeout=1h&"+parameter+"=20m") // ten minutes is the server's most
+		// The server grants at most ten minutes.
+		_, err := dsnConnect(t, "zk://"+server.Addr()+"?session_timeout=1h&"+parameter+"=20m")
 		require.ErrorContains(t, err, parameter+" is more than half of the timeout that the server grants a session: half of 10m0s")
 		require.NotErrorIs(t, err, driver.ErrUnavailable)
 	}
@@ -153,14 +156,13 @@ func TestARootThatMayNotBeReadCostsNoSession(t *testing.T) {
 	}
 }
 
-// A slow answer must not end the session.
 func TestASlowStoreCostsNoSession(t *testing.T) {
 	for _, delay := range []time.Duration{300 * time.Millisecond, 600 * time.Millisecond} {
 		t.Run(fmt.Sprint(delay), func(t *testing.T) {
 			t.Parallel()
 			b := newFixture(t, "session_timeout=8s")
 			b.mustCreate("q", "h-W-", "x")
-			b.proxy.SetDelay(delay) // in each direction
+			b.proxy.SetDelay(delay) // the delay in each direction
 			before := b.proxy.Requests()
 			eventually(t, "fifteen heartbeats", func() bool { return b.Err() != nil || b.proxy.Requests() >= before+15 })
 			require.NoError(t, b.Err())

@@ -81,7 +81,7 @@ func newFixture(t testing.TB, params string) *fixture {
 	return b
 }
 
-// another connects a further session, without a proxy.
+// another begins another session below the same chroot, without a proxy.
 func (b *fixture) another(params string) *session {
 	b.t.Helper()
 	return mustConnect(b.t, "zk://"+b.server.Addr()+b.chroot+"?"+params)

@@ -69,7 +69,8 @@ func TestARemovalInFlightCostsItsSessionNoNewNode(t *testing.T) {
 	}
 }
 
-// Any client may give a node any sequence.
+// Any client may make a node with any sequence. So the search for an orphan
+// must not rely on the sequences of nodes of other clients.
 func TestAnOldNodeWithAHighSequenceHidesNoOrphan(t *testing.T) {
 	for _, seq := range []int64{2147000000, 7} {
 		t.Run(fmt.Sprint(seq), func(t *testing.T) {

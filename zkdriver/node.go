@@ -12,7 +12,7 @@ import (
 
 // storedNode is a node as the server has it.
 type storedNode struct {
-	mine       bool // the node belongs to this session
+	mine       bool // whether the node belongs to this session
 	name, path string
 	data       []byte // the data that the creator gave the node, without the trailer
 	trailer    trailer
@@ -79,7 +79,9 @@ func (s *session) stillExists(queue string, p driver.Place, removals []<-chan st
 		<-ended
 	}
 	path := s.settings.queuePath(queue)
-	if err := s.conn.Sync(path); err != nil { // the session may be connected to another server now
+	// The session may be connected to another server by now, to which the
+	// removals may come late. After a Sync that server knows of them.
+	if err := s.conn.Sync(path); err != nil {
 		return explain(err, "look at", path, "READ on it")
 	}
 	_, err := s.findNode(queue, p.Token, []string{p.Name})

@@ -15,7 +15,7 @@ type orphans struct {
 	mu          sync.Mutex
 	lastCreated map[string]driver.Node // the last node that this session has created, by queue
 	list        []orphan
-	running     bool // a goroutine runs removeOrphans
+	running     bool // whether a goroutine runs removeOrphans
 }
 
 // orphan is a Create that was not answered.

@@ -13,8 +13,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Package zkconn proves the bounds in virtual time. This test checks them
-// against a server, with a margin for a busy machine, and over TLS as well.
+// The tests of package zkconn show in virtual time which outages a session
+// survives. This test checks that against a server, with a margin for a busy
+// machine, and over TLS as well.
 func TestOutageOfAQuarterOfTheTimeoutLosesNothing(t *testing.T) {
 	t.Parallel()
 	const timeout, phases = 8 * time.Second, 8

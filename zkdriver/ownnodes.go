@@ -41,9 +41,9 @@ type ownNode struct {
 	token, seq int64
 	names      []string // the names that the node may have; several after an unanswered Replace
 	doubtful   bool
-	number     uint64 // ownNodes.created when this node was added
+	number     uint64 // the value of ownNodes.created when this node was added
 	connection uint64 // the connection on which the node was last seen
-	waits      int    // number of open watches, of this node together with nodes ahead, without an event so far
+	waits      int    // number of open watches of this node and of nodes ahead that have had no event so far
 	round      int    // number of times that an event of such a watch has ended the wait
 }
 
@@ -147,7 +147,8 @@ func (o *ownNodes) endWait(n *ownNode, event bool) {
 	}
 }
 
-// remove removes a node from byToken. The caller holds o.mu.
+// remove takes a node out of byToken. If the node only waited, it is not
+// counted as waiting any more. The caller holds o.mu.
 func (o *ownNodes) remove(n *ownNode) {
 	if o.byToken[n.token] != n {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// newSharedQueue returns a session, and another session that has the first node
-// of the queue "q".
+// newSharedQueue returns two sessions, and the first node of the queue "q",
+// which belongs to the session other.
 func newSharedQueue(t *testing.T) (b *fixture, other *session, first driver.Place) {
 	t.Helper()
 	b = newFixture(t, "session_timeout=1m")
@@ -24,7 +24,7 @@ func newSharedQueue(t *testing.T) (b *fixture, other *session, first driver.Plac
 	return b, other, first
 }
 
-// join creates a reader's node.
+// join creates a reader's node in the queue "q".
 func (b *fixture) join(data string) driver.Joined {
 	b.t.Helper()
 	j, err := b.Create(within(b.t), "q", driver.NodeSpec{Prefix: "web1-R-", Data: []byte(data)})
@@ -112,7 +112,7 @@ func TestAListThatIsLostWithItsConnectionIsNotUsed(t *testing.T) {
 // the server has.
 func TestAPrefetchOnAnotherConnectionShowsTheNode(t *testing.T) {
 	b, _, first := newSharedQueue(t)
-	b.names() // the session has a connection
+	b.names() // now the session has a connection
 	list := b.prefetch("q", []byte("a"))
 	start, started := list.send, make(chan struct{})
 	list.send = func() { close(started) }

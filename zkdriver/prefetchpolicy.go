@@ -15,9 +15,9 @@ type prefetchPolicy struct {
 
 // queueHistory is what a session remembers of its last creates in a queue.
 type queueHistory struct {
-	others     bool // the queue had other nodes when the last node was created
-	prefetched bool // the last create had a prefetch
-	useless    bool // the last prefetch did not help
+	others     bool // whether the queue had other nodes when the last node was created
+	prefetched bool // whether the last create had a prefetch
+	useless    bool // whether the last prefetch did not help
 	skip       int  // how many creates have no prefetch after one that did not help
 	toSkip     int  // how many of these creates are still to come
 }

@@ -49,7 +49,9 @@ func (s *session) checkQueueACL(path string, info *queueInfo) error {
 		}
 		err = s.conn.SetACL(path, s.settings.queueACL(), stat.Aversion)
 		switch {
-		case errors.Is(err, zk.ErrNoAuth): // a user of the same name, or with another certificate
+		// Another user has made the node: one of the same name, or with another
+		// certificate.
+		case errors.Is(err, zk.ErrNoAuth):
 			return s.settings.foreignQueue(path, other)
 		case err != nil && !errors.Is(err, zk.ErrBadVersion):
 			return err
@@ -82,9 +84,10 @@ func (s *settings) isAncestorACL(acl []zk.ACL) bool {
 	return len(ours) > 0 && s.otherUser(ours) == nil
 }
 
-// otherUser returns an entry by which another user may alter the queue, or nil.
+// otherUser returns an entry of the ACL by which another user may alter the
+// queue, or nil.
 func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
-	ours := make(map[string]int) // by scheme
+	ours := make(map[string]int) // the number of entries that may mean this session's user, by scheme
 	for i, a := range acl {
 		if a.Perms&^zk.PermRead == 0 {
 			continue

@@ -13,7 +13,7 @@ type queueCache struct {
 	known  map[string]queueInfo
 	trusts map[string]writeTrust
 
-	noContainers atomic.Bool // the server is older than 3.5.3
+	noContainers atomic.Bool // whether the server is older than 3.5.3, and so has no containers
 }
 
 // maxKnown bounds the cache, for sessions that use many queues.
@@ -61,7 +61,7 @@ func (q *queueCache) set(queue string, info queueInfo) {
 		q.known = make(map[string]queueInfo)
 	}
 	if _, there := q.known[queue]; !there && len(q.known) >= maxKnown {
-		for other := range q.known { // drop any one of them
+		for other := range q.known { // drop any one entry
 			delete(q.known, other)
 			break
 		}
@@ -81,7 +81,7 @@ func (q *queueCache) drop(queue string) {
 type writeTrust struct {
 	epoch      int64
 	aclVersion int32
-	unread     bool // the ACL was not read yet
+	unread     bool // whether the ACL was not read yet
 	trusted    bool
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// causeOf waits for the end of a watch and returns its cause.
+// causeOf waits until a watch sends a value or ends. It returns the value, or
+// Changed if the watch has ended.
 func causeOf(t testing.TB, c <-chan driver.Cause) driver.Cause {
 	t.Helper()
 	select {
@@ -50,7 +51,8 @@ func TestReleaseReachesEveryWatchOfTheNode(t *testing.T) {
 	}
 }
 
-// The server reports a release while the answer to the watch is in flight.
+// The release happens while the watch is being armed. So the watch may send
+// Released, or may end without it.
 func TestReleaseThatMeetsTheArmingIsChangedOrReleased(t *testing.T) {
 	b := newFixture(t, "")
 	other := b.another("")
@@ -128,7 +130,7 @@ func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 }
 
 // The queue was made again, and a node of another session has the name that the
-// holder's node had.
+// holder's node had. The holder's release must not remove that node.
 func TestReleaseSparesANodeOfTheSameName(t *testing.T) {
 	b := newFixture(t, "")
 	other := b.another("")
@@ -142,7 +144,8 @@ func TestReleaseSparesANodeOfTheSameName(t *testing.T) {
 }
 
 // A node was removed during a reconnect, and another node of the same name was
-// created. The server then reports that the node was written.
+// created. The server then reports that the node was written. That is no
+// release.
 func TestANodeOfTheSameNameMadeDuringAReconnectIsNoRelease(t *testing.T) {
 	b := newFixture(t, "session_timeout=20s")
 	other := b.another("")
@@ -264,7 +267,7 @@ func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
 	}
 }
 
-// A session without a secret trusts no write.
+// A session with handover=list has no secret, and so it trusts no write.
 func TestASessionThatListsReportsNoRelease(t *testing.T) {
 	b := newFixture(t, "")
 	lists := b.another("handover=list")
@@ -277,8 +280,8 @@ func TestASessionThatListsReportsNoRelease(t *testing.T) {
 	}
 }
 
-// The ACL of the queue says whether every client that may create nodes may
-// delete nodes, too.
+// A release is reported only if the ACL of the queue lets every client that may
+// create nodes delete nodes, too.
 func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
 	alice := zk.DigestACL(zk.PermAll, "alice", "geheim")[0]
 	bob := zk.DigestACL(zk.PermRead|zk.PermCreate, "bob", "geheim")[0]
@@ -343,7 +346,8 @@ func TestTheACLOfAQueueIsReadOnce(t *testing.T) {
 	require.Equal(t, 2, b.proxy.Frames(zktest.OpGetACL)-read, "another queue")
 }
 
-// A node of another session is not this session's, whatever its data says.
+// A node of another session is not taken for a node of this session, whatever
+// its data says.
 func TestAForgedPlaceIsGone(t *testing.T) {
 	b := newFixture(t, "")
 	p := b.mustCreate("q", "h-W-", "x")

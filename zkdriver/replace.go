@@ -55,7 +55,8 @@ func (s *session) replaceNode(queue string, p driver.Place, name string) (driver
 			s.own.seenAs(own, name, s.conn.Connection())
 			p.Name = name
 			return p, nil
-		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion): // the node has changed since the read: read it again
+		// The node has changed since it was read. The loop reads it again.
+		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 		default:
 			return driver.Place{}, explain(err, "replace", n.path, "CREATE and DELETE on the queue")
 		}
@@ -66,12 +67,12 @@ func (s *session) replaceNode(queue string, p driver.Place, name string) (driver
 // swap gives a node another name.
 func (s *session) swap(queue string, own *ownNode, n *storedNode, name string) error {
 	stored := appendTrailer(n.data, trailer{token: n.token(), created: n.created()})
-	s.own.doubt(own, name) // until the answer has arrived
+	s.own.doubt(own, name) // until the answer has arrived, the node may have either name
 	_, err := s.conn.Multi(
 		&zk.DeleteRequest{Path: n.path, Version: n.stat.Version},
 		&zk.CreateRequest{Path: s.settings.queuePath(queue) + "/" + name, Data: stored, Acl: s.settings.contenderACL(s.secret), Flags: zk.FlagEphemeral})
 	if err != nil && !zkconn.Unanswered(err) {
-		s.own.seenAs(own, n.name, s.conn.Connection()) // swap was refused
+		s.own.seenAs(own, n.name, s.conn.Connection()) // the server has refused the swap
 	}
 	return err
 }

@@ -366,7 +366,9 @@ func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	}
 }
 
-// A node was created in another queue than the one that was checked.
+// After a queue was checked, it gets another ACL, or is replaced by another
+// queue. The next Create makes its node there without another check, and must
+// notice the change by the answer.
 func TestAQueueReplacedAfterItsCheckIsCheckedAgain(t *testing.T) {
 	for name, data := range map[string][]byte{"with a write": nil, "without a write": []byte("another user's")} {
 		t.Run(name, func(t *testing.T) {
@@ -422,9 +424,9 @@ func TestTheMakerOfAnAncestorCannotReachTheQueuesBelow(t *testing.T) {
 	require.False(t, errors.Is(err, driver.ErrUnavailable))
 }
 
-// A lock and the locks below it belong to the same user. The lock's node may
-// have been made first for the locks below it, when every client could still
-// create nodes below it.
+// A lock and the locks below it belong to the same user. That user can take the
+// lock even if its node was made for the locks below it, with an ACL under which
+// every client could create nodes below it.
 func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		t.Run(mode, func(t *testing.T) {

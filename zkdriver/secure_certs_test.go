@@ -61,7 +61,8 @@ func certificate() *x509.Certificate {
 	}
 }
 
-// issue signs a certificate after the function change has altered it.
+// issue returns a certificate that the forger has signed. Before that, the
+// function change alters the certificate, unless it is nil.
 func (f *forger) issue(change func(*x509.Certificate)) tls.Certificate {
 	f.t.Helper()
 	template := certificate()

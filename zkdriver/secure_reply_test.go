@@ -33,7 +33,7 @@ const hostileServerVariable = "ZKDRIVER_HOSTILE_SERVER_DSN"
 func TestClientOfAHostileServer(t *testing.T) {
 	dsn := os.Getenv(hostileServerVariable)
 	if dsn == "" {
-		return // the tests below run it
+		return // only the tests below run this test, in another process
 	}
 	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
 		use(dsn)
@@ -56,7 +56,8 @@ func use(dsn string) {
 	if err != nil {
 		return
 	}
-	defer s.(*session).conn.Lease().End(errTestOver) // does not end the session in the store, which takes time
+	// This does not end the session in the store, because that takes time.
+	defer s.(*session).conn.Lease().End(errTestOver)
 	s.(*session).prefetchPolicy.always = true
 	for ctx.Err() == nil && s.Err() == nil {
 		p, err := create(ctx, s, "q", "web1-W-", []byte(fmt.Sprint(rand.Uint64())))
@@ -157,7 +158,7 @@ func TestNoReplyEndsTheProcess(t *testing.T) {
 			switch opcode {
 			case zktest.OpMulti:
 				return body
-			case zktest.OpGetData: // so that a Multi comes next
+			case zktest.OpGetData: // a valid answer, so that the driver goes on and sends a Multi
 				return append(number(0), make([]byte, 68)...)
 			}
 			return make([]byte, 100)

@@ -50,7 +50,7 @@ func TestTLSConfigurationOfTheApplication(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
 	config := certs.ClientConfig(t)
-	config.ServerName = "" // so that the host's name is used
+	config.ServerName = "" // the certificate must then have the name of the host
 	c, err := Driver{TLS: config}.OpenConnector("zk://" + server.SecureAddr())
 	require.NoError(t, err)
 	s, err := c.Connect(context.Background())

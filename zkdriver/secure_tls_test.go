@@ -80,7 +80,9 @@ func TestAServerWithABadCertificateReceivesNothingAndTheErrorSaysWhy(t *testing.
 	}
 	t.Run("and a good one is spoken to", func(t *testing.T) {
 		server := record(t, &tls.Config{Certificates: []tls.Certificate{good.issue(nil)}}, sessionReply(time.Minute, 7))
-		refused(t, "zk://alice:geheim@"+server.addr()+good.trust()) // it never answers the login
+		// The server receives the login and never answers it, so the session
+		// does not begin.
+		refused(t, "zk://alice:geheim@"+server.addr()+good.trust())
 		assert.Contains(t, server.heard(), "geheim", "the login goes to a server that has proven who it is")
 	})
 }
@@ -95,14 +97,16 @@ func TestTLSBefore12IsRefused(t *testing.T) {
 	}
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		server := record(t, &tls.Config{Certificates: []tls.Certificate{f.issue(nil)}, MinVersion: version, MaxVersion: version}, sessionReply(time.Minute, 7))
-		s, err := dsnConnect(t, "zk://"+server.addr()+f.trust()+"&handover=list") // a session of handover=release logs in
+		// The session has handover=list, so it does not log in. This server
+		// answers no login.
+		s, err := dsnConnect(t, "zk://"+server.addr()+f.trust()+"&handover=list")
 		require.NoError(t, err, tls.VersionName(version))
 		s.conn.Lease().End(errTestOver)
 	}
 }
 
-// The error quotes a certificate although it is not known yet whether any CA
-// has signed it.
+// The error quotes the certificate before it is known whether a trusted CA has
+// signed it. So an attacker may have written the text.
 func TestTextOfACertificateIsMadePrintable(t *testing.T) {
 	f := newForger(t)
 	for _, name := range []string{"x\x1b]0;owned\x07.example", "x\r\nWARN all is well", "\x1b[2J", strings.Repeat("long.", 5000) + "example"} {
@@ -168,7 +172,7 @@ func TestAClientWithTLSSendsNoPlainText(t *testing.T) {
 			heard := server.heard()
 			assert.NotContains(t, heard, "alice")
 			assert.NotContains(t, heard, "geheim")
-			for heard != "" { // only handshakes and alerts of TLS were sent
+			for heard != "" { // the client has sent only handshakes and alerts of TLS
 				require.Contains(t, "\x16\x15", heard[:1])
 				length := int(binary.BigEndian.Uint16([]byte(heard[3:])))
 				heard = heard[5+length:]
@@ -201,7 +205,7 @@ func TestACertificateIsTheNameOfAClient(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=testenv client"}}, acl)
 
-	bob := mustConnect(t, dsn+tlsParams(certs.CA, certs.Server)+"&acl=creator") // another certificate of the same CA
+	bob := mustConnect(t, dsn+tlsParams(certs.CA, certs.Server)+"&acl=creator") // bob has another certificate of the same CA
 	for what, got := range refusedCalls(within(t), bob, "of/q", p) {
 		assert.ErrorIs(t, got.err, zk.ErrNoAuth, what)
 	}
@@ -217,7 +221,7 @@ func TestOneServerWithABadCertificateAmongGoodOnesIsPassedOver(t *testing.T) {
 	forged := record(t, &tls.Config{Certificates: []tls.Certificate{newForger(t).issue(nil)}}, sessionReply(time.Minute, 7))
 	params := "?tls=true&tls_ca=" + url.PathEscape(certs.CA) + "&session_timeout=4s"
 	good := zktest.NewProxy(t, server.SecureAddr())
-	for range 6 { // either server may be dialed first
+	for range 6 { // in some rounds the forged server is dialed first
 		s := mustConnect(t, "zk://alice:geheim@"+forged.addr()+","+good.Addr()+params)
 		require.Equal(t, good.Addr(), s.Describe().Server)
 		p, err := create(within(t), s, "q", "web1-W-", []byte("x"))

@@ -18,9 +18,9 @@ type settings struct {
 
 	sessionTimeout time.Duration
 	connectTimeout time.Duration
-	leaseMargin    time.Duration // 0: a quarter of the timeout that the server grants
+	leaseMargin    time.Duration // how much earlier than the store the lease ends; 0: a quarter of the granted timeout
 	tick           time.Duration // the tickTime of the ensemble; 0: not stated
-	listOnly       bool          // a waiter lists the queue after each release (handover=list)
+	listOnly       bool          // whether a waiter lists the queue after each release (handover=list)
 	sequenceLimit  int64
 	acl            aclMode
 

@@ -83,7 +83,8 @@ func (w *waiter) release(x wait) {
 	require.NoError(w.t, w.holder.Delete(within(w.t), x.queue, x.ahead, driver.Released))
 }
 
-// requireNoEvent requires that the contender has learned nothing yet.
+// requireNoEvent requires that the watch has not sent a value and has not
+// ended.
 func requireNoEvent(t testing.TB, c <-chan driver.Cause) {
 	t.Helper()
 	select {
@@ -180,7 +181,7 @@ func TestListAfterAStoppedWatchWaitsForTheProof(t *testing.T) {
 			}
 			x.watch.Stop()
 			lists := make(chan error, 2)
-			for range cap(lists) { // any of these lists may be the one of the contender
+			for range cap(lists) { // any one of these lists may be the contender's
 				go func() { _, err := w.List(within(t), "q"); lists <- err }()
 			}
 			closed(t, "the proof is sent", held.Held())
@@ -292,7 +293,8 @@ func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 	require.NoError(t, w.Close())
 	require.ErrorIs(t, w.Err(), driver.ErrSessionEnded)
 
-	// The proof may fail before the watches end.
+	// Before the watches have ended, the proof may fail. Then confirmLater ends
+	// the watch.
 	l := &subscriber{c: make(chan driver.Cause, 1), ahead: true, event: releaseEvent, confirming: true}
 	w.watches.confirmLater(l)
 	ended(t, l.c)

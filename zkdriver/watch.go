@@ -97,7 +97,7 @@ func (s *session) arm(path string, w *watch, arm func(path string) (watchedNode,
 	asked := s.own.createdSoFar()
 	node, err := arm(path)
 	if errors.Is(err, zk.ErrNoNode) {
-		s.watches.fire(path, driver.Changed) // no node: the watch ends at once
+		s.watches.fire(path, driver.Changed) // the node is missing, so the watch ends at once
 		if queue, name, ok := s.settings.splitPath(path); ok {
 			s.own.nodeGone(queue, name, asked)
 		}

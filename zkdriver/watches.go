@@ -16,12 +16,12 @@ import (
 // go-zookeeper calls a function for each event, and that function ends the
 // watches. So a watch needs no goroutine.
 type watches struct {
-	conn *zkconn.Conn // set before the first subscriber
+	conn *zkconn.Conn // set before the first call of subscribe
 	own  *ownNodes
 
 	mu          sync.Mutex
 	closed      bool
-	setInClient bool // there were watches when close was called, and go-zookeeper has kept them
+	setInClient bool // whether there were watches when close was called, which go-zookeeper has kept
 	paths       map[string]*watch
 	breaks      uint64         // how often the connection broke
 	stale       map[string]int // number of watches that began on an earlier connection, by path of the queue
@@ -34,7 +34,7 @@ type watch struct {
 	armed       chan struct{} // closed when the server has answered
 	err         error         // the error of the request for the watch, or nil; like node, set before armed is closed
 	node        watchedNode
-	over        bool // the watch has ended: it has fired, or all watches were closed
+	over        bool // whether the watch has ended: it has fired, or all watches were closed
 	subscribers map[*subscriber]struct{}
 
 	// written is set when a write to the node was reported. fresh is set at the
@@ -45,9 +45,9 @@ type watch struct {
 
 // watchedNode is what the answer to a watch shows of the node.
 type watchedNode struct {
-	mine    bool // the node belongs to this session
+	mine    bool // whether the node belongs to this session
 	token   int64
-	trusted bool // only the owner can write to the node, and only releases it so: see trustsWrite
+	trusted bool // whether only the owner can write to the node, and only to release it: see trustsWrite
 }
 
 // subscriber is the driver's side of a driver.Watch. It listens to the watches
@@ -55,13 +55,13 @@ type watchedNode struct {
 type subscriber struct {
 	c          chan driver.Cause
 	own        *watch           // the watch of the contender's own node; nil if a queue is watched
-	ahead      bool             // the subscriber also listens to nodes ahead of its own, see notify
-	watches    []*watch         // own and all other watches that have not ended
-	endOfWait  func(event bool) // see ownNodes.beginWait; nil if the node does not only wait
-	confirming bool             // the event is held back until a write is answered, see confirmLater
+	ahead      bool             // whether the subscriber also listens to nodes ahead of its own: see notify
+	watches    []*watch         // the watches that the subscriber listens to, own among them, except those that have ended
+	endOfWait  func(event bool) // records the end of the wait, see ownNodes.beginWait; nil if the node does not only wait
+	confirming bool             // whether the event is held back until a write is answered: see confirmLater
 	event      event
-	released   bool // Released was sent on c
-	over       bool // c is closed, or no caller receives from it any more
+	released   bool // whether Released was sent on c
+	over       bool // whether c is closed, or no caller receives from it any more
 }
 
 // event is what the watches of a subscriber have reported: nothing yet, the
@@ -188,7 +188,7 @@ func (ws *watches) written(path string) {
 	select {
 	case <-w.armed:
 		ws.end(w, w.cause())
-	default: // answered will end it
+	default: // the method answered will end the watch
 	}
 }
 

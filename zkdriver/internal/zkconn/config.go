@@ -8,7 +8,7 @@ type Config struct {
 	Hosts          []string      // "host:port"; an IPv6 address stands in brackets
 	SessionTimeout time.Duration // the timeout that the client asks for
 	ConnectTimeout time.Duration // how long Dial tries
-	LeaseMargin    time.Duration // 0: a quarter of the timeout that the server grants
+	LeaseMargin    time.Duration // how much earlier than the store the lease ends; 0: a quarter of the granted timeout
 	Tick           time.Duration // the ensemble's tickTime; 0: not known
 
 	TLS TLS
@@ -52,8 +52,8 @@ type Events interface {
 type Change int
 
 const (
-	Other   Change = iota // its children changed, or it was created
-	Written               // its data was written
+	Other   Change = iota // the node's children changed, or the node was created
+	Written               // the node's data was written
 	Deleted
 )
 

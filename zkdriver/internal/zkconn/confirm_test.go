@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// enter sets the duty of a waiting session to Holding and calls confirm, as
-// when the wait of its only contender is over.
+// enter makes a waiting session a holding one: it sets the duty to Holding and
+// calls confirm, as a session does when its only contender need not wait any
+// more.
 func (w *world) enter() error {
 	w.does.Store(int32(Holding))
 	return w.keepalive.confirm(w.prove)
@@ -51,8 +52,9 @@ func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
 		for i := range 38 {
 			for later := range 10 {
 				inBubble(t, c, func(w *world) {
-					time.Sleep(c.timeout*time.Duration(i)/100 + trip/3) // no heartbeat is sent then
-					synced := make(chan struct{})                       // a Sync may delay the next heartbeat
+					time.Sleep(c.timeout*time.Duration(i)/100 + trip/3) // no heartbeat is sent at that time
+					// The answer to a Sync may delay the next heartbeat.
+					synced := make(chan struct{})
 					go w.request(toLeader, false, func() { close(synced) })
 					<-synced
 					require.NoError(t, w.enter())

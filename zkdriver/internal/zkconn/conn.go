@@ -32,7 +32,7 @@ type Conn struct {
 
 	finished    chan struct{}      // closed when the Conn has shut down
 	closes      singleflight.Group // concurrent calls of Close share one attempt
-	endedThere  bool               // a server has confirmed that the session has ended; only used within closes
+	endedThere  bool               // whether a server has confirmed the end of the session; only used within closes
 	endAttempts int                // number of attempts to end the session in the store; only used within closes
 }
 

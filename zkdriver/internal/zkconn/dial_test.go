@@ -12,7 +12,7 @@ import (
 )
 
 // If a network drops the request of a dial, the operating system repeats it
-// after 1 s, 3 s and 7 s.
+// only after 1 s, 3 s and 7 s. So dialAgain begins further dials.
 func TestAHostThatDroppedRequestsIsReachedSoonAfterItIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := time.Now().Add(3500 * time.Millisecond)

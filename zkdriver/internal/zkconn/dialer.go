@@ -32,15 +32,15 @@ type dialer struct {
 	maxRequestPause time.Duration
 
 	quit          chan struct{} // closed by close
-	sessionClosed atomic.Bool   // the server has confirmed the end of the session
-	connections   atomic.Uint64 // finished handshakes so far
+	sessionClosed atomic.Bool   // whether the server has confirmed the end of the session
+	connections   atomic.Uint64 // the number of finished handshakes so far
 
 	mu       sync.Mutex
 	closed   bool
 	next     int // index in hosts of the host to dial next
 	attempts int // number of attempts to connect since the last answer to a request
 	conn     *frameConn
-	attached bool   // conn has finished its handshake and has not been given up since
+	attached bool   // whether conn has finished its handshake and has not been given up since
 	server   string // the address of the last server that accepted the session
 	session  int64
 	password []byte

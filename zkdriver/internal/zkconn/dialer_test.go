@@ -18,7 +18,7 @@ func TestForeignSessionIsNeverAdopted(t *testing.T) {
 	require.ErrorIs(t, c.Lease().Err(), driver.ErrSessionEnded)
 }
 
-// watching is a session that has watches.
+// watching implements Events for a session that has watches.
 type watching struct{ noEvents }
 
 func (watching) Watching() bool { return true }
@@ -43,7 +43,7 @@ func TestAfterAReconnectTheWatchesAreSetBeforeAnyRequest(t *testing.T) {
 	proxy.Refuse()
 	proxy.DropConnections()
 	var reads sync.WaitGroup
-	for range 4 { // go-zookeeper queues them until it is connected
+	for range 4 { // go-zookeeper queues these reads until it is connected
 		reads.Go(func() { c.Get(path) })
 	}
 	first := make(chan int32, 1)

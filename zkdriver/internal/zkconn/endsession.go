@@ -42,7 +42,7 @@ func (d *dialer) endSessionAt(ctx context.Context, address string, secure *tls.C
 	deadline, _ := ctx.Deadline()
 	c := newFrameConn(raw, d, deadline)
 	defer c.Close()
-	c.Write(d.reattachRequest()) // the deadline holds from here on
+	c.Write(d.reattachRequest()) // the first Write sets the deadline of the connection
 	frame, err := readHandshake(c.in, connectReplySize)
 	if err != nil {
 		return err
@@ -61,8 +61,8 @@ func (d *dialer) reattachRequest() []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b := binary.BigEndian.AppendUint32(nil, uint32(4+8+4+8+4+len(d.password)))
-	b = binary.BigEndian.AppendUint32(b, 0) // version of the protocol
-	b = binary.BigEndian.AppendUint64(b, 0) // last zxid seen
+	b = binary.BigEndian.AppendUint32(b, 0) // the version of the protocol
+	b = binary.BigEndian.AppendUint64(b, 0) // the last zxid that the client has seen: none
 	b = binary.BigEndian.AppendUint32(b, uint32(d.timeout/time.Millisecond))
 	b = binary.BigEndian.AppendUint64(b, uint64(d.session))
 	b = binary.BigEndian.AppendUint32(b, uint32(len(d.password)))

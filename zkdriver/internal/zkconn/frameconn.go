@@ -47,7 +47,7 @@ type frameConn struct {
 	deadline time.Time // the time at which the handshake fails if it is not done
 
 	connectSent    driver.Instant // when the connect request was sent
-	connectWritten bool           // the connect request has been sent
+	connectWritten bool           // whether the connect request has been sent
 
 	// The fields below belong to the goroutine that reads.
 	in            *bufio.Reader

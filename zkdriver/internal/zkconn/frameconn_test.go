@@ -21,7 +21,8 @@ func frame(opcode int32, xid int32) []byte {
 func newPair(t *testing.T) (*frameConn, net.Conn) {
 	here, there := net.Pipe()
 	t.Cleanup(func() { here.Close(); there.Close() })
-	here.SetDeadline(time.Now().Add(bound)) // a write that is never read would block for ever
+	// Without a deadline, a write that is never read would block for ever.
+	here.SetDeadline(time.Now().Add(bound))
 	there.SetDeadline(time.Now().Add(bound))
 	c := newFrameConn(here, newDialer(testConfig("h:1"), nil), time.Now().Add(bound))
 	c.connectWritten, c.handshakeDone = true, true
@@ -32,7 +33,7 @@ func newPair(t *testing.T) (*frameConn, net.Conn) {
 func TestRequestsWaitUntilTheWatchesAreSet(t *testing.T) {
 	c, there := newPair(t)
 	c.pauseRequests(maxRequestPause)
-	c.timer.Stop() // however slow the machine is
+	c.timer.Stop() // so requests wait for the watches, however slow the machine is
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)

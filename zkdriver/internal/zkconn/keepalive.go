@@ -122,7 +122,7 @@ type keepalive struct {
 	proofs singleflight.Group // concurrent calls of confirm share one write
 
 	mu               sync.Mutex
-	countsFromStrong bool // hold has succeeded, and the lease has counted from schedule.strong ever since
+	countsFromStrong bool // whether hold has succeeded, and the lease has counted from schedule.strong ever since
 	schedule         *schedule
 	number           uint64 // the number of the present connection
 }
@@ -212,7 +212,7 @@ func (k *keepalive) confirm(write func() error) error {
 		if k.confirmed() { // another call has confirmed the session meanwhile
 			return nil, nil
 		}
-		defer k.heartbeatEnded(k.noteProof()) // so that run does not send a write, too
+		defer k.heartbeatEnded(k.noteProof()) // then run counts this write as a heartbeat, and does not send one, too
 		return nil, k.proveAndHold(write)
 	})
 	return err
@@ -225,8 +225,8 @@ func (k *keepalive) noteProof() (id uint64) {
 	return k.schedule.noteSent(toQuorum, k.lease.Now())
 }
 
-// proveAndHold sends a write and then calls hold. If the connection breaks, it
-// tries again.
+// proveAndHold sends a write and then calls hold. If one of the two fails, it
+// tries again, up to three times in all and as long as the lease runs.
 func (k *keepalive) proveAndHold(write func() error) (err error) {
 	for range 3 {
 		if err = write(); err == nil {
@@ -281,11 +281,11 @@ func (k *keepalive) run(send func(r reach, ended func()), giveUp func(connection
 
 // step says what run has to do next.
 type step struct {
-	giveUp     bool // close the connection
+	giveUp     bool // whether run has to close the connection
 	connection uint64
-	reach      reach // how far the heartbeat has to reach, if ended is set
+	reach      reach // how far the heartbeat has to reach; used only if ended is set
 	ended      func()
-	wait       time.Duration // until the next step
+	wait       time.Duration // how long run waits for the next step
 }
 
 // next returns the next step.
@@ -293,7 +293,7 @@ func (k *keepalive) next() step {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.lease.Now()
-	next := step{connection: k.number, wait: k.schedule.timeout} // or until wakeRun
+	next := step{connection: k.number, wait: k.schedule.timeout} // wakeRun may end this wait earlier
 	if left, ok := k.schedule.giveUpIn(now, k.duty()); ok {
 		if left <= 0 {
 			k.schedule.detached()

@@ -10,7 +10,8 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// leaseFixture is a lease of an hour with a clock that the test moves.
+// leaseFixture is the keepalive of a lease of an hour. The test moves the clock
+// of the lease.
 type leaseFixture struct {
 	*keepalive
 	t *testing.T
@@ -40,7 +41,7 @@ func TestSyncCountsTheRequestAQuarterEarlier(t *testing.T) {
 	r.pass(hour / 3)
 	r.answer(toServer)
 	r.pass(hour / 4)
-	r.answer(toLeader) // this Sync proves the read
+	r.answer(toLeader) // this Sync proves that the leader has heard of the read
 	r.pass(hour/2 - time.Minute)
 	require.NoError(t, r.lease.Err())
 	r.pass(2 * time.Minute)
@@ -105,7 +106,9 @@ func TestASyncRenewsTheLeaseOfAHolderUpToItsLatestWrite(t *testing.T) {
 		r.pass(hour / 8)
 		r.answer(toServer)
 		r.pass(hour / 4)
-		r.answer(toLeader) // this Sync proves the read, which was sent after the write
+		// This Sync proves that the leader has heard of the read, which was
+		// sent after the write.
+		r.answer(toLeader)
 		r.pass(hour*3/8 - time.Minute)
 		require.Equal(t, p == toQuorum, r.lease.Err() == nil)
 		r.pass(2 * time.Minute)
@@ -154,7 +157,8 @@ func TestLeaseIsSetBackWhenTheSessionComesToHaveANode(t *testing.T) {
 	require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
 }
 
-// A Create may be sent on one connection and answered on another.
+// The write of a Create may have been answered on an earlier connection. Then
+// it does not count, and another write is needed.
 func TestANodeNeedsAWriteThatWasAnsweredOnThePresentConnection(t *testing.T) {
 	r := newLeaseFixture(t)
 	asked := r.lease.Now()

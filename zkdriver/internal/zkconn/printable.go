@@ -14,7 +14,7 @@ const maxPrinted = 1024
 // that may write to the store can choose the names of its nodes.
 func Printable(s string) string {
 	if len(s) > maxPrinted {
-		const end = 32 // where the sequence is
+		const end = 32 // how many bytes at the end are kept, the sequence among them
 		return fmt.Sprintf("%q...%q (%d bytes)", s[:maxPrinted-end], s[len(s)-end:], len(s))
 	}
 	if q := strconv.Quote(s); len(q) != len(s)+2 {

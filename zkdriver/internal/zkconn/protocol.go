@@ -11,26 +11,26 @@ const (
 	opSetACL          = 7
 	opSync            = 9
 	opPing            = 11
-	opGetChildren     = 12 // the request whose reply has the Stat, too
+	opGetChildren     = 12 // GetChildren2 in ZooKeeper: its reply has the Stat as well
 	opCheck           = 13
 	opMulti           = 14
 	opCreateContainer = 19
 	opSetAuth         = 100
 	opSetWatches      = 101
 	opClose           = -11
-	opError           = -1 // only in the reply to a Multi
+	opError           = -1 // occurs only in the reply to a Multi
 
 	xidEvent = -1
 	xidPing  = -2
 	xidAuth  = -4
 
-	codeAuth = -115 // the server refuses the login
+	codeAuth = -115 // the error code that refuses a login
 
-	headerSize = 4 // the length in front of a frame
+	headerSize = 4 // how many bytes the length in front of a frame takes
 	// connectReplySize is the least length of a connect reply: version,
 	// timeout, session, and a password of 16 bytes with its length.
 	connectReplySize = 4 + 4 + 8 + 4 + 16
-	replyStart       = 16 // xid, zxid, error
+	replyStart       = 16 // the length of the fields xid, zxid and error of a reply
 	statSize         = 6*8 + 5*4
 )
 

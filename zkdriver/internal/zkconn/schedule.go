@@ -31,14 +31,14 @@ type schedule struct {
 	lastProof  driver.Instant // when the latest write or Sync was sent, whether it was answered or not
 	lastWrite  driver.Instant // when the latest write was sent
 	unanswered []heartbeat    // the heartbeats without an answer, oldest first
-	heartbeats uint64         // ever sent, on all connections
+	heartbeats uint64         // the number of heartbeats ever sent, on all connections
 }
 
 // touch is a request that was answered.
 type touch struct {
 	sent, answered driver.Instant
 	set            bool
-	direct         bool // the leader has renewed the session before the answer was sent
+	direct         bool // whether the leader has renewed the session before the answer was sent
 }
 
 // heartbeat is a write or a Sync that the schedule asked for.
@@ -56,7 +56,7 @@ const (
 	toQuorum              // a write: the leader answers after a quorum has stored it
 )
 
-// never is an instant that has not come.
+// never is the zero Instant. It stands for something that has not happened yet.
 var never driver.Instant
 
 // newSchedule returns the schedule of a session with that timeout and margin.
@@ -77,7 +77,7 @@ func newSchedule(timeout, margin, tick time.Duration, hosts int) *schedule {
 func (s *schedule) answerTimeout(d Duty) time.Duration {
 	p, _ := s.interval(0, d)
 	timeout := max(s.term-max(s.gap, p)-p, 0) * 2 / 3
-	if s.hosts > 1 { // another server may answer
+	if s.hosts > 1 { // then another server may answer
 		timeout = min(timeout, s.timeout/8)
 	}
 	return timeout

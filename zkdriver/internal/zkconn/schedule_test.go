@@ -25,18 +25,18 @@ type world struct {
 	t         *testing.T
 	lease     *driver.Lease
 	keepalive *keepalive
-	joined    chan struct{} // closed when run has returned
+	joined    chan struct{} // closed when keepalive.run has returned
 
-	does     atomic.Int32 // the session's duty
+	does     atomic.Int32 // the present Duty of the session
 	mu       sync.Mutex
 	closed   bool
-	line     *line // the present connection, or nil
-	down     bool  // the network between session and server is down
-	refusing bool  // the server accepts no connection
+	line     *line // the present connection, or nil if there is none
+	down     bool  // whether the network between session and server is down
+	refusing bool  // whether the server accepts no connection
 	trip     time.Duration
-	touched  bool // the session has sent a request since the server's last report
-	severed  bool // server and leader are cut off from each other
-	deposed  bool // the leader has no quorum any more
+	touched  bool // whether the session has sent a request since the server's last report
+	severed  bool // whether server and leader are cut off from each other
+	deposed  bool // whether the leader has lost its quorum
 	expiry   time.Time
 	writes   int
 	requests int
@@ -58,7 +58,7 @@ type worldConfig struct {
 type line struct {
 	open bool
 	held []func()  // messages that are held up while the network is down
-	last time.Time // when the latest message arrives, because messages stay in order
+	last time.Time // when the latest message arrives; no later message may arrive before
 }
 
 func newWorld(t *testing.T, c worldConfig) *world {
@@ -92,7 +92,7 @@ func (w *world) end() {
 	w.locked(func() { w.closed = true })
 	w.lease.End(nil)
 	<-w.joined
-	time.Sleep(10 * w.timeout) // until no message is in flight any more
+	time.Sleep(10 * w.timeout) // until all messages in flight have arrived
 }
 
 func (w *world) locked(f func()) {
@@ -184,7 +184,7 @@ func (w *world) giveUp(uint64) {
 	})
 }
 
-// hangUp closes the connection. The caller holds w.mu.
+// hangUp closes the connection, and begins to reconnect. The caller holds w.mu.
 func (w *world) hangUp() {
 	if w.line != nil {
 		w.line.open = false
@@ -260,7 +260,7 @@ func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 	}
 }
 
-// inBubble runs a scenario from the beginning of a session.
+// inBubble runs a scenario in virtual time, beginning with a new session.
 func inBubble(t *testing.T, c worldConfig, scenario func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -310,8 +310,8 @@ func TestASessionThatIsCutOffEndsNoEarlier(t *testing.T) {
 	}
 }
 
-// outages has the possible fates of the messages that are in flight during an
-// outage, by name.
+// outages holds, by name, what may happen to the messages in flight at the
+// beginning of an outage.
 var outages = map[string]func(w *world){
 	"what was under way arrives": func(w *world) {},
 	"the connection was broken":  func(w *world) { w.hangUp() },
@@ -337,7 +337,8 @@ func TestOutageThatEndsInTimeLosesNothing(t *testing.T) {
 	}
 }
 
-// The table in docs/operating.md is true, and its values are not too cautious.
+// The table in docs/operating.md is true: a session survives the outages that it
+// names. And it names no times that are much shorter than the true ones.
 func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operating.md")
 	require.NoError(t, err)
@@ -378,8 +379,8 @@ func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	}
 }
 
-// grown lets the round trips grow up to most. It returns the error of the
-// lease, or nil if the lease has not ended.
+// grown runs a session whose round trips grow step by step, up to most. It
+// returns the error of the lease, or nil if the lease has not ended.
 func grown(t *testing.T, c worldConfig, most time.Duration) (err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -427,7 +428,7 @@ func TestMarginThatIsAcceptedHoldsAtRest(t *testing.T) {
 					c := worldConfig{timeout: timeout, margin: timeout * hundredths / 100, tick: timeout / max(ticks, 2), stated: ticks > 0, trip: r}
 					for _, c.duty = range []Duty{Holding, Waiting, Idle} {
 						if c.duty != Holding && hundredths%7 > 0 {
-							continue // a part of the combinations is enough
+							continue // for the other duties, every seventh margin is enough
 						}
 						inBubble(t, c, func(w *world) {
 							time.Sleep(4 * timeout)
@@ -466,7 +467,7 @@ func TestASuddenlyLongRoundTripIsSurvived(t *testing.T) {
 func TestCostOfAHolderAtRest(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
-		writes, requests float64 // number of writes, and of all requests, in a time of T
+		writes, requests float64 // the most writes, and the most requests in all, in a time of T
 	}{{notStated, 3, 9}, {tickStated, 4.5, 9}, {atRest, 0, 9}, {waits, 0, 4.5}, {waitsStated, 0, 4.5}, {twoTicks, 3, 9}, {halfMargin, 3, 9}} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, x.worldConfig)
@@ -482,7 +483,7 @@ func TestCostOfAHolderAtRest(t *testing.T) {
 	}
 }
 
-// breaks are the ways in which the store may lose a session that is cut off.
+// breaks holds, by name, the failures after which the store ends the session.
 var breaks = map[string]func(w *world){
 	"the session is cut off":                     func(w *world) { w.down = true },
 	"the server is cut off from its leader":      func(w *world) { w.severed = true },
@@ -514,7 +515,7 @@ func (w *world) spare(fail func(*world), reads bool) time.Duration {
 	w.locked(func() { fail(w) })
 	select {
 	case <-w.lease.Done():
-	case <-time.After(3 * w.timeout): // it is treated as ended now
+	case <-time.After(3 * w.timeout): // the lease has not ended; it is treated as ended now
 	}
 	ended := time.Now()
 	var expiry time.Time
@@ -531,7 +532,7 @@ func (w *world) read() {
 }
 
 // If a simulation finds no fault, it may be unable to find any. So this test
-// breaks the rule on purpose.
+// breaks the rule on purpose, and requires that the simulation shows that.
 func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 	for name, x := range map[string]struct {
 		fail  string

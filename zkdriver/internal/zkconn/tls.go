@@ -89,6 +89,6 @@ func CertificateError(err error) bool {
 // refuses the other's certificate. Another attempt would then fail as well.
 func certificateRefused(err error) bool {
 	var verification *tls.CertificateVerificationError
-	var alert *net.OpError // so crypto/tls reports the other side's alert
+	var alert *net.OpError // an alert of the other side is reported as this type
 	return errors.As(err, &verification) || errors.As(err, &alert) && alert.Op == "remote error"
 }
