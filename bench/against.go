@@ -24,7 +24,7 @@ import (
 // been built.
 type revision struct {
 	label   string // the name that the caller of bench gave, with the commit
-	program string // path of that revision's bench
+	program string // the path of the bench program that was built from the revision
 }
 
 // build builds the bench program of a revision of the repository that the working
@@ -123,10 +123,10 @@ const minSpeed = 0.95
 // comparison compares this library with its older revision in one workload.
 type comparison struct {
 	workload, label string
-	current, older  string  // medians, with their unit
-	speed           float64 // median of the ratios within a round; more than 1 is faster
+	current, older  string  // the medians of this library and of its older revision, each with its unit
+	speed           float64 // the median, over the rounds, of how many times as fast as the older revision this library is
 	interval        stats.Interval
-	rounds          int // number of rounds that both have
+	rounds          int // the number of rounds in which both were measured
 }
 
 // slower reports whether the interval is known and lies entirely below
@@ -138,7 +138,7 @@ func (c comparison) slower() bool { return c.interval.Known && c.interval.High <
 // decide.
 func (c comparison) asFast() bool { return c.interval.Known && c.interval.Low >= minSpeed }
 
-// between returns the interval in words.
+// between returns the interval as text, or "-" if the interval is not known.
 func (c comparison) between() string {
 	if !c.interval.Known {
 		return "-"
@@ -150,7 +150,8 @@ func (c comparison) between() string {
 // minSpeed has.
 func ratio(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
 
-// comparisons returns all comparisons in the order of the page.
+// comparisons returns all comparisons, in the order in which docs/benchmarks.md shows
+// the workloads.
 func (r *report) comparisons() (all []comparison) {
 	for _, w := range r.inOrder() {
 		for _, c := range r.competitors {

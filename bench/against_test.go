@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// repository makes an empty git repository. It is the working directory until the test
-// ends.
+// repository makes an empty git repository, which is the working directory until the
+// test ends.
 func repository(t *testing.T) {
 	t.Helper()
 	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
@@ -29,7 +29,8 @@ func git(t *testing.T, args ...string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// revisionWith commits a bench module whose program is the source, and tags it.
+// revisionWith commits a module bench that consists of this source of a program, and
+// tags the commit.
 func revisionWith(t *testing.T, tag, source string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll("bench", 0o755))
@@ -40,7 +41,8 @@ func revisionWith(t *testing.T, tag, source string) {
 	git(t, "tag", tag)
 }
 
-// answering returns a program that answers one command with an error.
+// answering returns the source of a program that reads one command and answers it with
+// an error that has this text.
 func answering(text string) string {
 	return `package main
 
@@ -130,7 +132,7 @@ func TestFilesOfAnOlderRevisionAreRemoved(t *testing.T) {
 	require.Equal(t, 1, strings.Count(string(out), "\n"), "%s", out)
 }
 
-// The plans have no sessions, so the test needs no server.
+// The test gives the children plans without sessions, so it needs no server.
 func TestTheLastCommitOfThisRepositoryUnderstandsTheProtocol(t *testing.T) {
 	r, err := build(t.Context(), "HEAD", t.TempDir())
 	require.NoError(t, err)

@@ -57,7 +57,7 @@ text { fill: #f0f6fc; }
 </style>
 `
 
-// scale returns a function that returns the length of the bar of a value.
+// scale returns a function that returns the length of the bar of a value, in pixels.
 func (c chart) scale() func(v float64) float64 {
 	least, most := math.Inf(1), 0.0
 	for _, p := range c.panels {

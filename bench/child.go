@@ -15,10 +15,11 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
 
-// Bounds for the answer of a child. Both are far more than an idle machine needs.
+// A child has to answer within these times. Both are far more than an idle machine
+// needs.
 const (
 	answerWithin = 60 * time.Second
-	// For a plan that lasts a given time, the bound is that time and graceTime.
+	// If a plan says how long it lasts, the child has that time and graceTime.
 	graceTime = 15 * time.Second
 )
 
@@ -27,9 +28,9 @@ const (
 type child struct {
 	cmd      *exec.Cmd
 	commands io.WriteCloser
-	answers  chan string // closed at the end of the child's output
+	answers  chan string // the lines that the child prints; closed when its output has ended
 	stderr   tail
-	wait     func() error // waits for the end of the process and of its output
+	wait     func() error // waits until the process has exited and its output has ended
 }
 
 func startChild(cmd *exec.Cmd) (*child, error) {
@@ -131,7 +132,7 @@ func (c *child) stop() {
 
 func (c *child) kill() { _ = c.cmd.Process.Kill() }
 
-// tail is a writer that keeps the last bytes.
+// tail is a writer that keeps the last of the bytes that are written to it.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

@@ -17,7 +17,7 @@ type competitor struct {
 	name   string
 	label  string // the name in tables and charts
 	kind   kind
-	server string // zookeeper or etcd
+	server string // the store that the lock uses: the constant zookeeper or etcd
 	// command returns the command that runs the child. An error says why the
 	// competitor cannot run. The parameter dir is a directory for files that
 	// the command needs.
@@ -31,7 +31,7 @@ type competitor struct {
 }
 
 const (
-	warmUpGo   = 300 // also for Python
+	warmUpGo   = 300 // for children in Go and in Python
 	warmUpJava = 6000
 )
 

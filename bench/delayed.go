@@ -35,13 +35,15 @@ func (s *delayedServer) stop() {
 	s.zooKeeper.stop()
 }
 
-// roundTrips are medians of the time of a ping and its answer through the delay.
+// roundTrips says how long a ping and its answer take through the delay. Each field is
+// the median of many pings.
 type roundTrips struct {
 	Alone    time.Duration // with one connection
 	Together time.Duration // with pingsTogether connections at the same time
 }
 
-// pingsTogether is the number of sessions in most workloads that contend.
+// pingsTogether is the number of connections that ping at the same time. Most workloads
+// with contention have as many sessions.
 const pingsTogether = 8
 
 // measureDelay measures round trips through the delay. It returns an error if

@@ -50,7 +50,8 @@ func publish(docs string) error {
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-// marks are the lines around a generated part of the page.
+// marks returns the lines before and after the generated part of the page with this
+// name.
 func marks(name string) (begin, end string) {
 	return "<!-- generated: " + name + " -->\n", "<!-- end: " + name + " -->\n"
 }

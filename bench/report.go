@@ -72,7 +72,8 @@ type titled struct {
 	title string
 }
 
-// inOrder returns the workloads of the setup in the order of the page.
+// inOrder returns the workloads of the setup in the order in which docs/benchmarks.md
+// shows them.
 func (r *report) inOrder() (all []titled) {
 	for _, s := range sections {
 		for i, name := range s.workloads {
@@ -92,7 +93,8 @@ func (r *report) workload(name string) (w workload, found bool) {
 	return r.workloads[i], true
 }
 
-// spreadOf summarizes the rounds that have the figure.
+// spreadOf returns the spread of a figure of competitor c in workload w, over the
+// rounds that have the figure.
 func (r *report) spreadOf(w, c, figure string) stats.Spread { return stats.Of(r.known(w, c, figure)) }
 
 // speeds returns the spread, over all rounds, of the speed of competitor c
@@ -111,7 +113,7 @@ func (r *report) ratios(w workload, c, other string) []float64 {
 	return stats.Ratios(above, below)
 }
 
-// regions returns the generated parts of the page.
+// regions returns the generated parts of the page, by name.
 func (r *report) regions() map[string]string {
 	if !r.setup.inFull {
 		return map[string]string{r.setup.name: r.overview()}
@@ -177,7 +179,7 @@ func (r *report) chart(s section, title, axis, figure string) chart {
 
 var classes = map[kind]string{ours: "ours", variant: "variant", peer: "peer", reference: "reference"}
 
-// withoutMarkup removes the code marks of Markdown.
+// withoutMarkup removes the backquotes, which mark code in Markdown.
 func withoutMarkup(label string) string { return strings.ReplaceAll(label, "`", "") }
 
 func (r *report) section(s section) string {
@@ -198,7 +200,7 @@ func (r *report) section(s section) string {
 
 func capitalized(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// column is a figure in a table.
+// column is a column of a table. It shows one figure of each competitor.
 type column struct {
 	header, figure string
 	write          func(stats.Spread) string
@@ -279,7 +281,8 @@ func (r *report) relation(w workload, x competitor) string {
 	return spread(r.speeds(w, x.name, "dlock"))
 }
 
-// absent says which competitors are not in the table of a workload, and why.
+// absent says which competitors have no figures for a workload, or not for all rounds,
+// and why. It returns an empty text if there are none.
 func (r *report) absent(w workload) string {
 	var all []string
 	for _, x := range r.competitors {
@@ -287,20 +290,18 @@ func (r *report) absent(w workload) string {
 		switch why, cannot := w.cannot[x.name]; {
 		case !w.isFor(x):
 		case cannot:
-			all = append(all, x.label+" "+why)
+			all = append(all, x.label+" was not measured here, because it "+why+".")
 		case r.Missing[x.name] != "":
-			all = append(all, x.label+" was not measured ("+r.Missing[x.name]+")")
+			all = append(all, x.label+" was not measured ("+r.Missing[x.name]+").")
 		case fault != "" && r.failed(w.name, x.name) > 0:
-			all = append(all, fmt.Sprintf("%s failed in %d of %d rounds (%s)", x.label, r.failed(w.name, x.name), r.Settings.Rounds, fault))
+			all = append(all, fmt.Sprintf("%s failed in %d of %d rounds (%s). These rounds do not count.", x.label, r.failed(w.name, x.name), r.Settings.Rounds, fault))
 		}
 	}
-	if len(all) == 0 {
-		return ""
-	}
-	return "Not in the table, or not with all rounds: " + strings.Join(all, "; ") + "."
+	return strings.Join(all, " ")
 }
 
-// failed returns the number of rounds that failed.
+// failed returns the number of rounds of workload w in which competitor c has no
+// result.
 func (r *report) failed(w, c string) (n int) {
 	for _, s := range r.Samples[w][c] {
 		if s == nil {

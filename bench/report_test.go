@@ -48,7 +48,7 @@ func TestBeingAheadMeansAheadOfTheBestPeerInEveryRound(t *testing.T) {
 		"dlock":   rounds("rate", 200, 300),
 		"zk.Lock": rounds("rate", 100, 200),
 		"kazoo":   rounds("rate", 10, 20),
-		"etcd":    rounds("rate", 9000, 9000), // another store: not compared
+		"etcd":    rounds("rate", 9000, 9000), // a lock on another store is not compared with dlock
 	}})
 	best, speed, st := r.judge(contend8)
 	require.Equal(t, ahead, st)
@@ -80,7 +80,7 @@ func TestRoundsThatDisagreeAreLevel(t *testing.T) {
 func TestOnePeerThatWasFasterInOneRoundMeansLevel(t *testing.T) {
 	r := reportOf(map[string]map[string][]sample{"contend-8": {
 		"dlock":   rounds("rate", 200, 200, 200),
-		"zk.Lock": rounds("rate", 180, 180, 180), // the best by the median
+		"zk.Lock": rounds("rate", 180, 180, 180), // the best peer, by the median
 		"kazoo":   rounds("rate", 10, 20, 300),
 	}})
 	best, _, st := r.judge(contend8)

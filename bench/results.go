@@ -14,9 +14,9 @@ type results struct {
 	Date       time.Time
 	Machine    []fact
 	Settings   settings
-	RoundTrips roundTrips        `json:",omitzero"`  // measured through the network delay, if the setup has one
+	RoundTrips roundTrips        `json:",omitzero"`  // the round trips through the network delay; zero if the setup has no delay
 	Against    string            `json:",omitempty"` // label of the older revision, if any
-	Missing    map[string]string // competitors that could not be measured, and why
+	Missing    map[string]string // why a competitor could not be measured, by its name
 	// Samples holds one sample for each round, by workload and competitor. A sample is
 	// null if the round failed.
 	Samples map[string]map[string][]sample
@@ -57,7 +57,8 @@ func (r *results) fault(w, c string, err error) {
 	r.Faults[w][c] = err.Error()
 }
 
-// values returns a figure of each round, or NaN if the round does not have it.
+// values returns one figure of competitor c in workload w for each round. If a round
+// does not have the figure, its value is NaN.
 func (r *results) values(w, c, figure string) []float64 {
 	var values []float64
 	for _, s := range r.Samples[w][c] {
@@ -70,7 +71,7 @@ func (r *results) values(w, c, figure string) []float64 {
 	return values
 }
 
-// known returns a figure of each round that has it.
+// known is like values, but leaves out the rounds that do not have the figure.
 func (r *results) known(w, c, figure string) (values []float64) {
 	for _, v := range r.values(w, c, figure) {
 		if !math.IsNaN(v) {

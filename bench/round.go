@@ -11,7 +11,8 @@ import (
 // sample holds the figures of one round by name.
 type sample map[string]float64
 
-// round has a child run a plan. It reads the server's counters before and after.
+// round has a child run a plan, and returns the figures. It reads the counters of the
+// server before and after.
 func round(c *child, s server, p work.Plan) (sample, error) {
 	p.Server = s.addr()
 	atStart, err := s.read()
@@ -56,7 +57,7 @@ func round(c *child, s server, p work.Plan) (sample, error) {
 // measurement.
 func awaitQueue(s server, start counters, p work.Plan) (bytes float64, err error) {
 	const pause, idlePauses = 100 * time.Millisecond, 5
-	const background = 10 // an idle server receives at most this many packets in a pause: pings
+	const background = 10 // an idle server receives at most this many packets in a pause, all of them pings
 	last := start
 	idle := 0
 	for began := time.Now(); idle < idlePauses; time.Sleep(pause) {

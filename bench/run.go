@@ -63,8 +63,9 @@ func (r *run) execute(ctx context.Context, dir string) (*results, error) {
 	return r.results, nil
 }
 
-// startServers starts ZooKeeper, and etcd if a competitor needs it. etcd may be
-// missing.
+// startServers starts ZooKeeper, and etcd if a competitor needs it. If etcd is missing
+// on this machine, startServers returns no error, and the competitors that need etcd
+// are not measured.
 func (r *run) startServers() error {
 	zk, err := r.startZooKeeper()
 	if err != nil {

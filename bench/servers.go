@@ -29,9 +29,9 @@ type server interface {
 
 // counters are what a server has counted since it started, and what it holds now.
 type counters struct {
-	received, sent       float64 // packets
+	received, sent       float64 // numbers of packets
 	bytesIn, bytesOut    float64
-	contenders, watchers float64 // numbers at the moment of the read
+	contenders, watchers float64 // how many contenders and watches the store has at the moment of the read
 }
 
 // minus returns what was counted since d was read.
@@ -109,8 +109,8 @@ func (s *zooKeeper) version() string {
 	return "unknown"
 }
 
-// read asks for mntr. The server counts a request before it answers it. So the
-// difference of two reads contains the cost of one.
+// read sends the four-letter word mntr. The server counts this request before it
+// answers, so the difference of two reads contains the cost of one of them.
 func (s *zooKeeper) read() (c counters, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -128,7 +128,7 @@ func (s *zooKeeper) read() (c counters, err error) {
 // testingTB is the testing.TB that package zktest needs outside of a test. Its Fatal
 // panics, and the callers recover.
 type testingTB struct {
-	testing.TB // nil: zktest calls no other methods
+	testing.TB // nil, because zktest calls only methods that testingTB itself has
 	cleanUps   []func()
 }
 

@@ -46,7 +46,7 @@ func TestSessionsUseAllMembersOfAnEnsemble(t *testing.T) {
 	t.Cleanup(e.stop)
 	for _, c := range filter(competitors(), setupNamed("three").hasCompetitor) {
 		if c.kind == reference {
-			continue // the bare requests have one session
+			continue // the only reference among these competitors is the bare requests, which have one session
 		}
 		t.Run(c.name, func(t *testing.T) {
 			child := childOf(t, c)
@@ -79,7 +79,7 @@ func read(t *testing.T) func(*zooKeeper) counters {
 // A free lock takes two requests, one after the other. So it takes four delays.
 func TestDelayedServerDelaysEachRequestAndItsReply(t *testing.T) {
 	zktest.Require(t)
-	const delay = 50 * time.Millisecond // far more than a request takes without it
+	const delay = 50 * time.Millisecond // far more than a request takes without a delay
 	s, err := startDelayed(delay)
 	require.NoError(t, err)
 	t.Cleanup(s.stop)

@@ -110,7 +110,7 @@ func meets(met bool) string {
 	return "misses"
 }
 
-// costs are the figures that a lock may trade for speed.
+// costs are the figures, other than the speed, that the verdict compares.
 var costs = []struct{ figure, name string }{
 	{"requests", "requests"}, {"packets", "packets"}, {"bytes", "bytes"}, {"cpu", "us of client CPU"}, {"allocs", "allocations"},
 }
@@ -125,7 +125,8 @@ func (r *report) costs(w workload, c string) string {
 	return strings.Join(all, ", ")
 }
 
-// cheaper names the costs of dlock for which a peer needs at least a twentieth less.
+// cheaper names the costs of which some peer needs at least a twentieth less than
+// dlock. It returns an empty text if there are none.
 func (r *report) cheaper(w workload) string {
 	var all []string
 	for _, cost := range costs {
@@ -138,13 +139,13 @@ func (r *report) cheaper(w workload) string {
 			}
 		}
 		if label != "" {
-			all = append(all, fmt.Sprintf("%s %s (%s; dlock %s)", number(least.Median), cost.name, label, number(own.Median)))
+			all = append(all, fmt.Sprintf("%s (%s %s, dlock %s)", cost.name, label, number(least.Median), number(own.Median)))
 		}
 	}
 	if len(all) == 0 {
 		return ""
 	}
-	return "A peer needs less than dlock per " + singular(w.unit) + ": " + strings.Join(all, ", ") + "."
+	return "For each " + singular(w.unit) + ", at least one peer needs less than dlock of the following: " + strings.Join(all, ", ") + "."
 }
 
 // summary returns the table at the top of the page.
@@ -216,7 +217,7 @@ func (r *report) overview() string {
 		table(append(header, "dlock's speed, best peer = 1", "dlock is"), rows) + r.overviewNotes() + "\n"
 }
 
-// measured reports whether the competitor has any figures.
+// measured reports whether the competitor has figures for any workload.
 func (r *report) measured(x competitor) bool {
 	for _, w := range r.workloads {
 		if len(r.known(w.name, x.name, w.figure)) > 0 {

@@ -32,8 +32,8 @@ func libraryVersions() (facts []fact) {
 	return facts
 }
 
-// jarVersion returns the version of a jar. Debian has a link without the version, which
-// points to a file with it.
+// jarVersion returns the version of a jar. On Debian the name without a version is a
+// link to a file whose name has the version.
 func jarVersion(name string) string {
 	target, err := os.Readlink(filepath.Join("/usr/share/java", name+".jar"))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 // workload is a task. It is measured with every competitor that can do it.
 type workload struct {
 	name   string // the name that file names, flags and results use
-	unit   string // what is counted, in the plural
-	figure string // what competitors are compared by: p50, rate or won
+	unit   string // what the rate and the costs count, in the plural, such as "acquisitions"
+	figure string // the figure by which competitors are compared: p50, rate or won
 	plan   work.Plan
 	// cannot says, by the name of a competitor, why that competitor cannot do
 	// the workload.
@@ -65,7 +65,7 @@ func workloads() []workload {
 // lessIsBetter reports whether the figure is a time.
 func (w workload) lessIsBetter() bool { return w.figure == "p50" }
 
-// suffix returns the unit of the figure.
+// suffix returns the unit that follows the figure in a table.
 func (w workload) suffix() string {
 	if w.lessIsBetter() {
 		return " us"
@@ -73,7 +73,7 @@ func (w workload) suffix() string {
 	return "/s"
 }
 
-// measures reports whether the competitor takes part.
+// measures reports whether the competitor takes part in the workload.
 func (w workload) measures(c competitor) bool {
 	_, cannot := w.cannot[c.name]
 	return !cannot && w.isFor(c)

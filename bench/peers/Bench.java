@@ -78,10 +78,10 @@ public class Bench {
     final List<Long> latencies = new ArrayList<>();
     final AtomicLong tries = new AtomicLong();
     final AtomicInteger granted = new AtomicInteger(); // drain: number of grants so far
-    final CountDownLatch started = new CountDownLatch(1); // counted down by go
+    final CountDownLatch started = new CountDownLatch(1); // counted down when the command go arrives
     final CountDownLatch firstHolds = new CountDownLatch(1); // pass: the first contender holds the lock
     final long[] counts;
-    volatile long deadline; // loop and try
+    volatile long deadline; // when a loop or a try ends
     volatile long timedFrom; // the start of the measured part
     volatile double cpuAtStart;
     Contender holder;

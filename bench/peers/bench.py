@@ -38,8 +38,8 @@ class Round:
         self.latencies = []
         self.tries = 0
         self.tries_lock = threading.Lock()
-        self.started = threading.Event()  # set by go
-        self.deadline = 0.0  # loop and try
+        self.started = threading.Event()  # set when the command go arrives
+        self.deadline = 0.0  # when a loop or a try ends
         self.granted = 0  # drain: number of grants so far
         self.holder = None
         self.counts = [0] * plan["contenders"]
@@ -79,7 +79,7 @@ class Round:
         def run():
             try:
                 work(i, c)
-            except Exception as e:  # measure reports it
+            except Exception as e:  # measure reports the error
                 self.errors.append(repr(e))
 
         t = threading.Thread(target=run, daemon=True)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sleepUntil sleeps in virtual time.
+// sleepUntil sleeps until the given time. The tests that use it run in virtual time.
 func sleepUntil(at time.Time) error {
 	time.Sleep(time.Until(at))
 	return nil
@@ -62,7 +62,7 @@ func TestEachChunkIsDelayedOnItsOwn(t *testing.T) {
 	})
 }
 
-// brokenWriter fails.
+// brokenWriter is a writer whose Write always fails.
 type brokenWriter struct{}
 
 var errBroken = errors.New("broken")
@@ -152,7 +152,8 @@ func TestTimerDoesNotReturnEarly(t *testing.T) {
 	}
 }
 
-// The upper bound depends on the load of the machine. bench checks it in each run.
+// This test checks no upper bound of the round trip, because that depends on the load
+// of the machine. Each run of bench checks an upper bound.
 func TestRoundTripTakesTheDelayTwice(t *testing.T) {
 	const delay = 3 * time.Millisecond
 	trip, err := RoundTrip(delay, 4, 5)

@@ -86,7 +86,8 @@ func startEcho() (*echoServer, error) {
 	return s, nil
 }
 
-// close waits until all clients have closed their connections.
+// close makes the server accept no more connections, and waits until all clients have
+// closed theirs.
 func (s *echoServer) close() {
 	s.listener.Close()
 	s.running.Wait()

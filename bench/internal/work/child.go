@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Serve executes the commands until they end, and writes an answer to each. It uses
-// the library of that name. It returns an error if the library is unknown, or if
-// the commands cannot be read or the answers cannot be written. A command that
-// fails is answered and is no error of Serve.
+// Serve executes the commands until they end, and writes an answer to each. It uses the
+// library of that name. It returns an error if the library is unknown, or if the
+// commands cannot be read or the answers cannot be written. If a command fails, the
+// answer says so, and Serve goes on.
 func Serve(libraryName string, commands io.Reader, answers io.Writer) error {
 	open, err := find(libraryName)
 	if err != nil {
@@ -38,7 +38,7 @@ func Serve(libraryName string, commands io.Reader, answers io.Writer) error {
 
 type child struct {
 	open  library
-	round *round // nil before prepare and after end
+	round *round // the present round; nil before the command prepare and after the command end
 }
 
 // execute executes one command and returns the answer.
@@ -47,7 +47,8 @@ func (c *child) execute(line string) (answer string, err error) {
 	switch command {
 	case "prepare":
 		var p Plan
-		// An unknown field asks for something that this child would not do.
+		// Refuse a plan with an unknown field, because this child would not do what the
+		// field asks for.
 		d := json.NewDecoder(strings.NewReader(argument))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&p); err != nil {
@@ -105,13 +106,14 @@ func (r *round) measure() (Report, error) {
 	}, r.err
 }
 
-// usage is what the process has used since it started.
+// usage is what the process has used since it started: processor time and allocations
+// of memory.
 type usage struct {
-	cpu    float64 // seconds, user and system
+	cpu    float64 // processor time in seconds, user and system
 	allocs int64
 }
 
-// snapshot is a moment, and the usage at that moment.
+// snapshot is an instant, and the usage at that instant.
 type snapshot struct {
 	usage
 	at time.Time
@@ -122,7 +124,7 @@ func takeSnapshot() snapshot { return snapshot{usage: used(), at: time.Now()} }
 func used() usage {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		panic(err) // getrusage has no error for the process that calls it
+		panic(err) // getrusage does not fail for the process that calls it
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

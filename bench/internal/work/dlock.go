@@ -12,8 +12,8 @@ import (
 
 var background = context.Background()
 
-// dlockWith returns the library of this repository. The parameters are added to the
-// data source name.
+// dlockWith returns the library of this repository, with these options. The text
+// parameters is appended to the parameters of the data source name.
 func dlockWith(parameters string, options ...dlock.Option) library {
 	return func(p Plan) (session, error) {
 		dsn := fmt.Sprintf("zk://%s%s?session_timeout=%ds%s", p.Server, path.Dir(p.Path), p.Timeout, parameters)

@@ -50,7 +50,7 @@ type thinnedList struct {
 	stride int // one of every stride values is kept; 0 means 1
 }
 
-// maxKept bounds the values in a report.
+// maxKept limits how many values a thinnedList keeps.
 const maxKept = 20_000
 
 func (t *thinnedList) add(v int64) {

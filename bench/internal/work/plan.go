@@ -28,7 +28,8 @@
 // refuses plans that do.
 package work
 
-// Plan describes one round.
+// Plan describes one round. If a comment begins with kinds, only plans of these kinds
+// use the field.
 type Plan struct {
 	Kind       string `json:"kind"`       // Loop, Drain, Try or Pass
 	Server     string `json:"server"`     // host:port, or several of them separated by commas
@@ -65,6 +66,6 @@ type Report struct {
 	CPU       float64 `json:"cpu"`       // seconds of processor time of the child, user and system
 	Counts    []int64 `json:"counts"`    // acquisitions of each contender
 	Tries     int64   `json:"tries"`     // try: number of attempts, with and without success
-	Latencies []int64 `json:"latencies"` // nanoseconds: lock and unlock in a loop with one contender; hand-overs of pass
+	Latencies []int64 `json:"latencies"` // in nanoseconds: of each lock and unlock in a loop with one contender, of each hand-over in pass
 	Allocs    int64   `json:"allocs"`    // allocations of memory; -1 if the child cannot count them
 }

@@ -59,8 +59,8 @@ func openRound(open library, p Plan) (_ *round, err error) {
 	return r, r.startContenders(open)
 }
 
-// openSession opens one session. close closes it, also if open returns both a
-// session and an error.
+// openSession opens one session. The method close of the round closes the session, even
+// if open returned an error as well.
 func (r *round) openSession(open library) (session, error) {
 	s, err := open(r.plan)
 	if s != nil {

@@ -14,15 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// memory is a library that keeps its only lock in memory. The kinds of plans do the
-// same with every library, so the tests need no server.
+// memory is a library that keeps its only lock in memory. The code of the kinds of
+// plans is the same for every library, so the tests need no server.
 type memory struct {
 	mu      sync.RWMutex
 	closed  sync.WaitGroup
 	locked  int         // number of exclusive acquisitions; guarded by mu
 	granted []time.Time // guarded by mu
 
-	fault error // lock returns it, if it is not nil
+	fault error // the error that lock returns; if nil, lock takes the lock
 }
 
 func (m *memory) open(Plan) (session, error) { m.closed.Add(1); return memorySession{m}, nil }
@@ -126,7 +126,9 @@ func TestDrainIsTimedFromTheLastUntimedGrant(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.measure()
 	require.NoError(t, err)
-	granted := m.granted[2:] // the first two grants are those of the session before the measurement and of the holder
+	// Leave out the first two grants: the one with which the session locked once before
+	// the measurement, and the one of the holder.
+	granted := m.granted[2:]
 	require.Len(t, granted, 5)
 	require.False(t, r.timedFrom.at.Before(granted[2]), "the third")
 	require.False(t, r.timedFrom.at.After(granted[3]), "the fourth")
