@@ -187,7 +187,7 @@ func ExampleLock_context() {
 	ctx := lock.Context(context.Background())
 	store.Faults().RemoveNode("stock/42", lock.Node())
 
-	<-ctx.Done() // a call that takes a context does this
+	<-ctx.Done() // calls that take a context end at this moment
 	fmt.Println(ctx.Err(), errors.Is(context.Cause(ctx), dlock.ErrLost))
 	// Output: context canceled true
 }
@@ -224,10 +224,10 @@ func ExampleLock_reentry() {
 	outer, _ := stock.Lock(context.Background())
 	ctx := outer.Context(context.Background())
 
-	inner, err := stock.Lock(ctx) // context.Background() would wait for outer
+	inner, err := stock.Lock(ctx) // with context.Background(), this call would wait for outer
 	fmt.Println(err, inner.Token() == outer.Token())
 	inner.Unlock()
-	fmt.Println(outer.Err()) // still held
+	fmt.Println(outer.Err()) // outer is still held
 	outer.Unlock()
 	// Output:
 	// <nil> true
@@ -269,7 +269,7 @@ func ExampleWithoutReentry() {
 
 	count := 0
 	var workers errgroup.Group
-	waits := dlock.WithoutReentry(context.WithoutCancel(held)) // Unlock ends held
+	waits := dlock.WithoutReentry(context.WithoutCancel(held)) // WithoutCancel, because otherwise Unlock would end the context
 	for range 3 {
 		workers.Go(func() error {
 			return stock.WithLock(waits, func(context.Context) error {

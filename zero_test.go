@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// uses returns, by name, a function that calls the method, for each method of
-// an RWMutex that needs the store.
+// uses returns a function for each method of an RWMutex that needs the store,
+// by the name of the method. The function calls the method.
 func uses(m *dlock.RWMutex) map[string]func(context.Context) error {
 	lock := func(f func(context.Context) (*dlock.Lock, error)) func(context.Context) error {
 		return func(ctx context.Context) error {

@@ -47,8 +47,8 @@ func contenders(t *testing.T, server *zktest.Server, root string) (names []strin
 	return names
 }
 
-// hold takes a lock, so that all other contenders wait, and returns a function
-// that gives it back.
+// hold takes a lock, so that all other contenders wait. It returns a function
+// that gives the lock back.
 func hold(t *testing.T, server *zktest.Server, chroot, lock string) (release func()) {
 	c, err := dlock.Open("zk", "zk://"+server.Addr()+chroot)
 	require.NoError(t, err)
@@ -105,14 +105,14 @@ func TestAnInterruptLeavesNoNodeInZooKeeper(t *testing.T) {
 	require.NoError(t, cmd.Start())
 
 	var out strings.Builder
-	waits := make(map[string]bool) // the workers that have begun to wait
+	waits := make(map[string]bool) // the names of the workers that have begun to wait
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		fmt.Fprintln(&out, lines.Text())
 		if m := waitLine.FindStringSubmatch(lines.Text()); m != nil {
 			waits[m[1]] = true
 		}
-		if len(waits) == 4 { // the fifth worker holds the lock
+		if len(waits) == 4 { // all workers wait but the fifth, which holds the lock
 			clear(waits)
 			assert.Len(t, contenders(t, server, chroot), 5)
 			require.NoError(t, cmd.Process.Signal(os.Interrupt))

@@ -12,7 +12,7 @@ import (
 type attempt struct {
 	worker string
 	mode   dlock.Mode
-	place  driver.Place // of its last node in the queue; zero if it had none
+	place  driver.Place // the place of its last node in the queue; zero if it had no node
 
 	asked time.Duration
 	ended time.Duration // end of the hold, or of the wait if the lock was not granted
@@ -28,9 +28,9 @@ type attempt struct {
 	outcome outcome
 	err     error // why the attempt ended early, or nil
 
-	increments int     // that the attempt made; a reader makes none
-	last       reading // of the counter while the lock was held
-	anomaly    string  // the first one that it saw in the counter, or empty
+	increments int     // how often the attempt has incremented the counter; 0 for a reader
+	last       reading // the last reading of the counter while the lock was held
+	anomaly    string  // what was wrong with the counter when the attempt first saw an anomaly; empty if it saw none
 }
 
 // reading is the counter's value, and the number of increments that were made, at
@@ -42,7 +42,7 @@ type outcome int
 const (
 	served      outcome = iota
 	timedOut            // the wait took longer than -timeout
-	interrupted         // by the user
+	interrupted         // the user interrupted the run
 	lost                // the store or an operator took the lock away
 	failed              // the store or the counter's file gave an error
 )

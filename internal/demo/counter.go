@@ -19,7 +19,7 @@ type counter interface {
 	load() (int64, error)
 	store(n int64) error
 	countIncrement() error      // to be called after each store
-	increments() (int64, error) // how many were counted
+	increments() (int64, error) // how many increments were counted
 	close()
 }
 

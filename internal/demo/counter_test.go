@@ -16,7 +16,7 @@ func open(t *testing.T, name string) counter {
 	return c
 }
 
-// increment does what a writer does.
+// increment increments the counter once, in the steps that a writer takes.
 func increment(t *testing.T, c counter) {
 	n, err := c.load()
 	require.NoError(t, err)

@@ -205,7 +205,7 @@ func TestAStoreThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	})
 }
 
-// flaky fails twice before it has a session.
+// flaky is a locker that fails to connect twice, and then has a session.
 type flaky struct {
 	noLock
 	tries int

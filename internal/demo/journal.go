@@ -17,7 +17,8 @@ type journal struct {
 
 func newJournal(out io.Writer) *journal { return &journal{out: out, began: time.Now()} }
 
-// begin makes the present the beginning of the run.
+// begin sets the beginning of the run, from which all times count, to the
+// present.
 func (j *journal) begin() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

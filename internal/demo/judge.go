@@ -12,7 +12,7 @@ import (
 // total is the last reading of the counter.
 type total struct {
 	reading
-	shared bool // with other processes, which may have incremented the counter, too
+	shared bool // other processes may use the counter, too, and may have incremented it
 }
 
 // readTotal returns the total after all workers have stopped. A counter in a file
@@ -45,7 +45,9 @@ func judge(attempts []*attempt, count total) *verdict {
 // overlaps returns a fault for each hold that began before the end of another
 // hold, if one of the two was exclusive.
 func overlaps(held []*attempt) (faults []string) {
-	var writer, last *attempt // the holds so far that end last, among those of writers and among all
+	// Of the holds that began earlier, last is the one that ends last, and
+	// writer is the one of a writer that ends last.
+	var writer, last *attempt
 	for _, t := range byGrant(held) {
 		other := writer
 		if t.mode == dlock.Exclusive {
@@ -73,7 +75,9 @@ func queueJumps(held []*attempt) (faults []string) {
 	queue := slices.SortedStableFunc(slices.Values(held), func(a, b *attempt) int {
 		return cmp.Or(cmp.Compare(a.place.Epoch, b.place.Epoch), cmp.Compare(a.place.Seq, b.place.Seq))
 	})
-	var writer, last *attempt // of the contenders ahead: the last to be granted the lock, among the writers and among all
+	// Of the contenders ahead in the queue, last is the one that was granted
+	// the lock last, and writer is the writer that was granted it last.
+	var writer, last *attempt
 	for _, t := range queue {
 		if last != nil && last.place.Epoch != t.place.Epoch {
 			writer, last = nil, nil

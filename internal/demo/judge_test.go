@@ -15,7 +15,8 @@ import (
 )
 
 // hold returns an attempt of a worker that held the lock. Times are in
-// milliseconds. The place is the sequence of the node and its token.
+// milliseconds. The number place is both the sequence of the node and its
+// token.
 func hold(mode dlock.Mode, place int64, asked, granted, ended int) *attempt {
 	t := &attempt{worker: "w" + string(rune('0'+place)), mode: mode, held: true, token: place}
 	t.place = driver.Place{Node: driver.Node{Name: driver.FormatName(t.worker+"-"+kind(mode)+"-", place), Seq: place, Epoch: 1}, Token: place}
@@ -42,7 +43,8 @@ func right() []*attempt {
 
 func inMemoryTotal(n int64) total { return total{reading: reading{n, n}} }
 
-// faultsOf returns what the verdict says against each rule.
+// faultsOf returns the faults that the verdict reports, by the name of the
+// rule.
 func faultsOf(v *verdict) map[string][]string {
 	m := make(map[string][]string)
 	for _, c := range v.checks {
@@ -111,7 +113,7 @@ func TestAReaderMayPassAReader(t *testing.T) {
 
 func TestSequencesOfDifferentEpochsAreNotCompared(t *testing.T) {
 	first, second := hold(dlock.Exclusive, 7, 0, 10, 20), hold(dlock.Exclusive, 0, 30, 40, 50)
-	second.place.Epoch, second.place.Token, second.token = 0, 9, 9 // epochs need not rise
+	second.place.Epoch, second.place.Token, second.token = 0, 9, 9 // an epoch may be smaller than the one before
 	assert.Empty(t, faultsOf(judge([]*attempt{first, second}, inMemoryTotal(20))))
 }
 

@@ -25,7 +25,8 @@ type held interface {
 	Unlock() error
 }
 
-// opener returns the locker of the worker with that host name. It does no I/O.
+// opener is a function that returns a locker for the worker with that host
+// name. It does no I/O.
 type opener func(host string, trace *dlock.Trace) (locker, error)
 
 // client is the locker of a real lock.
@@ -64,7 +65,7 @@ func (c client) Lock(ctx context.Context, mode dlock.Mode) (held, error) {
 	}
 	l, err := lock(ctx)
 	if err != nil {
-		return nil, err // a nil held, and not a held that holds a nil *dlock.Lock
+		return nil, err // not l: a nil *dlock.Lock would become a held that is not nil
 	}
 	return l, nil
 }

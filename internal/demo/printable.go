@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// maxPrinted is the length in bytes from which names are cut. No name that dlock
-// makes is so long.
+// maxPrinted is the length in bytes above which a name is cut. No name that
+// dlock makes is so long.
 const maxPrinted = 1024
 
 // printable returns a name as it can be shown on a terminal: quoted if it has
@@ -15,7 +15,7 @@ const maxPrinted = 1024
 // can have made the name.
 func printable(name string) string {
 	if len(name) > maxPrinted {
-		const end = 32 // of the name, which holds the sequence
+		const end = 32 // so many bytes of the end are kept; the sequence number is among them
 		return fmt.Sprintf("%q...%q (%d bytes)", name[:maxPrinted-end], name[len(name)-end:], len(name))
 	}
 	if q := strconv.Quote(name); len(q) != len(name)+2 {

@@ -29,7 +29,7 @@ type settings struct {
 	seed           uint64
 
 	columns int      // width of the terminal
-	args    []string // of the command line
+	args    []string // the arguments on the command line
 }
 
 // dsnVariable is the environment variable that is read if -dsn is not given.

@@ -78,7 +78,7 @@ func roundUp(d time.Duration) time.Duration {
 	}
 }
 
-// row returns the marks of an attempt.
+// row returns the row of an attempt, with a mark for each column.
 func (l timeline) row(t *attempt) string {
 	marks := []rune(strings.Repeat(" ", l.columns))
 	if t.held {
@@ -148,8 +148,8 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// tail returns the end of a label that is too long, because labels differ at
-// their end.
+// tail returns a label, or only its end if it is longer than width: labels
+// differ at their end.
 func tail(label string, width int) string {
 	if len(label) <= width {
 		return label

@@ -53,7 +53,7 @@ func (w *worker) read(t *attempt, h held) (value int64, ok bool) {
 		return 0, false
 	}
 	if !w.stillHeld(t, h, w.log.now()) {
-		return 0, false // so another worker may have changed the counter
+		return 0, false // the lock is lost, so another worker may have changed the counter
 	}
 	t.last = reading{value, increments}
 	if value != increments {
@@ -62,7 +62,8 @@ func (w *worker) read(t *attempt, h held) (value int64, ok bool) {
 	return value, true
 }
 
-// check is like read, and compares the value with the one that it must be.
+// check is like read. It also records an anomaly if the value is not want, the
+// value that the worker itself has left there.
 func (w *worker) check(t *attempt, h held, want int64) (value int64, ok bool) {
 	value, ok = w.read(t, h)
 	if ok && value != want {
@@ -85,8 +86,9 @@ func (w *worker) increment(t *attempt, read int64) (ok bool) {
 	return true
 }
 
-// noteAnomaly records the first anomaly of the counter: a value that it cannot
-// have if the lock excludes. Later ones follow from it.
+// noteAnomaly records the first anomaly of the counter: a value that the
+// counter cannot have if the lock excludes. Later anomalies follow from the
+// first one and are not recorded.
 func (t *attempt) noteAnomaly(format string, args ...any) {
 	if t.anomaly == "" {
 		t.anomaly = fmt.Sprintf(format, args...)

@@ -13,7 +13,7 @@ type verdict struct {
 	attempts    []*attempt
 	total       total
 	checks      []check
-	errs        []error // of the store
+	errs        []error // the errors that the store returned
 	interrupted bool
 }
 

@@ -75,8 +75,9 @@ func (w *worker) release(t *attempt, h held) {
 	}
 }
 
-// stillHeld reports whether the lock was held at that time, which must be past. If
-// so, the hold lasts until then at least.
+// stillHeld reports whether the lock was held at the time at, which must be
+// past. If so, it records that the hold lasts until that time at least.
+// Otherwise it records the loss.
 func (w *worker) stillHeld(t *attempt, h held, at time.Duration) bool {
 	if err := h.Err(); err != nil {
 		w.lost(t, err)
@@ -86,7 +87,8 @@ func (w *worker) stillHeld(t *attempt, h held, at time.Duration) bool {
 	return true
 }
 
-// lost records a loss, once.
+// lost records that the lock of the attempt is lost, and prints that. Further
+// calls for the same attempt have no effect.
 func (w *worker) lost(t *attempt, err error) {
 	if t.outcome != lost {
 		t.outcome, t.err = lost, err
@@ -99,7 +101,8 @@ func (w *worker) fail(t *attempt, err error) {
 	w.log.say(t.label(), "ERROR", clean(err.Error()))
 }
 
-// notGranted ends an attempt in which the lock was not granted.
+// notGranted records why the lock was not granted in an attempt, and prints
+// that.
 func (w *worker) notGranted(ctx context.Context, t *attempt, err error) {
 	t.err = err
 	verb := "ERROR"

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The greatest numbers of hits that may be listed in testdata as right.
+// The greatest number of entries that testdata/words.txt and
+// testdata/long-lines.txt may have.
 const (
 	maxWords     = 15
 	maxLongLines = 80

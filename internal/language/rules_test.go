@@ -86,7 +86,7 @@ func columns(line string) (n int) {
 func TestWordRules(t *testing.T) {
 	for _, test := range []struct {
 		line string
-		rule int // index of the only rule that finds something, or -1
+		rule int // the index of the only rule that finds something in the line; -1 if none does
 	}{
 		{"Who waits is told.", 0},
 		{"It is free. Whoever asks first gets it.", 0},

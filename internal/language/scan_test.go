@@ -17,20 +17,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hit is a place that a rule finds.
+// hit is a line in which a rule has found something.
 type hit struct {
-	file string // from the root of the repository
+	file string // the path of the file, relative to the root of the repository
 	line int
-	text string // of the line, without the white space around it
+	text string // the text of the line, without the white space around it
 	rule string
-	long bool // the rule is a limit of the line's length
+	long bool // the hit is a line that is too long
 }
 
 // line is a line of prose.
 type line struct {
 	number  int
 	text    string
-	tooLong string // the limit that the whole line exceeds, if any
+	tooLong string // says that the line is too long, and what the limit is; empty if it is not too long
 }
 
 // passage is a comment, a string, or a part of a Markdown file: lines that belong
@@ -82,8 +82,8 @@ func scan(repository fs.FS) (hits []hit, err error) {
 	return hits, err
 }
 
-// hits applies the rules to each line. A rule that finds something only in a line
-// together with the next one has found a form that the line break splits.
+// hits applies the rules to each line. It also applies them to each line
+// together with the next one, because a line break may split what a rule finds.
 func (p passage) hits(file string) (hits []hit) {
 	for i, l := range p {
 		for _, rule := range wordRules {
@@ -157,7 +157,7 @@ func commentLine(number int, text, whole string) line {
 func stringPassage(number int, quoted string) (p passage) {
 	text, err := strconv.Unquote(quoted)
 	if err != nil {
-		text = quoted // the parser has accepted it, so this is never reached
+		text = quoted // never reached, because the parser has accepted the string
 	}
 	raw := strings.HasPrefix(quoted, "`")
 	for i, text := range strings.Split(text, "\n") {

@@ -14,7 +14,8 @@ import (
 // tests.
 const scenarioVariable = "LEAKCHECK_SCENARIO"
 
-// scenarios are what tests may leave behind.
+// scenarios are the scenarios by name. Each leaves behind what its name says,
+// as a test may do.
 var scenarios = map[string]func(){
 	"nothing":              func() {},
 	"a goroutine":          func() { go staysForEver(make(chan int)) },

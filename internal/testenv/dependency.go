@@ -65,7 +65,7 @@ func (d Dependency) reportSkips(err error) {
 // passing test binary prints, standard error included.
 func printOnTerminal(notice string) {
 	if isTerminal(os.Stderr) {
-		return // the developer has seen it
+		return // the developer has seen the notice on standard error
 	}
 	tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
 	if err != nil {

@@ -84,5 +84,5 @@ func SetDiskDelay(dir string, d time.Duration) error {
 	if err := os.WriteFile(name+".new", []byte(text), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(name+".new", name) // the server never reads half a number
+	return os.Rename(name+".new", name) // so the server never reads half a number
 }

@@ -139,7 +139,8 @@ func startAndHang(t *testing.T, kind string) {
 	if strings.HasPrefix(kind, "paused") {
 		require.NoError(t, p.Pause())
 	}
-	// The signals may be ignored where the tests run, as under nohup.
+	// Catch the signal, because the tests may run where it is ignored, as under
+	// nohup.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
 	fmt.Printf("started %d %d %s\n", p.SupervisorPid(), p.Pid(), p.Dir())

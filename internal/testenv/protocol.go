@@ -33,10 +33,10 @@ type Frame struct {
 type Kind int
 
 const (
-	Opaque  Kind = iota // some bytes without a meaning for the proxy
-	Request             // from a client
-	Reply               // from the server, to one request
-	Event               // from the server, not in reply to a request
+	Opaque  Kind = iota // bytes without a meaning for the proxy
+	Request             // a request from a client
+	Reply               // the server's reply to one request
+	Event               // a message of the server that replies to no request
 )
 
 // ReadBytes is the [FrameReader] of a proxy without a protocol.

@@ -37,10 +37,10 @@ type Proxy struct {
 	cut         [2]bool
 	delay       [2]time.Duration
 	connections map[*connection]bool
-	counts      map[int32]int // requests, by operation
+	counts      map[int32]int // the number of requests so far, by operation
 	hook        func(op int32)
 	faults      []*fault
-	events      *EventHold // nil: events pass
+	events      *EventHold // holds back all events; nil: events pass
 }
 
 // NewProxy returns a proxy for the server at target. A nil protocol forwards

@@ -22,16 +22,16 @@ type connection struct {
 	// server is dialed.
 	sides     [2]net.Conn
 	aborted   bool
-	ended     int              // directions whose forwarding has ended
+	ended     int              // the number of directions whose forwarding has ended
 	replies   map[int64]*fault // faults for the replies to requests that have passed, by Frame.ID
 	toReplies FrameReader
 }
 
-// queuedFrame is a frame on its way.
+// queuedFrame is a frame that the proxy has read and not yet forwarded.
 type queuedFrame struct {
 	Frame
-	at      time.Time // when the delay of the proxy lets it pass
-	matched bool      // its fault, if there is one, has been looked up
+	at      time.Time // the time from which on the delay of the proxy lets the frame pass
+	matched bool      // whether the fault that hits this frame was looked up; then fault holds it, or nil
 	fault   *fault
 }
 

@@ -39,7 +39,7 @@ func pause(pid int) error {
 func stopped(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, thread := range threads {
-		text, err := os.ReadFile(thread) // pid (name) state ...
+		text, err := os.ReadFile(thread) // the text has the form: pid (name) state ...
 		if err != nil {
 			continue // the thread has ended
 		}

@@ -43,7 +43,7 @@ func (s *Server) FillAcceptQueue() (end func()) {
 		for _, conn := range waiting {
 			conn.Close()
 		}
-		s.proc.Resume() // fails if the server was killed meanwhile, which is fine
+		s.proc.Resume() // an error means that the server was killed meanwhile, and does no harm
 	})
 	s.t.Cleanup(end)
 	if failed < 2 {

@@ -20,7 +20,7 @@ type Ensemble struct {
 	// Servers may be stopped, paused and started again one by one.
 	Servers []*Server
 
-	links [][]*peerLink // from server i to server j; nil where i == j
+	links [][]*peerLink // links[i][j] holds the proxies from server i to server j; nil where i == j
 }
 
 // peerLink is the pair of proxies through which one server reaches another.

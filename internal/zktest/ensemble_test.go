@@ -99,7 +99,7 @@ func TestFollowerCutOffOneWayStillFollows(t *testing.T) {
 	e.CutOneWay(follower, leader)
 	require.Equal(t, zk.EventNodeDeleted, (<-gone).Type, "the follower knows of the expiry")
 	synced := async(func() error { _, err := other.Sync("/"); return err })
-	time.Sleep(300 * time.Millisecond) // long enough for an answer, if there were one
+	time.Sleep(300 * time.Millisecond) // in this time the Sync would be answered, if it were answered at all
 	require.Empty(t, synced)
 	e.Heal()
 	e.WaitQuorum(t)

@@ -40,7 +40,7 @@ func FuzzFrame(f *testing.F) {
 		default:
 			require.NoError(t, err)
 			require.Len(t, got, headerSize+int(size))
-			for _, offset := range []int{0, 4, 8, 1 << 20} { // fields that the packet has, or zero
+			for _, offset := range []int{0, 4, 8, 1 << 20} { // fields of the packet, or beyond its end
 				whole := headerSize+offset+4 <= len(got)
 				require.True(t, whole || int32At(got, offset) == 0)
 				if whole {
@@ -51,7 +51,8 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// FuzzWriteFrame checks that writeFrame sends one frame with its fields.
+// FuzzWriteFrame checks that writeFrame sends one frame, which contains the
+// given fields.
 func FuzzWriteFrame(f *testing.F) {
 	f.Add(int32(1), int64(2), []byte("x"))
 	f.Fuzz(func(t *testing.T, a int32, b int64, text []byte) {

@@ -12,7 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// process is one server with its ports. It does not depend on a test.
+// process is one server with its ports. It does not depend on a test: its
+// methods return errors.
 type process struct {
 	proc       *testenv.Process
 	ready      func(*process) bool
@@ -23,10 +24,10 @@ type process struct {
 	chroots int
 
 	asking sync.Mutex // held for one four-letter word at a time, so that words can be counted
-	// Four-letter words since the server started, if the server has counted
-	// them.
+	// How many four-letter words this package has sent to the server since
+	// startCounting. The server counts each of them as a packet.
 	wordsSent int64
-	ignored   int64 // packets that the server received before it was ready
+	ignored   int64 // how many packets the server had received when it became ready
 }
 
 // newProcess returns a server with its configuration. It starts nothing.

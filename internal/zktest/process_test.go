@@ -81,7 +81,7 @@ func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
 			p.proc, err = testenv.NewProcess(t.TempDir(), []string{"/bin/sh", "-c", script, "server", lines[0], lines[1]})
 			require.NoError(t, err)
 			t.Cleanup(func() { p.proc.Close() })
-			p.ready = func(p *process) bool { // returns when the log has the first of the two texts
+			p.ready = func(p *process) bool { // wait until the log has the first of the two texts
 				eventually(t, func() bool { return strings.HasPrefix(p.proc.Log(0), lines[0]) })
 				return false
 			}

@@ -29,7 +29,7 @@ func create(conn *zk.Conn, path string) error {
 	return err
 }
 
-// async runs f and returns a channel with its result.
+// async runs f on another goroutine. The returned channel gets the result.
 func async(f func() error) <-chan error {
 	result := make(chan error, 1)
 	go func() { result <- f() }()

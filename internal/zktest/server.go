@@ -32,8 +32,8 @@ func Start(t testing.TB, opts ...Option) *Server {
 	return &Server{process: p, t: t}
 }
 
-// startProcess tries again with other ports if another program has taken one of
-// the ports.
+// startProcess starts a server. If another program has taken one of its ports,
+// startProcess tries again with other ports.
 func startProcess(opts []Option) (*process, error) {
 	for {
 		p, err := newProcess(newSettings(opts))

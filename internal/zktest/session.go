@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Session is the reply to a connect request.
+// Session is what a server has replied to a connect request: which session the
+// client has got.
 type Session struct {
 	ID      int64
 	Passwd  []byte
@@ -86,7 +87,7 @@ func closeSession(conn net.Conn) error {
 		if err != nil {
 			return err
 		}
-		if int32At(reply, 0) == xid { // otherwise it is a watch event
+		if int32At(reply, 0) == xid { // any other reply is a watch event, and is skipped
 			return nil
 		}
 	}

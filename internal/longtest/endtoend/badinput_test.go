@@ -34,7 +34,8 @@ func requireWords(t testing.TB, err error, words ...string) {
 	}
 }
 
-// callAll calls everything that a lock can do, and returns the errors.
+// callAll calls everything that a lock can do, and returns the errors by the
+// name of the call.
 func callAll(ctx context.Context, m *dlock.RWMutex) map[string]error {
 	all := make(map[string]error)
 	_, all["Lock"] = m.Lock(ctx)
@@ -323,7 +324,7 @@ func TestWithoutPermissionToDeleteUnlockFailsAtOnce(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrPermission)
 	require.NotErrorIs(t, err, dlock.ErrUnavailable, "another try would not help")
 	require.ErrorIs(t, lock.Err(), dlock.ErrNotHeld)
-	require.NoError(t, c.Close()) // the node is removed with the session
+	require.NoError(t, c.Close()) // Close ends the session, and the store removes the node with it
 	w.listed("q")
 }
 
@@ -379,7 +380,7 @@ func TestTheLongestDataFitsAndLongerDataIsRefusedWithoutARequest(t *testing.T) {
 	require.NoError(t, held.Err())
 	w.listed("q")
 	w.unlock(held)
-	for _, fill := range []string{"x", "\x01", "\xff"} { // sent as it is, escaped, and encoded
+	for _, fill := range []string{"x", "\x01", "\xff"} { // text that a record holds as it is, with escapes, and in base64
 		lock, err := c.RWMutex("q", dlock.WithData([]byte(strings.Repeat(fill, 64<<10)))).Lock(w.soon())
 		require.NoError(t, err)
 		w.unlock(lock)

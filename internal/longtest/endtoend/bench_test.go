@@ -75,7 +75,7 @@ func BenchmarkFreeLock(b *testing.B) {
 	w := newFixture(b)
 	candidates := []*candidate{w.dlockCandidate("q1"), w.bareCandidate("q2"), w.zkLockCandidate("q3")}
 	for _, r := range candidates {
-		require.NoError(b, r.use()) // makes the queue
+		require.NoError(b, r.use()) // the first use makes the queue, and is not measured
 	}
 	for b.Loop() {
 		for _, r := range candidates {
@@ -208,7 +208,8 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// each calls f for 0 to n-1, several at a time.
+// each calls f with each number from 0 to n-1. Several of the calls run at the
+// same time.
 func (w *fixture) each(n int, f func(i int) error) {
 	w.Helper()
 	var group sync.WaitGroup

@@ -94,7 +94,8 @@ func TestLocksOfOtherLibraries(t *testing.T) {
 	require.Equal(t, documented, seen, "%s differs from the results", comingFrom)
 }
 
-// markdown returns a function that writes a table.
+// markdown returns a function that formats rows as a Markdown table with this
+// head.
 func markdown(head ...string) func(rows [][]string) string {
 	return func(rows [][]string) string {
 		var b strings.Builder

@@ -21,7 +21,7 @@ func TestAQueueThatTheServerHasRemovedCostsFourRequestsMore(t *testing.T) {
 	w := newWorldOn(t, zktest.Start(t, zktest.WithContainerCheck(5*time.Millisecond)))
 	m := w.client("web1").RWMutex("q")
 	var token int64
-	for _, expected := range []int64{0, 2 + 4, 2 + 4} { // the first Lock also looks for the queue
+	for _, expected := range []int64{0, 2 + 4, 2 + 4} { // 0: not checked, because the first Lock also looks for the queue
 		before := w.server.Requests(t)
 		l, err := m.Lock(t.Context())
 		require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestAServerThatRemovesEmptyQueuesTakesNoLockAway(t *testing.T) {
 	w := newWorldOn(t, zktest.Start(t, zktest.WithContainerCheck(time.Millisecond)))
 	var (
 		referees [queues]referee
-		made     sync.Map // the epochs of the queues
+		made     sync.Map // the epochs that the queues have had: each queue that is made again has a new one
 		wg       sync.WaitGroup
 	)
 	trace := dlock.WithTrace(&dlock.Trace{Queued: func(_ context.Context, i recipes.QueuedInfo) { made.Store(i.Place.Epoch, true) }})
@@ -61,7 +61,7 @@ func TestAServerThatRemovesEmptyQueuesTakesNoLockAway(t *testing.T) {
 	for i, c := range w.clients(3) {
 		wg.Go(func() {
 			for n := range turns {
-				queue := n * (i + 1) % queues // the actors meet in some queues and leave others empty
+				queue := n * (i + 1) % queues // the clients meet in some queues and leave others empty
 				if err := turn(c, queue, n%4 == i); err != nil {
 					referees[queue].add("client %d, turn %d: %v", i, n, err)
 				}

@@ -41,7 +41,7 @@ func TestAFreeLockAndItsUnlockAreTwoRequests(t *testing.T) {
 					w.unlock(lock)
 					return time.Since(began)
 				}
-				round() // makes the queue
+				round() // the first round makes the queue, and is not counted
 				var spent int64
 				w.swiftly(func() (longest time.Duration) {
 					before := w.server.Requests(t)
@@ -119,7 +119,7 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	waiting.waitsBehind(first.Node())
 	w.eventually(func() bool { return proxy.Frames(zktest.OpGetACL) == 1 }, func() string { return "the ACL is not read" })
 	w.unlock(first)
-	w.unlock(waiting.granted()) // the client knows the queue and its ACL now
+	w.unlock(waiting.granted()) // after this, the client knows the queue and its ACL
 	w.swiftly(func() time.Duration {
 		held := w.lock(present).granted()
 		var next *contender
@@ -127,8 +127,8 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 		waiting := spent(t, proxy, func() {
 			next = w.contend(c, "q", mode)
 			next.waitsBehind(held.Node())
-			// Both requests are under way at once. The server has to have
-			// handled both.
+			// The waiter sends the requests for its two watches at the same
+			// time. Wait until the server has handled both.
 			w.eventually(func() bool { return w.server.Watches() >= watches+2 }, func() string { return "no watch" })
 		})
 		began := time.Now()
@@ -144,8 +144,8 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	})
 }
 
-// From the second time on the client sends the list right behind the create, so
-// that there are two round trips.
+// From the second time on, the client sends the list right behind the create.
+// So the three requests take two round trips.
 func TestAReaderAmongReadersIsThreeRequests(t *testing.T) {
 	w := newFixture(t)
 	w.rlock(w.client("web1")).granted()
@@ -156,7 +156,7 @@ func TestAReaderAmongReadersIsThreeRequests(t *testing.T) {
 		require.NoError(t, err)
 		w.unlock(lock)
 	}
-	turn() // the client knows the queue now
+	turn() // after this, the client knows the queue
 	w.swiftly(func() time.Duration {
 		began := time.Now()
 		cost := spent(t, proxy, func() {
@@ -184,7 +184,8 @@ func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
 	}
 	use()
 	// While a node is retained, the client watches and lists the queue.
-	// go-zookeeper asks for the children both times.
+	// go-zookeeper sends the same kind of request for both: it asks for the
+	// children.
 	w.eventually(func() bool { return proxy.Frames(zktest.OpGetChildren2) >= 2 }, func() string { return "the queue is not looked at" })
 	// After 300 ms the client also watches the node.
 	w.watched(watches, 2)

@@ -208,7 +208,7 @@ func TestChildrenWithoutASequenceAreNoContenders(t *testing.T) {
 func TestASequencedChildOfAnUnknownKindBlocksAsExclusive(t *testing.T) {
 	w := newFixture(t)
 	c := w.clients(2)
-	w.unlock(w.lock(c[0]).granted()) // uses the sequence 0
+	w.unlock(w.lock(c[0]).granted()) // after this, the sequence 0 is used up
 	const foreign = "other-X-0000000000"
 	_, err := w.raw.Create(w.path("q")+"/"+foreign, nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)

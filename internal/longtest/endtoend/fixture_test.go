@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// bound ends a test that hangs. It is generous.
+	// bound is how long a test waits for something before it fails. Nothing
+	// that works takes nearly as long.
 	bound = 30 * time.Second
 
 	// quiet is a session timeout so long that the client sends no heartbeats
@@ -63,7 +64,8 @@ func (w *fixture) proxied(host string, opts ...dlock.Option) (*dlock.Client, *zk
 	return w.open(w.dsn(p.Addr(), "session_timeout="+quiet.String()), host, opts...), p
 }
 
-// open returns a client that has its session.
+// open opens a client with this host name, and returns it when it has a
+// session. The client is closed when the test ends.
 func (w *fixture) open(dsn, host string, opts ...dlock.Option) *dlock.Client {
 	w.Helper()
 	c, err := dlock.Open("zk", dsn, append([]dlock.Option{dlock.WithHostname(host)}, opts...)...)
@@ -82,7 +84,8 @@ func (w *fixture) clients(n int) []*dlock.Client {
 	return clients
 }
 
-// soon returns a context that ends a call which hangs.
+// soon returns a context for a call that should return soon. The context ends
+// after bound, so that a call which hangs returns.
 func (w *fixture) soon() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	w.Cleanup(cancel)
@@ -91,7 +94,7 @@ func (w *fixture) soon() context.Context {
 
 func (w *fixture) path(queue string) string { return w.root + "/" + queue }
 
-// nodes returns the nodes of a queue, by sequence.
+// nodes returns the names of the nodes of a queue, sorted by sequence.
 func (w *fixture) nodes(queue string) []string {
 	w.Helper()
 	names, _, err := w.raw.Children(w.path(queue))
@@ -103,7 +106,8 @@ func (w *fixture) nodes(queue string) []string {
 	return names
 }
 
-// sequence returns the last ten characters of a name.
+// sequence returns the last ten characters of a name, which are the sequence of
+// the node.
 func sequence(name string) string { return name[max(0, len(name)-10):] }
 
 // listed waits until exactly these nodes are in the queue, in this order.
@@ -142,7 +146,7 @@ func (w *fixture) remove(queue, name string) {
 	require.NoError(w, w.raw.Delete(w.path(queue)+"/"+name, -1))
 }
 
-// removeQueue deletes a queue with all that is in it, at once.
+// removeQueue deletes a queue and all nodes in it, in one transaction.
 func (w *fixture) removeQueue(queue string) {
 	w.Helper()
 	w.eventually(func() bool {
@@ -162,7 +166,8 @@ func (w *fixture) missing(queue string) bool {
 	return !there
 }
 
-// closes waits until a channel is closed.
+// closes waits until the channel c is closed. The text what says in a failure
+// what has not happened.
 func (w *fixture) closes(c <-chan struct{}, what string) {
 	w.Helper()
 	select {
@@ -184,7 +189,7 @@ func (w *fixture) expire(p *zktest.Proxy) {
 	require.NoError(w, zktest.Expire(w.server.Addr(), last.ID, last.Passwd))
 }
 
-// ids returns the sessions that a proxy's client has had.
+// ids returns the ids of the sessions that the client of a proxy has had.
 func ids(p *zktest.Proxy) map[int64]bool {
 	seen := make(map[int64]bool)
 	for _, s := range p.Sessions() {
@@ -201,8 +206,8 @@ type contender struct {
 	w      *fixture
 	cancel context.CancelFunc
 	done   chan struct{}
-	lock   *dlock.Lock // set before done is closed
-	err    error       // set before done is closed
+	lock   *dlock.Lock // the lock that the call has acquired; set before done is closed
+	err    error       // the error that the call has returned; set before done is closed
 	at     time.Time   // when the call returned; set before done is closed
 
 	mu      sync.Mutex
@@ -210,7 +215,8 @@ type contender struct {
 	waiting []recipes.WaitingInfo // the nodes that the call has waited for
 }
 
-// contend starts Lock or RLock.
+// contend calls Lock or RLock on another goroutine, and returns at once. When
+// the test ends, the call is cancelled.
 func (w *fixture) contend(c *dlock.Client, queue string, mode dlock.Mode, opts ...dlock.Option) *contender {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -247,7 +253,7 @@ func (w *fixture) contend(c *dlock.Client, queue string, mode dlock.Mode, opts .
 func (w *fixture) lock(c *dlock.Client) *contender  { return w.contend(c, "q", dlock.Exclusive) }
 func (w *fixture) rlock(c *dlock.Client) *contender { return w.contend(c, "q", dlock.Shared) }
 
-// granted waits until the call has acquired the lock.
+// granted waits until the call has acquired the lock, and returns the lock.
 func (k *contender) granted() *dlock.Lock {
 	k.w.Helper()
 	k.returned()
@@ -256,7 +262,7 @@ func (k *contender) granted() *dlock.Lock {
 	return k.lock
 }
 
-// failed waits until the call has returned an error.
+// failed waits until the call has returned an error, and returns the error.
 func (k *contender) failed() error {
 	k.w.Helper()
 	k.returned()
@@ -285,7 +291,7 @@ func (k *contender) waitsBehind(name string) {
 	k.waits()
 }
 
-// waits requires that the call has not returned.
+// waits requires that the call has not returned yet.
 func (k *contender) waits() {
 	k.w.Helper()
 	select {
@@ -332,7 +338,7 @@ func (w *fixture) lost(l *dlock.Lock) {
 	require.ErrorIs(w, l.Err(), dlock.ErrLost)
 }
 
-// errs collects errors of goroutines.
+// errs collects errors that goroutines report.
 type errs struct {
 	mu  sync.Mutex
 	all []error
@@ -351,7 +357,8 @@ func (e *errs) none(t testing.TB) {
 	require.NoError(t, errors.Join(e.all...))
 }
 
-// referee counts the holders, and checks that exclusive tokens rise.
+// referee counts the holders of one lock. It reports holders that may not hold
+// the lock together, and tokens of exclusive locks that do not rise.
 type referee struct {
 	errs
 	state     sync.Mutex

@@ -57,7 +57,7 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 			require.Less(t, time.Since(began), 5*time.Minute, "only %d have waited", waited)
 			n := w.timedOut(c[1], batch%2 == 0, timeout)
 			if waited += n; n < timedOutCalls/2 {
-				timeout *= 2 // a busy machine creates too few nodes in that time
+				timeout *= 2 // on a busy machine too few calls create a node within the timeout, so double it
 			}
 		}
 		w.listed("q", holder.Node())

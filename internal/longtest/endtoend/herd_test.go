@@ -54,7 +54,7 @@ func (l *waitingWriters) handOver(settle bool) float64 {
 	return float64(spent) / float64(len(l.queued))
 }
 
-// watched waits until the server holds that many more watches than before.
+// watched waits until the server holds before+more watches.
 func (w *fixture) watched(before, more int64) {
 	w.Helper()
 	w.eventually(func() bool { return w.server.Watches() == before+more },
@@ -96,7 +96,8 @@ func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 	})
 }
 
-// WithWait(WatchQueue()) has the costs that the default avoids.
+// With WithWait(WatchQueue()) each release wakes every waiter. By default a
+// release wakes one writer.
 func TestWatchQueueWakesEveryWaiterWithEachRelease(t *testing.T) {
 	const n = 20
 	w := newFixture(t)

@@ -41,7 +41,7 @@ func (k *contender) listedQueue(n int) {
 // handover=list a waiter takes no write for a release, however long it has
 // waited.
 func TestAWriteToAHoldersNodeGrantsNothingIfWaitersList(t *testing.T) {
-	for _, handover := range []string{"release", "list"} { // of the holder
+	for _, handover := range []string{"release", "list"} { // the setting of the holder; the waiter always has handover=list
 		t.Run("holder with handover="+handover, func(t *testing.T) {
 			w := newFixture(t)
 			holder := w.open(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()+"&handover="+handover), "web1")
@@ -51,7 +51,7 @@ func TestAWriteToAHoldersNodeGrantsNothingIfWaitersList(t *testing.T) {
 			w.watched(watches, 1) // the watch of the holder's node
 			k := w.lock(waiter)
 			k.waitsBehind(lock.Node())
-			w.watched(watches, 3) // and two watches of the waiter, which has waited for 300 ms
+			w.watched(watches, 3) // that watch, and two watches that the waiter sets after 300 ms
 			_, err := w.login("super:zktest").Set(w.path("q")+"/"+lock.Node(), []byte("\n#dlock guarded"), -1)
 			require.NoError(t, err)
 			k.listedQueue(2)
@@ -64,7 +64,8 @@ func TestAWriteToAHoldersNodeGrantsNothingIfWaitersList(t *testing.T) {
 
 // An attacker may add nodes to a queue, but may not remove any. A waiter waits
 // for a node of the attacker, and the attacker makes that node look released.
-// An operator has set the ACL of the queue, at the start or later.
+// The cases differ in the ACL that an operator gives to the queue at first and
+// later.
 func TestAForgedReleaseOfAnAttackersNodeGrantsNothing(t *testing.T) {
 	const alice = "alice:geheim"
 	strict := zk.DigestACL(zk.PermAll, "alice", "geheim")
@@ -81,7 +82,7 @@ func TestAForgedReleaseOfAnAttackersNodeGrantsNothing(t *testing.T) {
 			require.NoError(t, err)
 			dsn := strings.Replace(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()), "zk://", "zk://"+alice+"@", 1)
 			holder, waiter := w.open(dsn, "web1"), w.open(dsn, "web2")
-			first := w.lock(waiter).granted() // both clients know the queue
+			first := w.lock(waiter).granted() // this lock and the next one let both clients learn of the queue
 			behind := w.lock(holder)
 			behind.waitsBehind(first.Node())
 			w.unlock(first)

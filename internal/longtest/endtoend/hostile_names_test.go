@@ -131,8 +131,9 @@ func TestAForeignReaderNodeBlocksWritersOnly(t *testing.T) {
 	w.unlock(writer.granted())
 }
 
-// The sequence has 31 bits, but a name may hold a greater number. Every new
-// contender is ahead of such a node, so the node does not block it.
+// The sequence numbers that ZooKeeper gives have 31 bits, but a name may hold a
+// greater number. Every new contender is ahead of such a node, so the node does
+// not block it.
 func TestANodeBeyondTheEndOfTheSequenceBlocksNoNewContender(t *testing.T) {
 	w := newFixture(t)
 	w.made("q")
@@ -149,8 +150,8 @@ func TestANodeBeyondTheEndOfTheSequenceBlocksNoNewContender(t *testing.T) {
 	require.ErrorIs(t, err, dlock.ErrLocked, "TryLock does not wait, and another node is in the queue")
 }
 
-// Control characters of a name reach neither an error nor a log, whatever the
-// route.
+// Neither an error nor a log contains the control characters of a name, whether
+// the program prints the error, the queue or the argument of a hook.
 func TestControlCharactersOfANameReachNoTerminal(t *testing.T) {
 	for _, host := range []string{
 		"web1" + override + "1bew", invisible, "x" + lines + "dlock: all is well", "\u061c\u2066x\u2069", "\u00ad", "\u115f\u2800 \u00a0x", `"`, `\x1b[2J`, long,
@@ -250,7 +251,8 @@ func TestANodeThatMayNotBeReadIsNamedAndDoesNotHideTheOthers(t *testing.T) {
 	w.unlock(polled.granted())
 }
 
-// The list is longer than jute.maxbuffer. A server sends it all the same.
+// The list of this queue is longer than ZooKeeper's limit jute.maxbuffer. A
+// server sends it all the same.
 func TestAHugeQueueIsStillALock(t *testing.T) {
 	w := newFixture(t)
 	w.made("q")
@@ -264,7 +266,7 @@ func TestAHugeQueueIsStillALock(t *testing.T) {
 	w.unlock(lock)
 	w.unlock(next.granted())
 	require.Len(t, w.nodes("q"), junk+behind)
-	w.removeMany("q") // to remove the nodes one by one would take long
+	w.removeMany("q") // to send one request for each node would take long
 }
 
 func (w *fixture) plantMany(queue string, n int, name func(int) string) {
@@ -318,7 +320,7 @@ func TestANodeWithTheHoldersNameIsNotTakenForTheHolders(t *testing.T) {
 	data, _, err := w.raw.Get(w.path("q") + "/" + lock.Node())
 	require.NoError(t, err)
 	prefix, seq, _ := driver.ParseName(lock.Node())
-	w.plant("q", driver.FormatName(prefix, seq+1), data) // with the holder's record, its id included
+	w.plant("q", driver.FormatName(prefix, seq+1), data) // this node has the holder's record, with the holder's id
 	w.plant("q", driver.FormatName("web1-R-", seq), data)
 	next := w.lock(c)
 	next.waits()

@@ -38,8 +38,9 @@ import (
 // search for.
 var passwords = []string{"XYZZYmarker", "XYZZY/m@rk:er?&%#=+ \u00e9\x01", "XYZZY%2F"}
 
-// forms returns how a password may look: as it is, as in a dsn, encoded,
-// hashed.
+// forms returns, in lower case, the texts by which output could reveal a
+// password: as it is, as in a data source name, encoded, or hashed. The key
+// says which.
 func forms(user, password string) map[string]string {
 	login := user + ":" + password
 	all := map[string]string{}
@@ -54,7 +55,7 @@ func forms(user, password string) map[string]string {
 			all[name+" "+form] = strings.ToLower(text)
 		}
 	}
-	all["the beginning"] = "xyzzy" // every password contains it
+	all["the beginning"] = "xyzzy" // every password of these tests begins with this, in capital letters
 	return all
 }
 
@@ -71,7 +72,7 @@ type recorder struct {
 	t     testing.TB
 	forms map[string]string
 	sharedBuffer
-	digest string // of user and password, as ZooKeeper shows it in an ACL
+	digest string // the digest of user and password, as ZooKeeper shows it in an ACL
 }
 
 func (e *recorder) record(what, text string) {
@@ -233,8 +234,8 @@ func (w *fixture) useInEveryWay(e *recorder, c *dlock.Client, proxy *zktest.Prox
 	return late
 }
 
-// recordStore records all that is stored. The digest in an ACL is a case of its
-// own: see docs/guarantees.md.
+// recordStore records the paths and the data of all nodes. It leaves out the
+// ACLs, because they contain a digest of the password: see docs/guarantees.md.
 func (w *fixture) recordStore(e *recorder) {
 	w.Helper()
 	require.NoError(w, w.raw.AddAuth("digest", []byte("super:zktest")))
@@ -404,7 +405,9 @@ func (e *recorder) walk(path string, v reflect.Value, seen map[visit]bool, depth
 					text = append(text, byte(v.Index(i).Uint()))
 				}
 			}
-			if strings.HasSuffix(path, ".client.buf") { // the last request; in an ACL a password is a digest
+			// The buffer holds the last request. If that request has an ACL,
+			// the digest of the password in the ACL is allowed.
+			if strings.HasSuffix(path, ".client.buf") {
 				text = bytes.ReplaceAll(text, []byte(e.digest), nil)
 			}
 			e.record(path, string(text))
@@ -422,7 +425,8 @@ func foreign(t reflect.Type) bool {
 	return t == reflect.TypeFor[*recorder]() || t.PkgPath() == "log/slog" || strings.HasPrefix(t.PkgPath(), "internal/") || t.PkgPath() == "testing" || t.PkgPath() == "sync" || t.PkgPath() == "time"
 }
 
-// The recorder has to find a password that is there.
+// The other tests prove something only if the recorder finds a password that is
+// there.
 func TestThePasswordWouldBeFound(t *testing.T) {
 	type inner struct{ bytes []byte }
 	type outer struct {
@@ -442,7 +446,7 @@ func TestThePasswordWouldBeFound(t *testing.T) {
 	}
 }
 
-// listener records a failure of the test, and the test goes on.
+// listener is a testing.TB that records a failure and lets the test go on.
 type listener struct {
 	testing.TB
 	failed bool

@@ -24,7 +24,7 @@ var writes = zktest.Op(zktest.OpCreate, zktest.OpDelete, zktest.OpMulti)
 func loseRequest(p *zktest.Proxy, _ *rand.Rand) <-chan struct{} { return p.LoseRequest(writes) }
 func loseReply(p *zktest.Proxy, _ *rand.Rand) <-chan struct{}   { return p.LoseReply(writes) }
 
-// dropSoon breaks the connection at a random moment of the round.
+// dropSoon breaks the connection at a random moment within the next 4 ms.
 func dropSoon(p *zktest.Proxy, r *rand.Rand) <-chan struct{} {
 	hit := make(chan struct{})
 	time.AfterFunc(time.Duration(r.IntN(4000))*time.Microsecond, func() {

@@ -78,7 +78,7 @@ func TestADowngradedHolderLearnsThatItsNodeWasRemoved(t *testing.T) {
 	w := newFixture(t)
 	watches := w.server.Watches()
 	lock := w.lock(w.client("web1")).granted()
-	w.watched(watches, 1) // the watch of the node, under its first name
+	w.watched(watches, 1) // the watch of the node under the node's first name
 	require.NoError(t, lock.Downgrade(w.soon()))
 	require.NoError(t, lock.Err())
 	w.remove("q", lock.Node())
@@ -149,7 +149,7 @@ func TestWhenTheQueueIsRemovedEveryWaiterQueuesAgain(t *testing.T) {
 	w.lost(holder)
 
 	var inside referee
-	for len(waiting) > 0 { // in the order in which they have queued again
+	for len(waiting) > 0 { // the waiters get the lock in the order in which they have queued again
 		var lock *dlock.Lock
 		w.eventually(func() bool {
 			i := slices.IndexFunc(waiting, func(k *contender) bool {
@@ -245,7 +245,7 @@ func TestTheRepeatOfALostUnlockLeavesANodeOfTheSameName(t *testing.T) {
 	hit := proxy.LoseReply(zktest.Op(zktest.OpDelete, zktest.OpMulti))
 	proxy.OnRequest(func(op int32) {
 		if op == zktest.OpDelete || op == zktest.OpMulti {
-			proxy.Refuse() // from now on, while the Delete is under way
+			proxy.Refuse() // close new connections from now on, while the Delete is under way
 		}
 	})
 	unlocked := make(chan error, 1)
@@ -267,8 +267,8 @@ func TestTheRepeatOfALostUnlockLeavesANodeOfTheSameName(t *testing.T) {
 	w.unlock(present)
 }
 
-// The recipe relies on this: however late a Delete is repeated, it removes only
-// its own node.
+// Package recipes relies on what this test shows: however late a Delete is
+// repeated, it removes only its own node, and no other node of the same name.
 func TestARepeatedDeleteLeavesANodeOfTheSameName(t *testing.T) {
 	w := newFixture(t)
 	connector, err := zkdriver.Driver{}.OpenConnector(w.dsn(w.server.Addr(), ""))
@@ -318,7 +318,7 @@ func TestAWaiterIsNotGrantedOnANodeOfTheSameName(t *testing.T) {
 			require.Equal(t, []string{holder.Node(), first}, w.nodes("q")[:2])
 
 			w.eventually(func() bool { return len(k.nodes()) == 2 }, func() string { return "it does not queue again" })
-			blocker := holder.Node() // if the waiter is a reader
+			blocker := holder.Node() // the node that the waiter waits for, if the waiter is a reader
 			if mode == dlock.Exclusive {
 				blocker = first
 			}
@@ -366,7 +366,7 @@ func TestAHolderSeesANodeOfTheSameNameWhileItSetsItsWatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t)
 			c, proxy := w.proxied("web1")
-			w.unlock(w.lock(c).granted()) // the client knows the queue now and reads no other node
+			w.unlock(w.lock(c).granted()) // after this, the client knows the queue, so its next read of data is the watch of its node
 			guard := hold(proxy, zktest.Op(zktest.OpGetData))
 			old := w.lock(c).granted()
 			w.closes(guard.Held(), "the guard's request")

@@ -27,7 +27,8 @@ type foreignLibrary interface {
 // to start Java.
 const programBound = 2 * time.Minute
 
-// soonAfter returns the outcome of a lock that is about to be held.
+// soonAfter waits for the outcome of a lock that the other library can acquire
+// now, and returns it: nil, or an error.
 func (w *fixture) soonAfter(outcome <-chan error) error {
 	w.Helper()
 	select {
@@ -89,7 +90,8 @@ func (w *fixture) start(cmd *exec.Cmd) *program {
 	return p
 }
 
-// listen passes on what the program prints, until its output ends.
+// listen passes the answers that the program prints on to the channels in
+// answers, until the output ends.
 func (p *program) listen(out io.Reader) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var verb string

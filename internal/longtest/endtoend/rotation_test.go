@@ -45,7 +45,7 @@ func TestAWaiterOutlivesTheReplacementOfItsCertificate(t *testing.T) {
 	k.waitsBehind(holder.Node())
 
 	replace(cert, certs.Server.Cert)
-	proxy.Refuse() // until the session has ended on the server
+	proxy.Refuse() // keep the client away until its session has ended on the server
 	require.NoError(t, zktest.Expire(server.Addr(), w.owner("q", k.node()), nil))
 	proxy.Heal()
 	w.eventually(func() bool { return refused.Load() > 1 }, func() string { return "the files are not read again" })

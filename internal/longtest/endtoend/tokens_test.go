@@ -111,7 +111,7 @@ func TestAWaiterAtTheEndOfTheSequencesIsNotGrantedBesideTheHolder(t *testing.T) 
 	c := w.open(w.dsn(w.server.Addr(), "session_timeout=10m&sequence_limit=1"), "web1")
 	first := w.lock(c).granted()
 	require.Equal(t, "web1-W-0000000000", first.Node())
-	k := w.lock(c) // has to wait until the queue is empty
+	k := w.lock(c) // this call has to wait until the queue is empty
 	short, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
 	_, err := w.client("web2").RWMutex("q").TryLock(short)

@@ -23,7 +23,7 @@ func TestConnectionsBreakAllTheTimeAndNothingIsLost(t *testing.T) {
 	c := startCounting(t, dsns...)
 	for i := range 300 {
 		c.progress(t, 1)
-		time.Sleep(time.Duration(i%7) * 300 * time.Microsecond) // another moment each time
+		time.Sleep(time.Duration(i%7) * 300 * time.Microsecond) // so that each connection breaks at another moment between Lock and Unlock
 		proxies[i%len(proxies)].DropConnections()
 	}
 	c.progress(t, 50)

@@ -16,12 +16,12 @@ import (
 // the counter in two steps, so that two holders at the same time would lose
 // counts.
 type counting struct {
-	counter  atomic.Int64 // atomic only because the race detector does not know of the lock
-	counts   atomic.Int64 // increments by all clients
+	counter  atomic.Int64 // the number that the lock protects; atomic only because the race detector does not know of the lock
+	counts   atomic.Int64 // the number of increments by all clients
 	inside   atomic.Int32
 	overlaps atomic.Int32
-	refused  atomic.Int32 // writes that the resource refused because of their token
-	highest  atomic.Int64 // the highest token that the resource has seen
+	refused  atomic.Int32 // writes whose token was not above highest, so that a resource would refuse them
+	highest  atomic.Int64 // the highest token of a write so far
 	losses   atomic.Int32
 	errors   chan error
 
@@ -85,7 +85,8 @@ func (c *counting) count(l *dlock.Lock) {
 	}
 }
 
-// progress waits until the clients have counted that many times more.
+// progress waits until the clients together have made as many further
+// increments as the number more.
 func (c *counting) progress(t testing.TB, more int64) {
 	t.Helper()
 	from := c.counts.Load()

@@ -53,8 +53,9 @@ func cutOffRuns(t testing.TB, n int) (all []*handover, proxies []*zktest.Proxy) 
 // lock. Every third heartbeat is a write.
 func writesOf(timeout time.Duration) time.Duration { return timeout * 3 / 8 }
 
-// cutAfterWrite cuts the connection when phase has passed since a write. Many
-// runs together cover every moment between two writes.
+// cutAfterWrite waits for a write of the session, and calls the function cut
+// when the time phase has passed since that write. Many runs together cover
+// every moment between two writes.
 func cutAfterWrite(p *zktest.Proxy, phase time.Duration, cut func(*zktest.Proxy)) {
 	beat := make(chan struct{}, 1)
 	p.OnRequest(func(opcode int32) {
@@ -69,7 +70,7 @@ func cutAfterWrite(p *zktest.Proxy, phase time.Duration, cut func(*zktest.Proxy)
 	defer p.OnRequest(nil)
 	select {
 	case <-beat:
-	case <-time.After(bound): // cut all the same; the margin is checked in any case
+	case <-time.After(bound): // no write was seen: cut all the same, because the caller checks the margin in any case
 	}
 	time.Sleep(phase)
 	cut(p)
@@ -81,7 +82,7 @@ func TestHolderBehindASlowNetworkKeepsTheLock(t *testing.T) {
 	chroot := server.Chroot(t)
 	const (
 		delay   = 50 * time.Millisecond
-		timeout = 3 * cutTimeout // allows for a slow machine
+		timeout = 3 * cutTimeout // longer than in the other tests, because a slow machine needs more time
 	)
 	p := zktest.NewProxy(t, server.Addr())
 	p.SetDelay(delay)

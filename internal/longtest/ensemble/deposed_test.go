@@ -70,7 +70,7 @@ func TestLeaderWithoutFollowersAnswersASyncButNoWrite(t *testing.T) {
 
 func answersOnlyWithAQuorum(t *testing.T, write func(*zk.Conn) error) {
 	t.Helper()
-	e := ensemble(t, 60) // 30s
+	e := ensemble(t, 60) // a syncLimit of 30s
 	leader := e.Leader(t)
 	writer := zktest.Dial(t, 20*time.Second, e.Servers[leader].Addr())
 	reader := zktest.Dial(t, 20*time.Second, e.Servers[leader].Addr())
@@ -80,7 +80,7 @@ func answersOnlyWithAQuorum(t *testing.T, write func(*zk.Conn) error) {
 
 	answer := make(chan error, 1)
 	go func() { answer <- write(writer) }()
-	for range 50 { // long enough for an answer, if there were one
+	for range 50 { // in this time the write would be answered, if it were answered at all
 		_, _, err := reader.Exists("/")
 		require.NoError(t, err)
 		time.Sleep(20 * time.Millisecond)

@@ -20,13 +20,13 @@ import (
 func TestHolderOnAFollowerThatLostItsLeaderIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const rounds, holders, timeout = 5, 4, 3 * time.Second
-	e := ensemble(t, 60) // 30s
+	e := ensemble(t, 60) // a syncLimit of 30s
 	follower := e.Follower(t)
 	var all []time.Duration
 	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			r := newFollowerRound(t, e, follower, fmt.Sprint("/r", round), holders, timeout)
-			time.Sleep(writesOf(timeout) * time.Duration(round) / rounds) // another phase each time
+			time.Sleep(writesOf(timeout) * time.Duration(round) / rounds) // so that in each round the cut comes at another moment between two writes
 			defer e.HealServer(follower)
 			e.CutServer(follower)
 			all = append(all, margins(t, r.handovers)...)
@@ -39,7 +39,7 @@ func TestHolderOnAFollowerThatLostItsLeaderIsToldBeforeTheNextGrant(t *testing.T
 
 type followerRound struct {
 	handovers []*handover
-	answered  atomic.Int64 // reads that the follower answered for holders
+	answered  atomic.Int64 // the number of reads of holders that the follower has answered
 	raw       *zk.Conn     // a plain client with a session on the follower
 	node      string       // the ephemeral node of that session
 	gone      <-chan zk.Event

@@ -27,8 +27,8 @@ type handover struct {
 type grant struct {
 	err        error
 	at         time.Time
-	holderErr  error // the holder's Err
-	holderLost bool  // the holder's Lost was closed
+	holderErr  error // what the holder's Err returned
+	holderLost bool  // whether the holder's Lost was closed
 }
 
 // contend lets one client hold a lock and another one wait for it. It returns
@@ -78,7 +78,8 @@ func (h *handover) queue(t testing.TB, name, nextDSN string) <-chan grant {
 	return granted
 }
 
-// lockAndUnlock waits for the lock and releases it.
+// lockAndUnlock waits for the lock and releases it. It returns what the
+// holder's lock reported when this lock was granted.
 func (h *handover) lockAndUnlock(ctx context.Context, m *dlock.RWMutex) grant {
 	l, err := m.Lock(ctx)
 	g := grant{err: err, at: time.Now(), holderLost: closed(h.lock.Lost()), holderErr: h.lock.Err()}
@@ -117,7 +118,8 @@ func (h *handover) margin() (time.Duration, error) {
 	return margin, nil
 }
 
-// margins waits for the end of several handovers. None of them may fail.
+// margins waits for the end of several handovers and returns their margins. The
+// test fails if one of the handovers fails.
 func margins(t testing.TB, all []*handover) []time.Duration {
 	t.Helper()
 	var found []time.Duration

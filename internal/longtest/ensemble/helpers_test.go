@@ -15,7 +15,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// bound ends a test that hangs. It is generous.
+// bound is how long a test waits for something before it fails. Nothing that
+// works takes nearly as long.
 const bound = 90 * time.Second
 
 func within(t testing.TB) context.Context {

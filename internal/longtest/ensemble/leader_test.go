@@ -14,13 +14,13 @@ import (
 func TestHolderOnALeaderThatLostItsFollowersIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const rounds, holders, timeout = 3, 4, 3 * time.Second
-	e := ensemble(t, 6) // 3s
+	e := ensemble(t, 6) // a syncLimit of 3s
 	var all []time.Duration
 	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			leader := e.Leader(t)
 			runs := contendAcross(t, e, leader, fmt.Sprint("/r", round), holders, timeout)
-			time.Sleep(writesOf(timeout) * time.Duration(round) / rounds) // another phase each time
+			time.Sleep(writesOf(timeout) * time.Duration(round) / rounds) // so that in each round the cut comes at another moment between two writes
 			defer e.HealServer(leader)
 			e.CutServer(leader)
 			all = append(all, margins(t, runs)...)

@@ -42,7 +42,7 @@ func TestHolderBehindAOneWayCutBetweenServersIsToldBeforeTheNextGrant(t *testing
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := ensemble(t, 12) // 6s
+			e := ensemble(t, 12) // a syncLimit of 6s
 			leader, follower := e.Leader(t), e.Follower(t)
 			runs := contendAcross(t, e, c.holdersAt(leader, follower), "/r", holders, timeout)
 			c.cut(e, leader, follower)

@@ -78,7 +78,8 @@ func (c *childProcess) order(t testing.TB, order string) {
 	require.NoError(t, err)
 }
 
-// readLine waits for the next line of output.
+// readLine waits for the next line that the child process prints, and returns
+// it.
 func (c *childProcess) readLine(t testing.TB) string {
 	t.Helper()
 	said := make(chan string, 1)

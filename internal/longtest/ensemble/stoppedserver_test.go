@@ -16,7 +16,7 @@ import (
 func TestHolderOnAServerThatIsStoppedIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const holders, timeout = 4, 2 * time.Second
-	e := ensemble(t, 6) // 3s
+	e := ensemble(t, 6) // a syncLimit of 3s
 	for name, server := range map[string]func(testing.TB) int{"a follower": e.Follower, "the leader": e.Leader} {
 		t.Run(name, func(t *testing.T) {
 			i := server(t)

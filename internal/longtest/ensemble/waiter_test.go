@@ -14,17 +14,18 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// ZooKeeper's sync requests renew the lease of a session whose nodes only wait.
-// A leader that was deposed, and its followers, still answer syncs for
-// syncLimit ticks, while the new leader ends the session.
+// The tests below are about this danger: the answers to ZooKeeper's sync
+// requests renew the lease of a session whose nodes only wait. A leader that
+// was deposed, and its followers, still answer sync requests for syncLimit
+// ticks, while the new leader ends the session.
 
 // deposable is an ensemble whose leader can be deposed without noticing it.
 type deposable struct {
 	*zktest.Ensemble
 	t       *testing.T
-	deposed []int    // indexes of the leader and perhaps its follower
-	at      int      // index of the server to which the waiter is connected
-	others  []string // addresses of the servers that elect another leader
+	deposed []int    // the indexes of the leader and, if there are five servers, of one follower
+	at      int      // the index of the server to which the waiter is connected
+	others  []string // the addresses of the servers that elect another leader
 }
 
 // The sessions of the other clients last so long that the deposed leader, which
@@ -41,7 +42,8 @@ const (
 func onEachDeposedServer(t *testing.T, test func(d *deposable)) {
 	for name, servers := range map[string]int{"the leader": 3, "its follower": 5} {
 		t.Run(name, func(t *testing.T) {
-			// A cut-off server goes on for 45s.
+			// A server that is cut off from the others goes on answering for
+			// 45s.
 			e := zktest.StartEnsemble(t, servers, zktest.WithConfig(map[string]string{"initLimit": "3", "syncLimit": "90"}))
 			d := &deposable{Ensemble: e, t: t, at: e.Leader(t)}
 			d.deposed = []int{d.at}
@@ -80,7 +82,8 @@ type contender struct {
 	failed  chan error
 }
 
-// wait returns when the client waits in the queue.
+// wait opens a client, calls Lock with it, and returns when the call waits in
+// the queue.
 func (d *deposable) wait(ctx context.Context, params string, addrs ...string) *contender {
 	d.t.Helper()
 	c := &contender{ended: make(chan struct{}), granted: make(chan *dlock.Lock, 1), failed: make(chan error, 1)}

@@ -160,7 +160,7 @@ func (a *actor) contend(ctx context.Context, at *attempt) *handle {
 	options := []dlock.Option{dlock.WithWait(waits[a.rand.IntN(len(waits))]), dlock.WithTrace(a.trace(at))}
 	timeLimit := 10 * a.unit
 	if a.chance(50) {
-		timeLimit = a.unit / 4 // the attempt ends while a request is under way
+		timeLimit = a.unit / 4 // so short that the attempt may end while a request is under way
 	}
 	switch n := a.rand.IntN(10); {
 	case n < 2:
@@ -208,7 +208,7 @@ func (a *actor) use(h *handle, depth int) {
 	var inside sync.WaitGroup
 	switch {
 	case a.alone:
-	case !held && a.chance(50): // a re-entry has to tell the holder of the loss, too
+	case !held && a.chance(50): // after a loss, a re-entry has to report the loss, too
 		if again := a.contend(context.WithoutCancel(ctx), &attempt{client: h.client, queue: h.queue, within: h}); again != nil {
 			a.giveBack(again)
 		}
@@ -221,8 +221,8 @@ func (a *actor) use(h *handle, depth int) {
 	}
 	a.giveBack(h)
 	inside.Wait()
-	// Only the outermost call does this. In an inner call other Locks of this
-	// contender may still hold the lock.
+	// Only the outermost call of use checks this: during an inner call, other
+	// Locks of the contender may still hold the lock.
 	if depth == 0 && !a.alone && a.chance(10) {
 		a.afterwards(ctx, h)
 	}
@@ -363,8 +363,8 @@ func (a *actor) quickly(at *attempt) {
 	}
 }
 
-// informed acquires another lock first, so that the client has seen all that
-// was done before.
+// informed makes the attempt at. First it acquires another lock, so that the
+// client has seen all that was done before.
 func (a *actor) informed(at *attempt) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -375,7 +375,9 @@ func (a *actor) informed(at *attempt) {
 		return
 	}
 	a.quickly(at)
-	if other.Err() != nil { // the client may have a new session now, which may not have seen what was done before at.synced
+	// If the other lock was lost, the client may have a new session by now, and
+	// that session may not have seen what was done before.
+	if other.Err() != nil {
 		a.note(func() { at.synced = 0 })
 	}
 	_ = other.Unlock()

@@ -17,7 +17,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// hasty lists every node as alone in its queue, so that the lock never waits.
+// hasty is a session whose Create reports that no node is ahead, so that the
+// lock never waits.
 type hasty struct{ driver.Session }
 
 func (s hasty) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -26,7 +27,7 @@ func (s hasty) Create(ctx context.Context, queue string, n driver.NodeSpec) (dri
 	return j, err
 }
 
-// blind does not list the node before one of its own.
+// blind is a session whose lists leave out the node before its own.
 type blind struct {
 	driver.Session
 	mu  sync.Mutex
@@ -54,7 +55,8 @@ func (s *blind) List(ctx context.Context, queue string) ([]driver.Node, error) {
 	return nodes, err
 }
 
-// backwards gives each new node a lower token than the nodes before it.
+// backwards is a session that gives each new node a lower token than the nodes
+// before it.
 type backwards struct{ driver.Session }
 
 func (s backwards) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -63,7 +65,7 @@ func (s backwards) Create(ctx context.Context, queue string, n driver.NodeSpec) 
 	return j, err
 }
 
-// late learns of the end of its session long after the store may have granted
+// late is a session that reports its end long after the store may have granted
 // the lock to another session.
 type late struct {
 	driver.Session
@@ -99,7 +101,8 @@ func (s late) Err() error {
 	}
 }
 
-// demoting moves a node to the end of the queue when it downgrades the node.
+// demoting is a session that moves a node to the end of the queue when it
+// downgrades the node.
 type demoting struct{ driver.Session }
 
 func (s demoting) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
@@ -110,7 +113,8 @@ func (s demoting) Replace(ctx context.Context, queue string, p driver.Place, pre
 	return after.Place, s.Delete(ctx, queue, p, driver.Changed)
 }
 
-// clumsy deletes another node together with its own.
+// clumsy is a session that, when it deletes a node, also removes the last node
+// of the queue.
 type clumsy struct {
 	driver.Session
 	store *memdriver.Store
@@ -123,7 +127,7 @@ func (s clumsy) Delete(ctx context.Context, queue string, p driver.Place, why dr
 	return s.Session.Delete(ctx, queue, p, why)
 }
 
-// hurried reports that a node is gone before it is gone.
+// hurried is a session that confirms a Delete before the node is gone.
 type hurried struct{ driver.Session }
 
 func (s hurried) Delete(_ context.Context, queue string, p driver.Place, why driver.Cause) error {
@@ -131,7 +135,8 @@ func (s hurried) Delete(_ context.Context, queue string, p driver.Place, why dri
 	return nil
 }
 
-// forgetful leaves the node behind when its call is cancelled.
+// forgetful is a session whose Create leaves the node behind if the call is
+// cancelled.
 type forgetful struct{ driver.Session }
 
 func (s forgetful) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -142,7 +147,9 @@ func (s forgetful) Create(ctx context.Context, queue string, n driver.NodeSpec) 
 	return j, err
 }
 
-// twofold makes a second node if the reply to the first request is lost.
+// twofold is a session that in one of ten calls of Create makes two nodes and
+// returns the second, like a driver that repeats a request whose reply was
+// lost.
 type twofold struct{ driver.Session }
 
 func (s twofold) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -154,7 +161,7 @@ func (s twofold) Create(ctx context.Context, queue string, n driver.NodeSpec) (d
 	return j, err
 }
 
-// borrowing gives every other node the token of the node before.
+// borrowing is a session that gives the same token to two nodes in a row.
 type borrowing struct{ driver.Session }
 
 func (s borrowing) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -212,8 +219,8 @@ func TestAHistoryWithoutAnOrderIsDrawn(t *testing.T) {
 	page := judged(t, r, "Illegal")
 	c := r.contenders[0]
 	for _, want := range []string{
-		"exclusive, token", // an operation
-		fmt.Sprintf("#%d of %s: %v, token %d", c.id, c.queue, c.mode, c.token), // an annotation of a hold
+		"exclusive, token", // the text of an operation
+		fmt.Sprintf("#%d of %s: %v, token %d", c.id, c.queue, c.mode, c.token), // the annotation that shows a hold
 		fmt.Sprint(`"client `, c.client.slot, `"`),
 		`"faults"`, "fault of the test", "client 2, queue",
 	} {
@@ -251,7 +258,7 @@ func TestASearchWithoutAnEndIsAFailure(t *testing.T) {
 	searchLimit = 20 * time.Millisecond
 	r := &recorder{clock: 200}
 	for id := 1; id <= 40; id++ {
-		r.contenders = append(r.contenders, held(1, id, span{1, 100})) // readers, in any order
+		r.contenders = append(r.contenders, held(1, id, span{1, 100})) // readers, which can be granted the lock in any order
 		h := r.contenders[id-1].handles[0]
 		h.mode, r.contenders[id-1].mode = dlock.Shared, dlock.Shared
 	}

@@ -22,7 +22,8 @@ type ensembleHistories struct {
 	rand      *rand.Rand
 }
 
-// cause records in all histories what is done to the servers.
+// cause calls the function play, which does something to the servers, and
+// records that as a cause in all histories.
 func (s *ensembleHistories) cause(what string, play func()) {
 	s.Log(what)
 	for _, w := range s.histories {

@@ -17,8 +17,8 @@ const (
 	w = dlock.Exclusive
 )
 
-// These functions make operations of the queue "q", from their call to their
-// return.
+// The functions below make operations of the queue "q". The parameters call and
+// ret are the ticks at which an operation is called and returns.
 
 func at(call, ret int64, o operation) porcupine.Operation {
 	if o.queue == "" {
@@ -163,9 +163,9 @@ func TestTheModelForbidsWhatALockMustNotDo(t *testing.T) {
 // A history that is cut at quiet instants gets the same verdict as the whole.
 func TestCutsChangeNoVerdict(t *testing.T) {
 	whole := operations{
-		won(1, 2, 1, w, 1), again(3, 4, 1, 1, r), gone(5, 6, 1), // cut here: #1 holds it shared
-		won(7, 8, 2, r, 2), gone2(9, 11, 1, 1), lost(10, 12, 2), // and here: free
-		won(13, 16, 3, w, 5), lowered(14, 17, 3), // and here: #3 holds it shared
+		won(1, 2, 1, w, 1), again(3, 4, 1, 1, r), gone(5, 6, 1), // the history can be cut here: hold 1 has the lock shared
+		won(7, 8, 2, r, 2), gone2(9, 11, 1, 1), lost(10, 12, 2), // and here: the lock is free
+		won(13, 16, 3, w, 5), lowered(14, 17, 3), // and here: hold 3 has the lock shared
 		won(18, 19, 4, r, 6), still(20, 21, 3, r), gone(22, 23, 3), gone(24, 25, 4),
 	}
 	shared := operations{turn(26, 27, 5, w, 8, 1), lowered(28, 29, 5), won(30, 31, 6, r, 9)}
@@ -271,7 +271,7 @@ func TestAnUnlockThatMeetsACloseIsARelease(t *testing.T) {
 	unlocked := fmt.Errorf("%w: %w", dlock.ErrUnlock, dlock.ErrClosed)
 	for name, c := range map[string]struct {
 		err error
-		won span // when another client is granted the lock
+		won span // from the call to the return of the Lock by which another client is granted the lock
 		ok  bool
 	}{
 		"granted before the close":          {unlocked, span{4, 6}, true},

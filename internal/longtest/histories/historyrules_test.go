@@ -50,7 +50,7 @@ func (a *attempt) wrong() string {
 	case errors.Is(err, dlock.ErrLost) && a.within != nil:
 	case errors.Is(err, dlock.ErrClosed) && closed != nil && closed.call < a.ret:
 	case errors.Is(err, dlock.ErrLocked) && a.try:
-	case errors.Is(err, dlock.ErrUnavailable) && a.try: // a try asks the store only once
+	case errors.Is(err, dlock.ErrUnavailable) && a.try: // a try does not repeat a request that fails
 	case errors.Is(err, dlock.ErrUpgrade) && a.within != nil && a.mode == dlock.Exclusive:
 	case errors.Is(err, dlock.ErrTimeout) && errors.Is(err, context.DeadlineExceeded) && a.limited:
 	case errors.Is(err, context.Canceled) && (a.gaveUp != 0 && a.gaveUp < a.ret || a.within != nil && a.within.over(a.ret)):

@@ -25,7 +25,8 @@ var (
 	first = flag.Uint64("seed", 1, "the first seed")
 )
 
-// spoiler wraps a session with a broken driver.
+// spoiler is a function that returns a session with a fault. This session calls
+// the given session of the store.
 type spoiler = func(*memdriver.Store, driver.Session) driver.Session
 
 // plan says what a history in memory is made of.
@@ -75,7 +76,7 @@ func (c *connector) session() driver.Session {
 	return c.last
 }
 
-// memory makes one history in virtual time.
+// memory makes one history, on a store in memory and in virtual time.
 type memory struct {
 	*recorder
 	store  *memdriver.Store
@@ -138,7 +139,7 @@ func (p plan) play(t testing.TB, seed uint64) (*recorder, *complaints) {
 // rest waits until no node is left, lets all actors try at once, and waits
 // again. Then each actor tries in turn.
 func (w *memory) rest(actors []*actor) {
-	time.Sleep(bound) // for sessions that were cut off, and for messages that were held up
+	time.Sleep(bound) // wait for sessions that were cut off, and for messages that were held up
 	for _, queue := range w.queues {
 		w.deserted(queue)
 		tryTogether(actors, queue)
@@ -214,7 +215,9 @@ func (w *memory) fault() {
 	queue := w.queues[w.rand.IntN(len(w.queues))]
 	of := func(what string) cause { return cause{what: what, slot: i, told: true} }
 	switch n := w.rand.IntN(17); {
-	case w.shared && (n == 16 || n < 3): // the client notices the removal of a shared node by a watch, which may be after the next grant on it
+	// If nodes are shared, remove no node and no queue: the client would learn of
+	// that by a watch, perhaps only after the next grant on the same node.
+	case w.shared && (n == 16 || n < 3):
 	case n == 16, n == 0:
 		w.removeQueue(queue)
 	case n < 3:
@@ -237,8 +240,8 @@ func (w *memory) fault() {
 	}
 }
 
-// done returns a function for [recorder.cause] that plays f. The function
-// returns true, because f has no effect after it has returned.
+// done returns a function for [recorder.cause] that calls f and returns true.
+// It is for faults that have no effect any more when f has returned.
 func done(f func()) func() bool {
 	return func() bool {
 		f()

@@ -74,7 +74,8 @@ func (h holder) compare(o holder) int {
 	return cmp.Or(cmp.Compare(h.hold, o.hold), cmp.Compare(h.handle, o.handle))
 }
 
-// state is a read-write lock. A state is never changed, only replaced.
+// state is the state of one lock in the model. A state is never changed, only
+// replaced.
 type state struct {
 	holders []holder // the Locks that are held, sorted by contender and then by Lock
 	top     int64    // the highest token granted
@@ -130,7 +131,7 @@ func (s state) locks(hold int) (n int) {
 	return n
 }
 
-// exclusive reports whether a contender holds the lock exclusively.
+// exclusive reports whether any contender holds the lock exclusively.
 func (s state) exclusive() bool {
 	return slices.ContainsFunc(s.holders, func(h holder) bool { return h.mode == dlock.Exclusive })
 }
@@ -197,7 +198,7 @@ func (s state) grant(o operation) (bool, state) {
 	return ok, s.granted(o).add(o)
 }
 
-// granted records the token of a grant.
+// granted returns the state in which the token of a grant is recorded.
 func (s state) granted(o operation) state {
 	if o.token > s.top {
 		s.top, s.sharer = o.token, o.sharer
@@ -220,9 +221,9 @@ func (s state) reenter(o operation) (bool, state) {
 	return true, s.add(o)
 }
 
-// lower takes a Lock from a contender, or makes it shared. If it is unknown
-// whether the lock was lost before, the contender keeps its last Lock, which
-// ends with the loss.
+// lower takes a Lock from a contender, or makes the Lock shared. If it is
+// unknown whether the lock was lost before, the contender keeps its last Lock,
+// which ends with the loss.
 func (s state) lower(o operation) (bool, state) {
 	at, found := s.find(o)
 	switch {

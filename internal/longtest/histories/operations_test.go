@@ -33,7 +33,7 @@ func (r *recorder) history() (ops []porcupine.Operation, unexplained []string) {
 // contenderOps makes the operations of one contender.
 type contenderOps struct {
 	*contender
-	silent int64 // the tick from which on the contender may have lost the lock without having to know
+	silent int64 // from this tick on, the contender may have lost the lock without having to know of the loss
 	ops    []porcupine.Operation
 }
 
@@ -93,8 +93,8 @@ func (r *recorder) operations(c *contender) (ops []porcupine.Operation, explaine
 // if a close has ended the wait for the store.
 func isOver(err error) bool { return errors.Is(err, dlock.ErrLost) }
 
-// givenBack returns when the last Lock of a contender was unlocked, or forever
-// if one of its Locks never was.
+// givenBack returns the tick at which the last Lock of a contender was
+// unlocked, or forever if one of its Locks never was.
 func (c *contender) givenBack() (over int64) {
 	for _, h := range c.handles {
 		over = max(over, h.given.over())
@@ -102,11 +102,12 @@ func (c *contender) givenBack() (over int64) {
 	return over
 }
 
-// loss returns when a contender lost the lock, as far as that is known, or
-// forever if it did not. The result silent is the tick from which on the
-// contender may have lost the lock without having to know. If an Unlock was
-// under way at that tick, its effect counts as a loss. The result explained is
-// false if the contender learned of a loss for which there was no cause.
+// loss returns the span of time in which a contender lost the lock, as far as
+// that is known, or forever if it did not lose the lock. The result silent is a
+// tick: from then on, the contender may have lost the lock without having to
+// know of the loss. If an Unlock was under way at that tick, its effect counts
+// as a loss. The result explained is false if the contender learned of a loss
+// for which there was no cause.
 func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) {
 	end := c.givenBack()
 	if c.learned != 0 {
@@ -119,7 +120,7 @@ func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) 
 	suspect, silent := r.earliest(c, end)
 	explained = true
 	switch suspect = min(suspect, closing); {
-	case c.learned != 0 && suspect == forever: // the time is not known
+	case c.learned != 0 && suspect == forever: // no cause was recorded, so the time of the loss is not known
 		suspect, explained = 0, false
 	case c.learned != 0, closing != forever:
 	case silent != forever:
@@ -131,14 +132,15 @@ func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) 
 }
 
 // unlocked reports whether all Locks of a contender were unlocked, in calls
-// that began before that time and report no loss.
+// that began before the tick before and report no loss.
 func (c *contender) unlocked(before int64) bool {
 	return !slices.ContainsFunc(c.handles, func(h *handle) bool {
 		return h.given == nil || h.given.call >= before || isOver(h.given.err)
 	})
 }
 
-// lastCall returns when the last call of Unlock began.
+// lastCall returns the tick at which the last call of Unlock began, or forever
+// if a Lock was never unlocked.
 func (c *contender) lastCall() (last int64) {
 	for _, h := range c.handles {
 		if h.given == nil {
@@ -149,9 +151,10 @@ func (c *contender) lastCall() (last int64) {
 	return last
 }
 
-// earliest returns when the first cause began that may have taken a lock away.
-// Its second result is when the first such cause began of which the holder need
-// not have known.
+// earliest returns two ticks. The first is when the first cause began that may
+// have taken the lock of c away before the tick end. The second is the same,
+// but only for causes of which the holder need not have known. Each is forever
+// if there is no such cause.
 func (r *recorder) earliest(c *contender, end int64) (any, silent int64) {
 	any, silent = forever, forever
 	for _, cause := range r.causes {

@@ -39,7 +39,7 @@ func segments(history []porcupine.Operation, size int) (parts [][]porcupine.Oper
 	slices.SortStableFunc(history, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	var part []porcupine.Operation
 	var now state
-	var over int64 // when all operations so far had returned
+	var over int64 // the tick at which the last of the operations so far has returned
 	for _, o := range history {
 		if len(part) >= size && over < o.Call {
 			now = now.after(part)

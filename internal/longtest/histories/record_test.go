@@ -91,8 +91,8 @@ type handle struct {
 	lock    *dlock.Lock
 	entered span
 	answers []seen
-	lowered []*ending // calls of Downgrade
-	given   *ending   // the call of Unlock; nil: none
+	lowered []*ending // the calls of Downgrade of this Lock
+	given   *ending   // the call of Unlock; nil: Unlock was not called
 }
 
 // seen records that an actor has asked for Err and Mode of a Lock, and that the
@@ -110,7 +110,8 @@ type ending struct {
 	err error
 }
 
-// over returns when a call has returned, or forever if it was not made.
+// over returns the tick at which a call has returned, or forever if it was not
+// made.
 func (e *ending) over() int64 {
 	if e == nil {
 		return forever
@@ -148,8 +149,8 @@ func (c cause) may(h *contender, end int64) bool {
 	return c.overlaps(span{h.granted.call, end})
 }
 
-// leftAt returns when the last Lock of a contender was unlocked, and reports
-// whether its node was certainly gone then.
+// leftAt returns the tick at which the last Lock of a contender was unlocked,
+// and reports whether its node was certainly gone then.
 func (c *contender) leftAt() (at int64, clean bool) {
 	clean = !slices.ContainsFunc(c.handles, func(h *handle) bool { return h.given == nil || h.given.err != nil })
 	return c.givenBack(), clean
@@ -197,7 +198,7 @@ func (r *recorder) tick() int64 {
 	return r.next()
 }
 
-// next is tick for a caller that holds mu.
+// next advances the clock by one and returns the tick. The caller holds mu.
 func (r *recorder) next() int64 {
 	r.clock++
 	return r.clock
@@ -368,14 +369,15 @@ func (r *recorder) end(h *handle, e *ending, call func() error) error {
 	return err
 }
 
-// close closes a client.
+// close closes a client and records that. Then it asks each Lock of the client
+// whether it is still held.
 func (r *recorder) close(c *client) error {
 	e := &ending{span: span{ret: forever}}
 	r.note(func() { e.call, c.closed = r.next(), e })
 	err := c.locks.Close()
 	r.note(func() { e.ret, e.err = r.next(), err })
 	for _, h := range r.held(c) {
-		r.ask(closer, h) // an answer "still held" is wrong now
+		r.ask(closer, h) // after the close, the model refuses an answer "still held"
 	}
 	return err
 }
@@ -403,8 +405,9 @@ func (r *recorder) target(draw *rand.Rand, slots int) int {
 	return draw.IntN(slots)
 }
 
-// Rows of the picture that belong to no actor.
+// The picture of a history has a row for each actor. These rows belong to no
+// actor.
 const (
 	closer = 0
-	losses = 1000 // one row for each slot from here on
+	losses = 1000 // the row for the losses of slot 0; each further slot has the next row
 )

@@ -62,7 +62,7 @@ func (w route) expire(t testing.TB) bool {
 	defer w.heal()
 	for i := range 20 * len(w) {
 		err := zktest.Expire(w[i%len(w)].server.Addr(), last.ID, last.Passwd)
-		if err == nil || strings.Contains(err.Error(), "does not know it") { // the session has ended before
+		if err == nil || strings.Contains(err.Error(), "does not know it") { // a session that the server does not know has ended already
 			return true
 		}
 		t.Logf("expire: %v", err)

@@ -48,7 +48,7 @@ type zkHistory struct {
 	seed    uint64
 	rand    *rand.Rand
 	heals   sync.WaitGroup
-	stop    chan struct{} // closed to begin no new rounds
+	stop    chan struct{} // when this is closed, the actors begin no more rounds
 	playing sync.WaitGroup
 	wrong   complaints
 }
@@ -91,7 +91,7 @@ func (w *zkHistory) join(i int) {
 	s := newSeat(i, func() *dlock.Client {
 		c, err := dlock.Open("zk", dsn, dlock.WithHostname(fmt.Sprint("web", i)), quiet())
 		if err != nil {
-			panic(err) // it does no I/O
+			panic(err) // Open does no I/O, so the error can only be a mistake in dsn
 		}
 		return c
 	})
@@ -154,7 +154,7 @@ func (w *zkHistory) end() {
 	}
 }
 
-// deserted waits until the queue is empty.
+// deserted waits until the queue is empty. If nodes stay, it fails the test.
 func (w *zkHistory) deserted() {
 	for until := time.Now().Add(bound); len(w.nodes()) > 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(until) {
@@ -205,7 +205,7 @@ func (w *zkHistory) fault() {
 	case n < 37:
 		w.cause(of("slow"), done(func() { to.delay(time.Duration(w.rand.IntN(15)) * time.Millisecond) }))
 	case n == 37:
-		_ = w.slots[i].replace(w.recorder) // the store may be out of reach
+		_ = w.slots[i].replace(w.recorder) // ignore the error, because the store may be out of reach
 	}
 }
 
@@ -231,7 +231,8 @@ func (w *zkHistory) cut(of func(string) cause, to route) {
 	w.sever(of(fmt.Sprintf("cut off from %s, %s", whence, how)), which, cut, d)
 }
 
-// sever cuts connections for a while.
+// sever calls the function cut for the connections of a route, and heals them
+// after the time d.
 func (w *zkHistory) sever(c cause, which route, cut func(*zktest.Proxy), d time.Duration) {
 	w.cause(c, done(func() {
 		for _, h := range which {

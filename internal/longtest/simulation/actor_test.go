@@ -25,7 +25,7 @@ type actor struct {
 
 	mu      sync.Mutex
 	calls   int  // calls of Lock, RLock, TryLock and TryRLock so far
-	calling bool // such a call is under way
+	calling bool // one of these calls is under way
 	want    want
 }
 
@@ -43,7 +43,7 @@ func (a *actor) String() string { return fmt.Sprint("actor ", a.id) }
 
 func (a *actor) chance(percent int) bool { return a.rand.IntN(100) < percent }
 
-// span draws a duration. No other actor draws the same one.
+// span draws a duration. No other actor draws the same duration.
 func (a *actor) span(limit time.Duration) time.Duration {
 	return time.Duration(a.rand.Int64N(int64(limit/time.Microsecond)))*time.Microsecond + time.Duration(a.id)
 }
@@ -59,7 +59,8 @@ func (a *actor) play() {
 	}
 }
 
-// mutex returns one of the locks, with a random way of waiting.
+// mutex returns an RWMutex for the lock with this name, with a random way of
+// waiting.
 func (a *actor) mutex(queue string, opts ...recipes.Option) *recipes.RWMutex {
 	opts = append(opts, recipes.WithHostname(a.host), a.ownData(), recipes.WithWait(a.wait()))
 	if a.run.retains() {
@@ -148,8 +149,8 @@ func (a *actor) tryRepeatedly() {
 // connect.
 const slack = 110 * time.Millisecond
 
-// acquire makes the call and judges its result. It returns nil if the lock was
-// not granted.
+// acquire makes the call that t describes, and judges its result. It returns
+// nil if the lock was not granted.
 func (a *actor) acquire(ctx context.Context, t attempt) *recipes.Lock {
 	began := time.Now()
 	a.begin(t.queue, t.mode)
@@ -175,10 +176,13 @@ func (a *actor) acquire(ctx context.Context, t attempt) *recipes.Lock {
 		}
 	case errors.Is(err, recipes.ErrLocked) && t.try:
 		a.run.count("locked")
-	case errors.Is(err, driver.ErrUnavailable) && t.try: // a try asks the store only once
+	case errors.Is(err, driver.ErrUnavailable) && t.try: // a try does not repeat a request that fails
 		a.run.count("try: store unavailable")
-		// A waiter whose node an operator has removed gets another node.
-		usedUp := strings.Contains(err.Error(), "sequences are used up") // which lasts as long as other nodes are in the queue
+		// If the sequences of a queue are used up, every Create fails as long
+		// as nodes are left in the queue. If an operator removes the node of a
+		// try, the try makes another node, and fails only if the operator
+		// removes that node, too.
+		usedUp := strings.Contains(err.Error(), "sequences are used up")
 		if !usedUp && !errors.Is(err, driver.ErrSessionEnded) && !a.client.disturbedSince(began) && a.run.removedSince(began) < 2 {
 			a.run.fail("%v: %s of %s was not answered, and nothing was lost: %v", a, t.name, t.queue, err)
 		}
@@ -214,7 +218,8 @@ func (a *actor) end() {
 	a.calling = false
 }
 
-// call returns the number of the actor's present call, or 0.
+// call returns the number of the actor's present call, or 0 if no call is under
+// way.
 func (a *actor) call() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -52,7 +52,7 @@ func (c *client) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// open opens a dlock client.
+// open opens a dlock client on the connector c.faults.
 func (c *client) open() *recipes.Client {
 	backOffs := 0
 	var mu sync.Mutex
@@ -64,8 +64,9 @@ func (c *client) open() *recipes.Client {
 	}))
 }
 
-// constant is a back-off without random numbers, so that a seed repeats. Its
-// durations are odd, so that no two timers fire at the same instant.
+// constant is a back-off without random numbers, so that a run with the same
+// seed repeats. Each has its own small duration odd, so that no two timers fire
+// at the same instant.
 type constant struct {
 	n   int
 	odd time.Duration

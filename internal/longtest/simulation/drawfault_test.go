@@ -8,7 +8,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// pass lets a message pass the gate, or draws a fault that hits it.
+// pass draws the fault that hits a message, if any. It lets the message pass
+// the gate with that fault, or delays the message at the gate.
 func (r *run) pass(p *message) {
 	f := r.drawFault(p)
 	if f.Delay > 0 {
@@ -64,7 +65,7 @@ func repeatable(op faults.Op) bool {
 	return op == faults.OpDelete || op == faults.OpReplace || op == faults.OpCleanUp
 }
 
-// arms reports whether a request of that kind may set a watch.
+// arms reports whether a request of that kind may set a watch in the store.
 func arms(op faults.Op) bool {
 	return op == faults.OpCreate || op == faults.OpWatch || op == faults.OpWatchQueue
 }

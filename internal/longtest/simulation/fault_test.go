@@ -2,7 +2,7 @@ package simulation
 
 import "time"
 
-// fault injects one fault.
+// fault draws one fault and injects it.
 func (r *run) fault() {
 	c := r.clients[r.rand.IntN(len(r.clients))]
 	queue := r.queues[r.rand.IntN(len(r.queues))]
@@ -86,10 +86,11 @@ func (r *run) wakeUp() {
 	r.resume = 0
 }
 
-// closeClient closes a client while its actors use it. They go on with another
-// client. A run that has to repeat closes a client only if no message of the
-// client is under way: a message that arrives later would come together with
-// the news of the close, and the seed does not decide the order of the two.
+// closeClient closes a client while its actors use it. The actors go on with
+// another client. A run that has to repeat closes a client only if no message
+// of the client is under way: a message that arrives later would come together
+// with the news of the close, and the seed does not decide the order of the
+// two.
 func (r *run) closeClient(c *client) {
 	if c.isPaused() || r.sharing() == 1 && r.gate.has(c) {
 		return

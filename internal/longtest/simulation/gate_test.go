@@ -31,7 +31,9 @@ type message struct {
 	verdict chan faults.Fault
 }
 
-// plan returns the faults.Plan of a client's sessions.
+// plan returns a function that package faults calls for each message of the
+// client's sessions. The function waits until the run lets the message pass,
+// and returns the fault that the run has drawn for it.
 func (g *gate) plan(c *client) faults.Plan {
 	return func(ctx context.Context, r faults.Request) faults.Fault {
 		if r.Op == faults.OpConnect && r.Stage == faults.StageReply && r.Err == nil {
@@ -91,7 +93,7 @@ func (g *gate) arrived() int {
 	return g.came
 }
 
-// next begins a step.
+// next begins the next step of the run.
 func (g *gate) next() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +101,7 @@ func (g *gate) next() {
 }
 
 // ready returns the messages that may pass, in an order that does not depend on
-// goroutines.
+// which goroutine has run first.
 func (g *gate) ready() []*message {
 	now := time.Now()
 	g.mu.Lock()

@@ -24,7 +24,7 @@ type entry struct {
 }
 
 // note records what the run has done: it let a message pass, or injected a
-// fault. A seed repeats these entries.
+// fault. If the run is repeated with the same seed, it makes the same notes.
 func (j *journal) note(format string, args ...any) { j.add(entry{false, time.Now(), format, args}) }
 
 // remark records a result of a step. A step may have several results, in an

@@ -22,7 +22,7 @@ type holding struct {
 	lock  *recipes.Lock
 	actor *actor
 	queue string
-	fresh bool // judgeGrant has not judged it yet
+	fresh bool // whether judgeGrant has still to judge the grant
 
 	joined bool // when the lock was granted, another actor held it with the same node
 
@@ -30,7 +30,7 @@ type holding struct {
 	// Since when the store shows its node as exclusive although it is shared;
 	// zero if it does not.
 	notDowngraded time.Time
-	blocking      time.Time // since when it blocks a reader of its own client; zero if it does not
+	blocking      time.Time // since when it blocks a reader of its own client; zero if it blocks none
 }
 
 // removal records when an operator removed a node.
@@ -57,7 +57,7 @@ func (r *run) granted(a *actor, ctx context.Context, queue string, l *recipes.Lo
 	if err := ctx.Err(); err != nil {
 		r.fail("%v won %s %s after its context had ended: %v", a, queue, l.Node(), err)
 	}
-	_ = l.Lost() // makes the channel
+	_ = l.Lost() // the first call of Lost makes the channel, which a loss closes
 	h := &holding{lock: l, actor: a, queue: queue, fresh: true}
 	h.joined = r.isShared(h)
 	r.hold(h)
@@ -92,9 +92,9 @@ func (r *run) giving(l *recipes.Lock) (last bool) {
 }
 
 // judge judges all locks that actors hold. It leaves out paused processes,
-// which read nothing. It calls Err, which makes a lock read the clocks, only if
-// another actor has the lock too: a holder that is alone must learn of a loss
-// without that.
+// because they cannot learn of anything. It calls Err, which makes a lock read
+// the clocks, only if another actor has the lock too: a holder that is alone
+// must learn of a loss without that.
 func (r *run) judge() {
 	all := r.notLost()
 	for _, h := range all {
@@ -256,7 +256,7 @@ func (r *run) judgeGrant(h *holding) {
 	}
 	nodes := r.nodes(h.queue)
 	name := h.lock.Node()
-	if r.retains() { // a reader may join while a request that renames the node is under way
+	if r.retains() { // a reader may have joined while a request was under way that renames the node
 		name, _ = r.stands(h.queue, token)
 	}
 	i := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Name == name })
@@ -299,7 +299,7 @@ func (r *run) judgeNodeless() {
 // Goroutines that are left keep the bubble of package synctest from ending,
 // which fails the test.
 func (r *run) judgeEmptiness() {
-	time.Sleep(time.Minute) // the store drops sessions that could not be closed
+	time.Sleep(time.Minute) // wait until the store has dropped the sessions that could not be closed
 	synctest.Wait()
 	if s := r.store.Stats(); !r.failed() && s.Nodes+s.Watches+s.Sessions > 0 {
 		r.fail("left in the store: %d nodes, %d watches, %d sessions", s.Nodes, s.Watches, s.Sessions)

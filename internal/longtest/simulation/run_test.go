@@ -45,7 +45,7 @@ type run struct {
 	removed     map[int64]removal         // nodes that an operator has removed, by token
 	doubts      map[int64]bool            // nodes about which a request or a reply was lost, by token
 	nodeless    map[*actor]nodelessWaiter // waiters whose node was removed
-	closers     map[*client]bool          // clients whose dlock client was closed
+	closers     map[*client]bool          // the clients whose dlock client a fault has closed
 	sharedNodes map[int64]*sharedNode     // nodes that the actors of a client share, by token
 }
 
@@ -83,7 +83,8 @@ func play(t *testing.T, seed uint64, wrap func(driver.Session) driver.Session) *
 	return &r.journal
 }
 
-// bare is a session without optional interfaces. Some runs use it.
+// bare is a session without the optional interfaces of package driver. In some
+// runs the clients use such sessions.
 type bare struct{ driver.Session }
 
 // options returns the options of the store. In some runs the sequences start
@@ -121,17 +122,17 @@ func (r *run) perform() {
 	r.healAll()
 }
 
-// sharing returns how many actors share a client: two in odd seeds. They may
-// run at the same time, in an order that the seed does not decide, so only even
-// seeds repeat exactly.
+// sharing returns how many actors share a client: one in even seeds, and two in
+// odd seeds. Two actors may run at the same time, in an order that the seed
+// does not decide, so only even seeds repeat exactly.
 func (r *run) sharing() int { return 1 + int(r.seed%2) }
 
 // retains reports whether the actors of a client share their nodes. Then a
 // token and a node may belong to several actors.
 func (r *run) retains() bool { return r.seed%8 == 7 }
 
-// until makes steps until the group is done. A group that is not done after
-// many steps is stuck.
+// until makes steps until all goroutines of the group have ended. If they have
+// not ended after many steps, the run is stuck and fails.
 func (r *run) until(group *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() { group.Wait(); close(done) }()

@@ -10,7 +10,7 @@ import (
 // learn that another client waits.
 const knowsAfter = 4 * time.Second
 
-// want is what a call waits for.
+// want says which lock a call waits for, and in which mode.
 type want struct {
 	queue string
 	mode  recipes.Mode
@@ -111,7 +111,7 @@ func (r *run) isShared(h *holding) bool {
 
 // judgeTurns fails the run if the actors of a client pass a lock on among
 // themselves more often than they may. It judges only if another client has
-// waited for so long that their client knows.
+// waited for so long that the client of these actors must know of it.
 func (r *run) judgeTurns(h *holding) {
 	p := r.sharedNodes[h.lock.Token()]
 	if p == nil {
@@ -119,7 +119,9 @@ func (r *run) judgeTurns(h *holding) {
 		return
 	}
 	if h.joined || r.isShared(h) {
-		return // it has joined readers, perhaps after a downgrade
+		// The holder has joined readers that hold the lock with the same node,
+		// which begins no turn.
+		return
 	}
 	if p.waiter == 0 || time.Since(h.actor.client.calmSince(p.since)) <= knowsAfter {
 		p.turns = 1

@@ -18,7 +18,7 @@ var (
 
 const (
 	manySeeds  = 20_000
-	racedSeeds = 1_000 // the race detector makes a run ten times as slow
+	racedSeeds = 1_000 // fewer, because the race detector makes a run ten times as slow
 )
 
 func TestNoSeedBreaksTheLock(t *testing.T) {

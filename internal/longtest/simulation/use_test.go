@@ -36,7 +36,8 @@ func (a *actor) use(m *recipes.RWMutex, queue string, l *recipes.Lock) {
 	}
 }
 
-// unlockedBefore reports whether the lock was unlocked before its re-entry.
+// unlockedBefore reports whether the Lock l was unlocked already, as reenter
+// sometimes unlocks the outer Lock first.
 func unlockedBefore(l *recipes.Lock) bool { return errors.Is(l.Err(), recipes.ErrNotHeld) }
 
 // hold waits for a while, or until the lock is lost.
@@ -46,7 +47,7 @@ func (a *actor) hold(ctx context.Context) {
 		limit = 2 * time.Second
 	}
 	long := 4
-	if a.run.retains() { // another actor may wait until its client knows of a waiter
+	if a.run.retains() { // hold for long more often: meanwhile the client learns that another client waits
 		long = 12
 	}
 	if a.chance(long) {
@@ -122,7 +123,7 @@ func (a *actor) downgrade(queue string, l *recipes.Lock) {
 	a.run.remark("%v downgrades %s: %v", a, l.Node(), err)
 	a.run.count("downgrade")
 	switch {
-	case err == nil && a.run.wrap != nil: // the store could not be reached
+	case err == nil && a.run.wrap != nil: // the session may be unable to rename the node
 	case err == nil:
 		if name, stands := a.run.stands(queue, l.Token()); stands && !strings.Contains(name, "-R-") {
 			a.run.fail("%v has downgraded, and its node is %s", a, name)
@@ -147,7 +148,7 @@ func (a *actor) unlock(queue string, l *recipes.Lock) {
 		a.run.fail("%v: held after Unlock", a)
 	}
 	switch {
-	case errors.Is(again, recipes.ErrNotHeld): // the second Unlock of a Lock
+	case errors.Is(again, recipes.ErrNotHeld): // the Lock was unlocked before, so this is the second Unlock
 		if err == nil {
 			a.run.fail("%v: a second Unlock succeeds", a)
 		}

@@ -30,7 +30,8 @@ func newActor(w *worker, i int) *actor {
 	return a
 }
 
-// actions are what an actor does, with how often it does it.
+// actions are the things that an actor does. The greater the weight of an
+// action, the more often the actor does it.
 var actions = []struct {
 	weight int
 	do     func(*actor, string)
@@ -131,7 +132,8 @@ func (a *actor) lastRound() {
 	}
 }
 
-// write acquires the lock without a time limit.
+// write acquires the lock without a time limit, increments its counters and
+// releases it.
 func (a *actor) write(name string) {
 	if h := a.acquire(name, "wait", (*dlock.RWMutex).Lock, context.Background()); h != nil {
 		a.increment(name, h)
@@ -155,7 +157,8 @@ func (a *actor) tryToWrite(name string) {
 	}
 }
 
-// writeOrGiveUp cancels its call after a random time.
+// writeOrGiveUp is like write, but cancels its call of Lock after a random
+// time.
 func (a *actor) writeOrGiveUp(name string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -251,8 +254,8 @@ func (a *actor) acquire(name, how string, lock func(*dlock.RWMutex, context.Cont
 	return h
 }
 
-// release unlocks the lock. The error of Unlock also says whether the lock was
-// held until then.
+// release unlocks the lock, and records in the journal whether the error of
+// Unlock says that the lock was held until then.
 func (a *actor) release(h *hold) {
 	h.end()
 	a.watcher.remove(h)

@@ -29,7 +29,7 @@ func proxied(m *member) bool { return m.proxies != nil }
 
 const stoppedAtWrite = "client stopped between its last look and its write"
 
-// clientFaults hit the process of a worker.
+// clientFaults are the faults that hit the process of a worker.
 var clientFaults = []faultKind{
 	{name: "client stopped (SIGSTOP) past its session", inject: func(s *round) (func(), string) {
 		return s.stopMember(func(m *member) time.Duration {
@@ -130,7 +130,8 @@ func stopAtWrite(s *round) (func(), string) {
 	return func() {}, fmt.Sprintf("%s stopped just before it wrote under %s", m.id(), name)
 }
 
-// linkFaults hit the connections of a worker to the servers.
+// linkFaults are the faults that hit the connections of a worker to the
+// servers.
 var linkFaults = []faultKind{
 	{name: "client cut off from all servers", inject: links(func(s *round, m *member) string {
 		m.each((*zktest.Proxy).Cut)
@@ -192,7 +193,8 @@ func (m *member) each(f func(*zktest.Proxy)) {
 	}
 }
 
-// connected returns the server to which the member has a connection.
+// connected returns the index of the server to which the member has a
+// connection.
 func (m *member) connected() int {
 	for i, p := range m.proxies {
 		if p.Connections() > 0 {

@@ -22,9 +22,9 @@ type counter struct{ name string }
 // tally is the content of the file.
 type tally struct {
 	Count   int64 // the number itself
-	Writes  int64 // accepted writes
+	Writes  int64 // the number of accepted writes
 	Token   int64 // the highest token of a writer, if the counter checks tokens
-	Refused int64 // refused reads and writes
+	Refused int64 // the number of refused reads and writes
 }
 
 // lost returns how many updates were overwritten by a writer that had not read
@@ -123,7 +123,7 @@ func (c counter) step(do func(*tally) error) (int64, error) {
 	if _, err := binary.Encode(record, binary.BigEndian, t); err != nil {
 		return 0, err
 	}
-	_, err = f.WriteAt(record, 0) // one small write is complete, or has not happened
+	_, err = f.WriteAt(record, 0) // even if the process is killed, one small write happens as a whole or not at all
 	return was.Count, errors.Join(refused, err)
 }
 

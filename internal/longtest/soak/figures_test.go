@@ -23,9 +23,9 @@ type figures struct {
 
 	injected   map[string]int
 	violations int
-	diverged   int // rounds that ended because the servers had diverged
+	diverged   int // the number of rounds that ended because the servers had diverged
 
-	exclusive, shared, tried                      int // acquisitions; tried are those by TryLock and TryRLock
+	exclusive, shared, tried                      int // numbers of acquisitions; tried counts those by TryLock and TryRLock
 	entries, downgrades, calls                    int
 	refusals                                      map[string]int
 	writes, uncheckedWrites                       int64
@@ -49,7 +49,7 @@ func (f *figures) recovered(took time.Duration, after string) {
 	}
 }
 
-// count adds the events of a worker's journal.
+// count adds the events of a worker's journal to the figures.
 func (f *figures) count(events []event) {
 	f.processes++
 	for _, e := range events {
@@ -96,7 +96,9 @@ func class(text string) string {
 // well enough.
 const atOnce = 60 * time.Millisecond
 
-// measure adds the acquisitions of one lock.
+// measure adds to the figures what the acquisitions of one lock show: how often
+// its sequences started over, how late a holder learned of a removal, and the
+// margin between a loss and the next grant.
 func (f *figures) measure(all []*holding) {
 	slices.SortFunc(all, func(a, b *holding) int { return cmp.Compare(a.from, b.from) })
 	var seq int64

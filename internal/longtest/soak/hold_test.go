@@ -18,7 +18,7 @@ type hold struct {
 
 	mu    sync.Mutex
 	last  time.Duration // the last instant after which Err was nil
-	noted time.Duration // the last instant in the journal
+	noted time.Duration // the last instant that the journal shows as confirmed
 	over  bool
 }
 

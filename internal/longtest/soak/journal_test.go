@@ -23,36 +23,36 @@ type event struct {
 	Mode  string        `json:"m,omitempty"`
 	Node  string        `json:"n,omitempty"`
 	Token int64         `json:"tok,omitempty"`
-	Text  string        `json:"e,omitempty"` // the text of an error
+	Text  string        `json:"e,omitempty"` // the text of an error or of a fault
 	Held  bool          `json:"held,omitempty"`
 }
 
 type kind string
 
-// Events of a worker.
+// The kinds of events in the journal of a worker.
 const (
-	asked       kind = "asked"       // before a call of Lock, RLock, TryLock or TryRLock
+	asked       kind = "asked"       // the worker is about to call Lock, RLock, TryLock or TryRLock
 	granted     kind = "granted"     // the call returned a lock; Held reports whether Err was nil after At
 	refused     kind = "refused"     // the call returned an error that faults explain
 	confirmed   kind = "confirmed"   // Err was nil after At
 	downgrading kind = "downgrading" // the lock was held exclusively until At
-	lossSeen    kind = "lossSeen"    // Err was not nil when it was read, before At
+	lossSeen    kind = "lossSeen"    // the worker has read an Err that was not nil, before At
 	// Unlock was called after At. Held reports whether the result of Unlock
 	// says that the lock was held until that call.
 	released    kind = "released"
-	entered     kind = "entered"     // a re-entry
+	entered     kind = "entered"     // the worker has taken the lock again, as a re-entry
 	downgraded  kind = "downgraded"  // the store has confirmed a downgrade
 	incremented kind = "incremented" // the counter that checks tokens has accepted a write
 	// The counter that checks tokens has refused the token. Held reports
 	// whether Err was nil after that.
 	stale              kind = "stale"
 	changedUnderReader kind = "changedUnderReader" // the checked counter changed while a reader held the lock
-	fault              kind = "fault"              // something that must not happen, in Text
-	stuck              kind = "stuck"              // a lock was not granted in time at the end, in Text
+	fault              kind = "fault"              // something has happened that must not happen; Text says what
+	stuck              kind = "stuck"              // in the last round a lock was not granted in time; Text says which
 	finished           kind = "finished"           // the worker has closed its client
 )
 
-// Events of the test itself.
+// The kinds of events in the journal of the test itself.
 const (
 	injected kind = "injected"
 	healed   kind = "healed"

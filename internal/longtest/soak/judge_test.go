@@ -128,16 +128,20 @@ func sameNode(a, b string) bool {
 
 // judgeLock returns what was wrong with the acquisitions of one lock.
 func judgeLock(all []*holding) (wrong []string) {
-	const enough = 10 // one is enough to fail, and more of them help to find the reason
+	const enough = 10 // the test fails with the first fault, and more of them help to find the reason
 	report := func(format string, args ...any) {
 		if len(wrong) < enough {
 			wrong = append(wrong, fmt.Sprintf(format, args...))
 		}
 	}
 	slices.SortFunc(all, func(a, b *holding) int { return cmp.Compare(a.from, b.from) })
-	writers := make(map[int64]*holding) // by token
-	var last, lastExclusive *holding    // the earlier holdings that were confirmed the latest, and as exclusive the latest
-	var highest, highestWriter *holding // the earlier holdings with the highest token of all, and of all writers
+	writers := make(map[int64]*holding) // the last holding of a writer with that token
+	// Of the holdings so far, last is the one whose last confirmation is the
+	// latest, and lastExclusive the one that was confirmed as exclusive the latest.
+	var last, lastExclusive *holding
+	// Of the holdings so far, highest is the one with the highest token, and
+	// highestWriter the one of a writer with the highest token.
+	var highest, highestWriter *holding
 	for _, h := range all {
 		if other := writers[h.token]; other != nil && h.exclusive {
 			report("one token for two: %v; %v", other, h)

@@ -25,12 +25,12 @@ type member struct {
 	name    string
 	timeout time.Duration // the timeout of its session
 	actors  int
-	proxies []*zktest.Proxy // one for each server; none if the member connects to the servers directly
+	proxies []*zktest.Proxy // the proxies to the servers, one for each; none if the member connects to the servers directly
 	addrs   []string
 	guard   *guard
 	dir     string
 
-	life   int // the number of its present process; each process that takes its place has one more
+	life   int // the number of its present process, which grows by one when another process takes its place
 	cmd    *exec.Cmd
 	orders io.WriteCloser
 	output chan string

@@ -18,8 +18,8 @@ import (
 // inject returns nil.
 type faultKind struct {
 	name   string
-	alone  bool // not together with other faults
-	last   bool // healed after the other faults
+	alone  bool // it must not happen together with other faults
+	last   bool // it is healed after the other faults of its group
 	inject func(*round) (heal func(), what string)
 }
 
@@ -67,7 +67,7 @@ func (s *round) serverName(i int) string {
 	return fmt.Sprintf("server %d", i)
 }
 
-// serverFaults hit the process of a server.
+// serverFaults are the faults that hit the process of a server.
 var serverFaults = []faultKind{
 	{name: "follower killed, started again", inject: killServer((*round).follower)},
 	{name: "leader killed, started again", inject: killServer((*round).theLeader)},
@@ -125,7 +125,7 @@ func fillAcceptQueue(s *round) (func(), string) {
 	return end, s.serverName(i) + " with a full accept queue"
 }
 
-// peerFaults hit the connections between servers.
+// peerFaults are the faults that hit the connections between servers.
 var peerFaults = []faultKind{
 	{name: "follower cut off from all servers", inject: peers(func(s *round) string {
 		i := s.randomFollower()
@@ -185,7 +185,7 @@ func (s *round) randomFollower() int {
 	return i
 }
 
-// diskFaults make servers wait longer for their disks.
+// diskFaults are the faults that make servers wait longer for their disks.
 var diskFaults = []faultKind{
 	{name: "slow disk of one server", inject: func(s *round) (func(), string) {
 		return s.slowDisks([]int{s.random.IntN(len(s.ensemble.Servers))})

@@ -39,7 +39,7 @@ const (
 	seqLimit       = 100 // the sequence number after which the sequences of a queue start over
 )
 
-const testJournal = "team" // name of the test's own journal
+const testJournal = "team" // the name of the test's own journal
 
 // round is one series in which the team works while every kind of fault is
 // injected once.
@@ -91,7 +91,8 @@ func (s *round) divergedVerdict() string {
 		s.number, strings.Join(s.stuck, "\n  "), strings.Join(s.differences, "\n"), s.lastSurvey)
 }
 
-// violation reports something that must not happen.
+// violation fails the test, because something has happened that must not
+// happen.
 func (s *round) violation(format string, args ...any) {
 	s.t.Helper()
 	s.figures.violations++
@@ -224,10 +225,10 @@ func (s *round) injectGroup(kinds []faultKind) (left []faultKind) {
 	return g.left
 }
 
-// injection is the result of inject.
+// injection is a group of faults that inject has injected.
 type injection struct {
 	what        []string
-	heals, last []func() // last is called after heals
+	heals, last []func() // functions that heal the faults: first those in heals, then those in last
 	alone       bool
 	left        []faultKind // faults that were not injected
 }

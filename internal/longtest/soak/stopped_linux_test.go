@@ -16,7 +16,7 @@ func stopped(pid int) bool {
 		if err != nil {
 			return false // the thread has ended meanwhile
 		}
-		_, state, _ := bytes.Cut(text, []byte(") ")) // after the name of the program
+		_, state, _ := bytes.Cut(text, []byte(") ")) // the state follows the name of the program, which is in brackets
 		if !bytes.HasPrefix(state, []byte("T")) {
 			return false
 		}

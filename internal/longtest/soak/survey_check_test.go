@@ -36,7 +36,7 @@ func TestOnlyADifferenceThatStaysIsADivergence(t *testing.T) {
 	last := func(s survey, n int, last survey) []survey {
 		return append(slices.Repeat([]survey{s}, n-1), last)
 	}
-	var busy []survey // in each survey another node is on one server only
+	var busy []survey // each survey shows a different node that is on one server only
 	for i := range int64(surveyCount) {
 		busy = append(busy, views(view(), view(i), view()))
 	}

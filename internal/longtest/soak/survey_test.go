@@ -35,7 +35,8 @@ type serverView map[shownNode]bool
 // other.
 type survey []serverView
 
-// The servers are asked this often before a difference between them counts.
+// Before a difference between servers counts, they are asked surveyCount times,
+// with a pause of surveyPause in between.
 const (
 	surveyCount = 8
 	surveyPause = 5 * time.Second
@@ -151,7 +152,8 @@ func viewOf(server *zktest.Server, chroot string) (serverView, error) {
 	return view, nil
 }
 
-// add adds a node if the server still shows it.
+// add adds the node with this path to the view, if the server still shows the
+// node.
 func (v serverView) add(conn *zk.Conn, path string) error {
 	exists, stat, err := conn.Exists(path)
 	if err == nil && exists {

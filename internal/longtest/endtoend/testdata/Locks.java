@@ -14,8 +14,8 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
 /**
  * Takes and releases locks of Curator for a test. The argument is the server's address. Each line of
  * the input is an order: "take ID KIND PATH" or "release ID". A lock that is won is answered with
- * "held ID", one that is released with "released ID", and a failure with "failed ID TEXT". It ends
- * with its input.
+ * "held ID", one that is released with "released ID", and a failure with "failed ID TEXT". The
+ * program ends when its input ends.
  */
 public class Locks {
     static final PrintStream answers = System.out;
@@ -53,7 +53,7 @@ public class Locks {
     }
 
     public static void main(String[] args) throws Exception {
-        System.setOut(System.err); // for whatever else prints
+        System.setOut(System.err); // what libraries print must not come between the answers
         CuratorFramework client =
             CuratorFrameworkFactory.newClient(args[0], 60000, 15000, new ExponentialBackoffRetry(1000, 3));
         client.start();

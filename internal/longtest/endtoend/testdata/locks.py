@@ -1,7 +1,7 @@
 """Takes and releases locks of kazoo for a test. The argument is the server's address. Each line of
 the input is an order: "take ID KIND PATH" or "release ID". A lock that is won is answered with
-"held ID", one that is released with "released ID", and a failure with "failed ID TEXT". It ends
-with its input."""
+"held ID", one that is released with "released ID", and a failure with "failed ID TEXT". The
+program ends when its input ends."""
 
 import sys
 import threading

@@ -196,7 +196,7 @@ func (p *patch) findSeeds(t *testing.T, files map[string]string) {
 	}
 }
 
-// write writes the patch anew and returns its text.
+// write brings the file of the patch up to date and returns its text.
 func (p *patch) write(t *testing.T) string {
 	t.Helper()
 	text, err := p.text(root)
@@ -293,8 +293,9 @@ func (s simulator) first(t *testing.T, from, n int) (seed int, says string) {
 	return s.first(t, from+n/2, n-n/2)
 }
 
-// run runs n seeds. They are so few that the simulation does not ask for
-// everything to have happened in them.
+// run runs n seeds, beginning with the seed from, and returns the output. The
+// number n is so small that the simulation does not require that everything has
+// happened in these runs.
 func (s simulator) run(t *testing.T, from, n int) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -16,17 +16,17 @@ type patch struct {
 	name string
 
 	fault string // what the lock does wrong, in plain words
-	seeds []int  // the seeds that see it
+	seeds []int  // the first seeds of the simulation that see the fault
 	none  int    // if no seed sees it: how many seeds were tried
 	says  string // what the simulation says with the first of the seeds
-	test  string // a test that sees it
-	pkg   string // the package of that test
+	test  string // the name of a test that sees the fault
+	pkg   string // the package of the test
 	files []fileDiff
 }
 
 // fileDiff is what a patch changes in one file.
 type fileDiff struct {
-	path  string // from the root of the module, with slashes
+	path  string // the path of the file, relative to the root of the module, with slashes
 	hunks []hunk
 }
 
@@ -77,7 +77,7 @@ func (p *patch) parseHeader(header string) error {
 		value = strings.TrimSpace(value)
 		var err error
 		switch key {
-		case "", "Run": // the Run line is made from the other lines
+		case "", "Run": // the line Run is not read, because it is made from the other lines
 		case "Fault":
 			p.fault = value
 		case "Says":
@@ -134,7 +134,9 @@ func (p *patch) parseDiff(diff string) error {
 }
 
 func (h *hunk) add(line string) {
-	if line == "" { // an empty line that stays, whose leading space an editor has trimmed
+	// An empty line of the file has a leading space in the patch. An editor may
+	// have trimmed it.
+	if line == "" {
 		line = " "
 	}
 	h.lines = append(h.lines, line)
@@ -146,7 +148,8 @@ func (h *hunk) add(line string) {
 	}
 }
 
-// apply returns the contents of the files with the fault in, by their paths.
+// apply returns the contents of the files that the patch changes, with the
+// fault put in, by their paths.
 func (p *patch) apply(root string) (map[string]string, error) {
 	files := make(map[string]string)
 	for _, f := range p.files {
@@ -202,7 +205,7 @@ func (h hunk) core() hunk {
 	return core
 }
 
-// stale is the error for a fault that cannot be put in any more.
+// stale returns the error for a fault that cannot be put in any more.
 func (p *patch) stale(file, why string) error {
 	return fmt.Errorf("%s no longer applies, because the code has changed. Write it anew, for the code as it is now:\n"+
 		"the fault is that %s.\nMissing in %s: %s", filepath.Base(p.path), p.fault, file, why)
@@ -242,7 +245,9 @@ func (f *fileDiff) write(b *strings.Builder, root string) error {
 		if err != nil {
 			return err
 		}
-		if h.lines[0][0] != ' ' { // one line before the change, and one after it
+		// If the hunk was found without the lines around the change, add the
+		// line before the change and the line after it.
+		if h.lines[0][0] != ' ' {
 			end := at + len(h.old)
 			around := hunk{}
 			for _, line := range slices.Concat([]string{" " + lines[at-1]}, h.lines, []string{" " + lines[end]}) {
@@ -256,7 +261,7 @@ func (f *fileDiff) write(b *strings.Builder, root string) error {
 	return nil
 }
 
-// fold breaks a line of a header.
+// fold breaks a line of a header into lines of at most 88 columns.
 func fold(line string) string {
 	const width = 88
 	var b strings.Builder
