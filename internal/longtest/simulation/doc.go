@@ -66,7 +66,7 @@
 //
 // A seed that fails prints itself, its journal, and the command that runs it
 // again. An even seed then takes the same steps, because each client has one
-// actor. About one even seed in two thousand does not, because two goroutines
+// actor. About one even seed in two hundred does not, because two goroutines
 // of a client wake at the same instant. In odd seeds two actors share a client
 // and may run at the same time, in an order that the seed does not decide. Run
 // such a seed a few times.
