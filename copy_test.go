@@ -84,7 +84,8 @@ func TestUnlockOfACopyUnlocksTheLock(t *testing.T) {
 	assert.ErrorIs(t, l.Unlock(), dlock.ErrNotHeld)
 }
 
-// After a Lock was overwritten with another one, a copy still holds the lock.
+// If a Lock is overwritten with another Lock, the first lock stays held, by the
+// copy of it that was made before.
 func TestOverwritingALockDoesNotReleaseIt(t *testing.T) {
 	c := dlock.NewClient(memdriver.New())
 	defer c.Close()

@@ -102,7 +102,8 @@ func TestAClosedClientReturnsErrClosed(t *testing.T) {
 	require.ErrorIs(t, c.Ping(t.Context()), dlock.ErrClosed)
 }
 
-// A program links only the drivers that it imports.
+// Package dlock imports no driver, so that a program links only the drivers
+// that it imports itself.
 func TestPackageDlockImportsNoDriver(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", ".")
 	out, err := cmd.Output()

@@ -257,8 +257,9 @@ func ExampleLock_goroutines() {
 	// true
 }
 
-// Goroutines that must exclude each other need a context that takes no lock
-// again. They wait until the lock is free, and get it one after the other.
+// Goroutines that must exclude each other need a context with which no lock is
+// taken again. They wait until the lock is free, and get it one after the
+// other.
 func ExampleWithoutReentry() {
 	client, _ := dlock.Open("mem", "")
 	defer client.Close()
@@ -346,8 +347,8 @@ func ExampleWithBackOff() {
 	// Output: <nil>
 }
 
-// A contender lists the queue every ten seconds, because a firewall cuts idle
-// connections.
+// A firewall here cuts idle connections, and a watch does not survive that. So
+// a contender lists the queue every ten seconds instead.
 func ExampleWithWait() {
 	client, _ := dlock.Open("mem", "", dlock.WithWait(dlock.Poll(10*time.Second)))
 	defer client.Close()

@@ -31,8 +31,9 @@ func TestEveryUseWithANilContextIsAnError(t *testing.T) {
 	assert.EqualError(t, c.Ping(none), "dlock: ping: nil context")
 }
 
-// fills has a byte of data for each form in which a record holds data: as text,
-// as text with escapes of JSON, and in base64.
+// A record stores data in one of three forms: as text, as text with escapes of
+// JSON, and in base64. For each form, fills has a byte whose repetition is
+// stored in this form.
 var fills = map[string]byte{"text": 'x', "control characters": 1, "binary": 0xff}
 
 // maxData is the greatest length of data that WithData accepts, in bytes.

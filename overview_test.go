@@ -66,7 +66,7 @@ func docOf(t *testing.T) *doc.Package {
 	return pkg
 }
 
-// spaces is what separates the columns of a declaration in a comment.
+// spaces matches the white space between two words of a comment.
 var spaces = regexp.MustCompile(`\s+`)
 
 // plainText returns a comment as go doc prints it, with single spaces.
@@ -98,8 +98,9 @@ type member struct {
 	called      bool   // whether it is a method, or a field of a function type
 }
 
-// membersOf returns the exported methods and fields of a type. The names from
-// other packages that dlock exports, too, are written without their package.
+// membersOf returns the exported methods and fields of a type. A type that
+// package dlock exports under its own name is written without a package, even
+// if another package declares it.
 func membersOf(root *types.Package, t types.Type) (found []member) {
 	t = types.Unalias(t)
 	short := func(p *types.Package) string {

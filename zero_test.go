@@ -80,8 +80,8 @@ func TestALockOfNoCallIsNotHeld(t *testing.T) {
 	}
 }
 
-// This test calls every method of the types, so that no new method is
-// forgotten.
+// The test finds the methods by reflection, so that it also calls a method that
+// is added later.
 func TestNoMethodOfAZeroValuePanics(t *testing.T) {
 	values := []any{new(dlock.Lock), (*dlock.Lock)(nil), new(dlock.RWMutex), (*dlock.RWMutex)(nil), new(dlock.Client), (*dlock.Client)(nil)}
 	for _, v := range values {

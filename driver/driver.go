@@ -115,10 +115,10 @@ type Session interface {
 	// the node was deleted or replaced, its session was closed or expired, or its
 	// queue was removed.
 	//
-	// If p has a token, the watch is of the node with that token. It ends when
-	// that node is gone, even if another node has taken the name. If p has no
-	// token, the watch is of any node with the name of p. For the nodes ahead,
-	// too, only the names count.
+	// If p has a token, the watch is of the node with that token. It ends when that
+	// node is gone, even if another node has taken the name. If p has no token, the
+	// watch is of any node with the name of p. The nodes ahead are always watched
+	// by their names alone.
 	//
 	// Rule 6, watch: the watch is armed when Watch returns. If one of its nodes
 	// is removed or replaced after that, the watch ends, or sends Released as
@@ -156,12 +156,12 @@ type Session interface {
 	// node is not there any more, Delete returns nil: the first request has
 	// removed the node.
 	//
-	// A caller may repeat Delete, however late. A repeat never removes another
-	// node that has taken the name. Nor does a first Delete if the session has
-	// seen before that the node is gone. After a Delete that returned nil, or an
-	// error that matches [ErrUnavailable], a repeat may return nil or an error
-	// that matches ErrGone. After an error that does not match ErrGone, the node
-	// may or may not be in the queue.
+	// A caller may repeat Delete, however late. A repeat never removes another node
+	// that has taken the name. A first Delete does not do so either if the session
+	// has already seen that the node p is gone. After a Delete that returned nil,
+	// or an error that matches [ErrUnavailable], a repeat may return nil or an
+	// error that matches ErrGone. After an error that does not match ErrGone, the
+	// node may or may not be in the queue.
 	//
 	// The cause is for the watches of the contenders behind p. The caller
 	// passes Released if it held an exclusive lock and gives it back, and
@@ -261,13 +261,15 @@ type Joined struct {
 	// Ahead holds the nodes before this one, oldest first.
 	//
 	// Rule 5, ahead: it holds all nodes that List would have returned before this
-	// node, at one instant at which this node was in the queue. A list that
-	// follows the create on the same connection is such an instant.
+	// node, at one instant at which this node was in the queue. For example, a
+	// driver may take it from a list that follows the create on the same
+	// connection.
 	Ahead []Node
 	// Watch is what Watch would have returned for this place and the node ahead
-	// that Predecessor has chosen. It is armed while both nodes are in the
-	// queue. It is the zero Watch if the driver has no such watch, if
-	// Predecessor is nil, and if Predecessor returned -1.
+	// that Predecessor has chosen. Both nodes are in the queue at the instant at
+	// which the driver arms it. If one of them goes later, the watch reports that
+	// as rules 6 and 13 say. It is the zero Watch if the driver has no such watch,
+	// if Predecessor is nil, and if Predecessor returned -1.
 	Watch Watch
 }
 

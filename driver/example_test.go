@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// Two contenders pass a lock on, with the calls that a lock makes. The store is
-// in memory.
+// Two contenders pass a lock on, with the calls that package recipes makes. The
+// store is in memory.
 func Example() {
 	ctx := context.Background()
 	session, err := memdriver.New().Connect(ctx)

@@ -17,14 +17,14 @@ import (
 // process. It implements rule 8 for a driver whose store drops a session that it
 // has not heard from for the session timeout.
 //
-// The store counts the timeout from the instant at which a request reaches it.
-// That instant is never before the request was sent. So a lease counts from the
-// sending time of a request, once a reply has proved that the store counted this
-// request for the session. The term of the lease is shorter than the timeout by a
-// margin, because the two clocks may drift apart. When the term has passed, the
-// lease has ended for good. A reply that arrives later does not revive it. (See
-// Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for
-// Distributed File Cache Consistency", 1989.)
+// The store counts the timeout from the instant at which a request reaches it. That
+// instant is never before the request was sent. So a lease counts from the sending
+// time of a request, once a reply has proved that the store counted this request
+// for the session. The term of the lease is shorter than the timeout by a margin,
+// because the clocks of the store and of this process may drift apart. When the
+// term has passed, the lease has ended for good. A reply that arrives later does
+// not revive it. (See Gray and Cheriton, "Leases: An Efficient Fault-Tolerant
+// Mechanism for Distributed File Cache Consistency", 1989.)
 //
 // A lease begins with the first request that counts. That is usually the request
 // that opens the session. Until then the lease does not run: Err returns nil, the
@@ -54,7 +54,7 @@ type Lease struct {
 	// read in every request.
 	begun atomic.Bool // whether the field from is set
 	from  start
-	over  atomic.Bool // whether the field err is set; done is closed before mu is unlocked
+	over  atomic.Bool // whether the field err is set; the goroutine that sets it closes done before it unlocks mu
 
 	mu      sync.Mutex
 	timer   *time.Timer // nil until the lease has begun
@@ -270,10 +270,11 @@ func (l *Lease) Renew(sent Instant) bool {
 // instant may be earlier than the one from which the lease counts at present.
 // If the lease has not begun, it begins.
 //
-// Some stores give proofs of two kinds. A weak proof is good enough while the
-// session owns no node. A session that owns a node needs a strong proof. So before
-// the driver returns the first node of a session, it calls CountFrom with the
-// sending time of the latest request that has a strong proof.
+// Some stores give two kinds of proof that they counted a request: weak proofs and
+// strong ones. A weak proof is good enough while the session owns no node. A
+// session that owns a node needs a strong proof. So before the driver returns the
+// first node of a session, it calls CountFrom with the sending time of the latest
+// request that has a strong proof.
 //
 // If the rest of the term would be less than least, CountFrom changes nothing and
 // returns an error that matches [ErrUnavailable]. If the lease has ended, CountFrom
@@ -293,7 +294,7 @@ func (l *Lease) CountFrom(from Instant, least time.Duration) error {
 		return nil
 	}
 	l.from.set(from)
-	l.timer.Reset(l.untilCheck(l.left())) // the timer was set when the rest of the term was longer
+	l.timer.Reset(l.untilCheck(l.left())) // the rest of the term may be shorter now, so the timer may have to fire earlier
 	return nil
 }
 
@@ -360,8 +361,10 @@ func (l *Lease) end(cause error) {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
-	l.over.Store(true) // a goroutine that reads true waits for mu
-	l.cancel(l.err)    // closes done
+	// A method that reads over as true waits for mu before it returns the error.
+	// So done is closed by then.
+	l.over.Store(true)
+	l.cancel(l.err) // closes done
 }
 
 // untilCheck returns the time until the timer checks the clocks again. It is at

@@ -43,8 +43,8 @@ func closed(c <-chan struct{}) bool {
 
 const term = time.Hour // so long that no timer fires during a test
 
-// running returns a lease of the given term that has begun, and that counts
-// from the instant from.
+// running returns a lease that has begun. It has the given term, and counts
+// from the instant that the parameter from gives.
 func running(term time.Duration, from Instant, clock func() Instant) *Lease {
 	l := newLease(2*term, term, clock)
 	l.Renew(from)

@@ -359,8 +359,8 @@ func TestAHeartbeatMayEndTheLease(t *testing.T) {
 
 func TestNoHeartbeatIsSentAfterAPauseThatEndedTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := running(8*time.Second, Now(), Now) // Keep sends a heartbeat every 2s
-		leasehook.Skew(l, time.Minute)          // the lease's timer checks the clocks after 2s as well
+		l := running(8*time.Second, Now(), Now) // Keep is to send the first heartbeat after 2s
+		leasehook.Skew(l, time.Minute)          // this ends the lease, but its timer notices that only after 2s, too
 		<-keep(l, func(context.Context) bool {
 			t.Error("a heartbeat was sent")
 			return true

@@ -123,8 +123,8 @@ func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func())
 	return c.transfer(time.Now(), quit) && !c.brokeSince(resets)
 }
 
-// brokeSince reports whether the connection has broken again since the field
-// resets had the value of the parameter resets.
+// brokeSince reports whether the connection has broken since the caller read
+// its field resets. The parameter is the value that the caller has read.
 func (c *connection) brokeSince(resets int) bool {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()

@@ -108,7 +108,7 @@ func withDeadline(d time.Duration, f func(context.Context) error) error {
 }
 
 // eventually waits in real time until ok returns true. After ten seconds it
-// fails the test, with the text otherwise.
+// fails the test. The parameter otherwise is the message of that failure.
 func eventually(t *testing.T, otherwise string, ok func() bool) {
 	t.Helper()
 	for range 10_000 {

@@ -13,8 +13,8 @@ import (
 )
 
 // A Create that arrives after the store has dropped its session must not add a
-// node. The store removes nodes when it drops their session, so it would never
-// remove that node.
+// node. The store removes the nodes of a session only when it drops the
+// session, so it would never remove that node.
 func TestNoNodeIsAddedForASessionThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New()

@@ -59,14 +59,14 @@ type session struct {
 	// The store's mutex guards the fields below.
 	conn    connection
 	inbox   []notice // the notices that the store has sent and the session has not received
-	stopped bool     // whether the session has stopped: no more request is served, and no more goroutine started
+	stopped bool     // whether the session has stopped: the store serves none of its requests, and it starts no goroutine
 	closed  bool     // whether the store has confirmed the end of the session
 }
 
-// newSession returns the session for a new record of the store. The client has sent
-// the request for the session at that instant. The term of the lease is a quarter
-// shorter than the session timeout, and counts from the sending of a request, not
-// from its arrival: rule 8.
+// newSession returns the session for a new record of the store. The parameter sent
+// is the instant at which the client sent the request for the session. The term of
+// the lease is a quarter shorter than the session timeout, and counts from the
+// sending of a request, not from its arrival: rule 8.
 func newSession(st *Store, r *record, sent driver.Instant) *session {
 	s := &session{
 		store:   st,
@@ -226,8 +226,9 @@ func (s *session) isClosed() bool {
 	return s.closed
 }
 
-// keepLease sends heartbeats until the lease has ended. Then it ends the watches and
-// stops the session: no more request is served, and no more goroutine started.
+// keepLease sends heartbeats until the lease has ended. Then it ends the watches
+// and stops the session: the store serves no more requests of it, and it starts no
+// more goroutines.
 func (s *session) keepLease() {
 	s.lease.Keep(s.heartbeat)
 	s.watches.End()

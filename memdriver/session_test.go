@@ -142,8 +142,10 @@ func TestExpiryRacesWithCreate(t *testing.T) {
 	}
 }
 
-// Two contenders pass a lock on by watches, while the sessions of a third contender
-// come and go. No contender waits for ever, and nothing is left in the end.
+// Four goroutines pass a lock on by watches. Each of them uses one session
+// after the other. Two of the goroutines leave a node behind in each session,
+// and let the session expire. No contender waits for ever, and nothing is left
+// in the end.
 func TestStressLeavesNothing(t *testing.T) {
 	st := memdriver.New()
 	var wg sync.WaitGroup

@@ -151,8 +151,8 @@ func TestReleasedIsNotSentAfterTheEndOfTheOwnNode(t *testing.T) {
 			w := watch(t, waiter, own, held.Node)
 			require.True(t, st.Faults().RemoveNode(queue, own.Name))
 			if delay > 0 {
-				// Without the delay, the notice of the release could overtake
-				// the notice of the removal. It must not.
+				// The delay ends here, while the notice of the removal is still
+				// on its way. The notice of the release must not overtake it.
 				st.Faults().Delay(waiter, 0)
 			}
 			require.NoError(t, holder.Delete(background, queue, held, driver.Released))

@@ -40,14 +40,14 @@ func (g *Group) Wait(ctx context.Context) error {
 // returns the error of ctx at once.
 //
 // If ctx ends while call runs, call goes on, because it cannot be interrupted. When
-// call returns, the same goroutine calls the clean-up late with the result of call.
-// For example, late removes a node that call has created too late. Either Do
-// returns the result of call or late receives it, never both. If late is nil, the
-// result is dropped.
+// call returns, the same goroutine passes the result of call to the function late,
+// which cleans up. For example, late removes a node that call has created although
+// Do had returned. Either Do returns the result of call or late receives it, never
+// both. If late is nil, the result is dropped.
 //
 // While the group runs as many calls as its limit allows, Do waits until one of
-// them ends. A call ends when its clean-up has returned. If ctx ends before call
-// has begun, neither call nor late runs.
+// them ends. A call ends when the function late has returned, if it was called. If
+// ctx ends before call has begun, neither call nor late runs.
 //
 // Both functions have to return at some time, so the client library needs a time
 // limit of its own. A panic in one of them ends the process, as in any other

@@ -16,8 +16,8 @@ import (
 // method blocks, except that Look waits for its list.
 //
 // Each watch reports changes in the order in which the set learns them. So a watch
-// sends no Released after the end of its own node. If Released comes before that
-// end, the caller receives Released before the channel closes.
+// sends no Released after its own node has gone. If the own node goes after
+// Released was sent, the caller receives Released before the channel closes.
 type Set struct {
 	mu     sync.Mutex
 	over   bool             // whether the session has ended
@@ -242,9 +242,9 @@ func (s *Set) Gone(queue string, n driver.Node, why driver.Cause) {
 
 // lose tells a watch of nodes that the node n has gone, and reports whether the
 // watch ends. If n was released and is a node ahead, lose sends Released, and
-// the watch goes on. A watch ends for any node of a watched name, whatever its
-// epoch, because a watch may end early. It sends Released only if the node has
-// the watched epoch as well.
+// the watch goes on. If n has the name of a watched node and another epoch, the
+// watch ends, too, because a watch may end early. But the watch does not send
+// Released then.
 func (w *watch) lose(n driver.Node, why driver.Cause) (ends bool) {
 	if w.own.Name == n.Name {
 		return true

@@ -28,11 +28,11 @@ func (w *worker) connect(ctx context.Context) error {
 	}
 }
 
-// connectError returns why the worker has no session after its time was over. It
-// closes the client, so that an attempt to connect that is still in progress
-// ends and reports its error.
+// connectError returns why the worker has no session. It is called when the
+// time for connecting is over. It closes the client, so that an attempt to
+// connect that is still in progress ends and reports its error.
 func (w *worker) connectError(err error) error {
-	_ = w.locker.Close() // workers.close gets the same error
+	_ = w.locker.Close() // this drops the error, because workers.close gets it as well
 	select {
 	case reason := <-w.noSession:
 		return reason

@@ -166,7 +166,9 @@ func TestAnInterruptReleasesEverythingAndJudges(t *testing.T) {
 		defer interrupt()
 		r := play(t, ctx, nil, "-dsn", "interrupted", "-shared-ratio", "0", "-hold", "1h", "-timeout", "2h")
 		assert.Equal(t, statusOK, r.status, r.stdout)
-		// A waiter may get the lock before the interrupt has reached all workers.
+		// A waiter may still get the lock, and release it, before the interrupt
+		// has reached all workers. So only the sum of the two counts is
+		// certain.
 		assert.Equal(t, 10, strings.Count(r.stdout, "  releases\n")+strings.Count(r.stdout, "  leaves  "))
 		assert.Contains(t, r.stdout, "  releases\n")
 		assert.Contains(t, r.stdout, "0, none was lost; a hold that was cut short made fewer than 10")

@@ -45,8 +45,8 @@ func judge(attempts []*attempt, count total) *verdict {
 // overlaps returns a fault for each hold that began before the end of another
 // hold, if one of the two was exclusive.
 func overlaps(held []*attempt) (faults []string) {
-	// Of the holds that began earlier, last is the one that ends last, and
-	// writer is the one of a writer that ends last.
+	// Among the holds that began before t, the variable last has the hold that
+	// ends last, and the variable writer has the exclusive hold that ends last.
 	var writer, last *attempt
 	for _, t := range byGrant(held) {
 		other := writer
@@ -75,8 +75,9 @@ func queueJumps(held []*attempt) (faults []string) {
 	queue := slices.SortedStableFunc(slices.Values(held), func(a, b *attempt) int {
 		return cmp.Or(cmp.Compare(a.place.Epoch, b.place.Epoch), cmp.Compare(a.place.Seq, b.place.Seq))
 	})
-	// Of the contenders ahead in the queue, last is the one that was granted
-	// the lock last, and writer is the writer that was granted it last.
+	// Among the contenders ahead of t in the queue, the variable last has the
+	// one that was granted the lock last, and the variable writer has the
+	// writer that was granted it last.
 	var writer, last *attempt
 	for _, t := range queue {
 		if last != nil && last.place.Epoch != t.place.Epoch {
@@ -101,8 +102,8 @@ func queueJumps(held []*attempt) (faults []string) {
 }
 
 // staleTokens returns a fault for each token that is not greater than the token
-// of an earlier writer. A resource would refuse it, or could not tell the two
-// apart.
+// of an earlier writer. If the token is smaller, a resource would refuse it. If
+// it is equal, a resource could not tell its holder from that writer.
 func staleTokens(held []*attempt) (faults []string) {
 	var highest *attempt
 	for _, t := range byGrant(held) {

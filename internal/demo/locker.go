@@ -35,8 +35,8 @@ type client struct {
 	lock *dlock.RWMutex
 }
 
-// open is the opener of lockers of a real lock. All lockers of a run are clients
-// of one store.
+// open is the opener for the real lock. All lockers that it returns in a run
+// are clients of one store.
 func (s *settings) open(host string, trace *dlock.Trace) (locker, error) {
 	if s.driver == inMemory {
 		s.nameStore()

@@ -99,7 +99,7 @@ func (l timeline) row(t *attempt) string {
 
 // fill sets the marks of the columns whose middle is between the two times. If
 // there is no such column, and the parameter some is true, it sets the mark of
-// the column at the time from.
+// the column that contains the first of the two times.
 func (l timeline) fill(marks []rune, from, to time.Duration, mark rune, some bool) {
 	found := false
 	for i := range marks {

@@ -19,7 +19,7 @@ func drawn(attempts []*attempt, terminal int) string {
 
 func TestTheTimeLineShowsEachHold(t *testing.T) {
 	attempts := []*attempt{
-		hold(dlock.Shared, 3, 10, 200, 290), // drawn in the order of the queue
+		hold(dlock.Shared, 3, 10, 200, 290), // drawn after w1 and w2: rows are in the order of the queue
 		hold(dlock.Shared, 1, 0, 0, 100),
 		hold(dlock.Exclusive, 2, 20, 100, 200),
 		{worker: "w9", mode: dlock.Exclusive, asked: ms(150), ended: ms(250), outcome: timedOut},

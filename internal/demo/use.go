@@ -11,9 +11,9 @@ import (
 const incrementsPerHold = 10
 
 // use reads the counter, pauses, and, if the lock is exclusive, writes one more
-// than it has read. So it overwrites what another worker has written since. It
-// does so incrementsPerHold times, but stops when the lock is lost or ctx has
-// ended.
+// than it has read. So it overwrites what another worker has written in the
+// meantime, and the counter shows that. It does so incrementsPerHold times, but
+// stops when the lock is lost or ctx has ended.
 func (w *worker) use(ctx context.Context, t *attempt, h held) {
 	read, ok := w.read(t, h)
 	for range incrementsPerHold {
@@ -62,8 +62,8 @@ func (w *worker) read(t *attempt, h held) (value int64, ok bool) {
 	return value, true
 }
 
-// check is like read. It also records an anomaly if the value is not want, the
-// value that the worker itself has left there.
+// check is like read. It also records an anomaly if the value is not the one
+// that the worker itself has left there, which the parameter want gives.
 func (w *worker) check(t *attempt, h held, want int64) (value int64, ok bool) {
 	value, ok = w.read(t, h)
 	if ok && value != want {

@@ -76,7 +76,7 @@ func TestAReadingAfterALossIsNoAnomaly(t *testing.T) {
 	})
 }
 
-// broken is a counter whose file is gone.
+// broken is a counter that cannot be written, because the disk is full.
 type broken struct{ memoryCounter }
 
 func (*broken) store(int64) error { return errors.New("disk full") }

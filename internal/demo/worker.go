@@ -75,9 +75,9 @@ func (w *worker) release(t *attempt, h held) {
 	}
 }
 
-// stillHeld reports whether the lock was held at the time at, which must be
-// past. If so, it records that the hold lasts until that time at least.
-// Otherwise it records the loss.
+// stillHeld reports whether the lock is still held. If so, it records that the
+// hold lasts at least until the time that the parameter at gives, which must be
+// past. Otherwise it records the loss.
 func (w *worker) stillHeld(t *attempt, h held, at time.Duration) bool {
 	if err := h.Err(); err != nil {
 		w.lost(t, err)

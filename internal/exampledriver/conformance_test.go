@@ -24,7 +24,9 @@ func TestConformance(t *testing.T) {
 	playDisks(t)
 	dlocktest.Run(t, dlocktest.Config{
 		New: newStore,
-		// All queues share one counter, which does not end before 10^18 nodes.
+		// All queues share one counter, which does not reach its end within the
+		// life of a store: it has room for 10^18 nodes. So this field is the
+		// same as New.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Complete:        true,
@@ -47,7 +49,7 @@ func TestConformance(t *testing.T) {
 		},
 		HoldRequest: func(t *testing.T, s driver.Session, _ faults.Op) (arrive func()) {
 			disks.Store(s.(*session).store.dir, disk{fails: true})
-			return func() {} // no change arrives after its rename has failed
+			return func() {} // nothing to do: a change whose rename has failed never arrives
 		},
 		DelayReplies: func(t *testing.T, s driver.Session, d time.Duration) {
 			disks.Store(s.(*session).store.dir, disk{delay: d})
