@@ -39,8 +39,9 @@ func (m *RWMutex) acquire(ctx context.Context, a *attempt) (*Lock, error) {
 	return from.acquire(ctx, a)
 }
 
-// acquirer gets a lock for a call that is not a re-entry. It is a contention,
-// which has a node of its own, or a cohort.
+// acquirer gets a lock for a call that is not a re-entry. There are two kinds:
+// a contention has a node for this call alone, and the calls of a cohort share
+// a node.
 type acquirer interface {
 	acquire(ctx context.Context, a *attempt) (*Lock, error)
 }

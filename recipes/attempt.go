@@ -14,7 +14,7 @@ import (
 
 // attempt is one call of Lock, RLock, TryLock or TryRLock that contends in the
 // queue. It makes one entry after another until one is granted or the call has
-// to end.
+// to end. An entry is a node in the queue, with what the client knows about it.
 type attempt struct {
 	m     *RWMutex
 	mode  Mode
@@ -162,8 +162,8 @@ func (a *attempt) wait(ctx context.Context, e *engine.Entry) error {
 }
 
 // The method again is called after an error. If the call has to contend once
-// more, it returns nil, after the pause that the back-off asks for. If the call
-// has to end, it returns the error of the call.
+// more, this method pauses as the back-off asks, and then returns nil. If the
+// call has to end, this method returns the error of the call.
 func (a *attempt) again(ctx context.Context, err error) error {
 	switch err.(type) {
 	case *namedError, *timeoutError:

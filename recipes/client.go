@@ -209,8 +209,8 @@ func (c *Client) closedOr(err error) error {
 	}
 }
 
-// adopt makes a new session of the driver the client's session. If the client
-// was closed meanwhile, adopt closes the driver's session and returns
+// adopt begins to use ds, a new session of the driver, as the session of the
+// client. If the client was closed meanwhile, adopt closes ds and returns
 // ErrClosed.
 func (c *Client) adopt(ds driver.Session) (*session, error) {
 	s := newSession(c, ds)

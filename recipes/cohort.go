@@ -5,8 +5,8 @@ import "sync"
 // cohort is the goroutines of one client that use one lock with retention. They
 // share an entry in the queue, and wait for it in the order of arrival.
 //
-// The goroutines that hold the lock through the entry are independent of each
-// other: one goroutine holds it exclusively, or several hold it shared, or none
+// To have the entry does not mean to hold the lock. Through the entry, one
+// goroutine holds the lock exclusively, or several hold it shared, or none
 // holds it for a while. While the cohort has no entry, at most one attempt
 // contends for one. While the cohort has an entry, there is no attempt.
 //

@@ -16,8 +16,9 @@ type holdsKey struct {
 	name   string
 }
 
-// heldIn is the value under a holdsKey: the Lock whose context it is, and the
-// value that the parent context has under this key.
+// heldIn is the value that a context of [Lock.Context] has under a holdsKey. It
+// names the Lock of this context, and has the value that the parent context has
+// under the same key.
 type heldIn struct {
 	lock  *Lock
 	outer *heldIn
@@ -49,14 +50,14 @@ func contextKey(parent context.Context) any {
 }
 
 // WithoutReentry returns a child of ctx with which no lock is taken again: a
-// call of Lock waits in the queue, behind the lock that ctx belongs to as well.
-// It is for goroutines that must not hold a lock together with the goroutine
-// that started them, or with each other.
+// call of Lock joins the queue and waits, even for the lock that ctx belongs
+// to. It is for goroutines that must not hold a lock together with the
+// goroutine that started them, or with each other.
 //
 // Otherwise the child is like ctx. A context of [Lock.Context] ends with its
 // lock, so a goroutine that waits for that lock needs context.WithoutCancel,
-// too. A context that [Lock.Context] makes of the child takes its lock again. A
-// nil ctx counts as context.Background.
+// too. If [Lock.Context] is given the child, it returns a context with which
+// that Lock is taken again. A nil ctx counts as context.Background.
 //
 // If a goroutine waits for a lock, and the holder of the lock waits for the
 // goroutine, both wait for ever. Use TryLock or a deadline where that can

@@ -65,8 +65,9 @@ func (l *Lock) downgradeRest() error {
 }
 
 // downgrade tells the lender and the store that a hold is shared. If the hold
-// has ended, downgrade returns why. If the store returns an error, the function
-// failed, which is lockError or unlockError, makes the result from it.
+// has ended, downgrade returns why. If the store returns an error, downgrade
+// returns what the parameter failed, which is lockError or unlockError, makes
+// of it.
 func (h *hold) downgrade(ctx context.Context, failed func(lock string, err error) error) error {
 	h.lender.becameShared()
 	err := h.entry.Rename(ctx)

@@ -115,7 +115,7 @@ func TestADowngradeWhoseReplyIsLostCountsAndIsFinished(t *testing.T) {
 			c := w.client("a")
 			l := w.won(c.lock(bg))
 			reader, writer := w.client("b").rlock(bg), w.client("c").lock(bg)
-			time.Sleep(soon) // until the holder watches its own node
+			time.Sleep(soon) // until the holder watches its own node, which it does 300 ms after the grant
 			w.lose(c.session(), faults.OpReplace, committed)
 			err := l.Downgrade(bg)
 			require.ErrorIs(w, err, driver.ErrUnavailable)

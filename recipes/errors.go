@@ -96,7 +96,7 @@ func inTime(ctx context.Context, err error) error {
 }
 
 // masked has the text of err. It matches every target that err matches, except
-// the targets in not.
+// those that the field not lists.
 type masked struct {
 	err error
 	not []error
@@ -110,8 +110,8 @@ func (e *masked) Is(target error) bool {
 
 func (e *masked) As(target any) bool { return errors.As(e.err, target) }
 
-// mask returns an error that has the text of err and does not match the targets
-// in not.
+// mask returns an error that has the text of err. It matches what err matches,
+// except the targets that the parameter not lists.
 func mask(err error, not ...error) error {
 	if slices.ContainsFunc(not, func(target error) bool { return errors.Is(err, target) }) {
 		return &masked{err, not}

@@ -196,8 +196,8 @@ func TestAnAttemptToConnectGoesOnWhileACallerWaitsForIt(t *testing.T) {
 	})
 }
 
-// slowly is a store whose Connect takes half a second, or until its context
-// ends.
+// slowly is a store whose Connect returns after half a second, or when its
+// context ends.
 type slowly struct{ driver.Connector }
 
 func (s slowly) Connect(ctx context.Context) (driver.Session, error) {

@@ -22,7 +22,8 @@ func TestACallThatIsPausedPastItsLeaseBeforeTheGrantIsNotGranted(t *testing.T) {
 		paused := false
 		waiting := c.lock(bg, recipes.WithTrace(&recipes.Trace{Queued: func(context.Context, recipes.QueuedInfo) {
 			// When Queued is called, the node is in the queue, and is alone
-			// there. The process is paused before the call is granted the lock.
+			// there. The lease ends during the pause, before the call is
+			// granted the lock.
 			if !paused {
 				paused = true
 				w.store.Faults().Pause(first, time.Hour)

@@ -18,8 +18,8 @@ import (
 )
 
 // spent returns how many requests of each kind the store has served since the
-// Stats before were taken. It leaves out heartbeats, and kinds without
-// requests.
+// caller took the Stats that the parameter before has. It leaves out
+// heartbeats, and kinds without requests.
 func (w *world) spent(before memdriver.Stats) map[faults.Op]int64 {
 	w.Helper()
 	synctest.Wait()
@@ -56,7 +56,7 @@ func TestReadersThatWaitedForAWriterAreGrantedTheLockWithoutARequest(t *testing.
 		for i := range 3 {
 			readers = append(readers, w.client(fmt.Sprint("r", i)).rlock(bg))
 		}
-		time.Sleep(soon) // until the waiters watch their own nodes
+		time.Sleep(soon) // until the holder watches its own node, which it does 300 ms after the grant
 		before := w.store.Stats()
 		w.unlock(held)
 		for _, r := range readers {
@@ -188,7 +188,7 @@ func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own 
 
 // whileWaiting returns an option for a client. When a call of the client has
 // waited for 5 s, the client logs that, on another goroutine, and the logger
-// calls run. The call goes on waiting meanwhile.
+// calls the function run. The call goes on waiting meanwhile.
 func whileWaiting(run func()) recipes.Option {
 	return recipes.WithLogger(slog.New(slowWaitHandler{slog.DiscardHandler, run}))
 }
@@ -242,9 +242,9 @@ func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	}
 }
 
-// Just before the waiter arms its watch, another client removes the queue and
-// makes it again with the same names. The nodes are those of other sessions
-// then, and their release must not grant the waiter the lock.
+// Just before the waiter arms its watch, an operator removes the queue, and
+// another client makes it again, with nodes of the same names. The release of
+// these nodes must not grant the waiter the lock.
 func TestTheReleaseOfANodeOfTheSameNameGrantsNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held, others := w.won(w.client("h").lock(bg)), w.client("h")

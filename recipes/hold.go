@@ -34,8 +34,8 @@ type hold struct {
 	call  context.Context
 }
 
-// lender is where a hold takes its entry from. The entry belongs to this hold
-// alone, or the goroutines of a cohort share it.
+// lender lends an entry to a hold. The entry belongs to this hold alone, or the
+// goroutines of a cohort share it.
 type lender interface {
 	// becameShared is called when a hold that was exclusive has become shared.
 	becameShared()

@@ -42,7 +42,8 @@ func TestALostSessionEndsInTheStoreWithTheLastUnlock(t *testing.T) {
 		w.cutOff(a)()
 		again := a.lock(bg)
 
-		// The callers that held the locks may still work under them.
+		// The callers that held the locks may still work under them. So the
+		// client ends the lost session in the store only after the last Unlock.
 		for _, held := range []*recipes.Lock{l, other, inner} {
 			time.Sleep(time.Minute)
 			w.waits(next)

@@ -168,8 +168,8 @@ func (l *Lock) forget(key any) {
 	delete(l.contexts, key)
 }
 
-// endedBy sets the error that a second Unlock returns to what the first Unlock
-// has found out.
+// endedBy stores err, which the first Unlock has found out, as the error that a
+// second Unlock returns.
 func (l *Lock) endedBy(err error) {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()

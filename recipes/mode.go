@@ -49,8 +49,8 @@ func (m Mode) MarshalText() ([]byte, error) {
 	return []byte(m.String()), err
 }
 
-// UnmarshalText sets the mode to the one for which MarshalText returns the
-// text. After an error the mode is as before.
+// UnmarshalText reverses MarshalText: it sets the mode that the text names.
+// After an error the mode is as before.
 func (m *Mode) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*m = 0

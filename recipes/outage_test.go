@@ -150,8 +150,8 @@ func TestTryLockAsksOnceForEachStep(t *testing.T) {
 	}
 }
 
-// If a session has ended while no call used it, TryLock still succeeds with its
-// first attempt.
+// If the session has ended while no call used it, TryLock connects again and
+// gets the lock, although it makes each request only once.
 func TestTryLockTakesANewSessionAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -234,7 +234,7 @@ func (x *texts) options() []recipes.Option {
 	}
 }
 
-// No text says "canceled" if no caller has cancelled a context.
+// No error text says "canceled" if no caller has cancelled a context.
 func TestNoTextSpeaksOfACancellationThatNoCallerMade(t *testing.T) {
 	limited := recipes.WithTimeout(time.Second)
 	retained := recipes.WithRetention(recipes.Retention{})

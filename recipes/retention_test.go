@@ -601,7 +601,8 @@ func TestAnErrorOfTheStoreEndsTheWaitOfAll(t *testing.T) {
 			for range 5 {
 				calls = append(calls, going(func() (*recipes.Lock, error) { return c.RWMutex("q").Lock(bg) }))
 			}
-			// The client pauses between two attempts to connect.
+			// Wait until all calls have returned. That takes seconds, because
+			// the client pauses after a failed attempt to connect.
 			time.Sleep(10 * time.Second)
 			for _, call := range calls {
 				require.ErrorIs(w, w.failed(call), errBroken)
@@ -841,8 +842,8 @@ func TestAReaderThatArrivesAfterADowngradeIsGrantedTheLockToo(t *testing.T) {
 	}
 }
 
-// kept returns the Lock of a reader that holds a retained entry whose node was
-// created for a writer.
+// kept returns the Lock of a reader whose node was created for a writer: the
+// client has kept the node after the writer's Unlock.
 func (w *world) kept(c *client) *recipes.Lock {
 	w.Helper()
 	w.unlock(w.won(c.lock(bg)))
@@ -973,10 +974,10 @@ func TestTurnsCountFromTheOneInWhichAnotherClientBeginsToWait(t *testing.T) {
 	}
 }
 
-// duringUnlock is a parent for a Lock's context. It never ends. When Unlock
-// cancels the Lock's context, that context stops waiting for its parent, which
-// calls the function run. At that moment the Lock has ended, and its turn has
-// not.
+// duringUnlock is a parent for a context of a Lock, and never ends. Unlock
+// stops the wait for the end of this parent, by the function that AfterFunc has
+// returned, and this function calls run. At that moment Unlock has ended the
+// Lock, but not yet the turn of the cohort.
 type duringUnlock struct {
 	context.Context
 	done chan struct{}
@@ -992,8 +993,8 @@ func (c *duringUnlock) AfterFunc(func()) (stop func() bool) {
 	}
 }
 
-// unlockWith unlocks a Lock. During the Unlock it runs a function, when the
-// Lock has ended and its turn has not.
+// unlockWith unlocks a Lock. It calls the function run in the middle of the
+// Unlock, when the Lock has ended, but not yet the turn of the cohort.
 func (w *world) unlockWith(l *recipes.Lock, run func()) {
 	w.Helper()
 	runs := 0
@@ -1147,8 +1148,8 @@ func TestACancelledCallDoesNotWaitForTheStoreForLong(t *testing.T) {
 }
 
 func TestALockThatACancelledWaiterWasGivenGoesToTheNext(t *testing.T) {
-	// Chance decides whether the waiter sees the cancel or the lock first. So
-	// there are many rounds.
+	// Chance decides whether the waiter notices the cancellation or the grant
+	// first. So the test runs many rounds.
 	for range 50 {
 		inWorld(t, func(w *world) {
 			var held *recipes.Lock

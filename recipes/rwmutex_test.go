@@ -70,7 +70,7 @@ func TestGrantsInOrderOfArrival(t *testing.T) {
 				for _, next := range queue {
 					w.waits(next)
 					w.unlock(held)
-					time.Sleep(2 * time.Second) // long enough for waiters that poll
+					time.Sleep(2 * time.Second) // long enough for a waiter that polls to list the queue again
 					held = w.won(next)
 				}
 				w.unlock(held)
@@ -120,7 +120,7 @@ func TestOneReleaseWakesOneWriter(t *testing.T) {
 		for i := range 50 {
 			queue = append(queue, w.client(fmt.Sprint("c", i)).lock(bg))
 		}
-		time.Sleep(soon) // until the waiters watch their own nodes
+		time.Sleep(soon) // until the holder watches its own node, which it does 300 ms after the grant
 		before := w.store.Stats()
 		w.unlock(held)
 		held = w.won(queue[0])

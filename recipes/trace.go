@@ -56,7 +56,7 @@ type Trace struct {
 	Retrying func(context.Context, RetryingInfo)
 	// Downgraded is called when the store was told that an exclusive lock has
 	// become shared, or could not be told. The context is that of Downgrade. If
-	// Unlock or a goroutine in the background tells the store, it is
+	// Unlock or a goroutine in the background tells the store, the context is
 	// context.Background. The hook is not called if the driver has no Replacer.
 	Downgraded func(context.Context, DowngradedInfo)
 	// Released is called when a lock was given back by Unlock. After re-entry
@@ -137,7 +137,7 @@ type QueuedInfo struct {
 // WaitingInfo is the argument of Trace.Waiting.
 type WaitingInfo struct {
 	Lock, Node  string
-	Predecessor string // the node that Node waits for; any client may have named it
+	Predecessor string // the node that Node waits for; any client may have chosen the name
 	Position    int    // the position of Node in the queue, from 1
 }
 

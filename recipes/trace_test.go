@@ -66,8 +66,8 @@ func from(ctx context.Context, caller string) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// callers returns a set of hooks. Each hook appends to seen its name and the
-// caller that its context belongs to.
+// callers returns a set of hooks. Each hook appends a text to the slice seen:
+// its own name, and the caller that its context belongs to.
 func callers(seen *[]string) *recipes.Trace {
 	note := func(ctx context.Context, hook string) {
 		caller, _ := ctx.Value(callerKey{}).(string)

@@ -30,10 +30,10 @@ type Entry struct {
 	number  int64 // the grant's number within the session, from 1; set by Session.add
 
 	// first is the answer of Create. It may hold the nodes ahead and a watch.
-	// Each of the two is removed from first when it is used; when the wait is
-	// over, first is cleared. No mutex guards the field: first only the
-	// goroutine that waits uses it, and later only the goroutine that grants or
-	// removes the entry.
+	// Each of the two is removed from the field when it is used. When the wait
+	// is over, the field is cleared. No mutex guards this field: while the
+	// entry waits, only the goroutine that waits uses it, and after that only
+	// the goroutine that grants or removes the entry.
 	first driver.Joined
 
 	mu       sync.Mutex

@@ -21,9 +21,9 @@ type Queue struct {
 	Reaped func(node string, tries int, err error)
 }
 
-// Rule returns the index in ahead of the node that an entry has to wait for, or
-// -1 if the entry may be granted. The nodes in ahead are those before the
-// entry's own, in the order of the queue.
+// Rule says for which node an entry has to wait. It gets the nodes before the
+// entry's own, in the order of the queue. It returns the index of the node to
+// wait for, or -1 if the entry may be granted.
 type Rule func(ahead []driver.Node) int
 
 // Spec describes the node of an entry.

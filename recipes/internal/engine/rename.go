@@ -149,5 +149,5 @@ func (e *Entry) tryRename(ctx context.Context) error {
 	if errors.Is(err, driver.ErrGone) {
 		e.lose(ErrTaken)()
 	}
-	return nil // after a refusal, too: readers then wait until the node is removed
+	return nil // the task also ends if the store refuses the Replace: readers then wait until the node is removed
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Client is what a session needs of the client that it belongs to.
+// Client holds what a session needs of its client.
 type Client struct {
 	// Go runs f on a goroutine that Close of the client waits for. It returns
 	// false, and does not run f, once Close has begun.
