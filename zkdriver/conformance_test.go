@@ -27,7 +27,7 @@ type store struct {
 	server         *zktest.Server
 	chroot         string
 	params         string
-	alwaysPrefetch bool // every Create of its sessions has a prefetch, see prefetchPolicy.always
+	alwaysPrefetch bool // whether each Create of its sessions sends a list of the queue at once: see prefetchPolicy.always
 
 	mu      sync.Mutex
 	proxies map[driver.Session]*zktest.Proxy
@@ -184,7 +184,7 @@ func opcodes(op faults.Op) func(opcode int32) bool {
 	switch op {
 	case faults.OpList:
 		return zktest.Op(zktest.OpGetChildren2)
-	case faults.OpDelete: // a Delete with the cause Changed, or with the cause Released
+	case faults.OpDelete: // with the cause Changed the driver sends a delete, and with the cause Released a Multi
 		return func(opcode int32) bool { return opcode == zktest.OpDelete || opcode == zktest.OpMulti }
 	}
 	return zktest.Op(zktest.OpMulti)

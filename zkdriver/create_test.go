@@ -261,8 +261,9 @@ func TestSearchForAnOrphanReadsNoOlderNodes(t *testing.T) {
 	}
 }
 
-// On an ensemble, a reconnect may lead to another server, which may not have
-// received the latest changes.
+// After a reconnect the session may be connected to a server that has not
+// received the latest changes. So the node of an unanswered Create may exist
+// although this server does not show it.
 func TestUnansweredCreatesOnAnEnsembleLeaveNothing(t *testing.T) {
 	t.Parallel()
 	e := zktest.StartEnsemble(t, 3)

@@ -29,8 +29,8 @@
 //	                 list: the next waiter lists the queue, one request more. See
 //	                 below (release)
 //	acl              which users may use the queues that are made here: open, every
-//	                 client; creator, the user that the server knows the connection
-//	                 as; digest, the user of the data source name (open)
+//	                 client; creator, the user whom the server recognises in the
+//	                 connection; digest, the user of the data source name (open)
 //	tls              true: use TLS, with the port of secureClientPort (false)
 //	tls_ca           file of certificates to trust, PEM (the system's)
 //	tls_cert         file of the client's certificate, PEM

@@ -27,7 +27,8 @@ func (b *fixture) remake(queue string) {
 
 // An operator removes the queue and makes it again. The node of a Create in
 // flight gets the name of a node that is being removed. The server carries out
-// that removal after the Create.
+// that removal after the Create, and so removes the new node. The session must
+// notice that: see inFlight.
 func TestARemovalInFlightCostsItsSessionNoNewNode(t *testing.T) {
 	for name, remove := range map[string]func(*fixture, driver.Place) error{
 		"delete":  func(b *fixture, p driver.Place) error { return b.Delete(within(b.t), "q", p, driver.Changed) },

@@ -47,8 +47,8 @@ func (o *orphans) lastNode(queue string) driver.Node {
 }
 
 // add adds an orphan. Unless the goroutine that removes orphans already runs,
-// add calls the function start to start it. start returns false if the Conn has
-// shut down, so that no goroutine was started.
+// add calls the function start to start it. The function start returns false if
+// the Conn has shut down, so that no goroutine was started.
 func (o *orphans) add(x orphan, start func() (started bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

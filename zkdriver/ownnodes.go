@@ -43,7 +43,7 @@ type ownNode struct {
 	doubtful   bool
 	number     uint64 // the value of ownNodes.created when this node was added
 	connection uint64 // the connection on which the node was last seen
-	waits      int    // number of open watches of this node and of nodes ahead that have had no event so far
+	waits      int    // number of open watches of this node and of nodes ahead; a watch that has had an event does not count
 	round      int    // number of times that an event of such a watch has ended the wait
 }
 
@@ -297,9 +297,10 @@ func (o *ownNodes) epochSeen(queue string, epoch int64) {
 	o.setEpoch(queue, epoch)
 }
 
-// nodeGone records that at some time after asked, which createdSoFar has
-// returned, no node had that name. A node that was added after asked may have
-// the name again.
+// nodeGone is called when an answer shows that no node has that name. The
+// parameter asked is what createdSoFar returned before the request was sent. A
+// node that was added later may have the name again, so nodeGone does not drop
+// it.
 func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	_, seq, ok := driver.ParseName(name)
 	if !ok {
@@ -334,8 +335,9 @@ func (o *ownNodes) queueListed(queue string, epoch, zxid int64, nodes []driver.N
 	}
 }
 
-// queueGone records that the queue did not exist at some time after asked. It
-// forgets the nodes that had been added to the queue before asked.
+// queueGone is called when an answer shows that the queue does not exist. It
+// forgets the nodes that had been added to the queue before the request was
+// sent. The parameter asked is the same as in nodeGone.
 func (o *ownNodes) queueGone(queue string, asked uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

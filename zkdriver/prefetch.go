@@ -32,7 +32,7 @@ type prefetch struct {
 func (s *session) prefetch(queue string, data []byte) *prefetch {
 	p := &prefetch{done: make(chan struct{})}
 	p.send = func() {
-		s.conn.Go(func() { // if the session has ended, no job runs, and no Create waits
+		s.conn.Go(func() { // if the session has ended, this does not run, and prefetched does not wait for it
 			defer close(p.done)
 			p.nodes, p.err = s.listNodes(queue)
 		})

@@ -18,7 +18,7 @@ type queueHistory struct {
 	others     bool // whether the queue had other nodes when the last node was created
 	prefetched bool // whether the last create had a prefetch
 	useless    bool // whether the last prefetch did not help
-	skip       int  // how many creates have no prefetch after one that did not help
+	skip       int  // how many creates have no prefetch after a prefetch that did not help
 	toSkip     int  // how many of these creates are still to come
 }
 

@@ -49,8 +49,9 @@ func (s *session) checkQueueACL(path string, info *queueInfo) error {
 		}
 		err = s.conn.SetACL(path, s.settings.queueACL(), stat.Aversion)
 		switch {
-		// Another user has made the node: one of the same name, or with another
-		// certificate.
+		// The entry in the ACL looked like that of this session's user, but
+		// another user has made the node: a user of the same name with another
+		// password, or a user with another certificate.
 		case errors.Is(err, zk.ErrNoAuth):
 			return s.settings.foreignQueue(path, other)
 		case err != nil && !errors.Is(err, zk.ErrBadVersion):

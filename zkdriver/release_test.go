@@ -46,7 +46,7 @@ func TestReleaseReachesEveryWatchOfTheNode(t *testing.T) {
 		ended(t, queue)
 		b.remake("q")
 		for _, c := range []<-chan driver.Cause{same, first, second} {
-			ended(t, c) // each waiter still watches its own node
+			ended(t, c) // after Released, the watch of each waiter goes on for its own node, which remake has removed
 		}
 	}
 }
@@ -107,8 +107,9 @@ func TestOnlyItsSessionWritesToAContender(t *testing.T) {
 	}
 }
 
-// A client that can write to a node could make the node look released. So only
-// writes to guarded nodes are trusted.
+// A client that can write to a node could make the node look released. So a
+// session trusts a write only if the node is guarded, which means that no other
+// session than the node's own can write to it.
 func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 	b := newFixture(t, "")
 	b.mustCreate("q", "h-W-", "x")
@@ -254,8 +255,10 @@ func TestHandOverByListing(t *testing.T) {
 	require.Equal(t, driver.Changed, causeOf(t, w), "it must not write to its nodes")
 }
 
-// Only the server knows the name in a certificate. So the ACL of a queue names
-// all logins of the client that made it, and a secret must not be one of them.
+// With acl=creator and a certificate, the ACL of a queue names all logins of
+// the client that made it, because only the server knows the name in the
+// certificate. A secret must not be one of these logins, so such a session has
+// none.
 func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
 	for dsn, guards := range map[string]bool{
 		"zk://h": true, "zk://u:p@h?acl=digest": true, "zk://u:p@h?acl=creator": true, "zk://h?handover=list": false,

@@ -104,10 +104,10 @@ func ignorePermanent(err error) error {
 }
 
 // newestFirst returns the names that begin with the prefix and have a higher
-// sequence than after. The name with the highest sequence comes first. The
-// server has given the orphan a higher sequence than any earlier node of this
-// session. The sequences of other nodes prove nothing, because a client may
-// choose any.
+// sequence than the parameter after says. The name with the highest sequence
+// comes first. The server has given the orphan a higher sequence than any
+// earlier node of this session. The sequences of other nodes prove nothing,
+// because a client may choose any.
 func newestFirst(names []string, prefix string, after int64) []string {
 	type entry struct {
 		name string

@@ -89,7 +89,7 @@ type recorder struct {
 }
 
 // record starts a recorder. As soon as a client connects, the recorder sends
-// answer, if there is one. It sends nothing else.
+// the bytes of answer, if there are any. It sends nothing else.
 func record(t testing.TB, config *tls.Config, answer []byte) *recorder {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

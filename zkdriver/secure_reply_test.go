@@ -56,7 +56,8 @@ func use(dsn string) {
 	if err != nil {
 		return
 	}
-	// This does not end the session in the store, because that takes time.
+	// End the lease here, and not the session in the store, because that takes
+	// time.
 	defer s.(*session).conn.Lease().End(errTestOver)
 	s.(*session).prefetchPolicy.always = true
 	for ctx.Err() == nil && s.Err() == nil {

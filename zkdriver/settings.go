@@ -51,9 +51,9 @@ const (
 type aclMode int
 
 const (
-	aclOpen    aclMode = iota // every client
-	aclCreator                // the user that the server knows the creator as
-	aclDigest                 // the user of the data source name
+	aclOpen    aclMode = iota // every client may use them
+	aclCreator                // only the user whom the server recognises in the session that makes them
+	aclDigest                 // only the user of the data source name
 )
 
 func (m aclMode) String() string { return [...]string{"open", "creator", "digest"}[m] }

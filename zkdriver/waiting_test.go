@@ -278,8 +278,9 @@ func TestDutyFollowsTheWatches(t *testing.T) {
 	require.Zero(t, w.own.waiting)
 }
 
-// If the session ends before the proof, the watch ends, and sends no release,
-// even if a release was its event.
+// After a long wait, the driver sends a write, the proof, before it reports a
+// release. If the session ends before the proof is answered, the watch ends and
+// does not send Released.
 func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 	w := newWaiter(t)
 	x := w.wait("q")
@@ -293,8 +294,8 @@ func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 	require.NoError(t, w.Close())
 	require.ErrorIs(t, w.Err(), driver.ErrSessionEnded)
 
-	// Before the watches have ended, the proof may fail. Then confirmLater ends
-	// the watch.
+	// The lease may end before the session has closed its watches. Then
+	// confirmLater ends the watch itself.
 	l := &subscriber{c: make(chan driver.Cause, 1), ahead: true, event: releaseEvent, confirming: true}
 	w.watches.confirmLater(l)
 	ended(t, l.c)

@@ -21,7 +21,7 @@ type watches struct {
 
 	mu          sync.Mutex
 	closed      bool
-	setInClient bool // whether there were watches when close was called, which go-zookeeper has kept
+	setInClient bool // whether there were watches when close was called; go-zookeeper has kept them
 	paths       map[string]*watch
 	breaks      uint64         // how often the connection broke
 	stale       map[string]int // number of watches that began on an earlier connection, by path of the queue
@@ -37,9 +37,10 @@ type watch struct {
 	over        bool // whether the watch has ended: it has fired, or all watches were closed
 	subscribers map[*subscriber]struct{}
 
-	// written is set when a write to the node was reported. fresh is set at the
-	// same time if, at that moment, no watch in the queue was of an earlier
-	// connection: see the method written.
+	// The field written is set when the server has reported a write to the
+	// node. The field fresh is set at the same moment, unless a watch in the
+	// queue began on an earlier connection. The comment of (*watches).written
+	// gives the reason.
 	written, fresh bool
 }
 
@@ -114,9 +115,9 @@ func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, fi
 }
 
 // start is called when all watches of a subscriber are armed. If the own node
-// is not the node of that token, start ends the subscriber. If the nodes ahead
-// have caused no event yet, start records that the subscriber's node only waits
-// from now on.
+// is not the node of that token, this method ends the subscriber. If the nodes
+// ahead have caused no event yet, this method records that the subscriber's
+// node only waits from now on.
 func (ws *watches) start(s *subscriber, queue string, token int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -258,11 +259,13 @@ func (ws *watches) end(w *watch, why driver.Cause) {
 // the event is held back until the lease counts from a recent write, or has
 // ended: see zkconn.Conn.Confirmed.
 //
-// confirmLater locks ws.mu, which the caller of notify holds. So Work must not
-// run confirmLater on this goroutine. Work would do that only after the Conn
-// has closed its workers. Before the Conn closes them, the lease ends, and then
-// close waits for ws.mu. So if close was first, Confirmed returns true, and
-// notify does not call Work. If notify was first, the workers are closed only
+// confirmLater locks ws.mu, which the caller of notify holds. So confirmLater
+// must not run on this goroutine. The method Work of the Conn runs its argument
+// here only if the Conn has closed its workers. Before the Conn closes its
+// workers, the lease ends, and then the method close of watches locks ws.mu. If
+// close has locked ws.mu before the caller of notify, the method Confirmed
+// returns true, because the lease has ended, and notify does not call Work. If
+// the caller of notify has locked ws.mu first, the workers are closed only
 // after notify has returned.
 func (ws *watches) notify(s *subscriber, e event) {
 	s.event = max(s.event, e)
@@ -298,9 +301,9 @@ func (ws *watches) confirmLater(s *subscriber) {
 	s.deliver()
 }
 
-// endWait records that the wait of the subscriber's node is over, if start has
-// recorded that the node waits. The parameter event reports whether an event
-// has ended the wait.
+// endWait records that the wait of the subscriber's node is over, if the method
+// start of watches has recorded that the node waits. The parameter event
+// reports whether an event has ended the wait.
 func (s *subscriber) endWait(event bool) {
 	if s.endOfWait != nil {
 		s.endOfWait(event)

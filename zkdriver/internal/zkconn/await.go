@@ -30,8 +30,8 @@ const (
 // was answered, when its connection breaks, or when the Conn shuts down. So job
 // runs on a worker, unless ctx can never end.
 //
-// If Await returns before job does, the function late is called with the result
-// of job later, on the worker. late may be nil.
+// If Await returns before job does, the worker passes the result of job to the
+// function late when job has returned. The function late may be nil.
 func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func(T, error)) (T, error) {
 	var none T
 	if err := c.lease.Err(); err != nil {

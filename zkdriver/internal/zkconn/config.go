@@ -13,15 +13,16 @@ type Config struct {
 
 	TLS TLS
 
-	// Logins returns what the session logs in as: each entry is "user:password"
-	// for the digest scheme. It is a function so that printing a Config shows
-	// no password.
+	// Logins returns the logins of the session for the digest scheme, each as
+	// "user:password". It is a function so that printing a Config shows no
+	// password.
 	Logins func() [][]byte
 
 	// Duty returns what the nodes of the session do at present. If it returns
-	// Holding, the lease is renewed only as far as writes have been answered.
-	// Otherwise Syncs alone can renew it. It is called often, from any
-	// goroutine. It must not block or call the Conn.
+	// Holding, the lease never counts from a later time than the sending time
+	// of the latest answered write. Otherwise Syncs alone can renew the lease.
+	// Duty is called often, from any goroutine. It must not block or call the
+	// Conn.
 	Duty func() Duty
 
 	Events Events

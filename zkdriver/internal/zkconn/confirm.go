@@ -18,13 +18,18 @@ func (c *Conn) Hold() error {
 	return err
 }
 
-// Confirmed reports whether contenders of the session that have waited may act
-// as holders now. It sends no request and does not block.
+// Confirmed reports whether the driver may now tell a waiting contender that
+// its wait is over. The contender may act as a holder after that. So a recent
+// answered write has to confirm first that the store keeps the session: see
+// keepalive. If no write is needed any more, for example because the lease has
+// ended, Confirmed returns true as well. Confirmed sends no request and does
+// not block.
 func (c *Conn) Confirmed() bool { return c.keepalive.confirmed() }
 
-// Confirm returns nil when contenders of the session that have waited may act
-// as holders. If the latest write is too old, Confirm sends a write. Concurrent
-// calls share one write. The caller must hold no mutex that Config.Duty needs.
+// Confirm returns nil once the driver may tell a waiting contender that its
+// wait is over: see Confirmed. If the latest answered write is too old, Confirm
+// sends a write. Concurrent calls share one write. The caller must hold no
+// mutex that Config.Duty needs.
 func (c *Conn) Confirm() error { return c.keepalive.confirm(c.write) }
 
 // ConfirmOrEnd returns when Confirm has succeeded, or the lease has ended.

@@ -44,16 +44,18 @@ func TestGrantAfterALongWaitLeavesEnoughOfTheLease(t *testing.T) {
 	}
 }
 
-// A session with a recent write needs no further write before a grant. It sends
-// its next write early enough, whenever an outage begins.
+// A session with a recent write needs no further write before a grant. Whenever
+// an outage begins after that, at least about a quarter of the timeout is left
+// of the lease, because the session sends its next write in time.
 func TestGrantSoonAfterAWriteNeedsNoProof(t *testing.T) {
 	for _, c := range []worldConfig{waits, waitsStated} {
 		shortest := time.Hour
 		for i := range 38 {
 			for later := range 10 {
 				inBubble(t, c, func(w *world) {
-					time.Sleep(c.timeout*time.Duration(i)/100 + trip/3) // no heartbeat is sent at that time
-					// The answer to a Sync may delay the next heartbeat.
+					time.Sleep(c.timeout*time.Duration(i)/100 + trip/3) // so that no heartbeat is sent at this very instant
+					// The session sends a Sync here, because the answer to a
+					// Sync may delay the next heartbeat.
 					synced := make(chan struct{})
 					go w.request(toLeader, false, func() { close(synced) })
 					<-synced

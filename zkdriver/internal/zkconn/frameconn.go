@@ -17,8 +17,8 @@ import (
 )
 
 // maxRequestPause is how long requests wait at most for the watches to be set
-// again. Requests wait only if there are watches to set, so this limit is
-// hardly ever reached.
+// again. Requests wait only if there are watches to set. go-zookeeper then sets
+// them at once after the reconnect, so this limit is hardly ever reached.
 const maxRequestPause = 500 * time.Millisecond
 
 // frameConn is one connection to one server. It stands between go-zookeeper and
@@ -137,7 +137,7 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 	opcode := int32(binary.BigEndian.Uint32(frame[8:]))
 	xid := int32(binary.BigEndian.Uint32(frame[4:]))
 	if opcode == opPing {
-		return length, nil // the Conn sends heartbeats, and go-zookeeper does not miss the answer
+		return length, nil // the ping is not sent: the Conn has its own heartbeats, and go-zookeeper needs no answer to a ping
 	}
 	switch opcode {
 	case opClose:
@@ -190,8 +190,8 @@ func (c *frameConn) send(frame []byte) {
 	}
 }
 
-// pauseRequests delays requests until the watches have been set again, but not
-// for longer than most.
+// pauseRequests delays requests until the watches have been set again, but for
+// no longer than the parameter most says.
 func (c *frameConn) pauseRequests(most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

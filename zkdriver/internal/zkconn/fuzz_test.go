@@ -86,8 +86,8 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-// FuzzReplies checks that a frameConn passes on the first bytes that have
-// arrived, unchanged and in order, and only frames of a possible length.
+// FuzzReplies checks that a frameConn passes on what has arrived, unchanged and
+// in order, up to the first frame of an impossible length.
 func FuzzReplies(f *testing.F) {
 	frame := func(xid uint32, n int) []byte {
 		b := binary.BigEndian.AppendUint32(nil, uint32(12+4+n))
@@ -118,9 +118,9 @@ func FuzzReplies(f *testing.F) {
 	})
 }
 
-// frames returns the beginning of in that consists of frames. The last frame
-// may be cut off. The result answered reports whether one of the frames answers
-// the request with that xid.
+// frames returns the bytes before the first frame of an impossible length. The
+// last frame of the result may be cut off. The result answered reports whether
+// one of the frames answers the request with that xid.
 func frames(in []byte, xid uint32) (out []byte, answered bool) {
 	out = []byte(nil)
 	for len(in) >= 8 {

@@ -50,8 +50,8 @@ var (
 	errForeign   = errors.New("the port is not a ZooKeeper client port")
 )
 
-// readHandshake reads one frame. If the frame has fewer than least bytes after
-// the header, it returns an error.
+// readHandshake reads one frame. If the frame has fewer bytes after the header
+// than the parameter least says, it returns an error.
 func readHandshake(in io.Reader, least int) ([]byte, error) {
 	var head [headerSize]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {

@@ -201,9 +201,10 @@ func (k *keepalive) confirmed() bool {
 	return fresh && k.holdAtLeast(k.schedule.timeout/5) == nil
 }
 
-// confirm makes the lease count from schedule.strong before contenders that
-// have waited may act as holders. If that needs a write, confirm calls the
-// function write to send it. One write serves all concurrent calls of confirm.
+// confirm makes the lease count from schedule.strong, so that contenders that
+// have waited may learn that their wait is over. If that needs a write, confirm
+// calls the function write to send it. One write serves all concurrent calls of
+// confirm.
 func (k *keepalive) confirm(write func() error) error {
 	if k.confirmed() {
 		return nil
@@ -212,7 +213,7 @@ func (k *keepalive) confirm(write func() error) error {
 		if k.confirmed() { // another call has confirmed the session meanwhile
 			return nil, nil
 		}
-		defer k.heartbeatEnded(k.noteProof()) // then run counts this write as a heartbeat, and does not send one, too
+		defer k.heartbeatEnded(k.noteProof()) // this records the write as a heartbeat, so that run does not send another one at the same time
 		return nil, k.proveAndHold(write)
 	})
 	return err
@@ -255,9 +256,10 @@ func (k *keepalive) wakeRun() {
 }
 
 // run sends heartbeats until the lease ends, whether or not the session is
-// used. It calls the function send for each heartbeat. send must not wait for
-// the answer, and must call ended when the request has been answered or has
-// failed. If a connection does not answer, run calls giveUp to close it.
+// used. It calls the function send for each heartbeat. This function must not
+// wait for the answer, and must call its argument ended when the request has
+// been answered or has failed. If a connection does not answer, run calls
+// giveUp to close it.
 func (k *keepalive) run(send func(r reach, ended func()), giveUp func(connection uint64)) {
 	timer := time.NewTimer(k.schedule.timeout)
 	defer timer.Stop()

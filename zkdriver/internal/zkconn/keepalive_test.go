@@ -41,7 +41,10 @@ func TestSyncCountsTheRequestAQuarterEarlier(t *testing.T) {
 	r.pass(hour / 3)
 	r.answer(toServer)
 	r.pass(hour / 4)
-	r.answer(toLeader) // this Sync proves that the leader has heard of the read
+	// The request toServer above was a read. This request toLeader is a Sync. It
+	// is sent a quarter of the timeout after the read was answered, so its answer
+	// proves that the leader has heard of the read.
+	r.answer(toLeader)
 	r.pass(hour/2 - time.Minute)
 	require.NoError(t, r.lease.Err())
 	r.pass(2 * time.Minute)
@@ -106,8 +109,9 @@ func TestASyncRenewsTheLeaseOfAHolderUpToItsLatestWrite(t *testing.T) {
 		r.pass(hour / 8)
 		r.answer(toServer)
 		r.pass(hour / 4)
-		// This Sync proves that the leader has heard of the read, which was
-		// sent after the write.
+		// This request toLeader is a Sync. It proves that the leader has heard
+		// of the read, the request toServer above, which was sent after the
+		// request p.
 		r.answer(toLeader)
 		r.pass(hour*3/8 - time.Minute)
 		require.Equal(t, p == toQuorum, r.lease.Err() == nil)
@@ -144,7 +148,7 @@ func TestLeaseIsSetBackWhenTheSessionComesToHaveANode(t *testing.T) {
 	require.ErrorIs(t, r.hold(), driver.ErrUnavailable, "the latest write was long ago")
 	r.duty = func() Duty { return Idle }
 	sent := r.lease.Now()
-	for range 4 { // the write is sent late, after Syncs that renew the weak lease
+	for range 4 { // the write was sent before these Syncs, and is answered after them
 		r.pass(hour / 8)
 		r.answer(toLeader)
 	}

@@ -60,7 +60,7 @@ func (c *Conn) checkRoot() error {
 }
 
 // heartbeat sends a Sync or a write on a worker. When the request was answered
-// or has failed, heartbeat calls ended.
+// or has failed, heartbeat calls the function ended.
 func (c *Conn) heartbeat(r reach, ended func()) {
 	c.Work(func() {
 		defer ended()
@@ -171,9 +171,10 @@ func (c *Conn) Multi(ops ...any) (results []zk.MultiResponse, err error) {
 	return results, err
 }
 
-// AfterSend makes run be called when the transaction that contains these bytes
-// has been written to a connection. If run sends a request on that connection,
-// the request is answered after the transaction. run must not block.
+// AfterSend registers the function run. It is called when the transaction that
+// contains these bytes has been written to a connection. If run sends a request
+// on that connection, the request is answered after the transaction. The
+// function run must not block.
 //
 // The function cancel forgets run. It returns true if run was not called and
 // will not be called.

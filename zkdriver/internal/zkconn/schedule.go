@@ -106,9 +106,10 @@ func (s *schedule) detached() {
 	s.unanswered = nil
 }
 
-// answered records an answered request of the present connection. Touches are
-// recorded at least g/20 apart, because a busy session would otherwise
-// overwrite the ring too soon. A heartbeat is always recorded as a touch.
+// answered records an answered request of the present connection. A heartbeat
+// is always recorded as a touch. Any other request is recorded only if it was
+// answered at least a twentieth of the gap after the latest touch, because a
+// busy session would otherwise overwrite the ring too soon.
 func (s *schedule) answered(r reach, sent, now driver.Instant, isHeartbeat bool) {
 	if r != toServer {
 		s.proof(r, sent, now)
@@ -162,9 +163,9 @@ func (s *schedule) leaseStart(d Duty) driver.Instant {
 // long as the gap and a round trip r together.
 //
 // When a renewal of the lease is answered, the instant that the lease counts
-// from is at most g + r + p + r old. So p becomes smaller as r grows. If all
-// nodes of a session only wait, p is longer if the term allows that, because no
-// caller works under a lock of the session yet.
+// from is at most g + r + p + r old, where g is the gap. So p becomes smaller
+// as r grows. If all nodes of a session only wait, p is longer if the term
+// allows that, because no caller works under a lock of the session yet.
 func (s *schedule) interval(r time.Duration, d Duty) (p time.Duration, n int) {
 	most := s.term * 4 / 5
 	n, least := 1, s.timeout*2/17

@@ -18,8 +18,9 @@ import (
 
 // world is a session, a server and its leader in virtual time. The lease and
 // the heartbeats of the session are the real ones. A world must run in a bubble
-// of synctest. Messages go from the session over a line to the server, which
-// reports and forwards to the leader.
+// of synctest. Messages go from the session over a line to the server. The
+// server reports to the leader that it has heard of the session, and forwards
+// Syncs and writes to the leader.
 type world struct {
 	worldConfig
 	t         *testing.T
@@ -58,7 +59,7 @@ type worldConfig struct {
 type line struct {
 	open bool
 	held []func()  // messages that are held up while the network is down
-	last time.Time // when the latest message arrives; no later message may arrive before
+	last time.Time // when the latest message arrives; messages that are sent later must not arrive before that
 }
 
 func newWorld(t *testing.T, c worldConfig) *world {
@@ -193,8 +194,8 @@ func (w *world) hangUp() {
 	go w.reconnect()
 }
 
-// reconnect tries to connect every T/40, because that is the longest pause of
-// the dialer.
+// reconnect tries to connect every fortieth of the session timeout, because
+// that is the longest pause of the dialer.
 func (w *world) reconnect() {
 	for {
 		time.Sleep(w.timeout / 40)
@@ -240,8 +241,8 @@ func (w *world) heal() {
 }
 
 // each runs a scenario 100 times, each time at another point within the time
-// between two writes of a holder. That time is less than half of T. When the
-// scenario begins, the session has settled down.
+// between two writes of a holder. That time is less than half of the session
+// timeout. When the scenario begins, the session has settled down.
 func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 	t.Helper()
 	const phases = 100
@@ -379,8 +380,8 @@ func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	}
 }
 
-// grown runs a session whose round trips grow step by step, up to most. It
-// returns the error of the lease, or nil if the lease has not ended.
+// grown runs a session whose round trips grow step by step, up to the duration
+// most. It returns the error of the lease, or nil if the lease has not ended.
 func grown(t *testing.T, c worldConfig, most time.Duration) (err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -467,7 +468,7 @@ func TestASuddenlyLongRoundTripIsSurvived(t *testing.T) {
 func TestCostOfAHolderAtRest(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
-		writes, requests float64 // the most writes, and the most requests in all, in a time of T
+		writes, requests float64 // the most writes, and the most requests in all, in one session timeout
 	}{{notStated, 3, 9}, {tickStated, 4.5, 9}, {atRest, 0, 9}, {waits, 0, 4.5}, {waitsStated, 0, 4.5}, {twoTicks, 3, 9}, {halfMargin, 3, 9}} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, x.worldConfig)
@@ -490,8 +491,8 @@ var breaks = map[string]func(w *world){
 	"the leader is deposed and does not know it": func(w *world) { w.deposed = true; w.expiry = time.Now().Add(w.timeout) },
 }
 
-// A leader ends the session only when a margin has passed since the lease
-// ended.
+// The time from the end of the lease to the moment at which a leader ends the
+// session is at least the margin of the configuration.
 func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{notStated, tickStated, halfMargin, twoTicks, severalHost} {
@@ -532,7 +533,8 @@ func (w *world) read() {
 }
 
 // If a simulation finds no fault, it may be unable to find any. So this test
-// breaks the rule on purpose, and requires that the simulation shows that.
+// breaks the rule on purpose, and requires that the simulation finds that
+// fault.
 func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 	for name, x := range map[string]struct {
 		fail  string

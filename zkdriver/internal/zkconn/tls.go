@@ -13,7 +13,7 @@ import (
 // are not encrypted.
 type TLS struct {
 	On            bool
-	CA, Cert, Key string      // names of PEM files; an empty CA means the system's
+	CA, Cert, Key string      // names of PEM files; an empty CA means the system's certificates
 	ServerName    string      // the name that the server's certificate must have; if empty, that of the host
 	Config        *tls.Config // if set, it is used in place of the files
 }
