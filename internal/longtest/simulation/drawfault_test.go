@@ -21,6 +21,9 @@ func (r *run) pass(p *message) {
 	}
 	r.gate.remove(p)
 	r.passing = p
+	if p.request.Stage == faults.StageReply && arms(p.request.Op) {
+		r.armed[p.watch()] = r.gate.step
+	}
 	r.noteFate(p, f)
 	if f.Lose && p.request.Stage != faults.StageNews {
 		p.client.loses()

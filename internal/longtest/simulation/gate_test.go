@@ -136,6 +136,20 @@ func (p *message) compare(q *message) int {
 		a.Nth-b.Nth)
 }
 
+// watchKey identifies a watch by the request that has armed it.
+type watchKey struct {
+	client, session, nth int
+	op                   faults.Op
+	queue                string
+}
+
+// watch returns the watch that the message is about: one that the message arms,
+// or the one whose news it is.
+func (p *message) watch() watchKey {
+	q := &p.request
+	return watchKey{p.client.number, q.Session, q.Nth, q.Op, q.Queue}
+}
+
 func (p *message) String() string {
 	return fmt.Sprintf("c%d.%d %v", p.client.number, p.request.Session, p.request)
 }

@@ -243,7 +243,7 @@ func (r *run) judgeGrant(h *holding) {
 		case p == nil || r.retains():
 		case p.request.Stage == faults.StageReply && p.born >= at.step:
 			r.fail("%v won %s as %s, which had been removed before the store was asked", h.actor, h.queue, h.lock.Node())
-		case p.request.Stage == faults.StageNews && p.request.Cause == driver.Released && p.born > at.step:
+		case r.releasedAfter(p, at):
 			r.fail("%v won %s as %s, which had been removed before the release", h.actor, h.queue, h.lock.Node())
 		}
 		return
@@ -276,6 +276,16 @@ func (r *run) judgeGrant(h *holding) {
 			r.fail("%v won %s as %s behind %s", h.actor, h.queue, h.lock.Node(), n.Name)
 		}
 	}
+}
+
+// releasedAfter reports whether the message is a Released that the store has
+// sent after that removal. The gate knows when the news arrived there. That is
+// not when the store sent it, if the reply of the arming request took long:
+// package faults passes on the news of a watch only after that reply. Such news
+// proves nothing, and the result is false.
+func (r *run) releasedAfter(p *message, at removal) bool {
+	return p.request.Stage == faults.StageNews && p.request.Cause == driver.Released &&
+		p.born > at.step && r.armed[p.watch()] <= at.step
 }
 
 // judgeNodeless fails the run if an actor has waited for long without a node.

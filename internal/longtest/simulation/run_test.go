@@ -33,9 +33,10 @@ type run struct {
 	actors       []*actor
 	faults       int // how many faults are still to be injected
 
-	passing *message   // the message that this step has let pass, or nil
-	resume  int        // the step in which a paused client goes on; 0 if none is paused
-	warned  []*holding // the locks of the client that this step closes, see judgeClose
+	passing *message         // the message that this step has let pass, or nil
+	armed   map[watchKey]int // in which step the reply of the arming request passed
+	resume  int              // the step in which a paused client goes on; 0 if none is paused
+	warned  []*holding       // the locks of the client that this step closes, see judgeClose
 	closing sync.WaitGroup
 	heals   []func()
 
@@ -57,6 +58,7 @@ func play(t *testing.T, seed uint64, wrap func(driver.Session) driver.Session) *
 	r := &run{
 		seed: seed, rand: rnd,
 		store:       memdriver.New(options(rnd)...),
+		armed:       make(map[watchKey]int),
 		wrap:        wrap,
 		gate:        &gate{},
 		queues:      []string{"p", "q"}[:1+rnd.IntN(2)],
