@@ -15,10 +15,11 @@ import (
 	"github.com/dlock-go/dlock/bench/internal/stats"
 )
 
-// An older revision of this repository takes part with its own bench program, built
-// from its own sources. Its child uses the older library through the API that the
-// library had then. Only the protocol between bench and its children has to be the
-// same in both revisions: see package work.
+// With -against, an older revision of this repository takes part. Its child
+// processes run the bench program of that revision, which is built from the
+// revision's own sources. They use the older library through the API that it
+// had then. Only the protocol between bench and its child processes has to be
+// the same in both revisions: see package work.
 
 // revision is an older revision of this repository, whose bench program has
 // been built.
@@ -27,9 +28,10 @@ type revision struct {
 	program string // the path of the bench program that was built from the revision
 }
 
-// build builds the bench program of a revision of the repository that the working
-// directory belongs to. All files that it makes are in dir, also after an error. An
-// error says what the caller of bench can do. When ctx ends, build stops.
+// build builds the bench program of a revision of the repository that contains
+// the working directory. All files that it makes are in dir, even if it returns
+// an error. The text of an error says what the user of bench can do. When ctx
+// ends, build stops.
 func build(ctx context.Context, name, dir string) (revision, error) {
 	fail := func(what string, err error) (revision, error) {
 		if ctx.Err() != nil {
@@ -67,8 +69,9 @@ func build(ctx context.Context, name, dir string) (revision, error) {
 	return r, nil
 }
 
-// label returns the first digits of the commit. If the name does not abbreviate
-// the commit, label puts the name before them.
+// label returns the first digits of the commit. If name is not an abbreviation
+// of the commit's hash, but for example a tag, label puts the name before these
+// digits.
 func label(name, commit string) string {
 	short := commit[:min(10, len(commit))]
 	if strings.HasPrefix(commit, name) {
@@ -124,7 +127,7 @@ const minSpeed = 0.95
 type comparison struct {
 	workload, label string
 	current, older  string  // the medians of this library and of its older revision, each with its unit
-	speed           float64 // the median, over the rounds, of how many times as fast as the older revision this library is
+	speed           float64 // the speed of this library divided by that of its older revision: the median over the rounds
 	interval        stats.Interval
 	rounds          int // the number of rounds in which both were measured
 }
@@ -134,7 +137,7 @@ type comparison struct {
 func (c comparison) slower() bool { return c.interval.Known && c.interval.High < minSpeed }
 
 // asFast reports whether the interval is known and lies entirely at minSpeed or
-// above. If a comparison is neither slower nor asFast, the rounds do not
+// above. If neither slower nor asFast returns true, there are too few rounds to
 // decide.
 func (c comparison) asFast() bool { return c.interval.Known && c.interval.Low >= minSpeed }
 
@@ -194,9 +197,9 @@ func (r *report) against() string {
 	return fmt.Sprintf("against %s, on %s\n\n%s\n%s\n", r.Against, r.setup.phrase, table(header, rows), wrap(count))
 }
 
-// slowerThanOlder returns an error that names the workloads in which this library is
-// slower than its older revision, and those with too few rounds to decide. It returns
-// nil if there are none of either.
+// slowerThanOlder returns an error that names two kinds of workloads: those in
+// which this library is slower than its older revision, and those with too few
+// rounds for an interval. If there are none of either kind, it returns nil.
 func (r *report) slowerThanOlder() error {
 	var slower, open []string
 	for _, c := range r.comparisons() {

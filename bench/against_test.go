@@ -132,7 +132,8 @@ func TestFilesOfAnOlderRevisionAreRemoved(t *testing.T) {
 	require.Equal(t, 1, strings.Count(string(out), "\n"), "%s", out)
 }
 
-// The test gives the children plans without sessions, so it needs no server.
+// The plans of this test have no sessions, so the child processes need no
+// server.
 func TestTheLastCommitOfThisRepositoryUnderstandsTheProtocol(t *testing.T) {
 	r, err := build(t.Context(), "HEAD", t.TempDir())
 	require.NoError(t, err)

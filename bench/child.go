@@ -19,7 +19,8 @@ import (
 // needs.
 const (
 	answerWithin = 60 * time.Second
-	// If a plan says how long it lasts, the child has that time and graceTime.
+	// If a plan has a duration, a child that runs the plan has that duration
+	// and graceTime to answer.
 	graceTime = 15 * time.Second
 )
 

@@ -42,8 +42,8 @@ func startEnsemble(n int) (*ensemble, error) {
 }
 
 // ensembleConfig returns, for each member, the settings that its configuration
-// file has in addition to those of a single server. The two limits are those of
-// ZooKeeper's sample configuration.
+// file has in addition to those of a single server. The values of initLimit and
+// syncLimit are those of ZooKeeper's sample configuration.
 func ensembleConfig(n int) (config []map[string]string, err error) {
 	lines := make([]string, n)
 	for i := range lines {
@@ -97,10 +97,10 @@ func (e *ensemble) stop() {
 	stopping.Wait()
 }
 
-// sumOfMembers adds up the counters of all members. Members count packets from
-// and to clients, but no packets between members. The number of contenders is
-// not added up, because every member holds all nodes. The result has the
-// smallest number of contenders that a member knows of.
+// sumOfMembers adds up the counters of all members. The sums leave out packets
+// between members, because members count only packets from and to clients. The
+// number of contenders is not a sum, because every member holds all nodes: it
+// is the smallest number that a member knows of.
 func sumOfMembers(list []counters) (sum counters) {
 	sum.contenders = list[0].contenders
 	for _, c := range list {

@@ -94,8 +94,8 @@ func (s *etcdServer) stop() {
 
 func (s *etcdServer) addr() string { return s.listen }
 
-// readCost returns zero, because the metrics are read by plain HTTP, and they
-// do not count plain HTTP.
+// readCost returns zero: read asks for the metrics by plain HTTP, and the
+// metrics count gRPC only.
 func (s *etcdServer) readCost() counters { return counters{} }
 
 func (s *etcdServer) version() string {

@@ -128,7 +128,9 @@ func (o options) measure(ctx context.Context) error {
 	return errors.Join(slower...)
 }
 
-// report prints the results of a setup, or writes them to the page.
+// report handles the results of a setup. It prints them if an older revision
+// took part, or if only some workloads or competitors were chosen without
+// -write. Otherwise it writes them to the page.
 func (o options) report(found *results) error {
 	if o.against != "" || o.workloads+o.competitors != "" && !o.write {
 		fmt.Print(newReport(found).text())

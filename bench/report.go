@@ -98,13 +98,13 @@ func (r *report) workload(name string) (w workload, found bool) {
 func (r *report) spreadOf(w, c, figure string) stats.Spread { return stats.Of(r.known(w, c, figure)) }
 
 // speeds returns the spread, over all rounds, of the speed of competitor c
-// divided by the speed of other.
+// divided by the speed of the competitor named other.
 func (r *report) speeds(w workload, c, other string) stats.Spread {
 	return stats.Of(r.ratios(w, c, other))
 }
 
 // ratios returns, for each round, the speed of competitor c divided by the
-// speed of other.
+// speed of the competitor named other.
 func (r *report) ratios(w workload, c, other string) []float64 {
 	above, below := r.values(w.name, c, w.figure), r.values(w.name, other, w.figure)
 	if w.lessIsBetter() {

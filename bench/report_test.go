@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rounds returns one sample for each value. The sample has the value both as
-// this figure and as the number of requests.
+// rounds returns one sample for each value. In each sample, both the given
+// figure and the number of requests have that value.
 func rounds(figure string, values ...float64) (all []sample) {
 	for _, v := range values {
 		all = append(all, sample{figure: v, "requests": v})

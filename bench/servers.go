@@ -76,8 +76,9 @@ func startZooKeeper(config map[string]string) (_ *zooKeeper, err error) {
 	return s, nil
 }
 
-// measureReadCost sets cost. It takes the cost of the last of several reads,
-// because the first reads may cost more or less.
+// measureReadCost sets cost to what one call of read adds to the counters. It
+// reads several times and keeps the last result, because the first reads may
+// cost more or less.
 func (s *zooKeeper) measureReadCost() error {
 	for range 3 {
 		first, err := s.read()

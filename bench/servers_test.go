@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// TestMain also runs a child with a Go library, because such a child runs the
-// program of its parent, which is the test here.
+// TestMain also acts as a child with a Go library. To start such a child, bench
+// runs its own program again, and in a test that program is the test binary.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "-child" {
 		if err := command(os.Args[1:]); err != nil {
@@ -46,7 +46,7 @@ func TestSessionsUseAllMembersOfAnEnsemble(t *testing.T) {
 	t.Cleanup(e.stop)
 	for _, c := range filter(competitors(), setupNamed("three").hasCompetitor) {
 		if c.kind == reference {
-			continue // the only reference among these competitors is the bare requests, which have one session
+			continue // leave out the bare requests, the only reference in this setup, because they have a single session
 		}
 		t.Run(c.name, func(t *testing.T) {
 			child := childOf(t, c)

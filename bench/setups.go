@@ -87,9 +87,9 @@ func filter[T any](all []T, keep func(T) bool) (kept []T) {
 	return kept
 }
 
-// choose returns the elements of all whose names are in the list, in the order
-// that they have in all. The names in the list are separated by commas. An
-// empty list chooses all elements.
+// choose picks elements of the slice all by their names. The text list holds
+// the wanted names, separated by commas. The result has the order of the slice.
+// If list is empty, the result is the whole slice.
 func choose[T any](all []T, list string, name func(T) string) (chosen []T, err error) {
 	if list == "" {
 		return all, nil

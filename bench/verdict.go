@@ -125,8 +125,9 @@ func (r *report) costs(w workload, c string) string {
 	return strings.Join(all, ", ")
 }
 
-// cheaper names the costs of which some peer needs at least a twentieth less than
-// dlock. It returns an empty text if there are none.
+// cheaper names the costs, such as requests, that are at least a twentieth
+// lower for some peer than for dlock. It returns an empty text if there are
+// none.
 func (r *report) cheaper(w workload) string {
 	var all []string
 	for _, cost := range costs {

@@ -29,8 +29,9 @@ type Proxy struct {
 	conns  map[net.Conn]bool // the open connections to clients and to the server
 }
 
-// Start returns a proxy for the server at target, a host:port. Each direction takes
-// delay longer than without the proxy. The caller closes the proxy.
+// Start returns a proxy for the server at target, a host:port. In each
+// direction everything takes longer than without the proxy, by the time delay.
+// The caller closes the proxy.
 func Start(target string, delay time.Duration) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -46,9 +46,10 @@ func Percentile(values []float64, p float64) float64 {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// Ratios divides the values of each round. Other work on the machine during a
-// round affects both of its values, and so changes the ratio less. A round is
-// left out if either value is missing (NaN), or if its value in below is zero.
+// Ratios divides above by below, round by round. Other work on the machine
+// during a round affects both values of that round, and so changes their ratio
+// less. Ratios leaves out a round if either value is missing (NaN), or if the
+// value of below is zero.
 func Ratios(above, below []float64) (ratios []float64) {
 	for i := range min(len(above), len(below)) {
 		if r := above[i] / below[i]; !math.IsNaN(r) && !math.IsInf(r, 0) {
@@ -68,9 +69,10 @@ type Interval struct {
 // MinForInterval is the number of values that MedianInterval needs.
 const MinForInterval = 6
 
-// MedianInterval returns an interval for the median of the distribution that the
-// values are drawn from. It goes from the k-th smallest value to the k-th largest, as
-// in the sign test, and holds for every distribution.
+// MedianInterval returns an interval for the median of the distribution that
+// the values are drawn from. The interval goes from the k-th smallest value to
+// the k-th largest. As in the sign test, k is as large as a confidence of at
+// least 95% allows. The confidence does not depend on the distribution.
 func MedianInterval(values []float64) Interval {
 	// The probability that fewer than k of n values are below the median is that of
 	// fewer than k heads in n tosses of a coin. The same holds above the median.

@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// Serve executes the commands until they end, and writes an answer to each. It uses the
-// library of that name. It returns an error if the library is unknown, or if the
-// commands cannot be read or the answers cannot be written. If a command fails, the
-// answer says so, and Serve goes on.
+// Serve reads commands and executes them until the input ends. It writes an
+// answer to each command, and uses the library with the name libraryName. It
+// returns an error if the library is unknown, or if the commands cannot be read
+// or the answers cannot be written. If a command fails, the answer says so, and
+// Serve goes on.
 func Serve(libraryName string, commands io.Reader, answers io.Writer) error {
 	open, err := find(libraryName)
 	if err != nil {

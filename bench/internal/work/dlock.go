@@ -12,8 +12,9 @@ import (
 
 var background = context.Background()
 
-// dlockWith returns the library of this repository, with these options. The text
-// parameters is appended to the parameters of the data source name.
+// dlockWith returns a library that opens sessions of dlock with these options.
+// The argument named parameters holds further parameters of the data source
+// name, such as "&handover=list".
 func dlockWith(parameters string, options ...dlock.Option) library {
 	return func(p Plan) (session, error) {
 		dsn := fmt.Sprintf("zk://%s%s?session_timeout=%ds%s", p.Server, path.Dir(p.Path), p.Timeout, parameters)

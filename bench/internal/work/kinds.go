@@ -78,8 +78,8 @@ func lockAndUnlock(lock, unlock func() error) error {
 	return unlock()
 }
 
-// percentages returns a generator of numbers from 0 to 99. The i-th contender gets
-// the same numbers in every language.
+// percentages returns a generator of numbers from 0 to 99. The i-th contender
+// gets the same numbers from the children in Go, Java and Python.
 func percentages(i int) func() int {
 	x := uint32(i + 1)
 	return func() int {
@@ -126,10 +126,10 @@ func (r *round) try(i int, c contender) error {
 	return nil
 }
 
-// pass runs the two contenders of a plan of kind Pass. The first one holds the lock
-// when pass begins. Before each release, the other one has the pause to join the
-// queue and to become idle. The last holder keeps the lock until the sessions are
-// closed.
+// pass runs the two contenders of a plan of kind Pass. The first one holds the
+// lock when pass begins. Before each release, pass waits for Plan.Millis, so
+// that the other contender can join the queue and become idle. The last holder
+// keeps the lock until the sessions are closed.
 func (r *round) pass() {
 	<-r.started
 	holder, next := r.contenders[0], r.contenders[1]

@@ -6,8 +6,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// library is a function that opens a session as the documentation of a lock
-// library shows.
+// library is a function that opens a session of a lock library, in the way that
+// the library's documentation shows.
 type library func(p Plan) (session, error)
 
 // session is one session with a store. A process usually has one.

@@ -28,8 +28,8 @@
 // refuses plans that do.
 package work
 
-// Plan describes one round. If a comment begins with kinds, only plans of these kinds
-// use the field.
+// Plan describes one round. If the comment of a field begins with kinds of
+// plans, such as "loop, try:", only plans of these kinds use the field.
 type Plan struct {
 	Kind       string `json:"kind"`       // Loop, Drain, Try or Pass
 	Server     string `json:"server"`     // host:port, or several of them separated by commas
@@ -48,9 +48,9 @@ type Plan struct {
 const (
 	// Loop: every contender locks and unlocks until the time is up.
 	Loop = "loop"
-	// Drain: one session holds the lock and all contenders wait for it. At go the
-	// holder releases the lock, and each contender unlocks as soon as it is granted
-	// the lock.
+	// Drain: one session holds the lock and all contenders wait for it. On the
+	// command "go" the holder releases the lock. Each contender unlocks as soon
+	// as it is granted the lock.
 	Drain = "drain"
 	// Try: every contender tries to take the lock, and unlocks it after each
 	// success, until the time is up.

@@ -15,10 +15,10 @@ type round struct {
 	contenders []contender
 	holder     contender // holds the lock from the start of a plan of kind Drain, or of kind Try with Held
 
-	started   chan struct{} // closed when the command go arrives
+	started   chan struct{} // closed when the command "go" arrives
 	timedFrom snapshot      // the start of the measured part
-	granted   atomic.Int64  // drain: number of grants so far
-	deadline  time.Time     // when a loop or a try ends; set before started is closed
+	granted   atomic.Int64  // in a plan of kind Drain: the number of grants so far
+	deadline  time.Time     // in a plan of kind Loop or Try: when the contenders stop; set before started is closed
 	running   sync.WaitGroup
 	counts    []int64
 
@@ -59,8 +59,8 @@ func openRound(open library, p Plan) (_ *round, err error) {
 	return r, r.startContenders(open)
 }
 
-// openSession opens one session. The method close of the round closes the session, even
-// if open returned an error as well.
+// openSession opens one session. It adds the session to r.sessions even if open
+// returned an error as well, so that r.close closes it.
 func (r *round) openSession(open library) (session, error) {
 	s, err := open(r.plan)
 	if s != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// memory is a library that keeps its only lock in memory. The code of the kinds of
-// plans is the same for every library, so the tests need no server.
+// memory is a library that keeps its only lock in memory. The tests use it in
+// place of a real library, because the code that runs a plan is the same for
+// every library.
 type memory struct {
 	mu      sync.RWMutex
 	closed  sync.WaitGroup
@@ -126,8 +127,9 @@ func TestDrainIsTimedFromTheLastUntimedGrant(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.measure()
 	require.NoError(t, err)
-	// Leave out the first two grants: the one with which the session locked once before
-	// the measurement, and the one of the holder.
+	// Leave out the first two grants, which come before the measurement:
+	// openRound locks and unlocks once in the session, and then the holder
+	// takes the lock.
 	granted := m.granted[2:]
 	require.Len(t, granted, 5)
 	require.False(t, r.timedFrom.at.Before(granted[2]), "the third")
@@ -205,7 +207,8 @@ func TestChildAnswersEveryCommandWithOneLine(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// A child of an older revision reads these names: see the package comment.
+// An older revision reads plans and writes reports with these names: see the
+// package comment.
 func TestPlansAndReportsKeepTheirNames(t *testing.T) {
 	text, err := json.Marshal(Plan{})
 	require.NoError(t, err)
