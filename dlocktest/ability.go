@@ -46,8 +46,8 @@ var trials = map[need]func(c *check, a, b driver.Session) bool{
 }
 
 // probe returns the abilities of the driver's sessions. It fails t if the
-// configuration demands an ability that is missing. It is no subtest, because
-// go test -run might leave a subtest out.
+// configuration demands an ability that is missing. It runs in no subtest,
+// because go test -run might leave a subtest out.
 func probe(t *testing.T, config Config) (have need) {
 	t.Helper()
 	if v := runCase(t, config, 0, rule{number: 10, name: "methods"}, testCase{
@@ -93,6 +93,7 @@ func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Sessio
 	return false
 }
 
-// last is the driver.NodeSpec.Predecessor of a writer, which has to wait for
-// the last of the nodes ahead. It returns the index of that node.
+// last is a driver.NodeSpec.Predecessor for the node of a writer. A writer
+// waits for the last of the nodes ahead, so last returns the index of that
+// node.
 func last(ahead []driver.Node) int { return len(ahead) - 1 }

@@ -48,7 +48,8 @@ func (c *check) wantAhead(j driver.Joined, want ...driver.Node) {
 }
 
 // aheadAsListed creates nodes of readers and of writers from two sessions, one
-// node after the other.
+// node after the other. If a Create returns the nodes ahead, they have to be
+// those that List shows.
 func aheadAsListed(c *check) {
 	a, b := c.twoSessions()
 	known := 0
@@ -202,9 +203,9 @@ func aloneExcludes(c *check) {
 // meanwhile.
 func holdBriefly() { time.Sleep(rand.N(200 * time.Microsecond)) }
 
-// predecessorGetsAhead checks the nodes with which the driver calls
-// Predecessor, if the driver calls it. A driver may always call it with no
-// nodes.
+// predecessorGetsAhead checks which nodes the driver passes to Predecessor: the
+// nodes ahead or, if the driver does not know them, none. A driver need not
+// call Predecessor at all.
 func predecessorGetsAhead(c *check) {
 	a, b := c.twoSessions()
 	var want []driver.Node
@@ -279,8 +280,9 @@ func armedEndsWithOwn(c *check) {
 	}
 }
 
-// armedMeetsDelete deletes a node while another session creates the next node,
-// with a watch of the node that is deleted.
+// armedMeetsDelete deletes a node while another session creates the next node
+// and asks for a watch of the deleted one. If Create returns such a watch, the
+// watch has to end.
 func armedMeetsDelete(c *check) {
 	a, b := c.twoSessions()
 	armed := 0

@@ -54,8 +54,9 @@ func closeSpares(c *check) {
 	c.wantAlive(b, "Close of another session")
 }
 
-// closeOrder checks that Done of a closed session is closed as soon as another
-// session sees that its node is gone.
+// closeOrder checks the order of the steps of Close: when another session sees
+// that the node of the closed session is gone, Done of the closed session must
+// be closed already.
 func closeOrder(c *check) {
 	next := c.session()
 	for range 10 {

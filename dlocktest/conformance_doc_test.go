@@ -22,7 +22,7 @@ const (
 
 	soundName = "is sound"
 	// shown is the maximum number of cases that docs/conformance.md names for
-	// one sabotage.
+	// one sabotage, which is a driver with one deliberate mistake.
 	shown  = 2
 	others = " and others"
 	// rounds is how often a case has to catch a sabotage before the page names
@@ -118,9 +118,10 @@ func failures(out string) map[string]bool {
 	return failed
 }
 
-// observe runs the whole kit, several times, against the correct driver, and
-// against the broken drivers whose rows name no cases. To have a row observed
-// again, delete its cases.
+// observe fills the rows that name no cases: it runs the whole kit, several
+// times, against the broken driver of each of these rows. It also requires that
+// no case fails with the correct driver. To have a row observed again, delete
+// its cases.
 func observe(t *testing.T, rows map[string]row) {
 	children := newPool()
 	fresh := func(f func(r rule, s sabotage)) {

@@ -45,9 +45,9 @@ func eventuallyHolds(c *check, s driver.Session, queue, after string, want ...dr
 	eventuallyHoldsOr(c, s, queue, after, want, nil, nil)
 }
 
-// eventuallyHoldsOr waits until the queue holds exactly the nodes of want. If
-// the session mayEnd has ended, the queue may hold exactly the nodes of rest
-// instead.
+// eventuallyHoldsOr waits until the queue holds exactly the nodes of want. The
+// parameter mayEnd is a session or nil. If this session has ended, the queue
+// may hold exactly the nodes of rest instead.
 func eventuallyHoldsOr(c *check, s driver.Session, queue, after string, want []driver.Node, mayEnd driver.Session, rest []driver.Node) {
 	var nodes []driver.Node
 	ok := false
@@ -102,10 +102,10 @@ func createCancelledAnyTime(c *check) {
 	eventuallyHolds(c, b, "q", "a Create that returned an error", append(want, last.Node)...)
 }
 
-// soonEnded returns a context for a call that usually takes the time usual. The
-// context ends at about the time at which the call returns. The number i
-// decides how it ends: by a deadline, by a cancel after a while, by a cancel
-// while the call begins, or before the call.
+// soonEnded returns a context that ends at about the time at which a call
+// returns, if the call takes the time usual. The number i decides how the
+// context ends: by a deadline, by a cancel after a while, by a cancel while the
+// call begins, or by a cancel before the call.
 func soonEnded(parent context.Context, i int, usual time.Duration) (context.Context, context.CancelFunc) {
 	after := rand.N(2*usual + 1)
 	if i%4 == 0 {
@@ -133,10 +133,10 @@ func createTime(c *check, s driver.Session) time.Duration {
 	return time.Since(begin) / (2 * n)
 }
 
-// createLosesList loses the list that Create sends besides the request for its
-// node. The connection may break before the reply for the node has come. So
-// Create may fail, but if it fails, no node may stay. If Create sends no list,
-// the next List of the session is lost instead.
+// createLosesList loses the list that a driver may send together with a Create:
+// its request or its reply. The connection may break before the reply to the
+// Create has come. So Create may fail, but then no node may stay. If Create
+// sends no list, the next List of the session is lost instead.
 func createLosesList(c *check) {
 	a, b := c.twoSessions()
 	want := []driver.Node{c.create(b, "q", writer).Node}
@@ -157,8 +157,9 @@ func createLosesList(c *check) {
 	}
 }
 
-// createLost loses requests for creates, or the replies to them. In the queue,
-// the same session and another session have other nodes with the same prefix.
+// createLost loses the requests of several Creates or, if committed is true,
+// the replies to them. Meanwhile the queue also has nodes with the same prefix
+// that the same session and another session have made.
 func createLost(c *check, committed bool) {
 	a, b := c.twoSessions()
 	rest := []driver.Node{c.create(b, "q", writer).Node}
@@ -180,7 +181,8 @@ func createLost(c *check, committed bool) {
 }
 
 // createSparesCopy puts a node of another program into the queue, with the data
-// of a Create. Then the request or the reply of this Create is lost.
+// of a Create. Then the request or the reply of this Create is lost. The driver
+// must not take the other program's node for the node of this Create.
 func createSparesCopy(c *check) {
 	a, b := c.twoSessions()
 	for _, committed := range []bool{false, true} {
@@ -213,7 +215,8 @@ func createSparesCopy(c *check) {
 func bySeq(a, b driver.Node) int { return cmp.Compare(a.Seq, b.Seq) }
 
 // createCutOff gives up creates while the session is cut off. Their requests
-// may arrive after the cut has healed.
+// may arrive after the cut has healed. A Create that has returned an error must
+// leave no node even then.
 func createCutOff(c *check) {
 	a, b := c.twoSessions()
 	theirs := c.create(b, "q", writer)
@@ -234,8 +237,9 @@ func createCutOff(c *check) {
 	eventuallyHoldsOr(c, b, "q", "a Create that was given up", want, a, rest)
 }
 
-// createLate has the request of a Create arrive after Create has returned an
-// error: at once, and after the driver had time to clean up.
+// createLate makes the request of a Create arrive only after Create has
+// returned an error. In every second round, the driver has had time to clean up
+// by then.
 func createLate(c *check) {
 	a, b := c.twoSessions()
 	theirs := c.create(b, "q", writer)

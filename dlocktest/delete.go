@@ -134,7 +134,8 @@ func repeatSparesNamesake(c *check) {
 }
 
 // knownGoneSparesNamesake deletes nodes of which the session has learned that
-// they are gone: by a watch, and by a list.
+// they are gone: by a watch, and by a list. The Delete must not remove newer
+// nodes of the same names.
 func knownGoneSparesNamesake(c *check) {
 	a, b := c.twoSessions()
 	first := c.create(a, "q", writer)
@@ -197,9 +198,9 @@ func lostReplySparesNamesake(c *check) {
 	c.wantNodes("after a Delete was repeated whose reply had been lost", c.listAfterWrite(b, "q"), theirs.Node)
 }
 
-// lateDeleteSparesNamesake has the request of a Delete arrive late. Before it
+// lateDeleteSparesNamesake makes the request of a Delete arrive late. Before it
 // arrives, a repeat of the Delete has succeeded, and another node may have got
-// the name.
+// the name. The late request must not remove that node.
 func lateDeleteSparesNamesake(c *check) {
 	a, b := c.twoSessions()
 	for i := range 2 {

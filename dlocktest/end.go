@@ -64,9 +64,9 @@ func endIdle(c *check) {
 	c.wantNodes("after two session timeouts without a call", c.listAfterWrite(b, "q"), p.Node)
 }
 
-// calls returns, by name, calls of all methods that ask the store. In place of
-// an optional method that is not supported, the call returns the Err of the
-// session.
+// calls returns, by name, calls of all methods that ask the store. If a session
+// does not support an optional method, the call of that method returns Err of
+// the session instead.
 func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]func() error {
 	optional := func(err error) error {
 		if errors.Is(err, errors.ErrUnsupported) {
@@ -155,13 +155,13 @@ func endWithMargin(c *check) {
 	wantMargin(c, holder, next, c.create(holder, "q", writer))
 }
 
-// wantMargin cuts the session holder off. It expects that this session ends at
-// least a twentieth of the session timeout before the session next sees that
-// the holder's node is gone.
+// wantMargin cuts off the session of a holder. Another session, next, waits
+// until the holder's node is gone. The holder's session has to end at least a
+// twentieth of the session timeout before that.
 //
-// It calls Err of the holder again and again, and takes the time just before
-// the last call that returned nil. So a slow machine, which makes these calls
-// late, causes no failure.
+// wantMargin calls Err of the holder's session again and again, and takes the
+// time just before the last call that returned nil. So a slow machine, which
+// makes these calls late, causes no failure.
 func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 	least := c.config.sessionTimeout() / 20
 	c.cutOff(holder)
@@ -200,11 +200,12 @@ func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 // their way. The replies arrive, and must not prolong the lease by the time
 // that they took. A driver may also lose its session because of slow replies.
 //
-// A heartbeat may give up before its reply has come: [driver.Lease.Keep] waits
-// for a quarter of the timeout. So some delays are shorter than that. Such a
-// delay proves something only if a slow reply has renewed the lease, and that
-// is certain only if the session lives for longer than its timeout. If it does
-// not, the case tries a delay of a tenth of the timeout.
+// The case also delays the replies to heartbeats. A driver may ignore a late
+// reply: [driver.Lease.Keep] waits for a quarter of the timeout only. So these
+// delays are shorter than that. A delay proves something only if a slow reply
+// has renewed the lease. That is certain only if the session has lived for
+// longer than its timeout. If no session has, the case tries a delay of a tenth
+// of the timeout.
 func endAfterSlowReplies(c *check) {
 	timeout := c.config.sessionTimeout()
 	for _, pause := range []time.Duration{timeout / 20, timeout / 4} {
@@ -223,15 +224,16 @@ func endAfterSlowReplies(c *check) {
 }
 
 // endAfterSlowLists cuts a session off while replies to lists are on their way.
-// In the pause before the cut the requests arrive at the store. If the pause is
-// long, replies to heartbeats are on their way as well.
+// Before the cut it waits for the time pause, in which the requests arrive at
+// the store. If that time is long, replies to heartbeats are on their way as
+// well.
 func endAfterSlowLists(c *check, pause time.Duration) {
 	timeout := c.config.sessionTimeout()
 	holder, next := c.twoSessions()
 	p := c.create(holder, "q", writer)
 	c.delayReplies(holder, timeout/2)
 	var wg sync.WaitGroup
-	for range 3 { // at each of these requests the store counts the timeout anew
+	for range 3 { // each of these requests starts the session timeout in the store anew
 		wg.Go(func() { _, _ = holder.List(c.ctx, "q") })
 	}
 	time.Sleep(pause)
@@ -239,10 +241,10 @@ func endAfterSlowLists(c *check, pause time.Duration) {
 	wg.Wait()
 }
 
-// endAfterSlowBeats cuts off an idle session. The parameter delay is the time
-// by which each reply to that session is delayed. The result counted reports
-// whether a slow reply has renewed the lease. That is so if the session has
-// lived for longer than its timeout before the cut.
+// endAfterSlowBeats delays each reply to an idle session by delay, and then
+// cuts the session off. The result counted reports whether a slow reply has
+// renewed the lease. That is so if the session has lived for longer than its
+// timeout before the cut.
 func endAfterSlowBeats(c *check, delay time.Duration) (counted bool) {
 	timeout := c.config.sessionTimeout()
 	holder, next := c.twoSessions()

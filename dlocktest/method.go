@@ -192,7 +192,7 @@ func promptWhileCutOff(c *check) {
 
 // lateCalls begins all calls of a session that is cut off, and then calls the
 // function end, which makes the calls return. It returns the names of the calls
-// that have not returned within grace after end has returned.
+// that are still under way when the time grace has passed after that.
 func lateCalls(c *check, ctx context.Context, s driver.Session, p driver.Place, grace time.Duration, end func()) map[string]bool {
 	late := make(map[string]bool)
 	all := calls(ctx, s, p)
@@ -217,9 +217,9 @@ func lateCalls(c *check, ctx context.Context, s driver.Session, p driver.Place, 
 	return nil
 }
 
-// inEveryTry calls find up to four times, and returns the names that every
-// result holds. On a slow machine a sound driver may be late in some tries, but
-// not in every try.
+// inEveryTry calls the function find up to four times, and returns the names
+// that are in all of its results. On a slow machine a sound driver may be late
+// in some tries, but not in every try.
 func inEveryTry(find func() map[string]bool) map[string]bool {
 	found := find()
 	for try := 1; try < 4 && len(found) > 0; try++ {

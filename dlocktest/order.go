@@ -76,8 +76,8 @@ func concurrentOrder(c *check) {
 }
 
 // nothingBeforeListed creates nodes and deletes none, while observers list the
-// queue. So each list has to be a beginning of the last list. The case ignores
-// nodes of a Create that failed, which may stay for a moment.
+// queue. So the nodes of each list have to be the first nodes of the last list.
+// The case ignores nodes of a Create that failed, which may stay for a moment.
 func nothingBeforeListed(c *check) {
 	observers := []driver.Session{c.session(), c.session()}
 	var creating atomic.Bool
@@ -126,8 +126,9 @@ func nothingBeforeListedInChurn(c *check) {
 	})
 }
 
-// wantNewNodesBehind lists the queue again and again, while goOn returns true.
-// A new node has to be behind every node that was listed before.
+// wantNewNodesBehind lists the queue again and again, as long as the function
+// goOn returns true. A new node has to be behind every node that was listed
+// before.
 func wantNewNodesBehind(c *check, s driver.Session, queue string, goOn func() bool) {
 	known := make(map[driver.Node]bool)
 	for goOn() {
@@ -255,8 +256,8 @@ func unsequencedNotListed(c *check) {
 // queue, and creates another node.
 func aroundUnsequenced(c *check, s driver.Session) (driver.Place, driver.Joined) {
 	p := c.create(s, "q", writer)
-	// No name here ends in ten digits without a dash before them, because a
-	// driver may count such a node as a contender.
+	// No name here ends in ten digits, because a driver may count such a node
+	// as a contender, even if there is no dash before the digits.
 	for _, name := range []string{"readme", "web1-W-", "web1-W-123456789", "web1-W", "web1-W-0000000007x"} {
 		c.putNode("q", name, "not a lock's")
 	}

@@ -90,7 +90,8 @@ func readOwner(c *check) {
 }
 
 // readCopy removes the session's node with its queue. Then another program puts
-// a node of the same name and data into the queue.
+// a node of the same name and data into the queue. Read must not say that the
+// session owns this node.
 func readCopy(c *check) {
 	s := c.session()
 	p, text := c.createWithData(s, "q", writer)

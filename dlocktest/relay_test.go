@@ -61,9 +61,9 @@ func withoutReleased(w driver.Watch) driver.Watch {
 	return relay(w, func(_ driver.Cause, _ bool, out chan<- driver.Cause) { once.Do(func() { close(out) }) })
 }
 
-// passIf returns a watch that calls heard for each news of w, and passes the
-// news on if heard returns true. If it has not passed on the end of w, it ends
-// when the session ends.
+// passIf returns a watch. For each news of w it calls the function heard, and
+// passes the news on if heard returns true. If it has not passed on the end of
+// w, the watch ends when the session ends.
 func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
 	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
 		if heard() || s.Err() != nil {

@@ -37,9 +37,10 @@ var releasedCases = []testCase{
 	{name: "a-late-release-is-not-that-of-a-node-that-took-the-name", why: whyReleased, needs: needRemoveQueue, run: lateReleaseIsNotReleased},
 }
 
-// releaseWakes releases the node ahead of another node, which has several
-// watches. Some watches were armed with the token of their own node, one was
-// armed only with the name of that node, and one may come from Create.
+// releaseWakes releases a node while several watches of the next node wait for
+// that. Some of these watches were armed with the token of the next node, one
+// was armed only with its name, and one may come from Create. Each watch has to
+// send Released or to end.
 func releaseWakes(c *check) {
 	a, b := c.twoSessions()
 	var sent, all int
@@ -130,9 +131,10 @@ func releasedGoesOn(c *check) {
 	}
 }
 
-// wantNoOvertaking removes the own node of a contender by removeOwn, and then
-// releases the node ahead. A watch may still send Released, but only if the
-// watch has ended by the time at which the contender receives Released.
+// wantNoOvertaking removes the own node of a contender by calling removeOwn,
+// and then releases the node ahead of it. A watch of the contender may still
+// send Released, but only if the watch has ended by the time at which the
+// contender receives Released.
 func (c *check) wantNoOvertaking(after string, removeOwn func(b driver.Session, q driver.Place)) {
 	for i := range 10 {
 		a, b := c.twoSessions()
@@ -189,8 +191,9 @@ func ownIsNotReleased(c *check) {
 	}
 }
 
-// goneIsNotReleased arms watches of nodes that were deleted before, some with
-// the cause Released and some with Changed.
+// goneIsNotReleased arms watches of nodes that are gone already. Some were
+// deleted with the cause Changed. Watches of these nodes must not send
+// Released.
 func goneIsNotReleased(c *check) {
 	a, b := c.twoSessions()
 	for _, why := range []driver.Cause{driver.Changed, driver.Released} {
@@ -209,7 +212,7 @@ func goneIsNotReleased(c *check) {
 }
 
 // resetIsNotReleased breaks the connections of both sessions, and then deletes
-// the node.
+// the node without a release. No watch of the node may send Released.
 func resetIsNotReleased(c *check) {
 	a, b := c.twoSessions()
 	p, watches := nodeWithWatches(c, a, b)

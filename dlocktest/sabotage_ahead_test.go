@@ -43,8 +43,8 @@ var aheadSabotages = []sabotage{
 		of(func(s base) armsAheadOnly { return armsAheadOnly{s} })},
 }
 
-// tells returns a wrap for sessions whose Create returns wrong nodes ahead:
-// those that the function ahead makes of the right ones.
+// tells returns a wrap for sessions whose Create returns wrong nodes ahead. The
+// parameter ahead is a function that makes the wrong nodes of the right ones.
 func tells(ahead func(ahead []driver.Node, own driver.Node) []driver.Node) wrap {
 	return of(func(s base) *lies { return &lies{s, ahead} })
 }

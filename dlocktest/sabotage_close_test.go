@@ -182,8 +182,8 @@ func putStray(st *memdriver.Store, queue, prefix string) {
 	_ = st.Faults().PutNode(queue, driver.FormatName(prefix, 1e9+strayNode.Add(1)), nil)
 }
 
-// createsAfterClose is a session that sends each create whose ctx had ended
-// once more after Close.
+// createsAfterClose is a session that repeats some creates after Close: those
+// that failed because their ctx had ended.
 type createsAfterClose struct {
 	base
 	store   *memdriver.Store

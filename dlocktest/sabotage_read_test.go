@@ -38,8 +38,8 @@ func (s allForeign) Read(ctx context.Context, queue, name string) (driver.NodeIn
 	return info, err
 }
 
-// ownerByData is a session that judges by the data of a node who owns the node:
-// the session that has created a node with this data.
+// ownerByData is a session that derives the owner of a node from the data of
+// the node: the owner is the session whose Create has stored this data.
 type ownerByData struct {
 	base
 	owners *sync.Map

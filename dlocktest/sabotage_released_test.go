@@ -98,8 +98,9 @@ func (s *releasesAtEnd) Close() error {
 	return s.base.Close()
 }
 
-// guesses is a session whose watches guess the cause. A watch sends Released if
-// no session has announced that it removes or replaces a node of the watch.
+// guesses is a session whose watches guess why they end. If no session has
+// announced that it removes or replaces a node of the watch, the watch takes
+// its end for a release, and sends Released.
 type guesses struct{ announced }
 
 func (s *guesses) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
@@ -185,8 +186,8 @@ func (s tellsQueue) WatchQueue(ctx context.Context, queue string) (driver.Watch,
 	return judged(s, w, func() bool { return s.releases.Load() != before }), err
 }
 
-// overtaken is a session whose watches send Released after their own node has
-// gone. A watch does so only if the function fails returns true.
+// overtaken is a session whose watches may send Released after their own node
+// has gone. The field fails is a function that decides whether a watch does so.
 type overtaken struct {
 	base
 	releases *sync.Map // the nodes that any session has released
@@ -291,8 +292,8 @@ func (s goesOnForAll) Watch(ctx context.Context, queue string, p driver.Place, a
 }
 
 // announcesEarly is a session whose watches send Released too early: shortly
-// before the node ahead is removed. It has a channel for each node, which
-// closes at that moment.
+// before the node ahead is removed. The map board has a channel for each node,
+// which closes when the early Released is due.
 type announcesEarly struct {
 	base
 	board *sync.Map

@@ -197,6 +197,6 @@ func TestSabotaged(t *testing.T) {
 	t.Fatalf("no sabotage %q", name)
 }
 
-// errPlain returns an error that matches no error of package driver, as a driver
-// does whose author has not thought of that error.
+// errPlain returns an error that matches no error of package driver. A driver
+// returns such an error if its author has forgotten to wrap the right one.
 func errPlain(text string) error { return fmt.Errorf("store: %s", text) }

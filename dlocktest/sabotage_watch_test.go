@@ -222,8 +222,9 @@ func (s *lastWatchOnly) WatchQueue(ctx context.Context, queue string) (driver.Wa
 	return s.only(queue, w), err
 }
 
-// endsWithCtx is a session whose watches do not outlive the ctx of the call.
-// When the ctx ends, the watches end, or lose their news.
+// endsWithCtx is a session whose watches stop working when the ctx of the call
+// that armed them ends. If closes is true, the watches end at that moment.
+// Otherwise they stay open and report nothing more.
 type endsWithCtx struct {
 	base
 	closes bool
@@ -371,7 +372,8 @@ func (s *forgetsWatches) Watch(ctx context.Context, queue string, p driver.Place
 }
 
 // pollsQueues is a session that watches a queue by polling: it lists the queue
-// now and then, and compares the versions of the lists.
+// now and then. The field version is a function that makes a text of each list.
+// A watch ends when this text has changed.
 type pollsQueues struct {
 	base
 	latest  *atomic.Int64 // the latest token of the store
@@ -432,7 +434,8 @@ func (s pollsNames) Watch(ctx context.Context, queue string, p driver.Place, ahe
 	return poll(s, missing), nil
 }
 
-// poll is a watch that ends when over returns true, or with its session.
+// poll returns a watch that ends when the function over returns true, or with
+// its session.
 func poll(s base, over func() bool) driver.Watch {
 	out, quit := make(chan driver.Cause), make(chan struct{})
 	go func() {
@@ -477,7 +480,7 @@ func (s lateArming) Watch(ctx context.Context, queue string, p driver.Place, ahe
 		time.Sleep(time.Millisecond)
 		nodes := append([]driver.Node{p.Node}, ahead...)
 		if slices.ContainsFunc(nodes, func(n driver.Node) bool { return !there(s, queue, n.Name) }) && s.Err() == nil {
-			return // the node went before the watch was armed: the watch never ends
+			return // a node was gone before the watch was armed, so the watch never ends
 		}
 		if w, err := s.base.Watch(context.Background(), queue, p, ahead...); err == nil {
 			for {

@@ -23,8 +23,8 @@ const (
 
 const retryPause = 5 * time.Millisecond
 
-// retry repeats call while its error matches ErrUnavailable, and fails the case
-// on any other error.
+// retry repeats the function call as long as its error matches ErrUnavailable,
+// and fails the case on any other error.
 func (c *check) retry(what string, call func() error) {
 	wait := c.startWait()
 	for {

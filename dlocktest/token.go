@@ -71,7 +71,8 @@ func tokensOverClose(c *check) {
 	}
 }
 
-// tokensUntilClose creates two nodes in a session, and then closes the session.
+// tokensUntilClose creates two nodes in a session, checks that their tokens
+// rise, and then closes the session.
 func tokensUntilClose(c *check, t *tokens) {
 	s := c.session()
 	t.wantHigher(c, c.create(s, "q", writer))

@@ -236,7 +236,7 @@ func waitGone(c *check, s driver.Session, queue string, n driver.Node) {
 }
 
 // watchNameComesAgain removes a queue with nodes that are watched, and makes
-// new nodes that may get the same names.
+// new nodes that may get the same names. The watches have to end all the same.
 func watchNameComesAgain(c *check) {
 	a, b := c.twoSessions()
 	p, q := c.create(a, "q", writer), c.create(b, "q", writer)
@@ -322,9 +322,10 @@ func watchMany(c *check) {
 	wantUnreleasedEnds(c, watches, "Delete of the node")
 }
 
-// ctxEndsAfterCall returns a case that ends the ctx of a call which has armed
-// watches. A watch may end early in some of the rounds. If a watch ends in every
-// round, the case takes it that the end of the ctx has ended the watch, and fails.
+// ctxEndsAfterCall returns a case that ends the ctx of a call after the call
+// has armed watches. A watch may end early in some of the rounds. If that
+// happens in every round, the case concludes that the end of the ctx has ended
+// the watches, and fails.
 func ctxEndsAfterCall(
 	arm func(c *check, ctx context.Context, s driver.Session, ahead driver.Node) (driver.Place, []driver.Watch),
 ) func(c *check) {

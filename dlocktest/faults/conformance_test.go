@@ -114,9 +114,10 @@ func configOf(plan faults.Plan) dlocktest.Config {
 	}
 }
 
-// If a driver keeps the rules of package driver, its sessions keep them with
-// faults as well. The test plays errors that may pass only for methods whose
-// calls the kit repeats after such an error.
+// If a driver keeps the rules of package driver, the sessions of a Connector
+// around it keep them as well, although the Connector plays faults. The test
+// plays temporary errors, such as lost replies, only on methods that the kit
+// calls again after such an error.
 func TestFaultsKeepTheContract(t *testing.T) {
 	for name, plan := range map[string]faults.Plan{
 		"no plan":   nil,

@@ -265,7 +265,8 @@ func TestWatchesThatEndWithTheirSessionAreNotDecidedOn(t *testing.T) {
 		}
 		return faults.Fault{}
 	}
-	// If the plan is asked about such a watch, that shows in some rounds only.
+	// The plan must not be asked about the end of a watch that ends with its
+	// session. A wrong question shows in some of these rounds only.
 	for range 200 {
 		inBubble(t, decide, func(t *testing.T, w *faultyWorld) {
 			s := w.connect(w.faults)

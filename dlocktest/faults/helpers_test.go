@@ -17,7 +17,7 @@ const (
 // data returns the data of a node, which differs in every call.
 func data() []byte { return []byte(rand.Text()) }
 
-// on returns a plan that plays the fault f once: for the first request of the
+// on returns a plan that plays the fault f once: on the first request of the
 // kind op that reaches the stage.
 func on(stage faults.Stage, op faults.Op, f faults.Fault) faults.Plan {
 	var once sync.Once

@@ -31,14 +31,15 @@ type Rates struct {
 	LoseReleased float64 // the share of watches that end when they should send Released
 	EndSessions  float64 // the share of requests and replies, except those of Connect, at which the session ends
 
-	// Delay is the share of requests, replies and news of watches that take up
-	// to MaxDelay.
+	// Delay is the share of requests, replies and news of watches that are
+	// delayed, each for a random time up to MaxDelay.
 	Delay float64
-	// MaxDelay is 100 ms if it is zero.
+	// MaxDelay is the longest such delay. Zero stands for 100 ms.
 	MaxDelay time.Duration
 }
 
-// Plan is a [Plan]. It returns at once.
+// Plan returns the faults that it has drawn for a request. This method is the
+// [Plan] to pass to [New]. It returns at once.
 func (x Rates) Plan(_ context.Context, r Request) (f Fault) {
 	rnd := x.numbers(r)
 	hit := func(rate float64) bool { return rnd.Float64() < rate }

@@ -43,8 +43,7 @@ type Request struct {
 	// the next one 2, and so on. A call that fails counts as well, unless its
 	// ctx had ended before the call.
 	Session int
-	// Nth is the number of the request, from 1, among the requests of the
-	// session with the same Op and Queue.
+	// Queue is the queue or, for a Walk, the prefix that Walk was given.
 	Nth int
 
 	// Queue is the queue, or the prefix at which a Walk looks.

@@ -27,11 +27,11 @@ type session struct {
 	endLife context.CancelFunc
 
 	closes singleflight.Group // concurrent calls of Close share one try
-	closed bool               // whether a call of close has returned nil; only the method close uses this field
+	closed bool               // whether inner.Close has returned nil; only the method close uses this field
 
 	calls *calls.Group // the requests on their way, including those whose callers gave up
 
-	gate calls.Gate // has the method calls in flight, and all goroutines except those of calls
+	gate calls.Gate // lets Close wait for the method calls in flight and for all goroutines but those of the field calls
 
 	mu   sync.Mutex
 	sent map[kind]int // the number of requests so far, by their kind
@@ -55,7 +55,7 @@ func (c *Connector) newSession(number int, inner driver.Session) *session {
 }
 
 // awaitEnd waits until the driver's session has ended. Then it ends the context
-// life, and with it everything that is on its way.
+// in the field life, and with it all requests, replies and news on their way.
 func (s *session) awaitEnd() {
 	<-s.inner.Done()
 	s.endLife()
@@ -191,7 +191,7 @@ func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	}
 	got.answer, err = o.do(s.life)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return got, err // every call of such a method has to return this error, so no plan can lose it
+		return got, err // a method that is not supported has to return this error in every call, so no plan can lose it
 	}
 	if got.onRequest.Repeat && r.repeatable() {
 		_, _ = o.do(s.life)
