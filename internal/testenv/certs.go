@@ -27,8 +27,9 @@ type Certs struct {
 	Client, Stranger Pair
 }
 
-// Pair names the files of a certificate and its key. Both is a file that holds
-// the key and then the certificate: some servers ask for such a file.
+// Pair names the files of a certificate and its key. The file in the field Both
+// holds the key and then the certificate, because some servers ask for one file
+// with both.
 type Pair struct{ Cert, Key, Both string }
 
 // NewCerts makes certificates in a directory that is removed when the test ends.

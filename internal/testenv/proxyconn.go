@@ -31,7 +31,7 @@ type connection struct {
 type queuedFrame struct {
 	Frame
 	at      time.Time // the time from which on the delay of the proxy lets the frame pass
-	matched bool      // whether the fault that hits this frame was looked up; then fault holds it, or nil
+	matched bool      // whether the fault for this frame was looked up; if so, the field fault holds it, or nil if no fault hits the frame
 	fault   *fault
 }
 

@@ -73,9 +73,9 @@ func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk
 	}
 }
 
-// closingDialer dials for a client. Call its method close after the client was
-// closed: it closes the connection. Otherwise a client whose server is cut off
-// would stay in a read for most of a session timeout.
+// closingDialer dials for a client. Its method close closes the connection of
+// the client. Call it after the client was closed: otherwise a client whose
+// server is cut off would stay in a read for most of a session timeout.
 type closingDialer struct {
 	dialer zk.Dialer
 

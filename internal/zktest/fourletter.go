@@ -76,9 +76,9 @@ func (p *process) askMntr() (map[string]int64, error) {
 // errNotServing says that a server of an ensemble has no quorum.
 var errNotServing = errors.New("no numbers")
 
-// startCounting makes the method requests leave out the packets that the server
-// has received so far, before it was ready. A server of an ensemble counts
-// packets only after it has begun to serve.
+// startCounting records how many packets the server has received so far, before
+// it was ready. After that, p.requests does not count these packets. A server
+// of an ensemble counts packets only after it has begun to serve.
 func (p *process) startCounting() error {
 	p.asking.Lock()
 	defer p.asking.Unlock()

@@ -44,7 +44,8 @@ func Curator(source string, args ...string) (*exec.Cmd, error) {
 }
 
 // findCurator returns a class path with Curator's recipes: the jars in the
-// directory given, or, if given is empty, those in Debian's directory.
+// directory that the parameter given names or, if given is empty, those in
+// Debian's directory.
 func findCurator(given, debian string) (string, error) {
 	if given != "" {
 		if found, _ := filepath.Glob(filepath.Join(given, "curator-recipes*.jar")); len(found) == 0 {

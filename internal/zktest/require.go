@@ -42,9 +42,9 @@ func Require(t testing.TB) {
 	zooKeeper.Require(t, err)
 }
 
-// RequirePeer ends the test if err, of [Curator] or [Kazoo], says that a
-// library is missing. With DLOCK_TEST_ZOOKEEPER=require the test fails.
-// Otherwise the test is skipped.
+// RequirePeer ends the test if err, which [Curator] or [Kazoo] has returned,
+// says that a library is missing. With DLOCK_TEST_ZOOKEEPER=require the test
+// fails. Otherwise the test is skipped.
 func RequirePeer(t testing.TB, err error) {
 	t.Helper()
 	otherLibraries.Require(t, err)

@@ -164,8 +164,9 @@ func TestASlowConnectEndsWithTheContextOfTheCall(t *testing.T) {
 	})
 }
 
-// endsWithItsContext makes the call with a timeout, several times. It requires
-// that the call returns within 100 ms after the timeout.
+// endsWithItsContext makes a call several times, each time with a context that
+// ends after the timeout. It requires that the call returns within 100 ms after
+// that.
 func endsWithItsContext(t *testing.T, timeout time.Duration, call func(context.Context)) {
 	t.Helper()
 	var late []time.Duration

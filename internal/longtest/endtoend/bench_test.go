@@ -171,8 +171,8 @@ func BenchmarkHandOver(b *testing.B) {
 }
 
 // BenchmarkMemory measures how much memory of the process, heap and stacks, a
-// held lock takes and a waiter takes. One session has 10,000 of each, on
-// different locks.
+// held lock takes and how much a waiter takes. One client holds 10,000 locks,
+// and another client waits for each of them.
 func BenchmarkMemory(b *testing.B) {
 	const n = 10000
 	w := newFixture(b)

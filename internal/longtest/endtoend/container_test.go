@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// The node of a queue is a container of ZooKeeper: when it is empty, the server
-// removes it, by default within a minute.
+// ZooKeeper keeps each queue as a container node. When the last node of the
+// queue is gone, the server removes the queue too, by default within a minute.
 
 func TestAQueueThatTheServerHasRemovedCostsFourRequestsMore(t *testing.T) {
 	w := newWorldOn(t, zktest.Start(t, zktest.WithContainerCheck(5*time.Millisecond)))

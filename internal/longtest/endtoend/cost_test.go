@@ -144,8 +144,9 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 	})
 }
 
-// From the second time on, the client sends the list right behind the create.
-// So the three requests take two round trips.
+// From its second lock of a queue on, a client sends the list right behind the
+// create, without waiting for the reply to the create. So the three requests
+// take two round trips.
 func TestAReaderAmongReadersIsThreeRequests(t *testing.T) {
 	w := newFixture(t)
 	w.rlock(w.client("web1")).granted()
@@ -187,7 +188,7 @@ func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
 	// go-zookeeper sends the same kind of request for both: it asks for the
 	// children.
 	w.eventually(func() bool { return proxy.Frames(zktest.OpGetChildren2) >= 2 }, func() string { return "the queue is not looked at" })
-	// After 300 ms the client also watches the node.
+	// 300 ms after the grant the client also watches the node itself.
 	w.watched(watches, 2)
 	require.Empty(t, spent(t, proxy, func() {
 		for range 1000 {

@@ -33,7 +33,8 @@ func TestATimedOutWaiterLeavesNoNodeAndNamesItsPredecessor(t *testing.T) {
 	w := newFixture(t)
 	c := w.clients(2)
 	holder := w.lock(c[0]).granted()
-	// The timeout is long enough for the waiter to watch its own node too.
+	// The timeout is long enough for the waiter to list the queue and to set
+	// its watches first.
 	k := w.contend(c[1], "q", dlock.Exclusive, dlock.WithTimeout(1500*time.Millisecond))
 	err := k.failed()
 	require.ErrorIs(t, err, dlock.ErrTimeout)
@@ -61,8 +62,8 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 			}
 		}
 		w.listed("q", holder.Node())
-		// Two watches may stay on the holder's node: of its own session and of
-		// the waiters' session.
+		// At most two watches may stay, both on the holder's node: one of its
+		// own session, and one of the waiters' session.
 		w.eventually(func() bool { return w.server.Watches() <= watches+2 },
 			func() string { return fmt.Sprintf("%d watches", w.server.Watches()-watches) })
 	}

@@ -51,7 +51,7 @@ func TestAWriteToAHoldersNodeGrantsNothingIfWaitersList(t *testing.T) {
 			w.watched(watches, 1) // the watch of the holder's node
 			k := w.lock(waiter)
 			k.waitsBehind(lock.Node())
-			w.watched(watches, 3) // that watch, and two watches that the waiter sets after 300 ms
+			w.watched(watches, 3) // that watch, and the waiter's watches of its own node and of the holder's
 			_, err := w.login("super:zktest").Set(w.path("q")+"/"+lock.Node(), []byte("\n#dlock guarded"), -1)
 			require.NoError(t, err)
 			k.listedQueue(2)

@@ -80,8 +80,8 @@ func TestHostileDataChangesNothingForWaiters(t *testing.T) {
 	}
 }
 
-// Data of the queue's own node has no meaning for this library, but it may cost
-// a request or two.
+// The data of the ZooKeeper node that stands for the queue itself has no
+// meaning for this library. But such data may cost a request or two.
 func TestHostileDataOfAQueuesNodeIsIgnored(t *testing.T) {
 	for name, data := range hostileData {
 		if data == "" {

@@ -24,9 +24,9 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// requirePrintable requires that a terminal shows a text as it is: no control
-// character but the given ones, nothing invisible, and nothing that changes the
-// direction.
+// requirePrintable requires that a terminal shows a text as it is: the text has
+// no control character but the given ones, nothing invisible, and nothing that
+// changes the direction of writing.
 func requirePrintable(t testing.TB, text string, also ...rune) {
 	t.Helper()
 	if !utf8.ValidString(text) {

@@ -139,8 +139,8 @@ func TestNoOutputShowsAPassword(t *testing.T) {
 			e.record("log and trace", e.String())
 			e.record("the standard logger", standardLog.String())
 			late["client"], late["*client"] = c, reflect.ValueOf(c).Elem().Interface()
-			// Print them now that no goroutine changes them, because printing
-			// takes no locks.
+			// Print the values now that no goroutine changes them any more,
+			// because printing takes no locks.
 			for what, v := range late {
 				e.value(what, v)
 				e.reach(what, v)
@@ -420,7 +420,8 @@ func (e *recorder) walk(path string, v reflect.Value, seen map[visit]bool, depth
 }
 
 // foreign reports whether a type belongs to the test, the runtime or another
-// library, which guard it with locks of their own.
+// library. The recorder does not look into values of these types, because locks
+// of their own guard them.
 func foreign(t reflect.Type) bool {
 	return t == reflect.TypeFor[*recorder]() || t.PkgPath() == "log/slog" || strings.HasPrefix(t.PkgPath(), "internal/") || t.PkgPath() == "testing" || t.PkgPath() == "sync" || t.PkgPath() == "time"
 }

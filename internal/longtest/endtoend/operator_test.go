@@ -78,7 +78,7 @@ func TestADowngradedHolderLearnsThatItsNodeWasRemoved(t *testing.T) {
 	w := newFixture(t)
 	watches := w.server.Watches()
 	lock := w.lock(w.client("web1")).granted()
-	w.watched(watches, 1) // the watch of the node under the node's first name
+	w.watched(watches, 1) // the holder's watch of its node, under the name that the node has before the downgrade
 	require.NoError(t, lock.Downgrade(w.soon()))
 	require.NoError(t, lock.Err())
 	w.remove("q", lock.Node())
@@ -291,7 +291,7 @@ func TestARepeatedDeleteLeavesANodeOfTheSameName(t *testing.T) {
 }
 
 // In one step the queue is removed and made again, and another client has nodes
-// with the very names of the holder and of the waiter.
+// with the very names that the nodes of the holder and of the waiter had.
 func TestAWaiterIsNotGrantedOnANodeOfTheSameName(t *testing.T) {
 	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -301,8 +301,8 @@ func TestAWaiterIsNotGrantedOnANodeOfTheSameName(t *testing.T) {
 			holder := w.lock(c[0]).granted()
 			k := w.contend(c[1], "q", mode)
 			k.waitsBehind(holder.Node())
-			// Watches of the holder's own node, the waiter's own node, and the
-			// waiter's watch of the holder's node.
+			// The three watches: the holder and the waiter watch their own
+			// nodes, and the waiter also watches the holder's node.
 			w.watched(watches, 3)
 			first := k.node()
 			prefix := first[:len(first)-10]
@@ -355,9 +355,9 @@ func TestAnOperatorCannotMakeTwoHolders(t *testing.T) {
 	w.unlock(lock)
 }
 
-// The holder's watch of its own node is under way while the queue is made again
-// and another client gets a node of the very same name: before the store has
-// handled the request, or before the answer arrives.
+// A holder has sent the request that watches its own node. Before the store has
+// handled this request, or before the answer arrives, the queue is made again
+// and another client gets a node of the very same name.
 func TestAHolderSeesANodeOfTheSameNameWhileItSetsItsWatch(t *testing.T) {
 	for name, hold := range map[string]func(*zktest.Proxy, func(int32) bool) *testenv.Hold{
 		"before the request": (*zktest.Proxy).HoldRequests,
@@ -385,11 +385,11 @@ func TestAHolderSeesANodeOfTheSameNameWhileItSetsItsWatch(t *testing.T) {
 	}
 }
 
-// A waiter has asked for the queue. Before the answer arrives, the queue is
-// made again and other clients have nodes of the very same names. The waiter
-// watches the node that has the name of its predecessor and may wait for it.
-// When that node is removed, the waiter is not granted the lock, and queues
-// again.
+// A waiter has asked for a list of the queue. Before the answer arrives, the
+// queue is made again, and other clients have nodes of the very same names. The
+// waiter watches the node that has the name of its predecessor, and may wait
+// for it. When that node is removed, the waiter is not granted the lock, and
+// queues again.
 func TestAWaiterSeesNodesOfTheSameNamesWhileItSetsItsWatch(t *testing.T) {
 	w := newFixture(t)
 	holder := w.lock(w.client("web0")).granted()

@@ -46,7 +46,7 @@ type program struct {
 	w       *fixture
 	in      io.Writer
 	last    int
-	answers [100]chan error // by the id of a lock: the answer to take, and then the answer to release
+	answers [100]chan error // by the id of a lock: first the answer to "take", then the answer to "release"
 }
 
 func curator(w *fixture) foreignLibrary {

@@ -13,9 +13,10 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// acquire lets clients acquire and release the lock "q". The number times
-// counts the acquisitions of all clients together. One in four is shared. After
-// one in ten, the client calls the function between, while it holds no lock.
+// acquire lets clients acquire and release the lock "q", until all of them
+// together have acquired it as often as times says. One acquisition in four is
+// shared. After one in ten, the client calls the function between, while it
+// holds no lock.
 func (w *fixture) acquire(inside *referee, clients []*dlock.Client, times int, between func()) {
 	w.Helper()
 	var (

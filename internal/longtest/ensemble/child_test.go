@@ -14,8 +14,10 @@ import (
 // the data source name.
 const childVariable = "DLOCK_TEST_ENSEMBLE_CHILD"
 
-// child holds a lock. For each line of input it checks the lock before it does
-// anything else.
+// child is the main function of the child process. It takes a lock and then
+// waits for lines of input. For each line it only calls Err of the lock and
+// prints the result. So Err is the first call that it makes after a pause of
+// the process.
 func child(dsn string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()

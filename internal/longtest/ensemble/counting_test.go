@@ -63,8 +63,10 @@ func (c *counting) run(ctx context.Context, m *dlock.RWMutex) {
 	}
 }
 
-// count holds the lock for some milliseconds, which is far less than the margin
-// of a lease.
+// count increments the counter. It takes some milliseconds. A lease ends before
+// the session ends in the store, by a margin that is far longer than that. So
+// even if the lock is lost meanwhile, count has returned before the store
+// grants the lock to the next client.
 func (c *counting) count(l *dlock.Lock) {
 	if c.inside.Add(1) != 1 {
 		c.overlaps.Add(1)
@@ -85,8 +87,8 @@ func (c *counting) count(l *dlock.Lock) {
 	}
 }
 
-// progress waits until the clients together have made as many further
-// increments as the number more.
+// progress waits until all clients together have made further increments, as
+// many as the parameter more says.
 func (c *counting) progress(t testing.TB, more int64) {
 	t.Helper()
 	from := c.counts.Load()

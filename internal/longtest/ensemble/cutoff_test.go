@@ -49,12 +49,12 @@ func cutOffRuns(t testing.TB, n int) (all []*handover, proxies []*zktest.Proxy) 
 	return all, proxies
 }
 
-// writesOf returns about the time between two writes of a session that holds a
-// lock. Every third heartbeat is a write.
+// writesOf returns the approximate time between two writes of a session that
+// holds a lock. Every third heartbeat is a write.
 func writesOf(timeout time.Duration) time.Duration { return timeout * 3 / 8 }
 
-// cutAfterWrite waits for a write of the session, and calls the function cut
-// when the time phase has passed since that write. Many runs together cover
+// cutAfterWrite waits for a write of the session, then for the time phase, and
+// then calls the function cut. Many runs with different phases together cover
 // every moment between two writes.
 func cutAfterWrite(p *zktest.Proxy, phase time.Duration, cut func(*zktest.Proxy)) {
 	beat := make(chan struct{}, 1)

@@ -13,11 +13,12 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A leader that is cut off goes on as the leader for syncLimit ticks, ten
-// seconds here, and answers a Sync by itself. The other servers are restarted
-// and know nothing of the old leader. They elect another leader at once. On
-// that leader the timeouts of all sessions, of two seconds, begin. So a Sync
-// must not renew the lease of a holder.
+// A leader that is cut off from its followers goes on as the leader for
+// syncLimit ticks, ten seconds here, and answers a Sync by itself. The other
+// servers are restarted, so they know nothing of the old leader and elect
+// another leader at once. From its election on, that leader counts the timeouts
+// of all sessions, which are two seconds. It ends them long before the old
+// leader stops answering. So a Sync must not renew the lease of a holder.
 func TestHolderOnADeposedLeaderIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const syncLimit, timeout = 20, 2 * time.Second

@@ -3,5 +3,6 @@
 //
 // They check the promise that a lock with a lease makes: a holder learns that
 // it has lost the lock before the next contender is granted it. Each test takes
-// both times in its own process, and logs the smallest difference between them.
+// the time of the loss and the time of the next grant in its own process, and
+// logs the smallest difference between them.
 package ensemble

@@ -104,9 +104,10 @@ func (h *steadyHolder) await(t *testing.T) {
 	eventually(t, "the store answers the holder", func() bool { return h.lock.Err() != nil || answers(h.client) })
 }
 
-// quick is the longest outage that a lease must outlast. Of the nine seconds of
-// a lease, three and three quarters may have passed before the outage, and
-// reconnecting takes one second.
+// quick is the longest outage that a lease must outlast. A lease lasts nine
+// seconds here. Three and three quarters of these, the time between two writes
+// that renew the lease, may have passed before the outage. Reconnecting takes
+// one second.
 const quick = 3 * time.Second
 
 // requireHeld requires that the lock is still held. After a longer outage, such

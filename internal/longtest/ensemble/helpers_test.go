@@ -57,7 +57,7 @@ func dsn(path string, addrs ...string) string {
 	return "zk://" + strings.Join(addrs, ",") + path
 }
 
-// allBut returns addrs without that of server i.
+// allBut returns the addresses in addrs without that of server i.
 func allBut(addrs []string, i int) []string { return slices.Delete(slices.Clone(addrs), i, i+1) }
 
 // open returns a client that is closed when the test ends, whether or not the

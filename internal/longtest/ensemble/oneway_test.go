@@ -9,8 +9,8 @@ import (
 )
 
 // The packets of one server to another one are lost, while the other direction
-// works. Neither the leader nor the follower can know before syncLimit has
-// passed.
+// works. Neither the leader nor the follower can know of the cut before
+// syncLimit has passed.
 func TestHolderBehindAOneWayCutBetweenServersIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const holders, timeout = 4, 3 * time.Second

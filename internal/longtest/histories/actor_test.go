@@ -260,7 +260,8 @@ func (a *actor) afterwards(ctx context.Context, h *handle) {
 	}
 }
 
-// holdAndCheck holds the lock and checks it now and then, until it is lost.
+// holdAndCheck holds the lock for a while and checks it now and then. It
+// returns false as soon as it finds that the lock is lost, and otherwise true.
 func (a *actor) holdAndCheck(h *handle) bool {
 	limit, looks := a.unit, 1+a.rand.IntN(4)
 	switch n := a.rand.IntN(100); {
@@ -363,8 +364,8 @@ func (a *actor) quickly(at *attempt) {
 	}
 }
 
-// informed makes the attempt at. First it acquires another lock, so that the
-// client has seen all that was done before.
+// informed makes an attempt, which the parameter at describes. First it
+// acquires another lock, so that the client has seen all that was done before.
 func (a *actor) informed(at *attempt) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()

@@ -28,7 +28,7 @@ func tried(call, ret int64, mode dlock.Mode) *attempt {
 }
 
 // holding returns an attempt that has succeeded. The call of Unlock of its Lock
-// returned at the tick left, with the error err.
+// returned the error err, at a tick, which the parameter left gives.
 func holding(call, ret int64, mode dlock.Mode, left int64, err error) *attempt {
 	a := called(call, ret, mode, nil)
 	h := held(0, 1, a.span).handles[0]

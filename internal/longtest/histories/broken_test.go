@@ -228,8 +228,9 @@ func TestAHistoryWithoutAnOrderIsDrawn(t *testing.T) {
 	}
 }
 
-// judged checks that judge fails the test for a history, with a text that
-// contains verdict, and that it draws the history. judged returns the picture.
+// judged checks that judge fails the test for the history of r, with a text
+// that contains verdict, and that judge draws the history. judged returns the
+// picture.
 func judged(t *testing.T, r *recorder, verdict string) string {
 	t.Helper()
 	dir := t.TempDir()

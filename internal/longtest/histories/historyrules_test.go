@@ -60,15 +60,15 @@ func (a *attempt) wrong() string {
 	return ""
 }
 
-// over reports whether Unlock was called before the tick by, so that the Lock's
-// context may have ended by then.
+// over reports whether Unlock was called before a tick, which the parameter by
+// gives. If so, the Lock's context may have ended by that tick.
 func (h *handle) over(by int64) bool { return h.given != nil && h.given.call < by }
 
 // idle reports whether a refused TryLock or TryRLock has no excuse: during the
 // whole call no node can have been in the queue that blocks its mode. There are
-// three excuses. The node of a call that has left with an error may still be
-// there. If a request of the attempt has failed, a node of the attempt itself
-// may block it. And the server that the client asks may not know yet that other
+// three excuses. The node of another call that has failed may still be there.
+// If a request of the attempt has failed, a node of the attempt itself may
+// block it. And the server that the client asks may not know yet that other
 // calls have removed their nodes.
 func (r *recorder) idle(a *attempt) bool {
 	if !a.try || !errors.Is(a.err, dlock.ErrLocked) || a.retried {
@@ -93,8 +93,8 @@ func (r *recorder) sees(a *attempt) int64 {
 }
 
 // mayBeThere reports whether the node of attempt a may have been in the queue
-// during the attempt that was refused. Attempt a began before the refused one
-// ended.
+// during another attempt, which was refused. The caller has checked that a
+// began before the refused attempt ended.
 func (r *recorder) mayBeThere(a, refused *attempt) bool {
 	gone, ended := int64(forever), a.ended
 	sees := r.sees(refused)

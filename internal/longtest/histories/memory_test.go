@@ -170,7 +170,8 @@ func host(seed uint64, client int) string {
 
 func alike(seed uint64) bool { return seed%3 == 0 }
 
-// slowness draws how long the requests of a client's next session take.
+// slowness returns a function that draws, for each new session of a client, how
+// long its requests take.
 func slowness(seed uint64, client int) func() time.Duration {
 	r := rand.New(rand.NewPCG(seed, uint64(100+client)))
 	return func() time.Duration {

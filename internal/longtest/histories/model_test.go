@@ -35,7 +35,7 @@ type operation struct {
 	token  int64      // in a grant: its token; in a clearing, which removes a whole queue: the token of the last node in it
 	sharer int        // in a grant: the number of the client, if its actors share nodes; otherwise 0
 	maybe  bool       // it is unknown whether the lock was still held; if it was not, the operation has no effect
-	from   state      // of a resume: the state that the operations before it have left, see segments
+	from   state      // in an operation of kind resume: the state that the operations before it have left, see segments
 }
 
 func (o operation) String() string {
@@ -61,8 +61,8 @@ func (o operation) String() string {
 	return fmt.Sprintf("%s still %v", who, o.mode)
 }
 
-// holder is one Lock that is held. All Locks of one contender are lost if its
-// node is removed.
+// holder is one Lock, of type *dlock.Lock, that is held. A contender that has
+// re-entered has several. If its node is removed, all of them are lost.
 type holder struct {
 	hold, handle int
 	mode         dlock.Mode
@@ -146,8 +146,8 @@ func (s state) add(o operation) state {
 	return s
 }
 
-// step returns the state after an operation, and reports whether the lock may
-// have done it.
+// step reports whether the model allows an operation in the state s, and
+// returns the state after the operation.
 func (s state) step(o operation) (bool, state) {
 	switch o.kind {
 	case grant:
@@ -172,12 +172,12 @@ func (s state) step(o operation) (bool, state) {
 	return found && s.holders[at].mode == o.mode, s
 }
 
-// turn reports whether a grant may be a grant on a node that the goroutines of
-// a client share. It may in two cases. In the first, the highest token so far
-// was granted to the same client, with that node. In the second, another Lock
-// of the client is still held with that node: after a downgrade readers join
-// the node although readers of other clients, with higher tokens, have been
-// granted the lock before.
+// turn reports whether a grant may have come with a node that the goroutines of
+// a client share. There are two such cases. In the first, the highest token so
+// far was granted to the same client, with that node. In the second, the client
+// still holds another Lock with that node: after a downgrade readers join the
+// node although readers of other clients, with higher tokens, have been granted
+// the lock before.
 func (s state) turn(o operation) bool {
 	if o.sharer == 0 {
 		return false
@@ -241,8 +241,8 @@ func (s state) lower(o operation) (bool, state) {
 	return true, s
 }
 
-// model is the model of a lock that porcupine checks the history of each queue
-// against.
+// model is the model of a lock. Porcupine checks the history of each queue
+// against this model.
 var model = porcupine.Model{
 	Partition: partition,
 	Init:      func() any { return state{} },

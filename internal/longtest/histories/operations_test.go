@@ -10,9 +10,10 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// history returns all operations of the history, which the model then checks.
-// It also returns the losses that are wrong in any case: nothing had happened
-// that may take these locks away. Call it when all actors are done.
+// history returns all operations of the history, for the model to check. It
+// also returns the losses that are wrong whatever the model says, because
+// nothing had happened that may take these locks away. Call it when all actors
+// are done.
 func (r *recorder) history() (ops []porcupine.Operation, unexplained []string) {
 	for _, c := range r.contenders {
 		of, explained := r.operations(c)
@@ -131,8 +132,9 @@ func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) 
 	return span{max(c.granted.call, suspect), end}, silent, explained
 }
 
-// unlocked reports whether all Locks of a contender were unlocked, in calls
-// that began before the tick before and report no loss.
+// unlocked reports whether all Locks of a contender were unlocked by calls that
+// report no loss. Each call must have begun before a tick, which the parameter
+// before gives.
 func (c *contender) unlocked(before int64) bool {
 	return !slices.ContainsFunc(c.handles, func(h *handle) bool {
 		return h.given == nil || h.given.call >= before || isOver(h.given.err)
@@ -151,10 +153,10 @@ func (c *contender) lastCall() (last int64) {
 	return last
 }
 
-// earliest returns two ticks. The first is when the first cause began that may
-// have taken the lock of c away before the tick end. The second is the same,
-// but only for causes of which the holder need not have known. Each is forever
-// if there is no such cause.
+// earliest returns two ticks. The first is the beginning of the first cause
+// that may have taken the lock of c away by a tick, which the parameter end
+// gives. The second is the same, but only for causes of which the holder need
+// not have known. Each is forever if there is no such cause.
 func (r *recorder) earliest(c *contender, end int64) (any, silent int64) {
 	any, silent = forever, forever
 	for _, cause := range r.causes {

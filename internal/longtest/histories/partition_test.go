@@ -31,9 +31,9 @@ const segmentSize = 200
 // the same, for two reasons. In every order that agrees with the times of the
 // calls, everything before a cut comes before everything after it. And the
 // state at the cut is the same in each of these orders: all grants, losses,
-// unlocks and downgrades before it are over, so neither what is left of them
-// nor the highest token depends on their order. So each segment begins with the
-// state that the segments before it must have left.
+// unlocks and downgrades before the cut are over, so the Locks that are still
+// held and the highest token do not depend on their order. So each segment
+// begins with the state that the segments before it must have left.
 func segments(history []porcupine.Operation, size int) (parts [][]porcupine.Operation) {
 	history = slices.Clone(history)
 	slices.SortStableFunc(history, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })

@@ -47,7 +47,7 @@ type attempt struct {
 	mode    dlock.Mode
 	try     bool
 	limited bool    // the call has a deadline
-	within  *handle // the Lock whose context it is called with, or nil
+	within  *handle // the Lock with whose context the call was made, or nil
 	synced  int64   // a tick: the client has seen all that the store had done before that tick; 0: no such tick is known
 
 	began   time.Time
@@ -131,14 +131,14 @@ type cause struct {
 	upTo  int64  // if it removes a whole queue: the token of the last node seen in it, or 0 if none was seen; in other causes 0
 }
 
-// sudden reports whether nothing else was seen to begin or end while all nodes
-// up to some token were removed. Then the removal may be ordered before
-// everything that followed from it.
+// sudden reports whether a cause removed all nodes up to some token, and no
+// call was seen to begin or to end meanwhile. Then the model may order the
+// removal before everything that followed from it.
 func (c cause) sudden() bool { return c.upTo > 0 && c.ret == c.call+1 }
 
-// may reports whether a contender that lost the lock by that time can have lost
-// it for that cause. A cause with told set counts even if it was over long
-// before: a session that was cut off for a while may end late.
+// may reports whether a contender that lost the lock by the tick end may have
+// lost it for this cause. If told is true, the cause counts even if it was over
+// long before: a session that was cut off for a while may end late.
 func (c cause) may(h *contender, end int64) bool {
 	switch {
 	case c.slot >= 0 && c.slot != h.client.slot, c.queue != "" && c.queue != h.queue, c.node != "" && c.node != h.node:
@@ -394,8 +394,8 @@ func (r *recorder) held(c *client) (all []*handle) {
 	return all
 }
 
-// target draws the slot that a fault hits. In most cases its client holds a
-// lock.
+// target draws the slot of a client for a fault to hit. In most cases that
+// client holds a lock.
 func (r *recorder) target(draw *rand.Rand, slots int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

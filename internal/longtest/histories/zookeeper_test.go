@@ -55,7 +55,8 @@ type zkHistory struct {
 
 const queue = "q"
 
-// newZKHistory makes clients below root, which are closed when the test ends.
+// newZKHistory makes a history with clients whose locks are below the path
+// root. The clients are closed when the test ends.
 func newZKHistory(t testing.TB, seed uint64, pace time.Duration, root string, servers ...*zktest.Server) *zkHistory {
 	t.Helper()
 	w := &zkHistory{
@@ -103,8 +104,9 @@ func (w *zkHistory) join(i int) {
 	})
 }
 
-// nasty returns functions that hit exactly the requests that matter, and that
-// cut a holder off until other contenders get the lock.
+// nasty returns functions that make a client fail at the worst moments. One
+// loses the request that creates or deletes a node, or the reply to that
+// request. The other cuts a holder off until other contenders get the lock.
 func (w *zkHistory) nasty(i int, to route) nasty {
 	draw := rand.New(rand.NewPCG(w.seed, uint64(200+i)))
 	var mu sync.Mutex
@@ -231,8 +233,8 @@ func (w *zkHistory) cut(of func(string) cause, to route) {
 	w.sever(of(fmt.Sprintf("cut off from %s, %s", whence, how)), which, cut, d)
 }
 
-// sever calls the function cut for the connections of a route, and heals them
-// after the time d.
+// sever cuts the connections of a route, by calling the function cut for each
+// of its proxies, and heals them after the time d.
 func (w *zkHistory) sever(c cause, which route, cut func(*zktest.Proxy), d time.Duration) {
 	w.cause(c, done(func() {
 		for _, h := range which {
@@ -316,8 +318,8 @@ func TestHistoriesOnZooKeeperAreLinearizable(t *testing.T) {
 }
 
 // play runs several histories and judges them. Each history has faults of its
-// own. The faults that the function meanwhile injects into the servers hit all
-// of them.
+// own. The parameter meanwhile is a function that injects faults into the
+// servers, and those faults hit all histories.
 func play(t *testing.T, histories []*zkHistory, meanwhile func(), sum *figures) {
 	stop := make(chan struct{})
 	var playing sync.WaitGroup

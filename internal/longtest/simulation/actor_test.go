@@ -69,8 +69,9 @@ func (a *actor) mutex(queue string, opts ...recipes.Option) *recipes.RWMutex {
 	return a.client.current().RWMutex(queue, opts...)
 }
 
-// wait draws a way of waiting. Poll draws its pauses from random numbers of its
-// own, so a run that has to repeat polls without pauses.
+// wait draws a way of waiting. With a pause, Poll draws random numbers that do
+// not come from the seed. So in a run that must be repeatable, Poll has no
+// pauses.
 func (a *actor) wait() recipes.Wait {
 	switch n := a.rand.IntN(100); {
 	case n < 70:

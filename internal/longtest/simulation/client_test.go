@@ -65,8 +65,8 @@ func (c *client) open() *recipes.Client {
 }
 
 // constant is a back-off without random numbers, so that a run with the same
-// seed repeats. Each has its own small duration odd, so that no two timers fire
-// at the same instant.
+// seed repeats. The field odd is a small duration that is different in each
+// constant, so that no two timers fire at the same instant.
 type constant struct {
 	n   int
 	odd time.Duration
@@ -158,8 +158,8 @@ func (c *client) holdsBack(r faults.Request) bool {
 	return c.paused || cut.replies
 }
 
-// disturb records that a fault may keep the client from noticing a loss before
-// the time until.
+// disturb records that a fault may keep the client from noticing a loss up to a
+// time, which the parameter until gives.
 func (c *client) disturb(until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,8 +186,8 @@ func (c *client) disturbedSince(t time.Time) bool {
 	return c.lostAt.After(t.Add(-time.Second))
 }
 
-// calmSince returns since when nothing has kept the client from the store. It
-// returns no time before t.
+// calmSince returns the instant since which nothing has kept the client from
+// the store, or t if t is later.
 func (c *client) calmSince(t time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

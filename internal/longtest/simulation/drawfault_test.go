@@ -79,9 +79,9 @@ func (r *run) span(limit time.Duration) time.Duration {
 	return time.Duration(r.rand.Int64N(int64(limit/time.Microsecond)))*time.Microsecond + 300*time.Nanosecond
 }
 
-// doubtful reports whether a request that removes or renames l's node was lost.
-// If that node is gone later, that request may have removed it, or another
-// client.
+// doubtful reports whether a request was lost that removes or renames the node
+// of l. If that node is gone later, either that request or another client may
+// have removed it.
 func (r *run) doubtful(l *recipes.Lock) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -87,10 +87,10 @@ func (r *run) wakeUp() {
 }
 
 // closeClient closes a client while its actors use it. The actors go on with
-// another client. A run that has to repeat closes a client only if no message
-// of the client is under way: a message that arrives later would come together
-// with the news of the close, and the seed does not decide the order of the
-// two.
+// another client. In a run that must be repeatable, closeClient does so only if
+// no message of the client is under way: a message that arrives later would
+// come together with the news of the close, and the seed does not decide the
+// order of the two.
 func (r *run) closeClient(c *client) {
 	if c.isPaused() || r.sharing() == 1 && r.gate.has(c) {
 		return

@@ -64,7 +64,7 @@ func (j *journal) failed() bool {
 	return j.failure != ""
 }
 
-// epoch is when virtual time begins.
+// epoch is the instant at which virtual time begins.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // String returns all notes and remarks.

@@ -13,8 +13,9 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// learnLimit is how long a client that nothing keeps from the store may take to
-// learn that one of its nodes is gone.
+// learnLimit is the longest time that a client may take to learn that one of
+// its nodes is gone. The time starts anew whenever something has kept the
+// client from the store.
 const learnLimit = 10 * time.Second
 
 // holding is a lock that an actor has acquired and not unlocked.
@@ -27,10 +28,10 @@ type holding struct {
 	joined bool // when the lock was granted, another actor held it with the same node
 
 	missing time.Time // since when its node is gone; zero if the node is there
-	// Since when the store shows its node as exclusive although it is shared;
-	// zero if it does not.
+	// Since when the store shows the node as exclusive although the lock is
+	// shared; zero if the store does not show that.
 	notDowngraded time.Time
-	blocking      time.Time // since when it blocks a reader of its own client; zero if it blocks none
+	blocking      time.Time // since when the lock blocks a reader of its own client; zero if it blocks none
 }
 
 // removal records when an operator removed a node.
@@ -127,8 +128,8 @@ func (r *run) heldBy(c *client) []*holding {
 	return slices.DeleteFunc(r.notLost(), func(h *holding) bool { return h.actor.client != c })
 }
 
-// judgeClose fails the run if the locks of a client that is being closed are
-// not told at once that they are lost. It is called before any message of the
+// judgeClose fails the run if the locks of a client that is being closed do not
+// report at once that they are lost. It is called before any message of the
 // close has passed the gate.
 func (r *run) judgeClose() {
 	for _, h := range r.warned {
@@ -191,8 +192,9 @@ func (r *run) judgePair(a, b *holding) {
 		a.actor, a.lock.Node(), a.lock.Mode(), b.actor, b.lock.Node(), b.lock.Mode())
 }
 
-// judgeLoss fails the run if a holder has not learned for long that its node is
-// gone, because an operator has removed it or because the session has ended.
+// judgeLoss fails the run if the node of a holder has been gone for longer than
+// learnLimit and the holder has not learned of that. The node is gone because
+// an operator has removed it or because the session has ended.
 func (r *run) judgeLoss(h *holding) {
 	info, there := r.info(h.queue, h.lock.Node())
 	switch {
@@ -206,10 +208,10 @@ func (r *run) judgeLoss(h *holding) {
 	}
 }
 
-// judgeDowngraded fails the run if the store has shown a node as exclusive for
-// long although its holder has downgraded the lock: readers of other clients
-// would wait for no reason. A retained node may stay exclusive while no other
-// client waits.
+// judgeDowngraded fails the run if a holder has downgraded its lock and the
+// store goes on showing its node as exclusive, for longer than learnLimit:
+// readers of other clients would wait for no reason. A retained node may stay
+// exclusive while no other client waits.
 func (r *run) judgeDowngraded(h *holding) {
 	switch {
 	case r.wrap != nil || !strings.Contains(h.lock.Node(), "-W-") || r.writes(h.lock.Token()),
@@ -234,8 +236,9 @@ func (r *run) writes(token int64) bool {
 	return false
 }
 
-// judgeGrant fails the run if the store shows a node that blocks the lock that
-// was just granted, or no node of its holder, or if the tokens do not rise.
+// judgeGrant fails the run if a lock was granted wrongly: if the store shows a
+// node that blocks the lock, or no node of its holder, or if the tokens do not
+// rise.
 func (r *run) judgeGrant(h *holding) {
 	token, exclusive := h.lock.Token(), h.lock.Mode() == recipes.Exclusive
 	if at, removed := r.removedAt(h.lock); removed {
@@ -256,7 +259,7 @@ func (r *run) judgeGrant(h *holding) {
 	}
 	nodes := r.nodes(h.queue)
 	name := h.lock.Node()
-	if r.retains() { // a reader may have joined while a request was under way that renames the node
+	if r.retains() { // a reader may have joined while the request that renames the node was under way
 		name, _ = r.stands(h.queue, token)
 	}
 	i := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Name == name })
@@ -288,7 +291,8 @@ func (r *run) releasedAfter(p *message, at removal) bool {
 		p.born > at.step && r.armed[p.watch()] <= at.step
 }
 
-// judgeNodeless fails the run if an actor has waited for long without a node.
+// judgeNodeless fails the run if an actor has waited without a node for longer
+// than learnLimit.
 func (r *run) judgeNodeless() {
 	for a, s := range r.nodeless {
 		if a.call() != s.call {

@@ -6,8 +6,9 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// knowsAfter is how long a client that nothing keeps from the store may take to
-// learn that another client waits.
+// knowsAfter is the longest time that a client may take to learn that another
+// client waits. The time starts anew whenever something has kept the client
+// from the store.
 const knowsAfter = 4 * time.Second
 
 // want says which lock a call waits for, and in which mode.
@@ -18,7 +19,8 @@ type want struct {
 }
 
 // judgePeer fails the run if the holder of a shared node blocks a reader of its
-// own client for long: the reader neither joins nor has a node in the queue.
+// own client for longer than knowsAfter: the reader neither joins nor has a
+// node in the queue.
 func (r *run) judgePeer(h *holding) {
 	kept := r.keepsPeerOut(h)
 	switch {

@@ -36,8 +36,8 @@ func (a *actor) use(m *recipes.RWMutex, queue string, l *recipes.Lock) {
 	}
 }
 
-// unlockedBefore reports whether the Lock l was unlocked already, as reenter
-// sometimes unlocks the outer Lock first.
+// unlockedBefore reports whether the Lock l was unlocked already. That happens
+// because reenter sometimes unlocks the outer Lock first.
 func unlockedBefore(l *recipes.Lock) bool { return errors.Is(l.Err(), recipes.ErrNotHeld) }
 
 // hold waits for a while, or until the lock is lost.
@@ -81,7 +81,8 @@ func (a *actor) nest(outer *recipes.RWMutex, queue string, held *recipes.Lock, c
 	}
 }
 
-// reenter enters a lock again with a context of it.
+// reenter takes a lock again with a context of the outer Lock, and judges the
+// result. It unlocks the inner Lock, and sometimes the outer Lock before it.
 func (a *actor) reenter(m *recipes.RWMutex, queue string, outer *recipes.Lock, ctx context.Context) {
 	attempt, wants := m.RLock, recipes.Shared
 	if a.chance(50) {

@@ -13,8 +13,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// reserveMember draws a member that no fault of the group has hit, and for
-// which the function may returns true. It returns nil if there is none.
+// reserveMember draws a member that no fault of the group has hit. The
+// parameter may is a function that reports whether a member is suitable. If no
+// member is, reserveMember returns nil.
 func (s *round) reserveMember(may func(*member) bool) *member {
 	for _, i := range s.random.Perm(len(s.members)) {
 		if m := s.members[i]; may(m) && s.reserve(m.name) {
@@ -204,7 +205,9 @@ func (m *member) connected() int {
 	return 0
 }
 
-// lose loses several of the next requests, or the replies to them.
+// lose makes the proxies of the member lose several of the next requests, or
+// the replies to them. The parameter lose is the method of a proxy that loses
+// one of these.
 func (m *member) lose(s *round, lose func(*zktest.Proxy, func(int32) bool) <-chan struct{}) {
 	for range 3 + s.random.IntN(6) {
 		m.each(func(p *zktest.Proxy) {

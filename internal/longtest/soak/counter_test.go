@@ -46,7 +46,7 @@ func (c counter) begin(token int64) (int64, error) {
 	return c.step(func(t *tally) error { return t.accept(token) })
 }
 
-// write stores count for a holder with that token.
+// write stores the number count for a holder with that token.
 func (c counter) write(count, token int64) error {
 	_, err := c.step(func(t *tally) error {
 		if err := t.accept(token); err != nil {
@@ -64,7 +64,7 @@ func (c counter) readAs(token int64) (int64, error) {
 	return c.step(func(t *tally) error { return t.compare(token) })
 }
 
-// writeUnchecked stores count without any token.
+// writeUnchecked stores the number count, and compares no token.
 func (c counter) writeUnchecked(count int64) error {
 	_, err := c.step(func(t *tally) error {
 		t.Count, t.Writes = count, t.Writes+1
@@ -95,10 +95,10 @@ func (t *tally) accept(token int64) error {
 	return nil
 }
 
-// step changes the file while it holds the file's own lock, and returns the
-// number as it was before. If the process is killed, the system releases that
-// lock. If the function do returns an error, step stores the changes that do
-// has made nevertheless.
+// step calls the function do with the content of the file, and writes what do
+// has changed, even if do returns an error. Meanwhile step holds the file's own
+// lock, which the system releases if the process is killed. The result is the
+// number as it was before.
 func (c counter) step(do func(*tally) error) (int64, error) {
 	f, err := os.OpenFile(c.name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {

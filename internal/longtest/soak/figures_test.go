@@ -79,7 +79,7 @@ func (f *figures) count(events []event) {
 	}
 }
 
-// class returns the kind of error that a text of an error shows.
+// class returns the kind of an error, as the text of the error shows it.
 func class(text string) string {
 	for _, known := range []string{dlock.ErrLocked.Error(), "timed out", dlock.ErrLost.Error(),
 		context.Canceled.Error(), driver.ErrUnavailable.Error()} {
@@ -90,10 +90,10 @@ func class(text string) string {
 	return "other"
 }
 
-// atOnce limits which losses count in the figures: those that the worker learns of
-// within atOnce after it last saw that it held the lock. If the worker learns of a
-// loss later, for example because it was stopped, the time of the loss is not known
-// well enough.
+// atOnce limits which losses count in the figures. A loss counts if the worker
+// has learned of it within atOnce after a check that found the lock held. If
+// the worker learns of a loss later, for example because it was stopped, the
+// time of the loss is not known well enough.
 const atOnce = 60 * time.Millisecond
 
 // measure adds to the figures what the acquisitions of one lock show: how often

@@ -17,7 +17,7 @@ type hold struct {
 	journal *journal
 
 	mu    sync.Mutex
-	last  time.Duration // the last instant after which Err was nil
+	last  time.Duration // the latest reading of the clock after which Err was nil
 	noted time.Duration // the last instant that the journal shows as confirmed
 	over  bool
 }
@@ -25,9 +25,9 @@ type hold struct {
 // noteEvery is how often the journal gets a line while the lock stays held.
 const noteEvery = 40 * time.Millisecond
 
-// check reads the clock and then Err. It returns the clock and reports whether
-// the lock was held at that instant. It writes to the journal only now and
-// then.
+// check reads the clock and then Err. It returns the time that the clock
+// showed, and reports whether the lock was held at that instant. It writes to
+// the journal only now and then.
 func (h *hold) check() (at time.Duration, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

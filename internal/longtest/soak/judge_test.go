@@ -135,12 +135,12 @@ func judgeLock(all []*holding) (wrong []string) {
 		}
 	}
 	slices.SortFunc(all, func(a, b *holding) int { return cmp.Compare(a.from, b.from) })
-	writers := make(map[int64]*holding) // the last holding of a writer with that token
-	// Of the holdings so far, last is the one whose last confirmation is the
-	// latest, and lastExclusive the one that was confirmed as exclusive the latest.
+	writers := make(map[int64]*holding) // by token: the last holding of a writer
+	// Of the holdings so far, last is the one with the latest confirmation, and
+	// lastExclusive the one with the latest confirmation as exclusive.
 	var last, lastExclusive *holding
 	// Of the holdings so far, highest is the one with the highest token, and
-	// highestWriter the one of a writer with the highest token.
+	// highestWriter is the writer's holding with the highest token.
 	var highest, highestWriter *holding
 	for _, h := range all {
 		if other := writers[h.token]; other != nil && h.exclusive {
@@ -195,8 +195,9 @@ func cutAtRemoval(h *holding) *holding {
 	return &cut
 }
 
-// end returns until when the holding excludes another contender. The parameter
-// says whether that contender wants the lock exclusively.
+// end returns the instant until which the holding excludes another contender.
+// The parameter exclusively says whether that contender wants the lock
+// exclusively.
 func (h *holding) end(exclusively bool) time.Duration {
 	if exclusively {
 		return h.to
@@ -261,8 +262,9 @@ func (s *round) judge() (wrong []string) {
 		wrong = append(wrong, s.judgeCounters(lock, increments[lock])...)
 	}
 	if s.diverged() {
-		// Calls that were stuck, and what did not happen in a round that was
-		// cut short, say nothing about the lock.
+		// Calls that were stuck prove nothing against the lock if the servers
+		// have diverged. The same goes for things that did not happen, because
+		// the round was cut short.
 		return wrong
 	}
 	wrong = append(wrong, s.stuck...)

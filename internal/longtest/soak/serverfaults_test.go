@@ -44,8 +44,8 @@ func (s *round) reserve(what string) bool {
 	return true
 }
 
-// reserveServer draws a server that no fault of the group has hit, and for
-// which the function may returns true.
+// reserveServer draws a server that no fault of the group has hit. The
+// parameter may is a function that reports whether a server is suitable.
 func (s *round) reserveServer(may func(i int) bool) (int, bool) {
 	for _, i := range s.random.Perm(len(s.ensemble.Servers)) {
 		if may(i) && s.reserve(fmt.Sprint("server ", i)) {

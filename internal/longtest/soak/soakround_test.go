@@ -166,8 +166,8 @@ func (s *round) notWithin(what string) {
 }
 
 // allAcquire returns a function that reports whether each member with actors
-// has acquired a lock since now. The other members only ask for the long locks,
-// and may have to wait for those although nothing is wrong.
+// has acquired a lock since the call of allAcquire. The other members only ask
+// for the long locks, and may have to wait for those although nothing is wrong.
 func (s *round) allAcquire() func() bool {
 	was := make([]uint64, len(s.members))
 	for i, m := range s.members {
@@ -353,9 +353,9 @@ func (s *round) finishWorkers() {
 	}
 }
 
-// surveyIfLate watches over something that the caller does until the caller
-// calls stop. If that takes long, surveyIfLate asks the servers whether they
-// have diverged. If they have, it closes the channel diverged.
+// surveyIfLate watches over work of the caller. The caller calls stop when the
+// work is done. If the work takes long, surveyIfLate asks the servers whether
+// they have diverged. If they have, it closes the channel diverged.
 func (s *round) surveyIfLate() (diverged <-chan struct{}, stop func()) {
 	done, ended, found := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {

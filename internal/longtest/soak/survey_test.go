@@ -94,8 +94,8 @@ func timesShown(all []survey, server int, n shownNode) (times int) {
 }
 
 // repeatSurvey makes as many surveys as a verdict needs. Between two of them it
-// calls pause, which reports whether to go on. It stops at the first survey in
-// which all servers agree.
+// calls the function pause, which reports whether to go on. It stops at the
+// first survey in which all servers agree.
 func repeatSurvey(ask func() survey, pause func() bool) []survey {
 	all := []survey{ask()}
 	for len(all) < surveyCount && !agree(all[len(all)-1]) && pause() {
@@ -178,8 +178,8 @@ func (s survey) String() string {
 
 func comparePaths(a, b shownNode) int { return strings.Compare(a.path, b.path) }
 
-// findDivergence asks the servers whether they have diverged, and keeps the
-// differences that stay in s.differences. It gives up when stop is closed.
+// findDivergence asks the servers whether they have diverged. It stores in
+// s.differences the differences that stay. It gives up when stop is closed.
 func (s *round) findDivergence(stop <-chan struct{}) {
 	all := repeatSurvey(s.survey, func() bool {
 		select {

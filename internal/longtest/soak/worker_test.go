@@ -40,9 +40,9 @@ type settings struct {
 	Actors   int
 }
 
-// Many actors hold the brief locks, for milliseconds. An operator removes nodes
-// of one of them. One goroutine of each worker holds the long locks, for
-// seconds, so that every fault finds a lock that can be lost.
+// Many actors hold the brief locks, each for milliseconds. An operator removes
+// nodes of one of these locks. One goroutine of each worker holds the long
+// locks, each for seconds, so that every fault finds a lock that can be lost.
 var (
 	briefLocks = []string{"a", "b/c", tamperedLock}
 	longLocks  = []string{"long/0", "long/1", "long/2"}

@@ -64,8 +64,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// checkApplies fails the test if the fault cannot be put in, or the files would
-// not be Go.
+// checkApplies fails the test if the fault cannot be put in, or if the changed
+// files would not be valid Go.
 func checkApplies(t *testing.T, p *patch) (files map[string]string) {
 	t.Helper()
 	files, err := p.apply(root)
@@ -253,8 +253,8 @@ func goTool(t *testing.T, files map[string]string, verb string, args ...string) 
 }
 
 // firstOf returns the first seed that fails, and what the simulation says with
-// it. It begins with the seed from, and ends at the limit. If no seed fails, it
-// returns 0.
+// it. It tries the seeds up to the limit, and begins with the one that the
+// parameter from gives. If no seed fails, it returns 0.
 func (s simulator) firstOf(t *testing.T, from int) (seed int, says string) {
 	t.Helper()
 	for n := 10; from <= *limit; n = min(10*n, batch) {
@@ -293,9 +293,9 @@ func (s simulator) first(t *testing.T, from, n int) (seed int, says string) {
 	return s.first(t, from+n/2, n-n/2)
 }
 
-// run runs n seeds, beginning with the seed from, and returns the output. The
-// number n is so small that the simulation does not require that everything has
-// happened in these runs.
+// run runs n seeds and returns the output. The parameter from gives the first
+// of these seeds. The number n is so small that the simulation does not require
+// that everything has happened in these runs.
 func (s simulator) run(t *testing.T, from, n int) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -171,8 +171,8 @@ func (p *patch) apply(root string) (map[string]string, error) {
 }
 
 // find returns the index of the only place with the hunk's old lines, and the
-// hunk that fits there. If the lines around the change are not as they were,
-// that is the hunk without them.
+// hunk that fits there. That is h or, if only the lines around the change are
+// not as they were, h without these lines.
 func (h hunk) find(lines []string) (at int, fitting hunk, err error) {
 	found := 0
 	for _, fitting := range []hunk{h, h.core()} {
