@@ -196,16 +196,17 @@ func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 	}
 }
 
-// endAfterSlowReplies cuts a session off while replies to its requests are on
-// their way. The replies arrive, and must not prolong the lease by the time
-// that they took. A driver may also lose its session because of slow replies.
+// endAfterSlowReplies cuts a session off while the store's replies to earlier
+// requests are on their way. These replies still arrive, late, and must not
+// prolong the lease by the time that they took. It is no failure if a session
+// ends because of slow replies.
 //
 // The case also delays the replies to heartbeats. A driver may ignore a late
 // reply: [driver.Lease.Keep] waits for a quarter of the timeout only. So these
 // delays are shorter than that. A delay proves something only if a slow reply
 // has renewed the lease. That is certain only if the session has lived for
-// longer than its timeout. If no session has, the case tries a delay of a tenth
-// of the timeout.
+// longer than its timeout. If no session has lived for so long, the case tries
+// a delay of a tenth of the timeout, which more drivers survive.
 func endAfterSlowReplies(c *check) {
 	timeout := c.config.sessionTimeout()
 	for _, pause := range []time.Duration{timeout / 20, timeout / 4} {

@@ -24,8 +24,10 @@ var (
 	// errNotOwner is the store's answer to a request to release or replace the node
 	// of another session.
 	errNotOwner = errors.New("the node belongs to another session")
-	// errCleanedUp is the store's answer to a Create that arrives after its own
-	// clean-up. No caller waits for this answer.
+	// errCleanedUp is the store's answer to a Create that was delayed on its way.
+	// The session had no answer to the Create, and has asked the store to remove
+	// what that Create makes. That request has overtaken the Create. No caller
+	// waits for this answer.
 	errCleanedUp = errors.New("create was cleaned up before it arrived")
 	// errNoAnswer marks the error of a request that was sent and not answered. The
 	// store may or may not have carried it out.

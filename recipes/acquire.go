@@ -46,8 +46,9 @@ type acquirer interface {
 	acquire(ctx context.Context, a *attempt) (*Lock, error)
 }
 
-// acquirer returns the acquirer for a call of the lock. The caller has to call
-// done when its call ends.
+// acquirer returns what gets the lock for one call of Lock, RLock, TryLock or
+// TryRLock: the client's cohort if the lock has retention, or else a new
+// contention. The function done has to be called when that call ends.
 func (m *RWMutex) acquirer() (from acquirer, done func()) {
 	if m.options.retention == nil {
 		return new(contention), func() {}

@@ -163,8 +163,9 @@ func (h *hold) ended() error {
 }
 
 // markShared reports whether the hold was granted exclusively and is shared
-// now. If so, it decides that the node gets the name of a reader's node. It is
-// called with mu held.
+// now. If so, markShared marks the entry as one whose node has to be renamed to
+// the name of a reader's node. A later request renames the node in the store.
+// markShared is called with mu held.
 func (h *hold) markShared() bool {
 	if h.granted != Exclusive || h.mode() != Shared {
 		return false

@@ -38,7 +38,7 @@ func free(nodes []driver.Node, mode Mode) bool { return blocker(nodes, mode) < 0
 // it.
 type Contender struct {
 	Node  string // the name of its node
-	Host  string // the encoded host name; empty if Node is no name of dlock
+	Host  string // the host name as it stands in Node, see [WithHostname]; empty if dlock did not make that name
 	Mode  Mode
 	Holds bool // true if it holds the lock, false if it waits
 	// HeldSince is when this client was granted the lock, by this client's

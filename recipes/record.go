@@ -60,8 +60,8 @@ func recordTail(data []byte) []byte {
 	return b[1:]
 }
 
-// newRecord returns the data of a new node. The time now is the beginning of
-// the call, and tail is a result of recordTail.
+// newRecord returns the data of a new node. The parameter now is the time at
+// which the call of Lock or RLock began, and tail is what recordTail returned.
 func newRecord(now time.Time, tail []byte) []byte {
 	b := make([]byte, 0, 96+len(tail))
 	b = append(b, `{"id":"`...)

@@ -27,7 +27,7 @@ type store struct {
 	server         *zktest.Server
 	chroot         string
 	params         string
-	alwaysPrefetch bool // whether each Create of its sessions sends a list of the queue at once: see prefetchPolicy.always
+	alwaysPrefetch bool // whether each Create of its sessions also asks for a list of the queue, before it has an answer: see prefetchPolicy.always
 
 	mu      sync.Mutex
 	proxies map[driver.Session]*zktest.Proxy

@@ -230,7 +230,8 @@ func parent(path string) string { return path[:strings.LastIndexByte(path, '/')]
 // The caller of each function below holds watches.mu. Only confirmLater locks
 // it itself.
 
-// drop removes a watch from paths.
+// drop removes the watch of a path from ws.paths. If ws.stale counts the watch,
+// drop takes it out of that number, too.
 func (ws *watches) drop(path string, w *watch) {
 	delete(ws.paths, path)
 	if w.breaks == ws.breaks {

@@ -138,7 +138,7 @@ func (w *worker) trace() *dlock.Trace {
 // attempt returns the attempt in progress.
 func (w *worker) attempt() *attempt { return w.attempts[len(w.attempts)-1] }
 
-// pause waits for that time and returns true. If ctx ends or stop closes first, it
+// pause waits for the time d and returns true. If ctx ends or stop closes first, it
 // returns false at once.
 func pause(ctx context.Context, d time.Duration, stop <-chan struct{}) bool {
 	if d <= 0 {

@@ -153,9 +153,9 @@ func (p *process) secureServing() bool {
 	return true
 }
 
-// listening reports whether this very server answers, although it may not have
-// found the other servers of its ensemble. Such a server does not answer
-// "conf", but it answers "envi".
+// listening reports whether a server answers at this address, and is this
+// process. It sends "envi", because a server answers "conf" only when it has
+// found the other servers of its ensemble.
 func (p *process) listening() bool {
 	envi, err := p.poll("envi")
 	return err == nil && strings.Contains(envi, tmpdirProperty+p.proc.Dir()+"\n")

@@ -18,7 +18,7 @@ type round struct {
 	started   chan struct{} // closed when the command "go" arrives
 	timedFrom snapshot      // the start of the measured part
 	granted   atomic.Int64  // in a plan of kind Drain: the number of grants so far
-	deadline  time.Time     // in a plan of kind Loop or Try: when the contenders stop; set before started is closed
+	deadline  time.Time     // in a plan of kind Loop or Try: when the contenders stop; set before the channel started is closed
 	running   sync.WaitGroup
 	counts    []int64
 

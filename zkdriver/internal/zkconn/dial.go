@@ -33,11 +33,11 @@ func connectTo(ctx context.Context, address string, config *tls.Config, every ti
 	return secure, nil
 }
 
-// dialAgain dials, and starts a further dial each time that the duration every
-// has passed. It returns the first connection that is made. The reason is this:
-// if a network drops the packets of one dial, the operating system repeats them
-// only after 1 s, 3 s and 7 s, which may be long after the network works again.
-func dialAgain(ctx context.Context, every time.Duration, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
+// dialAgain dials, and starts a further dial whenever another interval has
+// passed. It returns the first connection that is made. The reason is this: if a
+// network drops the packets of one dial, the operating system repeats them only
+// after 1 s, 3 s and 7 s, which may be long after the network works again.
+func dialAgain(ctx context.Context, interval time.Duration, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
 	var dials sync.WaitGroup
 	defer dials.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -58,7 +58,7 @@ func dialAgain(ctx context.Context, every time.Duration, dial func(context.Conte
 		}
 	}
 	dials.Go(once)
-	ticker := time.NewTicker(every)
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		select {
