@@ -94,11 +94,11 @@ func TestEndOfOneSessionLeavesTheNodesOfOthers(t *testing.T) {
 }
 
 func TestNothingOutlivesClose(t *testing.T) {
-	st := memdriver.New(memdriver.WithSessionTimeout(50 * time.Millisecond))
+	st := memdriver.New(memdriver.WithSessionTimeout(time.Second))
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
 	before := runtime.NumGoroutine()
-	for range 20 {
+	for range 5 { // each Close waits for a session timeout
 		s, err := st.Connect(ctx)
 		require.NoError(t, err)
 		p := create(t, s)
