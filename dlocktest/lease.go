@@ -7,8 +7,9 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// SkewLease moves both clocks of a lease on by d, and leaves its timer as it
-// was. A lease sees the same after a pause of its process or a sleep of the
+// SkewLease moves both clocks of a lease on by d: the wall clock, and the
+// monotonic clock. It leaves the timer of the lease as it was. A lease sees the
+// same after a pause of its process or a sleep of the
 // machine. If the sessions of a driver leave rule 8 to a [driver.Lease], its
 // test plays [Config.Pause] with SkewLease:
 //

@@ -156,9 +156,10 @@ type Session interface {
 	// node is not there any more, Delete returns nil: the first request has
 	// removed the node.
 	//
-	// A caller may repeat Delete, however late. A repeat never removes another node
-	// that has taken the name. A first Delete does not do so either if the session
-	// has already seen that the node p is gone. After a Delete that returned nil,
+	// A caller may repeat Delete, however late. If an operator has removed the
+	// queue, the node of another contender may have the name of p now. A repeat
+	// never removes that node. The first Delete of p may remove that node only if
+	// the session has not seen that p is gone. After a Delete that returned nil,
 	// or an error that matches [ErrUnavailable], a repeat may return nil or an
 	// error that matches ErrGone. After an error that does not match ErrGone, the
 	// node may or may not be in the queue.

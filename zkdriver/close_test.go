@@ -119,9 +119,9 @@ func TestCloseOfASessionThatTheServerHasLetExpireIsDone(t *testing.T) {
 	require.Zero(t, b.proxy.Frames(zktest.OpClose))
 }
 
-// If an attempt to end the session reaches a server, the server keeps the
-// session for another timeout. So if every attempt was too short to get an
-// answer, the session would never end.
+// To end a session, the driver first connects with it again, and that makes the
+// server keep the session for another timeout. So if every attempt gave up
+// before the second step, the session would never end.
 func TestAttemptsToEndALostSessionSucceedOnASlowNetwork(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=10s")

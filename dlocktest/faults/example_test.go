@@ -55,7 +55,7 @@ func ExampleNew() {
 	memory := memdriver.New()
 	store := faults.New(memory, func(_ context.Context, r faults.Request) faults.Fault {
 		if r.Op == faults.OpCreate && r.Nth == 1 && r.Stage == faults.StageReply {
-			fmt.Println("lost:", r)
+			fmt.Println("lost on its way:", r)
 			return faults.Fault{Lose: true}
 		}
 		return faults.Fault{}
@@ -67,9 +67,11 @@ func ExampleNew() {
 		return
 	}
 	fmt.Println("won:", lock.Node())
-	fmt.Println(lock.Unlock(), client.Close(), memory.Stats().Nodes)
+	fmt.Println("errors:", lock.Unlock(), client.Close())
+	fmt.Println("nodes left in the store:", memory.Stats().Nodes)
 	// Output:
-	// lost: create "stock/42" "web1-W-0000000000", reply
+	// lost on its way: create "stock/42" "web1-W-0000000000", reply
 	// won: web1-W-0000000001
-	// <nil> <nil> 0
+	// errors: <nil> <nil>
+	// nodes left in the store: 0
 }

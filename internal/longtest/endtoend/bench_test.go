@@ -97,8 +97,8 @@ func BenchmarkFreeLock(b *testing.B) {
 	}
 }
 
-// BenchmarkContendedLock lets eight sessions contend for one lock. The
-// candidates take turns.
+// BenchmarkContendedLock lets eight sessions contend for one lock. It measures
+// dlock and zk.Lock in turns.
 func BenchmarkContendedLock(b *testing.B) {
 	const sessions, times = 8, 25
 	w := newFixture(b)

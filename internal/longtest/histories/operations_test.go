@@ -133,8 +133,7 @@ func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) 
 }
 
 // unlocked reports whether all Locks of a contender were unlocked by calls that
-// report no loss. Each call must have begun before a tick, which the parameter
-// before gives.
+// began before the given tick and report no loss.
 func (c *contender) unlocked(before int64) bool {
 	return !slices.ContainsFunc(c.handles, func(h *handle) bool {
 		return h.given == nil || h.given.call >= before || isOver(h.given.err)

@@ -93,7 +93,7 @@ func (a *actor) delayUnlock() {
 	}
 	select {
 	case <-a.finish:
-	case <-time.After(5 * time.Second): // a session lasts for four seconds at most
+	case <-time.After(5 * time.Second): // by then the session has ended: no session timeout is above 4 s
 	}
 }
 
