@@ -15,8 +15,8 @@ type workload struct {
 	// cannot says, by the name of a competitor, why that competitor cannot do
 	// the workload.
 	cannot map[string]string
-	// levelOnOneServer reports whether the target on one server is to be level with
-	// the best peer.
+	// levelOnOneServer is true if it is good enough that dlock is as fast as the best
+	// peer on one server. For other workloads dlock has to be faster.
 	levelOnOneServer bool
 }
 

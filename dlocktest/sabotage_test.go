@@ -165,7 +165,7 @@ func perStore[T any](create func() *T) func(*memdriver.Store) *T {
 
 func sound(s base, _ *memdriver.Store) driver.Session { return s }
 
-// sabotageEnv is an environment variable. It has the name of the sabotage that
+// sabotageEnv is an environment variable. Its value is the name of the sabotage that
 // a process runs.
 const sabotageEnv = "DLOCKTEST_SABOTAGE"
 

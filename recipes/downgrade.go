@@ -59,7 +59,7 @@ func (l *Lock) downgradeRest() error {
 	case errors.Is(err, ErrLost):
 		l.endedBy(err)
 	case errors.Is(err, ErrNotHeld):
-		return nil // the shared Locks were unlocked meanwhile, and the node is gone
+		return nil // all Locks of the hold, now shared, were unlocked meanwhile; so the node is gone
 	}
 	return err
 }
