@@ -55,7 +55,7 @@ func TestBeingAheadMeansAheadOfTheBestPeerInEveryRound(t *testing.T) {
 	require.Equal(t, "zk.Lock", best.name)
 	require.Equal(t, 1.75, speed.Median)
 	require.Contains(t, oneLine(r.verdict(contend8)), "dlock is ahead of all peers. It is 1.75 (1.50 to 2.00) times as fast as the best of them, go-zookeeper `zk.Lock`.")
-	require.Contains(t, oneLine(r.verdict(contend8)), "15.0 requests (kazoo `Lock`; dlock 250)")
+	require.Contains(t, oneLine(r.verdict(contend8)), "requests (kazoo `Lock` 15.0, dlock 250)")
 }
 
 func TestVerdictNamesAPeerThatIsAhead(t *testing.T) {
