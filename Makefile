@@ -19,22 +19,22 @@ lint: ## gofmt, vet, staticcheck, go mod tidy
 	@sh scripts/lint.sh
 
 bench: need-bench ## this library beside other locks, into docs/benchmarks.md; BENCHFLAGS adds flags (-help lists them)
-	cd bench && go run . $(BENCHFLAGS)
+	cd bench && GOWORK=off go run . $(BENCHFLAGS)
 
 bench-go: need-zookeeper ## the benchmarks of the packages, once each; BENCHTIME sets for how long
-	DLOCK_TEST_ZOOKEEPER=require go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
+	GOWORK=off DLOCK_TEST_ZOOKEEPER=require go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) sh scripts/fuzz.sh
 
 soak: need-zookeeper need-gcc ## faults on three ZooKeeper servers for SOAK (30m), drawn from SEED (1), and what came of it
-	CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require go test -race -v -count=1 -timeout 0 -run NothingIsLost ./internal/longtest/soak -soak $(SOAK) -seed $(SEED)
+	GOWORK=off CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require go test -race -v -count=1 -timeout 0 -run NothingIsLost ./internal/longtest/soak -soak $(SOAK) -seed $(SEED)
 
 faults: ## put each fault of internal/longtest/simulation/faults into the lock; fails if one is not seen
-	go test -count=1 -v -timeout 0 -run TestFaults ./internal/longtest/simulation/faults -put
+	GOWORK=off go test -count=1 -v -timeout 0 -run TestFaults ./internal/longtest/simulation/faults -put
 
 fault-seeds: ## find the seeds that see these faults, and write them into the patches
-	go test -count=1 -v -timeout 0 -run TestFaults ./internal/longtest/simulation/faults -find
+	GOWORK=off go test -count=1 -v -timeout 0 -run TestFaults ./internal/longtest/simulation/faults -find
 
 need-zookeeper: ## install ZooKeeper and Java for the tests, or say what to install
 	@sh scripts/need-zookeeper.sh

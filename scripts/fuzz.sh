@@ -2,10 +2,11 @@
 # Runs every Fuzz target of the repository for a short time each (FUZZTIME, 10s).
 set -eu
 cd "$(dirname "$0")/.."
+. scripts/enter.sh
 
 for module in $(sh scripts/modules.sh); do
 	(
-		cd "$module"
+		enter "$module"
 		for package in $(go list ./...); do
 			for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
 				echo "$package $target"

@@ -3,6 +3,7 @@
 # Goes on after a failure, so that one run shows everything.
 set -u
 cd "$(dirname "$0")/.."
+. scripts/enter.sh
 
 # Runs with Go 1.25 and 1.26.
 staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.7.0
@@ -24,12 +25,13 @@ unformatted() {
 	}
 }
 
+root=$(pwd)
 check unformatted
 for module in $(sh scripts/modules.sh); do
-	cd "$module" || exit 1
+	enter "$module"
 	check go vet ./...
 	check go run $staticcheck ./...
-	check go mod tidy -diff
-	cd - >/dev/null || exit 1
+	cd "$root" || exit 1
 done
+check sh scripts/tidy.sh -diff
 exit $status

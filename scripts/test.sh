@@ -7,6 +7,7 @@
 # of their own, and on a small machine they would starve each other's sessions.
 set -u
 cd "$(dirname "$0")/.."
+. scripts/enter.sh
 
 sh scripts/need-zookeeper.sh || exit 1
 sh scripts/need-peers.sh || exit 1
@@ -15,6 +16,6 @@ sh scripts/need-gcc.sh || exit 1
 status=0
 for module in $(sh scripts/modules.sh); do
 	echo "# tests of $module"
-	(cd "$module" && CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require go test -race -shuffle=on -p 1 -timeout 15m ${TESTFLAGS:-} ./...) || status=1
+	(enter "$module" && CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require go test -race -shuffle=on -p 1 -timeout 15m ${TESTFLAGS:-} ./...) || status=1
 done
 exit $status
