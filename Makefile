@@ -7,13 +7,16 @@ FUZZTIME ?= 10s
 SOAK ?= 30m
 SEED ?= 1
 
-.PHONY: help test lint bench bench-go fuzz soak faults fault-seeds need-zookeeper need-peers need-bench need-gcc
+.PHONY: help test test-core lint bench bench-go fuzz soak faults fault-seeds need-zookeeper need-stores need-peers need-bench need-gcc
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
 
-test: ## all tests of all modules, with the race detector and a real ZooKeeper; TESTFLAGS adds flags
+test: ## all tests of all modules, with the race detector and real servers; TESTFLAGS adds flags
 	@TESTFLAGS='$(TESTFLAGS)' sh scripts/test.sh
+
+test-core: ## the tests of the root module alone, which need ZooKeeper only; TESTFLAGS adds flags
+	@TESTFLAGS='$(TESTFLAGS)' sh scripts/test.sh .
 
 lint: ## gofmt, vet, staticcheck, go mod tidy
 	@sh scripts/lint.sh
@@ -38,6 +41,9 @@ fault-seeds: ## find the seeds that see these faults, and write them into the pa
 
 need-zookeeper: ## install ZooKeeper and Java for the tests, or say what to install
 	@sh scripts/need-zookeeper.sh
+
+need-stores: ## install Redis, PostgreSQL, MariaDB and etcd for the tests, or say what to install
+	@sh scripts/need-stores.sh
 
 need-peers: ## install the lock libraries that tests try beside this one, or say what to install
 	@sh scripts/need-peers.sh

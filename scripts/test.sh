@@ -1,6 +1,10 @@
 #!/bin/sh
-# Runs all tests of all modules with the race detector and a real ZooKeeper.
-# Some tests run the lock libraries of others beside this one, see need-peers.sh.
+# Usage: scripts/test.sh [MODULE...]
+#
+# Runs all tests of these modules, or of every module, with the race detector and
+# real servers: ZooKeeper for the root module ("."), Redis, PostgreSQL, MariaDB and
+# etcd besides for the others. A server that cannot be installed is a failure. Some
+# tests run the lock libraries of others beside this one, see need-peers.sh.
 # TESTFLAGS holds more flags for go test.
 #
 # One package runs at a time: several of them start servers, clients and faults
@@ -12,10 +16,16 @@ cd "$(dirname "$0")/.."
 sh scripts/need-zookeeper.sh || exit 1
 sh scripts/need-peers.sh || exit 1
 sh scripts/need-gcc.sh || exit 1
+export CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require
+
+if [ "$*" != . ]; then
+	sh scripts/need-stores.sh || exit 1
+	export DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require DLOCK_TEST_ETCD=require
+fi
 
 status=0
-for module in $(sh scripts/modules.sh); do
+for module in ${*:-$(sh scripts/modules.sh)}; do
 	echo "# tests of $module"
-	(enter "$module" && CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require go test -race -shuffle=on -p 1 -timeout 15m ${TESTFLAGS:-} ./...) || status=1
+	(enter "$module" && go test -race -shuffle=on -p 1 -timeout 15m ${TESTFLAGS:-} ./...) || status=1
 done
 exit $status
