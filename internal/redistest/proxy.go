@@ -1,0 +1,146 @@
+package redistest
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// Proxy is a proxy in front of a server that understands Redis's protocol, version 2:
+// it counts, loses and holds single requests and replies. Other bytes, such as TLS,
+// are forwarded as they come.
+type Proxy struct {
+	*testenv.Proxy
+	classify func(command []string) int32
+
+	mu      sync.Mutex
+	capture *capture
+	keep    bool
+	kept    [][]string
+}
+
+// capture keeps the bytes of the next request that matches.
+type capture struct {
+	match   func(op int32) bool
+	request []byte
+}
+
+// NewProxy returns a proxy for target. The function classify returns the operation of
+// a command for the proxy's methods. The proxy is closed when the test ends, and
+// leaves no goroutine.
+func NewProxy(t testing.TB, target string, classify func(command []string) int32) *Proxy {
+	t.Helper()
+	p := &Proxy{classify: classify}
+	p.Proxy = testenv.NewProxy(t, target, p.protocol)
+	return p
+}
+
+// Keep makes the proxy keep all commands from now on, for [Proxy.Commands].
+func (p *Proxy) Keep() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keep, p.kept = true, nil
+}
+
+// Commands returns the commands that clients have sent since [Proxy.Keep].
+func (p *Proxy) Commands() [][]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([][]string(nil), p.kept...)
+}
+
+// HoldRequest loses the next request that matches, as LoseRequest does. When the
+// caller calls arrive, the server gets the request on a connection of its own, and
+// arrive returns when the server has answered. If there was no such request, arrive
+// does nothing.
+func (p *Proxy) HoldRequest(match func(op int32) bool) (arrive func()) {
+	c := &capture{match: match}
+	p.mu.Lock()
+	p.capture = c
+	p.mu.Unlock()
+	p.LoseRequest(match)
+	return func() {
+		p.mu.Lock()
+		request := c.request
+		p.mu.Unlock()
+		if request != nil {
+			_, _ = send(p.Target(), request) // an error says that the server has refused the request
+		}
+	}
+}
+
+// protocol returns the readers for a new connection. Replies come in the order of the
+// requests, so a counter tells to which request a reply belongs.
+func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
+	var sent, answered counter
+	return reader(func(bytes []byte, value any) testenv.Frame {
+			command := texts(value)
+			f := testenv.Frame{Bytes: bytes, Kind: testenv.Request, Op: p.classify(command), ID: sent.next()}
+			p.see(f, command)
+			return f
+		}), reader(func(bytes []byte, value any) testenv.Frame {
+			if isMessage(value) {
+				return testenv.Frame{Bytes: bytes, Kind: testenv.Event}
+			}
+			return testenv.Frame{Bytes: bytes, Kind: testenv.Reply, ID: answered.next()}
+		})
+}
+
+func (p *Proxy) see(f testenv.Frame, command []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.keep {
+		p.kept = append(p.kept, command)
+	}
+	if p.capture != nil && p.capture.match(f.Op) {
+		p.capture.request = bytes.Clone(f.Bytes)
+		p.capture = nil
+	}
+}
+
+type counter int64
+
+func (c *counter) next() int64 {
+	*c++
+	return int64(*c)
+}
+
+func reader(frame func(bytes []byte, value any) testenv.Frame) testenv.FrameReader {
+	var buffered *bufio.Reader
+	return func(r io.Reader) (testenv.Frame, error) {
+		if buffered == nil {
+			buffered = bufio.NewReader(r)
+		}
+		var raw bytes.Buffer
+		value, err := readValue(buffered, &raw, 0)
+		if err == testenv.ErrOtherProtocol {
+			rest, _ := buffered.Peek(buffered.Buffered())
+			raw.Write(rest)
+		}
+		if err != nil {
+			return testenv.Frame{Bytes: raw.Bytes()}, err
+		}
+		return frame(raw.Bytes(), value), nil
+	}
+}
+
+// texts returns the strings of an array.
+func texts(value any) (found []string) {
+	values, _ := value.([]any)
+	for _, v := range values {
+		text, _ := v.(string)
+		found = append(found, text)
+	}
+	return found
+}
+
+// isMessage reports whether a reply is a message of a subscription, which answers no
+// request.
+func isMessage(value any) bool {
+	t := texts(value)
+	return len(t) > 1 && (t[0] == "message" || t[0] == "pmessage" || t[0] == "smessage")
+}

@@ -1,0 +1,99 @@
+package redistest
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/leakcheck"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+func TestMain(m *testing.M) { os.Exit(leakcheck.After(Main(m))) }
+
+func TestAServerKeepsWhatItHasConfirmed(t *testing.T) {
+	s := Start(t, Durable())
+	require.Equal(t, "OK", s.Do("SET", "a", "1"))
+	s.Kill()
+	s.Restart()
+	require.Equal(t, "1", s.Do("GET", "a"))
+	require.FileExists(t, s.Socket())
+}
+
+func TestAServerWithoutAFileLosesAll(t *testing.T) {
+	s := Start(t)
+	s.Do("SET", "a", "1")
+	s.Restart()
+	require.Nil(t, s.Do("GET", "a"))
+	_, err := s.TryDo("NO", "COMMAND")
+	require.ErrorContains(t, err, "unknown command")
+}
+
+func TestSentinelKnowsItsMaster(t *testing.T) {
+	master := Start(t)
+	sentinel := StartSentinel(t, "locks", master)
+	reply := sentinel.Do("SENTINEL", "get-master-addr-by-name", "locks")
+	require.Equal(t, master.Addr(), strings.Join(texts(reply), ":"))
+}
+
+func TestTheProxyCountsAndHoldsRequests(t *testing.T) {
+	s := Shared(t)
+	s.Do("DEL", "held")
+	const opSet = 7
+	p := NewProxy(t, s.Addr(), func(command []string) int32 {
+		if command[0] == "SET" {
+			return opSet
+		}
+		return 0
+	})
+	set := []byte("*3\r\n$3\r\nSET\r\n$4\r\nheld\r\n$1\r\n1\r\n")
+	arrive := p.HoldRequest(func(op int32) bool { return op == opSet })
+	_, err := send(p.Addr(), set)
+	require.Error(t, err)
+	require.Nil(t, s.Do("GET", "held"))
+	arrive()
+	require.Equal(t, "1", s.Do("GET", "held"))
+	require.Equal(t, 1, p.Frames(opSet))
+}
+
+func TestAPausedServerAnswersNothing(t *testing.T) {
+	s := Start(t)
+	s.Pause()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := s.TryDo("PING")
+		answered <- err
+	}()
+	select {
+	case <-answered:
+		t.Fatal("a paused server has answered")
+	case <-time.After(200 * time.Millisecond):
+	}
+	s.Resume()
+	require.NoError(t, <-answered)
+}
+
+// FuzzReadValue checks that a reader of the protocol never takes bytes that it does
+// not return.
+func FuzzReadValue(f *testing.F) {
+	for _, s := range []string{"+OK\r\n", "-ERR x\r\n", ":7\r\n", "$3\r\nabc\r\n", "*2\r\n$1\r\na\r\n:1\r\n", "$-1\r\n", "*-1\r\n", "*9999999\r\n", "\x16\x03\x01", "$99999999999\r\n"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var raw bytes.Buffer
+		r := bufio.NewReader(bytes.NewReader(text))
+		_, err := readValue(r, &raw, 0)
+		require.True(t, bytes.HasPrefix(text, raw.Bytes()))
+		if err == nil {
+			require.NotEmpty(t, raw.Bytes())
+			require.Len(t, text, raw.Len()+r.Buffered())
+		} else if err == testenv.ErrOtherProtocol {
+			require.NotEmpty(t, raw.Bytes())
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package redistest
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// maxLength bounds what a length in the protocol may say.
+const maxLength = 64 << 20
+
+// maxDepth bounds how deep the arrays of a value may be nested.
+const maxDepth = 8
+
+// readValue reads one value of Redis's protocol, version 2, and copies its bytes to
+// raw. The value is a string, an int64, nil, an error or a []any.
+func readValue(r *bufio.Reader, raw *bytes.Buffer, depth int) (any, error) {
+	line, err := r.ReadSlice('\n')
+	raw.Write(line)
+	if err != nil {
+		return nil, err
+	}
+	if len(line) < 3 || line[len(line)-2] != '\r' || depth > maxDepth {
+		return nil, testenv.ErrOtherProtocol
+	}
+	text := string(line[1 : len(line)-2])
+	switch line[0] {
+	case '+':
+		return text, nil
+	case '-':
+		return errors.New(text), nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return nil, testenv.ErrOtherProtocol
+	}
+	if line[0] == ':' {
+		return n, nil
+	}
+	if (line[0] == '$' || line[0] == '*') && n == -1 {
+		return nil, nil
+	}
+	if n < 0 || n > maxLength {
+		return nil, testenv.ErrOtherProtocol
+	}
+	switch line[0] {
+	case '$':
+		return readBulk(r, raw, n)
+	case '*':
+		return readArray(r, raw, n, depth)
+	}
+	return nil, testenv.ErrOtherProtocol
+}
+
+func readBulk(r *bufio.Reader, raw *bytes.Buffer, n int64) (any, error) {
+	start := raw.Len()
+	if _, err := io.CopyN(raw, r, n+2); err != nil {
+		return nil, err
+	}
+	return string(raw.Bytes()[start : start+int(n)]), nil
+}
+
+func readArray(r *bufio.Reader, raw *bytes.Buffer, n int64, depth int) (any, error) {
+	values := []any{}
+	for range n {
+		v, err := readValue(r, raw, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}
+
+// Do sends a command on a connection of its own and returns the reply: a string, an
+// int64, nil or a []any. An error reply ends the test.
+func (s *Server) Do(args ...string) any {
+	s.t.Helper()
+	v, err := s.TryDo(args...)
+	s.must(err)
+	return v
+}
+
+// TryDo is [Server.Do] for any goroutine: it returns an error, also for an error
+// reply.
+func (s *Server) TryDo(args ...string) (any, error) {
+	var request bytes.Buffer
+	fmt.Fprintf(&request, "*%d\r\n", len(args))
+	for _, a := range args {
+		fmt.Fprintf(&request, "$%d\r\n%s\r\n", len(a), a)
+	}
+	return send(s.Addr(), request.Bytes())
+}
+
+// send sends a request on a connection of its own.
+func send(addr string, request []byte) (any, error) {
+	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(30 * time.Second))
+	if _, err := conn.Write(request); err != nil {
+		return nil, err
+	}
+	v, err := readValue(bufio.NewReader(conn), new(bytes.Buffer), 0)
+	if err != nil {
+		return nil, err
+	}
+	if failed, ok := v.(error); ok {
+		return nil, failed
+	}
+	return v, nil
+}

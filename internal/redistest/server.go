@@ -1,0 +1,271 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+var redis = testenv.Dependency{
+	Name:     "a real Redis",
+	Variable: "DLOCK_TEST_REDIS",
+	Install:  "apt-get install -y --no-install-recommends redis-server redis-sentinel",
+}
+
+// Require ends the test if this machine cannot run Redis. [Start] and the other
+// functions of this package call Require themselves.
+func Require(t testing.TB) {
+	t.Helper()
+	for _, program := range []string{"redis-server", "redis-sentinel"} {
+		_, err := exec.LookPath(program)
+		redis.Require(t, err)
+	}
+}
+
+// Server is one Redis server, or one Sentinel, for a test.
+type Server struct {
+	t       testing.TB
+	proc    *testenv.Process
+	program string
+	port    int
+	tlsPort int
+	ready   string // what the server writes to its log when it is ready
+}
+
+// Option changes the configuration of a server.
+type Option func(*configuration)
+
+type configuration struct {
+	lines []string
+	certs *testenv.Certs
+}
+
+// With adds a line to the configuration file, such as "appendonly yes". A later line
+// takes the place of an earlier one.
+func With(lines ...string) Option {
+	return func(c *configuration) { c.lines = append(c.lines, lines...) }
+}
+
+// Durable makes the server wait for its disk before each reply to a write. Then a
+// crash loses nothing that was answered.
+func Durable() Option { return With("appendonly yes", "appendfsync always") }
+
+// WithTLS opens a second port for TLS. The server asks for no client certificate, but
+// refuses one that another authority has signed.
+func WithTLS(certs *testenv.Certs) Option {
+	return func(c *configuration) { c.certs = certs }
+}
+
+// Start starts a server for the test and returns when it answers. When the test ends,
+// the server is killed and its directory removed. It stores nothing on the disk,
+// unless an option says so.
+func Start(t testing.TB, options ...Option) *Server {
+	t.Helper()
+	s, err := start(t, "redis-server", "Ready to accept connections", append([]Option{With(`save ""`, "appendonly no")}, options...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.t = t
+	t.Cleanup(func() { s.proc.Close() })
+	return s
+}
+
+// StartSentinel starts a Sentinel that watches a master under a name. It promotes a
+// replica when the master has not answered for half a second.
+func StartSentinel(t testing.TB, name string, master *Server, options ...Option) *Server {
+	t.Helper()
+	lines := []string{
+		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1", name, master.port),
+		fmt.Sprintf("sentinel down-after-milliseconds %s 500", name),
+		fmt.Sprintf("sentinel failover-timeout %s 5000", name),
+	}
+	s, err := start(t, "redis-sentinel", "+monitor master", append([]Option{With(lines...)}, options...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.t = t
+	t.Cleanup(func() { s.proc.Close() })
+	return s
+}
+
+// start tries again with other ports if another program has taken one of the ports.
+func start(t testing.TB, program, ready string, options []Option) (*Server, error) {
+	t.Helper()
+	Require(t)
+	for {
+		s, err := newServer(program, ready, options)
+		if err != nil {
+			return nil, err
+		}
+		if err = s.launch(); err == nil {
+			return s, nil
+		}
+		s.proc.Close()
+		if !errors.Is(err, testenv.ErrPortTaken) {
+			return nil, err
+		}
+	}
+}
+
+func newServer(program, ready string, options []Option) (s *Server, err error) {
+	s = &Server{program: program, ready: ready}
+	c := &configuration{}
+	for _, option := range options {
+		option(c)
+	}
+	if s.port, err = testenv.FreePort(); err != nil {
+		return nil, err
+	}
+	if c.certs != nil {
+		if s.tlsPort, err = testenv.FreePort(); err != nil {
+			return nil, err
+		}
+	}
+	dir, err := os.MkdirTemp("", "redistest-")
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, "redis.conf")
+	if err := os.WriteFile(file, []byte(s.file(c, dir)), 0o600); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	s.proc, err = testenv.NewProcess(dir, []string{path, file})
+	return s, err
+}
+
+// file returns the configuration.
+func (s *Server) file(c *configuration, dir string) string {
+	lines := []string{"bind 127.0.0.1", "port " + strconv.Itoa(s.port), "dir " + dir, "daemonize no", `logfile ""`}
+	if s.program == "redis-server" {
+		lines = append(lines, "unixsocket "+filepath.Join(dir, "redis.sock"))
+	}
+	if c.certs != nil {
+		lines = append(lines, "tls-port "+strconv.Itoa(s.tlsPort), "tls-auth-clients optional",
+			"tls-cert-file "+c.certs.Server.Cert, "tls-key-file "+c.certs.Server.Key, "tls-ca-cert-file "+c.certs.CA)
+	}
+	return strings.Join(append(lines, c.lines...), "\n") + "\n"
+}
+
+func (s *Server) launch() error {
+	offset := len(s.proc.Log(0))
+	return s.proc.Start(testenv.Startup{
+		Ready:     func() bool { return strings.Contains(s.proc.Log(offset), s.ready) },
+		PortTaken: func(log string) bool { return strings.Contains(log, "Address already in use") },
+		Exiting:   func(log string) bool { return strings.Contains(log, "FATAL") },
+	})
+}
+
+// Addr returns host:port of the plain port.
+func (s *Server) Addr() string { return testenv.Loopback(s.port) }
+
+// SecureAddr returns host:port of the TLS port, see [WithTLS].
+func (s *Server) SecureAddr() string { return testenv.Loopback(s.tlsPort) }
+
+// Socket returns the path of the server's Unix socket.
+func (s *Server) Socket() string { return filepath.Join(s.proc.Dir(), "redis.sock") }
+
+// Log returns what the server has written so far.
+func (s *Server) Log() string { return s.proc.Log(0) }
+
+// Kill ends the server with SIGKILL, like a crash. Its data stays for
+// [Server.Restart].
+func (s *Server) Kill() {
+	s.t.Helper()
+	s.must(s.proc.Kill())
+}
+
+// Pause stops the server's process with SIGSTOP: its connections stay open, and it
+// answers nothing. [Server.Resume] ends the pause.
+func (s *Server) Pause() {
+	s.t.Helper()
+	s.must(s.proc.Pause())
+}
+
+// Resume ends [Server.Pause].
+func (s *Server) Resume() {
+	s.t.Helper()
+	s.must(s.proc.Resume())
+}
+
+// Restart starts the server again with the same port and data, and returns when it
+// answers. If the server still runs, Restart kills it first.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.must(s.TryRestart())
+}
+
+// TryRestart is [Server.Restart] for any goroutine: it returns an error.
+func (s *Server) TryRestart() error {
+	if err := s.proc.Kill(); err != nil {
+		return err
+	}
+	var err error
+	for range 5 { // another process may hold the port for a moment
+		if err = s.launch(); !errors.Is(err, testenv.ErrPortTaken) {
+			break
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	return err
+}
+
+func (s *Server) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+var shared struct {
+	sync.Mutex
+	server *Server
+}
+
+// Shared returns the one server that all tests of a binary share. The first call
+// starts it. It stores nothing on the disk. Each test uses keys of its own. No test
+// stops the server. It ends with the test binary.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.server == nil {
+		s, err := start(t, "redis-server", "Ready to accept connections", []Option{With(`save ""`, "appendonly no")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.server = s
+	}
+	s := *shared.server
+	s.t = t
+	return &s
+}
+
+// Main runs the tests and stops the shared server. Use it as
+//
+//	func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+func Main(m *testing.M) int {
+	code := m.Run()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.server == nil {
+		return code
+	}
+	if err := shared.server.proc.Close(); err != nil {
+		fmt.Fprintf(os.Stderr, "redistest: shared server: %v\n", err)
+		return max(code, 1)
+	}
+	return code
+}
