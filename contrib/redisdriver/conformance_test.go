@@ -1,0 +1,102 @@
+package redisdriver
+
+import (
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// conformance has all stores of one run of the kit.
+type conformance struct {
+	slow   sync.Map // the sessions, as keys, whose replies are delayed
+	mu     sync.Mutex
+	stores []*store
+}
+
+const conformanceTimeout = time.Second
+
+func (c *conformance) open(t *testing.T) driver.Connector {
+	s := newStore(t, redistest.Shared(t), "session_timeout="+conformanceTimeout.String())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stores = append(c.stores, s)
+	return s
+}
+
+// of returns the store and the proxy of a session.
+func (c *conformance) of(session driver.Session) (*store, *redistest.Proxy) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.stores {
+		if p := s.proxy(session); p != nil {
+			return s, p
+		}
+	}
+	return nil, nil
+}
+
+func TestConformance(t *testing.T) { dlocktest.Run(t, new(conformance).config()) }
+
+func (c *conformance) config() dlocktest.Config {
+	proxy := func(s driver.Session) *redistest.Proxy {
+		_, p := c.of(s)
+		return p
+	}
+	return dlocktest.Config{
+		SessionTimeout: conformanceTimeout,
+		Complete:       true,
+		Abilities: []dlocktest.Ability{
+			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk,
+			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,
+		},
+		New: c.open,
+		// Sequences are microseconds since 1970. They do not end before the year 2255.
+		NewNearRollOver: c.open,
+		Drop: func(t *testing.T, s driver.Session) {
+			st, _ := c.of(s)
+			st.drop(t, s.(*session).id)
+		},
+		CutOff: func(t *testing.T, s driver.Session) (heal func()) {
+			p := proxy(s)
+			if _, slow := c.slow.LoadAndDelete(s); slow {
+				p.CutOneWay(testenv.ToServer) // replies in flight arrive
+			} else {
+				p.Cut()
+			}
+			t.Cleanup(p.Heal)
+			return p.Heal
+		},
+		Reset:       func(_ *testing.T, s driver.Session) { proxy(s).DropConnections() },
+		LoseRequest: func(_ *testing.T, s driver.Session, op faults.Op) { proxy(s).LoseRequest(is(op)) },
+		LoseReply:   func(_ *testing.T, s driver.Session, op faults.Op) { proxy(s).LoseReply(is(op)) },
+		HoldRequest: func(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
+			return proxy(s).HoldRequest(is(op))
+		},
+		DelayReplies: func(_ *testing.T, s driver.Session, d time.Duration) {
+			c.slow.Store(s, true)
+			proxy(s).SetDelayOneWay(testenv.ToClient, d)
+		},
+		Pause: func(_ *testing.T, s driver.Session, d time.Duration) { dlocktest.SkewLease(s.(*session).lease, d) },
+		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
+			st := c.(*store)
+			st.server.Do("DEL", st.key("q:"+queue))
+		},
+		RemoveNode: func(t *testing.T, c driver.Connector, queue, name string) {
+			require.EqualValues(t, 1, c.(*store).eval(t, "return redis.call('ZREM', P .. 'q:' .. ARGV[2], find(ARGV[2], ARGV[3]))", "", queue, name))
+		},
+		PutNode: func(t *testing.T, c driver.Connector, queue, name string, data []byte) {
+			st := c.(*store)
+			_, seq, _ := driver.ParseName(name)
+			st.server.Do("ZADD", st.key("q:"+queue), strconv.FormatInt(seq, 10), name+"///"+string(data))
+		},
+	}
+}

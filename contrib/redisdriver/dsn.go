@@ -1,0 +1,264 @@
+package redisdriver
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// settings is what a data source name says. It is not changed after parsing.
+type settings struct {
+	// options returns a copy of what go-redis has read. It is a function so that no
+	// value which is printed holds a password.
+	options   func() *redis.Options
+	timeout   time.Duration
+	namespace string
+	addrs     []string // servers to try, in this order
+	tls       *tlsFiles
+	sentinel  *sentinel
+}
+
+// sentinel says how to ask Sentinel for the address of the master.
+type sentinel struct {
+	master  string
+	options func() *redis.Options // without the address
+}
+
+const (
+	defaultTimeout   = 10 * time.Second
+	minTimeout       = 100 * time.Millisecond
+	maxTimeout       = 24 * time.Hour
+	defaultNamespace = "dlock"
+	maxNamespace     = 64
+)
+
+// key returns the name of a key of the namespace. The braces make all keys of a
+// namespace fall into one hash slot of a cluster.
+func (s *settings) key(name string) string { return "{" + s.namespace + "}:" + name }
+
+// parseDSN parses a data source name. No error repeats a part of it that could
+// belong to a password, as the errors of url.Parse and of go-redis do: an error
+// names a parameter only if the driver knows the parameter.
+func parseDSN(dsn string) (*settings, error) {
+	s, err := parse(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("redisdriver: dsn: %w", err)
+	}
+	return s, nil
+}
+
+func parse(dsn string) (*settings, error) {
+	u, q, err := split(dsn)
+	if err != nil {
+		return nil, err
+	}
+	s := &settings{timeout: defaultTimeout, namespace: defaultNamespace}
+	if err := s.takeOwn(u, q); err != nil {
+		return nil, err
+	}
+	for i, name := range slices.Sorted(keys(q)) {
+		if !slices.Contains(clientParameters, name) && !(q.Has("master_name") && slices.Contains(sentinelParameters, name)) {
+			return nil, fmt.Errorf("unknown parameter (number %d of the rest, in the order of the alphabet); the documentation of package redisdriver lists all parameters", i+1)
+		}
+	}
+	if q.Has("master_name") {
+		return s, s.parseSentinel(u, q)
+	}
+	return s, s.parseServer(u, q)
+}
+
+func keys(q url.Values) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for name := range q {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+func split(dsn string) (*url.URL, url.Values, error) {
+	if dsn == "" {
+		return nil, nil, errors.New("empty; write for example redis://localhost:6379")
+	}
+	scheme, rest, found := strings.Cut(dsn, "://")
+	if !found || scheme != "redis" && scheme != "rediss" && scheme != "unix" {
+		return nil, nil, errors.New("the scheme is not redis://, rediss:// or unix://")
+	}
+	escape := errors.New("not a URL; in a user or a password, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25")
+	u, err := url.Parse(dsn)
+	if err != nil || u.Fragment != "" || strings.HasSuffix(dsn, "#") {
+		return nil, nil, escape
+	}
+	if authority := strings.LastIndexByte(rest, '@'); authority >= 0 && strings.ContainsAny(rest[:authority], "/?@") {
+		return nil, nil, escape
+	}
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, nil, errors.New("the parameters are not of the form name=value&name=value with percent escapes")
+	}
+	for _, values := range q {
+		for _, v := range values {
+			if strings.ContainsFunc(v, unicode.IsControl) {
+				return nil, nil, errors.New("a parameter contains a control character")
+			}
+		}
+	}
+	return u, q, nil
+}
+
+// clientParameters are the parameters of go-redis for one server.
+var clientParameters = []string{"db", "protocol", "client_name", "max_retries", "min_retry_backoff", "max_retry_backoff",
+	"dial_timeout", "read_timeout", "write_timeout", "pool_fifo", "pool_size", "pool_timeout", "min_idle_conns", "max_idle_conns",
+	"max_active_conns", "conn_max_idle_time", "idle_timeout", "conn_max_lifetime", "max_conn_age", "skip_verify"}
+
+// sentinelParameters are those that go-redis adds for Sentinel.
+var sentinelParameters = []string{"master_name", "username", "password", "addr"}
+
+// takeOwn reads the parameters of this driver, and removes them from q.
+func (s *settings) takeOwn(u *url.URL, q url.Values) error {
+	for name, values := range q {
+		if len(values) > 1 && name != "addr" && (slices.Contains(ownParameters, name) || slices.Contains(clientParameters, name)) {
+			return fmt.Errorf("parameter %s is given twice", name)
+		}
+	}
+	take := func(name string) (value string, given bool) {
+		value, given = q.Get(name), q.Has(name)
+		q.Del(name)
+		return value, given
+	}
+	if v, given := take("session_timeout"); given {
+		d, err := time.ParseDuration(v)
+		if err != nil || d < minTimeout || d > maxTimeout {
+			return fmt.Errorf("parameter session_timeout is not a duration from %v to %v, such as 10s", minTimeout, maxTimeout)
+		}
+		s.timeout = d
+	}
+	if v, given := take("namespace"); given {
+		if s.namespace = v; !goodNamespace(v) {
+			return fmt.Errorf("parameter namespace is not of 1 to %d printable characters without braces and spaces", maxNamespace)
+		}
+	}
+	f := &tlsFiles{}
+	f.ca, _ = take("tls_ca")
+	f.cert, _ = take("tls_cert")
+	f.key, _ = take("tls_key")
+	f.serverName, _ = take("tls_server_name")
+	if u.Scheme == "rediss" {
+		s.tls = f
+		f.skipVerify = q.Get("skip_verify") == "true" || q.Get("skip_verify") == "1"
+	} else if *f != (tlsFiles{}) || q.Has("skip_verify") {
+		return errors.New("a TLS parameter without TLS: write rediss:// in place of redis://")
+	}
+	if (f.cert == "") != (f.key == "") {
+		return errors.New("parameters tls_cert and tls_key are only useful together")
+	}
+	return nil
+}
+
+var ownParameters = []string{"session_timeout", "namespace", "tls_ca", "tls_cert", "tls_key", "tls_server_name"}
+
+func goodNamespace(s string) bool {
+	bad := func(r rune) bool {
+		return !unicode.IsPrint(r) || strings.ContainsRune("{} ", r) || r == unicode.ReplacementChar
+	}
+	return s != "" && len(s) <= maxNamespace && !strings.ContainsFunc(s, bad)
+}
+
+// parseServer reads what go-redis's ParseURL accepts. More servers of a cluster may
+// stand in parameters addr.
+func (s *settings) parseServer(u *url.URL, q url.Values) error {
+	more := q["addr"]
+	q.Del("addr")
+	o, err := parseWith(redis.ParseURL, u, q)
+	if err != nil {
+		return err
+	}
+	s.addrs = append([]string{o.Addr}, more...)
+	for i, addr := range more {
+		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" || o.Network == "unix" {
+			return fmt.Errorf("parameter addr, number %d, is not host:port of another server", i+1)
+		}
+	}
+	return s.keep(o)
+}
+
+func (s *settings) parseSentinel(u *url.URL, q url.Values) error {
+	f, err := parseWith(redis.ParseFailoverURL, u, q)
+	if err != nil {
+		return err
+	}
+	if f.MasterName == "" {
+		return errors.New("parameter master_name is empty")
+	}
+	s.addrs = f.SentinelAddrs
+	common := redis.Options{DialTimeout: f.DialTimeout, ReadTimeout: f.ReadTimeout, WriteTimeout: f.WriteTimeout}
+	asking := common
+	asking.Username, asking.Password = f.SentinelUsername, f.SentinelPassword
+	s.sentinel = &sentinel{f.MasterName, func() *redis.Options { o := asking; return &o }}
+	o := common
+	o.Username, o.Password, o.DB, o.ClientName, o.Protocol = f.Username, f.Password, f.DB, f.ClientName, f.Protocol
+	o.PoolSize, o.PoolTimeout, o.MinIdleConns, o.MaxIdleConns = f.PoolSize, f.PoolTimeout, f.MinIdleConns, f.MaxIdleConns
+	o.PoolFIFO, o.MaxActiveConns, o.ConnMaxIdleTime, o.ConnMaxLifetime = f.PoolFIFO, f.MaxActiveConns, f.ConnMaxIdleTime, f.ConnMaxLifetime
+	return s.keep(&o)
+}
+
+// parseWith gives go-redis the URL. If go-redis refuses it, parseWith finds out which
+// parameter is wrong, without a word of the error of go-redis.
+func parseWith[T any](parse func(string) (T, error), u *url.URL, q url.Values) (parsed T, err error) {
+	with := func(q url.Values) (T, error) {
+		v := *u
+		v.RawQuery = q.Encode()
+		return parse(v.String())
+	}
+	if parsed, err = with(q); err == nil {
+		return parsed, nil
+	}
+	if _, err := with(nil); err != nil {
+		return parsed, errors.New("the host, the path or the number of the database is wrong (as in redis://localhost:6379/0 or unix:///run/redis.sock)")
+	}
+	for _, name := range slices.Sorted(keys(q)) {
+		if _, err := with(url.Values{name: q[name]}); err != nil {
+			return parsed, fmt.Errorf("parameter %s has a bad value", name)
+		}
+	}
+	return parsed, errors.New("the parameters do not fit together")
+}
+
+// keep checks the options and sets what the driver needs, whatever the data source
+// name says: go-redis must repeat no request by itself.
+func (s *settings) keep(o *redis.Options) error {
+	for name, d := range map[string]*time.Duration{"dial_timeout": &o.DialTimeout, "read_timeout": &o.ReadTimeout, "write_timeout": &o.WriteTimeout} {
+		if *d < 0 {
+			return fmt.Errorf("parameter %s is not positive: a request has to end at some time", name)
+		}
+	}
+	if o.DB < 0 || o.PoolSize < 0 || o.PoolSize > 1<<16 || o.Protocol != 0 && o.Protocol != 2 && o.Protocol != 3 {
+		return errors.New("parameter db, pool_size or protocol is out of range")
+	}
+	if o.PoolSize == 0 {
+		o.PoolSize = defaultPool
+	}
+	if o.Protocol == 0 {
+		o.Protocol = 2
+	}
+	if o.DialTimeout == 0 {
+		o.DialTimeout = 5 * time.Second
+	}
+	o.MaxRetries, o.DialerRetries = -1, 1
+	o.DisableIdentity = true
+	o.TLSConfig = nil // the driver's dialer does TLS
+	kept := *o
+	s.options = func() *redis.Options { o := kept; return &o }
+	return nil
+}
+
+// defaultPool is the number of requests of a session that may be on their way.
+const defaultPool = 8

@@ -1,0 +1,74 @@
+package redisdriver
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Errors of the scripts begin with these words.
+const (
+	replyEnded     = "DLOCKENDED"
+	replyGone      = "DLOCKGONE"
+	replyCancelled = "DLOCKCANCELLED"
+)
+
+// replied reports whether err is an error reply that begins with this word.
+func replied(err error, word string) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), word)
+}
+
+// passing are the first words of error replies that may pass by themselves: the server
+// starts, is busy, has no memory or no disk, or is not the master any more.
+var passing = []string{"LOADING", "BUSY", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "OOM", "MISCONF", "NOREPLICAS", "MOVED", "ASK",
+	"ERR max number of clients", "UNKILLABLE", replyCancelled}
+
+// mark marks an error as one of package driver. An error reply passes only if it is in
+// the list above. Any other error comes from the network and passes, except if the two
+// sides do not agree on TLS.
+func mark(err error) error {
+	switch {
+	case err == nil, errors.Is(err, driver.ErrUnavailable):
+		return err
+	case replied(err, replyEnded):
+		return fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
+	case replied(err, replyGone):
+		return driver.ErrGone
+	case permanent(err):
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+}
+
+func permanent(err error) bool {
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		for _, word := range passing {
+			if strings.HasPrefix(reply.Error(), word) {
+				return false
+			}
+		}
+		return true
+	}
+	var (
+		verification *tls.CertificateVerificationError
+		header       tls.RecordHeaderError
+		alert        tls.AlertError
+		host         x509.HostnameError
+	)
+	return errors.As(err, &verification) || errors.As(err, &header) || errors.As(err, &alert) || errors.As(err, &host) ||
+		errors.Is(err, errBadFile)
+}
+
+// cutShort returns the error of a call whose context has ended.
+func cutShort(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Cause(ctx))
+}

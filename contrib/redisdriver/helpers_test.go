@@ -1,0 +1,154 @@
+package redisdriver
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/leakcheck"
+	"github.com/dlock-go/dlock/internal/redistest"
+)
+
+func TestMain(m *testing.M) { os.Exit(leakcheck.After(redistest.Main(m))) }
+
+var namespaces atomic.Int64
+
+// newNamespace returns a namespace that no other test uses.
+func newNamespace() string { return fmt.Sprintf("test-%d", namespaces.Add(1)) }
+
+// scriptOps are the operations of the scripts, by hash and by text.
+var scriptOps = func() map[string]faults.Op {
+	ops := make(map[string]faults.Op)
+	for op, name := range map[faults.Op]string{
+		faults.OpConnect: "open", faults.OpCreate: "create", faults.OpList: "list", faults.OpWatch: "watch",
+		faults.OpWatchQueue: "watchqueue", faults.OpDelete: "delete", faults.OpReplace: "replace", faults.OpRead: "read",
+		faults.OpClose: "close", faults.OpCleanUp: "cancel", faults.OpHeartbeat: "beat",
+	} {
+		s := script(name)
+		ops[s.Hash()], ops[text("common")+text(name)] = op, op
+	}
+	return ops
+}()
+
+// otherCommand is the operation of commands that run no script.
+const otherCommand = -1
+
+func classify(command []string) int32 {
+	if len(command) > 1 {
+		if op, ok := scriptOps[command[1]]; ok {
+			return int32(op)
+		}
+	}
+	if len(command) > 0 && strings.EqualFold(command[0], "scan") {
+		return int32(faults.OpWalk)
+	}
+	return otherCommand
+}
+
+// is matches the requests of one operation.
+func is(op faults.Op) func(int32) bool { return func(found int32) bool { return found == int32(op) } }
+
+// store is a connector. Each of its sessions has a proxy of its own, which plays
+// faults.
+type store struct {
+	t         *testing.T
+	server    *redistest.Server
+	namespace string
+	params    string
+
+	mu      sync.Mutex
+	proxies map[driver.Session]*redistest.Proxy
+}
+
+func newStore(t *testing.T, server *redistest.Server, params string) *store {
+	loadScripts(server)
+	return &store{t: t, server: server, namespace: newNamespace(), params: params, proxies: make(map[driver.Session]*redistest.Proxy)}
+}
+
+// loadScripts makes the server know the scripts, so that a script takes one request.
+func loadScripts(server *redistest.Server) {
+	for name := range scriptOps {
+		if len(name) > 40 {
+			server.Do("SCRIPT", "LOAD", name)
+		}
+	}
+}
+
+func (s *store) dsn(addr string) string {
+	return "redis://" + addr + "?namespace=" + s.namespace + "&" + s.params
+}
+
+// key returns the name of a key.
+func (s *store) key(name string) string { return "{" + s.namespace + "}:" + name }
+
+func (s *store) Connect(ctx context.Context) (driver.Session, error) {
+	p := s.freeProxy()
+	c, err := Driver{}.OpenConnector(s.dsn(p.Addr()))
+	if err != nil {
+		return nil, err
+	}
+	c.(*connector).warned = true
+	made, err := c.Connect(ctx)
+	if err == nil {
+		s.mu.Lock()
+		s.proxies[made] = p
+		s.mu.Unlock()
+	}
+	return made, err
+}
+
+// freeProxy reuses the proxy of a session that is closed. Otherwise a test that counts
+// goroutines would also count those of unused proxies.
+func (s *store) freeProxy() *redistest.Proxy {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for old, p := range s.proxies {
+		if old := old.(*session); old.link.life.Err() != nil {
+			delete(s.proxies, old)
+			p.DropConnections()
+			p.ForgetFaults()
+			p.Heal()
+			p.SetDelay(0)
+			return p
+		}
+	}
+	return redistest.NewProxy(s.t, s.server.Addr(), classify)
+}
+
+func (s *store) proxy(session driver.Session) *redistest.Proxy {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proxies[session]
+}
+
+// eval runs a script after the common beginning, as an operator may do.
+func (s *store) eval(t *testing.T, body string, args ...string) any {
+	t.Helper()
+	v, err := s.server.TryDo(append([]string{"EVAL", text("common") + body, "1", s.key("seq")}, args...)...)
+	require.NoError(t, err)
+	return v
+}
+
+// drop makes the store end a session as after its timeout.
+func (s *store) drop(t *testing.T, id string) {
+	t.Helper()
+	s.server.Do("ZADD", s.key("sessions"), "XX", "0", id)
+	s.eval(t, "return 1", "")
+}
+
+// connect returns a session that is closed when the test ends.
+func connect(t *testing.T, c driver.Connector) *session {
+	t.Helper()
+	s, err := c.Connect(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close() })
+	return s.(*session)
+}

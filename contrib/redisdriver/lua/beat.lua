@@ -1,0 +1,5 @@
+-- beat renews a session. It returns the time until the earliest deadline of all sessions,
+-- in microseconds.   ARGV: session, timeout in microseconds
+if not alive() then return ended end
+redis.call('ZADD', sessions, now + ARGV[2], self)
+return redis.call('ZRANGE', sessions, 0, 0, 'WITHSCORES')[2] - now

@@ -1,0 +1,115 @@
+-- The beginning of every script.
+--   KEYS[1]  "{namespace}:seq"; all other keys begin with "{namespace}:", too
+--   ARGV[1]  the session that makes the request
+local P = string.sub(KEYS[1], 1, -4)
+local self = ARGV[1]
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2] -- microseconds since 1970
+local sessions = P .. 'sessions'
+
+-- digits writes a number without an exponent.
+local function digits(n) return string.format('%.0f', n) end
+
+-- find returns the member of a queue for the node of that name, and its score. A node
+-- whose score is not its sequence was made by another program. It is found by a search.
+local function find(queue, name)
+  local q = P .. 'q:' .. queue
+  local prefix = name .. '/'
+  local seq = string.match(name, '%-(%d+)$')
+  for pass = 1, 2 do
+    local members
+    if pass == 1 then
+      members = seq and redis.call('ZRANGEBYSCORE', q, seq, seq) or {}
+    else
+      members = redis.call('ZRANGE', q, 0, -1)
+    end
+    for _, m in ipairs(members) do
+      if m == name or string.sub(m, 1, #prefix) == prefix then return m end
+    end
+  end
+  return nil
+end
+
+-- owned returns the member of the session's node with that sequence, and its name and
+-- operation.
+local function owned(queue, session, seq)
+  for _, m in ipairs(redis.call('ZRANGEBYSCORE', P .. 'q:' .. queue, seq, seq)) do
+    local name, owner, op = string.match(m, '^([^/]*)/([^/]*)/([^/]*)/')
+    if owner == session then return m, name, op end
+  end
+  return nil
+end
+
+local function send(session, why, name, queue)
+  redis.call('PUBLISH', P .. 'c:' .. session, why .. '/' .. name .. '/' .. queue)
+end
+
+-- changed tells the sessions that watch the whole queue of a change.
+local function changed(queue, watchers)
+  for session in string.gmatch(watchers, '[^\n]+') do send(session, 'c', '', queue) end
+end
+
+-- gone tells all sessions that watch the queue, or the node of that name, that this node
+-- has gone. why is 'r' if its holder has released it, and 'c' otherwise. If a session
+-- watches a released node for a node of its own, and its own node has gone as well, then
+-- the session learns of its own node first.
+local function gone(queue, name, why)
+  local w = P .. 'w:' .. queue
+  local found = redis.call('HMGET', w, '', name)
+  if found[1] then changed(queue, found[1]) end
+  if found[2] then
+    local told = {}
+    for session, own in string.gmatch(found[2], '([^/\n]*)/([^\n]*)\n') do
+      if why == 'r' and not owned(queue, session, string.match(own, '%d+$') or '-1') then
+        send(session, 'c', own, queue)
+      end
+      told[#told + 1] = session
+    end
+    local before = {}
+    for _, session in ipairs(told) do
+      if not before[session] then
+        before[session] = true
+        send(session, why, name, queue)
+      end
+    end
+  end
+  if redis.call('EXISTS', P .. 'q:' .. queue) == 0 then
+    redis.call('DEL', w)
+  elseif found[1] or found[2] then
+    redis.call('HDEL', w, '', name)
+  end
+end
+
+-- watch makes gone tell the session when the node of that name has gone, or, if name is
+-- empty, when the queue has changed.
+local function watch(queue, name, entry)
+  local w = P .. 'w:' .. queue
+  local old = redis.call('HGET', w, name) or ''
+  if not string.find('\n' .. old, '\n' .. entry .. '\n', 1, true) then
+    redis.call('HSET', w, name, old .. entry .. '\n')
+  end
+end
+
+-- drop removes a session and its nodes. It tells the sessions that watch them, and the
+-- session itself.
+local function drop(session)
+  local operations = redis.call('HVALS', P .. 's:' .. session)
+  redis.call('DEL', P .. 's:' .. session)
+  redis.call('ZREM', sessions, session)
+  for _, v in ipairs(operations) do
+    local seq, queue = string.match(v, '^(%d+)/(.*)$')
+    local member, name
+    if seq then member, name = owned(queue, session, seq) end
+    if member then
+      redis.call('ZREM', P .. 'q:' .. queue, member)
+      gone(queue, name, 'c')
+    end
+  end
+end
+
+for _, session in ipairs(redis.call('ZRANGEBYSCORE', sessions, '-inf', now)) do drop(session) end
+
+-- alive reports whether the store knows the session.
+local function alive() return redis.call('ZSCORE', sessions, self) end
+
+local ended = { err = 'DLOCKENDED the store does not know the session' }

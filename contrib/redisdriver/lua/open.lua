@@ -1,0 +1,3 @@
+-- open begins a session.   ARGV: session, timeout in microseconds
+redis.call('ZADD', sessions, now + ARGV[2], self)
+return 1

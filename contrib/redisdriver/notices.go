@@ -1,0 +1,230 @@
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/watches"
+)
+
+// notice says that a node has gone. If the name is empty, the queue has changed.
+type notice struct {
+	queue, name string
+	why         driver.Cause
+}
+
+// parseNotice reads a message: cause/name/queue.
+func parseNotice(text string) (n notice, ok bool) {
+	cause, rest, ok1 := strings.Cut(text, "/")
+	name, queue, ok2 := strings.Cut(rest, "/")
+	n = notice{queue: queue, name: name}
+	if cause == "r" {
+		n.why = driver.Released
+	}
+	return n, ok1 && ok2
+}
+
+// notices gives the notices of the store to the watches of a session, in the order of
+// the store.
+//
+// The script of a Create makes the store send notices to the session before the
+// session knows the names of the nodes, and so before it can arm the watch. So the
+// notices that come during a Create are kept, and are given to the watch after it was
+// armed.
+type notices struct {
+	watches *watches.Set
+	mu      sync.Mutex
+	pending map[*arming]bool
+}
+
+// arming is a Create that may arm a watch.
+type arming struct {
+	queue  string
+	missed []notice
+	lost   bool // notices may have been lost since the Create began
+}
+
+func (n *notices) begin(queue string) *arming {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.pending == nil {
+		n.pending = make(map[*arming]bool)
+	}
+	a := &arming{queue: queue}
+	n.pending[a] = true
+	return a
+}
+
+func (n *notices) end(a *arming) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.pending, a)
+}
+
+// arm arms the watch of a Create. If notices may have been lost, it returns no watch.
+func (n *notices) arm(a *arming, p driver.Place, ahead driver.Node) driver.Watch {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if a.lost {
+		return driver.Watch{}
+	}
+	w := n.watches.Arm(a.queue, p, ahead)
+	for _, m := range a.missed {
+		n.apply(m)
+	}
+	return w
+}
+
+func (n *notices) deliver(m notice) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for a := range n.pending {
+		if a.queue == m.queue {
+			a.missed = append(a.missed, m)
+		}
+	}
+	n.apply(m)
+}
+
+// lose says that notices may have been lost.
+func (n *notices) lose() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for a := range n.pending {
+		a.lost = true
+	}
+}
+
+func (n *notices) apply(m notice) {
+	if m.name == "" {
+		n.watches.Changed(m.queue)
+		return
+	}
+	n.watches.Gone(m.queue, driver.Node{Name: m.name}, m.why)
+}
+
+// subscribe subscribes to the session's channel and waits until the store has
+// confirmed it.
+func (s *session) subscribe(ctx context.Context) (*redis.PubSub, error) {
+	subscription, err := do(ctx, s.link, s.link.upkeep, func() (*redis.PubSub, error) {
+		p := s.link.client.Subscribe(s.link.life, s.settings.key("c:"+s.id))
+		_, err := p.Receive(s.link.life)
+		if err != nil {
+			_ = p.Close()
+		}
+		return p, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return subscription, nil
+}
+
+// listen receives notices until the session has ended. If the connection breaks, it
+// subscribes again. Notices may have been lost by then, so the watches are checked.
+func (s *session) listen(p *redis.PubSub) {
+	for {
+		s.receive(p)
+		_ = p.Close()
+		for {
+			if s.lease.Err() != nil || !s.link.pause(retryAfter) {
+				return
+			}
+			ctx, cancel := context.WithTimeout(s.link.life, s.settings.timeout/2)
+			next, err := s.subscribe(ctx)
+			cancel()
+			if err == nil {
+				p = next
+				break
+			}
+		}
+		s.notices.lose()
+		s.checkSoon()
+	}
+}
+
+const retryAfter = 20 * time.Millisecond
+
+// receive gives notices to the watches until the connection breaks. A connection on
+// which nothing has come for half a session timeout is taken for broken.
+func (s *session) receive(p *redis.PubSub) {
+	silent := false
+	for s.lease.Err() == nil {
+		received, err := p.ReceiveTimeout(s.link.life, s.settings.timeout/4)
+		switch {
+		case err != nil && (!errors.Is(err, os.ErrDeadlineExceeded) || silent):
+			return
+		case err != nil:
+			silent = true
+			if p.Ping(s.link.life) != nil {
+				return
+			}
+			continue
+		}
+		silent = false
+		switch m := received.(type) {
+		case *redis.Subscription: // go-redis has subscribed again by itself
+			s.notices.lose()
+			s.checkSoon()
+		case *redis.Message:
+			if n, ok := parseNotice(m.Payload); ok {
+				s.notices.deliver(n)
+			}
+		}
+	}
+}
+
+// checkSoon makes checkWatches look at the queues now.
+func (s *session) checkSoon() {
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
+}
+
+// checkWatches looks at the queues with open watches from time to time, because the
+// store announces neither what an operator removes nor what it has lost in a crash. It
+// looks at once if notices may have been lost.
+func (s *session) checkWatches() {
+	defer s.watches.End()
+	tick := time.NewTicker(s.settings.timeout / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.lease.Done():
+			return
+		case <-tick.C:
+		case <-s.news:
+		}
+		for _, queue := range s.watches.Queues() {
+			if s.look(queue) != nil && s.link.pause(retryAfter) {
+				s.checkSoon() // all queues once more
+				break
+			}
+		}
+	}
+}
+
+// look ends the watches of a queue whose nodes have gone.
+func (s *session) look(queue string) error {
+	ctx, cancel := context.WithTimeout(s.link.life, s.settings.timeout/4)
+	defer cancel()
+	return s.watches.Look(queue, func() (places []driver.Place, version any, err error) {
+		all, err := s.list(ctx, queue)
+		for _, c := range all {
+			p := driver.Place{Node: c.Node}
+			if c.owner == s.id {
+				p.Token = c.Seq
+			}
+			places = append(places, p)
+		}
+		return places, nil, err
+	})
+}

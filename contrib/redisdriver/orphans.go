@@ -1,0 +1,68 @@
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// orphans are the operations of Creates that have failed, and whose nodes may exist or
+// may be made later.
+type orphans struct {
+	mu         sync.Mutex
+	operations []string
+	running    bool
+}
+
+// cancel cancels the operation of a Create in the background, until the store has
+// answered or the session has ended.
+func (s *session) cancel(operation string) {
+	s.orphans.mu.Lock()
+	defer s.orphans.mu.Unlock()
+	s.orphans.operations = append(s.orphans.operations, operation)
+	if !s.orphans.running {
+		s.orphans.running = s.calls.Go(s.cancelOrphans)
+	}
+}
+
+func (s *session) cancelOrphans() {
+	for {
+		operation, found := s.nextOrphan()
+		if !found || s.lease.Err() != nil {
+			return
+		}
+		if err := s.cancelOne(operation); errors.Is(err, driver.ErrUnavailable) {
+			s.cancelLater(operation)
+			if !s.link.pause(retryAfter) {
+				return
+			}
+		}
+	}
+}
+
+func (s *session) cancelOne(operation string) error {
+	ctx, cancel := context.WithTimeout(s.link.life, s.settings.timeout/4)
+	defer cancel()
+	_, err := s.link.eval(ctx, s.link.upkeep, cancelScript, s.id, operation)
+	s.endIfUnknown(err)
+	return err
+}
+
+func (s *session) nextOrphan() (operation string, found bool) {
+	o := &s.orphans
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.running = len(o.operations) > 0; !o.running {
+		return "", false
+	}
+	operation, o.operations = o.operations[0], o.operations[1:]
+	return operation, true
+}
+
+func (s *session) cancelLater(operation string) {
+	s.orphans.mu.Lock()
+	defer s.orphans.mu.Unlock()
+	s.orphans.operations = append(s.orphans.operations, operation)
+}

@@ -1,0 +1,70 @@
+package redisdriver
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"strings"
+)
+
+// checkServer reads the settings of the server that decide what a crash loses, and
+// logs what they cannot protect. It does so once for a connector. An error says that
+// the server cannot be reached or that it refuses this client.
+func (c *connector) checkServer(ctx context.Context, l *link) error {
+	c.mu.Lock()
+	warned := c.warned
+	c.mu.Unlock()
+	if warned {
+		return nil
+	}
+	if _, err := do(ctx, l, l.upkeep, func() (string, error) { return l.client.Ping(l.life).Result() }); err != nil {
+		return err
+	}
+	config, err := do(ctx, l, l.upkeep, func() (map[string]string, error) {
+		return configuration(l)
+	})
+	if err != nil && !permanent(err) {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.warned {
+		return nil
+	}
+	c.warned = true
+	for _, message := range weaknesses(config, err) {
+		slog.Default().WarnContext(ctx, "redisdriver: "+message, "server", l.address(), "namespace", c.settings.namespace)
+	}
+	return nil
+}
+
+// weaknesses returns what the settings of a server cannot protect.
+func weaknesses(config map[string]string, err error) (found []string) {
+	if err != nil {
+		return []string{"the server does not show its settings (CONFIG GET): make sure that it has appendonly yes and appendfsync always"}
+	}
+	switch {
+	case config["appendonly"] != "yes":
+		found = append(found, "the server has appendonly no: if it restarts, it has lost locks that are held, and grants them again")
+	case config["appendfsync"] != "always":
+		found = append(found, "the server has appendfsync "+config["appendfsync"]+
+			": if its machine fails, it loses the latest second or more, and may grant locks again that are held")
+	}
+	if policy := config["maxmemory-policy"]; strings.HasPrefix(policy, "allkeys-") && config["maxmemory"] != "0" {
+		found = append(found, "the server has maxmemory-policy "+policy+": if its memory is full, it removes locks that are held")
+	}
+	return found
+}
+
+// configuration reads settings in a form that servers before Redis 7 accept as well.
+func configuration(l *link) (map[string]string, error) {
+	all := make(map[string]string)
+	for _, pattern := range []string{"append*", "maxmemory*"} {
+		found, err := l.client.ConfigGet(l.life, pattern).Result()
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, found)
+	}
+	return all, nil
+}

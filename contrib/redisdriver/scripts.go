@@ -1,0 +1,35 @@
+package redisdriver
+
+import (
+	"embed"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/*.lua
+var files embed.FS
+
+// The scripts. Each is the common beginning and the text of one file.
+var (
+	openScript       = script("open")
+	beatScript       = script("beat")
+	createScript     = script("create")
+	cancelScript     = script("cancel")
+	deleteScript     = script("delete")
+	replaceScript    = script("replace")
+	listScript       = script("list")
+	readScript       = script("read")
+	watchScript      = script("watch")
+	watchQueueScript = script("watchqueue")
+	closeScript      = script("close")
+)
+
+func script(name string) *redis.Script { return redis.NewScript(text("common") + text(name)) }
+
+func text(name string) string {
+	b, err := files.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err) // the files are part of the program
+	}
+	return string(b)
+}

@@ -1,0 +1,358 @@
+package redisdriver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/calls"
+	"github.com/dlock-go/dlock/driver/watches"
+)
+
+// session is one session. Its deadline is in the store.
+type session struct {
+	settings *settings
+	id       string
+	lease    *driver.Lease
+	link     *link
+	calls    calls.Gate
+	watches  watches.Set
+	notices  notices
+	early    atomic.Bool   // beat is due before the next heartbeat
+	news     chan struct{} // holds a token if notices may have been missed
+
+	operations atomic.Int64 // the number of the latest Create
+	orphans    orphans
+
+	closing sync.Mutex // held by Close
+	gone    bool       // the store does not have the session any more
+}
+
+// ask runs a script about a queue, if the session lives.
+func (s *session) ask(ctx context.Context, what, queue string, script *redis.Script, args ...any) (any, error) {
+	ctx, leave, open := s.calls.Enter(ctx)
+	if !open {
+		return nil, s.lease.Err()
+	}
+	defer leave()
+	err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue))
+	var reply any
+	if err == nil {
+		reply, err = s.link.eval(ctx, s.link.requests, script, append([]any{s.id, queue}, args...)...)
+	}
+	return reply, s.explain(what, queue, err)
+}
+
+// explain ends the session if the store does not know it, and says which request has
+// failed.
+func (s *session) explain(what, queue string, err error) error {
+	s.endIfUnknown(err)
+	if ended := s.lease.Err(); ended != nil {
+		return ended
+	}
+	if err != nil {
+		return fmt.Errorf("redisdriver: %s in %q: %w", what, queue, err)
+	}
+	return nil
+}
+
+func (s *session) endIfUnknown(err error) {
+	if errors.Is(err, driver.ErrSessionEnded) {
+		s.lease.End(errUnknown)
+	}
+}
+
+var (
+	errUnknown = errors.New("redisdriver: the store has ended the session")
+	errClosed  = errors.New("redisdriver: closed")
+)
+
+// Create implements driver.Session. If it is not known whether the node was made, the
+// operation is cancelled in the background.
+func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	if err := cmp.Or(s.lease.Err(), driver.CheckPrefix(n.Prefix), driver.CheckQueue(queue)); err != nil {
+		return driver.Joined{}, err
+	}
+	if ctx.Err() != nil {
+		return driver.Joined{}, cutShort(ctx)
+	}
+	arm := "0"
+	if n.Predecessor != nil {
+		arm = "1"
+	}
+	operation := strconv.FormatInt(s.operations.Add(1), 10)
+	arming := s.notices.begin(queue)
+	defer s.notices.end(arming)
+	reply, err := s.ask(ctx, "create", queue, createScript, operation, n.Prefix, n.Data, arm)
+	if err == nil {
+		var j driver.Joined
+		if j, err = joined(reply, n.Prefix); err == nil {
+			j.Watch = s.armed(arming, j, reply, n.Predecessor)
+			return j, nil
+		}
+	}
+	s.cancel(operation)
+	return driver.Joined{}, err
+}
+
+// joined reads the reply to a create: the sequence, and the members that were in the
+// queue before.
+func joined(reply any, prefix string) (j driver.Joined, err error) {
+	parts, _ := reply.([]any)
+	if len(parts) != 2 {
+		return j, errReply
+	}
+	text, _ := parts[0].(string)
+	seq, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return j, errReply
+	}
+	j.Place = driver.Place{Node: driver.Node{Name: driver.FormatName(prefix, seq), Seq: seq}, Token: seq}
+	all, err := members(parts[1])
+	if err != nil {
+		return j, err
+	}
+	j.Known = true
+	for _, m := range all {
+		if m.Seq < seq {
+			j.Ahead = append(j.Ahead, m.Node)
+		}
+	}
+	return j, nil
+}
+
+// armed returns the watch of the node that the script has chosen to watch, the last
+// one in the queue, if the caller chooses the same one.
+func (s *session) armed(a *arming, j driver.Joined, reply any, predecessor func([]driver.Node) int) driver.Watch {
+	if predecessor == nil || len(j.Ahead) == 0 {
+		return driver.Watch{}
+	}
+	all := reply.([]any)[1].([]any)
+	last, _ := all[len(all)-1].(string)
+	i := predecessor(slices.Clone(j.Ahead))
+	if i < 0 || parseMember(last).name != j.Ahead[i].Name {
+		return driver.Watch{}
+	}
+	return s.notices.arm(a, j.Place, j.Ahead[i])
+}
+
+// List implements driver.Session.
+func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, err error) {
+	all, err := s.list(ctx, queue)
+	for _, m := range all {
+		nodes = append(nodes, m.Node)
+	}
+	return nodes, err
+}
+
+func (s *session) list(ctx context.Context, queue string) ([]contender, error) {
+	reply, err := s.ask(ctx, "list", queue, listScript)
+	if err != nil {
+		return nil, err
+	}
+	return members(reply)
+}
+
+// Watch implements driver.Session. It arms the watch first, and asks the store after
+// that whether the nodes are there.
+func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w := s.watches.Arm(queue, p, ahead...)
+	args := []any{p.Token, p.Name}
+	for _, a := range ahead {
+		args = append(args, a.Name)
+	}
+	reply, err := s.ask(ctx, "watch", queue, watchScript, args...)
+	if err != nil || reply == int64(0) {
+		w.Stop()
+		w = driver.Watch{}
+		if err == nil {
+			w = watches.Ended()
+		}
+	}
+	return w, err
+}
+
+// WatchQueue implements driver.Session. It knows no version of the queue, so each look
+// at the queue ends the watch.
+func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
+	w := s.watches.ArmQueue(queue, nil)
+	if _, err := s.ask(ctx, "watch", queue, watchQueueScript); err != nil {
+		w.Stop()
+		return driver.Watch{}, err
+	}
+	return w, nil
+}
+
+// Delete implements driver.Session. The store finds the node by its sequence, under
+// whichever name, and removes it only if it belongs to this session.
+func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	cause := "c"
+	if why == driver.Released {
+		cause = "r"
+	}
+	_, err := s.ask(ctx, "delete "+p.Name, queue, deleteScript, p.Seq, cause)
+	if err == nil || errors.Is(err, driver.ErrGone) {
+		s.notices.deliver(notice{queue: queue, name: p.Name})
+	}
+	return err
+}
+
+// Replace makes the session a driver.Replacer.
+func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	if err := cmp.Or(s.lease.Err(), driver.CheckPrefix(prefix)); err != nil {
+		return p, err
+	}
+	old, err := s.ask(ctx, "replace "+p.Name, queue, replaceScript, p.Seq, prefix)
+	if err != nil {
+		return p, err
+	}
+	p.Name = driver.FormatName(prefix, p.Seq)
+	if name, _ := old.(string); name != p.Name {
+		s.notices.deliver(notice{queue: queue, name: name})
+	}
+	return p, nil
+}
+
+// Read makes the session a driver.NodeReader.
+func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
+	reply, err := s.ask(ctx, "read "+name, queue, readScript, name)
+	if err != nil {
+		return driver.NodeInfo{}, err
+	}
+	text, _ := reply.(string)
+	m := parseMember(text)
+	c, _ := m.contender()
+	info := driver.NodeInfo{Node: c.Node, Owner: m.owner, Data: []byte(m.data), Foreign: m.owner != s.id}
+	if m.owner != "" {
+		info.Token, info.Created = c.Seq, time.UnixMicro(c.Seq)
+	}
+	return info, nil
+}
+
+// Walk makes the session a driver.Walker.
+func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
+	ctx, leave, open := s.calls.Enter(ctx)
+	if !open {
+		return nil, s.lease.Err()
+	}
+	defer leave()
+	if prefix != "" {
+		if err := driver.CheckQueue(prefix); err != nil {
+			return nil, err
+		}
+	}
+	var queues []string
+	for cursor := uint64(0); ; {
+		if err := s.lease.Err(); err != nil {
+			return nil, err
+		}
+		p, err := do(ctx, s.link, s.link.requests, func() (p page, err error) {
+			p.keys, p.next, err = s.link.client.Scan(s.link.life, cursor, glob(s.settings.key("q:"+prefix))+"*", scanCount).Result()
+			return p, err
+		})
+		if err := s.explain("walk", prefix, err); err != nil {
+			return nil, err
+		}
+		for _, key := range p.keys {
+			if q := strings.TrimPrefix(key, s.settings.key("q:")); prefix == "" || q == prefix || strings.HasPrefix(q, prefix+"/") {
+				queues = append(queues, q)
+			}
+		}
+		if cursor = p.next; cursor == 0 {
+			slices.Sort(queues)
+			return slices.Compact(queues), nil
+		}
+	}
+}
+
+// page is one answer to SCAN.
+type page struct {
+	keys []string
+	next uint64
+}
+
+const scanCount = 1000
+
+// glob writes a text as a pattern that matches this text only.
+func glob(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
+}
+
+func (s *session) Done() <-chan struct{} { return s.lease.Done() }
+func (s *session) Err() error            { return s.lease.Err() }
+
+// Describe makes the session a driver.Describer.
+func (s *session) Describe() driver.SessionInfo {
+	return driver.SessionInfo{ID: s.id, Server: s.link.address(), Timeout: s.settings.timeout}
+}
+
+// beat sends a heartbeat. If the earliest deadline of all sessions comes before the
+// next heartbeat, and a watch is open, beat is called once more at that time: the
+// store ends a session only when a request comes.
+func (s *session) beat(ctx context.Context) (counted bool) {
+	reply, err := s.link.eval(ctx, s.link.upkeep, beatScript, s.id, s.settings.timeout.Microseconds())
+	s.endIfUnknown(err)
+	if err != nil {
+		return false
+	}
+	micros, _ := reply.(int64)
+	if next := time.Duration(micros)*time.Microsecond + time.Millisecond; next < s.settings.timeout/8 && s.watches.Len() > 0 {
+		s.beatIn(max(next, 0))
+	}
+	return true
+}
+
+// beatIn calls beat after d, unless such a call is due already.
+func (s *session) beatIn(d time.Duration) {
+	if s.early.CompareAndSwap(false, true) && !s.calls.Go(func() { s.beatEarly(d) }) {
+		s.early.Store(false)
+	}
+}
+
+func (s *session) beatEarly(d time.Duration) {
+	again := s.link.pause(d)
+	s.early.Store(false)
+	if !again {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.link.life, s.settings.timeout/4)
+	defer cancel()
+	_ = s.lease.Do(func() bool { return s.beat(ctx) })
+}
+
+// Close ends the lease first, and all connections. Then it ends the session in the
+// store, by a connection of its own. It does so even if the lease has run out before.
+func (s *session) Close() error {
+	s.lease.End(errClosed)
+	s.link.close()
+	s.calls.Close()
+	s.link.wait()
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	if s.gone {
+		return nil
+	}
+	last := newLink(s.settings)
+	defer last.wait()
+	defer last.close()
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	if _, err := last.eval(ctx, last.upkeep, closeScript, s.id); err != nil {
+		return fmt.Errorf("redisdriver: close: the nodes stay until the session times out: %w", err)
+	}
+	s.gone = true
+	return nil
+}
+
+// closeWithin bounds the time that Close takes if the store cannot be reached.
+const closeWithin = 2 * time.Second
