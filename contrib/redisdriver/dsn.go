@@ -155,7 +155,7 @@ func (s *settings) takeOwn(u *url.URL, q url.Values) error {
 		s.tls = f
 		f.skipVerify = q.Get("skip_verify") == "true" || q.Get("skip_verify") == "1"
 	} else if *f != (tlsFiles{}) || q.Has("skip_verify") {
-		return errors.New("a TLS parameter without TLS: write rediss:// in place of redis://")
+		return errors.New("a TLS parameter needs the scheme rediss://")
 	}
 	if (f.cert == "") != (f.key == "") {
 		return errors.New("parameters tls_cert and tls_key are only useful together")

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/dlocktest/faults"
@@ -17,7 +18,15 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-func TestMain(m *testing.M) { os.Exit(leakcheck.After(redistest.Main(m))) }
+func TestMain(m *testing.M) {
+	redis.SetLogger(silent{})
+	os.Exit(leakcheck.After(redistest.Main(m)))
+}
+
+// silent drops what go-redis writes when a dial fails.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 var namespaces atomic.Int64
 
@@ -101,6 +110,7 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 		s.mu.Lock()
 		s.proxies[made] = p
 		s.mu.Unlock()
+		s.t.Cleanup(func() { _ = made.Close() }) // before the proxy is closed
 	}
 	return made, err
 }
@@ -142,13 +152,4 @@ func (s *store) drop(t *testing.T, id string) {
 	t.Helper()
 	s.server.Do("ZADD", s.key("sessions"), "XX", "0", id)
 	s.eval(t, "return 1", "")
-}
-
-// connect returns a session that is closed when the test ends.
-func connect(t *testing.T, c driver.Connector) *session {
-	t.Helper()
-	s, err := c.Connect(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { s.Close() })
-	return s.(*session)
 }

@@ -1,0 +1,46 @@
+package redisdriver_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	_ "github.com/dlock-go/dlock/contrib/redisdriver"
+)
+
+// A program opens a client and takes a lock. This example has no output that is
+// checked, because it needs a server.
+func Example() {
+	client, err := dlock.Open("redis", "redis://localhost:6379?session_timeout=10s")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	lock, err := client.RWMutex("stock/42").Lock(ctx)
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	defer lock.Unlock()
+	fmt.Println(lock.Mode(), lock.Token())
+}
+
+// A data source name is checked when the client is opened, before any I/O. The error
+// says what is wrong, and repeats no password.
+func Example_dataSourceName() {
+	_, err := dlock.Open("redis", "redis://:secret@localhost:6379?tls_ca=ca.pem")
+	fmt.Println(err)
+	client, err := dlock.Open("redis", "rediss://app:secret@redis.example:6380/2?namespace=shop&session_timeout=10s")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(client.Close())
+	// Output:
+	// dlock: open "redis": redisdriver: dsn: a TLS parameter needs the scheme rediss://
+	// <nil>
+}
