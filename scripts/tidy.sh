@@ -17,6 +17,10 @@ modules=$(sh scripts/modules.sh)
 go_version=$(grep '^go ' go.mod)
 own=github.com/dlock-go/dlock
 
+# The version of this repository's modules that the modules under contrib require:
+# the one that is released next, see CONTRIBUTING.md.
+version=v0.1.0
+
 diff=
 [ "${1:-}" != -diff ] || { diff=-diff && shift; }
 
@@ -26,28 +30,37 @@ export GOWORK=off
 copy=$(mktemp -d) || exit 1
 trap 'rm -rf "$copy"' EXIT
 
-# replace_own replaces each module of this repository in the go.mod of the copy.
-replace_own() {
+# each_own calls a command for each module of this repository, with the module's
+# path, the version that the modules under contrib require, and its directory.
+each_own() {
 	for other in $modules; do
-		go mod edit -replace="$own${other#.}=$root/$other" "$copy/go.mod" || return 1
+		"$1" "$own${other#.}" "$version" "$root/$other" || return 1
 	done
 }
-
-# keep_own takes the replacements out again, and copies the result to the module.
-keep_own() {
-	for other in $modules; do
-		go mod edit -dropreplace="$own${other#.}" "$copy/go.mod" || return 1
-	done
-	cp "$copy/go.mod" go.mod && if [ -s "$copy/go.sum" ]; then cp "$copy/go.sum" go.sum; else rm -f go.sum; fi
+require_version() {
+	grep -q "$1 v" "$copy/go.mod" || return 0
+	go mod edit -require="$1@$2" "$copy/go.mod"
 }
+replace_own() { go mod edit -replace="$1@$2=$3" "$copy/go.mod"; }
+drop_own() { go mod edit -dropreplace="$1@$2" "$copy/go.mod"; }
 
-tidy_contrib() {
+# tidy_copy leaves the tidy go.mod and go.sum of the current directory in the copy.
+tidy_copy() {
 	rm -f "$copy/go.mod" "$copy/go.sum"
 	cp go.mod "$copy/go.mod" || return 1
 	[ ! -e go.sum ] || cp go.sum "$copy/go.sum" || return 1
-	replace_own || return 1
-	go mod tidy $diff -modfile="$copy/go.mod" || return 1
-	[ -n "$diff" ] || keep_own
+	each_own require_version && each_own replace_own &&
+		go mod tidy -modfile="$copy/go.mod" && each_own drop_own || return 1
+	touch go.sum "$copy/go.sum"
+}
+
+tidy_contrib() {
+	tidy_copy || return 1
+	if [ -n "$diff" ]; then
+		diff -u go.mod "$copy/go.mod" && diff -u go.sum "$copy/go.sum"
+	else
+		cp "$copy/go.mod" go.mod && cp "$copy/go.sum" go.sum
+	fi
 }
 
 # same_go fails if a dependency has raised the Go version that the module needs.

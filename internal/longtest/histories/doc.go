@@ -24,6 +24,28 @@
 //
 // With -v each test prints what happened in its histories.
 //
+// # How the test of a driver uses it
+//
+// [Run] makes histories on any store, with the Config that the test of the driver
+// passes to dlocktest.Run:
+//
+//	func TestHistoriesAreLinearizable(t *testing.T) {
+//		histories.Run(t, histories.Store{
+//			Config: config(t),
+//			Outage: func(t *testing.T) (mend func()) {
+//				server.Kill()
+//				return func() { server.Restart() }
+//			},
+//		})
+//	}
+//
+// TestRunMakesHistories does that for memdriver, in virtual time. A driver with a
+// module of its own requires this module in the version of the root module, and
+// its non-test code does not import it:
+//
+//	go mod edit -require=github.com/dlock-go/dlock/internal/longtest/histories@v0.1.0
+//	sh ../../scripts/tidy.sh contrib/mydriver
+//
 // # What happens in a history
 //
 // Clients acquire locks in both modes, wait, try, give up, re-enter with the
@@ -37,6 +59,8 @@
 //     in one. Sessions are ended by force, and an operator removes nodes. The
 //     faults prefer clients that hold a lock, and some wait for exactly the
 //     request that creates or deletes a node.
+//   - In a history of Run, the hooks of the Config are played, and an outage ends
+//     the service for all clients.
 //   - On an ensemble, all of that happens too, and leaders and followers are
 //     killed and started again, stopped, or cut off from each other.
 //

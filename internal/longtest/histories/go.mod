@@ -6,7 +6,7 @@ replace github.com/dlock-go/dlock => ../../..
 
 require (
 	github.com/anishathalye/porcupine v1.3.1
-	github.com/dlock-go/dlock v0.0.0-00010101000000-000000000000
+	github.com/dlock-go/dlock v0.1.0
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/stretchr/testify v1.12.1
 )

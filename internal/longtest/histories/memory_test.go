@@ -241,15 +241,6 @@ func (w *memory) fault() {
 	}
 }
 
-// done returns a function for [recorder.cause] that calls f and returns true.
-// It is for faults that have no effect any more when f has returned.
-func done(f func()) func() bool {
-	return func() bool {
-		f()
-		return true
-	}
-}
-
 var losable = []faults.Op{
 	faults.OpCreate, faults.OpCreate, faults.OpDelete, faults.OpDelete, faults.OpReplace, faults.OpReplace,
 	faults.OpList, faults.OpWatch, faults.OpRead, faults.OpCleanUp, faults.OpHeartbeat,

@@ -53,8 +53,6 @@ type zkHistory struct {
 	wrong   complaints
 }
 
-const queue = "q"
-
 // newZKHistory makes a history with clients whose locks are below the path
 // root. The clients are closed when the test ends.
 func newZKHistory(t testing.TB, seed uint64, pace time.Duration, root string, servers ...*zktest.Server) *zkHistory {

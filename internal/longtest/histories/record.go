@@ -215,6 +215,15 @@ func (r *recorder) cause(c cause, play func() (over bool)) {
 	}
 }
 
+// done returns a function for [recorder.cause] that plays f. The function
+// returns true, because f has no effect after it has returned.
+func done(f func()) func() bool {
+	return func() bool {
+		f()
+		return true
+	}
+}
+
 // begin records that a fault is about to be injected. The fault is a cause of
 // losses until the function end is called.
 func (r *recorder) begin(c cause) (end func()) {

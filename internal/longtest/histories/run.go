@@ -1,0 +1,367 @@
+package histories
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Store says how to reach a store, and which faults Run plays on it.
+type Store struct {
+	// Config is the Config that the test of the driver passes to dlocktest.Run.
+	// Only New is required. Run calls New once for each history, and uses the
+	// hooks Drop, CutOff, Reset, LoseRequest, LoseReply, DelayReplies, Pause,
+	// RemoveQueue and RemoveNode. A fault whose hook is nil is not played.
+	//
+	// Run calls one hook at a time, from several goroutines, and a heal function
+	// of CutOff counts as a hook. In a history the session of a hook may end,
+	// and the node of RemoveNode may be deleted, just before the hook is called.
+	// The hook must not fail the test then.
+	Config dlocktest.Config
+
+	// Outage makes the store fail for all clients: it kills the server, for
+	// example. The function mend ends the outage, and returns when the store can
+	// be used again. Run plays an outage about every three seconds, and for at
+	// most two session timeouts. Nil means no outages.
+	Outage func(t *testing.T) (mend func())
+
+	// Histories is how many histories Run makes, one after the other. Zero means
+	// two.
+	Histories int
+	// For is how long faults are played in one history. Zero means six seconds.
+	For time.Duration
+	// Seed is where Run draws the faults and the calls from. Zero means a seed
+	// that is drawn. A failure prints it. In real time the same seed gives
+	// similar histories, but not the same ones.
+	Seed uint64
+}
+
+// Run makes histories on a store, with four clients, and fails the test if a
+// history is not linearizable or breaks another rule: see the comment of the
+// package. It logs what happened in the histories.
+//
+// Run makes no subtests. So a test of a store that runs in this process may call
+// it in a bubble of testing/synctest, where the time is virtual.
+func Run(t *testing.T, s Store) {
+	t.Helper()
+	s = s.withDefaults()
+	var sum figures
+	for i := range s.Histories {
+		h := newHistory(t, s, s.Seed+uint64(i))
+		h.play()
+		sum.add(h.recorder, judge(t, fmt.Sprint("seed ", h.seed), h.recorder, h.wrong.all))
+	}
+	t.Log(&sum)
+	if sum.counts["grants"] == 0 {
+		t.Error("no lock was granted, so the histories prove nothing")
+	}
+}
+
+func (s Store) withDefaults() Store {
+	if s.Histories == 0 {
+		s.Histories = 2
+	}
+	if s.For == 0 {
+		s.For = 6 * time.Second
+	}
+	if s.Seed == 0 {
+		s.Seed = rand.Uint64()
+	}
+	if s.Config.SessionTimeout == 0 {
+		s.Config.SessionTimeout = 10 * time.Second
+	}
+	return s
+}
+
+const (
+	queue       = "q"
+	clients     = 4
+	faultPace   = 150 * time.Millisecond // the longest time from one fault to the next
+	outagePause = 3 * time.Second        // about the time from one outage to the next
+)
+
+// history is one history of a store.
+type history struct {
+	*testing.T
+	*recorder
+	store     Store
+	connector driver.Connector
+	links     []*link
+	slots     []*slot
+	actors    []*actor
+	seed      uint64
+	rand      *rand.Rand
+	stop      chan struct{} // closed to begin no new rounds and no new faults
+	heals     sync.WaitGroup
+	wrong     complaints
+
+	hooks chan struct{} // holds a value while a hook runs
+}
+
+// link is the connector of one client. It remembers the last session.
+type link struct {
+	driver.Connector
+
+	mu   sync.Mutex
+	last driver.Session
+}
+
+func (l *link) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := l.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = s
+	return s, nil
+}
+
+// session returns the session of the client, or nil.
+func (l *link) session() driver.Session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last == nil || l.last.Err() != nil {
+		return nil
+	}
+	return l.last
+}
+
+func newHistory(t *testing.T, s Store, seed uint64) *history {
+	h := &history{
+		T: t, recorder: new(recorder), store: s, connector: s.Config.New(t),
+		seed: seed, rand: rand.New(rand.NewPCG(seed, 1)), stop: make(chan struct{}), hooks: make(chan struct{}, 1),
+	}
+	for i := range clients {
+		h.join(i)
+		// This cause explains a session that ends although no fault was played.
+		h.cause(cause{what: "time passes on a busy machine", slot: i, told: true}, done(func() {}))
+	}
+	return h
+}
+
+// join makes a slot with its client and its actor.
+func (h *history) join(i int) {
+	l := &link{Connector: h.connector}
+	s := newSeat(i, func() *dlock.Client {
+		return dlock.NewClient(l, dlock.WithHostname(fmt.Sprint("web", i)), quiet())
+	})
+	h.links, h.slots = append(h.links, l), append(h.slots, s)
+	h.actors = append(h.actors, &actor{
+		recorder: h.recorder, id: i + 1, slot: s, queues: []string{queue}, wrong: &h.wrong, stop: h.stop,
+		nasty: h.nasty(i), rand: rand.New(rand.NewPCG(h.seed, uint64(100+i))), rounds: 1 << 30,
+		unit: 25 * time.Millisecond, long: 2 * h.store.Config.SessionTimeout,
+	})
+}
+
+// play makes the history: actors use the lock while faults are played. Then all
+// faults end. No node may be left, and each try must get the lock.
+func (h *history) play() {
+	var acting, failing sync.WaitGroup
+	for _, a := range h.actors {
+		acting.Go(a.play)
+	}
+	failing.Go(func() { h.every(faultPace, h.fault) })
+	if h.store.Outage != nil {
+		failing.Go(func() { h.every(2*outagePause, h.outage) })
+	}
+	time.Sleep(h.store.For)
+	close(h.stop)
+	failing.Wait()
+	acting.Wait()
+	h.heals.Wait()
+	h.rest()
+	for _, s := range h.slots {
+		_ = h.close(s.client())
+	}
+}
+
+func (h *history) rest() {
+	for _, a := range h.actors {
+		a.nasty = nasty{}
+	}
+	h.deserted()
+	tryTogether(h.actors, queue)
+	h.deserted()
+	for _, a := range h.actors {
+		a.tryInTurn(queue)
+	}
+}
+
+// every calls a function again and again until the history ends. It waits for at
+// most that long before each call.
+func (h *history) every(longest time.Duration, play func()) {
+	draw := rand.New(rand.NewPCG(h.seed, uint64(longest)))
+	for {
+		t := time.NewTimer(time.Duration(draw.Int64N(int64(longest))))
+		select {
+		case <-t.C:
+			play()
+		case <-h.stop:
+			t.Stop()
+			return
+		}
+	}
+}
+
+// deserted waits until the queue is empty.
+func (h *history) deserted() {
+	for until := time.Now().Add(bound); ; time.Sleep(20 * time.Millisecond) {
+		nodes, err := h.nodes()
+		if err == nil && len(nodes) == 0 {
+			break
+		}
+		if time.Now().After(until) {
+			h.wrong.add("all actors are done, but %v is left (%v)", nodes, err)
+			break
+		}
+	}
+	h.settled(queue)
+}
+
+// nodes returns the nodes of the queue, oldest first.
+func (h *history) nodes() ([]driver.Node, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), h.store.Config.SessionTimeout)
+	defer cancel()
+	s, err := h.connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return s.List(ctx, queue)
+}
+
+// requestOps are the operations of the requests that lose draws from.
+var requestOps = []faults.Op{faults.OpCreate, faults.OpCreate, faults.OpDelete, faults.OpList}
+
+// fault plays one fault. If the hook for it is nil, it plays none.
+func (h *history) fault() {
+	i := h.target(h.rand, len(h.slots))
+	c, s := h.store.Config, h.links[i].session()
+	switch n := h.rand.IntN(40); {
+	case n == 0:
+		h.removeQueue()
+	case n < 3:
+		h.removeNode()
+	case n == 3:
+		_ = h.slots[i].replace(h.recorder) // the store may be out of reach
+	case s == nil:
+	case n < 6 && c.Drop != nil:
+		h.hook(cause{what: "ended by the store", slot: i}, func() { c.Drop(h.T, s) })
+	case n < 10:
+		h.cut(i, h.duration(2*c.SessionTimeout))
+	case n < 18 && c.Reset != nil:
+		h.hook(told(i, "connection dropped"), func() { c.Reset(h.T, s) })
+	case n < 34:
+		h.lose(i, requestOps[h.rand.IntN(len(requestOps))], h.rand.IntN(2) == 0)
+	case n < 36 && c.DelayReplies != nil:
+		h.hook(told(i, "slow"), func() { c.DelayReplies(h.T, s, h.duration(15*time.Millisecond)) })
+	case n < 38 && c.Pause != nil:
+		h.hook(told(i, "paused"), func() { c.Pause(h.T, s, h.duration(2*c.SessionTimeout)) })
+	}
+}
+
+// told returns a cause that the client of a slot has to know of before the store
+// grants its locks to another contender.
+func told(slot int, what string) cause { return cause{what: what, slot: slot, told: true} }
+
+func (h *history) duration(limit time.Duration) time.Duration {
+	return time.Duration(h.rand.Int64N(int64(limit)))
+}
+
+// hook calls a hook, which plays a fault that is over when the hook returns.
+func (h *history) hook(c cause, play func()) {
+	h.cause(c, done(func() { h.alone(play) }))
+}
+
+// alone calls a function while no other hook runs. A hook that fails the test
+// ends its goroutine, so the end of the turn is deferred.
+func (h *history) alone(play func()) {
+	h.hooks <- struct{}{}
+	defer func() { <-h.hooks }()
+	play()
+}
+
+// lose loses the next request of a client for that operation, or its reply.
+func (h *history) lose(i int, op faults.Op, reply bool) {
+	play, what := h.store.Config.LoseRequest, "request lost"
+	if reply {
+		play, what = h.store.Config.LoseReply, "reply lost"
+	}
+	if s := h.links[i].session(); play != nil && s != nil {
+		h.hook(told(i, what), func() { play(h.T, s, op) })
+	}
+}
+
+// cut cuts a client off for a while.
+func (h *history) cut(i int, d time.Duration) {
+	s := h.links[i].session()
+	if s == nil || h.store.Config.CutOff == nil {
+		return
+	}
+	h.hook(told(i, "cut off"), func() {
+		heal := h.store.Config.CutOff(h.T, s)
+		h.heals.Go(func() {
+			time.Sleep(d)
+			h.alone(heal)
+		})
+	})
+}
+
+// removeNode removes one of the first nodes, because those matter most.
+func (h *history) removeNode() {
+	nodes, err := h.nodes()
+	if err != nil || len(nodes) == 0 || h.store.Config.RemoveNode == nil {
+		return
+	}
+	name := nodes[h.rand.IntN(min(2, len(nodes)))].Name
+	h.hook(cause{what: "node removed", slot: -1, node: nodeOf(name)}, func() {
+		h.store.Config.RemoveNode(h.T, h.connector, queue, name)
+	})
+}
+
+func (h *history) removeQueue() {
+	if h.store.Config.RemoveQueue != nil {
+		h.hook(cause{what: "queue removed", slot: -1}, func() { h.store.Config.RemoveQueue(h.T, h.connector, queue) })
+	}
+}
+
+// outage makes the store fail for all clients. No hook runs meanwhile, because
+// hooks need the store.
+func (h *history) outage() {
+	limit := 2 * h.store.Config.SessionTimeout
+	d := time.Duration(rand.Int64N(int64(limit)))
+	h.hook(cause{what: "outage", slot: -1, told: true}, func() {
+		mend := h.store.Outage(h.T)
+		time.Sleep(d)
+		mend()
+	})
+}
+
+// nasty returns functions that hit exactly the requests that matter, and that
+// cut a holder off until other contenders get the lock.
+func (h *history) nasty(i int) nasty {
+	draw := rand.New(rand.NewPCG(h.seed, uint64(200+i)))
+	var mu sync.Mutex
+	number := func(n int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return draw.IntN(n)
+	}
+	return nasty{
+		write: func() { h.lose(i, requestOps[number(3)], number(2) == 0) },
+		hold: func() {
+			if number(2) == 0 {
+				h.cut(i, 2*h.store.Config.SessionTimeout)
+			}
+		},
+	}
+}

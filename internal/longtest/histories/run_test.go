@@ -1,0 +1,129 @@
+package histories
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+const memoryTimeout = 2 * time.Second
+
+// observed is a store in memory. It remembers the sessions, because most hooks
+// get only the session.
+type observed struct {
+	*memdriver.Store
+	stores *sync.Map // *memdriver.Store by driver.Session
+	spoil  spoiler   // a broken driver; nil: the driver as it is
+}
+
+func (o observed) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := o.Store.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	of := s
+	if o.spoil != nil {
+		s = o.spoil(o.Store, s)
+	}
+	o.stores.Store(s, inMemory{o.Faults(), of})
+	return s, nil
+}
+
+type inMemory struct {
+	memdriver.Faults
+	session driver.Session
+}
+
+// inMemoryStore is what Run needs of a driver. The test of a driver passes its
+// Config of dlocktest.
+func inMemoryStore(spoil spoiler) Store {
+	var stores sync.Map
+	of := func(s driver.Session) inMemory {
+		m, _ := stores.Load(s)
+		return m.(inMemory)
+	}
+	return Store{Seed: *first, Config: dlocktest.Config{
+		New: func(*testing.T) driver.Connector {
+			return observed{memdriver.New(memdriver.WithSessionTimeout(memoryTimeout)), &stores, spoil}
+		},
+		SessionTimeout: memoryTimeout,
+		Drop:           func(_ *testing.T, s driver.Session) { m := of(s); m.Drop(m.session) },
+		CutOff:         func(_ *testing.T, s driver.Session) (heal func()) { m := of(s); return m.CutOff(m.session) },
+		Reset:          func(_ *testing.T, s driver.Session) { m := of(s); m.Reset(m.session) },
+		LoseRequest:    func(_ *testing.T, s driver.Session, op faults.Op) { m := of(s); m.LoseRequest(m.session, op) },
+		LoseReply:      func(_ *testing.T, s driver.Session, op faults.Op) { m := of(s); m.LoseReply(m.session, op) },
+		DelayReplies:   func(_ *testing.T, s driver.Session, d time.Duration) { m := of(s); m.DelayReplies(m.session, d) },
+		Pause:          func(_ *testing.T, s driver.Session, d time.Duration) { m := of(s); m.Pause(m.session, d) },
+		RemoveQueue:    func(_ *testing.T, c driver.Connector, queue string) { c.(observed).Faults().RemoveQueue(queue) },
+		RemoveNode: func(_ *testing.T, c driver.Connector, queue, name string) {
+			c.(observed).Faults().RemoveNode(queue, name)
+		},
+	}}
+}
+
+// The test of a driver whose store runs outside of the process looks like this,
+// but without the bubble.
+func TestRunMakesHistories(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inMemoryStore(nil)
+		s.Histories, s.For = 20, 20*time.Second
+		Run(t, s)
+	})
+}
+
+func TestRunPlaysOutages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inMemoryStore(nil)
+		var outages int
+		s.Outage = func(*testing.T) (mend func()) {
+			outages++
+			return func() {}
+		}
+		s.For = 30 * time.Second
+		Run(t, s)
+		require.Greater(t, outages, 5)
+	})
+}
+
+// Run plays only the faults whose hooks are there.
+func TestRunNeedsNoHooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inMemoryStore(nil)
+		s.Config = dlocktest.Config{New: s.Config.New, SessionTimeout: memoryTimeout}
+		Run(t, s)
+	})
+}
+
+func TestRunFindsABrokenDriver(t *testing.T) {
+	for name, spoil := range map[string]spoiler{
+		"it never waits":               func(_ *memdriver.Store, s driver.Session) driver.Session { return hasty{s} },
+		"tokens fall":                  func(_ *memdriver.Store, s driver.Session) driver.Session { return backwards{s} },
+		"a session's end comes late":   func(_ *memdriver.Store, s driver.Session) driver.Session { return newLate(s) },
+		"unlock returns before it has": func(_ *memdriver.Store, s driver.Session) driver.Session { return hurried{s} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := false
+			for seed := *first; seed < *first+5 && !found; seed++ {
+				synctest.Test(t, func(t *testing.T) {
+					h := newHistory(t, inMemoryStore(spoil).withDefaults(), seed)
+					h.play()
+					wrong := verdict(h.recorder, h.wrong.all)
+					found = len(wrong) > 0
+					if found {
+						t.Logf("seed %d: %s", seed, wrong[0])
+					}
+				})
+			}
+			require.True(t, found)
+		})
+	}
+}
