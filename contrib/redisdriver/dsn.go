@@ -114,13 +114,13 @@ func split(dsn string) (*url.URL, url.Values, error) {
 	return u, q, nil
 }
 
-// clientParameters are the parameters of go-redis for one server.
-var clientParameters = []string{"db", "protocol", "client_name", "max_retries", "min_retry_backoff", "max_retry_backoff",
+// clientParameters are the parameters of go-redis, of which some do nothing here.
+var clientParameters = []string{"addr", "db", "protocol", "client_name", "max_retries", "min_retry_backoff", "max_retry_backoff",
 	"dial_timeout", "read_timeout", "write_timeout", "pool_fifo", "pool_size", "pool_timeout", "min_idle_conns", "max_idle_conns",
 	"max_active_conns", "conn_max_idle_time", "idle_timeout", "conn_max_lifetime", "max_conn_age", "skip_verify"}
 
 // sentinelParameters are those that go-redis adds for Sentinel.
-var sentinelParameters = []string{"master_name", "username", "password", "addr"}
+var sentinelParameters = []string{"master_name", "username", "password"}
 
 // takeOwn reads the parameters of this driver, and removes them from q.
 func (s *settings) takeOwn(u *url.URL, q url.Values) error {

@@ -3,6 +3,7 @@ package redisdriver
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{})
+	slog.SetDefault(slog.New(slog.DiscardHandler))
 	os.Exit(leakcheck.After(redistest.Main(m)))
 }
 

@@ -128,7 +128,7 @@ func (l *link) dialServer(ctx context.Context, network, addr string) (net.Conn, 
 	secure := tls.Client(conn, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
-		return nil, fmt.Errorf("%s: %w", addr, err)
+		return nil, fmt.Errorf("TLS with %s: %w", addr, err)
 	}
 	return secure, nil
 }

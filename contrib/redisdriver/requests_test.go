@@ -17,8 +17,8 @@ import (
 // longTimeout keeps a session from looking at its watches during a test.
 const longTimeout = "session_timeout=10m"
 
-// requests returns the requests of all sessions, without those that begin, keep and end
-// a session.
+// requests returns the requests of all sessions, without those that begin, keep and
+// end a session.
 func (s *store) requests() map[faults.Op]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,8 +63,8 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 	require.Equal(t, map[faults.Op]int{faults.OpCreate: 40, faults.OpDelete: 40}, s.requests())
 }
 
-// inLine lets clients take the lock one after the other, behind a writer that holds it,
-// and then lets the writer go. It returns when each client has held the lock.
+// inLine lets clients take the lock one after the other, behind a writer that holds
+// it, and then lets the writer go. It returns when each client has held the lock.
 func inLine(t *testing.T, s *store, lock func(context.Context, *dlock.RWMutex) (*dlock.Lock, error)) {
 	t.Helper()
 	holder, err := s.newClient().RWMutex("stock/42").Lock(t.Context())

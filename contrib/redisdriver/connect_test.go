@@ -1,0 +1,229 @@
+package redisdriver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// lockOnce takes and releases a lock of the store that the dsn names.
+func lockOnce(t *testing.T, dsn string) error {
+	t.Helper()
+	client, err := dlock.Open("redis", dsn)
+	require.NoError(t, err)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	lock, err := client.RWMutex("stock/42").Lock(ctx)
+	if err != nil {
+		return err
+	}
+	return lock.Unlock()
+}
+
+func TestUserAndPassword(t *testing.T) {
+	server := redistest.Start(t, redistest.With("requirepass hunter2",
+		"user app on >hunter3 ~{dlock}:* &{dlock}:* +@connection +@scripting +@read +@write +@sortedset +@hash +time +publish +subscribe +config|get",
+		"user quiet on >hunter3 ~{dlock}:* &{dlock}:* +@connection +@scripting +@read +@write +@sortedset +@hash +time +publish +subscribe",
+		"user weak on >hunter3 ~other:* +@all"))
+	for _, login := range []string{":hunter2", "app:hunter3", "quiet:hunter3"} {
+		assert.NoError(t, lockOnce(t, "redis://"+login+"@"+server.Addr()), login)
+	}
+	for login, want := range map[string]string{"": "NOAUTH", ":hunter9": "WRONGPASS", "app:hunter9": "WRONGPASS", "weak:hunter3": "NOPERM"} {
+		err := lockOnce(t, "redis://"+login+"@"+server.Addr())
+		assert.ErrorContains(t, err, want, login)
+		assert.NotErrorIs(t, err, dlock.ErrUnavailable, login)
+		assert.NotContains(t, err.Error(), "hunter", login)
+	}
+}
+
+func TestUnixSocket(t *testing.T) {
+	server := redistest.Start(t)
+	require.NoError(t, lockOnce(t, "unix://"+server.Socket()))
+}
+
+func TestTLS(t *testing.T) {
+	certs := testenv.NewCerts(t)
+	server := redistest.Start(t, redistest.WithTLS(certs))
+	dsn := func(ca string, more ...string) string {
+		q := url.Values{"tls_ca": {ca}}
+		for i := 0; i < len(more); i += 2 {
+			q.Set(more[i], more[i+1])
+		}
+		return "rediss://" + server.SecureAddr() + "?" + q.Encode()
+	}
+	require.NoError(t, lockOnce(t, dsn(certs.CA)))
+	require.NoError(t, lockOnce(t, dsn(certs.CA, "tls_cert", certs.Client.Cert, "tls_key", certs.Client.Key, "tls_server_name", "localhost")))
+	require.NoError(t, lockOnce(t, dsn(certs.OtherCA, "skip_verify", "true")))
+	for name, bad := range map[string]string{
+		"another authority":    dsn(certs.OtherCA),
+		"another name":         dsn(certs.CA, "tls_server_name", "other.example"),
+		"no such file":         dsn(certs.CA + ".missing"),
+		"a key in its place":   dsn(certs.Server.Key),
+		"a key of another one": dsn(certs.CA, "tls_cert", certs.Client.Cert, "tls_key", certs.Stranger.Key),
+	} {
+		err := lockOnce(t, bad)
+		assert.Error(t, err, name)
+		assert.NotErrorIs(t, err, dlock.ErrUnavailable, name)
+	}
+
+	// Redis closes the connection of a stranger, or waits for the rest of a line.
+	for name, bad := range map[string]string{
+		"a stranger":         dsn(certs.CA, "tls_cert", certs.Stranger.Cert, "tls_key", certs.Stranger.Key),
+		"a port without TLS": "rediss://" + server.Addr() + "?dial_timeout=200ms",
+		"TLS without a word": "redis://" + server.SecureAddr() + "?read_timeout=200ms",
+	} {
+		c, err := Driver{}.OpenConnector(bad)
+		require.NoError(t, err)
+		_, err = c.Connect(t.Context())
+		assert.Error(t, err, name)
+	}
+}
+
+func TestAServerThatIsDownIsUnavailable(t *testing.T) {
+	port, err := testenv.FreePort()
+	require.NoError(t, err)
+	c, err := Driver{}.OpenConnector("redis://" + testenv.Loopback(port))
+	require.NoError(t, err)
+	_, err = c.Connect(t.Context())
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = c.Connect(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestAConnectToAPausedServerEndsWithItsContext(t *testing.T) {
+	server := redistest.Start(t)
+	server.Pause()
+	defer server.Resume()
+	c, err := Driver{}.OpenConnector("redis://" + server.Addr())
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = c.Connect(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+}
+
+// TestRepliesThatPass checks which error replies match ErrUnavailable.
+func TestRepliesThatPass(t *testing.T) {
+	server := redistest.Start(t)
+	s := newStore(t, server, "session_timeout=10s")
+	session, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	create := func() error {
+		_, err := session.Create(t.Context(), "stock/42", driver.NodeSpec{Prefix: "web-W-", Data: []byte("x")})
+		return err
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	require.ErrorIs(t, create(), driver.ErrUnavailable, "OOM")
+	server.Do("CONFIG", "SET", "maxmemory", "0")
+	server.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+	require.ErrorIs(t, create(), driver.ErrUnavailable, "NOREPLICAS")
+	server.Do("CONFIG", "SET", "min-replicas-to-write", "0")
+	require.NoError(t, create())
+	server.Do("SET", s.key("q:other"), "a string")
+	_, err = session.List(t.Context(), "other")
+	require.ErrorContains(t, err, "WRONGTYPE")
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
+	require.Eventually(t, func() bool {
+		nodes, err := session.List(t.Context(), "stock/42")
+		return err == nil && len(nodes) == 1
+	}, 10*time.Second, time.Millisecond, "a create that the server has refused has left a node")
+}
+
+// buffer is a log that tests read while others write.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// logged returns what the function logs by the default logger.
+func logged(f func()) string {
+	var b buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&b, nil)))
+	defer slog.SetDefault(before)
+	f()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func TestTheDriverLogsWhatTheServerCannotProtect(t *testing.T) {
+	server := redistest.Start(t, redistest.With("user quiet on nopass ~* &* +@all -config"))
+	text := func(login string) string {
+		return logged(func() { require.NoError(t, lockOnce(t, "redis://"+login+server.Addr())) })
+	}
+	require.Contains(t, text(""), "appendonly no")
+	require.Contains(t, text("quiet:x@"), "does not show its settings")
+	server.Do("CONFIG", "SET", "appendonly", "yes")
+	require.Contains(t, text(""), "appendfsync everysec")
+	server.Do("CONFIG", "SET", "appendfsync", "always")
+	require.Empty(t, text(""))
+	server.Do("CONFIG", "SET", "maxmemory", "1gb")
+	server.Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	require.Contains(t, text(""), "maxmemory-policy allkeys-lru")
+
+	c, err := Driver{}.OpenConnector("redis://" + server.Addr())
+	require.NoError(t, err)
+	twice := logged(func() {
+		for range 2 {
+			session, err := c.Connect(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, session.Close())
+		}
+	})
+	require.Equal(t, 1, bytes.Count([]byte(twice), []byte("\n")), "once for a connector")
+}
+
+// TestALimitOfRequestsDoesNotDelayHeartbeats fills the limit of a session while the
+// server does not answer. The session lives on, and the calls succeed after that.
+func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), "session_timeout=2s&pool_size=1")
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	hold := s.proxy(made).HoldRequests(is(faults.OpList))
+	var calls sync.WaitGroup
+	for range 10 {
+		calls.Go(func() {
+			if _, err := made.List(t.Context(), "stock/42"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	<-hold.Held()
+	lease := made.(*session).lease
+	select {
+	case <-lease.Done():
+		t.Error(lease.Err())
+	case <-time.After(2500 * time.Millisecond): // longer than the session timeout
+	}
+	hold.Release()
+	calls.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = made.List(ctx, "stock/42")
+	require.True(t, errors.Is(err, context.Canceled), err)
+}

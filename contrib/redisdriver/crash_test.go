@@ -1,0 +1,262 @@
+package redisdriver
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// witness checks what holders of one lock see.
+type witness struct {
+	mu     sync.Mutex
+	holder *dlock.Lock // the latest holder that has not ended its work
+	token  int64       // of the latest holder
+	grants int
+	faults []string
+}
+
+// enter is called by a holder. Two holders at once are a fault, unless the older one
+// knows of its loss. So are tokens that do not rise.
+func (w *witness) enter(lock *dlock.Lock) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.grants++
+	if w.holder != nil && w.holder.Err() == nil {
+		w.faults = append(w.faults, "two holders at once")
+	}
+	if lock.Token() <= w.token {
+		w.faults = append(w.faults, "a token that is not higher than the one before")
+	}
+	w.holder, w.token = lock, lock.Token()
+}
+
+func (w *witness) leave(lock *dlock.Lock) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.holder == lock {
+		w.holder = nil
+	}
+}
+
+func (w *witness) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.grants
+}
+
+// contend takes the lock again and again until ctx ends, for holds of different
+// lengths.
+func (w *witness) contend(ctx context.Context, mutex *dlock.RWMutex) error {
+	for ctx.Err() == nil {
+		lock, err := mutex.Lock(ctx)
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, dlock.ErrUnavailable) || errors.Is(err, dlock.ErrLost) {
+				continue
+			}
+			return err
+		}
+		w.enter(lock)
+		if rand.N(4) == 0 {
+			time.Sleep(rand.N(300 * time.Millisecond)) // a hold that a crash may hit
+		}
+		w.leave(lock)
+		_ = lock.Unlock() // the lock may be lost
+	}
+	return nil
+}
+
+// TestAServerThatIsKilledUnderLoadNeverMakesTwoHolders kills the server again and
+// again while eight sessions use one lock. The server waits for its disk before each
+// reply.
+func TestAServerThatIsKilledUnderLoadNeverMakesTwoHolders(t *testing.T) {
+	server := redistest.Start(t, redistest.Durable())
+	const kills = 8
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var w witness
+	var clients sync.WaitGroup
+	for range 8 {
+		client, err := dlock.Open("redis", "redis://"+server.Addr()+"?session_timeout=2s&read_timeout=500ms")
+		require.NoError(t, err)
+		defer client.Close()
+		clients.Go(func() { assert.NoError(t, w.contend(ctx, client.RWMutex("stock/42"))) })
+	}
+	for kill := range kills {
+		for before := w.count(); w.count() < before+20; time.Sleep(time.Millisecond) {
+			require.NoError(t, t.Context().Err())
+		}
+		time.Sleep(rand.N(20 * time.Millisecond)) // any moment will do
+		server.Kill()
+		server.Restart()
+		t.Logf("kill %d after %d grants", kill+1, w.count())
+	}
+	for before := w.count(); w.count() < before+20; time.Sleep(time.Millisecond) {
+		require.NoError(t, t.Context().Err())
+	}
+	cancel()
+	clients.Wait()
+	require.Empty(t, w.faults)
+}
+
+// TestAHolderSurvivesAShortCrash restarts a durable server while a lock is held and
+// another contender waits.
+func TestAHolderSurvivesAShortCrash(t *testing.T) {
+	s := newStore(t, redistest.Start(t, redistest.Durable()), "session_timeout=20s")
+	lock, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	granted := make(chan *dlock.Lock)
+	waiting := s.newClient().RWMutex("stock/42")
+	go func() {
+		next, err := waiting.Lock(t.Context())
+		assert.NoError(t, err)
+		granted <- next
+	}()
+	s.waitForWatchers(1)
+	s.server.Restart()
+	require.NoError(t, lock.Err())
+	var unlocked error
+	for range 50 { // the first requests may meet connections that the crash has closed
+		if unlocked = lock.Unlock(); !errors.Is(unlocked, dlock.ErrUnavailable) {
+			break
+		}
+	}
+	require.NoError(t, unlocked)
+	next := <-granted
+	require.Greater(t, next.Token(), lock.Token())
+	require.NoError(t, next.Unlock())
+}
+
+// TestAServerThatHasLostItsDataEndsTheSession shows what appendonly no cannot protect:
+// after a restart the lock is free, although its holder has not heard of that yet. The
+// next answer of the store ends the holder's session, and the next token is higher.
+func TestAServerThatHasLostItsDataEndsTheSession(t *testing.T) {
+	server := redistest.Start(t)
+	s := newStore(t, server, "session_timeout=8s")
+	lock, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	server.Restart()
+	next, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, next.Token(), lock.Token(), "the clock keeps tokens rising")
+	select {
+	case <-lock.Lost():
+	case <-time.After(20 * time.Second):
+		t.Error("the holder has not heard of its loss")
+	}
+	require.NoError(t, next.Unlock())
+}
+
+// TestAReplicaThatIsPromotedMayGrantALockTwice shows what asynchronous replication
+// breaks: a replica that lags is promoted, and grants a lock that is held. The tokens
+// still rise, so a resource that compares them refuses the old holder.
+func TestAReplicaThatIsPromotedMayGrantALockTwice(t *testing.T) {
+	master := redistest.Start(t)
+	replica := redistest.Start(t)
+	replication := testenv.NewProxy(t, master.Addr(), nil)
+	replica.Do("REPLICAOF", "127.0.0.1", replication.Port())
+	require.Eventually(t, func() bool {
+		role, _ := replica.Do("ROLE").([]any)
+		return len(role) > 3 && role[3] == "connected"
+	}, 30*time.Second, 5*time.Millisecond)
+	s := newStore(t, master, "session_timeout=20s")
+	holder, err := s.newClient().RWMutex("stock/41").Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, holder.Unlock())
+	require.Equal(t, int64(1), master.Do("WAIT", "1", "10000"), "the replica has the session and the first lock")
+
+	replication.Cut() // the replica lags
+	lock, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	master.Kill()
+	replica.Do("REPLICAOF", "NO", "ONE")
+
+	promoted := newStore(t, replica, "session_timeout=20s")
+	promoted.namespace = s.namespace
+	second, err := promoted.newClient().RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err, "the new master does not know the lock")
+	require.NoError(t, lock.Err(), "both hold the lock now")
+	require.Greater(t, second.Token(), lock.Token())
+	require.NoError(t, second.Unlock())
+}
+
+func portOf(s *redistest.Server) string {
+	u, _ := url.Parse("redis://" + s.Addr())
+	return u.Port()
+}
+
+// TestSentinelLeadsToTheNewMaster kills a master that a Sentinel watches, and expects
+// that a session finds the new master.
+func TestSentinelLeadsToTheNewMaster(t *testing.T) {
+	master, replica := redistest.Start(t), redistest.Start(t)
+	replica.Do("REPLICAOF", "127.0.0.1", portOf(master))
+	sentinel := redistest.StartSentinel(t, "locks", master)
+	require.Eventually(t, func() bool {
+		replicas, _ := sentinel.Do("SENTINEL", "replicas", "locks").([]any)
+		role, _ := replica.Do("ROLE").([]any)
+		return len(replicas) == 1 && len(role) > 3 && role[3] == "connected"
+	}, 60*time.Second, 20*time.Millisecond)
+	c, err := Driver{}.OpenConnector("redis://127.0.0.1:1?addr=" + sentinel.Addr() + "&master_name=locks&session_timeout=60s")
+	require.NoError(t, err)
+	session, err := c.Connect(t.Context())
+	require.NoError(t, err)
+	defer session.Close()
+	require.Equal(t, master.Addr(), driver.Describe(session).Server)
+	_, err = session.Create(t.Context(), "stock/42", spec())
+	require.NoError(t, err)
+	require.Equal(t, int64(1), master.Do("WAIT", "1", "10000"))
+	master.Kill()
+	require.Eventually(t, func() bool {
+		nodes, err := session.List(t.Context(), "stock/42")
+		return err == nil && len(nodes) == 1
+	}, 60*time.Second, 50*time.Millisecond, "the session has not found the new master")
+	require.Equal(t, replica.Addr(), driver.Describe(session).Server)
+	require.NoError(t, session.Err())
+}
+
+// TestAClusterIsFollowed connects to a server of a cluster that does not have the
+// keys.
+func TestAClusterIsFollowed(t *testing.T) {
+	cluster := redistest.With("cluster-enabled yes")
+	a, b := redistest.Start(t, cluster), redistest.Start(t, cluster)
+	a.Do("CLUSTER", "ADDSLOTSRANGE", "0", "8191")
+	b.Do("CLUSTER", "ADDSLOTSRANGE", "8192", "16383")
+	a.Do("CLUSTER", "MEET", "127.0.0.1", portOf(b))
+	for _, s := range []*redistest.Server{a, b} {
+		require.Eventually(t, func() bool {
+			info, _ := s.Do("CLUSTER", "INFO").(string)
+			return len(info) > 17 && info[:16] == "cluster_state:ok"
+		}, 60*time.Second, 20*time.Millisecond)
+	}
+	owners := make(map[string]bool)
+	for range 6 {
+		namespace := newNamespace()
+		for _, s := range []*redistest.Server{a, b} {
+			dsn := "redis://" + s.Addr() + "?namespace=" + namespace
+			require.NoError(t, lockOnce(t, dsn))
+			c, err := Driver{}.OpenConnector(dsn)
+			require.NoError(t, err)
+			session, err := c.Connect(t.Context())
+			require.NoError(t, err)
+			owners[driver.Describe(session).Server] = true
+			_, err = session.Create(t.Context(), "stock/42", spec())
+			require.NoError(t, err)
+			queues, err := driver.Walk(t.Context(), session, "")
+			require.NoError(t, err)
+			require.Equal(t, []string{"stock/42"}, queues)
+			require.NoError(t, session.Close())
+		}
+	}
+	require.Len(t, owners, 2, "both servers have namespaces")
+}

@@ -1,0 +1,141 @@
+package redisdriver
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestABadDataSourceNameIsRefused(t *testing.T) {
+	for dsn, want := range map[string]string{
+		"":                                                        "empty",
+		"localhost:6379":                                          "the scheme is not redis://, rediss:// or unix://",
+		"http://localhost":                                        "the scheme is not redis://",
+		"redis://:hunter2/x@localhost":                            "write / as %2F",
+		"redis://:hunter2?x@localhost":                            "write / as %2F",
+		"redis://:hunter2@x@localhost":                            "@ as %40",
+		"redis://:hunter2#x@localhost":                            "# as %23",
+		"redis://:hunter2%zz@localhost":                           "not a URL",
+		"redis://localhost:hunter2":                               "not a URL",
+		"redis://localhost/hunter2":                               "the number of the database is wrong",
+		"redis://localhost/1/2":                                   "the number of the database is wrong",
+		"redis://localhost?x=%zz":                                 "not of the form name=value",
+		"redis://localhost?hunter2=1":                             "unknown parameter (number 1",
+		"redis://localhost?session_timeout=10":                    "parameter session_timeout is not a duration",
+		"redis://localhost?session_timeout=9ms":                   "parameter session_timeout is not a duration",
+		"redis://localhost?session_timeout=1s&session_timeout=2s": "parameter session_timeout is given twice",
+		"redis://localhost?namespace=":                            "parameter namespace",
+		"redis://localhost?namespace={a}":                         "parameter namespace",
+		"redis://localhost?read_timeout=hunter2":                  "parameter read_timeout has a bad value",
+		"redis://localhost?read_timeout=-1":                       "parameter read_timeout is not positive",
+		"redis://localhost?pool_size=many":                        "parameter pool_size has a bad value",
+		"redis://localhost?protocol=4":                            "protocol is out of range",
+		"redis://localhost?db=-1":                                 "parameter db",
+		"redis://localhost?tls_ca=ca.pem":                         "a TLS parameter needs the scheme rediss://",
+		"rediss://localhost?tls_cert=cert.pem":                    "only useful together",
+		"redis://localhost?addr=hunter2":                          "parameter addr, number 1",
+		"redis://localhost?password=hunter2":                      "unknown parameter",
+		"redis://localhost?master_name=":                          "master_name is empty",
+		"redis://localhost?master_name=m&addr=hunter2":            "parameter addr has a bad value",
+		"unix://":                             "the host, the path",
+		"redis://localhost?client_name=a%0ab": "control character",
+	} {
+		c, err := Driver{}.OpenConnector(dsn)
+		assert.Nil(t, c, dsn)
+		if assert.ErrorContains(t, err, "redisdriver: dsn: ", dsn) {
+			assert.ErrorContains(t, err, want, dsn)
+			assert.NotContains(t, err.Error(), "hunter2", dsn)
+		}
+	}
+}
+
+func TestADataSourceNameIsReadAsGoRedisDoes(t *testing.T) {
+	s, err := parseDSN("rediss://app:p%40ss@[::1]:7000/3?session_timeout=2s&namespace=shop&pool_size=4&read_timeout=1s&addr=other:7001&skip_verify=true&max_retries=9")
+	require.NoError(t, err)
+	o := s.options()
+	require.Equal(t, []string{"[::1]:7000", "other:7001"}, s.addrs)
+	require.Equal(t, []any{"app", "p@ss", 3, 4, time.Second, -1}, []any{o.Username, o.Password, o.DB, o.PoolSize, o.ReadTimeout, o.MaxRetries})
+	require.Equal(t, []any{2 * time.Second, "{shop}:seq", true}, []any{s.timeout, s.key("seq"), s.tls.skipVerify})
+
+	s, err = parseDSN("unix://app:pw@/run/redis.sock?db=2")
+	require.NoError(t, err)
+	o = s.options()
+	require.Equal(t, []any{"unix", "/run/redis.sock", 2, "app", "pw"}, []any{o.Network, s.addrs[0], o.DB, o.Username, o.Password})
+
+	s, err = parseDSN("redis://watcher:wpw@s1:26379/4?addr=s2:26379&master_name=locks&username=app&password=pw")
+	require.NoError(t, err)
+	o, asking := s.options(), s.sentinel.options()
+	require.Equal(t, []string{"s1:26379", "s2:26379"}, s.addrs)
+	require.Equal(t, []any{"locks", "app", "pw", 4}, []any{s.sentinel.master, o.Username, o.Password, o.DB})
+	require.Equal(t, []any{"watcher", "wpw"}, []any{asking.Username, asking.Password})
+}
+
+func TestNoValueShowsThePassword(t *testing.T) {
+	for _, dsn := range []string{"redis://app:hunter2@localhost", "redis://x:hunter2@localhost?master_name=m&password=hunter2"} {
+		c, err := Driver{}.OpenConnector(dsn)
+		require.NoError(t, err)
+		values := []any{c, *c.(*connector).settings, c.(*connector).settings}
+		for _, v := range values {
+			for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+				require.NotContains(t, fmt.Sprintf(format, v), "hunter2", "%s of %T", format, v)
+			}
+		}
+	}
+}
+
+// FuzzDSN checks that each dsn that the driver accepts has settings that the driver
+// can use, and that no error repeats the password.
+func FuzzDSN(f *testing.F) {
+	for _, s := range []string{"redis://localhost", "rediss://a:b@h:1/2?session_timeout=1s", "unix:///p?db=1", "redis://h?master_name=m&addr=x:1", "redis://h?%zz", "redis://:a@b@c", "redis://h?namespace={}"} {
+		f.Add(s, "password")
+	}
+	f.Fuzz(func(t *testing.T, dsn, password string) {
+		if s, err := parseDSN(dsn); err == nil {
+			require.GreaterOrEqual(t, s.timeout, minTimeout)
+			require.NotEmpty(t, s.addrs)
+			require.True(t, strings.HasPrefix(s.key("seq"), "{") && strings.Count(s.key("seq"), "}") == 1)
+			o := s.options()
+			require.Equal(t, -1, o.MaxRetries)
+			require.Positive(t, o.PoolSize)
+			require.Positive(t, o.DialTimeout)
+			require.GreaterOrEqual(t, o.ReadTimeout, time.Duration(0))
+		} else {
+			require.ErrorContains(t, err, "redisdriver: dsn: ")
+		}
+		if len(password) < 8 || strings.Contains(dsn, password) {
+			return
+		}
+		if _, err := parseDSN("redis://app:Hide" + password + "@" + dsn); err != nil {
+			require.NotContains(t, err.Error(), "Hide"+password)
+		}
+	})
+}
+
+// FuzzReplies gives the driver members and messages that another program may have
+// written. The driver lists the contenders in the order of their sequences.
+func FuzzReplies(f *testing.F) {
+	for _, s := range []string{"web-W-0000000001/s/1/data", "x", "a/b/c", "/", "web-W-0000000001", "-0000000001///"} {
+		f.Add(s, "r/web-W-0000000001/stock/42")
+	}
+	f.Fuzz(func(t *testing.T, text, message string) {
+		m := parseMember(text)
+		require.True(t, strings.HasPrefix(text, m.name))
+		require.NotContains(t, m.name, "/")
+		found, err := members([]any{text, "web-R-0000000000/s/2/"})
+		require.NoError(t, err)
+		require.True(t, slices.IsSortedFunc(found, func(a, b contender) int { return cmp.Compare(a.Seq, b.Seq) }))
+		require.True(t, slices.ContainsFunc(found, func(c contender) bool { return c.Name == "web-R-0000000000" }))
+		if n, ok := parseNotice(message); ok {
+			require.NotContains(t, n.name, "/")
+			require.True(t, strings.HasSuffix(message, n.name+"/"+n.queue))
+		}
+		j, err := joined([]any{text, []any{text}}, "web-W-")
+		require.True(t, err == nil || j.Place.Seq == 0 || j.Known == false, "a reply that is no sequence has given a node")
+	})
+}

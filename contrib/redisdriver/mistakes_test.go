@@ -1,0 +1,212 @@
+package redisdriver
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/redistest"
+)
+
+// The tests of this file are about the classic mistakes of locks in Redis.
+
+func spec() driver.NodeSpec { return driver.NodeSpec{Prefix: "web-W-", Data: []byte("web")} }
+
+// TestNoLockOutlivesItsProcess is about a key without an expiry: SETNX, and a process
+// that dies before its EXPIRE. Here each node belongs to a session with a deadline
+// from the script that makes it.
+func TestNoLockOutlivesItsProcess(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), "session_timeout=500ms")
+	dead, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	_, err = dead.Create(t.Context(), "stock/42", spec())
+	require.NoError(t, err)
+	s.proxy(dead).Cut() // as if its process had died
+	defer s.proxy(dead).Heal()
+	lock, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, lock.Unlock())
+
+	s.drop(t, dead.(*session).id)
+	s.eval(t, "for _, x in ipairs(redis.call('ZRANGE', sessions, 0, -1)) do drop(x) end return 1", "")
+	keys := s.server.Do("KEYS", s.key("*")).([]any)
+	require.Equal(t, []any{s.key("seq")}, keys, "a session has left keys")
+}
+
+// TestNoNodeWithoutASession makes a create arrive for a session that the store does
+// not know. It must not leave a node that no deadline removes.
+func TestNoNodeWithoutASession(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	s.drop(t, made.(*session).id)
+	_, err = made.Create(t.Context(), "stock/42", spec())
+	require.ErrorIs(t, err, driver.ErrSessionEnded)
+	require.Equal(t, int64(0), s.server.Do("EXISTS", s.key("q:stock/42"), s.key("s:"+made.(*session).id)))
+}
+
+// TestNoSessionDeletesTheLockOfAnother is about DEL without a look at the owner: the
+// lock of a slow holder expires, the next one takes it, and the slow holder deletes
+// it.
+func TestNoSessionDeletesTheLockOfAnother(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
+	slow, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	next, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	held, err := next.Create(t.Context(), "stock/42", spec())
+	require.NoError(t, err)
+	require.ErrorIs(t, slow.Delete(t.Context(), "stock/42", held.Place, driver.Released), driver.ErrGone)
+	_, err = driver.Replace(t.Context(), slow, "stock/42", held.Place, "web-R-")
+	require.ErrorIs(t, err, driver.ErrGone)
+	require.Equal(t, int64(1), s.server.Do("ZCARD", s.key("q:stock/42")))
+	require.NoError(t, next.Delete(t.Context(), "stock/42", held.Place, driver.Released))
+}
+
+// TestAHolderLearnsOfAnExpiryInTheMiddleOfItsWork is about a lock that expires while
+// its holder works and does not notice. Here the holder's own clock ends the lock,
+// before the store grants it to another contender, and the next token is higher.
+func TestAHolderLearnsOfAnExpiryInTheMiddleOfItsWork(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), "session_timeout=800ms")
+	first := s.newClient()
+	lock, err := first.RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	second := s.newClient()
+	require.NoError(t, second.Ping(t.Context()))
+	s.cutFirst()
+	next, err := second.RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	require.ErrorIs(t, lock.Err(), dlock.ErrLost)
+	require.Greater(t, next.Token(), lock.Token())
+	require.NoError(t, next.Unlock())
+}
+
+// cutFirst cuts off the session that has a node in the queue.
+func (s *store) cutFirst() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for made, p := range s.proxies {
+		if s.server.Do("HLEN", s.key("s:"+made.(*session).id)) == int64(1) {
+			p.Cut()
+			s.t.Cleanup(p.Heal)
+		}
+	}
+}
+
+// TestNoRequestCarriesAnInstant is about clocks of clients: locks whose deadlines are
+// computed by the clients break when these clocks differ. Here no argument of any
+// request is an instant that a script reads, so all deadlines are those of the server.
+func TestNoRequestCarriesAnInstant(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), "session_timeout=500ms")
+	client := s.newClient()
+	require.NoError(t, client.Ping(t.Context()))
+	var p *redistest.Proxy
+	for _, p = range s.proxies {
+		p.Keep()
+	}
+	lock, err := client.RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return p.Frames(int32(faults.OpHeartbeat)) > 2 }, 10*time.Second, time.Millisecond)
+	require.NoError(t, lock.Unlock())
+	commands := p.Commands()
+	require.Greater(t, len(commands), 4)
+	sequence := strconv.FormatInt(lock.Token(), 10) // it is the store's
+	for _, command := range commands {
+		for _, arg := range command[min(2, len(command)):] { // behind the hash of the script
+			if strings.HasPrefix(arg, `{"`) {
+				continue // the data of the node, which people read
+			}
+			for _, digits := range regexp.MustCompile(`\d{10,}`).FindAllString(arg, -1) {
+				assert.Equal(t, sequence, digits, "argument %q of %q may be an instant", arg, command)
+			}
+		}
+	}
+}
+
+// TestAClientWhoseClockJumpsLosesItsLockOnly sets the clocks of a client forward. The
+// client ends its own session early. The store keeps the session of another client.
+func TestAClientWhoseClockJumpsLosesItsLockOnly(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
+	jumps, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	other, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	_, err = other.Create(t.Context(), "stock/42", spec())
+	require.NoError(t, err)
+	dlocktest.SkewLease(jumps.(*session).lease, time.Hour)
+	require.ErrorIs(t, jumps.Err(), driver.ErrSessionEnded)
+	require.NoError(t, other.Err())
+	require.Equal(t, int64(1), s.server.Do("ZCARD", s.key("q:stock/42")))
+}
+
+// TestNoWatchdogOutlivesItsOwner is about a goroutine that renews a lock for ever,
+// although its holder has gone. Here heartbeats end with the session, whether it was
+// closed or has run out, and no heartbeat brings a session back.
+func TestNoWatchdogOutlivesItsOwner(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), "session_timeout=400ms")
+	for _, end := range []func(driver.Session){
+		func(x driver.Session) { require.NoError(t, x.Close()) },
+		func(x driver.Session) {
+			dlocktest.SkewLease(x.(*session).lease, time.Hour)
+			require.Error(t, x.Err())
+		},
+	} {
+		made, err := s.Connect(t.Context())
+		require.NoError(t, err)
+		_, err = made.Create(t.Context(), "stock/42", spec())
+		require.NoError(t, err)
+		p := s.proxy(made)
+		require.Eventually(t, func() bool { return p.Frames(int32(faults.OpHeartbeat)) > 1 }, 10*time.Second, time.Millisecond)
+		end(made)
+		require.Eventually(t, func() bool {
+			s.eval(t, "return 1", "")
+			return s.server.Do("EXISTS", s.key("q:stock/42")) == int64(0)
+		}, 10*time.Second, time.Millisecond, "heartbeats have gone on")
+
+		link := newLink(s.newSettings())
+		_, err = link.eval(t.Context(), link.upkeep, beatScript, made.(*session).id, int64(1e9))
+		require.ErrorIs(t, err, driver.ErrSessionEnded)
+		link.close()
+		link.wait()
+		require.Nil(t, s.server.Do("ZSCORE", s.key("sessions"), made.(*session).id), "a heartbeat has brought a session back")
+		require.NoError(t, made.Close())
+	}
+}
+
+// newSettings returns settings for the server itself.
+func (s *store) newSettings() *settings {
+	parsed, err := parseDSN(s.dsn(s.server.Addr()))
+	require.NoError(s.t, err)
+	return parsed
+}
+
+// TestAStepOfTheServersClock shows what the driver documents: if the server's clock
+// is set forward, sessions end early in the store. A waiter then gets the lock of a
+// holder that has not noticed, but with a higher token. The test moves the deadlines
+// in place of the clock, since the clock of the machine cannot be set.
+func TestAStepOfTheServersClock(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
+	holder, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	s.eval(t, "for _, x in ipairs(redis.call('ZRANGE', sessions, 0, -1)) do redis.call('ZINCRBY', sessions, -11e6, x) end return 1", "")
+	next, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, next.Token(), holder.Token())
+	require.NoError(t, next.Unlock())
+
+	// A step back: the sequence goes on from the last one.
+	s.server.Do("SET", s.key("seq"), "4000000000000000")
+	last, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, int64(4000000000000001), last.Token())
+	require.NoError(t, last.Unlock())
+}
