@@ -1,0 +1,128 @@
+package etcdtest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// Ensemble is a group of servers that elect a leader.
+type Ensemble struct {
+	// Servers may be killed, paused and started again one by one.
+	Servers []*Server
+}
+
+// StartEnsemble starts n servers and returns when each of them answers and
+// knows the leader. When the test ends, they are killed and their directories
+// removed.
+func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
+	t.Helper()
+	Require(t)
+	for {
+		e, err := startEnsemble(t, n, opts)
+		if err == nil {
+			t.Cleanup(e.close)
+			return e
+		}
+		e.close()
+		if !errors.Is(err, testenv.ErrPortTaken) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// startEnsemble returns an ensemble even if it returns an error. The caller
+// closes the ensemble in both cases.
+func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
+	e := &Ensemble{}
+	var members []string
+	for i := range n {
+		p, err := newProcess(fmt.Sprintf("member%d", i), opts)
+		if err != nil {
+			return e, err
+		}
+		members = append(members, p.member())
+		e.Servers = append(e.Servers, &Server{process: p, t: t})
+	}
+	for _, s := range e.Servers {
+		if err := s.prepare(strings.Join(members, ",")); err != nil {
+			return e, err
+		}
+	}
+	return e, e.launch()
+}
+
+// launch starts all servers before it waits for any of them, because each one
+// waits for the others.
+func (e *Ensemble) launch() error {
+	started := make(chan error)
+	for _, s := range e.Servers {
+		go func() { started <- s.launch() }()
+	}
+	var err error
+	for range e.Servers {
+		err = errors.Join(err, <-started)
+	}
+	return err
+}
+
+func (e *Ensemble) close() {
+	for _, s := range e.Servers {
+		s.close()
+	}
+}
+
+// Addrs returns the client addresses of all servers.
+func (e *Ensemble) Addrs() (addrs []string) {
+	for _, s := range e.Servers {
+		addrs = append(addrs, s.Addr())
+	}
+	return addrs
+}
+
+// Leader waits until exactly one of the servers that run says that it leads, and
+// returns its index. A server that is paused says nothing.
+func (e *Ensemble) Leader(t testing.TB) int {
+	t.Helper()
+	for end := time.Now().Add(testenv.ReadyWithin); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if leaders := e.leaders(); len(leaders) == 1 {
+			return leaders[0]
+		}
+	}
+	t.Fatal("the ensemble has no leader")
+	return -1
+}
+
+func (e *Ensemble) leaders() (found []int) {
+	for i, s := range e.Servers {
+		if s.proc.Down() {
+			continue
+		}
+		if leads, err := s.metric("etcd_server_is_leader", ""); err == nil && leads == 1 {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+// MoveLeader makes another server lead, and returns when the leader has agreed.
+func (e *Ensemble) MoveLeader(t testing.TB) {
+	t.Helper()
+	from := e.Leader(t)
+	to := e.Servers[(from+1)%len(e.Servers)]
+	e.Servers[from].Etcdctl("move-leader", to.id(t))
+}
+
+// id returns the server's id as etcdctl prints it.
+func (s *Server) id(t testing.TB) string {
+	t.Helper()
+	status := strings.Split(s.Etcdctl("endpoint", "status"), ", ")
+	if len(status) < 2 {
+		t.Fatalf("etcdctl endpoint status: %q", status)
+	}
+	return status[1]
+}

@@ -1,0 +1,32 @@
+package etcdtest
+
+import "github.com/dlock-go/dlock/internal/testenv"
+
+// settings is how a server is set up.
+type settings struct {
+	scheme string   // of the client port: http or https
+	args   []string // for etcd
+	ctl    []string // for etcdctl
+}
+
+// Option changes how a server is set up.
+type Option func(*settings)
+
+// WithArgs adds arguments to the server's command line.
+func WithArgs(args ...string) Option {
+	return func(s *settings) { s.args = append(s.args, args...) }
+}
+
+// WithTLS makes the client port a TLS port. On that port the server shows the
+// certificate. If mutual is true, the server refuses a client that shows no
+// certificate of certs.CA.
+func WithTLS(certs *testenv.Certs, server testenv.Pair, mutual bool) Option {
+	return func(s *settings) {
+		s.scheme = "https"
+		s.args = append(s.args, "--cert-file", server.Cert, "--key-file", server.Key, "--trusted-ca-file", certs.CA)
+		if mutual {
+			s.args = append(s.args, "--client-cert-auth")
+		}
+		s.ctl = append(s.ctl, "--cacert", certs.CA, "--cert", certs.Client.Cert, "--key", certs.Client.Key)
+	}
+}

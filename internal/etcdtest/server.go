@@ -1,0 +1,191 @@
+package etcdtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// Server is one etcd server for a test. If something goes wrong with the server,
+// its methods end the test with t.Fatal.
+//
+// A heartbeat of the servers takes 50ms and the election timeout is 500ms, so
+// the shortest lease is 1s. The server has neither the old API (v2) nor the
+// gateway for JSON.
+type Server struct {
+	*process
+	t testing.TB
+}
+
+// Start starts a server for the test and returns when the server answers. When
+// the test ends, the server is killed and its directory removed.
+func Start(t testing.TB, opts ...Option) *Server {
+	t.Helper()
+	Require(t)
+	p, err := startProcess(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	return &Server{process: p, t: t}
+}
+
+// startProcess tries again with other ports if another program has taken one of
+// the ports.
+func startProcess(opts []Option) (*process, error) {
+	for {
+		p, err := newProcess("single", opts)
+		if err != nil {
+			return nil, err
+		}
+		if err = p.prepare(p.member()); err == nil {
+			err = p.launch()
+		}
+		if err == nil {
+			return p, nil
+		}
+		p.close()
+		if !errors.Is(err, testenv.ErrPortTaken) {
+			return nil, err
+		}
+	}
+}
+
+var shared struct {
+	sync.Mutex
+	process *process
+}
+
+// Shared returns the one server that all tests of a binary share. The first call
+// starts it. Each test uses a prefix of its own, see [Server.Prefix]. No test
+// stops the server, or reads its counters while other tests run.
+//
+// The server ends with the test binary. If TestMain calls [Main], the binary also
+// waits until the server has ended.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	Require(t)
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.process == nil {
+		p, err := startProcess(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.process = p
+	}
+	return &Server{process: shared.process, t: t}
+}
+
+// Main runs the tests and stops the shared server. Use it as
+//
+//	func TestMain(m *testing.M) { os.Exit(etcdtest.Main(m)) }
+func Main(m *testing.M) int {
+	code := m.Run()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.process == nil {
+		return code
+	}
+	if err := shared.process.proc.Close(); err != nil {
+		fmt.Fprintf(os.Stderr, "etcdtest: shared server: %v\n", err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// Prefix returns a prefix for keys that no other test uses, such as test17. It
+// stays the same in no two calls.
+func (s *Server) Prefix() string { return fmt.Sprintf("test%d", s.prefixes.Add(1)) }
+
+// Addr returns host:port of the client port.
+func (s *Server) Addr() string { return s.client }
+
+// URL returns the URL of the client port.
+func (s *Server) URL() string { return s.settings.scheme + "://" + s.client }
+
+// Kill ends the server with SIGKILL, like a crash. Its data stays for
+// [Server.Restart].
+func (s *Server) Kill() {
+	s.t.Helper()
+	s.must(s.proc.Kill())
+}
+
+// Restart starts the server again after [Server.Kill], with the same ports and
+// data, and returns when the server answers. If the server still runs, Restart
+// kills it first. A member of an ensemble answers when it has a leader.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.must(s.proc.Kill())
+	// Another process may hold a port for a moment, while that process looks for a
+	// free port.
+	var err error
+	for range 5 {
+		if err = s.launch(); !errors.Is(err, testenv.ErrPortTaken) {
+			break
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	s.must(err)
+}
+
+// Pause stops the server's process with SIGSTOP: its connections stay open, and
+// it answers nothing. [Server.Resume] ends the pause.
+func (s *Server) Pause() {
+	s.t.Helper()
+	s.must(s.proc.Pause())
+}
+
+// Resume ends [Server.Pause].
+func (s *Server) Resume() {
+	s.t.Helper()
+	s.must(s.proc.Resume())
+}
+
+// Metric returns the sum of all lines of one of the server's metrics whose
+// labels contain a text. The text may be empty.
+func (s *Server) Metric(name, label string) float64 {
+	s.t.Helper()
+	sum, err := s.metric(name, label)
+	s.must(err)
+	return sum
+}
+
+// Etcdctl runs etcd's command with these arguments against the server, and
+// returns what the command has printed.
+func (s *Server) Etcdctl(args ...string) string {
+	s.t.Helper()
+	cmd := exec.Command("etcdctl", append(append([]string{"--endpoints", s.URL()}, s.settings.ctl...), args...)...)
+	cmd.Env = append(os.Environ(), "ETCDCTL_API=3")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("etcdctl %q: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+// EnableAuth makes the user root and another user, who may read and write the
+// keys below prefix, and turns authentication on.
+func (s *Server) EnableAuth(rootPassword, user, password, prefix string) {
+	s.t.Helper()
+	s.Etcdctl("user", "add", "root:"+rootPassword)
+	s.Etcdctl("user", "grant-role", "root", "root")
+	s.Etcdctl("user", "add", user+":"+password)
+	s.Etcdctl("role", "add", "locks")
+	s.Etcdctl("role", "grant-permission", "--prefix", "locks", "readwrite", prefix)
+	s.Etcdctl("user", "grant-role", user, "locks")
+	s.Etcdctl("auth", "enable")
+}
+
+func (s *Server) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
