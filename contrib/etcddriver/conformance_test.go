@@ -1,0 +1,114 @@
+package etcddriver
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// conformance has all stores of a run of the kit. It finds the link of any of their
+// sessions.
+type conformance struct {
+	slow   sync.Map // the sessions, as keys, whose replies are delayed
+	mu     sync.Mutex
+	stores []*store
+}
+
+func (c *conformance) open(t *testing.T) driver.Connector {
+	s := newStore(t, "session_timeout=1s")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stores = append(c.stores, s)
+	return s
+}
+
+func (c *conformance) link(session driver.Session) *link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.stores {
+		if l := s.link(session); l != nil {
+			return l
+		}
+	}
+	return nil
+}
+
+func TestConformance(t *testing.T) {
+	var c conformance
+	dlocktest.Run(t, c.config(t))
+}
+
+func (c *conformance) config(t *testing.T) dlocktest.Config {
+	server := etcdtest.Shared(t)
+	admin := raw(t, server)
+	_, err := admin.Get(context.Background(), "warm-up") // connects before goroutines are counted
+	require.NoError(t, err)
+	return dlocktest.Config{
+		SessionTimeout: time.Second,
+		Complete:       true,
+		Abilities: []dlocktest.Ability{
+			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk,
+			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,
+		},
+		New:             c.open,
+		NewNearRollOver: c.open, // revisions have 63 bits
+		Drop: func(t *testing.T, s driver.Session) {
+			_, err := admin.Revoke(context.Background(), s.(*session).id)
+			require.NoError(t, err)
+		},
+		CutOff: func(t *testing.T, s driver.Session) func() {
+			p := c.link(s).proxy
+			if _, slow := c.slow.LoadAndDelete(s); slow {
+				p.CutOneWay(testenv.ToServer) // replies in flight arrive
+			} else {
+				p.Cut()
+			}
+			t.Cleanup(p.Heal)
+			return p.Heal
+		},
+		Reset:       func(t *testing.T, s driver.Session) { c.link(s).proxy.DropConnections() },
+		LoseRequest: func(t *testing.T, s driver.Session, op faults.Op) { c.link(s).loseRequest(op) },
+		LoseReply:   func(t *testing.T, s driver.Session, op faults.Op) { c.link(s).loseReply(op) },
+		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) func() { return c.link(s).holdRequest(t, server, op) },
+		DelayReplies: func(t *testing.T, s driver.Session, d time.Duration) {
+			c.slow.Store(s, true)
+			c.link(s).proxy.SetDelayOneWay(testenv.ToClient, d)
+		},
+		Pause: func(t *testing.T, s driver.Session, d time.Duration) { dlocktest.SkewLease(s.(*session).lease, d) },
+		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
+			_, err := admin.Delete(context.Background(), c.(*store).prefix+"/"+queue+"//", clientv3.WithPrefix())
+			require.NoError(t, err)
+		},
+		RemoveNode: func(t *testing.T, c driver.Connector, queue, name string) {
+			removeNode(t, admin, c.(*store).prefix+"/"+queue+"//", name)
+		},
+		PutNode: func(t *testing.T, c driver.Connector, queue, name string, data []byte) {
+			_, err := admin.Put(context.Background(), c.(*store).prefix+"/"+queue+"//"+name, string(data))
+			require.NoError(t, err)
+		},
+	}
+}
+
+// removeNode removes a node as an operator does.
+func removeNode(t *testing.T, admin *clientv3.Client, queueKeys, name string) {
+	reply, err := admin.Get(context.Background(), queueKeys, clientv3.WithPrefix())
+	require.NoError(t, err)
+	for _, m := range parseQueue(queueKeys, reply.Kvs) {
+		if m.Name == name {
+			_, err := admin.Delete(context.Background(), queueKeys+m.id)
+			require.NoError(t, err)
+			return
+		}
+	}
+	t.Fatalf("the queue %s has no node %s", queueKeys, name)
+}

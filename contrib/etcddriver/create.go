@@ -1,0 +1,125 @@
+package etcddriver
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Create puts the node's key and lists the queue in one transaction.
+//
+// The transaction fails if its key for cancellation exists. So if the reply was
+// lost, or ctx has ended, one other transaction is enough to undo it, before or
+// after it reaches the store: see cancel.
+func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {
+	err = s.ask(ctx, "create", queue, func(ctx context.Context) error {
+		if err := driver.CheckPrefix(n.Prefix); err != nil {
+			return err
+		}
+		id := nodeID(s.id, s.created.Add(1))
+		keys := s.settings.queueKeys(queue)
+		reply, err := s.client.Txn(ctx).
+			If(clientv3.Compare(clientv3.CreateRevision(s.settings.cancelled(id)), "=", 0)).
+			Then(
+				clientv3.OpPut(keys+id, nodeValue(n.Prefix, n.Data), clientv3.WithLease(s.id)),
+				clientv3.OpGet(keys, clientv3.WithPrefix()),
+			).Commit()
+		if err != nil {
+			if !isPermanent(err) {
+				s.calls.Go(func() { s.cancel(keys, id) })
+			}
+			return err
+		}
+		members := parseQueue(keys, reply.Responses[1].GetResponseRange().Kvs)
+		own := slices.IndexFunc(members, func(m member) bool { return m.id == id })
+		s.remember(members[own].Token, ownNode{queue, id, slices.Clone(n.Data)})
+		j = driver.Joined{Place: members[own].Place, Known: true, Ahead: nodesOf(members[:own])}
+		j.Watch = s.watchAhead(ctx, queue, n, j)
+		return nil
+	})
+	if err != nil {
+		j.Watch.Stop()
+		return driver.Joined{}, err
+	}
+	return j, nil
+}
+
+// watchAhead returns the watch of a new node, if Predecessor has chosen one. It needs
+// no request if the session follows the queue already. If the watch cannot be had,
+// the Create succeeds without it.
+func (s *session) watchAhead(ctx context.Context, queue string, n driver.NodeSpec, j driver.Joined) (w driver.Watch) {
+	if n.Predecessor == nil {
+		return w
+	}
+	i := n.Predecessor(j.Ahead)
+	if i < 0 {
+		return w
+	}
+	_ = s.following(ctx, queue, func(q *queueWatch, _ bool) (armed bool, err error) {
+		w, armed = q.arm(j.Token, j.Place, j.Ahead[i])
+		return armed, nil
+	})
+	return w
+}
+
+// cancel removes the node of a Create whose outcome is unknown, and makes the store
+// refuse the request of that Create if it arrives later. The key for cancellation
+// stays until the session ends, because it is not known when a request has got
+// lost. After the end of the session, etcd refuses the request without that key.
+func (s *session) cancel(queueKeys, id string) {
+	for s.lease.Err() == nil {
+		ctx, leave, open := s.calls.Enter(context.Background())
+		if !open {
+			return
+		}
+		limited, stop := context.WithTimeout(ctx, s.settings.requestTimeout())
+		_, err := s.client.Txn(limited).Then(
+			clientv3.OpDelete(queueKeys+id),
+			clientv3.OpPut(s.settings.cancelled(id), "", clientv3.WithLease(s.id)),
+		).Commit()
+		stop()
+		leave()
+		if err == nil {
+			return
+		}
+		s.pause(100 * time.Millisecond)
+	}
+}
+
+// pause waits, or until the end of the session.
+func (s *session) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.lease.Done():
+	}
+}
+
+func (s *session) remember(token int64, n ownNode) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.own[token] = n
+}
+
+func (s *session) forget(token int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.own, token)
+}
+
+// node returns the session's node with that token. The error matches driver.ErrGone
+// if the node was deleted before.
+func (s *session) node(queue string, token int64) (ownNode, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, known := s.own[token]
+	if !known || n.queue != queue {
+		return n, driver.ErrGone
+	}
+	return n, nil
+}

@@ -1,0 +1,143 @@
+// Package etcddriver keeps locks in etcd. It is tested with etcd 3.4. Import the
+// package for its side effect and open a client by its name:
+//
+//	import _ "github.com/dlock-go/dlock/contrib/etcddriver"
+//
+//	client, err := dlock.Open("etcd", "etcd://etcd1,etcd2,etcd3/locks")
+//
+// # Data source names
+//
+//	etcd://[user:password@]host[:port][,host[:port]...][/prefix][?parameter=value&...]
+//
+// The port is 2379 if it is missing. An IPv6 address stands in brackets. All keys of
+// the driver begin with the prefix, which is "dlock" if it is missing. In the user,
+// the password and the values, any character may be written as %XX. The characters
+// / ? @ : , and % of a user or a password, and & of a value, have to be written like
+// that. The parameters are listed below, with their defaults in parentheses:
+//
+//	session_timeout  how long etcd keeps a session that it does not hear from, in whole
+//	                 seconds; etcd grants one and a half election timeouts or more (10s)
+//	tls              true: use TLS (false)
+//	tls_ca           file of certificates to trust, PEM (the system's)
+//	tls_cert         file of the client's certificate, PEM
+//	tls_key          file of its key, PEM
+//	tls_server_name  the name expected in the server's certificate (the host)
+//
+// # How it works
+//
+// A session is a lease of etcd, with a client and connections of its own. A node is a
+// key that belongs to the lease, so etcd removes the node with the lease. The create
+// revision of the key is the sequence of the node and its fencing token.
+//
+// Create is one transaction: it puts the key, and lists the queue. A contender that
+// finds no node ahead holds the lock. To release the lock is one more transaction,
+// so a free lock takes two requests.
+//
+// A session that waits in a queue follows that queue by one watch of etcd, and goes on
+// following it for ten seconds after its last wait there. All watches of a session
+// share one stream. To begin takes two requests: the watch, and a list after it. From
+// then on a contender that waits needs no request but its two transactions. The
+// transaction that releases a lock also puts a key that says so, and the watches of
+// etcd receive both changes together. So the next waiter holds the lock as soon as its
+// session receives them. A session receives every change of a queue that it follows,
+// in the order of etcd's revisions. So a hand-over among n sessions costs the server
+// n messages for the new node and n for the release.
+//
+// A watch of etcd that is lost is opened again, and then the queue is listed. The same
+// happens if etcd has compacted the changes that were missed. If a server gives no
+// sign of life for half of the session timeout, the session opens another stream.
+//
+// A heartbeat is a keep-alive of the lease, followed by a read that proves that the
+// leader had no successor: see heartbeat.go for the proof. The session ends in this
+// process after three quarters of the timeout, counted from the time before the last
+// such keep-alive was sent. Heartbeats are sent every eighth of the timeout.
+//
+// # How the rules are kept
+//
+//	 1 order        a transaction gets the next revision, and revisions are the order
+//	 2 names        the sequence is the create revision, which comes only once
+//	 3 tokens       the token is the create revision of the whole store
+//	 4 all or       the transaction is refused if its key for cancellation exists, or if
+//	   nothing      the lease has ended; cancelling is one transaction, also repeated
+//	 5 ahead        the transaction that puts the node lists the queue
+//	 6 watch        one watch of etcd follows the queue from before a list of it
+//	 7 delete       the transaction compares the create revision with the token
+//	 8 session end  driver.Lease, counted from heartbeats with a proof
+//	 9 close        revoking the lease removes its keys
+//	10 methods      each request has a time limit; errors by gRPC's codes
+//	11 nothing      calls.Gate ends the calls in flight, and the client is closed
+//	   outlives
+//	12 replace      the prefix is in the value of the key, so the key stays
+//	13 released     deletion and release have one revision, and one watch of etcd shows
+//	                both, and the waiter's own node
+//
+// # What is stored
+//
+// Below the prefix locks, the queue stock/42 has these keys. No queue has two slashes
+// in its name.
+//
+//	locks/stock/42//694d9af3a6d2710c:7   node 7 of the session 694d9af3a6d2710c
+//	locks/stock/42//released             the last part of the key of the node that was
+//	                                     released last
+//	locks/stock/42//web9-W-0000000003    a node of another program, if there is one
+//	locks//cancelled/694d9af3a6d2710c:8  Create number 8 of that session is cancelled
+//
+// The name of a session is the number of its lease, in 16 hexadecimal digits, and the
+// number of a node is decimal. The value of a node's key is the prefix of the node's
+// name, a newline, and the data. The name of the node is the prefix and the create
+// revision, in ten digits or more. A key whose last part is a name that
+// driver.ParseName accepts is a contender as well, and the sequence in that name is
+// its rank; its value is its data. All other keys are ignored. All keys of a session
+// belong to its lease.
+//
+// A program in another language takes part by these transactions, written here for
+// "etcdctl txn", with a lease that it keeps alive. To create node 7:
+//
+//	create("locks//cancelled/694d9af3a6d2710c:7") = "0"
+//
+//	put --lease=694d9af3a6d2710c locks/stock/42//694d9af3a6d2710c:7 "web1-W-\n{}"
+//	get --prefix locks/stock/42//
+//
+// To release it, if 1234 is its create revision (without the put if the lock was held
+// by a reader, or was not held):
+//
+//	create("locks/stock/42//694d9af3a6d2710c:7") = "1234"
+//
+//	del locks/stock/42//694d9af3a6d2710c:7
+//	put --lease=694d9af3a6d2710c locks/stock/42//released 694d9af3a6d2710c:7
+//
+// The operator's view of a queue, and of a session's keys:
+//
+//	etcdctl get --prefix locks/stock/42// --sort-by=CREATE
+//	etcdctl lease timetolive --keys 694d9af3a6d2710c
+//
+// To take a lock away, delete the key of the node, or revoke the lease.
+//
+// # Users and permissions
+//
+// A user needs the permission readwrite for all keys that begin with "locks/". Such a
+// user can take every lock below that prefix away. Each new stream of an authenticated
+// client costs the server one check of the password. A session therefore uses one
+// stream for its heartbeats and one for its watches.
+//
+// # What etcd has to be, and what it cannot give
+//
+// The leader counts leases by its monotonic clock, so a step of a wall clock ends no
+// lease. The clocks of the leader and of this process may run at rates that differ by
+// a quarter. A leader that is elected gives every lease its whole time again. So a
+// dead session keeps its locks longer if leaders change.
+//
+// A leader whose process or disk was stopped for longer than the session timeout may,
+// when it goes on, have leases revoked that were renewed at its successor (etcd-io/etcd
+// 15247). A session learns that from its next heartbeat, or from the watch of its node,
+// and until then there may be two holders. The releases of etcd since March 2024
+// prevent most of this. Use one of them, and fencing tokens.
+//
+// etcd must not lose changes that it has confirmed. So do not run it with
+// --unsafe-no-fsync. If an old backup is restored, revisions come again, and so do
+// tokens. Restore with a bumped revision (etcdutl snapshot restore --bump-revision).
+//
+// Changes stay in etcd's history until it is compacted. Turn on
+// --auto-compaction-retention, since a lock makes two revisions. If the space of etcd
+// is used up (NOSPACE), locks wait until an operator has made room.
+package etcddriver

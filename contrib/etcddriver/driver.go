@@ -1,0 +1,156 @@
+package etcddriver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+)
+
+func init() { dlock.Register("etcd", Driver{}) }
+
+// Driver is the etcd driver. Its zero value is registered as "etcd". An
+// application that has a TLS configuration of its own makes a Driver of its own:
+//
+//	connector, err := etcddriver.Driver{TLS: config}.OpenConnector("etcd://etcd1/locks")
+//	client := dlock.NewClient(connector)
+//
+// A Driver is safe for use by many goroutines.
+type Driver struct {
+	// TLS, if set, is the configuration of all connections, as if the data source
+	// name said tls=true. OpenConnector then refuses the tls_ parameters that name
+	// files.
+	TLS *tls.Config
+}
+
+// OpenConnector parses a data source name, whose form the package documentation
+// describes. It does no I/O and does not block. Its error names the part that is
+// wrong and never repeats the password.
+//
+// Connect of the connector reads the TLS files, so that it uses renewed
+// certificates. It fails if they cannot be read, if a certificate is refused, or
+// if the user or the password is wrong. Such an error does not match
+// driver.ErrUnavailable before the first session of the connector has begun. After
+// that, an error of certificates does match it, because files are replaced in more
+// than one step.
+func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
+	s, err := parseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	if d.TLS != nil {
+		if s.tlsCA+s.tlsCert != "" {
+			return nil, errors.New("etcddriver: dsn: tls_ca, tls_cert and tls_key are not for a Driver that has a TLS configuration")
+		}
+		s.tls, s.tlsConfig = true, d.TLS
+	}
+	return &connector{settings: s}, nil
+}
+
+type connector struct {
+	settings *settings
+	// dial holds more options for connections. Tests play faults with them.
+	dial    []grpc.DialOption
+	trusted atomic.Bool // a session has begun, so the certificates were right then
+}
+
+// Connect begins a session: a lease, and a client of its own.
+func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
+	client, err := c.client(ctx)
+	if err != nil {
+		return nil, c.connectError(ctx, err)
+	}
+	sent := driver.Now()
+	grant, err := client.Grant(ctx, int64(c.settings.timeout/time.Second))
+	if err != nil {
+		client.Close()
+		return nil, c.connectError(ctx, err)
+	}
+	s := newSession(c, client, grant)
+	if !s.lease.Renew(sent) {
+		s.lease.End(errExpired)
+		client.Close()
+		return nil, fmt.Errorf("etcddriver: connect: %w: the reply came too late", driver.ErrUnavailable)
+	}
+	c.trusted.Store(true)
+	s.start()
+	return s, nil
+}
+
+func (c *connector) connectError(ctx context.Context, err error) error {
+	if isCertificateError(err) && !c.trusted.Load() {
+		return fmt.Errorf("etcddriver: connect: %w", err)
+	}
+	return fmt.Errorf("etcddriver: connect: %w", classify(ctx, err))
+}
+
+// client returns a client of the store. If there is a user, it asks the store for
+// a token first. The ctx is for this call only.
+func (c *connector) client(ctx context.Context) (*clientv3.Client, error) {
+	config, err := c.settings.loadTLS()
+	if err != nil {
+		return nil, certificateError{err}
+	}
+	scheme := "http://"
+	if config != nil {
+		scheme = "https://"
+	}
+	life, end := context.WithCancel(context.Background())
+	stop := context.AfterFunc(ctx, end)
+	client, err := clientv3.New(clientv3.Config{
+		Context:     life, // Close of the client ends it
+		Endpoints:   withScheme(scheme, c.settings.endpoints),
+		Username:    c.settings.user,
+		Password:    c.settings.password(),
+		TLS:         config,
+		Logger:      zap.NewNop(), // otherwise the client logs to standard error
+		DialOptions: append(c.dialOptions(), c.dial...),
+
+		DialKeepAliveTime:    10 * time.Second, // gRPC allows no less
+		DialKeepAliveTimeout: c.settings.requestTimeout(),
+		MaxUnaryRetries:      2, // for reads; the callers of a session repeat the rest
+	})
+	if stop() || err != nil {
+		if err != nil {
+			end()
+		}
+		return client, err
+	}
+	client.Close()
+	return nil, ctx.Err()
+}
+
+// dialOptions limits the pauses between attempts to connect. The default of gRPC
+// is two minutes, which is longer than a session.
+func (c *connector) dialOptions() []grpc.DialOption {
+	return []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff: backoff.Config{
+			BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+			MaxDelay: min(c.settings.timeout/8, time.Second),
+		},
+		MinConnectTimeout: c.settings.requestTimeout(),
+	})}
+}
+
+// requestTimeout returns how long a request may take. After that the driver takes
+// the request for lost, so that its caller can try another server.
+func (s *settings) requestTimeout() time.Duration {
+	return min(max(s.timeout/4, time.Second), 2500*time.Millisecond)
+}
+
+func withScheme(scheme string, endpoints []string) (urls []string) {
+	for _, e := range endpoints {
+		urls = append(urls, scheme+e)
+	}
+	return urls
+}

@@ -1,0 +1,68 @@
+package etcddriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var (
+	errExpired = errors.New("etcddriver: etcd has ended the lease")
+	errClosed  = errors.New("etcddriver: closed")
+)
+
+// classify marks an error of the client with driver.ErrUnavailable if the error may
+// pass by itself.
+func classify(ctx context.Context, err error) error {
+	switch {
+	case err == nil, errors.Is(err, driver.ErrGone), errors.Is(err, driver.ErrBadName):
+		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ctx.Err(), err)
+	case isPermanent(err):
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+}
+
+// isPermanent reports whether another try cannot help. The client library gets a
+// new token by itself if the server does not accept the old one.
+func isPermanent(err error) bool {
+	if errors.As(err, new(certificateError)) {
+		return true
+	}
+	if errors.Is(err, rpctypes.ErrAuthOldRevision) {
+		return false
+	}
+	switch code(err) {
+	case codes.InvalidArgument, codes.PermissionDenied, codes.FailedPrecondition, codes.Unimplemented, codes.NotFound:
+		return true
+	}
+	return false
+}
+
+func code(err error) codes.Code {
+	if e := (rpctypes.EtcdError{}); errors.As(err, &e) {
+		return e.Code()
+	}
+	return status.Code(err)
+}
+
+// certificateError is an error of the files of certificates.
+type certificateError struct{ error }
+
+func (e certificateError) Unwrap() error { return e.error }
+
+// gRPC passes on the text of an error of TLS, and not its type.
+var ofTLS = regexp.MustCompile(`\b(x509|tls): `)
+
+func isCertificateError(err error) bool {
+	return errors.As(err, new(certificateError)) || code(err) == codes.Unavailable && ofTLS.MatchString(err.Error())
+}

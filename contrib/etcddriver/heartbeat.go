@@ -1,0 +1,92 @@
+package etcddriver
+
+import (
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// beat sends a heartbeat and reports whether the answers prove that etcd has
+// counted it.
+//
+// The answer to a keep-alive alone proves nothing: a leader that was paused, and
+// was replaced meanwhile, answers keep-alives until it learns of its successor. So
+// a read follows, which a leader answers only after a majority has confirmed that
+// it leads. Every answer has the term of the last change that its server has
+// applied. If both answers have the same term, there was no newer leader when the
+// keep-alive was counted. The reasons:
+//
+//   - The read was answered under a leader whose term is at most that of the
+//     answer, since a server has applied an entry of each leader before it answers
+//     a read under this leader.
+//   - No older leader can have confirmed the read, because a majority has accepted
+//     an entry of this term before the keep-alive was sent.
+//   - So the leader of this term still led after the keep-alive was counted. A
+//     server that has applied an entry of this term sends keep-alives to no older
+//     leader, and there was no newer one.
+//
+// A leader that is elected later gives each lease its whole time again.
+func (s *session) beat(ctx context.Context) (counted bool) {
+	for range 2 { // a leader may have been elected between the two answers
+		alive, err := s.beats.send(ctx, s.client, s.id)
+		if err != nil {
+			return false
+		}
+		if alive.TTL <= 0 {
+			s.lease.End(errExpired)
+			return false
+		}
+		read, err := s.client.Get(ctx, s.settings.root(), clientv3.WithCountOnly())
+		if err != nil {
+			return false
+		}
+		if alive.Header.RaftTerm == read.Header.RaftTerm {
+			return true
+		}
+	}
+	return false
+}
+
+// heartbeats is the stream of a session for keep-alives. One stream serves all of
+// them, because the client library logs in again for each stream, and that costs
+// the server far more than a keep-alive.
+type heartbeats struct {
+	turn   chan struct{} // of capacity 1; holds a value while a heartbeat is on its way
+	stream pb.Lease_LeaseKeepAliveClient
+	end    context.CancelFunc // ends the stream
+}
+
+// send sends a keep-alive and waits for its answer. If ctx ends, it gives the stream
+// up, since an answer to this keep-alive must not be taken for one to the next.
+func (h *heartbeats) send(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) (*pb.LeaseKeepAliveResponse, error) {
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	answer, err := h.exchange(ctx, client, &pb.LeaseKeepAliveRequest{ID: int64(id)})
+	if err != nil && h.end != nil {
+		h.end()
+		h.stream, h.end = nil, nil
+	}
+	return answer, err
+}
+
+func (h *heartbeats) exchange(ctx context.Context, client *clientv3.Client, request *pb.LeaseKeepAliveRequest) (_ *pb.LeaseKeepAliveResponse, err error) {
+	if h.stream == nil {
+		var life context.Context
+		life, h.end = context.WithCancel(client.Ctx())
+		defer context.AfterFunc(ctx, h.end)()
+		if h.stream, err = pb.NewLeaseClient(client.ActiveConnection()).LeaseKeepAlive(life); err != nil {
+			return nil, err
+		}
+	} else {
+		defer context.AfterFunc(ctx, h.end)()
+	}
+	if err := h.stream.Send(request); err != nil {
+		return nil, err
+	}
+	return h.stream.Recv()
+}

@@ -1,0 +1,142 @@
+package etcddriver
+
+import (
+	"context"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// fetch returns the nodes of a queue, oldest first, and the revision at which they
+// were in the queue.
+func (s *session) fetch(ctx context.Context, queue string) ([]member, int64, error) {
+	keys := s.settings.queueKeys(queue)
+	reply, err := s.client.Get(ctx, keys, clientv3.WithPrefix())
+	if err != nil {
+		return nil, 0, err
+	}
+	return parseQueue(keys, reply.Kvs), reply.Header.Revision, nil
+}
+
+// List implements driver.Session by one read, for which the leader asks a majority.
+func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, err error) {
+	err = s.ask(ctx, "list", queue, func(ctx context.Context) error {
+		members, _, err := s.fetch(ctx, queue)
+		nodes = nodesOf(members)
+		return err
+	})
+	return nodes, err
+}
+
+// Read implements driver.NodeReader. A node of another program has no token, and
+// need not have a sequence.
+func (s *session) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
+	err = s.ask(ctx, "read "+name, queue, func(ctx context.Context) error {
+		keys := s.settings.queueKeys(queue)
+		reply, err := s.client.Get(ctx, keys, clientv3.WithPrefix())
+		if err != nil {
+			return err
+		}
+		for _, kv := range reply.Kvs {
+			m, ok := parseNode(keys, kv)
+			if ok && m.Name == name || !ok && m.id == name && name != released && !isNodeID(name) {
+				info = s.infoOf(m, name)
+				return nil
+			}
+		}
+		return driver.ErrGone
+	})
+	return info, err
+}
+
+func (s *session) infoOf(m member, name string) driver.NodeInfo {
+	info := driver.NodeInfo{Node: m.Node, Token: m.Token, Data: m.data, Foreign: m.session != s.id}
+	info.Name = name
+	if m.session != clientv3.NoLease {
+		info.Owner = sessionName(m.session)
+	}
+	return info
+}
+
+// Walk implements driver.Walker. It reads the keys of all nodes at the prefix and
+// below it, without their values.
+func (s *session) Walk(ctx context.Context, prefix string) (queues []string, err error) {
+	from := s.settings.root()
+	checked := "all" // a queue's name, for ask
+	if prefix != "" {
+		from, checked = from+prefix+"/", prefix
+	}
+	err = s.ask(ctx, "walk", checked, func(ctx context.Context) error {
+		reply, err := s.client.Get(ctx, from, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		if err != nil {
+			return err
+		}
+		for _, kv := range reply.Kvs {
+			if queue, ok := s.settings.queueOf(string(kv.Key)); ok {
+				queues = append(queues, queue)
+			}
+		}
+		return nil
+	})
+	slices.Sort(queues)
+	return slices.Compact(queues), err
+}
+
+// Delete removes the node's key if it is the key that Create has put. If the cause
+// is driver.Released, the same transaction puts the key that tells of the release,
+// so that its event has the revision of the deletion.
+func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	return s.ask(ctx, "delete "+p.Name, queue, func(ctx context.Context) error {
+		n, err := s.node(queue, p.Token)
+		if err != nil {
+			return err
+		}
+		keys := s.settings.queueKeys(queue)
+		then := []clientv3.Op{clientv3.OpDelete(keys + n.id)}
+		if why == driver.Released {
+			then = append(then, clientv3.OpPut(keys+released, n.id, clientv3.WithLease(s.id)))
+		}
+		return s.change(ctx, keys+n.id, p.Token, then, true)
+	})
+}
+
+// Replace implements driver.Replacer. The key stays, and so does its create
+// revision, which is the token.
+func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	err := s.ask(ctx, "replace "+p.Name, queue, func(ctx context.Context) error {
+		if err := driver.CheckPrefix(prefix); err != nil {
+			return err
+		}
+		n, err := s.node(queue, p.Token)
+		if err != nil {
+			return err
+		}
+		key := s.settings.queueKeys(queue) + n.id
+		put := clientv3.OpPut(key, nodeValue(prefix, n.data), clientv3.WithLease(s.id))
+		return s.change(ctx, key, p.Token, []clientv3.Op{put}, false)
+	})
+	if err == nil {
+		p.Node = nodeOf(prefix, p.Token)
+	}
+	return p, err
+}
+
+// change makes a transaction if a node is still in the queue, and forgets the node
+// if the node has gone.
+func (s *session) change(ctx context.Context, key string, token int64, then []clientv3.Op, removes bool) error {
+	reply, err := s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(key), "=", token)).
+		Then(then...).Commit()
+	if err != nil {
+		return err
+	}
+	if removes || !reply.Succeeded {
+		s.forget(token)
+	}
+	if !reply.Succeeded {
+		return driver.ErrGone
+	}
+	return nil
+}

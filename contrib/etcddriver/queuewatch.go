@@ -1,0 +1,254 @@
+package etcddriver
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/watches"
+)
+
+// queueWatch follows one queue for all watches that the session has there. It is
+// one watch of etcd, of all keys of the queue, so its events have the order of
+// etcd's revisions. It keeps a copy of the queue: the nodes at the revision of the
+// last event. The copy shows without a request whether the nodes of a new watch
+// are in the queue.
+//
+// Events are missed while the watch of etcd is lost, or if etcd has compacted its
+// history. Then the queue is listed, and the copy is compared with the list.
+type queueWatch struct {
+	s     *session
+	queue string
+	keys  string // the beginning of the keys of the queue
+	end   context.CancelFunc
+	life  context.Context
+
+	mu       sync.Mutex
+	stopped  bool // unused for a while
+	live     bool // the watch of etcd is open, and the copy was made since then
+	revision int64
+	nodes    map[string]driver.Place // by the last part of the key
+	news     chan struct{}           // closes when one of the above changes
+	used     driver.Instant
+	again    context.CancelFunc // ends the present watch of etcd
+}
+
+func newQueueWatch(s *session, queue string) *queueWatch {
+	q := &queueWatch{
+		s: s, queue: queue, keys: s.settings.queueKeys(queue),
+		nodes: make(map[string]driver.Place), news: make(chan struct{}), used: driver.Now(), again: func() {},
+	}
+	q.life, q.end = s.lease.Context()
+	return q
+}
+
+// run follows the queue until the session ends or the watch is unused.
+func (q *queueWatch) run() {
+	defer q.end()
+	for q.life.Err() == nil {
+		q.follow()
+		q.update(func() { q.live = false })
+		if q.life.Err() == nil {
+			q.s.pause(20 * time.Millisecond)
+		}
+	}
+}
+
+// follow opens a watch of etcd and handles its events until that watch is lost.
+func (q *queueWatch) follow() {
+	ctx, cancel := context.WithCancel(q.s.stream.context(q.life))
+	defer cancel()
+	q.mu.Lock()
+	q.again = cancel
+	q.mu.Unlock()
+
+	slow := time.AfterFunc(q.s.settings.requestTimeout(), cancel)
+	events := q.s.client.Watch(ctx, q.keys, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	first, open := <-events
+	if !slow.Stop() || !open || first.Err() != nil {
+		return
+	}
+	q.s.stream.hear()
+	if q.refresh(ctx) != nil {
+		return
+	}
+	q.update(func() { q.live = true })
+	for reply := range events {
+		if reply.Err() != nil {
+			return
+		}
+		q.s.stream.hear()
+		q.update(func() { q.apply(reply.Events) })
+	}
+}
+
+// update changes the copy and tells those who wait for news.
+func (q *queueWatch) update(change func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	change()
+	close(q.news)
+	q.news = make(chan struct{})
+}
+
+// refresh lists the queue and compares the copy with the list. A list does not show
+// why a node has gone.
+func (q *queueWatch) refresh(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, q.s.settings.requestTimeout())
+	defer cancel()
+	members, revision, err := q.s.fetch(limited, q.queue)
+	if err != nil {
+		return err
+	}
+	q.update(func() {
+		if revision > q.revision {
+			q.compare(members)
+			q.revision = revision
+		}
+	})
+	return nil
+}
+
+func (q *queueWatch) compare(members []member) {
+	listed := make(map[string]driver.Place, len(members))
+	for _, m := range members {
+		listed[m.id] = m.Place
+	}
+	for id, p := range q.nodes {
+		if listed[id] != p {
+			q.s.watches.Gone(q.queue, p.Node, driver.Changed)
+		}
+	}
+	q.nodes = listed
+	q.s.watches.Changed(q.queue) // a change may have left no trace
+}
+
+// apply applies events to the copy. All events of one revision are in one call.
+func (q *queueWatch) apply(events []*clientv3.Event) {
+	for len(events) > 0 {
+		revision := events[0].Kv.ModRevision
+		n := slices.IndexFunc(events, func(e *clientv3.Event) bool { return e.Kv.ModRevision != revision })
+		if n < 0 {
+			n = len(events)
+		}
+		if revision > q.revision {
+			q.applyOne(events[:n])
+			q.revision = revision
+		}
+		events = events[n:]
+	}
+}
+
+// applyOne applies the events of one revision.
+func (q *queueWatch) applyOne(events []*clientv3.Event) {
+	var releasedID string
+	for _, e := range events {
+		if e.Type == mvccpb.PUT && string(e.Kv.Key) == q.keys+released {
+			releasedID = string(e.Kv.Value)
+		}
+	}
+	for _, e := range events {
+		id := string(e.Kv.Key[len(q.keys):])
+		m, isNode := member{}, false
+		if e.Type == mvccpb.PUT {
+			m, isNode = parseNode(q.keys, e.Kv)
+		}
+		old, was := q.nodes[id]
+		if isNode {
+			q.nodes[id] = m.Place
+		} else {
+			delete(q.nodes, id)
+		}
+		switch {
+		case was && e.Type == mvccpb.DELETE && id == releasedID:
+			q.s.watches.Gone(q.queue, old.Node, driver.Released)
+		case was && old != m.Place:
+			q.s.watches.Gone(q.queue, old.Node, driver.Changed)
+		case isNode && !was:
+			q.s.watches.Changed(q.queue)
+		}
+	}
+}
+
+// waitLive waits until the queue is followed, or is not to be followed any more.
+func (q *queueWatch) waitLive(ctx context.Context) error {
+	for {
+		q.mu.Lock()
+		ready, news := q.stopped || q.live, q.news
+		q.mu.Unlock()
+		if ready {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-q.life.Done():
+			return errors.New("etcddriver: the watch of the queue has ended")
+		}
+	}
+}
+
+// arm arms a watch of nodes that were in the queue at a revision. It reports false if
+// the queue is not followed any more. If the copy is older than that revision, the
+// events since then are still to come. Otherwise the copy shows whether all the
+// nodes are in the queue, and the watch has ended if they are not.
+func (q *queueWatch) arm(revision int64, p driver.Place, ahead ...driver.Node) (driver.Watch, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stopped {
+		return driver.Watch{}, false
+	}
+	q.used = driver.Now()
+	missing := func(n driver.Node) bool { return !q.has(n.Name, 0) }
+	if q.revision >= revision && (!q.has(p.Name, p.Token) || slices.ContainsFunc(ahead, missing)) {
+		return watches.Ended(), true
+	}
+	return q.s.watches.Arm(q.queue, p, ahead...), true
+}
+
+func (q *queueWatch) has(name string, token int64) bool {
+	for _, p := range q.nodes {
+		if p.Name == name && (token == 0 || token == p.Token) {
+			return true
+		}
+	}
+	return false
+}
+
+func (q *queueWatch) armQueue() (driver.Watch, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stopped {
+		return driver.Watch{}, false
+	}
+	q.used = driver.Now()
+	return q.s.watches.ArmQueue(q.queue, nil), true
+}
+
+// stopIfUnused stops following the queue if no watch has needed it for a while.
+func (q *queueWatch) stopIfUnused() {
+	q.s.mu.Lock()
+	defer q.s.mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.s.watches.Has(q.queue) || driver.Now().Sub(q.used) < stopAfter {
+		return
+	}
+	q.stopped = true
+	delete(q.s.queues, q.queue)
+	q.end()
+}
+
+// restart opens the watch of etcd again, on the present stream.
+func (q *queueWatch) restart() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.again()
+}

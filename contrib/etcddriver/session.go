@@ -1,0 +1,141 @@
+package etcddriver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/calls"
+	"github.com/dlock-go/dlock/driver/watches"
+)
+
+// session is a lease of etcd, and a client that no other session uses.
+type session struct {
+	*connector
+	id      clientv3.LeaseID
+	timeout time.Duration // which etcd has granted
+	client  *clientv3.Client
+	lease   *driver.Lease
+	beats   heartbeats
+	calls   calls.Gate
+	watches watches.Set
+	stream  watchStream
+	created atomic.Int64 // the number of calls of Create
+
+	mu     sync.Mutex
+	own    map[int64]ownNode // by token; the nodes that Create has returned
+	queues map[string]*queueWatch
+
+	closing sync.Mutex
+	gone    bool // the lease has ended in etcd as well
+}
+
+// ownNode is what Delete and Replace need to know of a node.
+type ownNode struct {
+	queue, id string
+	data      []byte
+}
+
+func newSession(c *connector, client *clientv3.Client, grant *clientv3.LeaseGrantResponse) *session {
+	timeout := time.Duration(grant.TTL) * time.Second
+	return &session{
+		connector: c, client: client, id: grant.ID, timeout: timeout, lease: driver.NewLease(timeout, 0),
+		beats: heartbeats{turn: make(chan struct{}, 1)},
+		own:   make(map[int64]ownNode), queues: make(map[string]*queueWatch),
+	}
+}
+
+func (s *session) start() {
+	s.stream.init()
+	s.calls.Go(func() {
+		s.lease.Keep(s.beat)
+		s.watches.End()
+	})
+	s.calls.Go(s.tendWatches)
+}
+
+// Done implements driver.Session.
+func (s *session) Done() <-chan struct{} { return s.lease.Done() }
+
+// Err implements driver.Session.
+func (s *session) Err() error { return s.lease.Err() }
+
+// Describe implements driver.Describer.
+func (s *session) Describe() driver.SessionInfo {
+	return driver.SessionInfo{ID: sessionName(s.id), Server: strings.Join(s.settings.endpoints, ","), Timeout: s.timeout}
+}
+
+func sessionName(id clientv3.LeaseID) string { return fmt.Sprintf("%016x", int64(id)) }
+
+// ask makes a request about a queue if the session lives. The error of ask is the
+// one for the caller of the session.
+func (s *session) ask(ctx context.Context, what, queue string, request func(context.Context) error) error {
+	life, leave, open := s.calls.Enter(ctx)
+	if !open {
+		return s.lease.Err()
+	}
+	defer leave()
+	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(life, s.settings.requestTimeout())
+	defer cancel()
+	err := request(limited)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		s.lease.End(errExpired)
+	}
+	if ended := s.lease.Err(); ended != nil {
+		return ended
+	}
+	if err != nil {
+		return fmt.Errorf("etcddriver: %s in %q: %w", what, queue, classify(ctx, err))
+	}
+	return nil
+}
+
+// closeTimeout is how long Close waits for etcd.
+const closeTimeout = 2 * time.Second
+
+// Close ends the lease in this process first, and then in etcd.
+func (s *session) Close() error {
+	s.lease.End(errClosed)
+	s.calls.Close()
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	if s.gone {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := s.revoke(ctx); err != nil {
+		return fmt.Errorf("etcddriver: close: the nodes stay until the session times out: %w", classify(ctx, err))
+	}
+	s.gone = true
+	return nil
+}
+
+// revoke ends the lease in etcd, and closes the client in any case. A call that
+// follows a failed one makes another client.
+func (s *session) revoke(ctx context.Context) (err error) {
+	if s.client == nil {
+		if s.client, err = s.connector.client(ctx); err != nil {
+			return err
+		}
+	}
+	_, err = s.client.Revoke(ctx, s.id)
+	s.client.Close()
+	s.client = nil
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return nil
+	}
+	return err
+}

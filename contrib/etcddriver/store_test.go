@@ -1,0 +1,220 @@
+package etcddriver
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// store is a connector. Each of its sessions has a proxy of its own for faults of
+// connections, and a wire for faults of single requests.
+type store struct {
+	t      *testing.T
+	server *etcdtest.Server
+	prefix string
+	params string
+
+	mu    sync.Mutex
+	links map[driver.Session]*link
+}
+
+// link is what lies between a session and the server.
+type link struct {
+	proxy *testenv.Proxy
+	wire  wire
+}
+
+func newStore(t *testing.T, params string) *store {
+	server := etcdtest.Shared(t)
+	return &store{t: t, server: server, prefix: server.Prefix(), params: params, links: make(map[driver.Session]*link)}
+}
+
+func (s *store) Connect(ctx context.Context) (driver.Session, error) {
+	l := s.freeLink()
+	opened, err := Driver{}.OpenConnector("etcd://" + l.proxy.Addr() + "/" + s.prefix + "?" + s.params)
+	if err != nil {
+		return nil, err
+	}
+	c := opened.(*connector)
+	c.dial = []grpc.DialOption{grpc.WithChainUnaryInterceptor(l.wire.intercept)}
+	made, err := c.Connect(ctx)
+	if err == nil {
+		s.mu.Lock()
+		s.links[made] = l
+		s.mu.Unlock()
+	}
+	return made, err
+}
+
+// freeLink reuses the proxy of a session that was closed. Otherwise a test that
+// counts goroutines would also count those of unused proxies.
+func (s *store) freeLink() *link {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for old, l := range s.links {
+		if old.(*session).isClosed() && l.proxy.Connections() == 0 {
+			delete(s.links, old)
+			l.proxy.Heal()
+			l.proxy.SetDelay(0)
+			return &link{proxy: l.proxy}
+		}
+	}
+	return &link{proxy: testenv.NewProxy(s.t, s.server.Addr(), nil)}
+}
+
+func (s *session) isClosed() bool {
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	return s.gone
+}
+
+func (s *store) link(session driver.Session) *link {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.links[session]
+}
+
+// wire plays faults on single requests, below the client library.
+type wire struct {
+	mu     sync.Mutex
+	next   func(method string, request any) bool
+	fault  func(ctx context.Context, method string, request any, send func() error)
+	counts map[string]int
+}
+
+// play plays a fault on the next request that matches.
+func (w *wire) play(match func(method string, request any) bool, fault func(context.Context, string, any, func() error)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.next, w.fault = match, fault
+}
+
+var errBroken = status.Error(codes.Unavailable, "transport is closing")
+
+func (w *wire) intercept(
+	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
+	send := func() error { return invoke(ctx, method, request, reply, conn, opts...) }
+	w.mu.Lock()
+	if w.counts == nil {
+		w.counts = make(map[string]int)
+	}
+	w.counts[method]++
+	var fault func(context.Context, string, any, func() error)
+	if w.next != nil && w.next(method, request) {
+		fault, w.next = w.fault, nil
+	}
+	w.mu.Unlock()
+	if fault == nil {
+		return send()
+	}
+	fault(ctx, method, request, send)
+	return errBroken
+}
+
+// total returns how many requests were sent, without those of sessions.
+func (w *wire) total() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.counts["/etcdserverpb.KV/Txn"] + w.counts["/etcdserverpb.KV/Range"]
+}
+
+func (l *link) loseRequest(op faults.Op) {
+	l.wire.play(matching(op), func(context.Context, string, any, func() error) { l.proxy.DropConnections() })
+}
+
+func (l *link) loseReply(op faults.Op) {
+	l.wire.play(matching(op), func(_ context.Context, _ string, _ any, send func() error) {
+		_ = send() // a failure is a lost request, which is a fault as well
+		l.proxy.DropConnections()
+	})
+}
+
+// holdRequest loses a request, and returns a function that sends it by another
+// client.
+func (l *link) holdRequest(t *testing.T, server *etcdtest.Server, op faults.Op) (arrive func()) {
+	held := make(chan *pb.TxnRequest, 1)
+	l.wire.play(matching(op), func(_ context.Context, _ string, request any, _ func() error) {
+		held <- request.(*pb.TxnRequest)
+		l.proxy.DropConnections()
+	})
+	return func() {
+		select {
+		case request := <-held:
+			// etcd may refuse the request.
+			_, _ = pb.NewKVClient(raw(t, server).ActiveConnection()).Txn(t.Context(), request)
+		default:
+			t.Log("no request was held")
+		}
+	}
+}
+
+// matching recognises the requests of a kind by what the driver puts into them.
+func matching(op faults.Op) func(method string, request any) bool {
+	return func(method string, request any) bool {
+		switch r := request.(type) {
+		case *pb.RangeRequest:
+			return op == faults.OpList && len(r.RangeEnd) > 0
+		case *pb.TxnRequest:
+			return op == kindOf(r)
+		}
+		return false
+	}
+}
+
+func kindOf(r *pb.TxnRequest) faults.Op {
+	first := r.Success[0]
+	switch {
+	case len(r.Compare) == 0:
+		return faults.OpCleanUp
+	case len(r.Success) == 2 && r.Success[1].GetRequestRange() != nil:
+		return faults.OpCreate
+	case first.GetRequestDeleteRange() != nil:
+		return faults.OpDelete
+	}
+	return faults.OpReplace
+}
+
+// rawClients holds a client of each server, which all tests share.
+var rawClients struct {
+	sync.Mutex
+	byURL map[string]*clientv3.Client
+}
+
+func raw(t *testing.T, server *etcdtest.Server) *clientv3.Client {
+	t.Helper()
+	rawClients.Lock()
+	defer rawClients.Unlock()
+	if c := rawClients.byURL[server.URL()]; c != nil {
+		return c
+	}
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{server.URL()}, Logger: zap.NewNop(), DialTimeout: 10 * time.Second})
+	require.NoError(t, err)
+	if rawClients.byURL == nil {
+		rawClients.byURL = make(map[string]*clientv3.Client)
+	}
+	rawClients.byURL[server.URL()] = c
+	return c
+}
+
+func closeRaw() {
+	rawClients.Lock()
+	defer rawClients.Unlock()
+	for _, c := range rawClients.byURL {
+		c.Close()
+	}
+}
