@@ -30,6 +30,7 @@ type store struct {
 
 	mu    sync.Mutex
 	links map[driver.Session]*link
+	last  *session // which was made last
 }
 
 // link is what lies between a session and the server.
@@ -54,7 +55,7 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	made, err := c.Connect(ctx)
 	if err == nil {
 		s.mu.Lock()
-		s.links[made] = l
+		s.links[made], s.last = l, made.(*session)
 		s.mu.Unlock()
 	}
 	return made, err

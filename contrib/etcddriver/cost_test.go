@@ -1,0 +1,117 @@
+package etcddriver
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+)
+
+// These sessions send no heartbeat during a test, so every request counts.
+const longSession = "session_timeout=1h"
+
+// contender is a client of the store, with its session and the wire of that session.
+type contender struct {
+	*dlock.RWMutex
+	session *session
+	wire    *wire
+}
+
+func (s *store) contender(t *testing.T) contender {
+	c := s.client(t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return contender{c.RWMutex("q"), s.last, &s.links[s.last].wire}
+}
+
+func TestAFreeLockTakesTwoRequests(t *testing.T) {
+	m := newStore(t, longSession).contender(t)
+	w := m.wire
+	for range 3 {
+		before := w.total()
+		l, err := m.Lock(within(t))
+		require.NoError(t, err)
+		require.Equal(t, 1, w.total()-before)
+		require.NoError(t, l.Unlock())
+		require.Equal(t, 2, w.total()-before)
+	}
+}
+
+// wait lets a contender wait until its watch is armed, and returns how it is granted.
+func (c contender) wait(t *testing.T, lock func(context.Context) (*dlock.Lock, error)) <-chan *dlock.Lock {
+	granted := make(chan *dlock.Lock, 1)
+	go func() {
+		l, err := lock(within(t))
+		if err == nil {
+			granted <- l
+		}
+		close(granted)
+	}()
+	eventually(t, func() bool { return c.session.watches.Len() == 1 })
+	return granted
+}
+
+func receive(t *testing.T, granted <-chan *dlock.Lock) *dlock.Lock {
+	t.Helper()
+	select {
+	case l := <-granted:
+		require.NotNil(t, l)
+		return l
+	case <-within(t).Done():
+		t.Fatal("the lock was not granted")
+		return nil
+	}
+}
+
+// The first wait of a session in a queue lists the queue once, besides the two
+// transactions. Every later one takes the two transactions only.
+func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
+	s := newStore(t, longSession)
+	a := s.contender(t)
+	b := s.contender(t)
+	for round, want := range []int{3, 2, 2} {
+		beforeA, beforeB := a.wire.total(), b.wire.total()
+		held, err := a.Lock(within(t))
+		require.NoError(t, err)
+		granted := b.wait(t, b.Lock)
+		require.NoError(t, held.Unlock())
+		require.NoError(t, receive(t, granted).Unlock())
+		require.Equal(t, 2, a.wire.total()-beforeA, "the holder, round %d", round)
+		require.Equal(t, want, b.wire.total()-beforeB, "the waiter, round %d", round)
+	}
+}
+
+// The release of a shared lock is no Released, because another reader may hold the
+// lock as well. So the waiter lists the queue.
+func TestAWriterBehindAReaderListsTheQueueOnce(t *testing.T) {
+	s := newStore(t, longSession)
+	a := s.contender(t)
+	b := s.contender(t)
+	for round, want := range []int{4, 3, 3} {
+		before := b.wire.total()
+		held, err := a.RLock(within(t))
+		require.NoError(t, err)
+		granted := b.wait(t, b.Lock)
+		require.NoError(t, held.Unlock())
+		require.NoError(t, receive(t, granted).Unlock())
+		require.Equal(t, want, b.wire.total()-before, "round %d", round)
+	}
+}
+
+func TestAllWatchesOfASessionShareAStream(t *testing.T) {
+	s := newStore(t, longSession)
+	made, err := s.Connect(within(t))
+	require.NoError(t, err)
+	defer made.Close()
+	before := s.server.Metric("etcd_debugging_mvcc_watch_stream_total", "")
+	for _, queue := range []string{"a", "b", "c"} {
+		first := create(t, made, queue, "h-W-")
+		second := create(t, made, queue, "h-W-")
+		w, err := made.Watch(within(t), queue, second.Place, first.Node)
+		require.NoError(t, err)
+		defer w.Stop()
+	}
+	require.Equal(t, before+1, s.server.Metric("etcd_debugging_mvcc_watch_stream_total", ""))
+}

@@ -1,0 +1,93 @@
+package etcddriver
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+)
+
+func TestADataSourceNameIsReadInFull(t *testing.T) {
+	s, err := parseDSN("etcd://shop:p%40ss%2F@etcd1,etcd2:2380,[::1]/a/b/?session_timeout=2m" +
+		"&tls=true&tls_ca=ca.pem&tls_cert=c.pem&tls_key=k.pem&tls_server_name=etcd.example")
+	require.NoError(t, err)
+	require.Equal(t, []string{"etcd1:2379", "etcd2:2380", "[::1]:2379"}, s.endpoints)
+	require.Equal(t, "shop", s.user)
+	require.Equal(t, "p@ss/", s.password())
+	require.Equal(t, "a/b", s.prefix)
+	require.Equal(t, 2*time.Minute, s.timeout)
+	require.Equal(t, []string{"ca.pem", "c.pem", "k.pem", "etcd.example"}, []string{s.tlsCA, s.tlsCert, s.tlsKey, s.tlsServerName})
+}
+
+func TestADataSourceNameNeedsNoMoreThanAHost(t *testing.T) {
+	s, err := parseDSN("etcd://etcd1")
+	require.NoError(t, err)
+	require.Equal(t, "dlock", s.prefix)
+	require.Equal(t, 10*time.Second, s.timeout)
+	require.Empty(t, s.password())
+}
+
+func TestABadDataSourceNameIsRefusedWithTheReason(t *testing.T) {
+	for dsn, want := range map[string]string{
+		"":                                  "the scheme is not etcd://",
+		"http://etcd1:2379":                 "the scheme is not etcd://",
+		"etcd://":                           "no host",
+		"etcd://etcd1,,etcd2":               "host 2: not of the form host:port",
+		"etcd://etcd1:port":                 "host 1: the port is not a number",
+		"etcd://etcd1:0":                    "host 1: the port is not a number",
+		"etcd://::1":                        "host 1: not of the form host:port, or [address]:port",
+		"etcd://geheim@etcd1":               "a user without a password",
+		"etcd://shop:@etcd1":                "a user without a password",
+		"etcd://shop:geheim%zz@etcd1":       "the password has a bad percent escape",
+		"etcd://shop:geheim/x@etcd1":        "an at sign after the hosts",
+		"etcd://shop:geheim?x@etcd1":        "an at sign after the hosts",
+		"etcd://etcd1/a//b":                 "the prefix after the hosts is not a name",
+		"etcd://etcd1/..":                   "the prefix after the hosts is not a name",
+		"etcd://etcd1?timeout=geheim":       "parameter 1 is not known",
+		"etcd://etcd1?session_timeout":      "parameter session_timeout has no value",
+		"etcd://etcd1?session_timeout=1.5s": "not a duration in whole seconds",
+		"etcd://etcd1?session_timeout=0s":   "not a duration in whole seconds",
+		"etcd://etcd1?session_timeout=90":   "not a duration in whole seconds",
+		"etcd://etcd1?tls=yes":              "parameter tls: neither true nor false",
+		"etcd://etcd1?tls=true&tls=true":    "parameter tls is there twice",
+		"etcd://etcd1?tls=%zz":              "parameter tls has a bad percent escape",
+		"etcd://etcd1?tls_ca=ca.pem":        "a tls_ parameter without tls=true",
+		"etcd://etcd1?tls=true&tls_key=k":   "tls_cert and tls_key go together",
+		"etcd://etcd1?tls=true&tls_ca=":     "parameter tls_ca: empty",
+	} {
+		_, err := dlock.Open("etcd", dsn)
+		require.ErrorContains(t, err, want, dsn)
+		require.NotContains(t, err.Error(), "geheim", dsn)
+	}
+}
+
+func TestNoValueShowsAPassword(t *testing.T) {
+	c, err := Driver{}.OpenConnector("etcd://shop:geheim@etcd1")
+	require.NoError(t, err)
+	settings := *c.(*connector).settings
+	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+		for _, value := range []any{c, settings, &settings} {
+			require.NotContains(t, fmt.Sprintf(format, value), "geheim")
+		}
+	}
+}
+
+func FuzzDSN(f *testing.F) {
+	for _, dsn := range []string{"etcd://a", "etcd://u:p@a,b:1/x?tls=true", "etcd://[::1]:2/x/y?session_timeout=3s", "etcd://%@:%/?&="} {
+		f.Add(dsn)
+	}
+	f.Fuzz(func(t *testing.T, dsn string) {
+		s, err := parseDSN("etcd://shop:geheim1234@" + dsn)
+		if err != nil {
+			require.NotContains(t, err.Error(), "geheim1234")
+			return
+		}
+		require.NotEmpty(t, s.endpoints)
+		require.GreaterOrEqual(t, s.timeout, time.Second)
+		require.False(t, strings.HasSuffix(s.root(), "//"))
+	})
+}
