@@ -1,6 +1,7 @@
 package etcddriver
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -12,6 +13,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
@@ -70,6 +73,11 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	if err != nil {
 		return nil, c.connectError(ctx, err)
 	}
+	// This read shows whether the user may read the keys. A lease needs no permission.
+	if _, err := client.Get(ctx, c.settings.root(), clientv3.WithCountOnly()); err != nil {
+		client.Close()
+		return nil, c.connectError(ctx, err)
+	}
 	sent := driver.Now()
 	grant, err := client.Grant(ctx, int64(c.settings.timeout/time.Second))
 	if err != nil {
@@ -87,9 +95,14 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
+// connectError returns the error of Connect. If a certificate is refused, the error is
+// the reason for that, and it may pass only if certificates were right before.
 func (c *connector) connectError(ctx context.Context, err error) error {
-	if isCertificateError(err) && !c.trusted.Load() {
-		return fmt.Errorf("etcddriver: connect: %w", err)
+	if code(err) == codes.Unavailable {
+		err = cmp.Or(c.settings.refusedCertificate(ctx), err)
+	}
+	if errors.As(err, new(certificateError)) && c.trusted.Load() {
+		return fmt.Errorf("etcddriver: connect: %w: %w", driver.ErrUnavailable, err)
 	}
 	return fmt.Errorf("etcddriver: connect: %w", classify(ctx, err))
 }
@@ -101,9 +114,12 @@ func (c *connector) client(ctx context.Context) (*clientv3.Client, error) {
 	if err != nil {
 		return nil, certificateError{err}
 	}
-	scheme := "http://"
+	scheme, dial := "http://", c.dialOptions()
 	if config != nil {
 		scheme = "https://"
+		if config.ServerName != "" {
+			dial = append(dial, grpc.WithTransportCredentials(namedServer{credentials.NewTLS(config), config.ServerName}))
+		}
 	}
 	life, end := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, end)
@@ -114,7 +130,7 @@ func (c *connector) client(ctx context.Context) (*clientv3.Client, error) {
 		Password:    c.settings.password(),
 		TLS:         config,
 		Logger:      zap.NewNop(), // otherwise the client logs to standard error
-		DialOptions: append(c.dialOptions(), c.dial...),
+		DialOptions: append(dial, c.dial...),
 
 		DialKeepAliveTime:    10 * time.Second, // gRPC allows no less
 		DialKeepAliveTimeout: c.settings.requestTimeout(),
@@ -130,16 +146,24 @@ func (c *connector) client(ctx context.Context) (*clientv3.Client, error) {
 	return nil, ctx.Err()
 }
 
-// dialOptions limits the pauses between attempts to connect. The default of gRPC
-// is two minutes, which is longer than a session.
+// dialOptions limits the pauses between attempts to connect, which gRPC raises to two
+// minutes, longer than a session. It also makes requests fail while no server can be
+// reached. The client library lets them wait, and their errors then have no reason.
 func (c *connector) dialOptions() []grpc.DialOption {
-	return []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+	pauses := grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{
 			BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 			MaxDelay: min(c.settings.timeout/8, time.Second),
 		},
 		MinConnectTimeout: c.settings.requestTimeout(),
-	})}
+	})
+	return []grpc.DialOption{pauses, grpc.WithChainUnaryInterceptor(failFast)}
+}
+
+func failFast(
+	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
+	return invoke(ctx, method, request, reply, conn, append(opts, grpc.WaitForReady(false))...)
 }
 
 // requestTimeout returns how long a request may take. After that the driver takes

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -53,16 +52,4 @@ func code(err error) codes.Code {
 		return e.Code()
 	}
 	return status.Code(err)
-}
-
-// certificateError is an error of the files of certificates.
-type certificateError struct{ error }
-
-func (e certificateError) Unwrap() error { return e.error }
-
-// gRPC passes on the text of an error of TLS, and not its type.
-var ofTLS = regexp.MustCompile(`\b(x509|tls): `)
-
-func isCertificateError(err error) bool {
-	return errors.As(err, new(certificateError)) || code(err) == codes.Unavailable && ofTLS.MatchString(err.Error())
 }

@@ -232,13 +232,14 @@ func (q *queueWatch) armQueue() (driver.Watch, bool) {
 	return q.s.watches.ArmQueue(q.queue, nil), true
 }
 
-// stopIfUnused stops following the queue if no watch has needed it for a while.
-func (q *queueWatch) stopIfUnused() {
+// stopIfUnused stops following the queue if no watch has been armed there for a time,
+// and none is open.
+func (q *queueWatch) stopIfUnused(after time.Duration) {
 	q.s.mu.Lock()
 	defer q.s.mu.Unlock()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.s.watches.Has(q.queue) || driver.Now().Sub(q.used) < stopAfter {
+	if q.s.watches.Has(q.queue) || driver.Now().Sub(q.used) < after {
 		return
 	}
 	q.stopped = true

@@ -83,7 +83,7 @@ func (s *session) tendWatches() {
 		s.pause(s.timeout / 8)
 		queues := s.followed()
 		for _, q := range queues {
-			q.stopIfUnused()
+			q.stopIfUnused(stopAfter)
 		}
 		if len(queues) > 0 {
 			s.checkStream(queues)

@@ -23,9 +23,9 @@ func WithArgs(args ...string) Option {
 func WithTLS(certs *testenv.Certs, server testenv.Pair, mutual bool) Option {
 	return func(s *settings) {
 		s.scheme = "https"
-		s.args = append(s.args, "--cert-file", server.Cert, "--key-file", server.Key, "--trusted-ca-file", certs.CA)
+		s.args = append(s.args, "--cert-file", server.Cert, "--key-file", server.Key)
 		if mutual {
-			s.args = append(s.args, "--client-cert-auth")
+			s.args = append(s.args, "--client-cert-auth", "--trusted-ca-file", certs.CA)
 		}
 		s.ctl = append(s.ctl, "--cacert", certs.CA, "--cert", certs.Client.Cert, "--key", certs.Client.Key)
 	}

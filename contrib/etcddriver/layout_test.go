@@ -1,0 +1,80 @@
+package etcddriver
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/etcdtest"
+)
+
+func TestTheLayoutIsAsDocumented(t *testing.T) {
+	server := etcdtest.Shared(t)
+	prefix := server.Prefix()
+	s := connectTo(t, "etcd://"+server.Addr()+"/"+prefix)
+	id := fmt.Sprintf("%016x", int64(s.id))
+	first, second := create(t, s, "stock/42", "web1-W-"), create(t, s, "stock/42", "web2-R-")
+	require.Equal(t, fmt.Sprintf("web1-W-%010d", first.Token), first.Name)
+	require.NoError(t, s.Delete(within(t), "stock/42", first.Place, driver.Released))
+	s.cancel(s.settings.queueKeys("stock/42"), nodeID(s.id, 9))
+
+	require.Equal(t, strings.Join([]string{
+		prefix + "//cancelled/" + id + ":9", "",
+		prefix + "/stock/42//" + id + ":2", "web2-R-", "web2-R-data",
+		prefix + "/stock/42//released", id + ":1", "",
+	}, "\n"), server.Etcdctl("get", "--prefix", prefix+"/"))
+	_, err := s.Replace(within(t), "stock/42", second.Place, "web3-W-")
+	require.NoError(t, err)
+	require.Equal(t, "web3-W-\nweb2-R-data\n", server.Etcdctl("get", "--print-value-only", prefix+"/stock/42//"+id+":2"))
+
+	keys := server.Etcdctl("lease", "timetolive", "--keys", id)
+	for _, key := range []string{"//cancelled/" + id + ":9", "/stock/42//" + id + ":2", "/stock/42//released"} {
+		require.Contains(t, keys, prefix+key)
+	}
+}
+
+// The statements are those of the package documentation, with another program's
+// lease.
+func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
+	server := etcdtest.Shared(t)
+	prefix := server.Prefix()
+	s := connectTo(t, "etcd://"+server.Addr()+"/"+prefix)
+	lease := strings.Fields(server.Etcdctl("lease", "grant", "60"))[1]
+	defer server.Etcdctl("lease", "revoke", lease)
+	keys := prefix + "/stock/42//"
+
+	txn(t, server, `create("`+prefix+"//cancelled/"+lease+`:7") = "0"`,
+		"put --lease="+lease+" "+keys+lease+`:7 "web1-W-\n{}"`, "get --prefix "+keys)
+	nodes, err := s.List(within(t), "stock/42")
+	require.NoError(t, err)
+	require.Len(t, nodes, 1)
+	require.Equal(t, fmt.Sprintf("web1-W-%010d", nodes[0].Seq), nodes[0].Name)
+
+	own := create(t, s, "stock/42", "h-W-")
+	require.Equal(t, nodes, own.Ahead)
+	w, err := s.Watch(within(t), "stock/42", own.Place, nodes[0])
+	require.NoError(t, err)
+	txn(t, server, fmt.Sprintf(`create("%s%s:7") = "%d"`, keys, lease, nodes[0].Seq),
+		"del "+keys+lease+":7", "put --lease="+lease+" "+keys+"released "+lease+":7")
+	select {
+	case cause := <-w.C:
+		require.Equal(t, driver.Released, cause)
+	case <-within(t).Done():
+		t.Fatal("no news of the release")
+	}
+}
+
+// txn makes a transaction by etcdctl, as an operator does.
+func txn(t *testing.T, server *etcdtest.Server, compare string, success ...string) {
+	t.Helper()
+	cmd := exec.Command("etcdctl", "--endpoints", server.URL(), "txn")
+	cmd.Env = append(cmd.Environ(), "ETCDCTL_API=3")
+	cmd.Stdin = strings.NewReader(compare + "\n\n" + strings.Join(success, "\n") + "\n\n\n")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "SUCCESS")
+}

@@ -1,0 +1,157 @@
+package etcddriver
+
+import (
+	"context"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// connectError returns the error of a Connect that cannot succeed.
+func connectError(t *testing.T, dsn string) error {
+	t.Helper()
+	c, err := Driver{}.OpenConnector(dsn)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	s, err := c.Connect(ctx)
+	require.Nil(t, s)
+	require.Error(t, err)
+	require.NoError(t, ctx.Err(), "the error came only with the end of ctx")
+	require.NotContains(t, err.Error(), "geheim")
+	return err
+}
+
+func TestAUserMayUseThePrefixAndNothingElse(t *testing.T) {
+	server := etcdtest.Start(t)
+	server.EnableAuth("root", "shop", "geheim", "locks/")
+	at := server.Addr()
+
+	s := connectTo(t, "etcd://shop:geheim@"+at+"/locks")
+	j := create(t, s, "q", "h-W-")
+	_, err := s.WatchQueue(within(t), "q")
+	require.NoError(t, err)
+	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
+	require.True(t, s.beat(within(t)))
+	require.NoError(t, s.Close())
+
+	for dsn, want := range map[string]string{
+		"etcd://shop:geheim2@" + at + "/locks": "invalid user ID or password",
+		"etcd://else:geheim@" + at + "/locks":  "invalid user ID or password",
+		"etcd://" + at + "/locks":              "user name is empty",
+		"etcd://shop:geheim@" + at + "/other":  "permission denied",
+	} {
+		err := connectError(t, dsn)
+		require.ErrorContains(t, err, want)
+		require.NotErrorIs(t, err, driver.ErrUnavailable, dsn)
+	}
+}
+
+// The server checks a password with bcrypt, which costs it some 50 ms.
+func TestHeartbeatsDoNotLogIn(t *testing.T) {
+	server := etcdtest.Start(t)
+	server.EnableAuth("root", "shop", "geheim", "locks/")
+	s := connectTo(t, "etcd://shop:geheim@"+server.Addr()+"/locks?"+longSession)
+	require.True(t, s.beat(within(t)))
+	logins := func() float64 {
+		return server.Metric("grpc_server_started_total", `grpc_method="Authenticate"`)
+	}
+	before := logins()
+	for range 5 {
+		require.True(t, s.beat(within(t)))
+	}
+	require.Equal(t, before, logins())
+}
+
+func TestTLSWithCertificatesOfBothSides(t *testing.T) {
+	certs := testenv.NewCerts(t)
+	server := etcdtest.Start(t, etcdtest.WithTLS(certs, certs.Server, true))
+	at := "etcd://" + server.Addr() + "/locks"
+	pair := func(p testenv.Pair) string { return "&tls_cert=" + p.Cert + "&tls_key=" + p.Key }
+	tls := at + "?tls=true&tls_ca=" + certs.CA
+
+	s := connectTo(t, tls+pair(certs.Client))
+	create(t, s, "q", "h-W-")
+	own, err := Driver{TLS: certs.ClientConfig(t)}.OpenConnector(at)
+	require.NoError(t, err)
+	made, err := own.Connect(within(t))
+	require.NoError(t, err)
+	require.NoError(t, made.Close())
+
+	for name, c := range map[string]struct{ dsn, want string }{
+		"no certificate":            {tls, "tls: "},
+		"certificate of another CA": {tls + pair(certs.Stranger), "tls: "},
+		"server of another CA":      {at + "?tls=true&tls_ca=" + certs.OtherCA + pair(certs.Client), "x509: "},
+		"name of another server":    {tls + pair(certs.Client) + "&tls_server_name=other.example", "x509: "},
+		"no such file":              {at + "?tls=true&tls_ca=/no/such/file", "tls_ca: open /no/such/file"},
+		"file without certificates": {at + "?tls=true&tls_ca=" + certs.Client.Key, "tls_ca: the file holds no certificate"},
+		"key of another":            {tls + "&tls_cert=" + certs.Client.Cert + "&tls_key=" + certs.Stranger.Key, "tls_cert and tls_key: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := connectError(t, c.dsn)
+			require.ErrorContains(t, err, c.want)
+			require.NotErrorIs(t, err, driver.ErrUnavailable)
+		})
+	}
+	require.ErrorIs(t, connectError(t, at), driver.ErrUnavailable, "a client without TLS sees only that the connection breaks")
+}
+
+func TestTLSOfAServerThatHasNone(t *testing.T) {
+	err := connectError(t, "etcd://"+etcdtest.Shared(t).Addr()+"?tls=true")
+	require.ErrorContains(t, err, "authentication handshake failed: EOF")
+	require.ErrorIs(t, err, driver.ErrUnavailable, "a server that is about to stop does the same")
+}
+
+// Certificates are replaced in more than one step. Once a session has begun, an
+// error of certificates may pass.
+func TestAnErrorOfCertificatesMayPassAfterTheFirstSession(t *testing.T) {
+	certs := testenv.NewCerts(t)
+	server := etcdtest.Start(t, etcdtest.WithTLS(certs, certs.Server, false))
+	c, err := Driver{}.OpenConnector("etcd://" + server.Addr() + "?tls=true&tls_ca=" + certs.CA)
+	require.NoError(t, err)
+	s, err := c.Connect(within(t))
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	c.(*connector).settings.tlsServerName = "other.example"
+	_, err = c.Connect(within(t))
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorContains(t, err, "x509: ")
+}
+
+func TestAServerThatIsDownIsUnavailable(t *testing.T) {
+	port, err := testenv.FreePort()
+	require.NoError(t, err)
+	require.ErrorIs(t, connectError(t, "etcd://"+testenv.Loopback(port)), driver.ErrUnavailable)
+}
+
+// The client library and gRPC would log to standard error.
+func TestNothingIsLogged(t *testing.T) {
+	out, end, err := os.Pipe()
+	require.NoError(t, err)
+	stderr := os.Stderr
+	os.Stderr = end
+	defer func() { os.Stderr = stderr }()
+
+	p := testenv.NewProxy(t, etcdtest.Shared(t).Addr(), nil)
+	s := connectTo(t, "etcd://"+p.Addr()+"/quiet?session_timeout=2s")
+	_, err = s.WatchQueue(within(t), "q")
+	require.NoError(t, err)
+	p.Refuse()
+	p.DropConnections()
+	_, err = s.List(within(t), "q")
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	<-s.Done()
+	require.Error(t, s.Close())
+	end.Close()
+	text, err := io.ReadAll(out)
+	require.NoError(t, err)
+	require.Empty(t, strings.TrimSpace(string(text)))
+}

@@ -1,0 +1,137 @@
+package etcddriver
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// ended waits until a watch ends.
+func ended(t *testing.T, w driver.Watch) {
+	t.Helper()
+	for {
+		select {
+		case _, open := <-w.C:
+			if !open {
+				return
+			}
+		case <-within(t).Done():
+			t.Fatal("the watch has not ended")
+		}
+	}
+}
+
+// pair creates two nodes, and watches the first one for the second one.
+func pair(t *testing.T, s *session, queue string) (first, second driver.Joined, w driver.Watch) {
+	t.Helper()
+	first, second = create(t, s, queue, "h-W-"), create(t, s, queue, "h-W-")
+	w, err := s.Watch(within(t), queue, second.Place, first.Node)
+	require.NoError(t, err)
+	return first, second, w
+}
+
+func TestAWatchSurvivesACompactionOfWhatItHasMissed(t *testing.T) {
+	server := etcdtest.Start(t)
+	p := testenv.NewProxy(t, server.Addr(), nil)
+	s := connectTo(t, "etcd://"+p.Addr()+"/locks?session_timeout=20s")
+	_, second, w := pair(t, s, "q")
+	_, err := s.WatchQueue(within(t), "q")
+	require.NoError(t, err)
+
+	p.Refuse()
+	p.DropConnections()
+	server.Etcdctl("del", "--prefix", "locks/q//")
+	revision := raw(t, server)
+	reply, err := revision.Put(within(t), "other", "x")
+	require.NoError(t, err)
+	server.Etcdctl("compact", strconv.FormatInt(reply.Header.Revision, 10))
+	p.Heal()
+	ended(t, w)
+	require.ErrorIs(t, s.Delete(within(t), "q", second.Place, driver.Released), driver.ErrGone)
+}
+
+// A server that is stopped keeps its connections and answers nothing.
+func TestASilentStreamIsReplaced(t *testing.T) {
+	server := etcdtest.Shared(t)
+	p := testenv.NewProxy(t, server.Addr(), nil)
+	s := connectTo(t, "etcd://"+p.Addr()+"/"+server.Prefix()+"?session_timeout=4s")
+	_, _, w := pair(t, s, "q")
+	number := s.stream.number.Load()
+	silent := driver.Now()
+	s.stream.heard.Store(&silent) // only real signs of life count from here on
+	eventually(t, func() bool { return *s.stream.heard.Load() != silent })
+	require.Equal(t, number, s.stream.number.Load(), "a stream that answers was replaced")
+
+	p.CutOneWay(testenv.ToClient)
+	eventually(t, func() bool { return s.stream.number.Load() > number })
+	p.Heal()
+	if s.Err() != nil {
+		return // the machine was so slow that the session has ended as well
+	}
+	q, _, err := s.queueWatch("q")
+	require.NoError(t, err)
+	eventually(t, func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.live || s.Err() != nil
+	})
+	server.Etcdctl("del", "--prefix", s.settings.queueKeys("q"))
+	ended(t, w)
+}
+
+func TestASessionStopsFollowingAQueueThatItDoesNotUse(t *testing.T) {
+	server := etcdtest.Shared(t)
+	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix())
+	_, _, w := pair(t, s, "q")
+	q, fresh, err := s.queueWatch("q")
+	require.NoError(t, err)
+	require.False(t, fresh)
+	q.stopIfUnused(0)
+	require.Len(t, s.followed(), 1, "a watch is open")
+	w.Stop()
+	q.stopIfUnused(stopAfter)
+	require.Len(t, s.followed(), 1, "a watch was open a moment ago")
+	q.stopIfUnused(0)
+	require.Empty(t, s.followed())
+
+	first, second, w := pair(t, s, "q") // follows the queue again
+	require.NoError(t, s.Delete(within(t), "q", first.Place, driver.Released))
+	select {
+	case cause := <-w.C:
+		require.Equal(t, driver.Released, cause)
+	case <-time.After(60 * time.Second):
+		t.Fatal("no news")
+	}
+	require.NoError(t, s.Delete(within(t), "q", second.Place, driver.Changed))
+	ended(t, w)
+}
+
+// A watch of etcd that begins at a revision of the past is served every 100 ms only.
+// A list behind the beginning of the watch finds what has happened before.
+func TestNothingIsMissedBetweenTheListAndTheWatch(t *testing.T) {
+	server := etcdtest.Shared(t)
+	prefix := server.Prefix()
+	a := connectTo(t, "etcd://"+server.Addr()+"/"+prefix)
+	for i := range 50 {
+		queue := "q" + strconv.Itoa(i)
+		b := a
+		first, second := create(t, a, queue, "h-W-"), create(t, b, queue, "h-W-")
+		removed := make(chan error, 1)
+		go func() { removed <- a.Delete(within(t), queue, first.Place, driver.Released) }()
+		w, err := b.Watch(within(t), queue, second.Place, first.Node)
+		require.NoError(t, err)
+		require.NoError(t, <-removed)
+		select {
+		case <-w.C: // Released, or the end
+		case <-within(t).Done():
+			t.Fatal("the removal was missed")
+		}
+		w.Stop()
+	}
+}
