@@ -1,0 +1,46 @@
+package etcddriver_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	_ "github.com/dlock-go/dlock/contrib/etcddriver"
+)
+
+// A program opens a client on an ensemble of three servers. This example has no
+// output that is checked, because it needs these servers.
+func Example() {
+	client, err := dlock.Open("etcd", "etcd://etcd1,etcd2,etcd3/locks?session_timeout=10s")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	lock, err := client.RWMutex("stock/42").Lock(ctx)
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	defer lock.Unlock()
+	fmt.Println(lock.Mode(), lock.Token())
+}
+
+// Open does no I/O, and refuses a data source name that is wrong. The error never
+// repeats a password.
+func Example_dataSourceName() {
+	_, err := dlock.Open("etcd", "etcd://shop:secret@etcd1/locks?tls_ca=ca.pem")
+	fmt.Println(err)
+	client, err := dlock.Open("etcd", "etcd://shop:secret@etcd1/locks?session_timeout=2s&tls=true")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(client.Close())
+	// Output:
+	// dlock: open "etcd": etcddriver: dsn: a tls_ parameter without tls=true
+	// <nil>
+}
