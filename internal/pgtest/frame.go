@@ -1,0 +1,53 @@
+package pgtest
+
+import (
+	"encoding/binary"
+	"io"
+
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// Operations of a client, for [testenv.Proxy.Counts]: the types of PostgreSQL's
+// messages. The server answers each Sync and each Query with one ReadyForQuery, so
+// their sum is the number of round trips.
+const (
+	OpSync  = int32('S')
+	OpQuery = int32('Q')
+)
+
+// Protocol is the protocol of PostgreSQL for a [testenv.Proxy]. The first message of
+// a connection has no type, and counts as operation 0.
+func Protocol() (requests, replies testenv.FrameReader) {
+	began := false
+	return func(r io.Reader) (testenv.Frame, error) {
+		if !began {
+			frame, err := readMessage(r, 0)
+			began = len(frame.Bytes) > 8 // a message of 8 bytes only asks for encryption
+			return frame, err
+		}
+		return readMessage(r, 1)
+	}, testenv.ReadBytes
+}
+
+// maxMessage is longer than any message of a test. The first bytes of TLS, read as a
+// length, are greater.
+const maxMessage = 16 << 20
+
+// readMessage reads a message whose length follows a type of that many bytes.
+func readMessage(r io.Reader, typeSize int) (testenv.Frame, error) {
+	head := make([]byte, typeSize+4)
+	if n, err := io.ReadFull(r, head); err != nil {
+		return testenv.Frame{Bytes: head[:n]}, err
+	}
+	size := binary.BigEndian.Uint32(head[typeSize:])
+	if size < 4 || size > maxMessage {
+		return testenv.Frame{Bytes: head}, testenv.ErrOtherProtocol
+	}
+	message := append(head, make([]byte, size-4)...)
+	n, err := io.ReadFull(r, message[len(head):])
+	frame := testenv.Frame{Bytes: message[:len(head)+n], Kind: testenv.Request}
+	if typeSize == 1 {
+		frame.Op = int32(head[0])
+	}
+	return frame, err
+}

@@ -1,0 +1,198 @@
+package pgtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// The superuser of every server.
+const (
+	superuser = "dlock"
+	password  = "correct-horse"
+)
+
+// Option changes how a server is set up.
+type Option func(*settings)
+
+type settings struct {
+	config []string // name=value
+	tls    *testenv.Pair
+}
+
+// WithConfig sets parameters of the server, such as "max_connections=20".
+func WithConfig(lines ...string) Option {
+	return func(s *settings) { s.config = append(s.config, lines...) }
+}
+
+// WithTLS makes the server offer TLS with this certificate.
+func WithTLS(server testenv.Pair) Option {
+	return func(s *settings) { s.tls = &server }
+}
+
+// process is one server with its port. It does not depend on a test.
+type process struct {
+	proc    *testenv.Process
+	account *account
+	data    string
+	port    int
+	schemas atomic.Int64
+}
+
+func newProcess(opts []Option) (p *process, err error) {
+	var s settings
+	for _, opt := range opts {
+		opt(&s)
+	}
+	p = new(process)
+	if p.account, err = serverAccount(); err != nil {
+		return nil, err
+	}
+	if p.port, err = testenv.FreePort(); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "pgtest-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(dir)
+		}
+	}()
+	if err := p.initialize(dir); err != nil {
+		return nil, err
+	}
+	command, err := p.command(dir, &s)
+	if err != nil {
+		return nil, err
+	}
+	p.proc, err = testenv.NewProcess(dir, command)
+	return p, err
+}
+
+// initialize makes the directory of the data.
+func (p *process) initialize(dir string) error {
+	initdb, err := program("initdb")
+	if err != nil {
+		return err
+	}
+	p.data = filepath.Join(dir, "data")
+	secret := filepath.Join(dir, "password")
+	if err := os.WriteFile(secret, []byte(password), 0o600); err != nil {
+		return err
+	}
+	if err := p.account.own(dir); err != nil {
+		return err
+	}
+	args := p.account.command(initdb, "-D", p.data, "-U", superuser, "--pwfile="+secret, "-A", "scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync")
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("pgtest: initdb: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func (p *process) command(dir string, s *settings) ([]string, error) {
+	postgres, err := program("postgres")
+	if err != nil {
+		return nil, err
+	}
+	args := []string{postgres, "-D", p.data, "-p", strconv.Itoa(p.port), "-h", "127.0.0.1", "-k", dir}
+	config := append([]string{"max_connections=300", "shared_buffers=64MB"}, s.config...)
+	if s.tls != nil {
+		if err := p.copyTLS(dir, s.tls); err != nil {
+			return nil, err
+		}
+		config = append(config, "ssl=on", "ssl_cert_file="+filepath.Join(dir, "server.crt"), "ssl_key_file="+filepath.Join(dir, "server.key"))
+	}
+	for _, line := range config {
+		args = append(args, "-c", line)
+	}
+	return p.account.command(args...), nil
+}
+
+// copyTLS copies the certificate to the server's directory, because PostgreSQL
+// refuses a key that another user owns.
+func (p *process) copyTLS(dir string, pair *testenv.Pair) error {
+	for from, to := range map[string]string{pair.Cert: "server.crt", pair.Key: "server.key"} {
+		text, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, to), text, 0o600); err != nil {
+			return err
+		}
+	}
+	return p.account.own(dir)
+}
+
+// launch starts the server and waits until it accepts connections. The error
+// matches [testenv.ErrPortTaken] if another try with other ports would help.
+func (p *process) launch() error {
+	return p.proc.Start(testenv.Startup{
+		Ready:     p.ready,
+		PortTaken: func(log string) bool { return strings.Contains(log, "Address already in use") },
+		Exiting: func(log string) bool {
+			return strings.Contains(log, "FATAL:  ") && strings.Contains(log, "database system is shut down")
+		},
+	})
+}
+
+// ready reads the server's own file: its first line is the process id, and its
+// eighth line is the state.
+func (p *process) ready() bool {
+	text, err := os.ReadFile(filepath.Join(p.data, "postmaster.pid"))
+	lines := strings.Split(string(text), "\n")
+	return err == nil && len(lines) > 7 && lines[0] == strconv.Itoa(p.proc.Pid()) && strings.TrimSpace(lines[7]) == "ready"
+}
+
+// signal sends a signal to all processes of the server, the first one first.
+func (p *process) signal(sig syscall.Signal) {
+	pid := p.proc.Pid()
+	for _, child := range append([]int{pid}, children(pid)...) {
+		if child > 0 {
+			_ = syscall.Kill(child, sig) // the process may have ended
+		}
+	}
+}
+
+// children returns the processes whose parent is pid.
+func children(pid int) (found []int) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range stats {
+		text, err := os.ReadFile(name)
+		_, rest, ok := strings.Cut(string(text), ") ")
+		fields := strings.Fields(rest)
+		if err != nil || !ok || len(fields) < 2 || fields[1] != strconv.Itoa(pid) {
+			continue
+		}
+		child, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+		if err == nil {
+			found = append(found, child)
+		}
+	}
+	return found
+}
+
+// kill ends all processes of the server at once, as a crash of the machine does.
+// The first process is dead first, so it starts no other.
+func (p *process) kill() error {
+	rest := children(p.proc.Pid())
+	err := p.proc.Kill()
+	for _, child := range rest {
+		if e := syscall.Kill(child, syscall.SIGKILL); e != nil && !errors.Is(e, syscall.ESRCH) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}

@@ -1,0 +1,177 @@
+package pgtest
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// Server is one PostgreSQL server for a test. It listens on a loopback port, and
+// asks for a password.
+type Server struct {
+	*process
+	t testing.TB
+}
+
+// Start starts a server for the test and returns when the server answers. When
+// the test ends, the server is killed and its directory removed.
+func Start(t testing.TB, opts ...Option) *Server {
+	t.Helper()
+	Require(t)
+	p, err := startProcess(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.close() })
+	return &Server{process: p, t: t}
+}
+
+func (p *process) close() error {
+	if p.proc.Pid() != 0 {
+		return errors.Join(p.kill(), p.proc.Close())
+	}
+	return p.proc.Close()
+}
+
+// startProcess tries again with other ports if another program has taken the port.
+func startProcess(opts []Option) (*process, error) {
+	for {
+		p, err := newProcess(opts)
+		if err != nil {
+			return nil, err
+		}
+		if err = p.launch(); err == nil {
+			return p, nil
+		}
+		p.proc.Close()
+		if !errors.Is(err, testenv.ErrPortTaken) {
+			return nil, err
+		}
+	}
+}
+
+var shared struct {
+	sync.Mutex
+	process *process
+}
+
+// Shared returns the one server that all tests of a binary share. The first call
+// starts it. Each test uses a schema of its own, see [Server.Schema]. No test
+// stops this server.
+//
+// The server ends with the test binary. If TestMain calls [Main], the binary also
+// waits until the server has ended.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	Require(t)
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.process == nil {
+		p, err := startProcess(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.process = p
+	}
+	return &Server{process: shared.process, t: t}
+}
+
+// Main runs the tests and stops the shared server. Use it as
+//
+//	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func Main(m *testing.M) int {
+	code := m.Run()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.process == nil {
+		return code
+	}
+	if err := shared.process.close(); err != nil {
+		fmt.Fprintf(os.Stderr, "pgtest: shared server: %v\n", err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// Addr returns host:port of the server.
+func (s *Server) Addr() string { return testenv.Loopback(s.port) }
+
+// DSN returns the URL of the server's database for the superuser, with these
+// parameters, such as "schema=t1".
+func (s *Server) DSN(params ...string) string { return s.DSNAt(s.Addr(), params...) }
+
+// DSNAt is like DSN, but the host and the port are those of a proxy.
+func (s *Server) DSNAt(addr string, params ...string) string {
+	query := strings.Join(append([]string{"sslmode=disable"}, params...), "&")
+	u := url.URL{Scheme: "postgres", User: url.UserPassword(superuser, password), Host: addr, Path: "/postgres", RawQuery: query}
+	return u.String()
+}
+
+// Password returns the password of the superuser.
+func (s *Server) Password() string { return password }
+
+// Schema returns the name of a schema that no other call has returned. It does
+// not create the schema.
+func (s *Server) Schema() string { return fmt.Sprintf("t%d", s.schemas.Add(1)) }
+
+// SQL runs statements with psql, and returns the rows that they print, without
+// headers, with a bar between columns.
+func (s *Server) SQL(t testing.TB, statements string) string {
+	t.Helper()
+	psql, err := program("psql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(psql, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", superuser, "-d", "postgres", "-c", statements)
+	cmd.Env = append(os.Environ(), "PGPASSWORD="+password)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("psql: %v\n%s", err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// Kill ends all processes of the server with SIGKILL, like a crash. The data
+// stays for [Server.Restart].
+func (s *Server) Kill() {
+	s.t.Helper()
+	s.must(s.kill())
+}
+
+// Restart starts the server again after [Server.Kill], with the same port and
+// data, and returns when the server answers.
+func (s *Server) Restart() {
+	s.t.Helper()
+	var err error
+	for range 20 { // processes of the killed server may need a moment to end
+		if err = s.launch(); err == nil {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	s.must(err)
+}
+
+// Pause stops all processes of the server with SIGSTOP: its connections stay
+// open, and it answers nothing. [Server.Resume] ends the pause.
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Resume ends [Server.Pause].
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}

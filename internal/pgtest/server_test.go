@@ -1,0 +1,44 @@
+package pgtest
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestDataSurvivesAKillAndARestart(t *testing.T) {
+	s := Start(t)
+	s.SQL(t, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)")
+	s.Kill()
+	_, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+	require.Error(t, err)
+	s.Restart()
+	require.Equal(t, "7", s.SQL(t, "SELECT n FROM kept"))
+}
+
+func TestSchemasAreNew(t *testing.T) {
+	s := Shared(t)
+	require.NotEqual(t, s.Schema(), s.Schema())
+}
+
+func TestPausedServerAnswersNothing(t *testing.T) {
+	s := Start(t)
+	s.Pause()
+	conn, err := net.DialTimeout("tcp", s.Addr(), 10*time.Second)
+	require.NoError(t, err, "the system accepts the connection")
+	defer conn.Close()
+	_, err = conn.Write([]byte{0, 0, 0, 8, 4, 210, 22, 47}) // asks for TLS
+	require.NoError(t, err)
+	answer := make([]byte, 1)
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
+	_, err = conn.Read(answer)
+	require.Error(t, err)
+
+	s.Resume()
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(30*time.Second)))
+	_, err = conn.Read(answer)
+	require.NoError(t, err)
+	require.Equal(t, "N", string(answer), "the server has no TLS")
+}
