@@ -1,0 +1,49 @@
+package session
+
+import (
+	"context"
+	"time"
+)
+
+// expireIn makes the session end expired sessions after d. A request for an earlier
+// time replaces one for a later time.
+func (s *Session) expireIn(d time.Duration) {
+	select {
+	case s.looks.expire <- d:
+	default: // the next heartbeat says it again
+	}
+}
+
+// expire ends the sessions of dead processes, until the lease has ended.
+func (s *Session) expire() {
+	ctx, cancel := s.lease.Context()
+	defer cancel()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case d := <-s.looks.expire:
+			if !sleep(ctx, d) {
+				return
+			}
+			for found := true; found; {
+				var err error
+				if found, err = s.store.Expire(ctx); err != nil {
+					break // the next heartbeat repeats it
+				}
+			}
+		}
+	}
+}
+
+// sleep waits for d and reports whether ctx has not ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,192 @@
+package session
+
+import (
+	"context"
+	"sync"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/watches"
+)
+
+// notices keeps the notices that arrive while a Create is on its way. The watch that
+// the Create arms has to learn them.
+type notices struct {
+	mu      sync.Mutex
+	creates map[string]*recording // by queue
+}
+
+type recording struct {
+	creates int // in flight
+	gone    []notice
+}
+
+type notice struct {
+	node driver.Node
+	why  driver.Cause
+}
+
+// record keeps the notices of a queue until done is called. Without a line there are
+// no notices.
+func (n *notices) record(queue string, line uint64) (done func()) {
+	if line == 0 {
+		return func() {}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.creates == nil {
+		n.creates = make(map[string]*recording)
+	}
+	r := n.creates[queue]
+	if r == nil {
+		r = new(recording)
+		n.creates[queue] = r
+	}
+	r.creates++
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if r.creates--; r.creates == 0 {
+			delete(n.creates, queue)
+		}
+	}
+}
+
+// listen connects the session with a store that sends notices.
+func (s *Session) listen() {
+	if l, ok := s.store.(Listener); ok {
+		l.Notify(s.gone, s.endWatches)
+	}
+}
+
+// gone gives a notice to the watches.
+func (s *Session) gone(queue, name string, why driver.Cause) {
+	_, seq, _ := driver.ParseName(name)
+	n := notice{driver.Node{Name: name, Seq: seq}, why}
+	s.notices.mu.Lock()
+	defer s.notices.mu.Unlock()
+	if r := s.notices.creates[queue]; r != nil {
+		r.gone = append(r.gone, n)
+	}
+	s.watches.Gone(queue, n.node, n.why)
+}
+
+// endWatches ends all watches of nodes. Notices may have been lost, so a later
+// notice of a release could overtake the loss of a waiter's own node.
+func (s *Session) endWatches() {
+	s.notices.mu.Lock() // no Create arms a watch that relies on earlier notices
+	defer s.notices.mu.Unlock()
+	for _, queue := range s.watches.Queues() {
+		_ = s.watches.Look(queue, func() ([]driver.Place, any, error) { return nil, nil, nil })
+	}
+}
+
+// line returns the number of the line on which notices of the queue arrive, or zero.
+func (s *Session) line(queue string) uint64 {
+	if l, ok := s.store.(Listener); ok {
+		return l.Line(queue)
+	}
+	return 0
+}
+
+// armCreated arms the watch of a Create. If notices of the queue have arrived on one
+// line since before the Create, the watch costs no request.
+func (s *Session) armCreated(ctx context.Context, queue string, line uint64, j driver.Joined, predecessor func([]driver.Node) int) driver.Watch {
+	if predecessor == nil || len(j.Ahead) == 0 {
+		return driver.Watch{}
+	}
+	i := predecessor(j.Ahead)
+	if i < 0 {
+		return driver.Watch{}
+	}
+	if w, ok := s.armRecorded(queue, line, j.Place, j.Ahead[i]); ok {
+		return w
+	}
+	w, err := s.watch(ctx, queue, j.Place, j.Ahead[i])
+	if err != nil {
+		return driver.Watch{} // the caller calls Watch
+	}
+	return w
+}
+
+// armRecorded arms a watch and gives it the notices that have arrived since before
+// the Create.
+func (s *Session) armRecorded(queue string, line uint64, p driver.Place, ahead driver.Node) (driver.Watch, bool) {
+	s.notices.mu.Lock()
+	defer s.notices.mu.Unlock()
+	r := s.notices.creates[queue]
+	if r == nil || s.line(queue) != line {
+		return driver.Watch{}, false
+	}
+	w := s.watches.Arm(queue, p, ahead)
+	for _, n := range r.gone {
+		s.watches.Gone(queue, n.node, n.why)
+	}
+	s.looks.wake()
+	return w, true
+}
+
+// Watch implements driver.Session.
+func (s *Session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (w driver.Watch, err error) {
+	err = s.askQueue(ctx, "watch", queue, func(ctx context.Context) error {
+		w, err = s.watch(ctx, queue, p, ahead...)
+		return err
+	})
+	if err != nil {
+		return driver.Watch{}, err
+	}
+	return w, nil
+}
+
+// watch first asks for notices, then arms the watch, and then asks whether the nodes
+// are there.
+func (s *Session) watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	s.startListening(ctx, queue)
+	w := s.watches.Arm(queue, p, ahead...)
+	snapshot, err := s.lookAt(ctx, queue)
+	if err != nil {
+		w.Stop()
+		return driver.Watch{}, err
+	}
+	if !has(snapshot, p) {
+		w.Stop()
+		return watches.Ended(), nil
+	}
+	s.looks.wake()
+	return w, nil
+}
+
+// has reports whether the node p is in the snapshot.
+func has(snapshot Snapshot, p driver.Place) bool {
+	for _, r := range snapshot.Nodes {
+		if r.Name == p.Name && (p.Token == 0 || r.Token == p.Token) {
+			return true
+		}
+	}
+	return false
+}
+
+// startListening asks for notices of the queue. Without notices the session looks
+// at its queues more often.
+func (s *Session) startListening(ctx context.Context, queue string) {
+	if l, ok := s.store.(Listener); ok && l.Line(queue) == 0 {
+		_, _ = l.Listen(ctx, queue)
+	}
+}
+
+// WatchQueue implements driver.Session. The database sends no notice of a node that
+// was added, so the session looks at the queue from time to time.
+func (s *Session) WatchQueue(ctx context.Context, queue string) (w driver.Watch, err error) {
+	err = s.askQueue(ctx, "watch", queue, func(ctx context.Context) error {
+		s.startListening(ctx, queue)
+		snapshot, err := s.lookAt(ctx, queue)
+		if err != nil {
+			return err
+		}
+		w = s.looks.countQueueWatch(s.watches.ArmQueue(queue, snapshot.Version))
+		return nil
+	})
+	if err != nil {
+		return driver.Watch{}, err
+	}
+	return w, nil
+}

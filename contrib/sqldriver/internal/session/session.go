@@ -1,0 +1,335 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/calls"
+	"github.com/dlock-go/dlock/driver/watches"
+)
+
+// Session is a driver.Session on a [Store].
+type Session struct {
+	name    string // of the package, for messages
+	store   Store
+	id      string
+	timeout time.Duration
+	lease   *driver.Lease
+	ended   context.Context // ends with the lease
+	watches watches.Set
+	calls   calls.Gate // the calls in flight, and the goroutines of the session
+
+	generation atomic.Int64
+	orphans    orphans
+	notices    notices
+	looks      looks
+
+	mu      sync.Mutex
+	doubts  map[int64]bool // tokens of nodes that a Delete without an answer may have removed
+	closing sync.Mutex     // held during Close
+	closed  bool           // the database has ended the session
+}
+
+var (
+	_ driver.Session    = (*Session)(nil)
+	_ driver.Replacer   = (*Session)(nil)
+	_ driver.NodeReader = (*Session)(nil)
+	_ driver.Walker     = (*Session)(nil)
+	_ driver.Describer  = (*Session)(nil)
+)
+
+// Connect begins a session. The name of the driver's package begins its errors. The
+// session owns the store from now on: it closes the store in its Close, and if
+// Connect fails.
+func Connect(ctx context.Context, name string, store Store, timeout time.Duration) (*Session, error) {
+	s := &Session{name: name, store: store, id: rand.Text(), timeout: timeout,
+		lease: driver.NewLease(timeout, 0), doubts: make(map[int64]bool)}
+	s.ended, _ = s.lease.Context() // freed at the end of the lease
+	s.generation.Store(1)
+	s.looks.init()
+	s.listen()
+	err := store.Open(ctx)
+	if err == nil {
+		ended := s.lease.Do(func() (counted bool) {
+			err = store.Begin(ctx, s.id, timeout)
+			return err == nil
+		})
+		err = cmp.Or(err, ended)
+	}
+	if err != nil {
+		s.lease.End(err)
+		_ = store.Close()
+		return nil, fmt.Errorf("%s: connect: %w", name, err)
+	}
+	s.calls.Go(func() { s.lease.Keep(s.beat) })
+	s.calls.Go(s.look)
+	s.calls.Go(s.expire)
+	return s, nil
+}
+
+// beat sends a heartbeat.
+func (s *Session) beat(ctx context.Context) (counted bool) {
+	next, err := s.store.Beat(ctx, s.id)
+	if errors.Is(err, ErrUnknownSession) {
+		s.lease.End(err)
+	}
+	if err != nil {
+		return false
+	}
+	if next < s.timeout/8 {
+		s.expireIn(max(next, 0))
+	}
+	return true
+}
+
+// Done implements driver.Session.
+func (s *Session) Done() <-chan struct{} { return s.lease.Done() }
+
+// Err implements driver.Session.
+func (s *Session) Err() error { return s.lease.Err() }
+
+// Lease returns the lease of the session. It is for tests.
+func (s *Session) Lease() *driver.Lease { return s.lease }
+
+// ID returns the id of the session in the database.
+func (s *Session) ID() string { return s.id }
+
+// Store returns the store of the session. It is for tests.
+func (s *Session) Store() Store { return s.store }
+
+// Describe implements driver.Describer.
+func (s *Session) Describe() driver.SessionInfo {
+	return driver.SessionInfo{ID: s.id, Server: s.store.Server(), Timeout: s.timeout}
+}
+
+// ask makes a request if the session lives. It ends the session if the database does
+// not know the session.
+func (s *Session) ask(ctx context.Context, what, queue string, request func(context.Context) error) error {
+	ctx, leave, open := s.calls.Enter(ctx)
+	if !open {
+		return s.lease.Err()
+	}
+	defer leave()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := s.lease.Err()
+	if err == nil {
+		stop := context.AfterFunc(s.ended, cancel) // a connection that is cut off never answers
+		err = request(ctx)
+		stop()
+	}
+	if errors.Is(err, ErrUnknownSession) {
+		s.lease.End(err)
+	}
+	if ended := s.lease.Err(); ended != nil {
+		return ended
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %s in %q: %w", s.name, what, queue, err)
+	}
+	return nil
+}
+
+// askQueue is ask for a request about a queue, whose name it checks.
+func (s *Session) askQueue(ctx context.Context, what, queue string, request func(context.Context) error) error {
+	return s.ask(ctx, what, queue, func(ctx context.Context) error {
+		if err := driver.CheckQueue(queue); err != nil {
+			return err
+		}
+		return request(ctx)
+	})
+}
+
+// change makes a change with the present generation. If a Cancel has overtaken the
+// change, it makes the change again.
+func (s *Session) change(f func(Op) error) error {
+	for {
+		op := Op{s.id, s.generation.Load()}
+		err := f(op)
+		if !errors.Is(err, ErrStale) {
+			return err
+		}
+		if s.generation.Load() == op.Generation {
+			return fmt.Errorf("another program has raised the generation of the session: %w", err)
+		}
+	}
+}
+
+// Create implements driver.Session.
+func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {
+	err = s.askQueue(ctx, "create", queue, func(ctx context.Context) error {
+		if err := driver.CheckPrefix(n.Prefix); err != nil {
+			return err
+		}
+		line := s.line(queue)
+		done := s.notices.record(queue, line)
+		defer done()
+		var nodes []Row
+		err := s.change(func(op Op) (err error) {
+			j.Token, nodes, err = s.store.Create(ctx, op, queue, n.Prefix, n.Data)
+			return err
+		})
+		if err != nil {
+			if unknownOutcome(err) {
+				s.orphan(n.Data)
+			}
+			return err
+		}
+		j.Name, j.Seq = driver.FormatName(n.Prefix, j.Token), j.Token
+		all := contenders(nodes)
+		own := slices.Index(all, j.Node)
+		if j.Known = own >= 0; j.Known {
+			j.Ahead = all[:own]
+			j.Watch = s.armCreated(ctx, queue, line, j, n.Predecessor)
+		}
+		return nil
+	})
+	if err != nil {
+		return driver.Joined{}, err
+	}
+	return j, nil
+}
+
+// unknownOutcome reports whether a change may have been made, or may be made later.
+func unknownOutcome(err error) bool {
+	return err != nil && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrStale) &&
+		!errors.Is(err, ErrUnknownSession) && !errors.Is(err, driver.ErrGone)
+}
+
+// contenders returns the nodes whose names have a sequence, in its order.
+func contenders(rows []Row) []driver.Node {
+	nodes := make([]driver.Node, 0, len(rows))
+	for _, r := range rows {
+		if _, seq, ok := driver.ParseName(r.Name); ok {
+			nodes = append(nodes, driver.Node{Name: r.Name, Seq: seq})
+		}
+	}
+	slices.SortStableFunc(nodes, func(a, b driver.Node) int { return cmp.Compare(a.Seq, b.Seq) })
+	return nodes
+}
+
+// List implements driver.Session.
+func (s *Session) List(ctx context.Context, queue string) (nodes []driver.Node, err error) {
+	err = s.askQueue(ctx, "list", queue, func(ctx context.Context) error {
+		rows, err := s.store.List(ctx, s.id, queue)
+		nodes = contenders(rows)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return nodes, nil
+}
+
+// Delete implements driver.Session. If the outcome of the first statement is unknown,
+// it sends the statement once more: often only one connection was broken.
+func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	return s.askQueue(ctx, "delete "+p.Name, queue, func(ctx context.Context) (err error) {
+		for range 2 {
+			err = s.change(func(op Op) error { return s.store.Delete(ctx, op, queue, p.Token, why) })
+			if !unknownOutcome(err) {
+				break
+			}
+			s.doubt(p.Token)
+		}
+		if errors.Is(err, driver.ErrGone) && s.doubted(p.Token) {
+			return nil
+		}
+		return err
+	})
+}
+
+// doubt remembers that a Delete without an answer may have removed the node.
+func (s *Session) doubt(token int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doubts[token] = true
+}
+
+// doubted reports whether the node was in doubt, and forgets it.
+func (s *Session) doubted(token int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer delete(s.doubts, token)
+	return s.doubts[token]
+}
+
+// Replace implements driver.Replacer.
+func (s *Session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	err := s.askQueue(ctx, "replace "+p.Name, queue, func(ctx context.Context) error {
+		if err := driver.CheckPrefix(prefix); err != nil {
+			return err
+		}
+		return s.change(func(op Op) error { return s.store.Replace(ctx, op, queue, p.Token, prefix) })
+	})
+	if err != nil {
+		return driver.Place{}, err
+	}
+	p.Name = driver.FormatName(prefix, p.Token)
+	return p, nil
+}
+
+// Read implements driver.NodeReader.
+func (s *Session) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
+	err = s.askQueue(ctx, "read "+name, queue, func(ctx context.Context) (err error) {
+		info, err = s.store.Read(ctx, s.id, queue, name)
+		return err
+	})
+	if err != nil {
+		return driver.NodeInfo{}, err
+	}
+	info.Name = name
+	_, info.Seq, _ = driver.ParseName(name)
+	info.Foreign = info.Owner != s.id
+	return info, nil
+}
+
+// Walk implements driver.Walker.
+func (s *Session) Walk(ctx context.Context, prefix string) (queues []string, err error) {
+	err = s.ask(ctx, "walk", prefix, func(ctx context.Context) error {
+		if prefix != "" {
+			if err := driver.CheckQueue(prefix); err != nil {
+				return err
+			}
+		}
+		queues, err = s.store.Walk(ctx, s.id, prefix)
+		slices.Sort(queues)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return queues, nil
+}
+
+// closeWithin bounds the statement of Close.
+const closeWithin = 2 * time.Second
+
+// Close implements driver.Session. It ends the lease first, and then the session in
+// the database, even if the lease has run out before.
+func (s *Session) Close() error {
+	s.lease.End(fmt.Errorf("%s: closed", s.name))
+	s.calls.Close()
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	if s.closed {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	if err := s.store.End(ctx, s.id); err != nil {
+		_ = s.store.Close() // End opens connections again if Close is repeated
+		return fmt.Errorf("%s: close: %w: the nodes stay until the session times out: %w", s.name, driver.ErrUnavailable, err)
+	}
+	s.closed = true
+	_ = s.store.Close() // nothing is lost: the session has ended
+	return nil
+}

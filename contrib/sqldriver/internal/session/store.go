@@ -1,0 +1,111 @@
+// Package session is the part of the SQL drivers that does not depend on the
+// database: the lease, the calls in flight, the watches, and what the driver does
+// when it does not know the outcome of a statement. A [Store] is the rest.
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Store runs the statements of one session. Each method is one transaction, and
+// one round trip where the database can do that. All methods are safe for many
+// goroutines and return when ctx ends.
+//
+// An error that may pass by itself matches driver.ErrUnavailable. An error matches
+// [ErrRefused] only if the transaction surely changed nothing and never will. After
+// any other error the outcome is unknown. A method that finds no row of the session
+// returns [ErrUnknownSession], except Begin and End.
+type Store interface {
+	// Open connects, and creates the tables if they are missing.
+	Open(ctx context.Context) error
+	// Begin adds the row of the session, with a deadline that is one timeout from
+	// now by the clock of the database.
+	Begin(ctx context.Context, id string, timeout time.Duration) error
+	// Beat moves the deadline of the session to one timeout from now. It must not
+	// wait for other changes. It returns the time until the earliest deadline of
+	// any session.
+	Beat(ctx context.Context, id string) (untilExpiry time.Duration, err error)
+	// Expire ends one session whose deadline has passed, and reports whether it
+	// has found one.
+	Expire(ctx context.Context) (found bool, err error)
+	// End removes the session and its nodes. After that the database refuses every
+	// other change of the session. Without a row of the session it does nothing.
+	End(ctx context.Context, id string) error
+
+	// Create appends a node. It returns the nodes of the queue right after that.
+	Create(ctx context.Context, op Op, queue, prefix string, data []byte) (token int64, nodes []Row, err error)
+	// Delete removes the node of the session with that token. If there is none, the
+	// error matches driver.ErrGone.
+	Delete(ctx context.Context, op Op, queue string, token int64, why driver.Cause) error
+	// Replace gives the node of the session with that token another prefix.
+	Replace(ctx context.Context, op Op, queue string, token int64, prefix string) error
+	// Cancel removes the nodes of the session that have one of these data, and sets
+	// the generation of the session to this number unless it is higher. Changes
+	// that are running come before Cancel. Changes with a lower generation that
+	// come later are refused with [ErrStale].
+	Cancel(ctx context.Context, op Op, data [][]byte) error
+
+	// List returns the nodes of a queue in any order.
+	List(ctx context.Context, id, queue string) ([]Row, error)
+	// Look returns, at one instant, the nodes and the versions of queues. It may
+	// leave out the nodes of a queue whose version is known. A version is never
+	// zero, and never the same after a change of the queue.
+	Look(ctx context.Context, id string, known map[string]int64) (map[string]Snapshot, error)
+	// Read returns the facts about a node.
+	Read(ctx context.Context, id, queue, name string) (driver.NodeInfo, error)
+	// Walk returns the names of queues with nodes at a prefix and below it.
+	Walk(ctx context.Context, id, prefix string) ([]string, error)
+
+	// Server returns the address of the database, without any secret.
+	Server() string
+	// Close frees the connections. No other method runs or is called after that.
+	Close() error
+}
+
+// Listener is a Store whose database sends notices of nodes that have gone.
+type Listener interface {
+	// Listen asks for notices of the queue. It returns when each later removal will
+	// be given to the function that Notify has set. It returns a number that is the
+	// same as long as no notice may have been lost. It returns zero, or an error, if
+	// the store cannot send notices at present.
+	Listen(ctx context.Context, queue string) (line uint64, err error)
+	// Line returns the number that Listen would return now, without waiting, and
+	// zero if Listen would have to ask the database.
+	Line(queue string) uint64
+	// Notify sets the functions for notices before any other call. The store calls
+	// gone for each node, in the order of the changes. It calls renewed, and not at
+	// the same time as gone, when a new line begins, before it gives notices of it.
+	Notify(gone func(queue, name string, why driver.Cause), renewed func())
+}
+
+// Op names the session that makes a change.
+type Op struct {
+	Session    string
+	Generation int64
+}
+
+// Row is a node in the database. The token of a node of another session is zero.
+type Row struct {
+	Name  string
+	Token int64
+}
+
+// Snapshot is the state of a queue at an instant.
+type Snapshot struct {
+	Version int64
+	Nodes   []Row
+	Same    bool // the version is the known one, and Nodes is empty
+}
+
+var (
+	// ErrRefused marks an error of a transaction that changed nothing.
+	ErrRefused = errors.New("the database refused the change")
+	// ErrUnknownSession says that the database has no row of the session.
+	ErrUnknownSession = errors.New("the database has dropped the session")
+	// ErrStale says that a change had a lower generation than the session.
+	ErrStale = errors.New("the change came too late")
+)
