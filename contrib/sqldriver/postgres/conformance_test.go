@@ -1,0 +1,240 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/pgtest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+const conformanceTimeout = time.Second
+
+func TestConformance(t *testing.T) {
+	dlocktest.Run(t, conformance(newCase))
+}
+
+// conformance returns the configuration of the kit for the connectors that newStore
+// returns.
+func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config {
+	return dlocktest.Config{
+		New: newStore,
+		// All queues share one counter, which does not end before 9 * 10^18 nodes.
+		NewNearRollOver: newStore,
+		SessionTimeout:  conformanceTimeout,
+		Complete:        true,
+		Abilities: []dlocktest.Ability{dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityRead,
+			dlocktest.AbilityReleased, dlocktest.AbilityReplace, dlocktest.AbilityWalk},
+		Drop: func(t *testing.T, s driver.Session) {
+			cs := s.(*caseSession)
+			cs.store.exec(t, "SELECT dlock.end_session($1)", cs.ID())
+		},
+		CutOff: func(t *testing.T, s driver.Session) (heal func()) {
+			return s.(*caseSession).cut()
+		},
+		Reset:       func(t *testing.T, s driver.Session) { s.(*caseSession).proxy.DropConnections() },
+		LoseRequest: func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).lose(t, op, false) },
+		LoseReply:   func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).lose(t, op, true) },
+		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
+			return s.(*caseSession).hold(t, op)
+		},
+		DelayReplies: func(t *testing.T, s driver.Session, d time.Duration) {
+			s.(*caseSession).proxy.SetDelayOneWay(testenv.ToClient, d)
+		},
+		Pause: func(t *testing.T, s driver.Session, d time.Duration) {
+			dlocktest.SkewLease(s.(*caseSession).Lease(), d)
+		},
+		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
+			c.(*caseStore).exec(t, "DELETE FROM dlock.node WHERE queue = $1", queue)
+			c.(*caseStore).exec(t, "DELETE FROM dlock.queue WHERE name = $1", queue)
+		},
+		RemoveNode: func(t *testing.T, c driver.Connector, queue, name string) {
+			c.(*caseStore).exec(t, "DELETE FROM dlock.node WHERE queue = $1 AND name = $2", queue, name)
+		},
+		PutNode: func(t *testing.T, c driver.Connector, queue, name string, data []byte) {
+			c.(*caseStore).exec(t, "INSERT INTO dlock.node (queue, name, data) VALUES ($1, $2, $3)", queue, name, data)
+		},
+	}
+}
+
+// caseStore is a schema of the shared server. Each of its sessions has a proxy.
+type caseStore struct {
+	t      *testing.T
+	server *pgtest.Server
+	schema string
+	params []string
+	admin  *sql.DB
+}
+
+// caseSession is a session with its proxy.
+type caseSession struct {
+	*session.Session
+	store *caseStore
+	proxy *testenv.Proxy
+
+	mu     sync.Mutex
+	isCut  bool
+	closed bool // the proxy is closed
+}
+
+// cut cuts the session off until heal is called.
+func (s *caseSession) cut() (heal func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.isCut = true
+	s.proxy.Cut()
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.isCut = false
+		s.proxy.DropConnections()
+		s.proxy.Heal()
+	})
+}
+
+// dial dials for the session. Once the proxy is closed, it dials the server.
+func (s *caseSession) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	s.mu.Lock()
+	addr := s.proxy.Addr()
+	if s.closed {
+		addr = s.store.server.Addr()
+	}
+	fail := s.closed && s.isCut
+	s.mu.Unlock()
+	if fail {
+		return nil, errors.New("cut off")
+	}
+	var dialer net.Dialer
+	return dialer.DialContext(ctx, network, addr)
+}
+
+func newCase(t *testing.T) driver.Connector { return newCaseWith(t) }
+
+func newCaseWith(t *testing.T, params ...string) *caseStore {
+	server := pgtest.Shared(t)
+	c := &caseStore{t: t, server: server, schema: server.Schema()}
+	c.params = append([]string{"session_timeout=" + conformanceTimeout.String(), "schema=" + c.schema}, params...)
+	db, err := sql.Open("pgx", server.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.admin = db
+	t.Cleanup(func() { db.Close() })
+	return c
+}
+
+// Connect implements driver.Connector.
+func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a port of testenv stays reserved, with an open file
+	if err != nil {
+		return nil, err
+	}
+	proxy := testenv.ProxyOn(l, c.server.Addr())
+	proxy.Serve(nil)
+	inner, err := Driver{}.OpenConnector(c.server.DSNAt(proxy.Addr(), c.params...))
+	if err != nil {
+		c.t.Error(err)
+	}
+	cs := &caseSession{store: c, proxy: proxy}
+	inner.(*connector).config.DialFunc = cs.dial
+	s, err := inner.Connect(ctx)
+	if err != nil {
+		proxy.Close()
+		return nil, err
+	}
+	cs.Session = s.(*session.Session)
+	c.t.Cleanup(proxy.Close)
+	return cs, nil
+}
+
+// exec runs a statement as an operator does.
+func (c *caseStore) exec(t *testing.T, text string, args ...any) {
+	t.Helper()
+	if _, err := c.admin.Exec(inSchema(text, c.schema), args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Close closes the session, and then the proxy, whose connections are closed by now.
+func (s *caseSession) Close() error {
+	err := s.Session.Close()
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.proxy.DropConnections()
+	s.proxy.Close()
+	return err
+}
+
+// text returns the statement for an operation.
+func (s *caseSession) text(t *testing.T, op faults.Op) string {
+	texts := s.Store().(*store).texts
+	switch op {
+	case faults.OpCreate:
+		return texts.append
+	case faults.OpList:
+		return texts.list
+	case faults.OpDelete:
+		return texts.remove
+	case faults.OpReplace:
+		return texts.replace
+	}
+	t.Fatalf("no statement for %v", op)
+	return ""
+}
+
+// intercept calls f in place of the next statement for the operation.
+func (s *caseSession) intercept(t *testing.T, op faults.Op, f interceptor) {
+	st, text := s.Store().(*store), s.text(t, op)
+	var once sync.Once
+	var hook interceptor = func(ctx context.Context, query string, args []any, send func(context.Context) error) error {
+		if query != text {
+			return send(ctx)
+		}
+		first := false
+		once.Do(func() { first = true })
+		if !first {
+			return send(ctx)
+		}
+		return f(ctx, query, args, send)
+	}
+	st.intercept.Store(&hook)
+}
+
+// lose loses the next request, or its reply.
+func (s *caseSession) lose(t *testing.T, op faults.Op, reply bool) {
+	s.intercept(t, op, func(ctx context.Context, _ string, _ []any, send func(context.Context) error) error {
+		if reply {
+			if err := send(ctx); err != nil {
+				return err
+			}
+		}
+		return io.ErrUnexpectedEOF
+	})
+}
+
+// hold keeps the next request. It arrives on another connection.
+func (s *caseSession) hold(t *testing.T, op faults.Op) (arrive func()) {
+	held := make(chan func(), 1)
+	s.intercept(t, op, func(_ context.Context, query string, args []any, _ func(context.Context) error) error {
+		held <- func() { _, _ = s.store.admin.Exec(query, args...) }
+		return io.ErrUnexpectedEOF
+	})
+	return func() {
+		select {
+		case send := <-held:
+			send()
+		default:
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package postgres
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/pgtest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// counted is a session whose requests are counted. Its timeout is so long that it
+// sends no heartbeat and no look for safety during a test.
+type counted struct {
+	*session.Session
+	proxy *testenv.Proxy
+
+	mu       sync.Mutex
+	texts    map[string]int // statements sent, by their text
+	answered int            // appends that were answered
+}
+
+func (s *counted) count(ctx context.Context, query string, _ []any, send func(context.Context) error) error {
+	s.mu.Lock()
+	s.texts[query]++
+	s.mu.Unlock()
+	err := send(ctx)
+	if err == nil && query == s.Store().(*store).texts.append {
+		s.mu.Lock()
+		s.answered++
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// roundTrips returns how often the session has waited for the server.
+func (s *counted) roundTrips() int {
+	counts := s.proxy.Counts()
+	return counts[pgtest.OpSync] + counts[pgtest.OpQuery]
+}
+
+// reset forgets the statements until now.
+func (s *counted) reset() (roundTrips int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.texts)
+	return s.roundTrips()
+}
+
+func (s *counted) sent() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.texts)
+}
+
+// countedConnector keeps the sessions that it makes.
+type countedConnector struct {
+	t        *testing.T
+	server   *pgtest.Server
+	schema   string
+	sessions []*counted
+}
+
+func (c *countedConnector) Connect(ctx context.Context) (driver.Session, error) {
+	proxy := testenv.NewProxy(c.t, c.server.Addr(), pgtest.Protocol)
+	inner, err := Driver{}.OpenConnector(c.server.DSNAt(proxy.Addr(), "session_timeout=10m", "schema="+c.schema))
+	if err != nil {
+		return nil, err
+	}
+	s, err := inner.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cs := &counted{Session: s.(*session.Session), proxy: proxy, texts: make(map[string]int)}
+	var hook interceptor = cs.count
+	cs.Store().(*store).intercept.Store(&hook)
+	c.sessions = append(c.sessions, cs)
+	return cs, nil
+}
+
+// mutexes returns n mutexes of one queue, each of a session that has waited for the
+// lock once. So the connections are open, their statements are prepared, and the
+// session listens to the notices of the queue.
+func (c *countedConnector) mutexes(n int) (found []*dlock.RWMutex) {
+	for range n {
+		client := dlock.NewClient(c)
+		c.t.Cleanup(func() { client.Close() })
+		m := client.RWMutex("counted")
+		lock(c.t, m).Unlock()
+		found = append(found, m)
+	}
+	for i := range found { // each one waits for the one before it, and the first for the last
+		held := lock(c.t, found[(i+n-1)%n])
+		waited := c.wait(found[i], c.sessions[i])
+		held.Unlock()
+		(<-waited).Unlock()
+		lock(c.t, found[i]).Unlock()
+	}
+	return found
+}
+
+// wait locks m on a goroutine, and returns when the node of m is in the queue.
+func (c *countedConnector) wait(m *dlock.RWMutex, s *counted) <-chan *dlock.Lock {
+	c.t.Helper()
+	before := s.joined()
+	got := make(chan *dlock.Lock, 1)
+	go func() { got <- lock(c.t, m) }()
+	for s.joined() == before {
+		time.Sleep(time.Millisecond)
+	}
+	return got
+}
+
+// joined returns how many appends were answered.
+func (s *counted) joined() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answered
+}
+
+func lock(t testing.TB, m *dlock.RWMutex) *dlock.Lock {
+	l, err := m.Lock(context.Background())
+	if err != nil {
+		t.Error(err)
+	}
+	return l
+}
+
+func newCounted(t *testing.T) *countedConnector {
+	server := pgtest.Shared(t)
+	return &countedConnector{t: t, server: server, schema: server.Schema()}
+}
+
+func TestFreeLockTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
+	c := newCounted(t)
+	m := c.mutexes(1)[0]
+	s := c.sessions[0]
+	before := s.reset()
+	lock(t, m).Unlock()
+	s.expect(t, before, map[string]int{"append": 1, "remove": 1})
+}
+
+func TestHandOverTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
+	c := newCounted(t)
+	found := c.mutexes(3)
+	held := lock(t, found[0])
+	second := c.wait(found[1], c.sessions[1])
+	before := []int{c.sessions[0].reset(), c.sessions[1].reset(), c.sessions[2].reset()}
+
+	third := c.wait(found[2], c.sessions[2])
+	held.Unlock()
+	held = <-second
+	c.sessions[0].expect(t, before[0], map[string]int{"remove": 1})
+	c.sessions[1].expect(t, before[1], map[string]int{})
+	c.sessions[2].expect(t, before[2], map[string]int{"append": 1})
+
+	before[1], before[2] = c.sessions[1].reset(), c.sessions[2].reset()
+	held.Unlock()
+	(<-third).Unlock()
+	c.sessions[1].expect(t, before[1], map[string]int{"remove": 1})
+	c.sessions[2].expect(t, before[2], map[string]int{"remove": 1})
+}
+
+// expect compares the statements since reset. Each one is one round trip.
+func (s *counted) expect(t *testing.T, before int, want map[string]int) {
+	t.Helper()
+	got, trips := make(map[string]int), 0
+	for text, n := range s.sent() {
+		_, name, _ := strings.Cut(text, s.Store().(*store).connector.options.schema+".")
+		name, _, _ = strings.Cut(name, "(")
+		got[name] += n
+		trips += n
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("the session sent %v, want %v", got, want)
+	}
+	if n := s.roundTrips() - before; n != trips {
+		t.Errorf("%d statements took %d round trips", trips, n)
+	}
+}

@@ -1,0 +1,100 @@
+// Package postgres keeps the queues of dlock in a PostgreSQL database, version 14 or
+// later. A blank import registers it for dlock.Open:
+//
+//	import _ "github.com/dlock-go/dlock/contrib/sqldriver/postgres"
+//
+//	client, err := dlock.Open("postgres", "postgres://shop:secret@db:5432/shop")
+//
+// A program that has a *sql.DB already uses [NewConnector] with dlock.NewClient.
+//
+// # The data source name
+//
+// A DSN is a URL as pgx and libpq read it, with the same parameters, such as sslmode,
+// sslrootcert, target_session_attrs and application_name. Environment variables such
+// as PGPASSWORD count as well. These parameters are of this package:
+//
+//	session_timeout  500ms to 1h, 10s if missing: the time for which the database
+//	                 keeps a session that it does not hear from
+//	schema           the schema of the tables, "dlock" if missing
+//	max_connections  at least 3, 8 if missing: the connections of a session
+//	notify           false: look for changes, do not LISTEN
+//
+// # How it works
+//
+// A session is a row with a deadline by the clock of the server. A heartbeat moves the
+// deadline. A queue is a row with a version. A node is a row with a token. Each change
+// is one call of a function in the database: one round trip, one transaction. The
+// function locks the row of the queue and then draws the token, so the order of the
+// commits is the order of the tokens. A free lock takes two transactions. A lock for
+// which a session has to wait takes two as well, once the session listens.
+//
+// A change that removes a node and leaves others in the queue sends a notice. A session
+// that waits listens on one connection. PostgreSQL delivers notices in the order of the
+// commits. If no notices arrive, the session looks at its queues, with one statement
+// for all of them: after 20 ms, and then less and less often, every 250 ms in the end.
+//
+// # The rules of package driver
+//
+//	 1 order         the row of the queue is locked before the token is drawn
+//	 2 names         the sequence is the token, which no other node ever gets
+//	 3 tokens        one counter for all queues, which is never set back
+//	 4 all or none   changes carry a generation; clearing up after a lost reply raises
+//	                 it, so that a change that arrives later is refused
+//	 5 ahead         the statement after the insert reads the queue, with its row locked
+//	 6 watch         listen, arm the watch, look; a new connection ends all watches
+//	 7 delete        by token, and only nodes of the session
+//	 8 session end   driver.Lease; heartbeats commit synchronously; a session is ended
+//	                 by its deadline, compared with clock_timestamp()
+//	 9 close         the session's row is locked, and removed with its nodes
+//	10 methods       codes of errors: see below
+//	11 nothing left  a session has its own pool, and closes it
+//	12 replace       one update of one row
+//	13 released      notices in the order of the commits, on one connection
+//
+// Errors of the classes 08, 40, 53, 57P and 58, of the network, and of a standby
+// server match driver.ErrUnavailable. Others, such as a wrong password, do not.
+//
+// # What the database must be
+//
+//   - One primary server. fsync and full_page_writes must be on. If
+//     synchronous_commit is off, the functions set it to on for their transactions.
+//   - After a failover to an asynchronous standby, the latest changes may be lost. Then
+//     two sessions may hold one lock, and tokens may come again. Use a synchronous
+//     standby, and synchronous_commit=on or remote_apply.
+//   - The clock of the server must not be set forward. Sessions would end early in
+//     the database, and their processes would not know. A clock that is set back
+//     keeps the nodes of dead processes longer.
+//   - The isolation level read committed, which is the default. Any other is refused.
+//   - Each user that may connect to the database may send a false notice of a release.
+//     Use a database of its own for locks if you do not trust such users.
+//
+// PostgreSQL commits transactions with notices one after the other. So all the queues
+// of a cluster together get about as many contended hand-overs in a second as the disk
+// does waits in a second. Free locks send no notices.
+//
+// # Proxies that pool transactions
+//
+// Behind pgbouncer in the mode transaction, locks work, but notices do not arrive. The
+// session finds that out, and looks for changes. Say notify=false to spare the
+// attempt. A pgbouncer before version 1.21 does not keep prepared statements, and needs
+// default_query_exec_mode=exec as well.
+//
+// # Tables
+//
+// The first session creates the tables and functions, while others wait. If the user
+// may not create them, the error of Connect holds the statements. [Statements] returns
+// them too. The file schema.sql is commented. A client in another language can take
+// part: it calls the functions begin_session, beat, append, remove, cancel, expire and
+// end_session. It has to judge its lease as rule 8 says. To show a queue:
+//
+//	SELECT name, session, created FROM dlock.node
+//	WHERE queue = 'stock/42' ORDER BY token;
+//
+// Statements by hand reach the watches: triggers send the notices. To remove a node:
+//
+//	DELETE FROM dlock.node WHERE queue = 'stock/42' AND name = 'web1-W-0000000007';
+//
+// The channel of a queue is the schema, "_", and the first byte of the SHA-256 of the
+// queue's name in hexadecimal digits. The payload has three lines: "r" if a holder has
+// released an exclusive lock and "c" otherwise, the name of the node, and the queue.
+package postgres

@@ -1,0 +1,106 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/driver"
+)
+
+func init() { dlock.Register("postgres", Driver{}) }
+
+// Driver opens stores in PostgreSQL databases. It is registered as "postgres".
+type Driver struct{}
+
+// OpenConnector parses a DSN: see the package comment.
+func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
+	config, o, err := parseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return &connector{config: config, options: o}, nil
+}
+
+// Options are the settings of a connector that [NewConnector] returns. The zero value
+// of a field stands for the default of the DSN parameter of the same name.
+type Options struct {
+	// SessionTimeout is the time for which the database keeps a session that it
+	// does not hear from: 500 ms to one hour. Zero means 10 s.
+	SessionTimeout time.Duration
+	// Schema is the schema of the tables. It is "dlock" if it is empty.
+	Schema string
+	// NoNotify makes sessions look for changes from time to time, and not listen.
+	NoNotify bool
+}
+
+// NewConnector returns a connector that uses the connections of db. The caller keeps
+// db open until all sessions are closed, and closes it after that.
+//
+// The driver of db has to be package stdlib of pgx/v5. Each session that waits for a
+// lock keeps one connection of db for notices. Changes and heartbeats take
+// connections for the time of one statement. If the program keeps all connections
+// busy, heartbeats wait, and sessions end. So db needs at least three connections for
+// each session.
+//
+// NewConnector does no I/O. If an option is not valid, the error says so.
+func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
+	o := defaults()
+	o.notify = !options.NoNotify
+	if db == nil {
+		return nil, errors.New("postgres: the database is nil")
+	}
+	if options.Schema != "" {
+		if _, err := o.set("schema", options.Schema); err != nil {
+			return nil, fmt.Errorf("postgres: Options.Schema %w", err)
+		}
+	}
+	if options.SessionTimeout != 0 {
+		if _, err := o.set("session_timeout", options.SessionTimeout.String()); err != nil {
+			return nil, fmt.Errorf("postgres: Options.SessionTimeout %w", err)
+		}
+	}
+	return &connector{db: db, options: o}, nil
+}
+
+// connector has either a config or a db.
+type connector struct {
+	config  *pgx.ConnConfig
+	db      *sql.DB
+	options options
+}
+
+// Connect implements driver.Connector.
+func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
+	if c.db != nil {
+		if n := c.db.Stats().MaxOpenConnections; n > 0 && n < minConnections {
+			return nil, fmt.Errorf("postgres: connect: the *sql.DB allows %d connections, and a session needs %d: call SetMaxOpenConns",
+				n, minConnections)
+		}
+	}
+	s, err := session.Connect(ctx, "postgres", newStore(c), c.options.timeout)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Format writes the connector without its password, for every verb.
+func (c *connector) Format(f fmt.State, _ rune) {
+	_, _ = io.WriteString(f, "postgres connector of "+c.server())
+}
+
+// server returns the address of the database.
+func (c *connector) server() string {
+	if c.config == nil {
+		return "*sql.DB"
+	}
+	return fmt.Sprintf("%s:%d/%s", c.config.Host, c.config.Port, c.config.Database)
+}

@@ -1,0 +1,124 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// options are the parameters of a DSN that are not pgx's.
+type options struct {
+	timeout     time.Duration
+	schema      string
+	connections int
+	notify      bool
+}
+
+func defaults() options {
+	return options{timeout: 10 * time.Second, schema: defaultSchema, connections: 8, notify: true}
+}
+
+const (
+	minTimeout     = 500 * time.Millisecond
+	maxTimeout     = time.Hour
+	minConnections = 3 // a change, a heartbeat and the notices
+)
+
+// parseDSN splits a DSN into what pgx and what this package needs. No error holds the
+// password.
+func parseDSN(dsn string) (*pgx.ConnConfig, options, error) {
+	o := defaults()
+	u, err := url.Parse(dsn)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return nil, o, errors.New("postgres: dsn: not a URL of the form postgres://user:password@host:5432/database " +
+			"(write special characters of the password as %XX)")
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, o, errors.New("postgres: dsn: the part after the question mark is not of the form name=value&name=value")
+	}
+	for name, values := range query {
+		known, err := o.set(name, values[len(values)-1])
+		if err != nil {
+			return nil, o, fmt.Errorf("postgres: dsn: parameter %q %w", name, err)
+		}
+		if known {
+			query.Del(name)
+		} else if !pgxParameters[name] {
+			return nil, o, fmt.Errorf("postgres: dsn: unknown parameter %q", name)
+		}
+	}
+	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // pgx does not read a plus as a space
+	config, err := pgx.ParseConfig(u.String())
+	if err != nil {
+		return nil, o, fmt.Errorf("postgres: dsn: %s", redact(reason(err), u, query.Get("password")))
+	}
+	return config, o, nil
+}
+
+// pgxParameters are the parameters that pgx and the server may get. A mistyped name
+// would otherwise become a setting that the server refuses at each connection.
+var pgxParameters = map[string]bool{
+	"host": true, "port": true, "database": true, "dbname": true, "user": true, "password": true, "passfile": true,
+	"service": true, "servicefile": true, "connect_timeout": true, "application_name": true, "options": true,
+	"sslmode": true, "sslkey": true, "sslcert": true, "sslrootcert": true, "sslpassword": true, "sslsni": true,
+	"sslnegotiation": true, "channel_binding": true, "target_session_attrs": true, "krbsrvname": true, "krbspn": true,
+	"default_query_exec_mode": true, "statement_cache_capacity": true, "description_cache_capacity": true,
+	"search_path": true, "timezone": true, "min_protocol_version": true, "max_protocol_version": true,
+}
+
+// set sets the option with that name, and reports whether there is one.
+func (o *options) set(name, value string) (known bool, err error) {
+	switch name {
+	case "session_timeout":
+		o.timeout, err = time.ParseDuration(value)
+		if err != nil || o.timeout < minTimeout || o.timeout > maxTimeout {
+			err = fmt.Errorf("is not a duration from %v to %v, such as 10s", minTimeout, maxTimeout)
+		}
+	case "schema":
+		o.schema = value
+		if !schemaName.MatchString(value) {
+			err = errors.New("is not a name of at most 40 lower-case letters, digits and underscores")
+		}
+	case "max_connections":
+		o.connections, err = strconv.Atoi(value)
+		if err != nil || o.connections < minConnections {
+			err = fmt.Errorf("is not a number of at least %d", minConnections)
+		}
+	case "notify":
+		o.notify, err = strconv.ParseBool(value)
+		if err != nil {
+			err = errors.New("is neither true nor false")
+		}
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
+// reason returns the text of pgx's error without the DSN that it repeats.
+func reason(err error) string {
+	text := err.Error()
+	if _, after, ok := strings.Cut(text, "`: "); ok {
+		return after
+	}
+	return text
+}
+
+// redact replaces the password in a text.
+func redact(text string, u *url.URL, others ...string) string {
+	if password, ok := u.User.Password(); ok {
+		others = append(others, password, url.QueryEscape(password), url.PathEscape(password))
+	}
+	for _, secret := range others {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "xxxxx")
+		}
+	}
+	return text
+}

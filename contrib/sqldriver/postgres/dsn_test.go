@@ -1,0 +1,108 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+const secret = "tr0ub4dor"
+
+func TestBadDSNsSayWhatIsWrong(t *testing.T) {
+	for dsn, want := range map[string]string{
+		"":                                      "not a URL of the form",
+		"host=db password=" + secret:            "not a URL of the form",
+		"mysql://dlock:" + secret + "@db/locks": "not a URL of the form",
+		"postgres://dlock:" + secret + "%zz@db/locks":                 "not a URL of the form",
+		"postgres://dlock:" + secret + "@db:port/locks":               "not a URL of the form",
+		"postgres://dlock:" + secret + "@db/l?a=%zz":                  "after the question mark",
+		"postgres://dlock:" + secret + "@db/l?sesion_timeout=3s":      `unknown parameter "sesion_timeout"`,
+		"postgres://dlock:" + secret + "@db/l?session_timeout=3":      `"session_timeout" is not a duration`,
+		"postgres://dlock:" + secret + "@db/l?session_timeout=1ms":    `"session_timeout" is not a duration from 500ms`,
+		"postgres://dlock:" + secret + "@db/l?session_timeout=2h":     `"session_timeout" is not a duration`,
+		"postgres://dlock:" + secret + "@db/l?schema=My-Schema":       `"schema" is not a name`,
+		"postgres://dlock:" + secret + "@db/l?schema=":                `"schema" is not a name`,
+		"postgres://dlock:" + secret + "@db/l?max_connections=2":      `"max_connections" is not a number of at least 3`,
+		"postgres://dlock:" + secret + "@db/l?notify=perhaps":         `"notify" is neither true nor false`,
+		"postgres://dlock:" + secret + "@db/l?sslmode=sometimes":      "sslmode is invalid",
+		"postgres://dlock:" + secret + "@db/l?sslrootcert=/no/such":   "unable to read CA file",
+		"postgres://dlock@db/l?sslmode=sometimes&password=" + secret:  "sslmode is invalid",
+		"postgres://dlock:" + secret + "@db/l?connect_timeout=" + "x": "connect_timeout",
+	} {
+		_, err := Driver{}.OpenConnector(dsn)
+		switch {
+		case err == nil:
+			t.Errorf("no error for %q", dsn)
+		case !strings.Contains(err.Error(), want):
+			t.Errorf("the error for %q is %q, and should contain %q", dsn, err, want)
+		case strings.Contains(err.Error(), secret):
+			t.Errorf("the error for %q repeats the password: %q", dsn, err)
+		}
+	}
+}
+
+func TestDSNSetsTheOptions(t *testing.T) {
+	c, err := Driver{}.OpenConnector("postgres://dlock:" + secret +
+		"@db:5433/locks?session_timeout=3s&schema=jobs&max_connections=5&notify=false&application_name=shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := c.(*connector)
+	want := options{timeout: 3 * time.Second, schema: "jobs", connections: 5}
+	if got.options != want {
+		t.Errorf("options %+v, want %+v", got.options, want)
+	}
+	if got.config.RuntimeParams["application_name"] != "shop" || len(got.config.RuntimeParams) != 1 {
+		t.Errorf("the server gets the parameters %v", got.config.RuntimeParams)
+	}
+	if got.server() != "db:5433/locks" {
+		t.Errorf("server %q", got.server())
+	}
+}
+
+func TestNoValuePrintsThePassword(t *testing.T) {
+	c, err := Driver{}.OpenConnector("postgres://dlock:" + secret + "@db/locks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := newStore(c.(*connector))
+	for _, value := range []any{c, st} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+			if text := fmt.Sprintf(verb, value); strings.Contains(text, secret) {
+				t.Errorf("%s of %T prints the password", verb, value)
+			}
+		}
+	}
+}
+
+func FuzzDSN(f *testing.F) {
+	f.Add("postgres://dlock:"+secret+"@db/locks?session_timeout=3s", "x")
+	f.Add("postgres://dlock:", secret+"@@/?%")
+	f.Fuzz(func(t *testing.T, dsn, password string) {
+		c, err := Driver{}.OpenConnector(dsn)
+		if (c == nil) == (err == nil) {
+			t.Fatalf("connector %v, error %v", c, err)
+		}
+		marked := "postgres://u:" + "zq9x" + strings.Trim(password, "/?#@") + "zq9x@h/d?" + dsn
+		if _, err := (Driver{}).OpenConnector(marked); err != nil && strings.Contains(err.Error(), "zq9x"+password) && password != "" {
+			t.Fatalf("the error repeats the password: %v", err)
+		}
+	})
+}
+
+// FuzzNotice checks that no notice makes the listener panic.
+func FuzzNotice(f *testing.F) {
+	f.Add("r\nweb1-W-0000000007\nstock/42")
+	f.Add("c\n\n")
+	f.Fuzz(func(t *testing.T, payload string) {
+		var got []string
+		l := &listener{gone: func(queue, name string, why driver.Cause) { got = append(got, why.String(), name, queue) }}
+		l.dispatch(payload)
+		if len(got) > 0 && strings.Count(payload, "\n") < 2 {
+			t.Fatalf("a notice without three parts gave %q", got)
+		}
+	})
+}

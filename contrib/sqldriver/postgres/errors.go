@@ -1,0 +1,83 @@
+package postgres
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// temporary holds the codes, and classes of codes, of errors that may pass by
+// themselves. See appendix A of PostgreSQL's manual.
+var temporary = []string{
+	"08",    // the connection
+	"25006", // the server is a standby
+	"40",    // a deadlock, or another transaction
+	"53",    // too many connections, or a full disk
+	"55P03", // a lock that was not available
+	"57014", // a statement that was cancelled or took too long
+	"57P",   // the server stops or starts
+	"58",    // the system
+}
+
+// markError returns the error of a statement with the marks of package session and of
+// package driver.
+func markError(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	var server *pgconn.PgError
+	if errors.As(err, &server) {
+		return markServerError(server, err)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ctx.Err(), err)
+	}
+	if untrusted(err) {
+		return fmt.Errorf("%w: %w", session.ErrRefused, err)
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+}
+
+// markServerError marks an error that the server has sent. An error of the severity
+// ERROR has rolled the transaction back. After FATAL the outcome is unknown, because
+// an operator may end a connection right after a commit.
+func markServerError(server *pgconn.PgError, err error) error {
+	if slices.ContainsFunc(temporary, func(class string) bool { return strings.HasPrefix(server.Code, class) }) {
+		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	if server.Severity == "ERROR" || server.SeverityUnlocalized == "ERROR" {
+		err = fmt.Errorf("%w: %w", session.ErrRefused, err)
+	}
+	return err
+}
+
+// untrusted reports whether TLS has failed in a way that another try does not change.
+func untrusted(err error) bool {
+	var unknown x509.UnknownAuthorityError
+	var hostname x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var verification *tls.CertificateVerificationError
+	return errors.As(err, &unknown) || errors.As(err, &hostname) || errors.As(err, &invalid) ||
+		errors.As(err, &verification) || strings.Contains(err.Error(), "server refused TLS connection")
+}
+
+// missing reports whether the tables or functions are not there.
+func missing(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && slices.Contains([]string{"3F000", "42P01", "42883"}, server.Code)
+}
+
+// denied reports whether the user lacks a right.
+func denied(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && server.Code == "42501"
+}

@@ -1,0 +1,301 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// listener receives the notices of a session on one connection, so that they keep the
+// order of the commits. The connection is made when the session first waits.
+type listener struct {
+	store   *store
+	gone    func(queue, name string, why driver.Cause)
+	renewed func()
+	life    context.Context
+	end     context.CancelFunc
+	done    sync.WaitGroup
+
+	mu        sync.Mutex
+	running   bool
+	closed    bool
+	line      uint64 // of the present connection; zero while there is none
+	lines     uint64
+	channels  map[string]bool          // true once the connection listens to it
+	waiting   map[string][]chan<- bool // callers of Listen, by channel
+	interrupt context.CancelFunc       // ends the present wait for a notice
+}
+
+func newListener(s *store) *listener {
+	l := &listener{store: s, channels: make(map[string]bool), waiting: make(map[string][]chan<- bool)}
+	l.life, l.end = context.WithCancel(context.Background())
+	return l
+}
+
+// Notify implements session.Listener.
+func (s *store) Notify(gone func(queue, name string, why driver.Cause), renewed func()) {
+	s.listener.gone, s.listener.renewed = gone, renewed
+}
+
+// Line implements session.Listener.
+func (s *store) Line(queue string) uint64 {
+	l := s.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.channels[l.channel(queue)] {
+		return 0
+	}
+	return l.line
+}
+
+// Listen implements session.Listener.
+func (s *store) Listen(ctx context.Context, queue string) (uint64, error) {
+	if !s.connector.options.notify {
+		return 0, nil
+	}
+	l := s.listener
+	channel := l.channel(queue)
+	listening := make(chan bool, 1)
+	if !l.want(channel, listening) {
+		return 0, nil
+	}
+	select {
+	case <-listening:
+		return s.Line(queue), nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// want asks for a channel, and reports whether the answer will come soon. While the
+// connection is being made again, it does not.
+func (l *listener) want(channel string, listening chan<- bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.running && l.line == 0 && l.lines > 0 {
+		return false
+	}
+	l.waiting[channel] = append(l.waiting[channel], listening)
+	if !l.running {
+		l.running = true
+		l.done.Add(1)
+		go l.run()
+	}
+	if l.interrupt != nil {
+		l.interrupt()
+	}
+	return true
+}
+
+// channel returns the channel of a queue. There are 256 of them, so that a session
+// listens to few channels, and gets few notices of other queues.
+func (l *listener) channel(queue string) string {
+	return fmt.Sprintf("%s_%02x", l.store.connector.options.schema, sha256.Sum256([]byte(queue))[0])
+}
+
+func (l *listener) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.end()
+	l.done.Wait()
+}
+
+// run keeps a connection, until the session ends.
+func (l *listener) run() {
+	defer l.done.Done()
+	for {
+		_ = l.connect() // without a line the session looks at its queues often
+		l.lost()
+		timer := time.NewTimer(l.store.connector.options.timeout / 4)
+		select {
+		case <-l.life.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// lost forgets the connection, and answers those that wait for it.
+func (l *listener) lost() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.line, l.interrupt = 0, nil
+	l.lines++
+	for channel := range l.channels {
+		l.channels[channel] = false
+	}
+	for channel, callers := range l.waiting {
+		l.channels[channel] = false
+		answer(callers)
+	}
+	clear(l.waiting)
+}
+
+func answer(callers []chan<- bool) {
+	for _, c := range callers {
+		c <- true
+	}
+}
+
+// connect makes a connection and receives notices until it breaks.
+func (l *listener) connect() error {
+	conn, err := l.store.pool.db().Conn(l.life)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return conn.Raw(func(c any) error {
+		pg, ok := c.(*stdlib.Conn)
+		if !ok {
+			return fmt.Errorf("the *sql.DB uses %T, which is not pgx", c)
+		}
+		err := l.receive(pg.Conn())
+		// The connection listens, so it must not go back to the pool.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = pg.Conn().Close(ctx)
+		return errors.Join(err, sql.ErrConnDone)
+	})
+}
+
+// receive receives notices until the connection breaks.
+func (l *listener) receive(conn *pgx.Conn) error {
+	if err := l.echo(conn); err != nil {
+		return err
+	}
+	if err := l.subscribe(conn, l.restart()); err != nil {
+		return err
+	}
+	l.renewed()
+	l.mu.Lock()
+	l.lines++
+	l.line = l.lines
+	l.mu.Unlock()
+	for {
+		if err := l.subscribe(conn, l.wanted()); err != nil {
+			return err
+		}
+		if err := l.wait(conn); err != nil {
+			return err
+		}
+	}
+}
+
+// echo checks that notices arrive. A proxy that pools transactions loses them. The
+// notice is sent on another connection: the same one would get it even there.
+func (l *listener) echo(conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.timeout/4)
+	defer cancel()
+	channel := l.store.connector.options.schema + "_" + strings.ToLower(rand.Text())
+	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+		return err
+	}
+	if _, err := l.store.pool.db().ExecContext(ctx, "NOTIFY "+channel); err != nil {
+		return err
+	}
+	if _, err := conn.WaitForNotification(ctx); err != nil {
+		return fmt.Errorf("no notices arrive: %w", err)
+	}
+	_, err := conn.Exec(ctx, "UNLISTEN "+channel)
+	return err
+}
+
+// restart returns the channels that a new connection has to listen to.
+func (l *listener) restart() (channels []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for channel := range l.channels {
+		channels = append(channels, channel)
+	}
+	return channels
+}
+
+// wanted returns the channels that callers of Listen wait for.
+func (l *listener) wanted() (channels []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for channel, callers := range l.waiting {
+		if l.channels[channel] {
+			answer(callers)
+			delete(l.waiting, channel)
+			continue
+		}
+		channels = append(channels, channel)
+	}
+	return channels
+}
+
+// subscribe listens to channels, and answers the callers that wait for them.
+func (l *listener) subscribe(conn *pgx.Conn, channels []string) error {
+	if len(channels) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.timeout/4)
+	defer cancel()
+	if _, err := conn.Exec(ctx, "LISTEN "+strings.Join(channels, "; LISTEN ")); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, channel := range channels {
+		l.channels[channel] = true
+	}
+	return nil
+}
+
+// wait waits for one notice. It returns early if another channel is wanted. If no
+// notice comes for a quarter of the timeout, it checks the connection.
+func (l *listener) wait(conn *pgx.Conn) error {
+	silence := l.store.connector.options.timeout / 4
+	ctx, cancel := context.WithTimeout(l.life, silence)
+	defer cancel()
+	l.mu.Lock()
+	l.interrupt = cancel
+	wanted := len(l.waiting) > 0
+	l.mu.Unlock()
+	if wanted {
+		return nil
+	}
+	n, err := conn.WaitForNotification(ctx)
+	if err == nil {
+		l.dispatch(n.Payload)
+		return nil
+	}
+	if conn.IsClosed() || l.life.Err() != nil {
+		return err
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		ctx, cancel := context.WithTimeout(l.life, silence)
+		defer cancel()
+		_, err := conn.Exec(ctx, "")
+		return err
+	}
+	return nil
+}
+
+// dispatch gives a notice to the session.
+func (l *listener) dispatch(payload string) {
+	why, rest, _ := strings.Cut(payload, "\n")
+	name, queue, ok := strings.Cut(rest, "\n")
+	if !ok {
+		return
+	}
+	cause := driver.Changed
+	if why == "r" {
+		cause = driver.Released
+	}
+	l.gone(queue, name, cause)
+}

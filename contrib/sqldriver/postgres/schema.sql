@@ -1,0 +1,268 @@
+-- The tables and functions of dlock, version 1. A transaction that runs all of these
+-- statements may be repeated, also while dlock is in use.
+
+CREATE SCHEMA IF NOT EXISTS dlock;
+
+-- The version of this file. A driver of a lower version refuses to work.
+CREATE TABLE IF NOT EXISTS dlock.meta (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    version integer NOT NULL
+);
+INSERT INTO dlock.meta (version) VALUES (1) ON CONFLICT DO NOTHING;
+
+-- Every node gets its sequence, which is also its fencing token, from this counter.
+CREATE SEQUENCE IF NOT EXISTS dlock.counter;
+CREATE SEQUENCE IF NOT EXISTS dlock.versions;
+
+CREATE TABLE IF NOT EXISTS dlock.session (
+    id text COLLATE "C" PRIMARY KEY,
+    timeout interval NOT NULL,
+    deadline timestamptz NOT NULL,         -- after it, any session may end this one
+    generation bigint NOT NULL DEFAULT 1   -- changes with a lower generation are refused
+) WITH (fillfactor = 50);
+
+-- A change of a queue locks its row first. A row without nodes may be removed.
+CREATE TABLE IF NOT EXISTS dlock.queue (
+    name text COLLATE "C" PRIMARY KEY,
+    version bigint NOT NULL,               -- new after every change of the nodes
+    changed timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
+CREATE TABLE IF NOT EXISTS dlock.node (
+    token bigint PRIMARY KEY DEFAULT nextval('dlock.counter'),
+    queue text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,        -- the prefix, and the token in ten digits or more
+    session text COLLATE "C",              -- null if another program has added the node
+    data bytea NOT NULL,
+    created timestamptz NOT NULL DEFAULT clock_timestamp(),
+    UNIQUE (queue, name)
+);
+CREATE INDEX IF NOT EXISTS node_session ON dlock.node (session);
+
+-- The name of a node: its prefix and its token.
+CREATE OR REPLACE FUNCTION dlock.node_name(p_prefix text, p_token bigint) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT p_prefix || CASE WHEN p_token < 10000000000 THEN lpad(p_token::text, 10, '0') ELSE p_token::text END
+$$;
+
+-- Tells the sessions that listen that a node has gone, and why: 'r' if a holder has
+-- released an exclusive lock, and 'c' otherwise. Notices arrive in the order of the
+-- commits.
+CREATE OR REPLACE FUNCTION dlock.tell(p_queue text, p_name text, p_why text) RETURNS void
+LANGUAGE sql AS $$
+    SELECT pg_notify('dlock_' || substr(encode(sha256(convert_to(p_queue, 'UTF8')), 'hex'), 1, 2),
+        p_why || chr(10) || p_name || chr(10) || p_queue)
+    WHERE length(p_queue) <= 512 AND length(p_name) <= 512
+$$;
+
+-- Locks a queue until the transaction ends, and gives it a new version.
+CREATE OR REPLACE FUNCTION dlock.lock_queue(p_queue text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    LOOP
+        UPDATE dlock.queue SET version = nextval('dlock.versions'), changed = clock_timestamp() WHERE name = p_queue;
+        EXIT WHEN FOUND;
+        INSERT INTO dlock.queue (name, version, changed) VALUES (p_queue, nextval('dlock.versions'), clock_timestamp())
+            ON CONFLICT DO NOTHING;
+    END LOOP;
+END $$;
+
+-- Prepares the transaction for a change by one of the functions below.
+CREATE OR REPLACE FUNCTION dlock.prepare() RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'dlock needs the isolation level read committed, not %', current_setting('transaction_isolation')
+            USING ERRCODE = 'feature_not_supported',
+            HINT = 'Set default_transaction_isolation of this user to read committed.';
+    END IF;
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    PERFORM set_config('dlock.call', '1', true);
+END $$;
+
+-- Checks that a session may make a change, and keeps the session until the
+-- transaction ends. Heartbeats do not wait for this lock.
+CREATE OR REPLACE FUNCTION dlock.enter(p_session text, p_generation bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    present bigint;
+BEGIN
+    PERFORM dlock.prepare();
+    SELECT generation INTO present FROM dlock.session WHERE id = p_session FOR KEY SHARE;
+    RETURN CASE WHEN present IS NULL THEN 'unknown' WHEN p_generation < present THEN 'stale' ELSE 'ok' END;
+END $$;
+
+-- Begins a session. Rows of queues that were not used for a day are removed here.
+CREATE OR REPLACE FUNCTION dlock.begin_session(p_session text, p_timeout interval) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM dlock.prepare();
+    DELETE FROM dlock.queue WHERE name IN (
+        SELECT name FROM dlock.queue q
+        WHERE changed < clock_timestamp() - interval '1 day' AND NOT EXISTS (SELECT FROM dlock.node n WHERE n.queue = q.name)
+        LIMIT 100 FOR UPDATE SKIP LOCKED)
+        AND NOT EXISTS (SELECT FROM dlock.node n WHERE n.queue = name);
+    INSERT INTO dlock.session (id, timeout, deadline) VALUES (p_session, p_timeout, clock_timestamp() + p_timeout);
+END $$;
+
+-- Moves the deadline of a session. Returns null if the session is unknown, and
+-- otherwise the milliseconds until the earliest deadline of any session.
+CREATE OR REPLACE FUNCTION dlock.beat(p_session text) RETURNS bigint
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM dlock.prepare();
+    UPDATE dlock.session SET deadline = clock_timestamp() + timeout WHERE id = p_session;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    RETURN (SELECT ceil(extract(epoch FROM min(deadline) - clock_timestamp()) * 1000) FROM dlock.session);
+END $$;
+
+-- Appends a node. The counter is drawn, and the nodes are read, after the queue was
+-- locked. So the order of the tokens is the order of the commits. The first column is
+-- 'ok', 'unknown' or 'stale'.
+CREATE OR REPLACE FUNCTION dlock.append(p_session text, p_generation bigint, p_queue text, p_prefix text, p_data bytea)
+RETURNS TABLE (status text, own_token bigint, node_name text, node_token bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+    drawn bigint;
+BEGIN
+    status := dlock.enter(p_session, p_generation);
+    IF status <> 'ok' THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    PERFORM dlock.lock_queue(p_queue);
+    drawn := nextval('dlock.counter');
+    INSERT INTO dlock.node (token, queue, name, session, data)
+        VALUES (drawn, p_queue, dlock.node_name(p_prefix, drawn), p_session, p_data);
+    RETURN QUERY SELECT 'ok', drawn, n.name, CASE WHEN n.session = p_session THEN n.token ELSE 0 END
+        FROM dlock.node n WHERE n.queue = p_queue;
+END $$;
+
+-- Removes a node of a session. If no node is left in the queue, no session is told.
+CREATE OR REPLACE FUNCTION dlock.remove(p_session text, p_generation bigint, p_queue text, p_token bigint, p_why text)
+RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    status text := dlock.enter(p_session, p_generation);
+    removed text;
+BEGIN
+    IF status <> 'ok' THEN
+        RETURN status;
+    END IF;
+    PERFORM dlock.lock_queue(p_queue);
+    DELETE FROM dlock.node WHERE token = p_token AND queue = p_queue AND session = p_session RETURNING name INTO removed;
+    IF NOT FOUND THEN
+        RETURN 'gone';
+    END IF;
+    IF EXISTS (SELECT FROM dlock.node WHERE queue = p_queue) THEN
+        PERFORM dlock.tell(p_queue, removed, p_why);
+    END IF;
+    RETURN 'ok';
+END $$;
+
+-- Gives a node of a session another prefix.
+CREATE OR REPLACE FUNCTION dlock.replace(p_session text, p_generation bigint, p_queue text, p_token bigint, p_prefix text)
+RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    status text := dlock.enter(p_session, p_generation);
+    old text;
+BEGIN
+    IF status <> 'ok' THEN
+        RETURN status;
+    END IF;
+    PERFORM dlock.lock_queue(p_queue);
+    SELECT name INTO old FROM dlock.node WHERE token = p_token AND queue = p_queue AND session = p_session FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN 'gone';
+    END IF;
+    IF old <> dlock.node_name(p_prefix, p_token) THEN
+        UPDATE dlock.node SET name = dlock.node_name(p_prefix, p_token) WHERE token = p_token;
+        PERFORM dlock.tell(p_queue, old, 'c');
+    END IF;
+    RETURN 'ok';
+END $$;
+
+-- Removes the node that an append without an answer may have added. Appends that run
+-- end first. Appends with a lower generation that come later are refused.
+CREATE OR REPLACE FUNCTION dlock.cancel(p_session text, p_generation bigint, p_data bytea) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    orphan record;
+BEGIN
+    PERFORM dlock.prepare();
+    PERFORM FROM dlock.session WHERE id = p_session FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN 'unknown';
+    END IF;
+    UPDATE dlock.session SET generation = greatest(generation, p_generation) WHERE id = p_session;
+    FOR orphan IN SELECT token, queue, name FROM dlock.node WHERE session = p_session AND data = p_data LOOP
+        PERFORM dlock.lock_queue(orphan.queue);
+        DELETE FROM dlock.node WHERE token = orphan.token;
+        PERFORM dlock.tell(orphan.queue, orphan.name, 'c');
+    END LOOP;
+    RETURN 'ok';
+END $$;
+
+-- Removes a session and its nodes. The caller has locked the row of the session, so no
+-- append of this session runs.
+CREATE OR REPLACE FUNCTION dlock.drop_session(p_session text) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    locked text;
+    removed text;
+BEGIN
+    FOR locked IN SELECT DISTINCT queue FROM dlock.node WHERE session = p_session ORDER BY queue LOOP
+        PERFORM dlock.lock_queue(locked);
+        FOR removed IN DELETE FROM dlock.node WHERE queue = locked AND session = p_session RETURNING name LOOP
+            PERFORM dlock.tell(locked, removed, 'c');
+        END LOOP;
+    END LOOP;
+    DELETE FROM dlock.session WHERE id = p_session;
+END $$;
+
+-- Ends a session at its own request.
+CREATE OR REPLACE FUNCTION dlock.end_session(p_session text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM dlock.prepare();
+    PERFORM FROM dlock.session WHERE id = p_session FOR UPDATE;
+    IF FOUND THEN
+        PERFORM dlock.drop_session(p_session);
+    END IF;
+END $$;
+
+-- Ends one session whose deadline has passed. Returns whether there was one. A session
+-- that is locked is left to a later call.
+CREATE OR REPLACE FUNCTION dlock.expire() RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    dead text;
+BEGIN
+    PERFORM dlock.prepare();
+    SELECT id INTO dead FROM dlock.session WHERE deadline < clock_timestamp() ORDER BY deadline LIMIT 1 FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM dlock.drop_session(dead);
+    RETURN true;
+END $$;
+
+-- Tells the sessions of changes that were made by hand.
+CREATE OR REPLACE FUNCTION dlock.changed_by_hand() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        PERFORM dlock.lock_queue(OLD.queue);
+        PERFORM dlock.tell(OLD.queue, OLD.name, 'c');
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        PERFORM dlock.lock_queue(NEW.queue);
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER changed_by_hand AFTER INSERT OR UPDATE OR DELETE ON dlock.node
+    FOR EACH ROW WHEN (coalesce(current_setting('dlock.call', true), '') <> '1')
+    EXECUTE FUNCTION dlock.changed_by_hand();

@@ -1,0 +1,325 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/pgtest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// connect opens a session by a DSN.
+func connect(t *testing.T, dsn string) (driver.Session, error) {
+	t.Helper()
+	c, err := Driver{}.OpenConnector(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	s, err := c.Connect(ctx)
+	if err == nil {
+		t.Cleanup(func() { s.Close() })
+	}
+	return s, err
+}
+
+// refused checks that Connect fails with such a text, and without a password.
+func refused(t *testing.T, dsn string, unavailable bool, want ...string) {
+	t.Helper()
+	_, err := connect(t, dsn)
+	if err == nil {
+		t.Fatal("Connect succeeded")
+	}
+	if errors.Is(err, driver.ErrUnavailable) != unavailable {
+		t.Errorf("errors.Is(%q, ErrUnavailable) is %v", err, !unavailable)
+	}
+	for _, text := range want {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("the error %q does not contain %q", err, text)
+		}
+	}
+	if strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "correct-horse") {
+		t.Errorf("the error %q repeats the password", err)
+	}
+}
+
+func TestConnectSaysWhatIsWrong(t *testing.T) {
+	server := pgtest.Shared(t)
+	t.Run("password", func(t *testing.T) {
+		refused(t, strings.Replace(server.DSN(), server.Password(), secret, 1), false, "password authentication failed")
+	})
+	t.Run("database", func(t *testing.T) {
+		refused(t, strings.Replace(server.DSN(), "/postgres?", "/missing?", 1), false, `database "missing" does not exist`)
+	})
+	t.Run("no TLS", func(t *testing.T) {
+		refused(t, strings.Replace(server.DSN(), "sslmode=disable", "sslmode=require", 1), false, "refused TLS")
+	})
+	t.Run("no server", func(t *testing.T) {
+		port, err := testenv.FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused(t, server.DSNAt(testenv.Loopback(port)), true, "connection refused")
+	})
+	t.Run("isolation", func(t *testing.T) {
+		refused(t, server.DSN("schema="+server.Schema(), "options=-c%20default_transaction_isolation%3Dserializable"), false,
+			"needs the isolation level read committed")
+	})
+	t.Run("version", func(t *testing.T) {
+		schema := server.Schema()
+		server.SQL(t, Statements(schema)+fmt.Sprintf("UPDATE %s.meta SET version = 7", schema))
+		refused(t, server.DSN("schema="+schema), false, "version 7", "needs version 1")
+	})
+}
+
+func TestServerWithAnotherCertificateIsRefused(t *testing.T) {
+	certs := testenv.NewCerts(t)
+	server := pgtest.Start(t, pgtest.WithTLS(certs.Server))
+	verified := func(ca string) string {
+		dsn := strings.Replace(server.DSN("sslrootcert="+ca), "sslmode=disable", "sslmode=verify-full", 1)
+		return strings.Replace(dsn, "127.0.0.1", "localhost", 1)
+	}
+	if _, err := connect(t, verified(certs.CA)); err != nil {
+		t.Error(err)
+	}
+	refused(t, verified(certs.OtherCA), false, "certificate")
+}
+
+func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
+	server := pgtest.Shared(t)
+	schema, user := server.Schema(), "plain"
+	server.SQL(t, "CREATE ROLE plain LOGIN PASSWORD 'correct-horse'; REVOKE CREATE ON DATABASE postgres FROM PUBLIC")
+	dsn := strings.Replace(server.DSN("schema="+schema), "dlock:", user+":", 1)
+	refused(t, dsn, false, "CREATE SCHEMA IF NOT EXISTS "+schema, "GRANT USAGE ON SCHEMA "+schema+` TO "plain"`)
+
+	c, err := Driver{}.OpenConnector(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Connect(t.Context())
+	_, statements, _ := strings.Cut(err.Error(), "Let an operator run:\n")
+	server.SQL(t, statements)
+	s, err := connect(t, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestManyProcessesMayCreateTheTables(t *testing.T) {
+	server := pgtest.Shared(t)
+	schema := server.Schema()
+	var all sync.WaitGroup
+	for range 12 {
+		all.Go(func() {
+			if _, err := connect(t, server.DSN("schema="+schema)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	server.SQL(t, Statements(schema)) // while sessions live
+}
+
+func TestExistingDatabase(t *testing.T) {
+	server := pgtest.Shared(t)
+	db, err := sql.Open("pgx", server.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	c, err := NewConnector(db, Options{Schema: server.Schema(), SessionTimeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two := dlock.NewClient(c), dlock.NewClient(c)
+	defer one.Close()
+	defer two.Close()
+	held := lock(t, one.RWMutex("q"))
+	next := make(chan *dlock.Lock)
+	go func() { next <- lock(t, two.RWMutex("q")) }()
+	held.Unlock()
+	l := <-next
+	if l.Token() <= held.Token() {
+		t.Errorf("token %d after %d", l.Token(), held.Token())
+	}
+	l.Unlock()
+	if err := errors.Join(one.Close(), two.Close(), db.Ping()); err != nil {
+		t.Errorf("Close of the clients must leave the database open: %v", err)
+	}
+
+	db.SetMaxOpenConns(2)
+	if _, err := c.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "SetMaxOpenConns") {
+		t.Errorf("a database of two connections: %v", err)
+	}
+}
+
+func TestBadOptionsAreRefused(t *testing.T) {
+	db := new(sql.DB)
+	for want, o := range map[string]Options{
+		"Options.Schema":         {Schema: "a b"},
+		"Options.SessionTimeout": {SessionTimeout: time.Millisecond},
+	} {
+		if _, err := NewConnector(db, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	if _, err := NewConnector(nil, Options{}); err == nil {
+		t.Error("no error for a nil database")
+	}
+}
+
+// TestServerKilledUnderLoad kills the server again and again while sessions lock. A
+// row that two holders would change at once shows a second holder. The row is in
+// memory of this process, so it survives the kills.
+func TestServerKilledUnderLoad(t *testing.T) {
+	server := pgtest.Start(t)
+	var holders, grants, last atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	for range 4 {
+		client, err := dlock.Open("postgres", server.DSN("session_timeout=3s"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		all.Go(func() {
+			for ctx.Err() == nil {
+				l, err := client.RWMutex("q").Lock(ctx)
+				if err != nil {
+					continue // the session has ended: the next Lock begins another one
+				}
+				work(t, l, &holders, &last)
+				grants.Add(1)
+				_ = l.Unlock() // reports the loss of the lock
+			}
+		})
+	}
+	for range 3 {
+		grantsAfter(t, &grants, 20)
+		server.Kill()
+		server.Restart()
+	}
+	grantsAfter(t, &grants, 20)
+	cancel()
+	all.Wait()
+}
+
+// grantsAfter waits for n more grants.
+func grantsAfter(t *testing.T, grants *atomic.Int64, n int64) {
+	t.Helper()
+	from := grants.Load()
+	for end := time.Now().Add(60 * time.Second); grants.Load() < from+n; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no lock was granted for a minute")
+		}
+	}
+}
+
+// work holds the lock for a moment, as long as it is held.
+func work(t *testing.T, l *dlock.Lock, holders, last *atomic.Int64) {
+	ctx := l.Context(context.Background())
+	if ctx.Err() != nil {
+		return
+	}
+	if n := holders.Add(1); n != 1 && ctx.Err() == nil {
+		t.Errorf("%d holders at once", n)
+	}
+	if before := last.Swap(l.Token()); before >= l.Token() && ctx.Err() == nil {
+		t.Errorf("token %d after %d", l.Token(), before)
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(2 * time.Millisecond):
+	}
+	holders.Add(-1)
+}
+
+// TestLateChangeIsRefused sends a create after the cancellation of its session's
+// earlier generation: it must leave no node.
+func TestLateChangeIsRefused(t *testing.T) {
+	c := newCaseWith(t)
+	s, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	id := s.(*caseSession).ID()
+	c.exec(t, "SELECT dlock.cancel($1, 2, '\\x01')", id)
+	c.exec(t, "SELECT * FROM dlock.append($1, 1, 'q', 'late-W-', '\\x02')", id)
+	nodes, err := s.List(t.Context(), "q")
+	if err != nil || len(nodes) > 0 {
+		t.Errorf("nodes %v, error %v", nodes, err)
+	}
+}
+
+// TestChangeByHandIsNoticed shows that statements of an operator reach the watches by
+// the trigger, on the channel of all other notices.
+func TestChangeByHandIsNoticed(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=1h")
+	s, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := s.Watch(t.Context(), "q", j.Place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	c.exec(t, "DELETE FROM dlock.node")
+	select {
+	case <-w.C:
+	case <-time.After(30 * time.Second):
+		t.Error("the watch goes on")
+	}
+}
+
+// TestTransactionPoolingProxy locks through pgbouncer, where notices do not arrive.
+func TestTransactionPoolingProxy(t *testing.T) {
+	server := pgtest.Shared(t)
+	addr := server.Pgbouncer(t, 4)
+	dsn := server.DSNAt(addr, "schema="+server.Schema(), "session_timeout=2s", "default_query_exec_mode=exec")
+	var locks []*dlock.RWMutex
+	for range 2 {
+		client, err := dlock.Open("postgres", dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		locks = append(locks, client.RWMutex("q"))
+	}
+	held := lock(t, locks[0])
+	for i := range 6 {
+		next := make(chan *dlock.Lock)
+		go func() { next <- lock(t, locks[(i+1)%2]) }()
+		time.Sleep(20 * time.Millisecond) // the other session most likely waits; the test holds if not
+		if err := held.Unlock(); err != nil {
+			t.Error(err)
+		}
+		before := held.Token()
+		if held = <-next; held.Token() <= before {
+			t.Errorf("token %d after %d", held.Token(), before)
+		}
+	}
+	if err := held.Unlock(); err != nil {
+		t.Error(err)
+	}
+}

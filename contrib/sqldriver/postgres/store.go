@@ -1,0 +1,337 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// store is the session.Store of one session.
+type store struct {
+	connector *connector
+	pool      *pool
+	listener  *listener
+	texts     *texts
+	intercept atomic.Pointer[interceptor]
+}
+
+// interceptor is called by tests in place of a statement. It may call send.
+type interceptor func(ctx context.Context, query string, args []any, send func(context.Context) error) error
+
+var _ session.Listener = (*store)(nil)
+
+func newStore(c *connector) *store {
+	s := &store{connector: c, pool: newPool(c), texts: newTexts(c.options.schema)}
+	s.listener = newListener(s)
+	return s
+}
+
+// texts are the statements of a schema.
+type texts struct {
+	version, begin, beat, expire, end, append, remove, replace, cancel, list, look, read, walk string
+}
+
+func newTexts(schema string) *texts {
+	t := &texts{
+		version: `SELECT version FROM dlock.meta`,
+		begin:   `SELECT dlock.begin_session($1, make_interval(secs => $2))`,
+		beat:    `SELECT dlock.beat($1)`,
+		expire:  `SELECT dlock.expire()`,
+		end:     `SELECT dlock.end_session($1)`,
+		append:  `SELECT * FROM dlock.append($1, $2, $3, $4, $5)`,
+		remove:  `SELECT dlock.remove($1, $2, $3, $4, $5)`,
+		replace: `SELECT dlock.replace($1, $2, $3, $4, $5)`,
+		cancel:  `SELECT dlock.cancel($1, $2, $3)`,
+		list: `SELECT s.id IS NOT NULL, n.name, CASE WHEN n.session = $1 THEN n.token ELSE 0 END
+			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 LEFT JOIN dlock.node n ON n.queue = $2`,
+		look: `SELECT s.id IS NOT NULL, w.queue, coalesce(q.version, 0), n.name, CASE WHEN n.session = $1 THEN n.token ELSE 0 END
+			FROM unnest($2::text[], $3::bigint[]) AS w (queue, known)
+			LEFT JOIN dlock.session s ON s.id = $1
+			LEFT JOIN dlock.queue q ON q.name = w.queue
+			LEFT JOIN dlock.node n ON n.queue = w.queue AND q.version IS DISTINCT FROM w.known`,
+		read: `SELECT s.id IS NOT NULL, n.token, n.data, coalesce(n.session, ''), n.created
+			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 LEFT JOIN dlock.node n ON n.queue = $2 AND n.name = $3`,
+		walk: `SELECT DISTINCT s.id IS NOT NULL, n.queue
+			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1
+			LEFT JOIN dlock.node n ON $2 = '' OR n.queue = $2 OR starts_with(n.queue, $2 || '/')`,
+	}
+	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.end, &t.append, &t.remove, &t.replace, &t.cancel, &t.list, &t.look, &t.read, &t.walk} {
+		*text = inSchema(*text, schema)
+	}
+	return t
+}
+
+// query sends one statement and calls row for each row of the result.
+func (s *store) query(ctx context.Context, text string, args []any, row func(scan func(...any) error) error) error {
+	send := func(ctx context.Context) error {
+		rows, err := s.pool.db().QueryContext(ctx, text, args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if err := row(rows.Scan); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	}
+	if f := s.intercept.Load(); f != nil {
+		return markError(ctx, (*f)(ctx, text, args, send))
+	}
+	return markError(ctx, send(ctx))
+}
+
+// one sends one statement that returns one value.
+func (s *store) one(ctx context.Context, value any, text string, args ...any) error {
+	return s.query(ctx, text, args, func(scan func(...any) error) error { return scan(value) })
+}
+
+// change sends a statement that returns a status. It waits for a slot.
+func (s *store) change(ctx context.Context, text string, args ...any) error {
+	leave, err := s.pool.enter(ctx)
+	if err != nil {
+		return errors.Join(session.ErrRefused, driver.ErrUnavailable, err)
+	}
+	defer leave()
+	var status string
+	if err := s.one(ctx, &status, text, args...); err != nil {
+		return err
+	}
+	return statusError(status)
+}
+
+// statusError returns the error that a status of the functions stands for.
+func statusError(status string) error {
+	switch status {
+	case "ok":
+		return nil
+	case "unknown":
+		return session.ErrUnknownSession
+	case "stale":
+		return session.ErrStale
+	case "gone":
+		return driver.ErrGone
+	}
+	return fmt.Errorf("unknown status %q: is the schema of another version?", status)
+}
+
+// Open connects, and creates the tables if they are missing.
+func (s *store) Open(ctx context.Context) error {
+	version := 0
+	err := s.one(ctx, &version, s.texts.version)
+	if missing(err) {
+		if err = s.createTables(ctx); err == nil {
+			err = s.one(ctx, &version, s.texts.version)
+		}
+	}
+	if err == nil && version != schemaVersion {
+		return fmt.Errorf("the tables in schema %q have version %d, and this driver needs version %d", s.connector.options.schema, version, schemaVersion)
+	}
+	return err
+}
+
+// createTables creates the tables and functions. Processes that do so at the same time
+// wait for each other.
+func (s *store) createTables(ctx context.Context) error {
+	schema := s.connector.options.schema
+	_, err := s.pool.db().ExecContext(ctx, createStatements(schema))
+	if denied(err) {
+		return fmt.Errorf("%w\nthe tables are missing, and the user may not create them. Let an operator run:\n\n%s\n%s",
+			err, Statements(schema), grants(schema, s.user()))
+	}
+	return markError(ctx, err)
+}
+
+func (s *store) user() string {
+	if s.connector.config == nil {
+		return "user"
+	}
+	return s.connector.config.User
+}
+
+// Begin implements session.Store.
+func (s *store) Begin(ctx context.Context, id string, timeout time.Duration) error {
+	return s.query(ctx, s.texts.begin, []any{id, timeout.Seconds()}, ignore)
+}
+
+func ignore(func(...any) error) error { return nil }
+
+// Beat implements session.Store.
+func (s *store) Beat(ctx context.Context, id string) (time.Duration, error) {
+	var millis sql.NullInt64
+	if err := s.one(ctx, &millis, s.texts.beat, id); err != nil {
+		return 0, err
+	}
+	if !millis.Valid {
+		return 0, session.ErrUnknownSession
+	}
+	return time.Duration(millis.Int64) * time.Millisecond, nil
+}
+
+// Expire implements session.Store.
+func (s *store) Expire(ctx context.Context) (found bool, err error) {
+	err = s.one(ctx, &found, s.texts.expire)
+	return found, err
+}
+
+// End implements session.Store.
+func (s *store) End(ctx context.Context, id string) error {
+	return s.query(ctx, s.texts.end, []any{id}, ignore)
+}
+
+// Create implements session.Store.
+func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, err error) {
+	leave, err := s.pool.enter(ctx)
+	if err != nil {
+		return 0, nil, errors.Join(session.ErrRefused, driver.ErrUnavailable, err)
+	}
+	defer leave()
+	if data == nil {
+		data = []byte{} // pgx sends nil as null
+	}
+	var status string
+	err = s.query(ctx, s.texts.append, []any{op.Session, op.Generation, queue, prefix, data}, func(scan func(...any) error) error {
+		var own, nodeToken sql.NullInt64
+		var name sql.NullString
+		if err := scan(&status, &own, &name, &nodeToken); err != nil {
+			return err
+		}
+		token = own.Int64
+		nodes = append(nodes, session.Row{Name: name.String, Token: nodeToken.Int64})
+		return nil
+	})
+	if err == nil {
+		err = statusError(status)
+	}
+	return token, nodes, err
+}
+
+// Delete implements session.Store.
+func (s *store) Delete(ctx context.Context, op session.Op, queue string, token int64, why driver.Cause) error {
+	return s.change(ctx, s.texts.remove, op.Session, op.Generation, queue, token, why.String()[:1])
+}
+
+// Replace implements session.Store.
+func (s *store) Replace(ctx context.Context, op session.Op, queue string, token int64, prefix string) error {
+	return s.change(ctx, s.texts.replace, op.Session, op.Generation, queue, token, prefix)
+}
+
+// Cancel implements session.Store. It waits for no slot, because the changes that have
+// the slots may wait for it.
+func (s *store) Cancel(ctx context.Context, op session.Op, data [][]byte) error {
+	for _, d := range data {
+		var status string
+		if err := s.one(ctx, &status, s.texts.cancel, op.Session, op.Generation, d); err != nil {
+			return err
+		}
+		if err := statusError(status); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// List implements session.Store.
+func (s *store) List(ctx context.Context, id, queue string) (nodes []session.Row, err error) {
+	known := true
+	err = s.query(ctx, s.texts.list, []any{id, queue}, func(scan func(...any) error) error {
+		var name sql.NullString
+		var token sql.NullInt64
+		if err := scan(&known, &name, &token); err != nil {
+			return err
+		}
+		if name.Valid {
+			nodes = append(nodes, session.Row{Name: name.String, Token: token.Int64})
+		}
+		return nil
+	})
+	return nodes, ifKnown(known, err)
+}
+
+// ifKnown returns err, or the error of an unknown session.
+func ifKnown(known bool, err error) error {
+	if err == nil && !known {
+		return session.ErrUnknownSession
+	}
+	return err
+}
+
+// Look implements session.Store.
+func (s *store) Look(ctx context.Context, id string, versions map[string]int64) (map[string]session.Snapshot, error) {
+	var queues []string
+	var numbers []int64
+	for queue, version := range versions {
+		queues, numbers = append(queues, queue), append(numbers, version)
+	}
+	found, known := make(map[string]session.Snapshot), true
+	err := s.query(ctx, s.texts.look, []any{id, queues, numbers}, func(scan func(...any) error) error {
+		var queue string
+		var version int64
+		var name sql.NullString
+		var token sql.NullInt64
+		if err := scan(&known, &queue, &version, &name, &token); err != nil {
+			return err
+		}
+		snapshot := found[queue]
+		snapshot.Version = version
+		snapshot.Same = version != 0 && version == versions[queue]
+		if name.Valid {
+			snapshot.Nodes = append(snapshot.Nodes, session.Row{Name: name.String, Token: token.Int64})
+		}
+		found[queue] = snapshot
+		return nil
+	})
+	return found, ifKnown(known, err)
+}
+
+// Read implements session.Store.
+func (s *store) Read(ctx context.Context, id, queue, name string) (info driver.NodeInfo, err error) {
+	known, token := true, sql.NullInt64{}
+	var created sql.NullTime
+	err = s.query(ctx, s.texts.read, []any{id, queue, name}, func(scan func(...any) error) error {
+		return scan(&known, &token, &info.Data, &info.Owner, &created)
+	})
+	if err = ifKnown(known, err); err == nil && !token.Valid {
+		err = driver.ErrGone
+	}
+	info.Token, info.Created = token.Int64, created.Time
+	return info, err
+}
+
+// Walk implements session.Store.
+func (s *store) Walk(ctx context.Context, id, prefix string) (queues []string, err error) {
+	known := true
+	err = s.query(ctx, s.texts.walk, []any{id, prefix}, func(scan func(...any) error) error {
+		var queue sql.NullString
+		if err := scan(&known, &queue); err != nil {
+			return err
+		}
+		if queue.Valid {
+			queues = append(queues, queue.String)
+		}
+		return nil
+	})
+	return queues, ifKnown(known, err)
+}
+
+// Server implements session.Store.
+func (s *store) Server() string { return s.connector.server() }
+
+// Close implements session.Store.
+func (s *store) Close() error {
+	s.listener.close()
+	return s.pool.close()
+}
+
+// Format writes the store without its password, for every verb.
+func (s *store) Format(f fmt.State, _ rune) {
+	_, _ = io.WriteString(f, "postgres store of "+s.Server())
+}
