@@ -1,0 +1,312 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver"
+)
+
+const conformanceTimeout = 600 * time.Millisecond
+
+func TestConformance(t *testing.T) {
+	dlocktest.Run(t, dlocktest.Config{
+		New: newStore,
+		// All queues share one counter, which does not end before 10^18 nodes.
+		NewNearRollOver: newStore,
+		SessionTimeout:  conformanceTimeout,
+		Complete:        true,
+		Abilities: []dlocktest.Ability{
+			dlocktest.AbilityReplace, dlocktest.AbilityRead, dlocktest.AbilityWalk,
+			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,
+		},
+		Drop: func(t *testing.T, s driver.Session) {
+			operate(t, s.(*session).path, sqlEnd, s.(*session).presence.id)
+		},
+		CutOff:       func(_ *testing.T, s driver.Session) (heal func()) { return wireOf(s).cut() },
+		Reset:        func(_ *testing.T, s driver.Session) { wireOf(s).broken.Store(true) },
+		LoseRequest:  func(_ *testing.T, s driver.Session, op faults.Op) { wireOf(s).lose(op, false) },
+		LoseReply:    func(_ *testing.T, s driver.Session, op faults.Op) { wireOf(s).lose(op, true) },
+		HoldRequest:  holdRequest,
+		DelayReplies: func(_ *testing.T, s driver.Session, d time.Duration) { wireOf(s).delay.Store(int64(d)) },
+		Pause: func(t *testing.T, s driver.Session, d time.Duration) {
+			dlocktest.SkewLease(s.(*session).lease, d)
+		},
+		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
+			operate(t, c.(*store).path, `DELETE FROM dlock_node WHERE queue = ?`, queue)
+		},
+		RemoveNode: func(t *testing.T, c driver.Connector, queue, name string) {
+			operate(t, c.(*store).path, `DELETE FROM dlock_node WHERE queue = ? AND name = ?`, queue, name)
+		},
+		PutNode: func(t *testing.T, c driver.Connector, queue, name string, data []byte) {
+			_, seq, _ := driver.ParseName(name)
+			operate(t, c.(*store).path, `INSERT INTO dlock_node (queue, seq, name, data) VALUES (?, ?, ?, ?)`,
+				queue, seq, name, data)
+		},
+	})
+}
+
+// holdRequest rolls the transaction back, as SQLite does if the process loses it. A
+// request to a local file cannot arrive later.
+func holdRequest(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
+	wireOf(s).lose(op, false)
+	return func() {}
+}
+
+// operate changes a database as an operator does with the program sqlite3.
+func operate(t testing.TB, path, query string, args ...any) {
+	t.Helper()
+	db, err := sql.Open("sqlite", fileURI(path)+"?_pragma=busy_timeout(10000)")
+	require.NoError(t, err)
+	defer db.Close()
+	_, err = db.Exec(query, args...)
+	require.NoError(t, err)
+}
+
+// directory returns a new directory. It is in memory if the system has such a place,
+// because the kit makes many thousand changes.
+func directory(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "dlock-sqlite-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+// store is a connector whose sessions have a wire each, on which tests play faults.
+type store struct{ *connector }
+
+func newStore(t *testing.T) driver.Connector {
+	return newStoreAt(t, filepath.Join(directory(t), "locks.db"), conformanceTimeout)
+}
+
+func newStoreAt(t testing.TB, path string, timeout time.Duration) *store {
+	c, err := Driver{}.OpenConnector(path + "?session_timeout=" + timeout.String())
+	require.NoError(t, err)
+	return &store{c.(*connector)}
+}
+
+var wires sync.Map // the *wire of each driver.Session
+
+func wireOf(s driver.Session) *wire {
+	w, _ := wires.Load(s)
+	return w.(*wire)
+}
+
+func (st *store) Connect(ctx context.Context) (driver.Session, error) {
+	w := &wire{}
+	c := *st.connector
+	c.wrap = func(inner sqldriver.Connector) sqldriver.Connector {
+		w.Connector = inner
+		return w
+	}
+	s, err := c.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wires.Store(s, w)
+	return s, nil
+}
+
+// wire connects a session with SQLite and plays faults in between.
+type wire struct {
+	sqldriver.Connector
+	broken atomic.Bool  // the next statement breaks the connection
+	delay  atomic.Int64 // of replies, in nanoseconds
+
+	commits, reads atomic.Int64 // statements until now
+
+	mu     sync.Mutex
+	gate   chan struct{} // closed by the heal; nil if there is no cut
+	losing *loss
+}
+
+type loss struct {
+	op        faults.Op
+	committed bool
+}
+
+func (w *wire) cut() (heal func()) {
+	gate := make(chan struct{})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gate = gate
+	return sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.gate == gate {
+			w.gate = nil
+		}
+		close(gate)
+	})
+}
+
+func (w *wire) lose(op faults.Op, committed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.losing = &loss{op, committed}
+}
+
+// take returns the loss if it is of one of the operations.
+func (w *wire) take(ops ...faults.Op) *loss {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, op := range ops {
+		if w.losing != nil && w.losing.op == op {
+			l := w.losing
+			w.losing = nil
+			return l
+		}
+	}
+	return nil
+}
+
+// pass waits while the wire is cut.
+func (w *wire) pass(ctx context.Context) error {
+	w.mu.Lock()
+	gate := w.gate
+	w.mu.Unlock()
+	if gate == nil {
+		return nil
+	}
+	select {
+	case <-gate:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Connect implements driver.Connector of package database/sql/driver.
+func (w *wire) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	if err := w.pass(ctx); err != nil {
+		return nil, err
+	}
+	inner, err := w.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: inner, wire: w}, nil
+}
+
+// conn is a connection. It hides other methods of the inner connection, so that
+// database/sql prepares every statement.
+type conn struct {
+	sqldriver.Conn
+	wire   *wire
+	losing *loss // of the present transaction
+	within bool  // a transaction has begun
+	stmts  []sqldriver.Stmt
+}
+
+// Close closes the statements first: database/sql does not close them if the connection
+// breaks.
+func (c *conn) Close() error {
+	for _, s := range c.stmts {
+		_ = s.Close()
+	}
+	return c.Conn.Close()
+}
+
+func (c *conn) PrepareContext(ctx context.Context, query string) (sqldriver.Stmt, error) {
+	inner, err := c.Conn.(sqldriver.ConnPrepareContext).PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	c.stmts = append(c.stmts, inner)
+	return &stmt{inner, c, query}, nil
+}
+
+type stmt struct {
+	sqldriver.Stmt
+	conn  *conn
+	query string
+}
+
+func (s *stmt) Close() error { return nil } // the connection closes it
+
+// before plays the faults of a request. Within a transaction, and while the driver
+// tidies up after one, nothing is cut. Otherwise the transaction would block the other
+// sessions.
+func (s *stmt) before(ctx context.Context) error {
+	c := s.conn
+	if c.wire.broken.CompareAndSwap(true, false) {
+		return sqldriver.ErrBadConn
+	}
+	if !c.within && s.query != sqlRollback && s.query != sqlUndurable {
+		if err := c.wire.pass(ctx); err != nil {
+			return err
+		}
+	}
+	switch s.query {
+	case sqlBegin:
+		c.losing = nil
+	case sqlInsert:
+		c.losing = c.wire.take(faults.OpCreate)
+	case sqlDelete:
+		c.losing = c.wire.take(faults.OpDelete)
+	case sqlReplace:
+		c.losing = c.wire.take(faults.OpReplace)
+	case sqlQueue:
+		if !c.within && c.wire.take(faults.OpList) != nil {
+			return sqldriver.ErrBadConn
+		}
+	case sqlCommit:
+		if c.losing != nil && !c.losing.committed {
+			_, err := c.Conn.(sqldriver.ExecerContext).ExecContext(context.Background(), sqlRollback, nil)
+			return errors.Join(sqldriver.ErrBadConn, err)
+		}
+	}
+	return nil
+}
+
+func (s *stmt) after(err error) error {
+	c := s.conn
+	switch {
+	case err != nil:
+	case s.query == sqlBegin:
+		c.within = true
+	case s.query == sqlQueue && !c.within:
+		c.wire.reads.Add(1)
+	case s.query == sqlCommit:
+		c.within = false
+		c.wire.commits.Add(1)
+		time.Sleep(time.Duration(c.wire.delay.Load()))
+		if c.losing != nil {
+			return sqldriver.ErrBadConn
+		}
+	}
+	if s.query == sqlRollback {
+		c.within = false
+	}
+	return err
+}
+
+func (s *stmt) ExecContext(ctx context.Context, args []sqldriver.NamedValue) (sqldriver.Result, error) {
+	if err := s.before(ctx); err != nil {
+		return nil, err
+	}
+	r, err := s.Stmt.(sqldriver.StmtExecContext).ExecContext(ctx, args)
+	return r, s.after(err)
+}
+
+func (s *stmt) QueryContext(ctx context.Context, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
+	if err := s.before(ctx); err != nil {
+		return nil, err
+	}
+	r, err := s.Stmt.(sqldriver.StmtQueryContext).QueryContext(ctx, args)
+	return r, s.after(err)
+}

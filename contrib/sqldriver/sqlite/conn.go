@@ -1,0 +1,252 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// errUnknownOutcome is the error of a transaction that may or may not have been
+// committed.
+var errUnknownOutcome = errors.New("the connection broke during a commit")
+
+// database is the connection of one session to the database file. One call uses it at
+// a time. A call never waits for another process while it uses the connection.
+type database struct {
+	connector sqldriver.Connector
+	inUse     chan struct{} // holds an element while a call uses the connection
+
+	// The fields below belong to the call that uses the connection.
+	pool     *sql.DB   // of this one connection; nil if there is no connection
+	conn     *sql.Conn // nil if there is no connection
+	stmts    map[string]*sql.Stmt
+	connects int64 // counts the connections until now
+}
+
+// fileURI returns the URI by which SQLite opens a file, whatever characters the path
+// has.
+func fileURI(path string) string {
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // a drive letter of Windows
+	}
+	return (&url.URL{Scheme: "file", OmitHost: true, Path: path}).String()
+}
+
+// rows is what a scan function reads of a row.
+type rows interface{ Scan(dest ...any) error }
+
+func newDatabase(c sqldriver.Connector) *database {
+	return &database{connector: c, inUse: make(chan struct{}, 1)}
+}
+
+// use calls f with the connection. It connects again if the last connection broke. The
+// ctx bounds the wait for other calls.
+func (d *database) use(ctx context.Context, f func() error) error {
+	select {
+	case d.inUse <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-d.inUse }()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if d.conn == nil {
+		if err := d.connect(ctx); err != nil {
+			d.disconnect()
+			return err
+		}
+	}
+	err := f()
+	if errors.Is(err, sqldriver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
+		d.stmts = nil // database/sql has closed the connection of the statements
+		d.disconnect()
+	}
+	return err
+}
+
+// connect opens the connection and sets it up.
+func (d *database) connect(ctx context.Context) (err error) {
+	d.connects++
+	d.stmts = make(map[string]*sql.Stmt)
+	d.pool = sql.OpenDB(d.connector)
+	if d.conn, err = d.pool.Conn(ctx); err != nil {
+		return err
+	}
+	for _, pragma := range []string{"PRAGMA busy_timeout = 0", sqlUndurable} {
+		if !kernelLocks && pragma == sqlUndurable {
+			pragma = sqlDurable
+		}
+		if err := d.exec(ctx, pragma); err != nil {
+			return err
+		}
+	}
+	var mode string
+	err = d.conn.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode)
+	if err == nil && mode != "wal" {
+		err = fmt.Errorf("cannot turn on the write-ahead log of the database: its journal mode is %q. "+
+			"Is the file or its directory read-only?", mode)
+	}
+	return err
+}
+
+// disconnect closes the connection. The next call of use connects again.
+func (d *database) disconnect() {
+	for _, s := range d.stmts {
+		_ = s.Close()
+	}
+	if d.conn != nil {
+		_ = d.conn.Close()
+	}
+	if d.pool != nil {
+		_ = d.pool.Close()
+	}
+	d.pool, d.conn, d.stmts = nil, nil, nil
+}
+
+// close closes the connection when no call uses it.
+func (d *database) close() {
+	d.inUse <- struct{}{}
+	d.disconnect()
+	<-d.inUse
+}
+
+// stmt returns the prepared statement of a query.
+func (d *database) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
+	if s := d.stmts[query]; s != nil {
+		return s, nil
+	}
+	s, err := d.conn.PrepareContext(ctx, query)
+	if err == nil {
+		d.stmts[query] = s
+	}
+	return s, err
+}
+
+func (d *database) exec(ctx context.Context, query string, args ...any) error {
+	s, err := d.stmt(ctx, query)
+	if err == nil {
+		_, err = s.ExecContext(ctx, args...)
+	}
+	return err
+}
+
+// changed executes a statement and returns the number of rows that it has changed.
+func (d *database) changed(ctx context.Context, query string, args ...any) (int64, error) {
+	s, err := d.stmt(ctx, query)
+	if err != nil {
+		return 0, err
+	}
+	r, err := s.ExecContext(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+// query calls scan for each row of a query.
+func (d *database) query(ctx context.Context, query string, scan func(rows) error, args ...any) error {
+	s, err := d.stmt(ctx, query)
+	if err != nil {
+		return err
+	}
+	found, err := s.QueryContext(ctx, args...)
+	if err != nil {
+		return err
+	}
+	for err == nil && found.Next() {
+		err = scan(found)
+	}
+	return errors.Join(err, found.Err(), found.Close())
+}
+
+// row scans the first row of a query. If there is none, found is false.
+func (d *database) row(ctx context.Context, query string, dest []any, args ...any) (found bool, err error) {
+	err = d.query(ctx, query, func(r rows) error {
+		if found {
+			return nil
+		}
+		found = true
+		return r.Scan(dest...)
+	}, args...)
+	return found, err
+}
+
+// read calls f, which reads from the connection. It repeats f while another process
+// locks the database, until ctx ends.
+func (d *database) read(ctx context.Context, f func(context.Context) error) error {
+	for try := 0; ; try++ {
+		err := d.use(ctx, func() error { return f(ctx) })
+		if !isBusy(err) {
+			return err
+		}
+		if ended := pause(ctx, try); ended != nil {
+			return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ended, err)
+		}
+	}
+}
+
+// update makes one transaction of the statements of f. It waits for the write lock of
+// the database until ctx ends. After that, ctx does not interrupt the transaction,
+// which is short and local: so the outcome is known. If f returns an error, nothing
+// changes. After the commit, and before another call uses the connection, update calls
+// committed, unless it is nil.
+func (d *database) update(ctx context.Context, f func(context.Context) error, committed func()) error {
+	return d.read(ctx, func(ctx context.Context) error {
+		err := d.transact(ctx, f)
+		if err == nil && committed != nil {
+			committed()
+		}
+		return err
+	})
+}
+
+// durably makes a transaction as update does, and returns when the disk has it. The
+// disk then has all earlier transactions of all processes as well.
+func (d *database) durably(ctx context.Context, f func(context.Context) error) error {
+	return d.read(ctx, func(ctx context.Context) error {
+		if err := d.exec(ctx, sqlDurable); err != nil {
+			return err
+		}
+		if kernelLocks {
+			defer func() { _ = d.exec(context.WithoutCancel(ctx), sqlUndurable) }()
+		}
+		return d.transact(ctx, f)
+	})
+}
+
+func (d *database) transact(ctx context.Context, f func(context.Context) error) error {
+	local := context.WithoutCancel(ctx)
+	if err := d.exec(ctx, sqlBegin); err != nil {
+		if !isBusy(err) { // the transaction may have begun before ctx ended
+			_ = d.exec(local, sqlRollback)
+		}
+		return err
+	}
+	if err := f(local); err != nil {
+		_ = d.exec(local, sqlRollback)
+		return err
+	}
+	return d.commit(local)
+}
+
+// commit commits. If SQLite itself reports an error, it has not committed.
+func (d *database) commit(ctx context.Context) error {
+	err := d.exec(ctx, sqlCommit)
+	if err == nil {
+		return nil
+	}
+	if _, known := errorCode(err); known {
+		_ = d.exec(ctx, sqlRollback) // fails if SQLite has rolled back by itself
+		return err
+	}
+	return fmt.Errorf("%w: %w", errUnknownOutcome, err)
+}

@@ -1,0 +1,190 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	modernc "modernc.org/sqlite"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+)
+
+func init() { dlock.Register("sqlite", Driver{}) }
+
+// Driver opens locks in SQLite files. It is registered under the name "sqlite".
+type Driver struct{}
+
+const (
+	defaultTimeout = 10 * time.Second
+	minTimeout     = 100 * time.Millisecond
+	maxTimeout     = 24 * time.Hour
+)
+
+// OpenConnector parses a DSN: see the package comment. It does no I/O.
+func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
+	path, query, _ := strings.Cut(dsn, "?")
+	c := &connector{path: path, timeout: defaultTimeout}
+	switch {
+	case strings.HasPrefix(path, "file:"):
+		return nil, errors.New("sqlite: dsn: give the path of the file without the prefix \"file:\"")
+	case strings.Contains(path, ":memory:"):
+		return nil, errors.New("sqlite: dsn: a database in memory has no other sessions: " +
+			"give the path of a file, or use package memdriver")
+	case strings.ContainsRune(path, 0):
+		return nil, errors.New("sqlite: dsn: the path contains a zero byte")
+	}
+	params, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, errors.New("sqlite: dsn: the part after the question mark is not of the form " +
+			"session_timeout=10s")
+	}
+	for name, values := range params {
+		if name != "session_timeout" {
+			return nil, fmt.Errorf("sqlite: dsn: unknown parameter %q: the only one is session_timeout", name)
+		}
+		if len(values) > 1 {
+			return nil, fmt.Errorf("sqlite: dsn: the parameter %s is given more than once", name)
+		}
+		c.timeout, err = time.ParseDuration(values[0])
+		if err == nil {
+			err = checkTimeout(c.timeout)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("sqlite: dsn: session_timeout is not a duration between %v and %v, such as 10s",
+				minTimeout, maxTimeout)
+		}
+	}
+	return c, nil
+}
+
+func checkTimeout(d time.Duration) error {
+	if d < minTimeout || d > maxTimeout {
+		return fmt.Errorf("sqlite: the session timeout is not between %v and %v", minTimeout, maxTimeout)
+	}
+	return nil
+}
+
+// NewConnector returns a connector that keeps its locks in the database file that db
+// has opened, beside the application's tables. A sessionTimeout of zero stands for ten
+// seconds. NewConnector does no I/O.
+//
+// The driver of db has to be that of modernc.org/sqlite. Two copies of SQLite in one
+// process would break each other's locks of the file. For another driver NewConnector
+// returns an error.
+//
+// Each Connect asks db for the path of the file, and then opens a connection of its
+// own. So sessions take no connection of the pool, and change no setting of db. They
+// turn on the write-ahead log of the file, if it is not on. The application must not
+// use PRAGMA synchronous=OFF, since a power cut would then damage the file. While the
+// application has a write transaction open, no session can take or release a lock,
+// nor renew its lease. So its write transactions have to be much shorter than the
+// session timeout.
+func NewConnector(db *sql.DB, sessionTimeout time.Duration) (driver.Connector, error) {
+	if _, ok := db.Driver().(*modernc.Driver); !ok {
+		return nil, fmt.Errorf("sqlite: the driver %T of the sql.DB is not that of modernc.org/sqlite: "+
+			"two copies of SQLite in one process would damage the file", db.Driver())
+	}
+	c := &connector{db: db, timeout: cmp.Or(sessionTimeout, defaultTimeout)}
+	if err := checkTimeout(c.timeout); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+type connector struct {
+	path    string  // empty for the default file
+	db      *sql.DB // nil if the path is given
+	timeout time.Duration
+	wrap    func(sqldriver.Connector) sqldriver.Connector // for tests
+}
+
+// file returns the path of the database file, without symbolic links. It makes the
+// directory of the default file.
+func (c *connector) file(ctx context.Context) (path string, err error) {
+	switch {
+	case c.db != nil:
+		path, err = fileOf(ctx, c.db)
+	case c.path == "":
+		path, err = defaultFile()
+	default:
+		path, err = filepath.Abs(c.path)
+	}
+	if err != nil {
+		return "", err
+	}
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		path = resolved
+	}
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		return "", fmt.Errorf("%w: %s is a directory: give the path of a file in it", errPermanent, path)
+	}
+	if _, err := os.Stat(filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%w: the directory %s does not exist: make it", errPermanent, filepath.Dir(path))
+	}
+	if network := networkFileSystem(filepath.Dir(path)); network != "" {
+		return "", fmt.Errorf("%w: %s is on a network file system (%s), where SQLite cannot lock: "+
+			"use a local disk, or another driver", errPermanent, path, network)
+	}
+	return path, nil
+}
+
+// fileOf returns the path of the main database of db.
+func fileOf(ctx context.Context, db *sql.DB) (string, error) {
+	var path string
+	err := db.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&path)
+	if err != nil {
+		return "", fmt.Errorf("ask for the path of the database file: %w", err)
+	}
+	if path == "" {
+		return "", fmt.Errorf("%w: the sql.DB is a database in memory, which has no other sessions", errPermanent)
+	}
+	return path, nil
+}
+
+// Connect implements driver.Connector.
+func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := c.connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: connect: %w", explain(err))
+	}
+	return s, nil
+}
+
+func (c *connector) connect(ctx context.Context) (driver.Session, error) {
+	path, err := c.file(ctx)
+	if err != nil {
+		return nil, err
+	}
+	base, err := modernc.NewConnector(fileURI(path))
+	if err != nil {
+		return nil, err
+	}
+	if c.wrap != nil {
+		base = c.wrap(base)
+	}
+	s := newSession(path, c.timeout, newDatabase(base))
+	if err := s.begin(ctx); err != nil {
+		s.lease.End(err)
+		s.db.close()
+		if s.presence != nil {
+			s.presence.leave()
+		}
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	s.calls.Go(func() { s.lease.Keep(s.beat) })
+	s.calls.Go(s.poll)
+	s.calls.Go(func() { s.presence.hear(s.look) })
+	return s, nil
+}

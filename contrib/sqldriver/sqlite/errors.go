@@ -1,0 +1,93 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// The result codes of SQLite that the driver tells apart.
+// See https://sqlite.org/rescode.html.
+const (
+	codeError      = 1
+	codePerm       = 3
+	codeBusy       = 5
+	codeLocked     = 6
+	codeReadOnly   = 8
+	codeCorrupt    = 11
+	codeFull       = 13
+	codeCantOpen   = 14
+	codeConstraint = 19
+	codeMismatch   = 20
+	codeMisuse     = 21
+	codeAuth       = 23
+	codeNotADB     = 26
+)
+
+// errorCode returns the primary result code of an error of SQLite.
+func errorCode(err error) (code int, ok bool) {
+	var e interface{ Code() int }
+	if !errors.As(err, &e) {
+		return 0, false
+	}
+	return e.Code() & 0xff, true
+}
+
+// isBusy reports whether another process or connection locks the database.
+func isBusy(err error) bool {
+	code, _ := errorCode(err)
+	return code == codeBusy || code == codeLocked
+}
+
+// explain marks the errors that may pass by themselves as unavailable. It adds to the
+// other ones what to do.
+func explain(err error) error {
+	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrGone) ||
+		errors.Is(err, driver.ErrBadName) || errors.Is(err, errPermanent) ||
+		errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	code, _ := errorCode(err)
+	switch code {
+	case codeNotADB:
+		return fmt.Errorf("%w: the file is no SQLite database: give another path: %w", errPermanent, err)
+	case codeCorrupt:
+		return fmt.Errorf("%w: the database file is damaged: stop all programs that use it, and "+
+			"restore or remove it: %w", errPermanent, err)
+	case codeReadOnly, codePerm, codeAuth:
+		return fmt.Errorf("%w: the program may not write the database file or its directory: %w", errPermanent, err)
+	case codeError, codeConstraint, codeMismatch, codeMisuse:
+		return fmt.Errorf("%w: the tables of dlock in the database are not as this program expects: %w",
+			errPermanent, err)
+	case codeFull:
+		return fmt.Errorf("%w: the disk is full: %w", driver.ErrUnavailable, err)
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+}
+
+// errPermanent marks an error that another try does not change.
+var errPermanent = errors.New("cannot use the database")
+
+// pause waits before another try to get the lock of a database that is busy. The wait
+// is random, so that processes do not meet again and again. It grows with the number
+// of tries, from microseconds to a few milliseconds. pause returns the error of ctx.
+func pause(ctx context.Context, try int) error {
+	longest := 50 * time.Microsecond << min(try/2, 6)
+	wait := longest/4 + rand.N(longest)
+	if wait < time.Millisecond {
+		sleep(wait)
+		return ctx.Err()
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,164 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+const (
+	// shortest and longest bound the time between two polls of the database, while
+	// the session has open watches. The time grows while nothing changes.
+	shortest = 500 * time.Microsecond
+	longest  = 20 * time.Millisecond
+	// probeEvery is the time between two checks whether the processes at the head of
+	// a watched queue live.
+	probeEvery = 20 * time.Millisecond
+)
+
+// poke leaves a message in a channel for one message, unless it has one.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// look makes the session compare its watches with the database soon.
+func (s *session) look() { poke(s.changed) }
+
+// poll compares the watches with the database when another session has sent a notice,
+// when this session has changed something, and when the database has changed. It
+// checks for changes of the database from time to time while there are watches. It
+// also drops the sessions that have died.
+func (s *session) poll() {
+	defer s.watches.End()
+	ctx, cancel := s.lease.Context()
+	defer cancel()
+	p := poller{session: s, wait: shortest}
+	timer, reap := time.NewTimer(time.Hour), time.NewTicker(s.timeout/8)
+	defer timer.Stop()
+	defer reap.Stop()
+	for {
+		var tick <-chan time.Time
+		if s.watches.Len() > 0 {
+			timer.Reset(p.wait)
+			tick = timer.C
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.armed:
+			p.wait = shortest
+		case <-s.changed:
+			p.look(ctx, true)
+		case <-tick:
+			p.look(ctx, false)
+			p.probe(ctx)
+		case <-reap.C:
+			_ = s.reap(ctx) // the next one repeats it
+		}
+	}
+}
+
+// poller is the state of poll.
+type poller struct {
+	*session
+	wait     time.Duration // until the next look
+	version  [2]int64      // of the database, as this connection sees it
+	lastTime time.Time     // of the last probe
+}
+
+// look compares the watches with the database, if surely is true or if another session
+// has changed the database. One look serves all watches of the session.
+func (p *poller) look(ctx context.Context, surely bool) {
+	p.wait = min(p.wait*3/2, longest)
+	changed := false
+	err := p.db.read(ctx, func(ctx context.Context) error {
+		version := [2]int64{p.db.connects}
+		if _, err := p.db.row(ctx, sqlDataVersion, []any{&version[1]}); err != nil {
+			return err
+		}
+		changed = surely || version != p.version
+		if changed {
+			for _, queue := range p.watches.Queues() {
+				if err := p.compare(ctx, queue); err != nil {
+					return err
+				}
+			}
+		}
+		p.version = version
+		return nil
+	})
+	if err == nil && changed {
+		p.wait = shortest
+	}
+	if errors.Is(err, errExpired) {
+		p.lease.End(err)
+	}
+}
+
+// compare compares the watches of a queue with its content. A watch that misses
+// nothing but a node that was released sends Released. The watches that miss their own
+// node as well have ended by then: the list has the released node, so Look ends these
+// and only these. No watch is armed in between, because the poller uses the
+// connection.
+func (s *session) compare(ctx context.Context, queue string) error {
+	var c content
+	var released driver.Node
+	err := s.watches.Look(queue, func() (nodes []driver.Place, version any, err error) {
+		c, err = s.content(ctx, queue)
+		for _, n := range c.nodes {
+			nodes = append(nodes, driver.Place{Node: n.Node, Token: n.token()})
+		}
+		if _, seq, ok := driver.ParseName(c.released); ok && s.announced != queue+"/"+c.released {
+			released = driver.Node{Name: c.released, Seq: seq}
+			nodes = append(nodes, driver.Place{Node: released})
+		}
+		return nodes, c.changes, err
+	})
+	if err != nil {
+		return err
+	}
+	if released.Name != "" {
+		s.watches.Gone(queue, released, driver.Released)
+		s.announced = queue + "/" + released.Name
+	}
+	s.heads[queue] = s.head(c)
+	return nil
+}
+
+// head returns other sessions that own one of the first nodes of a queue.
+func (s *session) head(c content) (ids []string) {
+	for _, n := range c.nodes[:min(len(c.nodes), 8)] {
+		if n.session != "" && n.session != s.presence.id && !slices.Contains(ids, n.session) {
+			ids = append(ids, n.session)
+		}
+	}
+	return ids
+}
+
+// probe drops the sessions at the head of a watched queue whose processes have died.
+func (p *poller) probe(ctx context.Context) {
+	if time.Since(p.lastTime) < probeEvery {
+		return
+	}
+	p.lastTime = time.Now()
+	watched := p.watches.Queues()
+	dead := false
+	err := p.db.use(ctx, func() error {
+		for queue, ids := range p.heads {
+			if !slices.Contains(watched, queue) {
+				delete(p.heads, queue)
+			}
+			dead = dead || slices.ContainsFunc(ids, p.presence.dead)
+		}
+		return nil
+	})
+	if err == nil && dead {
+		_ = p.reap(ctx) // the next probe repeats it
+	}
+}

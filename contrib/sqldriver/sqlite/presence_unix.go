@@ -1,0 +1,203 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// kernelLocks says that the kernel unlocks the files of a process that has died.
+const kernelLocks = true
+
+// presence is the directory with the files that show which sessions live. Each session
+// holds the kernel's lock (flock) on two files: exclusively on a file with its own
+// name, and shared on the file "alive".
+type presence struct {
+	dir   string
+	id    string
+	own   *os.File
+	alive *os.File
+	wake  *os.File // a named pipe; nil if the file system has none
+}
+
+// enter makes the files of a new session. The session then has to call attend.
+func enter(dir string, dirMode fs.FileMode) (*presence, error) {
+	fileMode := dirMode & 0o666
+	if err := os.Mkdir(dir, dirMode); err == nil {
+		_ = os.Chmod(dir, dirMode) // the umask may have removed bits
+	} else if !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	p := &presence{dir: dir, id: rand.Text()}
+	var err error
+	if p.own, err = openFile(p.path(p.id), os.O_CREATE|os.O_EXCL, fileMode); err != nil {
+		return nil, err
+	}
+	if err = flock(p.own, syscall.LOCK_EX); err == nil {
+		p.alive, err = openFile(p.path("alive"), os.O_CREATE, fileMode)
+	}
+	if err != nil {
+		p.leave()
+		return nil, fmt.Errorf("lock a file in %s: %w", dir, err)
+	}
+	if syscall.Mkfifo(p.path(p.id+".wake"), uint32(fileMode)) == nil {
+		// A pipe that is open for reading and writing never reports its end.
+		p.wake, _ = os.OpenFile(p.path(p.id+".wake"), os.O_RDWR|syscall.O_NONBLOCK, 0)
+	}
+	return p, nil
+}
+
+func openFile(path string, flag int, mode fs.FileMode) (*os.File, error) {
+	f, err := os.OpenFile(path, flag|os.O_RDWR, mode)
+	if err == nil && flag&os.O_CREATE != 0 {
+		_ = f.Chmod(mode) // the umask may have removed bits; another user's file stays as it is
+	}
+	return f, err
+}
+
+func (p *presence) path(name string) string { return filepath.Join(p.dir, name) }
+
+// attend shows that the session lives. If it returns first, no other session lived at
+// that moment, and no other session attends before a call of share. As the death of
+// the machine ends all sessions, a session that is not first knows that the machine
+// has not lost data since the last session that was first.
+func (p *presence) attend(ctx context.Context) (first bool, err error) {
+	for try := 0; ; try++ {
+		for _, how := range []int{syscall.LOCK_EX, syscall.LOCK_SH} {
+			err := flock(p.alive, how)
+			if err == nil || !errors.Is(err, syscall.EWOULDBLOCK) {
+				return how == syscall.LOCK_EX, err
+			}
+		}
+		if err := pause(ctx, try); err != nil {
+			return false, err
+		}
+	}
+}
+
+// share lets other sessions attend.
+func (p *presence) share(ctx context.Context) error {
+	for try := 0; ; try++ {
+		err := flock(p.alive, syscall.LOCK_SH)
+		if err == nil || !errors.Is(err, syscall.EWOULDBLOCK) {
+			return err
+		}
+		if err := pause(ctx, try); err != nil {
+			return err
+		}
+	}
+}
+
+// dead reports whether the process of another session has died. If the file of the
+// session is missing, dead does not know, and reports false.
+func (p *presence) dead(id string) bool {
+	if !plainName(id) {
+		return false
+	}
+	f, err := os.OpenFile(p.path(id), os.O_RDONLY, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return flock(f, syscall.LOCK_SH) == nil
+}
+
+// plainName reports whether a session's name, which another program may have written,
+// names a file in the directory.
+func plainName(id string) bool {
+	return id != "" && id != "alive" && filepath.Base(id) == id && id[0] != '.'
+}
+
+// forget removes the files of a session that the database does not have any more.
+func (p *presence) forget(id string) {
+	if plainName(id) {
+		_ = os.Remove(p.path(id))
+		_ = os.Remove(p.path(id + ".wake"))
+	}
+}
+
+// sweep removes files of sessions that died before the database had them, or after it
+// had dropped them. It leaves files that are younger than a minute alone, because
+// their sessions may just be locking them.
+func (p *presence) sweep() {
+	entries, err := os.ReadDir(p.dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		id := strings.TrimSuffix(e.Name(), ".wake")
+		info, err := e.Info()
+		if err != nil || time.Since(info.ModTime()) < time.Minute {
+			continue
+		}
+		_, err = os.Lstat(p.path(id))
+		if errors.Is(err, fs.ErrNotExist) || p.dead(id) {
+			p.forget(id)
+		}
+	}
+}
+
+// notify wakes another session, or this one. It never blocks.
+func (p *presence) notify(id string) {
+	if !plainName(id) {
+		return
+	}
+	f, err := os.OpenFile(p.path(id+".wake"), os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	_, _ = f.Write([]byte{1})
+	_ = f.Close()
+}
+
+// hear calls wake for each notice of another session. It returns after leave.
+func (p *presence) hear(wake func()) {
+	if p.wake == nil {
+		return
+	}
+	var b [64]byte
+	for {
+		if _, err := p.wake.Read(b[:]); err != nil {
+			return
+		}
+		wake()
+	}
+}
+
+// silence ends hear.
+func (p *presence) silence() {
+	if p.wake != nil {
+		_ = p.wake.Close()
+	}
+}
+
+// leave removes the files of the session and unlocks them.
+func (p *presence) leave() {
+	p.silence()
+	p.forget(p.id)
+	for _, f := range []*os.File{p.own, p.alive} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// flock locks a file without waiting. It returns EWOULDBLOCK if another session holds
+// a lock that conflicts.
+func flock(f *os.File, how int) error {
+	for {
+		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}

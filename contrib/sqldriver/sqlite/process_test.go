@@ -1,0 +1,253 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package sqlite
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/leakcheck"
+)
+
+// The environment of a process that a test starts.
+const (
+	roleVariable = "DLOCK_SQLITE_ROLE"
+	dsnVariable  = "DLOCK_SQLITE_DSN"
+)
+
+// TestMain also runs the processes that tests start.
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleVariable) {
+	case "":
+		os.Exit(leakcheck.After(m.Run()))
+	case "hold":
+		hold(os.Getenv(dsnVariable))
+	case "work":
+		work(os.Getenv(dsnVariable))
+	}
+	os.Exit(1)
+}
+
+// hold takes the lock, prints its token, and keeps the lock.
+func hold(dsn string) {
+	client, err := dlock.Open("sqlite", dsn)
+	if err == nil {
+		var lock *dlock.Lock
+		if lock, err = client.RWMutex("stock/42").Lock(context.Background()); err == nil {
+			fmt.Println(lock.Token())
+			time.Sleep(time.Hour) // the test kills this process
+		}
+	}
+	fmt.Println(err)
+}
+
+// work takes and releases the lock until it is killed. While it holds the lock, it
+// holds the kernel's lock on another file as well, and appends its token to that file.
+// If another process holds the kernel's lock, there are two holders.
+func work(dsn string) {
+	path, _, _ := strings.Cut(dsn, "?")
+	guard, err := os.OpenFile(filepath.Join(filepath.Dir(path), "guard"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	var client *dlock.Client
+	if err == nil {
+		client, err = dlock.Open("sqlite", dsn)
+	}
+	for err == nil {
+		err = workOnce(client, guard)
+	}
+	fmt.Println(err)
+}
+
+func workOnce(client *dlock.Client, guard *os.File) error {
+	lock, err := client.RWMutex("stock/42").Lock(context.Background())
+	if err != nil {
+		return err
+	}
+	if err := flock(guard, syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("two holders: %w", err)
+	}
+	_, err = fmt.Fprintln(guard, lock.Token())
+	return errors.Join(err, flock(guard, syscall.LOCK_UN), lock.Unlock())
+}
+
+// process is a process in which this test binary plays a role.
+type process struct {
+	*exec.Cmd
+	lines  *bufio.Scanner
+	output io.Reader
+}
+
+// rest returns what the process has printed and the test has not read.
+func (p *process) rest() string {
+	b, _ := io.ReadAll(p.output) // the process may have been killed in a line
+	return string(b)
+}
+
+func start(t testing.TB, role, dsn string) *process {
+	p := &process{Cmd: exec.Command(os.Args[0])}
+	p.Env = append(os.Environ(), roleVariable+"="+role, dsnVariable+"="+dsn)
+	p.Stderr = os.Stderr
+	out, in, err := os.Pipe()
+	require.NoError(t, err)
+	p.Stdout = in
+	require.NoError(t, p.Start())
+	require.NoError(t, in.Close())
+	p.output, p.lines = out, bufio.NewScanner(out)
+	t.Cleanup(func() { _ = out.Close() })
+	t.Cleanup(p.kill)
+	return p
+}
+
+// kill kills the process as kill -9 does, and waits for its end.
+func (p *process) kill() {
+	_ = p.Process.Kill()
+	_ = p.Wait() // returns an error, because the process was killed
+}
+
+func (p *process) line(t testing.TB) string {
+	require.True(t, p.lines.Scan(), "the process ended: %v", p.lines.Err())
+	return p.lines.Text()
+}
+
+func open(t testing.TB, dsn string) *dlock.Client {
+	client, err := dlock.Open("sqlite", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	return client
+}
+
+// The session timeout of these tests is so long that only the kernel's lock can show
+// the death of the process in time.
+func TestAKilledProcessLosesItsLockAtOnce(t *testing.T) {
+	dsn := filepath.Join(directory(t), "locks.db") + "?session_timeout=24h"
+	for _, next := range []string{"a waiter", "a new client", "a client that only tries"} {
+		t.Run(next, func(t *testing.T) {
+			var stock *dlock.RWMutex
+			if next != "a new client" {
+				client := open(t, dsn)
+				require.NoError(t, client.Ping(t.Context()))
+				stock = client.RWMutex("stock/42")
+			}
+			holder := start(t, "hold", dsn)
+			token, err := strconv.ParseInt(holder.line(t), 10, 64)
+			require.NoError(t, err)
+			if next != "a waiter" {
+				holder.kill()
+			}
+			if next == "a new client" {
+				stock = open(t, dsn).RWMutex("stock/42")
+			}
+			locked := make(chan *dlock.Lock, 1)
+			go func() {
+				try := stock.Lock
+				if next == "a client that only tries" {
+					try = func(ctx context.Context) (*dlock.Lock, error) { return stock.TryLock(ctx) }
+				}
+				lock, err := try(t.Context())
+				assert.NoError(t, err)
+				locked <- lock
+			}()
+			if next == "a waiter" {
+				require.Eventually(t, func() bool { return nodes(t, dsn) == 2 }, time.Minute, time.Millisecond)
+				holder.kill()
+			}
+			select {
+			case lock := <-locked:
+				require.NotNil(t, lock)
+				assert.Greater(t, lock.Token(), token)
+				assert.NoError(t, lock.Unlock())
+			case <-time.After(time.Minute):
+				t.Fatal("the lock of the killed process is not free")
+			}
+		})
+	}
+}
+
+// nodes returns the number of nodes in the database of a DSN.
+func nodes(t testing.TB, dsn string) (n int) {
+	path, _, _ := strings.Cut(dsn, "?")
+	db, err := sql.Open("sqlite", fileURI(path)+"?_pragma=busy_timeout(10000)")
+	require.NoError(t, err)
+	defer db.Close()
+	require.NoError(t, db.QueryRow(`SELECT count(*) FROM dlock_node`).Scan(&n))
+	return n
+}
+
+// tokens returns the tokens that the working processes have written.
+func tokens(t testing.TB, dir string) (list []int64) {
+	b, err := os.ReadFile(filepath.Join(dir, "guard"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	require.NoError(t, err)
+	for _, line := range strings.Fields(string(b)) {
+		n, err := strconv.ParseInt(line, 10, 64)
+		require.NoError(t, err)
+		list = append(list, n)
+	}
+	return list
+}
+
+// Several processes make the tables of a new file at the same time, and work. One after
+// the other is killed at any point of its work, and replaced.
+func TestKilledProcessesLeaveOneHolderAndRisingTokens(t *testing.T) {
+	dir := directory(t)
+	dsn := filepath.Join(dir, "locks.db") + "?session_timeout=24h"
+	var workers []*process
+	for range 4 {
+		workers = append(workers, start(t, "work", dsn))
+	}
+	for i := range 12 {
+		before := len(tokens(t, dir))
+		require.Eventually(t, func() bool { return len(tokens(t, dir)) > before+20 }, time.Minute, time.Millisecond,
+			"the processes have stopped")
+		workers[i%4].kill()
+		assert.NotContains(t, workers[i%4].rest(), "two holders")
+		workers[i%4] = start(t, "work", dsn)
+	}
+	for _, w := range workers {
+		w.kill()
+		assert.NotContains(t, w.rest(), "two holders")
+	}
+	list := tokens(t, dir)
+	assert.True(t, slices.IsSorted(list) && len(slices.Compact(slices.Clone(list))) == len(list), "the tokens rise: %v", list)
+	t.Logf("%d locks, last token %d", len(list), list[len(list)-1])
+
+	client := open(t, dsn)
+	lock, err := client.RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	assert.Greater(t, lock.Token(), list[len(list)-1])
+	assert.NoError(t, lock.Unlock())
+	assert.Zero(t, nodes(t, dsn), "the nodes of the killed processes are gone")
+}
+
+// A process that is stopped keeps the kernel's lock. Its session ends by its deadline,
+// and the process knows it as soon as it goes on.
+func TestAStoppedProcessLosesItsLockByTheDeadline(t *testing.T) {
+	dsn := filepath.Join(directory(t), "locks.db") + "?session_timeout=1s"
+	holder := start(t, "hold", dsn)
+	token, err := strconv.ParseInt(holder.line(t), 10, 64)
+	require.NoError(t, err)
+	require.NoError(t, holder.Process.Signal(syscall.SIGSTOP))
+	defer holder.Process.Signal(syscall.SIGCONT)
+	lock, err := open(t, dsn).RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	assert.Greater(t, lock.Token(), token)
+	assert.NoError(t, lock.Unlock())
+}

@@ -1,0 +1,94 @@
+package sqlite
+
+// schemaVersion is the value of dlock_store.schema that this package reads and writes.
+const schemaVersion = 1
+
+// createSchema makes the tables and triggers. It runs in one transaction, after the
+// transaction has seen that the table dlock_store is missing.
+const createSchema = `
+CREATE TABLE dlock_store (
+  id       INTEGER PRIMARY KEY CHECK (id = 1),
+  schema   INTEGER NOT NULL,
+  last     INTEGER NOT NULL,
+  reserved INTEGER NOT NULL,
+  changes  INTEGER NOT NULL,
+  released TEXT
+);
+CREATE TABLE dlock_session (
+  id       TEXT PRIMARY KEY,
+  deadline INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE dlock_node (
+  queue   TEXT NOT NULL,
+  seq     INTEGER NOT NULL,
+  name    TEXT NOT NULL,
+  session TEXT,
+  blocker INTEGER,
+  data    BLOB,
+  created INTEGER,
+  PRIMARY KEY (queue, seq, name)
+) WITHOUT ROWID;
+CREATE TRIGGER dlock_session_delete AFTER DELETE ON dlock_session BEGIN
+  DELETE FROM dlock_node WHERE session = OLD.id;
+END;
+CREATE TRIGGER dlock_node_insert AFTER INSERT ON dlock_node BEGIN
+  UPDATE dlock_store SET changes = changes + 1,
+    released = nullif(released, NEW.queue || '/' || NEW.name);
+END;
+CREATE TRIGGER dlock_node_update AFTER UPDATE ON dlock_node BEGIN
+  UPDATE dlock_store SET changes = changes + 1,
+    released = nullif(released, NEW.queue || '/' || NEW.name);
+END;
+CREATE TRIGGER dlock_node_delete AFTER DELETE ON dlock_node BEGIN
+  UPDATE dlock_store SET changes = changes + 1;
+END;
+INSERT INTO dlock_store (id, schema, last, reserved, changes) VALUES (1, 1, 0, 0, 0);
+`
+
+// The statements of the driver. Each change is one transaction between sqlBegin and
+// sqlCommit. doc.go describes them for programs in other languages.
+const (
+	sqlBegin    = `BEGIN IMMEDIATE`
+	sqlCommit   = `COMMIT`
+	sqlRollback = `ROLLBACK`
+
+	sqlHasSchema = `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'dlock_store'`
+	sqlSchema    = `SELECT schema FROM dlock_store`
+
+	sqlDurable   = `PRAGMA synchronous = FULL`
+	sqlUndurable = `PRAGMA synchronous = NORMAL`
+	sqlSkip      = `UPDATE dlock_store SET last = reserved, reserved = reserved + ?`
+	sqlReserve   = `UPDATE dlock_store SET reserved = last + ? WHERE last >= reserved`
+
+	sqlSessions   = `SELECT id, deadline FROM dlock_session WHERE id <> ?`
+	sqlAddSession = `INSERT INTO dlock_session (id, deadline) VALUES (?, ?)`
+	sqlBeat       = `UPDATE dlock_session SET deadline = ? WHERE id = ?`
+	sqlEnd        = `DELETE FROM dlock_session WHERE id = ?`
+	sqlAlive      = `SELECT count(*) FROM dlock_session WHERE id = ?`
+	sqlExpire     = `DELETE FROM dlock_session WHERE deadline <= ? AND id <> ?`
+
+	sqlNumber = `UPDATE dlock_store SET last = last + 1
+		WHERE last < reserved AND EXISTS (SELECT 1 FROM dlock_session WHERE id = ?)
+		RETURNING last`
+	sqlInsert = `INSERT INTO dlock_node (queue, seq, name, session, blocker, data, created)
+		VALUES (?, ?, ?, ?, ?, ?, ?)`
+	sqlDelete   = `DELETE FROM dlock_node WHERE queue = ? AND seq = ? AND session = ? RETURNING name`
+	sqlReleased = `UPDATE dlock_store SET released = ?`
+	sqlReplace  = `UPDATE dlock_node SET name = ? WHERE queue = ? AND seq = ? AND session = ?`
+	sqlBlocked  = `SELECT DISTINCT session FROM dlock_node
+		WHERE queue = ?1 AND session IS NOT NULL AND (blocker = ?2 OR
+		seq = (SELECT min(seq) FROM dlock_node WHERE queue = ?1 AND seq > ?2))`
+
+	// sqlQueue reads a queue and what belongs to it at one instant. It returns one
+	// row without a node if the queue is empty.
+	sqlQueue = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?),
+		s.changes, s.released, n.seq, n.name, n.session
+		FROM dlock_store s LEFT JOIN dlock_node n ON n.queue = ? ORDER BY n.seq, n.name`
+	sqlNode = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?),
+		n.seq, n.session, n.data, n.created
+		FROM dlock_store s LEFT JOIN dlock_node n ON n.queue = ? AND n.name = ?`
+	sqlQueues = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?), n.queue
+		FROM dlock_store s LEFT JOIN (SELECT DISTINCT queue FROM dlock_node) n`
+
+	sqlDataVersion = `PRAGMA data_version`
+)

@@ -1,0 +1,643 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/calls"
+	"github.com/dlock-go/dlock/driver/watches"
+)
+
+// block is the number of tokens that one durable transaction reserves.
+const block = 1000
+
+var (
+	errExpired   = errors.New("the database has dropped the session")
+	errExhausted = errors.New("no token is reserved")
+	errReplaced  = errors.New("the database file was removed or replaced")
+)
+
+type session struct {
+	path     string
+	timeout  time.Duration
+	db       *database
+	file     fs.FileInfo // of the database
+	presence *presence
+	lease    *driver.Lease
+	watches  watches.Set
+	calls    calls.Gate // the calls in flight, and the goroutines of the session
+	changed  chan struct{}
+	armed    chan struct{}
+
+	// The fields below belong to the call that uses the connection.
+	heads     map[string][]string // other sessions at the head of each watched queue
+	announced string              // the queue and the name of the last node of which watches have sent Released
+
+	closing sync.Mutex // held during Close
+	gone    bool       // the session has ended in the database
+}
+
+func newSession(path string, timeout time.Duration, db *database) *session {
+	return &session{
+		path: path, timeout: timeout, db: db, lease: driver.NewLease(timeout, 0), heads: make(map[string][]string),
+		changed: make(chan struct{}, 1), armed: make(chan struct{}, 1),
+	}
+}
+
+// begin begins the session in the database.
+func (s *session) begin(ctx context.Context) (err error) {
+	if err := s.db.read(ctx, func(context.Context) error { return nil }); err != nil { // connects
+		return err
+	}
+	if s.file, err = os.Stat(s.path); err != nil {
+		return err
+	}
+	mode := s.file.Mode().Perm() & 0o666
+	if s.presence, err = enter(s.path+"-sessions", mode|mode&0o444>>2); err != nil {
+		return err
+	}
+	first, err := s.presence.attend(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.makeTables(ctx); err != nil {
+		return err
+	}
+	if first || !kernelLocks {
+		if err := s.startTokens(ctx, first); err != nil {
+			return err
+		}
+	}
+	if err := s.reap(ctx); err != nil {
+		return err
+	}
+	var counted error
+	ended := s.lease.Do(func() bool {
+		counted = s.db.update(ctx, func(ctx context.Context) error {
+			return s.db.exec(ctx, sqlAddSession, s.presence.id, deadline(s.timeout))
+		}, nil)
+		return counted == nil
+	})
+	return cmp.Or(counted, ended)
+}
+
+// makeTables makes the tables if they are missing. Of many processes that try this,
+// one makes them.
+func (s *session) makeTables(ctx context.Context) error {
+	var found, version int
+	read := func(ctx context.Context) error {
+		_, err := s.db.row(ctx, sqlHasSchema, []any{&found})
+		if err == nil && found > 0 {
+			_, err = s.db.row(ctx, sqlSchema, []any{&version})
+		}
+		return err
+	}
+	if err := s.db.read(ctx, read); err != nil {
+		return err
+	}
+	if found == 0 {
+		err := s.db.durably(ctx, func(ctx context.Context) error {
+			if err := read(ctx); err != nil || found > 0 {
+				return err
+			}
+			_, err := s.db.conn.ExecContext(ctx, createSchema)
+			version = schemaVersion
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if version != schemaVersion {
+		return fmt.Errorf("%w: the tables of dlock in it have the version %d, and this program knows the version %d: "+
+			"use the same release of dlock in all programs", errPermanent, version, schemaVersion)
+	}
+	return nil
+}
+
+// startTokens passes over the tokens that are reserved if no other session lived,
+// because the machine may have lost the transactions that have given them out. It
+// reserves the next block.
+func (s *session) startTokens(ctx context.Context, first bool) error {
+	if !first {
+		return s.reserve(ctx)
+	}
+	err := s.db.durably(ctx, func(ctx context.Context) error { return s.db.exec(ctx, sqlSkip, block) })
+	if err == nil {
+		s.presence.sweep()
+		err = s.presence.share(ctx)
+	}
+	return err
+}
+
+// reserve reserves a block of tokens on the disk, if no token is left.
+func (s *session) reserve(ctx context.Context) error {
+	return s.db.durably(ctx, func(ctx context.Context) error { return s.db.exec(ctx, sqlReserve, block) })
+}
+
+// deadline returns the time after which the database drops a session from which it has
+// heard now.
+func deadline(timeout time.Duration) int64 { return time.Now().Add(timeout).UnixMicro() }
+
+// beat sends a heartbeat.
+func (s *session) beat(ctx context.Context) (counted bool) {
+	if now, err := os.Stat(s.path); err == nil && !os.SameFile(now, s.file) || errors.Is(err, fs.ErrNotExist) {
+		s.lease.End(fmt.Errorf("%w: %s", errReplaced, s.path))
+		return false
+	}
+	var beats int64
+	err := s.db.update(ctx, func(ctx context.Context) (err error) {
+		beats, err = s.db.changed(ctx, sqlBeat, deadline(s.timeout), s.presence.id)
+		return err
+	}, nil)
+	if err == nil && beats == 0 {
+		s.lease.End(errExpired)
+	}
+	return err == nil && beats > 0
+}
+
+// reap drops the sessions whose processes have died or whose deadlines have passed.
+func (s *session) reap(ctx context.Context) error {
+	var dead []string
+	var expired bool
+	err := s.db.read(ctx, func(ctx context.Context) error {
+		dead, expired = nil, false
+		return s.db.query(ctx, sqlSessions, func(r rows) error {
+			var id string
+			var end int64
+			err := r.Scan(&id, &end)
+			if s.presence.dead(id) {
+				dead = append(dead, id)
+			}
+			expired = expired || end <= time.Now().UnixMicro()
+			return err
+		}, s.presence.id)
+	})
+	if err != nil || len(dead) == 0 && !expired {
+		return err
+	}
+	err = s.db.update(ctx, func(ctx context.Context) error {
+		for _, id := range dead {
+			if err := s.db.exec(ctx, sqlEnd, id); err != nil {
+				return err
+			}
+		}
+		return s.db.exec(ctx, sqlExpire, time.Now().UnixMicro(), s.presence.id)
+	}, s.look)
+	if err == nil {
+		for _, id := range dead {
+			s.presence.forget(id)
+		}
+	}
+	return err
+}
+
+// ask makes a request if the session lives. It ends the session if the outcome of the
+// request is unknown, or if the database has dropped the session.
+func (s *session) ask(ctx context.Context, what, queue string, request func(context.Context) error) error {
+	ctx, leave, open := s.calls.Enter(ctx)
+	if !open {
+		return s.lease.Err()
+	}
+	defer leave()
+	err := s.lease.Err()
+	if err == nil {
+		err = request(ctx)
+	}
+	if errors.Is(err, errExpired) || errors.Is(err, errUnknownOutcome) {
+		s.lease.End(err)
+	}
+	if ended := s.lease.Err(); ended != nil {
+		return ended
+	}
+	if err != nil {
+		return fmt.Errorf("sqlite: %s in %q: %w", what, queue, explain(err))
+	}
+	return nil
+}
+
+// node is a row of dlock_node.
+type node struct {
+	driver.Node
+	session string
+}
+
+// content is what the database has about a queue at one instant.
+type content struct {
+	nodes    []node // the oldest first
+	changes  int64
+	released string // the name of the node of this queue that was released last, or empty
+}
+
+// content reads a queue, if the database has the session.
+func (s *session) content(ctx context.Context, queue string) (c content, err error) {
+	err = s.db.query(ctx, sqlQueue, func(r rows) error {
+		var alive bool
+		var released, name, owner *string
+		var seq *int64
+		if err := r.Scan(&alive, &c.changes, &released, &seq, &name, &owner); err != nil {
+			return err
+		}
+		if !alive {
+			return errExpired
+		}
+		if released != nil {
+			if q, n, _ := cutLast(*released); q == queue {
+				c.released = n
+			}
+		}
+		if name != nil {
+			if _, seq, ok := driver.ParseName(*name); ok {
+				n := node{Node: driver.Node{Name: *name, Seq: seq}}
+				if owner != nil {
+					n.session = *owner
+				}
+				c.nodes = append(c.nodes, n)
+			}
+		}
+		return nil
+	}, s.presence.id, queue)
+	// Another program may have written a seq that is not the number in the name.
+	slices.SortStableFunc(c.nodes, func(a, b node) int { return cmp.Compare(a.Seq, b.Seq) })
+	return c, err
+}
+
+func cutLast(path string) (queue, name string, ok bool) {
+	i := strings.LastIndexByte(path, '/')
+	if i < 0 {
+		return "", "", false
+	}
+	return path[:i], path[i+1:], true
+}
+
+func (c content) list() []driver.Node {
+	list := make([]driver.Node, len(c.nodes))
+	for i, n := range c.nodes {
+		list[i] = n.Node
+	}
+	return list
+}
+
+// has reports whether the queue has the node p: by its token, or by its name if the
+// token is zero.
+func (c content) has(p driver.Place) bool {
+	return slices.ContainsFunc(c.nodes, func(n node) bool {
+		return n.Name == p.Name && (p.Token == 0 || n.token() == p.Token)
+	})
+}
+
+// token returns the token of a node. The number of a node of a session is its token.
+func (n node) token() int64 {
+	if n.session == "" {
+		return 0
+	}
+	return n.Seq
+}
+
+// Create implements driver.Session.
+func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {
+	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue), driver.CheckPrefix(n.Prefix)); err != nil {
+		return j, wrap("create", queue, err)
+	}
+	err = s.ask(ctx, "create", queue, func(ctx context.Context) error {
+		j, err = s.create(ctx, queue, n)
+		for errors.Is(err, errExhausted) {
+			if err = s.reserve(ctx); err == nil {
+				j, err = s.create(ctx, queue, n)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		j.Watch.Stop()
+		return driver.Joined{}, err
+	}
+	return j, nil
+}
+
+func (s *session) create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {
+	var c content
+	blocker := -1
+	err = s.db.update(ctx, func(ctx context.Context) (err error) {
+		if j, c, err = s.number(ctx, queue, n.Prefix); err != nil {
+			return err
+		}
+		var waitsFor *int64
+		if n.Predecessor != nil {
+			if blocker = n.Predecessor(j.Ahead); blocker >= 0 {
+				waitsFor = &j.Ahead[blocker].Seq
+			}
+		}
+		return s.db.exec(ctx, sqlInsert, queue, j.Seq, j.Name, s.presence.id, waitsFor, n.Data, time.Now().UnixMicro())
+	}, func() {
+		if blocker >= 0 {
+			j.Watch = s.arm(queue, c, j.Place, j.Ahead[blocker])
+		}
+	})
+	if err == nil && s.dropHead(ctx, c) {
+		j.Watch.Stop()
+		j = driver.Joined{Place: j.Place} // the nodes ahead have changed
+	}
+	return j, err
+}
+
+// number draws the number of a new node, and reads the nodes ahead.
+func (s *session) number(ctx context.Context, queue, prefix string) (j driver.Joined, c content, err error) {
+	var seq int64
+	found, err := s.db.row(ctx, sqlNumber, []any{&seq}, s.presence.id)
+	if err != nil {
+		return j, c, err
+	}
+	c, err = s.content(ctx, queue) // finds out whether the session lives
+	if err == nil && !found {
+		err = errExhausted
+	}
+	if err != nil {
+		return j, c, err
+	}
+	c.nodes = slices.DeleteFunc(c.nodes, func(n node) bool { return n.Seq > seq })
+	j.Place = driver.Place{Node: driver.Node{Name: driver.FormatName(prefix, seq), Seq: seq}, Token: seq}
+	j.Known, j.Ahead = true, c.list()
+	return j, c, nil
+}
+
+// arm arms a watch of nodes that are in the queue. The caller uses the connection.
+func (s *session) arm(queue string, c content, p driver.Place, ahead ...driver.Node) driver.Watch {
+	w := s.watches.Arm(queue, p, ahead...)
+	s.heads[queue] = s.head(c)
+	poke(s.armed)
+	return w
+}
+
+// List implements driver.Session.
+func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, err error) {
+	var c content
+	list := func() error { return s.view(ctx, "list", queue, func(now content) { c = now }) }
+	if err := list(); err != nil {
+		return nil, err
+	}
+	if s.dropHead(ctx, c) {
+		err = list()
+	}
+	return c.list(), err
+}
+
+// dropHead drops the session of the first node of a queue if its process has died. So
+// an attempt that does not wait gets the lock as well. dropHead reports whether it has
+// dropped sessions.
+func (s *session) dropHead(ctx context.Context, c content) bool {
+	if len(c.nodes) == 0 || c.nodes[0].session == s.presence.id || !s.presence.dead(c.nodes[0].session) {
+		return false
+	}
+	ctx, leave, open := s.calls.Enter(ctx)
+	if !open {
+		return false
+	}
+	defer leave()
+	return s.reap(ctx) == nil
+}
+
+// view calls f with the content of the queue. No other call uses the connection
+// meanwhile, so no look compares the watches with an older content after that.
+func (s *session) view(ctx context.Context, what, queue string, f func(content)) error {
+	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
+		return wrap(what, queue, err)
+	}
+	return s.ask(ctx, what, queue, func(ctx context.Context) error {
+		return s.db.read(ctx, func(ctx context.Context) error {
+			c, err := s.content(ctx, queue)
+			if err == nil {
+				f(c)
+			}
+			return err
+		})
+	})
+}
+
+// Watch implements driver.Session.
+func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (w driver.Watch, err error) {
+	err = s.view(ctx, "watch", queue, func(c content) {
+		missing := func(n driver.Node) bool { return !c.has(driver.Place{Node: n}) }
+		if !c.has(p) || slices.ContainsFunc(ahead, missing) {
+			w = watches.Ended()
+			return
+		}
+		w = s.arm(queue, c, p, ahead...)
+	})
+	if err != nil {
+		w.Stop()
+		return driver.Watch{}, err
+	}
+	return w, nil
+}
+
+// WatchQueue implements driver.Session.
+func (s *session) WatchQueue(ctx context.Context, queue string) (w driver.Watch, err error) {
+	err = s.view(ctx, "watch", queue, func(c content) {
+		w = s.watches.ArmQueue(queue, c.changes)
+		poke(s.armed)
+	})
+	if err != nil {
+		w.Stop()
+		return driver.Watch{}, err
+	}
+	return w, nil
+}
+
+// Delete implements driver.Session.
+func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	return s.change(ctx, "delete "+p.Name, queue, p, func(ctx context.Context) error {
+		var name string
+		found, err := s.db.row(ctx, sqlDelete, []any{&name}, queue, p.Token, s.presence.id)
+		if err == nil && !found {
+			err = s.missing(ctx)
+		}
+		if err == nil && why == driver.Released {
+			err = s.db.exec(ctx, sqlReleased, queue+"/"+name)
+		}
+		return err
+	})
+}
+
+// Replace makes the session a driver.Replacer.
+func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	if err := cmp.Or(s.lease.Err(), driver.CheckPrefix(prefix)); err != nil {
+		return driver.Place{}, wrap("replace", queue, err)
+	}
+	name := driver.FormatName(prefix, p.Token)
+	err := s.change(ctx, "replace "+p.Name, queue, p, func(ctx context.Context) error {
+		rows, err := s.db.changed(ctx, sqlReplace, name, queue, p.Token, s.presence.id)
+		if err == nil && rows == 0 {
+			err = s.missing(ctx)
+		}
+		return err
+	})
+	if err != nil {
+		return driver.Place{}, err
+	}
+	p.Name, p.Seq = name, p.Token
+	return p, nil
+}
+
+// missing returns why a node of the session is not in the database.
+func (s *session) missing(ctx context.Context) error {
+	var alive bool
+	_, err := s.db.row(ctx, sqlAlive, []any{&alive}, s.presence.id)
+	if err == nil && !alive {
+		return errExpired
+	}
+	return cmp.Or(err, driver.ErrGone)
+}
+
+// change makes one transaction that removes or replaces the node p. After the commit
+// it wakes the sessions that p has blocked.
+func (s *session) change(ctx context.Context, what, queue string, p driver.Place, f func(context.Context) error) error {
+	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
+		return wrap(what, queue, err)
+	}
+	return s.ask(ctx, what, queue, func(ctx context.Context) error {
+		var blocked []string
+		err := s.db.update(ctx, func(ctx context.Context) error {
+			if err := f(ctx); err != nil {
+				return err
+			}
+			blocked = nil
+			return s.db.query(ctx, sqlBlocked, func(r rows) error {
+				var id string
+				err := r.Scan(&id)
+				blocked = append(blocked, id)
+				return err
+			}, queue, p.Token)
+		}, nil)
+		if err == nil {
+			s.wake(queue, blocked)
+		}
+		return err
+	})
+}
+
+func (s *session) wake(queue string, blocked []string) {
+	if s.watches.Has(queue) {
+		s.look()
+	}
+	for _, id := range blocked {
+		if id != s.presence.id {
+			s.presence.notify(id)
+		}
+	}
+}
+
+// Read makes the session a driver.NodeReader.
+func (s *session) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
+	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
+		return info, wrap("read", queue, err)
+	}
+	err = s.ask(ctx, "read "+name, queue, func(ctx context.Context) error {
+		return s.db.read(ctx, func(ctx context.Context) error {
+			info, err = s.readNode(ctx, queue, name)
+			return err
+		})
+	})
+	return info, err
+}
+
+func (s *session) readNode(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
+	var alive bool
+	var seq, created *int64
+	var owner *string
+	_, err = s.db.row(ctx, sqlNode, []any{&alive, &seq, &owner, &info.Data, &created}, s.presence.id, queue, name)
+	switch {
+	case err != nil:
+		return driver.NodeInfo{}, err
+	case !alive:
+		return driver.NodeInfo{}, errExpired
+	case seq == nil:
+		return driver.NodeInfo{}, driver.ErrGone
+	}
+	info.Node = driver.Node{Name: name, Seq: *seq}
+	if owner != nil {
+		info.Owner, info.Token = *owner, *seq
+	}
+	info.Foreign = info.Owner != s.presence.id
+	if created != nil {
+		info.Created = time.UnixMicro(*created)
+	}
+	return info, nil
+}
+
+// Walk makes the session a driver.Walker.
+func (s *session) Walk(ctx context.Context, prefix string) (queues []string, err error) {
+	err = s.ask(ctx, "walk", prefix, func(ctx context.Context) error {
+		return s.db.read(ctx, func(ctx context.Context) error {
+			queues = nil
+			return s.db.query(ctx, sqlQueues, func(r rows) error {
+				var alive bool
+				var queue *string
+				if err := r.Scan(&alive, &queue); err != nil {
+					return err
+				}
+				if !alive {
+					return errExpired
+				}
+				if queue != nil && (prefix == "" || *queue == prefix || strings.HasPrefix(*queue, prefix+"/")) {
+					queues = append(queues, *queue)
+				}
+				return nil
+			}, s.presence.id)
+		})
+	})
+	slices.Sort(queues)
+	return queues, err
+}
+
+// Done implements driver.Session.
+func (s *session) Done() <-chan struct{} { return s.lease.Done() }
+
+// Err implements driver.Session.
+func (s *session) Err() error { return s.lease.Err() }
+
+// Describe makes the session a driver.Describer.
+func (s *session) Describe() driver.SessionInfo {
+	return driver.SessionInfo{ID: s.presence.id, Server: s.path, Timeout: s.timeout}
+}
+
+// Close implements driver.Session. It ends the lease first, and then the session in
+// the database. It does the second step even if the lease has run out before.
+func (s *session) Close() error {
+	s.lease.End(errors.New("sqlite: closed"))
+	s.presence.silence()
+	s.calls.Close()
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	if s.gone {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	err := s.db.update(ctx, func(ctx context.Context) error {
+		return s.db.exec(ctx, sqlEnd, s.presence.id)
+	}, nil)
+	s.db.close()
+	s.presence.leave()
+	if err != nil {
+		return fmt.Errorf("sqlite: close: %w: the nodes stay until another session drops them: %w", driver.ErrUnavailable, err)
+	}
+	s.gone = true
+	return nil
+}
+
+func wrap(what, queue string, err error) error {
+	if errors.Is(err, driver.ErrSessionEnded) {
+		return err
+	}
+	return fmt.Errorf("sqlite: %s in %q: %w", what, queue, err)
+}
