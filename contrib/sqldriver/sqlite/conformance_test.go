@@ -87,7 +87,11 @@ func directory(t testing.TB) string {
 }
 
 // store is a connector whose sessions have a wire each, on which tests play faults.
-type store struct{ *connector }
+type store struct {
+	*connector
+	synced    func()          // called after each commit that waits for the disk; may be nil
+	reserving func(full bool) // called when tokens are reserved; full is as in conn
+}
 
 func newStore(t *testing.T) driver.Connector {
 	return newStoreAt(t, filepath.Join(directory(t), "locks.db"), conformanceTimeout)
@@ -96,7 +100,7 @@ func newStore(t *testing.T) driver.Connector {
 func newStoreAt(t testing.TB, path string, timeout time.Duration) *store {
 	c, err := Driver{}.OpenConnector(path + "?session_timeout=" + timeout.String())
 	require.NoError(t, err)
-	return &store{c.(*connector)}
+	return &store{connector: c.(*connector)}
 }
 
 var wires sync.Map // the *wire of each driver.Session
@@ -107,7 +111,7 @@ func wireOf(s driver.Session) *wire {
 }
 
 func (st *store) Connect(ctx context.Context) (driver.Session, error) {
-	w := &wire{}
+	w := &wire{store: st}
 	c := *st.connector
 	c.wrap = func(inner sqldriver.Connector) sqldriver.Connector {
 		w.Connector = inner
@@ -124,6 +128,7 @@ func (st *store) Connect(ctx context.Context) (driver.Session, error) {
 // wire connects a session with SQLite and plays faults in between.
 type wire struct {
 	sqldriver.Connector
+	store  *store
 	broken atomic.Bool  // the next statement breaks the connection
 	delay  atomic.Int64 // of replies, in nanoseconds
 
@@ -209,6 +214,7 @@ type conn struct {
 	wire   *wire
 	losing *loss // of the present transaction
 	within bool  // a transaction has begun
+	full   bool  // commits wait for the disk
 	stmts  []sqldriver.Stmt
 }
 
@@ -277,6 +283,10 @@ func (s *stmt) after(err error) error {
 	c := s.conn
 	switch {
 	case err != nil:
+	case s.query == sqlDurable || s.query == sqlUndurable:
+		c.full = s.query == sqlDurable
+	case (s.query == sqlReserve || s.query == sqlSkip) && c.wire.store.reserving != nil:
+		c.wire.store.reserving(c.full)
 	case s.query == sqlBegin:
 		c.within = true
 	case s.query == sqlQueue && !c.within:
@@ -284,6 +294,9 @@ func (s *stmt) after(err error) error {
 	case s.query == sqlCommit:
 		c.within = false
 		c.wire.commits.Add(1)
+		if c.full && c.wire.store.synced != nil {
+			c.wire.store.synced()
+		}
 		time.Sleep(time.Duration(c.wire.delay.Load()))
 		if c.losing != nil {
 			return sqldriver.ErrBadConn

@@ -126,14 +126,20 @@ func (c *connector) file(ctx context.Context) (path string, err error) {
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		path = resolved
 	}
-	info, err := os.Stat(path)
-	if err == nil && info.IsDir() {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return "", fmt.Errorf("%w: %s is a directory: give the path of a file in it", errPermanent, path)
 	}
-	if _, err := os.Stat(filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%w: the directory %s does not exist: make it", errPermanent, filepath.Dir(path))
+	dir := filepath.Dir(path)
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("%w: the directory %s does not exist: make it", errPermanent, dir)
+	case err == nil && !info.IsDir():
+		return "", fmt.Errorf("%w: %s is not a directory", errPermanent, dir)
+	case err != nil:
+		return "", err
 	}
-	if network := networkFileSystem(filepath.Dir(path)); network != "" {
+	if network := networkFileSystem(dir); network != "" {
 		return "", fmt.Errorf("%w: %s is on a network file system (%s), where SQLite cannot lock: "+
 			"use a local disk, or another driver", errPermanent, path, network)
 	}

@@ -1,0 +1,419 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+)
+
+func TestBadDSNsAreRefused(t *testing.T) {
+	for dsn, says := range map[string]string{
+		"file:/d/locks.db":                         "without the prefix",
+		":memory:":                                 "in memory",
+		"file::memory:?cache=shared":               "without the prefix",
+		"/d/a\x00b":                                "zero byte",
+		"/d?timeout=10s":                           `unknown parameter "timeout"`,
+		"/d?session_timeout=ten":                   "between 100ms and 24h",
+		"/d?session_timeout=":                      "between 100ms and 24h",
+		"/d?session_timeout=1ms":                   "between 100ms and 24h",
+		"/d?session_timeout=-1s":                   "between 100ms and 24h",
+		"/d?session_timeout=25h":                   "between 100ms and 24h",
+		"/d?session_timeout=1s&session_timeout=2s": "more than once",
+		"/d?%zz":           "not of the form",
+		"?password=secret": `unknown parameter "password"`,
+	} {
+		_, err := dlock.Open("sqlite", dsn)
+		assert.ErrorContains(t, err, says, dsn)
+		if err != nil {
+			assert.NotContains(t, err.Error(), "secret")
+		}
+	}
+}
+
+// FuzzDSN checks that each DSN that the driver accepts has a timeout in the bounds,
+// and that its path is the beginning of the DSN.
+func FuzzDSN(f *testing.F) {
+	for _, s := range []string{"", "/d", "/d?session_timeout=10s", "?session_timeout=1h", "/d?x=y", "/d?%zz", ":memory:", "file:/d"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, dsn string) {
+		opened, err := Driver{}.OpenConnector(dsn)
+		if err != nil {
+			require.Nil(t, opened)
+			require.ErrorContains(t, err, "sqlite: dsn: ")
+			return
+		}
+		c := opened.(*connector)
+		require.True(t, strings.HasPrefix(dsn, c.path))
+		require.NotContains(t, c.path, "?")
+		require.NoError(t, checkTimeout(c.timeout))
+	})
+}
+
+func connect(t testing.TB, c driver.Connector) *session {
+	s, err := c.Connect(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s.(*session)
+}
+
+func TestPathsThatCannotWorkSayWhy(t *testing.T) {
+	dir := directory(t)
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		return path
+	}
+	newer := filepath.Join(dir, "newer.db")
+	require.NoError(t, newStoreAt(t, newer, time.Minute).connectOnce(t))
+	operate(t, newer, `UPDATE dlock_store SET schema = 2`)
+	foreign := filepath.Join(dir, "foreign.db")
+	operate(t, foreign, `CREATE TABLE dlock_store (a)`)
+	for path, says := range map[string]string{
+		filepath.Join(dir, "missing", "locks.db"): "does not exist: make it",
+		dir: "is a directory",
+		write("text", strings.Repeat("hello\n", 999)): "no SQLite database",
+		newer:   "have the version 2",
+		foreign: "tables of dlock in the database are not as this program expects",
+		filepath.Join(write("plain", ""), "locks.db"): "not a directory",
+	} {
+		err := newStoreAt(t, path, time.Minute).connectOnce(t)
+		assert.ErrorContains(t, err, says)
+		assert.NotErrorIs(t, err, driver.ErrUnavailable, path)
+	}
+}
+
+// connectOnce begins and ends a session.
+func (st *store) connectOnce(t testing.TB) error {
+	s, err := st.Connect(t.Context())
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+func TestAFileThatCannotBeWrittenSaysSo(t *testing.T) {
+	err := explain(failure(codeReadOnly))
+	assert.ErrorContains(t, err, "may not write")
+	assert.NotErrorIs(t, err, driver.ErrUnavailable)
+	if os.Getuid() == 0 {
+		t.Log("the superuser may write every file, so no real file was tried")
+		return
+	}
+	path := filepath.Join(directory(t), "locks.db")
+	require.NoError(t, newStoreAt(t, path, time.Minute).connectOnce(t))
+	require.NoError(t, os.Chmod(path, 0o400))
+	err = newStoreAt(t, path, time.Minute).connectOnce(t)
+	assert.Error(t, err)
+	assert.NotErrorIs(t, err, driver.ErrUnavailable)
+}
+
+// failure is an error with a result code of SQLite.
+type failure int
+
+func (f failure) Error() string { return "played failure" }
+func (f failure) Code() int     { return int(f) }
+
+func TestAFullDiskIsUnavailableAndTheSessionLives(t *testing.T) {
+	s := connect(t, newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour))
+	limit := func(pages int) {
+		require.NoError(t, s.db.use(t.Context(), func() error {
+			_, err := s.db.conn.ExecContext(t.Context(), "PRAGMA max_page_count = "+map[int]string{1: "1", 9: "100000"}[pages])
+			return err
+		}))
+	}
+	limit(1) // SQLite takes the present size instead
+	big := driver.NodeSpec{Prefix: "a-W-", Data: make([]byte, 1<<16)}
+	_, err := s.Create(t.Context(), "q", big)
+	assert.ErrorIs(t, err, driver.ErrUnavailable)
+	assert.ErrorContains(t, err, "the disk is full")
+	assert.NoError(t, s.Err())
+	list, err := s.List(t.Context(), "q")
+	assert.NoError(t, err)
+	assert.Empty(t, list, "rule 4")
+	limit(9)
+	_, err = s.Create(t.Context(), "q", big)
+	assert.NoError(t, err)
+}
+
+func TestACallThatWaitsForTheWriteLockEndsWithItsContext(t *testing.T) {
+	path := filepath.Join(directory(t), "locks.db")
+	s := connect(t, newStoreAt(t, path, time.Hour))
+	other := connect(t, newStoreAt(t, path, time.Hour))
+	err := other.db.use(t.Context(), func() error {
+		require.NoError(t, other.db.exec(t.Context(), sqlBegin))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := s.Create(ctx, "q", driver.NodeSpec{Prefix: "a-W-"})
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, err, driver.ErrUnavailable)
+		_, err = s.List(t.Context(), "q")
+		assert.NoError(t, err, "readers do not wait for a writer")
+		return other.db.exec(t.Context(), sqlRollback)
+	})
+	require.NoError(t, err)
+	_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+	assert.NoError(t, err)
+}
+
+func TestASessionEndsIfTheFileIsReplaced(t *testing.T) {
+	path := filepath.Join(directory(t), "locks.db")
+	c := newStoreAt(t, path, 200*time.Millisecond)
+	s, err := c.Connect(t.Context())
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, os.Rename(path, path+".old"))
+	select {
+	case <-s.Done():
+		assert.ErrorContains(t, s.Err(), "removed or replaced")
+	case <-time.After(time.Minute):
+		t.Fatal("the session lives on")
+	}
+}
+
+// commits returns how many transactions the sessions commit during f.
+func commits(f func(), sessions ...driver.Session) (n int64) {
+	for _, s := range sessions {
+		n -= wireOf(s).commits.Load()
+	}
+	f()
+	for _, s := range sessions {
+		n += wireOf(s).commits.Load()
+	}
+	return n
+}
+
+// remember is a connector that remembers its sessions.
+type remember struct {
+	driver.Connector
+	sessions chan driver.Session
+}
+
+func (r remember) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := r.Connector.Connect(ctx)
+	if err == nil {
+		r.sessions <- s
+	}
+	return s, err
+}
+
+// client returns a client and its session, which sends no heartbeats during a test.
+func client(t testing.TB, path string) (*dlock.Client, driver.Session) {
+	r := remember{newStoreAt(t, path, 24*time.Hour), make(chan driver.Session, 1)}
+	c := dlock.NewClient(r)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	require.NoError(t, c.Ping(t.Context()))
+	return c, <-r.sessions
+}
+
+func TestTransactionsPerLock(t *testing.T) {
+	path := filepath.Join(directory(t), "locks.db")
+	a, sa := client(t, path)
+	b, sb := client(t, path)
+	lock := func(c *dlock.Client) *dlock.Lock {
+		l, err := c.RWMutex("stock/42").Lock(t.Context())
+		require.NoError(t, err)
+		return l
+	}
+	assert.EqualValues(t, 2, commits(func() { require.NoError(t, lock(a).Unlock()) }, sa, sb), "a free lock")
+
+	held := lock(a)
+	reads := wireOf(sb).reads.Load()
+	got := make(chan *dlock.Lock)
+	n := commits(func() {
+		go func() { got <- lock(b) }()
+		require.Eventually(t, func() bool { return sb.(*session).watches.Len() > 0 }, time.Minute, time.Millisecond)
+		require.NoError(t, held.Unlock())
+		require.NoError(t, (<-got).Unlock())
+	}, sa, sb)
+	assert.EqualValues(t, 3, n, "a hand-over: a create and two deletes")
+	t.Logf("%d reads of the queue for the hand-over", wireOf(sb).reads.Load()-reads)
+
+	held, err := a.RWMutex("stock/42").RLock(t.Context())
+	require.NoError(t, err)
+	n = commits(func() {
+		l, err := b.RWMutex("stock/42").RLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, l.Unlock())
+	}, sa, sb)
+	assert.EqualValues(t, 2, n, "a reader behind a reader")
+	n = commits(func() {
+		_, err := b.RWMutex("stock/42").TryLock(t.Context())
+		require.ErrorIs(t, err, dlock.ErrLocked)
+	}, sa, sb)
+	t.Logf("an attempt that fails: %d transactions", n)
+	require.NoError(t, held.Unlock())
+}
+
+// copyFiles copies a database with its write-ahead log cut off at a length.
+func copyFiles(t testing.TB, from, to string, length int64) {
+	for _, suffix := range []string{"", "-wal"} {
+		b, err := os.ReadFile(from + suffix)
+		require.NoError(t, err)
+		if suffix == "-wal" {
+			b = b[:length]
+		}
+		require.NoError(t, os.WriteFile(to+suffix, b, 0o600))
+	}
+}
+
+func walLength(t testing.TB, path string) int64 {
+	info, err := os.Stat(path + "-wal")
+	require.NoError(t, err)
+	return info.Size()
+}
+
+// A power cut leaves at least what was written when the disk was last waited for, and
+// any part of what was written after that. The test takes this length of the
+// write-ahead log after each commit that waits for the disk. It then cuts the log off
+// at many lengths from there on. No checkpoint comes in between.
+func TestAPowerCutBringsNoTokenBack(t *testing.T) {
+	dir := directory(t)
+	path := filepath.Join(dir, "locks.db")
+	st := newStoreAt(t, path, time.Hour)
+	synced := int64(-1)
+	st.synced = func() { synced = walLength(t, path) }
+	s := connect(t, st)
+	operate(t, path, "UPDATE dlock_store SET last = reserved - 5") // so that another block is needed soon
+	synced = walLength(t, path)
+	var last int64
+	for i := range 30 {
+		j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+		require.NoError(t, err)
+		require.Greater(t, j.Token, last)
+		last = j.Token
+		length := walLength(t, path)
+		require.GreaterOrEqual(t, length, synced)
+		for _, cut := range []int64{synced, (synced + length) / 2, length - 1} {
+			if cut < synced {
+				continue
+			}
+			restored := filepath.Join(dir, "cut.db")
+			copyFiles(t, path, restored, cut)
+			after, err := newStoreAt(t, restored, time.Hour).Connect(t.Context())
+			require.NoError(t, err)
+			j, err := after.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+			require.NoError(t, err)
+			assert.Greater(t, j.Token, last, "token after a power cut behind lock %d", i)
+			require.NoError(t, after.Close())
+			removeFiles(t, restored)
+		}
+	}
+}
+
+func removeFiles(t testing.TB, path string) {
+	for _, suffix := range []string{"", "-wal", "-shm", "-sessions"} {
+		require.NoError(t, os.RemoveAll(path+suffix))
+	}
+}
+
+func TestACommitThatReservesTokensWaitsForTheDisk(t *testing.T) {
+	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
+	var full []bool
+	st.reserving = func(waits bool) { full = append(full, waits) }
+	s := connect(t, st)
+	for range block + 10 {
+		j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+		require.NoError(t, err)
+		require.NoError(t, s.Delete(t.Context(), "q", j.Place, driver.Changed))
+	}
+	assert.Equal(t, []bool{true, true}, full, "at the beginning, and after the first block")
+	var mode int
+	require.NoError(t, s.db.use(t.Context(), func() error {
+		_, err := s.db.row(t.Context(), "PRAGMA synchronous", []any{&mode})
+		return err
+	}))
+	assert.Equal(t, 1, mode, "synchronous is 1 (NORMAL) otherwise")
+}
+
+func TestAnApplicationsDatabase(t *testing.T) {
+	path := filepath.Join(directory(t), "application.db")
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	defer db.Close()
+	db.SetMaxOpenConns(1) // the sessions take none of them
+	_, err = db.Exec("CREATE TABLE item (name TEXT)")
+	require.NoError(t, err)
+	c, err := NewConnector(db, 0)
+	require.NoError(t, err)
+	a, b := connect(t, c), connect(t, c)
+	assert.Equal(t, defaultTimeout, a.Describe().Timeout)
+	j, err := a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+	require.NoError(t, err)
+	list, err := b.List(t.Context(), "q")
+	require.NoError(t, err)
+	assert.Equal(t, []driver.Node{j.Node}, list)
+	_, err = db.Exec("INSERT INTO item VALUES ('bolt')")
+	assert.NoError(t, err)
+
+	memory, err := sql.Open("sqlite", ":memory:")
+	require.NoError(t, err)
+	defer memory.Close()
+	c, err = NewConnector(memory, time.Second)
+	require.NoError(t, err)
+	_, err = c.Connect(t.Context())
+	assert.ErrorContains(t, err, "in memory")
+	_, err = NewConnector(db, time.Nanosecond)
+	assert.ErrorContains(t, err, "session timeout")
+	_, err = NewConnector(sql.OpenDB(otherDriver{}), 0)
+	assert.ErrorContains(t, err, "not that of modernc.org/sqlite")
+}
+
+// otherDriver is a database/sql driver of another library.
+type otherDriver struct{}
+
+func (d otherDriver) Driver() sqldriver.Driver { return d }
+func (otherDriver) Open(string) (sqldriver.Conn, error) {
+	return nil, errors.New("not used")
+}
+func (otherDriver) Connect(context.Context) (sqldriver.Conn, error) {
+	return nil, errors.New("not used")
+}
+
+func TestTheDefaultFile(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	t.Setenv("XDG_STATE_HOME", state)
+	t.Setenv("HOME", filepath.Join(state, "home"))
+	c, err := dlock.Open("sqlite", "?session_timeout=1m")
+	require.NoError(t, err)
+	require.NoError(t, c.Ping(t.Context()))
+	require.NoError(t, c.Close())
+	path, err := defaultFile()
+	require.NoError(t, err)
+	assert.FileExists(t, path)
+	assert.True(t, strings.HasPrefix(path, state), path)
+	info, err := os.Stat(filepath.Dir(path))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+}
+
+func TestPathsWithUnusualCharacters(t *testing.T) {
+	dir := directory(t)
+	for _, name := range []string{"a b#c%20.db", "ü+&=.db", "'\".db"} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, newStoreAt(t, path, time.Minute).connectOnce(t))
+		assert.FileExists(t, path)
+	}
+}
+
+func TestCloseLeavesNoFileOfTheSession(t *testing.T) {
+	path := filepath.Join(directory(t), "locks.db")
+	require.NoError(t, newStoreAt(t, path, time.Minute).connectOnce(t))
+	entries, err := os.ReadDir(path + "-sessions")
+	require.NoError(t, err)
+	for _, e := range entries {
+		assert.Equal(t, "alive", e.Name())
+	}
+}
