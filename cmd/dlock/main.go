@@ -1,19 +1,12 @@
 // Command dlock shows what distributed read-write locks do. Run it without
-// arguments to list its commands.
+// arguments to list its commands. It has the drivers for ZooKeeper and for a store
+// within the process. The command contrib/cmd/dlock has all drivers.
 package main
 
 import (
-	"context"
-	"os"
-	"os/signal"
-	"syscall"
-
+	"github.com/dlock-go/dlock/internal/command"
 	_ "github.com/dlock-go/dlock/memdriver"
 	_ "github.com/dlock-go/dlock/zkdriver"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { command.Main() }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/dlock-go/dlock/internal/command"
 	"github.com/dlock-go/dlock/internal/leakcheck"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
@@ -42,7 +43,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"demo", "-workers", "2"}, 0, "VERDICT: OK", ""},
 	} {
 		var stdout, stderr bytes.Buffer
-		assert.Equal(t, c.status, run(t.Context(), c.args, &stdout, &stderr), "%q", c.args)
+		assert.Equal(t, c.status, command.Run(t.Context(), c.args, &stdout, &stderr), "%q", c.args)
 		assert.Contains(t, stdout.String(), c.stdout)
 		assert.Contains(t, stderr.String(), c.stderr)
 		if c.stderr == "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/internal/command"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
@@ -27,7 +28,7 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 		{"demo", "-driver", "zk", "-dsn", dsn + "?connect_timeout=50ms", "-connect-timeout", "100ms"},
 	} {
 		var stdout, stderr bytes.Buffer
-		assert.NotZero(t, run(t.Context(), args, &stdout, &stderr), "%q", args)
+		assert.NotZero(t, command.Run(t.Context(), args, &stdout, &stderr), "%q", args)
 		assert.NotEmpty(t, stderr.String(), "%q", args)
 		assert.NotContains(t, stdout.String()+stderr.String(), "heim", "%q", args)
 		assert.NotContains(t, stdout.String()+stderr.String(), "alice:ge", "%q", args)
@@ -58,12 +59,12 @@ func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 	assert.NotContains(t, out.String(), "needs -dsn")
 
 	var stdout, stderr bytes.Buffer
-	assert.Zero(t, run(t.Context(), []string{"demo", "-workers", "2"}, &stdout, &stderr), "a store in memory needs no dsn: %s", &stderr)
+	assert.Zero(t, command.Run(t.Context(), []string{"demo", "-workers", "2"}, &stdout, &stderr), "a store in memory needs no dsn: %s", &stderr)
 	stdout.Reset()
-	assert.Zero(t, run(t.Context(), []string{"demo", "-driver", "zk", "-workers", "2"}, &stdout, &stderr), "%s", &stderr)
+	assert.Zero(t, command.Run(t.Context(), []string{"demo", "-driver", "zk", "-workers", "2"}, &stdout, &stderr), "%s", &stderr)
 	assert.Contains(t, stdout.String(), "VERDICT: OK")
 	assert.NotContains(t, stdout.String()+stderr.String(), "geheim")
-	assert.Equal(t, 2, run(t.Context(), []string{"demo", "-driver", "zk", "-dsn", "zk://"}, &stdout, &stderr), "-dsn comes before the environment")
+	assert.Equal(t, 2, command.Run(t.Context(), []string{"demo", "-driver", "zk", "-dsn", "zk://"}, &stdout, &stderr), "-dsn comes before the environment")
 }
 
 // Another client of the store can give its nodes any name, even a name that
@@ -78,7 +79,7 @@ func TestHostileNamesInAQueueReachNoTerminal(t *testing.T) {
 		_, err = raw.Create(chroot+"/demo/"+host+"-W-0000000000", []byte("\x1b[2J"), 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		var stdout, stderr bytes.Buffer
-		run(t.Context(), []string{"demo", "-driver", "zk", "-dsn", "zk://" + server.Addr() + chroot, "-workers", "3", "-timeout", "500ms", "-host", "w"}, &stdout, &stderr)
+		command.Run(t.Context(), []string{"demo", "-driver", "zk", "-dsn", "zk://" + server.Addr() + chroot, "-workers", "3", "-timeout", "500ms", "-host", "w"}, &stdout, &stderr)
 		said := stdout.String() + stderr.String()
 		assert.Contains(t, said, "in the queue behind")
 		assert.Contains(t, said, "gives up")

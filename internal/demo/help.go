@@ -51,12 +51,13 @@ may have happened between the two writes of an increment. With -driver mem the
 lock belongs to one process: two processes on one FILE show what happens without
 a common lock.
 
-Flags
+Drivers of this program
+
 `
 
 // writeHelp prints the text of "dlock demo -h".
 func writeHelp(w io.Writer) {
-	fmt.Fprint(w, helpText)
+	fmt.Fprint(w, helpText, storesText(), "\nFlags\n\n")
 	f := new(settings).flags()
 	f.SetOutput(w)
 	f.PrintDefaults()

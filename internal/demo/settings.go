@@ -39,14 +39,13 @@ const (
 	maxWorkers = 1000
 	maxRounds  = 1000
 	inMemory   = "mem"
-	zooKeeper  = "zk"
 )
 
 func (s *settings) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("dlock demo", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	f.StringVar(&s.driver, "driver", inMemory, "kind of store: mem, within this process, or zk, ZooKeeper")
-	f.StringVar(&s.dsn, "dsn", "", "where the store is; for zk: zk://host:2181/path\n(if not given: "+dsnVariable+" of the environment; put it there if it has a\npassword, because every user of this machine can see arguments)")
+	f.StringVar(&s.driver, "driver", inMemory, "kind of store: "+available())
+	f.StringVar(&s.dsn, "dsn", "", "where the store is; dlock demo -h shows an example for each driver\n(if not given: "+dsnVariable+" of the environment; put it there if it has a\npassword, because every user of this machine can see arguments)")
 	f.StringVar(&s.lock, "lock", "demo", "`name` of the lock")
 	f.StringVar(&s.host, "host", "", "`prefix` of the workers' host names, to tell processes apart\n(mem: worker; else this host's name and the process id)")
 	f.IntVar(&s.workers, "workers", 10, "how many workers, each with a session of its own")
@@ -123,9 +122,10 @@ func (s *settings) check() error {
 	case !hostForm.MatchString(s.host):
 		return fmt.Errorf("-host %q: must be 1 to 64 of the characters A-Z a-z 0-9 . _ -", s.host)
 	case s.driver == inMemory && strings.Contains(s.dsn, "://"):
-		return errors.New("-dsn with an address needs -driver zk")
-	case s.driver == zooKeeper && s.dsn == "":
-		return errors.New("-driver zk needs -dsn, such as -dsn zk://localhost:2181/locks, or " + dsnVariable + " in the environment")
+		return errors.New("-dsn with an address needs -driver, such as -driver zk")
+	}
+	if err := s.checkStore(); err != nil {
+		return err
 	}
 	if err := driver.CheckQueue(s.lock); err != nil {
 		return fmt.Errorf("-lock: %w", err)

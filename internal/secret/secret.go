@@ -3,6 +3,7 @@
 package secret
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -12,11 +13,26 @@ const Hidden = "..."
 
 // Hide returns text without the passwords that the arguments hold. A password
 // is the part of an argument between a colon and the last at sign, as in
-// "zk://user:password@host". All arguments count, because a message may repeat
-// an argument that is in the wrong place.
+// "zk://user:password@host", and the value of a parameter, as in
+// "host=h password=secret". All arguments count, because a message may repeat an
+// argument that is in the wrong place.
 func Hide(text string, args []string) string {
 	for _, arg := range args {
-		text = hide(text, arg)
+		text = hide(hideParameters(text, arg), arg)
+	}
+	return text
+}
+
+// parameter matches a password that follows its name. A value in single quotes may
+// hold spaces.
+var parameter = regexp.MustCompile(`(?i)(?:password|passwd|pwd|pass)\s*=\s*('(?:[^'\\]|\\.)*'?|[^&\s]+)`)
+
+// hideParameters hides the passwords of the argument that follow their names.
+func hideParameters(text, arg string) string {
+	for _, m := range parameter.FindAllStringSubmatch(arg, -1) {
+		hidden := strings.TrimSuffix(m[0], m[1]) + Hidden
+		text = strings.ReplaceAll(text, m[0], hidden)
+		text = strings.ReplaceAll(text, quoted(m[0]), hidden)
 	}
 	return text
 }

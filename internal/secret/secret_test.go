@@ -17,6 +17,10 @@ func TestALoginIsLeftOutHoweverItIsRepeated(t *testing.T) {
 		{"zk://h1,h2/x", `"zk://h1,h2/x"`, `"zk://h1,h2/x"`},
 		{"mail@example", `"mail@example"`, `"mail@example"`},
 		{"zk://alice:@h", `"zk://alice:@h"`, `"zk://alice:@h"`},
+		{"host=h password=geheim user=x", `invalid value "host=h password=geheim user=x" for flag`, `invalid value "host=h password=... user=x" for flag`},
+		{"host=h password='ge heim'", `"host=h password='ge heim'"`, `"host=h password=..."`},
+		{"-dsn:redis://h?password=geheim&db=1", "-dsn:redis://h?password=geheim&db=1", "-dsn:redis://h?password=...&db=1"},
+		{"alice:geheim@tcp(h:1)/db", `"alice:geheim@tcp(h:1)/db"`, `"alice:...@tcp(h:1)/db"`},
 		{"", "text", "text"},
 	} {
 		assert.Equal(t, c.want, Hide(c.text, []string{"other", c.arg}))

@@ -1,9 +1,14 @@
-package main
+// Package command is the program dlock without its drivers. A main package imports
+// the drivers that its program can use, and calls [Main].
+package command
 
 import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/dlock-go/dlock/internal/demo"
 	"github.com/dlock-go/dlock/internal/secret"
@@ -24,9 +29,19 @@ var commands = []command{
 	{"demo", "let workers contend for one lock, and check that it keeps its rules", demo.Main},
 }
 
-// run runs the command that args names, and returns the exit status of the
-// program.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+// Main runs the command that the arguments of the process name, and exits with
+// its status. The first interrupt ends the command in good order, and the second
+// one ends the process at once.
+func Main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// Run runs the command that args names, and returns the exit status of the
+// program: 2 for a command line that is not valid, and otherwise the status of the
+// command. When ctx ends, the command stops.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		usage(stderr)
 		return usageStatus
