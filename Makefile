@@ -7,7 +7,7 @@ FUZZTIME ?= 10s
 SOAK ?= 30m
 SEED ?= 1
 
-.PHONY: help test test-core lint bench bench-go fuzz soak faults fault-seeds need-zookeeper need-stores need-peers need-bench need-gcc
+.PHONY: help demo-all install-check test test-core lint bench bench-go fuzz soak faults fault-seeds need-zookeeper need-stores need-peers need-bench need-gcc
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -38,6 +38,12 @@ faults: ## put each fault of internal/longtest/simulation/faults into the lock; 
 
 fault-seeds: ## find the seeds that see these faults, and write them into the patches
 	GOWORK=off go test -count=1 -v -timeout 0 -run TestFaults ./internal/longtest/simulation/faults -find
+
+demo-all: need-zookeeper need-stores ## the demo with two processes on every store, each on a server that starts for it
+	cd contrib/cmd && DLOCK_TEST_ZOOKEEPER=require DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require DLOCK_TEST_ETCD=require go test -count=1 -v -run TestTheDemo ./dlock
+
+install-check: ## install the programs as a user does, from a proxy that serves this checkout
+	@sh scripts/install-check.sh
 
 need-zookeeper: ## install ZooKeeper and Java for the tests, or say what to install
 	@sh scripts/need-zookeeper.sh

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/command"
+	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/pgtest"
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// runProgram is an environment variable that makes the test binary run the
+// program instead of the tests.
+const runProgram = "DLOCK_TEST_RUN_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runProgram) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// stores starts a server for the test and returns a data source name of it, by
+// the name of the driver.
+var stores = map[string]func(t *testing.T) (dsn string){
+	"etcd":     func(t *testing.T) string { return "etcd://" + etcdtest.Start(t).Addr() },
+	"postgres": func(t *testing.T) string { return pgtest.Start(t).DSN() },
+	"redis":    func(t *testing.T) string { return "redis://" + redistest.Start(t, redistest.Durable()).Addr() },
+	"sqlite":   func(t *testing.T) string { return filepath.Join(t.TempDir(), "locks.db") },
+	"zk":       func(t *testing.T) string { return "zk://" + zktest.Start(t).Addr() + "/" },
+}
+
+// Two processes use one lock, and the counter in a file shows that they exclude
+// each other. With -v the test prints what they say: see make demo-all.
+func TestTheDemoRunsOnEveryStore(t *testing.T) {
+	for _, driver := range dlock.Drivers() {
+		if driver == "mem" {
+			continue // it is for one process
+		}
+		t.Run(driver, func(t *testing.T) {
+			open := stores[driver]
+			if open == nil {
+				t.Fatal("the table of this test has no store for this driver")
+			}
+			demo := []string{"demo", "-driver", driver, "-dsn", open(t), "-counter", filepath.Join(t.TempDir(), "counter"),
+				"-workers", "4", "-rounds", "2", "-hold", "20ms", "-timeout", "1m"}
+			var out [2][]byte
+			var errs [2]error
+			var both sync.WaitGroup
+			for i := range out {
+				both.Go(func() { out[i], errs[i] = program(t, append(demo, "-host", fmt.Sprintf("p%d", i+1))...) })
+			}
+			both.Wait()
+			for i := range out {
+				t.Logf("process %d:\n%s", i+1, out[i])
+				if errs[i] != nil || !bytes.Contains(out[i], []byte("VERDICT: OK\n")) {
+					t.Errorf("process %d failed: %v", i+1, errs[i])
+				}
+			}
+		})
+	}
+}
+
+// program runs dlock in a process of its own.
+func program(t *testing.T, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
+	cmd.Env = append(os.Environ(), runProgram+"=yes")
+	return cmd.CombinedOutput()
+}
+
+func TestTheHelpNamesEveryDriver(t *testing.T) {
+	var out bytes.Buffer
+	if status := command.Run(t.Context(), []string{"demo", "-h"}, &out, &out); status != 0 {
+		t.Fatal(out.String())
+	}
+	for _, driver := range dlock.Drivers() {
+		if !strings.Contains(out.String(), "\n  "+driver+" ") {
+			t.Errorf("the help does not name the driver %s:\n%s", driver, &out)
+		}
+	}
+}
+
+// Each driver gets the data source names of all drivers, so most of them are not
+// valid for it.
+func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
+	t.Chdir(t.TempDir()) // some of the names are names of files for SQLite
+	for _, dsn := range []string{
+		"redis://alice:geheim@127.0.0.1:1/x", "etcd://alice:geheim@127.0.0.1:1?colour=red", "zk://alice:geheim@127.0.0.1:1/?colour=red",
+		"postgres://alice:geheim@127.0.0.1:1/db?colour=red", "postgres://127.0.0.1:1/db?password=geheim&colour=red",
+		"host=127.0.0.1 port=x user=alice password=geheim", "alice:geheim@tcp(127.0.0.1:1)/db?colour=red", "file:x?password=geheim",
+	} {
+		for _, driver := range slices.Concat(dlock.Drivers(), []string{dsn}) {
+			var out bytes.Buffer
+			args := []string{"demo", "-driver", driver, "-dsn", dsn, "-workers", "1", "-connect-timeout", "50ms", "-lock", "q"}
+			if command.Run(t.Context(), args, &out, &out) == 0 && driver != "mem" && driver != "sqlite" {
+				t.Errorf("%s accepts %s: %s", driver, dsn, &out)
+			}
+			if strings.Contains(out.String(), "geheim") {
+				t.Errorf("%s, %s: %s", driver, dsn, &out)
+			}
+		}
+	}
+}
