@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/etcdtest"
 )
 
 // These sessions send no heartbeat during a test, so every request counts.
@@ -27,7 +28,7 @@ func (s *store) contender(t *testing.T) contender {
 }
 
 func TestAFreeLockTakesTwoRequests(t *testing.T) {
-	m := newStore(t, longSession).contender(t)
+	m := newStore(t, etcdtest.Shared(t), longSession).contender(t)
 	w := m.wire
 	for range 3 {
 		before := w.total()
@@ -68,7 +69,7 @@ func receive(t *testing.T, granted <-chan *dlock.Lock) *dlock.Lock {
 // The first wait of a session in a queue lists the queue once, besides the two
 // transactions. Every later one takes the two transactions only.
 func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
-	s := newStore(t, longSession)
+	s := newStore(t, etcdtest.Shared(t), longSession)
 	a := s.contender(t)
 	b := s.contender(t)
 	for round, want := range []int{3, 2, 2} {
@@ -86,7 +87,7 @@ func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 // The release of a shared lock is no Released, because another reader may hold the
 // lock as well. So the waiter lists the queue.
 func TestAWriterBehindAReaderListsTheQueueOnce(t *testing.T) {
-	s := newStore(t, longSession)
+	s := newStore(t, etcdtest.Shared(t), longSession)
 	a := s.contender(t)
 	b := s.contender(t)
 	for round, want := range []int{4, 3, 3} {
@@ -101,7 +102,7 @@ func TestAWriterBehindAReaderListsTheQueueOnce(t *testing.T) {
 }
 
 func TestAllWatchesOfASessionShareAStream(t *testing.T) {
-	s := newStore(t, longSession)
+	s := newStore(t, etcdtest.Shared(t), longSession)
 	made, err := s.Connect(within(t))
 	require.NoError(t, err)
 	defer made.Close()

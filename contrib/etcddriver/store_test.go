@@ -35,12 +35,12 @@ type store struct {
 
 // link is what lies between a session and the server.
 type link struct {
-	proxy *testenv.Proxy
-	wire  wire
+	proxy  *testenv.Proxy
+	wire   wire
+	reused bool // by a later session
 }
 
-func newStore(t *testing.T, params string) *store {
-	server := etcdtest.Shared(t)
+func newStore(t *testing.T, server *etcdtest.Server, params string) *store {
 	return &store{t: t, server: server, prefix: server.Prefix(), params: params, links: make(map[driver.Session]*link)}
 }
 
@@ -67,8 +67,8 @@ func (s *store) freeLink() *link {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for old, l := range s.links {
-		if old.(*session).isClosed() && l.proxy.Connections() == 0 {
-			delete(s.links, old)
+		if !l.reused && old.(*session).isClosed() && l.proxy.Connections() == 0 {
+			l.reused = true
 			l.proxy.Heal()
 			l.proxy.SetDelay(0)
 			return &link{proxy: l.proxy}

@@ -1,0 +1,145 @@
+package etcddriver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/etcdtest"
+)
+
+// locker takes and gives back one lock.
+type locker func() (unlock func() error, err error)
+
+// ofDlock and ofMutex return a contender with a session of its own. Both locks live
+// on the same server.
+func ofDlock(b testing.TB, server *etcdtest.Server, name string) locker {
+	client, err := dlock.Open("etcd", "etcd://"+server.Addr()+"/bench?session_timeout=60s")
+	require.NoError(b, err)
+	require.NoError(b, client.Ping(within(b)))
+	b.Cleanup(func() { _ = client.Close() })
+	m := client.RWMutex(name)
+	return func() (func() error, error) {
+		l, err := m.Lock(context.Background())
+		if err != nil {
+			return nil, err
+		}
+		return l.Unlock, nil
+	}
+}
+
+func ofMutex(b testing.TB, server *etcdtest.Server, name string) locker {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Addr()}, Logger: zap.NewNop()})
+	require.NoError(b, err)
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(60))
+	require.NoError(b, err)
+	b.Cleanup(func() { session.Close(); client.Close() })
+	m := concurrency.NewMutex(session, "mutex/"+name)
+	return func() (func() error, error) {
+		ctx := context.Background()
+		return func() error { return m.Unlock(ctx) }, m.Lock(ctx)
+	}
+}
+
+var lockers = []struct {
+	name string
+	make func(testing.TB, *etcdtest.Server, string) locker
+}{{"dlock", ofDlock}, {"Mutex", ofMutex}}
+
+// BenchmarkFreeLock takes a free lock of each kind in turns, so that both meet the
+// same load of the machine. It reports the medians.
+func BenchmarkFreeLock(b *testing.B) {
+	server := etcdtest.Start(b)
+	lock := make([]locker, len(lockers))
+	times := make([][]time.Duration, len(lockers))
+	for i, l := range lockers {
+		lock[i] = l.make(b, server, "free")
+	}
+	for b.Loop() {
+		for i := range lock {
+			began := time.Now()
+			unlock, err := lock[i]()
+			require.NoError(b, err)
+			require.NoError(b, unlock())
+			times[i] = append(times[i], time.Since(began))
+		}
+	}
+	for i, l := range lockers {
+		slices.Sort(times[i])
+		b.ReportMetric(float64(times[i][len(times[i])/2].Microseconds()), "µs/"+l.name)
+	}
+}
+
+// BenchmarkContended lets eight or more contenders take one lock for a second, with
+// each kind of lock in turns. It reports locks per second, the longest wait, and how
+// many locks the contenders with the least and the most locks had.
+func BenchmarkContended(b *testing.B) {
+	for _, n := range []int{8, 32} {
+		b.Run(fmt.Sprint(n, " contenders"), func(b *testing.B) {
+			server := etcdtest.Start(b)
+			contenders := make([][]locker, len(lockers))
+			for i, l := range lockers {
+				for range n {
+					contenders[i] = append(contenders[i], l.make(b, server, "contended"))
+				}
+			}
+			rounds := make([][]round, len(lockers))
+			for b.Loop() {
+				for i := range lockers {
+					rounds[i] = append(rounds[i], contend(b, contenders[i], time.Second))
+				}
+			}
+			for i, l := range lockers {
+				slices.SortFunc(rounds[i], func(x, y round) int { return x.total - y.total })
+				r := rounds[i][len(rounds[i])/2]
+				b.ReportMetric(float64(r.total)/r.took.Seconds(), l.name+"/s")
+				b.ReportMetric(float64(r.longest.Milliseconds()), "ms-longest-"+l.name)
+				b.ReportMetric(float64(r.least), "least-"+l.name)
+				b.ReportMetric(float64(r.most), "most-"+l.name)
+			}
+		})
+	}
+}
+
+type round struct {
+	total, least, most int
+	longest, took      time.Duration
+}
+
+func contend(b *testing.B, contenders []locker, d time.Duration) round {
+	counts, longest := make([]int, len(contenders)), make([]time.Duration, len(contenders))
+	began := time.Now()
+	var group sync.WaitGroup
+	for i, lock := range contenders {
+		group.Go(func() {
+			for time.Since(began) < d {
+				asked := time.Now()
+				unlock, err := lock()
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				longest[i] = max(longest[i], time.Since(asked))
+				counts[i]++
+				if err := unlock(); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	r := round{least: slices.Min(counts), most: slices.Max(counts), longest: slices.Max(longest), took: time.Since(began)}
+	for _, n := range counts {
+		r.total += n
+	}
+	return r
+}

@@ -1,0 +1,59 @@
+package etcddriver
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+
+	"github.com/dlock-go/dlock/internal/etcdtest"
+)
+
+// A server that answers late has counted the lease from an earlier time.
+func TestTheLeaseCountsFromBeforeTheGrant(t *testing.T) {
+	server := etcdtest.Shared(t)
+	opened, err := Driver{}.OpenConnector("etcd://" + server.Addr() + "/" + server.Prefix() + "?session_timeout=4s")
+	require.NoError(t, err)
+	c := opened.(*connector)
+	var answered time.Time
+	c.dial = []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(
+		ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		err := invoke(ctx, method, request, reply, conn, opts...)
+		if _, grant := request.(*pb.LeaseGrantRequest); grant && err == nil {
+			time.Sleep(3500 * time.Millisecond) // more than the term of the lease
+			answered = time.Now()
+		}
+		return err
+	})}
+	_, err = c.Connect(within(t))
+	require.False(t, answered.IsZero())
+	require.ErrorContains(t, err, "the reply came too late")
+}
+
+// The proof in heartbeat.go needs answers of the same term.
+func TestAKeepAliveOfAnOldTermDoesNotCount(t *testing.T) {
+	server := etcdtest.Shared(t)
+	opened, err := Driver{}.OpenConnector("etcd://" + server.Addr() + "/" + server.Prefix() + "?" + longSession)
+	require.NoError(t, err)
+	c := opened.(*connector)
+	newer := uint64(0)
+	c.dial = []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(
+		ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		err := invoke(ctx, method, request, reply, conn, opts...)
+		if r, ok := reply.(*pb.RangeResponse); ok && err == nil {
+			r.Header.RaftTerm += newer
+		}
+		return err
+	})}
+	made, err := c.Connect(within(t))
+	require.NoError(t, err)
+	defer made.Close()
+	require.True(t, made.(*session).beat(within(t)))
+	newer = 1
+	require.False(t, made.(*session).beat(within(t)))
+}

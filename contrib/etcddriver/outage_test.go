@@ -1,0 +1,153 @@
+package etcddriver
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/longtest/histories"
+)
+
+func TestHistoriesAreLinearizable(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	c := conformance{server: server, lenient: true}
+	histories.Run(t, histories.Store{
+		Config: c.config(t),
+		Outage: func(*testing.T) (mend func()) {
+			server.Kill()
+			return server.Restart
+		},
+	})
+}
+
+// rounds makes the tests that fail servers longer.
+var rounds = flag.Int("rounds", 1, "how many times as long servers fail")
+
+// guard is what the locks protect. It sees two holders, and tokens that fall.
+type guard struct {
+	holders atomic.Int64
+	token   atomic.Int64
+	grants  atomic.Int64
+	lost    atomic.Int64
+}
+
+// use enters the guard with a lock for a moment, unless the lock has been lost.
+func (g *guard) use(t *testing.T, l *dlock.Lock) {
+	if l.Err() != nil {
+		g.lost.Add(1)
+		return
+	}
+	if n := g.holders.Add(1); n != 1 && l.Err() == nil {
+		t.Errorf("%d holders at the same time", n)
+	}
+	if last := g.token.Swap(l.Token()); last >= l.Token() {
+		t.Errorf("token %d was granted after token %d", l.Token(), last)
+	}
+	select {
+	case <-l.Lost():
+		g.lost.Add(1)
+	case <-time.After(time.Millisecond):
+	}
+	g.holders.Add(-1)
+	g.grants.Add(1)
+}
+
+// load lets clients take one lock again and again until the returned function is
+// called.
+func (g *guard) load(t *testing.T, clients int, dsn string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	for range clients {
+		client, err := dlock.Open("etcd", dsn)
+		require.NoError(t, err)
+		group.Go(func() {
+			defer client.Close() // the session may have ended
+			for ctx.Err() == nil {
+				l, err := client.RWMutex("q").Lock(ctx)
+				if err != nil {
+					if ctx.Err() == nil && !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrSessionEnded) {
+						t.Errorf("lock: %v", err)
+					}
+					continue
+				}
+				g.use(t, l)
+				_ = l.Unlock() // the lock may have been lost
+			}
+		})
+	}
+	return func() {
+		cancel()
+		group.Wait()
+	}
+}
+
+// more waits until so many more locks have been granted.
+func (g *guard) more(t *testing.T, n int64) {
+	t.Helper()
+	want := g.grants.Load() + n
+	eventually(t, func() bool { return g.grants.Load() >= want })
+}
+
+func TestAServerThatIsKilledUnderLoadMakesNoTwoHolders(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	var g guard
+	stop := g.load(t, 6, "etcd://"+server.Addr()+"/locks?session_timeout=5s")
+	g.more(t, 20)
+	for range 4 * *rounds {
+		server.Kill()
+		server.Restart()
+		g.more(t, 20)
+	}
+	stop()
+	t.Logf("%d grants, %d locks lost", g.grants.Load(), g.lost.Load())
+}
+
+func TestAnEnsembleThatLosesServersMakesNoTwoHolders(t *testing.T) {
+	t.Parallel()
+	ensemble := etcdtest.StartEnsemble(t, 3)
+	var g guard
+	stop := g.load(t, 6, "etcd://"+strings.Join(ensemble.Addrs(), ",")+"/locks?session_timeout=5s")
+	g.more(t, 20)
+	for round := range *rounds {
+		ensemble.MoveLeader(t)
+		g.more(t, 20)
+
+		leader := ensemble.Servers[ensemble.Leader(t)]
+		leader.Kill()
+		g.more(t, 20) // two of three go on
+		leader.Restart()
+
+		follower := ensemble.Servers[(ensemble.Leader(t)+1)%3]
+		follower.Pause() // its connections stay open
+		g.more(t, 20)
+		follower.Resume()
+		t.Logf("round %d: %d grants, %d locks lost", round, g.grants.Load(), g.lost.Load())
+	}
+	stop()
+}
+
+// A session survives the death of the server that it uses, because the next leader
+// gives each lease its whole time again.
+func TestASessionSurvivesANewLeader(t *testing.T) {
+	t.Parallel()
+	ensemble := etcdtest.StartEnsemble(t, 3)
+	s := connectTo(t, "etcd://"+strings.Join(ensemble.Addrs(), ",")+"/locks?session_timeout=10s")
+	j := create(t, s, "q", "h-W-")
+	ensemble.Servers[ensemble.Leader(t)].Kill()
+	ensemble.Leader(t)
+	eventually(t, func() bool { return s.beat(within(t)) })
+	require.NoError(t, s.Err())
+	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
+}

@@ -1,0 +1,119 @@
+package etcddriver
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var sabotage = flag.Bool("sabotage", false, "put each mistake in and see that its test fails")
+
+// mistakes are mistakes that an author could make, each with a test that fails if the
+// driver has it.
+var mistakes = []struct {
+	name, file, right, wrong, test string
+}{
+	{
+		"the lease counts from the reply to the grant", "driver.go",
+		"	sent := driver.Now()\n	grant, err := client.Grant(ctx, int64(c.settings.timeout/time.Second))",
+		"	grant, err := client.Grant(ctx, int64(c.settings.timeout/time.Second))\n	sent := driver.Now()",
+		"TestTheLeaseCountsFromBeforeTheGrant",
+	},
+	{
+		"a keep-alive alone proves that the lease lives", "heartbeat.go",
+		"if alive.Header.RaftTerm == read.Header.RaftTerm {", "if read != nil {",
+		"TestAKeepAliveOfAnOldTermDoesNotCount",
+	},
+	{
+		"a create that arrives late is not refused", "create.go",
+		`"=", 0)).`, `">", -1)).`,
+		"TestConformance/rule04/a-create-that-arrives-late-leaves-nothing",
+	},
+	{
+		"a create that has failed is not cancelled", "create.go",
+		"s.calls.Go(func() { s.cancel(keys, id) })", "_ = s.cancel",
+		"TestConformance/rule04/a-reply-lost-leaves-nothing-and-takes-no-other-node",
+	},
+	{
+		"a node belongs to no lease", "create.go",
+		"nodeValue(n.Prefix, n.Data), clientv3.WithLease(s.id))", "nodeValue(n.Prefix, n.Data))",
+		"TestConformance/rule09/close-removes-the-nodes",
+	},
+	{
+		"nodes are ordered by their keys", "layout.go",
+		"min(max(a.Seq-b.Seq, -1), 1)", "strings.Compare(a.id, b.id)",
+		"TestConformance/rule01/concurrent-creates-are-listed-in-the-order-of-their-tokens",
+	},
+	{
+		"a watch is armed without a list", "queuewatch.go",
+		"	if q.refresh(ctx) != nil {\n		return\n	}\n", "",
+		"TestNothingIsMissedBetweenTheListAndTheWatch|TestAHandOver",
+	},
+	{
+		"a lost watch is opened again without a list", "queuewatch.go",
+		"			q.s.watches.Gone(q.queue, p.Node, driver.Changed)\n		}\n	}\n	q.nodes = listed",
+		"			_ = p\n		}\n	}\n	q.nodes = listed",
+		"TestAWatchSurvivesACompactionOfWhatItHasMissed",
+	},
+	{
+		"every deletion is a release", "queuewatch.go",
+		"case was && e.Type == mvccpb.DELETE && id == releasedID:",
+		`case was && e.Type == mvccpb.DELETE && releasedID != "no node":`,
+		"TestConformance/rule13/close-is-not-released",
+	},
+	{
+		"delete ignores whether the node is there", "queue.go",
+		"	if !reply.Succeeded {\n		return driver.ErrGone\n	}\n", "",
+		"TestConformance/rule07/a-delete-after-an-operator-finds-the-node-gone",
+	},
+	{
+		"each heartbeat logs in", "heartbeat.go",
+		"	if h.stream == nil {", "	if h.stream = nil; true {",
+		"TestHeartbeatsDoNotLogIn",
+	},
+	{
+		"a silent stream is kept", "watch.go",
+		"s.stream.silence() > s.timeout/2", "false",
+		"TestASilentStreamIsReplaced",
+	},
+}
+
+// TestEachMistakeIsSeen checks that each mistake can be put in. With -sabotage it
+// puts each one in, by an overlay of the go command, and runs its test, which has to
+// fail.
+func TestEachMistakeIsSeen(t *testing.T) {
+	for _, m := range mistakes {
+		t.Run(m.name, func(t *testing.T) {
+			text, err := os.ReadFile(m.file)
+			require.NoError(t, err)
+			require.Equal(t, 1, strings.Count(string(text), m.right), "%s has this text once: %s", m.file, m.right)
+			if *sabotage {
+				seeItFail(t, m.file, strings.Replace(string(text), m.right, m.wrong, 1), m.test)
+			}
+		})
+	}
+}
+
+func seeItFail(t *testing.T, file, text, test string) {
+	t.Helper()
+	dir := t.TempDir()
+	path, err := filepath.Abs(file)
+	require.NoError(t, err)
+	changed, overlay := filepath.Join(dir, file), filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(changed, []byte(text), 0o600))
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(overlay, list, 0o600))
+	args := []string{"test", "-count=1", "-overlay", overlay}
+	built, err := exec.Command("go", append(args, "-run=^$", ".")...).CombinedOutput()
+	require.NoError(t, err, "%s", built)
+	out, err := exec.Command("go", append(args, "-failfast", "-run="+test, ".")...).CombinedOutput()
+	require.Error(t, err, "%s passed", test)
+	require.Contains(t, string(out), "--- FAIL", "%s", out)
+}
