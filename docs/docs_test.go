@@ -212,8 +212,13 @@ func TestEveryCommandExists(t *testing.T) {
 			case words[0] == ".ci/run":
 				_, err := exec.LookPath(filepath.Join(root, words[0]))
 				assert.NoError(t, err, "%v: %s", b, line)
-			case strings.HasPrefix(line, "go run ./cmd/dlock "):
+			case strings.HasPrefix(line, "go run ./cmd/dlock "), strings.HasPrefix(line, "go run ./contrib/cmd/dlock "):
 				hasFlags(t, b, words[3], words[4:])
+			case words[0] == "sh":
+				for _, path := range words[1:] {
+					_, err := os.Stat(filepath.Join(root, path))
+					assert.NoError(t, err, "%v: %s", b, line)
+				}
 			case strings.HasPrefix(line, "go test "):
 				hasTests(t, b, words)
 			default:
