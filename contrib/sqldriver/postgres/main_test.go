@@ -8,4 +8,7 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(leakcheck.After(pgtest.Main(m))) }
+func TestMain(m *testing.M) {
+	putFault()
+	os.Exit(leakcheck.After(pgtest.Main(m)))
+}

@@ -287,7 +287,7 @@ func TestChangeByHandIsNoticed(t *testing.T) {
 	c.exec(t, "DELETE FROM dlock.node")
 	select {
 	case <-w.C:
-	case <-time.After(30 * time.Second):
+	case <-time.After(10 * time.Second):
 		t.Error("the watch goes on")
 	}
 }

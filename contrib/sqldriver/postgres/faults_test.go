@@ -1,0 +1,80 @@
+package postgres
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/pgtest"
+)
+
+// faultVariable makes this test binary put a fault into the functions of the driver.
+const faultVariable = "DLOCK_POSTGRES_FAULT"
+
+// A mistake is one in schema.sql. The test, which is a pattern for -test.run, has
+// to fail with it.
+type mistake struct {
+	name, old, new, test string
+}
+
+var mistakes = []mistake{
+	{"a change of a lower generation is taken", " WHEN p_generation < present THEN 'stale'", "",
+		"TestLateChangeIsRefused"},
+	{"clearing up does not raise the generation", "SET generation = greatest(generation, p_generation)", "SET generation = generation",
+		"TestLateChangeIsRefused"},
+	{"an unknown session may append", "WHEN present IS NULL THEN 'unknown'", "WHEN present IS NULL THEN 'ok'",
+		"TestConformance/rule09/a-create-that-arrives-after-close-leaves-nothing"},
+	{"tokens start over in an empty database", "drawn := nextval('dlock.counter');", "drawn := (SELECT coalesce(max(token), 0) + 1 FROM dlock.node);",
+		"TestConformance/rule03/tokens-rise-when-the-queue-becomes-empty"},
+	{"an append does not lock the queue", "PERFORM dlock.lock_queue(p_queue);\n    drawn", "drawn",
+		"TestConformance/rule06/watch-of-a-queue-sees-a-creation"},
+	{"a removal sends no notice", "PERFORM dlock.tell(p_queue, removed, p_why);", "PERFORM 1;",
+		"TestConformance/rule13/after-released-the-watch-goes-on"},
+	{"every removal counts as a release", "p_why || chr(10)", "'r' || chr(10)",
+		"TestConformance/rule13/delete-is-not-released"},
+	{"a node that is gone can be removed", "RETURN 'gone';", "RETURN 'ok';",
+		"TestConformance/rule07/a-delete-after-an-operator-finds-the-node-gone"},
+	{"a removal takes all nodes of the session", "DELETE FROM dlock.node WHERE token = p_token AND queue", "DELETE FROM dlock.node WHERE queue",
+		"TestConformance/rule07/delete-removes-the-node-and-no-other"},
+	{"a removal by hand sends no notice", "PERFORM dlock.tell(OLD.queue, OLD.name, 'c');", "PERFORM 1;",
+		"TestChangeByHandIsNoticed"},
+	{"a heartbeat does not move the deadline", "SET deadline = clock_timestamp() + timeout", "SET deadline = deadline",
+		"TestConformance/rule08/an-idle-session-lives-on"},
+}
+
+// putFault puts the fault that the environment names into schema.sql.
+func putFault() {
+	for _, f := range mistakes {
+		if f.name == os.Getenv(faultVariable) {
+			schemaSQL = strings.Replace(schemaSQL, f.old, f.new, 1)
+		}
+	}
+}
+
+// TestFaultsAreCaught runs this test binary once for each fault: its test fails.
+func TestFaultsAreCaught(t *testing.T) {
+	if os.Getenv(faultVariable) != "" || testing.Short() {
+		t.Skip("runs the other tests, which takes half a minute")
+	}
+	pgtest.Require(t)
+	for _, f := range mistakes {
+		t.Run(f.name, func(t *testing.T) {
+			if strings.Count(schemaSQL, f.old) == 0 {
+				t.Fatal("schema.sql does not contain the text to be replaced")
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, os.Args[0], "-test.failfast", "-test.run=^"+strings.ReplaceAll(f.test, "/", "$/^"))
+			cmd.Env = append(os.Environ(), faultVariable+"="+f.name)
+			out, err := cmd.CombinedOutput()
+			if err == nil {
+				t.Errorf("%s passes with the fault:\n%s", f.test, out)
+			} else if !strings.Contains(string(out), "--- FAIL: "+strings.Split(f.test, "/")[0]) {
+				t.Errorf("%s did not run: %v\n%s", f.test, err, out)
+			}
+		})
+	}
+}
