@@ -323,3 +323,57 @@ func TestTransactionPoolingProxy(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSmallPoolServesManyCalls makes many changes at once with the smallest pool. The
+// heartbeats and the notices need connections as well.
+func TestSmallPoolServesManyCalls(t *testing.T) {
+	server := pgtest.Shared(t)
+	client, err := dlock.Open("postgres", server.DSN("schema="+server.Schema(), "session_timeout=2s", "max_connections=3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var tokens sync.Map
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			l := lock(t, client.RWMutex(fmt.Sprint("q", i%3)))
+			if _, twice := tokens.LoadOrStore(l.Token(), true); twice {
+				t.Errorf("token %d came twice", l.Token())
+			}
+			if err := l.Unlock(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestServerWithoutFreeConnections shows that a full server is no lasting error.
+func TestServerWithoutFreeConnections(t *testing.T) {
+	server := pgtest.Start(t, pgtest.WithConfig("max_connections=4", "superuser_reserved_connections=0", "max_wal_senders=0"))
+	db, err := sql.Open("pgx", server.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var taken []*sql.Conn
+	for range 4 {
+		c, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken = append(taken, c)
+	}
+	refused(t, server.DSN(), true, "too many clients")
+	for _, c := range taken {
+		c.Close()
+	}
+	db.Close()
+	client, err := dlock.Open("postgres", server.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	lock(t, client.RWMutex("q")).Unlock()
+}
