@@ -24,8 +24,12 @@ if [ "$*" != . ]; then
 fi
 
 status=0
+all_began=$(date +%s)
 for module in ${*:-$(sh scripts/modules.sh)}; do
 	echo "# tests of $module"
+	began=$(date +%s)
 	(enter "$module" && go test -race -shuffle=on -p 1 -timeout 15m ${TESTFLAGS:-} ./...) || status=1
+	echo "# tests of $module: $(($(date +%s) - began)) s"
 done
+echo "# all tests: $(($(date +%s) - all_began)) s"
 exit $status
