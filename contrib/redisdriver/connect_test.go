@@ -227,3 +227,25 @@ func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 	_, err = made.List(ctx, "stock/42")
 	require.True(t, errors.Is(err, context.Canceled), err)
 }
+
+// TestASessionFindsItsServerAgain makes dials fail for a while. go-redis would then
+// dial in the background, for a request that has ended, and never succeed.
+func TestASessionFindsItsServerAgain(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), "session_timeout=1m&pool_size=1")
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	p := s.proxy(made)
+	list := func() error {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		_, err := made.List(ctx, "stock/42")
+		return err
+	}
+	p.Refuse()
+	p.DropConnections()
+	for range 5 {
+		require.ErrorIs(t, list(), driver.ErrUnavailable)
+	}
+	p.Heal()
+	require.Eventually(t, func() bool { return list() == nil }, 10*time.Second, time.Millisecond)
+}

@@ -123,7 +123,7 @@ func TestAHolderSurvivesAShortCrash(t *testing.T) {
 		assert.NoError(t, err)
 		granted <- next
 	}()
-	s.waitForWatchers(1)
+	s.waitForWatchers(lock, 1)
 	s.server.Restart()
 	require.NoError(t, lock.Err())
 	var unlocked error
@@ -217,9 +217,10 @@ func TestSentinelLeadsToTheNewMaster(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(1), master.Do("WAIT", "1", "10000"))
 	master.Kill()
-	require.Eventually(t, func() bool {
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		nodes, err := session.List(t.Context(), "stock/42")
-		return err == nil && len(nodes) == 1
+		assert.NoError(c, err)
+		assert.Len(c, nodes, 1)
 	}, 60*time.Second, 50*time.Millisecond, "the session has not found the new master")
 	require.Equal(t, replica.Addr(), driver.Describe(session).Server)
 	require.NoError(t, session.Err())

@@ -46,11 +46,10 @@
 //	tls_server_name  the name expected in the server's certificate (the host)
 //
 // These parameters of go-redis are accepted as well: db, protocol (2), client_name,
-// dial_timeout (5s), read_timeout (3s), write_timeout (3s), pool_size (8, the
-// requests of a session that are on their way at once), pool_fifo, pool_timeout,
-// min_idle_conns, max_idle_conns, max_active_conns, conn_max_idle_time, idle_timeout,
-// conn_max_lifetime, max_conn_age, skip_verify. The driver ignores max_retries,
-// min_retry_backoff and max_retry_backoff: go-redis must repeat no request by itself.
+// dial_timeout (5s), read_timeout (3s), write_timeout (3s), skip_verify, and pool_size
+// (8), which is the number of requests of a session that are on their way at once.
+// Other parameters of go-redis, such as max_retries, are accepted and do nothing: the
+// driver manages the connections itself, and go-redis must repeat no request.
 //
 // For Sentinel, give the name of the master. The host and the parameters addr name
 // Sentinels then. The user and the password before the host are those of the
@@ -83,8 +82,8 @@
 //	              sessions whose deadlines have passed, by the server's clock
 //	9 close       one script removes the nodes and the session. It uses a connection of
 //	              its own, after all other connections were closed
-//	10 methods    go-redis does not interrupt a read, so calls run on goroutines of
-//	              their own (package calls)
+//	10 methods    go-redis does not interrupt a read. So each connection serves one
+//	              request at a time, and is closed if the context of the request ends
 //	11 nothing    each connection belongs to its session, and is closed with it
 //	   outlives
 //	12 replace    one script removes and adds the member
@@ -109,8 +108,8 @@
 // shows both. If two holders are not acceptable without such a resource, use a store
 // with consensus, such as ZooKeeper or etcd.
 //
-// min-replicas-to-write does not change this: it refuses writes if replicas lag for
-// seconds, and not for a single write.
+// The setting min-replicas-to-write does not change this: it refuses writes if
+// replicas lag for seconds, and not for a single write.
 //
 // # Errors
 //

@@ -56,7 +56,6 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 		if subscription != nil {
 			_ = subscription.Close()
 		}
-		s.link.wait()
 		return nil, fmt.Errorf("redisdriver: connect: %w", err)
 	}
 	s.calls.Go(func() { s.listen(subscription) })

@@ -40,6 +40,7 @@ func Example_dataSourceName() {
 		log.Fatal(err)
 	}
 	fmt.Println(client.Close())
-	// Output: dlock: open "redis": redisdriver: dsn: a TLS parameter needs the
-	// scheme rediss:// <nil>
+	// Output:
+	// dlock: open "redis": redisdriver: dsn: a TLS parameter needs the scheme rediss://
+	// <nil>
 }

@@ -8,71 +8,63 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
-
-	"github.com/dlock-go/dlock/driver/calls"
 )
 
-// link is a client of go-redis whose connections end with the link. go-redis itself
-// does not interrupt a read if its context ends, and its Close ends neither
-// subscriptions nor dials.
+// link is the connections of a session with the server. Each connection belongs to a
+// line, and all end with the link.
 type link struct {
 	settings *settings
-	client   *redis.Client
-	requests *calls.Group // what callers ask for
-	upkeep   *calls.Group // heartbeats and the like: they do not wait for callers
+	requests chan *line // idle lines for what callers ask for
+	upkeep   chan *line // idle lines for heartbeats and the like, which wait for no caller
+	listener *line      // for the subscription
 	life     context.Context
 	end      context.CancelFunc
 
 	mu     sync.Mutex
-	conns  map[*trackedConn]bool
+	lines  []*line
 	server string // the address of the latest connection
 	moved  string // the server that a MOVED reply has named, or empty
 }
 
-// upkeepCalls is the number of requests of a session that may be on their way besides
+// upkeepLines is the number of requests of a session that may be on their way besides
 // those of callers.
-const upkeepCalls = 4
+const upkeepLines = 4
 
 func newLink(s *settings) *link {
-	o := s.options()
-	l := &link{
-		settings: s, conns: make(map[*trackedConn]bool),
-		requests: calls.NewGroup(o.PoolSize), upkeep: calls.NewGroup(upkeepCalls),
-	}
+	l := &link{settings: s}
 	l.life, l.end = context.WithCancel(context.Background())
-	o.PoolSize += upkeepCalls + 1
-	o.Dialer = l.dial
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	l.client = redis.NewClient(o)
+	l.requests, l.upkeep = l.newLines(s.options().PoolSize), l.newLines(upkeepLines)
+	l.listener = <-l.newLines(1)
 	return l
+}
+
+func (l *link) newLines(n int) chan *line {
+	idle := make(chan *line, n)
+	for range n {
+		x := &line{link: l}
+		l.lines = append(l.lines, x)
+		idle <- x
+	}
+	return idle
 }
 
 // close ends all connections, and with them all requests. It may be called again.
 func (l *link) close() {
 	l.end()
-	l.drop()
-	_ = l.client.Close() // an error says that the client is closed
-}
-
-// wait waits until the goroutines of all calls have ended. It is called after close.
-func (l *link) wait() {
-	_ = l.requests.Wait(context.Background())
-	_ = l.upkeep.Wait(context.Background())
+	for _, x := range l.lines {
+		x.close()
+	}
 }
 
 // drop closes all connections. Later requests dial again.
 func (l *link) drop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for c := range l.conns {
-		_ = c.Conn.Close()
+	for _, x := range l.lines {
+		x.drop()
 	}
-	clear(l.conns)
 }
 
 // address returns the address of the server to which the link was connected last.
@@ -82,24 +74,146 @@ func (l *link) address() string {
 	return l.server
 }
 
-// dial connects to the server that has the keys. It takes the place of go-redis's own
-// dialer.
-func (l *link) dial(_ context.Context, network, _ string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(l.life, l.settings.options().DialTimeout)
+// line is a client of go-redis with one connection, for one request at a time.
+// go-redis does not end a read when a context ends. So the line closes the connection
+// then, and the request returns at once, on the goroutine of its caller.
+type line struct {
+	link *link
+
+	mu       sync.Mutex
+	requests int             // the number of requests so far
+	ctx      context.Context // of the latest request
+	client   *redis.Client   // nil before the first request
+	clients  int             // the number of clients so far
+	conn     net.Conn        // the latest connection of the client
+	cut      bool            // the line has closed the connection
+}
+
+// begin prepares the line for a request. If ctx ends before the call of done, the
+// request fails at once.
+func (x *line) begin(ctx context.Context) (client *redis.Client, done func(), err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.link.life.Err() != nil {
+		return nil, nil, net.ErrClosed
+	}
+	if x.cut {
+		x.discard()
+	}
+	if x.client == nil {
+		x.client = x.newClient()
+	}
+	x.ctx = ctx
+	x.requests++
+	this := x.requests
+	stop := context.AfterFunc(ctx, func() { x.interrupt(this) })
+	return x.client, func() {
+		if !stop() {
+			x.interrupt(this)
+		}
+	}, nil
+}
+
+func (x *line) newClient() *redis.Client {
+	o := x.link.settings.options()
+	o.PoolSize, o.MinIdleConns, o.MaxActiveConns = 1, 0, 0
+	x.clients++
+	this := x.clients
+	o.Dialer = func(_ context.Context, network, _ string) (net.Conn, error) { return x.dial(this, network) }
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return redis.NewClient(o)
+}
+
+// interrupt closes the connection if the line still makes the request of that number,
+// or if it has made no other one since.
+func (x *line) interrupt(request int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.requests == request {
+		x.closeConn()
+	}
+}
+
+// drop closes the connection. The next request makes a new one.
+func (x *line) drop() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.closeConn()
+}
+
+// close closes the connection and the client.
+func (x *line) close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.closeConn()
+	x.discard()
+}
+
+// closeConn and discard are called with the mutex held.
+func (x *line) closeConn() {
+	x.cut = true
+	if x.conn != nil {
+		_ = x.conn.Close()
+	}
+}
+
+func (x *line) discard() {
+	x.cut = false
+	if x.client != nil {
+		_ = x.client.Close() // its connection may be closed already
+		x.client, x.conn = nil, nil
+		x.clients++ // a dial that is on its way is for no client
+	}
+}
+
+// dial connects to the server that has the keys, for the request that the line makes.
+// It takes the place of go-redis's own dialer.
+func (x *line) dial(client int, network string) (net.Conn, error) {
+	x.mu.Lock()
+	request := x.ctx
+	x.mu.Unlock()
+	ctx, cancel := context.WithTimeout(x.link.life, x.link.settings.options().DialTimeout)
 	defer cancel()
+	defer context.AfterFunc(request, cancel)()
+	conn, addr, err := x.link.dial(ctx, network)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err != nil {
+		// After a dial that failed, go-redis dials in the background, and requests
+		// fail meanwhile. So the next request uses a new client.
+		x.cut = x.cut || x.clients == client
+		return nil, err
+	}
+	if x.clients != client || request.Err() != nil || x.link.life.Err() != nil {
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	}
+	x.conn = conn
+	x.link.connected(addr)
+	return conn, nil
+}
+
+func (l *link) connected(addr string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.server = addr
+}
+
+// dial connects to one of the candidates.
+func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr string, err error) {
 	candidates, err := l.candidates(ctx)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	var failed error
 	for _, addr := range candidates {
 		conn, err := l.dialServer(ctx, network, addr)
 		if err == nil {
-			return l.track(conn, addr)
+			return conn, addr, nil
 		}
 		failed = errors.Join(failed, err)
 	}
-	return nil, failed
+	return nil, "", failed
 }
 
 // candidates returns the addresses to try, the best first.
@@ -133,42 +247,6 @@ func (l *link) dialServer(ctx context.Context, network, addr string) (net.Conn, 
 	return secure, nil
 }
 
-func (l *link) track(conn net.Conn, addr string) (net.Conn, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.life.Err() != nil {
-		_ = conn.Close()
-		return nil, net.ErrClosed
-	}
-	l.server = addr
-	tracked := &trackedConn{Conn: conn, link: l}
-	l.conns[tracked] = true
-	if raw, ok := conn.(syscall.Conn); ok {
-		return checkedConn{tracked, raw}, nil
-	}
-	return tracked, nil
-}
-
-// trackedConn is a connection that its link can close.
-type trackedConn struct {
-	net.Conn
-	link *link
-}
-
-func (c *trackedConn) Close() error {
-	c.link.mu.Lock()
-	delete(c.link.conns, c)
-	c.link.mu.Unlock()
-	return c.Conn.Close()
-}
-
-// checkedConn lets go-redis see whether the server has closed an idle connection. A
-// connection with TLS cannot be checked like that.
-type checkedConn struct {
-	*trackedConn
-	syscall.Conn
-}
-
 // askSentinels returns the address of the master. It asks one Sentinel after the
 // other.
 func (l *link) askSentinels(ctx context.Context) (string, error) {
@@ -196,23 +274,38 @@ const redirects = 3
 
 // eval runs a script. If ctx ends, eval returns at once, and the request may still
 // arrive.
-func (l *link) eval(ctx context.Context, g *calls.Group, s *redis.Script, args ...any) (any, error) {
-	return do(ctx, l, g, func() (any, error) {
-		return s.Run(l.life, l.client, []string{l.settings.key("seq")}, args...).Result()
+func (l *link) eval(ctx context.Context, idle chan *line, s *redis.Script, args ...any) (any, error) {
+	return do(ctx, l, idle, func(client *redis.Client) (any, error) {
+		return s.Run(ctx, client, []string{l.settings.key("seq")}, args...).Result()
 	})
 }
 
-// do calls a function of go-redis that does not end with a context.
-func do[T any](ctx context.Context, l *link, g *calls.Group, request func() (T, error)) (T, error) {
-	v, err := calls.Do(ctx, g, func() (v T, err error) {
-		for range redirects + 1 {
-			v, err = request()
-			if !l.follow(err) {
-				break
-			}
+// do makes a request on an idle line.
+func do[T any](ctx context.Context, l *link, idle chan *line, request func(*redis.Client) (T, error)) (v T, err error) {
+	select {
+	case x := <-idle:
+		defer func() { idle <- x }()
+		return doOn(ctx, x, request)
+	case <-ctx.Done():
+		return v, cutShort(ctx)
+	}
+}
+
+func doOn[T any](ctx context.Context, x *line, request func(*redis.Client) (T, error)) (v T, err error) {
+	if ctx.Err() != nil {
+		return v, cutShort(ctx)
+	}
+	for range redirects + 1 {
+		client, done, closed := x.begin(ctx)
+		if closed != nil {
+			return v, mark(closed)
 		}
-		return v, err
-	}, nil)
+		v, err = request(client)
+		done()
+		if !x.link.follow(err) {
+			break
+		}
+	}
 	if err != nil && ctx.Err() != nil {
 		return v, cutShort(ctx)
 	}

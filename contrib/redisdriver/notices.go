@@ -113,18 +113,15 @@ func (n *notices) apply(m notice) {
 // subscribe subscribes to the session's channel and waits until the store has
 // confirmed it.
 func (s *session) subscribe(ctx context.Context) (*redis.PubSub, error) {
-	subscription, err := do(ctx, s.link, s.link.upkeep, func() (*redis.PubSub, error) {
-		p := s.link.client.Subscribe(s.link.life, s.settings.key("c:"+s.id))
-		_, err := p.Receive(s.link.life)
+	return doOn(ctx, s.link.listener, func(client *redis.Client) (*redis.PubSub, error) {
+		p := client.Subscribe(ctx, s.settings.key("c:"+s.id))
+		_, err := p.Receive(ctx)
 		if err != nil {
 			_ = p.Close()
+			return nil, err
 		}
-		return p, err
+		return p, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return subscription, nil
 }
 
 // listen receives notices until the session has ended. If the connection breaks, it

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"maps"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // checkServer reads the settings of the server that decide what a crash loses, and
@@ -17,11 +19,11 @@ func (c *connector) checkServer(ctx context.Context, l *link) error {
 	if warned {
 		return nil
 	}
-	if _, err := do(ctx, l, l.upkeep, func() (string, error) { return l.client.Ping(l.life).Result() }); err != nil {
+	if _, err := do(ctx, l, l.upkeep, func(c *redis.Client) (string, error) { return c.Ping(ctx).Result() }); err != nil {
 		return err
 	}
-	config, err := do(ctx, l, l.upkeep, func() (map[string]string, error) {
-		return configuration(l)
+	config, err := do(ctx, l, l.upkeep, func(c *redis.Client) (map[string]string, error) {
+		return configuration(ctx, c)
 	})
 	if err != nil && !permanent(err) {
 		return err
@@ -57,10 +59,10 @@ func weaknesses(config map[string]string, err error) (found []string) {
 }
 
 // configuration reads settings in a form that servers before Redis 7 accept as well.
-func configuration(l *link) (map[string]string, error) {
+func configuration(ctx context.Context, client *redis.Client) (map[string]string, error) {
 	all := make(map[string]string)
 	for _, pattern := range []string{"append*", "maxmemory*"} {
-		found, err := l.client.ConfigGet(l.life, pattern).Result()
+		found, err := client.ConfigGet(ctx, pattern).Result()
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package redisdriver
 import (
 	"context"
 	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -65,7 +66,7 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 
 // inLine lets clients take the lock one after the other, behind a writer that holds
 // it, and then lets the writer go. It returns when each client has held the lock.
-func inLine(t *testing.T, s *store, lock func(context.Context, *dlock.RWMutex) (*dlock.Lock, error)) {
+func inLine(t *testing.T, s *store, watchHolder int, lock func(context.Context, *dlock.RWMutex) (*dlock.Lock, error)) {
 	t.Helper()
 	holder, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
 	require.NoError(t, err)
@@ -82,37 +83,30 @@ func inLine(t *testing.T, s *store, lock func(context.Context, *dlock.RWMutex) (
 			}
 		})
 		s.waitForContenders(i + 2)
-		// The watch of a reader is armed by a request after its create.
-		require.Eventually(t, func() bool { return s.requests()[faults.OpCreate] == i+2 }, 10*time.Second, time.Millisecond)
 	}
-	s.waitForWatchers(6)
+	s.waitForWatchers(holder, watchHolder)
 	require.NoError(t, holder.Unlock())
 	done.Wait()
 }
 
-// waitForWatchers waits until n contenders watch a node ahead for which they wait.
-func (s *store) waitForWatchers(n int) {
+// waitForWatchers waits until the store knows n contenders that wait for this one.
+func (s *store) waitForWatchers(holder *dlock.Lock, n int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		open := 0
-		for made := range s.proxies {
-			open += made.(*session).watches.Len()
-		}
-		return open == n
-	}, 30*time.Second, time.Millisecond, "there never were %d open watches", n)
+		lines, _ := s.server.Do("HGET", s.key("w:stock/42"), holder.Node()).(string)
+		return strings.Count(lines, "\n") == n
+	}, 30*time.Second, time.Millisecond, "the holder never had %d waiters", n)
 }
 
 func TestAWaitingWriterTakesTwoRequests(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
-	inLine(t, s, func(ctx context.Context, m *dlock.RWMutex) (*dlock.Lock, error) { return m.Lock(ctx) })
+	inLine(t, s, 1, func(ctx context.Context, m *dlock.RWMutex) (*dlock.Lock, error) { return m.Lock(ctx) })
 	require.Equal(t, map[faults.Op]int{faults.OpCreate: 7, faults.OpDelete: 7}, s.requests())
 }
 
 func TestAReaderThatWaitsBehindAReaderTakesThreeRequests(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
-	inLine(t, s, func(ctx context.Context, m *dlock.RWMutex) (*dlock.Lock, error) { return m.RLock(ctx) })
+	inLine(t, s, 6, func(ctx context.Context, m *dlock.RWMutex) (*dlock.Lock, error) { return m.RLock(ctx) })
 	require.Equal(t, map[faults.Op]int{faults.OpCreate: 7, faults.OpWatch: 5, faults.OpDelete: 7}, s.requests())
 }
 
@@ -139,7 +133,7 @@ func TestAHandOverTakesTheReleaseOnly(t *testing.T) {
 		}
 		granted <- next
 	}()
-	s.waitForWatchers(1)
+	s.waitForWatchers(holder, 1)
 	before := s.requests()
 	require.NoError(t, holder.Unlock())
 	next := <-granted

@@ -256,8 +256,8 @@ func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 		if err := s.lease.Err(); err != nil {
 			return nil, err
 		}
-		p, err := do(ctx, s.link, s.link.requests, func() (p page, err error) {
-			p.keys, p.next, err = s.link.client.Scan(s.link.life, cursor, glob(s.settings.key("q:"+prefix))+"*", scanCount).Result()
+		p, err := do(ctx, s.link, s.link.requests, func(client *redis.Client) (p page, err error) {
+			p.keys, p.next, err = client.Scan(ctx, cursor, glob(s.settings.key("q:"+prefix))+"*", scanCount).Result()
 			return p, err
 		})
 		if err := s.explain("walk", prefix, err); err != nil {
@@ -336,14 +336,12 @@ func (s *session) Close() error {
 	s.lease.End(errClosed)
 	s.link.close()
 	s.calls.Close()
-	s.link.wait()
 	s.closing.Lock()
 	defer s.closing.Unlock()
 	if s.gone {
 		return nil
 	}
 	last := newLink(s.settings)
-	defer last.wait()
 	defer last.close()
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()

@@ -70,7 +70,7 @@ func WithTLS(certs *testenv.Certs) Option {
 // unless an option says so.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
-	s, err := start(t, "redis-server", "Ready to accept connections", append([]Option{With(`save ""`, "appendonly no")}, options...))
+	s, err := start(t, "redis-server", "Ready to accept connections", append([]Option{With(`save ""`, "appendonly no", "repl-diskless-sync-delay 0")}, options...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,6 +55,7 @@ end
 -- the session learns of its own node first.
 local function gone(queue, name, why)
   local w = P .. 'w:' .. queue
+  if redis.call('EXISTS', w) == 0 then return end
   local found = redis.call('HMGET', w, '', name)
   if found[1] then changed(queue, found[1]) end
   if found[2] then
