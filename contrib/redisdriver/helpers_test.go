@@ -20,6 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	plant()
 	redis.SetLogger(silent{})
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	os.Exit(leakcheck.After(redistest.Main(m)))
@@ -36,7 +37,9 @@ var namespaces atomic.Int64
 func newNamespace() string { return fmt.Sprintf("test-%d", namespaces.Add(1)) }
 
 // scriptOps are the operations of the scripts, by hash and by text.
-var scriptOps = func() map[string]faults.Op {
+var scriptOps = newScriptOps()
+
+func newScriptOps() map[string]faults.Op {
 	ops := make(map[string]faults.Op)
 	for op, name := range map[faults.Op]string{
 		faults.OpConnect: "open", faults.OpCreate: "create", faults.OpList: "list", faults.OpWatch: "watch",
@@ -47,7 +50,7 @@ var scriptOps = func() map[string]faults.Op {
 		ops[s.Hash()], ops[text("common")+text(name)] = op, op
 	}
 	return ops
-}()
+}
 
 // otherCommand is the operation of commands that run no script.
 const otherCommand = -1

@@ -1,0 +1,86 @@
+package redisdriver
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// sabotage is a mistake in a script, and a test that has to fail with it.
+type sabotage struct {
+	name, file   string
+	right, wrong string
+	test         string
+}
+
+var sabotages = []sabotage{
+	{"a session deletes the nodes of others", "common",
+		"if owner == session then return m, name, op end", "do return m, name, op end", "TestNoSessionDeletesTheLockOfAnother"},
+	{"a create makes a node for a session that has ended", "create",
+		"if not alive() then return ended end", "", "TestNoNodeWithoutASession"},
+	{"a heartbeat brings a session back", "beat",
+		"if not alive() then return ended end", "", "TestNoWatchdogOutlivesItsOwner"},
+	{"a cancellation leaves no mark", "cancel",
+		"redis.call('HSET', s, ARGV[2], '-')", "", "TestConformance/rule04/a-create-that-arrives-late-leaves-nothing"},
+	{"tokens do not look at the clock", "create",
+		"math.max((redis.call('GET', KEYS[1]) or 0) + 1, now)", "(redis.call('GET', KEYS[1]) or 0) + 1", "TestAServerThatHasLostItsDataEndsTheSession"},
+	{"tokens are the clock", "create",
+		"math.max((redis.call('GET', KEYS[1]) or 0) + 1, now)", "now", "TestAStepOfTheServersClock"},
+	{"a release does not look at the waiter's node", "common",
+		"if why == 'r' and not owned(", "if false and not owned(", "TestConformance/rule13/released-does-not-overtake-an-operator"},
+	{"each removal is a release", "common",
+		"        send(session, why, name, queue)", "        send(session, 'r', name, queue)", "TestConformance/rule13/delete-is-not-released"},
+	{"a close leaves the nodes", "close",
+		"drop(self)", "redis.call('ZREM', sessions, self)", "TestConformance/rule09/close-removes-the-nodes"},
+}
+
+// sabotaged is the environment variable that names the mistake of this process.
+const sabotaged = "DLOCK_REDIS_SABOTAGE"
+
+// plant puts the mistake that the environment names into the scripts.
+func plant() {
+	for _, s := range sabotages {
+		if s.name != os.Getenv(sabotaged) {
+			continue
+		}
+		edit = func(name, text string) string {
+			if name != s.file {
+				return text
+			}
+			if !strings.Contains(text, s.right) {
+				panic("sabotage " + s.name + " changes nothing")
+			}
+			return strings.ReplaceAll(text, s.right, s.wrong)
+		}
+	}
+	for name, variable := range map[string]**redis.Script{
+		"open": &openScript, "beat": &beatScript, "create": &createScript, "cancel": &cancelScript, "delete": &deleteScript,
+		"replace": &replaceScript, "list": &listScript, "read": &readScript, "watch": &watchScript,
+		"watchqueue": &watchQueueScript, "close": &closeScript,
+	} {
+		*variable = script(name)
+	}
+	scriptOps = newScriptOps()
+}
+
+// TestEverySabotageIsSeen runs, for each mistake, the test that has to fail with it,
+// in a process of its own.
+func TestEverySabotageIsSeen(t *testing.T) {
+	for _, s := range sabotages {
+		t.Run(strings.ReplaceAll(s.name, " ", "-"), func(t *testing.T) {
+			command := exec.Command(os.Args[0], "-test.run", "^"+strings.ReplaceAll(s.test, "/", "$/^")+"$", "-test.timeout", "30s", "-test.v")
+			command.Env = append(os.Environ(), sabotaged+"="+s.name)
+			out, err := command.CombinedOutput()
+			var exit *exec.ExitError
+			require.ErrorAs(t, err, &exit, "the mistake is not seen: %s", out)
+			assert.Contains(t, string(out), "--- FAIL: "+s.test, "%s", out)
+			assert.NotContains(t, string(out), "panic: ", "%s", out)
+			assert.NotContains(t, string(out), "compiling script", "%s", out)
+		})
+	}
+}
