@@ -97,10 +97,11 @@ func TestServerWithAnotherCertificateIsRefused(t *testing.T) {
 
 func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	server := pgtest.Shared(t)
-	schema, user := server.Schema(), "plain"
-	server.SQL(t, "CREATE ROLE plain LOGIN PASSWORD 'correct-horse'; REVOKE CREATE ON DATABASE postgres FROM PUBLIC")
+	schema := server.Schema()
+	user := "plain_" + schema
+	server.SQL(t, "CREATE ROLE "+user+" LOGIN PASSWORD 'correct-horse'; REVOKE CREATE ON DATABASE postgres FROM PUBLIC")
 	dsn := strings.Replace(server.DSN("schema="+schema), "dlock:", user+":", 1)
-	refused(t, dsn, false, "CREATE SCHEMA IF NOT EXISTS "+schema, "GRANT USAGE ON SCHEMA "+schema+` TO "plain"`)
+	refused(t, dsn, false, "CREATE SCHEMA IF NOT EXISTS "+schema, "GRANT USAGE ON SCHEMA "+schema+` TO "`+user+`"`)
 
 	c, err := Driver{}.OpenConnector(dsn)
 	if err != nil {
