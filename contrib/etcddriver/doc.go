@@ -43,6 +43,12 @@
 // in the order of etcd's revisions. So a hand-over among n sessions costs the server
 // n messages for the new node and n for the release.
 //
+// BenchmarkFreeLock and BenchmarkContended measure this beside concurrency.Mutex in
+// one run. On a busy machine with two cores, for clients and server together, a free
+// lock took 1.3 times as long as a Mutex. Eight contenders got 3.8 times as many locks
+// as with a Mutex, and 32 contenders 0.6 times as many, because each of them received
+// every change of the queue.
+//
 // A watch of etcd that is lost is opened again, and then the queue is listed. The same
 // happens if etcd has compacted the changes that were missed. If a server gives no
 // sign of life for half of the session timeout, the session opens another stream.
