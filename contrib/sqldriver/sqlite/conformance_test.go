@@ -19,7 +19,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-const conformanceTimeout = 600 * time.Millisecond
+const conformanceTimeout = time.Second
 
 func TestConformance(t *testing.T) {
 	dlocktest.Run(t, dlocktest.Config{

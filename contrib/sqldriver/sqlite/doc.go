@@ -41,8 +41,8 @@
 //
 // # Tokens and power cuts
 //
-// Commits do not wait for the disk (synchronous=NORMAL). A power cut takes the latest
-// commits back, but never damages the file. The sessions that the power cut takes back
+// Commits do not wait for the disk (synchronous=NORMAL). A power cut may take the
+// latest commits back, but never damages the file. The sessions of these commits
 // have died with the machine. Tokens must not come back, so the database reserves them
 // in blocks of 1000, by a commit that does wait for the disk (synchronous=FULL). A
 // session that begins while no other session lives goes on behind the reserved block,

@@ -31,7 +31,8 @@ const (
 	maxTimeout     = 24 * time.Hour
 )
 
-// OpenConnector parses a DSN: see the package comment. It does no I/O.
+// OpenConnector parses a DSN: see the package comment. It does no I/O. A relative path
+// counts from the present working directory.
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	path, query, _ := strings.Cut(dsn, "?")
 	c := &connector{path: path, timeout: defaultTimeout}
@@ -43,6 +44,12 @@ func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 			"give the path of a file, or use package memdriver")
 	case strings.ContainsRune(path, 0):
 		return nil, errors.New("sqlite: dsn: the path contains a zero byte")
+	}
+	var err error
+	if path != "" { // a later change of the working directory does not matter
+		if c.path, err = filepath.Abs(path); err != nil {
+			return nil, fmt.Errorf("sqlite: dsn: the relative path: %w", err)
+		}
 	}
 	params, err := url.ParseQuery(query)
 	if err != nil {
@@ -103,7 +110,7 @@ func NewConnector(db *sql.DB, sessionTimeout time.Duration) (driver.Connector, e
 }
 
 type connector struct {
-	path    string  // empty for the default file
+	path    string  // absolute; empty for the default file
 	db      *sql.DB // nil if the path is given
 	timeout time.Duration
 	wrap    func(sqldriver.Connector) sqldriver.Connector // for tests
@@ -118,7 +125,7 @@ func (c *connector) file(ctx context.Context) (path string, err error) {
 	case c.path == "":
 		path, err = defaultFile()
 	default:
-		path, err = filepath.Abs(c.path)
+		path = c.path
 	}
 	if err != nil {
 		return "", err

@@ -151,12 +151,13 @@ func (p *presence) notify(id string) {
 	if !plainName(id) {
 		return
 	}
-	f, err := os.OpenFile(p.path(id+".wake"), os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	// An os.File would wait while the pipe is full.
+	fd, err := syscall.Open(p.path(id+".wake"), syscall.O_WRONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
-	_, _ = f.Write([]byte{1})
-	_ = f.Close()
+	_, _ = syscall.Write(fd, []byte{1})
+	_ = syscall.Close(fd)
 }
 
 // hear calls wake for each notice of another session. It returns after leave.

@@ -30,6 +30,8 @@ import (
 const (
 	roleVariable = "DLOCK_SQLITE_ROLE"
 	dsnVariable  = "DLOCK_SQLITE_DSN"
+
+	rivalVariable = "DLOCK_SQLITE_RIVAL"
 )
 
 // TestMain also runs the processes that tests start.
@@ -41,6 +43,12 @@ func TestMain(m *testing.M) {
 		hold(os.Getenv(dsnVariable))
 	case "work":
 		work(os.Getenv(dsnVariable))
+	case "contend":
+		contend(os.Getenv(rivalVariable), os.Getenv(dsnVariable))
+	case "flock":
+		unlock, err := flockLocker(new(fakeTB), os.Getenv(dsnVariable))()
+		fmt.Println(unlock != nil, err)
+		time.Sleep(time.Hour) // the test kills this process
 	}
 	os.Exit(1)
 }
@@ -99,9 +107,9 @@ func (p *process) rest() string {
 	return string(b)
 }
 
-func start(t testing.TB, role, dsn string) *process {
+func start(t testing.TB, role, dsn string, env ...string) *process {
 	p := &process{Cmd: exec.Command(os.Args[0])}
-	p.Env = append(os.Environ(), roleVariable+"="+role, dsnVariable+"="+dsn)
+	p.Env = append(append(os.Environ(), roleVariable+"="+role, dsnVariable+"="+dsn), env...)
 	p.Stderr = os.Stderr
 	out, in, err := os.Pipe()
 	require.NoError(t, err)

@@ -1,0 +1,220 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// locker is a way to lock. It returns a function that unlocks.
+type locker func() (unlock func() error, err error)
+
+// rivals are this driver and what its users would write by hand. Each one makes
+// lockers with state of their own, as processes have it.
+var rivals = []struct {
+	name string
+	make func(b testing.TB, dir string) locker
+}{
+	{"dlock", dlockLocker}, {"flock", flockLocker}, {"table", tableLocker},
+}
+
+func dlockLocker(b testing.TB, dir string) locker {
+	m := open(b, filepath.Join(dir, "locks.db")).RWMutex("stock/42")
+	return func() (func() error, error) {
+		lock, err := m.Lock(context.Background())
+		if err != nil {
+			return nil, err
+		}
+		return lock.Unlock, nil
+	}
+}
+
+// flockLocker waits in the kernel. It has no tokens, no order, and no end of a wait.
+func flockLocker(b testing.TB, dir string) locker {
+	f, err := os.OpenFile(filepath.Join(dir, "flock"), os.O_CREATE|os.O_RDWR, 0o600)
+	require.NoError(b, err)
+	b.Cleanup(func() { _ = f.Close() })
+	return func() (func() error, error) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+		return func() error { return syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }, err
+	}
+}
+
+// tableLocker inserts a row with a primary key, and tries again after a millisecond
+// while another row is there. The row of a process that dies stays for ever.
+func tableLocker(b testing.TB, dir string) locker {
+	db, err := sql.Open("sqlite", fileURI(filepath.Join(dir, "table.db"))+
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(normal)&_txlock=immediate")
+	require.NoError(b, err)
+	b.Cleanup(func() { _ = db.Close() })
+	_, err = db.Exec("CREATE TABLE IF NOT EXISTS held (name TEXT PRIMARY KEY)")
+	require.NoError(b, err)
+	return func() (func() error, error) {
+		for {
+			r, err := db.Exec("INSERT INTO held VALUES ('stock/42') ON CONFLICT DO NOTHING")
+			if err != nil {
+				return nil, err
+			}
+			if n, err := r.RowsAffected(); n == 1 || err != nil {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		return func() error {
+			_, err := db.Exec("DELETE FROM held WHERE name = 'stock/42'")
+			return err
+		}, nil
+	}
+}
+
+// BenchmarkFreeLock takes and releases a free lock. The rivals take turns.
+func BenchmarkFreeLock(b *testing.B) {
+	dir := b.TempDir() // on a disk
+	lockers := make([]locker, len(rivals))
+	for i, r := range rivals {
+		lockers[i] = r.make(b, dir)
+	}
+	took := make([][]time.Duration, len(rivals))
+	for b.Loop() {
+		for i, lock := range lockers {
+			start := time.Now()
+			unlock, err := lock()
+			require.NoError(b, err)
+			require.NoError(b, unlock())
+			took[i] = append(took[i], time.Since(start))
+		}
+	}
+	for i, r := range rivals {
+		slices.Sort(took[i])
+		b.ReportMetric(float64(took[i][len(took[i])/2].Nanoseconds())/1e3, r.name+"-us")
+	}
+}
+
+// contend is what a process of BenchmarkEightProcesses does: it takes and releases the
+// lock for a second, and prints how often it did so, and its longest wait.
+func contend(rival, dir string) {
+	for _, r := range rivals {
+		if r.name != rival {
+			continue
+		}
+		lock := r.make(new(fakeTB), dir)
+		var longest time.Duration
+		n := 0
+		for end := time.Now().Add(time.Second); time.Now().Before(end); n++ {
+			start := time.Now()
+			unlock, err := lock()
+			longest = max(longest, time.Since(start))
+			if err == nil {
+				err = unlock()
+			}
+			if err != nil {
+				fmt.Println(err)
+				os.Exit(1)
+			}
+		}
+		fmt.Println(n, longest.Microseconds())
+	}
+	os.Exit(0)
+}
+
+// fakeTB stands for a test in a process that ends without cleaning up.
+type fakeTB struct{ testing.TB }
+
+func (*fakeTB) Name() string                   { return "process" }
+func (*fakeTB) Cleanup(func())                 {}
+func (*fakeTB) Helper()                        {}
+func (*fakeTB) FailNow()                       { os.Exit(1) }
+func (*fakeTB) Errorf(format string, a ...any) { fmt.Printf(format, a...) }
+
+// BenchmarkEightProcesses lets eight processes contend for a second, and reports locks
+// per second, the smallest and largest share, and the longest wait.
+func BenchmarkEightProcesses(b *testing.B) {
+	for b.Loop() {
+		for _, r := range rivals {
+			dir := b.TempDir()
+			r.make(b, dir) // makes the tables
+			var all []*process
+			for range 8 {
+				all = append(all, start(b, "contend", dir, rivalVariable+"="+r.name))
+			}
+			var shares, waits []int
+			for _, p := range all {
+				var n, wait int
+				_, err := fmt.Sscan(p.line(b), &n, &wait)
+				require.NoError(b, err)
+				shares, waits = append(shares, n), append(waits, wait)
+				p.kill()
+			}
+			sum := 0
+			for _, n := range shares {
+				sum += n
+			}
+			b.ReportMetric(float64(sum), r.name+"/s")
+			b.ReportMetric(float64(slices.Min(shares)), r.name+"-least")
+			b.ReportMetric(float64(slices.Max(shares)), r.name+"-most")
+			b.ReportMetric(float64(slices.Max(waits))/1e3, r.name+"-longest-ms")
+		}
+	}
+}
+
+// BenchmarkHolderKilled measures the time from the death of a holder, by kill -9, to
+// the lock of the waiter. The session timeout is ten seconds. A waiter for a row of
+// the table would wait for ever.
+func BenchmarkHolderKilled(b *testing.B) {
+	dir := b.TempDir()
+	dsn := filepath.Join(dir, "locks.db")
+	m := open(b, dsn).RWMutex("stock/42")
+	kernel := flockLocker(b, dir)
+	var own, flock []time.Duration
+	for b.Loop() {
+		holder := start(b, "hold", dsn)
+		_, err := strconv.ParseInt(holder.line(b), 10, 64)
+		require.NoError(b, err)
+		own = append(own, afterKill(b, holder, func() error {
+			lock, err := m.Lock(context.Background())
+			if err == nil {
+				err = lock.Unlock()
+			}
+			return err
+		}))
+		holder = start(b, "flock", dir)
+		holder.line(b)
+		flock = append(flock, afterKill(b, holder, func() error {
+			unlock, err := kernel()
+			if err == nil {
+				err = unlock()
+			}
+			return err
+		}))
+	}
+	for name, took := range map[string][]time.Duration{"dlock": own, "flock": flock} {
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)/2].Microseconds())/1e3, name+"-ms")
+		b.ReportMetric(float64(took[len(took)-1].Microseconds())/1e3, name+"-longest-ms")
+	}
+}
+
+// afterKill kills a holder while lock waits, and returns the time until lock returns.
+func afterKill(b testing.TB, holder *process, lock func() error) time.Duration {
+	var waiting sync.WaitGroup
+	waiting.Go(func() { require.NoError(b, lock()) })
+	time.Sleep(100 * time.Millisecond) // the waiter waits by now; the figure does not depend on it
+	start := time.Now()
+	require.NoError(b, holder.Process.Kill())
+	waiting.Wait()
+	took := time.Since(start)
+	holder.kill()
+	return took
+}
