@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"flag"
 	"os"
 	"os/exec"
 	"strings"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
+
+var sabotage = flag.Bool("sabotage", false, "put each mistake in and see that its test fails")
 
 // faultVariable makes this test binary put a fault into the functions of the driver.
 const faultVariable = "DLOCK_POSTGRES_FAULT"
@@ -63,27 +66,35 @@ func caseTimeout() time.Duration {
 	return 0
 }
 
-// TestFaultsAreCaught runs this test binary once for each fault: its test fails.
-func TestFaultsAreCaught(t *testing.T) {
-	if os.Getenv(faultVariable) != "" || testing.Short() {
-		t.Skip("runs the other tests, which takes half a minute")
+// TestEachMistakeIsSeen checks that each mistake can be put in. With -sabotage it
+// runs this test binary once for each mistake. The test of the mistake has to fail.
+func TestEachMistakeIsSeen(t *testing.T) {
+	if os.Getenv(faultVariable) != "" {
+		t.Skip("this process has a mistake already")
 	}
-	pgtest.Require(t)
-	for _, f := range mistakes {
-		t.Run(f.name, func(t *testing.T) {
-			if strings.Count(schemaSQL, f.old) == 0 {
-				t.Fatal("schema.sql does not contain the text to be replaced")
+	for _, m := range mistakes {
+		t.Run(m.name, func(t *testing.T) {
+			if strings.Count(schemaSQL, m.old) == 0 {
+				t.Fatalf("schema.sql does not contain %q", m.old)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-			defer cancel()
-			cmd := exec.CommandContext(ctx, os.Args[0], "-test.failfast", "-test.run=^"+strings.ReplaceAll(f.test, "/", "$/^"))
-			cmd.Env = append(os.Environ(), faultVariable+"="+f.name)
-			out, err := cmd.CombinedOutput()
-			if err == nil {
-				t.Errorf("%s passes with the fault:\n%s", f.test, out)
-			} else if !strings.Contains(string(out), "--- FAIL: "+strings.Split(f.test, "/")[0]) {
-				t.Errorf("%s did not run: %v\n%s", f.test, err, out)
+			if *sabotage {
+				pgtest.Require(t)
+				seeItFail(t, m)
 			}
 		})
+	}
+}
+
+func seeItFail(t *testing.T, m mistake) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.failfast", "-test.run=^"+strings.ReplaceAll(m.test, "/", "$/^")+"$")
+	cmd.Env = append(os.Environ(), faultVariable+"="+m.name)
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Errorf("%s passes with the mistake:\n%s", m.test, out)
+	} else if !strings.Contains(string(out), "--- FAIL: "+strings.Split(m.test, "/")[0]) {
+		t.Errorf("%s did not run: %v\n%s", m.test, err, out)
 	}
 }
