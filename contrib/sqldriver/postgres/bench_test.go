@@ -74,7 +74,7 @@ func connectionWay(once func(context.Context, *sql.Conn) error) func(*testing.B,
 }
 
 func benchServer(b *testing.B) *pgtest.Server {
-	server := pgtest.Shared(b)
+	server := pgtest.Start(b, pgtest.WithConfig("fsync=on"))
 	server.SQL(b, "CREATE TABLE IF NOT EXISTS bench (id int PRIMARY KEY); INSERT INTO bench VALUES (42) ON CONFLICT DO NOTHING")
 	return server
 }
