@@ -21,8 +21,10 @@ import (
 
 const conformanceTimeout = time.Second
 
-func TestConformance(t *testing.T) {
-	dlocktest.Run(t, dlocktest.Config{
+func TestConformance(t *testing.T) { dlocktest.Run(t, conformance()) }
+
+func conformance() dlocktest.Config {
+	return dlocktest.Config{
 		New: newStore,
 		// All queues share one counter, which does not end before 10^18 nodes.
 		NewNearRollOver: newStore,
@@ -40,7 +42,7 @@ func TestConformance(t *testing.T) {
 		LoseRequest:  func(_ *testing.T, s driver.Session, op faults.Op) { wireOf(s).lose(op, false) },
 		LoseReply:    func(_ *testing.T, s driver.Session, op faults.Op) { wireOf(s).lose(op, true) },
 		HoldRequest:  holdRequest,
-		DelayReplies: func(_ *testing.T, s driver.Session, d time.Duration) { wireOf(s).delay.Store(int64(d)) },
+		DelayReplies: delayReplies,
 		Pause: func(t *testing.T, s driver.Session, d time.Duration) {
 			dlocktest.SkewLease(s.(*session).lease, d)
 		},
@@ -55,7 +57,7 @@ func TestConformance(t *testing.T) {
 			operate(t, c.(*store).path, `INSERT INTO dlock_node (queue, seq, name, data) VALUES (?, ?, ?, ?)`,
 				queue, seq, name, data)
 		},
-	})
+	}
 }
 
 // holdRequest rolls the transaction back, as SQLite does if the process loses it. A
@@ -63,6 +65,14 @@ func TestConformance(t *testing.T) {
 func holdRequest(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 	wireOf(s).lose(op, false)
 	return func() {}
+}
+
+// delayReplies makes the session wait in a queue of its own, as a session of another
+// process does. SQLite has unlocked the database when the reply comes, so the delay
+// must not hold other sessions up.
+func delayReplies(_ *testing.T, s driver.Session, d time.Duration) {
+	s.(*session).db.writers.Store(newWriters())
+	wireOf(s).delay.Store(int64(d))
 }
 
 // operate changes a database as an operator does with the program sqlite3.
@@ -133,9 +143,10 @@ type wire struct {
 	delay  atomic.Int64 // of replies, in nanoseconds
 
 	commits, reads atomic.Int64 // statements until now
+	busy           atomic.Int64 // transactions that found the file locked
 
 	mu     sync.Mutex
-	gate   chan struct{} // closed by the heal; nil if there is no cut
+	cuts   int // without a heal until now
 	losing *loss
 }
 
@@ -145,17 +156,13 @@ type loss struct {
 }
 
 func (w *wire) cut() (heal func()) {
-	gate := make(chan struct{})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.gate = gate
+	w.cuts++
 	return sync.OnceFunc(func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.gate == gate {
-			w.gate = nil
-		}
-		close(gate)
+		w.cuts--
 	})
 }
 
@@ -179,25 +186,20 @@ func (w *wire) take(ops ...faults.Op) *loss {
 	return nil
 }
 
-// pass waits while the wire is cut.
-func (w *wire) pass(ctx context.Context) error {
+// pass returns an error while the wire is cut: the database then seems to be locked,
+// so the driver tries again. SQLite does not wait either.
+func (w *wire) pass() error {
 	w.mu.Lock()
-	gate := w.gate
-	w.mu.Unlock()
-	if gate == nil {
-		return nil
+	defer w.mu.Unlock()
+	if w.cuts > 0 {
+		return failure(codeBusy)
 	}
-	select {
-	case <-gate:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return nil
 }
 
 // Connect implements driver.Connector of package database/sql/driver.
 func (w *wire) Connect(ctx context.Context) (sqldriver.Conn, error) {
-	if err := w.pass(ctx); err != nil {
+	if err := w.pass(); err != nil {
 		return nil, err
 	}
 	inner, err := w.Connector.Connect(ctx)
@@ -247,13 +249,13 @@ func (s *stmt) Close() error { return nil } // the connection closes it
 // before plays the faults of a request. Within a transaction, and while the driver
 // tidies up after one, nothing is cut. Otherwise the transaction would block the other
 // sessions.
-func (s *stmt) before(ctx context.Context) error {
+func (s *stmt) before() error {
 	c := s.conn
 	if c.wire.broken.CompareAndSwap(true, false) {
 		return sqldriver.ErrBadConn
 	}
 	if !c.within && s.query != sqlRollback && s.query != sqlUndurable {
-		if err := c.wire.pass(ctx); err != nil {
+		if err := c.wire.pass(); err != nil {
 			return err
 		}
 	}
@@ -281,6 +283,9 @@ func (s *stmt) before(ctx context.Context) error {
 
 func (s *stmt) after(err error) error {
 	c := s.conn
+	if s.query == sqlBegin && isBusy(err) {
+		c.wire.busy.Add(1)
+	}
 	switch {
 	case err != nil:
 	case s.query == sqlDurable || s.query == sqlUndurable:
@@ -309,7 +314,7 @@ func (s *stmt) after(err error) error {
 }
 
 func (s *stmt) ExecContext(ctx context.Context, args []sqldriver.NamedValue) (sqldriver.Result, error) {
-	if err := s.before(ctx); err != nil {
+	if err := s.before(); err != nil {
 		return nil, err
 	}
 	r, err := s.Stmt.(sqldriver.StmtExecContext).ExecContext(ctx, args)
@@ -317,7 +322,7 @@ func (s *stmt) ExecContext(ctx context.Context, args []sqldriver.NamedValue) (sq
 }
 
 func (s *stmt) QueryContext(ctx context.Context, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
-	if err := s.before(ctx); err != nil {
+	if err := s.before(); err != nil {
 		return nil, err
 	}
 	r, err := s.Stmt.(sqldriver.StmtQueryContext).QueryContext(ctx, args)

@@ -9,8 +9,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
-
-	"github.com/dlock-go/dlock/driver"
+	"sync/atomic"
 )
 
 // errUnknownOutcome is the error of a transaction that may or may not have been
@@ -21,7 +20,8 @@ var errUnknownOutcome = errors.New("the connection broke during a commit")
 // a time. A call never waits for another process while it uses the connection.
 type database struct {
 	connector sqldriver.Connector
-	inUse     chan struct{} // holds an element while a call uses the connection
+	inUse     chan struct{}           // holds an element while a call uses the connection
+	writers   atomic.Pointer[writers] // constant, but in tests
 
 	// The fields below belong to the call that uses the connection.
 	pool     *sql.DB   // of this one connection; nil if there is no connection
@@ -43,8 +43,10 @@ func fileURI(path string) string {
 // rows is what a scan function reads of a row.
 type rows interface{ Scan(dest ...any) error }
 
-func newDatabase(c sqldriver.Connector) *database {
-	return &database{connector: c, inUse: make(chan struct{}, 1)}
+func newDatabase(c sqldriver.Connector, w *writers) *database {
+	d := &database{connector: c, inUse: make(chan struct{}, 1)}
+	d.writers.Store(w)
+	return d
 }
 
 // use calls f with the connection. It connects again if the last connection broke. The
@@ -183,15 +185,26 @@ func (d *database) row(ctx context.Context, query string, dest []any, args ...an
 // read calls f, which reads from the connection. It repeats f while another process
 // locks the database, until ctx ends.
 func (d *database) read(ctx context.Context, f func(context.Context) error) error {
-	for try := 0; ; try++ {
-		err := d.use(ctx, func() error { return f(ctx) })
-		if !isBusy(err) {
+	return retry(ctx, longestPause, func() error {
+		return d.use(ctx, func() error { return f(ctx) })
+	})
+}
+
+// write calls f, which makes a transaction, when no other session of this process
+// writes. It repeats f while another process locks the database, until ctx ends.
+func (d *database) write(ctx context.Context, u urgency, f func() error) error {
+	pause := longestPause
+	if u == urgent {
+		pause = shortestPause
+	}
+	return retry(ctx, pause, func() error {
+		leave, err := d.writers.Load().enter(ctx, u)
+		if err != nil {
 			return err
 		}
-		if ended := pause(ctx, try); ended != nil {
-			return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ended, err)
-		}
-	}
+		defer leave()
+		return d.use(ctx, f)
+	})
 }
 
 // update makes one transaction of the statements of f. It waits for the write lock of
@@ -200,7 +213,7 @@ func (d *database) read(ctx context.Context, f func(context.Context) error) erro
 // changes. After the commit, and before another call uses the connection, update calls
 // committed, unless it is nil.
 func (d *database) update(ctx context.Context, f func(context.Context) error, committed func()) error {
-	return d.read(ctx, func(ctx context.Context) error {
+	return d.write(ctx, ordinary, func() error {
 		err := d.transact(ctx, f)
 		if err == nil && committed != nil {
 			committed()
@@ -209,10 +222,16 @@ func (d *database) update(ctx context.Context, f func(context.Context) error, co
 	})
 }
 
+// beat makes a transaction as update does, ahead of the other transactions of this
+// process.
+func (d *database) beat(ctx context.Context, f func(context.Context) error) error {
+	return d.write(ctx, urgent, func() error { return d.transact(ctx, f) })
+}
+
 // durably makes a transaction as update does, and returns when the disk has it. The
 // disk then has all earlier transactions of all processes as well.
 func (d *database) durably(ctx context.Context, f func(context.Context) error) error {
-	return d.read(ctx, func(ctx context.Context) error {
+	return d.write(ctx, ordinary, func() error {
 		if err := d.exec(ctx, sqlDurable); err != nil {
 			return err
 		}

@@ -33,11 +33,13 @@
 // the longer nothing has changed. One look at the database serves all its watches.
 //
 // A session sends heartbeats, which are transactions too, and the database drops it
-// when its deadline has passed. A session also holds a kernel lock (flock) on a file.
-// The kernel unlocks that file when the process dies, even by kill -9. A waiter finds
-// this out within about 20 ms, and drops the dead session at once. On systems without
-// flock, such as Windows, the locks of a killed process are free after the session
-// timeout.
+// when its deadline has passed. The sessions of a process queue for the write lock of
+// the database, and heartbeats go ahead. Against other processes, heartbeats try again
+// after shorter pauses than other transactions. A session also holds a kernel lock
+// (flock) on a file. The kernel unlocks that file when the process dies, even by kill
+// -9. A waiter finds this out within about 20 ms, and drops the dead session at once.
+// On systems without flock, such as Windows, the locks of a killed process are free
+// after the session timeout.
 //
 // # Tokens and power cuts
 //
@@ -95,8 +97,8 @@
 //     heartbeats.
 //   - A call that hangs in the kernel, for example because a disk hangs, returns when
 //     the kernel does. The lease ends in time in any case.
-//   - Fairness for the write lock of the database: processes try again after random
-//     times. The queue itself is in order.
+//   - Fairness for the write lock of the database between processes: they try again
+//     after random times. The queue of a lock itself is in order.
 //
 // # Errors
 //

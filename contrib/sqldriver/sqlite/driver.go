@@ -187,7 +187,7 @@ func (c *connector) connect(ctx context.Context) (driver.Session, error) {
 	if c.wrap != nil {
 		base = c.wrap(base)
 	}
-	s := newSession(path, c.timeout, newDatabase(base))
+	s := newSession(path, c.timeout, newDatabase(base, writersOf(path)))
 	if err := s.begin(ctx); err != nil {
 		s.lease.End(err)
 		s.db.close()
@@ -199,5 +199,6 @@ func (c *connector) connect(ctx context.Context) (driver.Session, error) {
 	s.calls.Go(func() { s.lease.Keep(s.beat) })
 	s.calls.Go(s.poll)
 	s.calls.Go(func() { s.presence.hear(s.look) })
+	go s.endCalls()
 	return s, nil
 }

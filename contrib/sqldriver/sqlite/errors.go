@@ -73,12 +73,33 @@ func explain(err error) error {
 // errPermanent marks an error that another try does not change.
 var errPermanent = errors.New("cannot use the database")
 
+// The longest average pause between two tries to get the lock of a database that is
+// busy. Heartbeats use the shorter one. So they have the better chances against many
+// processes that write.
+const (
+	longestPause  = 3200 * time.Microsecond
+	shortestPause = 100 * time.Microsecond
+)
+
+// retry repeats f while another process locks the database, until ctx ends.
+func retry(ctx context.Context, longest time.Duration, f func() error) error {
+	for try := 0; ; try++ {
+		err := f()
+		if !isBusy(err) {
+			return err
+		}
+		if ended := pause(ctx, try, longest); ended != nil {
+			return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ended, err)
+		}
+	}
+}
+
 // pause waits before another try to get the lock of a database that is busy. The wait
 // is random, so that processes do not meet again and again. It grows with the number
-// of tries, from microseconds to a few milliseconds. pause returns the error of ctx.
-func pause(ctx context.Context, try int) error {
-	longest := 50 * time.Microsecond << min(try/2, 6)
-	wait := longest/4 + rand.N(longest)
+// of tries, from microseconds to about longest. pause returns the error of ctx.
+func pause(ctx context.Context, try int, longest time.Duration) error {
+	bound := min(50*time.Microsecond<<min(try/2, 6), longest)
+	wait := bound/4 + rand.N(bound)
 	if wait < time.Millisecond {
 		sleep(wait)
 		return ctx.Err()

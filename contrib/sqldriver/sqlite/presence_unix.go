@@ -78,7 +78,7 @@ func (p *presence) attend(ctx context.Context) (first bool, err error) {
 				return how == syscall.LOCK_EX, err
 			}
 		}
-		if err := pause(ctx, try); err != nil {
+		if err := pause(ctx, try, longestPause); err != nil {
 			return false, err
 		}
 	}
@@ -91,7 +91,7 @@ func (p *presence) share(ctx context.Context) error {
 		if err == nil || !errors.Is(err, syscall.EWOULDBLOCK) {
 			return err
 		}
-		if err := pause(ctx, try); err != nil {
+		if err := pause(ctx, try, longestPause); err != nil {
 			return err
 		}
 	}

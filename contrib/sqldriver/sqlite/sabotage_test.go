@@ -50,6 +50,10 @@ func TestMistakesAreCaught(t *testing.T) {
 			"AFTER INSERT ON dlock_node BEGIN\n  UPDATE dlock_store SET changes = changes + 1,\n    released = nullif(released, NEW.queue || '/' || NEW.name);",
 			"AFTER INSERT ON dlock_node BEGIN\n  UPDATE dlock_store SET changes = changes + 1;",
 			"TestAPutNodeForgetsTheReleaseOfItsName"},
+		{"heartbeats wait behind all other transactions", "writers.go", "if u == urgent {", "if false {",
+			"TestAHeartbeatGoesAheadOfTransactionsThatWait"},
+		{"a call goes on after its session", "driver.go", "	go s.endCalls()\n", "",
+			"TestACallEndsWithItsSessionWhileTheDatabaseIsLocked"},
 	} {
 		t.Run(strings.ReplaceAll(m.name, " ", "-"), func(t *testing.T) {
 			b, err := os.ReadFile(m.file)

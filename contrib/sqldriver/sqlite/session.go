@@ -155,10 +155,10 @@ func (s *session) beat(ctx context.Context) (counted bool) {
 		return false
 	}
 	var beats int64
-	err := s.db.update(ctx, func(ctx context.Context) (err error) {
+	err := s.db.beat(ctx, func(ctx context.Context) (err error) {
 		beats, err = s.db.changed(ctx, sqlBeat, deadline(s.timeout), s.presence.id)
 		return err
-	}, nil)
+	})
 	if err == nil && beats == 0 {
 		s.lease.End(errExpired)
 	}
@@ -223,6 +223,14 @@ func (s *session) ask(ctx context.Context, what, queue string, request func(cont
 		return fmt.Errorf("sqlite: %s in %q: %w", what, queue, explain(err))
 	}
 	return nil
+}
+
+// endCalls ends the calls in flight when the session ends. Without that, a call without
+// a deadline would wait for as long as another process locks the database.
+func (s *session) endCalls() {
+	<-s.lease.Done()
+	s.presence.silence() // ends hear, for which calls.Close waits
+	s.calls.Close()
 }
 
 // node is a row of dlock_node.

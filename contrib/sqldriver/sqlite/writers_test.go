@@ -1,0 +1,89 @@
+package sqlite
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+func TestAHeartbeatGoesAheadOfTransactionsThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriters()
+		leave, err := w.enter(t.Context(), ordinary)
+		require.NoError(t, err)
+		var order []urgency
+		for _, u := range []urgency{ordinary, ordinary, ordinary, urgent, ordinary} {
+			go func() {
+				leave, err := w.enter(t.Context(), u)
+				assert.NoError(t, err)
+				order = append(order, u)
+				leave()
+			}()
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = w.enter(ctx, ordinary)
+		assert.ErrorIs(t, err, context.Canceled)
+		leave()
+		synctest.Wait()
+		assert.Equal(t, []urgency{urgent, ordinary, ordinary, ordinary, ordinary}, order)
+	})
+}
+
+// Eight sessions write without a pause. Another session lives on, because no session
+// of the process finds the file locked by another one.
+func TestASessionOutlivesSessionsThatWriteWithoutPause(t *testing.T) {
+	path := filepath.Join(directory(t), "locks.db")
+	s := connect(t, newStoreAt(t, path, time.Second))
+	var busy int64
+	var sessions []*session
+	for range 8 {
+		sessions = append(sessions, connect(t, newStoreAt(t, path, time.Hour)))
+	}
+	for _, w := range append(sessions, s) {
+		busy -= wireOf(w).busy.Load()
+	}
+	var writers sync.WaitGroup
+	for _, w := range sessions {
+		writers.Go(func() {
+			for range 120 {
+				j, err := w.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+				if assert.NoError(t, err) {
+					assert.NoError(t, w.Delete(t.Context(), "q", j.Place, driver.Changed))
+				}
+			}
+		})
+	}
+	writers.Wait()
+	assert.NoError(t, s.Err())
+	for _, w := range append(sessions, s) {
+		busy += wireOf(w).busy.Load()
+	}
+	assert.Zero(t, busy, "how often a transaction found the file locked")
+}
+
+// A database that is locked does not keep a call beyond the end of its session.
+func TestACallEndsWithItsSessionWhileTheDatabaseIsLocked(t *testing.T) {
+	path := filepath.Join(directory(t), "locks.db")
+	s := connect(t, newStoreAt(t, path, 200*time.Millisecond))
+	other := connect(t, newStoreAt(t, path, time.Hour))
+	err := other.db.use(t.Context(), func() error {
+		require.NoError(t, other.db.exec(t.Context(), sqlBegin))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := s.Create(ctx, "q", driver.NodeSpec{Prefix: "a-W-"})
+		assert.ErrorIs(t, err, driver.ErrSessionEnded)
+		assert.NoError(t, ctx.Err(), "the call waited for its own ctx")
+		return other.db.exec(t.Context(), sqlRollback)
+	})
+	require.NoError(t, err)
+}
