@@ -52,12 +52,17 @@ func newScriptOps() map[string]faults.Op {
 	return ops
 }
 
-// otherCommand is the operation of commands that run no script.
-const otherCommand = -1
+const (
+	otherCommand = -1 // the operation of commands that run no script
+	ownWatch     = -2 // a watch of the own node only
+)
 
 func classify(command []string) int32 {
 	if len(command) > 1 {
-		if op, ok := scriptOps[command[1]]; ok {
+		switch op, ok := scriptOps[command[1]]; {
+		case op == faults.OpWatch && len(command) == 8: // no node ahead
+			return ownWatch
+		case ok:
 			return int32(op)
 		}
 	}
@@ -68,7 +73,11 @@ func classify(command []string) int32 {
 }
 
 // is matches the requests of one operation.
-func is(op faults.Op) func(int32) bool { return func(found int32) bool { return found == int32(op) } }
+func is(op faults.Op) func(int32) bool {
+	return func(found int32) bool {
+		return found == int32(op) || op == faults.OpWatch && found == ownWatch
+	}
+}
 
 // store is a connector. Each of its sessions has a proxy of its own, which plays
 // faults.

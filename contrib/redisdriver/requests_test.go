@@ -18,8 +18,9 @@ import (
 // longTimeout keeps a session from looking at its watches during a test.
 const longTimeout = "session_timeout=10m"
 
-// requests returns the requests of all sessions, without those that begin, keep and
-// end a session.
+// requests returns the requests of all sessions. It leaves out those that begin, keep
+// and end a session, and those that keep a lock: dlock watches the own node of a lock
+// that is held for some time, and reads the node when the watch has ended.
 func (s *store) requests() map[faults.Op]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,7 +31,11 @@ func (s *store) requests() map[faults.Op]int {
 		}
 	}
 	maps.DeleteFunc(sum, func(op faults.Op, _ int) bool {
-		return op == otherCommand || op == faults.OpConnect || op == faults.OpHeartbeat || op == faults.OpClose
+		switch op {
+		case otherCommand, faults.OpConnect, faults.OpHeartbeat, faults.OpClose, ownWatch, faults.OpRead:
+			return true
+		}
+		return false
 	})
 	return sum
 }
@@ -50,8 +55,29 @@ func (s *store) waitForContenders(n int) {
 	}, 30*time.Second, time.Millisecond, "the queue never had %d contenders", n)
 }
 
+// takes expects that run makes exactly these requests. On a machine that is so busy
+// that a request runs into a timeout, dlock makes requests again. So a run that took
+// as long as the shortest of these timeouts is made once more.
+func takes(t *testing.T, want map[faults.Op]int, run func(t *testing.T, s *store) (made map[faults.Op]int)) {
+	t.Helper()
+	const unlockTimeout = 2 * time.Second // the shortest one, in package recipes
+	for range 20 {
+		began := time.Now()
+		made := run(t, newStore(t, redistest.Shared(t), longTimeout))
+		if maps.Equal(made, want) || time.Since(began) < unlockTimeout {
+			require.Equal(t, want, made)
+			return
+		}
+		t.Logf("once more: %v after %v", made, time.Since(began))
+	}
+	t.Error("the machine is too busy, or there are too many requests")
+}
+
 func TestAFreeLockTakesTwoRequests(t *testing.T) {
-	s := newStore(t, redistest.Shared(t), longTimeout)
+	takes(t, map[faults.Op]int{faults.OpCreate: 40, faults.OpDelete: 40}, freeLocks)
+}
+
+func freeLocks(t *testing.T, s *store) map[faults.Op]int {
 	mutex := s.newClient().RWMutex("stock/42")
 	for range 20 {
 		lock, err := mutex.Lock(t.Context())
@@ -61,7 +87,7 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, reader.Unlock())
 	}
-	require.Equal(t, map[faults.Op]int{faults.OpCreate: 40, faults.OpDelete: 40}, s.requests())
+	return s.requests()
 }
 
 // inLine lets clients take the lock one after the other, behind a writer that holds
@@ -89,42 +115,54 @@ func inLine(t *testing.T, s *store, watchHolder int, lock func(context.Context, 
 	done.Wait()
 }
 
-// waitForWatchers waits until the store knows n contenders that wait for this one.
+// waitForWatchers waits until the store knows n contenders that wait for this one. The
+// holder may watch its own node, too.
 func (s *store) waitForWatchers(holder *dlock.Lock, n int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		lines, _ := s.server.Do("HGET", s.key("w:stock/42"), holder.Node()).(string)
-		return strings.Count(lines, "\n") == n
+		return strings.Count(lines, "\n")-strings.Count(lines, "/"+holder.Node()+"\n") == n
 	}, 30*time.Second, time.Millisecond, "the holder never had %d waiters", n)
 }
 
 func TestAWaitingWriterTakesTwoRequests(t *testing.T) {
-	s := newStore(t, redistest.Shared(t), longTimeout)
-	inLine(t, s, 1, func(ctx context.Context, m *dlock.RWMutex) (*dlock.Lock, error) { return m.Lock(ctx) })
-	require.Equal(t, map[faults.Op]int{faults.OpCreate: 7, faults.OpDelete: 7}, s.requests())
+	takes(t, map[faults.Op]int{faults.OpCreate: 7, faults.OpDelete: 7}, func(t *testing.T, s *store) map[faults.Op]int {
+		inLine(t, s, 1, func(ctx context.Context, m *dlock.RWMutex) (*dlock.Lock, error) { return m.Lock(ctx) })
+		return s.requests()
+	})
 }
 
 func TestAReaderThatWaitsBehindAReaderTakesThreeRequests(t *testing.T) {
-	s := newStore(t, redistest.Shared(t), longTimeout)
-	inLine(t, s, 6, func(ctx context.Context, m *dlock.RWMutex) (*dlock.Lock, error) { return m.RLock(ctx) })
-	require.Equal(t, map[faults.Op]int{faults.OpCreate: 7, faults.OpWatch: 5, faults.OpDelete: 7}, s.requests())
+	want := map[faults.Op]int{faults.OpCreate: 7, faults.OpWatch: 5, faults.OpDelete: 7}
+	takes(t, want, func(t *testing.T, s *store) map[faults.Op]int {
+		inLine(t, s, 6, func(ctx context.Context, m *dlock.RWMutex) (*dlock.Lock, error) { return m.RLock(ctx) })
+		return s.requests()
+	})
 }
 
 func TestAReaderAmongReadersTakesTwoRequests(t *testing.T) {
-	s := newStore(t, redistest.Shared(t), longTimeout)
-	for range 4 {
-		lock, err := s.newClient().RWMutex("stock/42").RLock(t.Context())
-		require.NoError(t, err)
-		defer lock.Unlock()
-	}
-	require.Equal(t, map[faults.Op]int{faults.OpCreate: 4}, s.requests())
+	takes(t, map[faults.Op]int{faults.OpCreate: 4, faults.OpDelete: 4}, func(t *testing.T, s *store) map[faults.Op]int {
+		var locks []*dlock.Lock
+		for range 4 {
+			lock, err := s.newClient().RWMutex("stock/42").RLock(t.Context())
+			require.NoError(t, err)
+			locks = append(locks, lock)
+		}
+		for _, lock := range locks {
+			require.NoError(t, lock.Unlock())
+		}
+		return s.requests()
+	})
 }
 
 func TestAHandOverTakesTheReleaseOnly(t *testing.T) {
-	s := newStore(t, redistest.Shared(t), longTimeout)
+	takes(t, map[faults.Op]int{faults.OpDelete: 1}, handOver)
+}
+
+func handOver(t *testing.T, s *store) map[faults.Op]int {
 	holder, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
 	require.NoError(t, err)
-	granted := make(chan *dlock.Lock)
+	granted := make(chan *dlock.Lock, 1)
 	mutex := s.newClient().RWMutex("stock/42")
 	go func() {
 		next, err := mutex.Lock(t.Context())
@@ -137,10 +175,10 @@ func TestAHandOverTakesTheReleaseOnly(t *testing.T) {
 	before := s.requests()
 	require.NoError(t, holder.Unlock())
 	next := <-granted
-	after := s.requests()
-	before[faults.OpDelete]++
-	require.Equal(t, before, after)
+	made := s.requests()
+	maps.DeleteFunc(made, func(op faults.Op, n int) bool { return n == before[op] })
 	require.NoError(t, next.Unlock())
+	return made
 }
 
 // TestContendersThatRaceTakeAboutTwoRequests lets eight sessions race for one lock. A
