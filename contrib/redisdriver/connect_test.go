@@ -231,21 +231,22 @@ func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 // TestASessionFindsItsServerAgain makes dials fail for a while. go-redis would then
 // dial in the background, for a request that has ended, and never succeed.
 func TestASessionFindsItsServerAgain(t *testing.T) {
-	s := newStore(t, redistest.Shared(t), "session_timeout=1m&pool_size=1")
-	made, err := s.Connect(t.Context())
+	server := redistest.Start(t, redistest.Durable())
+	c, err := Driver{}.OpenConnector("redis://" + server.Addr() + "?session_timeout=10m&pool_size=1")
 	require.NoError(t, err)
-	p := s.proxy(made)
+	made, err := c.Connect(t.Context())
+	require.NoError(t, err)
+	defer made.Close()
 	list := func() error {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		_, err := made.List(ctx, "stock/42")
 		return err
 	}
-	p.Refuse()
-	p.DropConnections()
+	server.Kill()
 	for range 5 {
 		require.ErrorIs(t, list(), driver.ErrUnavailable)
 	}
-	p.Heal()
+	server.Restart()
 	require.Eventually(t, func() bool { return list() == nil }, 10*time.Second, time.Millisecond)
 }
