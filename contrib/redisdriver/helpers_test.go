@@ -87,6 +87,9 @@ type store struct {
 	namespace string
 	params    string
 
+	// keepProxies gives each session a new proxy.
+	keepProxies bool
+
 	mu      sync.Mutex
 	proxies map[driver.Session]*redistest.Proxy
 }
@@ -135,7 +138,7 @@ func (s *store) freeProxy() *redistest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for old, p := range s.proxies {
-		if old := old.(*session); old.link.life.Err() != nil {
+		if old := old.(*session); old.link.life.Err() != nil && !s.keepProxies {
 			delete(s.proxies, old)
 			p.DropConnections()
 			p.ForgetFaults()
