@@ -25,7 +25,8 @@ const (
 	resume
 )
 
-// operation is an operation in the model, with its results.
+// operation is one step in the history of a lock, such as a grant or an Unlock.
+// It holds what was asked for and what came of it.
 type operation struct {
 	kind   kind
 	queue  string
@@ -172,12 +173,13 @@ func (s state) step(o operation) (bool, state) {
 	return found && s.holders[at].mode == o.mode, s
 }
 
-// turn reports whether a grant may have come with a node that the goroutines of
-// a client share. There are two such cases. In the first, the highest token so
-// far was granted to the same client, with that node. In the second, the client
-// still holds another Lock with that node: after a downgrade readers join the
-// node although readers of other clients, with higher tokens, have been granted
-// the lock before.
+// turn reports whether o may be a grant with a node that its client has used
+// for a grant before: the goroutines of the client share that node. There are
+// two such cases. In the first, the token of that node is still the highest one
+// granted. In the second, another goroutine of the client holds the lock with
+// that node. Its token may then be lower than that of the latest grant: after a
+// downgrade, readers of other clients are granted the lock with higher tokens,
+// and then readers of the same client join the downgraded node.
 func (s state) turn(o operation) bool {
 	if o.sharer == 0 {
 		return false
@@ -221,9 +223,10 @@ func (s state) reenter(o operation) (bool, state) {
 	return true, s.add(o)
 }
 
-// lower takes a Lock from a contender, or makes the Lock shared. If it is
-// unknown whether the lock was lost before, the contender keeps its last Lock,
-// which ends with the loss.
+// lower carries out an Unlock, which takes a Lock from a contender, or a
+// Downgrade, which makes the Lock shared. If o.maybe is true, the lock may have
+// been lost before the Unlock. In that case lower leaves the contender its last
+// Lock, and the operation of the loss removes that Lock.
 func (s state) lower(o operation) (bool, state) {
 	at, found := s.find(o)
 	switch {

@@ -10,10 +10,9 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// history returns all operations of the history, for the model to check. It
-// also returns the losses that are wrong whatever the model says, because
-// nothing had happened that may take these locks away. Call it when all actors
-// are done.
+// history returns all operations that were recorded, for the model to check. It
+// also describes each loss for which no cause was recorded: such a loss is
+// wrong, whatever the model says. Call it when all actors are done.
 func (r *recorder) history() (ops []porcupine.Operation, unexplained []string) {
 	for _, c := range r.contenders {
 		of, explained := r.operations(c)
@@ -38,9 +37,11 @@ type contenderOps struct {
 	ops    []porcupine.Operation
 }
 
-// add adds an operation that shows that the lock was held. An operation that
-// began after the time silent is left out. If it only returned after that time,
-// the lock may have been lost before, and then the operation has no effect.
+// add adds an operation that shows that the lock was held, but leaves it out if
+// it began at the tick s.silent or later: from that tick on, the lock may have
+// been lost. If the operation began earlier and returned later, the lock may
+// have been lost first, so add marks the operation as one that may have had no
+// effect.
 func (s *contenderOps) add(row int, at span, o operation) {
 	switch {
 	case at.call >= s.silent:
@@ -89,9 +90,10 @@ func (r *recorder) operations(c *contender) (ops []porcupine.Operation, explaine
 	return s.ops, explained
 }
 
-// isOver reports whether an error of Unlock says that the lock had ended
-// before. ErrUnlock says that the lock was held until the call of Unlock, also
-// if a close has ended the wait for the store.
+// isOver reports whether the error of an Unlock says that the lock was lost
+// before the call. Only ErrLost says that. ErrUnlock says that the lock was
+// held until the call, and that the store has not confirmed the release, for
+// example because Close ended the wait for it.
 func isOver(err error) bool { return errors.Is(err, dlock.ErrLost) }
 
 // givenBack returns the tick at which the last Lock of a contender was
@@ -103,12 +105,13 @@ func (c *contender) givenBack() (over int64) {
 	return over
 }
 
-// loss returns the span of time in which a contender lost the lock, as far as
-// that is known, or forever if it did not lose the lock. The result silent is a
-// tick: from then on, the contender may have lost the lock without having to
-// know of the loss. If an Unlock was under way at that tick, its effect counts
-// as a loss. The result explained is false if the contender learned of a loss
-// for which there was no cause.
+// loss returns the span of ticks in which the contender c lost the lock, as far
+// as that is known. If c did not lose the lock, both ticks of the span are
+// forever. The second result is the tick from which on c may have lost the lock
+// without having to know of the loss. If the last Unlock of c was under way at
+// that tick, it counts as a loss, because the lock may have been lost just
+// before. The third result is false if c learned of a loss for which no cause
+// was recorded.
 func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) {
 	end := c.givenBack()
 	if c.learned != 0 {
@@ -152,10 +155,10 @@ func (c *contender) lastCall() (last int64) {
 	return last
 }
 
-// earliest returns two ticks. The first is the beginning of the first cause
-// that may have taken the lock of c away by a tick, which the parameter end
-// gives. The second is the same, but only for causes of which the holder need
-// not have known. Each is forever if there is no such cause.
+// earliest returns the ticks at which two causes began to have an effect. The
+// first is the earliest cause that may have taken the lock of c away until the
+// given tick. The second is the earliest of those causes that the holder need
+// not have noticed. If there is no such cause, the tick is forever.
 func (r *recorder) earliest(c *contender, end int64) (any, silent int64) {
 	any, silent = forever, forever
 	for _, cause := range r.causes {

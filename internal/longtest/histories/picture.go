@@ -12,9 +12,10 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// searchLimit is how long the search for an order may take. It takes
-// milliseconds in most cases. A search that does not end counts as a failure,
-// because nothing is known then.
+// searchLimit is how long Porcupine may search for an order of the operations
+// that the model allows. A search takes milliseconds in most cases. A search
+// that does not end in time counts as a failure, because then it is unknown
+// whether there is such an order.
 var searchLimit = time.Minute
 
 // judge fails the test if the history is not linearizable or breaks another
@@ -37,7 +38,7 @@ func judge(t testing.TB, title string, r *recorder, wrong []string) []porcupine.
 	return ops
 }
 
-// verdict returns why a history is wrong, or nothing.
+// verdict returns what is wrong with a history, or nothing.
 func verdict(r *recorder, wrong []string) []string {
 	ops, unexplained := r.history()
 	if result := porcupine.CheckOperationsTimeout(model, ops, searchLimit); result != porcupine.Ok {

@@ -20,8 +20,8 @@ func (s span) overlaps(o span) bool { return s.call <= o.ret && o.call <= s.ret 
 
 const forever = math.MaxInt64
 
-// client is a client of the lock. When it is closed, another one takes its
-// slot.
+// client is a client of the lock. A history has a fixed number of slots with
+// one client each. When a client is closed, a new client takes its slot.
 type client struct {
 	slot   int
 	locks  *dlock.Client
@@ -29,8 +29,9 @@ type client struct {
 	closed *ending
 }
 
-// shares returns a number of the client, which is not 0, if its actors share
-// their nodes. Otherwise it returns 0.
+// shares returns a number that stands for the client if its actors share their
+// nodes. That number is never 0. If the actors do not share their nodes, shares
+// returns 0.
 func (c *client) shares() int {
 	if !c.shared {
 		return 0
@@ -59,10 +60,10 @@ type attempt struct {
 	err     error
 }
 
-// placed says when an attempt got a node, and the token of that node. At the
-// beginning of the span the attempt did not have the node yet: then the attempt
-// was called, or was last known to have another node. At the end of the span it
-// was known to have the node.
+// placed says when an attempt got a node, and the token of that node. The span
+// begins when the attempt was called or, if it had another node before, when it
+// was last seen to have that other node. The span ends when the attempt was
+// seen to have this node.
 type placed struct {
 	span
 	token int64
@@ -132,13 +133,15 @@ type cause struct {
 }
 
 // sudden reports whether a cause removed all nodes up to some token, and no
-// call was seen to begin or to end meanwhile. Then the model may order the
-// removal before everything that followed from it.
+// call was seen to begin or to end meanwhile. The losses then count from the
+// end of the span on, and not from its beginning, because nothing happened in
+// between.
 func (c cause) sudden() bool { return c.upTo > 0 && c.ret == c.call+1 }
 
-// may reports whether a contender that lost the lock by the tick end may have
-// lost it for this cause. If told is true, the cause counts even if it was over
-// long before: a session that was cut off for a while may end late.
+// may reports whether c may be the cause of a loss of the contender h, which
+// lost the lock at the given tick or earlier. If c.told is true, the cause
+// counts even if it was over long before: a session that was cut off for a
+// while may end late.
 func (c cause) may(h *contender, end int64) bool {
 	switch {
 	case c.slot >= 0 && c.slot != h.client.slot, c.queue != "" && c.queue != h.queue, c.node != "" && c.node != h.node:
@@ -150,7 +153,8 @@ func (c cause) may(h *contender, end int64) bool {
 }
 
 // leftAt returns the tick at which the last Lock of a contender was unlocked,
-// and reports whether its node was certainly gone then.
+// and reports whether the store had certainly removed the contender's node by
+// then.
 func (c *contender) leftAt() (at int64, clean bool) {
 	clean = !slices.ContainsFunc(c.handles, func(h *handle) bool { return h.given == nil || h.given.err != nil })
 	return c.givenBack(), clean
@@ -183,7 +187,7 @@ type recorder struct {
 	live       []*handle // handles that may still be held
 	causes     []cause
 	empty      map[string][]int64 // by queue: the ticks at which it was seen empty while no call was under way
-	lagging    bool               // the store may answer some clients with an earlier state
+	lagging    bool               // The actors of some clients share their nodes. A call then need not have a node of its own. So breaches checks neither the order of the nodes nor whether a TryLock was refused without a reason.
 	// The actors of some clients share their nodes, so that only the order of
 	// arrival within a client counts.
 	shared bool
@@ -205,9 +209,9 @@ func (r *recorder) next() int64 {
 }
 
 // cause calls the function play, which injects a fault, and records the fault
-// as a cause of losses from that call on. If play returns true, the fault has
-// no effect any more, and is a cause only until play has returned. Otherwise it
-// is a cause until the end of the history.
+// as a cause of losses. The fault is a cause from the call of play on. If play
+// returns true, the fault has no effect any more, and is a cause only until
+// play has returned. Otherwise it is a cause until the end of the history.
 func (r *recorder) cause(c cause, play func() (over bool)) {
 	end := r.begin(c)
 	if play() {
@@ -414,8 +418,8 @@ func (r *recorder) target(draw *rand.Rand, slots int) int {
 	return draw.IntN(slots)
 }
 
-// The picture of a history has a row for each actor. These rows belong to no
-// actor.
+// The picture of a history has one row for each actor, and these rows for
+// events that belong to no actor.
 const (
 	closer = 0
 	losses = 1000 // the row for the losses of slot 0; each further slot has the next row

@@ -60,8 +60,8 @@ func (a *attempt) wrong() string {
 	return ""
 }
 
-// over reports whether Unlock was called before a tick, which the parameter by
-// gives. If so, the Lock's context may have ended by that tick.
+// over reports whether h.Unlock was called before the given tick. If it was,
+// the context of the Lock may have ended by that tick.
 func (h *handle) over(by int64) bool { return h.given != nil && h.given.call < by }
 
 // idle reports whether a refused TryLock or TryRLock has no excuse: during the
@@ -83,8 +83,8 @@ func (r *recorder) idle(a *attempt) bool {
 	return true
 }
 
-// sees returns a tick. An attempt must know of everything that happened before
-// that tick. If the tick is 0, the attempt need not know of anything.
+// sees returns the tick up to which the attempt must know what has happened in
+// the store. It returns 0 if the attempt need not know of anything.
 func (r *recorder) sees(a *attempt) int64 {
 	if a.synced == 0 && !r.lagging {
 		return a.call
@@ -148,9 +148,11 @@ func (r *recorder) outOfOrder() (all []string) {
 	return all
 }
 
-// overtaken returns grants that have passed a contender that had a node before
-// them in the queue and gave up later. (The model judges contenders that were
-// granted the lock later, by their tokens.)
+// overtaken describes each grant that passed a contender ahead of it: the
+// contender already had a node in the queue, with a lower token, and one of the
+// two wanted the lock exclusively. It looks only at contenders that gave up
+// after the grant. (The model judges contenders that were granted the lock
+// later, by their tokens.)
 func (r *recorder) overtaken() (all []string) {
 	for _, a := range r.attempts {
 		if a.got != nil || len(a.queued) == 0 || a.gaveUp == 0 || a.try {

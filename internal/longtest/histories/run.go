@@ -21,10 +21,10 @@ type Store struct {
 	// hooks Drop, CutOff, Reset, LoseRequest, LoseReply, DelayReplies, Pause,
 	// RemoveQueue and RemoveNode. A fault whose hook is nil is not played.
 	//
-	// Run calls one hook at a time, from several goroutines, and a heal function
-	// of CutOff counts as a hook. In a history the session of a hook may end,
-	// and the node of RemoveNode may be deleted, just before the hook is called.
-	// The hook must not fail the test then.
+	// Run calls one hook at a time, from several goroutines, and a heal
+	// function of CutOff counts as a hook. Just before such a call, the session
+	// that Run passes to the hook may end, or the node that Run passes to
+	// RemoveNode may be deleted. The hook must not fail the test then.
 	Config dlocktest.Config
 
 	// Outage makes the store fail for all clients: it kills the server, for
@@ -36,7 +36,10 @@ type Store struct {
 	// Histories is how many histories Run makes, one after the other. Zero means
 	// two.
 	Histories int
-	// For is how long faults are played in one history. Zero means six seconds.
+	// Seed is the seed of the random numbers by which Run chooses the faults
+	// and the calls. Zero means that Run draws a seed. If the test fails, it
+	// prints the seed. In real time the same seed gives similar histories, but
+	// not the same ones.
 	For time.Duration
 	// Seed is where Run draws the faults and the calls from. Zero means a seed
 	// that is drawn. A failure prints it. In real time the same seed gives
@@ -99,14 +102,15 @@ type history struct {
 	actors    []*actor
 	seed      uint64
 	rand      *rand.Rand
-	stop      chan struct{} // closed to begin no new rounds and no new faults
+	stop      chan struct{} // when it is closed, actors begin no more rounds, and no more faults are injected
 	heals     sync.WaitGroup
 	wrong     complaints
 
 	hooks chan struct{} // holds a value while a hook runs
 }
 
-// link is the connector of one client. It remembers the last session.
+// link is the connector of one client. It remembers the session that it made
+// last.
 type link struct {
 	driver.Connector
 
@@ -162,8 +166,9 @@ func (h *history) join(i int) {
 	})
 }
 
-// play makes the history: actors use the lock while faults are played. Then all
-// faults end. No node may be left, and each try must get the lock.
+// play makes the history: actors use the lock while faults are played. After
+// the last fault the actors end, and the queue has to become empty. Then each
+// actor in turn has to get the lock with TryLock and with TryRLock.
 func (h *history) play() {
 	var acting, failing sync.WaitGroup
 	for _, a := range h.actors {
@@ -196,8 +201,9 @@ func (h *history) rest() {
 	}
 }
 
-// every calls a function again and again until the history ends. It waits for at
-// most that long before each call.
+// every calls the function play again and again until the history ends. The
+// wait before each call has a random length, which is at most the first
+// argument of every.
 func (h *history) every(longest time.Duration, play func()) {
 	draw := rand.New(rand.NewPCG(h.seed, uint64(longest)))
 	for {
@@ -239,7 +245,10 @@ func (h *history) nodes() ([]driver.Node, error) {
 	return s.List(ctx, queue)
 }
 
-// requestOps are the operations of the requests that lose draws from.
+// requestOps are operations of a store. A fault draws one of them, and loses
+// the client's next request for it or the reply to that request. Create is
+// there twice, so that it is drawn more often. The method nasty draws from the
+// first three only, because these write to the store.
 var requestOps = []faults.Op{faults.OpCreate, faults.OpCreate, faults.OpDelete, faults.OpList}
 
 // fault plays one fault. If the hook for it is nil, it plays none.
@@ -269,8 +278,8 @@ func (h *history) fault() {
 	}
 }
 
-// told returns a cause that the client of a slot has to know of before the store
-// grants its locks to another contender.
+// told returns a cause of losses for the client in a slot. The client has to
+// notice the loss before the store grants the lock to another contender.
 func told(slot int, what string) cause { return cause{what: what, slot: slot, told: true} }
 
 func (h *history) duration(limit time.Duration) time.Duration {
@@ -282,15 +291,17 @@ func (h *history) hook(c cause, play func()) {
 	h.cause(c, done(func() { h.alone(play) }))
 }
 
-// alone calls a function while no other hook runs. A hook that fails the test
-// ends its goroutine, so the end of the turn is deferred.
+// alone calls a function while no other hook runs. If a hook fails the test,
+// its goroutine ends within the call. So the statement that lets the next hook
+// run is deferred.
 func (h *history) alone(play func()) {
 	h.hooks <- struct{}{}
 	defer func() { <-h.hooks }()
 	play()
 }
 
-// lose loses the next request of a client for that operation, or its reply.
+// lose loses the next request for the operation op that the client of slot i
+// sends or, if the parameter reply is true, the reply to that request.
 func (h *history) lose(i int, op faults.Op, reply bool) {
 	play, what := h.store.Config.LoseRequest, "request lost"
 	if reply {
@@ -316,7 +327,8 @@ func (h *history) cut(i int, d time.Duration) {
 	})
 }
 
-// removeNode removes one of the first nodes, because those matter most.
+// removeNode removes one of the first two nodes of the queue, because these
+// belong to a holder or to the next waiter.
 func (h *history) removeNode() {
 	nodes, err := h.nodes()
 	if err != nil || len(nodes) == 0 || h.store.Config.RemoveNode == nil {
@@ -346,8 +358,10 @@ func (h *history) outage() {
 	})
 }
 
-// nasty returns functions that hit exactly the requests that matter, and that
-// cut a holder off until other contenders get the lock.
+// nasty returns two functions that disturb client i at the worst moments. The
+// function write loses the client's next request that creates or deletes a
+// node, or the reply to it. The function hold may cut the client off while it
+// holds the lock, for so long that other contenders get the lock.
 func (h *history) nasty(i int) nasty {
 	draw := rand.New(rand.NewPCG(h.seed, uint64(200+i)))
 	var mu sync.Mutex

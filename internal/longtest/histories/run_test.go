@@ -17,8 +17,8 @@ import (
 
 const memoryTimeout = 2 * time.Second
 
-// observed is a store in memory. It remembers the sessions, because most hooks
-// get only the session.
+// observed is a connector of a store in memory. It records which store each
+// session belongs to, because most hooks get only the session.
 type observed struct {
 	*memdriver.Store
 	stores *sync.Map // *memdriver.Store by driver.Session
@@ -43,8 +43,8 @@ type inMemory struct {
 	session driver.Session
 }
 
-// inMemoryStore is what Run needs of a driver. The test of a driver passes its
-// Config of dlocktest.
+// inMemoryStore describes a store in memory to Run. The test of another driver
+// passes the Config that it passes to dlocktest.Run.
 func inMemoryStore(spoil spoiler) Store {
 	var stores sync.Map
 	of := func(s driver.Session) inMemory {
@@ -71,7 +71,7 @@ func inMemoryStore(spoil spoiler) Store {
 }
 
 // The test of a driver whose store runs outside of the process looks like this,
-// but without the bubble.
+// but calls Run without synctest.Test.
 func TestRunMakesHistories(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inMemoryStore(nil)

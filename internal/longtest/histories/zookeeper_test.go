@@ -102,9 +102,10 @@ func (w *zkHistory) join(i int) {
 	})
 }
 
-// nasty returns functions that make a client fail at the worst moments. One
-// loses the request that creates or deletes a node, or the reply to that
-// request. The other cuts a holder off until other contenders get the lock.
+// nasty returns two functions that disturb client i at the worst moments. The
+// function write loses the client's next request that creates or deletes a
+// node, or the reply to it. The function hold may cut the client off while it
+// holds the lock, for so long that other contenders get the lock.
 func (w *zkHistory) nasty(i int, to route) nasty {
 	draw := rand.New(rand.NewPCG(w.seed, uint64(200+i)))
 	var mu sync.Mutex
@@ -136,8 +137,9 @@ func (w *zkHistory) start() {
 	}
 }
 
-// end waits until all actors have released their locks. Then no node may be
-// left, and each try must get the lock.
+// end waits until all actors have released their locks. Then the queue has to
+// become empty, and each actor in turn has to get the lock with TryLock and
+// with TryRLock.
 func (w *zkHistory) end() {
 	close(w.stop)
 	w.playing.Wait()
@@ -256,7 +258,8 @@ func (w *zkHistory) nodes() []string {
 	return names
 }
 
-// removeNode removes one of the first nodes, because those matter most.
+// removeNode removes one of the first two nodes of the queue, because these
+// belong to a holder or to the next waiter.
 func (w *zkHistory) removeNode() {
 	nodes := w.nodes()
 	if len(nodes) == 0 {
@@ -277,10 +280,11 @@ func (w *zkHistory) removeQueue() bool {
 	return w.operator(err)
 }
 
-// operator reports whether an operator's request is over: it was carried out or
-// refused. If that is not known, the request is over when a later write of the
-// same session was answered, because a leader then accepts none of the
-// session's earlier writes.
+// operator waits until the request of an operator cannot take effect any more,
+// and reports whether that is so. A request that was carried out or refused
+// cannot. If it is unknown whether the request was carried out, operator writes
+// to the store with the same session until the store answers: after that write
+// the leader accepts no earlier write of the session.
 func (w *zkHistory) operator(err error) bool {
 	over := func() bool {
 		return err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNotEmpty)

@@ -31,8 +31,8 @@ type actor struct {
 
 func newActor(r *run, c *client, id int) *actor {
 	a := &actor{run: r, id: id, client: c, rand: rand.New(rand.NewPCG(r.seed, uint64(100+id)))}
-	// In some seeds all actors have the same host name. A queue that is made
-	// again then has nodes of the same names as before.
+	// In every third seed all actors have the same host name. The nodes of a
+	// queue that was removed and made again then have the same names as before.
 	if a.host = "h"; r.seed%3 != 0 {
 		a.host = []string{"h", "h", "a", "b"}[c.number]
 	}

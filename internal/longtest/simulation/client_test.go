@@ -65,8 +65,8 @@ func (c *client) open() *recipes.Client {
 }
 
 // constant is a back-off without random numbers, so that a run with the same
-// seed repeats. The field odd is a small duration that is different in each
-// constant, so that no two timers fire at the same instant.
+// seed repeats. The field odd is a small duration that differs from one
+// back-off to the next, so that no two timers fire at the same instant.
 type constant struct {
 	n   int
 	odd time.Duration
@@ -146,8 +146,9 @@ func (c *client) isPaused() bool {
 	return c.paused
 }
 
-// holdsBack reports whether a message of a request has to wait, because the
-// client is paused or that direction of the session is cut off.
+// holdsBack reports whether the request r, or the reply to it, has to wait at
+// the gate: the client is paused, or its session is cut off in the direction in
+// which the message goes.
 func (c *client) holdsBack(r faults.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,8 +159,8 @@ func (c *client) holdsBack(r faults.Request) bool {
 	return c.paused || cut.replies
 }
 
-// disturb records that a fault may keep the client from noticing a loss up to a
-// time, which the parameter until gives.
+// disturb records that a fault may keep the client from noticing a loss until
+// the given time.
 func (c *client) disturb(until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -78,8 +78,8 @@ func (r *run) hold(h *holding) {
 	r.held[h.lock] = h
 }
 
-// giving records that an actor is about to unlock, and reports whether this is
-// the actor's last Lock with that node.
+// giving records that an actor is about to unlock, and reports whether no actor
+// holds another Lock with the same node.
 func (r *run) giving(l *recipes.Lock) (last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,9 +93,10 @@ func (r *run) giving(l *recipes.Lock) (last bool) {
 }
 
 // judge judges all locks that actors hold. It leaves out paused processes,
-// because they cannot learn of anything. It calls Err, which makes a lock read
-// the clocks, only if another actor has the lock too: a holder that is alone
-// must learn of a loss without that.
+// because they cannot learn of anything. It calls Err of a Lock only if another
+// actor holds the same lock. Err compares the clocks with the lease and so may
+// be the first to notice a loss. A holder that is alone must learn of its loss
+// without a call of Err.
 func (r *run) judge() {
 	all := r.notLost()
 	for _, h := range all {
@@ -281,11 +282,12 @@ func (r *run) judgeGrant(h *holding) {
 	}
 }
 
-// releasedAfter reports whether the message is a Released that the store has
-// sent after that removal. The gate knows when the news arrived there. That is
-// not when the store sent it, if the reply of the arming request took long:
-// package faults passes on the news of a watch only after that reply. Such news
-// proves nothing, and the result is false.
+// releasedAfter reports whether p is the message that a node was released, and
+// the store sent it after the removal. The gate records only when the message
+// arrived at the gate. That may be long after the store sent it: package faults
+// passes on the end of a watch only after the reply to the request that set the
+// watch. If that reply passed after the removal, the message proves nothing,
+// and releasedAfter returns false.
 func (r *run) releasedAfter(p *message, at removal) bool {
 	return p.request.Stage == faults.StageNews && p.request.Cause == driver.Released &&
 		p.born > at.step && r.armed[p.watch()] <= at.step

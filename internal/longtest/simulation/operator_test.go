@@ -55,8 +55,8 @@ func (r *run) removedSince(t time.Time) (n int) {
 	return n
 }
 
-// queued reports whether an actor has a node in the queue that is younger than
-// the one with that token.
+// queued reports whether an actor has a node in any of the queues with a higher
+// token than the given one.
 func (r *run) queued(a *actor, token int64) bool {
 	for _, queue := range r.queues {
 		for _, n := range r.nodes(queue) {

@@ -34,7 +34,7 @@ type run struct {
 	faults       int // how many faults are still to be injected
 
 	passing *message         // the message that this step has let pass, or nil
-	armed   map[watchKey]int // in which step the reply of the arming request passed
+	armed   map[watchKey]int // by watch: the step in which the reply to the request that sets it passed the gate
 	resume  int              // the step in which a paused client goes on; 0 if none is paused
 	warned  []*holding       // the locks of the client that this step closes, see judgeClose
 	closing sync.WaitGroup
@@ -45,7 +45,7 @@ type run struct {
 	highest     map[string]int64          // the highest exclusive token granted, by queue
 	removed     map[int64]removal         // nodes that an operator has removed, by token
 	doubts      map[int64]bool            // nodes about which a request or a reply was lost, by token
-	nodeless    map[*actor]nodelessWaiter // waiters whose node was removed
+	nodeless    map[*actor]nodelessWaiter // by actor: its call that waits although its node was removed
 	closers     map[*client]bool          // the clients whose dlock client a fault has closed
 	sharedNodes map[int64]*sharedNode     // nodes that the actors of a client share, by token
 }
@@ -168,7 +168,8 @@ func (r *run) next() {
 		r.wakeUp()
 		return
 	}
-	// No time passes while a process is paused.
+	// The method pause lets the whole time of a pause pass at once. Then no
+	// more time passes until the paused process goes on.
 	if r.resume == 0 && (len(ready) == 0 || r.rand.IntN(10) == 0) {
 		time.Sleep(time.Duration(1+r.rand.IntN(100))*time.Millisecond + 500*time.Nanosecond)
 		return
@@ -176,7 +177,8 @@ func (r *run) next() {
 	r.pass(ready[r.rand.IntN(len(ready))])
 }
 
-// abort ends a run that has failed: everything passes, and the clients close.
+// abort ends a run that has failed: from then on every message passes the gate,
+// and the clients close.
 func (r *run) abort() {
 	r.healAll()
 	r.wakeUp()

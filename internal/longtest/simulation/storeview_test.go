@@ -54,7 +54,7 @@ func (a *actor) contendsWith(info driver.NodeInfo) bool {
 	return calling && json.Unmarshal(info.Data, &record) == nil && !record.Since.Before(want.since)
 }
 
-// ownerOf returns the actor whose node it is.
+// ownerOf returns the actor whose call made the node.
 func (r *run) ownerOf(info driver.NodeInfo) *actor {
 	var record recipes.Record
 	if err := json.Unmarshal(info.Data, &record); err != nil {

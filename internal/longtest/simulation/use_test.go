@@ -112,7 +112,7 @@ func (a *actor) reenter(m *recipes.RWMutex, queue string, outer *recipes.Lock, c
 	}
 	a.run.entered(a, queue, inner)
 	a.hold(ctx)
-	if a.chance(50) { // unlock the outer Lock first, which may be a downgrade
+	if a.chance(50) { // unlock the outer Lock first; if only that one is exclusive, this is a downgrade
 		a.unlock(queue, outer)
 		a.hold(inner.Context(context.Background()))
 	}

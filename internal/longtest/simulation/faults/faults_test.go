@@ -252,9 +252,9 @@ func goTool(t *testing.T, files map[string]string, verb string, args ...string) 
 	return string(out), err
 }
 
-// firstOf returns the first seed that fails, and what the simulation says with
-// it. It tries the seeds up to the limit, and begins with the one that the
-// parameter from gives. If no seed fails, it returns 0.
+// firstOf runs seeds in their order, from the given one up to the limit. It
+// returns the first seed that fails, and what the simulation says with it. If
+// no seed fails, it returns 0.
 func (s simulator) firstOf(t *testing.T, from int) (seed int, says string) {
 	t.Helper()
 	for n := 10; from <= *limit; n = min(10*n, batch) {
@@ -269,9 +269,10 @@ func (s simulator) firstOf(t *testing.T, from int) (seed int, says string) {
 
 var failure = regexp.MustCompile(`(?m)^.*\bseed (\d+): (.*)$`)
 
-// first runs n seeds, and returns the first one that fails and what the
-// simulation says with it, or 0. If the output does not say which seed has
-// failed, first runs the seeds again in smaller portions.
+// first runs n seeds, from the given one on. It returns the first seed that
+// fails and what the simulation says with it, or 0 if none fails. If the output
+// does not say which seed has failed, first runs the seeds again in smaller
+// portions.
 func (s simulator) first(t *testing.T, from, n int) (seed int, says string) {
 	t.Helper()
 	out, err := s.run(t, from, n)
@@ -293,9 +294,9 @@ func (s simulator) first(t *testing.T, from, n int) (seed int, says string) {
 	return s.first(t, from+n/2, n-n/2)
 }
 
-// run runs n seeds and returns the output. The parameter from gives the first
-// of these seeds. The number n is so small that the simulation does not require
-// that everything has happened in these runs.
+// run runs n seeds, from the given one on, and returns the output. A thousand
+// seeds or more would fail unless each kind of event happened in one of them.
+// The callers pass a smaller n.
 func (s simulator) run(t *testing.T, from, n int) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -314,7 +315,8 @@ func (s simulator) run(t *testing.T, from, n int) (string, error) {
 	return string(out), err
 }
 
-// reason returns why a test binary has ended, for an output that names no seed.
+// reason returns why a test binary has ended. It is for an output that names no
+// seed.
 func reason(out string) string {
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {

@@ -170,9 +170,10 @@ func (p *patch) apply(root string) (map[string]string, error) {
 	return files, nil
 }
 
-// find returns the index of the only place with the hunk's old lines, and the
-// hunk that fits there. That is h or, if only the lines around the change are
-// not as they were, h without these lines.
+// find returns the index of the only place with the lines h.old, and the hunk
+// to use there, which is h itself. If only the lines around the change are not
+// as they were, find looks for the hunk without these lines, h.core(), and
+// returns that.
 func (h hunk) find(lines []string) (at int, fitting hunk, err error) {
 	found := 0
 	for _, fitting := range []hunk{h, h.core()} {
