@@ -8,8 +8,8 @@ import (
 )
 
 // Operations of a client, for [testenv.Proxy.Counts]: the types of PostgreSQL's
-// messages. The server answers each Sync and each Query with one ReadyForQuery, so
-// their sum is the number of round trips.
+// messages. The server answers each Sync and each Query with one ReadyForQuery.
+// So the counts of OpSync and OpQuery together are the number of round trips.
 const (
 	OpSync  = int32('S')
 	OpQuery = int32('Q')
@@ -33,7 +33,8 @@ func Protocol() (requests, replies testenv.FrameReader) {
 // length, are greater.
 const maxMessage = 16 << 20
 
-// readMessage reads a message whose length follows a type of that many bytes.
+// readMessage reads a message. A message begins with a type of typeSize bytes
+// and a length of four bytes.
 func readMessage(r io.Reader, typeSize int) (testenv.Frame, error) {
 	head := make([]byte, typeSize+4)
 	if n, err := io.ReadFull(r, head); err != nil {

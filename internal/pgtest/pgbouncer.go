@@ -13,9 +13,10 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Pgbouncer starts a proxy in front of the server that pools transactions, with this
-// many connections to the server. It returns the address for clients. When the test
-// ends, the proxy is killed.
+// Pgbouncer starts PgBouncer, a proxy that pools transactions, in front of the
+// server, and returns the address for clients. The proxy keeps at most the
+// given number of connections to the server. When the test ends, the proxy is
+// killed.
 func (s *Server) Pgbouncer(t testing.TB, connections int) (addr string) {
 	t.Helper()
 	path, err := exec.LookPath("pgbouncer")

@@ -43,7 +43,8 @@ func (p *process) close() error {
 	return p.proc.Close()
 }
 
-// startProcess tries again with other ports if another program has taken the port.
+// startProcess starts a server. If another program has taken the server's port,
+// startProcess tries again with another port.
 func startProcess(opts []Option) (*process, error) {
 	for {
 		p, err := newProcess(opts)
@@ -106,8 +107,8 @@ func Main(m *testing.M) int {
 // Addr returns host:port of the server.
 func (s *Server) Addr() string { return testenv.Loopback(s.port) }
 
-// DSN returns the URL of the server's database for the superuser, with these
-// parameters, such as "schema=t1".
+// DSN returns the URL with which the superuser reaches the server's database.
+// The URL has the given parameters, such as "schema=t1".
 func (s *Server) DSN(params ...string) string { return s.DSNAt(s.Addr(), params...) }
 
 // DSNAt is like DSN, but the host and the port are those of a proxy.

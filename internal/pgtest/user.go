@@ -9,7 +9,7 @@ import (
 )
 
 // account is the user that runs a server. It is nil if the tests do not run as
-// root: then they run the server themselves.
+// root: then the server runs as the same user as the tests.
 type account struct{ uid, gid int }
 
 func serverAccount() (*account, error) {

@@ -10,9 +10,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Proxy is a proxy in front of a server that understands Redis's protocol, version 2:
-// it counts, loses and holds single requests and replies. Other bytes, such as TLS,
-// are forwarded as they come.
+// Proxy is a proxy in front of a Redis server. It understands version 2 of
+// Redis's protocol, so that it can count, lose and hold single requests and
+// replies. It forwards other bytes, such as TLS, as they come.
 type Proxy struct {
 	*testenv.Proxy
 	classify func(command []string) int32
@@ -29,9 +29,10 @@ type capture struct {
 	request []byte
 }
 
-// NewProxy returns a proxy for target. The function classify returns the operation of
-// a command for the proxy's methods. The proxy is closed when the test ends, and
-// leaves no goroutine.
+// NewProxy returns a proxy for target. The function classify returns the number
+// of the operation that a command stands for. The methods of the proxy, such as
+// LoseRequest, tell requests apart by that number. The proxy is closed when the
+// test ends, and leaves no goroutine.
 func NewProxy(t testing.TB, target string, classify func(command []string) int32) *Proxy {
 	t.Helper()
 	p := &Proxy{classify: classify}
@@ -53,10 +54,10 @@ func (p *Proxy) Commands() [][]string {
 	return append([][]string(nil), p.kept...)
 }
 
-// HoldRequest loses the next request that matches, as LoseRequest does. When the
-// caller calls arrive, the server gets the request on a connection of its own, and
-// arrive returns when the server has answered. If there was no such request, arrive
-// does nothing.
+// HoldRequest loses the next request that matches, as LoseRequest does, but
+// keeps its bytes. When the caller calls arrive, the proxy sends the request to
+// the server on a new connection, and arrive returns when the server has
+// answered. If no request has matched, arrive does nothing.
 func (p *Proxy) HoldRequest(match func(op int32) bool) (arrive func()) {
 	c := &capture{match: match}
 	p.mu.Lock()

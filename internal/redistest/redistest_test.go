@@ -78,8 +78,8 @@ func TestAPausedServerAnswersNothing(t *testing.T) {
 	require.NoError(t, <-answered)
 }
 
-// FuzzReadValue checks that a reader of the protocol never takes bytes that it does
-// not return.
+// FuzzReadValue checks that readValue copies to raw every byte that it reads,
+// and no other bytes.
 func FuzzReadValue(f *testing.F) {
 	for _, s := range []string{"+OK\r\n", "-ERR x\r\n", ":7\r\n", "$3\r\nabc\r\n", "*2\r\n$1\r\na\r\n:1\r\n", "$-1\r\n", "*-1\r\n", "*9999999\r\n", "\x16\x03\x01", "$99999999999\r\n"} {
 		f.Add([]byte(s))

@@ -13,7 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// maxLength bounds what a length in the protocol may say.
+// maxLength is the greatest length of a string or an array that readValue
+// accepts. A greater length shows that the bytes are of another protocol.
 const maxLength = 64 << 20
 
 // maxDepth bounds how deep the arrays of a value may be nested.

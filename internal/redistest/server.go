@@ -49,8 +49,8 @@ type configuration struct {
 	certs *testenv.Certs
 }
 
-// With adds a line to the configuration file, such as "appendonly yes". A later line
-// takes the place of an earlier one.
+// With adds lines to the configuration file, such as "appendonly yes". A later
+// line takes the place of an earlier one with the same name.
 func With(lines ...string) Option {
 	return func(c *configuration) { c.lines = append(c.lines, lines...) }
 }
@@ -97,7 +97,8 @@ func StartSentinel(t testing.TB, name string, master *Server, options ...Option)
 	return s
 }
 
-// start tries again with other ports if another program has taken one of the ports.
+// start starts a server. If another program has taken one of the server's
+// ports, start tries again with other ports.
 func start(t testing.TB, program, ready string, options []Option) (*Server, error) {
 	t.Helper()
 	Require(t)

@@ -51,7 +51,9 @@ func hide(text, arg string) string {
 	}
 	text = strings.ReplaceAll(text, login, user+":"+Hidden)
 	text = strings.ReplaceAll(text, quoted(login), user+":"+Hidden)
-	// Package flag cuts an argument at an equals sign, which a password may have.
+	// A message of package flag may show only the part of an argument before
+	// its first equals sign. That sign may be in the password, so look also for
+	// the part of the password before it.
 	if before, _, found := strings.Cut(password, "="); found && before != "" {
 		text = strings.ReplaceAll(text, user+":"+before, user+":"+Hidden)
 	}

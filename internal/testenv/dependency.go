@@ -11,7 +11,8 @@ import (
 // Dependency is something that tests need and a machine may lack, such as a
 // server's program.
 type Dependency struct {
-	// Name is what messages call the dependency, such as "a real ZooKeeper".
+	// Variable is the name of an environment variable. If the variable is
+	// "require", a test fails if the dependency is missing.
 	Name string
 	// Variable is the environment variable that makes a missing dependency a
 	// failure, with the value "require".

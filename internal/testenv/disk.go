@@ -20,10 +20,11 @@ import (
 //go:embed testdata/slowdisk.c
 var slowDiskSource []byte
 
-// diskDelayFile holds the delay in microseconds. It is in the server's directory.
+// diskDelayFile is the name of a file in the server's directory. The file holds
+// the delay in microseconds.
 const diskDelayFile = "disk-delay"
 
-// slowDiskLibrary compiles the wrapper once for each test binary.
+// slowDiskLibrary compiles slowDiskSource, once for each test binary.
 var slowDiskLibrary = sync.OnceValues(compileSlowDisk)
 
 // CheckSlowDisk returns why this machine cannot slow down a disk, or nil. A

@@ -58,7 +58,8 @@ func (p *Proxy) HoldReplies(match func(op int32) bool) *Hold {
 	return &Hold{p, p.addFault(holdReply, match)}
 }
 
-// Hold is what [Proxy.HoldRequests] and [Proxy.HoldReplies] hold back.
+// Hold is the result of [Proxy.HoldRequests] and [Proxy.HoldReplies]. Its
+// methods tell when something is held back, and let it pass.
 type Hold struct {
 	proxy *Proxy
 	fault *fault
@@ -129,7 +130,8 @@ func (p *Proxy) HoldEvents() *EventHold {
 	return h
 }
 
-// EventHold is what [Proxy.HoldEvents] holds back.
+// EventHold is the result of [Proxy.HoldEvents]. Its methods tell when an event
+// is held back, and let the events pass.
 type EventHold struct {
 	proxy  *Proxy
 	held   chan struct{}

@@ -13,7 +13,8 @@ import (
 
 // The ports lie below the range that Linux gives to outgoing connections. So no
 // outgoing connection can take the port of a server that is down for a moment,
-// and no client can connect to itself by chance. All of them have five digits.
+// and no client can connect to itself by chance. All of them have five digits,
+// so that all addresses have the same length.
 const (
 	firstPort = 15000
 	lastPort  = 31999

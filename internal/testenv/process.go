@@ -49,7 +49,8 @@ func NewProcess(dir string, command []string) (*Process, error) {
 	return &Process{dir: dir, supervisor: supervisor}, nil
 }
 
-// Dir returns the server's directory.
+// Startup holds the functions by which [Process.Start] sees what becomes of a
+// server that it has started.
 func (p *Process) Dir() string { return p.dir }
 
 // Startup says how to see what becomes of a server that has been started.

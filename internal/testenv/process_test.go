@@ -20,7 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// childVariable makes the test binary the child of a test.
+// childVariable is the name of an environment variable. If it is set, the test
+// binary is a child process of a test, and starts servers for that test.
 const childVariable = "TESTENV_CHILD"
 
 func eventually(t *testing.T, condition func() bool) {
@@ -139,8 +140,8 @@ func startAndHang(t *testing.T, kind string) {
 	if strings.HasPrefix(kind, "paused") {
 		require.NoError(t, p.Pause())
 	}
-	// Catch the signal, because the tests may run where it is ignored, as under
-	// nohup.
+	// Handle the signal explicitly. The tests may run where SIGHUP is ignored,
+	// as under nohup, and then it would not end this process.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
 	fmt.Printf("started %d %d %s\n", p.SupervisorPid(), p.Pid(), p.Dir())
@@ -164,8 +165,9 @@ func readChild(t *testing.T, out io.Reader) (supervisor, server int, dir string)
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
 // running reports whether there is a process of that id that is not dead. A
-// dead process whose parent has died may stay in the process table for ever, if
-// the first process of a container is no init.
+// dead process whose parent has died too may stay in the process table for
+// ever, if the first process of a container does not remove dead processes as
+// init does.
 func running(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(pid), "stat"))
 	if err != nil {

@@ -36,9 +36,9 @@ func echoServer(t *testing.T) (addr string) {
 	return l.Addr().String()
 }
 
-// lines is a protocol of lines: each is a request, whose first byte is the
-// operation, and its reply comes in the same order. A reply that begins with
-// '!' is an event.
+// lines is a protocol of lines. Each line from the client is a request, whose
+// first byte is the operation. The replies come in the order of the requests. A
+// line from the server that begins with '!' is an event.
 func lines() (requests, replies FrameReader) {
 	read := func(kind Kind) FrameReader {
 		var buffered *bufio.Reader

@@ -125,9 +125,9 @@ func (c *connection) forward(d Direction) {
 	}
 }
 
-// dialServer dials the server once something may pass to it, and reports
-// whether the connection goes on. If the client has gone by then, the server
-// never sees a connection.
+// dialServer dials the server as soon as the proxy is not cut in any direction.
+// It reports whether the connection goes on. If the client has gone before the
+// dial, the server never sees a connection.
 func (c *connection) dialServer() bool {
 	p := c.proxy
 	p.mu.Lock()

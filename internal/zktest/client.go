@@ -150,7 +150,7 @@ func removeTree(conn *zk.Conn, root string) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range slices.Backward(append([]string{root}, paths...)) { // each node comes before its parent, because it sorts after its parent
+	for _, p := range slices.Backward(append([]string{root}, paths...)) { // remove each node before its parent; a node sorts after its parent
 		if err := conn.Delete(p, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}

@@ -360,8 +360,8 @@ func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) b
 	t.Fatalf("zktest: no sign of %s within %v: the servers are %v", what, testenv.ReadyWithin, modes)
 }
 
-// noAnswer begins the mode of a server that has not answered in time. Such a
-// server may be busy, and may be the leader all the same.
+// noAnswer is the beginning of the mode of a server that has not answered in
+// time. Such a server may be busy, and may be the leader all the same.
 const noAnswer = "no answer: "
 
 func (p *process) mode() string {

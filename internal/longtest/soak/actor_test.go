@@ -84,9 +84,10 @@ func (a *actor) holdLong() {
 }
 
 // delayUnlock delays the Unlock of a lost lock. Every other time it waits until
-// the store must have dropped the session by itself. If Unlock came earlier,
-// the client would end the session in the store, and the time until the next
-// grant would say nothing about the margin of the lease.
+// the store must have ended the session by itself. An earlier Unlock would make
+// the client end the session in the store, and the store would then grant the
+// lock sooner. So the time from the loss to that grant would not show how long
+// before the end of its session a client gives up its locks.
 func (a *actor) delayUnlock() {
 	if a.random.IntN(2) == 0 {
 		return
@@ -254,8 +255,8 @@ func (a *actor) acquire(name, how string, lock func(*dlock.RWMutex, context.Cont
 	return h
 }
 
-// release unlocks the lock, and records in the journal whether the error of
-// Unlock says that the lock was held until then.
+// release unlocks the lock. It records in the journal whether the lock was held
+// until the call of Unlock, as the error of Unlock says.
 func (a *actor) release(h *hold) {
 	h.end()
 	a.watcher.remove(h)

@@ -45,8 +45,8 @@ var clientFaults = []faultKind{
 	{name: "client killed, another one started", inject: killMember},
 }
 
-// stopMember stops a worker for a time. The worker goes on before any other
-// fault of the group is healed.
+// stopMember stops a worker for a time, with SIGSTOP. A timer makes the worker
+// go on, and the function that heals the fault waits for that.
 func (s *round) stopMember(howLong func(*member) time.Duration) (func(), string) {
 	m := s.reserveMember(anyMember)
 	if m == nil {

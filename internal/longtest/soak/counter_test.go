@@ -46,7 +46,7 @@ func (c counter) begin(token int64) (int64, error) {
 	return c.step(func(t *tally) error { return t.accept(token) })
 }
 
-// write stores the number count for a holder with that token.
+// write stores a new number for a holder with that token.
 func (c counter) write(count, token int64) error {
 	_, err := c.step(func(t *tally) error {
 		if err := t.accept(token); err != nil {
@@ -64,7 +64,7 @@ func (c counter) readAs(token int64) (int64, error) {
 	return c.step(func(t *tally) error { return t.compare(token) })
 }
 
-// writeUnchecked stores the number count, and compares no token.
+// writeUnchecked stores a new number, and compares no token.
 func (c counter) writeUnchecked(count int64) error {
 	_, err := c.step(func(t *tally) error {
 		t.Count, t.Writes = count, t.Writes+1

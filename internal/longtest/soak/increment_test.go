@@ -83,8 +83,9 @@ func (a *actor) readTwice(name string, h *hold) {
 	}
 }
 
-// stale records that the counter has refused a token. The journal shows whether
-// the lock was still held after the refusal, which must not happen.
+// stale records that the counter has refused the token of a lock, and whether
+// the lock was still held after the refusal. The counter may refuse the token
+// only if the lock is lost.
 func (a *actor) stale(h *hold, err error) {
 	if !errors.Is(err, errStale) {
 		a.must(err)

@@ -13,9 +13,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// holding is one acquisition of one worker, as its journal shows it. It is
-// confirmed at an instant if Err was nil after that instant: an Err that has
-// turned non-nil stays so.
+// holding is one acquisition of one worker, as its journal shows it. The lock
+// counts as confirmed at an instant if Err was nil after that instant, because
+// an Err that has turned non-nil stays so.
 type holding struct {
 	worker    string
 	id        int64
@@ -45,8 +45,8 @@ func (h *holding) String() string {
 	return fmt.Sprintf("%s #%d (%s, %s, %s, token %d, confirmed from %v to %v)", h.worker, h.id, h.lock, mode, h.node, h.token, h.from, h.to)
 }
 
-// exclusiveTo returns when the lock was last confirmed as exclusive. If it was
-// shared from the first, the result is an instant before the first
+// exclusiveTo returns when the lock was last confirmed as exclusive. If the
+// worker acquired the lock shared, the result is an instant before the first
 // confirmation.
 func (h *holding) exclusiveTo() time.Duration {
 	switch {
@@ -128,7 +128,7 @@ func sameNode(a, b string) bool {
 
 // judgeLock returns what was wrong with the acquisitions of one lock.
 func judgeLock(all []*holding) (wrong []string) {
-	const enough = 10 // the test fails with the first fault, and more of them help to find the reason
+	const enough = 10 // how many reports there are at most: the first one fails the test, and the others help to find the reason
 	report := func(format string, args ...any) {
 		if len(wrong) < enough {
 			wrong = append(wrong, fmt.Sprintf(format, args...))
@@ -262,9 +262,9 @@ func (s *round) judge() (wrong []string) {
 		wrong = append(wrong, s.judgeCounters(lock, increments[lock])...)
 	}
 	if s.diverged() {
-		// Calls that were stuck prove nothing against the lock if the servers
-		// have diverged. The same goes for things that did not happen, because
-		// the round was cut short.
+		// If the servers have diverged, calls that were stuck prove nothing
+		// against the lock. And the round was cut short, so nothing follows
+		// from what did not happen in it.
 		return wrong
 	}
 	wrong = append(wrong, s.stuck...)

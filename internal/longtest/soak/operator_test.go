@@ -30,8 +30,8 @@ var operatorFaults = []faultKind{
 }
 
 // operatorFault returns a fault in which an operator calls the function do
-// until it returns true. At first the servers may not answer, because of other
-// faults.
+// until do returns true. The first calls may fail, because other faults may
+// keep the servers from answering.
 func operatorFault(what string, do func(*operator) bool) func(*round) (func(), string) {
 	return func(s *round) (func(), string) {
 		if !s.reserve("tampered") {
@@ -54,8 +54,9 @@ type operator struct {
 	journal *journal
 }
 
-// runOperator calls the function do for a while, on a new connection, until do
-// returns true. It reports whether that happened.
+// runOperator calls the function do again and again, on a new connection, until
+// do returns true or five seconds have passed. It reports whether do returned
+// true.
 func (s *round) runOperator(do func(*operator) bool) bool {
 	conn, end, err := zktest.Connect(10*time.Second, s.ensemble.Addrs()...)
 	if err != nil {

@@ -110,7 +110,7 @@ func stopServer(which func(*round, int) bool) func(*round) (func(), string) {
 }
 
 // fillAcceptQueue pauses a server, breaks its clients' connections and keeps
-// new ones out.
+// new connections out.
 func fillAcceptQueue(s *round) (func(), string) {
 	i, ok := s.reserveServer(s.anyServer)
 	if !ok {

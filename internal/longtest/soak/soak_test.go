@@ -58,8 +58,9 @@ func TestNothingIsLostWhileEverythingFails(t *testing.T) {
 	fmt.Printf("\n%s\n", f.table())
 }
 
-// servers starts the ensemble. A server that is cut off goes on as before for
-// syncLimit ticks, which are 5s and longer than any session.
+// servers starts the ensemble. A server that is cut off from the others goes on
+// serving clients for syncLimit ticks. That is 5 s, and longer than the timeout
+// of any session.
 func servers(t *testing.T) *zktest.Ensemble {
 	zktest.Require(t)
 	opts := []zktest.Option{

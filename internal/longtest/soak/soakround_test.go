@@ -139,8 +139,9 @@ func (s *round) begin(m *member) error {
 	return m.start(s.chroot, seqLimit, s.seed<<16+uint64(s.number)<<8)
 }
 
-// await polls until the function ok returns true, for a generous time. If the
-// servers have diverged, await returns at once.
+// await polls until the function ok returns true. If that takes longer than
+// waitLimit, await calls s.notWithin. If the servers have diverged, await
+// returns at once.
 func (s *round) await(what string, ok func() bool) {
 	s.t.Helper()
 	began := time.Now()
@@ -242,7 +243,7 @@ func (s *round) inject(kinds []faultKind) (g injection) {
 			continue
 		}
 		heal, what := k.inject(s)
-		if heal == nil { // other faults have already hit everything that it could hit
+		if heal == nil { // other faults have already hit everything that a fault of this kind could hit
 			g.left = append(g.left, k)
 			continue
 		}
@@ -289,8 +290,9 @@ func (s *round) distribute() {
 	s.await("every member acquires a lock after moving to another server", s.allAcquire())
 }
 
-// howLong draws how long faults last: shorter than a session, or longer than
-// any.
+// howLong draws how long the faults of a group last. Half of the times are
+// shorter than the longest session timeout, so that sessions can outlive the
+// faults. The others are longer than every session timeout.
 func (s *round) howLong() time.Duration {
 	if s.random.IntN(2) == 0 {
 		return between(s.random, 500*time.Millisecond, 4*time.Second)
@@ -353,9 +355,10 @@ func (s *round) finishWorkers() {
 	}
 }
 
-// surveyIfLate watches over work of the caller. The caller calls stop when the
-// work is done. If the work takes long, surveyIfLate asks the servers whether
-// they have diverged. If they have, it closes the channel diverged.
+// surveyIfLate is for waits that may never end if the servers have diverged.
+// The caller calls stop when such a wait is over. If stop is not called for
+// some time, surveyIfLate asks the servers, on another goroutine, whether they
+// have diverged. If they have, it closes the channel diverged.
 func (s *round) surveyIfLate() (diverged <-chan struct{}, stop func()) {
 	done, ended, found := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {

@@ -149,7 +149,8 @@ func TestWhatIsUnsafeCountsAlsoIfTheServersHaveDiverged(t *testing.T) {
 	}
 }
 
-// A node that all servers show is no divergence, whatever becomes of its lock.
+// Servers that have not diverged are found to agree, although one of them may
+// have to catch up with the leader first.
 func TestServersOfAnEnsembleAgree(t *testing.T) {
 	e := zktest.StartEnsemble(t, 3)
 	conn := zktest.Dial(t, longestTimeout, e.Addrs()...)

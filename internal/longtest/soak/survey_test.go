@@ -31,8 +31,8 @@ func (n shownNode) String() string {
 // did not answer.
 type serverView map[shownNode]bool
 
-// survey holds the view of each server. The servers were asked one after the
-// other.
+// A difference between servers counts only if it is seen in surveyCount
+// surveys, with a pause of surveyPause between two of them.
 type survey []serverView
 
 // Before a difference between servers counts, they are asked surveyCount times,
@@ -47,8 +47,9 @@ const (
 //
 // A survey asks one server after the other while workers go on, and each server
 // first catches up with the leader. So one survey alone may differ between
-// servers that agree, but no node stays different over all surveys. If a server
-// does not answer once, divergence returns nothing, because it may be behind.
+// servers that agree, but no node stays different over all surveys. If any
+// survey lacks the answer of a server, divergence returns nothing, because that
+// server may be behind.
 func divergence(all []survey) (differences []string) {
 	if len(all) < surveyCount {
 		return nil
