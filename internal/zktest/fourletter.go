@@ -76,9 +76,10 @@ func (p *process) askMntr() (map[string]int64, error) {
 // errNotServing says that a server of an ensemble has no quorum.
 var errNotServing = errors.New("no numbers")
 
-// startCounting records how many packets the server has received so far, before
-// it was ready. After that, p.requests does not count these packets. A server
-// of an ensemble counts packets only after it has begun to serve.
+// startCounting is called when the server is ready. It stores the number of
+// packets that the server has received until then in p.ignored, and p.requests
+// subtracts that number. If the server has no quorum yet, it reports no
+// numbers. It has then counted no packet either, so p.ignored is zero.
 func (p *process) startCounting() error {
 	p.asking.Lock()
 	defer p.asking.Unlock()

@@ -34,7 +34,8 @@ const (
 	OpSetWatches      int32 = 101
 )
 
-// Op returns a function that reports whether an opcode is one of these.
+// Op returns a function that reports whether its argument is one of the given
+// opcodes.
 func Op(opcodes ...int32) func(opcode int32) bool {
 	return func(opcode int32) bool { return slices.Contains(opcodes, opcode) }
 }

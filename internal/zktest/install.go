@@ -25,8 +25,9 @@ var installed = sync.OnceValues(func() (installation, error) {
 
 const debianJars = "/usr/share/java"
 
-// debianClassPath lists the jars that Debian's zookeeper.jar needs to run as a
-// server, without those that its manifest names.
+// debianClassPath lists Debian's zookeeper.jar and the other jars that a server
+// needs. It leaves out the jars that the manifest of zookeeper.jar names,
+// because Java finds these by itself.
 var debianClassPath = []string{
 	"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "snappy-java", "metrics-core",
 	"netty-buffer", "netty-codec", "netty-common", "netty-handler", "netty-resolver",

@@ -46,10 +46,11 @@ func WithJVM(flags ...string) Option {
 	return func(s *settings) { s.jvm = append(s.jvm, flags...) }
 }
 
-// WithContainerCheck makes the server remove empty containers, after a check
-// that runs this often. By default the check runs once a day: if it removed a
-// queue between two locks, the next lock would send requests that a test does
-// not expect.
+// WithContainerCheck makes the server look for empty containers at the given
+// interval, and remove them. Without this option the server does so once a day,
+// which means never during a test. A queue is a container: if the server
+// removed it between two locks, the second lock would have to make it again,
+// with requests that the test does not expect.
 func WithContainerCheck(every time.Duration) Option { return WithJVM(containerCheck(every)) }
 
 func containerCheck(every time.Duration) string {

@@ -43,9 +43,10 @@ func Curator(source string, args ...string) (*exec.Cmd, error) {
 	return exec.Command(java, append([]string{"-cp", jars, source}, args...)...), nil
 }
 
-// findCurator returns a class path with Curator's recipes: the jars in the
-// directory that the parameter given names or, if given is empty, those in
-// Debian's directory.
+// findCurator returns a class path with Curator's recipes. The first parameter
+// is the directory that the user has set in CURATOR_JARS. If it is empty,
+// findCurator takes the jars in Debian's directory, which is the second
+// parameter.
 func findCurator(given, debian string) (string, error) {
 	if given != "" {
 		if found, _ := filepath.Glob(filepath.Join(given, "curator-recipes*.jar")); len(found) == 0 {

@@ -16,8 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// childVariable makes the test binary the child of a test. Its value says which
-// kind of child.
+// childVariable is an environment variable. A test that runs the test binary
+// again, as a child process, sets it there. Its value says what the child
+// process has to do.
 const childVariable = "ZKTEST_CHILD"
 
 // child returns a command that runs one test in another process, with a process
@@ -80,8 +81,8 @@ func startAndHang(t *testing.T, kind string) {
 	if kind == "paused, process killed" {
 		s.Pause()
 	}
-	// Catch the signals, because the tests may run where they are ignored, as
-	// under nohup.
+	// Catch SIGHUP and SIGINT. If the tests run under nohup, for example, the
+	// child process inherits that SIGHUP is ignored, and it would not end.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT)
 	fmt.Printf("started %d %d %s\n", s.proc.SupervisorPid(), s.proc.Pid(), s.proc.Dir())
@@ -125,7 +126,8 @@ func TestMissingZooKeeperIsReportedOrFails(t *testing.T) {
 	nowhere := "ZOOKEEPER_HOME=" + t.TempDir()
 
 	cmd := child(t, "TestMissingZooKeeperIsReportedOrFails", "skip", nowhere, requireVariable+"=")
-	// Run the child without a terminal, because it would report the skip there.
+	// Run the child process in a session without a terminal. Otherwise it would
+	// print its notice of the skip on the terminal of the user, too.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

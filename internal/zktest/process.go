@@ -57,9 +57,10 @@ func newProcess(s *settings) (_ *process, err error) {
 	return p, err
 }
 
-// command returns the server's command line. The heap is small and the compiler
-// that optimizes more is off, because a test's server does not live long enough
-// to gain from a large heap or from that compiler.
+// command returns the server's command line. It limits the heap, and it turns
+// off the second of Java's two compilers, which optimizes more than the first
+// one: a test's server ends too soon to gain from a large heap or from that
+// compiler.
 func command(home installation, s *settings, dir string) (command []string, err error) {
 	if s.slowDisk {
 		if command, err = testenv.SlowDiskCommand(dir); err != nil {
@@ -153,9 +154,9 @@ func (p *process) secureServing() bool {
 	return true
 }
 
-// listening reports whether a server answers at this address, and is this
-// process. It sends "envi", because a server answers "conf" only when it has
-// found the other servers of its ensemble.
+// listening reports whether this very server answers on its port, even if it
+// has not found the other servers of its ensemble yet. It sends "envi", because
+// until then a server does not answer "conf".
 func (p *process) listening() bool {
 	envi, err := p.poll("envi")
 	return err == nil && strings.Contains(envi, tmpdirProperty+p.proc.Dir()+"\n")

@@ -67,8 +67,9 @@ func TestConfigAndJVMFlagsReachTheServer(t *testing.T) {
 	require.Equal(t, time.Second, p.Sessions()[0].Timeout)
 }
 
-// A server logs that it exits before it logs why, and the test may read the log
-// between the two lines.
+// When a server exits, it first logs that it exits, and then logs the reason.
+// launch may read the log after the first line was written and before the
+// second one is complete.
 func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
 	for name, lines := range map[string][2]string{
 		"the server's error": {"Unexpected exception, exiting abnormally\n", "java.net.BindException: Address already in use"},

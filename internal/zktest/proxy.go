@@ -30,7 +30,7 @@ func NewProxy(t testing.TB, targetAddr string) *Proxy {
 }
 
 // Requests returns how many requests clients have sent through the proxy,
-// without those that keep a session: connects, pings and closes.
+// without the requests that begin a session, keep it alive or end it.
 func (p *Proxy) Requests() int {
 	sum := 0
 	for opcode, n := range p.Counts() {

@@ -11,8 +11,8 @@ const (
 )
 
 // WithTLS gives the server a TLS port too, see [Server.SecureAddr]. On that
-// port the server shows the certificate in the parameter server, and trusts
-// clients of certs.CA.
+// port the server shows the certificate that the second parameter holds, and it
+// trusts certificates that certs.CA has signed.
 func WithTLS(certs *testenv.Certs, server testenv.Pair, auth ClientAuth) Option {
 	return func(s *settings) {
 		s.tls = true
