@@ -57,9 +57,9 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// recorder is a store that records its sessions in the variable stores. The kit
-// gives most hooks only a session, and storeOf looks up the store of that
-// session there.
+// recorder is a store that adds each of its sessions to the map stores. The kit
+// gives most hooks only a session. Such a hook gets the store of the session
+// from storeOf, which finds it in the map.
 type recorder struct {
 	*memdriver.Store
 }

@@ -11,16 +11,16 @@ import (
 // it has no faults, a request is a function call. The store's mutex guards it.
 type connection struct {
 	store   *Store
-	cuts    int           // the number of cuts of this connection alone that have not healed
+	cuts    int           // how many cuts by Faults.CutOff, of this session alone, have not healed yet
 	resets  int           // the number of times that the connection broke
 	delay   time.Duration // the delay of a request and its reply together
 	replies time.Duration // the additional delay of a reply
 	losses  []loss        // the faults that the next requests of their kinds will meet
 }
 
-// loss is a fault of the next request of one kind. The request is lost. Or, if
-// committed is true, the store carries it out, and the reply is lost. Or, if held is
-// set, the request is lost for the session and reaches the store later.
+// loss is a fault of the next request of one kind. If committed is true, the store
+// carries the request out, and the reply is lost. If held is set, the session gets no
+// answer, and the request reaches the store later. Otherwise the request is lost.
 type loss struct {
 	op        faults.Op
 	committed bool
@@ -53,9 +53,10 @@ func (c *connection) nextLoss(op faults.Op) (next loss, lost bool) {
 
 // The functions below are called without the store's mutex.
 
-// transfer waits until a message that was sent at that time arrives at the other end.
-// This takes half the delay, and longer if the connection is cut by then. transfer
-// returns false if quit closes first.
+// transfer waits until a message that has left one end of the connection arrives at
+// the other end. The message arrives half of c.delay after it was sent. If the
+// connection is cut at that time, the message arrives when the cut has healed.
+// transfer returns false if quit closes first.
 func (c *connection) transfer(sent time.Time, quit <-chan struct{}) bool {
 	c.store.mu.Lock()
 	oneWay := c.delay / 2
@@ -93,9 +94,9 @@ func sleep(d time.Duration, quit <-chan struct{}) bool {
 	}
 }
 
-// roundTrip sends a request to the store, calls serve when the request has arrived,
-// with the store's mutex held, and returns when the reply has arrived. It returns
-// false if the request or the reply is lost, or if quit closes first.
+// roundTrip sends a request to the store. When the request has arrived, roundTrip
+// locks the store's mutex and calls serve. It returns when the reply has arrived. It
+// returns false if the request or the reply is lost, or if quit closes first.
 func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func()) bool {
 	c.store.mu.Lock()
 	loss, lost := c.nextLoss(op)
@@ -124,7 +125,7 @@ func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func())
 }
 
 // brokeSince reports whether the connection has broken since the caller read
-// its field resets. The parameter is the value that the caller has read.
+// c.resets. The caller passes the value that it has read.
 func (c *connection) brokeSince(resets int) bool {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()

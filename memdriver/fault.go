@@ -144,10 +144,11 @@ func (f Faults) Delay(s driver.Session, d time.Duration) {
 	ms.conn.delay = d
 }
 
-// Pause plays a pause of the session's process, or a sleep of its machine. The
-// session then sees its clocks later by d, but no timer has run. So if the lease has
-// run out, Err returns an error at once. Done closes when a method of the session is
-// called, and within a quarter of the lease's term at most.
+// Pause plays a pause of the session's process, or a sleep of its machine. Afterwards
+// the clocks that the session reads show a time that is later by d, but none of its
+// timers has fired yet. So if the lease has run out, Err returns an error at once,
+// while Done closes a little later: with the next call of a method of the session,
+// and after a quarter of the lease's term at the latest.
 //
 // For the store, too, d has passed. If it has not heard from the session for its
 // timeout by then, it drops the session, and the nodes are gone when Pause returns.

@@ -242,8 +242,9 @@ func TestCleanUpWaitsForTheStore(t *testing.T) {
 	})
 }
 
-// The caller of a Create gives up while the request is on its way. The clean-up
-// removes the node, whether it arrives after the Create or before it.
+// The caller of a Create gives up while the Create is on its way to the store. The
+// session then sends a second request, the clean-up, which tells the store to remove
+// the node. No node is left, whether the store gets the Create or the clean-up first.
 func TestCreateOnItsWayIsCleanedUp(t *testing.T) {
 	for name, faster := range map[string]bool{"in order": false, "overtaken": true} {
 		t.Run(name, func(t *testing.T) {
@@ -272,8 +273,10 @@ func TestCreateOnItsWayIsCleanedUp(t *testing.T) {
 	}
 }
 
-// A Create that is held arrives after its clean-up. It must not make a node, and the
-// store must serve it only once.
+// A Create is held on its way. The session gets no answer, and asks the store to
+// clean up what that Create makes. The clean-up reaches the store first. When the
+// Create arrives after that, it must not make a node, and the store must serve it
+// only once.
 func TestHeldRequestArrivesLate(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()

@@ -26,13 +26,13 @@ type node struct {
 	driver.Node
 	token     int64   // the fencing token, which no other node of the store ever has
 	owner     *record // the session that the node belongs to; nil if none
-	call      int64   // the number of the Create that made the node, within its session
+	call      int64   // which Create of the owner made the node: its first Create has number 1
 	contender bool    // whether List shows the node; false for some foreign nodes
 	data      []byte
 	created   time.Time
 }
 
-// info returns the result of Read for the session reader. The data is a copy.
+// info returns what a Read of the node returns to a session. The data is a copy.
 func (n *node) info(reader *record) driver.NodeInfo {
 	info := driver.NodeInfo{Node: n.Node, Token: n.token, Data: bytes.Clone(n.data), Foreign: n.owner != reader, Created: n.created}
 	if n.owner != nil {
@@ -64,7 +64,8 @@ func withName(name string) func(*node) bool {
 	return func(n *node) bool { return n.Name == name }
 }
 
-// within reports whether the queue name is prefix or below it.
+// within reports whether a queue is the one that prefix names, or is below that one.
+// Every queue is below an empty prefix.
 func within(name, prefix string) bool {
 	below, ok := strings.CutPrefix(name, prefix)
 	return ok && (prefix == "" || below == "" || below[0] == '/')

@@ -61,7 +61,7 @@ type session struct {
 	// The store's mutex guards the fields below.
 	conn    connection
 	inbox   []notice // the notices that the store has sent and the session has not received
-	stopped bool     // whether the session has stopped: the store serves none of its requests, and it starts no goroutine
+	stopped bool     // whether the session has ended: the store serves no more of its requests, and spawn starts no more goroutines
 	closed  bool     // whether the store has confirmed the end of the session
 }
 
@@ -228,9 +228,9 @@ func (s *session) isClosed() bool {
 	return s.closed
 }
 
-// keepLease sends heartbeats until the lease has ended. Then it ends the watches
-// and stops the session: the store serves no more requests of it, and it starts no
-// more goroutines.
+// keepLease sends heartbeats until the lease has ended. Then it ends the watches and
+// sets stopped. From then on the store serves no more requests of the session, and
+// spawn starts no more goroutines.
 func (s *session) keepLease() {
 	s.lease.Keep(s.heartbeat)
 	s.watches.End()
@@ -309,10 +309,10 @@ func ask[T any](ctx context.Context, s *session, req request, serve func() (T, e
 	return answer, nil
 }
 
-// exchange sends a request to the store and returns the answer. On a connection
-// with faults it does so on another goroutine. The reason: a request that was
-// sent goes on even if its caller gives up. A request or a reply that is on its
-// way when the lease ends is lost.
+// exchange sends a request to the store and returns the answer. If the connection has
+// faults, the answer may take long, and the caller may give up. The request goes on
+// all the same, because another goroutine sends it. A request or a reply that is on
+// its way when the lease ends is lost.
 func exchange[T any](ctx context.Context, s *session, op faults.Op, serve func() (T, error)) (T, error) {
 	arrive := func() (r reply[T]) {
 		if s.stopped {

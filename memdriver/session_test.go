@@ -98,7 +98,7 @@ func TestNothingOutlivesClose(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
 	before := runtime.NumGoroutine()
-	for range 5 { // each Close waits for a session timeout
+	for range 5 { // the store is cut off, so each Close waits for a session timeout
 		s, err := st.Connect(ctx)
 		require.NoError(t, err)
 		p := create(t, s)
@@ -142,10 +142,11 @@ func TestExpiryRacesWithCreate(t *testing.T) {
 	}
 }
 
-// Four goroutines pass a lock on by watches. Each of them uses one session
-// after the other. Two of the goroutines leave a node behind in each session,
-// and let the session expire. No contender waits for ever, and nothing is left
-// in the end.
+// Four goroutines contend for one lock, and each waiter learns from a watch that its
+// turn has come. Each goroutine uses one session after the other. Two of the
+// goroutines create a node in each session that they do not remove, and then let the
+// session expire. The test passes only if no goroutine waits for ever, and if the
+// store holds no node, session or watch in the end.
 func TestStressLeavesNothing(t *testing.T) {
 	st := memdriver.New()
 	var wg sync.WaitGroup

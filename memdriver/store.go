@@ -82,7 +82,7 @@ type record struct {
 	heard     time.Time // the arrival of the session's last request
 	expiry    *time.Timer
 	gone      bool
-	cleanedUp map[int64]bool // the numbers of the Creates whose clean-up arrived before they did
+	cleanedUp map[int64]bool // Creates that the store has to refuse, by number: their clean-up has arrived first
 }
 
 // expire drops a session that the store has not heard from for its timeout. It runs
@@ -203,8 +203,9 @@ func (st *Store) replace(r *record, queue string, p driver.Place, prefix string)
 	return driver.Place{Node: n.Node, Token: n.token}, nil
 }
 
-// allInQueue reports whether the own node and all nodes ahead are in the queue under
-// their names. If the own place has a token, the own node has to have that token.
+// allInQueue reports whether the queue holds a node with the name in p, and a node
+// with each of the names in the list ahead. If p has a token, the node with the name
+// in p has to have that token.
 func (st *Store) allInQueue(queue string, p driver.Place, ahead []driver.Node) bool {
 	_, own := st.find(queue, withName(p.Name))
 	if own == nil || p.Token != 0 && p.Token != own.token {

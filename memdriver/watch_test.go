@@ -78,7 +78,8 @@ func TestWatchOfAMissingNodeHasEndedOnReturn(t *testing.T) {
 	require.Equal(t, 1, st.Stats().Queues)
 }
 
-// If the place has no token, the watch is of any node with that name.
+// If the place that is given to Watch has no token, Watch accepts any node with
+// the name of the place, whatever the token of that node is.
 func TestWatchByNameIsOfAnyNodeWithTheName(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		s := connect(t, memdriver.New())
@@ -111,8 +112,10 @@ func TestWatchOfTheQueueEndsOnTheNextChange(t *testing.T) {
 	})
 }
 
-// Rule 13 of package driver: watches that have the node ahead send Released,
-// also on a slow connection. After that they go on for their own nodes alone.
+// Rule 13 of package driver: when the owner of a node releases it, each watch
+// that was armed with that node ahead sends Released, also on a slow
+// connection. After that the watch ends only when the waiter's own node is
+// removed, and sends no second Released.
 func TestReleasedIsSentToTheWaitersBehind(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Second} {
 		inVirtualTime(t, func(t *testing.T) {
@@ -177,8 +180,9 @@ func TestOnlyTheOwnerReleases(t *testing.T) {
 	})
 }
 
-// Create arms its watch together with the node. So the watch misses no change while
-// the reply to Create is on its way.
+// The store arms the watch of a Create in the same step in which it adds the
+// node. So the watch misses no change while the reply to the Create is on its
+// way.
 func TestCreateArmsTheWatchOfThePredecessor(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
