@@ -46,9 +46,10 @@ type acquirer interface {
 	acquire(ctx context.Context, a *attempt) (*Lock, error)
 }
 
-// acquirer returns what gets the lock for one call of Lock, RLock, TryLock or
-// TryRLock: the client's cohort if the lock has retention, or else a new
-// contention. The function done has to be called when that call ends.
+// acquirer returns the value whose method acquire gets the lock for one call of
+// Lock, RLock, TryLock or TryRLock. If the lock has retention, this is the
+// client's cohort. Otherwise it is a new contention. When the call ends, it has
+// to run the function done.
 func (m *RWMutex) acquirer() (from acquirer, done func()) {
 	if m.options.retention == nil {
 		return new(contention), func() {}

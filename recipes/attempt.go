@@ -92,7 +92,8 @@ func (a *attempt) once(ctx context.Context, g granter) error {
 	}
 	granted := false
 	defer func() {
-		// A node that was not in the list is removed, too: the server that made
+		// One error of wait says that a list of the queue did not show the node. The
+		// node is removed in that case, too, because the server that made
 		// the list may be wrong.
 		if !granted {
 			e.Abandon()
@@ -161,9 +162,10 @@ func (a *attempt) wait(ctx context.Context, e *engine.Entry) error {
 	return err
 }
 
-// The method again is called after an error. If the call has to contend once
-// more, this method pauses as the back-off asks, and then returns nil. If the
-// call has to end, this method returns the error of the call.
+// The method again is called after an error. It decides whether the call
+// contends once more. If so, it returns nil, in most cases after the pause that
+// the back-off asks for. Otherwise it returns the error with which the call
+// ends.
 func (a *attempt) again(ctx context.Context, err error) error {
 	switch err.(type) {
 	case *namedError, *timeoutError:

@@ -8,8 +8,9 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// BackOff is how long to wait before the next try. The types of
-// github.com/cenkalti/backoff, of every major version so far, implement it.
+// BackOff says how long to wait after an error of the store, before the next
+// try. The types of github.com/cenkalti/backoff, of every major version so far,
+// implement it.
 type BackOff interface {
 	// NextBackOff returns how long to wait; a negative duration means to give
 	// up.

@@ -30,8 +30,8 @@ type cohorts struct {
 	byName map[string]*cohort
 }
 
-// use returns the cohort for a call that takes the lock, and makes the cohort
-// if there is none. The caller has to call unuse when its call ends.
+// use returns the cohort for a call of Lock, RLock, TryLock or TryRLock, and
+// makes the cohort if there is none. When that call ends, it has to call unuse.
 func (cs *cohorts) use(m *RWMutex) *cohort {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -107,8 +107,9 @@ func (c *cohort) detach() {
 	}
 }
 
-// drop forgets the cohort's entry, which the caller gives up or detaches, or
-// which was lost.
+// drop makes the cohort forget its entry, so that the cohort can contend for
+// another one. It is called when the entry was lost, is about to be removed, or
+// is detached.
 func (c *cohort) drop() {
 	s := c.shared
 	c.shared = nil
@@ -117,9 +118,10 @@ func (c *cohort) drop() {
 }
 
 // passOn grants the lock to waiters, after a hold has ended or when the entry
-// is new. If the entry then has no holds, passOn keeps it for a while, or
-// returns true. After a true result the caller has to unlock mu and to remove
-// the entry.
+// is new. If the entry then has no holds, passOn decides what becomes of it. It
+// keeps the entry for a while if no contender waits, Retention.Turns is not
+// used up, and the entry was neither dropped nor renamed. Otherwise passOn
+// returns true, and the caller has to unlock mu and then to remove the entry.
 func (c *cohort) passOn(s *sharedEntry) (remove bool) {
 	if c.shared == s {
 		c.grant()

@@ -96,10 +96,10 @@ func (c *cohort) cancelUnwantedAttempt() {
 	}
 }
 
-// try contends for a call of TryLock or TryRLock. The parameter taken says that
-// the cohort has an entry or an attempt; try then returns ErrLocked. The new
-// entry becomes the cohort's, unless the cohort has got another entry or an
-// attempt meanwhile.
+// try contends for a call of TryLock or TryRLock. If the cohort had an entry or
+// an attempt when the call looked (taken is true), try returns ErrLocked.
+// Otherwise try gets an entry for this call. The entry becomes the entry of the
+// cohort, unless the cohort has got another entry or an attempt meanwhile.
 func (c *cohort) try(ctx context.Context, a *attempt, taken bool) (*Lock, error) {
 	if taken {
 		return nil, lockError(a.m.name, ErrLocked)

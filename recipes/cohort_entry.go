@@ -8,9 +8,10 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// sharedEntry lends an entry to holds of a cohort. Once the entry is detached
-// from the cohort, it is lent to no further hold, and its last hold removes it.
-// The mutex cohort.mu guards the fields.
+// sharedEntry is an entry that the goroutines of a cohort share. It lends the
+// entry to their holds: see hold. After the cohort has detached the entry, no
+// other hold gets it, and the entry is removed when its last hold ends. The
+// mutex cohort.mu guards the fields.
 //
 // A turn is a time in which one goroutine holds the entry exclusively, or a
 // time in which goroutines hold it shared without a gap.

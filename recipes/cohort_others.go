@@ -19,8 +19,10 @@ func (s *sharedEntry) watchOthers() {
 	})
 }
 
-// brief is how long a watch lasts at least, as a rule. If more than two watches
-// in a row end sooner, lookForOthers pauses before it arms the next one.
+// brief is the shortest time that a watch normally lasts. But the queue may
+// change all the time, or a driver may end watches without a change. So if more
+// than two watches in a row end sooner, lookForOthers pauses before it arms the
+// next one: otherwise it would send request after request.
 const brief = 100 * time.Millisecond
 
 // lookForOthers watches the queue until another contender waits. It may notice
@@ -57,10 +59,10 @@ func (s *sharedEntry) lookForOthers(ctx context.Context) {
 	}
 }
 
-// noteOthers notes, and returns, whether a list of the queue shows a contender
-// outside the cohort that waits. If no contender waits, the count of turns
-// begins anew. Then waiters of the cohort may get the lock, or the entry may
-// have to be given up.
+// noteOthers is called with a new list of the queue. It stores, and returns,
+// whether the list shows that a contender outside the cohort waits. If none
+// waits, the count of turns begins anew, so that waiters of the cohort may get
+// the lock. If one waits, the cohort gives up an entry that only readers hold.
 func (s *sharedEntry) noteOthers(nodes []driver.Node) others {
 	c := s.cohort
 	c.mu.Lock()

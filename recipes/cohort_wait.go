@@ -136,9 +136,10 @@ func (c *cohort) noteProgress(a *attempt, i int) {
 	a.progress.set(func(own *progress) { own.view, own.last = p.view, p.last })
 }
 
-// giveBack unlocks a Lock that was granted to a call which returns an error
-// instead, or which waits for another Lock. It waits for Unlock for at most
-// giveUpTimeout; Unlock then goes on in the background.
+// giveBack unlocks a Lock that the cohort has granted to a call and that the
+// call does not return: because the call ends with an error, or because the
+// Lock was lost meanwhile. giveBack returns after giveUpTimeout at the latest.
+// If Unlock has not returned by then, it goes on in the background.
 func (c *cohort) giveBack(l *Lock) {
 	unlocked := make(chan struct{})
 	unlock := func() {

@@ -31,10 +31,11 @@ func objects() uint64 {
 	return stats.HeapObjects
 }
 
-// requireFew fails if many contexts have left behind half as many objects, or
-// more. The parameter before is the number of objects before the contexts were
-// made. Some objects may stay: the runtime keeps, for example, goroutines that
-// saw the contexts end, and reuses them.
+// requireFew fails the test if the contexts that the test has made have left
+// behind one object for every two contexts, or more. The caller has counted the
+// objects in memory before it made the contexts, and passes that number. Fewer
+// objects may stay: the runtime keeps, for example, the goroutines that waited
+// for the end of the contexts, and reuses them.
 func requireFew(t *testing.T, before uint64) {
 	t.Helper()
 	require.Eventually(t, func() bool { return objects() < before+many/2 }, 30*time.Second, 10*time.Millisecond,

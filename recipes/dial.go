@@ -85,8 +85,8 @@ func (c *Client) dialOnce(ctx context.Context) dialResult {
 	return dialResult{s, err}
 }
 
-// await changes the number of callers that wait for the attempt to connect, and
-// returns the new number.
+// await adds its argument, 1 or -1, to the number of callers that wait for the
+// attempt to connect. It returns the new number.
 func (c *Client) await(change int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +194,7 @@ func (c *Client) connect() (driver.Session, error) {
 	if s == nil && err == nil {
 		return nil, errNoSession
 	}
-	if err != nil && ctx.Err() != nil { // the attempt's own context has ended, and not a caller's
+	if err != nil && ctx.Err() != nil { // ctx belongs to the attempt; it is not the context of a caller
 		err = mask(engine.WithCause(ctx, err), context.DeadlineExceeded, context.Canceled)
 		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}

@@ -66,8 +66,9 @@ func (l *Lock) downgradeRest() error {
 
 // downgrade tells the lender and the store that a hold is shared. If the hold
 // has ended, downgrade returns why. If the store returns an error, downgrade
-// returns what the parameter failed, which is lockError or unlockError, makes
-// of it.
+// passes that error to the function failed, and returns the result. The
+// function is lockError for a call of Downgrade, and unlockError for a call of
+// Unlock.
 func (h *hold) downgrade(ctx context.Context, failed func(lock string, err error) error) error {
 	h.lender.becameShared()
 	err := h.entry.Rename(ctx)

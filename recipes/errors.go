@@ -86,8 +86,8 @@ var errNoAnswer = fmt.Errorf("%w: no answer", driver.ErrUnavailable)
 
 // inTime returns the error of a call of Ping or Queue, which sends requests and
 // waits for no lock. The parameter err is the error of a request. If the
-// deadline of ctx has passed, the store has not answered in time, and the error
-// says so.
+// deadline of ctx has passed, the store has not answered in time. The result
+// then matches driver.ErrUnavailable, too.
 func inTime(ctx context.Context, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrUnavailable) {
 		return engine.WithCause(ctx, err)
@@ -95,8 +95,8 @@ func inTime(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// masked has the text of err. It matches every target that err matches, except
-// those that the field not lists.
+// masked is the result of mask: an error that hides some of the targets that
+// its field err matches. The hidden targets are in the field not.
 type masked struct {
 	err error
 	not []error
@@ -110,8 +110,8 @@ func (e *masked) Is(target error) bool {
 
 func (e *masked) As(target any) bool { return errors.As(e.err, target) }
 
-// mask returns an error that has the text of err. It matches what err matches,
-// except the targets that the parameter not lists.
+// mask returns an error with the text of err. For errors.Is it matches every
+// target that err matches, except the targets that follow err in the call.
 func mask(err error, not ...error) error {
 	if slices.ContainsFunc(not, func(target error) bool { return errors.Is(err, target) }) {
 		return &masked{err, not}

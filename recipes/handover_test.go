@@ -17,9 +17,9 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// spent returns how many requests of each kind the store has served since the
-// caller took the Stats that the parameter before has. It leaves out
-// heartbeats, and kinds without requests.
+// spent returns how many requests of each kind the store has served since an
+// earlier moment. The caller passes the result of Stats from that moment.
+// Heartbeats, and kinds without requests, are left out.
 func (w *world) spent(before memdriver.Stats) map[faults.Op]int64 {
 	w.Helper()
 	synctest.Wait()
@@ -160,10 +160,11 @@ func TestAWaiterWithoutANodeIsNotGrantedTheLockByARelease(t *testing.T) {
 	}
 }
 
-// loseNode takes a lock, and lets a call wait for it. At the moment that the
-// parameter when names, the function both removes the waiter's node and
-// releases its predecessor. loseNode requires that the call then gets the lock
-// with another node.
+// loseNode takes a lock, and lets another client call Lock or RLock, so that
+// this call has to wait. During the call, loseNode runs one function of
+// bothOrders, at one of the moments that intercepted lists. The function
+// removes the waiter's node and releases the predecessor. loseNode requires
+// that the call then gets the lock with another node.
 func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own string, held *recipes.Lock)) {
 	var own string
 	held := w.won(w.client("h").lock(bg))
@@ -186,9 +187,9 @@ func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own 
 	w.unlock(l)
 }
 
-// whileWaiting returns an option for a client. When a call of the client has
-// waited for 5 s, the client logs that, on another goroutine, and the logger
-// calls the function run. The call goes on waiting meanwhile.
+// whileWaiting returns an option for a client. When a call of Lock or RLock has
+// waited for 5 s, the client logs that, on another goroutine. The logger that
+// the option sets then calls run. The call goes on waiting meanwhile.
 func whileWaiting(run func()) recipes.Option {
 	return recipes.WithLogger(slog.New(slowWaitHandler{slog.DiscardHandler, run}))
 }

@@ -37,7 +37,7 @@ type lockState struct {
 	unlocked bool
 	end      error                // what a second Unlock returns
 	lost     chan struct{}        // what Lost returns; made by the first call of Lost
-	contexts map[any]*lockContext // the contexts to cancel at the end; by contextKey of the parent
+	contexts map[any]*lockContext // the contexts to cancel when this Lock ends; the key is contextKey(parent)
 }
 
 // newLock allocates a Lock together with its state.

@@ -56,9 +56,8 @@ func (s undeletingSession) Delete(ctx context.Context, queue string, p driver.Pl
 	return fmt.Errorf("delete %s: %w", p.Name, s.by.err)
 }
 
-// refuse makes a client that takes and unlocks n locks. Its store refuses to
-// remove their nodes: each Delete returns the error that the parameter why
-// gives.
+// refuse makes a client that takes and unlocks n locks. The store of this
+// client refuses to remove their nodes: each Delete returns the given error.
 func (w *world) refuse(why error, n int, opts ...recipes.Option) (*client, *undeleting) {
 	w.Helper()
 	store := &undeleting{Connector: w.store, err: why}

@@ -60,8 +60,9 @@ func recordTail(data []byte) []byte {
 	return b[1:]
 }
 
-// newRecord returns the data of a new node. The parameter now is the time at
-// which the call of Lock or RLock began, and tail is what recordTail returned.
+// newRecord returns the data of a new node: a record with a new ID. The caller
+// passes the time at which the call of Lock or RLock began, and the rest of the
+// record, which recordTail has made.
 func newRecord(now time.Time, tail []byte) []byte {
 	b := make([]byte, 0, 96+len(tail))
 	b = append(b, `{"id":"`...)

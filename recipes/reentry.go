@@ -62,8 +62,9 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// keep remembers a context that has to be cancelled with the Lock, until the
-// parent ends. It is called with mu held.
+// keep adds a context to the contexts that the Lock cancels when it ends. If
+// the parent of the context ends first, the context has ended, too, and the
+// Lock forgets it. keep is called with mu held.
 func (l *Lock) keep(key any, parent context.Context, c *lockContext) {
 	if parent.Done() != nil {
 		c.stop = context.AfterFunc(parent, func() { l.forget(key) })

@@ -303,8 +303,10 @@ func TestACallWithoutReentryWaitsForTheLock(t *testing.T) {
 	})
 }
 
-// Package context finds out what the parent of a context of WithoutReentry is.
-// So it starts no goroutine that waits for the end of the parent.
+// The result of WithoutReentry has a type that package context does not know.
+// For a child of such a context, package context starts a goroutine that waits
+// until the context ends, unless it finds that the context ends together with
+// one of its own types. Here it has to find that.
 func TestAContextWithoutReentryStartsNoGoroutines(t *testing.T) {
 	parent, cancel := context.WithCancel(bg)
 	before := runtime.NumGoroutine()

@@ -974,10 +974,11 @@ func TestTurnsCountFromTheOneInWhichAnotherClientBeginsToWait(t *testing.T) {
 	}
 }
 
-// duringUnlock is a parent for a context of a Lock, and never ends. Unlock
-// stops the wait for the end of this parent, by the function that AfterFunc has
-// returned, and this function calls run. At that moment Unlock has ended the
-// Lock, but not yet the turn of the cohort.
+// duringUnlock is a context that never ends. A test gives it to Lock.Context as
+// the parent, so that Unlock calls the function run: Lock.Context calls
+// AfterFunc to learn of the end of the parent, and Unlock calls the function
+// that AfterFunc has returned, which calls run. At that moment Unlock has ended
+// the Lock, but not yet the turn of the cohort.
 type duringUnlock struct {
 	context.Context
 	done chan struct{}

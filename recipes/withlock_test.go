@@ -23,8 +23,8 @@ func (c *client) with(opts ...recipes.Option) map[string]withLock {
 	return map[string]withLock{"WithLock": m.WithLock, "WithRLock": m.WithRLock}
 }
 
-// matches requires that err matches the errors that the parameter want lists,
-// and none of the other errors in the list below.
+// matches requires that err matches each of the errors that follow it in the
+// call, and none of the other errors in the list below.
 func (w *world) matches(err error, want ...error) {
 	w.Helper()
 	for _, target := range []error{

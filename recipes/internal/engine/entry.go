@@ -42,7 +42,7 @@ type Entry struct {
 	since    time.Time // the time of the grant; zero before
 	owner    Owner     // the argument of Grant; told if the entry is lost
 	loss     *Loss     // how the entry was lost; nil: it was not lost
-	inUse    bool      // whether callers may still work under the lost entry, until SeeLoss or beginRemoval
+	inUse    bool      // set when the entry is lost, as callers may still work under it; cleared by SeeLoss and beginRemoval
 	watching nodeWatch
 	rename   rename
 }

@@ -13,9 +13,10 @@ const (
 	// watchAfter is the time from the grant of an entry to the start of the
 	// watch of its own node.
 	watchAfter = 300 * time.Millisecond
-	// early is how long a watch lasts at least, as a rule. If a watch ends
-	// sooner although its node still exists, watchNode pauses before it arms
-	// the next one.
+	// early is the shortest time that a watch normally lasts. But a driver may
+	// end a watch sooner, although its node still exists. Then watchNode pauses
+	// before it arms the next one: otherwise it would send request after
+	// request.
 	early = 100 * time.Millisecond
 )
 
@@ -138,9 +139,10 @@ func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (e
 }
 
 // find returns the name that the node has in the queue, or an empty name if the
-// node is not there. A Replace whose outcome is unknown may have given the node
-// its other name. Another node of the same name does not count: the queue may
-// have been removed and made again, or the other node may be forged.
+// node is not there. If a Replace was sent and not answered, the node may have
+// its old or its new name, so find looks for both. Another node of the same
+// name does not count: the queue may have been removed and made again, or the
+// other node may be forged.
 //
 // A Rename may begin during the search and give the node a name that the search
 // has not looked for. So if the names have changed, find searches again: else a
