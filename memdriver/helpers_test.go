@@ -107,8 +107,8 @@ func withDeadline(d time.Duration, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// eventually waits in real time until ok returns true. After ten seconds it
-// fails the test. The parameter otherwise is the message of that failure.
+// eventually waits in real time until ok returns true. If ok has not returned true
+// within ten seconds, eventually fails the test, with the given message.
 func eventually(t *testing.T, otherwise string, ok func() bool) {
 	t.Helper()
 	for range 10_000 {

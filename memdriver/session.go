@@ -65,10 +65,11 @@ type session struct {
 	closed  bool     // whether the store has confirmed the end of the session
 }
 
-// newSession returns the session for a new record of the store. The parameter sent
-// is the instant at which the client sent the request for the session. The term of
-// the lease is a quarter shorter than the session timeout, and counts from the
-// sending of a request, not from its arrival: rule 8.
+// newSession returns the session for a new record of the store. The lease of the
+// session has to end before the store drops the session: rule 8. So the term of the
+// lease is a quarter shorter than the session timeout, and begins when the client
+// sends a request, not when the request arrives. The caller passes the instant at
+// which the client sent the request that began the session.
 func newSession(st *Store, r *record, sent driver.Instant) *session {
 	s := &session{
 		store:   st,

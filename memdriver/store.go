@@ -100,9 +100,9 @@ func (st *Store) expire(r *record) {
 
 // All methods below are called with mu held.
 
-// accept counts a request that has reached the store. The session then lives for
-// another timeout from now. If the store has dropped the session, accept returns an
-// error, and the store does not serve the request.
+// accept counts a request that has reached the store. The request renews the session:
+// the store keeps it for another session timeout from now. If the store has dropped
+// the session, accept returns an error, and the store does not serve the request.
 func (st *Store) accept(r *record, op faults.Op) error {
 	if r.gone {
 		return errUnknown

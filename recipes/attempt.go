@@ -198,8 +198,9 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// unanswered keeps the error of a request that was under way when the context
-// of the call ended. If no request was under way, it keeps nothing.
+// unanswered is called when the context of the call has ended. If a request was
+// under way then, unanswered stores its error, so that the error of the call
+// says that the store has not answered.
 func (a *attempt) unanswered(err error) {
 	switch {
 	case errors.Is(err, driver.ErrUnavailable):

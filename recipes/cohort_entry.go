@@ -128,8 +128,9 @@ func (s *sharedEntry) becameShared() {
 	}
 }
 
-// giveBack takes a hold off the entry. After that, waiters of the cohort get
-// the entry, or it is kept for a while, or it is removed.
+// giveBack removes a hold that has ended from the holds of the entry. After
+// that, waiters of the cohort get the entry, or the client keeps it for a
+// while, or giveBack removes it: see passOn.
 func (s *sharedEntry) giveBack(h *hold) error {
 	c := s.cohort
 	c.mu.Lock()

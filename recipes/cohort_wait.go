@@ -95,9 +95,10 @@ func (c *cohort) logSlow(a *attempt) {
 		"waited", a.waited())
 }
 
-// giveUp takes out a waiter whose call ends, and notes for the call what the
-// waiter has waited for. If the waiter was granted a Lock meanwhile, giveUp
-// gives the Lock back.
+// giveUp is called when the context of a waiting call has ended. It removes the
+// waiter from the cohort, and stores for the error of the call what the waiter
+// has waited for. If the waiter was granted a Lock meanwhile, giveUp gives the
+// Lock back.
 func (c *cohort) giveUp(a *attempt, w *waiter) {
 	c.mu.Lock()
 	i := slices.Index(c.waiters, w)

@@ -17,8 +17,9 @@ type holdsKey struct {
 }
 
 // heldIn is the value that a context of [Lock.Context] has under a holdsKey. It
-// names the Lock of this context, and has the value that the parent context has
-// under the same key.
+// holds the Lock whose method Context has made the context. If the parent
+// context has a value under the same key, too, heldIn also holds that value:
+// the parent then belongs to another Lock of the same name.
 type heldIn struct {
 	lock  *Lock
 	outer *heldIn

@@ -223,8 +223,10 @@ func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	}
 }
 
-// If the release comes before the watch is armed, the watch ends, and the
-// waiter lists the queue. If the release comes after that, it grants the lock.
+// If the holder releases its node before the watch of the waiter is armed, the
+// watch ends at once, and the waiter has to list the queue. If the holder
+// releases its node later, the waiter learns that from the watch, and is
+// granted the lock without a List.
 func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	for when, lists := range map[string]int{"before watch": 1, "after watch": 0, "after create": 0} {
 		t.Run(when, func(t *testing.T) {

@@ -162,10 +162,10 @@ func (h *hold) ended() error {
 	return nil
 }
 
-// markShared reports whether the hold was granted exclusively and is shared
-// now. If so, markShared marks the entry as one whose node has to be renamed to
-// the name of a reader's node. A later request renames the node in the store.
-// markShared is called with mu held.
+// markShared is called, with mu held, when a Lock of the hold was downgraded or
+// unlocked. If the hold was granted exclusively and is shared now, markShared
+// marks the entry: its node has to get the name of a reader's node. markShared
+// then returns true, and the caller sends the request that renames the node.
 func (h *hold) markShared() bool {
 	if h.granted != Exclusive || h.mode() != Shared {
 		return false
@@ -174,7 +174,7 @@ func (h *hold) markShared() bool {
 	return true
 }
 
-// remove takes a Lock off the hold. It is called with mu held.
+// remove removes a Lock from the Locks of the hold. It is called with mu held.
 func (h *hold) remove(l *Lock) {
 	h.locks = slices.DeleteFunc(h.locks, func(other *Lock) bool { return other.lockState == l.lockState })
 }

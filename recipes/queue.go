@@ -11,9 +11,10 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// blocker returns the index of the node that a contender has to wait for if
-// these nodes are ahead of it, or -1 if it holds the lock. A writer waits for
-// the node just before its own, a reader for the last writer before it.
+// blocker returns the index of the node that a contender has to wait for, in
+// the list of the nodes ahead of its own node. If the contender need not wait,
+// blocker returns -1. A writer waits for the node just before its own, a reader
+// for the last writer before it.
 func blocker(ahead []driver.Node, mode Mode) int {
 	for i := len(ahead) - 1; i >= 0; i-- {
 		if mode == Exclusive || modeOf(ahead[i]) == Exclusive {

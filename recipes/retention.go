@@ -66,10 +66,11 @@ const (
 //     the wait of one of them (see [WithBackOff]), it ends the wait of all.
 //
 // Loss, re-entry, cancellation, timeouts and Close are as without retention.
-// The last Unlock of a lock that was downgraded gives it back. RWMutexes of one
-// client and one name share the node if both have the option. Each of them uses
-// its own timeout. The other options are those of the call that came first.
-// [WithoutRetention] exempts one lock from an option of the client.
+// After a downgrade the client does not keep the node: it removes the node
+// after the last Unlock. RWMutexes of one client and one name share the node if
+// both have the option. Each of them uses its own timeout. The other options
+// are those of the call that came first. [WithoutRetention] exempts one lock
+// from an option of the client.
 func WithRetention(r Retention) Option {
 	if r.Idle <= 0 {
 		r.Idle = defaultIdle

@@ -77,9 +77,10 @@ func (l *Lock) Unlock() error {
 	return nil
 }
 
-// giveBack returns the hold to its lender after the last Unlock, and returns the
-// error of that Unlock. The parameter lost is the loss that is known so far, or nil.
-// A loss explains every other error.
+// giveBack returns the hold to its lender after the last Unlock, and returns
+// the error of that Unlock. If the caller knows already that the lock was lost,
+// it passes that loss, and giveBack returns it: a loss explains every other
+// error.
 func (l *Lock) giveBack(lost error) error {
 	h := l.hold
 	err := h.lender.giveBack(h)

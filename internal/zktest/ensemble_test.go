@@ -10,8 +10,9 @@ import (
 )
 
 // shortSession is the timeout of a session that is to expire soon. The client
-// allows two thirds of it for an answer. With a shorter timeout the client
-// itself would give up its connection on a busy machine.
+// gives up its connection when it has got no answer for two thirds of the
+// timeout. With a shorter timeout that could happen on a busy machine although
+// the server does answer.
 const shortSession = 3 * time.Second
 
 // Ensembles in this package exist for this case: for a while two servers give
@@ -99,14 +100,15 @@ func TestFollowerCutOffOneWayStillFollows(t *testing.T) {
 	e.CutOneWay(follower, leader)
 	require.Equal(t, zk.EventNodeDeleted, (<-gone).Type, "the follower knows of the expiry")
 	synced := async(func() error { _, err := other.Sync("/"); return err })
-	time.Sleep(300 * time.Millisecond) // in this time the Sync would be answered, if it were answered at all
+	time.Sleep(300 * time.Millisecond) // long enough for an answer to the Sync, if there were one
 	require.Empty(t, synced)
 	e.Heal()
 	e.WaitQuorum(t)
 }
 
-// Two servers cannot reach each other. Both follow the third, or one of them
-// leaves the quorum: a majority serves in any case.
+// The leader and one of its two followers cannot reach each other. Either the
+// third server becomes the leader of both, or one of the two has to stop
+// serving. In both cases a majority of the servers serves clients.
 func TestMajorityServesWhenOneLinkIsCut(t *testing.T) {
 	e := StartEnsemble(t, 3, WithConfig(map[string]string{"syncLimit": "4"}))
 	leader, follower := e.Leader(t), e.Follower(t)

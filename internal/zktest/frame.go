@@ -63,8 +63,8 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return frame[:headerSize+n], err
 }
 
-// int32At returns a field of a frame's packet, or zero if the packet is too
-// short.
+// int32At returns the number of 32 bits at an offset in the packet of a frame.
+// It returns zero if the packet ends before that number does.
 func int32At(frame []byte, offset int) int32 {
 	offset += headerSize
 	if len(frame) < offset+4 {
@@ -81,8 +81,8 @@ func int64At(frame []byte, offset int) int64 {
 	return int64(binary.BigEndian.Uint64(frame[offset:]))
 }
 
-// writeFrame sends a packet of big-endian fields. A byte slice is sent with its
-// length.
+// writeFrame sends a packet of big-endian fields. A field that is a byte slice
+// is sent with its length before it.
 func writeFrame(w io.Writer, fields ...any) error {
 	frame := make([]byte, headerSize)
 	for _, field := range fields {

@@ -5,9 +5,10 @@ import (
 	"path/filepath"
 )
 
-// logConfigs holds a configuration file for the logger of each release of
-// ZooKeeper. Each logger prints warnings on the console, so that the log says
-// why a server does not start.
+// logConfigs holds the configuration files of two logging libraries, by file
+// name. It depends on the release of ZooKeeper which of the two libraries a
+// server uses. Both files make the server print warnings, so that its log says
+// why it does not start.
 var logConfigs = map[string]string{
 	"logback.xml": `<configuration>
 <appender name="console" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %level %logger %msg%n</pattern></encoder></appender>

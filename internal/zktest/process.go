@@ -23,7 +23,7 @@ type process struct {
 	mu      sync.Mutex
 	chroots int
 
-	asking sync.Mutex // held for one four-letter word at a time, so that words can be counted
+	asking sync.Mutex // held from the sending of a four-letter word to its answer, so that wordsSent is up to date
 	// How many four-letter words this package has sent to the server since
 	// startCounting. The server counts each of them as a packet.
 	wordsSent int64
@@ -106,8 +106,8 @@ func portFrom(s *settings, key string) (int, error) {
 	return port, err
 }
 
-// launch starts the server and waits until p.ready says so. The error matches
-// [testenv.ErrPortTaken] if another try with other ports would help.
+// launch starts the server and waits until p.ready returns true. The error
+// matches [testenv.ErrPortTaken] if another try with other ports would help.
 func (p *process) launch() error {
 	deadline := time.Now().Add(testenv.ReadyWithin)
 	err := p.proc.Start(testenv.Startup{Ready: func() bool { return p.ready(p) }, PortTaken: bindFailed, Exiting: exiting})

@@ -197,9 +197,10 @@ func (e *Entry) dropFirst() {
 	e.first = driver.Joined{}
 }
 
-// SeeLoss notes that no caller works under the lost entry any more. After
-// SeeLoss of all lost entries of the session, Session.AwaitLossesSeen returns,
-// and the client ends the session in the store.
+// SeeLoss notes that no caller works under the lost entry any more. When
+// SeeLoss was called for every lost entry of the session,
+// Session.AwaitLossesSeen returns, and the client ends the session in the
+// store.
 func (e *Entry) SeeLoss() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -22,7 +22,7 @@ const (
 
 // nodeWatch is the watch of an entry's own node. Entry.mu guards it.
 type nodeWatch struct {
-	kept  driver.Watch       // the watch that the wait has left for watchNode, or zero
+	kept  driver.Watch       // an armed watch of the node, left by the wait for watchNode; zero: none
 	timer *time.Timer        // starts watchNode, watchAfter after the grant
 	stop  context.CancelFunc // stops watchNode; nil until it has started
 }
@@ -117,8 +117,8 @@ func (e *Entry) beginWatch(cancel context.CancelFunc) bool {
 }
 
 // awaitEnd returns nil once the watch of the node has ended, or once ctx has
-// ended. If the watch w is zero, awaitEnd arms a watch. A watch of a name that
-// no node has ends at once.
+// ended. If the caller has no watch, it passes the zero watch, and awaitEnd
+// arms one. The store ends a watch at once if no node has the watched name.
 func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (err error) {
 	if w.C == nil {
 		if w, err = e.session.Watch(ctx, e.queue.Name, p); err != nil {
