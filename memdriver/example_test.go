@@ -39,7 +39,8 @@ func Example() {
 	// true session ended: it expired
 }
 
-// A test loses the reply to a Create. The driver removes the node.
+// The store creates a node, and the test makes the connection lose the reply.
+// Create returns an error, and the driver removes the node.
 func ExampleFaults_LoseReply() {
 	ctx := context.Background()
 	store := memdriver.New()

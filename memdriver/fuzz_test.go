@@ -49,8 +49,9 @@ func FuzzDSN(f *testing.F) {
 	})
 }
 
-// FuzzForeignNode checks that a queue stays in order with a foreign node of any name,
-// and that List returns the node if driver.ParseName accepts its name.
+// FuzzForeignNode adds a foreign node, which belongs to no session, to a queue. It
+// checks that the queue stays in order whatever the name of the node is, and that
+// List returns the node if driver.ParseName accepts that name.
 func FuzzForeignNode(f *testing.F) {
 	for _, s := range []string{"readme", "x-0000000000", "x-0000000005", "x-999999999999999999", "", "a/b-0000000001", "\x1b-0000000007", "web1-W-0000000001"} {
 		f.Add("q", s, []byte("x"))

@@ -53,8 +53,8 @@ func (q *queue) list() []driver.Node {
 	return nodes
 }
 
-// withToken returns a function that matches the node with the token of p, under any
-// name.
+// withToken returns a function that matches the node with the token of p, whatever
+// its name is.
 func withToken(p driver.Place) func(*node) bool {
 	return func(n *node) bool { return n.token == p.Token }
 }

@@ -47,8 +47,9 @@ func (cs *cohorts) use(m *RWMutex) *cohort {
 	return c
 }
 
-// addUser counts an attempt or an entry of the cohort, until unuse is called
-// for it.
+// addUser counts an attempt or an entry as a user of the cohort, so that the
+// cohort is not dropped. unuse has to be called when the attempt or the entry
+// has ended.
 func (c *cohort) addUser() {
 	cs := &c.m.client.cohorts
 	cs.mu.Lock()

@@ -18,7 +18,7 @@ import (
 var aReader = regexp.MustCompile(`-R-([0-9]{10,18})$`)
 
 // FuzzMode compares modeOf with another definition: the name of a reader's node
-// ends in "-R-" and all digits of its sequence number.
+// ends in "-R-", followed by all digits of the node's sequence.
 func FuzzMode(f *testing.F) {
 	for name, seq := range map[string]int64{
 		"web1-R-0000000007": 7, "web1-W-0000000007": 7, "x-0000000000": 0, "-R-0000000000": 0, "R-0000000000": 0, "a-R-0000000001-W-0000000007": 7,

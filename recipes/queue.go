@@ -121,7 +121,7 @@ func (m *RWMutex) contenders(ctx context.Context) ([]Contender, error) {
 			HeldSince: since[n]}
 		switch err := s.describe(ctx, m.name, &c); {
 		case errors.Is(err, driver.ErrGone): // the node was removed meanwhile
-		case errors.Is(err, fs.ErrPermission): // the other contenders are still shown
+		case errors.Is(err, fs.ErrPermission): // this contender is shown without the fields that describe fills in
 			contenders = append(contenders, c)
 		case err != nil:
 			return nil, err

@@ -15,8 +15,10 @@ import (
 // the server does answer.
 const shortSession = 3 * time.Second
 
-// Ensembles in this package exist for this case: for a while two servers give
-// different answers.
+// A follower that is cut off from its leader goes on answering reads from its
+// own copy of the data, for a while. Meanwhile the leader ends sessions and
+// removes their nodes, so the two servers give different answers. This package
+// can start ensembles because of this case.
 func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
 	e := StartEnsemble(t, 3, WithConfig(map[string]string{"syncLimit": "40"}))
 	leader, follower := e.Leader(t), e.Follower(t)
@@ -86,8 +88,9 @@ func TestEnsembleSurvivesItsLeader(t *testing.T) {
 	e.WaitQuorum(t)
 }
 
-// The packets of a follower to its leader are lost. The leader ends the
-// follower's sessions, while the follower still gets what the leader sends.
+// The network loses what a follower sends to its leader. The leader then hears
+// nothing of the sessions of the follower's clients, and ends them. The
+// follower still gets what the leader sends.
 func TestFollowerCutOffOneWayStillFollows(t *testing.T) {
 	e := StartEnsemble(t, 3, WithConfig(map[string]string{"syncLimit": "60"}))
 	leader, follower := e.Leader(t), e.Follower(t)

@@ -47,8 +47,9 @@ const maxFrame = 16 << 20
 
 const headerSize = 4
 
-// readFrame returns a whole frame, with its length. If the bytes are no frame,
-// it returns [testenv.ErrOtherProtocol] and the bytes that it has read.
+// readFrame returns a whole frame: the four bytes of its length, and the
+// packet. If the bytes are no frame, it returns [testenv.ErrOtherProtocol] and
+// the bytes that it has read.
 func readFrame(r io.Reader) ([]byte, error) {
 	head := make([]byte, headerSize)
 	if n, err := io.ReadFull(r, head); err != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// requireLinksProxied checks that only this process, with its proxies, is
-// connected to the ports that servers have for each other.
+// Each server has ports for the other servers of its ensemble.
+// requireLinksProxied checks that the servers reach these ports only through
+// the proxies of this process, so that a test can cut every link.
 func requireLinksProxied(t *testing.T, e *Ensemble) {
 	t.Helper()
 	peerPorts := make(map[string]bool)

@@ -50,8 +50,8 @@ func (p *Proxy) Sessions() []Session {
 }
 
 const (
-	// connectXid is the ID of connect requests and of their replies, which have
-	// no xid.
+	// A connect request and its reply have no xid. The proxy uses connectXid
+	// for both instead.
 	connectXid = math.MinInt32
 	// eventXid is the xid of a watch event.
 	eventXid = -1

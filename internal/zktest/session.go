@@ -107,7 +107,8 @@ func Password(sessionID int64) []byte {
 	return passwd
 }
 
-// javaRandom returns java.util.Random.nextInt, a linear congruential generator
+// javaRandom returns a function that returns the same numbers as the method
+// nextInt of a java.util.Random with that seed: a linear congruential generator
 // of 48 bits.
 func javaRandom(seed int64) func() int32 {
 	const multiplier, increment, mask = 0x5DEECE66D, 0xB, 1<<48 - 1

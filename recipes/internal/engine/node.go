@@ -55,8 +55,9 @@ func (e *Entry) armWatch(ctx context.Context, ahead ...driver.Node) (driver.Watc
 	return e.session.Watch(ctx, e.queue.Name, e.Place(), ahead...)
 }
 
-// keepWatch stores the watch with which the wait has ended, for watchNode. The
-// predecessor has been released, so the watch goes on for the own node alone.
+// keepWatch is called when the wait has ended because the predecessor was
+// released. It stores the watch of the wait for watchNode: this watch goes on,
+// now for the own node alone.
 func (e *Entry) keepWatch(w driver.Watch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
