@@ -15,7 +15,7 @@ const tryTimeout = 5 * time.Second
 // task.
 type task struct {
 	entry *Entry
-	try   func(ctx context.Context) error // sends the request once; nil if the store confirms it
+	try   func(ctx context.Context) error // sends the request once; returns nil if the store confirms it
 	tries int
 	ended func()        // called when the task is done, or was given up
 	done  chan struct{} // closed after ended was called

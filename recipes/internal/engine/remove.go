@@ -9,18 +9,19 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// abandonTimeout is how long a call that fails waits for the removal of its
-// node.
+// abandonTimeout is how long a call that fails waits at most for the removal of
+// its node.
 const abandonTimeout = 50 * time.Millisecond
 
-// Remove removes the node of an entry that waits or is granted. It waits for
-// the store for at most limit. If the store has not confirmed the removal by
-// then, the reaper goes on with it. Remove may be called only once.
+// Remove removes the node of an entry that waits or is granted. The parameter
+// limit bounds how long Remove waits for the store. If the store has not
+// confirmed the removal by then, Remove returns an error, and the reaper goes
+// on with the removal. Remove may be called only once.
 //
-// Remove returns nil when the node is gone. A *[Loss] says that the entry was
-// lost before. Every other error says that the node may stay for a while. That
-// error matches driver.ErrUnavailable, unless the store refuses the removal for
-// good.
+// Remove returns nil if it has removed the node. If the entry was lost before
+// that, the error is a *[Loss]. Every other error says that the node may stay
+// for a while. That error matches driver.ErrUnavailable, unless the store
+// refuses the removal for good.
 //
 // Remove takes no context, because the context of a call may have ended by the
 // time the call's node has to be removed.
@@ -89,9 +90,9 @@ func (e *Entry) lastPlace(ctx context.Context) driver.Place {
 }
 
 // removeLater leaves the removal to the reaper, and waits for it until ctx
-// ends. It returns nil if the node was removed by then. The parameter err is
-// the error of the first Delete, and limit is the time that ctx had at first;
-// both are for the text of the error.
+// ends. If the node was removed by then, removeLater returns nil. Otherwise it
+// returns an error. Two parameters are only for the text of that error: err is
+// the error of the first Delete, and limit is the time limit of Remove.
 func (e *Entry) removeLater(ctx context.Context, p driver.Place, err error, limit time.Duration) error {
 	t := e.reap(&task{
 		tries: 1,

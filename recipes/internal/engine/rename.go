@@ -8,16 +8,17 @@ import (
 )
 
 // A node gets another prefix in two steps: MarkRenamed decides on the prefix,
-// and Rename tells the store. From the first step on, this package treats the
-// entry as one with the new name. The owner may act on that before the store
-// has answered, because the store may carry out a Replace whose answer is lost.
+// and Rename tells the store. As soon as MarkRenamed has been called, this
+// package and the owner treat the entry as one with the new prefix, whether or
+// not the store has answered. The reason is that the store may carry out a
+// Replace whose answer is lost. Other contenders then see the new name already.
 
 // rename is the state of the change of a node's name. Entry.mu guards it.
 type rename struct {
 	prefix    string             // the prefix of the new name; empty: the node keeps its name
 	done      bool               // true once the store has confirmed the new name
-	underWay  chan struct{}      // closed when the Replace under way returns; nil: none is
-	interrupt context.CancelFunc // cancels the context of that Replace; nil: none
+	underWay  chan struct{}      // closed when the Replace under way returns; nil if none is under way
+	interrupt context.CancelFunc // cancels the context of that Replace; nil if none is under way
 	repeated  bool               // true while the reaper repeats the Replace
 }
 

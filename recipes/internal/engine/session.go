@@ -31,7 +31,7 @@ type Session struct {
 	grants  int64            // how many entries were granted so far
 	ended   error            // the cause with which End was first called; nil before
 
-	lossesInUse int           // number of lost entries under which callers may still work
+	lossesInUse int           // number of lost entries whose caller may still work as if it held the lock
 	noLossInUse chan struct{} // receives a value when lossesInUse becomes zero
 }
 
@@ -45,8 +45,9 @@ func NewSession(s driver.Session, c *Client) *Session {
 	}
 }
 
-// add adds an entry that is being granted to the entries that are lost when End
-// is called. It fails if End was called before.
+// add records an entry that is about to be granted. If End is called later, the
+// recorded entries are lost. If End was called before, add returns the error
+// with which End was called, and the entry must not be granted.
 func (s *Session) add(e *Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +60,7 @@ func (s *Session) add(e *Entry) error {
 	return nil
 }
 
-// remove takes out an entry that is not granted any more.
+// remove takes an entry that is not granted any more out of s.granted.
 func (s *Session) remove(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,15 +116,16 @@ func (s *Session) Cause() error {
 	return s.Err()
 }
 
-// lossBegins counts a lost entry under which a caller may still work.
+// lossBegins counts a lost entry whose caller may still work as if it held the
+// lock.
 func (s *Session) lossBegins() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lossesInUse++
 }
 
-// lossEnds takes one lost entry out of the count: no caller works under that entry
-// any more.
+// lossEnds takes one lost entry out of the count of lossBegins, because the
+// caller of that entry has given its lock back.
 func (s *Session) lossEnds() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,8 +143,8 @@ func (s *Session) lossInUse() bool {
 	return s.lossesInUse > 0
 }
 
-// AwaitLossesSeen returns when no caller works under any lost entry, or when
-// stop closes.
+// AwaitLossesSeen returns when the callers of all lost entries have given their
+// locks back, or when stop closes.
 func (s *Session) AwaitLossesSeen(stop <-chan struct{}) {
 	for s.lossInUse() {
 		select {

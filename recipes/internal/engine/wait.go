@@ -48,9 +48,9 @@ func (e *Entry) Blocked(ctx context.Context) (bool, error) {
 // Wait returns nil once no node blocks the entry, so that it may be granted. It
 // returns [ErrVanished] if the own node is not in the queue, [ErrCallOver] if
 // ctx has ended, and the session's error if the session has ended. After an
-// error that may pass, Wait calls call.Pause, and returns the error of Pause if
-// there is one. Otherwise it goes on, and the entry keeps its position in the
-// queue.
+// error that may pass, Wait calls call.Pause. If Pause returns an error, Wait
+// returns that error. If not, Wait goes on, and the entry keeps its position in
+// the queue.
 func (e *Entry) Wait(ctx context.Context, call Call) error {
 	w := waiter{Entry: e, call: call}
 	for {
@@ -79,8 +79,8 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// A watch that has led to a grant goes on for the own node. Any other watch
-	// is stopped here.
+	// If sleep reports a grant, the watch stays open, because watchNode then
+	// uses it to watch the own node. In all other cases no watch stays open.
 	defer func() {
 		if !granted {
 			watch.Stop()
@@ -152,17 +152,19 @@ func (w *waiter) watchPredecessor(ctx context.Context, n driver.Node) (driver.Wa
 	return w.armWatch(ctx, n)
 }
 
-// slowDown spaces out the requests of an entry whose watches end early again
-// and again. It does nothing if that has happened only once or twice.
+// slowDown pauses if the watches of an entry end again and again although the
+// same node still blocks the entry. Without the pause, the entry would send
+// requests in quick succession. The first two times there is no pause.
 func (w *waiter) slowDown(ctx context.Context) {
 	if w.idle > 2 {
 		Sleep(time.Millisecond<<min(w.idle-2, 7), ctx.Done())
 	}
 }
 
-// sleep waits for a reason to look at the queue again. It reports whether the
-// entry may be granted without another look at the queue. If so, the watch goes
-// on for the own node alone, and the entry stores it for watchNode.
+// sleep waits for a reason to look at the queue again. It returns true if the
+// entry may be granted without another look at the queue. Before it returns
+// true, it stores the watch for watchNode, because the watch goes on for the
+// own node alone.
 func (w *waiter) sleep(ctx context.Context, watch driver.Watch) (granted bool, err error) {
 	poll, stop := w.pollTimer()
 	defer stop()
@@ -192,8 +194,8 @@ func (w *waiter) sleep(ctx context.Context, watch driver.Watch) (granted bool, e
 //     entry was granted beside it. A driver sends Released only for a Delete with
 //     the cause Released, and removalCause gives that cause only to such a node.
 //   - The own node existed when that node was deleted: rule 13 of package driver.
-//     It still exists as far as this client can know, because the watch goes on
-//     for the own node, and ends when that is gone.
+//     It still exists as far as this client can know. The watch goes on for the
+//     own node, and would have ended if the own node were gone.
 //   - The deleted node is the one that was listed. As long as the own node exists,
 //     the queue is not removed and made again, and within one queue names do not
 //     repeat.
