@@ -88,15 +88,16 @@ func (s *settings) queueACL() []zk.ACL { return s.usersACL(zk.PermAll) }
 func (s *settings) usersACL(perms int32) []zk.ACL {
 	switch {
 	case s.acl == aclCreator && s.certified():
-		return zk.AuthACL(perms) // all the names by which the server knows this client
+		return zk.AuthACL(perms) // the server enters all names by which it knows this client
 	case s.acl != aclOpen:
 		return zk.DigestACL(perms, s.user, s.password())
 	}
 	return zk.WorldACL(perms)
 }
 
-// ancestorACL lets every client read the node and create nodes below it,
-// because different users have their queues below the same node.
+// ancestorACL returns the ACL of the nodes above a queue. This ACL lets every
+// client read such a node and create nodes below it, because different users
+// have their queues below the same node.
 func (s *settings) ancestorACL() []zk.ACL {
 	if s.acl == aclOpen {
 		return s.queueACL()

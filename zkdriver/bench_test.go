@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// BenchmarkCreateDelete compares the driver with the two bare requests that a
-// create and a delete need at least.
+// BenchmarkCreateDelete compares a Create and a Delete of the driver with the
+// two requests that they need at least, sent by go-zookeeper alone.
 func BenchmarkCreateDelete(b *testing.B) {
 	server := zktest.Shared(b)
 	chroot := server.Chroot(b)

@@ -119,9 +119,10 @@ func TestCloseOfASessionThatTheServerHasLetExpireIsDone(t *testing.T) {
 	require.Zero(t, b.proxy.Frames(zktest.OpClose))
 }
 
-// To end a session, the driver first connects with it again, and that makes the
-// server keep the session for another timeout. So if every attempt gave up
-// before the second step, the session would never end.
+// An attempt to end a session has two steps: the driver connects with the
+// session again, and then asks the server to end it. The first step makes the
+// server keep the session for another timeout. So if every attempt were given
+// up between the two steps, the session would never end.
 func TestAttemptsToEndALostSessionSucceedOnASlowNetwork(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=10s")

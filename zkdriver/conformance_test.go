@@ -146,8 +146,9 @@ func conforms(t *testing.T, alwaysPrefetch bool) {
 		LoseRequest: func(t *testing.T, s driver.Session, op faults.Op) { c.proxy(s).LoseRequest(opcodes(op)) },
 		LoseReply:   func(t *testing.T, s driver.Session, op faults.Op) { c.proxy(s).LoseReply(opcodes(op)) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
-			// The request never arrives: a server drops a request that arrives
-			// on an earlier connection of its session.
+			// A server drops a request that arrives on an earlier connection of
+			// its session. So the request is lost here, and the function that
+			// would let it arrive later does nothing.
 			c.proxy(s).LoseRequest(opcodes(op))
 			return func() {}
 		},

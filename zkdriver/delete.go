@@ -16,7 +16,7 @@ import (
 // reads the node that has the name, and checks its token and its owner. One
 // round trip passes between that read and the removal. A wrong node would be
 // removed only if in that time an operator removed the node and the queue, and
-// this host made both again.
+// a client on this host then made the queue and a node of the same name again.
 //
 // If the cause is Released and the node is not doubtful, the removal begins
 // with a write, which a watch of the node reports. A session without a secret
@@ -43,8 +43,8 @@ func (s *session) removeReleased(path string) error {
 }
 
 // deleteNode removes a node with the function remove. If the node is doubtful
-// or not known (see ownNodes), deleteNode does not call remove. It then reads
-// the node, and removes the version that it has read.
+// or not known (see ownNodes), deleteNode does not call remove. Instead, it
+// reads the node, and removes it only if it has not changed since.
 func (s *session) deleteNode(queue string, p driver.Place, remove func(path string) error) error {
 	n := s.own.find(queue, p.Token)
 	if n == nil {

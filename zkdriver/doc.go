@@ -78,8 +78,9 @@
 // The sequences of a queue start over after two billion nodes. Before that, the
 // queue has to be empty once. Its node is then removed and made again, with its
 // ACL and its data. If the old node was not as this driver makes it, the new
-// node is an ordinary node. If the session may not read the ACL, because that
-// needs ADMIN, the error says so.
+// node is an ordinary node. If the ACL of that old node names a user of the
+// digest scheme, only a session with ADMIN on the node can copy the ACL. Without
+// ADMIN the sequences do not start over, and the error says so.
 //
 // The queue orders/order-1234567890 is the node /orders/order-1234567890~. The
 // reason is that a child whose name ends in ten or more digits counts as a

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The lease of a holder counts from the time at which the latest answered write
-// was sent, or from an earlier time. So Syncs alone do not renew it.
+// The lease of a holder never counts from a later time than that at which the
+// latest answered write was sent. So Syncs alone do not renew it.
 func TestASessionWithNodesSendsWrites(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=2s")

@@ -61,8 +61,8 @@ func mustConnect(t testing.TB, dsn string) *session {
 	return s
 }
 
-// fixture is a session with a proxy of its own, and a plain client below the
-// same chroot.
+// fixture is a session with a proxy of its own. Its field raw is a client of
+// go-zookeeper, which the tests use without the driver.
 type fixture struct {
 	*session
 	t      testing.TB
@@ -94,7 +94,7 @@ func (b *fixture) mustCreate(queue, prefix, data string) driver.Place {
 	return p
 }
 
-// nodes lists the children of a queue with the plain client.
+// nodes lists the children of a queue with the client b.raw.
 func (b *fixture) nodes(queue string) []string {
 	b.t.Helper()
 	names, _, err := b.raw.Children(b.chroot + "/" + queue)

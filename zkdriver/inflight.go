@@ -6,12 +6,13 @@ import "slices"
 // queue.
 //
 // If an operator removes a queue and makes it again, the names in the queue
-// repeat. Two requests of one session may then meet. Suppose that the session
-// sends a removal while the node of that name is an old node. Before the server
-// carries the removal out, a Create of the same session may make a new node of
-// the same name, and the session may not have handled the Create's answer yet.
-// No request of ZooKeeper can say which of the two nodes is meant. So both
-// sides check:
+// repeat. Then two requests of one session may be about the same name. Suppose
+// that the session asks for the removal of an old node, and that an operator
+// makes the queue again before the server carries the removal out. In between,
+// a Create of the same session may make a new node with the name of the old
+// one. A removal names only a path, so the server then removes the new node,
+// maybe before the session has handled the Create's answer. So both sides
+// check:
 //
 //   - A Create, if the name of its node is being removed, waits for that removal.
 //     Before Create returns, it checks that its node still exists.
@@ -52,8 +53,9 @@ func (f *inFlight) beginCreation(queue string) *creation {
 
 // endCreation is called when the answer to a Create has arrived and the node,
 // if there is one, was added to the session's nodes. The result met reports
-// whether a removal of that name was in flight at the same time. The result
-// wait has a channel for each of these removals that is still in flight.
+// whether the removal of a node of that name was in flight at the same time.
+// The result wait has a channel for each of these removals that is still in
+// flight.
 func (f *inFlight) endCreation(queue string, c *creation, name string) (wait []<-chan struct{}, met bool) {
 	q := f.in(queue)
 	q.creations = slices.DeleteFunc(q.creations, func(other *creation) bool { return other == c })

@@ -102,7 +102,8 @@ func (s *settings) checkQueue(queue string) error {
 	return nil
 }
 
-// checkPlace refuses a place that no Create has returned.
+// checkPlace refuses a place whose queue or name is not valid. No Create can
+// have returned such a place.
 func (s *settings) checkPlace(queue string, p driver.Place) error {
 	if err := s.checkQueue(queue); err != nil {
 		return err

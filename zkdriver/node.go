@@ -88,9 +88,10 @@ func (s *session) stillExists(queue string, p driver.Place, removals []<-chan st
 	return err
 }
 
-// removedOtherNode is called when a removal has succeeded. If the removal has
-// removed a node of this session with another token than the one that was meant
-// (see inFlight), the error matches driver.ErrGone.
+// removedOtherNode is called when a removal has succeeded. The removal was
+// meant for the node of that token, but it named only a path. If it has removed
+// another node of this session that has the same name (see inFlight), the node
+// of that token was gone before, and the error matches driver.ErrGone.
 func (s *session) removedOtherNode(queue string, token int64, name string, r *removal) error {
 	for _, c := range r.creations {
 		if c.ended != nil {

@@ -22,7 +22,7 @@ type orphans struct {
 type orphan struct {
 	queue, prefix string
 	data          []byte
-	after         driver.Node // the last node that this session created in the queue before, if known
+	after         driver.Node // the last node that this session had created in the queue when it sent the Create; zero if not known
 }
 
 // created records a node that this session has created.

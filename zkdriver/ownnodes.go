@@ -106,12 +106,13 @@ func (o *ownNodes) anyHeld() bool {
 }
 
 // beginWait records that a watch of a node and of nodes ahead of it has begun.
-// It returns the function that records the end of the watch. The parameter
-// event of that function reports whether the watch has had an event. As long as
-// there is such a watch without an event, the node only waits: its contender
-// does not act as a holder. After an event of one watch the node does not wait
-// any more, even if it has other watches, because its contender may already
-// have received the event.
+// It returns a function that records the end of this watch. The argument of
+// that function says whether the watch has had an event.
+//
+// From then on the node only waits: its contender does not act as a holder. That
+// ends when the last such watch is stopped, or when one of them has an event.
+// After an event the contender may act as a holder even if other watches are
+// still open, because it may already have received the event.
 func (o *ownNodes) beginWait(queue string, token int64) (ended func(event bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -133,8 +134,9 @@ func (o *ownNodes) beginWait(queue string, token int64) (ended func(event bool))
 }
 
 // endWait is called when a watch of a node that only waits has ended or has had
-// an event. After an event the node does not only wait any more. Otherwise it
-// only waits as long as it has other such watches. The caller holds o.mu.
+// an event. After an event the contender of the node may act as a holder.
+// Without an event the node goes on waiting as long as it has other such
+// watches. The caller holds o.mu.
 func (o *ownNodes) endWait(n *ownNode, event bool) {
 	if event {
 		n.round++
@@ -309,16 +311,18 @@ func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if in := o.queues[queue]; in != nil {
-		// While a Replace is in flight, the node may have the other name.
+		// While a Replace is in flight, n has two possible names. It is kept
+		// then, because the node may have the other one of them.
 		if n := in.bySeq[seq]; n != nil && n.number <= asked && len(n.names) == 1 && n.names[0] == name {
 			o.drop(n)
 		}
 	}
 }
 
-// queueListed forgets the nodes that a list does not show. The list shows the
-// nodes of one epoch of the queue at the time of that zxid, in order. It says
-// nothing about nodes that were created later.
+// queueListed forgets the nodes that a list of the queue does not show. The
+// list was made in that epoch of the queue, when the transaction zxid was the
+// latest one, and is in the order of the queue. It says nothing about nodes
+// that were created later.
 func (o *ownNodes) queueListed(queue string, epoch, zxid int64, nodes []driver.Node) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

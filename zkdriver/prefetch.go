@@ -20,7 +20,7 @@ import (
 // the new node is not used.
 type prefetch struct {
 	send   func()      // requests the list on a goroutine of the Conn, and does not wait for it
-	cancel func() bool // forgets send; returns false if send was called, or is about to be called
+	cancel func() bool // prevents the call of send; returns false if send was called, or is about to be called
 
 	done  chan struct{} // closed when the request has ended and nodes and err are set
 	nodes []driver.Node
@@ -28,7 +28,7 @@ type prefetch struct {
 }
 
 // prefetch prepares a list of the queue. The list is sent directly after the
-// create that contains this data.
+// create of a node with this data.
 func (s *session) prefetch(queue string, data []byte) *prefetch {
 	p := &prefetch{done: make(chan struct{})}
 	p.send = func() {

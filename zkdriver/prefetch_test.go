@@ -108,8 +108,8 @@ func TestAListThatIsLostWithItsConnectionIsNotUsed(t *testing.T) {
 }
 
 // If the connection breaks between the create and the list, go-zookeeper sends
-// the list on the next connection. The list may come late, but it shows what
-// the server has.
+// the list on the next connection. In this test the server of that connection
+// has the new node, so the list shows the node and is used.
 func TestAPrefetchOnAnotherConnectionShowsTheNode(t *testing.T) {
 	b, _, first := newSharedQueue(t)
 	b.names() // now the session has a connection

@@ -5,8 +5,9 @@ import "sync"
 // prefetchPolicy decides for which creates a prefetch is worth its request. A
 // prefetch helps in a queue whose other nodes most often do not block the new
 // contender, as among readers. It does not help a contender that has to wait
-// anyway. It may even cost time, because it may show a holder that releases the
-// lock just after the list was made.
+// anyway. It may even cost time: if a holder releases the lock just after the
+// list was made, the contender tries to watch a node that is already gone, and
+// then needs another list.
 type prefetchPolicy struct {
 	mu     sync.Mutex
 	queues map[string]*queueHistory // the queues in which other nodes were seen

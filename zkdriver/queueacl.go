@@ -14,9 +14,9 @@ import (
 
 // Every client may create nodes below the ancestors that this driver makes. So
 // a client can make a queue before the queue's users do, with an ACL that gives
-// this client permissions. It could then take the users' locks away. Therefore,
-// with acl=creator and acl=digest, a queue that exists already is used only if
-// no user other than this session's user may alter it.
+// permissions to the client itself. It could then take the users' locks away.
+// Therefore, with acl=creator and acl=digest, a queue that exists already is
+// used only if no user other than this session's user may alter it.
 //
 // The node of a queue may be an ancestor of other queues, and may have been
 // made as an ancestor. If this session's user has made it, the queue belongs to

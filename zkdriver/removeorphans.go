@@ -54,7 +54,8 @@ func (s *session) removeOrphans() {
 // removeOrphan looks for the node of an orphan and removes it. It sends a Sync
 // first, because the Create may have reached the leader through another server
 // than the present one. If the Create reaches the leader after the Sync, over
-// the old connection, the leader refuses it, because the session has moved.
+// the old connection, the leader refuses it, because the session has moved to
+// the present connection.
 func (s *session) removeOrphan(x orphan) error {
 	path := s.settings.queuePath(x.queue)
 	if err := s.conn.Sync(path); err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // aclFixture has the nodes that the user alice has made with one mode of acl,
-// and plain clients that look at these nodes.
+// and makes clients of go-zookeeper that look at these nodes.
 type aclFixture struct {
 	t          testing.TB
 	server     *zktest.Server
@@ -25,7 +25,7 @@ type aclFixture struct {
 	queue      string
 	alice      *session
 	place      driver.Place
-	owner      *zk.Conn // a plain client with alice's login
+	owner      *zk.Conn // a client of go-zookeeper with alice's login
 }
 
 func newACLFixture(t testing.TB, mode string) *aclFixture {
@@ -131,7 +131,7 @@ func TestEveryNodeIsCreatedWithTheACLOfItsMode(t *testing.T) {
 // strangers are logins with which a client may connect and do nothing else.
 var strangers = map[string]string{"without a login": "", "with another one's login": "bob:geheim@", "with a wrong password": "alice:falsch@"}
 
-// plain returns a plain client with that login.
+// plain returns a client of go-zookeeper with that login.
 func (h *aclFixture) plain(login string) *zk.Conn {
 	h.t.Helper()
 	c := h.server.Raw(h.t)
@@ -327,8 +327,8 @@ func TestTheDigestInAnACLIsShownToItsUserOnly(t *testing.T) {
 }
 
 // Every client may create nodes below the ancestors that the driver makes. So a
-// client can make a queue before its users do, with an ACL that gives this
-// client permissions.
+// client can make a queue before the queue's users do, with an ACL that gives
+// permissions to the client itself.
 func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	bobToo := append(zk.DigestACL(zk.PermAll, "bob", "geheim"), aliceOnly...)
 	for name, acl := range map[string][]zk.ACL{
@@ -366,9 +366,9 @@ func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	}
 }
 
-// After a queue was checked, it gets another ACL, or is replaced by another
-// queue. The next Create makes its node there without another check, and must
-// notice the change by the answer.
+// After a session has checked a queue, the queue gets another ACL, or is
+// replaced by another queue. The next Create does not check the queue before it
+// makes a node. So it has to notice the change from the answer to its request.
 func TestAQueueReplacedAfterItsCheckIsCheckedAgain(t *testing.T) {
 	for name, data := range map[string][]byte{"with a write": nil, "without a write": []byte("another user's")} {
 		t.Run(name, func(t *testing.T) {
@@ -425,8 +425,8 @@ func TestTheMakerOfAnAncestorCannotReachTheQueuesBelow(t *testing.T) {
 }
 
 // A lock and the locks below it belong to the same user. That user can take the
-// lock even if its node was made for the locks below it, with an ACL under which
-// every client could create nodes below it.
+// lock even if the driver made the node of this lock for the locks below it. The
+// ACL of that node then let every client create nodes below it.
 func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		t.Run(mode, func(t *testing.T) {

@@ -56,8 +56,8 @@ func use(dsn string) {
 	if err != nil {
 		return
 	}
-	// End the lease here, and not the session in the store, because that takes
-	// time.
+	// This ends the lease, but not the session in the store, because it would
+	// take time to end the session there.
 	defer s.(*session).conn.Lease().End(errTestOver)
 	s.(*session).prefetchPolicy.always = true
 	for ctx.Err() == nil && s.Err() == nil {
@@ -81,8 +81,9 @@ func survives(t *testing.T, name, dsn string) {
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestClientOfAHostileServer$", "-test.v")
 	cmd.Env = append(os.Environ(), hostileServerVariable+"="+dsn)
 	out, err := cmd.CombinedOutput()
-	// The exit status does not matter: go-zookeeper has a data race if a server
-	// closes connections again and again.
+	// The exit status does not matter. If a server closes connections again and
+	// again, there is a data race in go-zookeeper, which the race detector
+	// reports with the exit status.
 	_, after, survived := strings.Cut(string(out), "SURVIVED with ")
 	if !survived {
 		t.Errorf("%s: the process has ended: %v\n%.2000s", name, err, out)

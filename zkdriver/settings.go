@@ -18,7 +18,7 @@ type settings struct {
 
 	sessionTimeout time.Duration
 	connectTimeout time.Duration
-	leaseMargin    time.Duration // how much earlier than the store the lease ends; 0: a quarter of the granted timeout
+	leaseMargin    time.Duration // how much earlier the lease ends than the session in the store; 0: a quarter of the granted timeout
 	tick           time.Duration // the tickTime of the ensemble; 0: not stated
 	listOnly       bool          // whether a waiter lists the queue after each release (handover=list)
 	sequenceLimit  int64

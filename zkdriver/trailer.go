@@ -14,9 +14,10 @@ import (
 //	#dlock token=4294967301 created=1700000000000
 //
 // The first line says that only the node's session can write to the node: see
-// acl.go. The second line is the trailer of a node that Replace has made. Such
-// a node has a Czxid of its own, so the trailer records the token, and the time
-// at which the first node was created.
+// acl.go. The second line is the trailer of a node that Replace has made in
+// place of an older node. The new node has a Czxid and a Ctime of its own. So
+// the trailer records the token that Create returned, and the time at which
+// Create made its node.
 //
 // If there is nothing to record, but the last line of the caller's data looks
 // like a trailer, the driver appends a trailer with zeros. So splitTrailer
@@ -27,8 +28,8 @@ const (
 	trailerGuarded = "guarded"
 )
 
-// trailer is what the last line says. If token is zero, the node's own Stat has
-// the token and the time.
+// trailer is what the last line of a node's data says. If token is zero, the
+// token and the time of creation are those in the node's own Stat.
 type trailer struct {
 	guarded bool
 	token   int64

@@ -20,7 +20,7 @@ type waiter struct {
 	*fixture
 	holder      *session
 	holderProxy *zktest.Proxy
-	multis, all int // number of transactions, and of all frames, that the waiter had sent when pass returned
+	multis, all int // number of transactions, and of all frames, that the waiter had sent when pass last returned
 }
 
 // wait is a node that waits, with its watch.
@@ -163,7 +163,7 @@ func TestAProofThatIsLostIsSentAgain(t *testing.T) {
 }
 
 // A contender that has stopped its watch lists the queue before it acts as a
-// holder.
+// holder. So the list must not return before the proof was answered.
 func TestListAfterAStoppedWatchWaitsForTheProof(t *testing.T) {
 	for name, released := range map[string]bool{"a watch without an event": false, "a watch that waits for the proof": true} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +206,8 @@ func TestANodeThatIsHeldSparesTheProof(t *testing.T) {
 }
 
 // An event of one watch may make a contender a holder, even if other watches of
-// its node have had no event.
+// its node have had no event. So the driver sends the proof before it reports
+// that event.
 func TestAnotherOpenWatchDoesNotSpareTheProof(t *testing.T) {
 	w := newWaiter(t)
 	behind, err := create(within(t), w.holder, "q", "h-W-", []byte("y"))

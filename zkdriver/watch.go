@@ -15,8 +15,8 @@ import (
 // write to a guarded node is the first part of its release. For a missing node
 // the server sets no watch. The driver then treats the node as removed, and
 // ends the driver.Watch. The answer to the watch of the own node shows which
-// node has the name. It is the node of p only if both its token and its session
-// are those of p.
+// node has the name. It is the node of the place p only if it has the token of
+// p and belongs to this session.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return driver.Watch{}, err

@@ -115,8 +115,8 @@ func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, fi
 }
 
 // start is called when all watches of a subscriber are armed. If the own node
-// is not the node of that token, this method ends the subscriber. If the nodes
-// ahead have caused no event yet, this method records that the subscriber's
+// is not the node of that token, start reports the end of the driver.Watch. If
+// the nodes ahead have caused no event yet, start records that the subscriber's
 // node only waits from now on.
 func (ws *watches) start(s *subscriber, queue string, token int64) {
 	ws.mu.Lock()
@@ -171,12 +171,11 @@ func (ws *watches) fire(path string, why driver.Cause) {
 // written ends the watch of a node that was written to. If writes to the node
 // are trusted, the node's session has written to it in order to release it.
 //
-// After a reconnect a write does not prove that, for two reasons. First, the
-// server reports a node that has changed meanwhile as written, even if it is
-// another node of the same name. Second, several requests may be needed to set
-// all watches again. As long as an older watch of the queue is not set again,
-// the removal of its node may be reported later than an event of a node whose
-// watch is new.
+// After a reconnect a report of a write does not prove that, for two reasons.
+// First, the server reports a node that has changed meanwhile as written, even
+// if it is another node of the same name. Second, several requests may be needed
+// to set all watches again. Until then, a waiter whose own node was removed may
+// hear of a write to its predecessor before it hears of that removal.
 func (ws *watches) written(path string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -261,13 +260,13 @@ func (ws *watches) end(w *watch, why driver.Cause) {
 // ended: see zkconn.Conn.Confirmed.
 //
 // confirmLater locks ws.mu, which the caller of notify holds. So confirmLater
-// must not run on this goroutine. The method Work of the Conn runs its argument
-// here only if the Conn has closed its workers. Before the Conn closes its
-// workers, the lease ends, and then the method close of watches locks ws.mu. If
-// close has locked ws.mu before the caller of notify, the method Confirmed
-// returns true, because the lease has ended, and notify does not call Work. If
-// the caller of notify has locked ws.mu first, the workers are closed only
-// after notify has returned.
+// must not run on the goroutine of notify. Conn.Work runs a function on the
+// calling goroutine only after the Conn has closed its workers, and that cannot
+// have happened here. Before a Conn closes its workers, its lease ends, and then
+// ws.close locks ws.mu. If ws.close has locked ws.mu before the caller of notify
+// did, Conn.Confirmed returns true, because the lease has ended, and notify does
+// not call Work. If the caller of notify has locked ws.mu first, ws.close waits,
+// and the workers are closed only after notify has returned.
 func (ws *watches) notify(s *subscriber, e event) {
 	s.event = max(s.event, e)
 	if s.event == endEvent {
@@ -316,9 +315,9 @@ func (s *subscriber) endWait(event bool) {
 // release of a node ahead, the caller learns only that the watch has ended.
 //
 // The event of a release may arrive while the watch of the own node is being
-// armed. The answer to the request for that watch then decides. If the node
-// exists, it has existed since Create. If it does not exist, the subscriber
-// ends before Watch returns.
+// armed. The answer to the request for that watch then shows whether the own
+// node exists. If it exists, it has existed since Create, so the release may be
+// reported. If it does not exist, the subscriber ends before Watch returns.
 func (s *subscriber) deliver() {
 	switch {
 	case s.over:

@@ -48,8 +48,9 @@ func (s *session) trustsWrite(queue string, n *storedNode) bool {
 }
 
 // creatorsMayDelete reports whether the ACL gives no user CREATE without
-// DELETE. It checks each entry by itself. The server may hide the digests, and
-// then two entries that look alike may belong to different users.
+// DELETE. It does not add up the permissions of entries that look alike: the
+// server may hide the digests, so that such entries may belong to different
+// users.
 func creatorsMayDelete(acl []zk.ACL) bool {
 	worldDeletes := slices.ContainsFunc(acl, func(a zk.ACL) bool { return a.Scheme == "world" && a.Perms&zk.PermDelete != 0 })
 	return worldDeletes || !slices.ContainsFunc(acl, func(a zk.ACL) bool {

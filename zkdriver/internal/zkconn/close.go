@@ -75,9 +75,10 @@ func (c *Conn) endInStore() error {
 	if c.endedThere || c.dialer.sessionID() == 0 || c.dialer.sessionClosed.Load() || errors.Is(c.lease.Err(), errExpired) {
 		return nil
 	}
-	// When an attempt reaches a server, the server keeps the session for
-	// another timeout. So each attempt may take longer than the one before,
-	// until an attempt takes long enough for the answers to arrive.
+	// An attempt first connects with the session again, which makes the server
+	// keep the session for another timeout. If all attempts were too short for
+	// the step after that, the session would never end. So each attempt may
+	// take longer than the one before.
 	timeout := min(closeTimeout<<min(c.endAttempts, 2), maxCloseTimeout)
 	c.endAttempts++
 	if err := c.dialer.endSession(timeout); err != nil {

@@ -8,7 +8,7 @@ type Config struct {
 	Hosts          []string      // "host:port"; an IPv6 address stands in brackets
 	SessionTimeout time.Duration // the timeout that the client asks for
 	ConnectTimeout time.Duration // how long Dial tries
-	LeaseMargin    time.Duration // how much earlier than the store the lease ends; 0: a quarter of the granted timeout
+	LeaseMargin    time.Duration // how much earlier the lease ends than the session in the store; 0: a quarter of the granted timeout
 	Tick           time.Duration // the ensemble's tickTime; 0: not known
 
 	TLS TLS

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// connectTo connects to a server, with TLS unless config is nil. It passes
-// the parameter every on to dialAgain.
+// connectTo connects to a server, with TLS unless config is nil. The parameter
+// every is the interval between the dials of dialAgain.
 func connectTo(ctx context.Context, address string, config *tls.Config, every time.Duration) (net.Conn, error) {
 	var dialer net.Dialer
 	raw, err := dialAgain(ctx, every, func(ctx context.Context) (net.Conn, error) {
@@ -33,10 +33,11 @@ func connectTo(ctx context.Context, address string, config *tls.Config, every ti
 	return secure, nil
 }
 
-// dialAgain dials, and starts a further dial whenever another interval has
-// passed. It returns the first connection that is made. The reason is this: if a
-// network drops the packets of one dial, the operating system repeats them only
-// after 1 s, 3 s and 7 s, which may be long after the network works again.
+// dialAgain dials. As long as no dial has ended, it starts one more dial after
+// each interval. It returns the result of the dial that ends first. The reason
+// for further dials is this: if a network drops the packets of one dial, the
+// operating system repeats them only after 1 s, 3 s and 7 s, which may be long
+// after the network works again.
 func dialAgain(ctx context.Context, interval time.Duration, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
 	var dials sync.WaitGroup
 	defer dials.Wait()

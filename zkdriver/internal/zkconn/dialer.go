@@ -159,9 +159,9 @@ func (d *dialer) backOff(attempt int) time.Duration {
 }
 
 // attemptTimeout returns how long one attempt may take, including its
-// handshake. This time is short, so that one host that does not answer does not
-// cost the session. It grows with each round through the hosts, so that a slow
-// store is reached in the end.
+// handshake. This time is short: if one host does not answer, the session must
+// reach another host before its lease ends. The time grows with each round
+// through the hosts, so that a slow store is reached in the end.
 func (d *dialer) attemptTimeout(attempt int) time.Duration {
 	const least, most = 100 * time.Millisecond, 2 * time.Second
 	timeout := min(max(d.sessionTimeout()/8, least), most)

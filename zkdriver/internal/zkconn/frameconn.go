@@ -55,17 +55,17 @@ type frameConn struct {
 	unread        []byte // the part of the present frame that go-zookeeper has yet to read
 	frame         []byte // the buffer of the present frame, kept for the next one
 
-	// writes is the number of writes to the connection. The goroutine of
-	// go-zookeeper that reads does not need this number. It loads it in order
-	// to synchronise with the goroutine that writes, and so sees everything
-	// that this goroutine has done before.
+	// writes is the number of writes to the connection. The goroutine that
+	// reads does not need the number. It loads the number only to synchronise
+	// with the goroutine that writes: after the load, it sees everything that
+	// the writing goroutine did before it raised the number.
 	writes   atomic.Uint64
 	closeXid atomic.Int64
 
 	pendingMu sync.Mutex
 	pending   map[int32]int32 // the opcodes of requests without a reply, by xid
 
-	mu      sync.Mutex // guards the fields below, which belong to the writing side
+	mu      sync.Mutex // guards the fields below, which concern requests that are to be sent
 	paused  bool
 	delayed []byte
 	timer   *time.Timer
@@ -190,8 +190,8 @@ func (c *frameConn) send(frame []byte) {
 	}
 }
 
-// pauseRequests delays requests until the watches have been set again, but for
-// no longer than the parameter most says.
+// pauseRequests delays requests until the watches have been set again. The
+// parameter most is the longest time for which it delays them.
 func (c *frameConn) pauseRequests(most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

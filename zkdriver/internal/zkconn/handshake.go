@@ -50,8 +50,9 @@ var (
 	errForeign   = errors.New("the port is not a ZooKeeper client port")
 )
 
-// readHandshake reads one frame. If the frame has fewer bytes after the header
-// than the parameter least says, it returns an error.
+// readHandshake reads one frame. The parameter least is the number of bytes
+// that the frame must have at least after the header. If it has fewer bytes,
+// readHandshake returns an error.
 func readHandshake(in io.Reader, least int) ([]byte, error) {
 	var head [headerSize]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {

@@ -59,8 +59,9 @@ import (
 //
 // # Why no other session is granted a lock before the lease ends
 //
-// Let the leader of epoch e time the session out at c, and let the write that
-// was sent at w be committed in epoch f. Then c >= min(w, m) + T:
+// In this proof an epoch is the term of one leader of the ensemble. Let the
+// leader of epoch e time the session out at c, and let the write that was sent
+// at w be committed in epoch f. Then c >= min(w, m) + T:
 //
 //   - e is later than f. A quorum acknowledged the write before a server of
 //     that quorum accepted e. So the leader of e began after w. A new leader

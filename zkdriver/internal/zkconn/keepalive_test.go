@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// leaseFixture is the keepalive of a lease of an hour. The test moves the clock
-// of the lease.
+// leaseFixture is the keepalive of a session whose timeout is one hour. The test
+// moves the clock of the lease.
 type leaseFixture struct {
 	*keepalive
 	t *testing.T
@@ -148,7 +148,7 @@ func TestLeaseIsSetBackWhenTheSessionComesToHaveANode(t *testing.T) {
 	require.ErrorIs(t, r.hold(), driver.ErrUnavailable, "the latest write was long ago")
 	r.duty = func() Duty { return Idle }
 	sent := r.lease.Now()
-	for range 4 { // the write was sent before these Syncs, and is answered after them
+	for range 4 { // the write that is answered below was sent before these Syncs
 		r.pass(hour / 8)
 		r.answer(toLeader)
 	}

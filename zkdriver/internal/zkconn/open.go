@@ -96,9 +96,10 @@ func (c *Conn) begin(r connectReply, asked driver.Instant) error {
 }
 
 func (c *Conn) resume(asked driver.Instant) error {
-	// A session that is being closed is not resumed, either. Otherwise
-	// go-zookeeper would set its watches again while it shuts down, which is a
-	// data race in go-zookeeper. endInStore ends the session.
+	// If the lease has ended, the session is not resumed, even if a call of
+	// Close has ended the lease. Otherwise go-zookeeper would set its watches
+	// again while it shuts down, which is a data race in go-zookeeper. After
+	// Close, endInStore ends the session.
 	if err := c.lease.Err(); err != nil {
 		return err
 	}

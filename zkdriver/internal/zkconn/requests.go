@@ -132,10 +132,10 @@ func (c *Conn) Create(path string, data []byte, flags int32, acl []zk.ACL) (made
 	return made, err
 }
 
-// CreateContainer makes a container. Unlike go-zookeeper's other requests, its
-// CreateContainer reads the answer even if the zk.Conn was closed meanwhile,
-// when another goroutine may be writing the answer. So shutDown waits a little
-// for a container that is being made.
+// CreateContainer makes a container. There is a data race in the method
+// CreateContainer of go-zookeeper: if the zk.Conn is closed meanwhile, the
+// method reads the answer while another goroutine may be writing the answer. So
+// shutDown waits a little for a container that is being made.
 func (c *Conn) CreateContainer(path string, acl []zk.ACL) error {
 	select {
 	case c.containers <- struct{}{}:
@@ -171,13 +171,13 @@ func (c *Conn) Multi(ops ...any) (results []zk.MultiResponse, err error) {
 	return results, err
 }
 
-// AfterSend registers the function run. It is called when the transaction that
-// contains these bytes has been written to a connection. If run sends a request
-// on that connection, the request is answered after the transaction. The
-// function run must not block.
+// AfterSend registers the function run, which is called once, when the
+// transaction that contains these bytes has been written to a connection. If run
+// sends a request on that connection, the request is answered after the
+// transaction. The function run must not block.
 //
-// The function cancel forgets run. It returns true if run was not called and
-// will not be called.
+// The function cancel prevents the call of run and returns true. If run was
+// called, or is about to be called, it returns false.
 func (c *Conn) AfterSend(contents []byte, run func()) (cancel func() bool) {
 	h := &sendHook{contents, run}
 	c.dialer.sendHooks.add(h)

@@ -64,8 +64,8 @@ var never driver.Instant
 func newSchedule(timeout, margin, tick time.Duration, hosts int) *schedule {
 	s := &schedule{timeout: timeout, term: timeout - margin, gap: timeout / 4, hosts: hosts}
 	if tick > 0 {
-		// The leader's pings are half a tick apart. The rest is for delays of
-		// the leader's event loop.
+		// The leader's pings are half a tick apart. The other twentieth of a
+		// tick is for delays of the leader's event loop.
 		s.gap = min(s.gap, tick*55/100)
 	}
 	return s

@@ -240,9 +240,11 @@ func (w *world) heal() {
 	})
 }
 
-// each runs a scenario 100 times, each time at another point within the time
-// between two writes of a holder. That time is less than half of the session
-// timeout. When the scenario begins, the session has settled down.
+// each runs a scenario 100 times, each time in a new session. Before the scenario
+// begins, the session settles down for two session timeouts, and then runs for
+// a time that is longer from run to run, up to half a session timeout. A holder
+// sends its writes at shorter intervals than that. So the runs of the scenario
+// begin at points all over the time between two writes.
 func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 	t.Helper()
 	const phases = 100
@@ -338,8 +340,10 @@ func TestOutageThatEndsInTimeLosesNothing(t *testing.T) {
 	}
 }
 
-// The table in docs/operating.md is true: a session survives the outages that it
-// names. And it names no times that are much shorter than the true ones.
+// The table in docs/operating.md is right. When an outage begins, the lease lasts
+// at least as long as the table says, and a session survives the outages and the
+// round trips that the table names. The test also requires that the table does
+// not understate the lease and the round trips by much.
 func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operating.md")
 	require.NoError(t, err)
