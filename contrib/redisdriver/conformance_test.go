@@ -121,6 +121,7 @@ func (c *conformance) config() dlocktest.Config {
 // TestHistoriesAreLinearizable plays faults while four clients lock, and kills the
 // server as well.
 func TestHistoriesAreLinearizable(t *testing.T) {
+	t.Parallel()
 	c := conformance{server: redistest.Start(t, redistest.Durable()), lenient: true}
 	histories.Run(t, histories.Store{
 		Config: c.config(),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/url"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -81,6 +82,7 @@ func (w *witness) contend(ctx context.Context, mutex *dlock.RWMutex) error {
 // again while eight sessions use one lock. The server waits for its disk before each
 // reply.
 func TestAServerThatIsKilledUnderLoadNeverMakesTwoHolders(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Durable())
 	const kills = 8
 	ctx, cancel := context.WithCancel(t.Context())
@@ -174,7 +176,7 @@ func TestAReplicaThatIsPromotedMayGrantALockTwice(t *testing.T) {
 	holder, err := s.newClient().RWMutex("stock/41").Lock(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, holder.Unlock())
-	require.Equal(t, int64(1), master.Do("WAIT", "1", "10000"), "the replica has the session and the first lock")
+	waitForSequence(t, replica, s.key("seq"), holder.Token())
 
 	replication.Cut() // the replica lags
 	lock, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
@@ -191,6 +193,13 @@ func TestAReplicaThatIsPromotedMayGrantALockTwice(t *testing.T) {
 	require.NoError(t, second.Unlock())
 }
 
+// waitForSequence waits until a replica has the node of that sequence. The command
+// WAIT does not show that: it is about writes of the same connection only.
+func waitForSequence(t *testing.T, replica *redistest.Server, key string, seq int64) {
+	t.Helper()
+	require.Eventually(t, func() bool { return replica.Do("GET", key) == strconv.FormatInt(seq, 10) }, 30*time.Second, time.Millisecond)
+}
+
 func portOf(s *redistest.Server) string {
 	u, _ := url.Parse("redis://" + s.Addr())
 	return u.Port()
@@ -199,6 +208,7 @@ func portOf(s *redistest.Server) string {
 // TestSentinelLeadsToTheNewMaster kills a master that a Sentinel watches, and expects
 // that a session finds the new master.
 func TestSentinelLeadsToTheNewMaster(t *testing.T) {
+	t.Parallel()
 	master, replica := redistest.Start(t), redistest.Start(t)
 	replica.Do("REPLICAOF", "127.0.0.1", portOf(master))
 	sentinel := redistest.StartSentinel(t, "locks", master)
@@ -213,9 +223,9 @@ func TestSentinelLeadsToTheNewMaster(t *testing.T) {
 	require.NoError(t, err)
 	defer session.Close()
 	require.Equal(t, master.Addr(), driver.Describe(session).Server)
-	_, err = session.Create(t.Context(), "stock/42", spec())
+	joined, err := session.Create(t.Context(), "stock/42", spec())
 	require.NoError(t, err)
-	require.Equal(t, int64(1), master.Do("WAIT", "1", "10000"))
+	waitForSequence(t, replica, "{dlock}:seq", joined.Place.Seq)
 	master.Kill()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		nodes, err := session.List(t.Context(), "stock/42")
@@ -229,6 +239,7 @@ func TestSentinelLeadsToTheNewMaster(t *testing.T) {
 // TestAClusterIsFollowed connects to a server of a cluster that does not have the
 // keys.
 func TestAClusterIsFollowed(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.With("cluster-enabled yes")
 	a, b := redistest.Start(t, cluster), redistest.Start(t, cluster)
 	a.Do("CLUSTER", "ADDSLOTSRANGE", "0", "8191")

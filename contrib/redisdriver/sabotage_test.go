@@ -71,6 +71,7 @@ func plant() {
 // TestEverySabotageIsSeen runs, for each mistake, the test that has to fail with it,
 // in a process of its own.
 func TestEverySabotageIsSeen(t *testing.T) {
+	t.Parallel()
 	for _, s := range sabotages {
 		t.Run(strings.ReplaceAll(s.name, " ", "-"), func(t *testing.T) {
 			command := exec.Command(os.Args[0], "-test.run", "^"+strings.ReplaceAll(s.test, "/", "$/^")+"$", "-test.timeout", "30s", "-test.v")
