@@ -40,7 +40,7 @@ fault-seeds: ## find the seeds that see these faults, and write them into the pa
 	GOWORK=off go test -count=1 -v -timeout 0 -run TestFaults ./internal/longtest/simulation/faults -find
 
 demo-all: need-zookeeper need-stores ## the demo with two processes on every store, each on a server that starts for it
-	cd contrib/cmd && DLOCK_TEST_ZOOKEEPER=require DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require DLOCK_TEST_ETCD=require go test -count=1 -v -run TestTheDemo ./dlock
+	cd contrib/cmd && DLOCK_TEST_ZOOKEEPER=require DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_ETCD=require go test -count=1 -v -run TestTheDemo ./dlock
 
 install-check: ## install the programs as a user does, from a proxy that serves this checkout
 	@sh scripts/install-check.sh
@@ -48,7 +48,7 @@ install-check: ## install the programs as a user does, from a proxy that serves 
 need-zookeeper: ## install ZooKeeper and Java for the tests, or say what to install
 	@sh scripts/need-zookeeper.sh
 
-need-stores: ## install Redis, PostgreSQL, MariaDB and etcd for the tests, or say what to install
+need-stores: ## install Redis, PostgreSQL and etcd for the tests, or say what to install
 	@sh scripts/need-stores.sh
 
 need-peers: ## install the lock libraries that tests try beside this one, or say what to install

@@ -2,8 +2,8 @@
 # Usage: scripts/test.sh [MODULE...]
 #
 # Runs all tests of these modules, or of every module, with the race detector and
-# real servers: ZooKeeper for the root module ("."), Redis, PostgreSQL, MariaDB and
-# etcd besides for the others. A server that cannot be installed is a failure. Some
+# real servers: ZooKeeper for the root module ("."), Redis, PostgreSQL and etcd
+# besides for the others. A server that cannot be installed is a failure. Some
 # tests run the lock libraries of others beside this one, see need-peers.sh.
 # TESTFLAGS holds more flags for go test.
 #
@@ -20,7 +20,7 @@ export CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require
 
 if [ "$*" != . ]; then
 	sh scripts/need-stores.sh || exit 1
-	export DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require DLOCK_TEST_ETCD=require
+	export DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_ETCD=require
 fi
 
 status=0
