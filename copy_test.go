@@ -84,8 +84,8 @@ func TestUnlockOfACopyUnlocksTheLock(t *testing.T) {
 	assert.ErrorIs(t, l.Unlock(), dlock.ErrNotHeld)
 }
 
-// If a Lock is overwritten with another Lock, the first lock stays held, by the
-// copy of it that was made before.
+// The test copies a Lock, and then overwrites the original with another Lock.
+// The first lock stays held until the copy is unlocked.
 func TestOverwritingALockDoesNotReleaseIt(t *testing.T) {
 	c := dlock.NewClient(memdriver.New())
 	defer c.Close()

@@ -16,9 +16,10 @@ var (
 	drivers   = make(map[string]driver.Driver)
 )
 
-// Register makes a driver available to [Open] under that name. The package of a
-// driver calls Register in its init function. Register panics if the driver is
-// nil or if the name is taken, because an init function cannot return an error.
+// Register makes a driver available to [Open] under the given name. The package
+// of a driver calls Register in its init function. Register panics if the
+// driver is nil or if the name is taken, because an init function cannot return
+// an error.
 func Register(name string, d driver.Driver) {
 	driversMu.Lock()
 	defer driversMu.Unlock()
@@ -39,8 +40,9 @@ func Drivers() []string {
 }
 
 // Open returns a client of the store that the data source name describes. The
-// driver of that name, which the program has to import, reads the data source
-// name. The options hold for all locks of the client.
+// first argument names the driver that reads the data source name. The program
+// has to import the package of this driver. The options hold for all locks of
+// the client.
 //
 // Open does no I/O: call Ping of the client to see whether the store answers. Open
 // returns an error if no driver of that name is registered, or if the driver does

@@ -16,8 +16,8 @@ import (
 
 var errDSN = errors.New("this driver accepts no dsn")
 
-// refuser is a driver. Its OpenConnector returns errDSN and the dsn as its
-// error.
+// refuser is a driver that accepts no data source name. The error of its
+// OpenConnector matches errDSN and contains the data source name.
 type refuser struct{}
 
 func (refuser) OpenConnector(dsn string) (driver.Connector, error) {

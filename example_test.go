@@ -347,8 +347,9 @@ func ExampleWithBackOff() {
 	// Output: <nil>
 }
 
-// A firewall here cuts idle connections, and a watch does not survive that. So
-// a contender lists the queue every ten seconds instead.
+// In this example, a firewall cuts idle connections, and a watch does not
+// survive that. So a waiter does not watch: it lists the queue about every ten
+// seconds.
 func ExampleWithWait() {
 	client, _ := dlock.Open("mem", "", dlock.WithWait(dlock.Poll(10*time.Second)))
 	defer client.Close()

@@ -32,8 +32,8 @@ func TestEveryUseWithANilContextIsAnError(t *testing.T) {
 }
 
 // A record stores data in one of three forms: as text, as text with escapes of
-// JSON, and in base64. For each form, fills has a byte whose repetition is
-// stored in this form.
+// JSON, and in base64. For each form, fills has a byte: data that consists only
+// of this byte is stored in that form.
 var fills = map[string]byte{"text": 'x', "control characters": 1, "binary": 0xff}
 
 // maxData is the greatest length of data that WithData accepts, in bytes.

@@ -98,9 +98,9 @@ type member struct {
 	called      bool   // whether it is a method, or a field of a function type
 }
 
-// membersOf returns the exported methods and fields of a type. A type that
-// package dlock exports under its own name is written without a package, even
-// if another package declares it.
+// membersOf returns the exported methods and fields of a type. Their
+// declarations name types as package dlock itself does: without a package if
+// package dlock exports a type of the same name.
 func membersOf(root *types.Package, t types.Type) (found []member) {
 	t = types.Unalias(t)
 	short := func(p *types.Package) string {

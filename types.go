@@ -77,11 +77,13 @@ type RWMutex = recipes.RWMutex
 // When a context of Lock.Context has ended, [context.Cause] returns an error
 // that matches [ErrLost] or [ErrNotHeld].
 //
-// The token of a shared lock is compared with the greatest token of an exclusive
-// lock, and never raises it, because readers hold the lock together.
+// A resource compares the token of a shared lock with the greatest token of an
+// exclusive lock that it has seen. It does not remember the token of a shared
+// lock, because readers hold the lock together.
 //
 // After an error of Downgrade that matches [ErrUnavailable] the lock counts as
-// shared. The client goes on telling the store.
+// shared. In the background, the client goes on trying to tell the store of the
+// downgrade.
 type Lock = recipes.Lock
 
 // WithoutReentry returns a child of ctx with which no lock is taken again: Lock

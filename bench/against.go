@@ -119,8 +119,8 @@ func withOlder(list []competitor, older revision) (all []competitor) {
 	return all
 }
 
-// minSpeed is the speed, in relation to the older revision, below which a workload
-// counts as slower.
+// minSpeed is a speed in relation to the older revision. If the speed of this
+// library in a workload is below minSpeed, the library counts as slower there.
 const minSpeed = 0.95
 
 // comparison compares this library with its older revision in one workload.

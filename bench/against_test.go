@@ -29,8 +29,8 @@ func git(t *testing.T, args ...string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// revisionWith commits a module bench that consists of this source of a program, and
-// tags the commit.
+// revisionWith commits a module bench and tags the commit. The module has one source
+// file with the given text.
 func revisionWith(t *testing.T, tag, source string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll("bench", 0o755))

@@ -51,10 +51,11 @@ func round(c *child, s server, p work.Plan) (sample, error) {
 }
 
 // awaitQueue waits until all contenders are in the queue and the server has
-// been idle for 500 ms. It returns the bytes that the server has received and
-// sent for each contender since start. A holder of this library starts to watch
-// its own node 300 ms after the grant. The idle time is longer than that, so
-// that this traffic does not fall into the measurement.
+// been idle for 500 ms. It returns how many bytes the server has received and
+// sent since the counters start were read, divided by the number of contenders.
+// A holder of this library sets a watch on its own node 300 ms after the grant.
+// The idle time is longer than that, so that the request for this watch comes
+// before the measurement.
 func awaitQueue(s server, start counters, p work.Plan) (bytes float64, err error) {
 	const pause, idlePauses = 100 * time.Millisecond, 5
 	const background = 10 // an idle server receives at most this many packets in a pause, all of them pings

@@ -150,8 +150,8 @@ func (r *run) warmUp(c competitor) error {
 }
 
 // measure measures a workload. Each round runs all competitors, so that other
-// work on the machine slows all of them down. Each round begins with another
-// competitor.
+// work on the machine slows all of them down. Each round begins with a
+// different competitor than the round before.
 func (r *run) measure(ctx context.Context, w workload, dir string) error {
 	var taking []competitor
 	for _, c := range r.competitors {

@@ -77,8 +77,8 @@ func startZooKeeper(config map[string]string) (_ *zooKeeper, err error) {
 }
 
 // measureReadCost sets cost to what one call of read adds to the counters. It
-// reads several times and keeps the last result, because the first reads may
-// cost more or less.
+// measures several times and keeps the last result, because the cost of the
+// first reads may differ from that of later reads.
 func (s *zooKeeper) measureReadCost() error {
 	for range 3 {
 		first, err := s.read()

@@ -76,7 +76,8 @@ func read(t *testing.T) func(*zooKeeper) counters {
 	}
 }
 
-// A free lock takes two requests, one after the other. So it takes four delays.
+// A free lock takes two requests, one after the other. The server delays each
+// request and each reply, so the lock takes four delays.
 func TestDelayedServerDelaysEachRequestAndItsReply(t *testing.T) {
 	zktest.Require(t)
 	const delay = 50 * time.Millisecond // far more than a request takes without a delay

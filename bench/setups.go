@@ -11,7 +11,7 @@ import (
 // in front of them. Each setup is measured separately and has its own results.
 type setup struct {
 	name    string // the name that flags and file names use
-	phrase  string // the setup in words, as they follow "on" in a sentence
+	phrase  string // what follows "on" in a sentence about the setup, such as "one server"
 	members int    // number of ZooKeeper servers that form an ensemble; 1 for a single server
 	delayed bool   // clients reach the servers through a network with the delay settings.Delay
 	// inFull reports whether the page has a section for each kind of workload. Other

@@ -26,8 +26,8 @@ type workload struct {
 const waitingSessions = 20
 
 // untimedGrants is the number of grants in a drain that come before the
-// measurement. The server and the machine have been idle before the drain, and
-// all locks are slow in its first grants.
+// measurement. Before the drain, the server and the machine are idle. The first
+// grants after that are slow with every competitor.
 const untimedGrants = 50
 
 const noShared = "has no shared lock"

@@ -17,12 +17,13 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// conformance has all stores of a run of the kit. It finds the link of any of their
-// sessions.
+// conformance holds all stores that one run of the tests of dlocktest has opened.
+// Its method link finds the link of a session of any of these stores.
 type conformance struct {
 	server *etcdtest.Server
-	// lenient says that a hook may come too late, after its session or its node has
-	// gone, or while the server is down.
+	// lenient makes the hooks below accept that they have no effect because they
+	// are called too late: when the session or the node has gone, or while the
+	// server is down.
 	lenient bool
 
 	slow   sync.Map // the sessions, as keys, whose replies are delayed

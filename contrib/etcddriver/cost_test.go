@@ -13,7 +13,8 @@ import (
 // These sessions send no heartbeat during a test, so every request counts.
 const longSession = "session_timeout=1h"
 
-// contender is a client of the store, with its session and the wire of that session.
+// contender is the lock "q" of a client of its own, with the session of the client
+// and the wire that counts the requests of this session.
 type contender struct {
 	*dlock.RWMutex
 	session *session
@@ -40,7 +41,8 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 	}
 }
 
-// wait lets a contender wait until its watch is armed, and returns how it is granted.
+// wait starts a call of lock and returns when the waiter has armed its watch. The
+// lock arrives on the returned channel once it is granted.
 func (c contender) wait(t *testing.T, lock func(context.Context) (*dlock.Lock, error)) <-chan *dlock.Lock {
 	granted := make(chan *dlock.Lock, 1)
 	go func() {
@@ -66,8 +68,10 @@ func receive(t *testing.T, granted <-chan *dlock.Lock) *dlock.Lock {
 	}
 }
 
-// The first wait of a session in a queue lists the queue once, besides the two
-// transactions. Every later one takes the two transactions only.
+// A contender takes two transactions: one creates its node, the other releases
+// the lock. When a session waits in a queue for the first time, it lists the
+// queue once as well. Later waits in the same queue take the two transactions
+// only.
 func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 	s := newStore(t, etcdtest.Shared(t), longSession)
 	a := s.contender(t)
@@ -84,8 +88,9 @@ func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 	}
 }
 
-// The release of a shared lock is no Released, because another reader may hold the
-// lock as well. So the waiter lists the queue.
+// When a reader releases its lock, the watch does not report driver.Released,
+// because another reader may still hold the lock. So the waiting writer lists the
+// queue to see whether it holds the lock now.
 func TestAWriterBehindAReaderListsTheQueueOnce(t *testing.T) {
 	s := newStore(t, etcdtest.Shared(t), longSession)
 	a := s.contender(t)

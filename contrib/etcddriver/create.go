@@ -12,9 +12,10 @@ import (
 
 // Create puts the node's key and lists the queue in one transaction.
 //
-// The transaction fails if its key for cancellation exists. So if the reply was
-// lost, or ctx has ended, one other transaction is enough to undo it, before or
-// after it reaches the store: see cancel.
+// The store refuses the transaction if its key for cancellation exists. If the
+// driver gets no reply, it sends one other transaction, which puts that key and
+// removes the node. This undoes the Create, whether its transaction reaches the
+// store before or after the other one: see cancel.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {
 	err = s.ask(ctx, "create", queue, func(ctx context.Context) error {
 		if err := driver.CheckPrefix(n.Prefix); err != nil {
@@ -48,9 +49,10 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return j, nil
 }
 
-// watchAhead returns the watch of a new node, if Predecessor has chosen one. It needs
-// no request if the session follows the queue already. If the watch cannot be had,
-// the Create succeeds without it.
+// watchAhead returns the watch that the new node needs if the Predecessor of the
+// NodeSpec chooses a node to wait for. The watch costs no request if the session
+// follows the queue already. If the watch cannot be had, the Create succeeds without
+// it.
 func (s *session) watchAhead(ctx context.Context, queue string, n driver.NodeSpec, j driver.Joined) (w driver.Watch) {
 	if n.Predecessor == nil {
 		return w
@@ -68,8 +70,9 @@ func (s *session) watchAhead(ctx context.Context, queue string, n driver.NodeSpe
 
 // cancel removes the node of a Create whose outcome is unknown, and makes the store
 // refuse the request of that Create if it arrives later. The key for cancellation
-// stays until the session ends, because it is not known when a request has got
-// lost. After the end of the session, etcd refuses the request without that key.
+// stays until the session ends, because until then the request may still arrive.
+// After the end of the session etcd refuses the request without that key, since the
+// lease of the node does not exist any more.
 func (s *session) cancel(queueKeys, id string) {
 	for s.lease.Err() == nil {
 		ctx, leave, open := s.calls.Enter(context.Background())
@@ -90,7 +93,8 @@ func (s *session) cancel(queueKeys, id string) {
 	}
 }
 
-// pause waits, or until the end of the session.
+// pause waits for the given time, or until the session ends if that comes
+// first.
 func (s *session) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -54,9 +54,10 @@
 // sign of life for half of the session timeout, the session opens another stream.
 //
 // A heartbeat is a keep-alive of the lease, followed by a read that proves that the
-// leader had no successor: see heartbeat.go for the proof. The session ends in this
-// process after three quarters of the timeout, counted from the time before the last
-// such keep-alive was sent. Heartbeats are sent every eighth of the timeout.
+// leader had no successor: see heartbeat.go for the proof. In this process the
+// session ends after three quarters of the timeout. This time counts from the moment
+// before the session sent the last keep-alive that such a read has confirmed.
+// Heartbeats are sent every eighth of the timeout.
 //
 // # How the rules are kept
 //

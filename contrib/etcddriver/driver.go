@@ -108,7 +108,7 @@ func (c *connector) connectError(ctx context.Context, err error) error {
 }
 
 // client returns a client of the store. If there is a user, it asks the store for
-// a token first. The ctx is for this call only.
+// a token first. The client does not end when ctx ends.
 func (c *connector) client(ctx context.Context) (*clientv3.Client, error) {
 	config, err := c.settings.loadTLS()
 	if err != nil {

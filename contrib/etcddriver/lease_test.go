@@ -12,7 +12,9 @@ import (
 	"github.com/dlock-go/dlock/internal/etcdtest"
 )
 
-// A server that answers late has counted the lease from an earlier time.
+// If the answer to the grant of a lease is late, the term of the lease has
+// begun long before. So the driver must count the term from before the request,
+// or it would believe in the lease for too long.
 func TestTheLeaseCountsFromBeforeTheGrant(t *testing.T) {
 	server := etcdtest.Shared(t)
 	opened, err := Driver{}.OpenConnector("etcd://" + server.Addr() + "/" + server.Prefix() + "?session_timeout=4s")

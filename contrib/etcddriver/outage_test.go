@@ -31,10 +31,12 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	})
 }
 
-// rounds makes the tests that fail servers longer.
+// rounds makes those tests longer in which servers fail.
 var rounds = flag.Int("rounds", 1, "how many times as long servers fail")
 
-// guard is what the locks protect. It sees two holders, and tokens that fall.
+// guard is what the locks protect. The test fails if two holders use the guard
+// at the same time, or if a holder has a token that is not greater than the
+// token of the holder before.
 type guard struct {
 	holders atomic.Int64
 	token   atomic.Int64
@@ -92,7 +94,7 @@ func (g *guard) load(t *testing.T, clients int, dsn string) (stop func()) {
 	}
 }
 
-// more waits until so many more locks have been granted.
+// more waits until n locks have been granted since the call of more began.
 func (g *guard) more(t *testing.T, n int64) {
 	t.Helper()
 	want := g.grants.Load() + n

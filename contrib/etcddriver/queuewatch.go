@@ -126,7 +126,7 @@ func (q *queueWatch) compare(members []member) {
 		}
 	}
 	q.nodes = listed
-	q.s.watches.Changed(q.queue) // a change may have left no trace
+	q.s.watches.Changed(q.queue) // since the last event, nodes may have joined and left again, which the list does not show
 }
 
 // apply applies events to the copy. All events of one revision are in one call.
@@ -195,10 +195,11 @@ func (q *queueWatch) waitLive(ctx context.Context) error {
 	}
 }
 
-// arm arms a watch of nodes that were in the queue at a revision. It reports false if
-// the queue is not followed any more. If the copy is older than that revision, the
-// events since then are still to come. Otherwise the copy shows whether all the
-// nodes are in the queue, and the watch has ended if they are not.
+// arm returns a watch of nodes that were in the queue at the given revision. It
+// returns false if the queue is not followed any more. If the copy is older than that
+// revision, the events of later removals are still to come and will end the watch.
+// Otherwise the copy shows whether all these nodes are still in the queue. If one of
+// them is not, arm returns a watch that has ended.
 func (q *queueWatch) arm(revision int64, p driver.Place, ahead ...driver.Node) (driver.Watch, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -232,8 +233,8 @@ func (q *queueWatch) armQueue() (driver.Watch, bool) {
 	return q.s.watches.ArmQueue(q.queue, nil), true
 }
 
-// stopIfUnused stops following the queue if no watch has been armed there for a time,
-// and none is open.
+// stopIfUnused stops following the queue if the session has no open watch there and
+// has armed none for the given time.
 func (q *queueWatch) stopIfUnused(after time.Duration) {
 	q.s.mu.Lock()
 	defer q.s.mu.Unlock()

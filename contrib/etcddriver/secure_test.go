@@ -55,7 +55,8 @@ func TestAUserMayUseThePrefixAndNothingElse(t *testing.T) {
 	}
 }
 
-// The server checks a password with bcrypt, which costs it some 50 ms.
+// The server checks a password with bcrypt, which takes about 50 ms of its
+// processor time. So heartbeats, which are frequent, must not log in.
 func TestHeartbeatsDoNotLogIn(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")

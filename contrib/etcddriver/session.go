@@ -76,8 +76,8 @@ func (s *session) Describe() driver.SessionInfo {
 
 func sessionName(id clientv3.LeaseID) string { return fmt.Sprintf("%016x", int64(id)) }
 
-// ask makes a request about a queue if the session lives. The error of ask is the
-// one for the caller of the session.
+// ask makes a request about a queue if the session lives. Methods of the session
+// return the error of ask to their caller as it is.
 func (s *session) ask(ctx context.Context, what, queue string, request func(context.Context) error) error {
 	life, leave, open := s.calls.Enter(ctx)
 	if !open {
@@ -123,8 +123,8 @@ func (s *session) Close() error {
 	return nil
 }
 
-// revoke ends the lease in etcd, and closes the client in any case. A call that
-// follows a failed one makes another client.
+// revoke ends the lease in etcd, and closes the client in any case. If Close is
+// called again after a failure, revoke makes another client.
 func (s *session) revoke(ctx context.Context) (err error) {
 	if s.client == nil {
 		if s.client, err = s.connector.client(ctx); err != nil {

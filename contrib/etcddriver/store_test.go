@@ -127,7 +127,8 @@ func (w *wire) intercept(
 	return errBroken
 }
 
-// total returns how many requests were sent, without those of sessions.
+// total returns how many requests about queues were sent. It does not count the
+// requests that begin, keep or end a session.
 func (w *wire) total() (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,7 +141,7 @@ func (l *link) loseRequest(op faults.Op) {
 
 func (l *link) loseReply(op faults.Op) {
 	l.wire.play(matching(op), func(_ context.Context, _ string, _ any, send func() error) {
-		_ = send() // a failure is a lost request, which is a fault as well
+		_ = send() // if this fails, the request is lost instead of the reply
 		l.proxy.DropConnections()
 	})
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // Watch implements driver.Session. If the session follows the queue already, Watch
-// lists the queue, since the events may lag behind.
+// lists the queue first, because events of removals may not have arrived yet. If
+// the session begins to follow the queue now, that includes a list.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (w driver.Watch, err error) {
 	err = s.ask(ctx, "watch", queue, func(ctx context.Context) error {
 		return s.following(ctx, queue, func(q *queueWatch, fresh bool) (armed bool, err error) {
@@ -40,9 +41,10 @@ func (s *session) WatchQueue(ctx context.Context, queue string) (w driver.Watch,
 	return w, err
 }
 
-// following calls arm with the watch of the queue, once that watch is live, until
-// arm has armed or fails. It begins to follow the queue if the session does not
-// follow it, and then fresh is true.
+// following finds the queueWatch of the queue, waits until it is live, and calls
+// arm with it. It repeats this until arm returns true or an error. If the session
+// does not follow the queue yet, following makes it do so, and tells arm by the
+// argument fresh.
 func (s *session) following(ctx context.Context, queue string, arm func(q *queueWatch, fresh bool) (armed bool, err error)) error {
 	for {
 		q, fresh, err := s.queueWatch(queue)

@@ -112,8 +112,9 @@ func TestASessionStopsFollowingAQueueThatItDoesNotUse(t *testing.T) {
 	ended(t, w)
 }
 
-// A watch of etcd that begins at a revision of the past is served every 100 ms only.
-// A list behind the beginning of the watch finds what has happened before.
+// etcd serves a watch that begins at a past revision only every 100 ms. So the
+// driver begins the watch at the present revision, and lists the queue after that.
+// The list shows what has changed before the watch began.
 func TestNothingIsMissedBetweenTheListAndTheWatch(t *testing.T) {
 	server := etcdtest.Shared(t)
 	prefix := server.Prefix()

@@ -17,10 +17,11 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// locker is a library of locks: a session of it locks and unlocks.
+// locker is a lock library that the benchmarks measure.
 type locker struct {
 	name string
-	// open returns a function that locks, calls hold and unlocks.
+	// open opens a session of the library. It returns a function that locks,
+	// calls hold and unlocks.
 	open func(b *testing.B, addr string) (lock func(ctx context.Context, hold func()) error)
 }
 
@@ -110,9 +111,10 @@ func BenchmarkFreeLock(b *testing.B) {
 	}
 }
 
-// BenchmarkContendedLock lets eight sessions of one library use one lock, and holds it
-// for a millisecond. It reports locks for each second, the shares of the sessions that
-// had the lock least and most often, and the longest wait.
+// BenchmarkContendedLock lets eight sessions of one library take one lock again and
+// again. Each holder holds the lock for a millisecond. It reports locks for each
+// second, the shares of the sessions that had the lock least and most often, and the
+// longest wait.
 func BenchmarkContendedLock(b *testing.B) {
 	for _, l := range lockers {
 		b.Run(l.name, func(b *testing.B) {

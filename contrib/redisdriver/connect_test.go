@@ -198,8 +198,10 @@ func TestTheDriverLogsWhatTheServerCannotProtect(t *testing.T) {
 	require.Equal(t, 1, bytes.Count([]byte(twice), []byte("\n")), "once for a connector")
 }
 
-// TestALimitOfRequestsDoesNotDelayHeartbeats fills the limit of a session while the
-// server does not answer. The session lives on, and the calls succeed after that.
+// TestALimitOfRequestsDoesNotDelayHeartbeats makes more calls at the same time than
+// the session may have requests on their way, while no call gets an answer. The
+// session goes on nevertheless, because heartbeats do not count for this limit.
+// When the answers come, the calls succeed.
 func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=2s&pool_size=1")
 	made, err := s.Connect(t.Context())
@@ -228,8 +230,9 @@ func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 	require.True(t, errors.Is(err, context.Canceled), err)
 }
 
-// TestASessionFindsItsServerAgain makes dials fail for a while. go-redis would then
-// dial in the background, for a request that has ended, and never succeed.
+// TestASessionFindsItsServerAgain makes dials fail for a while. After that,
+// go-redis by itself would dial in the background with the context of a request
+// that has ended, and so would never succeed.
 func TestASessionFindsItsServerAgain(t *testing.T) {
 	server := redistest.Start(t, redistest.Durable())
 	c, err := Driver{}.OpenConnector("redis://" + server.Addr() + "?session_timeout=10m&pool_size=1")

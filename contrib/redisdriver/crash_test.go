@@ -140,9 +140,10 @@ func TestAHolderSurvivesAShortCrash(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// TestAServerThatHasLostItsDataEndsTheSession shows what appendonly no cannot protect:
-// after a restart the lock is free, although its holder has not heard of that yet. The
-// next answer of the store ends the holder's session, and the next token is higher.
+// TestAServerThatHasLostItsDataEndsTheSession shows what happens to a held lock if the
+// server has the setting "appendonly no" and crashes: after the restart the lock is
+// free, although its holder has not heard of that yet. The next answer of the store
+// ends the holder's session, and the next token is higher.
 func TestAServerThatHasLostItsDataEndsTheSession(t *testing.T) {
 	server := redistest.Start(t)
 	s := newStore(t, server, "session_timeout=8s")

@@ -31,9 +31,10 @@ func replied(err error, word string) bool {
 var passing = []string{"LOADING", "BUSY", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "OOM", "MISCONF", "NOREPLICAS", "MOVED", "ASK",
 	"ERR max number of clients", "UNKILLABLE", replyCancelled}
 
-// mark marks an error as one of package driver. An error reply passes only if it is in
-// the list above. Any other error comes from the network and passes, except if the two
-// sides do not agree on TLS.
+// mark marks an error as one of package driver. An error reply of the server counts as
+// an error that may pass only if it begins with an entry of the list passing. Any
+// other error comes from the network and may pass, except an error of TLS or of its
+// files.
 func mark(err error) error {
 	switch {
 	case err == nil, errors.Is(err, driver.ErrUnavailable):

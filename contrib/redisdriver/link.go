@@ -124,8 +124,8 @@ func (x *line) newClient() *redis.Client {
 	return redis.NewClient(o)
 }
 
-// interrupt closes the connection if the line still makes the request of that number,
-// or if it has made no other one since.
+// interrupt closes the connection if the request with the given number is still the
+// latest one of the line, whether it is under way or has ended.
 func (x *line) interrupt(request int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -162,7 +162,7 @@ func (x *line) discard() {
 	if x.client != nil {
 		_ = x.client.Close() // its connection may be closed already
 		x.client, x.conn = nil, nil
-		x.clients++ // a dial that is on its way is for no client
+		x.clients++ // so a dial that is still under way for the old client closes its connection
 	}
 }
 

@@ -22,8 +22,8 @@ import (
 func spec() driver.NodeSpec { return driver.NodeSpec{Prefix: "web-W-", Data: []byte("web")} }
 
 // TestNoLockOutlivesItsProcess is about a key without an expiry: SETNX, and a process
-// that dies before its EXPIRE. Here each node belongs to a session with a deadline
-// from the script that makes it.
+// that dies before its EXPIRE. Here each node belongs to a session, and the script
+// that begins a session also sets its deadline.
 func TestNoLockOutlivesItsProcess(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=500ms")
 	dead, err := s.Connect(t.Context())
@@ -119,9 +119,9 @@ func TestNoRequestCarriesAnInstant(t *testing.T) {
 	require.NoError(t, lock.Unlock())
 	commands := p.Commands()
 	require.Greater(t, len(commands), 4)
-	sequence := strconv.FormatInt(lock.Token(), 10) // it is the store's
+	sequence := strconv.FormatInt(lock.Token(), 10) // it is an instant, too, but one that the store has made
 	for _, command := range commands {
-		for _, arg := range command[min(2, len(command)):] { // behind the hash of the script
+		for _, arg := range command[min(2, len(command)):] { // the arguments after the name of the command and the hash of the script
 			if strings.HasPrefix(arg, `{"`) {
 				continue // the data of the node, which people read
 			}

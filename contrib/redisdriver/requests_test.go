@@ -90,8 +90,9 @@ func freeLocks(t *testing.T, s *store) map[faults.Op]int {
 	return s.requests()
 }
 
-// inLine lets clients take the lock one after the other, behind a writer that holds
-// it, and then lets the writer go. It returns when each client has held the lock.
+// inLine starts clients one after the other, which wait for the lock behind a
+// writer that holds it. Then the writer unlocks. inLine returns when each client
+// has held the lock.
 func inLine(t *testing.T, s *store, watchHolder int, lock func(context.Context, *dlock.RWMutex) (*dlock.Lock, error)) {
 	t.Helper()
 	holder, err := s.newClient().RWMutex("stock/42").Lock(t.Context())

@@ -39,10 +39,12 @@ var sabotages = []sabotage{
 		"drop(self)", "redis.call('ZREM', sessions, self)", "TestConformance/rule09/close-removes-the-nodes"},
 }
 
-// sabotaged is the environment variable that names the mistake of this process.
+// sabotaged is the name of an environment variable. Its value is the name of
+// the mistake that the process puts into its scripts.
 const sabotaged = "DLOCK_REDIS_SABOTAGE"
 
-// plant puts the mistake that the environment names into the scripts.
+// plant puts a mistake into the scripts: the one whose name is the value of the
+// environment variable sabotaged.
 func plant() {
 	for _, s := range sabotages {
 		if s.name != os.Getenv(sabotaged) {

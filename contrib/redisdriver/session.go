@@ -28,8 +28,8 @@ type session struct {
 	calls    calls.Gate
 	watches  watches.Set
 	notices  notices
-	early    atomic.Bool   // beat is due before the next heartbeat
-	news     chan struct{} // holds a token if notices may have been missed
+	early    atomic.Bool   // one more call of beat is planned, before the next regular heartbeat
+	news     chan struct{} // of capacity 1; holds a value while the queues are to be checked, because notices may have been missed
 
 	operations atomic.Int64 // the number of the latest Create
 	orphans    orphans
@@ -131,8 +131,9 @@ func joined(reply any, prefix string) (j driver.Joined, err error) {
 	return j, nil
 }
 
-// armed returns the watch of the node that the script has chosen to watch, the last
-// one in the queue, if the caller chooses the same one.
+// The script of a create registers the new node as a waiter for the node that was
+// last in the queue. If the function predecessor chooses that same node, armed
+// returns the watch of it. Otherwise it returns no watch.
 func (s *session) armed(a *arming, j driver.Joined, reply any, predecessor func([]driver.Node) int) driver.Watch {
 	if predecessor == nil || len(j.Ahead) == 0 {
 		return driver.Watch{}
@@ -182,8 +183,8 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 	return w, err
 }
 
-// WatchQueue implements driver.Session. It knows no version of the queue, so each look
-// at the queue ends the watch.
+// WatchQueue implements driver.Session. The store keeps no version of a queue that
+// would show whether the queue has changed. So each look at the queue ends the watch.
 func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
 	w := s.watches.ArmQueue(queue, nil)
 	if _, err := s.ask(ctx, "watch", queue, watchQueueScript); err != nil {

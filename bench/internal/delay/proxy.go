@@ -2,9 +2,10 @@
 //
 // A [Proxy] listens on loopback and forwards connections to a server. Everything that
 // it reads is written to the other side after a fixed delay, in both directions. The
-// delay starts when the proxy reads the bytes. So bytes that follow each other
-// closely are delayed side by side, keep their order and their distance, and are
-// written one by one. The end of a connection is delayed in the same way.
+// delay starts when the proxy reads the bytes. So the delays of bytes that follow
+// each other closely overlap, and the bytes leave the proxy in the same order and at
+// the same intervals as they arrived. The end of a connection is delayed in the same
+// way.
 //
 // Only the two TCP handshakes of a connection are not delayed.
 package delay
@@ -29,8 +30,8 @@ type Proxy struct {
 	conns  map[net.Conn]bool // the open connections to clients and to the server
 }
 
-// Start returns a proxy for the server at target, a host:port. In each
-// direction everything takes longer than without the proxy, by the time delay.
+// Start returns a proxy for the server at target, a host:port. Everything that
+// the proxy forwards, in either direction, arrives later by the given delay.
 // The caller closes the proxy.
 func Start(target string, delay time.Duration) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -74,8 +74,10 @@ const MinForInterval = 6
 // the k-th largest. As in the sign test, k is as large as a confidence of at
 // least 95% allows. The confidence does not depend on the distribution.
 func MedianInterval(values []float64) Interval {
-	// The probability that fewer than k of n values are below the median is that of
-	// fewer than k heads in n tosses of a coin. The same holds above the median.
+	// Each value lies below the median with a probability of one half, as a coin
+	// shows heads. So fewer than k of n values are below the median with the same
+	// probability as n tosses show fewer than k heads. The same holds above the
+	// median.
 	n, k := len(values), 0
 	term := math.Pow(0.5, float64(n)) // the probability of exactly k heads
 	for outside := 2 * term; k < n && outside <= 0.05; outside += 2 * term {

@@ -47,7 +47,7 @@ func (r *round) loop(i int, c contender) error {
 type thinnedList struct {
 	kept   []int64
 	added  int
-	stride int // one of every stride values is kept; 0 means 1
+	stride int // 1: every value is kept, 2: every second one, and so on; 0 means 1
 }
 
 // maxKept limits how many values a thinnedList keeps.

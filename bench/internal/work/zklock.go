@@ -8,7 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// zkLock is the lock of go-zookeeper. It has no shared mode, and cannot try.
+// zkLock is the lock of go-zookeeper. It has no shared mode, and no call that
+// returns at once if the lock is held.
 func zkLock(p Plan) (session, error) {
 	conn, err := connect(p)
 	if err != nil {

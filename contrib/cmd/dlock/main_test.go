@@ -43,7 +43,8 @@ var stores = map[string]func(t *testing.T) (dsn string){
 }
 
 // Two processes use one lock, and the counter in a file shows that they exclude
-// each other. With -v the test prints what they say: see make demo-all.
+// each other. With -v the test prints the output of both processes. make
+// demo-all runs the test with -v.
 func TestTheDemoRunsOnEveryStore(t *testing.T) {
 	for _, driver := range dlock.Drivers() {
 		if driver == "mem" {

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// expireIn makes the session end expired sessions after d. A request for an earlier
-// time replaces one for a later time.
+// expireIn makes the goroutine that runs expire wait for d and then end the
+// sessions whose deadlines have passed. If an earlier call of expireIn has not been
+// taken up yet, expireIn does nothing.
 func (s *Session) expireIn(d time.Duration) {
 	select {
 	case s.looks.expire <- d:
-	default: // the next heartbeat says it again
+	default: // the next heartbeat calls expireIn again
 	}
 }
 
@@ -29,7 +30,7 @@ func (s *Session) expire() {
 			for found := true; found; {
 				var err error
 				if found, err = s.store.Expire(ctx); err != nil {
-					break // the next heartbeat repeats it
+					break // the next heartbeat makes this loop try again
 				}
 			}
 		}

@@ -24,7 +24,7 @@ const (
 type looks struct {
 	woken  chan struct{}
 	expire chan time.Duration
-	queues atomic.Int64 // open watches of whole queues
+	queues atomic.Int64 // the number of open watches of whole queues
 
 	mu    sync.Mutex
 	known map[string]Snapshot
@@ -87,8 +87,9 @@ func (s *Session) look() {
 	}
 }
 
-// pause returns the time until the next look. Notices make it a quarter of the
-// timeout.
+// pause returns the time until the next look. If notices arrive for all
+// watches, this is a quarter of the session timeout. Otherwise it is the
+// argument.
 func (s *Session) pause(polling time.Duration) time.Duration {
 	if s.looks.queues.Load() > 0 {
 		return polling
@@ -141,8 +142,9 @@ func (s *Session) lookAtAll(ctx context.Context, queues []string, changed *bool)
 	return found, err
 }
 
-// snapshots asks the database for queues. It knows the nodes of a queue whose version
-// is the one of an earlier look.
+// snapshots asks the database for queues. The database does not return the nodes of a
+// queue whose version has not changed since an earlier look: snapshots takes these
+// nodes from that look.
 func (s *Session) snapshots(ctx context.Context, queues []string, changed *bool) (map[string]Snapshot, error) {
 	l := &s.looks
 	l.mu.Lock()

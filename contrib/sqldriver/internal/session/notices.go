@@ -9,7 +9,7 @@ import (
 )
 
 // notices keeps the notices that arrive while a Create is on its way. The watch that
-// the Create arms has to learn them.
+// the Create arms has to get them, too.
 type notices struct {
 	mu      sync.Mutex
 	creates map[string]*recording // by queue
@@ -25,8 +25,9 @@ type notice struct {
 	why  driver.Cause
 }
 
-// record keeps the notices of a queue until done is called. Without a line there are
-// no notices.
+// record keeps the notices of a queue that arrive until done is called. It does
+// nothing if the line is zero, which means that the store sends no notices of this
+// queue.
 func (n *notices) record(queue string, line uint64) (done func()) {
 	if line == 0 {
 		return func() {}
@@ -58,7 +59,7 @@ func (s *Session) listen() {
 	}
 }
 
-// gone gives a notice to the watches.
+// gone tells the watches that a node has gone from a queue.
 func (s *Session) gone(queue, name string, why driver.Cause) {
 	_, seq, _ := driver.ParseName(name)
 	n := notice{driver.Node{Name: name, Seq: seq}, why}
@@ -70,10 +71,11 @@ func (s *Session) gone(queue, name string, why driver.Cause) {
 	s.watches.Gone(queue, n.node, n.why)
 }
 
-// endWatches ends all watches of nodes. Notices may have been lost, so a later
-// notice of a release could overtake the loss of a waiter's own node.
+// endWatches ends all watches of nodes, because notices may have been lost. If
+// a lost notice said that the own node of a waiter was removed, a later notice
+// of a release would make the waiter believe that it holds the lock.
 func (s *Session) endWatches() {
-	s.notices.mu.Lock() // no Create arms a watch that relies on earlier notices
+	s.notices.mu.Lock() // until the watches have ended, no Create arms a watch that relies on earlier notices
 	defer s.notices.mu.Unlock()
 	for _, queue := range s.watches.Queues() {
 		_ = s.watches.Look(queue, func() ([]driver.Place, any, error) { return nil, nil, nil })

@@ -17,9 +17,10 @@ type orphans struct {
 	running bool // a goroutine removes them
 }
 
-// orphan removes the node with that data, if there is one, as soon as the database
-// can be reached. It raises the generation, so that the database refuses the Create
-// if it arrives later.
+// orphan makes the session remove, in the background, the node that a Create
+// without an answer may have made with the given data. It raises the generation of
+// the session. The removal tells the database the new generation, and from then on
+// the database refuses that Create, whose generation is lower.
 func (s *Session) orphan(data []byte) {
 	o := &s.orphans
 	o.mu.Lock()
@@ -57,8 +58,9 @@ func (s *Session) removeOrphans() {
 	}
 }
 
-// nextOrphans returns the orphans of now, and the generation that their Creates do
-// not have.
+// nextOrphans returns the data of all present orphans, and the generation for
+// their removal. It is higher than the generations of the Creates that may have
+// made these orphans.
 func (s *Session) nextOrphans() (batch [][]byte, op Op, more bool) {
 	o := &s.orphans
 	o.mu.Lock()

@@ -46,9 +46,9 @@ var (
 	_ driver.Describer  = (*Session)(nil)
 )
 
-// Connect begins a session. The name of the driver's package begins its errors. The
-// session owns the store from now on: it closes the store in its Close, and if
-// Connect fails.
+// Connect begins a session. Its errors begin with the given name, which is that of
+// the driver's package. The session owns the store from now on: it closes the store
+// in its Close, and if Connect fails.
 func Connect(ctx context.Context, name string, store Store, timeout time.Duration) (*Session, error) {
 	s := &Session{name: name, store: store, id: rand.Text(), timeout: timeout,
 		lease: driver.NewLease(timeout, 0), doubts: make(map[int64]bool)}
@@ -198,7 +198,8 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return j, nil
 }
 
-// unknownOutcome reports whether a change may have been made, or may be made later.
+// unknownOutcome reports whether, after this error, the change may have been made
+// all the same, or may be made later.
 func unknownOutcome(err error) bool {
 	return err != nil && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrStale) &&
 		!errors.Is(err, ErrUnknownSession) && !errors.Is(err, driver.ErrGone)
@@ -254,7 +255,8 @@ func (s *Session) doubt(token int64) {
 	s.doubts[token] = true
 }
 
-// doubted reports whether the node was in doubt, and forgets it.
+// doubted reports whether doubt was called with this token before, and forgets
+// the token.
 func (s *Session) doubted(token int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

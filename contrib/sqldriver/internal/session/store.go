@@ -1,6 +1,7 @@
 // Package session is the part of the SQL drivers that does not depend on the
 // database: the lease, the calls in flight, the watches, and what the driver does
-// when it does not know the outcome of a statement. A [Store] is the rest.
+// when it does not know the outcome of a statement. A [Store] does what depends
+// on the database.
 package session
 
 import (
@@ -43,10 +44,11 @@ type Store interface {
 	Delete(ctx context.Context, op Op, queue string, token int64, why driver.Cause) error
 	// Replace gives the node of the session with that token another prefix.
 	Replace(ctx context.Context, op Op, queue string, token int64, prefix string) error
-	// Cancel removes the nodes of the session that have one of these data, and sets
-	// the generation of the session to this number unless it is higher. Changes
-	// that are running come before Cancel. Changes with a lower generation that
-	// come later are refused with [ErrStale].
+	// Cancel removes those nodes of the session whose data are in the list. It
+	// raises the generation of the session in the database to that of op. Cancel
+	// waits for changes that are running, so that it also removes the nodes that
+	// they make. After Cancel, the database refuses changes with a lower
+	// generation, with [ErrStale].
 	Cancel(ctx context.Context, op Op, data [][]byte) error
 
 	// List returns the nodes of a queue in any order.
@@ -68,21 +70,25 @@ type Store interface {
 
 // Listener is a Store whose database sends notices of nodes that have gone.
 type Listener interface {
-	// Listen asks for notices of the queue. It returns when each later removal will
-	// be given to the function that Notify has set. It returns a number that is the
-	// same as long as no notice may have been lost. It returns zero, or an error, if
-	// the store cannot send notices at present.
+	// Listen asks the database for notices of the queue. When Listen has returned,
+	// the store calls the function gone, which Notify has set, for each later
+	// removal of a node. The result line is a number that stays the same until
+	// notices may have been lost. It is zero, or Listen returns an error, if the
+	// store cannot send notices at present.
 	Listen(ctx context.Context, queue string) (line uint64, err error)
 	// Line returns the number that Listen would return now, without waiting, and
 	// zero if Listen would have to ask the database.
 	Line(queue string) uint64
 	// Notify sets the functions for notices before any other call. The store calls
-	// gone for each node, in the order of the changes. It calls renewed, and not at
-	// the same time as gone, when a new line begins, before it gives notices of it.
+	// gone for each node, in the order of the changes. If notices may have been
+	// lost, the notices after that have another line number, and the store calls
+	// renewed before it calls gone with the first of them. It never calls gone and
+	// renewed at the same time.
 	Notify(gone func(queue, name string, why driver.Cause), renewed func())
 }
 
-// Op names the session that makes a change.
+// Op says which session makes a change, and with which generation: see
+// Store.Cancel.
 type Op struct {
 	Session    string
 	Generation int64
