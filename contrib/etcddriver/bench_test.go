@@ -55,8 +55,8 @@ var lockers = []struct {
 	make func(testing.TB, *etcdtest.Server, string) locker
 }{{"dlock", ofDlock}, {"Mutex", ofMutex}}
 
-// BenchmarkFreeLock takes a free lock of each kind in turns, so that both meet the
-// same load of the machine. It reports the medians.
+// BenchmarkFreeLock takes a free lock of dlock and a free etcd Mutex in turns, so
+// that other work on the machine slows both down. It reports the median times.
 func BenchmarkFreeLock(b *testing.B) {
 	server := etcdtest.Start(b)
 	lock := make([]locker, len(lockers))

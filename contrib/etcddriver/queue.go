@@ -123,8 +123,8 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	return p, err
 }
 
-// change makes a transaction if a node is still in the queue, and forgets the node
-// if the node has gone.
+// change makes a transaction if the node with this key and token is still in the
+// queue. If the node has gone, the session forgets it.
 func (s *session) change(ctx context.Context, key string, token int64, then []clientv3.Op, removes bool) error {
 	reply, err := s.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(key), "=", token)).

@@ -14,7 +14,7 @@ import (
 
 // Watch implements driver.Session. If the session follows the queue already, Watch
 // lists the queue first, because events of removals may not have arrived yet. If
-// the session begins to follow the queue now, that includes a list.
+// the session does not follow it yet, it lists the queue when it begins to.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (w driver.Watch, err error) {
 	err = s.ask(ctx, "watch", queue, func(ctx context.Context) error {
 		return s.following(ctx, queue, func(q *queueWatch, fresh bool) (armed bool, err error) {

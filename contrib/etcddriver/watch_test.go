@@ -27,7 +27,8 @@ func ended(t *testing.T, w driver.Watch) {
 	}
 }
 
-// pair creates two nodes, and watches the first one for the second one.
+// pair creates two nodes, and sets the watch by which the second one waits for
+// the first.
 func pair(t *testing.T, s *session, queue string) (first, second driver.Joined, w driver.Watch) {
 	t.Helper()
 	first, second = create(t, s, queue, "h-W-"), create(t, s, queue, "h-W-")

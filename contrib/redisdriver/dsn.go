@@ -211,7 +211,8 @@ func (s *settings) parseSentinel(u *url.URL, q url.Values) error {
 }
 
 // parseWith gives go-redis the URL. If go-redis refuses it, parseWith finds out which
-// parameter is wrong, without a word of the error of go-redis.
+// parameter is wrong. Its own error repeats nothing of the error of go-redis, which
+// may contain the password.
 func parseWith[T any](parse func(string) (T, error), u *url.URL, q url.Values) (parsed T, err error) {
 	with := func(q url.Values) (T, error) {
 		v := *u

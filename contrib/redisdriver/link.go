@@ -314,7 +314,8 @@ func doOn[T any](ctx context.Context, x *line, request func(*redis.Client) (T, e
 
 // follow makes the next request go to another server, if err says that this server
 // does not have the keys or is not a master any more. It reports whether the request
-// was refused with the name of another server. The request was not carried out then.
+// was refused with the name of another server. In that case the server has not
+// carried out the request.
 func (l *link) follow(err error) bool {
 	if replied(err, "READONLY") || replied(err, "MASTERDOWN") {
 		l.drop()

@@ -43,7 +43,8 @@ func TestNoLockOutlivesItsProcess(t *testing.T) {
 }
 
 // TestNoNodeWithoutASession makes a create arrive for a session that the store does
-// not know. It must not leave a node that no deadline removes.
+// not know. The create must leave no node, because such a node would have no
+// deadline and would stay for ever.
 func TestNoNodeWithoutASession(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
 	made, err := s.Connect(t.Context())

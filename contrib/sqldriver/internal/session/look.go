@@ -13,8 +13,9 @@ import (
 )
 
 // The session looks at the queues of its watches after shortestLook. While nothing
-// changes, it waits twice as long each time, up to longestLook. If notices arrive,
-// and no watch is of a whole queue, a look is only for safety: see [Session.pause].
+// changes, it waits twice as long each time, up to longestLook. If the database
+// sends notices for all watches, the session looks at the queues much less often,
+// and only for safety: see [Session.pause].
 const (
 	shortestLook = 20 * time.Millisecond
 	longestLook  = 250 * time.Millisecond

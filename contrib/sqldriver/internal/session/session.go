@@ -148,8 +148,9 @@ func (s *Session) askQueue(ctx context.Context, what, queue string, request func
 	})
 }
 
-// change makes a change with the present generation. If a Cancel has overtaken the
-// change, it makes the change again.
+// change makes a change with the present generation of the session. If a Cancel
+// that has raised the generation reaches the database first, the database refuses
+// the change, and change repeats it with the new generation.
 func (s *Session) change(f func(Op) error) error {
 	for {
 		op := Op{s.id, s.generation.Load()}
@@ -248,7 +249,8 @@ func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	})
 }
 
-// doubt remembers that a Delete without an answer may have removed the node.
+// doubt remembers that the database may have removed the node with the given
+// token, because a Delete of it got no answer.
 func (s *Session) doubt(token int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -54,8 +54,9 @@ type Store interface {
 	// List returns the nodes of a queue in any order.
 	List(ctx context.Context, id, queue string) ([]Row, error)
 	// Look returns, at one instant, the nodes and the versions of queues. It may
-	// leave out the nodes of a queue whose version is known. A version is never
-	// zero, and never the same after a change of the queue.
+	// leave out the nodes of a queue whose version is still that in the argument
+	// known. A version is never zero, and never the same after a change of the
+	// queue.
 	Look(ctx context.Context, id string, known map[string]int64) (map[string]Snapshot, error)
 	// Read returns the facts about a node.
 	Read(ctx context.Context, id, queue, name string) (driver.NodeInfo, error)
@@ -104,7 +105,7 @@ type Row struct {
 type Snapshot struct {
 	Version int64
 	Nodes   []Row
-	Same    bool // the version is the known one, and Nodes is empty
+	Same    bool // the caller of Look knows this version, and Nodes is empty
 }
 
 var (
