@@ -13,10 +13,12 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// A way locks and unlocks in one of the ways that users of PostgreSQL know.
+// A way is one of the methods of locking that the benchmarks compare: dlock, and what
+// users of PostgreSQL write without dlock.
 type way struct {
 	name string
-	// contender returns the function of one contender.
+	// contender sets up one contender. The function that it returns locks and unlocks
+	// once.
 	contender func(b *testing.B, server *pgtest.Server, schema string) func() error
 }
 
@@ -57,7 +59,8 @@ func dlockWay(b *testing.B, server *pgtest.Server, schema string) func() error {
 	}
 }
 
-// connectionWay returns a way in which each contender has a connection.
+// connectionWay returns a contender function for a way without dlock. Each contender
+// opens a connection of its own, and calls once on it to lock and unlock.
 func connectionWay(once func(context.Context, *sql.Conn) error) func(*testing.B, *pgtest.Server, string) func() error {
 	return func(b *testing.B, server *pgtest.Server, _ string) func() error {
 		db, err := sql.Open("pgx", server.DSN())
@@ -80,7 +83,8 @@ func benchServer(b *testing.B) *pgtest.Server {
 }
 
 // BenchmarkFree locks and unlocks a free lock. Each turn takes each way once, and the
-// metrics are the medians in microseconds. Only dlock writes to the disk, twice.
+// metrics are the medians in microseconds. Only dlock writes to the disk: once to lock,
+// and once to unlock.
 func BenchmarkFree(b *testing.B) {
 	server := benchServer(b)
 	schema := server.Schema()
@@ -110,9 +114,10 @@ func BenchmarkFree(b *testing.B) {
 	}
 }
 
-// BenchmarkContended lets eight contenders take one lock, for a second in each way and
-// turn. It reports locks per second, the longest wait in milliseconds, and how many
-// times more locks the luckiest contender got than the unluckiest one.
+// BenchmarkContended lets eight contenders lock and unlock one lock again and again.
+// Each turn takes each way for a second. The benchmark reports the locks per second,
+// the longest wait in milliseconds, and how many times more locks the luckiest
+// contender got than the unluckiest one.
 func BenchmarkContended(b *testing.B) {
 	const contenders = 8
 	server := benchServer(b)

@@ -29,7 +29,9 @@ func TestConformance(t *testing.T) {
 func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config {
 	return dlocktest.Config{
 		New: newStore,
-		// All queues share one counter, which does not end before 9 * 10^18 nodes.
+		// The tokens of all queues come from one counter, which does not reach its end
+		// before 9 * 10^18 nodes. So no test needs a store whose counter is near its
+		// end.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Timeout:         caseTimeout(),
@@ -76,7 +78,7 @@ type caseStore struct {
 	params []string
 	admin  *sql.DB
 
-	outages bool // the server is killed at times
+	outages bool // the test kills the server at times, so exec ignores errors
 }
 
 // caseSession is a session with its proxy.
@@ -105,7 +107,8 @@ func (s *caseSession) cut() (heal func()) {
 	})
 }
 
-// dial dials for the session. Once the proxy is closed, it dials the server.
+// dial connects the session to its proxy or, once the proxy is closed, to the server
+// itself. If the session was cut off when its proxy was closed, dial fails.
 func (s *caseSession) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	s.mu.Lock()
 	addr := s.proxy.Addr()
@@ -229,7 +232,9 @@ func (s *caseSession) lose(t *testing.T, op faults.Op, reply bool) {
 	})
 }
 
-// hold keeps the next request. It arrives on another connection.
+// hold keeps the next request of the session for the operation back, and lets the
+// session see a broken connection. When the test calls arrive, the request reaches the
+// server on another connection.
 func (s *caseSession) hold(t *testing.T, op faults.Op) (arrive func()) {
 	held := make(chan func(), 1)
 	s.intercept(t, op, func(_ context.Context, query string, args []any, _ func(context.Context) error) error {

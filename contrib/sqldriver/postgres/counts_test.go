@@ -95,7 +95,7 @@ func (c *countedConnector) mutexes(n int) (found []*dlock.RWMutex) {
 		lock(c.t, m).Unlock()
 		found = append(found, m)
 	}
-	for i := range found { // each one waits for the one before it, and the first for the last
+	for i := range found { // session i waits while the session before it holds the lock; the first waits for the last
 		held := lock(c.t, found[(i+n-1)%n])
 		waited := c.wait(found[i], c.sessions[i])
 		held.Unlock()
@@ -105,7 +105,8 @@ func (c *countedConnector) mutexes(n int) (found []*dlock.RWMutex) {
 	return found
 }
 
-// wait locks m on a goroutine, and returns when the node of m is in the queue.
+// wait calls Lock of m on another goroutine, and returns when that call has put its
+// node into the queue.
 func (c *countedConnector) wait(m *dlock.RWMutex, s *counted) <-chan *dlock.Lock {
 	c.t.Helper()
 	before := s.joined()
@@ -167,7 +168,9 @@ func TestHandOverTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
 	c.sessions[2].expect(t, before[2], map[string]int{"remove": 1})
 }
 
-// expect compares the statements since reset. Each one is one round trip.
+// expect compares the statements that the session has sent since the last call of reset
+// with want. It also checks that each statement took one round trip. The parameter
+// before is the number of round trips that reset returned.
 func (s *counted) expect(t *testing.T, before int, want map[string]int) {
 	t.Helper()
 	got, trips := make(map[string]int), 0

@@ -14,11 +14,12 @@ import (
 
 var sabotage = flag.Bool("sabotage", false, "put each mistake in and see that its test fails")
 
-// faultVariable makes this test binary put a fault into the functions of the driver.
+// faultVariable is an environment variable. If its value is the name of a mistake, this
+// test binary makes that mistake in the functions of the driver.
 const faultVariable = "DLOCK_POSTGRES_FAULT"
 
-// A mistake is one in schema.sql. The test, which is a pattern for -test.run, has
-// to fail with it.
+// A mistake replaces the text old of schema.sql by the text new. With the mistake, the
+// tests that the pattern test selects (for -test.run) have to fail.
 type mistake struct {
 	name, old, new, test string
 }

@@ -30,7 +30,7 @@ type listener struct {
 	mu        sync.Mutex
 	running   bool
 	closed    bool
-	line      uint64 // of the present connection; zero while there is none
+	line      uint64 // the number of the present connection; zero while there is none
 	lines     uint64
 	channels  map[string]bool          // true once the connection listens to it
 	waiting   map[string][]chan<- bool // callers of Listen, by channel
@@ -78,8 +78,10 @@ func (s *store) Listen(ctx context.Context, queue string) (uint64, error) {
 	}
 }
 
-// want asks for a channel, and reports whether the answer will come soon. While the
-// connection is being made again, it does not.
+// want asks the listener to listen to a channel, for a caller of Listen. It returns
+// true if run will answer the caller soon. It returns false, and the caller gets no
+// answer, if the session is closed, or if a connection was lost and no new one has been
+// made yet.
 func (l *listener) want(channel string, listening chan<- bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +118,7 @@ func (l *listener) close() {
 func (l *listener) run() {
 	defer l.done.Done()
 	for {
-		_ = l.connect() // without a line the session looks at its queues often
+		_ = l.connect() // after an error the session looks at its queues often, until the next connection
 		l.lost()
 		timer := time.NewTimer(l.store.connector.options.timeout / 4)
 		select {
@@ -194,8 +196,9 @@ func (l *listener) receive(conn *pgx.Conn) error {
 	}
 }
 
-// echo checks that notices arrive. A proxy that pools transactions loses them. The
-// notice is sent on another connection: the same one would get it even there.
+// echo checks that notices arrive on conn: behind a proxy that pools transactions they
+// are lost. echo sends its notice on another connection, because even such a proxy
+// would deliver a notice to the connection that has sent it.
 func (l *listener) echo(conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.timeout/4)
 	defer cancel()

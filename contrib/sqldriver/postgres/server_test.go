@@ -182,9 +182,9 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestServerKilledUnderLoad kills the server again and again while sessions lock. A
-// row that two holders would change at once shows a second holder. The row is in
-// memory of this process, so it survives the kills.
+// TestServerKilledUnderLoad kills the server again and again while sessions lock. The
+// test counts the holders in a variable of this process, which survives the kills. So
+// it sees when two sessions hold the lock at once.
 func TestServerKilledUnderLoad(t *testing.T) {
 	server := pgtest.Start(t)
 	var holders, grants, last atomic.Int64
@@ -205,7 +205,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 				}
 				work(t, l, &holders, &last)
 				grants.Add(1)
-				_ = l.Unlock() // reports the loss of the lock
+				_ = l.Unlock() // returns an error if the lock was lost
 			}
 		})
 	}
@@ -230,7 +230,8 @@ func grantsAfter(t *testing.T, grants *atomic.Int64, n int64) {
 	}
 }
 
-// work holds the lock for a moment, as long as it is held.
+// work holds the lock for two milliseconds, or until the lock is lost. It checks that
+// there is no other holder, and that the token is higher than the last one.
 func work(t *testing.T, l *dlock.Lock, holders, last *atomic.Int64) {
 	ctx := l.Context(context.Background())
 	if ctx.Err() != nil {
@@ -249,8 +250,9 @@ func work(t *testing.T, l *dlock.Lock, holders, last *atomic.Int64) {
 	holders.Add(-1)
 }
 
-// TestLateChangeIsRefused sends a create after the cancellation of its session's
-// earlier generation: it must leave no node.
+// TestLateChangeIsRefused first sends a cancellation, which raises the generation of
+// the session to 2. Then it sends a create of generation 1, as if this create had been
+// delayed on its way. The create must leave no node.
 func TestLateChangeIsRefused(t *testing.T) {
 	c := newCaseWith(t)
 	s, err := c.Connect(t.Context())
@@ -350,7 +352,9 @@ func TestSmallPoolServesManyCalls(t *testing.T) {
 	all.Wait()
 }
 
-// TestServerWithoutFreeConnections shows that a full server is no lasting error.
+// TestServerWithoutFreeConnections fills the server with connections. Connect must
+// return an error that matches driver.ErrUnavailable, and succeed when the connections
+// are closed.
 func TestServerWithoutFreeConnections(t *testing.T) {
 	server := pgtest.Start(t, pgtest.WithConfig("max_connections=4", "superuser_reserved_connections=0", "max_wal_senders=0"))
 	db, err := sql.Open("pgx", server.DSN())

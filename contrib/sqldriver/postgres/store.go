@@ -224,8 +224,8 @@ func (s *store) Replace(ctx context.Context, op session.Op, queue string, token 
 	return s.change(ctx, s.texts.replace, op.Session, op.Generation, queue, token, prefix)
 }
 
-// Cancel implements session.Store. It waits for no slot, because the changes that have
-// the slots may wait for it.
+// Cancel implements session.Store. It takes no slot, because all slots may belong to
+// changes that end only after this Cancel.
 func (s *store) Cancel(ctx context.Context, op session.Op, data [][]byte) error {
 	for _, d := range data {
 		var status string

@@ -21,8 +21,8 @@ import (
 // locker is a way to lock. It returns a function that unlocks.
 type locker func() (unlock func() error, err error)
 
-// rivals are this driver and what its users would write by hand. Each one makes
-// lockers with state of their own, as processes have it.
+// rivals are this driver and what its users would write by hand. The function make
+// returns lockers that share only files, as lockers in different processes do.
 var rivals = []struct {
 	name string
 	make func(b testing.TB, dir string) locker
@@ -41,7 +41,8 @@ func dlockLocker(b testing.TB, dir string) locker {
 	}
 }
 
-// flockLocker waits in the kernel. It has no tokens, no order, and no end of a wait.
+// flockLocker waits in the kernel. It gives no tokens and keeps no order, and a wait
+// cannot be cancelled.
 func flockLocker(b testing.TB, dir string) locker {
 	f, err := os.OpenFile(filepath.Join(dir, "flock"), os.O_CREATE|os.O_RDWR, 0o600)
 	require.NoError(b, err)
@@ -138,8 +139,9 @@ func (*fakeTB) Helper()                        {}
 func (*fakeTB) FailNow()                       { os.Exit(1) }
 func (*fakeTB) Errorf(format string, a ...any) { fmt.Printf(format, a...) }
 
-// BenchmarkEightProcesses lets eight processes contend for a second, and reports locks
-// per second, the smallest and largest share, and the longest wait.
+// BenchmarkEightProcesses lets eight processes contend for a second. It reports how
+// many locks they got in all, how many the least and the most successful process got,
+// and the longest wait.
 func BenchmarkEightProcesses(b *testing.B) {
 	for b.Loop() {
 		for _, r := range rivals {
@@ -169,9 +171,9 @@ func BenchmarkEightProcesses(b *testing.B) {
 	}
 }
 
-// BenchmarkHolderKilled measures the time from the death of a holder, by kill -9, to
-// the lock of the waiter. The session timeout is ten seconds. A waiter for a row of
-// the table would wait for ever.
+// BenchmarkHolderKilled kills a holder by kill -9, and measures the time until a waiter
+// has got the lock and has unlocked it. The session timeout is ten seconds. It leaves
+// tableLocker out, whose waiter would wait for ever.
 func BenchmarkHolderKilled(b *testing.B) {
 	dir := b.TempDir()
 	dsn := filepath.Join(dir, "locks.db")

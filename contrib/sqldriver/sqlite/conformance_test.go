@@ -60,8 +60,9 @@ func conformance() dlocktest.Config {
 	}
 }
 
-// holdRequest rolls the transaction back, as SQLite does if the process loses it. A
-// request to a local file cannot arrive later.
+// holdRequest rolls the transaction of the request back, as SQLite does if the process
+// dies in the middle of it. A request to a local file cannot arrive late, so the
+// function arrive does nothing.
 func holdRequest(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 	wireOf(s).lose(op, false)
 	return func() {}
@@ -100,7 +101,7 @@ func directory(t testing.TB) string {
 type store struct {
 	*connector
 	synced    func()          // called after each commit that waits for the disk; may be nil
-	reserving func(full bool) // called when tokens are reserved; full is as in conn
+	reserving func(full bool) // called when tokens are reserved; full is true if the commit waits for the disk
 }
 
 func newStore(t *testing.T) driver.Connector {
@@ -146,7 +147,7 @@ type wire struct {
 	busy           atomic.Int64 // transactions that found the file locked
 
 	mu     sync.Mutex
-	cuts   int // without a heal until now
+	cuts   int // the number of cuts that are not healed yet
 	losing *loss
 }
 
@@ -172,7 +173,8 @@ func (w *wire) lose(op faults.Op, committed bool) {
 	w.losing = &loss{op, committed}
 }
 
-// take returns the loss if it is of one of the operations.
+// take returns the loss that the test has asked for and removes it, if it is a loss of
+// one of these operations. Otherwise take returns nil.
 func (w *wire) take(ops ...faults.Op) *loss {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -246,9 +248,10 @@ type stmt struct {
 
 func (s *stmt) Close() error { return nil } // the connection closes it
 
-// before plays the faults of a request. Within a transaction, and while the driver
-// tidies up after one, nothing is cut. Otherwise the transaction would block the other
-// sessions.
+// before plays the faults of a statement. While the wire is cut, before returns an
+// error as if the database were locked. It does not do so for the statements within a
+// transaction, and for those by which the driver tidies up after one: the transaction
+// would stay open, and block the other sessions.
 func (s *stmt) before() error {
 	c := s.conn
 	if c.wire.broken.CompareAndSwap(true, false) {

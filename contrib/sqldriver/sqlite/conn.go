@@ -21,10 +21,10 @@ var errUnknownOutcome = errors.New("the connection broke during a commit")
 type database struct {
 	connector sqldriver.Connector
 	inUse     chan struct{}           // holds an element while a call uses the connection
-	writers   atomic.Pointer[writers] // constant, but in tests
+	writers   atomic.Pointer[writers] // set by newDatabase; only tests change it after that
 
 	// The fields below belong to the call that uses the connection.
-	pool     *sql.DB   // of this one connection; nil if there is no connection
+	pool     *sql.DB   // a pool that has only the connection conn; nil if there is no connection
 	conn     *sql.Conn // nil if there is no connection
 	stmts    map[string]*sql.Stmt
 	connects int64 // counts the connections until now

@@ -10,9 +10,9 @@
 //	/var/lib/shop/locks.db?session_timeout=10s
 //
 // The session timeout is between 100ms and 24h, and 10s if it is not given. The file
-// is made if it is missing, but its directory has to exist. A path has no question
-// mark. With an empty path all programs of a user share one file, in a directory that
-// is made with the mode 0700:
+// is made if it is missing, but its directory has to exist. The path must
+// not contain a question mark. With an empty path all programs of a user share one
+// file, in a directory that is made with the mode 0700:
 //
 //	$XDG_STATE_HOME/dlock/locks.db              Linux and other systems
 //	~/.local/state/dlock/locks.db               the same, without XDG_STATE_HOME
@@ -90,8 +90,8 @@
 //
 //   - More than one machine.
 //   - A clock step forward ends sessions early, in their processes as well. After a
-//     step back, the nodes of a session without a living process stay longer, if the
-//     kernel lock does not show it.
+//     step back, the nodes of a killed process stay longer on systems where no
+//     kernel lock shows its death.
 //   - A process that is stopped in the middle of a transaction (SIGSTOP) blocks all
 //     others until it goes on. Other sessions may then end, because they cannot send
 //     heartbeats.
@@ -119,14 +119,14 @@
 //	id        1
 //	schema    the version of the tables, 1
 //	last      the last number that was given to a node
-//	reserved  numbers up to this one may be given; it is on the disk
+//	reserved  numbers up to this one may be given; the disk has this value
 //	changes   counts the changes of all nodes; triggers keep it
 //	released  queue || '/' || name of the node that was released last, or NULL;
 //	          triggers clear it if a node of that name is put again
 //
 // dlock_session has a row for each session:
 //
-//	id        26 letters and digits, by chance
+//	id        26 letters and digits, drawn at random
 //	deadline  microseconds since 1970, by the clock of the machine
 //
 // dlock_node has a row for each node:

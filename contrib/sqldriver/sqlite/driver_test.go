@@ -134,7 +134,7 @@ func TestAFullDiskIsUnavailableAndTheSessionLives(t *testing.T) {
 			return err
 		}))
 	}
-	limit(1) // SQLite takes the present size instead
+	limit(1) // the file is larger than one page, so SQLite limits it to its present size
 	big := driver.NodeSpec{Prefix: "a-W-", Data: make([]byte, 1<<16)}
 	_, err := s.Create(t.Context(), "q", big)
 	assert.ErrorIs(t, err, driver.ErrUnavailable)
@@ -343,7 +343,7 @@ func TestAnApplicationsDatabase(t *testing.T) {
 	db, err := sql.Open("sqlite", path)
 	require.NoError(t, err)
 	defer db.Close()
-	db.SetMaxOpenConns(1) // the sessions take none of them
+	db.SetMaxOpenConns(1) // the sessions need no connection of this pool
 	_, err = db.Exec("CREATE TABLE item (name TEXT)")
 	require.NoError(t, err)
 	c, err := NewConnector(db, 0)

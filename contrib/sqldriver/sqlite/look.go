@@ -101,11 +101,13 @@ func (p *poller) look(ctx context.Context, surely bool) {
 	}
 }
 
-// compare compares the watches of a queue with its content. A watch that misses
-// nothing but a node that was released sends Released. The watches that miss their own
-// node as well have ended by then: the list has the released node, so Look ends these
-// and only these. No watch is armed in between, because the poller uses the
-// connection.
+// compare compares the watches of a queue with its content in the database.
+//
+// If the database names a node that was released, and this session has not announced it
+// yet, compare passes that node to Look as if it were still in the queue. So Look ends
+// the watches that miss another node, such as their own one, and not those that miss
+// only the released node. To these Gone then sends Released. No watch is armed between
+// the two steps, because the poller uses the connection.
 func (s *session) compare(ctx context.Context, queue string) error {
 	var c content
 	var released driver.Node

@@ -50,7 +50,9 @@ func enter(dir string, dirMode fs.FileMode) (*presence, error) {
 		return nil, fmt.Errorf("lock a file in %s: %w", dir, err)
 	}
 	if syscall.Mkfifo(p.path(p.id+".wake"), uint32(fileMode)) == nil {
-		// A pipe that is open for reading and writing never reports its end.
+		// With O_RDWR this process itself holds the pipe open for writing. So a read
+		// waits for the next notice, and returns no error, while no other session
+		// writes.
 		p.wake, _ = os.OpenFile(p.path(p.id+".wake"), os.O_RDWR|syscall.O_NONBLOCK, 0)
 	}
 	return p, nil
@@ -66,10 +68,13 @@ func openFile(path string, flag int, mode fs.FileMode) (*os.File, error) {
 
 func (p *presence) path(name string) string { return filepath.Join(p.dir, name) }
 
-// attend shows that the session lives. If it returns first, no other session lived at
-// that moment, and no other session attends before a call of share. As the death of
-// the machine ends all sessions, a session that is not first knows that the machine
-// has not lost data since the last session that was first.
+// attend takes the kernel's lock on the file alive, which shows that the session lives.
+//
+// If no other session lives, attend takes the lock exclusively, and first is true.
+// Other sessions then wait in attend until this session calls share. If another session
+// lives, attend takes a shared lock, and first is false. In that case the machine has
+// not lost any commit since the last session for which first was true, because a power
+// cut would have ended all sessions.
 func (p *presence) attend(ctx context.Context) (first bool, err error) {
 	for try := 0; ; try++ {
 		for _, how := range []int{syscall.LOCK_EX, syscall.LOCK_SH} {
@@ -160,7 +165,8 @@ func (p *presence) notify(id string) {
 	_ = syscall.Close(fd)
 }
 
-// hear calls wake for each notice of another session. It returns after leave.
+// hear calls wake for each notice that a session sends to this one. It returns after a
+// call of silence.
 func (p *presence) hear(wake func()) {
 	if p.wake == nil {
 		return
@@ -174,7 +180,7 @@ func (p *presence) hear(wake func()) {
 	}
 }
 
-// silence ends hear.
+// silence makes hear return.
 func (p *presence) silence() {
 	if p.wake != nil {
 		_ = p.wake.Close()

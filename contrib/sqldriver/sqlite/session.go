@@ -40,7 +40,7 @@ type session struct {
 
 	// The fields below belong to the call that uses the connection.
 	heads     map[string][]string // other sessions at the head of each watched queue
-	announced string              // the queue and the name of the last node of which watches have sent Released
+	announced string              // the last node for which watches have sent Released, as queue/name
 
 	closing sync.Mutex // held during Close
 	gone    bool       // the session has ended in the database
@@ -124,9 +124,10 @@ func (s *session) makeTables(ctx context.Context) error {
 	return nil
 }
 
-// startTokens passes over the tokens that are reserved if no other session lived,
-// because the machine may have lost the transactions that have given them out. It
-// reserves the next block.
+// startTokens begins a new block of tokens if first is true, which means that no other
+// session lived when this one began. The machine may then have lost the transactions
+// that gave out tokens of the reserved block, so startTokens passes over that block. If
+// another session lived, startTokens reserves a block only if no token is left.
 func (s *session) startTokens(ctx context.Context, first bool) error {
 	if !first {
 		return s.reserve(ctx)
@@ -229,7 +230,7 @@ func (s *session) ask(ctx context.Context, what, queue string, request func(cont
 // a deadline would wait for as long as another process locks the database.
 func (s *session) endCalls() {
 	<-s.lease.Done()
-	s.presence.silence() // ends hear, for which calls.Close waits
+	s.presence.silence() // makes presence.hear return; calls.Close waits for that
 	s.calls.Close()
 }
 
@@ -400,8 +401,8 @@ func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 }
 
 // dropHead drops the session of the first node of a queue if its process has died. So
-// an attempt that does not wait gets the lock as well. dropHead reports whether it has
-// dropped sessions.
+// even TryLock, which does not wait, gets a lock whose holder was killed. dropHead
+// reports whether it has dropped sessions.
 func (s *session) dropHead(ctx context.Context, c content) bool {
 	if len(c.nodes) == 0 || c.nodes[0].session == s.presence.id || !s.presence.dead(c.nodes[0].session) {
 		return false
@@ -414,8 +415,8 @@ func (s *session) dropHead(ctx context.Context, c content) bool {
 	return s.reap(ctx) == nil
 }
 
-// view calls f with the content of the queue. No other call uses the connection
-// meanwhile, so no look compares the watches with an older content after that.
+// view calls f with the content of the queue. No other call uses the connection while f
+// runs. So a watch that f arms is not compared with a content that was read before.
 func (s *session) view(ctx context.Context, what, queue string, f func(content)) error {
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
 		return wrap(what, queue, err)
@@ -506,8 +507,8 @@ func (s *session) missing(ctx context.Context) error {
 	return cmp.Or(err, driver.ErrGone)
 }
 
-// change makes one transaction that removes or replaces the node p. After the commit
-// it wakes the sessions that p has blocked.
+// change makes one transaction that removes or replaces the node p. After the commit it
+// wakes the sessions that wait for p.
 func (s *session) change(ctx context.Context, what, queue string, p driver.Place, f func(context.Context) error) error {
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
 		return wrap(what, queue, err)

@@ -6,13 +6,15 @@ import (
 )
 
 // writers is the queue of the sessions of this process that write to one file. SQLite
-// has no queue: connections that find the file locked try again after a while. So
-// without writers many sessions would disturb each other, and a heartbeat might find
-// the file locked for longer than its session lives.
+// itself has no such queue: a connection that finds the file locked tries again after a
+// while. So without writers many sessions would disturb each other, and a heartbeat
+// might find the file locked until its session has timed out.
 //
-// A transaction takes the place inner. An ordinary transaction takes the place outer
-// before that, and leaves it after that. A channel serves its senders in order. So a
-// heartbeat waits for at most one ordinary transaction.
+// The channels inner and outer have room for one transaction each. Every transaction
+// has to enter inner. An ordinary transaction has to enter outer first, and leaves
+// outer last. So at most one ordinary transaction at a time is in inner or waits for
+// it, and a heartbeat waits for at most one ordinary transaction: a channel serves its
+// senders in order.
 type writers struct{ outer, inner chan struct{} }
 
 // urgency tells heartbeats from the other transactions.
@@ -34,8 +36,9 @@ var queues struct {
 	of map[string]*writers
 }
 
-// writersOf returns the queue of a file. Two paths of one file have two queues. Then
-// their sessions only disturb each other.
+// writersOf returns the queue of the file with this path. If two paths lead to the same
+// file, they have two queues. The locks stay correct, but the sessions of one path then
+// disturb those of the other.
 func writersOf(path string) *writers {
 	queues.Lock()
 	defer queues.Unlock()
@@ -48,8 +51,8 @@ func writersOf(path string) *writers {
 	return queues.of[path]
 }
 
-// enter waits for its turn until ctx ends. The caller calls leave at the end of its
-// turn.
+// enter waits until the transaction may begin, or until ctx ends. The caller calls
+// leave after its transaction.
 func (w *writers) enter(ctx context.Context, u urgency) (leave func(), err error) {
 	if u == urgent {
 		return take(ctx, w.inner)
@@ -66,7 +69,8 @@ func (w *writers) enter(ctx context.Context, u urgency) (leave func(), err error
 	return func() { leaveInner(); leaveOuter() }, nil
 }
 
-// take puts an element into a place for one.
+// take waits until the channel place, which has room for one element, is empty, and
+// puts an element into it. The function leave removes the element.
 func take(ctx context.Context, place chan struct{}) (leave func(), err error) {
 	select {
 	case place <- struct{}{}:

@@ -39,8 +39,9 @@ func TestAHeartbeatGoesAheadOfTransactionsThatWait(t *testing.T) {
 	})
 }
 
-// Eight sessions write without a pause. Another session lives on, because no session
-// of the process finds the file locked by another one.
+// Eight sessions write without a pause. A ninth one, whose timeout is a second, must
+// live on: its heartbeats wait in the queue of this process, and never find the file
+// locked.
 func TestASessionOutlivesSessionsThatWriteWithoutPause(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	s := connect(t, newStoreAt(t, path, time.Second))
@@ -71,7 +72,8 @@ func TestASessionOutlivesSessionsThatWriteWithoutPause(t *testing.T) {
 	assert.Zero(t, busy, "how often a transaction found the file locked")
 }
 
-// A database that is locked does not keep a call beyond the end of its session.
+// While another connection locks the database, a call waits. The call has to return
+// when its session ends, even if its ctx would let it wait longer.
 func TestACallEndsWithItsSessionWhileTheDatabaseIsLocked(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	s := connect(t, newStoreAt(t, path, 200*time.Millisecond))
