@@ -177,8 +177,9 @@ func aheadAtAnInstant(c *check) {
 	})
 }
 
-// aloneExcludes checks that only one contender at a time is alone, because
-// recipes give the lock to a contender that is alone.
+// aloneExcludes checks that Alone of driver.Joined is true for only one
+// contender at a time. Recipes give the lock to a contender for which it is
+// true.
 func aloneExcludes(c *check) {
 	var inside, entered atomic.Int32
 	c.together(4, func(i int) {

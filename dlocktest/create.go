@@ -102,10 +102,11 @@ func createCancelledAnyTime(c *check) {
 	eventuallyHolds(c, b, "q", "a Create that returned an error", append(want, last.Node)...)
 }
 
-// soonEnded returns a context that ends at about the time at which a call
-// returns, if the call takes the time usual. The number i decides how the
-// context ends: by a deadline, by a cancel after a while, by a cancel while the
-// call begins, or by a cancel before the call.
+// soonEnded returns a context that ends before a call, while the call runs, or
+// shortly after it. The parameter usual is the time that such a call usually
+// takes. The number i decides how the context ends: by a deadline, by a cancel
+// after a while, by a cancel while the call begins, or by a cancel before the
+// call.
 func soonEnded(parent context.Context, i int, usual time.Duration) (context.Context, context.CancelFunc) {
 	after := rand.N(2*usual + 1)
 	if i%4 == 0 {

@@ -225,8 +225,8 @@ func endAfterSlowReplies(c *check) {
 }
 
 // endAfterSlowLists cuts a session off while replies to lists are on their way.
-// Before the cut it waits for the time pause, in which the requests arrive at
-// the store. If that time is long, replies to heartbeats are on their way as
+// Before the cut, the requests get a while to arrive at the store: the duration
+// pause. If that duration is long, replies to heartbeats are on their way as
 // well.
 func endAfterSlowLists(c *check, pause time.Duration) {
 	timeout := c.config.sessionTimeout()
@@ -242,9 +242,9 @@ func endAfterSlowLists(c *check, pause time.Duration) {
 	wg.Wait()
 }
 
-// endAfterSlowBeats delays each reply to an idle session by delay, and then
-// cuts the session off. The result counted reports whether a slow reply has
-// renewed the lease. That is so if the session has lived for longer than its
+// endAfterSlowBeats delays each reply to an idle session by a fixed duration,
+// and then cuts the session off. It returns true if a slow reply has renewed
+// the lease. That is certain if the session has lived for longer than its
 // timeout before the cut.
 func endAfterSlowBeats(c *check, delay time.Duration) (counted bool) {
 	timeout := c.config.sessionTimeout()

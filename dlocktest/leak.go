@@ -24,10 +24,10 @@ var leakCases = []testCase{
 	{name: "a-call-given-up-leaves-no-goroutine", why: whyLeak, run: callLeaksNothing},
 }
 
-// leaks calls the function do, as many times as the parameter times says. It
-// fails if the process then has at least n goroutines of one kind more than
-// before. So a goroutine that is started only once, by the program or by a
-// server in the same process, is no failure.
+// leaks calls the function do several times. The case fails if the process then
+// has at least n goroutines of one kind more than before. So a goroutine that
+// is started only once, by the program or by a server in the same process, is
+// no failure.
 func (c *check) leaks(what string, n, times int, do func()) {
 	before := goroutines()
 	for range times {

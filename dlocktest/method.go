@@ -190,9 +190,9 @@ func promptWhileCutOff(c *check) {
 	}
 }
 
-// lateCalls begins all calls of a session that is cut off, and then calls the
-// function end, which makes the calls return. It returns the names of the calls
-// that are still under way when the time grace has passed after that.
+// lateCalls begins all calls of a session that is cut off. Then it calls the
+// function end, which has to make the calls return, and waits for the duration
+// grace. It returns the names of the calls that are still under way after that.
 func lateCalls(c *check, ctx context.Context, s driver.Session, p driver.Place, grace time.Duration, end func()) map[string]bool {
 	late := make(map[string]bool)
 	all := calls(ctx, s, p)

@@ -165,8 +165,8 @@ func perStore[T any](create func() *T) func(*memdriver.Store) *T {
 
 func sound(s base, _ *memdriver.Store) driver.Session { return s }
 
-// sabotageEnv is an environment variable. Its value is the name of the sabotage that
-// a process runs.
+// sabotageEnv is the name of an environment variable. Its value tells a child
+// process of the test which sabotage to run.
 const sabotageEnv = "DLOCKTEST_SABOTAGE"
 
 // sabotagedConfig gives a sabotaged driver little time, because such a driver

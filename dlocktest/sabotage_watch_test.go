@@ -267,8 +267,8 @@ func (s endsWithCtx) WatchQueue(ctx context.Context, queue string) (driver.Watch
 	return s.until(ctx, w), err
 }
 
-// sharedFate is a session in which all watches of one name stop when one of
-// them is stopped.
+// sharedFate is a session that wrongly stops all watches of a node ahead when
+// one of these watches is stopped.
 type sharedFate struct {
 	base
 	mu    sync.Mutex

@@ -254,8 +254,8 @@ func hasTests(t *testing.T, b block, words []string) {
 	}
 }
 
-// patterns returns the regular expressions that select tests, benchmarks and fuzz
-// targets, except for the one that selects none.
+// patterns returns the regular expressions by which a command selects tests, benchmarks
+// and fuzz targets. It leaves out ^$, which selects none.
 func patterns(words []string) (found []string) {
 	for i, word := range words {
 		name, pattern, joined := strings.Cut(word, "=")
@@ -435,8 +435,9 @@ func TestEveryTestThatIsNamedExists(t *testing.T) {
 	assert.NotZero(t, named)
 }
 
-// TestReliabilityCountsTheFaults compares the numbers of faults of the lock with the
-// patches.
+// TestReliabilityCountsTheFaults counts the patches that put a fault into the lock,
+// those that the simulation detects, and the others. docs/reliability.md must state
+// these three numbers.
 func TestReliabilityCountsTheFaults(t *testing.T) {
 	patches, err := filepath.Glob(filepath.Join(root, "internal/longtest/simulation/faults/*.patch"))
 	require.NoError(t, err)
@@ -458,8 +459,8 @@ func TestReliabilityCountsTheFaults(t *testing.T) {
 	}
 }
 
-// TestTheWorkflowRunsTheTwoCommands compares the workflow of the public host with
-// README.md.
+// TestTheWorkflowRunsTheTwoCommands checks that the GitHub workflow runs the two
+// commands at the beginning of README.md: the demo and make test.
 func TestTheWorkflowRunsTheTwoCommands(t *testing.T) {
 	workflow := read(t, ".github/workflows/ci.yml")
 	for _, line := range []string{
@@ -533,7 +534,7 @@ func TestTheArrowsOfTheMapAreTheImports(t *testing.T) {
 	require.True(t, found)
 	diagram, _, _ = strings.Cut(diagram, "```")
 	const module = "github.com/dlock-go/dlock"
-	ids := make(map[string]string) // of the diagram, by import path
+	ids := make(map[string]string) // the id that the diagram gives to each package, by import path
 	for _, m := range regexp.MustCompile(`(\w+)\["([^"]+)"\]`).FindAllStringSubmatch(diagram, -1) {
 		ids[module+"/"+m[2]] = m[1]
 	}

@@ -138,8 +138,8 @@ func TestFaultsKeepTheContract(t *testing.T) {
 	}
 }
 
-// only returns a plan that plays the faults of x on requests of the kinds ops,
-// and no faults on other requests.
+// only returns a plan that plays the faults of the Rates x, but only on
+// requests of the given kinds.
 func only(x faults.Rates, ops ...faults.Op) faults.Plan {
 	return func(ctx context.Context, r faults.Request) faults.Fault {
 		if slices.Contains(ops, r.Op) {

@@ -166,8 +166,8 @@ func (c *Connector) EndSessions() {
 }
 
 // Unwrap returns the driver's session that a session of a [Connector] wraps. A
-// store that plays faults itself, such as memdriver, needs its own session for
-// that. Unwrap returns any other session as it is.
+// test needs it to call functions of a store that take a session of that store,
+// such as those of memdriver.Faults. Unwrap returns any other session as it is.
 func Unwrap(s driver.Session) driver.Session {
 	if f, ok := s.(*session); ok {
 		return f.inner

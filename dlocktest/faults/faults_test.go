@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// inBubble runs a test in virtual time, with a store and a connector that plays
-// the faults of decide between the test and that store.
+// inBubble runs a test in virtual time, with a memory store and a connector to
+// that store. The connector plays the faults that the plan decide returns.
 func inBubble(t *testing.T, decide faults.Plan, test func(t *testing.T, w *faultyWorld)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &faultyWorld{t: t, store: memdriver.New()}

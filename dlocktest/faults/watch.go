@@ -52,8 +52,8 @@ func peek(c <-chan driver.Cause) (cause driver.Cause, heard, ended bool) {
 	}
 }
 
-// run passes on the news of the watch until the watch ends. The first news may
-// have been received already.
+// run passes on the news of the watch until the watch ends. If heard is true,
+// the first news has been received before this call, and is the value first.
 func (w *forwarder) run(first driver.Cause, heard bool, endAfter time.Duration) {
 	defer w.end()
 	var early <-chan time.Time
