@@ -118,10 +118,10 @@ func failures(out string) map[string]bool {
 	return failed
 }
 
-// observe fills the rows that name no cases: it runs the whole kit, several
-// times, against the broken driver of each of these rows. It also requires that
-// no case fails with the correct driver. To have a row observed again, delete
-// its cases.
+// observe fills the rows of the tables that name no cases yet. For each of
+// these rows it runs the whole kit several times against the broken driver of
+// the row. It also requires that no case fails with the correct driver. To have
+// a row observed again, delete its cases from the page.
 func observe(t *testing.T, rows map[string]row) {
 	children := newPool()
 	fresh := func(f func(r rule, s sabotage)) {

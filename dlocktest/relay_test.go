@@ -7,9 +7,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// onNews is called with each value that a watch sends. When the watch has ended,
-// it is called with open false. The function decides what it sends to out, and
-// it closes out at most once.
+// onNews is called for each value that a watch sends, and once more when the
+// watch has ended. The parameter open is false in this last call. The function
+// decides what it sends to the channel out, and it closes out at most once.
 type onNews func(cause driver.Cause, open bool, out chan<- driver.Cause)
 
 // relay returns a watch that calls the function on for the news of w, until the

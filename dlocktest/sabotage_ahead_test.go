@@ -44,7 +44,7 @@ var aheadSabotages = []sabotage{
 }
 
 // tells returns a wrap for sessions whose Create returns wrong nodes ahead. The
-// parameter ahead is a function that makes the wrong nodes of the right ones.
+// function ahead gets the right nodes ahead, and returns the wrong ones.
 func tells(ahead func(ahead []driver.Node, own driver.Node) []driver.Node) wrap {
 	return of(func(s base) *lies { return &lies{s, ahead} })
 }

@@ -239,8 +239,9 @@ func (l *ownLease) Close() error {
 
 func (l *ownLease) Done() <-chan struct{} { return l.finished }
 
-// lateBeats is a session with a driver.Lease of its own. It counts the lease
-// from the time at which the reply to a heartbeat arrives.
+// lateBeats is a session with a driver.Lease of its own. It wrongly counts the
+// lease from the time at which the reply to a heartbeat arrives, and not from
+// the time of the request.
 type lateBeats struct {
 	base
 	lease *driver.Lease

@@ -345,8 +345,8 @@ func (s *asksInStop) Watch(ctx context.Context, queue string, p driver.Place, ah
 	}), nil
 }
 
-// forgetsWatches is a session whose watches do not survive a cut or a reset: a
-// watch that was armed before it misses all news.
+// forgetsWatches is a session whose watches do not survive a cut or a reset. A
+// watch that was armed before the cut or the reset passes on no news after it.
 type forgetsWatches struct {
 	base
 	atCut  bool

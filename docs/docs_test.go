@@ -377,7 +377,9 @@ func TestOperatingNamesEveryMessageOfTheLog(t *testing.T) {
 	}
 }
 
-// TestEveryParameterIsTaken gives each parameter of the tables to its driver.
+// TestEveryParameterIsTaken reads the parameters of the data source names from the
+// tables of docs/operating.md. Package zkdriver or memdriver must accept each of them,
+// and the tables must name every parameter of zkdriver.
 func TestEveryParameterIsTaken(t *testing.T) {
 	values := map[string]string{
 		"session_timeout": "20s", "connect_timeout": "5s", "lease_margin": "2s", "acl": "open", "tls": "true",

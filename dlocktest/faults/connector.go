@@ -105,8 +105,8 @@ func (c *Connector) connect(ctx context.Context, r Request) (*session, error) {
 }
 
 // decide asks the plan for the fault of a request at its present stage, and
-// waits for the delay. It returns an error if the request, the reply or the
-// news is lost.
+// waits for as long as this fault delays the request. It returns an error if
+// the request, the reply or the news is lost, or if ctx ends during the delay.
 func (c *Connector) decide(ctx context.Context, r Request) (Fault, error) {
 	fault := c.plan(ctx, r)
 	c.tally.add(r, fault)

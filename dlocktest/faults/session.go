@@ -37,8 +37,8 @@ type session struct {
 	sent map[kind]int // the number of requests so far, by their kind
 }
 
-// kind is the key under which a session counts its requests. Nth of a Request
-// is a number within one kind.
+// kind is the key under which a session counts its requests: the field Nth of a
+// Request counts the requests of one Op in one queue.
 type kind struct {
 	op    Op
 	queue string
@@ -64,8 +64,8 @@ func (s *session) awaitEnd() {
 	delete(s.connector.sessions, s.number)
 }
 
-// Done and Err return the values of the driver's session, so that neither is
-// late.
+// Done and Err ask the driver's session itself, so that a caller learns of its
+// end without delay.
 func (s *session) Done() <-chan struct{} { return s.inner.Done() }
 func (s *session) Err() error            { return s.inner.Err() }
 

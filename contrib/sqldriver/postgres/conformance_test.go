@@ -202,7 +202,8 @@ func (s *caseSession) text(t *testing.T, op faults.Op) string {
 	return ""
 }
 
-// intercept calls f in place of the next statement for the operation.
+// intercept calls f in place of the next statement that the session sends for the
+// operation.
 func (s *caseSession) intercept(t *testing.T, op faults.Op, f interceptor) {
 	st, text := s.Store().(*store), s.text(t, op)
 	var once sync.Once
@@ -220,7 +221,8 @@ func (s *caseSession) intercept(t *testing.T, op faults.Op, f interceptor) {
 	st.intercept.Store(&hook)
 }
 
-// lose loses the next request, or its reply.
+// lose loses the next request of the session for the operation. If reply is true, the
+// request reaches the server, and only its reply is lost.
 func (s *caseSession) lose(t *testing.T, op faults.Op, reply bool) {
 	s.intercept(t, op, func(ctx context.Context, _ string, _ []any, send func(context.Context) error) error {
 		if reply {

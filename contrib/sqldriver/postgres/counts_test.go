@@ -15,8 +15,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// counted is a session whose requests are counted. Its timeout is so long that it
-// sends no heartbeat and no look for safety during a test.
+// counted is a session whose requests are counted. Its timeout is so long that during a
+// test it sends no heartbeat, and does not look at the queues for missed notices.
 type counted struct {
 	*session.Session
 	proxy *testenv.Proxy
@@ -45,7 +45,8 @@ func (s *counted) roundTrips() int {
 	return counts[pgtest.OpSync] + counts[pgtest.OpQuery]
 }
 
-// reset forgets the statements until now.
+// reset forgets the statements that were sent until now, and returns the number of
+// round trips until now, for expect.
 func (s *counted) reset() (roundTrips int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -68,8 +68,8 @@
 //   - Each user that may connect to the database may send a false notice of a release.
 //     Use a database of its own for locks if you do not trust such users.
 //
-// PostgreSQL commits transactions with notices one after the other, and each
-// commit waits until the disk has it. So all the queues of a cluster together get about as
+// PostgreSQL commits transactions with notices one after the other, and each commit
+// waits until the disk has it. So all the queues of a cluster together get about as
 // many contended hand-overs in a second as the disk confirms writes one after the
 // other. Free locks send no notices.
 //

@@ -70,7 +70,8 @@ func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	return &connector{db: db, options: o}, nil
 }
 
-// connector has either a config or a db.
+// connector has a config, if it was made from a DSN, or the db that NewConnector was
+// given.
 type connector struct {
 	config  *pgx.ConnConfig
 	db      *sql.DB

@@ -64,7 +64,8 @@ func (p *pool) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// close closes the connections of the session. No goroutine of pgx keeps one of them.
+// close closes the connections of the session. After that, no goroutine of pgx uses one
+// of them any more: see links.
 func (p *pool) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,7 +22,8 @@ type store struct {
 	intercept atomic.Pointer[interceptor]
 }
 
-// interceptor is called by tests in place of a statement. It may call send.
+// An interceptor is a function of a test. The store calls it in place of a statement.
+// The interceptor may call send, which sends the statement.
 type interceptor func(ctx context.Context, query string, args []any, send func(context.Context) error) error
 
 var _ session.Listener = (*store)(nil)
@@ -256,7 +257,8 @@ func (s *store) List(ctx context.Context, id, queue string) (nodes []session.Row
 	return nodes, ifKnown(known, err)
 }
 
-// ifKnown returns err, or the error of an unknown session.
+// ifKnown returns err if a statement has failed. If the statement has succeeded, but
+// the database does not know the session, ifKnown returns the error that says so.
 func ifKnown(known bool, err error) error {
 	if err == nil && !known {
 		return session.ErrUnknownSession

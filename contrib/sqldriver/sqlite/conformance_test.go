@@ -211,8 +211,9 @@ func (w *wire) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return &conn{Conn: inner, wire: w}, nil
 }
 
-// conn is a connection. It hides other methods of the inner connection, so that
-// database/sql prepares every statement.
+// conn is a connection. It hides the optional methods of the inner connection, such as
+// those that execute a statement at once. So database/sql prepares every statement, and
+// each call of a statement passes through the type stmt, which plays the faults.
 type conn struct {
 	sqldriver.Conn
 	wire   *wire

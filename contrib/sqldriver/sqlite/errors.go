@@ -44,8 +44,8 @@ func isBusy(err error) bool {
 	return code == codeBusy || code == codeLocked
 }
 
-// explain marks the errors that may pass by themselves as unavailable. It adds to the
-// other ones what to do.
+// explain marks the errors that may pass by themselves as unavailable. To the other
+// errors of SQLite it adds what is wrong with the file and, for some, what to do.
 func explain(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrGone) ||
 		errors.Is(err, driver.ErrBadName) || errors.Is(err, errPermanent) ||

@@ -14,8 +14,8 @@ const (
 	// the session has open watches. The time grows while nothing changes.
 	shortest = 500 * time.Microsecond
 	longest  = 20 * time.Millisecond
-	// probeEvery is the time between two checks whether the processes at the head of
-	// a watched queue live.
+	// probeEvery is the time between two checks whether the processes live that own the
+	// first nodes of a watched queue.
 	probeEvery = 20 * time.Millisecond
 )
 
@@ -133,7 +133,7 @@ func (s *session) compare(ctx context.Context, queue string) error {
 	return nil
 }
 
-// head returns other sessions that own one of the first nodes of a queue.
+// head returns the other sessions that own one of the first eight nodes of a queue.
 func (s *session) head(c content) (ids []string) {
 	for _, n := range c.nodes[:min(len(c.nodes), 8)] {
 		if n.session != "" && n.session != s.presence.id && !slices.Contains(ids, n.session) {
@@ -143,7 +143,8 @@ func (s *session) head(c content) (ids []string) {
 	return ids
 }
 
-// probe drops the sessions at the head of a watched queue whose processes have died.
+// probe drops the sessions that own one of the first nodes of a watched queue and whose
+// processes have died.
 func (p *poller) probe(ctx context.Context) {
 	if time.Since(p.lastTime) < probeEvery {
 		return

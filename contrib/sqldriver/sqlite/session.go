@@ -127,7 +127,7 @@ func (s *session) makeTables(ctx context.Context) error {
 // startTokens begins a new block of tokens if first is true, which means that no other
 // session lived when this one began. The machine may then have lost the transactions
 // that gave out tokens of the reserved block, so startTokens passes over that block. If
-// another session lived, startTokens reserves a block only if no token is left.
+// first is false, it reserves a block only if no token is left.
 func (s *session) startTokens(ctx context.Context, first bool) error {
 	if !first {
 		return s.reserve(ctx)
