@@ -2,8 +2,9 @@ package dlocktest
 
 import "github.com/dlock-go/dlock/driver"
 
-// lockSabotages are some of the sabotages of other rules. They also break cases
-// of the locks on top of the driver.
+// lockSabotages are sabotages that the lists for single rules have, too. Here they
+// are run against the cases of the kit that use dlock's locks on the driver, and
+// have to break these cases as well.
 var lockSabotages = []sabotage{
 	{"is always alone; seen in locks", "rule 5", tells(func([]driver.Node, driver.Node) []driver.Node { return nil })},
 	{"sends Released without knowing what operators removed; seen in locks", "rule 13",

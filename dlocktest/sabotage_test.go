@@ -118,8 +118,11 @@ func (l *cutState) healed() <-chan struct{} {
 
 // lateRequests holds back requests of a session until they are to arrive.
 type lateRequests struct {
-	mu   sync.Mutex
-	next []*func() // one for each request that is to be held and was not sent yet
+	mu sync.Mutex
+	// next has an element for each request that is to be held and was not sent yet.
+	// When the request is sent, the element is set to the function that lets the
+	// request arrive at the store.
+	next []*func()
 }
 
 // hold holds the next request until arrive is called.

@@ -184,13 +184,15 @@ func (s *Set) Queues() []string {
 // why a node has gone.
 //
 // The function list asks the store for all nodes of the queue, as they are at one
-// instant after the call of list. A node of this session has its token. The token
-// of another node may be zero. Look ignores watches that were armed after the call
-// of Look, because the list may be older than those watches.
+// instant after the call of list. In the result, the nodes of this session have
+// their tokens. The tokens of other nodes may be zero. Look ignores watches that
+// were armed after the call of Look, because the list may be older than those
+// watches.
 //
-// A watch of nodes ends if one of its nodes is not in the list. Of a node ahead, and
-// of an own node without a token, only the name counts. An own node with a token has
-// to be in the list with the same name, epoch and token.
+// A watch of nodes ends if one of its nodes is not in the list. Of a node ahead only
+// the name counts. The same holds for the own node if the watch was armed for an own
+// place without a token. If that place had a token, the own node has to be in the
+// list with the same name, epoch and token.
 //
 // A watch of the whole queue ends if version is not the version that ArmQueue was
 // given. A version is a comparable value that is new after each change of the

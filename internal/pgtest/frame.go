@@ -29,8 +29,8 @@ func Protocol() (requests, replies testenv.FrameReader) {
 	}, testenv.ReadBytes
 }
 
-// maxMessage is longer than any message of a test. The first bytes of TLS, read as a
-// length, are greater.
+// maxMessage is longer than any message of a test. A length above it shows that the
+// bytes are not of this protocol: the first bytes of TLS give such a length.
 const maxMessage = 16 << 20
 
 // readMessage reads a message. A message begins with a type of typeSize bytes

@@ -36,14 +36,12 @@ type Store struct {
 	// Histories is how many histories Run makes, one after the other. Zero means
 	// two.
 	Histories int
+	// For is how long faults are played in one history. Zero means six seconds.
+	For time.Duration
 	// Seed is the seed of the random numbers by which Run chooses the faults
 	// and the calls. Zero means that Run draws a seed. If the test fails, it
 	// prints the seed. In real time the same seed gives similar histories, but
 	// not the same ones.
-	For time.Duration
-	// Seed is where Run draws the faults and the calls from. Zero means a seed
-	// that is drawn. A failure prints it. In real time the same seed gives
-	// similar histories, but not the same ones.
 	Seed uint64
 }
 
