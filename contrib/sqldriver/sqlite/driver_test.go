@@ -420,7 +420,8 @@ func TestCloseLeavesNoFileOfTheSession(t *testing.T) {
 	}
 }
 
-// The file of a session may be removed by an operator. Then only the deadline counts.
+// An operator may remove the file whose kernel lock shows that a session lives. Then
+// other sessions go by the session's deadline in the database alone.
 func TestAMissingFileIsNotADeath(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	a := connect(t, newStoreAt(t, path, time.Hour))

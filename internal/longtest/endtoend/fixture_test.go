@@ -117,9 +117,8 @@ func (w *fixture) listed(queue string, names ...string) {
 		func() string { return fmt.Sprintf("%s holds %q and not %q", queue, w.nodes(queue), names) })
 }
 
-// eventually waits until the function reached returns true. If that takes too
-// long, the test fails. The parameter instead is a function that returns the
-// text of the failure.
+// eventually calls reached() again and again until the result is true. If that
+// takes too long, the test fails with the text that instead() returns.
 func (w *fixture) eventually(reached func() bool, instead func() string) {
 	w.Helper()
 	for end := time.Now().Add(bound); !reached(); time.Sleep(2 * time.Millisecond) {

@@ -42,7 +42,7 @@ const (
 	surveyPause = 5 * time.Second
 )
 
-// divergence returns the differences between servers that stay: the nodes that
+// divergence returns the lasting differences between servers: the nodes that
 // one server shows in every survey, and another server in none.
 //
 // A survey asks one server after the other while workers go on, and each server
