@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"sync"
 	"testing"
 	"time"
 
@@ -57,10 +56,7 @@ func startProcess(opts []Option) (*process, error) {
 	}
 }
 
-var shared struct {
-	sync.Mutex
-	process *process
-}
+var shared testenv.Shared[*process]
 
 // Shared returns the one server that all tests of a binary share. The first call
 // starts it. Each test uses a prefix of its own, see [Server.Prefix]. No test
@@ -71,33 +67,15 @@ var shared struct {
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.process == nil {
-		p, err := startProcess(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		shared.process = p
-	}
-	return &Server{process: shared.process, t: t}
+	p := shared.Get(t, func() (*process, error) { return startProcess(nil) })
+	return &Server{process: p, t: t}
 }
 
 // Main runs the tests and stops the shared server. Use it as
 //
 //	func TestMain(m *testing.M) { os.Exit(etcdtest.Main(m)) }
 func Main(m *testing.M) int {
-	code := m.Run()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.process == nil {
-		return code
-	}
-	if err := shared.process.proc.Close(); err != nil {
-		fmt.Fprintf(os.Stderr, "etcdtest: shared server: %v\n", err)
-		return max(code, 1)
-	}
-	return code
+	return shared.Main(m, "etcdtest", func(p *process) error { return p.proc.Close() })
 }
 
 // Prefix returns a prefix for keys that no other test uses, such as test17. It

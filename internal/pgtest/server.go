@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -61,10 +60,7 @@ func startProcess(opts []Option) (*process, error) {
 	}
 }
 
-var shared struct {
-	sync.Mutex
-	process *process
-}
+var shared testenv.Shared[*process]
 
 // Shared returns the one server that all tests of a binary share. The first call
 // starts it. Each test uses a schema of its own, see [Server.Schema]. No test
@@ -75,33 +71,15 @@ var shared struct {
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.process == nil {
-		p, err := startProcess(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		shared.process = p
-	}
-	return &Server{process: shared.process, t: t}
+	p := shared.Get(t, func() (*process, error) { return startProcess(nil) })
+	return &Server{process: p, t: t}
 }
 
 // Main runs the tests and stops the shared server. Use it as
 //
 //	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 func Main(m *testing.M) int {
-	code := m.Run()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.process == nil {
-		return code
-	}
-	if err := shared.process.close(); err != nil {
-		fmt.Fprintf(os.Stderr, "pgtest: shared server: %v\n", err)
-		return max(code, 1)
-	}
-	return code
+	return shared.Main(m, "pgtest", func(p *process) error { return p.close() })
 }
 
 // Addr returns host:port of the server.

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -230,26 +229,16 @@ func (s *Server) must(err error) {
 	}
 }
 
-var shared struct {
-	sync.Mutex
-	server *Server
-}
+var shared testenv.Shared[*Server]
 
 // Shared returns the one server that all tests of a binary share. The first call
 // starts it. It stores nothing on the disk. Each test uses keys of its own. No test
 // stops the server. It ends with the test binary.
 func Shared(t testing.TB) *Server {
 	t.Helper()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.server == nil {
-		s, err := start(t, "redis-server", "Ready to accept connections", []Option{With(`save ""`, "appendonly no")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		shared.server = s
-	}
-	s := *shared.server
+	s := *shared.Get(t, func() (*Server, error) {
+		return start(t, "redis-server", "Ready to accept connections", []Option{With(`save ""`, "appendonly no")})
+	})
 	s.t = t
 	return &s
 }
@@ -258,15 +247,5 @@ func Shared(t testing.TB) *Server {
 //
 //	func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 func Main(m *testing.M) int {
-	code := m.Run()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.server == nil {
-		return code
-	}
-	if err := shared.server.proc.Close(); err != nil {
-		fmt.Fprintf(os.Stderr, "redistest: shared server: %v\n", err)
-		return max(code, 1)
-	}
-	return code
+	return shared.Main(m, "redistest", func(s *Server) error { return s.proc.Close() })
 }

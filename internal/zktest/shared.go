@@ -3,17 +3,14 @@ package zktest
 import (
 	"errors"
 	"fmt"
-	"os"
-	"sync"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-var shared struct {
-	sync.Mutex
-	process *process
-}
+var shared testenv.Shared[*process]
 
 // Shared returns the one server that all tests of a binary share. The first
 // call starts it. Each test uses a path of its own, see [Server.Chroot]. No
@@ -24,33 +21,15 @@ var shared struct {
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	Require(t)
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.process == nil {
-		p, err := startProcess(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		shared.process = p
-	}
-	return &Server{process: shared.process, t: t}
+	p := shared.Get(t, func() (*process, error) { return startProcess(nil) })
+	return &Server{process: p, t: t}
 }
 
 // Main runs the tests and stops the shared server. Use it as
 //
 //	func TestMain(m *testing.M) { os.Exit(zktest.Main(m)) }
 func Main(m *testing.M) int {
-	code := m.Run()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.process == nil {
-		return code
-	}
-	if err := shared.process.proc.Close(); err != nil {
-		fmt.Fprintf(os.Stderr, "zktest: shared server: %v\n", err)
-		return max(code, 1)
-	}
-	return code
+	return shared.Main(m, "zktest", func(p *process) error { return p.proc.Close() })
 }
 
 // Chroot makes and returns a path of the test's own, such as /t17. When the
