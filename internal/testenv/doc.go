@@ -3,6 +3,7 @@
 //
 //   - [Process] is the process of a server, which a test kills, stops, pauses
 //     and starts again. Nothing of it outlives the test binary.
+//   - [Shared] holds the one server that all tests of a binary share.
 //   - [FreePort] and [Listen] choose ports that no other test binary on the
 //     machine uses.
 //   - [Proxy] is a TCP proxy that cuts, delays and drops connections. If it

@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var mistakes = flag.Bool("mistakes", false, "make each mistake in the driver, and check that its test fails")
+var sabotage = flag.Bool("sabotage", false, "put each mistake in and see that its test fails")
 
-// TestMistakesAreCaught makes deliberate mistakes in a copy of the driver. For each
-// one it names the test that fails. Without the flag -mistakes it only checks that the
+// TestEachMistakeIsSeen makes deliberate mistakes in a copy of the driver. For each
+// one it names the test that fails. Without the flag -sabotage it only checks that the
 // code which it would change is there.
-func TestMistakesAreCaught(t *testing.T) {
+func TestEachMistakeIsSeen(t *testing.T) {
 	for _, m := range []struct{ name, file, right, wrong, test string }{
 		{"a power cut takes tokens back", "schema.go",
 			"SET last = reserved, reserved = reserved + ?", "SET reserved = reserved + ?",
@@ -59,7 +59,7 @@ func TestMistakesAreCaught(t *testing.T) {
 			b, err := os.ReadFile(m.file)
 			require.NoError(t, err)
 			require.Equal(t, 1, strings.Count(string(b), m.right), "%s has to contain once: %s", m.file, m.right)
-			if !*mistakes {
+			if !*sabotage {
 				return
 			}
 			wrong := strings.Replace(string(b), m.right, m.wrong, 1)
