@@ -35,7 +35,7 @@
 //  5. Ahead: if Create returns the nodes ahead of its node, it returns all of
 //     them.
 //  6. Watch: a watch is armed when Watch returns. If one of its nodes is
-//     removed or replaced after that, it does not miss this.
+//     removed or replaced after that, the watch reports it.
 //  7. Delete removes the node that Create returned, and never another one.
 //  8. Session end: a session reports its end before another session can get its
 //     locks.

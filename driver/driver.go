@@ -37,8 +37,8 @@ type Connector interface {
 // Rule 10, methods:
 //
 //   - All methods may be called from many goroutines at once.
-//   - A ctx is for its call only. The call returns promptly when ctx ends. A
-//     watch that the call has returned lives on after that.
+//   - A ctx is for its call only. The call returns promptly when ctx ends. If the
+//     call has returned a watch, the watch lives on after the end of ctx.
 //   - After the end of the session, each method that takes a ctx returns an error
 //     that matches [ErrSessionEnded].
 //   - An error matches [ErrUnavailable] if it may pass by itself, and only then.
@@ -98,11 +98,11 @@ type Session interface {
 	// rule 1. A queue that does not exist is empty.
 	//
 	// The list holds all nodes in the queue that Create has made. It also holds the
-	// nodes of other programs whose names [ParseName] accepts. The sequence of such
-	// a foreign node decides its rank. A driver may list more foreign nodes if its
-	// store orders them among its own: zkdriver lists every node whose name ends in
-	// ten digits. The list holds no other node. Recipes treat a node as exclusive
-	// unless its name is the name of a reader.
+	// nodes of other programs, if [ParseName] accepts the names of these nodes. The
+	// sequence of such a foreign node decides its rank. A driver may list more
+	// foreign nodes if its store orders them among its own: zkdriver lists every
+	// node whose name ends in ten digits. The list holds no other node. Recipes
+	// treat a node as exclusive unless its name is the name of a reader.
 	//
 	// The list is at least as new as everything that this session has done and
 	// seen before. So it holds a node that Create has returned. It does not hold a
@@ -268,9 +268,9 @@ type Joined struct {
 	Ahead []Node
 	// Watch is what Watch would have returned for this place and the node ahead
 	// that Predecessor has chosen. Both nodes are in the queue at the instant at
-	// which the driver arms it. If one of them goes later, the watch reports that
-	// as rules 6 and 13 say. It is the zero Watch if the driver has no such watch,
-	// if Predecessor is nil, and if Predecessor returned -1.
+	// which the driver arms the watch. If one of them goes later, the watch reports
+	// that as rules 6 and 13 say. It is the zero Watch if the driver has no such
+	// watch, if Predecessor is nil, and if Predecessor returned -1.
 	Watch Watch
 }
 

@@ -78,8 +78,8 @@ func FuzzCheckPrefix(f *testing.F) {
 	})
 }
 
-// FuzzNameOrder checks that two sequences never give the same name, and that names
-// of the same length sort like their sequences.
+// FuzzNameOrder checks that two different sequences never give the same name, and
+// that names of the same length sort like their sequences.
 func FuzzNameOrder(f *testing.F) {
 	f.Add("web1-W-", int64(7), int64(10))
 	f.Add("a-", int64(9_999_999_999), int64(10_000_000_000))

@@ -324,7 +324,8 @@ func (l *Lease) Err() error { return l.at(l.Now()) }
 // Term returns the time for which the lease runs without a renewal.
 func (l *Lease) Term() time.Duration { return l.term }
 
-// The methods below are called with mu held, except tick.
+// The caller of a method below holds mu. There is one exception: tick locks mu
+// itself.
 
 func (l *Lease) begin(from Instant) {
 	l.from.set(from)

@@ -43,7 +43,9 @@ type Request struct {
 	// the next one 2, and so on. A call that fails counts as well, unless its
 	// ctx had ended before the call.
 	Session int
-	// Queue is the queue or, for a Walk, the prefix that Walk was given.
+	// Nth is the number of the request among the requests of the same Op and
+	// Queue in its session: 1 for the first one. A request, its reply and the
+	// news of its watch have the same Nth. For OpConnect it is always 1.
 	Nth int
 
 	// Queue is the queue, or the prefix at which a Walk looks.

@@ -60,8 +60,8 @@ func TestACallInAGateEndsWithItsCaller(t *testing.T) {
 	leave()
 	other, leave, open := gate.Enter(t.Context())
 	require.True(t, open)
-	assert.NoError(t, other.Err(), "another call goes on")
+	assert.NoError(t, other.Err(), "the end of one call's ctx ends no other call")
 	leave()
-	assert.Error(t, other.Err(), "what a call has begun ends with it")
+	assert.Error(t, other.Err(), "leave ends the context that Enter returned")
 	gate.Close()
 }
