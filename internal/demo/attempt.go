@@ -33,8 +33,8 @@ type attempt struct {
 	anomaly    string  // what was wrong with the counter when the attempt first saw an anomaly; empty if it saw none
 }
 
-// reading is the counter's value, and the number of increments that were made, at
-// one moment.
+// reading holds the counter's value and the number of increments that were
+// made. They are read one right after the other.
 type reading struct{ value, increments int64 }
 
 type outcome int

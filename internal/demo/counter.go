@@ -11,8 +11,8 @@ import (
 
 // counter is a number that writers increment with a load and a store. If two
 // writers do so at the same time, an increment is lost. The counter also counts
-// the increments in a way that never loses one. While a writer or readers hold
-// the lock, both numbers are equal.
+// the increments in a way that never loses one. If the lock works, both numbers
+// are equal whenever a holder reads them.
 //
 // Each method is atomic. Only the lock makes a sequence of calls atomic.
 type counter interface {
@@ -43,8 +43,8 @@ func (c *memoryCounter) close()                     {}
 // the number of increments.
 type fileCounter struct{ value, made *os.File }
 
-// valueWidth is the number of digits of each value, so that a store overwrites
-// the last value in one write.
+// valueWidth is the number of digits of each value. All values have the same
+// number of digits, so one write of a value replaces the last value.
 const valueWidth = 20
 
 func openFileCounter(name string) (*fileCounter, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// store is a store that a driver of this repository is for.
+// store describes a store for which this repository has a driver.
 type store struct {
 	driver, title string
 	dsn           string // an example of a data source name
@@ -25,14 +25,15 @@ var knownStores = []store{
 	{"etcd", "etcd", "etcd://localhost:2379", false},
 }
 
-// allDrivers is the program that has every driver.
+// allDrivers is the path of the program that has every driver.
 const allDrivers = "github.com/dlock-go/dlock/contrib/cmd/dlock"
 
 // available returns the names of the drivers that this program has.
 func available() string { return strings.Join(dlock.Drivers(), ", ") }
 
 // checkStore checks that there is a data source name if the driver needs one, and
-// that this program has the driver. dlock.Open reports all other drivers.
+// that this program has the driver. For a driver that is not in knownStores it
+// checks nothing, because dlock.Open reports an unknown driver.
 func (s *settings) checkStore() error {
 	i := slices.IndexFunc(knownStores, func(st store) bool { return st.driver == s.driver })
 	switch {

@@ -10,10 +10,11 @@ import (
 // incrementsPerHold is how often a writer increments the counter in one hold.
 const incrementsPerHold = 10
 
-// use reads the counter, pauses, and, if the lock is exclusive, writes one more
-// than it has read. So it overwrites what another worker has written in the
-// meantime, and the counter shows that. It does so incrementsPerHold times, but
-// stops when the lock is lost or ctx has ended.
+// use reads the counter, and then makes incrementsPerHold steps. In each step
+// it pauses. If the lock is exclusive, it then writes the value that it read
+// before the pause, plus one. So it overwrites what another worker has written
+// during the pause, and the counter shows that. At the end of the step it reads
+// the counter again. use stops early if the lock is lost or ctx has ended.
 func (w *worker) use(ctx context.Context, t *attempt, h held) {
 	read, ok := w.read(t, h)
 	for range incrementsPerHold {

@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// intent is one step of a worker's plan: to want the lock in that mode, after a
-// pause.
+// intent is one step of a worker's plan: the worker pauses for the time after,
+// and then takes the lock in that mode.
 type intent struct {
 	mode  dlock.Mode
 	after time.Duration

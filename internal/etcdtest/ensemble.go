@@ -109,7 +109,8 @@ func (e *Ensemble) leaders() (found []int) {
 	return found
 }
 
-// MoveLeader makes another server lead, and returns when the leader has agreed.
+// MoveLeader makes another server the leader. It returns when the old leader
+// has handed over.
 func (e *Ensemble) MoveLeader(t testing.TB) {
 	t.Helper()
 	from := e.Leader(t)

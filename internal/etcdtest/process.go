@@ -25,8 +25,9 @@ type process struct {
 	prefixes atomic.Int64
 }
 
-// The timing of the servers. etcd never grants a lease of less than one and a
-// half election timeouts, in whole seconds: here 1 s.
+// The timing of the servers. etcd grants no lease that is shorter than one and
+// a half election timeouts. It rounds that up to whole seconds, so the shortest
+// lease is 1 s here.
 const (
 	heartbeatInterval = 50 * time.Millisecond
 	electionTimeout   = 500 * time.Millisecond
@@ -98,7 +99,8 @@ func (p *process) healthy() bool {
 	return err == nil && strings.Contains(text, `"health":"true"`)
 }
 
-// metric returns the sum of all lines of a metric whose labels contain a text.
+// metric returns the sum of the values of a metric. It counts only the lines
+// that have the text label in their labels.
 func (p *process) metric(name, label string) (sum float64, err error) {
 	text, err := p.get("/metrics")
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
@@ -111,7 +113,8 @@ func (p *process) metric(name, label string) (sum float64, err error) {
 	return sum, err
 }
 
-// get asks the port for metrics, which has no TLS and counts no requests.
+// get sends an HTTP request to the port for metrics. This port has no TLS, and
+// the server's counters of requests do not count what it receives.
 func (p *process) get(path string) (string, error) {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + p.metrics + path)

@@ -14,9 +14,9 @@ import (
 // Server is one etcd server for a test. If something goes wrong with the server,
 // its methods end the test with t.Fatal.
 //
-// A heartbeat of the servers takes 50ms and the election timeout is 500ms, so
-// the shortest lease is 1s. The server has neither the old API (v2) nor the
-// gateway for JSON.
+// A server sends heartbeats to the other servers every 50ms. The election
+// timeout is 500ms, so the shortest lease is 1s. The server has neither the old
+// API (v2) nor the gateway for JSON.
 type Server struct {
 	*process
 	t testing.TB
@@ -78,8 +78,8 @@ func Main(m *testing.M) int {
 	return shared.Main(m, "etcdtest", func(p *process) error { return p.proc.Close() })
 }
 
-// Prefix returns a prefix for keys that no other test uses, such as test17. It
-// stays the same in no two calls.
+// Prefix returns a prefix for keys, such as test17. No two calls return the
+// same prefix.
 func (s *Server) Prefix() string { return fmt.Sprintf("test%d", s.prefixes.Add(1)) }
 
 // Addr returns host:port of the client port.
@@ -126,8 +126,9 @@ func (s *Server) Resume() {
 	s.must(s.proc.Resume())
 }
 
-// Metric returns the sum of all lines of one of the server's metrics whose
-// labels contain a text. The text may be empty.
+// Metric returns the sum of the values of one of the server's metrics. It
+// counts only the lines that have the text label in their labels. If label is
+// empty, every line counts.
 func (s *Server) Metric(name, label string) float64 {
 	s.t.Helper()
 	sum, err := s.metric(name, label)
@@ -148,8 +149,8 @@ func (s *Server) Etcdctl(args ...string) string {
 	return string(out)
 }
 
-// EnableAuth makes the user root and another user, who may read and write the
-// keys below prefix, and turns authentication on.
+// EnableAuth makes the user root and a second user, and turns authentication
+// on. The second user may read and write only the keys that begin with prefix.
 func (s *Server) EnableAuth(rootPassword, user, password, prefix string) {
 	s.t.Helper()
 	s.Etcdctl("user", "add", "root:"+rootPassword)

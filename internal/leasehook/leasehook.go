@@ -1,5 +1,5 @@
-// Package leasehook lets tests play a paused process. It reaches the clocks of
-// a driver.Lease, which have no exported way to be set.
+// Package leasehook lets tests simulate a pause of the process. It sets the
+// clocks of a driver.Lease, for which package driver exports no function.
 package leasehook
 
 import "time"

@@ -177,7 +177,8 @@ func (p *process) ready() bool {
 	return err == nil && len(lines) > 7 && lines[0] == strconv.Itoa(p.proc.Pid()) && strings.TrimSpace(lines[7]) == "ready"
 }
 
-// signal sends a signal to all processes of the server, the first one first.
+// signal sends a signal to all processes of the server. It begins with the
+// first process, which is the parent of the others.
 func (p *process) signal(sig syscall.Signal) {
 	pid := p.proc.Pid()
 	for _, child := range append([]int{pid}, children(pid)...) {
@@ -205,8 +206,8 @@ func children(pid int) (found []int) {
 	return found
 }
 
-// kill ends all processes of the server at once. The first process is dead first, so
-// it starts no other.
+// kill ends all processes of the server with SIGKILL. It begins with the first
+// process, which would start others in place of those that are dead.
 func (p *process) kill() error {
 	rest := children(p.proc.Pid())
 	err := p.proc.Kill()

@@ -74,8 +74,9 @@ func (p *Proxy) HoldRequest(match func(op int32) bool) (arrive func()) {
 	}
 }
 
-// protocol returns the readers for a new connection. Replies come in the order of the
-// requests, so a counter tells to which request a reply belongs.
+// protocol returns the readers for a new connection. Replies come in the order of
+// the requests, so a counter of each direction gives a request and its reply the
+// same number.
 func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
 	var sent, answered counter
 	return reader(func(bytes []byte, value any) testenv.Frame {

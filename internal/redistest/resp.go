@@ -89,8 +89,8 @@ func (s *Server) Do(args ...string) any {
 	return v
 }
 
-// TryDo is [Server.Do] for any goroutine: it returns an error, also for an error
-// reply.
+// TryDo is like [Server.Do], but does not end the test: it returns an error, also
+// for an error reply. So any goroutine may call it.
 func (s *Server) TryDo(args ...string) (any, error) {
 	var request bytes.Buffer
 	fmt.Fprintf(&request, "*%d\r\n", len(args))

@@ -64,9 +64,9 @@ func WithTLS(certs *testenv.Certs) Option {
 	return func(c *configuration) { c.certs = certs }
 }
 
-// Start starts a server for the test and returns when it answers. When the test ends,
-// the server is killed and its directory removed. It stores nothing on the disk,
-// unless an option says so.
+// Start starts a server for the test and returns when it answers. When the test
+// ends, the server is killed and its directory removed. The server stores nothing
+// on the disk, unless an option says so.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
 	s, err := start(t, "redis-server", "Ready to accept connections", append([]Option{With(`save ""`, "appendonly no", "repl-diskless-sync-delay 0")}, options...))
@@ -78,8 +78,8 @@ func Start(t testing.TB, options ...Option) *Server {
 	return s
 }
 
-// StartSentinel starts a Sentinel that watches a master under a name. It promotes a
-// replica when the master has not answered for half a second.
+// StartSentinel starts a Sentinel that watches a master under a name. The Sentinel
+// promotes a replica when the master has not answered for half a second.
 func StartSentinel(t testing.TB, name string, master *Server, options ...Option) *Server {
 	t.Helper()
 	lines := []string{
@@ -207,7 +207,8 @@ func (s *Server) Restart() {
 	s.must(s.TryRestart())
 }
 
-// TryRestart is [Server.Restart] for any goroutine: it returns an error.
+// TryRestart is like [Server.Restart], but does not end the test: it returns an
+// error. So any goroutine may call it.
 func (s *Server) TryRestart() error {
 	if err := s.proc.Kill(); err != nil {
 		return err
@@ -232,8 +233,8 @@ func (s *Server) must(err error) {
 var shared testenv.Shared[*Server]
 
 // Shared returns the one server that all tests of a binary share. The first call
-// starts it. It stores nothing on the disk. Each test uses keys of its own. No test
-// stops the server. It ends with the test binary.
+// starts the server. The server stores nothing on the disk. Each test uses keys of
+// its own, and no test stops the server. The server ends with the test binary.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	s := *shared.Get(t, func() (*Server, error) {

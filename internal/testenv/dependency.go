@@ -11,20 +11,20 @@ import (
 // Dependency is something that tests need and a machine may lack, such as a
 // server's program.
 type Dependency struct {
-	// Variable is the name of an environment variable. If the variable is
-	// "require", a test fails if the dependency is missing.
+	// Name names the dependency in messages, such as "a real ZooKeeper".
 	Name string
-	// Variable is the environment variable that makes a missing dependency a
-	// failure, with the value "require".
+	// Variable is the name of an environment variable. If its value is
+	// "require", a test that lacks the dependency fails. Otherwise the test is
+	// skipped.
 	Variable string
 	// Install says how to install the dependency.
 	Install string
 }
 
-// Require ends the test if err, which says what is missing, is not nil. The
-// test fails if the environment variable has the value "require". Otherwise the
-// test is skipped, and the first skip of a test binary for this dependency is
-// also reported on standard error and on the terminal, if there is one.
+// Require ends the test if err, which says what is missing, is not nil. If the
+// environment variable d.Variable is "require", the test fails. Otherwise the
+// test is skipped. The first skip of a test binary for this dependency is also
+// reported on standard error, and on the terminal if there is one.
 func (d Dependency) Require(t testing.TB, err error) {
 	t.Helper()
 	if err == nil {

@@ -77,8 +77,8 @@ func (h *Hold) Release() {
 	})
 }
 
-// ForgetFaults takes back every LoseRequest and LoseReply that has not hit a
-// request yet, and releases every Hold. The channels of faults that have hit
+// ForgetFaults cancels each fault of LoseRequest and LoseReply that has not hit
+// a request yet, and releases every Hold. The channels of faults that have hit
 // nothing do not close.
 func (p *Proxy) ForgetFaults() {
 	p.change(func() {
@@ -121,9 +121,9 @@ func (p *Proxy) matchingFault(op int32) *fault {
 }
 
 // HoldEvents holds back the events that servers send, on all connections.
-// Everything else passes, also what follows an event on the same connection,
-// which [Proxy.HoldReplies] would hold back. No network does this, but a server
-// may send an event late.
+// Everything else passes, also what follows an event on the same connection.
+// ([Proxy.HoldReplies] holds back what follows a reply.) No network does this,
+// but a server may send an event late.
 func (p *Proxy) HoldEvents() *EventHold {
 	h := &EventHold{proxy: p, held: make(chan struct{})}
 	p.change(func() { p.events = h })

@@ -38,9 +38,9 @@ type Process struct {
 	pid int // 0 while the server is down
 }
 
-// NewProcess returns a server that runs command and starts nothing yet. It
-// takes over dir, which must exist: the server's output goes to a file there,
-// and [Process.Close] removes dir.
+// NewProcess returns a server that is down. [Process.Start] starts it with
+// command. The directory dir must exist. The server's output goes to a file in
+// dir, and [Process.Close] removes dir.
 func NewProcess(dir string, command []string) (*Process, error) {
 	supervisor, err := newSupervisor(dir, command)
 	if err != nil {
@@ -49,11 +49,11 @@ func NewProcess(dir string, command []string) (*Process, error) {
 	return &Process{dir: dir, supervisor: supervisor}, nil
 }
 
-// Startup holds the functions by which [Process.Start] sees what becomes of a
-// server that it has started.
+// Dir returns the directory of the server.
 func (p *Process) Dir() string { return p.dir }
 
-// Startup says how to see what becomes of a server that has been started.
+// Startup holds the functions by which [Process.Start] finds out whether a
+// server that it has started gets ready, or why it does not.
 type Startup struct {
 	// Ready reports whether this very server answers, and not another one that
 	// has its port.

@@ -15,8 +15,9 @@ type Shared[S any] struct {
 	server  S
 }
 
-// Get returns the server. The first call starts the server by start. If start
-// fails, the test fails, and the next call starts the server again.
+// Get returns the server. The first call of Get calls start, which starts the
+// server. If start fails, the test fails, and the next call of Get calls start
+// again.
 func (s *Shared[S]) Get(t testing.TB, start func() (S, error)) S {
 	t.Helper()
 	s.mu.Lock()
@@ -31,10 +32,10 @@ func (s *Shared[S]) Get(t testing.TB, start func() (S, error)) S {
 	return s.server
 }
 
-// Main runs the tests. After that it stops the server by stop, if a test has
-// started the server. The result is the exit code of the test binary. If stop
-// fails, Main prints the error with the name of the package, and the exit code
-// is not 0.
+// Main runs the tests. If a test has started the server, Main calls stop after
+// the tests, which stops the server. The result is the exit code of the test
+// binary. If stop fails, Main prints the error with the name of the package,
+// and the exit code is not 0.
 func (s *Shared[S]) Main(m *testing.M, name string, stop func(S) error) int {
 	code := m.Run()
 	s.mu.Lock()

@@ -84,7 +84,8 @@ func (s *supervisor) start() (int, error) {
 	return strconv.Atoi(answer)
 }
 
-// kill ends the program with SIGKILL, stop with SIGTERM. Both wait until it is dead.
+// kill ends the program with SIGKILL. stop ends it with SIGTERM. Both wait
+// until the program is dead.
 func (s *supervisor) kill() error { _, err := s.order("kill"); return err }
 func (s *supervisor) stop() error { _, err := s.order("stop"); return err }
 

@@ -19,9 +19,9 @@ const CanRunProcesses = true
 // to clean up.
 func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// pause stops a process with SIGSTOP and returns once all of it has stopped.
-// Its threads go on for a moment after the signal was sent, and a server could
-// answer in that time.
+// pause stops a process with SIGSTOP and returns once all its threads have
+// stopped. Threads go on for a moment after the signal was sent, and a server
+// could answer in that time.
 func pause(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err

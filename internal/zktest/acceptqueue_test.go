@@ -20,7 +20,7 @@ func TestFullAcceptQueueLetsNoClientIn(t *testing.T) {
 	end()
 	end()
 	_, _, err = raw.Children("/")
-	require.NoError(t, err, "the connection that was there")
+	require.NoError(t, err, "a connection from before FillAcceptQueue")
 	_, _, err = s.Raw(t).Children("/")
-	require.NoError(t, err, "a new one")
+	require.NoError(t, err, "a new connection")
 }

@@ -141,11 +141,12 @@ func newPeerLink(to peer) (*peerLink, error) {
 }
 
 // serveLinks lets the proxies accept connections, and makes sure that election
-// connections go through proxies. ZooKeeper keeps only the connection that the
-// server with the higher id has made. If the server with the lower id dials,
-// the other server hangs up and dials back, at the address that the first
-// message of the dialer names. So the proxy replaces that address by the
-// address of the proxy for the opposite direction.
+// connections go through proxies. Of the two connections that a pair of servers
+// may make, ZooKeeper keeps only the one that the server with the higher id has
+// made. If the server with the lower id dials, the other server hangs up and
+// dials back, at the address that the first message of the dialer names. So the
+// proxy replaces that address by the address of the proxy for the opposite
+// direction.
 func (e *Ensemble) serveLinks() {
 	for i := range e.links {
 		for j, link := range e.links[i] {

@@ -17,8 +17,9 @@ const shortSession = 3 * time.Second
 
 // A follower that is cut off from its leader goes on answering reads from its
 // own copy of the data, for a while. Meanwhile the leader ends sessions and
-// removes their nodes, so the two servers give different answers. This package
-// can start ensembles because of this case.
+// removes their nodes, so the two servers give different answers. This test
+// shows it: the follower still shows the node of a session that the leader has
+// ended. Other packages start ensembles to test locks in this case.
 func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
 	e := StartEnsemble(t, 3, WithConfig(map[string]string{"syncLimit": "40"}))
 	leader, follower := e.Leader(t), e.Follower(t)
@@ -32,7 +33,7 @@ func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
 	require.Equal(t, zk.EventNodeDeleted, (<-gone).Type, "the leader has let the session expire")
 	held, _, err := holder.Exists("/held")
 	require.NoError(t, err)
-	require.True(t, held, "the follower does not know")
+	require.True(t, held, "the follower does not know that the session has ended")
 
 	synced := async(func() error { _, err := other.Sync("/"); return err })
 	for until := time.Now().Add(time.Second); time.Now().Before(until); {
@@ -90,7 +91,8 @@ func TestEnsembleSurvivesItsLeader(t *testing.T) {
 
 // The network loses what a follower sends to its leader. The leader then hears
 // nothing of the sessions of the follower's clients, and ends them. The
-// follower still gets what the leader sends.
+// follower still gets what the leader sends, so it reports that the node of
+// such a session is gone. But it cannot answer a Sync.
 func TestFollowerCutOffOneWayStillFollows(t *testing.T) {
 	e := StartEnsemble(t, 3, WithConfig(map[string]string{"syncLimit": "60"}))
 	leader, follower := e.Leader(t), e.Follower(t)

@@ -23,6 +23,6 @@ func within(t *testing.T, what <-chan struct{}) {
 	select {
 	case <-what:
 	case <-time.After(30 * time.Second):
-		t.Fatal("did not happen")
+		t.Fatal("not within 30s: the channel has not closed")
 	}
 }

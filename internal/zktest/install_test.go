@@ -21,7 +21,7 @@ func TestZooKeeperHomeComesBeforeDebian(t *testing.T) {
 	touch(t, filepath.Join(debian, "zookeeper-jute.jar"), 0o600)
 
 	_, err := findInstallation(home, home, debian)
-	require.ErrorContains(t, err, "ZOOKEEPER_HOME", "what was asked for and is not there is an error")
+	require.ErrorContains(t, err, "ZOOKEEPER_HOME", "the user has named a directory that has no such jar")
 
 	touch(t, filepath.Join(home, "lib", "zookeeper-3.9.3.jar"), 0o600)
 	found, err := findInstallation(home, home, debian)
@@ -45,7 +45,7 @@ func TestMissingJavaIsNamed(t *testing.T) {
 func TestCuratorsJarsComeFromWhereTheVariableSays(t *testing.T) {
 	given, debian := t.TempDir(), t.TempDir()
 	_, err := findCurator(given, debian)
-	require.ErrorContains(t, err, "CURATOR_JARS", "what was asked for and is not there is an error")
+	require.ErrorContains(t, err, "CURATOR_JARS", "the user has named a directory that has no such jar")
 	_, err = findCurator("", debian)
 	require.ErrorContains(t, err, "install libcurator-recipes-java")
 

@@ -6,9 +6,9 @@ import (
 )
 
 // logConfigs holds the configuration files of two logging libraries, by file
-// name. It depends on the release of ZooKeeper which of the two libraries a
-// server uses. Both files make the server print warnings, so that its log says
-// why it does not start.
+// name. The release of ZooKeeper decides which of the two libraries a server
+// uses. Both files make the server print warnings, so that its log says why it
+// does not start.
 var logConfigs = map[string]string{
 	"logback.xml": `<configuration>
 <appender name="console" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %level %logger %msg%n</pattern></encoder></appender>

@@ -24,8 +24,9 @@ type process struct {
 	chroots int
 
 	asking sync.Mutex // held from the sending of a four-letter word to its answer, so that wordsSent is up to date
-	// How many four-letter words this package has sent to the server since
-	// startCounting. The server counts each of them as a packet.
+	// wordsSent is the number of four-letter words that this package has sent
+	// to the server since startCounting. The server counts each of them as a
+	// packet.
 	wordsSent int64
 	ignored   int64 // how many packets the server had received when it became ready
 }
@@ -57,10 +58,10 @@ func newProcess(s *settings) (_ *process, err error) {
 	return p, err
 }
 
-// command returns the server's command line. It limits the heap, and it turns
-// off the second of Java's two compilers, which optimizes more than the first
-// one: a test's server ends too soon to gain from a large heap or from that
-// compiler.
+// command returns the server's command line. The command line limits the heap.
+// It also turns off the second of Java's two compilers, which optimizes more
+// than the first one. The reason: a test's server ends too soon to gain from a
+// large heap or from that compiler.
 func command(home installation, s *settings, dir string) (command []string, err error) {
 	if s.slowDisk {
 		if command, err = testenv.SlowDiskCommand(dir); err != nil {

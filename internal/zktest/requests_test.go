@@ -12,8 +12,8 @@ import (
 
 func TestRequestsCountsWhatClientsSend(t *testing.T) {
 	s := Start(t)
-	require.Zero(t, s.Requests(t), "the words asked while it started do not count")
-	require.Zero(t, s.Requests(t), "nor does asking")
+	require.Zero(t, s.Requests(t), "the four-letter words that Start has sent do not count")
+	require.Zero(t, s.Requests(t), "the four-letter word that Requests has sent does not count")
 	s.FourLetter("ruok")
 	s.Mntr()
 	require.Zero(t, s.Requests(t))
@@ -30,7 +30,7 @@ func TestRequestsCountsWhatClientsSend(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = conn.Get("/a")
 	require.ErrorIs(t, err, zk.ErrNoNode)
-	require.EqualValues(t, 1+4, s.Requests(t), "one for a Multi, and for what is refused")
+	require.EqualValues(t, 1+4, s.Requests(t), "a Multi counts once, and a refused request counts as well")
 
 	conn.Close()
 	require.EqualValues(t, 1+4+1, s.Requests(t), "a close")

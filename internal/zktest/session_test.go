@@ -28,7 +28,7 @@ func TestExpiredSessionLosesItsNodesAtOnceAndItsClientLearns(t *testing.T) {
 	require.Equal(t, zk.EventNodeDeleted, (<-gone).Type)
 	require.Empty(t, s.Tree(t, root))
 	eventually(t, func() bool { return conn.State() == zk.StateHasSession && conn.SessionID() != session.ID })
-	require.Error(t, Expire(s.Addr(), session.ID, session.Passwd), "a second time")
+	require.Error(t, Expire(s.Addr(), session.ID, session.Passwd), "the server does not know the session any more")
 }
 
 func TestExpireNeedsTheRightPassword(t *testing.T) {
