@@ -140,7 +140,7 @@ func (d comparison) contendOwn(mode dlock.Mode) string {
 	k := d.contend(d.clients[0], d.queue, mode)
 	d.eventually(func() bool { return k.over() || k.lastWait().Predecessor == node },
 		func() string {
-			return fmt.Sprintf("it neither enters nor waits for %s but for %+v", node, k.lastWait())
+			return fmt.Sprintf("the call has not returned, and does not wait for %s: its last wait is %+v", node, k.lastWait())
 		})
 	seen := waits
 	if k.over() {
@@ -192,7 +192,7 @@ func (d comparison) contendForeign(mode dlock.Mode) string {
 		default:
 			return d.watchedByAnother(d.queue, l.Node())
 		}
-	}, func() string { return "it neither enters nor waits" })
+	}, func() string { return "the other library has not answered, and does not watch the node of this lock" })
 	d.unlock(l)
 	switch {
 	case !over:

@@ -78,5 +78,5 @@ func TestAServerThatRemovesEmptyQueuesTakesNoLockAway(t *testing.T) {
 	epochs := 0
 	made.Range(func(any, any) bool { epochs++; return true })
 	t.Logf("the queues were made %d times", epochs)
-	require.Greater(t, epochs, 2*queues, "they were not removed")
+	require.Greater(t, epochs, 2*queues, "the server has removed too few queues")
 }

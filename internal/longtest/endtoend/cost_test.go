@@ -129,7 +129,7 @@ func waitedFor(t *testing.T, mode dlock.Mode, end string) {
 			next.waitsBehind(held.Node())
 			// The waiter sends the requests for its two watches at the same
 			// time. Wait until the server has handled both.
-			w.eventually(func() bool { return w.server.Watches() >= watches+2 }, func() string { return "no watch" })
+			w.eventually(func() bool { return w.server.Watches() >= watches+2 }, func() string { return "the server does not hold both watches of the waiter" })
 		})
 		began := time.Now()
 		entering := spent(t, proxy, func() { w.unlock(held); next.granted() })
@@ -187,7 +187,7 @@ func TestARetainedLockIsTakenAgainWithoutARequest(t *testing.T) {
 	// While a node is retained, the client watches and lists the queue.
 	// go-zookeeper sends the same kind of request for both: it asks for the
 	// children.
-	w.eventually(func() bool { return proxy.Frames(zktest.OpGetChildren2) >= 2 }, func() string { return "the queue is not looked at" })
+	w.eventually(func() bool { return proxy.Frames(zktest.OpGetChildren2) >= 2 }, func() string { return "the client does not watch and list the queue" })
 	// 300 ms after the grant the client also watches the node itself.
 	w.watched(watches, 2)
 	require.Empty(t, spent(t, proxy, func() {

@@ -37,9 +37,10 @@ func (k *contender) listedQueue(n int) {
 	k.waits()
 }
 
-// A superuser may write to every node, also to that of a holder. With
-// handover=list a waiter takes no write for a release, however long it has
-// waited.
+// A superuser may write to every node, also to that of a holder. It can forge
+// the write by which a holder releases its lock. A waiter whose session has
+// handover=list lists the queue after each write, so the forged write grants it
+// nothing, however long it has waited.
 func TestAWriteToAHoldersNodeGrantsNothingIfWaitersList(t *testing.T) {
 	for _, handover := range []string{"release", "list"} { // the setting of the holder; the waiter always has handover=list
 		t.Run("holder with handover="+handover, func(t *testing.T) {

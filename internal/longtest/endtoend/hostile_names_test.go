@@ -171,16 +171,16 @@ func TestControlCharactersOfANameReachNoTerminal(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, err, dlock.ErrTimeout)
 		requirePrintableError(t, err)
-		require.ErrorContains(t, err, "-W-0000000000", "it says who was in the way")
+		require.ErrorContains(t, err, "-W-0000000000", "the error names the node that the call waited for")
 		require.NotEmpty(t, traced)
-		require.Equal(t, name, traced[0].Predecessor, "a program gets what is there")
+		require.Equal(t, name, traced[0].Predecessor, "a program gets the name as it is")
 		for _, format := range []string{"%v", "%+v", "%s", "%#v"} {
 			requirePrintable(t, fmt.Sprintf(format, traced[0]))
 		}
 
 		queue, err := m.Queue(w.soon())
 		require.NoError(t, err)
-		require.Equal(t, name, queue[0].Node, "a program gets what is there")
+		require.Equal(t, name, queue[0].Node, "a program gets the name as it is")
 		for _, format := range []string{"%v", "%+v", "%s", "%q", "%#v"} {
 			requirePrintable(t, fmt.Sprintf(format, queue[0]))
 			requirePrintable(t, fmt.Sprintf(format, queue))
@@ -218,7 +218,7 @@ func requirePrintableError(t testing.TB, err error) {
 	slog.New(slog.NewJSONHandler(&json, nil)).Error("failed", "error", err)
 	for _, s := range []string{err.Error(), fmt.Sprintf("%v", err), fmt.Sprintf("%+v", err), fmt.Sprintf("%q", err), text.String(), json.String()} {
 		requirePrintable(t, strings.TrimSuffix(s, "\n"))
-		require.Less(t, len(s), 20_000, "and no name fills the disk")
+		require.Less(t, len(s), 20_000, "a long name is cut")
 	}
 }
 

@@ -247,7 +247,8 @@ func (w *fixture) recordStore(e *recorder) {
 	}
 }
 
-// fails causes every failure that is possible before there is a session.
+// fails causes many of the failures that are possible before there is a
+// session.
 func (w *fixture) fails(e *recorder, password string) {
 	w.Helper()
 	escaped, certs := percent(password), testenv.NewCerts(w)

@@ -82,7 +82,7 @@ func lockUnderFaults(t *testing.T, clients, rounds int, when moment, meet faultF
 			case <-hit:
 				met.Add(1)
 			case <-time.After(bound):
-				return fmt.Errorf("the fault was not met")
+				return fmt.Errorf("the fault has not happened")
 			}
 			return nil
 		}

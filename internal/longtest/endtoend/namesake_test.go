@@ -11,7 +11,8 @@ import (
 
 // Soon after a grant an operator removes the queue and makes it again. Another
 // goroutine of the same client is about to acquire the lock with a node of the
-// same name, while the first holder's Unlock is under way.
+// same name, while the first holder's Unlock is under way. That Unlock has to
+// report the loss, and must not remove the other goroutine's node.
 func TestAnUnlockTakesNoLockFromAnotherGoroutineOfItsClient(t *testing.T) {
 	w := newFixture(t)
 	c, proxy := w.proxied("web1")
@@ -32,7 +33,7 @@ func TestAnUnlockTakesNoLockFromAnotherGoroutineOfItsClient(t *testing.T) {
 	// On a slow machine Unlock may have returned, because the holder has
 	// learned of the loss.
 	w.eventually(func() bool { return len(w.nodes("q")) == 0 || len(unlocked) == 1 },
-		func() string { return "the Unlock has not arrived" })
+		func() string { return "the queue still has a node, and Unlock has not returned" })
 	replies.Release()
 	lock := next.granted()
 	require.ErrorIs(t, <-unlocked, dlock.ErrLost)

@@ -96,7 +96,7 @@ func TestAWaiterWhoseNodeWasRemovedIsNotGrantedAndQueuesAgain(t *testing.T) {
 	last.waitsBehind(first)
 
 	w.remove("q", first)
-	w.eventually(func() bool { return len(middle.nodes()) == 2 }, func() string { return "it does not queue again" })
+	w.eventually(func() bool { return len(middle.nodes()) == 2 }, func() string { return "the waiter does not queue again" })
 	middle.waitsBehind(last.node())
 	last.waitsBehind(holder.Node())
 	w.listed("q", holder.Node(), last.node(), middle.node())
@@ -237,7 +237,8 @@ func TestCloseOfTheOldHoldersClientLeavesANodeOfTheSameName(t *testing.T) {
 
 // The reply to the Delete of an Unlock is lost. Before the client has
 // reconnected, the queue is made again and another client holds a node of the
-// same name. The reaper repeats the Delete and finds that node.
+// same name. The reaper repeats the Delete and finds that node. It must not
+// remove the node.
 func TestTheRepeatOfALostUnlockLeavesANodeOfTheSameName(t *testing.T) {
 	w := newFixture(t)
 	c, proxy := w.proxied("web1")
@@ -291,7 +292,9 @@ func TestARepeatedDeleteLeavesANodeOfTheSameName(t *testing.T) {
 }
 
 // In one step the queue is removed and made again, and another client has nodes
-// with the very names that the nodes of the holder and of the waiter had.
+// with the very names that the nodes of the holder and of the waiter had. The
+// waiter must not take such a node for its own. It queues again, and waits for
+// the other client's nodes.
 func TestAWaiterIsNotGrantedOnANodeOfTheSameName(t *testing.T) {
 	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -317,7 +320,7 @@ func TestAWaiterIsNotGrantedOnANodeOfTheSameName(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, []string{holder.Node(), first}, w.nodes("q")[:2])
 
-			w.eventually(func() bool { return len(k.nodes()) == 2 }, func() string { return "it does not queue again" })
+			w.eventually(func() bool { return len(k.nodes()) == 2 }, func() string { return "the waiter does not queue again" })
 			blocker := holder.Node() // the node that the waiter waits for, if the waiter is a reader
 			if mode == dlock.Exclusive {
 				blocker = first
@@ -357,7 +360,8 @@ func TestAnOperatorCannotMakeTwoHolders(t *testing.T) {
 
 // A holder has sent the request that watches its own node. Before the store has
 // handled this request, or before the answer arrives, the queue is made again
-// and another client gets a node of the very same name.
+// and another client gets a node of the very same name. The holder has to learn
+// of the loss, and its Unlock must leave that node.
 func TestAHolderSeesANodeOfTheSameNameWhileItSetsItsWatch(t *testing.T) {
 	for name, hold := range map[string]func(*zktest.Proxy, func(int32) bool) *testenv.Hold{
 		"before the request": (*zktest.Proxy).HoldRequests,

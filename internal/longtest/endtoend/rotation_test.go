@@ -17,7 +17,8 @@ import (
 )
 
 // A certificate and its key are replaced, one file after the other. For a
-// moment the two files do not match.
+// moment the two files do not match, and a waiter needs a new session. Its
+// client tries again until the files match, and the waiter queues again.
 func TestAWaiterOutlivesTheReplacementOfItsCertificate(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
@@ -48,10 +49,10 @@ func TestAWaiterOutlivesTheReplacementOfItsCertificate(t *testing.T) {
 	proxy.Refuse() // keep the client away until its session has ended on the server
 	require.NoError(t, zktest.Expire(server.Addr(), w.owner("q", k.node()), nil))
 	proxy.Heal()
-	w.eventually(func() bool { return refused.Load() > 1 }, func() string { return "the files are not read again" })
+	w.eventually(func() bool { return refused.Load() > 1 }, func() string { return "the client does not read the files again" })
 	k.waits()
 	replace(key, certs.Server.Key)
-	w.eventually(func() bool { return len(k.nodes()) == 2 }, func() string { return "it does not queue again" })
+	w.eventually(func() bool { return len(k.nodes()) == 2 }, func() string { return "the waiter does not queue again" })
 	w.unlock(holder)
 	w.unlock(k.granted())
 }

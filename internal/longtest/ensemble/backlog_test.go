@@ -37,13 +37,13 @@ func TestServerWithAFullAcceptQueueIsAClearErrorInTime(t *testing.T) {
 	took := time.Since(began)
 	t.Logf("after %v: %v", took.Round(time.Millisecond), err)
 	require.ErrorIs(t, err, dlock.ErrTimeout)
-	require.ErrorIs(t, err, driver.ErrUnavailable, "and why")
+	require.ErrorIs(t, err, driver.ErrUnavailable, "the error also says why")
 	require.Contains(t, err.Error(), "q: timed out after ")
 	require.Less(t, took, timeLimit+bound/2)
 
 	end()
 	l, err := c.RWMutex("q").Lock(within(t))
-	require.NoError(t, err, "the same client, when the queue is empty again")
+	require.NoError(t, err, "the same client gets the lock when the accept queue is empty again")
 	require.NoError(t, l.Unlock())
 	require.Equal(t, []string{"/f", "/f/q"}, server.Tree(t, "/"))
 }

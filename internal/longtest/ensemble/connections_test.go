@@ -7,8 +7,10 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Connections break at every moment between Lock and Unlock, so that requests,
-// replies and events get lost at random.
+// Six clients count under a lock. Their connections break at every moment
+// between Lock and Unlock, so that requests, replies and events get lost at
+// random. No call may fail, no increment may be lost, and no two clients may
+// hold the lock together.
 func TestConnectionsBreakAllTheTimeAndNothingIsLost(t *testing.T) {
 	t.Parallel()
 	server := zktest.Shared(t)

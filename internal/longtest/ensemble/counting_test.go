@@ -87,12 +87,12 @@ func (c *counting) count(l *dlock.Lock) {
 	}
 }
 
-// progress waits until all clients together have made further increments, as
-// many as the parameter more says.
+// progress waits until the clients have made more increments since the call,
+// all of them together. The parameter more is the number of these increments.
 func (c *counting) progress(t testing.TB, more int64) {
 	t.Helper()
 	from := c.counts.Load()
-	eventually(t, "the others go on counting", func() bool {
+	eventually(t, "the clients go on counting", func() bool {
 		select {
 		case err := <-c.errors:
 			t.Fatal(err)
@@ -113,6 +113,6 @@ func (c *counting) stop(t testing.TB) {
 	}
 	t.Logf("counted %d times, %d locks lost", c.counts.Load(), c.losses.Load())
 	require.Equal(t, c.counts.Load(), c.counter.Load(), "lost updates")
-	require.Zero(t, c.overlaps.Load(), "two inside at once")
+	require.Zero(t, c.overlaps.Load(), "two clients held the lock at once")
 	require.Zero(t, c.refused.Load(), "tokens out of order")
 }

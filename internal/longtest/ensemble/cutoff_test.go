@@ -102,7 +102,7 @@ func TestHolderBehindASlowNetworkKeepsTheLock(t *testing.T) {
 	require.NoError(t, h.lock.Unlock())
 	g := <-h.next
 	require.NoError(t, g.err)
-	t.Logf("with %v in each direction the next one had and returned the lock %v after Unlock was called", delay, time.Since(began))
+	t.Logf("with %v in each direction the waiter had acquired and released the lock %v after Unlock was called", delay, time.Since(began))
 	for range 3 {
 		l, err := h.holder.RWMutex("q").Lock(within(t))
 		require.NoError(t, err)

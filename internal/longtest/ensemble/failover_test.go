@@ -105,9 +105,9 @@ func (h *steadyHolder) await(t *testing.T) {
 }
 
 // quick is the longest outage that a lease must outlast. A lease lasts nine
-// seconds here. Three and three quarters of these, the time between two writes
-// that renew the lease, may have passed before the outage. Reconnecting takes
-// one second.
+// seconds here. The latest write that has renewed it may be 3.75 s old when the
+// outage begins, and reconnecting takes one second. That leaves 4.25 s, and
+// quick is shorter.
 const quick = 3 * time.Second
 
 // requireHeld requires that the lock is still held. After a longer outage, such

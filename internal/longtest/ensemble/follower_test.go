@@ -16,7 +16,8 @@ import (
 
 // A follower that has lost its leader still answers from its own memory for
 // syncLimit ticks. Meanwhile the leader hears nothing of the sessions on that
-// follower, and ends them.
+// follower, and ends them. A holder on the follower has to learn of the loss
+// before the leader's side grants the lock to a waiter.
 func TestHolderOnAFollowerThatLostItsLeaderIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const rounds, holders, timeout = 5, 4, 3 * time.Second
@@ -95,7 +96,7 @@ func (r *followerRound) readsGoOnAfterTheGrant(t *testing.T) {
 	case e := <-r.gone:
 		require.Equal(t, zk.EventNodeDeleted, e.Type)
 	case <-time.After(bound):
-		t.Fatal("the plain session was not let go")
+		t.Fatal("the majority has not ended the plain session")
 	}
 	type answer struct {
 		present bool
@@ -111,7 +112,7 @@ func (r *followerRound) readsGoOnAfterTheGrant(t *testing.T) {
 	case a := <-answers:
 		require.NoError(t, a.err)
 		require.True(t, a.present, "the follower does not know that the session has ended")
-		t.Logf("%v after the majority let the plain session go, the follower answered that its node is there", time.Since(began))
+		t.Logf("%v after the majority had ended the plain session, the follower answered that its node is there", time.Since(began))
 	case <-time.After(bound):
 		t.Fatal("the follower does not answer any more")
 	}

@@ -71,9 +71,9 @@ func (h *handover) queue(t testing.TB, name, nextDSN string) <-chan grant {
 	select {
 	case <-waiting:
 	case g := <-granted:
-		t.Fatalf("the next one did not wait: %v", g.err)
+		t.Fatalf("the second client did not wait: %v", g.err)
 	case <-ctx.Done():
-		t.Fatal("the next one does not stand in the queue")
+		t.Fatal("the second client does not wait in the queue")
 	}
 	return granted
 }
@@ -111,9 +111,9 @@ func (h *handover) margin() (time.Duration, error) {
 	margin := g.at.Sub(lost)
 	switch {
 	case !errors.Is(g.holderErr, dlock.ErrLost):
-		return margin, fmt.Errorf("two holders for %v: Err was %v when the next one was let in", -margin, g.holderErr)
+		return margin, fmt.Errorf("two holders for %v: Err was %v when the waiter was granted the lock", -margin, g.holderErr)
 	case !g.holderLost:
-		return margin, fmt.Errorf("Lost closed %v after the next one was let in", -margin)
+		return margin, fmt.Errorf("Lost closed %v after the waiter was granted the lock", -margin)
 	}
 	return margin, nil
 }

@@ -10,7 +10,8 @@ import (
 
 // A leader that has lost its followers goes on as before for syncLimit ticks.
 // The followers wait for their leader for as long, before they elect another
-// one.
+// one. A holder on the old leader has to learn of the loss before a waiter on
+// the other servers is granted the lock.
 func TestHolderOnALeaderThatLostItsFollowersIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const rounds, holders, timeout = 3, 4, 3 * time.Second

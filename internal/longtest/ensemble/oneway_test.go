@@ -10,7 +10,8 @@ import (
 
 // The packets of one server to another one are lost, while the other direction
 // works. Neither the leader nor the follower can know of the cut before
-// syncLimit has passed.
+// syncLimit has passed. A holder on the server that is cut off has to learn of
+// the loss before a waiter on the other servers is granted the lock.
 func TestHolderBehindAOneWayCutBetweenServersIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const holders, timeout = 4, 3 * time.Second

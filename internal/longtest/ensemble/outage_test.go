@@ -38,7 +38,7 @@ func TestAllServersDownForLongerThanTheSessionTimeout(t *testing.T) {
 		g := <-next
 		require.NoError(t, g.err)
 		require.ErrorIs(t, g.holderErr, dlock.ErrLost)
-		t.Logf("a waiter had its turn %v after the restart began", g.at.Sub(began).Round(time.Millisecond))
+		t.Logf("a waiter was granted the lock %v after the restart began", g.at.Sub(began).Round(time.Millisecond))
 	}
 	require.ErrorIs(t, h.lock.Unlock(), dlock.ErrLost)
 	l, err := h.holder.RWMutex("a/q").Lock(within(t)) // the client acquires this lock in a new session

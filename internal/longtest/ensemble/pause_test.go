@@ -39,7 +39,7 @@ func TestProcessPausedPastItsSessionLearnsTheLossBeforeItDoesAnything(t *testing
 	said := c.readLine(t)
 	t.Logf("3. its first check of the lock: %s", said)
 	require.True(t, strings.HasPrefix(said, "lost: "), said)
-	require.NoError(t, l.Err(), "and that was while the other one held the lock")
+	require.NoError(t, l.Err(), "the other client held the lock during that check")
 	require.NoError(t, l.Unlock())
 }
 

@@ -12,7 +12,9 @@ import (
 
 // The process of a server is stopped, as by a long garbage collection or by
 // swapping. Its connections stay open, and it answers nothing. When the process
-// goes on, it does not notice for a moment that time has passed.
+// goes on, it does not notice for a moment that time has passed. A holder on
+// that server has to learn of the loss before a waiter on the other servers is
+// granted the lock.
 func TestHolderOnAServerThatIsStoppedIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	const holders, timeout = 4, 2 * time.Second
@@ -29,9 +31,9 @@ func TestHolderOnAServerThatIsStoppedIsToldBeforeTheNextGrant(t *testing.T) {
 	}
 }
 
-// A majority of the servers has slow disks, so that a holder's writes are not
-// answered in time. Then the holder must count the lock as lost, whatever the
-// servers think.
+// All servers have slow disks. With a short delay the holder keeps its lock.
+// With a long delay its writes are not answered in time. Then it has to count
+// the lock as lost, although the servers may still keep its session.
 func TestHolderOnServersWithSlowDisksIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	zktest.RequireSlowDisk(t)
@@ -47,7 +49,7 @@ func TestHolderOnServersWithSlowDisksIsToldBeforeTheNextGrant(t *testing.T) {
 
 	slow(100 * time.Millisecond)
 	for began := time.Now(); time.Since(began) < 3*timeout/2; time.Sleep(20 * time.Millisecond) {
-		require.NoError(t, h.lock.Err(), "slow, but fast enough")
+		require.NoError(t, h.lock.Err(), "the disks are slow, but fast enough for the lease")
 	}
 	require.Empty(t, h.next)
 

@@ -193,7 +193,7 @@ func TestLateReleaseEventOfADeposedServerGrantsNoLock(t *testing.T) {
 		select {
 		case <-events.Held():
 		case <-time.After(bound):
-			t.Fatal("the server does not tell of the release")
+			t.Fatal("the server sends no event of the release")
 		}
 		d.depose()
 		l := next.lock(t)
@@ -202,7 +202,7 @@ func TestLateReleaseEventOfADeposedServerGrantsNoLock(t *testing.T) {
 		events.Release()
 		select {
 		case <-waiter.granted:
-			t.Fatalf("two holders: the waiter was granted the lock, and the lock of the next one stands: %v", l.Err() == nil)
+			t.Fatalf("the waiter was granted the lock; the other client still holds it: %v", l.Err() == nil)
 		case <-waiter.ended:
 		case <-time.After(bound):
 			t.Fatal("the session of the waiter has not ended")
@@ -216,7 +216,7 @@ func TestLateReleaseEventOfADeposedServerGrantsNoLock(t *testing.T) {
 		case err := <-waiter.failed:
 			require.True(t, errors.Is(err, context.Canceled), "%v", err)
 		case <-time.After(bound):
-			t.Fatal("the waiter goes on")
+			t.Fatal("the waiter's call has not returned")
 		}
 		require.NoError(t, l.Unlock())
 	})

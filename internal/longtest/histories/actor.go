@@ -70,8 +70,8 @@ type actor struct {
 	queues []string
 	rand   *rand.Rand
 	rounds int
-	// If this channel is closed, the actor ends its rounds early. If it is nil,
-	// the actor makes all of them.
+	// When the channel stop is closed, the actor makes no further round. If
+	// stop is nil, the actor makes all its rounds.
 	stop  <-chan struct{}
 	unit  time.Duration // about how long a lock is held
 	long  time.Duration // how long a lock is sometimes held: for longer than a session lasts without a connection

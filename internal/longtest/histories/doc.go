@@ -9,13 +9,15 @@
 //
 // # How to run it
 //
-// All of it, in this directory, with a real ZooKeeper if there is one:
+// This command, in this directory, runs all tests. Those that need a real
+// ZooKeeper are skipped if there is none:
 //
 //	go test -race .
 //
-// Ten thousand histories in memory; one history again, which a failing test has
-// named; ten times as many histories on one ZooKeeper server; and one on an
-// ensemble of three whose servers fail fifty times:
+// The first of the next commands makes ten thousand histories in memory. The
+// second makes one history again, which a failing test has named. The third
+// makes ten times as many histories as usual on one ZooKeeper server. The
+// fourth uses an ensemble of three servers, which fail fifty times:
 //
 //	go test -run InMemory -seeds 10000 -timeout 1h .
 //	go test -run InMemory -seeds 1 -seed 71 .
@@ -137,17 +139,18 @@
 //   - Tokens follow the clock: a contender that is known to be in the queue before
 //     another one calls has the smaller token. Together with the model's rule for
 //     tokens this means first come, first served.
-//   - A grant passes no contender before it in the queue that blocks it, also if
-//     that contender gives up later.
-//   - A try is refused only if, at some time of the call, a node may have been
-//     in the queue that blocks its mode. This rule proves much if no fault
-//     happens, and at the end, when the queue is empty and each client tries in
-//     turn. It proves little while the queue may hold nodes of which it is
-//     unknown whether they were removed. On an ensemble a server may be behind
-//     the others, so the rule applies only to a client that has written before
-//     and so has seen everything.
-//   - Every error has its reason: a timeout a deadline, a cancellation a cancel,
-//     ErrClosed a close that has begun. A closed client acquires no lock. A second
+//   - No contender is granted the lock while a contender before it in the queue
+//     blocks it. This also holds if the contender before it gives up later.
+//   - A try is refused only if, at some time of the call, the queue may have
+//     held a node that blocks the mode of the try. This rule proves much if no
+//     fault happens, and at the end, when the queue is empty and each client
+//     tries in turn. It proves little while the queue may hold nodes of which
+//     it is unknown whether they were removed. On an ensemble a server may be
+//     behind the others, so the rule applies only to a client that has written
+//     before and so has seen everything.
+//   - Every error has its reason. A call times out only if it has a deadline,
+//     and is cancelled only if its context was cancelled. It returns ErrClosed
+//     only if a close has begun. A closed client acquires no lock. A second
 //     Unlock fails.
 //   - A holder that has learned of a loss finds Lost closed and the lock's
 //     contexts cancelled, within a bound.

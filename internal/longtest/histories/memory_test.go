@@ -35,8 +35,8 @@ type plan struct {
 	calm                            bool // no faults happen; clients are closed all the same
 	closes                          int  // how many of a hundred faults close a client
 	removals                        int  // how many of a hundred faults certainly remove a queue; others may do so too
-	// The function share reports whether the actors of a client share their
-	// nodes. If it is nil, no actors do.
+	// share is a function that reports whether the actors of a client share
+	// their nodes. If share is nil, no actors share nodes.
 	share func(client int) bool
 	spoil spoiler // a broken driver; nil: the driver as it is
 }

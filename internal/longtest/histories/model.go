@@ -80,8 +80,9 @@ func (h holder) compare(o holder) int {
 type state struct {
 	holders []holder // the Locks that are held, sorted by contender and then by Lock
 	top     int64    // the highest token granted
-	// The number of the client that was granted the token top, if its actors
-	// share nodes; otherwise 0. This client may be granted the token top again.
+	// sharer is the number of the client that was granted the token top, if its
+	// actors share nodes. Otherwise it is 0. This client may be granted the
+	// token top again.
 	sharer  int
 	fence   int64 // the highest exclusive token granted
 	cleared int64 // the highest token of a node that was removed with its queue; no node with this token or a smaller one can be granted the lock any more

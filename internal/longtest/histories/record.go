@@ -187,12 +187,15 @@ type recorder struct {
 	live       []*handle // handles that may still be held
 	causes     []cause
 	empty      map[string][]int64 // by queue: the ticks at which it was seen empty while no call was under way
-	lagging    bool               // The actors of some clients share their nodes. A call then need not have a node of its own. So breaches checks neither the order of the nodes nor whether a TryLock was refused without a reason.
-	// The actors of some clients share their nodes, so that only the order of
-	// arrival within a client counts.
+	// lagging reports whether the server that a client asks may not know yet what
+	// the store has done. That can happen on an ensemble. See sees.
+	lagging bool
+	// shared reports whether the actors of some clients share their nodes. A call
+	// then need not have a node of its own. So breaches checks neither the order
+	// of the nodes nor whether a TryLock was refused without a reason.
 	shared bool
-	// How long a node may stay in the queue after its attempt has failed or its
-	// lock was unlocked. 0 means that this is not known.
+	// grace is how long a node may stay in the queue after its attempt has failed
+	// or its lock was unlocked. 0 means that this is not known.
 	grace time.Duration
 }
 

@@ -65,7 +65,7 @@ func (a *attempt) wrong() string {
 func (h *handle) over(by int64) bool { return h.given != nil && h.given.call < by }
 
 // idle reports whether a refused TryLock or TryRLock has no excuse: during the
-// whole call no node can have been in the queue that blocks its mode. There are
+// whole call, the queue cannot have held a node that blocks its mode. There are
 // three excuses. The node of another call that has failed may still be there.
 // If a request of the attempt has failed, a node of the attempt itself may
 // block it. And the server that the client asks may not know yet that other

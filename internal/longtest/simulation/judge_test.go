@@ -28,8 +28,9 @@ type holding struct {
 	joined bool // when the lock was granted, another actor held it with the same node
 
 	missing time.Time // since when its node is gone; zero if the node is there
-	// Since when the store shows the node as exclusive although the lock is
-	// shared; zero if the store does not show that.
+	// notDowngraded is the time since when the store shows the node as
+	// exclusive although the lock is shared. It is zero if the store does not
+	// show that.
 	notDowngraded time.Time
 	blocking      time.Time // since when the lock blocks a reader of its own client; zero if it blocks none
 }

@@ -114,8 +114,8 @@ func (r *run) perform() {
 	r.until(&playing)
 	for i, c := range r.clients {
 		r.closing.Go(func() {
-			// One after the other, so that no two of them act at the same
-			// instant.
+			// Close the clients one after the other, so that no two of them act
+			// at the same instant.
 			time.Sleep(time.Duration(i))
 			_ = c.replace().Close()
 		})

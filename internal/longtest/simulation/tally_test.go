@@ -23,7 +23,7 @@ var everything = []string{
 func (t *tally) wantEverything(tt *testing.T) {
 	for _, what := range everything {
 		if t.counts[what] == 0 {
-			tt.Errorf("no run came across: %s", what)
+			tt.Errorf("this happened in no run: %s", what)
 		}
 	}
 }

@@ -40,7 +40,7 @@
 //     token of a lock that was confirmed after the refusal.
 //   - No call returned an error that no fault explains.
 //   - Every worker acquired a lock after every heal, and no call hung.
-//   - Nothing is left: no node, no watch and no session's node in the store, no
+//   - Nothing is left: no watch and no node of a contender in the store, and no
 //     goroutine in a worker.
 //
 // The table at the end also shows what the counter without the check has lost.

@@ -9,9 +9,11 @@ import (
 	"syscall"
 )
 
-// When its input ends, guardScript kills the processes that it was told to
-// watch and was not told to forget. Without it, a worker that is stopped would
-// outlive a test binary that is killed.
+// guardScript reads the orders "watch PID" and "forget PID". When its input
+// ends, it kills the processes that it has to watch, without those that it was
+// told to forget. Its input ends when the test binary dies. Without
+// guardScript, a worker that is stopped would outlive a test binary that is
+// killed.
 const guardScript = `
 trap '' PIPE HUP INT QUIT TERM
 pids=' '

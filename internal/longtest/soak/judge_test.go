@@ -136,11 +136,13 @@ func judgeLock(all []*holding) (wrong []string) {
 	}
 	slices.SortFunc(all, func(a, b *holding) int { return cmp.Compare(a.from, b.from) })
 	writers := make(map[int64]*holding) // by token: the last holding of a writer
-	// Of the holdings so far, last is the one with the latest confirmation, and
-	// lastExclusive the one with the latest confirmation as exclusive.
+	// Among the holdings so far, the variable last has the one with the latest
+	// confirmation. The variable lastExclusive has the one with the latest
+	// confirmation as exclusive.
 	var last, lastExclusive *holding
-	// Of the holdings so far, highest is the one with the highest token, and
-	// highestWriter is the writer's holding with the highest token.
+	// Among the holdings so far, the variable highest has the one with the
+	// highest token. The variable highestWriter has the one with the highest
+	// token among those of writers.
 	var highest, highestWriter *holding
 	for _, h := range all {
 		if other := writers[h.token]; other != nil && h.exclusive {

@@ -15,8 +15,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// team lists the workers of a round. It is small, so that a machine with two
-// cores that also runs other tests can bear it.
+// team lists the workers of a round. The team is small, so that it does not
+// overload a machine with two cores that also runs other tests.
 //
 // Some workers have no actors for the brief locks and so write seldom. While a
 // session has no write under way, a server that has lost the other servers

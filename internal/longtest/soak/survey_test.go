@@ -31,12 +31,12 @@ func (n shownNode) String() string {
 // did not answer.
 type serverView map[shownNode]bool
 
-// A difference between servers counts only if it is seen in surveyCount
-// surveys, with a pause of surveyPause between two of them.
+// survey holds what the servers showed when the test asked each of them once:
+// one serverView for each server, in the order of the servers.
 type survey []serverView
 
-// Before a difference between servers counts, they are asked surveyCount times,
-// with a pause of surveyPause in between.
+// A difference between servers counts only if all of surveyCount surveys show
+// it. Between two surveys the test waits for surveyPause.
 const (
 	surveyCount = 8
 	surveyPause = 5 * time.Second
