@@ -38,8 +38,8 @@ func (s *delayedServer) stop() {
 // roundTrips says how long a ping and its answer take through the delay. Each field is
 // the median of many pings.
 type roundTrips struct {
-	Alone    time.Duration // with one connection
-	Together time.Duration // with pingsTogether connections at the same time
+	Alone    time.Duration // the round trip of a ping if only one connection pings
+	Together time.Duration // the same if pingsTogether connections ping at the same time
 }
 
 // pingsTogether is the number of connections that ping at the same time. Most workloads

@@ -347,7 +347,7 @@ func TestTheReadmeNamesEveryMethod(t *testing.T) {
 	} {
 		for i := range of.NumMethod() {
 			name := receiver + "." + of.Method(i).Name
-			if name != "mutex.Name" && !strings.HasSuffix(name, "String") { // which are for package fmt
+			if name != "mutex.Name" && !strings.HasSuffix(name, "String") { // package fmt calls the methods String
 				assert.Contains(t, readme, "`"+name+"(")
 			}
 		}
@@ -466,7 +466,7 @@ func TestReliabilityCountsTheFaults(t *testing.T) {
 func TestTheWorkflowRunsTheTwoCommands(t *testing.T) {
 	workflow := read(t, ".github/workflows/ci.yml")
 	for _, line := range []string{
-		"run: go run ./cmd/dlock demo\n", "run: .ci/run\n", // which runs make test
+		"run: go run ./cmd/dlock demo\n", "run: .ci/run\n", // .ci/run runs make test
 		"go-version-file: go.mod\n", "permissions:\n  contents: read\n",
 	} {
 		assert.Contains(t, workflow, line)

@@ -109,9 +109,9 @@ func (c *Client) Ping(ctx context.Context) error {
 
 // Close ends the client and releases everything that it holds. Calls in flight
 // return [ErrClosed], and Lost of every lock closes. Then the client ends its
-// session in the store, which removes the nodes, and also sessions that were
-// lost before and that the store may still keep. Close waits for all this, for
-// 20 s at most.
+// session in the store, which removes the nodes. It also ends sessions that
+// were lost before, because the store may still keep them. Close waits for all
+// this, for 20 s at most.
 //
 // An error that matches driver.ErrUnavailable means that the store could not be
 // reached. The nodes then stay until the session times out in the store, and

@@ -176,8 +176,8 @@ func (s *sharedEntry) removeIdle() {
 	}
 }
 
-// rename tells the store that a detached entry is shared. If that fails, the
-// reaper repeats it.
+// rename tells the store that the entry is shared. It is for an entry that the
+// cohort has detached. If the request fails, the reaper repeats it.
 func (s *sharedEntry) rename() {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 // settings is what a data source name says.
 type settings struct {
 	endpoints []string // "host:port"
-	prefix    string   // of all keys, without a slash at its end
+	prefix    string   // the prefix of all keys, without a slash at its end
 
 	user     string
 	password func() string // a function, so that printing settings shows no password
@@ -27,7 +27,7 @@ type settings struct {
 
 	tls                                   bool
 	tlsCA, tlsCert, tlsKey, tlsServerName string
-	tlsConfig                             *tls.Config // from Driver.TLS
+	tlsConfig                             *tls.Config // the configuration in Driver.TLS
 }
 
 const (

@@ -52,7 +52,7 @@ func (s *session) beat(ctx context.Context) (counted bool) {
 // them, because the client library logs in again for each stream, and that costs
 // the server far more than a keep-alive.
 type heartbeats struct {
-	turn   chan struct{} // of capacity 1; holds a value while a heartbeat is on its way
+	turn   chan struct{} // has capacity 1, and holds a value while a heartbeat is on its way
 	stream pb.Lease_LeaseKeepAliveClient
 	end    context.CancelFunc // ends the stream
 }

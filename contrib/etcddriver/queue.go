@@ -64,7 +64,7 @@ func (s *session) infoOf(m member, name string) driver.NodeInfo {
 // below it, without their values.
 func (s *session) Walk(ctx context.Context, prefix string) (queues []string, err error) {
 	from := s.settings.root()
-	checked := "all" // a queue's name, for ask
+	checked := "all" // any good name, because ask checks a name and there is none here
 	if prefix != "" {
 		from, checked = from+prefix+"/", prefix
 	}

@@ -33,7 +33,7 @@ type queueWatch struct {
 	stopped  bool // unused for a while
 	live     bool // the watch of etcd is open, and the copy was made since then
 	revision int64
-	nodes    map[string]driver.Place // by the last part of the key
+	nodes    map[string]driver.Place // the copy of the queue; the key is the last part of the node's key in etcd
 	news     chan struct{}           // closes when one of the above changes
 	used     driver.Instant
 	again    context.CancelFunc // ends the present watch of etcd

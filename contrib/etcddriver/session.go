@@ -22,7 +22,7 @@ import (
 type session struct {
 	*connector
 	id      clientv3.LeaseID
-	timeout time.Duration // which etcd has granted
+	timeout time.Duration // the session timeout that etcd has granted
 	client  *clientv3.Client
 	lease   *driver.Lease
 	beats   heartbeats
@@ -32,7 +32,7 @@ type session struct {
 	created atomic.Int64 // the number of calls of Create
 
 	mu     sync.Mutex
-	own    map[int64]ownNode // by token; the nodes that Create has returned
+	own    map[int64]ownNode // the nodes that Create has returned, by token
 	queues map[string]*queueWatch
 
 	closing sync.Mutex

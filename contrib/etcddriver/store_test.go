@@ -30,14 +30,14 @@ type store struct {
 
 	mu    sync.Mutex
 	links map[driver.Session]*link
-	last  *session // which was made last
+	last  *session // the session that was made last
 }
 
 // link is what lies between a session and the server.
 type link struct {
 	proxy  *testenv.Proxy
 	wire   wire
-	reused bool // by a later session
+	reused bool // whether a later session uses this link, too
 }
 
 func newStore(t *testing.T, server *etcdtest.Server, params string) *store {

@@ -68,5 +68,5 @@ func isRefusal(err error) bool {
 		return true
 	}
 	remote := (*net.OpError)(nil)
-	return errors.As(err, &remote) && remote.Op == "remote error" // an alert of TLS
+	return errors.As(err, &remote) && remote.Op == "remote error" // the server has sent a TLS alert
 }

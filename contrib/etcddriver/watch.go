@@ -125,7 +125,7 @@ func (s *session) checkStream(queues []*queueWatch) {
 
 // watchStream is the stream that carries all watches of a session.
 type watchStream struct {
-	number atomic.Int64 // of the stream, counted from 1
+	number atomic.Int64 // the number of the present stream, from 1
 	heard  atomic.Pointer[driver.Instant]
 }
 

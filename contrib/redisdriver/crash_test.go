@@ -23,7 +23,7 @@ import (
 type witness struct {
 	mu     sync.Mutex
 	holder *dlock.Lock // the latest holder that has not ended its work
-	token  int64       // of the latest holder
+	token  int64       // the token of the latest holder
 	grants int
 	faults []string
 }
@@ -179,7 +179,7 @@ func TestAReplicaThatIsPromotedMayGrantALockTwice(t *testing.T) {
 	require.NoError(t, holder.Unlock())
 	waitForSequence(t, replica, s.key("seq"), holder.Token())
 
-	replication.Cut() // the replica lags
+	replication.Cut() // from now on the replica does not receive what the master stores
 	lock, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
 	require.NoError(t, err)
 	master.Kill()

@@ -15,8 +15,8 @@ import (
 
 // settings is what a data source name says. It is not changed after parsing.
 type settings struct {
-	// options returns a copy of what go-redis has read. It is a function so that no
-	// value which is printed holds a password.
+	// options returns a copy of the options that go-redis has read from the data
+	// source name. It is a function, so that printing settings shows no password.
 	options   func() *redis.Options
 	timeout   time.Duration
 	namespace string

@@ -20,7 +20,7 @@ type link struct {
 	settings *settings
 	requests chan *line // idle lines for what callers ask for
 	upkeep   chan *line // idle lines for heartbeats and the like, which wait for no caller
-	listener *line      // for the subscription
+	listener *line      // the line for the subscription
 	life     context.Context
 	end      context.CancelFunc
 
@@ -82,7 +82,7 @@ type line struct {
 
 	mu       sync.Mutex
 	requests int             // the number of requests so far
-	ctx      context.Context // of the latest request
+	ctx      context.Context // the context of the latest request
 	client   *redis.Client   // nil before the first request
 	clients  int             // the number of clients so far
 	conn     net.Conn        // the latest connection of the client

@@ -21,9 +21,10 @@ import (
 
 func spec() driver.NodeSpec { return driver.NodeSpec{Prefix: "web-W-", Data: []byte("web")} }
 
-// TestNoLockOutlivesItsProcess is about a key without an expiry: SETNX, and a process
-// that dies before its EXPIRE. Here each node belongs to a session, and the script
-// that begins a session also sets its deadline.
+// TestNoLockOutlivesItsProcess is about locks that are a key, which a process makes
+// with SETNX and then gives an expiry with EXPIRE. If the process dies in between,
+// the key stays for ever. In this driver each node belongs to a session, and the
+// script that begins a session also sets its deadline.
 func TestNoLockOutlivesItsProcess(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=500ms")
 	dead, err := s.Connect(t.Context())
@@ -55,9 +56,9 @@ func TestNoNodeWithoutASession(t *testing.T) {
 	require.Equal(t, int64(0), s.server.Do("EXISTS", s.key("q:stock/42"), s.key("s:"+made.(*session).id)))
 }
 
-// TestNoSessionDeletesTheLockOfAnother is about DEL without a look at the owner: the
-// lock of a slow holder expires, the next one takes it, and the slow holder deletes
-// it.
+// TestNoSessionDeletesTheLockOfAnother is about locks that a holder releases with
+// DEL, without a check of the owner. If the lock of a slow holder expires, another
+// contender gets it, and the slow holder then deletes the lock of that contender.
 func TestNoSessionDeletesTheLockOfAnother(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
 	slow, err := s.Connect(t.Context())
@@ -120,7 +121,7 @@ func TestNoRequestCarriesAnInstant(t *testing.T) {
 	require.NoError(t, lock.Unlock())
 	commands := p.Commands()
 	require.Greater(t, len(commands), 4)
-	sequence := strconv.FormatInt(lock.Token(), 10) // it is an instant, too, but one that the store has made
+	sequence := strconv.FormatInt(lock.Token(), 10) // a sequence is an instant, too, but the server has read it from its own clock
 	for _, command := range commands {
 		for _, arg := range command[min(2, len(command)):] { // the arguments after the name of the command and the hash of the script
 			if strings.HasPrefix(arg, `{"`) {

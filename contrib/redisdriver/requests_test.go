@@ -60,7 +60,7 @@ func (s *store) waitForContenders(n int) {
 // as long as the shortest of these timeouts is made once more.
 func takes(t *testing.T, want map[faults.Op]int, run func(t *testing.T, s *store) (made map[faults.Op]int)) {
 	t.Helper()
-	const unlockTimeout = 2 * time.Second // the shortest one, in package recipes
+	const unlockTimeout = 2 * time.Second // the shortest time limit in package recipes: the one of Unlock
 	for range 20 {
 		began := time.Now()
 		made := run(t, newStore(t, redistest.Shared(t), longTimeout))

@@ -29,7 +29,7 @@ type session struct {
 	watches  watches.Set
 	notices  notices
 	early    atomic.Bool   // one more call of beat is planned, before the next regular heartbeat
-	news     chan struct{} // of capacity 1; holds a value while the queues are to be checked, because notices may have been missed
+	news     chan struct{} // has capacity 1, and holds a value while the queues are to be checked, because notices may have been missed
 
 	operations atomic.Int64 // the number of the latest Create
 	orphans    orphans

@@ -4,9 +4,9 @@ import "github.com/dlock-go/dlock/internal/testenv"
 
 // settings is how a server is set up.
 type settings struct {
-	scheme string   // of the client port: http or https
-	args   []string // for etcd
-	ctl    []string // for etcdctl
+	scheme string   // the scheme of the client port: http or https
+	args   []string // more arguments of etcd
+	ctl    []string // more arguments of etcdctl
 }
 
 // Option changes how a server is set up.

@@ -69,7 +69,8 @@ func TestConfigAndJVMFlagsReachTheServer(t *testing.T) {
 
 // When a server exits, it first logs that it exits, and then logs the reason.
 // launch may read the log after the first line was written and before the
-// second one is complete.
+// second one is complete. In both cases it has to report that the port is
+// taken.
 func TestTakenPortIsNoticedWhereTheLogEndsBeforeTheReason(t *testing.T) {
 	for name, lines := range map[string][2]string{
 		"the server's error": {"Unexpected exception, exiting abnormally\n", "java.net.BindException: Address already in use"},

@@ -26,7 +26,7 @@ func defaults() options {
 const (
 	minTimeout     = 500 * time.Millisecond
 	maxTimeout     = time.Hour
-	minConnections = 3 // a change, a heartbeat and the notices
+	minConnections = 3 // one each for changes, heartbeats and notices
 )
 
 // parseDSN splits a DSN into what pgx and what this package needs. No error holds the

@@ -130,7 +130,8 @@ func (l *listener) run() {
 	}
 }
 
-// lost forgets the connection, and answers those that wait for it.
+// lost records that there is no connection any more, and answers all calls of
+// Listen that wait.
 func (l *listener) lost() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -141,7 +141,7 @@ type wire struct {
 	sqldriver.Connector
 	store  *store
 	broken atomic.Bool  // the next statement breaks the connection
-	delay  atomic.Int64 // of replies, in nanoseconds
+	delay  atomic.Int64 // the delay of each reply, in nanoseconds
 
 	commits, reads atomic.Int64 // statements until now
 	busy           atomic.Int64 // transactions that found the file locked
@@ -217,7 +217,7 @@ func (w *wire) Connect(ctx context.Context) (sqldriver.Conn, error) {
 type conn struct {
 	sqldriver.Conn
 	wire   *wire
-	losing *loss // of the present transaction
+	losing *loss // what the present transaction loses; nil: nothing
 	within bool  // a transaction has begun
 	full   bool  // commits wait for the disk
 	stmts  []sqldriver.Stmt

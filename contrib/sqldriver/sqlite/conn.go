@@ -35,7 +35,7 @@ type database struct {
 func fileURI(path string) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {
-		path = "/" + path // a drive letter of Windows
+		path = "/" + path // the path begins with a drive letter of Windows
 	}
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path}).String()
 }

@@ -113,7 +113,7 @@ type connector struct {
 	path    string  // absolute; empty for the default file
 	db      *sql.DB // nil if the path is given
 	timeout time.Duration
-	wrap    func(sqldriver.Connector) sqldriver.Connector // for tests
+	wrap    func(sqldriver.Connector) sqldriver.Connector // set by tests only
 }
 
 // file returns the path of the database file, without symbolic links. It makes the

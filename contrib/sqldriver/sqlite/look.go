@@ -64,12 +64,12 @@ func (s *session) poll() {
 	}
 }
 
-// poller is the state of poll.
+// poller holds the variables of a call of poll.
 type poller struct {
 	*session
-	wait     time.Duration // until the next look
-	version  [2]int64      // of the database, as this connection sees it
-	lastTime time.Time     // of the last probe
+	wait     time.Duration // the time until the next look
+	version  [2]int64      // the number of this connection, and the version of the database that it sees
+	lastTime time.Time     // the time of the last probe
 }
 
 // look compares the watches with the database, if surely is true or if another session

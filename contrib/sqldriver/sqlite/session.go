@@ -30,7 +30,7 @@ type session struct {
 	path     string
 	timeout  time.Duration
 	db       *database
-	file     fs.FileInfo // of the database
+	file     fs.FileInfo // describes the database file
 	presence *presence
 	lease    *driver.Lease
 	watches  watches.Set

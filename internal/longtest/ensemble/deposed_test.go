@@ -31,7 +31,7 @@ func deposedLeaderRuns(t *testing.T, syncLimit int, timeout time.Duration, holde
 	leader := e.Leader(t)
 	runs := contendAcross(t, e, leader, "/d", holders, timeout)
 	e.CutServer(leader)
-	restartAllBut(e, leader) // they do not wait for the old leader, because they no longer know of it
+	restartAllBut(e, leader) // the restarted servers do not wait for the old leader, because they do not know of it
 	return runs
 }
 

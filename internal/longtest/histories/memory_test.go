@@ -352,7 +352,8 @@ func TestHistoriesOfSharedNodesAreLinearizable(t *testing.T) {
 }
 
 // After a downgrade readers join a shared node while readers of other clients,
-// with higher tokens, hold the lock.
+// with higher tokens, hold the lock. The test plays this case, and the history
+// of it must be linearizable.
 func TestAReaderJoinsADowngradedNodeAfterAReaderOfAnotherClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, rec := memdriver.New(), &recorder{shared: true}

@@ -60,7 +60,7 @@ func readHandshake(in io.Reader, least int) ([]byte, error) {
 	}
 	length := int(int32(binary.BigEndian.Uint32(head[:])))
 	switch {
-	case head[0] == 0x15 && head[1] == 0x03: // an alert of TLS
+	case head[0] == 0x15 && head[1] == 0x03: // the server has sent a TLS alert
 		return nil, errSpeaksTLS
 	case length < least || length > maxHandshake:
 		return nil, errForeign

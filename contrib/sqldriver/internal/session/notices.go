@@ -8,15 +8,15 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// notices keeps the notices that arrive while a Create is on its way. The watch that
-// the Create arms has to get them, too.
+// notices records the notices that arrive while a Create is in flight. The watch
+// that the Create arms has to get them, too.
 type notices struct {
 	mu      sync.Mutex
-	creates map[string]*recording // by queue
+	creates map[string]*recording // the recordings of the queues in which a Create is in flight
 }
 
 type recording struct {
-	creates int // in flight
+	creates int // the number of calls of Create in flight
 	gone    []notice
 }
 
@@ -82,7 +82,9 @@ func (s *Session) endWatches() {
 	}
 }
 
-// line returns the number of the line on which notices of the queue arrive, or zero.
+// line returns a number that stays the same until notices of the queue may have
+// been lost: see [Listener]. It returns zero if the store sends no notices of the
+// queue.
 func (s *Session) line(queue string) uint64 {
 	if l, ok := s.store.(Listener); ok {
 		return l.Line(queue)
@@ -90,8 +92,9 @@ func (s *Session) line(queue string) uint64 {
 	return 0
 }
 
-// armCreated arms the watch of a Create. If notices of the queue have arrived on one
-// line since before the Create, the watch costs no request.
+// armCreated arms the watch of a Create. The parameter line is what the method line
+// returned before the Create. If it still returns that number, no notice was lost,
+// and the watch costs no request.
 func (s *Session) armCreated(ctx context.Context, queue string, line uint64, j driver.Joined, predecessor func([]driver.Node) int) driver.Watch {
 	if predecessor == nil || len(j.Ahead) == 0 {
 		return driver.Watch{}

@@ -18,7 +18,7 @@ import (
 
 // Session is a driver.Session on a [Store].
 type Session struct {
-	name    string // of the package, for messages
+	name    string // the name of the driver's package, for messages
 	store   Store
 	id      string
 	timeout time.Duration
