@@ -49,7 +49,7 @@ func TestEverySabotageIsSeen(t *testing.T) {
 		observe(t, want)
 		writePage(t, replaceTables(t, page, tables(want)))
 	} else if got := tables(want); got != tablesOf(t, page) {
-		t.Errorf("docs/conformance.md is not as its table says it is made; with -update it is made anew:\n%s", got)
+		t.Errorf("the tables of docs/conformance.md differ from the following, which -update writes:\n%s", got)
 	}
 	children := newPool()
 	each(func(r rule, s sabotage) { children.start(t, s.does, pattern(r, want[s.does].caught)) })
@@ -185,7 +185,7 @@ func tables(rows map[string]row) string {
 		}
 		heading := r.String()
 		fmt.Fprintf(&b, "\n### %s\n\n", strings.ToUpper(heading[:1])+heading[1:])
-		b.WriteString("| A driver that | as it comes about | is caught by | and shows in |\n|---|---|---|---|\n")
+		b.WriteString("| A driver that | how this happens | is caught by | and also breaks |\n|---|---|---|---|\n")
 		for _, s := range sabotages[r.id()] {
 			w := rows[s.does]
 			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", s.does, s.where, w.cases(), strings.Join(w.also, ", "))

@@ -15,7 +15,7 @@ var aheadSabotages = []sabotage{
 		of(func(s base) racyAhead { return racyAhead{s} })},
 	{"is always alone", "a field that is always empty, tried with one client at a time",
 		tells(func([]driver.Node, driver.Node) []driver.Node { return nil })},
-	{"knows the writers only", "SQL: a WHERE too many",
+	{"knows the writers only", "SQL: one condition too many in a WHERE",
 		tells(only(func(n driver.Node) bool { return strings.Contains(n.Name, "-W-") }))},
 	{"knows its own kind of nodes only", "a parser of names where the contract asks for any sequenced node",
 		tells(only(func(n driver.Node) bool { return strings.Contains(n.Name, "-W-") || strings.Contains(n.Name, "-R-") }))},

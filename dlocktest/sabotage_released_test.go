@@ -31,7 +31,7 @@ var releasedSabotages = []sabotage{
 			names := perStore(func() *sync.Map { return new(sync.Map) })
 			return func(s base, st *memdriver.Store) driver.Session { return releasesNames{unarmed{s}, names(st)} }
 		}()},
-	{"sends Released for the own node", "one message for all watches of a node, with those of its owner",
+	{"sends Released for the own node", "one message for all watches of a node, also for those of its owner",
 		of(func(s base) *tellsOwn { return &tellsOwn{base: unarmed{s}} })},
 	{"sends Released to watches of the queue", "one message for all watches",
 		func() wrap {

@@ -21,7 +21,7 @@ var watchSabotages = []sabotage{
 		of(func(s base) forgetsSome { return forgetsSome{unarmed{s}, -1} })},
 	{"watches the first of several nodes only", "a loop that ends too early",
 		of(func(s base) forgetsSome { return forgetsSome{unarmed{s}, 1} })},
-	{"does not see that its own node is gone", "the look at the node after its watch is armed, left out",
+	{"does not see that its own node is gone", "no look at the node after its watch is armed",
 		of(func(s base) blindToOwn { return blindToOwn{unarmed{s}} })},
 	{"watches a place by its name", "a table of names, in a store where names come again",
 		of(func(s base) placesByName { return placesByName{unarmed{s}} })},

@@ -30,7 +30,7 @@ type queueWatch struct {
 	life  context.Context
 
 	mu       sync.Mutex
-	stopped  bool // unused for a while
+	stopped  bool // the queue is not followed any more, because it was not used for a while
 	live     bool // the watch of etcd is open, and the copy was made since then
 	revision int64
 	nodes    map[string]driver.Place // the copy of the queue; the key is the last part of the node's key in etcd

@@ -35,7 +35,7 @@ type connector struct {
 	settings *settings
 
 	mu     sync.Mutex
-	warned bool // the settings of the server have been checked
+	warned bool // Connect has checked the server's settings, and has logged its warnings
 }
 
 // Connect begins a session. Before the first session it reads the server's settings

@@ -119,7 +119,8 @@ var clientParameters = []string{"addr", "db", "protocol", "client_name", "max_re
 	"dial_timeout", "read_timeout", "write_timeout", "pool_fifo", "pool_size", "pool_timeout", "min_idle_conns", "max_idle_conns",
 	"max_active_conns", "conn_max_idle_time", "idle_timeout", "conn_max_lifetime", "max_conn_age", "skip_verify"}
 
-// sentinelParameters are those that go-redis adds for Sentinel.
+// sentinelParameters are further parameters of go-redis. They are for a data source
+// name with a Sentinel.
 var sentinelParameters = []string{"master_name", "username", "password"}
 
 // takeOwn reads the parameters of this driver, and removes them from q.

@@ -65,10 +65,10 @@ func TestStartReturnsWhenTheServerIsReady(t *testing.T) {
 	require.True(t, stopped(pid))
 	require.NoError(t, p.Resume())
 	require.NoError(t, p.Pause())
-	require.NoError(t, p.Stop(), "a paused server")
+	require.NoError(t, p.Stop(), "Stop of a paused server")
 	require.True(t, p.Down())
 	require.False(t, alive(pid))
-	require.Error(t, p.Pause(), "a server that is down")
+	require.Error(t, p.Pause(), "Pause of a server that is down")
 	require.DirExists(t, p.Dir())
 
 	require.NoError(t, p.Start(startup(p)))

@@ -18,14 +18,14 @@ import (
 // temporary holds the codes, and classes of codes, of errors that may pass by
 // themselves. See appendix A of PostgreSQL's manual.
 var temporary = []string{
-	"08",    // the connection
+	"08",    // errors of the connection
 	"25006", // the server is a standby
-	"40",    // a deadlock, or another transaction
+	"40",    // a deadlock, or a conflict with another transaction
 	"53",    // too many connections, or a full disk
 	"55P03", // a lock that was not available
 	"57014", // a statement that was cancelled or took too long
 	"57P",   // the server stops or starts
-	"58",    // the system
+	"58",    // errors of the system, such as a failed read of a file
 }
 
 // markError returns the error of a statement with the marks of package session and of

@@ -227,7 +227,8 @@ func (l *listener) restart() (channels []string) {
 	return channels
 }
 
-// wanted returns the channels that callers of Listen wait for.
+// wanted returns the channels for which callers of Listen wait. If the connection
+// listens to a channel already, wanted answers its callers instead.
 func (l *listener) wanted() (channels []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -33,7 +33,9 @@ func connect(t *testing.T, dsn string) (driver.Session, error) {
 	return s, err
 }
 
-// refused checks that Connect fails with such a text, and without a password.
+// refused checks that Connect returns an error that contains each of the texts in
+// want, and no password. The parameter unavailable says whether the error has to
+// match ErrUnavailable.
 func refused(t *testing.T, dsn string, unavailable bool, want ...string) {
 	t.Helper()
 	_, err := connect(t, dsn)

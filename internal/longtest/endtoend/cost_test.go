@@ -271,7 +271,7 @@ func TestTryLockOfALockedLockWritesNothing(t *testing.T) {
 		_, err = c.RWMutex("q").TryRLock(w.soon())
 		require.ErrorIs(t, err, dlock.ErrLocked)
 	}
-	require.Equal(t, requests+20, proxy.Requests(), "one request for each")
+	require.Equal(t, requests+20, proxy.Requests(), "one request for each TryLock and TryRLock")
 	for _, op := range []int32{zktest.OpMulti, zktest.OpCreate, zktest.OpCreate2, zktest.OpCreateContainer, zktest.OpSetData, zktest.OpDelete} {
 		require.Zero(t, proxy.Frames(op), "operation %d", op)
 	}

@@ -80,14 +80,14 @@ func TestATryIsRefusedOnlyForAReason(t *testing.T) {
 		})
 	}
 	reader := &recorder{attempts: []*attempt{tried(10, 12, r), holding(1, 2, r, 30, nil)}}
-	require.True(t, reader.idle(reader.attempts[0]), "a reader is in no reader's way")
+	require.True(t, reader.idle(reader.attempts[0]), "a reader does not block a reader")
 }
 
 func TestTokensFollowTheClock(t *testing.T) {
 	first, second := called(1, 9, w, nil), called(5, 9, w, nil)
 	require.Empty(t, (&recorder{attempts: []*attempt{queued(first, 3, 1), queued(second, 7, 2)}}).outOfOrder())
 	together := &recorder{attempts: []*attempt{queued(called(1, 9, w, nil), 6, 2), queued(called(5, 9, w, nil), 7, 1)}}
-	require.Empty(t, together.outOfOrder(), "both were on their way at once")
+	require.Empty(t, together.outOfOrder(), "both calls were in flight at the same time")
 	falling := &recorder{attempts: []*attempt{queued(called(1, 9, w, nil), 3, 2), queued(called(5, 9, w, nil), 7, 1)}}
 	require.Len(t, falling.outOfOrder(), 1)
 	again := &recorder{attempts: []*attempt{queued(queued(called(1, 9, w, nil), 3, 2), 4, 2)}}

@@ -61,7 +61,7 @@ func TestABrokenStoreIsDetectedAndItsSeedIsNamed(t *testing.T) {
 				}
 				return
 			}
-			t.Errorf("not seen in 30 seeds")
+			t.Errorf("30 seeds do not detect the broken store")
 		})
 	}
 }

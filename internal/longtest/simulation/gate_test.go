@@ -143,9 +143,9 @@ type watchKey struct {
 	queue                string
 }
 
-// watch returns the key of the watch that the message is about. If the message
-// is a request or its reply, that is the watch that the request sets. If the
-// message is the end of a watch, it is that watch.
+// watch returns the key of the watch that the message is about. A request and
+// its reply are about the watch that the request arms. The end of a watch is
+// about this watch.
 func (p *message) watch() watchKey {
 	q := &p.request
 	return watchKey{p.client.number, q.Session, q.Nth, q.Op, q.Queue}

@@ -22,7 +22,7 @@ func TestCounterRefusesOldTokens(t *testing.T) {
 	require.ErrorIs(t, err, errStale)
 	_, err = c.readAs(9)
 	require.NoError(t, err)
-	require.NoError(t, c.write(count+3, 6), "a reader raises nothing")
+	require.NoError(t, c.write(count+3, 6), "a read does not raise the stored token")
 	seen, err := c.read()
 	require.NoError(t, err)
 	require.Equal(t, tally{Count: 3, Writes: 3, Token: 6, Refused: 2}, seen)

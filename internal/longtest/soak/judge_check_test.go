@@ -89,8 +89,8 @@ func TestRemovalIsOfTheNodeThatWasThere(t *testing.T) {
 	require.True(t, of(writer(5, 10, 20), "h-R-0000000001", 15), "downgraded")
 	require.False(t, of(writer(5, 10, 20), "h-W-0000000002", 15))
 	require.False(t, of(writer(5, 10, 20), "g-W-0000000001", 15))
-	require.False(t, of(writer(5, 10, 20), "h-W-0000000001", 5), "a node of that name, before")
-	require.False(t, of(writer(5, 10, 20), "h-W-0000000001", 25), "a node of that name, afterwards")
+	require.False(t, of(writer(5, 10, 20), "h-W-0000000001", 5), "the removed node had the same name, and was gone before the lock was acquired")
+	require.False(t, of(writer(5, 10, 20), "h-W-0000000001", 25), "the removed node had the same name, and was made after the lock was released")
 }
 
 func TestJournalsBecomeHoldings(t *testing.T) {

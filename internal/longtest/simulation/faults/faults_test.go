@@ -74,7 +74,7 @@ func checkApplies(t *testing.T, p *patch) (files map[string]string) {
 	}
 	for path, text := range files {
 		if _, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution); err != nil {
-			t.Fatalf("with %s in, %v", p.path, err)
+			t.Fatalf("with the fault of %s put in: %v", p.path, err)
 		}
 		if before, _ := os.ReadFile(filepath.Join(root, path)); string(before) == text {
 			t.Fatalf("%s changes nothing in %s", p.path, path)
