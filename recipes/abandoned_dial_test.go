@@ -40,7 +40,7 @@ func TestADialInTheBackOffEndsWhenItsCallerGivesUp(t *testing.T) {
 		// over.
 		require.Error(t, s.Ping(ctx))
 		time.Sleep(time.Minute)
-		assert.EqualValues(t, 1, c.dials.Load(), "dials, although no call has waited for the second one")
+		assert.EqualValues(t, 1, c.dials.Load(), "the client dials although no call waits for a second dial")
 		require.NoError(t, s.Close())
 	})
 }

@@ -118,7 +118,7 @@ func TestAClosedClientSaysSo(t *testing.T) {
 		c := w.client("a")
 		m := c.RWMutex("q")
 		require.NoError(w, c.Close())
-		require.NoError(w, c.Close(), "again")
+		require.NoError(w, c.Close(), "a second Close")
 		_, err := m.Lock(bg)
 		require.ErrorIs(w, err, recipes.ErrClosed)
 		_, err = m.TryRLock(bg)
@@ -173,7 +173,7 @@ func TestALockWonWhileClosingIsGivenBack(t *testing.T) {
 			w.unlock(held)
 			require.NoError(w, <-closed)
 			if r := <-waiting; r.err == nil {
-				require.ErrorIs(w, r.lock.Err(), recipes.ErrLost, "won before, lost by Close")
+				require.ErrorIs(w, r.lock.Err(), recipes.ErrLost, "the call was granted the lock before Close took it away")
 			} else {
 				require.ErrorIs(w, r.err, recipes.ErrClosed)
 			}

@@ -151,7 +151,7 @@ func TestASlowHookDoesNotDelayTheLossOfOtherLocks(t *testing.T) {
 		lost1, lost2 := l1.Lost(), l2.Lost()
 		w.store.Faults().Expire(c.session())
 		assert.True(w, isClosed(lost1))
-		assert.True(w, isClosed(lost2), "q2 was not told; its node is gone and others are let in")
+		assert.True(w, isClosed(lost2), "Lost of the second lock has to close, because its node is gone")
 		time.Sleep(3 * time.Minute)
 		_ = l1.Unlock()
 		_ = l2.Unlock()
@@ -220,7 +220,7 @@ func TestStopInTheQueueIsFinal(t *testing.T) {
 			assert.Equal(w, 1, strings.Count(r.err.Error(), "gave up"))
 			w.unlock(held)
 		default:
-			assert.Fail(w, "it goes on after Stop")
+			assert.Fail(w, "the call goes on after the back-off has returned Stop")
 			w.unlock(held)
 			w.unlock(w.won(call))
 		}
@@ -283,7 +283,7 @@ func TestAHolderDoesNotTakeAnotherNodeOfTheSameNameForItsOwn(t *testing.T) {
 		theirs := <-theirsC
 		require.Equal(w, mine.Node(), theirs.Node())
 		assert.NoError(w, theirs.Err())
-		assert.ErrorIs(w, mine.Err(), recipes.ErrLost, "two hold the lock exclusively for an hour and both say it is held")
+		assert.ErrorIs(w, mine.Err(), recipes.ErrLost, "two callers hold the lock exclusively for an hour, and neither learns of a loss")
 		_ = mine.Unlock()
 		w.unlock(theirs)
 	})
@@ -346,7 +346,7 @@ func TestWhatWasUnlockedBeforeTheLossIsUnlocked(t *testing.T) {
 		w.store.Faults().Expire(c.session())
 		require.ErrorIs(w, context.Cause(ctx), recipes.ErrNotHeld)
 		r := <-going(func() (*recipes.Lock, error) { return c.RWMutex("q").Lock(context.WithoutCancel(ctx)) })
-		assert.NoError(w, r.err, "table: unlocked, under WithoutCancel an ordinary acquisition")
+		assert.NoError(w, r.err, "after Unlock, a context from WithoutCancel makes an ordinary acquisition")
 		if r.lock != nil {
 			_ = r.lock.Unlock()
 		}

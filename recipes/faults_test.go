@@ -239,7 +239,7 @@ func TestAttemptsToConnectArePaced(t *testing.T) {
 		for _, r := range calls {
 			require.ErrorIs(w, (<-r).err, recipes.ErrTimeout)
 		}
-		assert.Less(w, dials, 60, "2 s apart in the end, however many want to")
+		assert.Less(w, dials, 60, "the dials are 2 s apart in the end, however many calls wait")
 	})
 }
 
@@ -261,7 +261,7 @@ func TestBackOffIsAskedAndReset(t *testing.T) {
 		w.store.Faults().LoseRequest(c.session(), faults.OpCreate)
 		waiting := going(func() (*recipes.Lock, error) { return m.Lock(bg) })
 		time.Sleep(2*time.Second - 1)
-		assert.Len(w, w.names(), 1, "two pauses of a second")
+		assert.Len(w, w.names(), 1, "the waiter has no node before two pauses of a second have passed")
 		time.Sleep(time.Minute)
 		assert.Len(w, w.names(), 2)
 		assert.Zero(w, resets)
@@ -269,7 +269,7 @@ func TestBackOffIsAskedAndReset(t *testing.T) {
 		w.unlock(held)
 		time.Sleep(soon)
 		w.unlock(w.won(waiting))
-		assert.Equal(w, 1, resets, "before the first wait after a success")
+		assert.Equal(w, 1, resets, "Reset is called before the first pause that follows a success")
 	})
 }
 

@@ -96,7 +96,7 @@ func FuzzHostileRecord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r := parseRecord(data)
 		if !json.Valid(data) {
-			require.Equal(t, Record{}, r, "of what is no JSON nothing is believed")
+			require.Equal(t, Record{}, r, "data that is no JSON gives an empty record")
 			return
 		}
 		b, err := json.Marshal(r)

@@ -31,7 +31,7 @@ func TestACallThatIsPausedPastItsLeaseBeforeTheGrantIsNotGranted(t *testing.T) {
 		}}))
 		time.Sleep(soon)
 		l := w.won(waiting)
-		require.NoError(w, l.Err(), "a new session's")
+		require.NoError(w, l.Err(), "the lock was granted on a new session")
 		assert.NotEqual(w, first, c.session())
 		w.unlock(l)
 	})

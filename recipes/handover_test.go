@@ -97,7 +97,7 @@ func TestADowngradedLockIsNotPassedOn(t *testing.T) {
 				before := w.store.Stats()
 				w.unlock(held)
 				w.unlock(w.won(writer))
-				assert.EqualValues(w, 1, w.spent(before)[faults.OpList], "the writer looks at the queue")
+				assert.EqualValues(w, 1, w.spent(before)[faults.OpList], "the writer lists the queue once")
 			})
 		})
 	}

@@ -117,7 +117,7 @@ func TestRecordIsJSONThatPeopleCanRead(t *testing.T) {
 		assert.NotEmpty(t, r.Program)
 		assert.True(t, now.Equal(r.Since))
 		assert.Equal(t, data, r.Data+string(r.Bytes))
-		assert.NotEqual(t, b, newRecord(now, recordTail([]byte(data))), "the id differs")
+		assert.NotEqual(t, b, newRecord(now, recordTail([]byte(data))), "each record has an id of its own")
 	}
 }
 

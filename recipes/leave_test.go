@@ -132,7 +132,7 @@ func TestCloseSaysThatNodesOfALostSessionMayStay(t *testing.T) {
 		l := w.won(c.lock(bg))
 		heal := w.cutOff(c)
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-		require.NoError(w, c.Ping(bg), "it has a new session")
+		require.NoError(w, c.Ping(bg), "the client has a new session")
 		time.Sleep(time.Minute)
 		began := time.Now()
 		err := c.Close()

@@ -48,7 +48,7 @@ func TestWaiterDoesNotKeepTheListOfItsQueue(t *testing.T) {
 		synctest.Wait()
 		runtime.GC()
 		require.Len(w, c.lists, 1)
-		require.Nil(w, c.lists[0].Value(), "the list is kept")
+		require.Nil(w, c.lists[0].Value(), "the long list is still in memory")
 		w.unlock(held)
 		w.unlock(w.won(waiter))
 	})

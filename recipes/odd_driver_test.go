@@ -200,7 +200,7 @@ func TestANodeThatIsNotListedIsRemovedAllTheSame(t *testing.T) {
 			locked <- l
 		}()
 		synctest.Wait()
-		require.Len(w, w.names(), 2, "the holder's node and the second one of the waiter")
+		require.Len(w, w.names(), 2, "the holder's node, and the waiter's second node")
 		w.unlock(held)
 		w.unlock(<-locked)
 		assert.Empty(w, w.names())

@@ -152,12 +152,12 @@ func TestAContenderShowsWhereAndSinceWhen(t *testing.T) {
 
 		queue, err = other.RWMutex("q").Queue(bg)
 		require.NoError(w, err)
-		assert.Zero(w, queue[0].HeldSince, "another client holds it")
+		assert.Zero(w, queue[0].HeldSince, "HeldSince is known only to the client that holds the lock")
 
 		require.NoError(w, held.Downgrade(bg))
 		queue, err = c.RWMutex("q").Queue(bg)
 		require.NoError(w, err)
-		assert.True(w, asked.Equal(queue[0].HeldSince), "after a downgrade")
+		assert.True(w, asked.Equal(queue[0].HeldSince), "a downgrade keeps HeldSince")
 		w.unlock(held, w.won(waiting))
 	})
 }

@@ -106,7 +106,7 @@ func TestARemovalThatIsRefusedForNowIsRepeatedAtItsOwnPace(t *testing.T) {
 		before := store.refusals()
 		time.Sleep(time.Hour)
 		each := (store.refusals() - before) / n
-		assert.Greater(w, each, 1000, "the longest pause of the back-off is 2 s, and a half more")
+		assert.Greater(w, each, 1000, "the back-off pauses for at most 2 s and a half of that")
 		assert.Less(w, each, 3600)
 	})
 }

@@ -96,7 +96,7 @@ func TestALostLockIsNotTakenAgainByReentry(t *testing.T) {
 			require.ErrorIs(w, w.failed(c.rlock(ctx)), recipes.ErrLost)
 		}
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-		require.ErrorIs(w, w.failed(c.lock(context.WithoutCancel(ctx))), recipes.ErrLost, "nor after Unlock")
+		require.ErrorIs(w, w.failed(c.lock(context.WithoutCancel(ctx))), recipes.ErrLost, "the context of the lost lock allows no acquisition after Unlock either")
 	})
 }
 
@@ -125,7 +125,7 @@ func TestAnUnlockedLockIsNotTakenAgainByReentry(t *testing.T) {
 		require.ErrorIs(w, err, recipes.ErrNotHeld)
 
 		again := w.won(c.lock(context.WithoutCancel(ctx)))
-		assert.Greater(w, again.Token(), l.Token(), "an ordinary acquisition")
+		assert.Greater(w, again.Token(), l.Token(), "this call is an ordinary acquisition, with a new token")
 		w.unlock(again)
 	})
 }
@@ -141,7 +141,7 @@ func TestAnotherLockOrClientDoesNotEnter(t *testing.T) {
 		require.NoError(w, err)
 		assert.NotEqual(w, l.Token(), other.Token())
 		w.unlock(other, l)
-		require.ErrorIs(w, w.failed(waiting), recipes.ErrNotHeld, "its context was the lock's")
+		require.ErrorIs(w, w.failed(waiting), recipes.ErrNotHeld, "the call waits with the context of a lock that was unlocked")
 	})
 }
 
@@ -289,7 +289,7 @@ func TestACallWithoutReentryWaitsForTheLock(t *testing.T) {
 			_, err = m.TryRLock(ctx)
 			require.ErrorIs(w, err, recipes.ErrLocked)
 		}
-		assert.Equal(w, "x", nested.Value(callerKey{}), "other values stay")
+		assert.Equal(w, "x", nested.Value(callerKey{}), "the context keeps the other values of its parent")
 		assert.Contains(w, fmt.Sprint(nested), ".WithoutReentry")
 
 		waiting := c.lock(context.WithoutCancel(nested))
@@ -298,7 +298,7 @@ func TestACallWithoutReentryWaitsForTheLock(t *testing.T) {
 		w.unlock(again, held)
 		next := w.won(waiting)
 
-		require.ErrorIs(w, context.Cause(nested), recipes.ErrNotHeld, "it ends as its parent does")
+		require.ErrorIs(w, context.Cause(nested), recipes.ErrNotHeld, "the context ends together with its parent")
 		w.unlock(w.won(c.rlock(next.Context(recipes.WithoutReentry(bg)))), next)
 	})
 }

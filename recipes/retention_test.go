@@ -124,7 +124,7 @@ func TestAnotherClientGetsTheLockAfterABoundedNumberOfTurns(t *testing.T) {
 		}
 		stop.Store(true)
 		group.Wait()
-		assert.Greater(w, had.Load(), int64(200), "and the process goes on")
+		assert.Greater(w, had.Load(), int64(200), "the goroutines of the process go on taking turns")
 	})
 }
 
@@ -265,7 +265,7 @@ func TestALossEndsATurnAndTheNextTurnGetsANewEntry(t *testing.T) {
 					if !inUse {
 						waiting = c.lock(bg)
 						require.ErrorIs(w, held.Unlock(), recipes.ErrNotHeld)
-						assert.Zero(w, losses.Load(), "no call held it")
+						assert.Zero(w, losses.Load(), "the hook Lost is not called for a node that no call held")
 					} else {
 						require.ErrorIs(w, held.Err(), recipes.ErrLost)
 						require.ErrorIs(w, held.Unlock(), recipes.ErrLost)
@@ -342,7 +342,7 @@ func TestReEntryIsNoTurn(t *testing.T) {
 		next := w.won(waiting)
 		assert.Equal(w, l.Token(), next.Token())
 		_, err := m.TryLock(context.WithoutCancel(ctx))
-		require.ErrorIs(w, err, recipes.ErrLocked, "the context is of a turn that is over")
+		require.ErrorIs(w, err, recipes.ErrLocked, "the context belongs to a turn that is over")
 		reader := w.client("b", retention())
 		w.unlock(next)
 		r := w.won(reader.rlock(bg))
@@ -860,7 +860,7 @@ func TestReadersOfAnotherClientHoldBesideAReaderOnARetainedEntry(t *testing.T) {
 		assert.Equal(w, "a-R-0000000000", l.Node())
 		require.NoError(w, l.Err())
 		local := w.won(c.rlock(bg))
-		assert.Greater(w, local.Token(), l.Token(), "it has a node of its own")
+		assert.Greater(w, local.Token(), l.Token(), "the reader has a node of its own")
 		time.Sleep(soon)
 		w.unlock(l, first, second, local)
 	})
@@ -1176,10 +1176,10 @@ func TestOneLockIsExemptFromTheRetentionOfItsClient(t *testing.T) {
 			l := w.won(c.lock(bg, exempt))
 			assert.Zero(w, c.Cohorts())
 			w.unlock(l)
-			assert.Empty(w, w.names(), "the node goes with Unlock")
+			assert.Empty(w, w.names(), "Unlock removes the node")
 		}
 		w.unlock(w.won(c.lock(bg)))
-		assert.Len(w, w.names(), 1, "the client's other locks are retained")
+		assert.Len(w, w.names(), 1, "the client keeps the node of a lock without this option")
 		l := w.won(c.lock(bg, exempt))
 		retained := c.lock(bg)
 		w.waits(retained)
@@ -1187,6 +1187,6 @@ func TestOneLockIsExemptFromTheRetentionOfItsClient(t *testing.T) {
 		w.unlock(w.won(retained))
 		l = w.won(c.lock(bg, exempt, retention()))
 		w.unlock(l)
-		assert.Equal(w, []string{l.Node()}, w.names(), "the last option counts")
+		assert.Equal(w, []string{l.Node()}, w.names(), "of two options the last one counts")
 	})
 }

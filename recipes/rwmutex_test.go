@@ -302,7 +302,7 @@ func TestManyTimedOutWaitsLeaveNoWatch(t *testing.T) {
 			require.ErrorIs(w, err, recipes.ErrTimeout)
 		}
 		synctest.Wait()
-		assert.LessOrEqual(w, w.store.Stats().Watches, 1, "the holder's own")
+		assert.LessOrEqual(w, w.store.Stats().Watches, 1, "only the holder's watch of its own node may be open")
 		assert.Len(w, w.names(), 1)
 		w.unlock(held)
 	})

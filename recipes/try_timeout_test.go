@@ -31,7 +31,7 @@ func TestTryLockDoesNotWaitForAHolderHoweverLongItsTimeout(t *testing.T) {
 				assert.NotErrorIs(w, err, recipes.ErrTimeout)
 			}
 		}
-		assert.Zero(w, time.Since(began), "it waited")
+		assert.Zero(w, time.Since(began), "the call has waited")
 		w.unlock(held)
 	})
 }

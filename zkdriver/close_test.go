@@ -77,7 +77,7 @@ func TestCloseEndsASessionWhoseLeaseHasRunOut(t *testing.T) {
 	b := newFixture(t, "session_timeout=1m")
 	p := b.mustCreate("q", "h-W-", "x")
 	expireLease(t, b)
-	require.True(t, b.there("q", p), "its holder may not know yet")
+	require.True(t, b.there("q", p), "the driver has removed the node before its holder could know of the end")
 	require.Zero(t, b.proxy.Frames(zktest.OpClose))
 	require.NoError(t, b.Close())
 	require.False(t, b.there("q", p))

@@ -28,7 +28,7 @@ func FuzzTrailer(f *testing.F) {
 		require.LessOrEqual(t, len(stored), len(data)+len(trailer{}.text()))
 		got, e, _ := splitTrailer(stored)
 		require.Equal(t, data, got)
-		require.Zero(t, e, "a new node's Stat says which token it is")
+		require.Zero(t, e, "the data of a new node holds no token, because the node's Stat shows it")
 		got, e, _ = splitTrailer(withTrailer(data, true))
 		require.Equal(t, data, got)
 		require.Equal(t, trailer{guarded: true}, e)
@@ -51,7 +51,7 @@ func FuzzTrailer(f *testing.F) {
 			require.Equal(t, data, inner)
 			require.Zero(t, e)
 		}
-		require.Equal(t, before, data, "it belongs to the caller")
+		require.Equal(t, before, data, "the caller's data was changed")
 	})
 }
 
@@ -72,7 +72,7 @@ func FuzzPath(f *testing.F) {
 			require.ErrorIs(t, err, driver.ErrBadName)
 			return
 		}
-		require.NoError(t, driver.CheckQueue(queue), "what the contract refuses is refused")
+		require.NoError(t, driver.CheckQueue(queue), "a queue that the contract refuses was accepted")
 		path := s.queuePath(queue)
 		serverTakes(t, path)
 		if err := checkName(name); err != nil {
@@ -105,7 +105,7 @@ func FuzzSegment(f *testing.F) {
 			require.True(t, strings.HasSuffix(s, fmt.Sprintf("%010d", seq)), "%q", s)
 			return
 		}
-		require.Equal(t, s, escapeSegment(unescapeSegment(s)), "what a list shows leads back to it")
+		require.Equal(t, s, escapeSegment(unescapeSegment(s)), "unescaping and escaping the name of a node gives another name")
 	})
 }
 

@@ -52,15 +52,15 @@ func TestARemovalInFlightCostsItsSessionNoNewNode(t *testing.T) {
 				created <- made{p, err}
 			}()
 			closed(t, "the node is made", replies.Held())
-			require.Equal(t, []string{old.Name}, b.nodes("q"), "the name has come again")
+			require.Equal(t, []string{old.Name}, b.nodes("q"), "the new node has the name of the old one")
 			go func() { removed <- remove(b, old) }()
 			eventually(t, "the removal has hit the new node", func() bool { return len(b.nodes("q")) == 0 })
 			replies.Release()
 
 			m := <-created
 			require.NoError(t, m.err)
-			require.Equal(t, []string{m.place.Name}, b.nodes("q"), "the node that Create returned stands")
-			require.ErrorIs(t, <-removed, driver.ErrGone, "the old node had been taken away")
+			require.Equal(t, []string{m.place.Name}, b.nodes("q"), "the queue holds the node that Create has returned")
+			require.ErrorIs(t, <-removed, driver.ErrGone, "the old node was gone before this removal")
 			require.NoError(t, b.Delete(within(t), "q", m.place, driver.Changed))
 			b.own.mu.Lock()
 			defer b.own.mu.Unlock()

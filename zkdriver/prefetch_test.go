@@ -81,7 +81,7 @@ func TestNoListIsSentBehindACreateThatWasAlone(t *testing.T) {
 		j := b.join(string(rune('b' + i)))
 		require.True(t, j.Alone())
 		require.NoError(t, b.Delete(within(t), "q", j.Place, driver.Changed))
-		require.Equal(t, i == 0, sent(), "only before the session knows that the others have gone")
+		require.Equal(t, i == 0, sent(), "a list is sent only until the session knows that no other node is left")
 	}
 }
 
@@ -165,7 +165,7 @@ func TestACreateThatWaitsForItsListCanBeGivenUp(t *testing.T) {
 
 func TestUselessPrefetchesBecomeRare(t *testing.T) {
 	var cs prefetchPolicy
-	require.False(t, cs.worthwhile("q"), "nothing is known")
+	require.False(t, cs.worthwhile("q"), "the session knows nothing of the queue yet")
 	cs.created("q", true)
 	prefetches := func(n int, useless bool) (at []int) {
 		for i := range n {
@@ -182,7 +182,7 @@ func TestUselessPrefetchesBecomeRare(t *testing.T) {
 	require.Equal(t, []int{0, 1, 2, 3}, prefetches(4, false))
 	require.Equal(t, []int{0, 2, 5, 10, 19, 36, 69, 134, 199}, prefetches(200, true))
 	useful := prefetches(300, false)
-	require.Equal(t, []int{296, 297, 298, 299}, useful[len(useful)-4:], "of use again")
+	require.Equal(t, []int{296, 297, 298, 299}, useful[len(useful)-4:], "every create has a prefetch again, because prefetches are useful again")
 	cs.created("q", false)
 	require.False(t, cs.worthwhile("q"), "the queue had no other node")
 	require.False(t, cs.worthwhile("other"))

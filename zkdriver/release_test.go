@@ -99,7 +99,7 @@ func TestOnlyItsSessionWritesToAContender(t *testing.T) {
 			}
 			_, _, err = rival.Get(path)
 			require.NoError(t, err, "users of the queue may read")
-			require.NoError(t, rival.Delete(path, -1), "and delete, which is no release")
+			require.NoError(t, rival.Delete(path, -1), "users of the queue may delete the node, which is no release")
 			require.Equal(t, driver.Changed, causeOf(t, c))
 			require.NoError(t, s.Close())
 			removeAll(t, rival, b.chroot+"/q")
@@ -204,9 +204,9 @@ func TestNoReleaseIsTrustedBesideAWatchOfAnEarlierConnection(t *testing.T) {
 	before := armed("/q/other", "/q/before")
 	elsewhere := armed("/p/own", "/p/before")
 	ws.written("/q/before")
-	require.Equal(t, driver.Changed, <-before, "own is of an earlier connection")
+	require.Equal(t, driver.Changed, <-before, "the watch of /q/own was set on an earlier connection")
 	ws.written("/p/before")
-	require.Equal(t, driver.Released, <-elsewhere, "another queue")
+	require.Equal(t, driver.Released, <-elsewhere, "all watches in the queue p were set on this connection")
 
 	ws.fire("/q/own", driver.Changed)
 	require.Equal(t, driver.Changed, <-own)
@@ -252,7 +252,7 @@ func TestHandOverByListing(t *testing.T) {
 	w, err := waitFor(within(t), b, "q", p.Name)
 	require.NoError(t, err)
 	require.NoError(t, s.Delete(within(t), "q", p, driver.Released))
-	require.Equal(t, driver.Changed, causeOf(t, w), "it must not write to its nodes")
+	require.Equal(t, driver.Changed, causeOf(t, w), "a session with handover=list must not write to its nodes")
 }
 
 // With acl=creator and a certificate, the ACL of a queue names all logins of
@@ -346,7 +346,7 @@ func TestTheACLOfAQueueIsReadOnce(t *testing.T) {
 	_, err = b.List(within(t), "q")
 	require.NoError(t, err)
 	b.mustWatch(within(t), "q", p.Name)
-	require.Equal(t, 2, b.proxy.Frames(zktest.OpGetACL)-read, "another queue")
+	require.Equal(t, 2, b.proxy.Frames(zktest.OpGetACL)-read, "the ACL is read again, because the queue was made again")
 }
 
 // A node of another session is not taken for a node of this session, whatever

@@ -46,7 +46,7 @@ func TestStartingOverKeepsTheACLAndTheDataOfTheQueue(t *testing.T) {
 			found, _, err := operator.Get(b.chroot + "/q")
 			require.NoError(t, err)
 			require.Equal(t, string(data), string(found))
-			require.Equal(t, containers, b.proxy.Frames(zktest.OpCreateContainer), "an operator's node does not become one that vanishes")
+			require.Equal(t, containers, b.proxy.Frames(zktest.OpCreateContainer), "the driver has turned an operator's node into a container")
 			require.NoError(t, s.Close())
 			removeAll(t, operator, b.chroot+"/q")
 		})

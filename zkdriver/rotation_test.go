@@ -89,10 +89,10 @@ func TestBadTLSFilesArePassingErrorsAfterTheFirstSession(t *testing.T) {
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			k.spoil()
-			require.ErrorIs(t, connects(t, known), driver.ErrUnavailable, "they may be right soon")
+			require.ErrorIs(t, connects(t, known), driver.ErrUnavailable, "the files were right before, so they may be right again soon")
 			err := connects(t, open())
 			require.Error(t, err)
-			require.NotErrorIs(t, err, driver.ErrUnavailable, "they have never been right")
+			require.NotErrorIs(t, err, driver.ErrUnavailable, "this connector has never read files that are right")
 			files.restore()
 			require.NoError(t, connects(t, known))
 		})

@@ -276,7 +276,7 @@ func TestOpenLetsEveryClientDoEverything(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "alice's"+trailer{guarded: true}.text(), string(data))
 	_, err = c.Set(h.nodePath(), []byte("forged"), -1)
-	require.ErrorIs(t, err, zk.ErrNoAuth, "but write to a contender: that would look like an unlock")
+	require.ErrorIs(t, err, zk.ErrNoAuth, "other users must not write to a contender, because that would look like an unlock")
 	_, err = c.Create(h.queuePath()+"/evil-W-0000000000", nil, 0, everyClient)
 	require.NoError(t, err)
 	require.NoError(t, c.Delete(h.queuePath()+"/evil-W-0000000000", -1))
@@ -295,8 +295,8 @@ func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
 	c := h.plain("")
 	there, stat, err := c.Exists(h.nodePath())
 	require.NoError(t, err)
-	require.True(t, there, "who knows or guesses a name can ask whether the node is there")
-	require.Equal(t, h.alice.conn.SessionID(), stat.EphemeralOwner, "and whose it is")
+	require.True(t, there, "a client that knows the name of a node can ask whether the node exists")
+	require.Equal(t, h.alice.conn.SessionID(), stat.EphemeralOwner, "the answer names the session that owns the node")
 
 	// The password of a session can be computed from the session's id. So any
 	// client that may connect can end the session. That takes some attempts,
@@ -308,7 +308,7 @@ func TestWhatACLsDoNotHideOrPreventInZooKeeper(t *testing.T) {
 	require.ErrorIs(t, h.alice.Err(), driver.ErrSessionEnded)
 	there, _, err = c.Exists(h.nodePath())
 	require.NoError(t, err)
-	require.False(t, there, "and the lock is free")
+	require.False(t, there, "the node is gone, so the lock is free")
 }
 
 func TestTheDigestInAnACLIsShownToItsUserOnly(t *testing.T) {
@@ -360,7 +360,7 @@ func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 				_, err = h.owner.SetACL(h.root+"/of/alice/trap", append(zk.WorldACL(zk.PermRead), aliceOnly...), -1)
 				require.NoError(t, err)
 				_, err = create(within(t), h.alice, "of/alice/trap", "web1-W-", []byte("x"))
-				require.NoError(t, err, "to be read by others does no harm to a lock")
+				require.NoError(t, err, "a lock works although other users may read its nodes")
 			})
 		}
 	}
@@ -383,7 +383,7 @@ func TestAQueueReplacedAfterItsCheckIsCheckedAgain(t *testing.T) {
 			_, err = h.owner.SetACL(path, everyClient, -1)
 			require.NoError(t, err)
 			_, err = create(within(t), h.alice, "of/alice/trap", "web1-W-", []byte("x"))
-			require.ErrorContains(t, err, "acl=digest", "another ACL")
+			require.ErrorContains(t, err, "acl=digest", "Create refuses a queue that has another ACL")
 
 			require.NoError(t, h.owner.Delete(path, -1), "no node of a refused Create is left")
 			_, err = h.owner.Create(path, data, 0, aliceOnly)
@@ -413,10 +413,10 @@ func TestTheMakerOfAnAncestorCannotReachTheQueuesBelow(t *testing.T) {
 	alice := mustConnect(t, "zk://alice:geheim@"+server.Addr()+root+"?session_timeout=1m&acl=creator")
 	p, err := create(within(t), alice, "of/q", "web1-W-", []byte("x"))
 	require.NoError(t, err)
-	require.ErrorIs(t, bob.Delete(root+"/of/q", -1), zk.ErrNotEmpty, "a queue in use stays")
+	require.ErrorIs(t, bob.Delete(root+"/of/q", -1), zk.ErrNotEmpty, "a queue that has nodes cannot be removed")
 	require.ErrorIs(t, bob.Delete(root+"/of/q/"+p.Name, -1), zk.ErrNoAuth)
 	require.NoError(t, alice.Delete(within(t), "of/q", p, driver.Changed))
-	require.NoError(t, bob.Delete(root+"/of/q", -1), "one that is empty does not")
+	require.NoError(t, bob.Delete(root+"/of/q", -1), "an empty queue can be removed")
 	_, err = bob.Create(root+"/of/q", nil, 0, everyClient)
 	require.NoError(t, err)
 	_, err = create(within(t), alice, "of/q", "web1-W-", []byte("x"))
@@ -435,7 +435,7 @@ func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 			require.NoError(t, err)
 			acl, _, err := h.owner.GetACL(h.root + "/of/alice")
 			require.NoError(t, err)
-			require.Equal(t, aliceOnly, acl, "it is a queue as any other now")
+			require.Equal(t, aliceOnly, acl, "the ancestor has become a queue, with the ACL of a queue")
 			for what, err := range handmade(h.plain("bob:geheim@"), h.root+"/of/alice", h.root+"/of/alice/"+above.Name) {
 				assert.ErrorIs(t, err, zk.ErrNoAuth, what)
 			}

@@ -185,7 +185,7 @@ func TestWithoutTLSTheLoginCanBeReadOnTheWay(t *testing.T) {
 	server := record(t, nil, sessionReply(time.Minute, 7))
 	err := refused(t, "zk://alice:geheim@"+server.addr()+"?connect_timeout=1s")
 	require.ErrorIs(t, err, driver.ErrUnavailable)
-	require.Contains(t, server.heard(), "alice:geheim", "docs/guarantees.md says so")
+	require.Contains(t, server.heard(), "alice:geheim", "docs/guarantees.md says that the login can be read")
 }
 
 func TestACertificateIsTheNameOfAClient(t *testing.T) {
@@ -194,9 +194,9 @@ func TestACertificateIsTheNameOfAClient(t *testing.T) {
 	dsn := "zk://" + server.SecureAddr()
 
 	err := refused(t, dsn+"?connect_timeout=2s&tls=true&tls_ca="+url.PathEscape(certs.CA))
-	assert.ErrorContains(t, err, "certificate", "none was shown")
+	assert.ErrorContains(t, err, "certificate", "the client has shown no certificate")
 	err = refused(t, dsn+tlsParams(certs.CA, certs.Stranger)+"&connect_timeout=2s")
-	assert.ErrorContains(t, err, "certificate", "one of another CA was shown")
+	assert.ErrorContains(t, err, "certificate", "the client has shown a certificate of another CA")
 
 	alice := mustConnect(t, dsn+tlsParams(certs.CA, certs.Client)+"&acl=creator")
 	p, err := create(within(t), alice, "of/q", "web1-W-", []byte("x"))
@@ -234,14 +234,14 @@ func TestOneServerWithABadCertificateAmongGoodOnesIsPassedOver(t *testing.T) {
 	require.Empty(t, forged.heard())
 
 	err := refused(t, "zk://alice:geheim@"+forged.addr()+","+forged.addr()+params)
-	require.NotErrorIs(t, err, driver.ErrUnavailable, "all of them")
+	require.NotErrorIs(t, err, driver.ErrUnavailable, "each address leads to the forged server")
 	require.ErrorContains(t, err, "certificate")
 
 	dead, errListen := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, errListen)
 	require.NoError(t, dead.Close())
 	err = refused(t, "zk://alice:geheim@"+forged.addr()+","+dead.Addr().String()+params+"&connect_timeout=1s")
-	require.ErrorIs(t, err, driver.ErrUnavailable, "the other one may come back")
+	require.ErrorIs(t, err, driver.ErrUnavailable, "the second address may have a server later")
 }
 
 func TestATLSConfigurationOfTheApplicationIsNotWeakened(t *testing.T) {

@@ -123,7 +123,7 @@ func TestHandOverAfterALongWaitTakesOneProof(t *testing.T) {
 	w.sent(1)
 	_, err := w.List(within(t), "q")
 	require.NoError(t, err)
-	require.Equal(t, 1, w.proxy.Frames(zktest.OpMulti)-w.multis, "a list pays no second one")
+	require.Equal(t, 1, w.proxy.Frames(zktest.OpMulti)-w.multis, "List needs no second proof")
 }
 
 func TestOneProofServesAllWaitersOfASession(t *testing.T) {
@@ -172,7 +172,7 @@ func TestListAfterAStoppedWatchWaitsForTheProof(t *testing.T) {
 			w.pass(longWait)
 			_, err := w.List(within(t), "q")
 			require.NoError(t, err)
-			require.Equal(t, w.multis, w.proxy.Frames(zktest.OpMulti), "a node that waits takes no proof")
+			require.Equal(t, w.multis, w.proxy.Frames(zktest.OpMulti), "List needs no proof while all nodes of the session wait")
 
 			held := w.proxy.HoldRequests(zktest.Op(zktest.OpMulti))
 			if released {
@@ -225,7 +225,7 @@ func TestAnotherOpenWatchDoesNotSpareTheProof(t *testing.T) {
 	other.Stop()
 	require.Equal(t, zkconn.Holding, w.own.duty())
 	again := w.mustWait(wait{queue: "q", self: x.self, ahead: behind})
-	require.Equal(t, zkconn.Waiting, w.own.duty(), "it waits again")
+	require.Equal(t, zkconn.Waiting, w.own.duty(), "the node waits again")
 	again.Stop()
 	require.Equal(t, zkconn.Holding, w.own.duty())
 	require.Equal(t, 1, w.proxy.Frames(zktest.OpMulti)-w.multis)
@@ -315,6 +315,6 @@ func TestWaiterSendsNoWritesAtRest(t *testing.T) {
 	})
 	require.NoError(t, b.Err())
 	syncs, all = b.proxy.Frames(zktest.OpSync)-syncs, b.proxy.Requests()-all
-	require.Equal(t, all, syncs, "and nothing else")
+	require.Equal(t, all, syncs, "the session has sent nothing but Syncs")
 	require.Zero(t, b.proxy.Frames(zktest.OpPing))
 }

@@ -99,7 +99,7 @@ func TestLeaseOfAWaiterEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 					least := time.Hour
 					each(t, c, func(w *world) { least = min(least, w.spare(fail, reads)) })
 					if how == "the leader is deposed and does not know it" {
-						require.Less(t, least, c.margin, "this is why it takes a write to hold")
+						require.Less(t, least, c.margin, "Syncs alone leave less than the margin, so a holder needs writes")
 						return
 					}
 					require.GreaterOrEqual(t, least, c.margin)

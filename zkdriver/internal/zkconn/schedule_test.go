@@ -254,7 +254,7 @@ func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 			w := newWorld(t, c)
 			defer w.end()
 			time.Sleep(2*c.timeout + c.timeout*time.Duration(i)/(2*phases))
-			require.NoError(t, w.lease.Err(), "at rest")
+			require.NoError(t, w.lease.Err(), "the lease has ended before the fault")
 			scenario(w)
 		})
 		if t.Failed() {
