@@ -100,8 +100,9 @@ type Config struct {
 	DelayReplies func(t *testing.T, s driver.Session, d time.Duration)
 
 	// Pause moves the monotonic or the wall clock of the session's process on
-	// by d, without its timers having run, as after a pause of the process or a
-	// sleep of the machine. It changes nothing in the store. See [SkewLease].
+	// by d. The timers of the process do not run meanwhile. So the session is
+	// in the state after a pause of the process or a sleep of the machine. It
+	// changes nothing in the store. See [SkewLease].
 	Pause func(t *testing.T, s driver.Session, d time.Duration)
 
 	// RemoveQueue removes the queue with every node in it, as an operator does.
@@ -198,8 +199,8 @@ type requirement struct {
 }
 
 // needs holds all requirements, the abilities first. If a case needs an ability
-// and a hook, and both are missing, it is reported as one that does not apply
-// to the driver, and not as one that was not checked.
+// and a hook, and both are missing, the report says that the case does not
+// apply to the driver. It does not say that the case was not checked.
 var needs = []requirement{
 	{needReplace, string(AbilityReplace), true},
 	{needRead, string(AbilityRead), true},

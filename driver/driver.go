@@ -85,11 +85,11 @@ type Session interface {
 	//
 	// Rule 4, all or nothing: if Create returns an error, no node of that call
 	// stays. This includes a ctx that ended, a reply that was lost, and a request
-	// that reaches the store only later. If a node may exist, the driver removes
-	// it as soon as the store can be reached, for as long as the session lives.
-	// (At the end of the session the store removes it.) If the node exists, and
-	// only the list or the watch of [Joined] could not be had, Create returns the
-	// place without them, and no error.
+	// that reaches the store only later. If a node may exist, the driver removes it
+	// as soon as the store can be reached, for as long as the session lives. (At
+	// the end of the session the store removes it.) If the node exists, and only
+	// the list or the watch of [Joined] is missing, Create returns the place
+	// without them, and no error.
 	//
 	// Rule 5, ahead: see [Joined].
 	Create(ctx context.Context, queue string, n NodeSpec) (Joined, error)

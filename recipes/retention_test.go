@@ -568,7 +568,7 @@ func TestGrantsAndTheirCounterpartBalance(t *testing.T) {
 					scene(w, w.client("a", opts...), l)
 					time.Sleep(soon)
 					synctest.Wait()
-					assert.Empty(w, l.taken(), "an idle place is not given back by a call")
+					assert.Empty(w, l.taken(), "a hook has run after the scene was over")
 				})
 			})
 		}

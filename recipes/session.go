@@ -56,8 +56,8 @@ func (s *session) lost(cause error) {
 }
 
 // endInStore ends the session in the store. If the lease has run out here, the
-// store may keep the session and its nodes for a while, and the nodes would
-// block other contenders, also those of this client. While the store cannot be
+// store may keep the session and its nodes for a while. The nodes would block
+// other contenders, also contenders of this client. While the store cannot be
 // reached, endInStore tries again after pauses, and at once when a new session
 // has begun. It gives up only when the client is closed, after a last try.
 func (s *session) endInStore() error {

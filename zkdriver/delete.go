@@ -15,8 +15,9 @@ import (
 // request, unless the node is doubtful (see ownNodes). Any other Delete first
 // reads the node that has the name, and checks its token and its owner. One
 // round trip passes between that read and the removal. A wrong node would be
-// removed only if in that time an operator removed the node and the queue, and
-// a client on this host then made the queue and a node of the same name again.
+// removed only in one case: in that time an operator removes the node and the
+// queue, and a client on this host makes the queue and a node of the same name
+// again.
 //
 // If the cause is Released and the node is not doubtful, the removal begins
 // with a write, which a watch of the node reports. A session without a secret

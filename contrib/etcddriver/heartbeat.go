@@ -17,9 +17,9 @@ import (
 // applied. If both answers have the same term, there was no newer leader when the
 // keep-alive was counted. The reasons:
 //
-//   - The read was answered under a leader whose term is at most that of the
-//     answer, since a server has applied an entry of each leader before it answers
-//     a read under this leader.
+//   - The leader at the time of the read has at most the term of the answer. The
+//     reason: a server applies an entry of a leader before it answers a read under
+//     that leader.
 //   - No older leader can have confirmed the read, because a majority has accepted
 //     an entry of this term before the keep-alive was sent.
 //   - So the leader of this term still led after the keep-alive was counted. A

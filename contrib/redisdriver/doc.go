@@ -152,10 +152,10 @@
 // The scripts are the files of the directory lua. The text of a script is the file
 // common.lua and, right behind it, the file of that name. Each takes one key,
 // {dlock}:seq, and the arguments that its first line lists. A client in another
-// language takes part with the same texts: it begins a session (open), renews it
-// (beat) every eighth of its timeout, stops using its locks three quarters of a
-// timeout after it has sent the latest heartbeat that was answered, and ends it
-// (close). Errors begin with DLOCKENDED, DLOCKGONE or DLOCKCANCELLED.
+// language takes part with the same texts. It begins a session (open), renews it
+// (beat) every eighth of its timeout, and ends it (close). Three quarters of a
+// timeout after it has sent the latest heartbeat that was answered, it stops using
+// its locks. Errors begin with DLOCKENDED, DLOCKGONE or DLOCKCANCELLED.
 //
 // With an access control list, the user needs these permissions: ~{dlock}:* &{dlock}:*
 // +@connection +@scripting +@read +@write +@sortedset +@hash +time +publish +subscribe

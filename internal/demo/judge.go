@@ -76,8 +76,8 @@ func queueJumps(held []*attempt) (faults []string) {
 		return cmp.Or(cmp.Compare(a.place.Epoch, b.place.Epoch), cmp.Compare(a.place.Seq, b.place.Seq))
 	})
 	// Among the contenders ahead of t in the queue, the variable last has the
-	// one that was granted the lock last, and the variable writer has the
-	// writer that was granted it last.
+	// one with the latest grant. The variable writer has the writer with the
+	// latest grant.
 	var writer, last *attempt
 	for _, t := range queue {
 		if last != nil && last.place.Epoch != t.place.Epoch {

@@ -46,9 +46,10 @@ func entries(t *testing.T, file string) (found []string) {
 	return found
 }
 
-// judge returns a problem for each hit that is not in the list, for each entry of
-// the list that matches no hit, and for a list that matches more hits than the
-// limit. An entry has the form "file: text of the line".
+// judge returns a problem for each hit that is not in the list, and for each
+// entry of the list that matches no hit. If the list matches more hits than the
+// limit, that is a problem, too. An entry has the form "file: text of the
+// line".
 func judge(hits []hit, list string, entries []string, limit int) (problems []string) {
 	listed := 0
 	unused := slices.Clone(entries)

@@ -178,10 +178,10 @@ func greetingFirst(addr string) testenv.FrameReader {
 	}
 }
 
-// The greeting of an election connection (QuorumCnxManager, since 3.5) is a
-// protocol version and the dialer's id, of eight bytes each, then the length of
-// the address, of four bytes, and the address. The addresses of all proxies
-// have the same length.
+// The greeting of an election connection (QuorumCnxManager, since 3.5) begins
+// with a protocol version and the dialer's id, of eight bytes each. The length
+// of the address, of four bytes, and the address follow. The addresses of all
+// proxies have the same length.
 const (
 	beforeAddress = 8 + 8 + 4
 	greetingSize  = beforeAddress + len("127.0.0.1:12345")

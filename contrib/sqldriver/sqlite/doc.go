@@ -102,10 +102,11 @@
 //
 // # Errors
 //
-// An error matches [driver.ErrUnavailable] if the database is busy, the disk is full
-// or fails, or memory is short. An error does not match it, and is not tried again, if
-// the directory does not exist, the file is no database, is damaged, or cannot be
-// written, if it is on a network file system, or if its tables are of another version.
+// An error matches [driver.ErrUnavailable] if the database is busy, the disk is
+// full or fails, or memory is short. Other errors do not match it, and the driver
+// does not try again: the directory does not exist, or the file is no database, is
+// damaged or cannot be written. The same holds if the file is on a network file
+// system, or has tables of another version.
 //
 // # Layout
 //

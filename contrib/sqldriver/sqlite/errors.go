@@ -73,9 +73,10 @@ func explain(err error) error {
 // errPermanent marks an error that another try does not change.
 var errPermanent = errors.New("cannot use the database")
 
-// The longest average pause between two tries to get the lock of a database that is
-// busy. Heartbeats use the shorter one. So they have the better chances against many
-// processes that write.
+// While another process locks the database, a request tries again after pauses, which
+// grow up to one of these bounds. The pauses of heartbeats grow up to shortestPause, so
+// that heartbeats get the lock in spite of many processes that write. The pauses of all
+// other requests grow up to longestPause.
 const (
 	longestPause  = 3200 * time.Microsecond
 	shortestPause = 100 * time.Microsecond

@@ -13,6 +13,8 @@ import (
 
 // One server after the other is killed and started again. Meanwhile four
 // clients count under a lock, and one client holds another lock all the time.
+// No increment may be lost. The held lock must not be lost in an outage that is
+// not longer than quick.
 func TestServersAreKilledOneByOneAndNothingIsLost(t *testing.T) {
 	t.Parallel()
 	e := ensemble(t, 10)

@@ -1,11 +1,11 @@
 // Package histories checks that the lock is linearizable. Several clients use
 // the lock while faults of the store, the network and operators are played. A
 // history holds the calls of all clients and their results. It must be possible
-// to put all operations of a history into one order that agrees with the times
-// at which calls began and returned, and in which a plain read-write lock of one
-// process would have done the same. (See Herlihy and Wing, "Linearizability: A
-// Correctness Condition for Concurrent Objects", 1990. Package porcupine
-// searches for the order.)
+// to put all operations of a history into one order. This order has to agree
+// with the times at which calls began and returned. A plain read-write lock of
+// one process, called in this order, has to give the same results. (See Herlihy
+// and Wing, "Linearizability: A Correctness Condition for Concurrent Objects",
+// 1990. Package porcupine searches for the order.)
 //
 // # How to run it
 //
@@ -75,10 +75,11 @@
 //     call to its return, with the token. The token tells a re-entry from a
 //     grant.
 //   - Unlock and Downgrade, from call to return, and the close of a client.
-//   - Answers: each holder reads Err and Mode of its lock again and again, and a
-//     new holder also reads those of all other holders, which should have learned
-//     of their loss by now. A nil Err means that the lock is still held, in this
-//     mode. A non-nil Err shows when the holder has learned of the loss.
+//   - Answers: each holder reads Err and Mode of its lock again and again. A
+//     new holder also reads Err and Mode of the locks of all other holders,
+//     which should have learned of their loss by now. A nil Err means that the
+//     lock is still held, in this mode. A non-nil Err shows when the holder has
+//     learned of the loss.
 //   - Calls without success. Two of them go to the model, because they say how
 //     the lock is held: a refused upgrade, and a re-entry into a lost lock. The
 //     rest is for the rules below.

@@ -5,9 +5,9 @@
 //
 // A seed draws a few clients that share one or two locks. The actors of a
 // client are goroutines. They acquire the locks in both modes and with every
-// way of waiting, with timeouts and cancellations and without, enter them
-// again, also through contexts of other locks, downgrade them, try them several
-// times in a row, and unlock them.
+// way of waiting, with and without timeouts and cancellations. They enter the
+// locks again, also through contexts of other locks. They downgrade the locks,
+// try them several times in a row, and unlock them.
 //
 // A client reaches the store through a connector of package faults. The
 // connector contains a gate, where every request, every reply and every end of
@@ -28,8 +28,8 @@
 //   - It removes nodes and whole queues, as an operator does.
 //   - It pauses processes, perhaps for longer than their lease. After a pause
 //     the time has passed for the store and for the clocks of the process, but
-//     no timer of the process has fired, and none of its messages moves before
-//     the other processes have gone on for a while.
+//     no timer of the process has fired. The messages of the process move only
+//     after the other processes have gone on for a while.
 //
 // In some runs the sequences of the queues start over after a few nodes, and in
 // some the driver has no optional interfaces.

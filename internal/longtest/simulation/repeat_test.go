@@ -10,12 +10,12 @@ import (
 // An even seed repeats: the same requests in the same order, and the same
 // faults.
 //
-// Three things can still differ: which of two goroutines of one client runs
-// first if both wake at the same instant, which of two ready channels a select
-// takes, and whether a call that gives up has begun to dial. Few seeds have
-// such an instant. In the first 300, one or two seeds differ from one run to
-// the next. If a run depended on the order of goroutines, or on random numbers
-// that are not drawn from the seed, many seeds would differ.
+// Three things can still differ. If two goroutines of one client wake at the
+// same instant, either may run first. If two channels are ready, a select may
+// take either. And a call that gives up may or may not have begun to dial. Few
+// seeds have such an instant. In the first 300, one or two seeds differ from
+// one run to the next. If a run depended on the order of goroutines, or on
+// random numbers that are not drawn from the seed, many seeds would differ.
 func TestEvenSeedsRepeat(t *testing.T) {
 	const seeds, allowed = 300, 10
 	differ := 0

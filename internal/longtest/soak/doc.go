@@ -50,13 +50,14 @@
 //
 // # Servers that have diverged
 //
-// Now and then, in about one of 250 rounds, a server of ZooKeeper 3.8.0 goes on
-// showing a node that the two other servers do not have, or does not show one
-// that they have. A waiter that is connected to it may then wait for ever,
-// which no lock can prevent. So when a round is stuck, the test asks every
-// server for the queues, several times over some 40 seconds. If the servers
-// disagree about the same node each time, the verdict is that the ensemble has
-// diverged: the test prints what each server shows, counts the round, and goes
-// on with a new ensemble. That explains only what was stuck. The checks of two
-// holders, of the order of tokens and of lost updates count all the same.
+// In about one of 250 rounds, a server of ZooKeeper 3.8.0 disagrees with the
+// two other servers for good: it shows a node that they do not have, or does
+// not show a node that they have. A waiter that is connected to it may then
+// wait for ever, which no lock can prevent. So when a round is stuck, the test
+// asks every server for the queues, several times over some 40 seconds. If the
+// servers disagree about the same node each time, the verdict is that the
+// ensemble has diverged: the test prints what each server shows, counts the
+// round, and goes on with a new ensemble. That explains only what was stuck.
+// The checks of two holders, of the order of tokens and of lost updates count
+// all the same.
 package soak

@@ -10,8 +10,8 @@ import (
 // goroutine of go-zookeeper panics, or allocates all memory. So frameConn does
 // not pass a reply of the wrong shape on to go-zookeeper.
 
-// checkShape checks a reply, without the length in front of it, to a request
-// with that opcode.
+// checkShape checks the form of a reply to a request with the given opcode. The
+// parameter reply holds the reply without its length field.
 func checkShape(opcode int32, reply []byte) error {
 	if len(reply) < replyStart {
 		return fmt.Errorf("a reply of %d bytes", len(reply))
