@@ -3,9 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"io"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -14,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/faultnet"
 	"github.com/dlock-go/dlock/internal/pgtest"
-	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 const conformanceTimeout = time.Second
@@ -43,16 +41,16 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 			cs.store.exec(t, "SELECT dlock.end_session($1)", cs.ID())
 		},
 		CutOff: func(t *testing.T, s driver.Session) (heal func()) {
-			return s.(*caseSession).cut()
+			return s.(*caseSession).network.Cut()
 		},
-		Reset:       func(t *testing.T, s driver.Session) { s.(*caseSession).proxy.DropConnections() },
+		Reset:       func(t *testing.T, s driver.Session) { s.(*caseSession).network.Reset() },
 		LoseRequest: func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).lose(t, op, false) },
 		LoseReply:   func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).lose(t, op, true) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 			return s.(*caseSession).hold(t, op)
 		},
 		DelayReplies: func(t *testing.T, s driver.Session, d time.Duration) {
-			s.(*caseSession).proxy.SetDelayOneWay(testenv.ToClient, d)
+			s.(*caseSession).network.DelayReplies(d)
 		},
 		Pause: func(t *testing.T, s driver.Session, d time.Duration) {
 			dlocktest.SkewLease(s.(*caseSession).Lease(), d)
@@ -70,7 +68,7 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 	}
 }
 
-// caseStore is a schema of the shared server. Each of its sessions has a proxy.
+// caseStore is a schema of the shared server. Each of its sessions has a network.
 type caseStore struct {
 	t      *testing.T
 	server *pgtest.Server
@@ -81,47 +79,11 @@ type caseStore struct {
 	outages bool // the test kills the server at times, so exec ignores errors
 }
 
-// caseSession is a session with its proxy.
+// caseSession is a session with its network.
 type caseSession struct {
 	*session.Session
-	store *caseStore
-	proxy *testenv.Proxy
-
-	mu     sync.Mutex
-	isCut  bool
-	closed bool // the proxy is closed
-}
-
-// cut cuts the session off until heal is called.
-func (s *caseSession) cut() (heal func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.isCut = true
-	s.proxy.Cut()
-	return sync.OnceFunc(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.isCut = false
-		s.proxy.DropConnections()
-		s.proxy.Heal()
-	})
-}
-
-// dial connects the session to its proxy or, once the proxy is closed, to the server
-// itself. If the session was cut off when its proxy was closed, dial fails.
-func (s *caseSession) dial(ctx context.Context, network, _ string) (net.Conn, error) {
-	s.mu.Lock()
-	addr := s.proxy.Addr()
-	if s.closed {
-		addr = s.store.server.Addr()
-	}
-	fail := s.closed && s.isCut
-	s.mu.Unlock()
-	if fail {
-		return nil, errors.New("cut off")
-	}
-	var dialer net.Dialer
-	return dialer.DialContext(ctx, network, addr)
+	store   *caseStore
+	network *faultnet.Network
 }
 
 func newCase(t *testing.T) driver.Connector { return newCaseWith(t) }
@@ -144,25 +106,17 @@ func newCaseOn(t *testing.T, server *pgtest.Server, params ...string) *caseStore
 
 // Connect implements driver.Connector.
 func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // a port of testenv stays reserved, with an open file
-	if err != nil {
-		return nil, err
-	}
-	proxy := testenv.ProxyOn(l, c.server.Addr())
-	proxy.Serve(nil)
-	inner, err := Driver{}.OpenConnector(c.server.DSNAt(proxy.Addr(), c.params...))
+	inner, err := Driver{}.OpenConnector(c.server.DSNAt(c.server.Addr(), c.params...))
 	if err != nil {
 		c.t.Error(err)
 	}
-	cs := &caseSession{store: c, proxy: proxy}
-	inner.(*connector).config.DialFunc = cs.dial
+	cs := &caseSession{store: c, network: new(faultnet.Network)}
+	inner.(*connector).config.DialFunc = cs.network.Dial
 	s, err := inner.Connect(ctx)
 	if err != nil {
-		proxy.Close()
 		return nil, err
 	}
 	cs.Session = s.(*session.Session)
-	c.t.Cleanup(proxy.Close)
 	return cs, nil
 }
 
@@ -172,17 +126,6 @@ func (c *caseStore) exec(t *testing.T, text string, args ...any) {
 	if _, err := c.admin.Exec(inSchema(text, c.schema), args...); err != nil && !c.outages {
 		t.Fatal(err)
 	}
-}
-
-// Close closes the session, and then the proxy, whose connections are closed by now.
-func (s *caseSession) Close() error {
-	err := s.Session.Close()
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.proxy.DropConnections()
-	s.proxy.Close()
-	return err
 }
 
 // text returns the statement for an operation.

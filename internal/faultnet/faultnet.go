@@ -1,0 +1,139 @@
+// Package faultnet plays the faults of a network between one session of a driver and
+// its store: the hooks CutOff, Reset and DelayReplies of dlocktest.Config. The test of
+// a driver gives each session a [Network], and the client library its Dial. An author
+// of a driver may copy this file.
+//
+// A Network has no goroutine. So nothing of it is left when the session has closed its
+// connections.
+package faultnet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// Network makes the connections of one session. The zero Network plays no faults. A
+// Network is safe for use by many goroutines.
+type Network struct {
+	mu    sync.Mutex
+	delay time.Duration
+	cut   chan struct{} // not nil during a cut; closes at its end
+	conns map[*conn]bool
+}
+
+// Cut lets no byte pass until heal is called. It closes no connection: the session
+// sees silence. When heal is called, the connections break, because they may have lost
+// bytes. The function heal may be called more than once.
+func (n *Network) Cut() (heal func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	cut := make(chan struct{})
+	n.cut = cut
+	return sync.OnceFunc(func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.breakAll()
+		if n.cut == cut { // otherwise another cut has begun meanwhile
+			n.cut = nil
+		}
+		close(cut)
+	})
+}
+
+// Reset breaks all connections.
+func (n *Network) Reset() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.breakAll()
+}
+
+func (n *Network) breakAll() {
+	for c := range n.conns {
+		c.broken = true
+		_ = c.Conn.Close() // the session sees the error of its next Read or Write
+	}
+	clear(n.conns)
+}
+
+// DelayReplies makes the session receive each reply later by d. A reply that has
+// arrived before a cut begins is still received.
+func (n *Network) DelayReplies(d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.delay = d
+}
+
+// Dial connects to the store. During a cut it waits until heal is called or ctx ends.
+func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	n.mu.Lock()
+	cut := n.cut
+	n.mu.Unlock()
+	if cut != nil {
+		select {
+		case <-cut:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	inner, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cut != nil {
+		return nil, errors.Join(errors.New("faultnet: cut off"), inner.Close())
+	}
+	if n.conns == nil {
+		n.conns = make(map[*conn]bool)
+	}
+	c := &conn{Conn: inner, network: n}
+	n.conns[c] = true
+	return c, nil
+}
+
+type conn struct {
+	net.Conn
+	network *Network
+	broken  bool // guarded by the mutex of the network
+}
+
+// state returns the delay of replies, and reports whether bytes are lost at present.
+func (c *conn) state() (delay time.Duration, lost bool) {
+	c.network.mu.Lock()
+	defer c.network.mu.Unlock()
+	return c.network.delay, c.network.cut != nil || c.broken
+}
+
+// Read drops what arrives during a cut.
+func (c *conn) Read(p []byte) (int, error) {
+	for {
+		size, err := c.Conn.Read(p)
+		delay, lost := c.state()
+		if err != nil || !lost {
+			time.Sleep(delay)
+			return size, err
+		}
+	}
+}
+
+// Write drops what is sent during a cut.
+func (c *conn) Write(p []byte) (int, error) {
+	c.network.mu.Lock()
+	cut := c.network.cut != nil
+	c.network.mu.Unlock()
+	if cut {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *conn) Close() error {
+	c.network.mu.Lock()
+	defer c.network.mu.Unlock()
+	delete(c.network.conns, c)
+	return c.Conn.Close()
+}
