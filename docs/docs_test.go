@@ -1,6 +1,6 @@
 // Package docs_test checks the documentation against the sources. Code that a page
 // shows is in the sources or compiles, links lead to files and headings that exist,
-// and the commands, tests, options and packages that a page names exist.
+// and the commands, tests, cases, options and packages that a page names exist.
 package docs_test
 
 import (
@@ -435,6 +435,53 @@ func TestEveryTestThatIsNamedExists(t *testing.T) {
 		}
 	}
 	assert.NotZero(t, named)
+}
+
+// caseOfKit finds the names of cases of the conformance kit in a page: words of three
+// parts or more, in code style or behind the double slash of a -run pattern.
+var caseOfKit = regexp.MustCompile("(?:`|//)([a-z][a-z']*(?:-[a-z']+){2,})(?:`|')")
+
+// TestEveryCaseThatIsNamedExists finds the cases of the conformance kit that the pages
+// name. docs/writing-a-driver.md must name a case for nearly every mistake.
+func TestEveryCaseThatIsNamedExists(t *testing.T) {
+	cases := make(map[string]bool)
+	for _, m := range regexp.MustCompile(`\bname: "([^"]+)"`).FindAllStringSubmatch(readAll(t, "dlocktest"), -1) {
+		cases[m[1]] = true
+	}
+	require.Greater(t, len(cases), 100)
+	for page, text := range pages(t) {
+		named := 0
+		for _, m := range caseOfKit.FindAllStringSubmatch(text, -1) {
+			named++
+			assert.True(t, cases[m[1]], "%s: dlocktest has no case %s", page, m[1])
+		}
+		if page == "docs/writing-a-driver.md" {
+			assert.Greater(t, named, 30)
+		}
+	}
+}
+
+// TestEveryNameForDriversExists finds names such as driver.NewLease in the text of
+// docs/writing-a-driver.md. The package has to export each of them.
+func TestEveryNameForDriversExists(t *testing.T) {
+	page := read(t, "docs/writing-a-driver.md")
+	for dir, names := range map[string]string{
+		"driver": "driver", "driver/calls": "calls", "driver/watches": "watches", "dlocktest": "dlocktest",
+	} {
+		code := readAll(t, dir)
+		found := regexp.MustCompile("`"+names+`\.([A-Z]\w+)`).FindAllStringSubmatch(page, -1)
+		assert.NotEmpty(t, found, "the page names nothing of package %s", names)
+		for _, m := range found {
+			exported := regexp.MustCompile(`(?m)^(?:func|type|\t|var|const) ?` + m[1] + `\b`)
+			assert.True(t, exported.MatchString(code), "package %s has no %s", names, m[1])
+		}
+	}
+	for receiver, dir := range map[string]string{"Lease": "driver", "Set": "driver/watches", "Gate": "driver/calls"} {
+		code := readAll(t, dir)
+		for _, m := range regexp.MustCompile("`"+receiver+`\.([A-Z]\w+)`).FindAllStringSubmatch(page, -1) {
+			assert.True(t, strings.Contains(code, " *"+receiver+") "+m[1]+"("), "%s has no method %s", receiver, m[1])
+		}
+	}
 }
 
 // TestReliabilityCountsTheFaults counts the patches that put a fault into the lock,
