@@ -20,6 +20,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(runProgram) != "" {
 		main()
 	}
+	os.Setenv(runProgram, "yes") // the demo starts this binary for its processes
 	os.Exit(leakcheck.After(zktest.Main(m)))
 }
 

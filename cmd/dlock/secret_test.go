@@ -40,7 +40,7 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 	server := zktest.Shared(t)
 	t.Setenv("DLOCK_DSN", "zk://alice:geheim@"+server.Addr()+server.Chroot(t)+"?acl=digest")
-	cmd := program(t, "demo", "-driver", "zk", "-workers", "2", "-hold", "5s", "-timeout", "1m", "-shared-ratio", "1")
+	cmd := program(t, "demo", "-driver", "zk", "-processes", "1", "-workers", "2", "-hold", "5s", "-timeout", "1m", "-shared-ratio", "1")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(t, cmd.Start())
@@ -61,7 +61,7 @@ func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	assert.Zero(t, command.Run(t.Context(), []string{"demo", "-workers", "2"}, &stdout, &stderr), "a store in memory needs no dsn: %s", &stderr)
 	stdout.Reset()
-	assert.Zero(t, command.Run(t.Context(), []string{"demo", "-driver", "zk", "-workers", "2"}, &stdout, &stderr), "%s", &stderr)
+	assert.Zero(t, command.Run(t.Context(), []string{"demo", "-driver", "zk", "-processes", "1", "-workers", "2"}, &stdout, &stderr), "%s", &stderr)
 	assert.Contains(t, stdout.String(), "VERDICT: OK")
 	assert.NotContains(t, stdout.String()+stderr.String(), "geheim")
 	assert.Equal(t, 2, command.Run(t.Context(), []string{"demo", "-driver", "zk", "-dsn", "zk://"}, &stdout, &stderr), "-dsn comes before the environment")
@@ -79,7 +79,7 @@ func TestHostileNamesInAQueueReachNoTerminal(t *testing.T) {
 		_, err = raw.Create(chroot+"/demo/"+host+"-W-0000000000", []byte("\x1b[2J"), 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		var stdout, stderr bytes.Buffer
-		command.Run(t.Context(), []string{"demo", "-driver", "zk", "-dsn", "zk://" + server.Addr() + chroot, "-workers", "3", "-timeout", "500ms", "-host", "w"}, &stdout, &stderr)
+		command.Run(t.Context(), []string{"demo", "-driver", "zk", "-dsn", "zk://" + server.Addr() + chroot, "-processes", "1", "-workers", "3", "-timeout", "500ms", "-host", "w"}, &stdout, &stderr)
 		said := stdout.String() + stderr.String()
 		assert.Contains(t, said, "in the queue behind")
 		assert.Contains(t, said, "gives up")

@@ -67,7 +67,7 @@ func TestTwoProcessesKeepTheRulesOnOneLockInZooKeeper(t *testing.T) {
 	var errs [2]error
 	var both sync.WaitGroup
 	for i := range out {
-		cmd := program(t, "demo", "-driver", "zk", "-dsn", "zk://"+server.Addr()+chroot, "-lock", "shop/till", "-counter", counter,
+		cmd := program(t, "demo", "-driver", "zk", "-dsn", "zk://"+server.Addr()+chroot, "-processes", "1", "-lock", "shop/till", "-counter", counter,
 			"-workers", "6", "-rounds", "2", "-hold", "50ms", "-shared-ratio", "0.3", "-timeout", "1m",
 			"-host", fmt.Sprintf("p%d", i+1), "-seed", fmt.Sprint(i+1))
 		both.Go(func() { out[i], errs[i] = cmd.CombinedOutput() })
@@ -98,7 +98,7 @@ func TestAnInterruptLeavesNoNodeInZooKeeper(t *testing.T) {
 	chroot := server.Chroot(t)
 	var errors bytes.Buffer
 	cmd := program(t, "demo", "-driver", "zk", "-dsn", "zk://"+server.Addr()+chroot+"?session_timeout=5m",
-		"-workers", "5", "-shared-ratio", "0", "-hold", "10m", "-timeout", "20m")
+		"-processes", "1", "-workers", "5", "-shared-ratio", "0", "-hold", "10m", "-timeout", "20m")
 	cmd.Stderr = &errors
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -129,12 +129,16 @@ func TestAnUnreachableZooKeeperIsAClearError(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	l.Close() // no process listens on the port now
-	cmd := program(t, "demo", "-driver", "zk", "-dsn", "zk://"+l.Addr().String()+"?connect_timeout=500ms", "-connect-timeout", "2s")
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	require.ErrorAs(t, err, &exit, "%s", out)
-	assert.Equal(t, 1, exit.ExitCode())
-	assert.Contains(t, string(out), "dlock demo: no session within 2s: ")
-	assert.Contains(t, string(out), "connection refused")
-	assert.NotContains(t, string(out), "VERDICT")
+	for processes, says := range map[string]string{
+		"1": `(?m)^dlock demo: no session within 2s: .*connection refused`,
+		"3": `(?m)^dlock demo: process \d: no session within 2s: .*connection refused`,
+	} {
+		cmd := program(t, "demo", "-driver", "zk", "-dsn", "zk://"+l.Addr().String()+"?connect_timeout=500ms", "-connect-timeout", "2s", "-processes", processes)
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit, "%s", out)
+		assert.Equal(t, 1, exit.ExitCode())
+		assert.Regexp(t, says, string(out))
+		assert.NotContains(t, string(out), "VERDICT")
+	}
 }

@@ -10,9 +10,10 @@ import (
 // attempt is one attempt of a worker to get the lock and to use it. Times count
 // from the beginning of the run.
 type attempt struct {
-	worker string
-	mode   dlock.Mode
-	place  driver.Place // the place of its last node in the queue; zero if it had no node
+	process int // the number of the process, or 0 if there is only one
+	worker  string
+	mode    dlock.Mode
+	place   driver.Place // the place of its last node in the queue; zero if it had no node
 
 	asked time.Duration
 	ended time.Duration // end of the hold, or of the wait if the lock was not granted
@@ -45,6 +46,7 @@ const (
 	interrupted         // the user interrupted the run
 	lost                // the store or an operator took the lock away
 	failed              // the store or the counter's file gave an error
+	killed              // the process was killed during the hold
 )
 
 // waited returns how long the worker waited for the lock, whether or not it got

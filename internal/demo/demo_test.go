@@ -278,7 +278,7 @@ func TestALostLockEndsTheHoldAndBreaksNoRule(t *testing.T) {
 
 func TestNamesFromTheStoreAreQuoted(t *testing.T) {
 	var out bytes.Buffer
-	w := &worker{name: "w1", log: newJournal(&out), attempts: []*attempt{{worker: "w1", mode: dlock.Shared}}}
+	w := &worker{name: "w1", log: newJournal(&out), attempt: &attempt{worker: "w1", mode: dlock.Shared}}
 	trace := w.trace()
 	trace.Waiting(t.Context(), dlock.WaitingInfo{Predecessor: "x\x1b[2J-W-0000000001", Position: 2})
 	trace.Retrying(t.Context(), dlock.RetryingInfo{Err: errors.New("\x1b[2J")})

@@ -34,22 +34,40 @@ be reached or failed, or no worker got the lock; 2, the arguments are not valid.
 
 Several processes
 
-With a store that processes share, several can run at once on one lock:
+On a store that processes can share, this command starts -processes child
+processes, which share the workers. The counter is then a number in a temporary
+file, and the verdict is about the workers of all processes. All times come from
+the clock of the first process.
+
+When the workers of one of the children have had their turns, the first of them
+takes the lock once more, and the child is killed while that worker holds the
+lock. Then one worker of each other child asks for the lock. It gets the lock
+when the store has ended the session of the dead process. Most stores do so when the session timeout is over, which is a
+parameter of the data source name. SQLite notices at once that a process has
+ended. The output says for how long the lock stayed with the dead process.
+
+An interrupt ends all children. If a child fails, the others end, too, and there
+is no verdict. If this command is killed, the children end at once. No argument
+of a child has the data source name.
+
+Several commands
+
+Several commands can use one lock, on one machine or on several machines:
 
   dlock demo -driver zk -dsn zk://localhost:2181/locks -counter /tmp/counter
 
-Each process checks its own workers only, because clocks of different machines
-cannot be compared. The counter checks across processes. With -counter it is a
-number in a file on one machine, which all processes increment. Again only the
+Each command checks its own workers only, because clocks of different machines
+cannot be compared. The counter checks across commands. With -counter it is a
+number in a file on one machine, which all commands increment. Again only the
 lock protects it. The file FILE.increments grows by one dot with each increment.
-That is an append, which cannot be lost. Every worker that holds the lock, in
-any process, compares the two files again and again. So the last worker that
-held the lock has checked the total.
+That is an append, which cannot be lost. Every worker that holds the lock
+compares the two files again and again. So the last worker that held the lock
+has checked the total.
 
-To start over, remove both files. Do so, too, after a process was killed: that
-may have happened between the two writes of an increment. With -driver mem the
-lock belongs to one process: two processes on one FILE show what happens without
-a common lock.
+To start over, remove both files. Do so, too, after you have killed a process:
+that may have happened between the two writes of an increment. (A command does
+not kill its child between them.) With -driver mem the lock belongs to one
+process: two commands on one FILE show what happens without a common lock.
 
 Drivers of this program
 

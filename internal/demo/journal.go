@@ -7,12 +7,23 @@ import (
 	"time"
 )
 
-// journal prints events when they happen, each with the time since the beginning
-// of the run. It is safe for use by many goroutines.
+// reporter receives what workers do. Its clock counts from the beginning of the
+// run. It is safe for use by many goroutines.
+type reporter interface {
+	now() time.Duration
+	// say prints an event and returns the time that it prints.
+	say(who, verb, what string) time.Duration
+	// finished keeps an attempt that has ended.
+	finished(t *attempt)
+}
+
+// journal is the reporter of the process that prints. The lines that it prints
+// are in the order of their times.
 type journal struct {
-	mu    sync.Mutex
-	out   io.Writer
-	began time.Time
+	mu       sync.Mutex
+	out      io.Writer
+	began    time.Time
+	attempts []*attempt // in the order in which they ended
 }
 
 func newJournal(out io.Writer) *journal { return &journal{out: out, began: time.Now()} }
@@ -31,8 +42,6 @@ func (j *journal) now() time.Duration {
 	return time.Since(j.began)
 }
 
-// say prints an event and returns the time that it prints. Lines come in the
-// order of their times.
 func (j *journal) say(who, verb, what string) time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -43,4 +52,10 @@ func (j *journal) say(who, verb, what string) time.Duration {
 	}
 	fmt.Fprintln(j.out, line)
 	return at
+}
+
+func (j *journal) finished(t *attempt) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.attempts = append(j.attempts, t)
 }

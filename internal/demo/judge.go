@@ -15,12 +15,17 @@ type total struct {
 	shared bool // other processes may use the counter, too, and may have incremented it
 }
 
-// readTotal returns the total after all workers have stopped. A counter in a file
-// may still be changed by other processes, so its total is the last reading of a
-// worker that held the lock.
-func readTotal(c counter, attempts []*attempt) total {
-	if m, ok := c.(*memoryCounter); ok {
-		return total{reading: reading{m.value.Load(), m.made.Load()}}
+// readTotal returns the total after all workers have stopped. If the counter is
+// shared, other processes may still change it, so its total is the last reading of
+// a worker that held the lock.
+func readTotal(c counter, shared bool, attempts []*attempt) (total, error) {
+	if !shared {
+		value, err := c.load()
+		if err != nil {
+			return total{}, err
+		}
+		increments, err := c.increments()
+		return total{reading: reading{value, increments}}, err
 	}
 	last := new(attempt)
 	for _, t := range attempts {
@@ -28,7 +33,7 @@ func readTotal(c counter, attempts []*attempt) total {
 			last = t
 		}
 	}
-	return total{reading: last.last, shared: true}
+	return total{reading: last.last, shared: true}, nil
 }
 
 // judge returns the verdict: which rules the attempts and the counter violate.

@@ -1,10 +1,18 @@
 package demo
 
 import (
+	"context"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
-func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
+// TestMain runs the tests, or, in a process that the demo has started, the demo.
+func TestMain(m *testing.M) {
+	if slices.Equal(os.Args[1:], []string{"demo", childArgument}) {
+		os.Exit(Main(context.Background(), os.Args[2:], os.Stdout, os.Stderr))
+	}
+	os.Exit(leakcheck.After(m.Run()))
+}

@@ -19,6 +19,7 @@ type settings struct {
 	driver, dsn    string
 	lock           string
 	host           string
+	processes      int
 	workers        int
 	rounds         int
 	sharedRatio    float64
@@ -30,15 +31,20 @@ type settings struct {
 
 	columns int      // width of the terminal
 	args    []string // the arguments on the command line
+	given   []string // the flags among them, each as -name=value
 }
+
+// defaultProcesses is the number of processes on a store that processes can share.
+const defaultProcesses = 3
 
 // dsnVariable is the environment variable that is read if -dsn is not given.
 const dsnVariable = "DLOCK_DSN"
 
 const (
-	maxWorkers = 1000
-	maxRounds  = 1000
-	inMemory   = "mem"
+	maxProcesses = 100
+	maxWorkers   = 1000
+	maxRounds    = 1000
+	inMemory     = "mem"
 )
 
 func (s *settings) flags() *flag.FlagSet {
@@ -48,11 +54,12 @@ func (s *settings) flags() *flag.FlagSet {
 	f.StringVar(&s.dsn, "dsn", "", "where the store is; dlock demo -h shows an example for each driver\n(if not given: "+dsnVariable+" of the environment; put it there if it has a\npassword, because every user of this machine can see arguments)")
 	f.StringVar(&s.lock, "lock", "demo", "`name` of the lock")
 	f.StringVar(&s.host, "host", "", "`prefix` of the workers' host names, to tell processes apart\n(mem: worker; else this host's name and the process id)")
-	f.IntVar(&s.workers, "workers", 10, "how many workers, each with a session of its own")
+	f.IntVar(&s.processes, "processes", 0, fmt.Sprintf("how many processes share the workers\n(0: %d, or 1 in memory, and at most one for each worker)", defaultProcesses))
+	f.IntVar(&s.workers, "workers", 10, "how many workers, each with a session of its own, in all processes together")
 	f.IntVar(&s.rounds, "rounds", 1, "how often each worker takes the lock")
 	f.Float64Var(&s.sharedRatio, "shared-ratio", 0.5, "the probability that a worker reads, from 0 to 1")
 	f.DurationVar(&s.hold, "hold", 100*time.Millisecond, "how long a worker holds the lock")
-	f.DurationVar(&s.timeout, "timeout", 5*time.Second, "how long a worker waits for the lock before it gives up")
+	f.DurationVar(&s.timeout, "timeout", time.Minute, "how long a worker waits for the lock before it gives up")
 	f.DurationVar(&s.connectTimeout, "connect-timeout", 10*time.Second, "how long to try to reach the store")
 	f.StringVar(&s.counterFile, "counter", "", "keep the counter in this `file`, shared with other processes")
 	f.Uint64Var(&s.seed, "seed", 0, "repeat the choices of the run that named this seed (0: new ones)")
@@ -70,6 +77,7 @@ func parse(args []string) (*settings, error) {
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
+	f.Visit(func(g *flag.Flag) { s.given = append(s.given, fmt.Sprintf("-%s=%s", g.Name, g.Value)) })
 	s.complete()
 	return s, s.check()
 }
@@ -79,12 +87,29 @@ func (s *settings) complete() {
 	for s.seed == 0 {
 		s.seed = uint64(rand.Uint32())
 	}
+	if s.processes == 0 && s.driver == inMemory {
+		s.processes = 1
+	} else if s.processes == 0 {
+		s.processes = max(1, min(defaultProcesses, s.workers))
+	}
 	if s.dsn == "" && s.driver != inMemory {
 		s.dsn = os.Getenv(dsnVariable)
 	}
 	if s.host == "" {
 		s.host = s.defaultHost()
 	}
+}
+
+// victim returns the number of the process that is killed. The seed decides which
+// process that is.
+func (s *settings) victim() int { return 1 + int(s.seed%uint64(s.processes)) }
+
+// inProcesses returns the words for the processes of the run.
+func (s *settings) inProcesses() string {
+	if s.processes == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" in %d processes", s.processes)
 }
 
 func (s *settings) defaultHost() string {
@@ -109,6 +134,12 @@ func (s *settings) check() error {
 	switch {
 	case s.workers < 1 || s.workers > maxWorkers:
 		return fmt.Errorf("-workers %d: must be from 1 to %d", s.workers, maxWorkers)
+	case s.processes < 1 || s.processes > maxProcesses:
+		return fmt.Errorf("-processes %d: must be from 1 to %d", s.processes, maxProcesses)
+	case s.processes > 1 && s.driver == inMemory:
+		return fmt.Errorf("-processes %d: a store in memory belongs to one process; choose another -driver", s.processes)
+	case s.processes > s.workers:
+		return fmt.Errorf("-processes %d: there are only %d workers; raise -workers", s.processes, s.workers)
 	case s.rounds < 1 || s.rounds > maxRounds:
 		return fmt.Errorf("-rounds %d: must be from 1 to %d", s.rounds, maxRounds)
 	case !(s.sharedRatio >= 0 && s.sharedRatio <= 1): // written so that NaN is refused

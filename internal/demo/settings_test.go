@@ -17,6 +17,9 @@ func TestArgumentsThatAreNotValidAreUsageErrors(t *testing.T) {
 	}{
 		{[]string{"-workers", "0"}, "-workers 0: must be from 1 to 1000"},
 		{[]string{"-workers", "many"}, "-workers"},
+		{[]string{"-processes", "2"}, "-processes 2: a store in memory belongs to one process"},
+		{[]string{"-processes", "-1"}, "-processes -1: must be from 1 to 100"},
+		{[]string{"-driver", "none", "-workers", "2", "-processes", "3"}, "-processes 3: there are only 2 workers"},
 		{[]string{"-rounds", "1001"}, "-rounds"},
 		{[]string{"-shared-ratio", "1.5"}, "-shared-ratio"},
 		{[]string{"-shared-ratio", "NaN"}, "-shared-ratio"},
@@ -44,8 +47,25 @@ func TestArgumentsThatAreNotValidAreUsageErrors(t *testing.T) {
 func TestHelpShowsAllFlags(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, statusOK, Main(t.Context(), []string{"-h"}, &stdout, &stderr))
-	for _, flag := range []string{"-driver", "-dsn", "-lock", "-host", "-workers", "-rounds", "-shared-ratio", "-hold", "-timeout", "-connect-timeout", "-counter", "-seed"} {
+	for _, flag := range []string{"-driver", "-dsn", "-lock", "-host", "-processes", "-workers", "-rounds", "-shared-ratio", "-hold", "-timeout", "-connect-timeout", "-counter", "-seed"} {
 		assert.Contains(t, stdout.String(), "  "+flag+" ")
 	}
 	assert.Empty(t, stderr.String())
+}
+
+func TestOnlyAStoreInMemoryIsForOneProcess(t *testing.T) {
+	for _, c := range []struct {
+		args      []string
+		processes int
+	}{
+		{nil, 1},
+		{[]string{"-driver", "other", "-dsn", "x"}, 3},
+		{[]string{"-driver", "other", "-dsn", "x", "-workers", "2"}, 2},
+		{[]string{"-driver", "other", "-dsn", "x", "-processes", "1"}, 1},
+		{[]string{"-driver", "other", "-dsn", "x", "-processes", "7"}, 7},
+	} {
+		s, err := parse(c.args)
+		require.NoError(t, err)
+		assert.Equal(t, c.processes, s.processes, "%q", c.args)
+	}
 }

@@ -16,10 +16,10 @@ const (
 	markWaits     = '.'
 	markShared    = 'r'
 	markExclusive = 'W'
-	markEnd       = 'x' // the wait timed out, or the hold failed or was lost
+	markEnd       = 'x' // the wait timed out, or the hold failed or was lost, or its process was killed
 )
 
-const legend = "  . waits   r holds it shared   W holds it exclusive   x gave up, lost or failed"
+const legend = "  . waits   r holds it shared   W holds it exclusive   x gave up, lost, failed or killed"
 
 // maxRows is the greatest number of rows of a time line.
 const maxRows = 200
@@ -91,7 +91,7 @@ func (l timeline) row(t *attempt) string {
 	} else {
 		l.fill(marks, t.asked, t.ended, markWaits, true)
 	}
-	if t.outcome == timedOut || t.outcome == lost || t.outcome == failed {
+	if t.outcome == timedOut || t.outcome == lost || t.outcome == failed || t.outcome == killed {
 		marks[l.at(t.ended)] = markEnd
 	}
 	return strings.TrimRight(string(marks), " ")

@@ -33,7 +33,7 @@ Holds in order of arrival; a column is 10ms
   w3 R   ...................rrrrrrrrr
   w9 W                 ..........x
 
-  . waits   r holds it shared   W holds it exclusive   x gave up, lost or failed
+  . waits   r holds it shared   W holds it exclusive   x gave up, lost, failed or killed
 
 `, ""), drawn(attempts, 44))
 }

@@ -14,6 +14,7 @@ type verdict struct {
 	total       total
 	checks      []check
 	errs        []error // the errors that the store returned
+	notes       []string
 	interrupted bool
 }
 
@@ -64,6 +65,9 @@ func (v *verdict) write(w io.Writer, s *settings) {
 	}
 	fmt.Fprintln(w)
 	v.writeCounts(w)
+	for _, note := range v.notes {
+		fmt.Fprintln(w, note)
+	}
 	for _, err := range first(maxFaults, v.errs) {
 		fmt.Fprintf(w, "Error: %s\n", clean(err.Error()))
 	}
@@ -87,7 +91,7 @@ func (c check) write(w io.Writer) {
 func first[T any](n int, all []T) []T { return all[:min(len(all), n)] }
 
 func (v *verdict) writeCounts(w io.Writer) {
-	var count [failed + 1]int
+	var count [killed + 1]int
 	var held []*attempt
 	var longest *attempt
 	for _, t := range v.attempts {
@@ -116,6 +120,8 @@ func (v *verdict) writeScope(w io.Writer, s *settings) {
 	switch {
 	case v.total.shared:
 		fmt.Fprintf(w, "The processes that share %s had reached %d when a worker of this one last held the lock.\n", printable(s.counterFile), v.total.value)
+	case s.processes > 1:
+		fmt.Fprint(w, "This is about the processes of this run; -counter FILE checks across runs.\n")
 	case s.driver != inMemory:
 		fmt.Fprint(w, "This is about the workers of this process; -counter FILE checks across processes.\n")
 	}

@@ -15,6 +15,9 @@ import (
 type intent struct {
 	mode  dlock.Mode
 	after time.Duration
+
+	await   func(ctx context.Context) // if not nil, it is called before the pause
+	holding func(t *attempt)          // if not nil, it is called at the end of a hold, before the release
 }
 
 // worker takes the lock. It has a client and a host name of its own, as if it
@@ -25,9 +28,9 @@ type worker struct {
 	plan    []intent
 	locker  locker
 	counter counter
-	log     *journal
+	log     reporter
 
-	attempts  []*attempt
+	attempt   *attempt   // the attempt in progress, or the last one
 	noSession chan error // the error of the last attempt to connect, if it failed
 }
 
@@ -35,20 +38,25 @@ type worker struct {
 // attempt fails.
 func (w *worker) run(ctx context.Context) {
 	for _, next := range w.plan {
+		if next.await != nil {
+			next.await(ctx)
+		}
 		if !pause(ctx, next.after, nil) {
 			return
 		}
 		t := &attempt{worker: w.name, mode: next.mode, asked: w.log.now()}
-		w.attempts = append(w.attempts, t)
-		w.take(ctx, t)
+		w.attempt = t
+		w.take(ctx, t, next.holding)
+		w.log.finished(t)
 		if t.outcome == failed || ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-// take gets the lock, uses it and gives it back.
-func (w *worker) take(ctx context.Context, t *attempt) {
+// take gets the lock, uses it and gives it back. If the worker has used the lock to
+// the end, take calls holding before it gives the lock back.
+func (w *worker) take(ctx context.Context, t *attempt, holding func(*attempt)) {
 	h, err := w.locker.Lock(ctx, t.mode)
 	if err != nil {
 		w.notGranted(ctx, t, err)
@@ -58,6 +66,9 @@ func (w *worker) take(ctx context.Context, t *attempt) {
 	t.granted = w.log.say(t.label(), "holds", fmt.Sprintf("%v, token %d", t.mode, t.token))
 	if t.held = w.stillHeld(t, h, t.granted); t.held {
 		w.use(ctx, t, h)
+	}
+	if holding != nil && t.held && t.outcome == served {
+		holding(t)
 	}
 	if t.outcome != lost {
 		at := w.log.say(t.label(), "releases", "")
@@ -122,21 +133,18 @@ func (w *worker) trace() *dlock.Trace {
 	w.noSession = make(chan error, 1)
 	return &dlock.Trace{
 		Connected: w.connected,
-		Queued:    func(_ context.Context, i dlock.QueuedInfo) { w.attempt().place = i.Place },
+		Queued:    func(_ context.Context, i dlock.QueuedInfo) { w.attempt.place = i.Place },
 		Waiting: func(_ context.Context, i dlock.WaitingInfo) {
-			w.log.say(w.attempt().label(), "waits", fmt.Sprintf("%s in the queue behind %s", ordinal(i.Position), printable(i.Predecessor)))
+			w.log.say(w.attempt.label(), "waits", fmt.Sprintf("%s in the queue behind %s", ordinal(i.Position), printable(i.Predecessor)))
 		},
 		Retrying: func(_ context.Context, i dlock.RetryingInfo) {
-			w.log.say(w.attempt().label(), "retries", clean(i.Err.Error()))
+			w.log.say(w.attempt.label(), "retries", clean(i.Err.Error()))
 		},
 		SessionEnded: func(_ context.Context, i dlock.SessionEndedInfo) {
 			w.log.say(w.name+"  ", "session", "ended: "+clean(i.Err.Error()))
 		},
 	}
 }
-
-// attempt returns the attempt in progress.
-func (w *worker) attempt() *attempt { return w.attempts[len(w.attempts)-1] }
 
 // pause waits for the time d and returns true. If ctx ends or stop closes first, it
 // returns false at once.

@@ -17,7 +17,7 @@ type workers []*worker
 
 // newWorkers returns the workers, each with a plan that it chooses at random. It
 // does no I/O.
-func newWorkers(s *settings, open opener, count counter, log *journal) (workers, error) {
+func newWorkers(s *settings, open opener, count counter, log reporter) (workers, error) {
 	random := rand.New(rand.NewPCG(s.seed, s.seed))
 	digits := max(2, len(strconv.Itoa(s.workers)))
 	var c workers
@@ -59,6 +59,8 @@ func choosePlan(random *rand.Rand, s *settings) []intent {
 	return plan
 }
 
+var errInterrupted = errors.New("interrupted before it began")
+
 // connectAll returns nil once every worker has a session. The first worker
 // connects before the others, so that only one client asks a store that is not
 // there.
@@ -73,22 +75,16 @@ func connectAll(ctx context.Context, c workers, limit time.Duration) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return errors.New("interrupted before it began")
+		return errInterrupted
 	case limited.Err() != nil:
 		return fmt.Errorf("no session within %v: %w", limit, err)
 	}
 	return err
 }
 
-// work runs all workers until they have done or ctx has ended, and returns their
-// attempts.
-func (c workers) work(ctx context.Context) []*attempt {
+// work runs all workers until they have done or ctx has ended.
+func (c workers) work(ctx context.Context) {
 	_ = c.each(func(w *worker) error { w.run(ctx); return nil })
-	var attempts []*attempt
-	for _, w := range c {
-		attempts = append(attempts, w.attempts...)
-	}
-	return attempts
 }
 
 // close closes the clients of all workers, and returns the errors of those that

@@ -1,0 +1,185 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	_ "github.com/dlock-go/dlock/internal/exampledriver" // a store that needs no server
+)
+
+// run is a demo with several processes on a store in a directory.
+type run struct {
+	*exec.Cmd
+	dir     string // the store
+	temp    string // the directory for temporary files
+	lines   *bufio.Scanner
+	printed strings.Builder // the lines that were read
+	stderr  bytes.Buffer
+	pids    map[string]int // the ids of the child processes, by their number
+}
+
+// start starts a demo with three processes. Sessions last for 5 s.
+func start(t *testing.T, args ...string) *run {
+	r := &run{dir: t.TempDir(), temp: t.TempDir(), pids: make(map[string]int)}
+	r.Cmd = program(t, append([]string{"demo", "-driver", "file", "-processes", "3", "-host", "w"}, args...)...)
+	r.Env = append(r.Env, "DLOCK_DSN=", "TMPDIR="+r.temp)
+	r.Args = append(r.Args, "-dsn", r.dir+"?session_timeout=5s")
+	out, err := r.StdoutPipe()
+	require.NoError(t, err)
+	r.Stderr = &r.stderr
+	r.lines = bufio.NewScanner(out)
+	require.NoError(t, r.Start())
+	t.Cleanup(func() {
+		for _, pid := range r.pids { // after a test that has failed
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return r
+}
+
+var startLine = regexp.MustCompile(`process (\d+)  starts    with the id (\d+)$`)
+
+// read reads the output until the function done returns true for a line.
+func (r *run) read(t *testing.T, done func(line string) bool) {
+	for r.lines.Scan() {
+		line := r.lines.Text()
+		fmt.Fprintln(&r.printed, line)
+		if m := startLine.FindStringSubmatch(line); m != nil {
+			pid, err := strconv.Atoi(m[2])
+			require.NoError(t, err)
+			r.pids[m[1]] = pid
+		}
+		if done(line) {
+			return
+		}
+	}
+	require.Failf(t, "the output ended early", "%s%s", &r.printed, &r.stderr)
+}
+
+// readUntilAllWait reads until one of the workers holds the lock and all others
+// wait.
+func (r *run) readUntilAllWait(t *testing.T, workers int) {
+	waits := make(map[string]bool)
+	r.read(t, func(line string) bool {
+		if m := waitLine.FindStringSubmatch(line); m != nil {
+			waits[m[1]] = true
+		}
+		return len(waits) == workers-1
+	})
+}
+
+// end reads the rest of the output and returns the error of the process. It checks
+// that neither a child process nor a temporary file is left.
+func (r *run) end(t *testing.T) error {
+	for r.lines.Scan() {
+		fmt.Fprintln(&r.printed, r.lines.Text())
+	}
+	err := r.Wait()
+	assert.Len(t, r.pids, 3)
+	for number, pid := range r.pids {
+		assert.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "process %s is left", number)
+	}
+	left, readErr := os.ReadDir(r.temp)
+	require.NoError(t, readErr)
+	assert.Empty(t, left)
+	return err
+}
+
+func TestAKilledProcessDelaysTheOthersAndBreaksNoRule(t *testing.T) {
+	r := start(t, "-workers", "7", "-hold", "20ms", "-seed", "4")
+	r.read(t, func(line string) bool { return strings.HasPrefix(line, "VERDICT") })
+	require.NoError(t, r.end(t), "%s%s", &r.printed, &r.stderr)
+	out := r.printed.String()
+	assert.Contains(t, out, "VERDICT: OK\n")
+	assert.Regexp(t, `process 2  KILLED    while w-p2-01 W held the lock\n`, out)
+	assert.Regexp(t, `Process 1: \d shared grants, \d exclusive\.\n`, out)
+	assert.Regexp(t, `Process 2: \d shared grants, \d exclusive; killed while w-p2-01 held the lock\.\n`, out)
+	assert.Regexp(t, `Tokens: from \d+, w-p\d-\d\d, to \d+, w-p[13]-01\.\n`, out)
+	m := regexp.MustCompile(`The lock stayed with the dead process for (\S+)s\. Then its session had ended, and w-p[13]-01 got the lock\.`).FindStringSubmatch(out)
+	require.NotNil(t, m, "%s", out)
+	stayed, err := time.ParseDuration(m[1] + "s")
+	require.NoError(t, err)
+	assert.Greater(t, stayed, time.Second, "the session has to end first")
+	_, after, _ := strings.Cut(out, "KILLED")
+	for _, worker := range []string{"w-p1-01", "w-p3-01"} {
+		assert.Contains(t, after, worker+" W  holds     exclusive")
+	}
+}
+
+func TestASignalEndsAllProcessesInGoodOrder(t *testing.T) {
+	for _, sent := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		t.Run(sent.String(), func(t *testing.T) {
+			r := start(t, "-workers", "6", "-shared-ratio", "0", "-hold", "10m", "-timeout", "20m")
+			r.readUntilAllWait(t, 6)
+			require.NoError(t, r.Process.Signal(sent)) // to the parent only
+			require.NoError(t, r.end(t), "%s%s", &r.printed, &r.stderr)
+			assert.Contains(t, r.printed.String(), "VERDICT: OK as far as it went, interrupted\n")
+			assert.Contains(t, r.printed.String(), "Interrupted: 6.")
+			assert.NotContains(t, r.printed.String(), "KILLED")
+			assert.Empty(t, r.stderr.String())
+		})
+	}
+}
+
+func TestAProcessThatFailsEndsTheRun(t *testing.T) {
+	r := start(t, "-workers", "6", "-shared-ratio", "0", "-hold", "10m", "-timeout", "20m")
+	r.readUntilAllWait(t, 6)
+	require.NoError(t, syscall.Kill(r.pids["3"], syscall.SIGKILL))
+	var exit *exec.ExitError
+	require.ErrorAs(t, r.end(t), &exit)
+	assert.Equal(t, 1, exit.ExitCode())
+	assert.Equal(t, "dlock demo: process 3: signal: killed\n", r.stderr.String())
+	assert.NotContains(t, r.printed.String(), "VERDICT")
+}
+
+func TestNoProcessOutlivesItsParent(t *testing.T) {
+	r := start(t, "-workers", "6", "-shared-ratio", "0", "-hold", "10m", "-timeout", "20m")
+	r.readUntilAllWait(t, 6)
+	require.NoError(t, r.Process.Kill())
+	_ = r.Wait()
+	for number, pid := range r.pids {
+		require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid) },
+			waitLimit, 5*time.Millisecond, "process %s is left", number)
+	}
+}
+
+// isZombie reports whether a process has ended and waits for the process that has
+// taken over the children of its parent.
+func isZombie(pid int) bool {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return bytes.Contains(stat, []byte(") Z "))
+}
+
+func TestAChildHasNoDataSourceNameInItsArgumentsOrEnvironment(t *testing.T) {
+	if _, err := os.Stat("/proc/self/cmdline"); err != nil {
+		t.Skip("this system has no /proc")
+	}
+	r := start(t, "-workers", "3", "-shared-ratio", "0", "-hold", "10m", "-timeout", "20m")
+	r.readUntilAllWait(t, 3)
+	for _, pid := range r.pids {
+		for _, file := range []string{"cmdline", "environ"} {
+			text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), file))
+			require.NoError(t, err)
+			assert.NotEmpty(t, text)
+			assert.NotContains(t, string(text), r.dir)
+		}
+	}
+	require.NoError(t, r.Process.Signal(os.Interrupt))
+	require.NoError(t, r.end(t), "%s%s", &r.printed, &r.stderr)
+}

@@ -1,0 +1,37 @@
+package demo
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Each process has a store of its own in its memory. So each process gets the lock
+// whenever it likes.
+func TestProcessesWithoutACommonLockAreReported(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	s, err := parse([]string{"-workers", "4", "-rounds", "3", "-shared-ratio", "0", "-seed", "1"})
+	require.NoError(t, err)
+	s.processes = 2 // parse refuses that
+	var stdout, stderr bytes.Buffer
+	assert.Equal(t, statusBad, runProcesses(t.Context(), s, &stdout, &stderr), "%s", &stderr)
+	assert.Contains(t, stdout.String(), "VIOLATED  alone")
+	assert.Contains(t, stdout.String(), "VIOLATED  counter")
+	assert.Contains(t, stdout.String(), "VERDICT: VIOLATED")
+	left, err := os.ReadDir(os.TempDir())
+	require.NoError(t, err)
+	assert.Empty(t, left, "the counter's file was removed")
+}
+
+func TestTheErrorOfAProcessIsBounded(t *testing.T) {
+	h := &head{limit: 5}
+	for _, text := range []string{"abc", "defg", "h"} {
+		n, err := h.Write([]byte(text))
+		require.NoError(t, err)
+		assert.Equal(t, len(text), n)
+	}
+	assert.Equal(t, "abcde", string(h.kept))
+}
