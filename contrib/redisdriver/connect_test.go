@@ -56,6 +56,25 @@ func TestUnixSocket(t *testing.T) {
 	require.NoError(t, lockOnce(t, "unix://"+server.Socket()))
 }
 
+// TestRequestsOneAfterTheOtherUseOneConnection is about the memory and the caches of
+// both sides: a session opens another connection only if all that it has are busy.
+func TestRequestsOneAfterTheOtherUseOneConnection(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	for range 20 {
+		_, err := made.List(t.Context(), "stock/42")
+		require.NoError(t, err)
+	}
+	connections := 0
+	for _, x := range made.(*session).link.requests.idle {
+		if x.conn != nil {
+			connections++
+		}
+	}
+	require.Equal(t, 1, connections)
+}
+
 func TestTLS(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	server := redistest.Start(t, redistest.WithTLS(certs))

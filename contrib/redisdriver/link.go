@@ -18,9 +18,9 @@ import (
 // line, and all end with the link.
 type link struct {
 	settings *settings
-	requests chan *line // idle lines for what callers ask for
-	upkeep   chan *line // idle lines for heartbeats and the like, which wait for no caller
-	listener *line      // the line for the subscription
+	requests *pool // lines for what callers ask for
+	upkeep   *pool // lines for heartbeats and the like, which wait for no caller
+	listener *line // the line for the subscription
 	life     context.Context
 	end      context.CancelFunc
 
@@ -37,19 +37,60 @@ const upkeepLines = 4
 func newLink(s *settings) *link {
 	l := &link{settings: s}
 	l.life, l.end = context.WithCancel(context.Background())
-	l.requests, l.upkeep = l.newLines(s.options().PoolSize), l.newLines(upkeepLines)
-	l.listener = <-l.newLines(1)
+	l.requests, l.upkeep = l.newPool(s.options().PoolSize), l.newPool(upkeepLines)
+	l.listener = l.newLine()
 	return l
 }
 
-func (l *link) newLines(n int) chan *line {
-	idle := make(chan *line, n)
+func (l *link) newLine() *line {
+	x := &line{link: l}
+	l.lines = append(l.lines, x)
+	return x
+}
+
+func (l *link) newPool(n int) *pool {
+	p := &pool{free: make(chan struct{}, n)}
 	for range n {
-		x := &line{link: l}
-		l.lines = append(l.lines, x)
-		idle <- x
+		p.put(l.newLine())
 	}
-	return idle
+	return p
+}
+
+// pool has the idle lines for one kind of requests. A request takes the line that was
+// used last. So a session that makes one request at a time uses one connection, whose
+// buffers are still in the caches of the processor.
+type pool struct {
+	free chan struct{} // a value for each idle line
+	mu   sync.Mutex
+	idle []*line // in the order of their last use
+}
+
+// take returns a line after the caller has received from p.free.
+func (p *pool) take() *line {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := len(p.idle) - 1
+	x := p.idle[last]
+	p.idle = p.idle[:last]
+	return x
+}
+
+func (p *pool) put(x *line) {
+	p.mu.Lock()
+	p.idle = append(p.idle, x)
+	p.mu.Unlock()
+	p.free <- struct{}{}
+}
+
+// wait returns when no request is under way. It must not be called by two goroutines at
+// once.
+func (p *pool) wait() {
+	for range cap(p.free) {
+		<-p.free
+	}
+	for range cap(p.free) {
+		p.free <- struct{}{}
+	}
 }
 
 // close ends all connections, and with them all requests. It may be called again.
@@ -274,20 +315,23 @@ const redirects = 3
 
 // eval runs a script. If ctx ends, eval returns at once, and the request may still
 // arrive.
-func (l *link) eval(ctx context.Context, idle chan *line, s *redis.Script, args ...any) (any, error) {
-	return do(ctx, l, idle, func(client *redis.Client) (any, error) {
+func (l *link) eval(ctx context.Context, p *pool, s *redis.Script, args ...any) (any, error) {
+	return do(ctx, l, p, func(client *redis.Client) (any, error) {
 		return s.Run(ctx, client, []string{l.settings.key("seq")}, args...).Result()
 	})
 }
 
 // do makes a request on an idle line.
-func do[T any](ctx context.Context, l *link, idle chan *line, request func(*redis.Client) (T, error)) (v T, err error) {
+func do[T any](ctx context.Context, l *link, p *pool, request func(*redis.Client) (T, error)) (v T, err error) {
 	select {
-	case x := <-idle:
-		defer func() { idle <- x }()
+	case <-p.free:
+		x := p.take()
+		defer p.put(x)
 		return doOn(ctx, x, request)
 	case <-ctx.Done():
 		return v, cutShort(ctx)
+	case <-l.life.Done():
+		return v, mark(net.ErrClosed)
 	}
 }
 

@@ -25,7 +25,7 @@ type session struct {
 	id       string
 	lease    *driver.Lease
 	link     *link
-	calls    calls.Gate
+	calls    calls.Gate // the goroutines of the session
 	watches  watches.Set
 	notices  notices
 	early    atomic.Bool   // one more call of beat is planned, before the next regular heartbeat
@@ -40,11 +40,6 @@ type session struct {
 
 // ask runs a script about a queue, if the session lives.
 func (s *session) ask(ctx context.Context, what, queue string, script *redis.Script, args ...any) (any, error) {
-	ctx, leave, open := s.calls.Enter(ctx)
-	if !open {
-		return nil, s.lease.Err()
-	}
-	defer leave()
 	err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue))
 	var reply any
 	if err == nil {
@@ -242,11 +237,6 @@ func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo
 
 // Walk makes the session a driver.Walker.
 func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
-	ctx, leave, open := s.calls.Enter(ctx)
-	if !open {
-		return nil, s.lease.Err()
-	}
-	defer leave()
 	if prefix != "" {
 		if err := driver.CheckQueue(prefix); err != nil {
 			return nil, err
@@ -339,6 +329,7 @@ func (s *session) Close() error {
 	s.calls.Close()
 	s.closing.Lock()
 	defer s.closing.Unlock()
+	s.link.requests.wait()
 	if s.gone {
 		return nil
 	}
