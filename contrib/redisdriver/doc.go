@@ -78,8 +78,9 @@
 //	              subscription was renewed
 //	7 delete      by sequence, and only if the node belongs to the session
 //	8 session     driver.Lease, with three quarters of the session timeout; it counts
-//	  end         from the sending of the heartbeat. Each script first drops the
-//	              sessions whose deadlines have passed, by the server's clock
+//	  end         from the sending of the heartbeat. Each script that looks for
+//	              nodes of other sessions first drops the sessions whose deadlines
+//	              have passed, by the server's clock
 //	9 close       one script removes the nodes and the session. It uses a connection of
 //	              its own, after all other connections were closed
 //	10 methods    go-redis does not interrupt a read. So each connection serves one
@@ -169,7 +170,8 @@
 //	remove a node                   ZREMRANGEBYSCORE {dlock}:q:stock/42 SEQ SEQ
 //	remove a queue                  DEL {dlock}:q:stock/42 {dlock}:w:stock/42
 //
-// The locks of a session that was ended are free with the next request of any session.
-// The last two statements tell no session. A waiter notices that within a quarter of
-// the session timeout, and a holder with its next request for the lock.
+// The locks of a session that was ended are free as soon as another session asks for
+// them, or sends a heartbeat. The last two statements tell no session. A waiter notices
+// that within a quarter of the session timeout, and a holder with its next request for
+// the lock.
 package redisdriver

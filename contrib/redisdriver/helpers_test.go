@@ -168,5 +168,5 @@ func (s *store) eval(t *testing.T, body string, args ...string) any {
 func (s *store) drop(t *testing.T, id string) {
 	t.Helper()
 	s.server.Do("ZADD", s.key("sessions"), "XX", "0", id)
-	s.eval(t, "return 1", "")
+	s.eval(t, "expire() return 1", "")
 }

@@ -170,7 +170,7 @@ func TestNoWatchdogOutlivesItsOwner(t *testing.T) {
 		require.Eventually(t, func() bool { return p.Frames(int32(faults.OpHeartbeat)) > 1 }, 10*time.Second, time.Millisecond)
 		end(made)
 		require.Eventually(t, func() bool {
-			s.eval(t, "return 1", "")
+			s.eval(t, "expire() return 1", "")
 			return s.server.Do("EXISTS", s.key("q:stock/42")) == int64(0)
 		}, 10*time.Second, time.Millisecond, "heartbeats have gone on")
 

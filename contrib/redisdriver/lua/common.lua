@@ -7,9 +7,6 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2] -- microseconds since 1970
 local sessions = P .. 'sessions'
 
--- digits writes a number without an exponent.
-local function digits(n) return string.format('%.0f', n) end
-
 -- find returns the member of a queue for the node of that name, and its score. A node
 -- whose score is not its sequence was made by another program. It is found by a search.
 local function find(queue, name)
@@ -108,9 +105,18 @@ local function drop(session)
   end
 end
 
-for _, session in ipairs(redis.call('ZRANGEBYSCORE', sessions, '-inf', now)) do drop(session) end
+-- expire drops the sessions whose deadlines have passed. It reports whether there was
+-- one. Each script that looks for nodes of other sessions calls it first.
+local function expire()
+  local passed = redis.call('ZRANGEBYSCORE', sessions, '-inf', now)
+  for _, session in ipairs(passed) do drop(session) end
+  return #passed > 0
+end
 
--- alive reports whether the store knows the session.
-local function alive() return redis.call('ZSCORE', sessions, self) end
+-- alive reports whether the store knows the session. It calls expire first.
+local function alive()
+  expire()
+  return redis.call('ZSCORE', sessions, self)
+end
 
 local ended = { err = 'DLOCKENDED the store does not know the session' }

@@ -1,8 +1,10 @@
--- delete removes a node of the session.   ARGV: session, queue, sequence, 'r' or 'c'
-if not alive() then return ended end
+-- delete removes a node of the session. A node that is there belongs to a session that no
+-- script has dropped.   ARGV: session, queue, sequence, 'r' or 'c'
 local queue = ARGV[2]
 local member, name, op = owned(queue, self, ARGV[3])
-if not member then return { err = 'DLOCKGONE the node is not in the queue' } end
+if not member then
+  return alive() and { err = 'DLOCKGONE the node is not in the queue' } or ended
+end
 redis.call('ZREM', P .. 'q:' .. queue, member)
 redis.call('HDEL', P .. 's:' .. self, op)
 gone(queue, name, ARGV[4])
