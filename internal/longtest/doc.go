@@ -8,6 +8,8 @@
 //     memory, with faults that a seed draws.
 //   - histories: what clients did and saw is linearizable. It is a module of its
 //     own, because it needs a checker that no other package needs.
+//   - handmade: locks that programs make by hand break where dlock does not. It is
+//     a module of its own, because it needs the client libraries of the stores.
 //   - soak: nothing is lost while processes count under locks and every kind of
 //     fault happens.
 //

@@ -1,0 +1,202 @@
+package handmade
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bound limits whatever a test waits for. A busy machine needs some of it.
+const bound = 2 * time.Minute
+
+// A process is a child as the test sees it: one contender.
+type process struct {
+	t       testing.TB
+	name    string
+	cmd     *exec.Cmd
+	orders  io.WriteCloser
+	answers chan string
+}
+
+// start starts a process, which does nothing before its first order. It is killed when
+// the test ends.
+func start(t testing.TB, name string, s setting) *process {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	text, err := json.Marshal(s)
+	require.NoError(t, err)
+	p := &process{t: t, name: name, cmd: exec.Command(self), answers: make(chan string, 1)}
+	p.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
+	p.cmd.Stderr = os.Stderr
+	p.orders, err = p.cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.cmd.Start())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer close(p.answers)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.answers <- lines.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		for range p.answers { // until the goroutine has read all of them
+		}
+		<-done
+	})
+	return p
+}
+
+// order tells the process to do something.
+func (p *process) order(order string) {
+	p.t.Helper()
+	_, err := fmt.Fprintln(p.orders, order)
+	require.NoError(p.t, err)
+}
+
+// answer returns the next line that the process prints.
+func (p *process) answer() string {
+	p.t.Helper()
+	select {
+	case line, open := <-p.answers:
+		require.True(p.t, open, "process %s has ended", p.name)
+		p.t.Logf("%s: %s", p.name, line)
+		return line
+	case <-time.After(bound):
+		require.FailNow(p.t, "no answer", "of process %s", p.name)
+		return ""
+	}
+}
+
+// do gives an order and returns the answer.
+func (p *process) do(order string) string {
+	p.t.Helper()
+	p.order(order)
+	return p.answer()
+}
+
+// lock makes the process take the lock, and returns the token.
+func (p *process) lock() int64 {
+	p.t.Helper()
+	p.order("lock")
+	return p.granted()
+}
+
+// contend makes the process ask for the lock, and returns when it waits for it.
+func (p *process) contend() {
+	p.t.Helper()
+	require.Equal(p.t, "waiting", p.do("lock"), "process %s need not wait", p.name)
+}
+
+// granted returns when the process has got the lock that it has asked for.
+func (p *process) granted() (token int64) {
+	p.t.Helper()
+	for {
+		line := p.answer()
+		if line == "waiting" {
+			continue
+		}
+		_, err := fmt.Sscanf(line, "held %d", &token)
+		require.NoError(p.t, err, "process %s: %s", p.name, line)
+		return token
+	}
+}
+
+// check returns an error if the process knows that it does not hold the lock.
+func (p *process) check() error {
+	p.t.Helper()
+	return p.result("check", "holds")
+}
+
+// unlock makes the process give the lock back.
+func (p *process) unlock() error {
+	p.t.Helper()
+	return p.result("unlock", "unlocked")
+}
+
+func (p *process) result(order, good string) error {
+	p.t.Helper()
+	if line := p.do(order); line != good {
+		return errors.New(line)
+	}
+	return nil
+}
+
+// write makes the process send a request to the resource, and returns its reply.
+func (p *process) write(r *resource) error {
+	p.t.Helper()
+	p.order("write")
+	return p.deliver(r)
+}
+
+// deliver takes the request of a write that was ordered before to the resource.
+func (p *process) deliver(r *resource) error {
+	p.t.Helper()
+	var token int64
+	line := p.answer()
+	_, err := fmt.Sscanf(line, "write %d", &token)
+	require.NoError(p.t, err, line)
+	err = r.write(p.name, token)
+	p.t.Logf("resource: %v", err)
+	return err
+}
+
+// stopAt makes the process stop whenever its lock gets to the point.
+func (p *process) stopAt(point string) {
+	p.t.Helper()
+	require.Equal(p.t, "ok", p.do("stop:"+point))
+}
+
+// at returns when the process has stopped at the point.
+func (p *process) at(point string) {
+	p.t.Helper()
+	line := p.answer()
+	for line == "waiting" {
+		line = p.answer()
+	}
+	require.Equal(p.t, "at "+point, line)
+}
+
+// goOn ends the stop at a point.
+func (p *process) goOn() {
+	p.t.Helper()
+	p.order("go on")
+}
+
+// pause stops the whole process, as a pause of its virtual machine does.
+func (p *process) pause() {
+	p.t.Helper()
+	p.t.Logf("%s: is stopped", p.name)
+	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGSTOP))
+}
+
+// resume ends the pause.
+func (p *process) resume() {
+	p.t.Helper()
+	p.t.Logf("%s: goes on", p.name)
+	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGCONT))
+}
+
+// kill ends the process at once, and returns when it is dead. The process cleans up
+// nothing.
+func (p *process) kill() {
+	if p.cmd.ProcessState != nil {
+		return
+	}
+	p.t.Logf("%s: is killed", p.name)
+	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Wait()
+}

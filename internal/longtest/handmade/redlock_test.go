@@ -1,0 +1,176 @@
+package handmade
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// A redlock is the key of stage 4 on several Redis masters that know nothing of each
+// other. A process holds the lock if it has set the key on a majority of them in time.
+// The lock survives the loss of a minority.
+//
+// It breaks if a master forgets a key before the expiry, because it restarts without
+// its data or because its clock jumps: then two processes have a majority. It also
+// breaks by a pause, like any lock without tokens.
+type redlock struct {
+	masters []*redis.Client
+	value   string
+	expiry  time.Duration
+	until   time.Time // the lock is valid until then
+	points  *points
+}
+
+func newRedlock(s setting, p *points) (locker, error) {
+	l := &redlock{value: rand.Text(), expiry: s.Expiry, points: p}
+	for _, addr := range s.Servers {
+		const limit = 2 * time.Second // for a master that does not answer
+		l.masters = append(l.masters, redis.NewClient(&redis.Options{
+			Addr: addr, MaxRetries: -1, DialTimeout: limit, ReadTimeout: limit, WriteTimeout: limit,
+		}))
+	}
+	return l, nil
+}
+
+func (l *redlock) lock(ctx context.Context) (int64, error) {
+	for {
+		began := time.Now()
+		set := l.onEach(func(master *redis.Client) bool {
+			ok, err := setNX(ctx, master, "lock:42", l.value, l.expiry)
+			return ok && err == nil
+		})
+		drift := l.expiry/100 + 2*time.Millisecond
+		l.until = began.Add(l.expiry - drift)
+		if set > len(l.masters)/2 && time.Now().Before(l.until) {
+			return 0, nil
+		}
+		_ = l.unlock(ctx)
+		l.points.refused()
+	}
+}
+
+// onEach asks all masters at once, and counts those for which ask returns true.
+func (l *redlock) onEach(ask func(*redis.Client) bool) (n int) {
+	var mu sync.Mutex
+	var asked sync.WaitGroup
+	for _, master := range l.masters {
+		asked.Go(func() {
+			ok := ask(master)
+			mu.Lock()
+			defer mu.Unlock()
+			if ok {
+				n++
+			}
+		})
+	}
+	asked.Wait()
+	return n
+}
+
+func (l *redlock) check() error {
+	if !time.Now().Before(l.until) {
+		return errors.New("the lock is not valid any more")
+	}
+	return nil
+}
+
+func (l *redlock) unlock(ctx context.Context) error {
+	l.onEach(func(master *redis.Client) bool {
+		return compareAndDelete.Run(ctx, master, []string{"lock:42"}, l.value).Err() == nil
+	})
+	return nil
+}
+
+// masters starts five servers that store nothing on their disks, and returns the
+// setting for them.
+func masters(t testing.TB, expiry time.Duration) ([]*redistest.Server, setting) {
+	s := setting{Lock: "redlock", Expiry: expiry}
+	var servers []*redistest.Server
+	for range 5 {
+		servers = append(servers, redistest.Start(t))
+		s.Servers = append(s.Servers, servers[len(servers)-1].Addr())
+	}
+	return servers, s
+}
+
+// TestRedlockWithTwoMajorities lets A have the key on the masters 1, 2 and 3, as 4 and
+// 5 do not answer it. Then master 3 forgets the key, and B has it on 3, 4 and 5.
+func TestRedlockWithTwoMajorities(t *testing.T) {
+	t.Parallel()
+	for name, forget := range map[string]func(t *testing.T, third *redistest.Server){
+		"a restart without the data": func(_ *testing.T, third *redistest.Server) {
+			third.Kill()
+			third.Restart()
+		},
+		"a clock that jumps": func(t *testing.T, third *redistest.Server) { // the test moves the expiry, not the clock
+			require.Equal(t, int64(1), third.Do("PEXPIREAT", "lock:42", "1"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers, s := masters(t, never)
+			cut := s
+			cut.Servers = append([]string(nil), s.Servers...)
+			for i := 3; i < 5; i++ {
+				network := testenv.NewProxy(t, servers[i].Addr(), nil)
+				network.Cut()
+				cut.Servers[i] = network.Addr()
+			}
+			a, b := start(t, "A", cut), start(t, "B", s)
+			var r resource
+			a.lock()
+			forget(t, servers[2])
+			b.lock()
+			require.NoError(t, a.check(), "two holders")
+			require.NoError(t, b.write(&r))
+			require.NoError(t, a.write(&r), "the resource cannot tell them apart")
+		})
+	}
+	// One master that waits for its disk does not forget. As for its clock, see
+	// TestAStepOfTheServersClock in contrib/redisdriver: the new holder has the higher
+	// token.
+	t.Run("dlock on one durable master", func(t *testing.T) {
+		server := redistest.Start(t, redistest.Durable())
+		requireSurvivesRestart(t, useDlock("redis", "redis://"+server.Addr()+"?session_timeout=1m"), func() {
+			server.Kill()
+			server.Restart()
+		})
+	})
+}
+
+// TestAPausedHolderOfRedlock stops the holder. After the pause the process could learn
+// from its clock that the lock is not valid any more. But it has checked that already.
+// TestAPausedHolderOfAKey plays the same with dlock on Redis.
+func TestAPausedHolderOfRedlock(t *testing.T) {
+	t.Parallel()
+	_, long := masters(t, never)
+	short := long
+	short.Expiry = 3 * time.Second
+	require.Equal(t, pause{told: true, lateWrite: true, thirdOne: false}, pausedHolder(t, short, long))
+}
+
+// TestRedlockWithoutAMajority lets each of two processes have the key on a minority,
+// while a master is down. Both have to start again. Which one gets the lock in the end
+// is chance.
+func TestRedlockWithoutAMajority(t *testing.T) {
+	t.Parallel()
+	servers, s := masters(t, never)
+	servers[4].Kill()
+	for i, value := range []string{"another", "another"} { // which is on its way, too
+		servers[i].Do("SET", "lock:42", value)
+	}
+	b := start(t, "B", s)
+	b.stopAt("retry")
+	b.contend()
+	b.at("retry")
+	require.Equal(t, int64(0), servers[2].Do("EXISTS", "lock:42"), "B has given up the minority that it had")
+}

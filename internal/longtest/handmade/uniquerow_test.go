@@ -1,0 +1,183 @@
+package handmade
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/require"
+	_ "modernc.org/sqlite"
+
+	"github.com/dlock-go/dlock/internal/pgtest"
+)
+
+// A rowLock is a row with a unique key: the process that inserts the row holds the
+// lock. It gives exclusion in any SQL database, and survives a restart of the server.
+//
+// It breaks when its holder dies: no process deletes the row. With an expiry, a process
+// deletes rows that are too old, and with them the lock of a holder that lives, but is
+// slow. There is no order, because each waiter tries again after a pause.
+type rowLock struct {
+	db     *sql.DB
+	expiry time.Duration // 0: the row does not expire
+	now    func() time.Time
+	points *points
+}
+
+const createHeld = "CREATE TABLE held (name text PRIMARY KEY, expires bigint NOT NULL)"
+
+func newRowLock(s setting, p *points) (locker, error) {
+	driver, dsn, _ := strings.Cut(s.Servers[0], " ")
+	db, err := sql.Open(driver, dsn)
+	now := func() time.Time { return time.Now().Add(s.Ahead) }
+	return &rowLock{db, s.Expiry, now, p}, err
+}
+
+func (l *rowLock) lock(ctx context.Context) (int64, error) {
+	for {
+		if l.expiry > 0 {
+			_, err := l.db.ExecContext(ctx, "DELETE FROM held WHERE name = $1 AND expires < $2", name, l.now().UnixMilli())
+			if err != nil {
+				return 0, err
+			}
+		}
+		result, err := l.db.ExecContext(ctx, "INSERT INTO held VALUES ($1, $2) ON CONFLICT DO NOTHING",
+			name, l.now().Add(l.expiry).UnixMilli())
+		if err != nil {
+			return 0, err
+		}
+		if n, err := result.RowsAffected(); n == 1 || err != nil {
+			return 0, err
+		}
+		l.points.refused()
+	}
+}
+
+func (l *rowLock) check() error { return nil } // no call says that the row has gone
+
+func (l *rowLock) unlock(ctx context.Context) error {
+	_, err := l.db.ExecContext(ctx, "DELETE FROM held WHERE name = $1", name)
+	return err
+}
+
+// A sqlStore is a database for one test.
+type sqlStore struct {
+	hand  string // driver and data source name for locks made by hand
+	dlock setting
+}
+
+// newPostgres returns an empty schema of the server that the tests share.
+func newPostgres(t testing.TB) sqlStore {
+	server := pgtest.Shared(t)
+	schema := server.Schema()
+	server.SQL(t, "CREATE SCHEMA "+schema)
+	return sqlStore{
+		hand:  "pgx " + server.DSN("search_path="+schema),
+		dlock: useDlock("postgres", server.DSN("schema="+schema+"_dlock", "session_timeout="+sessionTimeout.String())),
+	}
+}
+
+func newSQLite(t testing.TB) sqlStore {
+	dir := t.TempDir()
+	return sqlStore{
+		hand:  "sqlite " + filepath.Join(dir, "hand.db") + "?_pragma=journal_mode(WAL)&_pragma=busy_timeout(60000)",
+		dlock: useDlock("sqlite", filepath.Join(dir, "dlock.db")+"?session_timeout="+sessionTimeout.String()),
+	}
+}
+
+// connect opens the database in the process of the test, and runs a statement.
+func (s sqlStore) connect(t testing.TB, statement string) *sql.DB {
+	t.Helper()
+	driver, dsn, _ := strings.Cut(s.hand, " ")
+	db, err := sql.Open(driver, dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	_, err = db.ExecContext(t.Context(), statement)
+	require.NoError(t, err)
+	return db
+}
+
+// newRow makes the table of a rowLock, and returns the setting for it.
+func newRow(t testing.TB, store sqlStore, expiry time.Duration) setting {
+	store.connect(t, createHeld)
+	return setting{Lock: "row", Servers: []string{store.hand}, Expiry: expiry}
+}
+
+// onEachDatabase runs a test on PostgreSQL and on SQLite.
+func onEachDatabase(t *testing.T, test func(t *testing.T, store sqlStore)) {
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, newPostgres(t)) })
+	t.Run("SQLite", func(t *testing.T) { test(t, newSQLite(t)) })
+}
+
+// TestARowOutlivesItsHolder kills the holder of a row. The row stays.
+func TestARowOutlivesItsHolder(t *testing.T) {
+	t.Parallel()
+	onEachDatabase(t, func(t *testing.T, store sqlStore) {
+		t.Run("by hand", func(t *testing.T) {
+			requireDeadHolderBlocks(t, newRow(t, store, 0), func(a *process) { a.lock() })
+		})
+		t.Run("dlock", func(t *testing.T) { requireDeadHolderIsReplaced(t, store.dlock) })
+	})
+}
+
+// TestAPausedHolderOfARow stops the holder of a row that expires. Another process
+// deletes the row. Then two processes hold the lock. The unlock of the first one even
+// lets in a third process.
+func TestAPausedHolderOfARow(t *testing.T) {
+	t.Parallel()
+	onEachDatabase(t, func(t *testing.T, store sqlStore) {
+		short := newRow(t, store, 500*time.Millisecond)
+		long := short
+		long.Expiry = time.Hour
+		require.Equal(t, pause{told: false, lateWrite: true, thirdOne: true}, pausedHolder(t, short, long))
+	})
+	// dlock on SQLite is left out. There a process that is stopped in the middle of a
+	// transaction, such as a heartbeat, blocks the file for all other processes.
+	t.Run("dlock on PostgreSQL", func(t *testing.T) {
+		s := newPostgres(t).dlock
+		require.Equal(t, pause{told: true, lateWrite: false, thirdOne: false}, pausedHolder(t, s, s))
+	})
+}
+
+// TestAHolderOfARowThatWorksForLong is like the test above, but no process is stopped:
+// the work takes longer than the expiry.
+func TestAHolderOfARowThatWorksForLong(t *testing.T) {
+	t.Parallel()
+	onEachDatabase(t, func(t *testing.T, store sqlStore) {
+		t.Run("by hand", func(t *testing.T) {
+			s := newRow(t, store, 500*time.Millisecond)
+			a, b := start(t, "A", s), start(t, "B", s)
+			a.lock()
+			b.lock()
+			require.NoError(t, a.check(), "two holders")
+		})
+		t.Run("dlock", func(t *testing.T) { requireLongWork(t, store.dlock) })
+	})
+}
+
+// TestARowExpiresEarlyForAClockThatIsAhead lets the clock of one process be wrong. The
+// processes of a rowLock compare the expiry with their own clocks. In the drivers of
+// dlock one clock decides, that of the server.
+func TestARowExpiresEarlyForAClockThatIsAhead(t *testing.T) {
+	t.Parallel()
+	s := newRow(t, newPostgres(t), time.Hour)
+	ahead := s
+	ahead.Ahead = 2 * time.Hour
+	a, b := start(t, "A", s), start(t, "B", ahead)
+	a.lock()
+	b.lock()
+	require.NoError(t, a.check(), "two holders")
+}
+
+// TestARowHasNoOrder lets a later contender get the lock before an earlier one.
+func TestARowHasNoOrder(t *testing.T) {
+	t.Parallel()
+	onEachDatabase(t, func(t *testing.T, store sqlStore) {
+		t.Run("by hand", func(t *testing.T) { requireOvertaken(t, newRow(t, store, 0)) })
+		t.Run("dlock", func(t *testing.T) { requireOrder(t, store.dlock) })
+	})
+}

@@ -1,0 +1,226 @@
+package handmade
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+)
+
+// A versioned is a row with a version: a process reads both, and its update asks for
+// the version that it has read. It gives protection against lost updates of one row,
+// and blocks no process. For one row it is sound.
+//
+// It does not protect an effect outside of the row, nor a rule about several rows. A
+// process whose work takes long may lose again and again.
+type versioned struct {
+	value, version int
+}
+
+const createOrder = "CREATE TABLE item (id int PRIMARY KEY, value int NOT NULL, version int NOT NULL, token bigint NOT NULL DEFAULT 0)"
+
+func read(t testing.TB, db *sql.DB, id int) (row versioned) {
+	t.Helper()
+	err := db.QueryRowContext(t.Context(), "SELECT value, version FROM item WHERE id = $1", id).Scan(&row.value, &row.version)
+	require.NoError(t, err)
+	return row
+}
+
+// update reports whether the row still had the version.
+func update(t testing.TB, db *sql.DB, id, value int, read versioned) bool {
+	t.Helper()
+	return changed(t, db, "UPDATE item SET value = $1, version = version + 1 WHERE id = $2 AND version = $3", value, id, read.version)
+}
+
+// changed runs a statement and reports whether it has changed a row.
+func changed(t testing.TB, db *sql.DB, statement string, args ...any) bool {
+	t.Helper()
+	result, err := db.ExecContext(t.Context(), statement, args...)
+	require.NoError(t, err)
+	n, err := result.RowsAffected()
+	require.NoError(t, err)
+	return n == 1
+}
+
+// newItems makes the table with rows 1 and 2, which have the value 1.
+func newItems(t testing.TB, store sqlStore) *sql.DB {
+	db := store.connect(t, createOrder)
+	_, err := db.ExecContext(t.Context(), "INSERT INTO item (id, value, version) VALUES (1, 1, 1), (2, 1, 1)")
+	require.NoError(t, err)
+	return db
+}
+
+func reset(t testing.TB, db *sql.DB) {
+	_, err := db.ExecContext(t.Context(), "UPDATE item SET value = 1, version = 1")
+	require.NoError(t, err)
+}
+
+// lockInBackground asks for the lock, and returns when its node waits in the queue.
+func lockInBackground(t testing.TB, mutex *dlock.RWMutex, waits <-chan struct{}) <-chan *dlock.Lock {
+	t.Helper()
+	granted := make(chan *dlock.Lock, 1)
+	go func() {
+		lock, err := mutex.Lock(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- lock
+	}()
+	<-waits
+	return granted
+}
+
+// contenders returns two clients of a lock, and a channel that tells when the second
+// one waits.
+func contenders(t testing.TB, s setting) (a, b *dlock.RWMutex, waits <-chan struct{}) {
+	t.Helper()
+	waiting := make(chan struct{}, 100)
+	a = open(t, s).RWMutex(name)
+	client, err := openDlock(s.Servers[0], dlock.WithTrace(&dlock.Trace{
+		Waiting: func(context.Context, dlock.WaitingInfo) { waiting <- struct{}{} },
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return a, client.RWMutex(name), waiting
+}
+
+// TestAVersionDoesNotProtectAnEffect has two processes send a mail to the customer of
+// an order, and then note that in the order. The mail is sent twice. With dlock the
+// second process reads the note first.
+func TestAVersionDoesNotProtectAnEffect(t *testing.T) {
+	t.Parallel()
+	const notSent, sent = 1, 2
+	onEachDatabase(t, func(t *testing.T, store sqlStore) {
+		db := newItems(t, store)
+		t.Run("by hand", func(t *testing.T) {
+			mails := 0
+			a, b := read(t, db, 1), read(t, db, 1)
+			for _, row := range []versioned{a, b} {
+				if row.value == notSent {
+					mails++
+				}
+			}
+			require.True(t, update(t, db, 1, sent, a))
+			require.False(t, update(t, db, 1, sent, b))
+			require.Equal(t, 2, mails)
+		})
+		t.Run("dlock", func(t *testing.T) {
+			reset(t, db)
+			mails := 0
+			work := func() {
+				if row := read(t, db, 1); row.value == notSent {
+					mails++
+					require.True(t, update(t, db, 1, sent, row))
+				}
+			}
+			a, b, waits := contenders(t, store.dlock)
+			first, err := a.Lock(t.Context())
+			require.NoError(t, err)
+			granted := lockInBackground(t, b, waits)
+			work()
+			require.NoError(t, first.Unlock())
+			second := <-granted
+			work()
+			require.NoError(t, second.Unlock())
+			require.Equal(t, 1, mails)
+		})
+	})
+}
+
+// TestVersionsDoNotProtectARule has two doctors, of whom one has to be on duty. Each
+// process reads both rows, and then takes another doctor off duty. Both versions are
+// as they were read.
+func TestVersionsDoNotProtectARule(t *testing.T) {
+	t.Parallel()
+	const off, on = 0, 1
+	leave := func(t testing.TB, db *sql.DB, id int, rows [3]versioned) {
+		if rows[1].value+rows[2].value > 1 {
+			require.True(t, update(t, db, id, off, rows[id]))
+		}
+	}
+	readBoth := func(t testing.TB, db *sql.DB) [3]versioned { return [3]versioned{1: read(t, db, 1), 2: read(t, db, 2)} }
+	onDuty := func(t testing.TB, db *sql.DB) int { return read(t, db, 1).value + read(t, db, 2).value }
+	onEachDatabase(t, func(t *testing.T, store sqlStore) {
+		db := newItems(t, store)
+		t.Run("by hand", func(t *testing.T) {
+			a, b := readBoth(t, db), readBoth(t, db)
+			leave(t, db, 1, a)
+			leave(t, db, 2, b)
+			require.Zero(t, onDuty(t, db))
+		})
+		t.Run("dlock", func(t *testing.T) {
+			reset(t, db)
+			a, b, waits := contenders(t, store.dlock)
+			first, err := a.Lock(t.Context())
+			require.NoError(t, err)
+			seen := readBoth(t, db)
+			granted := lockInBackground(t, b, waits)
+			leave(t, db, 1, seen)
+			require.NoError(t, first.Unlock())
+			second := <-granted
+			leave(t, db, 2, readBoth(t, db))
+			require.NoError(t, second.Unlock())
+			require.Equal(t, on, onDuty(t, db))
+		})
+	})
+}
+
+// TestASlowWriterLosesByItsVersion lets a fast process update a row while a slow one
+// works. The work of the slow one is lost each time. With dlock it has a place in the
+// queue, and waits for one turn of the fast one.
+func TestASlowWriterLosesByItsVersion(t *testing.T) {
+	t.Parallel()
+	onEachDatabase(t, func(t *testing.T, store sqlStore) {
+		t.Run("by hand", func(t *testing.T) {
+			db := newItems(t, store)
+			for range 10 { // and so on
+				slow := read(t, db, 1)
+				fast := read(t, db, 1)
+				require.True(t, update(t, db, 1, fast.value+1, fast))
+				require.False(t, update(t, db, 1, slow.value+1, slow))
+			}
+		})
+		t.Run("dlock", func(t *testing.T) {
+			fast, slow, waits := contenders(t, store.dlock)
+			first, err := fast.Lock(t.Context())
+			require.NoError(t, err)
+			granted := lockInBackground(t, slow, waits)
+			require.NoError(t, first.Unlock())
+			next := make(chan *dlock.Lock, 1)
+			go func() {
+				lock, err := fast.Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				next <- lock
+			}()
+			second := <-granted // before the next turn of the fast one
+			require.NoError(t, second.Unlock())
+			third := <-next
+			require.Greater(t, third.Token(), second.Token())
+			require.NoError(t, third.Unlock())
+		})
+	})
+}
+
+// TestTheTokenTakesThePlaceOfTheVersion refuses the late write of a holder that has
+// lost the lock, by one statement. A row that asks for no token takes the write.
+func TestTheTokenTakesThePlaceOfTheVersion(t *testing.T) {
+	t.Parallel()
+	onEachDatabase(t, func(t *testing.T, store sqlStore) {
+		db := newItems(t, store)
+		a, b := start(t, "A", store.dlock), start(t, "B", store.dlock)
+		old := a.lock()
+		a.kill() // its write is in the network
+		next := b.lock()
+		const compare = "UPDATE item SET value = $1, token = $2 WHERE id = 1 AND token <= $2"
+		require.True(t, changed(t, db, compare, 70, next))
+		require.False(t, changed(t, db, compare, 100, old))
+		require.True(t, changed(t, db, compare, 60, next), "one holder may write several times")
+		require.Equal(t, 60, read(t, db, 1).value)
+		require.True(t, changed(t, db, "UPDATE item SET value = $1 WHERE id = 1", 100))
+	})
+}
