@@ -481,6 +481,18 @@ func TestEveryNameForDriversExists(t *testing.T) {
 	}
 }
 
+// TestALinkToATestLeadsToItsFile looks at links whose text is the name of a test.
+func TestALinkToATestLeadsToItsFile(t *testing.T) {
+	links := 0
+	for page, text := range pages(t) {
+		for _, m := range regexp.MustCompile("\\[`(Test\\w+)`\\]\\(([^)\\s]+)\\)").FindAllStringSubmatch(text, -1) {
+			links++
+			assert.Contains(t, read(t, path.Join(path.Dir(page), m[2])), "\nfunc "+m[1]+"(t *testing.T)", "%s: link to %s", page, m[2])
+		}
+	}
+	assert.NotZero(t, links)
+}
+
 // TestReliabilityCountsTheFaults counts the patches that put a fault into the lock,
 // those that the simulation detects, and the others. docs/reliability.md must state
 // these three numbers.
