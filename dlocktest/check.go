@@ -82,6 +82,8 @@ type check struct {
 
 	making sync.Mutex
 	store  driver.Connector
+
+	hooks sync.Mutex // held while a hook runs
 }
 
 func (c *check) attempt() {

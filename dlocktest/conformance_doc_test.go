@@ -30,7 +30,7 @@ const (
 	rounds = 2
 	// tries is how often TestEverySabotageIsSeen runs a case, at most, until
 	// the case catches the sabotage.
-	tries = 3
+	tries = 5
 )
 
 // row is a row of the tables in docs/conformance.md, about one sabotage.

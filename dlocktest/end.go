@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -209,17 +210,24 @@ func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 // a delay of a tenth of the timeout, which more drivers survive.
 func endAfterSlowReplies(c *check) {
 	timeout := c.config.sessionTimeout()
-	for _, pause := range []time.Duration{timeout / 20, timeout / 4} {
-		endAfterSlowLists(c, pause)
+	var renewed atomic.Bool
+	slowBeats := func(delay time.Duration) {
+		if endAfterSlowBeats(c, delay) {
+			renewed.Store(true)
+		}
 	}
-	counted := false
-	for _, percent := range []time.Duration{22, 20} {
-		counted = endAfterSlowBeats(c, timeout*percent/100) || counted
+	// Each of these functions uses sessions of its own, and mostly waits.
+	waits := []func(){
+		func() { endAfterSlowLists(c, timeout/20) },
+		func() { endAfterSlowLists(c, timeout/4) },
+		func() { slowBeats(timeout * 22 / 100) },
+		func() { slowBeats(timeout * 20 / 100) },
 	}
-	for range 2 {
-		counted = counted || endAfterSlowBeats(c, timeout/10)
+	c.together(len(waits), func(i int) { waits[i]() })
+	for n := 0; n < 2 && !renewed.Load(); n++ {
+		slowBeats(timeout / 10)
 	}
-	if !counted {
+	if !renewed.Load() {
 		c.notChecked("no session outlived its timeout with slow replies to its heartbeats, not even if they took a tenth of the timeout")
 	}
 }

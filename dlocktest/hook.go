@@ -12,9 +12,12 @@ import (
 // may end because of the fault, the method records that: see expectEnd.
 
 // runHook calls a hook. If the hook fails, runHook records that. If the hook has
-// called t.Fatal, the calling goroutine ends.
+// called t.Fatal, the calling goroutine ends. Goroutines of a case that call
+// hooks at the same time take turns, so that a hook needs no lock.
 func (c *check) runHook(hook string, f func()) {
 	c.exitIfAbandoned()
+	c.hooks.Lock()
+	defer c.hooks.Unlock()
 	c.watchHook(hook, f)
 }
 
