@@ -36,6 +36,7 @@ func TestAQueueThatTheServerHasRemovedCostsFourRequestsMore(t *testing.T) {
 }
 
 func TestAServerThatRemovesEmptyQueuesTakesNoLockAway(t *testing.T) {
+	t.Parallel()
 	const queues, turns = 3, 200
 	w := newWorldOn(t, zktest.Start(t, zktest.WithContainerCheck(time.Millisecond)))
 	var (

@@ -31,8 +31,10 @@ func TestAServerIsReachedByItsNameAlthoughAnotherHostIsUnknown(t *testing.T) {
 }
 
 func TestUnknownHostsAreNamed(t *testing.T) {
+	t.Parallel()
 	for _, hosts := range []string{nowhere, nowhere + "," + nowhere + ":2182"} {
 		t.Run(hosts, func(t *testing.T) {
+			t.Parallel()
 			c, err := dlock.Open("zk", "zk://"+hosts+"/x")
 			require.NoError(t, err)
 			defer c.Close()

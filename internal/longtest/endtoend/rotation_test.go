@@ -20,6 +20,7 @@ import (
 // moment the two files do not match, and a waiter needs a new session. Its
 // client tries again until the files match, and the waiter queues again.
 func TestAWaiterOutlivesTheReplacementOfItsCertificate(t *testing.T) {
+	t.Parallel()
 	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
 	w := newWorldOn(t, server)
