@@ -43,6 +43,7 @@ func TestHolderBehindAOneWayCutBetweenServersIsToldBeforeTheNextGrant(t *testing
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			e := ensemble(t, 12) // a syncLimit of 6s
 			leader, follower := e.Leader(t), e.Follower(t)
 			runs := contendAcross(t, e, c.holdersAt(leader, follower), "/r", holders, timeout)

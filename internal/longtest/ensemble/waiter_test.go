@@ -40,8 +40,10 @@ const (
 // waiter on the leader's follower. A leader with one follower is a minority of
 // five.
 func onEachDeposedServer(t *testing.T, test func(d *deposable)) {
+	t.Parallel()
 	for name, servers := range map[string]int{"the leader": 3, "its follower": 5} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			// A server that is cut off from the others goes on answering for
 			// 45s.
 			e := zktest.StartEnsemble(t, servers, zktest.WithConfig(map[string]string{"initLimit": "3", "syncLimit": "90"}))
