@@ -15,8 +15,8 @@ help: ## list the targets
 test: ## all tests of all modules, with the race detector and real servers; TESTFLAGS adds flags
 	@TESTFLAGS='$(TESTFLAGS)' sh scripts/test.sh
 
-test-core: ## the tests of the root module alone, which need ZooKeeper only; TESTFLAGS adds flags
-	@TESTFLAGS='$(TESTFLAGS)' sh scripts/test.sh .
+test-core: ## the tests of the root module but endtoend, ensemble and soak of internal/longtest; they need ZooKeeper only
+	@TESTFLAGS='$(TESTFLAGS)' sh scripts/test.sh core
 
 lint: ## gofmt, vet, staticcheck, go mod tidy
 	@sh scripts/lint.sh

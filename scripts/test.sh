@@ -1,35 +1,55 @@
 #!/bin/sh
-# Usage: scripts/test.sh [MODULE...]
+# Usage: scripts/test.sh [core]
 #
-# Runs all tests of these modules, or of every module, with the race detector and
-# real servers: ZooKeeper for the root module ("."), Redis, PostgreSQL and etcd
-# besides for the others. A server that cannot be installed is a failure. Some
-# tests run the lock libraries of others beside this one, see need-peers.sh.
-# TESTFLAGS holds more flags for go test.
+# Runs all tests of every module, with the race detector and real servers:
+# ZooKeeper, Redis, PostgreSQL and etcd. A server that cannot be installed is a
+# failure. Some tests run the lock libraries of others beside this one, see
+# need-peers.sh. With the argument "core" only the tests of the root module run,
+# without the long ones that are named below. TESTFLAGS holds more flags for go
+# test, which override those below.
 #
-# One package runs at a time: several of them start servers, clients and faults
-# of their own, and on a small machine they would starve each other's sessions.
+# Most tests wait for a server or a timeout. So two packages run at a time, and
+# at most four tests of each. The tests that need ensembles run alone: beside
+# others, their sessions would starve on a small machine.
 set -u
 cd "$(dirname "$0")/.."
 . scripts/enter.sh
 
 sh scripts/need-zookeeper.sh || exit 1
-sh scripts/need-peers.sh || exit 1
 sh scripts/need-gcc.sh || exit 1
 export CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require
 
-if [ "$*" != . ]; then
+endtoend='/internal/longtest/endtoend$'
+ensembles='/internal/longtest/(ensemble|soak)$'
+two='-p 2 -parallel 4'
+alone='-p 1'
+status=0
+
+# tests DIRECTORY FLAGS PACKAGE... tests packages of the module, or of the
+# modules, in a directory.
+tests() {
+	dir=$1 flags=$2
+	shift 2
+	echo "# tests of $dir, with $flags"
+	began=$(date +%s)
+	(enter "$dir" && go test -race -shuffle=on -timeout 15m $flags ${TESTFLAGS:-} "$@") || status=1
+	echo "# tests of $dir: $(($(date +%s) - began)) s"
+}
+
+all_began=$(date +%s)
+root=$(GOWORK=off go list ./...) || exit 1
+if [ "${1-}" = core ]; then
+	tests . "$two" $(echo "$root" | grep -Ev "$endtoend|$ensembles")
+else
+	sh scripts/need-peers.sh || exit 1
 	sh scripts/need-stores.sh || exit 1
 	export DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_ETCD=require
+	tests . "$two" $(echo "$root" | grep -Ev "$ensembles")
+	tests . "$alone" $(echo "$root" | grep -E "$ensembles")
+	tests ./bench "$two" ./...
+	tests ./internal/longtest/histories "$alone" ./...
+	# The workspace has all modules under contrib, so one command tests them.
+	tests ./contrib "$two" $(sh scripts/modules.sh | sed -n 's|^\./contrib/\(.*\)|./\1/...|p')
 fi
-
-status=0
-all_began=$(date +%s)
-for module in ${*:-$(sh scripts/modules.sh)}; do
-	echo "# tests of $module"
-	began=$(date +%s)
-	(enter "$module" && go test -race -shuffle=on -p 1 -timeout 15m ${TESTFLAGS:-} ./...) || status=1
-	echo "# tests of $module: $(($(date +%s) - began)) s"
-done
 echo "# all tests: $(($(date +%s) - all_began)) s"
 exit $status
