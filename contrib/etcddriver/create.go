@@ -16,28 +16,37 @@ import (
 // driver gets no reply, it sends one other transaction, which puts that key and
 // removes the node. This undoes the Create, whether its transaction reaches the
 // store before or after the other one: see cancel.
+//
+// Nodes of one session get the same keys again and again: see numbers.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {
 	err = s.ask(ctx, "create", queue, func(ctx context.Context) error {
 		if err := driver.CheckPrefix(n.Prefix); err != nil {
 			return err
 		}
-		id := nodeID(s.id, s.created.Add(1))
-		keys := s.settings.queueKeys(queue)
+		number := s.take(queue)
+		id, keys := nodeID(s.id, number), s.settings.queueKeys(queue)
+		unless := s.settings.cancelled(s.id, s.created.Add(1))
 		reply, err := s.client.Txn(ctx).
-			If(clientv3.Compare(clientv3.CreateRevision(s.settings.cancelled(id)), "=", 0)).
+			If(clientv3.Compare(clientv3.CreateRevision(unless), "=", 0)).
 			Then(
 				clientv3.OpPut(keys+id, nodeValue(n.Prefix, n.Data), clientv3.WithLease(s.id)),
 				clientv3.OpGet(keys, clientv3.WithPrefix()),
 			).Commit()
 		if err != nil {
-			if !isPermanent(err) {
-				s.calls.Go(func() { s.cancel(keys, id) })
+			if isPermanent(err) {
+				s.giveBack(queue, number)
+			} else {
+				s.calls.Go(func() {
+					if s.cancel(keys+id, unless) {
+						s.giveBack(queue, number)
+					}
+				})
 			}
 			return err
 		}
 		members := parseQueue(keys, reply.Responses[1].GetResponseRange().Kvs)
 		own := slices.IndexFunc(members, func(m member) bool { return m.id == id })
-		s.remember(members[own].Token, ownNode{queue, id, slices.Clone(n.Data)})
+		s.remember(members[own].Token, ownNode{queue, id, number, slices.Clone(n.Data)})
 		j = driver.Joined{Place: members[own].Place, Known: true, Ahead: nodesOf(members[:own])}
 		j.Watch = s.watchAhead(ctx, queue, n, j)
 		return nil
@@ -69,28 +78,31 @@ func (s *session) watchAhead(ctx context.Context, queue string, n driver.NodeSpe
 }
 
 // cancel removes the node of a Create whose outcome is unknown, and makes the store
-// refuse the request of that Create if it arrives later. The key for cancellation
-// stays until the session ends, because until then the request may still arrive.
-// After the end of the session etcd refuses the request without that key, since the
-// lease of the node does not exist any more.
-func (s *session) cancel(queueKeys, id string) {
+// refuse the request of that Create if it arrives later. It repeats its transaction
+// until the store has confirmed it, and then returns true. If the session ends before
+// that, it returns false. The key for cancellation stays until the session ends,
+// because until then the request may still arrive. After the end of the session etcd
+// refuses the request without that key, since the lease of the node does not exist
+// any more.
+func (s *session) cancel(key, cancelled string) bool {
 	for s.lease.Err() == nil {
 		ctx, leave, open := s.calls.Enter(context.Background())
 		if !open {
-			return
+			return false
 		}
 		limited, stop := context.WithTimeout(ctx, s.settings.requestTimeout())
 		_, err := s.client.Txn(limited).Then(
-			clientv3.OpDelete(queueKeys+id),
-			clientv3.OpPut(s.settings.cancelled(id), "", clientv3.WithLease(s.id)),
+			clientv3.OpDelete(key),
+			clientv3.OpPut(cancelled, "", clientv3.WithLease(s.id)),
 		).Commit()
 		stop()
 		leave()
 		if err == nil {
-			return
+			return true
 		}
 		s.pause(100 * time.Millisecond)
 	}
+	return false
 }
 
 // pause waits for the given time, or until the session ends if that comes
@@ -112,8 +124,12 @@ func (s *session) remember(token int64, n ownNode) {
 
 func (s *session) forget(token int64) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	n, known := s.own[token]
 	delete(s.own, token)
+	s.mu.Unlock()
+	if known {
+		s.giveBack(n.queue, n.number)
+	}
 }
 
 // node returns the session's node with that token. The error matches driver.ErrGone

@@ -27,7 +27,10 @@
 //
 // A session is a lease of etcd, with a client and connections of its own. A node is a
 // key that belongs to the lease, so etcd removes the node with the lease. The create
-// revision of the key is the sequence of the node and its fencing token.
+// revision of the key is the sequence of the node and its fencing token. When a node
+// has gone, the next node of its session in that queue gets the same key. The reason:
+// to list a queue, etcd looks at every key that the queue has had since the history
+// was compacted.
 //
 // Create is one transaction: it puts the key, and lists the queue. A contender that
 // finds no node ahead holds the lock. To release the lock is one more transaction,
@@ -83,14 +86,16 @@
 // Below the prefix locks, the queue stock/42 has these keys. No queue has two slashes
 // in its name.
 //
-//	locks/stock/42//694d9af3a6d2710c:7   node 7 of the session 694d9af3a6d2710c
+//	locks/stock/42//694d9af3a6d2710c:1   node 1 of the session 694d9af3a6d2710c
 //	locks/stock/42//released             the last part of the key of the node that was
 //	                                     released last
 //	locks/stock/42//web9-W-0000000003    a node of another program, if there is one
 //	locks//cancelled/694d9af3a6d2710c:8  Create number 8 of that session is cancelled
 //
-// The name of a session is the number of its lease, in 16 hexadecimal digits, and the
-// number of a node is decimal. The value of a node's key is the prefix of the node's
+// The name of a session is the number of its lease, in 16 hexadecimal digits. The other
+// numbers are decimal. Each Create of a session has a number of its own. The number of
+// a node is free again when the node has gone, and when no Create or cancellation with
+// this number is under way. The value of a node's key is the prefix of the node's
 // name, a newline, and the data. The name of the node is the prefix and the create
 // revision, in ten digits or more. A key whose last part is a name that
 // driver.ParseName accepts is a contender as well, and the sequence in that name is
@@ -98,20 +103,20 @@
 // belong to its lease.
 //
 // A program in another language takes part by these transactions, written here for
-// "etcdctl txn", with a lease that it keeps alive. To create node 7:
+// "etcdctl txn", with a lease that it keeps alive. To create node 1 by Create number 8:
 //
-//	create("locks//cancelled/694d9af3a6d2710c:7") = "0"
+//	create("locks//cancelled/694d9af3a6d2710c:8") = "0"
 //
-//	put --lease=694d9af3a6d2710c locks/stock/42//694d9af3a6d2710c:7 "web1-W-\n{}"
+//	put --lease=694d9af3a6d2710c locks/stock/42//694d9af3a6d2710c:1 "web1-W-\n{}"
 //	get --prefix locks/stock/42//
 //
 // To release it, if 1234 is its create revision (without the put if the lock was held
 // by a reader, or was not held):
 //
-//	create("locks/stock/42//694d9af3a6d2710c:7") = "1234"
+//	create("locks/stock/42//694d9af3a6d2710c:1") = "1234"
 //
-//	del locks/stock/42//694d9af3a6d2710c:7
-//	put --lease=694d9af3a6d2710c locks/stock/42//released 694d9af3a6d2710c:7
+//	del locks/stock/42//694d9af3a6d2710c:1
+//	put --lease=694d9af3a6d2710c locks/stock/42//released 694d9af3a6d2710c:1
 //
 // The operator's view of a queue, and of a session's keys:
 //

@@ -17,12 +17,16 @@ import (
 
 func (s *settings) root() string                  { return s.prefix + "/" }
 func (s *settings) queueKeys(queue string) string { return s.prefix + "/" + queue + "//" }
-func (s *settings) cancelled(id string) string    { return s.prefix + "//cancelled/" + id }
+
+// cancelled returns the key that cancels a session's n-th call of Create.
+func (s *settings) cancelled(session clientv3.LeaseID, n int64) string {
+	return s.prefix + "//cancelled/" + nodeID(session, n)
+}
 
 // released is the last part of the key that tells of the release of a lock.
 const released = "released"
 
-// nodeID returns the last part of the key of a session's n-th node.
+// nodeID returns the last part of the key of a session's node with that number.
 func nodeID(session clientv3.LeaseID, n int64) string {
 	return fmt.Sprintf("%016x:%d", int64(session), n)
 }

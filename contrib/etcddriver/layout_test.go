@@ -20,7 +20,7 @@ func TestTheLayoutIsAsDocumented(t *testing.T) {
 	first, second := create(t, s, "stock/42", "web1-W-"), create(t, s, "stock/42", "web2-R-")
 	require.Equal(t, fmt.Sprintf("web1-W-%010d", first.Token), first.Name)
 	require.NoError(t, s.Delete(within(t), "stock/42", first.Place, driver.Released))
-	s.cancel(s.settings.queueKeys("stock/42"), nodeID(s.id, 9))
+	s.cancel(s.settings.queueKeys("stock/42")+nodeID(s.id, 3), s.settings.cancelled(s.id, 9))
 
 	require.Equal(t, strings.Join([]string{
 		prefix + "//cancelled/" + id + ":9", "",
@@ -47,8 +47,8 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	defer server.Etcdctl("lease", "revoke", lease)
 	keys := prefix + "/stock/42//"
 
-	txn(t, server, `create("`+prefix+"//cancelled/"+lease+`:7") = "0"`,
-		"put --lease="+lease+" "+keys+lease+`:7 "web1-W-\n{}"`, "get --prefix "+keys)
+	txn(t, server, `create("`+prefix+"//cancelled/"+lease+`:8") = "0"`,
+		"put --lease="+lease+" "+keys+lease+`:1 "web1-W-\n{}"`, "get --prefix "+keys)
 	nodes, err := s.List(within(t), "stock/42")
 	require.NoError(t, err)
 	require.Len(t, nodes, 1)
@@ -58,8 +58,8 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	require.Equal(t, nodes, own.Ahead)
 	w, err := s.Watch(within(t), "stock/42", own.Place, nodes[0])
 	require.NoError(t, err)
-	txn(t, server, fmt.Sprintf(`create("%s%s:7") = "%d"`, keys, lease, nodes[0].Seq),
-		"del "+keys+lease+":7", "put --lease="+lease+" "+keys+"released "+lease+":7")
+	txn(t, server, fmt.Sprintf(`create("%s%s:1") = "%d"`, keys, lease, nodes[0].Seq),
+		"del "+keys+lease+":1", "put --lease="+lease+" "+keys+"released "+lease+":1")
 	select {
 	case cause := <-w.C:
 		require.Equal(t, driver.Released, cause)

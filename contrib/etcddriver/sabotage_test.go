@@ -37,8 +37,18 @@ var mistakes = []struct {
 	},
 	{
 		"a create that has failed is not cancelled", "create.go",
-		"s.calls.Go(func() { s.cancel(keys, id) })", "_ = s.cancel",
+		"				s.calls.Go(func() {\n					if s.cancel", "				_ = (func() {\n					if s.cancel",
 		"TestConformance/rule04/a-reply-lost-leaves-nothing-and-takes-no-other-node",
+	},
+	{
+		"a key is used again before its create is undone", "create.go",
+		"					if s.cancel(keys+id, unless) {", "					s.giveBack(queue, number)\n					if s.cancel(keys+id, unless) && false {",
+		"TestANodeNeverTakesAKeyThatACancellationRemoves",
+	},
+	{
+		"every node has a key of its own", "numbers.go",
+		"	n.free = append(n.free, number)\n", "",
+		"TestALockUsesTheKeyOfTheLockBefore",
 	},
 	{
 		"a node belongs to no lease", "create.go",

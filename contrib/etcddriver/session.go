@@ -31,9 +31,10 @@ type session struct {
 	stream  watchStream
 	created atomic.Int64 // the number of calls of Create
 
-	mu     sync.Mutex
-	own    map[int64]ownNode // the nodes that Create has returned, by token
-	queues map[string]*queueWatch
+	mu      sync.Mutex
+	own     map[int64]ownNode   // the nodes that Create has returned, by token
+	numbers map[string]*numbers // the numbers of nodes, by queue; an entry exists while a number is taken
+	queues  map[string]*queueWatch
 
 	closing sync.Mutex
 	gone    bool // the lease has ended in etcd as well
@@ -42,6 +43,7 @@ type session struct {
 // ownNode is what Delete and Replace need to know of a node.
 type ownNode struct {
 	queue, id string
+	number    int64
 	data      []byte
 }
 
@@ -50,7 +52,7 @@ func newSession(c *connector, client *clientv3.Client, grant *clientv3.LeaseGran
 	return &session{
 		connector: c, client: client, id: grant.ID, timeout: timeout, lease: driver.NewLease(timeout, 0),
 		beats: heartbeats{turn: make(chan struct{}, 1)},
-		own:   make(map[int64]ownNode), queues: make(map[string]*queueWatch),
+		own:   make(map[int64]ownNode), numbers: make(map[string]*numbers), queues: make(map[string]*queueWatch),
 	}
 }
 

@@ -1,0 +1,79 @@
+package etcddriver
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/etcdtest"
+)
+
+// key returns the last part of the key of a node.
+func (s *session) key(t *testing.T, queue string, p driver.Place) string {
+	t.Helper()
+	n, err := s.node(queue, p.Token)
+	require.NoError(t, err)
+	return n.id
+}
+
+// A queue that has had many keys is slow to list until etcd is compacted.
+func TestALockUsesTheKeyOfTheLockBefore(t *testing.T) {
+	server := etcdtest.Shared(t)
+	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix())
+	a, b := create(t, s, "q", "h-W-"), create(t, s, "q", "h-W-")
+	keys := []string{s.key(t, "q", a.Place), s.key(t, "q", b.Place)}
+	require.NotEqual(t, keys[0], keys[1])
+	for range 3 {
+		require.NoError(t, s.Delete(within(t), "q", a.Place, driver.Released))
+		next := create(t, s, "q", "h-W-")
+		require.Equal(t, keys[0], s.key(t, "q", next.Place))
+		require.Greater(t, next.Token, b.Token)
+		require.Equal(t, []driver.Node{b.Node}, next.Ahead)
+		a, b, keys[0], keys[1] = b, next, keys[1], keys[0]
+	}
+	require.NoError(t, s.Delete(within(t), "q", a.Place, driver.Changed))
+	require.NoError(t, s.Delete(within(t), "q", b.Place, driver.Changed))
+	require.Empty(t, s.numbers, "the session keeps nothing for a queue that it has left")
+}
+
+// The transaction that undoes a Create removes a key. So this key must not be the
+// key of a later node.
+func TestANodeNeverTakesAKeyThatACancellationRemoves(t *testing.T) {
+	st := newStore(t, etcdtest.Shared(t), longSession)
+	made, err := st.Connect(within(t))
+	require.NoError(t, err)
+	defer made.Close()
+	s, w := made.(*session), &st.link(made).wire
+	cancel, cancelled := make(chan struct{}), make(chan struct{})
+	w.play(matching(faults.OpCreate), func(_ context.Context, _ string, _ any, send func() error) {
+		w.play(matching(faults.OpCleanUp), func(_ context.Context, _ string, _ any, send func() error) {
+			defer close(cancelled)
+			<-cancel
+			_ = send()
+		})
+		_ = send()
+	})
+	_, err = s.Create(within(t), "q", driver.NodeSpec{Prefix: "h-W-", Data: []byte("lost")})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+
+	second := create(t, s, "q", "h-W-")
+	close(cancel)
+	<-cancelled
+	nodes, err := s.List(within(t), "q")
+	require.NoError(t, err)
+	require.Equal(t, []driver.Node{second.Node}, nodes)
+
+	// The driver got no answer to the cancellation, so it repeats it.
+	eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.numbers["q"].free) == 1
+	})
+	create(t, s, "q", "h-W-")
+	nodes, err = s.List(within(t), "q")
+	require.NoError(t, err)
+	require.Len(t, nodes, 2)
+}
