@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/longtest/histories"
@@ -27,6 +29,29 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 		Outage: func(*testing.T) (mend func()) {
 			server.Kill()
 			return server.Restart
+		},
+	})
+}
+
+// An ensemble of three loses its leader again and again while histories are made.
+func TestHistoriesOnAnEnsembleWithoutItsLeaderAreLinearizable(t *testing.T) {
+	t.Parallel()
+	ensemble := etcdtest.StartEnsemble(t, 3)
+	made := 0
+	histories.Run(t, histories.Store{
+		Config: dlocktest.Config{
+			SessionTimeout: 2 * time.Second,
+			New: func(t *testing.T) driver.Connector {
+				made++
+				c, err := Driver{}.OpenConnector(fmt.Sprintf("etcd://%s/h%d?session_timeout=2s", strings.Join(ensemble.Addrs(), ","), made))
+				require.NoError(t, err)
+				return c
+			},
+		},
+		Outage: func(t *testing.T) (mend func()) {
+			leader := ensemble.Servers[ensemble.Leader(t)]
+			leader.Kill()
+			return leader.Restart
 		},
 	})
 }
@@ -138,6 +163,33 @@ func TestAnEnsembleThatLosesServersMakesNoTwoHolders(t *testing.T) {
 		t.Logf("round %d: %d grants, %d locks lost", round, g.grants.Load(), g.lost.Load())
 	}
 	stop()
+}
+
+// A paused leader keeps its connections and answers nothing. When it goes on, it does
+// not know for a moment that it has a successor. The pause is shorter than the session
+// timeout, because after a longer one etcd may revoke leases that were renewed at the
+// successor: see the package documentation.
+func TestALeaderThatIsPausedUnderLoadMakesNoTwoHolders(t *testing.T) {
+	t.Parallel()
+	const timeout = 20 * time.Second
+	ensemble := etcdtest.StartEnsemble(t, 3)
+	var g guard
+	stop := g.load(t, 6, "etcd://"+strings.Join(ensemble.Addrs(), ",")+"/locks?session_timeout=20s")
+	g.more(t, 20)
+	for range 2 * *rounds {
+		leader := ensemble.Servers[ensemble.Leader(t)]
+		before, paused := g.grants.Load(), time.Now()
+		leader.Pause()
+		ensemble.Leader(t) // the other two elect one
+		for g.grants.Load() < before+3 && time.Since(paused) < timeout/2 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		leader.Resume()
+		t.Logf("%d grants during a pause of %v", g.grants.Load()-before, time.Since(paused))
+		g.more(t, 20)
+	}
+	stop()
+	t.Logf("%d grants, %d locks lost", g.grants.Load(), g.lost.Load())
 }
 
 // A session survives the death of the server that it uses, because the next leader
