@@ -53,7 +53,8 @@ func ofMutex(b testing.TB, server *etcdtest.Server, name string) locker {
 var lockers = []struct {
 	name string
 	make func(testing.TB, *etcdtest.Server, string) locker
-}{{"dlock", ofDlock}, {"Mutex", ofMutex}}
+	keys string // the beginning of the keys of the locks
+}{{"dlock", ofDlock, "bench/"}, {"Mutex", ofMutex, "mutex/"}}
 
 // BenchmarkFreeLock takes a free lock of dlock and a free etcd Mutex in turns, so
 // that other work on the machine slows both down. It reports the median times.
@@ -79,11 +80,11 @@ func BenchmarkFreeLock(b *testing.B) {
 	}
 }
 
-// BenchmarkContended lets eight or more contenders take one lock for a second, with
+// BenchmarkContended lets two or more contenders take one lock for a second, with
 // each kind of lock in turns. It reports locks per second, the longest wait, and how
 // many locks the contenders with the least and the most locks had.
 func BenchmarkContended(b *testing.B) {
-	for _, n := range []int{8, 32} {
+	for _, n := range []int{2, 8, 32} {
 		b.Run(fmt.Sprint(n, " contenders"), func(b *testing.B) {
 			server := etcdtest.Start(b)
 			contenders := make([][]locker, len(lockers))
@@ -107,6 +108,51 @@ func BenchmarkContended(b *testing.B) {
 				b.ReportMetric(float64(r.most), "most-"+l.name)
 			}
 		})
+	}
+}
+
+// BenchmarkDrain lets 100 contenders wait for a lock that is held, with each kind of
+// lock in turns. It reports the median time from the release until each of them has
+// had the lock once.
+func BenchmarkDrain(b *testing.B) {
+	const waiters = 100
+	server := etcdtest.Start(b)
+	contenders, times := make([][]locker, len(lockers)), make([][]time.Duration, len(lockers))
+	for i, l := range lockers {
+		for range waiters + 1 {
+			contenders[i] = append(contenders[i], l.make(b, server, "drain"))
+		}
+	}
+	admin := raw(b, server)
+	for b.Loop() {
+		for i, l := range lockers {
+			unlock, err := contenders[i][0]()
+			require.NoError(b, err)
+			var group sync.WaitGroup
+			for _, lock := range contenders[i][1:] {
+				group.Go(func() {
+					unlock, err := lock()
+					if err == nil {
+						err = unlock()
+					}
+					if err != nil {
+						b.Error(err)
+					}
+				})
+			}
+			eventually(b, func() bool {
+				reply, err := admin.Get(within(b), l.keys, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+				return err == nil && len(reply.Kvs) > waiters // one key more may tell of a release
+			})
+			began := time.Now()
+			require.NoError(b, unlock())
+			group.Wait()
+			times[i] = append(times[i], time.Since(began))
+		}
+	}
+	for i, l := range lockers {
+		slices.Sort(times[i])
+		b.ReportMetric(float64(times[i][len(times[i])/2].Milliseconds()), "ms/"+l.name)
 	}
 }
 

@@ -197,7 +197,7 @@ var rawClients struct {
 	byURL map[string]*clientv3.Client
 }
 
-func raw(t *testing.T, server *etcdtest.Server) *clientv3.Client {
+func raw(t testing.TB, server *etcdtest.Server) *clientv3.Client {
 	t.Helper()
 	rawClients.Lock()
 	defer rawClients.Unlock()
