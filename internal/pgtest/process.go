@@ -29,6 +29,7 @@ type Option func(*settings)
 type settings struct {
 	config []string // name=value
 	tls    *testenv.Pair
+	clock  bool
 }
 
 // WithConfig sets parameters of the server, such as "max_connections=20". The tests
@@ -41,6 +42,11 @@ func WithConfig(lines ...string) Option {
 // WithTLS makes the server offer TLS with this certificate.
 func WithTLS(server testenv.Pair) Option {
 	return func(s *settings) { s.tls = &server }
+}
+
+// WithClock makes [Server.SetClock] possible. Call [RequireClock] first.
+func WithClock() Option {
+	return func(s *settings) { s.clock = true }
 }
 
 // process is one server with its port. It does not depend on a test.
@@ -129,7 +135,7 @@ func (p *process) command(dir string, s *settings) ([]string, error) {
 		return nil, err
 	}
 	args := []string{postgres, "-D", p.data, "-p", strconv.Itoa(p.port), "-h", "127.0.0.1", "-k", dir}
-	config := append([]string{"max_connections=300", "shared_buffers=64MB", "fsync=off"}, s.config...)
+	config := append([]string{"max_connections=300", "shared_buffers=64MB", "fsync=off", "dynamic_shared_memory_type=mmap"}, s.config...)
 	if s.tls != nil {
 		if err := p.copyTLS(dir, s.tls); err != nil {
 			return nil, err
@@ -138,6 +144,16 @@ func (p *process) command(dir string, s *settings) ([]string, error) {
 	}
 	for _, line := range config {
 		args = append(args, "-c", line)
+	}
+	if s.clock {
+		clock, err := testenv.ClockCommand(dir)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.account.own(dir); err != nil {
+			return nil, err
+		}
+		args = append(clock, args...)
 	}
 	return p.account.command(args...), nil
 }

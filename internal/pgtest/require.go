@@ -36,6 +36,13 @@ func Require(t testing.TB) {
 	}
 }
 
+// RequireClock ends the test if [WithClock] cannot be used on this machine.
+func RequireClock(t testing.TB) {
+	t.Helper()
+	Require(t)
+	testenv.RequireClock(t, postgres)
+}
+
 // program returns the path of a program of PostgreSQL. Debian installs the
 // programs of the server outside of the PATH.
 func program(name string) (string, error) {

@@ -148,6 +148,13 @@ func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
 // Resume ends [Server.Pause].
 func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
 
+// SetClock sets the wall clock of the server to a time that is offset ahead of the
+// clock of this machine, or behind if offset is negative. The server needs [WithClock].
+func (s *Server) SetClock(offset time.Duration) {
+	s.t.Helper()
+	s.must(testenv.SetClock(s.proc.Dir(), offset))
+}
+
 func (s *Server) must(err error) {
 	s.t.Helper()
 	if err != nil {

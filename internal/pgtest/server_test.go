@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -41,4 +42,15 @@ func TestPausedServerAnswersNothing(t *testing.T) {
 	_, err = conn.Read(answer)
 	require.NoError(t, err)
 	require.Equal(t, "N", string(answer), "the server has no TLS")
+}
+
+func TestTheClockOfAServerCanBeSet(t *testing.T) {
+	RequireClock(t)
+	s := Start(t, WithClock())
+	for _, offset := range []time.Duration{0, 5 * time.Hour, -3 * time.Hour} {
+		s.SetClock(offset)
+		seconds, err := strconv.ParseFloat(s.SQL(t, "SELECT extract(epoch FROM clock_timestamp())"), 64)
+		require.NoError(t, err)
+		require.Equal(t, offset, time.Until(time.Unix(int64(seconds), 0)).Round(time.Hour))
+	}
 }

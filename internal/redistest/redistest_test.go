@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,20 @@ func TestAPausedServerAnswersNothing(t *testing.T) {
 	}
 	s.Resume()
 	require.NoError(t, <-answered)
+}
+
+func TestTheClockOfAServerCanBeSet(t *testing.T) {
+	RequireClock(t)
+	s := Start(t, WithClock())
+	ahead := func() time.Duration {
+		now, err := strconv.ParseInt(texts(s.Do("TIME"))[0], 10, 64)
+		require.NoError(t, err)
+		return time.Until(time.Unix(now, 0)).Round(time.Hour)
+	}
+	for _, offset := range []time.Duration{0, 5 * time.Hour, -3 * time.Hour} {
+		s.SetClock(offset)
+		require.Equal(t, offset, ahead())
+	}
 }
 
 // FuzzReadValue checks that readValue copies to raw every byte that it reads,

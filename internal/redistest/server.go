@@ -46,6 +46,7 @@ type Option func(*configuration)
 type configuration struct {
 	lines []string
 	certs *testenv.Certs
+	clock bool
 }
 
 // With adds lines to the configuration file, such as "appendonly yes". A later
@@ -62,6 +63,18 @@ func Durable() Option { return With("appendonly yes", "appendfsync always") }
 // refuses one that another authority has signed.
 func WithTLS(certs *testenv.Certs) Option {
 	return func(c *configuration) { c.certs = certs }
+}
+
+// RequireClock ends the test if [WithClock] cannot be used on this machine.
+func RequireClock(t testing.TB) {
+	t.Helper()
+	Require(t)
+	testenv.RequireClock(t, redis)
+}
+
+// WithClock makes [Server.SetClock] possible. Call [RequireClock] first.
+func WithClock() Option {
+	return func(c *configuration) { c.clock = true }
 }
 
 // Start starts a server for the test and returns when it answers. When the test
@@ -138,12 +151,22 @@ func newServer(program, ready string, options []Option) (s *Server, err error) {
 	if err := os.WriteFile(file, []byte(s.file(c, dir)), 0o600); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	path, err := exec.LookPath(program)
+	command, err := c.command(program, dir)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	s.proc, err = testenv.NewProcess(dir, []string{path, file})
+	s.proc, err = testenv.NewProcess(dir, append(command, file))
 	return s, err
+}
+
+// command returns the command line without the file of the configuration.
+func (c *configuration) command(program, dir string) ([]string, error) {
+	path, err := exec.LookPath(program)
+	if err != nil || !c.clock {
+		return []string{path}, err
+	}
+	command, err := testenv.ClockCommand(dir)
+	return append(command, path), err
 }
 
 // file returns the configuration.
@@ -198,6 +221,13 @@ func (s *Server) Pause() {
 func (s *Server) Resume() {
 	s.t.Helper()
 	s.must(s.proc.Resume())
+}
+
+// SetClock sets the wall clock of the server to a time that is offset ahead of the
+// clock of this machine, or behind if offset is negative. The server needs [WithClock].
+func (s *Server) SetClock(offset time.Duration) {
+	s.t.Helper()
+	s.must(testenv.SetClock(s.proc.Dir(), offset))
 }
 
 // Restart starts the server again with the same port and data, and returns when it

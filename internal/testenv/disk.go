@@ -2,12 +2,8 @@ package testenv
 
 import (
 	_ "embed"
-	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -25,39 +21,13 @@ var slowDiskSource []byte
 const diskDelayFile = "disk-delay"
 
 // slowDiskLibrary compiles slowDiskSource, once for each test binary.
-var slowDiskLibrary = sync.OnceValues(compileSlowDisk)
+var slowDiskLibrary = sync.OnceValues(func() ([]byte, error) { return compileLibrary("slowdisk", slowDiskSource) })
 
 // CheckSlowDisk returns why this machine cannot slow down a disk, or nil. A
 // slow disk needs Linux and a C compiler, as the race detector does.
 func CheckSlowDisk() error {
 	_, err := slowDiskLibrary()
 	return err
-}
-
-func compileSlowDisk() ([]byte, error) {
-	if runtime.GOOS != "linux" {
-		return nil, errors.New("testenv: a slow disk needs Linux")
-	}
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		if cc, err = exec.LookPath("gcc"); err != nil {
-			return nil, errors.New("testenv: a slow disk needs a C compiler")
-		}
-	}
-	dir, err := os.MkdirTemp("", "testenv-disk-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	source, library := filepath.Join(dir, "slowdisk.c"), filepath.Join(dir, "slowdisk.so")
-	if err := os.WriteFile(source, slowDiskSource, 0o600); err != nil {
-		return nil, err
-	}
-	compile := exec.Command(cc, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl")
-	if output, err := compile.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("testenv: %s: %w: %s", cc, err, output)
-	}
-	return os.ReadFile(library)
 }
 
 // SlowDiskCommand returns the beginning of a command line. If the command line
@@ -68,12 +38,7 @@ func SlowDiskCommand(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, "slowdisk.so")
-	if err := os.WriteFile(path, library, 0o700); err != nil {
-		return nil, err
-	}
-	delay := filepath.Join(dir, diskDelayFile)
-	return []string{"/usr/bin/env", "LD_PRELOAD=" + path, "TESTENV_DISK_DELAY=" + delay}, nil
+	return preload(filepath.Join(dir, "slowdisk.so"), library, "TESTENV_DISK_DELAY="+filepath.Join(dir, diskDelayFile))
 }
 
 // SetDiskDelay makes every wait for the disk take d longer, for a server whose

@@ -10,6 +10,7 @@
 //     knows the protocol, it also counts, loses and holds single requests,
 //     replies and events.
 //   - [SlowDiskCommand] makes the disk of a server slow.
+//   - [ClockCommand] makes the wall clock of a server one that a test sets.
 //   - [NewCerts] makes certificates.
 //   - [Dependency] skips or fails a test if the machine lacks what the test
 //     needs.
