@@ -16,9 +16,8 @@
 //     log/slog what they do not protect.
 //   - No replica takes the place of the master. Redis replicates asynchronously, so the
 //     new master may lack the latest locks: see "Fail-over" below.
-//   - The clock of the master is not set forward while locks are held. A step forward
-//     ends sessions early, by the size of the step. A step back is safe. It lets the
-//     nodes of dead processes stay longer, by the size of the step.
+//   - The clock of the master is not set forward while locks are held: see "The clock
+//     of the master" below.
 //   - The memory of the server is not full, or maxmemory-policy is noeviction or one of
 //     the policies that begin with volatile. No key of the driver has an expiry.
 //   - No other program writes to the keys of the namespace, except by the statements
@@ -111,6 +110,25 @@
 //
 // The setting min-replicas-to-write does not change this: it refuses writes if
 // replicas lag for seconds, and not for a single write.
+//
+// # The clock of the master
+//
+// Tests of this package set the clock of a real server while locks are held. They show
+// what a step of the clock does:
+//
+//	back            No lock is lost. There is one holder at most, and tokens rise. The
+//	                locks of a process that died before the step stay longer, by the
+//	                size of the step.
+//	forward, by     The store drops all sessions, and grants their locks to the next
+//	more than the   contenders. The token of the new holder is higher. The old holder
+//	session         learns of its loss by a notice or with its next heartbeat, within an
+//	timeout         eighth of the session timeout. If it is cut off from the master, its
+//	                lease ends by its own clock. Until then there are two holders.
+//	                Waiters join the queue again by themselves, with new sessions.
+//
+// A step forward by less than a quarter of the session timeout breaks nothing, because
+// a lease ends that much earlier than the session in the store. Let the time service of
+// the machine slow down or speed up the clock, and not set it.
 //
 // # Errors
 //

@@ -30,7 +30,7 @@ var sabotages = []sabotage{
 	{"tokens do not look at the clock", "create",
 		"string.format('%010.0f', now)", "string.format('%010.0f', (redis.call('GET', KEYS[1]) or 0) + 1)", "TestAServerThatHasLostItsDataEndsTheSession"},
 	{"tokens are the clock", "create",
-		"if last and tonumber(last) >= now then", "if false then", "TestAStepOfTheServersClock"},
+		"if last and tonumber(last) >= now then", "if false then", "TestATokenIsHigherThanTheLastOne"},
 	{"a release does not look at the waiter's node", "common",
 		"if why == 'r' and not owned(", "if false and not owned(", "TestConformance/rule13/released-does-not-overtake-an-operator"},
 	{"each removal is a release", "common",

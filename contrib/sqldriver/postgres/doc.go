@@ -61,9 +61,7 @@
 //   - After a failover to an asynchronous standby, the latest changes may be lost. Then
 //     two sessions may hold one lock, and tokens may come again. Use a synchronous
 //     standby, and synchronous_commit=on or remote_apply.
-//   - The clock of the server must not be set forward. Sessions would end early in
-//     the database, and their processes would not know. A clock that is set back
-//     keeps the nodes of dead processes longer.
+//   - The clock of the server must not be set forward: see "The clock of the server".
 //   - The isolation level read committed, which is the default. Any other is refused.
 //   - Each user that may connect to the database may send a false notice of a release.
 //     Use a database of its own for locks if you do not trust such users.
@@ -72,6 +70,25 @@
 // waits until the disk has it. So all the queues of a cluster together get about as
 // many contended hand-overs in a second as the disk confirms writes one after the
 // other. Free locks send no notices.
+//
+// # The clock of the server
+//
+// Tests of this package set the clock of a real server while locks are held. They show
+// what a step of the clock does:
+//
+//	back            No lock is lost. There is one holder at most, and tokens rise. The
+//	                locks of a process that died before the step stay longer, by the
+//	                size of the step.
+//	forward, by     The next heartbeat of any session ends the sessions that have sent
+//	more than the   none since the step, and grants their locks to the next contenders.
+//	session         The token of the new holder is higher. The old holder learns of its
+//	timeout         loss by a notice or with its next heartbeat, within an eighth of the
+//	                session timeout. If it is cut off from the server, its lease ends by
+//	                its own clock. Until then there are two holders.
+//
+// A step forward by less than a quarter of the session timeout breaks nothing, because
+// a lease ends that much earlier than the session in the database. Let the time service
+// of the machine slow down or speed up the clock, and not set it.
 //
 // # Proxies that pool transactions
 //

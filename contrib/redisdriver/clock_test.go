@@ -1,0 +1,150 @@
+package redisdriver
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/redistest"
+)
+
+// The tests of this file set the clock of a server. The section "The clock of the
+// master" of the package comment says what they show.
+
+// withClock returns a store on a server whose clock can be set.
+func withClock(t *testing.T, params string) *store {
+	redistest.RequireClock(t)
+	return newStore(t, redistest.Start(t, redistest.WithClock()), params)
+}
+
+// leftOf returns how long the store will keep the only session with a node, by the
+// present clock of the server.
+func (s *store) leftOf(t *testing.T) time.Duration {
+	t.Helper()
+	left := s.eval(t, `for _, x in ipairs(redis.call('ZRANGE', sessions, 0, -1)) do
+		if redis.call('HLEN', P .. 's:' .. x) > 0 then return redis.call('ZSCORE', sessions, x) - now end
+	end`, "")
+	micros, ok := left.(int64)
+	require.True(t, ok, "no session has a node: %v", left)
+	return time.Duration(micros) * time.Microsecond
+}
+
+// TestAStepBackUnderLoad sets the server's clock back, again and again, while four
+// sessions use one lock. No lock is lost, tokens rise, and there is one holder at most.
+func TestAStepBackUnderLoad(t *testing.T) {
+	t.Parallel()
+	s := withClock(t, "session_timeout=3s")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var w witness
+	var clients sync.WaitGroup
+	for range 4 {
+		mutex := s.newClient().RWMutex("stock/42")
+		clients.Go(func() { assert.NoError(t, w.contend(ctx, mutex)) })
+	}
+	more := func() {
+		for before := w.count(); w.count() < before+20; time.Sleep(time.Millisecond) {
+			require.NoError(t, t.Context().Err())
+		}
+	}
+	for step := range 5 {
+		more()
+		s.server.SetClock(-time.Duration(step) * time.Hour)
+	}
+	more()
+	cancel()
+	clients.Wait()
+	require.Empty(t, w.faults)
+}
+
+// TestAStepBackKeepsTheLocksOfTheDead sets the clock back by an hour after a process
+// has died. Its lock stays for an hour more. It ends when the clock is right again.
+func TestAStepBackKeepsTheLocksOfTheDead(t *testing.T) {
+	t.Parallel()
+	s := withClock(t, "session_timeout=1s")
+	dead, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	before, err := dead.Create(t.Context(), "stock/42", spec())
+	require.NoError(t, err)
+	s.proxy(dead).Cut()
+	defer s.proxy(dead).Heal()
+	s.server.SetClock(-time.Hour)
+	require.Greater(t, s.leftOf(t), 30*time.Minute)
+
+	granted := make(chan *dlock.Lock)
+	mutex := s.newClient().RWMutex("stock/42")
+	go func() {
+		next, err := mutex.Lock(t.Context())
+		assert.NoError(t, err)
+		granted <- next
+	}()
+	s.waitForContenders(2)
+	require.Empty(t, granted)
+	s.server.SetClock(0)
+	next := <-granted
+	require.Greater(t, next.Token(), before.Token)
+	require.NoError(t, next.Unlock())
+}
+
+// TestAStepForwardMakesTwoHolders shows what breaks if the clock is set forward by
+// more than a session timeout. The store drops the session of the holder, and grants
+// the lock to the next contender. The holder does not know, because its network is cut
+// off and its lease runs for minutes. The tokens tell the two apart. The unlock of the
+// first holder fails, and leaves the lock of the second alone.
+func TestAStepForwardMakesTwoHolders(t *testing.T) {
+	t.Parallel()
+	s := withClock(t, longTimeout)
+	holder, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	heal := s.cutFirst()
+	s.server.SetClock(time.Hour)
+	next, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, holder.Err(), "the holder knows of its loss")
+	require.NoError(t, next.Err())
+	require.Greater(t, next.Token(), holder.Token())
+	heal()
+	require.Error(t, holder.Unlock())
+	require.Equal(t, int64(1), s.server.Do("ZCARD", s.key("q:stock/42")))
+	require.NoError(t, next.Unlock())
+}
+
+// TestAHolderLearnsOfAStepForward shows that the loss is noticed without a request of
+// the holder: by the notice of the removal, or with the next heartbeat. A contender
+// that has waited gets the lock by another session. Then the clock goes back, and
+// tokens go on to rise.
+func TestAHolderLearnsOfAStepForward(t *testing.T) {
+	t.Parallel()
+	s := withClock(t, "session_timeout=4s")
+	holder, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	granted := make(chan *dlock.Lock)
+	mutex := s.newClient().RWMutex("stock/42")
+	go func() {
+		next, err := mutex.Lock(t.Context())
+		assert.NoError(t, err)
+		granted <- next
+	}()
+	s.waitForWatchers(holder, 1)
+	s.server.SetClock(time.Hour)
+	<-holder.Lost()
+	require.ErrorIs(t, holder.Err(), dlock.ErrLost)
+	next := <-granted
+	require.Greater(t, next.Token(), holder.Token())
+	ahead, err := strconv.ParseInt(s.server.Do("GET", s.key("seq")).(string), 10, 64)
+	require.NoError(t, err)
+	require.Greater(t, time.Until(time.UnixMicro(ahead)), 30*time.Minute)
+	require.NoError(t, next.Unlock())
+
+	s.server.SetClock(0)
+	last, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, last.Token(), next.Token())
+	require.NoError(t, last.Unlock())
+}

@@ -1,0 +1,158 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/pgtest"
+)
+
+// The tests of this file set the clock of a server. The section "The clock of the
+// server" of the package comment says what they show.
+
+// withClock starts a server whose clock can be set. The function client opens a client.
+func withClock(t *testing.T) (server *pgtest.Server, client func(params ...string) *dlock.Client) {
+	pgtest.RequireClock(t)
+	server = pgtest.Start(t, pgtest.WithClock())
+	return server, func(params ...string) *dlock.Client {
+		c, err := dlock.Open("postgres", server.DSN(params...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+}
+
+// mustLock takes the lock q.
+func mustLock(t *testing.T, c *dlock.Client) *dlock.Lock {
+	t.Helper()
+	l, err := c.RWMutex("q").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestAStepBackUnderLoad sets the server's clock back, again and again, while four
+// sessions use one lock. No lock is lost, tokens rise, and there is one holder at most.
+func TestAStepBackUnderLoad(t *testing.T) {
+	server, client := withClock(t)
+	var holders, grants, last atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	for range 4 {
+		c := client("session_timeout=10s")
+		all.Go(func() {
+			for ctx.Err() == nil {
+				l, err := c.RWMutex("q").Lock(ctx)
+				if err != nil {
+					if ctx.Err() == nil {
+						t.Error(err)
+					}
+					return
+				}
+				work(t, l, &holders, &last)
+				grants.Add(1)
+				if err := l.Unlock(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for step := range 4 {
+		grantsAfter(t, &grants, 20)
+		server.SetClock(-time.Duration(step) * time.Hour)
+	}
+	grantsAfter(t, &grants, 20)
+	cancel()
+	all.Wait()
+}
+
+// stepForward sets the clock forward, and ends the sessions whose deadlines have
+// passed, as the next heartbeat of any session does. A session that sends its own
+// heartbeat in between keeps its nodes. Then stepForward does the same again.
+func stepForward(t *testing.T, server *pgtest.Server, schema string) {
+	t.Helper()
+	for step := time.Hour; server.SQL(t, "SELECT count(*) FROM "+schema+".node") != "0"; step += time.Hour {
+		server.SetClock(step)
+		for server.SQL(t, "SELECT "+schema+".expire()") == "t" {
+		}
+	}
+}
+
+// TestAStepForwardMakesTwoHolders shows what breaks if the clock is set forward by more
+// than a session timeout. The session of the holder is ended, and the next contender
+// gets the lock. The holder does not know, because its network is cut off and its lease
+// runs for minutes. The tokens tell the two apart. A late delete of the first holder
+// fails, and leaves the lock of the second alone.
+func TestAStepForwardMakesTwoHolders(t *testing.T) {
+	server, _ := withClock(t)
+	c := newCaseOn(t, server, "session_timeout=10m")
+	var sessions [2]driver.Session
+	var places [2]driver.Joined
+	join := func(i int) {
+		var err error
+		if sessions[i], err = c.Connect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { sessions[i].Close() })
+		if places[i], err = sessions[i].Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	join(0)
+	heal := sessions[0].(*caseSession).network.Cut()
+	stepForward(t, server, c.schema)
+	join(1)
+	if n := len(places[1].Ahead); n != 0 {
+		t.Errorf("%d nodes are ahead of the next contender", n)
+	}
+	if err := errors.Join(sessions[0].Err(), sessions[1].Err()); err != nil {
+		t.Errorf("one of the two holders knows of a loss: %v", err)
+	}
+	if places[1].Token <= places[0].Token {
+		t.Errorf("token %d after %d", places[1].Token, places[0].Token)
+	}
+	heal()
+	for err := driver.ErrUnavailable; errors.Is(err, driver.ErrUnavailable) && t.Context().Err() == nil; {
+		if err = sessions[0].Delete(t.Context(), "q", places[0].Place, driver.Released); err == nil {
+			t.Error("the delete of the first holder succeeded")
+		}
+	}
+	if err := sessions[0].Err(); !errors.Is(err, driver.ErrSessionEnded) {
+		t.Errorf("the session of the first holder: %v", err)
+	}
+	if err := sessions[1].Delete(t.Context(), "q", places[1].Place, driver.Released); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAHolderLearnsOfAStepForward shows that the loss is noticed without a request of
+// the holder: by the notice of the removal, or with the next heartbeat. Then the clock
+// goes back, and tokens go on to rise.
+func TestAHolderLearnsOfAStepForward(t *testing.T) {
+	server, client := withClock(t)
+	holder := mustLock(t, client("session_timeout=4s"))
+	stepForward(t, server, "dlock")
+	select {
+	case <-holder.Lost():
+	case <-time.After(time.Minute):
+		t.Fatal("the holder does not learn of its loss")
+	}
+	server.SetClock(0)
+	next := mustLock(t, client())
+	if next.Token() <= holder.Token() {
+		t.Errorf("token %d after %d", next.Token(), holder.Token())
+	}
+	if err := next.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
