@@ -153,6 +153,9 @@ func TestNoProcessOutlivesItsParent(t *testing.T) {
 	r.readUntilAllWait(t, 6)
 	require.NoError(t, r.Process.Kill())
 	_ = r.Wait()
+	left, err := os.ReadDir(r.temp)
+	require.NoError(t, err)
+	assert.Empty(t, left)
 	for number, pid := range r.pids {
 		require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid) },
 			waitLimit, 5*time.Millisecond, "process %s is left", number)

@@ -27,6 +27,7 @@ const endWithin = 30 * time.Second
 // time. So the parent can compare the holds of different processes.
 type group struct {
 	log      *journal
+	temp     string // the directory with the counter's file, or empty if the user named a file
 	children []*child
 	stopping <-chan struct{} // closed when all children have to end
 	begun    chan struct{}   // closed when all workers of all children have a session
@@ -64,6 +65,7 @@ func runProcesses(ctx context.Context, s *settings, stdout, stderr io.Writer) in
 		return printError(stderr, statusUsage, s.hide(err))
 	}
 	_ = client.Close()
+	g := newGroup(newJournal(stdout))
 	private := s.counterFile == ""
 	if private {
 		dir, err := os.MkdirTemp("", "dlock-demo-")
@@ -71,7 +73,7 @@ func runProcesses(ctx context.Context, s *settings, stdout, stderr io.Writer) in
 			return printError(stderr, statusBad, err)
 		}
 		defer os.RemoveAll(dir)
-		s.counterFile = filepath.Join(dir, "counter")
+		g.temp, s.counterFile = dir, filepath.Join(dir, "counter")
 	}
 	count, err := openCounter(s.counterFile)
 	if err != nil {
@@ -79,7 +81,7 @@ func runProcesses(ctx context.Context, s *settings, stdout, stderr io.Writer) in
 	}
 	defer count.close()
 
-	g := newGroup(s, newJournal(stdout))
+	g.share(s)
 	writeIntroduction(stdout, s)
 	err = g.run(ctx)
 	switch {
@@ -94,9 +96,10 @@ func runProcesses(ctx context.Context, s *settings, stdout, stderr io.Writer) in
 	return v.status()
 }
 
-// newGroup shares the workers out among the processes.
-func newGroup(s *settings, log *journal) *group {
-	g := &group{log: log, begun: make(chan struct{})}
+func newGroup(log *journal) *group { return &group{log: log, begun: make(chan struct{})} }
+
+// share shares the workers out among the children.
+func (g *group) share(s *settings) {
 	for i := range s.processes {
 		workers := s.workers / s.processes
 		if i < s.workers%s.processes {
@@ -112,7 +115,6 @@ func newGroup(s *settings, log *journal) *group {
 		})
 		g.children = append(g.children, c)
 	}
-	return g
 }
 
 // run starts the children and waits until all of them have ended. It returns why a

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"errors"
+	"os"
 	"time"
 
 	"github.com/dlock-go/dlock"
@@ -52,6 +53,9 @@ func (s service) Begin(_ bool, reply *bool) error {
 	g := s.child.group
 	g.mu.Lock()
 	if g.connected++; g.connected == len(g.children) {
+		// All processes have opened the counter's file. If the system does not remove
+		// an open file, the end of the run removes it.
+		_ = os.RemoveAll(g.temp)
 		g.log.begin()
 		close(g.begun)
 	}
