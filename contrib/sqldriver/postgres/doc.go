@@ -31,7 +31,7 @@
 // A change that removes a node and leaves others in the queue sends a notice. A session
 // that waits listens on one connection. PostgreSQL delivers notices in the order of the
 // commits. If no notices arrive, the session looks at its queues, with one statement
-// for all of them: after 20 ms, and then less and less often, every 250 ms in the end.
+// for all of them: after 2 ms, and then less and less often, every 250 ms in the end.
 //
 // # The rules of package driver
 //

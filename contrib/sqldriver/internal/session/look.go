@@ -13,11 +13,14 @@ import (
 )
 
 // The session looks at the queues of its watches after shortestLook. While nothing
-// changes, it waits twice as long each time, up to longestLook. If the database
-// sends notices for all watches, the session looks at the queues much less often,
-// and only for safety: see [Session.pause].
+// changes, it waits longer each time, up to longestLook: an eighth of the time since
+// the last change. So a wait takes at most about an eighth longer than with notices,
+// and a long wait needs few looks. The session also waits eight times as long as the
+// last look took, so that it asks a busy database less often. If the database sends
+// notices for all watches, the session looks at the queues much less often, and only
+// for safety: see [Session.pause].
 const (
-	shortestLook = 20 * time.Millisecond
+	shortestLook = 2 * time.Millisecond
 	longestLook  = 250 * time.Millisecond
 )
 
@@ -26,6 +29,7 @@ type looks struct {
 	woken  chan struct{}
 	expire chan time.Duration
 	queues atomic.Int64 // the number of open watches of whole queues
+	armed  atomic.Int64 // the number of watches of nodes that were ever armed
 
 	mu    sync.Mutex
 	known map[string]Snapshot
@@ -60,15 +64,16 @@ func (s *Session) look() {
 	defer s.watches.End()
 	ctx, cancel := s.lease.Context()
 	defer cancel()
-	pause, next := shortestLook, time.Time{}
+	pause, next, changed := shortestLook, time.Time{}, time.Now()
 	for {
 		if s.watches.Len() == 0 {
-			pause, next = shortestLook, time.Time{}
+			next = time.Time{}
 			select {
 			case <-ctx.Done():
 				return
 			case <-s.looks.woken:
 			}
+			pause, changed = shortestLook, time.Now()
 		}
 		// A new watch makes the next look come earlier, and never later.
 		if soon := time.Now().Add(s.pause(pause)); next.IsZero() || soon.Before(next) {
@@ -81,9 +86,14 @@ func (s *Session) look() {
 			return
 		case <-s.looks.woken:
 			timer.Stop()
-			pause = shortestLook
+			pause, changed = shortestLook, time.Now()
 		case <-timer.C:
-			pause, next = s.lookOnce(ctx, pause), time.Time{}
+			began := time.Now()
+			if s.lookOnce(ctx) {
+				changed = time.Now()
+			}
+			pause = min(max(shortestLook, time.Since(changed)/8, 8*time.Since(began)), longestLook)
+			next = time.Time{}
 		}
 	}
 }
@@ -103,20 +113,19 @@ func (s *Session) pause(polling time.Duration) time.Duration {
 	return s.timeout / 4
 }
 
-// lookOnce looks at all queues and returns the pause before the next look.
-func (s *Session) lookOnce(ctx context.Context, pause time.Duration) time.Duration {
+// lookOnce looks at all queues and reports whether it has found a change.
+func (s *Session) lookOnce(ctx context.Context) (changed bool) {
 	queues := s.watches.Queues()
+	if len(queues) == 0 {
+		return false
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout/2)
 	defer cancel()
-	var changed bool
 	_, err := s.lookAtAll(ctx, queues, &changed)
 	if errors.Is(err, ErrUnknownSession) {
 		s.lease.End(err)
 	}
-	if changed {
-		return shortestLook
-	}
-	return min(2*pause, longestLook)
+	return changed
 }
 
 // lookAt looks at one queue.
@@ -127,37 +136,77 @@ func (s *Session) lookAt(ctx context.Context, queue string) (Snapshot, error) {
 
 // lookAtAll looks at queues with one statement. Then it ends the watches that have
 // missed a change.
+//
+// If a node ahead was released, lookAtAll passes that node to the watches as if it were
+// still in the queue. So the watches end that miss another node, such as their own one,
+// and not those that miss only the released node. To these it then sends Released. No
+// watch may be armed between the two steps: such a watch was not compared, and its own
+// node may be missing. The same holds for a watch that was armed during the statement.
 func (s *Session) lookAtAll(ctx context.Context, queues []string, changed *bool) (found map[string]Snapshot, err error) {
+	armed := s.looks.armed.Load()
+	released := make(map[string]driver.Node)
 	var compare func(rest []string) error
 	compare = func(rest []string) error {
 		if len(rest) == 0 {
-			found, err = s.snapshots(ctx, queues, changed)
-			return err
+			var before map[string]Snapshot
+			if found, before, err = s.snapshots(ctx, queues, changed); err != nil {
+				return err
+			}
+			s.notices.mu.Lock() // until the watches have learned of the releases
+			for queue := range found {
+				if n, ok := releasedSince(before[queue], found[queue]); ok && s.looks.armed.Load() == armed {
+					released[queue] = n
+				}
+			}
+			return nil
 		}
 		return s.watches.Look(rest[0], func() ([]driver.Place, any, error) {
 			err := compare(rest[1:])
-			return places(found[rest[0]]), found[rest[0]].Version, err
+			nodes := places(found[rest[0]])
+			if n, ok := released[rest[0]]; ok {
+				nodes = append(nodes, driver.Place{Node: n})
+			}
+			return nodes, found[rest[0]].Version, err
 		})
 	}
-	err = compare(queues)
-	return found, err
+	if err = compare(queues); err != nil {
+		return nil, err
+	}
+	defer s.notices.mu.Unlock()
+	for queue, n := range released {
+		s.watches.Gone(queue, n, driver.Released)
+	}
+	return found, nil
+}
+
+// releasedSince returns the node that was released between two looks at a queue. The
+// first look has seen that node, and has not seen that a node of that name was released
+// before. So the release is not that of an older node of the same name.
+func releasedSince(before, now Snapshot) (driver.Node, bool) {
+	if now.Released == "" || now.Released == before.Released {
+		return driver.Node{}, false
+	}
+	named := func(r Row) bool { return r.Name == now.Released }
+	_, seq, ok := driver.ParseName(now.Released)
+	ok = ok && slices.ContainsFunc(before.Nodes, named) && !slices.ContainsFunc(now.Nodes, named)
+	return driver.Node{Name: now.Released, Seq: seq}, ok
 }
 
 // snapshots asks the database for queues. The database does not return the nodes of a
 // queue whose version has not changed since an earlier look: snapshots takes these
-// nodes from that look.
-func (s *Session) snapshots(ctx context.Context, queues []string, changed *bool) (map[string]Snapshot, error) {
+// nodes from that look. The second result holds the earlier looks.
+func (s *Session) snapshots(ctx context.Context, queues []string, changed *bool) (found, known map[string]Snapshot, err error) {
 	l := &s.looks
 	l.mu.Lock()
-	known, versions := make(map[string]Snapshot), make(map[string]int64)
+	known = make(map[string]Snapshot)
+	versions := make(map[string]int64)
 	for _, queue := range queues {
 		known[queue] = l.known[queue]
 		versions[queue] = known[queue].Version
 	}
 	l.mu.Unlock()
-	found, err := s.store.Look(ctx, s.id, versions)
-	if err != nil {
-		return nil, err
+	if found, err = s.store.Look(ctx, s.id, versions); err != nil {
+		return nil, nil, err
 	}
 	for queue, snapshot := range found {
 		if snapshot.Same {
@@ -172,7 +221,7 @@ func (s *Session) snapshots(ctx context.Context, queues []string, changed *bool)
 	maps.DeleteFunc(l.known, func(queue string, _ Snapshot) bool {
 		return !slices.Contains(queues, queue) && !s.watches.Has(queue)
 	})
-	return found, nil
+	return found, known, nil
 }
 
 func places(snapshot Snapshot) []driver.Place {

@@ -106,7 +106,11 @@ type Row struct {
 type Snapshot struct {
 	Version int64
 	Nodes   []Row
-	Same    bool // the caller of Look knows this version, and Nodes is empty
+	Same    bool // the caller of Look knows this version, and need not read the rest
+	// Released is the name of the last node whose holder has released an
+	// exclusive lock. It is empty if the store does not know it. A store with
+	// notices leaves it empty.
+	Released string
 }
 
 var (
