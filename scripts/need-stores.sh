@@ -4,7 +4,7 @@
 set -u
 
 status=0
-for store in redis postgres etcd; do
+for store in redis postgres mariadb etcd; do
 	sh "$(dirname "$0")/need-$store.sh" || status=1
 done
 exit $status

@@ -2,8 +2,8 @@
 # Usage: scripts/test.sh [core]
 #
 # Runs all tests of every module, with the race detector and real servers:
-# ZooKeeper, Redis, PostgreSQL and etcd. A server that cannot be installed is a
-# failure. Some tests run the lock libraries of others beside this one, see
+# ZooKeeper, Redis, PostgreSQL, MariaDB and etcd. A server that cannot be installed is
+# a failure. Some tests run the lock libraries of others beside this one, see
 # need-peers.sh. With the argument "core" only the tests of the root module run,
 # without the long ones that are named below. TESTFLAGS holds more flags for go
 # test, which override those below.
@@ -43,7 +43,8 @@ if [ "${1-}" = core ]; then
 else
 	sh scripts/need-peers.sh || exit 1
 	sh scripts/need-stores.sh || exit 1
-	export DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_ETCD=require
+	export DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require
+	export DLOCK_TEST_ETCD=require
 	tests . "$two" $(echo "$root" | grep -Ev "$ensembles")
 	tests . "$alone" $(echo "$root" | grep -E "$ensembles")
 	tests ./bench "$two" ./...

@@ -1,0 +1,43 @@
+package mysqltest
+
+import (
+	"io"
+
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// Operations of a client, for [testenv.Proxy.Counts]: the commands of MySQL's protocol.
+// The client waits for the reply to each of them, but not to those that close a
+// statement or the connection. The messages of the log-in count as OpOther.
+const (
+	OpOther   = int32(-1)
+	OpQuit    = int32(1)
+	OpQuery   = int32(3)
+	OpPing    = int32(14)
+	OpPrepare = int32(22)
+	OpExecute = int32(23)
+)
+
+// Protocol is the protocol of MySQL without TLS and compression, for a
+// [testenv.Proxy].
+func Protocol() (requests, replies testenv.FrameReader) {
+	return readPacket, testenv.ReadBytes
+}
+
+// readPacket reads a packet: three bytes of length, one byte that counts the packets of
+// an exchange, and the content. A command begins an exchange, and its first byte says
+// which command it is.
+func readPacket(r io.Reader) (testenv.Frame, error) {
+	head := make([]byte, 4)
+	if n, err := io.ReadFull(r, head); err != nil {
+		return testenv.Frame{Bytes: head[:n]}, err
+	}
+	size := int(head[0]) | int(head[1])<<8 | int(head[2])<<16
+	packet := append(head, make([]byte, size)...)
+	n, err := io.ReadFull(r, packet[4:])
+	frame := testenv.Frame{Bytes: packet[:4+n], Kind: testenv.Request, Op: OpOther}
+	if n > 0 && head[3] == 0 {
+		frame.Op = int32(packet[4])
+	}
+	return frame, err
+}

@@ -1,0 +1,154 @@
+package mysqltest
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// The user of every server, with all rights.
+const (
+	superuser = "dlock"
+	password  = "correct-horse"
+)
+
+// Option changes how a server is set up.
+type Option func(*settings)
+
+type settings struct {
+	config []string // name=value
+	tls    *testenv.Pair
+}
+
+// WithConfig sets options of the server, such as "max_connections=20". The tests kill
+// processes, and never the machine, so the server does not wait for the disk unless the
+// test sets "innodb_flush_method=O_DIRECT", as benchmarks should. The server writes its
+// log at every commit, as innodb_flush_log_at_trx_commit=1 says.
+func WithConfig(lines ...string) Option {
+	return func(s *settings) { s.config = append(s.config, lines...) }
+}
+
+// WithTLS makes the server offer TLS with this certificate.
+func WithTLS(server testenv.Pair) Option {
+	return func(s *settings) { s.tls = &server }
+}
+
+// process is one server with its port. It does not depend on a test.
+type process struct {
+	proc      *testenv.Process
+	dir       string
+	port      int
+	databases atomic.Int64
+}
+
+func newProcess(opts []Option) (p *process, err error) {
+	var s settings
+	for _, opt := range opts {
+		opt(&s)
+	}
+	p = new(process)
+	if p.port, err = testenv.FreePort(); err != nil {
+		return nil, err
+	}
+	if p.dir, err = os.MkdirTemp("", "mysqltest-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(p.dir)
+		}
+	}()
+	if err := p.initialize(); err != nil {
+		return nil, err
+	}
+	command, err := p.command(&s)
+	if err != nil {
+		return nil, err
+	}
+	p.proc, err = testenv.NewProcess(p.dir, command)
+	return p, err
+}
+
+// initialize makes the directory of the data, with the user of the tests.
+func (p *process) initialize() error {
+	install, err := program("mariadb-install-db")
+	if err != nil {
+		return err
+	}
+	me, err := user.Current()
+	if err != nil {
+		return err
+	}
+	// The server runs as the same user as the tests, which may be root.
+	args := []string{"--no-defaults", "--user=" + me.Username, "--datadir=" + p.data(), "--auth-root-authentication-method=normal",
+		"--skip-test-db", "--innodb-flush-method=nosync"}
+	if out, err := exec.Command(install, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("mysqltest: mariadb-install-db: %w\n%s", err, out)
+	}
+	users := fmt.Sprintf("ALTER USER root@localhost ACCOUNT LOCK;\n"+
+		"CREATE USER IF NOT EXISTS %[1]s@'%%' IDENTIFIED BY '%[2]s';\nGRANT ALL ON *.* TO %[1]s@'%%' WITH GRANT OPTION;\n", superuser, password)
+	return os.WriteFile(p.users(), []byte(users), 0o600)
+}
+
+func (p *process) data() string    { return filepath.Join(p.dir, "data") }
+func (p *process) users() string   { return filepath.Join(p.dir, "users.sql") }
+func (p *process) pidFile() string { return filepath.Join(p.dir, "pid") }
+
+func (p *process) command(s *settings) ([]string, error) {
+	server, err := program("mariadbd")
+	if err != nil {
+		return nil, err
+	}
+	me, err := user.Current()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{server, "--no-defaults", "--user=" + me.Username, "--datadir=" + p.data(), "--port=" + strconv.Itoa(p.port),
+		"--bind-address=127.0.0.1", "--socket=" + filepath.Join(p.dir, "socket"), "--pid-file=" + p.pidFile(), "--init-file=" + p.users(),
+		"--skip-name-resolve"}
+	config := append([]string{"max_connections=300", "innodb_buffer_pool_size=32M", "innodb_log_file_size=16M",
+		"innodb_flush_method=nosync"}, s.config...)
+	if s.tls != nil {
+		config = append(config, "ssl_cert="+s.tls.Cert, "ssl_key="+s.tls.Key)
+	}
+	for _, line := range config {
+		args = append(args, "--"+line)
+	}
+	return args, nil
+}
+
+// launch starts the server and waits until it accepts connections. The error matches
+// [testenv.ErrPortTaken] if another try with other ports would help.
+func (p *process) launch() error {
+	return p.proc.Start(testenv.Startup{
+		Ready:     p.ready,
+		PortTaken: func(log string) bool { return strings.Contains(log, "Address already in use") },
+		Exiting:   func(log string) bool { return strings.Contains(log, "[ERROR] Aborting") },
+	})
+}
+
+// ready reports whether the server has written its process id, and greets its clients.
+func (p *process) ready() bool {
+	text, err := os.ReadFile(p.pidFile())
+	if err != nil || strings.TrimSpace(string(text)) != strconv.Itoa(p.proc.Pid()) {
+		return false
+	}
+	conn, err := net.DialTimeout("tcp", testenv.Loopback(p.port), time.Second)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_, err = io.ReadFull(conn, make([]byte, 5))
+	return err == nil
+}

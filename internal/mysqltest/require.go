@@ -1,0 +1,40 @@
+package mysqltest
+
+import (
+	"fmt"
+	"os/exec"
+	"testing"
+
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+var mariadb = testenv.Dependency{
+	Name:     "a real MariaDB",
+	Variable: "DLOCK_TEST_MYSQL",
+	Install:  "apt-get install -y --no-install-recommends mariadb-server, or its programs on the PATH",
+}
+
+// Require ends the test if this machine cannot run MariaDB. With
+// DLOCK_TEST_MYSQL=require the test fails. Otherwise the test is skipped, and the
+// first skip of a test binary is also reported on standard error and on the terminal,
+// if there is one.
+//
+// [Start] and [Shared] call Require themselves.
+func Require(t testing.TB) {
+	t.Helper()
+	for _, name := range []string{"mariadb-install-db", "mariadbd", "mariadb"} {
+		_, err := program(name)
+		mariadb.Require(t, err)
+	}
+}
+
+// program returns the path of a program of MariaDB. Debian installs the server outside
+// of the PATH of most users.
+func program(name string) (string, error) {
+	for _, candidate := range []string{name, "/usr/sbin/" + name} {
+		if path, err := exec.LookPath(candidate); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("MariaDB's program %s is missing", name)
+}
