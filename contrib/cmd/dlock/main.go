@@ -10,6 +10,7 @@ import (
 
 	_ "github.com/dlock-go/dlock/contrib/etcddriver"
 	_ "github.com/dlock-go/dlock/contrib/redisdriver"
+	_ "github.com/dlock-go/dlock/contrib/sqldriver/mysql"
 	_ "github.com/dlock-go/dlock/contrib/sqldriver/postgres"
 	_ "github.com/dlock-go/dlock/contrib/sqldriver/sqlite"
 	_ "github.com/dlock-go/dlock/memdriver"

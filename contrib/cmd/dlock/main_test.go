@@ -15,6 +15,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/command"
 	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/mysqltest"
 	"github.com/dlock-go/dlock/internal/pgtest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/zktest"
@@ -36,7 +37,11 @@ func TestMain(m *testing.M) {
 // the name of the driver. A store ends the sessions of a killed process after 5 s.
 // SQLite ends them at once.
 var stores = map[string]func(t *testing.T) (dsn string){
-	"etcd":     func(t *testing.T) string { return "etcd://" + etcdtest.Start(t).Addr() + "?session_timeout=5s" },
+	"etcd": func(t *testing.T) string { return "etcd://" + etcdtest.Start(t).Addr() + "?session_timeout=5s" },
+	"mysql": func(t *testing.T) string {
+		server := mysqltest.Start(t)
+		return server.DSN(server.Database(), "session_timeout=5s")
+	},
 	"postgres": func(t *testing.T) string { return pgtest.Start(t).DSN("session_timeout=5s") },
 	"redis": func(t *testing.T) string {
 		return "redis://" + redistest.Start(t, redistest.Durable()).Addr() + "?session_timeout=5s"

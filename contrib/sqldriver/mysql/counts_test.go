@@ -1,0 +1,242 @@
+package mysql
+
+import (
+	"context"
+	"maps"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/mysqltest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// counted is a session whose requests are counted. Its timeout is so long that it sends
+// no heartbeat during a test.
+type counted struct {
+	*session.Session
+	proxy *testenv.Proxy
+
+	mu    sync.Mutex
+	calls map[string]int // of procedures, by their names
+	gate  chan struct{}  // while it is not nil, each look takes one message from it
+	looks int            // looks that have passed the gate and were answered
+}
+
+func (s *counted) count(ctx context.Context, procedure, _ string, send func(context.Context) error) error {
+	s.mu.Lock()
+	gate := s.gate
+	s.mu.Unlock()
+	if procedure == "dlock_look" && gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	s.mu.Lock()
+	s.calls[procedure]++
+	s.mu.Unlock()
+	err := send(ctx)
+	if procedure == "dlock_look" && gate != nil && err == nil {
+		s.mu.Lock()
+		s.looks++
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// holdLooks makes looks wait for messages in the channel that it returns.
+func (s *counted) holdLooks() chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gate = make(chan struct{})
+	return s.gate
+}
+
+// roundTrips returns how often the session has waited for the server.
+func (s *counted) roundTrips() int {
+	n := 0
+	for op, count := range s.proxy.Counts() {
+		if op != mysqltest.OpOther && op != mysqltest.OpQuit {
+			n += count
+		}
+	}
+	return n
+}
+
+// reset forgets the calls until now, and returns the number of round trips until now,
+// for expect.
+func (s *counted) reset() (roundTrips int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.calls)
+	return s.roundTrips()
+}
+
+func (s *counted) sent() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.calls)
+}
+
+// expect compares the calls that the session has made since the last call of reset with
+// want. It also checks that each call took one round trip. The parameter before is the
+// number of round trips that reset returned.
+func (s *counted) expect(t *testing.T, before int, want map[string]int) {
+	t.Helper()
+	got, trips := s.sent(), 0
+	for _, n := range got {
+		trips += n
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("the session called %v, want %v", got, want)
+	}
+	if n := s.roundTrips() - before; n != trips {
+		t.Errorf("%d calls took %d round trips", trips, n)
+	}
+}
+
+// countedConnector keeps the sessions that it makes.
+type countedConnector struct {
+	t        *testing.T
+	server   *mysqltest.Server
+	database string
+	sessions []*counted
+}
+
+func newCounted(t *testing.T) *countedConnector {
+	server := mysqltest.Shared(t)
+	return &countedConnector{t: t, server: server, database: server.Database()}
+}
+
+func (c *countedConnector) Connect(ctx context.Context) (driver.Session, error) {
+	proxy := testenv.NewProxy(c.t, c.server.Addr(), mysqltest.Protocol)
+	inner, err := Driver{}.OpenConnector(c.server.DSNAt(proxy.Addr(), c.database, "session_timeout=1h"))
+	if err != nil {
+		return nil, err
+	}
+	s, err := inner.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cs := &counted{Session: s.(*session.Session), proxy: proxy, calls: make(map[string]int)}
+	var hook interceptor = cs.count
+	cs.Store().(*store).intercept.Store(&hook)
+	c.sessions = append(c.sessions, cs)
+	return cs, nil
+}
+
+// mutexes returns n mutexes of one queue, each of a session that has locked and waited
+// before, so that its connections are open.
+func (c *countedConnector) mutexes(n int) (found []*dlock.RWMutex) {
+	for range n {
+		client := dlock.NewClient(c)
+		c.t.Cleanup(func() { client.Close() })
+		found = append(found, client.RWMutex("counted"))
+		lock(c.t, found[len(found)-1]).Unlock()
+	}
+	for i, s := range c.sessions { // one connection for a change, and one for a look
+		gate := s.holdLooks()
+		held := lock(c.t, found[(i+1)%n])
+		var waited <-chan *dlock.Lock
+		if n > 1 {
+			waited = c.wait(found[i], s, gate)
+		}
+		held.Unlock()
+		s.openGate()
+		if n > 1 {
+			(<-waited).Unlock()
+		}
+	}
+	return found
+}
+
+// openGate lets all looks pass.
+func (s *counted) openGate() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.gate)
+	s.gate = nil
+}
+
+// wait calls Lock of m on another goroutine, and returns when that call has armed its
+// watch: an append, and one look. The next look waits for the gate.
+func (c *countedConnector) wait(m *dlock.RWMutex, s *counted, gate chan<- struct{}) <-chan *dlock.Lock {
+	got := make(chan *dlock.Lock, 1)
+	go func() { got <- lock(c.t, m) }()
+	s.passLook(c.t, gate)
+	return got
+}
+
+// passLook lets one look pass the gate, and returns when it was answered.
+func (s *counted) passLook(t *testing.T, gate chan<- struct{}) {
+	t.Helper()
+	before := s.passed()
+	gate <- struct{}{}
+	eventually(t, "the look is not answered", func() bool { return s.passed() > before })
+}
+
+func (s *counted) passed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.looks
+}
+
+func lock(t testing.TB, m *dlock.RWMutex) *dlock.Lock {
+	l, err := m.Lock(context.Background())
+	if err != nil {
+		t.Error(err)
+	}
+	return l
+}
+
+func TestFreeLockTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
+	server := mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog", "sync_binlog=1")) // the log counts changes
+	c := &countedConnector{t: t, server: server, database: server.Database()}
+	m := c.mutexes(1)[0]
+	s := c.sessions[0]
+	before := s.reset()
+	commits := c.commits()
+	lock(t, m).Unlock()
+	if n := c.commits() - commits; n != 2 {
+		t.Errorf("%d transactions have changed the database, want 2", n)
+	}
+	s.expect(t, before, map[string]int{"dlock_append": 1, "dlock_remove": 1})
+}
+
+// commits returns how many transactions the server has committed that changed a row.
+func (c *countedConnector) commits() (n int) {
+	c.t.Helper()
+	text := c.server.SQL(c.t, "", "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Binlog_commits'")
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return n
+}
+
+// TestHandOverTakesTwoTransactionsAndOneLook counts what it takes to pass a lock to a
+// waiter: the waiter appends its node and looks once to arm its watch, the holder
+// removes its node, and one look of the waiter sees that. The looks before that
+// depend on time, so the test holds them back.
+func TestHandOverTakesTwoTransactionsAndOneLook(t *testing.T) {
+	c := newCounted(t)
+	found := c.mutexes(2)
+	holder, waiter := c.sessions[0], c.sessions[1]
+	held := lock(t, found[0])
+	gate := waiter.holdLooks()
+	before := []int{holder.reset(), waiter.reset()}
+
+	next := c.wait(found[1], waiter, gate)
+	held.Unlock()
+	gate <- struct{}{}
+	held = <-next
+	holder.expect(t, before[0], map[string]int{"dlock_remove": 1})
+	waiter.expect(t, before[1], map[string]int{"dlock_append": 1, "dlock_look": 2})
+	waiter.openGate()
+	held.Unlock()
+}

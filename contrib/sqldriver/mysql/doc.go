@@ -1,0 +1,142 @@
+// Package mysql keeps the queues of dlock in a database of MariaDB, version 10.6 or
+// later, or of MySQL, version 8.0.29 or later. Its tests run on MariaDB 10.11. The
+// statements are common to both products, but they were not tried on MySQL. A blank
+// import registers the driver for dlock.Open:
+//
+//	import _ "github.com/dlock-go/dlock/contrib/sqldriver/mysql"
+//
+//	client, err := dlock.Open("mysql", "shop:secret@tcp(db:3306)/shop?tls=true")
+//
+// A program that has a *sql.DB already uses [NewConnector] with dlock.NewClient.
+//
+// # The data source name
+//
+// A DSN has the form that github.com/go-sql-driver/mysql reads, with the parameters
+// of that package. It has to name a database, which holds the tables. A slash in a
+// parameter is written as %2F. A DSN cannot set variables of the server. These
+// parameters are of this package:
+//
+//	session_timeout  500ms to 1h, 10s if missing: the time for which the database
+//	                 keeps a session that it does not hear from
+//	max_connections  at least 3, 8 if missing: the connections of a session
+//	tls_ca           file of certificates to trust, PEM (the system's)
+//	tls_cert         file of the client's certificate, PEM
+//	tls_key          file of its key, PEM
+//	tls_server_name  the name expected in the server's certificate (the host)
+//
+// Those that begin with tls_ need tls=true.
+//
+// # How it works
+//
+// A session is a row with a generation, and a row with a deadline by the clock of the
+// server. A heartbeat moves the deadline. A queue is a row with the last token. A
+// node is a row with a token. Each change is one call of a stored procedure: one
+// round trip, one transaction. The procedure locks the row of the queue and then
+// raises the token, so the order of the commits is the order of the tokens. A free
+// lock takes two transactions.
+//
+// The database sends no notices. A session that waits looks at its queues, with one
+// statement for all of them: after 2 ms, and then less and less often, so that the
+// next look comes after an eighth of the time since the last change, every 250 ms in
+// the end. A session also waits eight times as long as its last look took, so a busy
+// server gets fewer looks. A look shows who has released the lock, so a hand-over
+// needs no other statement.
+//
+// Procedures are the only way to make a change in one round trip that is safe. The
+// parameter multiStatements of the client would let any statement of the program that
+// is built from text carry a second one, and after an error in the middle the
+// transaction would stay open. Arguments are written in hexadecimal digits, so the
+// parameter interpolateParams does not matter. A procedure sets its isolation level,
+// and commits or rolls back, whatever the settings of the connection are.
+//
+// # The rules of package driver
+//
+//	 1 order         the row of the queue is locked before the token is raised
+//	 2 names         the sequence is the token, which no other node of the queue gets
+//	 3 tokens        the last token and one, or the server's time in microseconds if
+//	                 that is higher; a queue's row that is removed leaves its token
+//	 4 all or none   changes carry a generation; clearing up after a lost reply raises
+//	                 it, so that a change that arrives later is refused
+//	 5 ahead         a statement after the commit of the append reads the queue
+//	 6 watch         arm the watch, look
+//	 7 delete        by token, and only nodes of the session
+//	 8 session end   driver.Lease; a session is ended by its deadline, compared with
+//	                 UTC_TIMESTAMP(6), which each statement of a procedure reads anew
+//	 9 close         the session's row is locked, and removed with its nodes
+//	10 methods       numbers of errors: see below
+//	11 nothing left  a session has its own pool, and closes it
+//	12 replace       one update of one row
+//	13 released      the row of the queue names the last node that was released; one
+//	                 snapshot shows it with the nodes that are left
+//
+// Errors of the network, of a server that stops or has too many connections, of full
+// disks and memory, of a read-only server, and of statements that were ended match
+// driver.ErrUnavailable. Others, such as a wrong password, do not. After a deadlock
+// (error 1213) the store sends the statement again, up to seven times.
+//
+// # What the database must be
+//
+//   - One primary server with innodb_flush_log_at_trx_commit=1 and, if it has a
+//     binary log, sync_binlog=1 and binlog_format ROW or MIXED. The driver reads
+//     these settings before the first session of a connector. It logs by log/slog
+//     what they do not protect. It refuses a server that is read-only, whose binary
+//     log has the format STATEMENT, or that is too old.
+//   - After a failover to a replica, the latest changes may be lost, also with
+//     semisynchronous replication. Then two sessions may hold one lock. Tokens still
+//     rise if the clock of the replica is right.
+//   - In a Galera cluster, all clients have to use the same member: members do not
+//     share row locks, and another member may show an older state. After a failover
+//     to another member, requests that were on their way to the first one may still
+//     be carried out. This was not tested, and the driver logs a warning.
+//   - The clock of the server must not be set forward. Sessions would end early in the
+//     database, and their processes would not know until their next heartbeat. A clock
+//     that is set back keeps the nodes of dead processes longer. Tokens rise in either
+//     case.
+//   - Each user with rights on the tables may remove the nodes of others. Use a
+//     database of its own for locks if you do not trust such users.
+//
+// # Proxies
+//
+// Each request is one CALL outside of a transaction, and the session keeps nothing in
+// its connection. So a proxy may pool transactions, and may use another connection
+// for each statement. It has to send CALL to the primary server, also if a procedure
+// only reads.
+//
+// # Tables
+//
+// The first session creates the tables and procedures. If several do that at the same
+// time, no harm is done. If the user may not create them, the error of Connect holds
+// the statements, with the rights that the user needs. [Statements] returns them too.
+// Stored functions and triggers would need more rights, so there are none. The file
+// schema.sql is commented. Names and prefixes are bytes, and times are microseconds
+// since 1970-01-01 00:00:00 UTC:
+//
+//	dlock_session  id, generation
+//	dlock_lease    session, timeout, deadline
+//	dlock_queue    name, last (token), released (node), used (day)
+//	dlock_node     queue, name, token, session, created, data
+//	dlock_meta     one, version (1), floor (token)
+//
+// A client in another language can take part: it calls the procedures dlock_begin,
+// dlock_beat, dlock_append, dlock_look, dlock_remove, dlock_cancel, dlock_expire and
+// dlock_end. It has to judge its lease as rule 8 says. To show a queue:
+//
+//	SELECT name, session, FROM_UNIXTIME(created / 1000000) AS since
+//	FROM dlock_node WHERE queue = 'stock/42' ORDER BY token;
+//
+// To show the sessions, with the seconds until their deadlines:
+//
+//	SELECT session, deadline / 1000000 - UNIX_TIMESTAMP() AS seconds
+//	FROM dlock_lease ORDER BY deadline;
+//
+// Sessions find changes by hand with their next look. To remove a node:
+//
+//	DELETE FROM dlock_node WHERE queue = 'stock/42' AND name = 'web1-W-0000000007';
+//
+// To end a session, with all its nodes:
+//
+//	CALL dlock_end('BFYBXI7DOQ5VTWVDDN4LBFTMXR');
+//
+// A node that another program adds has no token and no session. Its name must be one
+// that no node of the queue has had.
+package mysql

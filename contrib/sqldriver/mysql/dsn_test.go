@@ -1,0 +1,181 @@
+package mysql
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+const secret = "tr0ub4dor"
+
+func TestBadDSNsSayWhatIsWrong(t *testing.T) {
+	const start = "dlock:" + secret + "@tcp(db:3306)/locks?"
+	for dsn, want := range map[string]string{
+		"":                                                         "not of the form",
+		"host=db password=" + secret:                               "not of the form",
+		"mysql://dlock:" + secret + "@db/locks":                    "not of the form",
+		"dlock:" + secret + "@tcp(db:3306)":                        "not of the form",
+		"dlock:" + secret + "@tcp(db:3306)/":                       "the name of the database is missing",
+		"dlock:" + secret + "@tcp(db:3306)/?tls=true":              "the name of the database is missing",
+		"dlock:" + secret + "@tcp(db:3306/locks":                   "network address not terminated",
+		"dlock:" + secret + "@udp/locks":                           "default addr for network 'udp' unknown",
+		"dlock:" + secret + "@tcp(db:3306)/%zz":                    "invalid dbname",
+		"dlock:" + secret + "@tcp(db)/" + strings.Repeat("d", 300): "longer than 256 bytes",
+		start + "a":                         "after the question mark",
+		start + "timeout=%zz":               "after the question mark",
+		start + "sesion_timeout=3s":         `unknown parameter "sesion_timeout"`,
+		start + "timestamp=1":               `unknown parameter "timestamp"`,
+		start + "strict=true":               `unknown parameter "strict"`,
+		start + "allowAllFiles=true":        `unknown parameter "allowAllFiles"`,
+		start + "session_timeout=3":         `"session_timeout" is not a duration`,
+		start + "session_timeout=1ms":       `"session_timeout" is not a duration from 500ms`,
+		start + "session_timeout=2h":        `"session_timeout" is not a duration`,
+		start + "max_connections=2":         `"max_connections" is not a number of at least 3`,
+		start + "max_connections=many":      `"max_connections" is not a number of at least 3`,
+		start + "tls=perhaps":               "perhaps",
+		start + "tls_ca=%2Fca.pem":          "a tls_ parameter needs tls=true",
+		start + "tls=true&tls_ca=":          `"tls_ca" is empty`,
+		start + "tls=true&tls_cert=%2Fcert": "tls_cert and tls_key go together",
+		start + "readTimeout=soon":          "invalid duration",
+		start + "parseTime=perhaps":         "invalid bool value",
+	} {
+		_, err := Driver{}.OpenConnector(dsn)
+		switch {
+		case err == nil:
+			t.Errorf("no error for %q", dsn)
+		case !strings.Contains(err.Error(), want):
+			t.Errorf("the error for %q is %q, and should contain %q", dsn, err, want)
+		case strings.Contains(err.Error(), secret):
+			t.Errorf("the error for %q repeats the password: %q", dsn, err)
+		}
+	}
+}
+
+func TestDSNSetsTheOptions(t *testing.T) {
+	c, err := Driver{}.OpenConnector("dlock:" + secret +
+		"/@tcp(db:3307)/locks?session_timeout=3s&max_connections=5&readTimeout=7s&tls=true&tls_ca=%2Fetc%2Fca.pem&tls_server_name=db1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := c.(*connector)
+	want := options{timeout: 3 * time.Second, connections: 5, tlsCA: "/etc/ca.pem", tlsServerName: "db1"}
+	if got.options != want {
+		t.Errorf("options %+v, want %+v", got.options, want)
+	}
+	if got.config.ReadTimeout != 7*time.Second || got.config.Passwd != secret+"/" || len(got.config.Params) != 0 {
+		t.Errorf("read timeout %v, variables of the server %v", got.config.ReadTimeout, got.config.Params)
+	}
+	if got.server() != "db:3307/locks" {
+		t.Errorf("server %q", got.server())
+	}
+}
+
+func TestConnectNamesTheFileThatIsWrong(t *testing.T) {
+	file := t.TempDir() + "/empty"
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	escape := strings.NewReplacer("/", "%2F")
+	for params, want := range map[string]string{
+		"tls_ca=/no/such":                       "tls_ca: open /no/such",
+		"tls_ca=" + file:                        "no certificate in " + file,
+		"tls_cert=" + file + "&tls_key=" + file: "tls_cert and tls_key:",
+	} {
+		refused(t, "dlock:"+secret+"@tcp(127.0.0.1:1)/locks?tls=true&"+escape.Replace(params), false, want)
+	}
+}
+
+func TestNoValuePrintsThePassword(t *testing.T) {
+	c, err := Driver{}.OpenConnector("dlock:" + secret + "@tcp(db:3306)/locks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := newStore(c.(*connector))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, value := range []any{c, st} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+			if text := fmt.Sprintf(verb, value); strings.Contains(text, secret) {
+				t.Errorf("%s of %T prints the password", verb, value)
+			}
+		}
+	}
+}
+
+// TestArgumentsStayInTheirLiterals checks the text of calls with arguments that could
+// end a literal.
+func TestArgumentsStayInTheirLiterals(t *testing.T) {
+	got := callText("a`b", "dlock_x", []any{"'); DROP", []byte{0, '\\'}, int64(-7), true, hexArray{"'\"", "é"}, hexArray{}})
+	want := "CALL `a``b`.dlock_x(X'27293b2044524f50', X'005c', -7, true, '[\"2722\",\"c3a9\"]', '[]')"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestVersions(t *testing.T) {
+	for text, want := range map[string]struct {
+		product string
+		version [3]int
+		ok      bool
+	}{
+		"10.11.19-MariaDB-0+deb12u1-log": {"MariaDB", [3]int{10, 11, 19}, true},
+		"5.5.5-10.4.1-MARIADB":           {"MariaDB", [3]int{10, 4, 1}, true},
+		"8.0.36":                         {"MySQL", [3]int{8, 0, 36}, true},
+		"8.4.0-commercial":               {"MySQL", [3]int{8, 4, 0}, true},
+		"":                               {"MySQL", [3]int{}, false},
+	} {
+		product, version, ok := parseVersion(text)
+		if product != want.product || version != want.version || ok != want.ok {
+			t.Errorf("%q: %s %v %v", text, product, version, ok)
+		}
+	}
+}
+
+func FuzzDSN(f *testing.F) {
+	f.Add("dlock:"+secret+"@tcp(db:3306)/locks?session_timeout=3s", "x")
+	f.Add("strict=true&tls=true", secret+"@@/?%")
+	f.Fuzz(func(t *testing.T, dsn, password string) {
+		c, err := Driver{}.OpenConnector(dsn)
+		if (c == nil) == (err == nil) {
+			t.Fatalf("connector %v, error %v", c, err)
+		}
+		marked := "u:zq9x" + strings.Trim(password, "/?#@") + "zq9x@tcp(h)/d?" + dsn
+		if _, err := (Driver{}).OpenConnector(marked); err != nil && strings.Contains(err.Error(), "zq9x"+password) && password != "" {
+			t.Fatalf("the error repeats the password: %v", err)
+		}
+	})
+}
+
+// FuzzVersion checks that no version of a server makes the check of its settings panic.
+func FuzzVersion(f *testing.F) {
+	f.Add("10.11.19-MariaDB-0+deb12u1-log", "OFF")
+	f.Add("8.0.28", "1")
+	f.Fuzz(func(t *testing.T, version, value string) {
+		settings := map[string]string{"version": version, "read_only": value, "sync_binlog": value, "log_bin": "ON"}
+		_ = unusable(settings)
+		for _, message := range weaknesses(settings) {
+			if message == "" {
+				t.Error("an empty message")
+			}
+		}
+	})
+}
+
+// FuzzCall checks that the text of a call has no character that could end a literal or
+// begin a comment, whatever its arguments are.
+func FuzzCall(f *testing.F) {
+	f.Add("stock/42", []byte("'; --"))
+	f.Fuzz(func(t *testing.T, queue string, data []byte) {
+		text := callText("d", "p", []any{queue, data, hexArray{queue}})
+		arguments := strings.TrimSuffix(strings.TrimPrefix(text, "CALL `d`.p("), ")")
+		for _, part := range strings.Split(arguments, ", ") {
+			bare := strings.Trim(strings.TrimPrefix(part, "X"), `'[]"`)
+			if strings.Trim(bare, "0123456789abcdef") != "" {
+				t.Fatalf("%q", text)
+			}
+		}
+	})
+}

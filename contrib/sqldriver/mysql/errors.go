@@ -1,0 +1,121 @@
+package mysql
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// again holds the numbers of errors that have rolled a transaction back and that the
+// store answers by the same statement.
+var again = []uint16{
+	1020, // a row has changed since the transaction has read it
+	1213, // a deadlock, or a conflict with another member of a Galera cluster
+	1412, // the definition of a table has changed
+}
+
+// temporary holds the numbers of errors that may pass by themselves.
+var temporary = append([]uint16{
+	1021, 1030, 1037, 1038, 1041, 1114, 1135, // a disk or the memory is full
+	1040, 1203, 1226, // too many connections or statements
+	1047,                         // the member of a Galera cluster is not ready
+	1053, 1077, 1078, 1079, 1080, // the server stops
+	1158, 1159, 1160, 1161, 1152, 1184, // the network
+	1180, 1181, // an error during a commit or a rollback
+	1205,                         // a row lock that was not available
+	1290, 1792, 1836, 3100, 3101, // the server is read-only, or left its group
+	1317, 1927, 1969, 3024, 3169, 4031, // the statement or the connection was ended
+}, again...)
+
+// unchanged holds the numbers of errors after which the transaction surely changed
+// nothing. An append reads after its commit. So other errors do not say that much.
+var unchanged = append([]uint16{
+	1040, 1203, 1226, 1044, 1045, 1049, 1129, 1130, 1698, // the server takes no connection
+	1064, 1142, 1143, 1146, 1305, 1318, 1370, // the procedure is not there, or may not be used
+	1205,             // the handler of the procedure has rolled back
+	1290, 1792, 1836, // the server is read-only
+	1406, // a value is too long
+	1568, // the connection is in a transaction already
+	1665, // the server cannot write the change to its log
+}, again...)
+
+// errDiscard makes database/sql close a connection.
+var errDiscard = sqldriver.ErrBadConn
+
+// number returns the number of an error that the server has sent, or zero.
+func number(err error) uint16 {
+	var server *mysql.MySQLError
+	if errors.As(err, &server) {
+		return server.Number
+	}
+	return 0
+}
+
+// markError returns the error of a statement with the marks of package session and of
+// package driver.
+func markError(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if n := number(err); n != 0 {
+		if n == 1568 {
+			err = fmt.Errorf("the program has left a connection of its *sql.DB in a transaction: %w", err)
+		}
+		if slices.Contains(temporary, n) {
+			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+		}
+		if slices.Contains(unchanged, n) {
+			err = fmt.Errorf("%w: %w", session.ErrRefused, err)
+		}
+		return err
+	}
+	if permanent(err) {
+		return fmt.Errorf("%w: %w", session.ErrRefused, err)
+	}
+	if notSent(err) {
+		err = fmt.Errorf("%w: %w", session.ErrRefused, err)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ctx.Err(), err)
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+}
+
+// notSent reports whether the client has not sent the statement. The client returns
+// ErrBadConn only if it has written nothing to the connection.
+func notSent(err error) bool {
+	var network *net.OpError
+	return errors.Is(err, sqldriver.ErrBadConn) || errors.As(err, &network) && network.Op == "dial"
+}
+
+// permanent reports whether the client has refused to send a statement, for a reason
+// that another try does not change.
+func permanent(err error) bool {
+	var unknown x509.UnknownAuthorityError
+	var hostname x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var verification *tls.CertificateVerificationError
+	if errors.As(err, &unknown) || errors.As(err, &hostname) || errors.As(err, &invalid) || errors.As(err, &verification) {
+		return true
+	}
+	return slices.ContainsFunc([]error{mysql.ErrNoTLS, mysql.ErrPktTooLarge, mysql.ErrCleartextPassword, mysql.ErrNativePassword,
+		mysql.ErrOldPassword, mysql.ErrUnknownPlugin, mysql.ErrOldProtocol}, func(target error) bool { return errors.Is(err, target) })
+}
+
+// missing reports whether a table or a procedure is not there.
+func missing(err error) bool { return number(err) == 1146 || number(err) == 1305 }
+
+// denied reports whether the user lacks a right.
+func denied(err error) bool {
+	return slices.Contains([]uint16{1044, 1142, 1143, 1227, 1370, 1419}, number(err))
+}

@@ -1,0 +1,63 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/contrib/sqldriver/mysql"
+)
+
+// A program opens a client with the data source name of its database. This example
+// has no output that is checked, because it needs that database.
+func Example() {
+	client, err := dlock.Open("mysql", "shop:secret@tcp(db:3306)/shop?tls=true")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	lock, err := client.RWMutex("stock/42").Lock(ctx)
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	defer lock.Unlock()
+	fmt.Println(lock.Mode(), lock.Token())
+}
+
+// Open does no I/O, and refuses a data source name that is wrong. The error never
+// repeats a password.
+func Example_dataSourceName() {
+	_, err := dlock.Open("mysql", "shop:secret@tcp(db:3306)/shop?sesion_timeout=2s")
+	fmt.Println(err)
+	client, err := dlock.Open("mysql", "shop:secret@tcp(db:3306)/locks?session_timeout=2s")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(client.Close())
+	// Output:
+	// dlock: open "mysql": mysql: dsn: unknown parameter "sesion_timeout"
+	// <nil>
+}
+
+// A program that has a pool of connections uses it for locks as well.
+func ExampleNewConnector() {
+	db, err := sql.Open("mysql", "shop:secret@tcp(db:3306)/shop")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	connector, err := mysql.NewConnector(db, mysql.Options{SessionTimeout: 5 * time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client := dlock.NewClient(connector)
+	fmt.Println(client.Close())
+	// Output: <nil>
+}

@@ -1,0 +1,27 @@
+package mysql
+
+import (
+	"testing"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/longtest/histories"
+	"github.com/dlock-go/dlock/internal/mysqltest"
+)
+
+// TestHistoriesAreLinearizable plays faults while four clients lock, and kills the
+// server as well.
+func TestHistoriesAreLinearizable(t *testing.T) {
+	server := mysqltest.Start(t)
+	histories.Run(t, histories.Store{
+		Config: conformance(func(t *testing.T) driver.Connector {
+			c := newCaseOn(t, server)
+			c.outages = true
+			return c
+		}),
+		Outage: func(*testing.T) (mend func()) {
+			server.Kill()
+			return server.Restart
+		},
+		Histories: 1,
+	})
+}

@@ -1,0 +1,102 @@
+package mysql
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// watched is a session that watches its own node and a node ahead. The looks of the
+// session wait for the gate.
+type watched struct {
+	*counted
+	c     *countedConnector
+	gate  chan struct{}
+	own   driver.Joined
+	watch driver.Watch
+}
+
+// watchNode creates a node behind another one, and arms a watch of both.
+func watchNode(t *testing.T, c *countedConnector, ahead driver.Node) *watched {
+	t.Helper()
+	s, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	w := &watched{counted: s.(*counted), c: c}
+	w.own = create(t, s, "q")
+	if w.watch, err = s.Watch(t.Context(), "q", w.own.Place, ahead); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.watch.Stop)
+	w.gate = w.holdLooks()
+	w.passLook(t, w.gate) // earlier looks have ended by now
+	return w
+}
+
+// next returns what the watch sends after the looks go on, and whether it has ended.
+func (w *watched) next(t *testing.T) (why driver.Cause, ended bool) {
+	t.Helper()
+	w.openGate()
+	select {
+	case why, open := <-w.watch.C:
+		return why, !open
+	case <-time.After(30 * time.Second):
+		t.Fatal("the watch goes on")
+		return driver.Changed, false
+	}
+}
+
+// holder returns a session with a node in the queue, and the connector for others.
+func holder(t *testing.T) (*countedConnector, driver.Session, driver.Joined) {
+	t.Helper()
+	c := newCounted(t)
+	s, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return c, s, create(t, s, "q")
+}
+
+func TestReleasedIsSent(t *testing.T) {
+	c, s, held := holder(t)
+	w := watchNode(t, c, held.Node)
+	if err := s.Delete(t.Context(), "q", held.Place, driver.Released); err != nil {
+		t.Fatal(err)
+	}
+	if why, ended := w.next(t); why != driver.Released || ended {
+		t.Errorf("the watch sends %v, ended %v", why, ended)
+	}
+}
+
+// TestReleasedDoesNotOvertakeTheRemovalOfTheOwnNode removes the node of the waiter
+// before the holder releases the lock. One look finds both.
+func TestReleasedDoesNotOvertakeTheRemovalOfTheOwnNode(t *testing.T) {
+	c, s, held := holder(t)
+	w := watchNode(t, c, held.Node)
+	c.server.SQL(t, c.database, "DELETE FROM dlock_node WHERE name = '"+w.own.Name+"'")
+	if err := s.Delete(t.Context(), "q", held.Place, driver.Released); err != nil {
+		t.Fatal(err)
+	}
+	if why, ended := w.next(t); !ended {
+		t.Errorf("the watch sends %v", why)
+	}
+}
+
+// TestReleaseOfAnOlderNodeOfTheNameIsNotReleased lets an operator put a node under
+// the name of a node that was released, and remove it again.
+func TestReleaseOfAnOlderNodeOfTheNameIsNotReleased(t *testing.T) {
+	c, s, held := holder(t)
+	if err := s.Delete(t.Context(), "q", held.Place, driver.Released); err != nil {
+		t.Fatal(err)
+	}
+	c.server.SQL(t, c.database, "INSERT INTO dlock_node (queue, name, data) VALUES ('q', '"+held.Name+"', '')")
+	w := watchNode(t, c, held.Node)
+	c.server.SQL(t, c.database, "DELETE FROM dlock_node WHERE name = '"+held.Name+"'")
+	if why, ended := w.next(t); !ended {
+		t.Errorf("the watch sends %v", why)
+	}
+}

@@ -1,0 +1,128 @@
+package mysql
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/mysqltest"
+)
+
+var sabotage = flag.Bool("sabotage", false, "put each mistake in and see that its test fails")
+
+// A mistake replaces the text right of a file by the text wrong. With the mistake, the
+// tests that the pattern test selects (for -run) have to fail.
+type mistake struct{ name, file, right, wrong, test string }
+
+const look = "../internal/session/look.go"
+
+var mistakes = []mistake{
+	{"a change of a lower generation is taken", "schema.sql",
+		"        ELSEIF p_generation < v_generation THEN\n            SET v_status = 'stale';\n        ELSE\n            UPDATE dlock_queue SET last = GREATEST",
+		"        ELSE\n            UPDATE dlock_queue SET last = GREATEST",
+		"TestLateChangeIsRefused"},
+	{"clearing up does not raise the generation", "schema.sql",
+		"SET generation = GREATEST(generation, p_generation)", "SET generation = generation",
+		"TestLateChangeIsRefused"},
+	{"clearing up does not wait for appends", "schema.sql",
+		"SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session FOR UPDATE;\n        IF",
+		"SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session;\n        IF",
+		"TestCancelWaitsForAppendsThatRun"},
+	{"a row of a queue that is removed takes its tokens along", "schema.sql",
+		"UPDATE dlock_meta SET floor = GREATEST(floor, v_last) WHERE one = 1;", "",
+		"TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved"},
+	{"a token is the clock alone", "schema.sql",
+		"SET last = GREATEST(last + 1, v_now), used", "SET last = v_now, used",
+		"TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved"},
+	{"an append reads at the isolation level of its connection", "schema.sql",
+		"    END;\n    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n    SELECT v_status", "    END;\n    SELECT v_status",
+		"TestNoRequestSeesWhatIsNotCommitted"},
+	{"a look reads at the isolation level of its connection", "schema.sql",
+		"    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n    SELECT s.id IS NOT NULL, UNHEX", "    SELECT s.id IS NOT NULL, UNHEX",
+		"TestNoRequestSeesWhatIsNotCommitted"},
+	{"a node that is gone can be removed", "schema.sql",
+		"            IF ROW_COUNT() > 0 THEN\n                SET v_status = 'ok';\n            END IF;\n        END IF;",
+		"        END IF;\n        IF v_status = 'gone' THEN SET v_status = 'ok'; END IF;",
+		"TestConformance/rule07"},
+	{"every removal counts as a release", "store.go",
+		"token, why == driver.Released)", "token, true)",
+		"TestConformance/rule13/delete-is-not-released"},
+	{"a look compares the last token alone", "store.go",
+		"		fmt.Fprintln(h, n.Name)\n", "		_ = n\n",
+		"TestChangeByHandIsNoticed"},
+	{"a release is announced before the removals ahead of it", look,
+		"					released[queue] = n\n", "					released[queue] = n\n					s.watches.Gone(queue, n, driver.Released)\n",
+		"TestReleasedDoesNotOvertakeTheRemovalOfTheOwnNode"},
+	{"a release is remembered by the name of its node", look,
+		"now.Released == \"\" || now.Released == before.Released", "now.Released == \"\"",
+		"TestReleaseOfAnOlderNodeOfTheNameIsNotReleased"},
+	{"a release is not announced", "schema.sql",
+		"UPDATE dlock_queue SET released = v_name WHERE name = p_queue;", "SET v_name = v_name;",
+		"TestReleasedIsSent"},
+	{"a heartbeat does not move the deadline", "schema.sql",
+		"UPDATE dlock_lease SET deadline = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + v_timeout",
+		"UPDATE dlock_lease SET deadline = deadline",
+		"TestConformance/rule08/an-idle-session-lives-on"},
+	{"a deadlock is an error", "store.go",
+		"tries == maxTries || !slices.Contains(again, number(err)) || !pause(ctx, tries) {\n			return markError",
+		"true {\n			return markError",
+		"TestDeadlockIsRepeated"},
+	{"an error after the commit counts as refused", "errors.go",
+		"		if slices.Contains(unchanged, n) {", "		if true {",
+		"TestAppendThatWasInterruptedLeavesNothing"},
+}
+
+// TestEachMistakeIsSeen makes deliberate mistakes in a copy of the driver. For each one
+// it names the test that fails. Without the flag -sabotage it only checks that the code
+// which it would change is there.
+func TestEachMistakeIsSeen(t *testing.T) {
+	for _, m := range mistakes {
+		t.Run(strings.ReplaceAll(m.name, " ", "-"), func(t *testing.T) {
+			text, err := os.ReadFile(m.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(text), m.right); n != 1 {
+				t.Fatalf("%s contains %d times, and not once: %s", m.file, n, m.right)
+			}
+			if *sabotage {
+				mysqltest.Require(t)
+				seeItFail(t, m, strings.Replace(string(text), m.right, m.wrong, 1))
+			}
+		})
+	}
+}
+
+// seeItFail runs the test of a mistake with another text of the mistake's file.
+func seeItFail(t *testing.T, m mistake, text string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	dir := t.TempDir()
+	original, err := filepath.Abs(m.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaced, config := filepath.Join(dir, filepath.Base(m.file)), filepath.Join(dir, "overlay.json")
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: replaced}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{replaced: []byte(text), config: overlay} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := exec.CommandContext(ctx, "go", "test", "-count=1", "-failfast", "-overlay="+config, "-run=^"+m.test, ".").CombinedOutput()
+	if err == nil {
+		t.Errorf("%s passes with the mistake:\n%s", m.test, out)
+	} else if !strings.Contains(string(out), "--- FAIL: "+strings.Split(m.test, "/")[0]) {
+		t.Errorf("%s did not run: %v\n%s", m.test, err, out)
+	}
+}

@@ -1,0 +1,366 @@
+-- The tables and procedures of dlock, version 1. Each statement may be repeated, also
+-- while dlock is in use. All times are microseconds since 1970-01-01 00:00:00 UTC.
+
+DELIMITER //
+
+-- The procedures keep this mode: a value that is too long is an error.
+SET SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'
+//
+
+-- The sessions. A change of a session takes a shared lock on its row until the
+-- transaction ends. Whatever ends the session takes an exclusive lock.
+CREATE TABLE IF NOT EXISTS dlock_session (
+    id VARBINARY(64) NOT NULL,
+    generation BIGINT NOT NULL,            -- changes with a lower generation are refused
+    PRIMARY KEY (id)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
+//
+
+-- The deadlines of the sessions: a table of its own, so that a heartbeat does not wait
+-- for the locks of changes.
+CREATE TABLE IF NOT EXISTS dlock_lease (
+    session VARBINARY(64) NOT NULL,
+    timeout BIGINT NOT NULL,               -- in microseconds
+    deadline BIGINT NOT NULL,              -- after it, any session may end this one
+    PRIMARY KEY (session),
+    KEY deadline (deadline)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
+//
+
+-- The queues. An append locks the row until the transaction ends. So the tokens of a
+-- queue become visible in their order.
+CREATE TABLE IF NOT EXISTS dlock_queue (
+    name VARBINARY(512) NOT NULL,
+    last BIGINT NOT NULL,                  -- the last token; new after each append and replacement
+    released VARBINARY(256) NULL,          -- the last node whose holder has released an exclusive lock
+    used INT NOT NULL,                     -- the day of the last append, as of TO_DAYS
+    PRIMARY KEY (name),
+    KEY used (used)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
+//
+
+CREATE TABLE IF NOT EXISTS dlock_node (
+    queue VARBINARY(512) NOT NULL,
+    name VARBINARY(256) NOT NULL,          -- the prefix, and the token in ten digits or more
+    token BIGINT NULL,                     -- null if another program has added the node
+    session VARBINARY(64) NULL,            -- likewise
+    created BIGINT NOT NULL DEFAULT 0,
+    data LONGBLOB NOT NULL,
+    PRIMARY KEY (queue, name),
+    UNIQUE KEY token (queue, token),
+    KEY session (session)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
+//
+
+CREATE TABLE IF NOT EXISTS dlock_meta (
+    one TINYINT NOT NULL,                  -- always 1
+    version INT NOT NULL,                  -- of these statements
+    floor BIGINT NOT NULL,                 -- no token of a queue whose row was removed is higher
+    PRIMARY KEY (one)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
+//
+
+-- Begins a session.
+CREATE PROCEDURE IF NOT EXISTS dlock_begin(IN p_session VARBINARY(64), IN p_timeout BIGINT)
+    MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        INSERT INTO dlock_session (id, generation) VALUES (p_session, 1);
+        INSERT INTO dlock_lease (session, timeout, deadline)
+            VALUES (p_session, p_timeout, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + p_timeout);
+        COMMIT;
+        SELECT 'ok';
+    END;
+END
+//
+
+-- Moves the deadline of a session. The second column is the number of microseconds
+-- until the earliest deadline of any session.
+CREATE PROCEDURE IF NOT EXISTS dlock_beat(IN p_session VARBINARY(64))
+    MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE v_timeout, v_next BIGINT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        SELECT timeout INTO v_timeout FROM dlock_lease WHERE session = p_session FOR UPDATE;
+        IF v_timeout IS NOT NULL THEN
+            UPDATE dlock_lease SET deadline = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + v_timeout
+                WHERE session = p_session;
+            SELECT MIN(deadline) INTO v_next FROM dlock_lease;
+        END IF;
+        COMMIT;
+        SELECT IF(v_timeout IS NULL, 'unknown', 'ok'),
+            COALESCE(v_next - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), 0);
+    END;
+END
+//
+
+-- Ends one session whose deadline has passed, and returns whether there was one. A
+-- session that is locked is left to a later call.
+CREATE PROCEDURE IF NOT EXISTS dlock_expire()
+    MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE v_now BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+    DECLARE v_dead VARBINARY(64);
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        SELECT l.session INTO v_dead FROM dlock_lease l STRAIGHT_JOIN dlock_session s ON s.id = l.session
+            WHERE l.deadline < v_now ORDER BY l.deadline LIMIT 1 FOR UPDATE SKIP LOCKED;
+        IF v_dead IS NOT NULL THEN
+            DELETE FROM dlock_node WHERE session = v_dead;
+            DELETE FROM dlock_lease WHERE session = v_dead;
+            DELETE FROM dlock_session WHERE id = v_dead;
+        END IF;
+        COMMIT;
+        SELECT IF(v_dead IS NULL, 'none', 'ok');
+    END;
+END
+//
+
+-- Ends a session at its own request. Appends that run end first.
+CREATE PROCEDURE IF NOT EXISTS dlock_end(IN p_session VARBINARY(64))
+    MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE v_generation BIGINT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session FOR UPDATE;
+        DELETE FROM dlock_node WHERE session = p_session;
+        DELETE FROM dlock_lease WHERE session = p_session;
+        DELETE FROM dlock_session WHERE id = p_session;
+        COMMIT;
+        SELECT 'ok';
+    END;
+END
+//
+
+-- Appends a node. The first row holds the status: 'ok' with the token, 'unknown' or
+-- 'stale'. If it is 'ok', a second result holds the nodes of the queue after the
+-- commit. All nodes with lower tokens were committed before, so they are in that
+-- result, unless they have gone.
+CREATE PROCEDURE IF NOT EXISTS dlock_append(IN p_session VARBINARY(64), IN p_generation BIGINT,
+    IN p_queue VARBINARY(512), IN p_prefix VARBINARY(224), IN p_data LONGBLOB)
+    MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE v_now BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+    DECLARE v_day INT DEFAULT TO_DAYS(UTC_TIMESTAMP());
+    DECLARE v_generation, v_token, v_floor BIGINT;
+    DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'ok';
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session LOCK IN SHARE MODE;
+        IF v_generation IS NULL THEN
+            SET v_status = 'unknown';
+        ELSEIF p_generation < v_generation THEN
+            SET v_status = 'stale';
+        ELSE
+            UPDATE dlock_queue SET last = GREATEST(last + 1, v_now), used = GREATEST(used, v_day) WHERE name = p_queue;
+            IF ROW_COUNT() = 0 THEN
+                INSERT INTO dlock_queue (name, last, used) VALUES (p_queue, 0, v_day) ON DUPLICATE KEY UPDATE used = v_day;
+                SELECT floor INTO v_floor FROM dlock_meta WHERE one = 1;
+                UPDATE dlock_queue SET last = GREATEST(last + 1, v_floor + 1, v_now) WHERE name = p_queue;
+            END IF;
+            SELECT last INTO v_token FROM dlock_queue WHERE name = p_queue;
+            INSERT INTO dlock_node (queue, name, token, session, created, data)
+                VALUES (p_queue, CONCAT(p_prefix, LPAD(v_token, GREATEST(10, LENGTH(v_token)), '0')), v_token, p_session, v_now, p_data);
+        END IF;
+        COMMIT;
+    END;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    SELECT v_status, COALESCE(v_token, 0), n.name, IF(n.session = p_session, n.token, 0)
+        FROM (SELECT 1) x LEFT JOIN dlock_node n ON v_status = 'ok' AND n.queue = p_queue;
+    COMMIT;
+END
+//
+
+-- Removes a node of a session. If p_released is true, a holder has released an
+-- exclusive lock.
+CREATE PROCEDURE IF NOT EXISTS dlock_remove(IN p_session VARBINARY(64), IN p_generation BIGINT,
+    IN p_queue VARBINARY(512), IN p_token BIGINT, IN p_released BOOLEAN)
+    MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE v_generation BIGINT;
+    DECLARE v_name VARBINARY(256);
+    DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'gone';
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session LOCK IN SHARE MODE;
+        IF v_generation IS NULL THEN
+            SET v_status = 'unknown';
+        ELSEIF p_generation < v_generation THEN
+            SET v_status = 'stale';
+        ELSE
+            SELECT name INTO v_name FROM dlock_node WHERE queue = p_queue AND token = p_token AND session = p_session;
+        END IF;
+        IF v_name IS NOT NULL THEN
+            IF p_released THEN
+                UPDATE dlock_queue SET released = v_name WHERE name = p_queue;
+            END IF;
+            DELETE FROM dlock_node WHERE queue = p_queue AND name = v_name AND token = p_token AND session = p_session;
+            IF ROW_COUNT() > 0 THEN
+                SET v_status = 'ok';
+            END IF;
+        END IF;
+        IF v_status = 'ok' THEN
+            COMMIT;
+        ELSE
+            ROLLBACK;
+        END IF;
+        SELECT v_status;
+    END;
+END
+//
+
+-- Gives a node of a session another prefix.
+CREATE PROCEDURE IF NOT EXISTS dlock_replace(IN p_session VARBINARY(64), IN p_generation BIGINT,
+    IN p_queue VARBINARY(512), IN p_token BIGINT, IN p_prefix VARBINARY(224))
+    MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE v_generation BIGINT;
+    DECLARE v_name VARBINARY(256);
+    DECLARE v_new VARBINARY(256) DEFAULT CONCAT(p_prefix, LPAD(p_token, GREATEST(10, LENGTH(p_token)), '0'));
+    DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'gone';
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session LOCK IN SHARE MODE;
+        IF v_generation IS NULL THEN
+            SET v_status = 'unknown';
+        ELSEIF p_generation < v_generation THEN
+            SET v_status = 'stale';
+        ELSE
+            UPDATE dlock_queue SET last = last + 1 WHERE name = p_queue;
+            SELECT name INTO v_name FROM dlock_node WHERE queue = p_queue AND token = p_token AND session = p_session FOR UPDATE;
+        END IF;
+        IF v_name IS NOT NULL THEN
+            SET v_status = 'ok';
+            IF v_name <> v_new THEN
+                UPDATE dlock_node SET name = v_new WHERE queue = p_queue AND name = v_name;
+            END IF;
+        END IF;
+        IF v_status = 'ok' THEN
+            COMMIT;
+        ELSE
+            ROLLBACK;
+        END IF;
+        SELECT v_status;
+    END;
+END
+//
+
+-- Removes the node that an append without an answer may have added. Appends that run
+-- end first. Appends with a lower generation that come later are refused.
+CREATE PROCEDURE IF NOT EXISTS dlock_cancel(IN p_session VARBINARY(64), IN p_generation BIGINT, IN p_data LONGBLOB)
+    MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE v_generation BIGINT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session FOR UPDATE;
+        IF v_generation IS NOT NULL THEN
+            UPDATE dlock_session SET generation = GREATEST(generation, p_generation) WHERE id = p_session;
+            DELETE FROM dlock_node WHERE session = p_session AND data = p_data;
+        END IF;
+        COMMIT;
+        SELECT IF(v_generation IS NULL, 'unknown', 'ok');
+    END;
+END
+//
+
+-- Shows queues at one instant. The argument is a JSON array of their names in
+-- hexadecimal digits. The first column says whether the session is known.
+CREATE PROCEDURE IF NOT EXISTS dlock_look(IN p_session VARBINARY(64), IN p_queues LONGTEXT CHARACTER SET utf8mb4)
+    READS SQL DATA SQL SECURITY INVOKER
+BEGIN
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    SELECT s.id IS NOT NULL, UNHEX(j.queue), COALESCE(q.last, 0), q.released, n.name, IF(n.session = p_session, n.token, 0)
+        FROM JSON_TABLE(p_queues, '$[*]' COLUMNS (queue VARCHAR(1024) PATH '$')) j
+        LEFT JOIN dlock_session s ON s.id = p_session
+        LEFT JOIN dlock_queue q ON q.name = UNHEX(j.queue)
+        LEFT JOIN dlock_node n ON n.queue = UNHEX(j.queue);
+    COMMIT;
+END
+//
+
+-- Shows one node.
+CREATE PROCEDURE IF NOT EXISTS dlock_read(IN p_session VARBINARY(64), IN p_queue VARBINARY(512), IN p_name VARBINARY(256))
+    READS SQL DATA SQL SECURITY INVOKER
+BEGIN
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    SELECT s.id IS NOT NULL, n.name IS NOT NULL, COALESCE(n.token, 0), n.data, COALESCE(n.session, ''), COALESCE(n.created, 0)
+        FROM (SELECT 1) x LEFT JOIN dlock_session s ON s.id = p_session
+        LEFT JOIN dlock_node n ON n.queue = p_queue AND n.name = p_name;
+    COMMIT;
+END
+//
+
+-- Shows the names of the queues with nodes at a prefix and below it. The byte after the
+-- slash is '0'.
+CREATE PROCEDURE IF NOT EXISTS dlock_walk(IN p_session VARBINARY(64), IN p_prefix VARBINARY(512))
+    READS SQL DATA SQL SECURITY INVOKER
+BEGIN
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    SELECT DISTINCT s.id IS NOT NULL, n.queue
+        FROM (SELECT 1) x LEFT JOIN dlock_session s ON s.id = p_session
+        LEFT JOIN dlock_node n ON p_prefix = '' OR n.queue = p_prefix
+            OR n.queue > CONCAT(p_prefix, '/') AND n.queue < CONCAT(p_prefix, '0');
+    COMMIT;
+END
+//
+
+-- Returns the version of the tables, or zero if the last of these statements has not
+-- run. Before that, it removes the rows of up to ten queues that have no nodes and
+-- were not used since the day before yesterday. The floor keeps their tokens from
+-- coming again.
+CREATE PROCEDURE IF NOT EXISTS dlock_open()
+    MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE v_left INT DEFAULT 10;
+    DECLARE v_today INT DEFAULT TO_DAYS(UTC_TIMESTAMP());
+    DECLARE v_name VARBINARY(512);
+    DECLARE v_last BIGINT;
+    WHILE v_left > 0 DO
+        SET v_left = v_left - 1, v_name = NULL;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+        START TRANSACTION;
+        BEGIN
+            DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+            SELECT q.name, q.last INTO v_name, v_last FROM dlock_queue q
+                WHERE q.used < v_today - 1 AND NOT EXISTS (SELECT 1 FROM dlock_node n WHERE n.queue = q.name)
+                LIMIT 1 FOR UPDATE SKIP LOCKED;
+            IF v_name IS NULL THEN
+                SET v_left = 0;
+            ELSEIF NOT EXISTS (SELECT 1 FROM dlock_node n WHERE n.queue = v_name) THEN
+                UPDATE dlock_meta SET floor = GREATEST(floor, v_last) WHERE one = 1;
+                DELETE FROM dlock_queue WHERE name = v_name;
+            END IF;
+            COMMIT;
+        END;
+    END WHILE;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    SELECT COALESCE(MAX(version), 0) FROM dlock_meta;
+    COMMIT;
+END
+//
+
+-- This row says that all statements above have succeeded.
+INSERT IGNORE INTO dlock_meta (one, version, floor) VALUES (1, 1, 0)
+//
+
+DELIMITER ;

@@ -1,0 +1,115 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// variables are the settings of the server that checkServer reads. A server shows those
+// that it has.
+const variables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only', 'super_read_only', 'innodb_read_only',
+	'log_bin', 'binlog_format', 'sync_binlog', 'innodb_flush_log_at_trx_commit', 'wsrep_on')`
+
+// checkServer reads the settings of the server. An error says that the driver cannot
+// work with the server at present. Once for a connector, checkServer logs what the
+// settings do not protect.
+func (s *store) checkServer(ctx context.Context) error {
+	settings := make(map[string]string)
+	err := s.query(ctx, variables, func(scan func(...any) error) error {
+		var name, value string
+		err := scan(&name, &value)
+		settings[strings.ToLower(name)] = strings.ToUpper(value)
+		return err
+	})
+	if err != nil {
+		return markError(ctx, err)
+	}
+	if err := unusable(settings); err != nil {
+		return err
+	}
+	c := s.connector
+	c.warning.Lock()
+	defer c.warning.Unlock()
+	if c.warned {
+		return nil
+	}
+	c.warned = true
+	for _, message := range weaknesses(settings) {
+		slog.Default().WarnContext(ctx, "mysql: "+message, "server", s.Server())
+	}
+	return nil
+}
+
+// unusable returns why the driver cannot work with a server with such settings, or nil.
+func unusable(settings map[string]string) error {
+	product, version, ok := parseVersion(settings["version"])
+	least := [3]int{10, 6, 0}
+	if product == "MySQL" {
+		least = [3]int{8, 0, 29}
+	}
+	if ok && older(version, least) {
+		return fmt.Errorf("the server is %s %d.%d.%d, and the driver needs %d.%d.%d or later",
+			product, version[0], version[1], version[2], least[0], least[1], least[2])
+	}
+	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only"} {
+		if value, ok := settings[name]; ok && value != "OFF" && value != "0" {
+			return fmt.Errorf("%w: the server has %s %s: it is a replica, or an operator has closed it for changes",
+				driver.ErrUnavailable, name, value)
+		}
+	}
+	if settings["log_bin"] == "ON" && settings["binlog_format"] == "STATEMENT" {
+		return errors.New("the server has binlog_format STATEMENT, which cannot record the changes of dlock: set it to ROW or MIXED")
+	}
+	return nil
+}
+
+// weaknesses returns what the settings of a server do not protect.
+func weaknesses(settings map[string]string) (found []string) {
+	switch settings["innodb_flush_log_at_trx_commit"] {
+	case "1", "3":
+	case "":
+		found = append(found, "the server does not show innodb_flush_log_at_trx_commit: make sure that it is 1")
+	case "0":
+		found = append(found, "the server has innodb_flush_log_at_trx_commit 0: if the server or its machine fails, "+
+			"it loses the latest second or more, and may grant locks again that are held")
+	default:
+		found = append(found, "the server has innodb_flush_log_at_trx_commit "+settings["innodb_flush_log_at_trx_commit"]+
+			": if its machine fails, it loses the latest second or more, and may grant locks again that are held")
+	}
+	if settings["log_bin"] == "ON" && settings["sync_binlog"] != "1" {
+		found = append(found, "the server has a binary log and sync_binlog "+settings["sync_binlog"]+
+			": if its machine fails, it takes back the changes that are not in that log, and may grant locks again that are held")
+	}
+	if settings["wsrep_on"] == "ON" {
+		found = append(found, "the server is a member of a Galera cluster, whose members do not share row locks: "+
+			"make sure that all clients use the same member")
+	}
+	return found
+}
+
+// parseVersion splits the variable version, such as "10.11.19-MariaDB-log". It reports
+// false if the text does not begin with three numbers.
+func parseVersion(text string) (product string, version [3]int, ok bool) {
+	product = "MySQL"
+	if strings.Contains(strings.ToUpper(text), "MARIADB") {
+		product = "MariaDB"
+		text = strings.TrimPrefix(text, "5.5.5-") // some proxies keep the prefix of the protocol
+	}
+	n, err := fmt.Sscanf(text, "%d.%d.%d", &version[0], &version[1], &version[2])
+	return product, version, err == nil && n == 3
+}
+
+// older reports whether version a is before version b.
+func older(a, b [3]int) bool {
+	for i := range a {
+		if a[i] != b[i] {
+			return a[i] < b[i]
+		}
+	}
+	return false
+}

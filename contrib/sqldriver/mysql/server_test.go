@@ -1,0 +1,869 @@
+package mysql
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/mysqltest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// connect opens a session by a DSN.
+func connect(t *testing.T, dsn string) (driver.Session, error) {
+	t.Helper()
+	c, err := Driver{}.OpenConnector(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	s, err := c.Connect(ctx)
+	if err == nil {
+		t.Cleanup(func() { s.Close() })
+	}
+	return s, err
+}
+
+// refused checks that Connect fails with such a text, and without a password.
+func refused(t *testing.T, dsn string, unavailable bool, want ...string) {
+	t.Helper()
+	_, err := connect(t, dsn)
+	if err == nil {
+		t.Fatal("Connect succeeded")
+	}
+	if errors.Is(err, driver.ErrUnavailable) != unavailable {
+		t.Errorf("errors.Is(%q, ErrUnavailable) is %v", err, !unavailable)
+	}
+	for _, text := range want {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("the error %q does not contain %q", err, text)
+		}
+	}
+	if strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "correct-horse") {
+		t.Errorf("the error %q repeats the password", err)
+	}
+}
+
+func TestConnectSaysWhatIsWrong(t *testing.T) {
+	server := mysqltest.Shared(t)
+	database := server.Database()
+	t.Run("password", func(t *testing.T) {
+		refused(t, strings.Replace(server.DSN(database), server.Password(), secret, 1), false, "Access denied for user 'dlock'")
+	})
+	t.Run("database", func(t *testing.T) {
+		refused(t, server.DSN("missing"), false, "Unknown database 'missing'")
+	})
+	t.Run("no TLS", func(t *testing.T) {
+		refused(t, server.DSN(database, "tls=true"), false, "server does not support TLS")
+	})
+	t.Run("no server", func(t *testing.T) {
+		port, err := testenv.FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused(t, server.DSNAt(testenv.Loopback(port), database), true, "connection refused")
+	})
+	t.Run("version", func(t *testing.T) {
+		server.SQL(t, "", Statements(database)+"UPDATE dlock_meta SET version = 7")
+		refused(t, server.DSN(database), false, "version 7", "needs version 1")
+	})
+}
+
+func TestServerWithAnotherCertificateIsRefused(t *testing.T) {
+	certs := testenv.NewCerts(t)
+	server := mysqltest.Start(t, mysqltest.WithTLS(certs.Server))
+	database := server.Database()
+	dsn := func(ca, name string) string {
+		return server.DSN(database, "tls=true", "tls_server_name="+name, "tls_ca="+url.QueryEscape(ca))
+	}
+	if _, err := connect(t, dsn(certs.CA, "localhost")); err != nil {
+		t.Error(err)
+	}
+	refused(t, dsn(certs.OtherCA, "localhost"), false, "certificate")
+	refused(t, dsn(certs.CA, "other.example"), false, "certificate")
+	refused(t, server.DSN(database, "tls=true"), false, "certificate")
+}
+
+// TestSettingsOfTheServer changes settings of a server between two connectors.
+func TestSettingsOfTheServer(t *testing.T) {
+	server := mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog", "sync_binlog=1"))
+	database := server.Database()
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	t.Cleanup(func() { slog.SetDefault(before) })
+	logged := func(want ...string) {
+		t.Helper()
+		log.Reset()
+		if _, err := connect(t, server.DSN(database)); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(log.String(), "\n"); got != len(want) {
+			t.Errorf("%d lines, want %d:\n%s", got, len(want), &log)
+		}
+		for _, text := range want {
+			if !strings.Contains(log.String(), text) || !strings.Contains(log.String(), server.Addr()) {
+				t.Errorf("the log does not contain %q and the address:\n%s", text, &log)
+			}
+		}
+	}
+	logged()
+	server.SQL(t, "", "SET GLOBAL innodb_flush_log_at_trx_commit = 2, GLOBAL sync_binlog = 0")
+	logged("innodb_flush_log_at_trx_commit 2", "sync_binlog 0")
+	server.SQL(t, "", "SET GLOBAL innodb_flush_log_at_trx_commit = 0, GLOBAL sync_binlog = 1")
+	logged("innodb_flush_log_at_trx_commit 0: if the server or its machine fails")
+	server.SQL(t, "", "SET GLOBAL innodb_flush_log_at_trx_commit = 1, GLOBAL binlog_format = 'STATEMENT'")
+	refused(t, server.DSN(database), false, "binlog_format STATEMENT")
+	server.SQL(t, "", "SET GLOBAL binlog_format = 'ROW', GLOBAL read_only = 1")
+	refused(t, server.DSN(database), true, "read_only ON")
+}
+
+func TestWeaknesses(t *testing.T) {
+	for want, settings := range map[string]map[string]string{
+		"the same member": {"innodb_flush_log_at_trx_commit": "3", "wsrep_on": "ON"},
+		"does not show":   {},
+	} {
+		if got := weaknesses(settings); len(got) != 1 || !strings.Contains(got[0], want) {
+			t.Errorf("%v: %q", settings, got)
+		}
+	}
+	for want, settings := range map[string]map[string]string{
+		"MySQL 8.0.28, and the driver needs 8.0.29":   {"version": "8.0.28"},
+		"MariaDB 10.5.9, and the driver needs 10.6.0": {"version": "10.5.9-MARIADB"},
+		"super_read_only 1":                           {"version": "8.4.0", "super_read_only": "1"},
+	} {
+		if err := unusable(settings); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v", settings, err)
+		}
+	}
+}
+
+func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
+	server := mysqltest.Shared(t)
+	database := server.Database()
+	user := "plain_" + database
+	server.SQL(t, "", "CREATE USER "+user+"@'%' IDENTIFIED BY 'correct-horse'")
+	dsn := strings.Replace(server.DSN(database), "dlock:", user+":", 1)
+	grant := "GRANT SELECT, INSERT, UPDATE, DELETE ON `" + database + "`.dlock_node TO `" + user + "`@`%`;"
+	refused(t, dsn, false, "Access denied", "USE `"+database+"`;", grant) // without any right on the database
+
+	server.SQL(t, "", "GRANT SELECT ON "+database+".* TO "+user+"@'%'")
+	refused(t, dsn, false, "CREATE command denied", "USE `"+database+"`;", grant)
+
+	server.SQL(t, "", "GRANT CREATE ON "+database+".* TO "+user+"@'%'")
+	refused(t, dsn, false, "denied", "CREATE PROCEDURE IF NOT EXISTS dlock_append", grant)
+
+	c, err := Driver{}.OpenConnector(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Connect(t.Context())
+	_, statements, _ := strings.Cut(err.Error(), "Let an operator run:\n")
+	server.SQL(t, "", "REVOKE ALL ON "+database+".* FROM "+user+"@'%';"+statements)
+	s, err := connect(t, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestManyProcessesMayCreateTheTables(t *testing.T) {
+	server := mysqltest.Shared(t)
+	database := server.Database()
+	var all sync.WaitGroup
+	for range 12 {
+		all.Go(func() {
+			if _, err := connect(t, server.DSN(database)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	server.SQL(t, "", Statements(database)) // while sessions live
+}
+
+// openDB returns a *sql.DB of the server with parameters that a program might use.
+func openDB(t *testing.T, server *mysqltest.Server, database string, params ...string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", server.DSN(database, params...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// handOver lets two clients of a connector pass a lock on, several times.
+func handOver(t *testing.T, c driver.Connector) {
+	t.Helper()
+	var locks []*dlock.RWMutex
+	for range 2 {
+		client := dlock.NewClient(c)
+		defer client.Close()
+		locks = append(locks, client.RWMutex("q"))
+	}
+	held := lock(t, locks[0])
+	for i := range 4 {
+		next := make(chan *dlock.Lock)
+		go func() { next <- lock(t, locks[(i+1)%2]) }()
+		if err := held.Unlock(); err != nil {
+			t.Error(err)
+		}
+		before := held.Token()
+		if held = <-next; held.Token() <= before {
+			t.Errorf("token %d after %d", held.Token(), before)
+		}
+	}
+	if err := held.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestExistingDatabase uses connections with the settings that programs give to them.
+func TestExistingDatabase(t *testing.T) {
+	server := mysqltest.Shared(t)
+	for _, params := range []string{"", "interpolateParams=true&multiStatements=true&parseTime=true&clientFoundRows=true&loc=Europe%2FBerlin",
+		"autocommit=0", "tx_isolation=%27SERIALIZABLE%27", "tx_isolation=%27READ-UNCOMMITTED%27",
+		"time_zone=%27%2B05:00%27&sql_mode=%27ANSI%2CNO_BACKSLASH_ESCAPES%27", "charset=latin1"} {
+		t.Run(params, func(t *testing.T) {
+			db := openDB(t, server, server.Database(), params)
+			c, err := NewConnector(db, Options{SessionTimeout: 5 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			handOver(t, c)
+			if err := db.Ping(); err != nil {
+				t.Errorf("Close of the clients must leave the database open: %v", err)
+			}
+			var mode string
+			if err := db.QueryRow("SELECT @@sql_mode").Scan(&mode); err != nil || strings.HasPrefix(params, "time_zone") == !strings.Contains(mode, "ANSI") {
+				t.Errorf("sql_mode %q of a connection of the program, error %v", mode, err)
+			}
+		})
+	}
+	t.Run("small", func(t *testing.T) {
+		db := openDB(t, server, server.Database())
+		db.SetMaxOpenConns(2)
+		c, err := NewConnector(db, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "SetMaxOpenConns") {
+			t.Errorf("a database of two connections: %v", err)
+		}
+	})
+	t.Run("Options.Database", func(t *testing.T) {
+		db := openDB(t, server, "")
+		c, err := NewConnector(db, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "set Options.Database") {
+			t.Errorf("connections without a database: %v", err)
+		}
+		if c, err = NewConnector(db, Options{Database: server.Database()}); err != nil {
+			t.Fatal(err)
+		}
+		handOver(t, c)
+	})
+}
+
+// TestEachStatementOnAnotherConnection shows that a session keeps nothing in its
+// connections, so that a proxy may pool them.
+func TestEachStatementOnAnotherConnection(t *testing.T) {
+	server := mysqltest.Shared(t)
+	db := openDB(t, server, server.Database())
+	db.SetMaxIdleConns(-1) // each statement makes a connection
+	c, err := NewConnector(db, Options{SessionTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handOver(t, c)
+}
+
+// TestConnectionLeftInATransaction shows that a statement does not end a transaction
+// that the program has left open on a connection.
+func TestConnectionLeftInATransaction(t *testing.T) {
+	server := mysqltest.Shared(t)
+	database := server.Database()
+	db := openDB(t, server, database)
+	c, err := NewConnector(db, Options{SessionTimeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	server.SQL(t, database, "CREATE TABLE work (n int) ENGINE=InnoDB")
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"START TRANSACTION", "INSERT INTO work VALUES (1)", callText(database, "dlock_append", []any{"s", int64(1), "q", "a-W-", "d"})} {
+		_, err = conn.ExecContext(t.Context(), text)
+	}
+	if err = markError(t.Context(), err); number(err) != 1568 || !errors.Is(err, session.ErrRefused) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := conn.ExecContext(t.Context(), "COMMIT"); err != nil {
+		t.Error(err)
+	}
+	conn.Close()
+	if n := server.SQL(t, database, "SELECT COUNT(*) FROM work"); n != "1" {
+		t.Errorf("the transaction of the program has %s rows", n)
+	}
+}
+
+func TestBadOptionsAreRefused(t *testing.T) {
+	db := new(sql.DB)
+	for want, o := range map[string]Options{
+		"Options.Database":       {Database: strings.Repeat("d", 300)},
+		"Options.SessionTimeout": {SessionTimeout: time.Millisecond},
+	} {
+		if _, err := NewConnector(db, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	if _, err := NewConnector(nil, Options{}); err == nil {
+		t.Error("no error for a nil database")
+	}
+}
+
+// TestServerKilledUnderLoad kills the server again and again while sessions lock. The
+// test counts the holders in a variable of this process, which survives the kills. So
+// it sees when two sessions hold the lock at once.
+func TestServerKilledUnderLoad(t *testing.T) {
+	server := mysqltest.Start(t, mysqltest.WithConfig("innodb_flush_log_at_trx_commit=1"))
+	database := server.Database()
+	var holders, grants, last atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	for range 4 {
+		client, err := dlock.Open("mysql", server.DSN(database, "session_timeout=3s"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		all.Go(func() {
+			for ctx.Err() == nil {
+				l, err := client.RWMutex("q").Lock(ctx)
+				if err != nil {
+					continue // the session has ended: the next Lock begins another one
+				}
+				work(t, l, &holders, &last)
+				grants.Add(1)
+				_ = l.Unlock() // returns an error if the lock was lost
+			}
+		})
+	}
+	for range 3 {
+		grantsAfter(t, &grants, 20)
+		server.Kill()
+		server.Restart()
+	}
+	grantsAfter(t, &grants, 20)
+	cancel()
+	all.Wait()
+}
+
+// grantsAfter waits for n more grants.
+func grantsAfter(t *testing.T, grants *atomic.Int64, n int64) {
+	t.Helper()
+	from := grants.Load()
+	for end := time.Now().Add(60 * time.Second); grants.Load() < from+n; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no lock was granted for a minute")
+		}
+	}
+}
+
+// work holds the lock for two milliseconds, or until the lock is lost. It checks that
+// there is no other holder, and that the token is higher than the last one.
+func work(t *testing.T, l *dlock.Lock, holders, last *atomic.Int64) {
+	ctx := l.Context(context.Background())
+	if ctx.Err() != nil {
+		return
+	}
+	if n := holders.Add(1); n != 1 && ctx.Err() == nil {
+		t.Errorf("%d holders at once", n)
+	}
+	if before := last.Swap(l.Token()); before >= l.Token() && ctx.Err() == nil {
+		t.Errorf("token %d after %d", l.Token(), before)
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(2 * time.Millisecond):
+	}
+	holders.Add(-1)
+}
+
+// newSession returns a session of the case, with the connections of an operator in
+// another one.
+func newSession(t *testing.T, c driver.Connector) *caseSession {
+	t.Helper()
+	s, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s.(*caseSession)
+}
+
+// create makes a node.
+func create(t *testing.T, s driver.Session, queue string) driver.Joined {
+	t.Helper()
+	j, err := s.Create(t.Context(), queue, driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// lockRows runs a statement that locks rows, and returns when it has locked them.
+func lockRows(t *testing.T, tx *sql.Tx, text string, args ...any) {
+	t.Helper()
+	rows, err := tx.QueryContext(t.Context(), text, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(60 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after a minute: %s", what)
+		}
+	}
+}
+
+// TestLateChangeIsRefused first sends a cancellation, which raises the generation of
+// the session to 2. Then it sends a create of generation 1, as if this create had been
+// delayed on its way. The create must leave no node.
+func TestLateChangeIsRefused(t *testing.T) {
+	c := newCaseWith(t)
+	s := newSession(t, c)
+	c.exec(t, callText(c.database, "dlock_cancel", []any{s.ID(), int64(2), "1"}))
+	c.exec(t, callText(c.database, "dlock_append", []any{s.ID(), int64(1), "q", "late-W-", "2"}))
+	nodes, err := s.List(t.Context(), "q")
+	if err != nil || len(nodes) > 0 {
+		t.Errorf("nodes %v, error %v", nodes, err)
+	}
+}
+
+// TestCancelWaitsForAppendsThatRun holds an append back in the server, by a lock on the
+// row of its queue, and sends the cancellation meanwhile.
+func TestCancelWaitsForAppendsThatRun(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=1h")
+	s := newSession(t, c)
+	c.exec(t, "INSERT INTO dlock_queue (name, last, used) VALUES ('q', 1, 1)")
+	blocker, err := c.admin.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blocker.Rollback()
+	lockRows(t, blocker, "SELECT * FROM dlock_queue WHERE name = 'q' FOR UPDATE")
+	var all sync.WaitGroup
+	all.Go(func() { c.exec(t, callText(c.database, "dlock_append", []any{s.ID(), int64(1), "q", "late-W-", "2"})) })
+	running := func(procedure string) func() bool {
+		return func() bool {
+			return c.server.SQL(t, c.database, "SELECT COUNT(*) FROM information_schema.innodb_trx t "+
+				"JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id "+
+				"WHERE t.trx_state = 'LOCK WAIT' AND p.db = '"+c.database+"'") == procedure
+		}
+	}
+	eventually(t, "the append does not wait", running("1"))
+	done := make(chan struct{})
+	all.Go(func() {
+		c.exec(t, callText(c.database, "dlock_cancel", []any{s.ID(), int64(2), "2"}))
+		close(done)
+	})
+	eventually(t, "the cancellation does not wait", func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return running("2")()
+		}
+	})
+	if err := blocker.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	all.Wait()
+	if nodes, err := s.List(t.Context(), "q"); err != nil || len(nodes) > 0 {
+		t.Errorf("nodes %v, error %v", nodes, err)
+	}
+}
+
+// TestHeartbeatDoesNotWaitForChanges holds a change of the session back, with the lock
+// on the row of the session.
+func TestHeartbeatDoesNotWaitForChanges(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=1h")
+	s := newSession(t, c)
+	blocker, err := c.admin.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blocker.Rollback()
+	lockRows(t, blocker, "SELECT * FROM dlock_session WHERE id = ? FOR UPDATE", s.ID())
+	if _, err := s.Store().Beat(t.Context(), s.ID()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestChangeByHandIsNoticed shows that statements of an operator reach the watches.
+func TestChangeByHandIsNoticed(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=1h")
+	s := newSession(t, c)
+	w, err := s.Watch(t.Context(), "q", create(t, s, "q").Place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	c.exec(t, "DELETE FROM dlock_node")
+	select {
+	case <-w.C:
+	case <-time.After(10 * time.Second):
+		t.Error("the watch goes on")
+	}
+}
+
+// TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved uses a connection on which
+// the clock of the server shows the year 2001.
+func TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=1h")
+	s := newSession(t, c)
+	old := openDB(t, c.server, c.database, "timestamp=1000000000")
+	last := create(t, s, "q").Token
+	appendOld := func() {
+		t.Helper()
+		var status, name string
+		var token, own int64
+		row := old.QueryRow(callText(c.database, "dlock_append", []any{s.ID(), int64(1), "q", "b-W-", "y"}))
+		if err := row.Scan(&status, &token, &name, &own); err != nil || status != "ok" || token <= last {
+			t.Fatalf("status %q, token %d after %d, error %v", status, token, last, err)
+		}
+		last = token
+	}
+	appendOld()
+	c.exec(t, "DELETE FROM dlock_node")
+	c.exec(t, "CALL dlock_open()")
+	if n := c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_queue"); n != "1" {
+		t.Errorf("%s queues are left of one that was used today", n)
+	}
+	appendOld()
+	c.exec(t, "UPDATE dlock_queue SET used = used - 3")
+	c.exec(t, "CALL dlock_open()")
+	if n := c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_queue"); n != "1" {
+		t.Errorf("%s queues are left of one with a node", n)
+	}
+	c.exec(t, "DELETE FROM dlock_node")
+	c.exec(t, "CALL dlock_open()")
+	if n := c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_queue"); n != "0" {
+		t.Errorf("%s queues are left", n)
+	}
+	appendOld()
+}
+
+// TestClockSetForwardEndsSessions shows what the package comment says: a session learns
+// with its next heartbeat that the clock of the server has ended it.
+func TestClockSetForwardEndsSessions(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=2s")
+	s := newSession(t, c)
+	create(t, s, "q")
+	late := openDB(t, c.server, c.database, fmt.Sprint("timestamp=", time.Now().Add(time.Hour).Unix()))
+	var status string
+	if err := late.QueryRow("CALL dlock_expire()").Scan(&status); err != nil || status != "ok" {
+		t.Fatal(status, err)
+	}
+	select {
+	case <-s.Done():
+		if !errors.Is(s.Err(), session.ErrUnknownSession) {
+			t.Error(s.Err())
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the session lives on")
+	}
+}
+
+// TestNoRequestSeesWhatIsNotCommitted removes a node in a transaction that stays open.
+// Sessions whose connections read uncommitted changes must still see the node.
+func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=1h")
+	first := newSession(t, c)
+	held := create(t, first, "q")
+	connector, err := NewConnector(openDB(t, c.server, c.database, "tx_isolation=%27READ-UNCOMMITTED%27"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := connector.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	remover, err := c.admin.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remover.Rollback()
+	if _, err := remover.Exec("DELETE FROM dlock_node WHERE queue = 'q' AND name = ?", held.Name); err != nil {
+		t.Fatal(err)
+	}
+	if j := create(t, second, "q"); !j.Known || len(j.Ahead) != 1 {
+		t.Errorf("the append sees %v ahead", j.Ahead)
+	}
+	if nodes, err := second.List(t.Context(), "q"); err != nil || len(nodes) != 2 {
+		t.Errorf("nodes %v, error %v", nodes, err)
+	}
+}
+
+// TestDeadlockIsRepeated makes a transaction that waits for the row of the session,
+// which an append has locked, while the append waits for the row of the queue. The
+// server ends the transaction that has changed less, which is the append.
+func TestDeadlockIsRepeated(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=1h")
+	s := newSession(t, c)
+	s.Delete(t.Context(), "q", create(t, s, "q").Place, driver.Changed)
+	c.exec(t, "CREATE TABLE work (n int) ENGINE=InnoDB")
+	deadlocks := func() string {
+		return c.server.SQL(t, "", "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Innodb_deadlocks'")
+	}
+	before := deadlocks()
+	other, err := c.admin.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Rollback()
+	if _, err := other.Exec("INSERT INTO work SELECT seq FROM seq_1_to_1000"); err != nil {
+		t.Fatal(err)
+	}
+	lockRows(t, other, "SELECT * FROM dlock_queue WHERE name = 'q' FOR UPDATE")
+	created := make(chan error, 1)
+	go func() {
+		_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
+		created <- err
+	}()
+	eventually(t, "the append does not wait", func() bool {
+		return c.server.SQL(t, "", "SELECT COUNT(*) FROM information_schema.innodb_trx t "+
+			"JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id "+
+			"WHERE t.trx_state = 'LOCK WAIT' AND p.db = '"+c.database+"'") == "1"
+	})
+	lockRows(t, other, "SELECT * FROM dlock_session FOR UPDATE")
+	if deadlocks() == before {
+		t.Error("there was no deadlock")
+	}
+	if err := other.Commit(); err != nil {
+		t.Error(err)
+	}
+	if err := <-created; err != nil {
+		t.Error(err)
+	}
+	if nodes, err := s.List(t.Context(), "q"); err != nil || len(nodes) != 1 {
+		t.Errorf("nodes %v, error %v", nodes, err)
+	}
+}
+
+// TestConflictsThatDoNotEnd shows that the store gives up in the end, with an error
+// that may pass by itself.
+func TestConflictsThatDoNotEnd(t *testing.T) {
+	c := newCaseWith(t)
+	s := newSession(t, c)
+	tries := 0
+	var hook interceptor = func(ctx context.Context, procedure, _ string, send func(context.Context) error) error {
+		if procedure != "dlock_append" {
+			return send(ctx)
+		}
+		tries++
+		return &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock; try restarting transaction"}
+	}
+	s.Store().(*store).intercept.Store(&hook)
+	_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
+	if !errors.Is(err, driver.ErrUnavailable) || tries != maxTries {
+		t.Errorf("%d tries, error %v", tries, err)
+	}
+}
+
+// TestAppendThatWasInterruptedLeavesNothing plays the error of a statement that an
+// operator has ended after its commit.
+func TestAppendThatWasInterruptedLeavesNothing(t *testing.T) {
+	c := newCaseWith(t)
+	s := newSession(t, c)
+	var hook interceptor = func(ctx context.Context, procedure, _ string, send func(context.Context) error) error {
+		err := send(ctx)
+		if procedure == "dlock_append" {
+			err = &mysql.MySQLError{Number: 1317, Message: "Query execution was interrupted"}
+		}
+		return err
+	}
+	s.Store().(*store).intercept.Store(&hook)
+	_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
+	if !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("error %v", err)
+	}
+	eventually(t, "the node is still there", func() bool {
+		nodes, err := s.List(t.Context(), "q")
+		return err == nil && len(nodes) == 0
+	})
+}
+
+// TestLostReplyDoesNotRepeatTheAppend breaks the connection between an append and its
+// reply. Package database/sql repeats a statement if the client says that it was not
+// sent. The append was sent, so it must run once.
+func TestLostReplyDoesNotRepeatTheAppend(t *testing.T) {
+	c := newCounted(t)
+	session, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	s := c.sessions[0]
+	if j := create(t, s, "other"); j.Token == 0 {
+		t.Fatal("no token")
+	}
+	before := s.roundTrips()
+	s.proxy.CutOneWay(testenv.ToClient)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("y")})
+		failed <- err
+	}()
+	eventually(t, "the append does not arrive", func() bool {
+		return c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_queue WHERE name = 'q'") == "1"
+	})
+	s.proxy.DropConnections()
+	s.proxy.Heal()
+	if err := <-failed; !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("error %v", err)
+	}
+	eventually(t, "the node is still there", func() bool {
+		return c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_node WHERE queue = 'q'") == "0"
+	})
+	if n := s.sent()["dlock_append"]; n != 2 {
+		t.Errorf("%d appends, want 2", n)
+	}
+	if n := s.roundTrips() - before; n != 2 {
+		t.Errorf("%d queries, want 2: the append and its cancellation", n)
+	}
+}
+
+// TestSmallPoolServesManyCalls makes many changes at once with the smallest pool. The
+// heartbeats and the looks need connections as well.
+func TestSmallPoolServesManyCalls(t *testing.T) {
+	server := mysqltest.Shared(t)
+	client, err := dlock.Open("mysql", server.DSN(server.Database(), "session_timeout=2s", "max_connections=3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var tokens sync.Map
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			name := fmt.Sprint("q", i%3)
+			l := lock(t, client.RWMutex(name))
+			if _, twice := tokens.LoadOrStore(fmt.Sprint(name, l.Token()), true); twice {
+				t.Errorf("token %d came twice", l.Token())
+			}
+			if err := l.Unlock(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestServerWithoutFreeConnections fills the server with connections. Connect must
+// return an error that matches driver.ErrUnavailable, and succeed when the connections
+// are closed.
+func TestServerWithoutFreeConnections(t *testing.T) {
+	server := mysqltest.Start(t, mysqltest.WithConfig("max_connections=10"))
+	database := server.Database()
+	server.SQL(t, database, "CREATE USER plain@'%' IDENTIFIED BY 'correct-horse'; GRANT ALL ON "+database+".* TO plain@'%';"+
+		"CREATE USER few@'%' IDENTIFIED BY 'correct-horse' WITH MAX_USER_CONNECTIONS 1; GRANT ALL ON "+database+".* TO few@'%'")
+	as := func(user string) string { return strings.Replace(server.DSN(database), "dlock:", user+":", 1) }
+	fill := func(user string) (empty func()) {
+		db, err := sql.Open("mysql", as(user))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var taken []*sql.Conn
+		for range 20 {
+			c, err := db.Conn(t.Context())
+			if err != nil {
+				break
+			}
+			taken = append(taken, c)
+		}
+		return func() {
+			for _, c := range taken {
+				c.Close()
+			}
+			db.Close()
+		}
+	}
+	empty := fill("plain")
+	refused(t, as("plain"), true, "Too many connections")
+	empty()
+	eventually(t, "no connection is free", func() bool {
+		_, err := connect(t, as("plain"))
+		return err == nil
+	})
+	empty = fill("few")
+	refused(t, as("few"), true, "max_user_connections")
+	empty()
+}
+
+// TestStatementsOfTheDocumentation runs the statements of the package comment.
+func TestStatementsOfTheDocumentation(t *testing.T) {
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "To show a queue:")
+	var statements strings.Builder
+	for line := range strings.Lines(rest) {
+		if after, ok := strings.CutPrefix(line, "//\t"); ok {
+			statements.WriteString(after)
+		}
+	}
+	c := newCaseWith(t, "session_timeout=1h")
+	s := newSession(t, c)
+	j := create(t, s, "stock/42")
+	run := strings.NewReplacer("web1-W-0000000007", j.Name, "BFYBXI7DOQ5VTWVDDN4LBFTMXR", s.ID()).Replace(statements.String())
+	out := c.server.SQL(t, c.database, run)
+	lines := strings.Split(out, "\n")
+	if len(lines) != 3 || !strings.HasPrefix(lines[0], j.Name+"\t"+s.ID()+"\t20") ||
+		!strings.HasPrefix(lines[1], s.ID()+"\t3") || lines[2] != "ok" {
+		t.Errorf("the statements\n%s\nprint\n%s", run, out)
+	}
+	if n := c.server.SQL(t, c.database, "SELECT (SELECT COUNT(*) FROM dlock_node) + (SELECT COUNT(*) FROM dlock_session) + (SELECT COUNT(*) FROM dlock_lease)"); n != "0" {
+		t.Errorf("%s rows are left", n)
+	}
+}

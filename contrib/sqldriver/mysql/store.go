@@ -1,0 +1,462 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// store is the session.Store of one session.
+type store struct {
+	connector *connector
+	pool      *pool
+	database  string // set by Open
+	intercept atomic.Pointer[interceptor]
+}
+
+// An interceptor is a function of a test. The store calls it in place of a call of a
+// procedure. The interceptor may call send, which sends the text.
+type interceptor func(ctx context.Context, procedure, text string, send func(context.Context) error) error
+
+var _ session.Store = (*store)(nil)
+
+func newStore(c *connector) (*store, error) {
+	p, err := newPool(c)
+	if err != nil {
+		return nil, err
+	}
+	s := &store{connector: c, pool: p, database: c.database}
+	if c.config != nil {
+		s.database = c.config.DBName
+	}
+	return s, nil
+}
+
+// hexArray is an argument of a procedure: strings as a JSON array of their hexadecimal
+// digits.
+type hexArray []string
+
+// callText returns the text of a call. Strings are written in hexadecimal digits. So no
+// argument can end its literal, whatever sql_mode and character set the connection has,
+// and the call needs neither placeholders nor the parameter interpolateParams.
+func callText(database, procedure string, args []any) string {
+	b := append([]byte("CALL "), quote(database)...)
+	b = append(append(append(b, '.'), procedure...), '(')
+	for i, arg := range args {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		switch a := arg.(type) {
+		case string:
+			b = append(hex.AppendEncode(append(b, "X'"...), []byte(a)), '\'')
+		case []byte:
+			b = append(hex.AppendEncode(append(b, "X'"...), a), '\'')
+		case int64:
+			b = strconv.AppendInt(b, a, 10)
+		case bool:
+			b = strconv.AppendBool(b, a)
+		case hexArray:
+			b = append(b, "'["...)
+			for i, s := range a {
+				if i > 0 {
+					b = append(b, ',')
+				}
+				b = append(hex.AppendEncode(append(b, '"'), []byte(s)), '"')
+			}
+			b = append(b, "]'"...)
+		default:
+			panic(fmt.Sprintf("mysql: argument of type %T", arg))
+		}
+	}
+	return string(append(b, ')'))
+}
+
+// call calls a procedure, which is one round trip, and then the function row for each
+// row of its result. If the procedure was rolled back because of a conflict with
+// another transaction, call tries again.
+func (s *store) call(ctx context.Context, procedure string, args []any, row func(scan func(...any) error) error) error {
+	text := callText(s.database, procedure, args)
+	send := func(ctx context.Context) error { return s.query(ctx, text, row) }
+	if f := s.intercept.Load(); f != nil {
+		plain := send
+		send = func(ctx context.Context) error { return (*f)(ctx, procedure, text, plain) }
+	}
+	for tries := 1; ; tries++ {
+		err := send(ctx)
+		if tries == maxTries || !slices.Contains(again, number(err)) || !pause(ctx, tries) {
+			return markError(ctx, err)
+		}
+	}
+}
+
+// maxTries is how often a statement is sent that conflicts with other transactions.
+const maxTries = 8
+
+// pause waits for a random time, which is longer for later tries. It reports whether
+// ctx has not ended before.
+func pause(ctx context.Context, tries int) bool {
+	timer := time.NewTimer(rand.N(time.Millisecond << tries))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// query sends one statement without arguments, and calls row for each row of its first
+// result. Rows without arguments need no prepared statement, so this is one round trip.
+func (s *store) query(ctx context.Context, text string, row func(scan func(...any) error) error) error {
+	db, err := s.pool.db()
+	if err != nil {
+		return err
+	}
+	rows, err := db.QueryContext(ctx, text)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// status calls a procedure that returns a status.
+func (s *store) status(ctx context.Context, procedure string, args ...any) (status string, err error) {
+	err = s.call(ctx, procedure, args, func(scan func(...any) error) error { return scan(&status) })
+	return status, err
+}
+
+// change calls a procedure that makes a change. It waits for a slot.
+func (s *store) change(ctx context.Context, procedure string, args ...any) error {
+	leave, err := s.pool.enter(ctx)
+	if err != nil {
+		return errors.Join(session.ErrRefused, driver.ErrUnavailable, err)
+	}
+	defer leave()
+	status, err := s.status(ctx, procedure, args...)
+	if err != nil {
+		return err
+	}
+	return statusError(status)
+}
+
+// statusError returns the error that a status of the procedures stands for.
+func statusError(status string) error {
+	switch status {
+	case "ok":
+		return nil
+	case "unknown":
+		return session.ErrUnknownSession
+	case "stale":
+		return session.ErrStale
+	case "gone":
+		return driver.ErrGone
+	}
+	return fmt.Errorf("unknown status %q: are the procedures of another version?", status)
+}
+
+// Open connects, checks the server, and creates the tables if they are missing.
+func (s *store) Open(ctx context.Context) error {
+	if err := s.checkServer(ctx); denied(err) && s.database != "" {
+		return s.needOperator(err, "")
+	} else if err != nil {
+		return err
+	}
+	if s.database == "" {
+		var name sql.NullString
+		err := s.query(ctx, "SELECT DATABASE()", func(scan func(...any) error) error { return scan(&name) })
+		if err != nil {
+			return markError(ctx, err)
+		}
+		if s.database = name.String; s.database == "" {
+			return errors.New("the connections of the *sql.DB have no default database: set Options.Database")
+		}
+	}
+	version, err := s.version(ctx)
+	if missing(err) || denied(err) || err == nil && version == 0 {
+		if err := s.createTables(ctx); err != nil {
+			return err
+		}
+		if version, err = s.version(ctx); denied(err) {
+			return s.needOperator(err, "")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if version != schemaVersion {
+		return fmt.Errorf("the tables in database %q have version %d, and this driver needs version %d", s.database, version, schemaVersion)
+	}
+	return nil
+}
+
+// version returns the version of the tables, or zero if not all statements that create
+// them have succeeded.
+func (s *store) version(ctx context.Context) (version int, err error) {
+	err = s.call(ctx, "dlock_open", nil, func(scan func(...any) error) error { return scan(&version) })
+	return version, err
+}
+
+// createTables creates the tables and procedures. MySQL commits each such statement by
+// itself. All of them may be run by several sessions at the same time, and the last one
+// says that all have succeeded.
+func (s *store) createTables(ctx context.Context) error {
+	db, err := s.pool.db()
+	if err != nil {
+		return err
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return markError(ctx, err)
+	}
+	defer conn.Close()
+	// The statements change the session, so the connection must not go back to
+	// the pool.
+	defer conn.Raw(func(any) error { return errDiscard })
+	for _, text := range append([]string{"USE " + quote(s.database), "SET SESSION autocommit = 1"}, statements()...) {
+		if err := execute(ctx, conn, text); denied(err) {
+			return s.needOperator(err, account(ctx, conn))
+		} else if err != nil {
+			return markError(ctx, err)
+		}
+	}
+	return nil
+}
+
+// needOperator returns the error for a user who may not create the tables, or not use
+// them. It holds what an operator has to run. An empty account stands for that of the
+// DSN.
+func (s *store) needOperator(err error, account string) error {
+	if account == "" {
+		account = "user@host"
+		if s.connector.config != nil {
+			account = quote(s.connector.config.User) + "@`%`"
+		}
+	}
+	return fmt.Errorf("%w\nthe user may not use the tables and procedures of dlock, or they are missing and the user may not create them. "+
+		"Let an operator run:\n\n%s\n%s", err, Statements(s.database), grants(s.database, account))
+}
+
+// execute runs a statement that creates something. It tries again after a conflict with
+// another session that creates the same.
+func execute(ctx context.Context, conn *sql.Conn, text string) error {
+	for tries := 1; ; tries++ {
+		_, err := conn.ExecContext(ctx, text)
+		if tries == maxTries || !slices.Contains(again, number(err)) || !pause(ctx, tries) {
+			return err
+		}
+	}
+}
+
+// account returns the account of a connection as GRANT needs it, or an empty text.
+func account(ctx context.Context, conn *sql.Conn) string {
+	var name string
+	err := conn.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&name)
+	at := strings.LastIndexByte(name, '@')
+	if err != nil || at < 0 {
+		return ""
+	}
+	return quote(name[:at]) + "@" + quote(name[at+1:])
+}
+
+// Begin implements session.Store.
+func (s *store) Begin(ctx context.Context, id string, timeout time.Duration) error {
+	_, err := s.status(ctx, "dlock_begin", id, timeout.Microseconds())
+	return err
+}
+
+// Beat implements session.Store.
+func (s *store) Beat(ctx context.Context, id string) (time.Duration, error) {
+	var status string
+	var micros int64
+	err := s.call(ctx, "dlock_beat", []any{id}, func(scan func(...any) error) error { return scan(&status, &micros) })
+	if err == nil {
+		err = statusError(status)
+	}
+	return time.Duration(micros) * time.Microsecond, err
+}
+
+// Expire implements session.Store.
+func (s *store) Expire(ctx context.Context) (found bool, err error) {
+	status, err := s.status(ctx, "dlock_expire")
+	return status == "ok", err
+}
+
+// End implements session.Store.
+func (s *store) End(ctx context.Context, id string) error {
+	_, err := s.status(ctx, "dlock_end", id)
+	return err
+}
+
+// Create implements session.Store.
+func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, err error) {
+	leave, err := s.pool.enter(ctx)
+	if err != nil {
+		return 0, nil, errors.Join(session.ErrRefused, driver.ErrUnavailable, err)
+	}
+	defer leave()
+	var status string
+	err = s.call(ctx, "dlock_append", []any{op.Session, op.Generation, queue, prefix, data}, func(scan func(...any) error) error {
+		var name sql.NullString
+		var own int64
+		if err := scan(&status, &token, &name, &own); err != nil {
+			return err
+		}
+		if name.Valid {
+			nodes = append(nodes, session.Row{Name: name.String, Token: own})
+		}
+		return nil
+	})
+	if err == nil {
+		err = statusError(status)
+	}
+	return token, nodes, err
+}
+
+// Delete implements session.Store.
+func (s *store) Delete(ctx context.Context, op session.Op, queue string, token int64, why driver.Cause) error {
+	return s.change(ctx, "dlock_remove", op.Session, op.Generation, queue, token, why == driver.Released)
+}
+
+// Replace implements session.Store.
+func (s *store) Replace(ctx context.Context, op session.Op, queue string, token int64, prefix string) error {
+	return s.change(ctx, "dlock_replace", op.Session, op.Generation, queue, token, prefix)
+}
+
+// Cancel implements session.Store. It takes no slot, because all slots may belong to
+// changes that end only after this Cancel.
+func (s *store) Cancel(ctx context.Context, op session.Op, data [][]byte) error {
+	for _, d := range data {
+		status, err := s.status(ctx, "dlock_cancel", op.Session, op.Generation, d)
+		if err == nil {
+			err = statusError(status)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// List implements session.Store.
+func (s *store) List(ctx context.Context, id, queue string) ([]session.Row, error) {
+	found, err := s.Look(ctx, id, map[string]int64{queue: 0})
+	return found[queue].Nodes, err
+}
+
+// Look implements session.Store.
+func (s *store) Look(ctx context.Context, id string, versions map[string]int64) (map[string]session.Snapshot, error) {
+	var queues hexArray
+	for queue := range versions {
+		queues = append(queues, queue)
+	}
+	known := true
+	found, last := make(map[string]session.Snapshot), make(map[string]int64)
+	err := s.call(ctx, "dlock_look", []any{id, queues}, func(scan func(...any) error) error {
+		var queue string
+		var number, token int64
+		var released, name sql.NullString
+		if err := scan(&known, &queue, &number, &released, &name, &token); err != nil {
+			return err
+		}
+		snapshot := found[queue]
+		snapshot.Released = released.String
+		if name.Valid {
+			snapshot.Nodes = append(snapshot.Nodes, session.Row{Name: name.String, Token: token})
+		}
+		found[queue], last[queue] = snapshot, number
+		return nil
+	})
+	if err == nil && !known {
+		err = session.ErrUnknownSession
+	}
+	if err != nil {
+		return nil, err
+	}
+	for queue, snapshot := range found {
+		snapshot.Version = digest(last[queue], snapshot)
+		snapshot.Same = snapshot.Version == versions[queue]
+		found[queue] = snapshot
+	}
+	return found, nil
+}
+
+// digest returns a number that is new after every change of a queue, and never zero. An
+// append and a replacement raise the number last of the queue. Every other change takes
+// a node away, or is made by hand: the names of the nodes show it.
+func digest(last int64, s session.Snapshot) int64 {
+	h := fnv.New64a()
+	fmt.Fprintln(h, last, s.Released)
+	for _, n := range s.Nodes {
+		fmt.Fprintln(h, n.Name)
+	}
+	return int64(h.Sum64() | 1)
+}
+
+// Read implements session.Store.
+func (s *store) Read(ctx context.Context, id, queue, name string) (info driver.NodeInfo, err error) {
+	var known, there bool
+	var created int64
+	err = s.call(ctx, "dlock_read", []any{id, queue, name}, func(scan func(...any) error) error {
+		return scan(&known, &there, &info.Token, &info.Data, &info.Owner, &created)
+	})
+	switch {
+	case err != nil:
+	case !known:
+		err = session.ErrUnknownSession
+	case !there:
+		err = driver.ErrGone
+	}
+	if created != 0 {
+		info.Created = time.UnixMicro(created)
+	}
+	return info, err
+}
+
+// Walk implements session.Store.
+func (s *store) Walk(ctx context.Context, id, prefix string) (queues []string, err error) {
+	known := true
+	err = s.call(ctx, "dlock_walk", []any{id, prefix}, func(scan func(...any) error) error {
+		var queue sql.NullString
+		if err := scan(&known, &queue); err != nil {
+			return err
+		}
+		if queue.Valid {
+			queues = append(queues, queue.String)
+		}
+		return nil
+	})
+	if err == nil && !known {
+		err = session.ErrUnknownSession
+	}
+	return queues, err
+}
+
+// Server implements session.Store.
+func (s *store) Server() string { return s.connector.server() }
+
+// Close implements session.Store.
+func (s *store) Close() error { return s.pool.close() }
+
+// Format writes the store without its password, for every verb.
+func (s *store) Format(f fmt.State, _ rune) {
+	_, _ = io.WriteString(f, "mysql store of "+s.Server())
+}
