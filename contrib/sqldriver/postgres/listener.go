@@ -23,6 +23,7 @@ type listener struct {
 	store   *store
 	gone    func(queue, name string, why driver.Cause)
 	renewed func()
+	wake    func() // makes the session look at its queues
 	life    context.Context
 	end     context.CancelFunc
 	done    sync.WaitGroup
@@ -44,8 +45,8 @@ func newListener(s *store) *listener {
 }
 
 // Notify implements session.Listener.
-func (s *store) Notify(gone func(queue, name string, why driver.Cause), renewed func()) {
-	s.listener.gone, s.listener.renewed = gone, renewed
+func (s *store) Notify(gone func(queue, name string, why driver.Cause), renewed, lost func()) {
+	s.listener.gone, s.listener.renewed, s.listener.wake = gone, renewed, lost
 }
 
 // Line implements session.Listener.
@@ -120,6 +121,7 @@ func (l *listener) run() {
 	for {
 		_ = l.connect() // after an error the session looks at its queues often, until the next connection
 		l.lost()
+		l.wake()
 		timer := time.NewTimer(l.store.connector.options.timeout / 4)
 		select {
 		case <-l.life.Done():

@@ -384,3 +384,45 @@ func TestServerWithoutFreeConnections(t *testing.T) {
 	defer client.Close()
 	lock(t, client.RWMutex("q")).Unlock()
 }
+
+// TestSessionThatNoLongerListensLooks ends the connection on which a waiter listens.
+// The waiter must not wait for the next look, which is due after a quarter of an hour.
+func TestSessionThatNoLongerListensLooks(t *testing.T) {
+	server := pgtest.Shared(t)
+	schema := server.Schema()
+	var locks []*dlock.RWMutex
+	for _, name := range []string{"holder", "waiter"} {
+		client, err := dlock.Open("postgres", server.DSN("schema="+schema, "session_timeout=1h", "application_name="+schema+name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		locks = append(locks, client.RWMutex("q"))
+	}
+	held := lock(t, locks[0])
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	granted := make(chan error)
+	go func() {
+		_, err := locks[1].Lock(ctx)
+		granted <- err
+	}()
+	listens := "FROM pg_stat_activity WHERE application_name = '" + schema + "waiter' AND query ILIKE 'LISTEN%'"
+	await := func(count string) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); server.SQL(t, "SELECT count(*) "+listens) != count; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("there are not %s connections that listen", count)
+			}
+		}
+	}
+	await("1")
+	server.SQL(t, "SELECT pg_terminate_backend(pid) "+listens)
+	await("0")
+	if err := held.Unlock(); err != nil {
+		t.Error(err)
+	}
+	if err := <-granted; err != nil {
+		t.Error(err)
+	}
+}

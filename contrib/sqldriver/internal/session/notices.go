@@ -52,10 +52,12 @@ func (n *notices) record(queue string, line uint64) (done func()) {
 	}
 }
 
-// listen connects the session with a store that sends notices.
+// listen connects the session with a store that sends notices. When they do not arrive
+// any more, the session looks at its queues soon, as it would otherwise wait for the
+// next look of [Session.pause].
 func (s *Session) listen() {
 	if l, ok := s.store.(Listener); ok {
-		l.Notify(s.gone, s.endWatches)
+		l.Notify(s.gone, s.endWatches, s.looks.wake)
 	}
 }
 

@@ -85,8 +85,9 @@ type Listener interface {
 	// gone for each node, in the order of the changes. If notices may have been
 	// lost, the notices after that have another line number, and the store calls
 	// renewed before it calls gone with the first of them. It never calls gone and
-	// renewed at the same time.
-	Notify(gone func(queue, name string, why driver.Cause), renewed func())
+	// renewed at the same time. The store calls lost when notices do not arrive any
+	// more, and Line returns zero by then.
+	Notify(gone func(queue, name string, why driver.Cause), renewed, lost func())
 }
 
 // Op says which session makes a change, and with which generation: see
