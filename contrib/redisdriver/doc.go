@@ -170,15 +170,48 @@
 //
 // The scripts are the files of the directory lua. The text of a script is the file
 // common.lua and, right behind it, the file of that name. Each takes one key,
-// {dlock}:seq, and the arguments that its first line lists. A client in another
-// language takes part with the same texts. It begins a session (open), renews it
-// (beat) every eighth of its timeout, and ends it (close). Three quarters of a
-// timeout after it has sent the latest heartbeat that was answered, it stops using
-// its locks. Errors begin with DLOCKENDED, DLOCKGONE or DLOCKCANCELLED.
+// {dlock}:seq, and the arguments that its first line lists. Errors begin with
+// DLOCKENDED, DLOCKGONE or DLOCKCANCELLED.
 //
 // With an access control list, the user needs these permissions: ~{dlock}:* &{dlock}:*
 // +@connection +@scripting +@read +@write +@sortedset +@hash +time +publish +subscribe
 // and, for the check of the settings, +config|get.
+//
+// # A client in another language
+//
+// A client in another language takes part with the same scripts. A test of this package
+// runs the following commands of a shell beside Go clients. SEQ stands for the sequence
+// that the command create prints first. The other lines that create prints, and those
+// of list, are members of the queue.
+//
+//	# make the texts of the scripts
+//	for f in lua/*.lua; do cat lua/common.lua $f >$(basename $f); done
+//	# begin a session that the store keeps for 10 s
+//	redis-cli -e --eval open.lua {dlock}:seq , shell-1 10000000
+//	# renew the session, every eighth of its timeout
+//	redis-cli -e --eval beat.lua {dlock}:seq , shell-1 10000000
+//	# join the queue of stock/42 as a writer, with operation 1 of this session
+//	redis-cli -e --eval create.lua {dlock}:seq , shell-1 stock/42 1 sh-W- 'from sh' 0
+//	# look at the queue until the turn has come
+//	redis-cli -e --eval list.lua {dlock}:seq , shell-1 stock/42
+//	# release the lock, or give the wait up
+//	redis-cli -e --eval delete.lua {dlock}:seq , shell-1 stock/42 SEQ r
+//	# remove the node of operation 1, if the reply to create was lost
+//	redis-cli -e --eval cancel.lua {dlock}:seq , shell-1 1
+//	# end the session
+//	redis-cli -e --eval close.lua {dlock}:seq , shell-1
+//
+// The client has to keep these rules:
+//
+//   - A writer holds the lock if its node is the first of the queue. A reader, whose
+//     prefix ends in -R-, holds the lock if no node ahead of its own has a prefix that
+//     ends in -W-. A fencing token is the sequence.
+//   - Three quarters of a timeout after it has sent the latest open or beat that was
+//     answered, the client stops using its locks. The error DLOCKENDED says that it has
+//     lost them.
+//   - A delete of a lock that was held ends in r. A delete of a waiter ends in c.
+//   - A client that does not want to look again and again subscribes to the channel
+//     {dlock}:c:SESSION before it begins its session, and runs watch.
 //
 // # For operators
 //

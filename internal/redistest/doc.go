@@ -5,7 +5,8 @@
 // Package redistest needs the programs redis-server and redis-sentinel, of version 7
 // or later, from Debian's packages redis-server and redis-sentinel. If one is
 // missing, tests are skipped and say so. If the environment variable DLOCK_TEST_REDIS
-// is "require", tests fail instead.
+// is "require", tests fail instead. The same holds for redis-cli, from Debian's package
+// redis-tools, and for the tests that use it.
 //
 // No server outlives the test binary, see [testenv.Process]. Servers listen on
 // loopback only. Unless a function says otherwise, it reports trouble with t.Fatal,

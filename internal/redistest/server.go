@@ -30,6 +30,15 @@ func Require(t testing.TB) {
 	}
 }
 
+// RequireCLI ends the test if this machine lacks redis-cli.
+func RequireCLI(t testing.TB) {
+	t.Helper()
+	_, err := exec.LookPath("redis-cli")
+	cli := redis
+	cli.Name, cli.Install = "redis-cli", "apt-get install -y --no-install-recommends redis-tools"
+	cli.Require(t, err)
+}
+
 // Server is one Redis server, or one Sentinel, for a test.
 type Server struct {
 	t       testing.TB

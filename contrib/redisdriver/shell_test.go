@@ -1,0 +1,235 @@
+package redisdriver
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/redistest"
+)
+
+// shell runs commands of the package comment with redis-cli.
+type shell struct {
+	t         *testing.T
+	server    *redistest.Server
+	documents string // the package comment
+	dir       string // the working directory of the commands
+}
+
+// newShell returns a shell for a server of its own, because the commands name the
+// namespace dlock.
+func newShell(t *testing.T, options ...redistest.Option) *shell {
+	redistest.RequireCLI(t)
+	text, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	sh := &shell{t: t, server: redistest.Start(t, options...), documents: string(text), dir: t.TempDir()}
+	lua, err := filepath.Abs("lua")
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(lua, filepath.Join(sh.dir, "lua")))
+	sh.run("for f in lua/*.lua; do cat lua/common.lua $f >$(basename $f); done")
+	return sh
+}
+
+// dsn returns the name of the server for Go clients.
+func (sh *shell) dsn() string { return "redis://" + sh.server.Addr() + "?session_timeout=2h" }
+
+// client returns a Go client.
+func (sh *shell) client() *dlock.Client {
+	client, err := dlock.Open("redis", sh.dsn())
+	require.NoError(sh.t, err)
+	sh.t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// try runs a command that the package comment contains. The arguments are words of the
+// command and what takes their places. It returns the lines that the command prints.
+func (sh *shell) try(command string, replace ...string) (lines []string, err error) {
+	sh.t.Helper()
+	require.Contains(sh.t, sh.documents, command+"\n", "the package comment does not contain the command")
+	_, port, err := net.SplitHostPort(sh.server.Addr())
+	require.NoError(sh.t, err)
+	text := strings.NewReplacer(append(replace, "redis-cli ", "redis-cli -p "+port+" ")...).Replace(command)
+	c := exec.Command("/bin/sh", "-c", text)
+	c.Dir = sh.dir
+	out, err := c.CombinedOutput()
+	return strings.Split(strings.TrimSpace(string(out)), "\n"), err
+}
+
+// run is try for a command that succeeds.
+func (sh *shell) run(command string, replace ...string) (lines []string) {
+	sh.t.Helper()
+	lines, err := sh.try(command, replace...)
+	require.NoError(sh.t, err, "%s", lines)
+	return lines
+}
+
+// operator runs a statement that the package comment gives to operators.
+func (sh *shell) operator(statement string) (lines []string) {
+	sh.t.Helper()
+	require.Contains(sh.t, sh.documents, statement+"\n")
+	_, port, err := net.SplitHostPort(sh.server.Addr())
+	require.NoError(sh.t, err)
+	out, err := exec.Command("redis-cli", append([]string{"-e", "-p", port}, strings.Fields(statement)...)...).CombinedOutput()
+	require.NoError(sh.t, err, "%s", out)
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+const (
+	shellOpen   = "redis-cli -e --eval open.lua {dlock}:seq , shell-1 10000000"
+	shellBeat   = "redis-cli -e --eval beat.lua {dlock}:seq , shell-1 10000000"
+	shellCreate = "redis-cli -e --eval create.lua {dlock}:seq , shell-1 stock/42 1 sh-W- 'from sh' 0"
+	shellList   = "redis-cli -e --eval list.lua {dlock}:seq , shell-1 stock/42"
+	shellDelete = "redis-cli -e --eval delete.lua {dlock}:seq , shell-1 stock/42 SEQ r"
+	shellCancel = "redis-cli -e --eval cancel.lua {dlock}:seq , shell-1 1"
+	shellClose  = "redis-cli -e --eval close.lua {dlock}:seq , shell-1"
+	showQueue   = "ZRANGE {dlock}:q:stock/42 0 -1 WITHSCORES"
+)
+
+// tenMinutes replaces the timeout of a command, so that a slow machine ends no session.
+var tenMinutes = []string{"10000000", "600000000"}
+
+// begin opens the session of the shell.
+func (sh *shell) begin() { sh.run(shellOpen, tenMinutes...) }
+
+// node returns the name of the node of a member that redis-cli has printed.
+func node(member string) string {
+	name, _, _ := strings.Cut(member, "/")
+	return name
+}
+
+// TestAShellTakesPart lets a client that consists of redis-cli and the documented
+// commands wait behind a Go client, hold the lock, and release it to a Go client.
+func TestAShellTakesPart(t *testing.T) {
+	t.Parallel()
+	sh := newShell(t)
+	holder, err := sh.client().RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+
+	sh.begin()
+	reply := sh.run(shellCreate)
+	require.Len(t, reply, 2, "%s", reply)
+	token, err := strconv.ParseInt(reply[0], 10, 64)
+	require.NoError(t, err)
+	require.Greater(t, token, holder.Token())
+	own := "sh-W-" + reply[0]
+	require.Equal(t, holder.Node(), node(reply[1]), "the Go client is ahead")
+
+	queue := sh.run(shellList)
+	require.Len(t, queue, 2)
+	require.Equal(t, []string{holder.Node(), own}, []string{node(queue[0]), node(queue[1])})
+	rows := sh.operator(showQueue)
+	require.Equal(t, []string{queue[0], strconv.FormatInt(holder.Token(), 10), own + "/shell-1/1/from sh", reply[0]}, rows)
+
+	require.NoError(t, holder.Unlock())
+	require.Equal(t, own, node(sh.run(shellList)[0]), "the shell holds the lock")
+	require.NotEmpty(t, sh.run(shellBeat, tenMinutes...))
+
+	other := sh.client()
+	_, err = other.RWMutex("stock/42").TryLock(t.Context())
+	require.ErrorIs(t, err, dlock.ErrLocked)
+	granted := make(chan *dlock.Lock, 1)
+	go func() {
+		next, err := other.RWMutex("stock/42").Lock(t.Context())
+		assert.NoError(t, err)
+		granted <- next
+	}()
+	require.Eventually(t, func() bool {
+		lines, _ := sh.server.Do("HGET", "{dlock}:w:stock/42", own).(string)
+		return lines != ""
+	}, 30*time.Second, time.Millisecond, "the Go client does not wait for the shell")
+	require.Empty(t, granted)
+	require.Equal(t, own, node(sh.run(shellList)[0]))
+
+	require.Equal(t, []string{"1"}, sh.run(shellDelete, "SEQ", reply[0]))
+	next := <-granted
+	require.Greater(t, next.Token(), token)
+	lines, err := sh.try(shellDelete, "SEQ", reply[0])
+	require.Error(t, err)
+	require.Contains(t, lines[0], "DLOCKGONE")
+	sh.run(shellClose)
+	lines, err = sh.try(shellCreate)
+	require.Error(t, err)
+	require.Contains(t, lines[0], "DLOCKENDED")
+	require.NoError(t, next.Err())
+	require.NoError(t, next.Unlock())
+}
+
+// TestAShellCancelsACreate shows both cases of a reply that was lost: the create has
+// arrived, or arrives later.
+func TestAShellCancelsACreate(t *testing.T) {
+	t.Parallel()
+	sh := newShell(t)
+	sh.begin()
+	sh.run(shellCreate)
+	sh.run(shellCancel)
+	require.Equal(t, []string{""}, sh.run(shellList))
+	lines, err := sh.try(shellCreate)
+	require.Error(t, err)
+	require.Contains(t, lines[0], "DLOCKCANCELLED")
+	require.Equal(t, []string{""}, sh.run(shellList))
+}
+
+// TestAShellKeepsItsSession sets the server's clock forward, a few minutes at a time.
+// With heartbeats the session of the shell outlives its timeout, and without it ends.
+func TestAShellKeepsItsSession(t *testing.T) {
+	t.Parallel()
+	redistest.RequireClock(t)
+	sh := newShell(t, redistest.WithClock())
+	sh.begin()
+	reply := sh.run(shellCreate)
+	waiting := sh.client()
+	granted := make(chan *dlock.Lock, 1)
+	go func() {
+		next, err := waiting.RWMutex("stock/42").Lock(t.Context())
+		assert.NoError(t, err)
+		granted <- next
+	}()
+	for step := range 5 {
+		sh.run(shellBeat, tenMinutes...)
+		sh.server.SetClock(time.Duration(step) * 4 * time.Minute)
+		require.Equal(t, "sh-W-"+reply[0], node(sh.run(shellList)[0]))
+	}
+	require.Empty(t, granted)
+	sh.server.SetClock(time.Hour)
+	lines, err := sh.try(shellBeat, tenMinutes...)
+	require.Error(t, err)
+	require.Contains(t, lines[0], "DLOCKENDED")
+	next := <-granted
+	require.NoError(t, next.Unlock())
+}
+
+// TestAnOperatorSeesAndMends runs the statements for operators.
+func TestAnOperatorSeesAndMends(t *testing.T) {
+	t.Parallel()
+	sh := newShell(t)
+	sh.begin()
+	sh.run(shellCreate)
+	waiting := sh.client()
+	granted := make(chan *dlock.Lock, 1)
+	go func() {
+		next, err := waiting.RWMutex("stock/42").Lock(t.Context())
+		assert.NoError(t, err)
+		granted <- next
+	}()
+	require.Eventually(t, func() bool { return len(sh.operator(showQueue)) == 4 }, 30*time.Second, time.Millisecond)
+	sessions := sh.operator("ZRANGE {dlock}:sessions 0 -1 WITHSCORES")
+	require.Len(t, sessions, 4, "%s", sessions)
+	require.Contains(t, sessions, "shell-1")
+
+	sh.server.Do("ZADD", "{dlock}:sessions", "XX", "0", "shell-1")
+	require.Contains(t, sh.documents, "ZADD {dlock}:sessions XX 0 SESSION\n")
+	second, err := sh.client().RWMutex("stock/42").TryLock(t.Context())
+	require.ErrorIs(t, err, dlock.ErrLocked)
+	require.Nil(t, second)
+	next := <-granted
+	require.NoError(t, next.Unlock())
+}
