@@ -92,7 +92,7 @@ type Place = driver.Place
 //	type WaitingInfo struct {
 //		Lock        string
 //		Node        string // the node of the contender, here and in the other hooks
-//		Predecessor string // the node that it waits for; any client may have named it
+//		Predecessor string // the node that it waits for; another client chose the name
 //		Position    int    // in the queue, from 1
 //	}
 //

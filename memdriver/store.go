@@ -31,7 +31,7 @@ type Store struct {
 	sessions []*session // the sessions that the store has not dropped
 	requests map[faults.Op]int64
 
-	cuts   int           // the number of cuts of all connections (Faults.Down) that have not healed
+	cuts   int           // how many cuts by Faults.Down, each of every connection, have not healed yet
 	healed chan struct{} // closes, and is replaced, when a cut of any kind heals
 }
 

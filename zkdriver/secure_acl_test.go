@@ -232,8 +232,8 @@ type refusedCall struct {
 	needs string
 }
 
-// refusedCalls tries every call of a session that concerns a queue and a
-// contender of another user, and returns the errors.
+// refusedCalls makes each call that a session offers on a queue and on a node in
+// it. Both belong to another user. It returns the errors of the calls.
 func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place) map[string]refusedCall {
 	_, create := create(ctx, s, queue, "evil-W-", []byte("x"))
 	_, list := s.List(ctx, queue)
