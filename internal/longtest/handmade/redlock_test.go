@@ -147,9 +147,9 @@ func TestRedlockWithTwoMajorities(t *testing.T) {
 	})
 }
 
-// TestAPausedHolderOfRedlock stops the holder. After the pause the process could learn
-// from its clock that the lock is not valid any more. But it has checked that already.
-// TestAPausedHolderOfAKey plays the same with dlock on Redis.
+// TestAPausedHolderOfRedlock pauses the holder between its check of the lock and its
+// write. After the pause its clock would show that the lock has expired, but the holder
+// writes without another check. TestAPausedHolderOfAKey does the same with dlock on Redis.
 func TestAPausedHolderOfRedlock(t *testing.T) {
 	t.Parallel()
 	_, long := masters(t, never)

@@ -11,8 +11,8 @@ type BackOff interface {
 	Reset()
 }
 
-// Retries paces the tries of one request. After a success, the next failure
-// begins a new back-off.
+// Retries paces the tries of a kind of request that is made again and again. The
+// first failure after a success begins a new back-off.
 type Retries struct {
 	New func() BackOff
 
