@@ -149,7 +149,7 @@ func TestRedlockWithTwoMajorities(t *testing.T) {
 
 // TestAPausedHolderOfRedlock pauses the holder between its check of the lock and its
 // write. After the pause its clock would show that the lock has expired, but the holder
-// writes without another check. TestAPausedHolderOfAKey does the same with dlock on Redis.
+// writes without another check. TestAPausedHolderOfAKey does the same with dlock.
 func TestAPausedHolderOfRedlock(t *testing.T) {
 	t.Parallel()
 	_, long := masters(t, never)
