@@ -38,6 +38,7 @@ tests() {
 
 all_began=$(date +%s)
 root=$(GOWORK=off go list ./...) || exit 1
+root=$(echo "$root" | sort -r) # so that long packages come first
 if [ "${1-}" = core ]; then
 	tests . "$two" $(echo "$root" | grep -Ev "$endtoend|$ensembles")
 else
@@ -50,7 +51,7 @@ else
 	tests ./bench "$two" ./...
 	tests ./internal/longtest/histories "$alone" ./...
 	# The workspace has all modules under contrib, so one command tests them.
-	tests ./contrib "$two" $(sh scripts/modules.sh | sed -n 's|^\./contrib/\(.*\)|./\1/...|p')
+	tests ./contrib "$two" $(sh scripts/modules.sh | sort -r | sed -n 's|^\./contrib/\(.*\)|./\1/...|p')
 fi
 echo "# all tests: $(($(date +%s) - all_began)) s"
 exit $status
