@@ -3,6 +3,7 @@ package mysql
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -385,6 +386,31 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	grantsAfter(t, &grants, 20)
 	cancel()
 	all.Wait()
+}
+
+// TestHeldLockSurvivesAKillOfTheServer kills the server right after a lock was granted.
+// When the server is back, the node of the holder must be there, ahead of a new one.
+func TestHeldLockSurvivesAKillOfTheServer(t *testing.T) {
+	server := mysqltest.Start(t, mysqltest.WithConfig("innodb_flush_log_at_trx_commit=1"))
+	c := newCaseOn(t, server, "session_timeout=1h")
+	holder, other := newSession(t, c), newSession(t, c)
+	for range 3 {
+		held := create(t, holder, "q")
+		server.Kill()
+		server.Restart()
+		var j driver.Joined
+		eventually(t, "no session can append", func() (ok bool) {
+			var err error
+			j, err = other.Create(t.Context(), "q", driver.NodeSpec{Prefix: "b-W-", Data: []byte(rand.Text())})
+			return err == nil
+		})
+		if !j.Known || len(j.Ahead) != 1 || j.Ahead[0] != held.Node {
+			t.Errorf("ahead of the new node are %v, want %v", j.Ahead, held.Node)
+		}
+		if err := errors.Join(other.Delete(t.Context(), "q", j.Place, driver.Changed), holder.Delete(t.Context(), "q", held.Place, driver.Changed)); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // grantsAfter waits for n more grants.
