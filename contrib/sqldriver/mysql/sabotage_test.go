@@ -20,6 +20,12 @@ var sabotage = flag.Bool("sabotage", false, "put each mistake in and see that it
 // tests that the pattern test selects (for -run) have to fail.
 type mistake struct{ name, file, right, wrong, test string }
 
+// The two steps of dlock_cancel.
+const (
+	raiseGeneration = "            UPDATE dlock_session SET generation = GREATEST(generation, p_generation) WHERE id = p_session;\n"
+	removeOrphans   = "            DELETE FROM dlock_node WHERE session = p_session AND data = p_data;\n"
+)
+
 const look = "../internal/session/look.go"
 
 var mistakes = []mistake{
@@ -31,8 +37,8 @@ var mistakes = []mistake{
 		"SET generation = GREATEST(generation, p_generation)", "SET generation = generation",
 		"TestLateChangeIsRefused"},
 	{"clearing up does not wait for appends", "schema.sql",
-		"SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session FOR UPDATE;\n        IF",
-		"SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session;\n        IF",
+		" FOR UPDATE;\n        IF v_generation IS NOT NULL THEN\n" + raiseGeneration + removeOrphans,
+		";\n        IF v_generation IS NOT NULL THEN\n" + removeOrphans + raiseGeneration,
 		"TestCancelWaitsForAppendsThatRun"},
 	{"a row of a queue that is removed takes its tokens along", "schema.sql",
 		"UPDATE dlock_meta SET floor = GREATEST(floor, v_last) WHERE one = 1;", "",
