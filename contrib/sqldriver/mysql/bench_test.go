@@ -75,6 +75,7 @@ func connectionWay(once func(context.Context, *sql.Conn) error) func(*testing.B,
 		if err != nil {
 			b.Fatal(err)
 		}
+		b.Cleanup(func() { conn.Close() })
 		return func() error { return once(context.Background(), conn) }
 	}
 }

@@ -38,8 +38,8 @@
 // The database sends no notices. A session that waits looks at its queues, with one
 // statement for all of them: after 2 ms, and then less and less often, so that the
 // next look comes after an eighth of the time since the last change, every 250 ms in
-// the end. A session also waits eight times as long as its last look took, so a busy
-// server gets fewer looks. A look shows who has released the lock, so a hand-over
+// the end. A session also waits twice as long as its last look took, so a busy server
+// gets fewer looks. A look shows who has released the lock, so a hand-over
 // needs no other statement.
 //
 // Procedures are the only way to make a change in one round trip that is safe. The

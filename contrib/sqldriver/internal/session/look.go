@@ -15,8 +15,8 @@ import (
 // The session looks at the queues of its watches after shortestLook. While nothing
 // changes, it waits longer each time, up to longestLook: an eighth of the time since
 // the last change. So a wait takes at most about an eighth longer than with notices,
-// and a long wait needs few looks. The session also waits eight times as long as the
-// last look took, so that it asks a busy database less often. If the database sends
+// and a long wait needs few looks. The session also waits twice as long as the last
+// look took, so that it asks a busy database less often. If the database sends
 // notices for all watches, the session looks at the queues much less often, and only
 // for safety: see [Session.pause].
 const (
@@ -92,7 +92,7 @@ func (s *Session) look() {
 			if s.lookOnce(ctx) {
 				changed = time.Now()
 			}
-			pause = min(max(shortestLook, time.Since(changed)/8, 8*time.Since(began)), longestLook)
+			pause = min(max(shortestLook, time.Since(changed)/8, 2*time.Since(began)), longestLook)
 			next = time.Time{}
 		}
 	}
