@@ -2,12 +2,22 @@ package etcddriver
 
 import (
 	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // These sessions send no heartbeat during a test, so every request counts.
@@ -104,6 +114,82 @@ func TestAWriterBehindAReaderListsTheQueueOnce(t *testing.T) {
 		require.NoError(t, receive(t, granted).Unlock())
 		require.Equal(t, want, b.wire.total()-before, "round %d", round)
 	}
+}
+
+// counted is a connection that counts how often the client writes to it.
+type counted struct {
+	net.Conn
+	writes *atomic.Int64
+}
+
+func (c counted) Write(b []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(b)
+}
+
+// If gRPC computes the window of the connection, it answers nearly every event with a
+// ping: about 100 in this test.
+func TestASessionThatFollowsAQueueSendsNothing(t *testing.T) {
+	server := etcdtest.Shared(t)
+	dsn := "etcd://" + server.Addr() + "/" + server.Prefix() + "?" + longSession
+	opened, err := Driver{}.OpenConnector(dsn)
+	require.NoError(t, err)
+	c, writes := opened.(*connector), new(atomic.Int64)
+	c.dial = []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", server.Addr())
+		return counted{conn, writes}, err
+	})}
+	follower, err := c.Connect(within(t))
+	require.NoError(t, err)
+	defer follower.Close()
+	w, err := follower.WatchQueue(within(t), "q")
+	require.NoError(t, err)
+	defer w.Stop()
+	q, _, err := follower.(*session).queueWatch("q")
+	require.NoError(t, err)
+
+	other := connectTo(t, dsn)
+	before := writes.Load()
+	for range 50 {
+		j := create(t, other, "q", "h-W-")
+		require.NoError(t, other.Delete(within(t), "q", j.Place, driver.Released))
+		eventually(t, func() bool { // the release has reached the follower
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return q.revision > j.Token && len(q.nodes) == 0
+		})
+	}
+	require.Less(t, writes.Load()-before, int64(10)) // on a slow machine, a ping that checks the connection
+}
+
+func TestASessionHasOneConnectionToEachServer(t *testing.T) {
+	ensemble := etcdtest.StartEnsemble(t, 3)
+	var proxies []*testenv.Proxy
+	var addrs []string
+	for _, addr := range ensemble.Addrs() {
+		p := testenv.NewProxy(t, addr, nil)
+		proxies, addrs = append(proxies, p), append(addrs, p.Addr())
+	}
+	s := connectTo(t, "etcd://"+strings.Join(addrs, ",")+"/locks?"+longSession)
+	var group sync.WaitGroup
+	for i := range 30 {
+		group.Go(func() {
+			queue := fmt.Sprint("q", i%3)
+			j, err := s.Create(within(t), queue, driver.NodeSpec{Prefix: "h-W-"})
+			if !assert.NoError(t, err) {
+				return
+			}
+			w, err := s.WatchQueue(within(t), queue)
+			if assert.NoError(t, err) {
+				defer w.Stop()
+			}
+			assert.NoError(t, s.Delete(within(t), queue, j.Place, driver.Changed))
+		})
+	}
+	group.Wait()
+	eventually(t, func() bool {
+		return !slices.ContainsFunc(proxies, func(p *testenv.Proxy) bool { return p.Connections() != 1 })
+	})
 }
 
 func TestAllWatchesOfASessionShareAStream(t *testing.T) {

@@ -147,8 +147,9 @@ func (c *connector) client(ctx context.Context) (*clientv3.Client, error) {
 }
 
 // dialOptions limits the pauses between attempts to connect, which gRPC raises to two
-// minutes, longer than a session. It also makes requests fail while no server can be
-// reached. The client library lets them wait, and their errors then have no reason.
+// minutes, longer than a session. It sets the window of the connections. It also
+// makes requests fail while no server can be reached. The client library lets them
+// wait, and their errors then have no reason.
 func (c *connector) dialOptions() []grpc.DialOption {
 	pauses := grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{
@@ -157,8 +158,16 @@ func (c *connector) dialOptions() []grpc.DialOption {
 		},
 		MinConnectTimeout: c.settings.requestTimeout(),
 	})
-	return []grpc.DialOption{pauses, grpc.WithChainUnaryInterceptor(failFast)}
+	return []grpc.DialOption{
+		pauses, grpc.WithChainUnaryInterceptor(failFast),
+		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
+	}
 }
+
+// window is how many bytes a server may send before the session has read them. If it
+// is not set, gRPC computes it, and sends a ping for that after nearly every message
+// that it receives.
+const window = 1 << 20
 
 func failFast(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,

@@ -42,7 +42,8 @@ var mistakes = []struct {
 	},
 	{
 		"a key is used again before its create is undone", "create.go",
-		"					if s.cancel(keys+id, unless) {", "					s.giveBack(queue, number)\n					if s.cancel(keys+id, unless) && false {",
+		"			if isPermanent(err) {\n				s.giveBack(queue, number)\n			} else {",
+		"			s.giveBack(queue, number)\n			if !isPermanent(err) {",
 		"TestANodeNeverTakesAKeyThatACancellationRemoves",
 	},
 	{
@@ -86,6 +87,11 @@ var mistakes = []struct {
 		"each heartbeat logs in", "heartbeat.go",
 		"	if h.stream == nil {", "	if h.stream = nil; true {",
 		"TestHeartbeatsDoNotLogIn",
+	},
+	{
+		"gRPC computes the window", "driver.go",
+		"		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),\n", "",
+		"TestASessionThatFollowsAQueueSendsNothing",
 	},
 	{
 		"a silent stream is kept", "watch.go",
