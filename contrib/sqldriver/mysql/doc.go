@@ -42,6 +42,10 @@
 // gets fewer looks. A look shows who has released the lock, so a hand-over
 // needs no other statement.
 //
+// A look reads all nodes of its queues. So the load of the waiters for one lock grows
+// with the square of their number. If hundreds of sessions wait for one lock, take a
+// store with notices.
+//
 // Procedures are the only way to make a change in one round trip that is safe. The
 // parameter multiStatements of the client would let any statement of the program that
 // is built from text carry a second one, and after an error in the middle the
@@ -99,17 +103,17 @@
 //
 // Each request is one CALL outside of a transaction, and the session keeps nothing in
 // its connection. So a proxy may pool transactions, and may use another connection
-// for each statement. It has to send CALL to the primary server, also if a procedure
-// only reads.
+// for each statement. It has to send CALL and SHOW to the primary server, also if a
+// procedure only reads.
 //
 // # Tables
 //
-// The first session creates the tables and procedures. If several do that at the same
-// time, no harm is done. If the user may not create them, the error of Connect holds
-// the statements, with the rights that the user needs. [Statements] returns them too.
-// Stored functions and triggers would need more rights, so there are none. The file
-// schema.sql is commented. Names and prefixes are bytes, and times are microseconds
-// since 1970-01-01 00:00:00 UTC:
+// The first session creates the tables and procedures. Several may do that at the same
+// time. If the user may not create them, the error of Connect holds the statements,
+// with the rights that the user needs. [Statements] returns them too. Stored functions
+// and triggers would need more rights, so there are none. The file schema.sql is
+// commented. Names and prefixes are bytes, and times are microseconds since
+// 1970-01-01 00:00:00 UTC:
 //
 //	dlock_session  id, generation
 //	dlock_lease    session, timeout, deadline
