@@ -13,11 +13,11 @@ import (
 )
 
 var createSabotages = []sabotage{
-	{"forgets what a cancelled create made", "checking ctx after the request, and returning its error although the node was made",
+	{"leaves the node of a create that was cancelled", "checking ctx after the request, and returning its error although the node was made",
 		of(func(s base) orphans { return orphans{s} })},
 	{"does not wait for a request that is on its way", "a client library without contexts: the request goes on in a goroutine of its own, and its answer is thrown away",
 		of(func(s base) letsGo { return letsGo{s} })},
-	{"removes other nodes in its clean-up", "removing every node with its own host name",
+	{"removes nodes of other contenders in its clean-up", "removing every node with its own host name",
 		func(s base, st *memdriver.Store) driver.Session { return sweeper{s, st} }},
 	{"leaves its node when the reply is lost", "returning the connection's error as it is",
 		of(func(s base) *losesCreates { return &losesCreates{base: s, after: leavesIt} })},
@@ -27,9 +27,9 @@ var createSabotages = []sabotage{
 		of(func(s base) *losesCreates { return &losesCreates{base: s, after: adoptsAny} })},
 	{"takes any node with its data for its own when the reply is lost", "looking for its node by data, without a look at the owner",
 		of(func(s base) *losesCreates { return &losesCreates{base: s, after: adoptsCopy} })},
-	{"fails a create with its list", "two requests in one method, with one error for both",
+	{"returns an error from Create although only its list failed", "two requests in one method, with one error for both",
 		of(func(s base) *failsWithList { return &failsWithList{base: s} })},
-	{"does not catch a create that arrives late", "cleaning up once, right after the error",
+	{"leaves the node of a create that arrives late", "cleaning up once, right after the error",
 		of(func(s base) *cleansUpOnce { return &cleansUpOnce{base: s} })},
 	{"creates nodes for a session that the store has ended", "Redis, SQL: no look at the session in the request that makes the node",
 		func(s base, st *memdriver.Store) driver.Session { return &outlives{base: s, store: st} }},

@@ -28,7 +28,7 @@ var deleteSabotages = []sabotage{
 		of(func(s base) *forgetsItsDelete { return &forgetsItsDelete{base: s} })},
 	{"deletes by name if the request comes late", "a network that delays, and a request that contains the path only",
 		func(s base, st *memdriver.Store) driver.Session { return &deletesLate{base: s, store: st} }},
-	{"hangs", "waiting for an answer without a limit",
+	{"never returns from Delete", "waiting for an answer without a limit",
 		of(func(s base) hangs { return hangs{s} })},
 }
 

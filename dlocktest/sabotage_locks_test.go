@@ -6,12 +6,12 @@ import "github.com/dlock-go/dlock/driver"
 // are run against the cases of the kit that use dlock's locks on the driver, and
 // have to break these cases as well.
 var lockSabotages = []sabotage{
-	{"is always alone; seen in locks", "see rule 5", tells(func([]driver.Node, driver.Node) []driver.Node { return nil })},
+	{"always says that no node is ahead; seen in locks", "see rule 5", tells(func([]driver.Node, driver.Node) []driver.Node { return nil })},
 	{"sends Released without knowing what operators removed; seen in locks", "see rule 13",
 		overtaking(func(s *overtaken, p driver.Place) bool {
 			_, own := s.deleted.Load(p)
 			return !own && s.Err() == nil
 		})},
 	{"learns of its end late; seen in locks", "see rule 8", of(newLateEnd)},
-	{"forgets what a cancelled create made; seen in locks", "see rule 4", of(func(s base) driver.Session { return orphans{s} })},
+	{"leaves the node of a create that was cancelled; seen in locks", "see rule 4", of(func(s base) driver.Session { return orphans{s} })},
 }

@@ -11,13 +11,13 @@ import (
 )
 
 var nameSabotages = []sabotage{
-	{"takes a slash in a prefix", "a store without paths, where a slash is an ordinary character",
+	{"accepts a slash in the prefix of a node", "a store without paths, where a slash is an ordinary character",
 		of(func(s base) takesSlash { return takesSlash{s} })},
 	{"has no epochs", "a counter that is removed with its queue",
 		of(func(s base) noEpoch { return noEpoch{unknowing{s}} })},
 	{"writes the sequence without zeros", "Sprint of the sequence instead of FormatName",
 		of(func(s base) shortNames { return shortNames{unknowing{s}} })},
-	{"takes upper case for lower case", "SQL: the default collation of MySQL and SQL Server",
+	{"does not distinguish upper case from lower case", "SQL: the default collation of MySQL and SQL Server",
 		of(func(s base) *otherQueues { return &otherQueues{s, strings.ToLower} })},
 	{"cuts long names", "SQL: a column of 255 characters, and a server that cuts without an error",
 		of(func(s base) *otherQueues {
@@ -27,11 +27,11 @@ var nameSabotages = []sabotage{
 		of(func(s base) *otherQueues {
 			return &otherQueues{s, func(q string) string { return strings.TrimRight(q, " ") }}
 		})},
-	{"takes a queue for a node of the queue above", "a store with paths, where the nodes and the queues below have one parent: ZooKeeper, a file system",
+	{"mistakes a queue for a node of the queue above it", "a store with paths, where the nodes and the queues below have one parent: ZooKeeper, a file system",
 		of(func(s base) mixed { return mixed{s} })},
-	{"escapes names in one direction only", "a mark behind a name that looks like a node, and none behind a name that ends in the mark",
+	{"stores two queues under one name", "a mark behind a name that looks like a node, and no second mark behind a name that has the mark already",
 		of(func(s base) *otherQueues { return &otherQueues{s, markNodeLike} })},
-	{"writes slashes as dots", "a store whose keys may have no slash: NATS, Kubernetes",
+	{"stores slashes as dots", "a store whose keys may have no slash: NATS, Kubernetes",
 		of(func(s base) *otherQueues {
 			return &otherQueues{s, func(q string) string {
 				if driver.CheckQueue(q) != nil {

@@ -11,13 +11,13 @@ import (
 )
 
 var releasedSabotages = []sabotage{
-	{"releases what it deletes", "one request for both causes",
+	{"sends Released for every Delete", "one request for both causes",
 		of(func(s base) releasesAll { return releasesAll{s} })},
-	{"releases at Close", "one function for Unlock and Close",
+	{"sends Released for nodes that Close removes", "one function for Unlock and Close",
 		of(func(s base) *releasesAtEnd { return &releasesAtEnd{base: s, atClose: true} })},
-	{"releases what expires", "a trigger on deletion, or a message when a key expires, that is taken for a release",
+	{"sends Released for nodes that expire", "a trigger on deletion, or a message when a key expires, that is taken for a release",
 		of(func(s base) *releasesAtEnd { return &releasesAtEnd{base: s} })},
-	{"takes an end without a message for a release", "concluding from a missing message: an operator's removal looks the same",
+	{"takes the end of a watch without a message for a release", "concluding from a missing message: an operator's removal looks the same",
 		func() wrap {
 			all := perStore(func() *announcements { return new(announcements) })
 			return func(s base, st *memdriver.Store) driver.Session {

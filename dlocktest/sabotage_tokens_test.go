@@ -11,7 +11,7 @@ import (
 )
 
 var tokenSabotages = []sabotage{
-	{"takes the sequence for the token", "ZooKeeper: the counter of a queue is removed with the queue",
+	{"uses the sequence as the token", "ZooKeeper: the counter of a queue is removed with the queue",
 		func(s base, _ *memdriver.Store) driver.Session {
 			return renumber(s, func(_ string, p driver.Place) int64 { return p.Seq })
 		}},
@@ -20,11 +20,11 @@ var tokenSabotages = []sabotage{
 			var count atomic.Int64
 			return renumber(s, func(string, driver.Place) int64 { return count.Add(1) })
 		}},
-	{"takes the time for the token", "milliseconds since 1970: two nodes may get the same one",
+	{"uses the time as the token", "milliseconds since 1970: two nodes may get the same one",
 		func(s base, _ *memdriver.Store) driver.Session {
 			return renumber(s, func(string, driver.Place) int64 { return time.Now().UnixMilli() })
 		}},
-	{"draws tokens in blocks", "SQL: a sequence with a cache for each connection",
+	{"draws tokens in blocks, one for each session", "SQL: a sequence with a cache for each connection",
 		func() wrap {
 			blocks := perStore(func() *atomic.Int64 { return new(atomic.Int64) })
 			return func(s base, st *memdriver.Store) driver.Session {
@@ -42,7 +42,7 @@ var tokenSabotages = []sabotage{
 				})
 			}
 		}()},
-	{"forgets its count with an empty queue", "Redis and SQL: the counter is kept with the queue and removed with the last contender",
+	{"starts its count again when a queue becomes empty", "Redis and SQL: the counter is kept with the queue and removed with the last contender",
 		func() wrap {
 			counts := perStore(func() *counts { return &counts{of: make(map[string]int64)} })
 			return func(s base, st *memdriver.Store) driver.Session {
