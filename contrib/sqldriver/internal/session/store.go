@@ -1,8 +1,8 @@
 // Package session is the part of a driver for a database server that does not depend
 // on the database: the lease, the calls in flight, the watches, and what the driver
 // does when it does not know the outcome of a statement. A [Store] does what depends
-// on the database. The PostgreSQL driver uses this package. The SQLite driver does
-// not, because no network loses the answers of its database.
+// on the database. The drivers for PostgreSQL and MySQL use this package. The SQLite
+// driver does not, because no network loses the answers of its database.
 package session
 
 import (
