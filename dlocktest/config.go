@@ -77,7 +77,8 @@ type Config struct {
 	//
 	// The cases lose creates, lists, deletes (with either cause) and, if
 	// sessions can replace, replaces. faults.OpList includes a list that Create
-	// sends besides the request for its node.
+	// sends besides the request for its node. If a poll or a Watch sends the same
+	// request as List, the hook may lose that one. Then the case checks less.
 	LoseRequest func(t *testing.T, s driver.Session, op faults.Op)
 
 	// LoseReply loses the reply to the next request for op that the session
@@ -96,7 +97,8 @@ type Config struct {
 
 	// DelayReplies delays by d every reply to a request that the session sends
 	// from now on. The request itself arrives at once. If a CutOff begins while
-	// a reply is on its way, the reply still arrives.
+	// a reply is on its way, the reply still arrives. If notices come on the same
+	// connection as replies, they may be late as well.
 	DelayReplies func(t *testing.T, s driver.Session, d time.Duration)
 
 	// Pause moves the monotonic or the wall clock of the session's process on

@@ -123,6 +123,10 @@ func walkFinds(c *check) {
 		c.create(s, q, writer)
 	}
 	slices.Sort(all)
+	for _, prefix := range []string{"/stock", "stock/", "stock//42"} {
+		_, err := driver.Walk(c.ctx, s, prefix)
+		c.wantName(fmt.Sprintf("Walk(%q)", prefix), err)
+	}
 	for prefix, want := range map[string][]string{
 		"":         all,
 		"stock":    {"stock", "stock/42", "stock/42/red"},

@@ -28,6 +28,8 @@ var readSabotages = []sabotage{
 var walkSabotages = []sabotage{
 	{"walks by the letters of the prefix", "a prefix of keys taken for a path",
 		of(func(s base) walksByLetters { return walksByLetters{s} })},
+	{"finds nothing at a prefix that is no name of a queue", "a prefix of keys that is not checked",
+		of(func(s base) walksAnyPrefix { return walksAnyPrefix{s} })},
 }
 
 type allForeign struct{ base }
@@ -74,6 +76,16 @@ func (s readsNothing) Read(ctx context.Context, queue, name string) (driver.Node
 	info, err := s.base.Read(ctx, queue, name)
 	info.Token = 0
 	return info, err
+}
+
+type walksAnyPrefix struct{ base }
+
+func (s walksAnyPrefix) Walk(ctx context.Context, prefix string) ([]string, error) {
+	queues, err := s.base.Walk(ctx, prefix)
+	if errors.Is(err, driver.ErrBadName) {
+		return nil, nil
+	}
+	return queues, err
 }
 
 type walksByLetters struct{ base }

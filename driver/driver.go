@@ -24,8 +24,10 @@ type Connector interface {
 	// session, or promptly after ctx has ended. If ctx ends after Connect has
 	// returned, the session lives on.
 	//
-	// After an error nothing is left in this process. A session that the store
-	// may have begun ends there within a session timeout.
+	// After an error nothing is left in this process. There is one exception: if ctx
+	// has ended, a call of a client library that cannot be interrupted may go on. When
+	// that call returns, the driver frees everything that it has made. A session that
+	// the store may have begun ends there within a session timeout.
 	//
 	// An error that may pass by itself matches [ErrUnavailable].
 	Connect(ctx context.Context) (Session, error)
@@ -99,7 +101,9 @@ type Session interface {
 	//
 	// The list holds all nodes in the queue that Create has made. It also holds the
 	// nodes of other programs, if [ParseName] accepts the names of these nodes. The
-	// sequence of such a foreign node decides its rank. A driver may list more
+	// sequence of such a foreign node decides its rank. Rule 1 does not hold for
+	// foreign nodes: the sequences of later nodes need not take them into account, so
+	// Create may make a node that ranks before a foreign node. A driver may list more
 	// foreign nodes if its store orders them among its own: zkdriver lists every
 	// node whose name ends in ten digits. The list holds no other node. Recipes
 	// treat a node as exclusive unless its name is the name of a reader.

@@ -46,6 +46,9 @@ type Walker interface {
 	// order. The prefix "stock" finds "stock" and "stock/42" but not "stocks". An
 	// empty prefix finds all queues. The result may lack a queue without nodes,
 	// and a queue that is made or removed during the call.
+	//
+	// If the prefix is not empty and [CheckQueue] refuses it, the error matches
+	// [ErrBadName].
 	Walk(ctx context.Context, prefix string) ([]string, error)
 }
 

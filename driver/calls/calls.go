@@ -47,7 +47,10 @@ func (g *Group) Wait(ctx context.Context) error {
 //
 // While the group runs as many calls as its limit allows, Do waits until one of
 // them ends. A call ends when the function late has returned, if it was called. If
-// ctx ends before call has begun, neither call nor late runs.
+// ctx ends before call has begun, neither call nor late runs. The error does not show
+// whether call has begun, and the caller need not know: late cleans up in the one
+// case, and there is nothing to clean up in the other. A caller that cleans up by
+// itself after an error finds nothing then.
 //
 // Both functions have to return at some time, so the client library needs a time
 // limit of its own. A panic in one of them ends the process, as in any other

@@ -189,6 +189,11 @@ func (s *Set) Queues() []string {
 // were armed after the call of Look, because the list may be older than those
 // watches.
 //
+// If notices may have been lost, a driver first receives notices again. Then it calls
+// Look for each queue that Queues returns, and only after that it calls Gone for the
+// new notices. If list returns no nodes and the version nil, Look ends all watches of
+// the queue that were armed before.
+//
 // A watch of nodes ends if one of its nodes is not in the list. Of a node ahead only
 // the name counts. The same holds for the own node if the watch was armed for an own
 // place without a token. If that place had a token, the own node has to be in the

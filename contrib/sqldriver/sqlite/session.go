@@ -585,6 +585,11 @@ func (s *session) readNode(ctx context.Context, queue, name string) (info driver
 
 // Walk makes the session a driver.Walker.
 func (s *session) Walk(ctx context.Context, prefix string) (queues []string, err error) {
+	if prefix != "" {
+		if err := cmp.Or(s.lease.Err(), driver.CheckQueue(prefix)); err != nil {
+			return nil, wrap("walk", prefix, err)
+		}
+	}
 	err = s.ask(ctx, "walk", prefix, func(ctx context.Context) error {
 		return s.db.read(ctx, func(ctx context.Context) error {
 			queues = nil
