@@ -8,9 +8,9 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
-// sharedEntry is an entry that the goroutines of a cohort share. It lends the
-// entry to their holds: see hold. After the cohort has detached the entry, no
-// other hold gets it, and the entry is removed when its last hold ends. The
+// sharedEntry is an entry that the goroutines of a cohort share: their holds
+// borrow it, see hold. After the cohort has detached the entry, no further hold
+// gets it, and the entry is removed when its last hold ends. The
 // mutex cohort.mu guards the fields.
 //
 // A turn is a time in which one goroutine holds the entry exclusively, or a

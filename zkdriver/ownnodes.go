@@ -44,7 +44,7 @@ type ownNode struct {
 	number     uint64 // the value of ownNodes.created when this node was added
 	connection uint64 // the connection on which the node was last seen
 	waits      int    // number of open watches of this node and of nodes ahead; a watch that has had an event does not count
-	round      int    // number of times that an event of such a watch has ended the wait
+	round      int    // number of times that a watch of this node or of a node ahead had an event, which ends its waits
 }
 
 func (o *ownNodes) add(queue string, p driver.Place, connection uint64) {

@@ -85,8 +85,8 @@ func TestStartingOverIsRefusedWhereTheACLCannotBeKept(t *testing.T) {
 	require.ElementsMatch(t, acl, kept)
 }
 
-// A session erases data that was written after the session first read the
-// queue, unless it has no permission to write to the queue.
+// A session erases data that was written to the queue's node after the session
+// first read it, unless the session has no permission to write to the queue.
 func TestDataWrittenLaterIsKeptWhereTheQueueMayNotBeWritten(t *testing.T) {
 	b := newFixture(t, "")
 	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "1"), driver.Changed))

@@ -72,7 +72,7 @@ func (c *conformance) config(t *testing.T) dlocktest.Config {
 			dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased,
 		},
 		New:             c.open,
-		NewNearRollOver: c.open, // revisions have 63 bits
+		NewNearRollOver: c.open, // any store will do: revisions have 63 bits and never roll over
 		Drop: func(t *testing.T, s driver.Session) {
 			_, err := admin.Revoke(within(t), s.(*session).id)
 			must(t, err)

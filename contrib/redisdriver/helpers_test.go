@@ -87,7 +87,7 @@ type store struct {
 	namespace string
 	params    string
 
-	// keepProxies gives each session a new proxy.
+	// If keepProxies is false, a session may reuse the proxy of an ended session.
 	keepProxies bool
 
 	mu      sync.Mutex

@@ -131,8 +131,8 @@ func (s *session) WatchQueue(ctx context.Context, queue string) (w driver.Watch,
 	return w, err
 }
 
-// checkWatches ends the watches of a queue whose nodes have gone or whose version has
-// changed.
+// checkWatches reads a queue. It ends each watch there that has lost one of its nodes,
+// and each watch of the whole queue that was armed at another version of the queue.
 func (s *session) checkWatches(ctx context.Context, queue string) error {
 	return s.watches.Look(queue, func() (nodes []driver.Place, version any, err error) {
 		err = s.view(ctx, "watch", queue, func(st *state) error {

@@ -170,8 +170,9 @@ func (k *keepalive) answered(number uint64, r reach, sent, now driver.Instant, i
 // errNoWrite says that no write has been answered on the present connection.
 var errNoWrite = errors.New("no write has been answered on this connection")
 
-// hold is called when the session gets a node that may hold a lock. It makes
-// the lease count from schedule.strong. The duty must already be Holding.
+// hold is called when the session gets a node that may hold a lock. From then on
+// the lease counts from schedule.strong, the last instant that writes and proofs
+// have confirmed. The function k.duty already returns Holding then.
 func (k *keepalive) hold() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
