@@ -78,6 +78,9 @@ type check struct {
 	sessions  []driver.Session
 	mayEnd    map[driver.Session]bool // the sessions that the case ends, or that may end because of it
 	heals     []func()
+	cuts      map[driver.Session]bool        // the sessions that are cut off
+	drops     map[driver.Session]driver.Node // the sessions that Drop has ended, with a node of each
+	suspect   string                         // a hook that had no effect in an attempt that failed
 	clients   []*client
 
 	making sync.Mutex
@@ -92,10 +95,13 @@ func (c *check) attempt() {
 	defer cancel()
 	c.ctx = ctx
 	c.mayEnd = make(map[driver.Session]bool)
+	c.cuts = make(map[driver.Session]bool)
+	c.drops = make(map[driver.Session]driver.Node)
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
 		defer c.cleanUp()
+		defer c.suspectHooks()
 		c.testCase.run(c)
 	}()
 	defer c.abandon()
@@ -176,6 +182,9 @@ func (c *check) report() {
 		c.t.Errorf("%s broken: %s", c.rule, f)
 	}
 	c.t.Errorf("why it matters: %s", c.testCase.why)
+	if c.suspect != "" {
+		c.t.Errorf("dlocktest: %s: look at this hook before the driver", c.suspect)
+	}
 }
 
 func (c *check) abandon() {
@@ -220,6 +229,16 @@ func (c *check) hookFailed(hook string) {
 	if c.hook == "" && !c.abandoned {
 		c.hook = hook
 	}
+}
+
+// hookHadNoEffect records that a hook has not played its fault, and what was seen.
+func (c *check) hookHadNoEffect(hook, format string, args ...any) {
+	c.mu.Lock()
+	if !c.abandoned && c.hook == "" {
+		c.t.Errorf("dlocktest: Config.%s had no effect: %s", hook, fmt.Sprintf(format, args...))
+	}
+	c.mu.Unlock()
+	c.hookFailed(hook)
 }
 
 // notChecked records why the attempt proves nothing.

@@ -42,6 +42,13 @@ type Config struct {
 	// Complete makes each hook below required: a hook that is nil is a failure.
 	Complete bool
 
+	// Repeats says that a Create whose request or reply was lost may return success,
+	// because the driver sends the request again or finds its node. Without Repeats,
+	// Run reports LoseRequest, LoseReply or HoldRequest as a hook without effect if no
+	// such Create fails. With Repeats, Run cannot tell such a driver from a hook that
+	// does nothing.
+	Repeats bool
+
 	// Abilities are the abilities that sessions have to have. A session that
 	// lacks one of them fails Run. A session may have abilities that are not
 	// named here.

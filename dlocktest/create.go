@@ -164,11 +164,13 @@ func createLosesList(c *check) {
 func createLost(c *check, committed bool) {
 	a, b := c.twoSessions()
 	rest := []driver.Node{c.create(b, "q", writer).Node}
-	want := slices.Clone(rest)
+	want, anyFailed := slices.Clone(rest), false
 	for range 3 {
 		c.lose(a, faults.OpCreate, committed)
 		p, err := tryCreate(c.ctx, a, "q", writer)
-		if !createFailed(c, a, c.ctx, err) {
+		if createFailed(c, a, c.ctx, err) {
+			anyFailed = true
+		} else {
 			want = append(want, p.Node)
 		}
 		eventuallyHoldsOr(c, b, "q", "a Create whose request or reply was lost", want, a, rest)
@@ -179,6 +181,11 @@ func createLost(c *check, committed bool) {
 		want, rest = append(want, theirs), append(rest, theirs)
 	}
 	eventuallyHoldsOr(c, b, "q", "a Create whose request or reply was lost", want, a, rest)
+	if committed {
+		c.wantLoss("LoseReply", anyFailed)
+	} else {
+		c.wantLoss("LoseRequest", anyFailed)
+	}
 }
 
 // createSparesCopy puts a node of another program into the queue, with the data
@@ -245,11 +252,14 @@ func createLate(c *check) {
 	a, b := c.twoSessions()
 	theirs := c.create(b, "q", writer)
 	want, rest := []driver.Node{theirs.Node}, []driver.Node{theirs.Node}
+	anyFailed := false
 	for i := range 4 {
 		arrive := c.holdRequest(a, faults.OpCreate)
 		ctx, cancel := context.WithTimeout(c.ctx, c.config.sessionTimeout()/8)
 		p, err := tryCreate(ctx, a, "q", "late-W-")
-		if !createFailed(c, a, ctx, err) {
+		if createFailed(c, a, ctx, err) {
+			anyFailed = true
+		} else {
 			want = append(want, p.Node)
 		}
 		cancel()
@@ -264,6 +274,7 @@ func createLate(c *check) {
 		arrive()
 	}
 	eventuallyHoldsOr(c, b, "q", "a Create whose request arrived after Create had returned an error", want, a, rest)
+	c.wantLoss("HoldRequest", anyFailed)
 }
 
 // createAfterExpiry calls Create in a session that the store has ended. The

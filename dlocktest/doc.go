@@ -46,7 +46,7 @@
 // under "read" and "walk" check abilities without a rule number. Those under
 // "locks" check the read-write locks that applications use on top of the
 // driver. A hook that calls t.Fatal or t.Error is reported as a hook that
-// failed, and not as a broken rule.
+// failed, and not as a broken rule. So is a hook that is seen to have no effect.
 //
 // Use go test -failfast while a driver is broken. Without it the test takes
 // long, because one mistake breaks many cases, and a broken case may wait until

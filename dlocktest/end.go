@@ -216,14 +216,20 @@ func endAfterSlowReplies(c *check) {
 			renewed.Store(true)
 		}
 	}
+	lives := false // whether a session lives on without replies
 	// Each of these functions uses sessions of its own, and mostly waits.
 	waits := []func(){
 		func() { endAfterSlowLists(c, timeout/20) },
 		func() { endAfterSlowLists(c, timeout/4) },
 		func() { slowBeats(timeout * 22 / 100) },
 		func() { slowBeats(timeout * 20 / 100) },
+		func() { lives = c.livesWithoutReplies(c.session()) },
 	}
 	c.together(len(waits), func(i int) { waits[i]() })
+	if lives {
+		c.hookHadNoEffect("DelayReplies", "a session outlived its timeout although each reply took twice the timeout")
+		return
+	}
 	for n := 0; n < 2 && !renewed.Load(); n++ {
 		slowBeats(timeout / 10)
 	}

@@ -1,6 +1,9 @@
 package dlocktest
 
 import (
+	"context"
+	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -44,7 +47,13 @@ func (c *check) hookOnce(hook string, f func()) func() {
 
 func (c *check) expire(s driver.Session) {
 	c.expectEnd(s)
+	p, err := tryCreate(c.ctx, s, probeQueue, writer)
 	c.runHook("Drop", func() { c.config.Drop(c.t, s) })
+	if err == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.drops[s] = p.Node
+	}
 }
 
 // cutOff cuts the session off until heal is called or the attempt ends.
@@ -55,9 +64,16 @@ func (c *check) cutOff(s driver.Session) (heal func()) {
 		c.hookFailed("CutOff")
 		c.fatalf("Config.CutOff returned no function to heal")
 	}
-	heal = c.hookOnce("CutOff", heal)
+	healOnce := c.hookOnce("CutOff", heal)
+	heal = func() {
+		c.mu.Lock()
+		delete(c.cuts, s)
+		c.mu.Unlock()
+		healOnce()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.cuts[s] = true
 	c.heals = append(c.heals, heal)
 	return heal
 }
@@ -118,4 +134,74 @@ func (c *check) putNode(queue, name, data string) {
 func (c *check) nearRollOver() (store driver.Connector) {
 	c.runHook("NewNearRollOver", func() { store = c.config.NewNearRollOver(c.t) })
 	return store
+}
+
+// probeQueue is a queue that no case uses.
+const probeQueue = "hook-probe"
+
+// suspectHooks looks, after a failure, whether the faults CutOff and Drop that were
+// played have happened. If such a hook does nothing, a sound driver fails. The method
+// runs at the end of an attempt, before the cuts are healed.
+func (c *check) suspectHooks() {
+	c.mu.Lock()
+	cuts, drops, store, look := maps.Clone(c.cuts), maps.Clone(c.drops), c.store, len(c.failures) > 0 && !c.abandoned
+	c.mu.Unlock()
+	if !look || store == nil || len(cuts)+len(drops) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*c.config.sessionTimeout())
+	defer cancel()
+	other, err := store.Connect(ctx)
+	if err != nil {
+		return
+	}
+	c.closeLater(other)
+	listed := func(n driver.Node) bool {
+		nodes, err := other.List(ctx, probeQueue)
+		return err == nil && has(nodes, n)
+	}
+	for s := range cuts {
+		short, cancel := context.WithTimeout(ctx, c.config.sessionTimeout()/4)
+		p, err := tryCreate(short, s, probeQueue, writer)
+		cancel()
+		if err == nil && listed(p.Node) {
+			c.suspectHook("Config.CutOff had no effect: Create made the node %s in a session that is cut off", p.Name)
+		}
+	}
+	for s, n := range drops {
+		if s.Err() == nil && listed(n) {
+			c.suspectHook("Config.Drop had no effect: the session lives, and List returns its node %s", n.Name)
+		}
+	}
+}
+
+func (c *check) suspectHook(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.abandoned {
+		c.suspect = fmt.Sprintf(format, args...)
+	}
+}
+
+// wantLoss is called after several calls of Create, whose requests or replies the hook
+// had to lose. It expects that one of these calls failed. Otherwise the hook may do
+// nothing, and the case would check nothing.
+func (c *check) wantLoss(hook string, failed bool) {
+	if !failed && !c.failed() && !c.config.Repeats {
+		c.hookHadNoEffect(hook, "each Create whose request or reply it had to lose returned success; "+
+			"if the driver repeats such a Create, set Config.Repeats")
+	}
+}
+
+// livesWithoutReplies delays the replies to a session by twice the session timeout. It
+// reports whether the session lives on for longer than the session timeout. If
+// DelayReplies works, no heartbeat is answered in time, so the session has to end.
+func (c *check) livesWithoutReplies(s driver.Session) bool {
+	timeout := c.config.sessionTimeout()
+	c.delayReplies(s, 2*timeout)
+	select {
+	case <-s.Done():
+	case <-time.After(timeout + timeout*3/4):
+	}
+	return s.Err() == nil
 }

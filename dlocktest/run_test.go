@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 )
@@ -71,6 +72,43 @@ var configs = map[string]func() Config{
 	"ends with slow replies": func() Config {
 		c := configOf(nil)
 		c.DelayReplies = func(t *testing.T, s driver.Session, _ time.Duration) { c.Drop(t, s) }
+		return c
+	},
+	"loses no request": func() Config {
+		c := configOf(nil)
+		c.LoseRequest = func(*testing.T, driver.Session, faults.Op) {}
+		return c
+	},
+	"loses no reply": func() Config {
+		c := configOf(nil)
+		c.LoseReply = func(*testing.T, driver.Session, faults.Op) {}
+		return c
+	},
+	"loses no reply of a driver that repeats": func() Config {
+		c := configOf(nil)
+		c.LoseReply, c.Repeats = func(*testing.T, driver.Session, faults.Op) {}, true
+		return c
+	},
+	"holds no request": func() Config {
+		c := configOf(nil)
+		c.HoldRequest = func(*testing.T, driver.Session, faults.Op) func() { return func() {} }
+		return c
+	},
+	"delays no reply": func() Config {
+		c := configOf(nil)
+		c.DelayReplies = func(*testing.T, driver.Session, time.Duration) {}
+		return c
+	},
+	"cuts nothing off": func() Config {
+		c := configOf(nil)
+		c.Timeout = 100 * time.Millisecond
+		c.CutOff = func(*testing.T, driver.Session) func() { return func() {} }
+		return c
+	},
+	"drops nothing": func() Config {
+		c := configOf(nil)
+		c.Timeout = 100 * time.Millisecond
+		c.Drop = func(*testing.T, driver.Session) {}
 		return c
 	},
 	"loses a session once": func() Config { return losing(1) },
@@ -176,6 +214,31 @@ func TestHookThatFailsFailsItsCaseAloneAndNoRule(t *testing.T) {
 		if strings.Contains(out, "broken") || strings.Contains(out, "BROKEN") {
 			t.Errorf("a hook that failed counts as a broken rule:\n%s", out)
 		}
+	}
+}
+
+func TestHooksWithoutEffectAreReported(t *testing.T) {
+	for config, want := range map[string]struct {
+		cases, text string
+		blames      bool // whether the kit reports the hook and no broken rule
+	}{
+		"loses no request": {"rule04/a-request-lost", "Config.LoseRequest had no effect: each Create", true},
+		"loses no reply":   {"rule04/a-reply-lost", "Config.LoseReply had no effect: each Create", true},
+		"holds no request": {"rule04/a-create-that-arrives-late", "Config.HoldRequest had no effect: each Create", true},
+		"delays no reply":  {"rule08/slow-replies", "Config.DelayReplies had no effect: a session outlived", true},
+		"cuts nothing off": {"rule08/a-session-that-ended", "Config.CutOff had no effect: Create made the node", false},
+		"drops nothing":    {"rule08/an-expired-session", "Config.Drop had no effect: the session lives", false},
+	} {
+		t.Run(config, func(t *testing.T) {
+			out, passed := runConfigured(t, config, want.cases)
+			if passed || want.blames && strings.Contains(out, "broken: ") {
+				t.Errorf("passed: %v, expected a failure of the hook:\n%s", passed, out)
+			}
+			wantOutput(t, out, want.text)
+		})
+	}
+	if out, passed := runConfigured(t, "loses no reply of a driver that repeats", "rule04/a-reply-lost"); !passed {
+		t.Errorf("Run failed on a driver that repeats a Create whose reply was lost:\n%s", out)
 	}
 }
 
