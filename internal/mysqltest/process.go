@@ -60,14 +60,16 @@ func newProcess(opts []Option) (p *process, err error) {
 	if p.port, err = testenv.FreePort(); err != nil {
 		return nil, err
 	}
-	if p.dir, err = os.MkdirTemp("", "mysqltest-"); err != nil {
+	dir, err := os.MkdirTemp("", "mysqltest-")
+	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			os.RemoveAll(p.dir)
+			os.RemoveAll(dir) // p may be nil here
 		}
 	}()
+	p.dir = dir
 	if err := p.initialize(); err != nil {
 		return nil, err
 	}
