@@ -101,16 +101,48 @@
 //
 // The first session creates the tables and functions, while others wait. If the user
 // may not create them, the error of Connect holds the statements. [Statements] returns
-// them too. The file schema.sql is commented. A client in another language can take
-// part: it calls the functions begin_session, beat, append, remove, cancel, expire and
-// end_session. It has to judge its lease as rule 8 says. To show a queue:
+// them too. The file schema.sql is commented. To show a queue:
 //
-//	SELECT name, session, created FROM dlock.node
-//	WHERE queue = 'stock/42' ORDER BY token;
+//	SELECT name, session FROM dlock.node WHERE queue = 'stock/42' ORDER BY token;
 //
 // Statements by hand reach the watches: triggers send the notices. To remove a node:
 //
 //	DELETE FROM dlock.node WHERE queue = 'stock/42' AND name = 'web1-W-0000000007';
+//
+// A client in another language can take part by these statements. Each one is a
+// transaction of its own. Begin a session, whose id no other session has:
+//
+//	SELECT dlock.begin_session('A7', interval '10 seconds');
+//
+// Move its deadline every 1.25 seconds. The statement returns null if the session has
+// ended. The client has lost its locks 7.5 seconds after it sent the last of these
+// statements that succeeded:
+//
+//	SELECT dlock.beat('A7');
+//
+// Append a node, with data that differs each time. The first row begins with "ok", the
+// token and a name of a node in the queue:
+//
+//	SELECT * FROM dlock.append('A7', 1, 'stock/42', 'web2-W-', 'A7-1');
+//
+// The client holds the lock if this statement, with its token, returns 0. (A reader has
+// "-R-" in its prefix. It waits for writers only: add AND name LIKE '%-W-%'.)
+//
+//	SELECT count(*) FROM dlock.node WHERE queue = 'stock/42' AND token < 42;
+//
+// Remove the node. The letter r says that a holder has released an exclusive lock. In
+// all other cases it is c:
+//
+//	SELECT dlock.remove('A7', 1, 'stock/42', 42, 'r');
+//
+// If an append had no answer, take the next generation, 2 in place of 1, from then on,
+// and remove the node that the append may have made or may still make:
+//
+//	SELECT dlock.cancel('A7', 2, 'A7-1');
+//
+// End the session, with all its nodes:
+//
+//	SELECT dlock.end_session('A7');
 //
 // The channel of a queue is the schema, "_", and the first byte of the SHA-256 of the
 // queue's name in hexadecimal digits. The payload has three lines: "r" if a holder has

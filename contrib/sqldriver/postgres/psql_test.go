@@ -1,0 +1,153 @@
+package postgres
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+)
+
+// documented is a server on which psql runs statements of the package comment.
+type documented struct {
+	*caseStore
+	text string // the package comment
+}
+
+func newDocumented(t *testing.T) documented {
+	text, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	return documented{newCaseWith(t, "session_timeout=1h"), string(text)}
+}
+
+// run runs a statement of the package comment. The arguments are words of the statement
+// and what takes their places. It returns what psql prints.
+func (d documented) run(statement string, replace ...string) string {
+	d.t.Helper()
+	require.Contains(d.t, d.text, "//\t"+statement+"\n", "the package comment does not contain the statement")
+	replace = append(replace, "dlock.", d.schema+".", "10 seconds", "1 hour")
+	return d.server.SQL(d.t, strings.NewReplacer(replace...).Replace(statement))
+}
+
+const (
+	showQueue    = "SELECT name, session FROM dlock.node WHERE queue = 'stock/42' ORDER BY token;"
+	removeNode   = "DELETE FROM dlock.node WHERE queue = 'stock/42' AND name = 'web1-W-0000000007';"
+	beginSession = "SELECT dlock.begin_session('A7', interval '10 seconds');"
+	moveDeadline = "SELECT dlock.beat('A7');"
+	appendNode   = "SELECT * FROM dlock.append('A7', 1, 'stock/42', 'web2-W-', 'A7-1');"
+	countAhead   = "SELECT count(*) FROM dlock.node WHERE queue = 'stock/42' AND token < 42;"
+	release      = "SELECT dlock.remove('A7', 1, 'stock/42', 42, 'r');"
+	cancel       = "SELECT dlock.cancel('A7', 2, 'A7-1');"
+	endSession   = "SELECT dlock.end_session('A7');"
+)
+
+// join appends a node and returns its token.
+func (d documented) join(replace ...string) string {
+	d.t.Helper()
+	row := strings.Split(d.run(appendNode, replace...), "|")
+	require.Equal(d.t, "ok", row[0])
+	return row[1]
+}
+
+// names returns the names of the nodes, oldest first.
+func (d documented) names() (names []string) {
+	d.t.Helper()
+	for line := range strings.Lines(d.run(showQueue)) {
+		if name, _, found := strings.Cut(line, "|"); found {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (d documented) client() *dlock.Client {
+	client := dlock.NewClient(d.caseStore)
+	d.t.Cleanup(func() { require.NoError(d.t, client.Close()) })
+	return client
+}
+
+// TestPsqlShowsAQueueAndRemovesANode lets an operator look at a holder and a waiter,
+// and remove the node of the holder. Both clients notice that.
+func TestPsqlShowsAQueueAndRemovesANode(t *testing.T) {
+	t.Parallel()
+	d := newDocumented(t)
+	client := d.client()
+	held, err := client.RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	granted := make(chan error, 1)
+	go func() {
+		l, err := client.RWMutex("stock/42").Lock(dlock.WithoutReentry(t.Context()))
+		if err == nil {
+			err = l.Unlock()
+		}
+		granted <- err
+	}()
+	require.Eventually(t, func() bool { return len(d.names()) == 2 }, time.Minute, 10*time.Millisecond)
+	require.Equal(t, held.Node(), d.names()[0])
+
+	d.run(removeNode, "web1-W-0000000007", held.Node())
+	require.NoError(t, <-granted)
+	<-held.Lost()
+	require.ErrorIs(t, held.Unlock(), dlock.ErrLost)
+	require.Empty(t, d.names())
+}
+
+// TestPsqlTakesPart plays a client in another language: psql waits behind a holder in
+// Go, holds the lock, keeps Go clients out, and releases the lock to a Go client.
+func TestPsqlTakesPart(t *testing.T) {
+	t.Parallel()
+	d := newDocumented(t)
+	client := d.client()
+	m := client.RWMutex("stock/42")
+	held, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	d.run(beginSession)
+	require.NotEmpty(t, d.run(moveDeadline))
+	token := d.join()
+	require.Equal(t, "1", d.run(countAhead, "42", token, "stock/42", "stock/42"))
+
+	require.NoError(t, held.Unlock())
+	require.Equal(t, "0", d.run(countAhead, "42", token, "stock/42", "stock/42"))
+	_, err = m.TryRLock(t.Context())
+	require.ErrorIs(t, err, dlock.ErrLocked)
+
+	granted := make(chan int64, 1)
+	go func() {
+		if l, err := m.Lock(t.Context()); err == nil {
+			granted <- l.Token()
+			l.Unlock()
+		}
+		close(granted)
+	}()
+	require.Eventually(t, func() bool { return len(d.names()) == 2 }, time.Minute, 10*time.Millisecond)
+	require.Empty(t, granted)
+	require.Equal(t, "ok", d.run(release, " 42, ", " "+token+", "))
+	old, err := strconv.ParseInt(token, 10, 64)
+	require.NoError(t, err)
+	require.Greater(t, <-granted, old)
+	require.Equal(t, "gone", d.run(release, " 42, ", " "+token+", "))
+}
+
+// TestPsqlCancelsAnAppend plays an append without an answer that arrives after its
+// cancellation, and one that arrived before it. Neither leaves a node.
+func TestPsqlCancelsAnAppend(t *testing.T) {
+	t.Parallel()
+	d := newDocumented(t)
+	require.NoError(t, d.client().Ping(t.Context()))
+	d.run(beginSession)
+	d.join()
+	require.Equal(t, "ok", d.run(cancel))
+	require.Empty(t, d.names())
+	require.Contains(t, d.run(appendNode), "stale")
+	require.Empty(t, d.names())
+
+	d.join("1,", "2,")
+	require.Len(t, d.names(), 1)
+	d.run(endSession)
+	require.Empty(t, d.names())
+	require.Empty(t, d.run(moveDeadline))
+}
