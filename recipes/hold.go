@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -82,7 +83,7 @@ func (h *hold) Lose(loss engine.Loss) (report func()) {
 		if l.lost != nil {
 			close(l.lost)
 		}
-		contexts = append(contexts, l.takeContexts()...)
+		contexts = slices.AppendSeq(contexts, maps.Values(l.contexts)) // Unlock cancels them, too, if it comes first
 	}
 	h.mu.Unlock()
 	for _, c := range contexts {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,6 +60,44 @@ func TestEveryHoldLearnsOfTheLoss(t *testing.T) {
 		require.ErrorIs(w, left.Unlock(), recipes.ErrNotHeld)
 		require.ErrorIs(w, inner.Unlock(), recipes.ErrLost)
 		require.ErrorIs(w, outer.Unlock(), recipes.ErrLost)
+	})
+}
+
+// slowParent is a context that never ends. The first child that stops waiting for its
+// end is held up until the channel open is closed.
+type slowParent struct {
+	context.Context
+	stopped *atomic.Bool
+	open    chan struct{}
+}
+
+func (p slowParent) Done() <-chan struct{} { return make(chan struct{}) }
+
+func (p slowParent) AfterFunc(func()) (stop func() bool) {
+	return func() bool {
+		if !p.stopped.Swap(true) {
+			<-p.open
+		}
+		return true
+	}
+}
+
+// The background goroutine that has noticed a loss is held up before it cancels the
+// context of the Lock. Err, Context and Unlock must not depend on that goroutine.
+func TestUnlockCancelsTheContextsOfALockThatIsBeingLost(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		parent := slowParent{bg, new(atomic.Bool), make(chan struct{})}
+		defer close(parent.open)
+		ctx := l.Context(parent)
+		w.store.Faults().Expire(c.session())
+		synctest.Wait()
+		require.NoError(w, ctx.Err(), "the goroutine is held up")
+		require.ErrorIs(w, context.Cause(l.Context(parent)), recipes.ErrLost)
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+		require.ErrorIs(w, ctx.Err(), context.Canceled)
+		require.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)
 	})
 }
 

@@ -45,7 +45,7 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key := contextKey(parent)
-	if c := l.contexts[key]; c != nil {
+	if c := l.contexts[key]; c != nil && h.lost == nil {
 		return c.Context
 	}
 	outer, _ := parent.Value(h.m.key).(*heldIn)

@@ -57,7 +57,7 @@ func (l *Lock) Unlock() error {
 	if lost != nil {
 		l.end = lost
 	}
-	contexts, cause := l.takeContexts(), l.notHeld()
+	contexts, cause := l.takeContexts(), l.end
 	h.remove(l)
 	last := len(h.locks) == 0
 	shared := lost == nil && before == Exclusive && h.markShared()
