@@ -60,13 +60,13 @@
 //
 // BenchmarkFreeLock, BenchmarkContended and BenchmarkDrain compare the driver with
 // etcd's own lock in one run. On a machine with two cores, for clients and server
-// together, that was busy with other work:
+// together (the last line is from a busy machine):
 //
 //	                    this driver   Mutex
-//	a free lock         2.8 ms        2.4 ms
-//	  2 contenders      285/s         25/s
-//	  8 contenders      264/s         81/s
-//	 32 contenders      100/s         116/s
+//	a free lock         1.10 ms       0.99 ms
+//	  2 contenders      1,269/s       40/s
+//	  8 contenders      1,075/s       79/s
+//	 32 contenders      595/s         334/s
 //	100 waiters, all    1.7 s         0.9 s
 //
 // A free lock takes two requests with both. With a Mutex, the request that releases the
