@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -170,8 +171,8 @@ func isZombie(pid int) bool {
 }
 
 func TestAChildHasNoDataSourceNameInItsArgumentsOrEnvironment(t *testing.T) {
-	if _, err := os.Stat("/proc/self/cmdline"); err != nil {
-		t.Skip("this system has no /proc")
+	if runtime.GOOS != "linux" {
+		t.Skip("the test reads arguments and environments in /proc, as Linux shows them")
 	}
 	r := start(t, "-workers", "3", "-shared-ratio", "0", "-hold", "10m", "-timeout", "20m")
 	r.readUntilAllWait(t, 3)
