@@ -22,17 +22,18 @@ type Ensemble struct {
 func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	t.Helper()
 	Require(t)
-	for {
+	e, err := testenv.RetryNewPorts(func() (*Ensemble, error) {
 		e, err := startEnsemble(t, n, opts)
-		if err == nil {
-			t.Cleanup(e.close)
-			return e
+		if err != nil {
+			e.close()
 		}
-		e.close()
-		if !errors.Is(err, testenv.ErrPortTaken) {
-			t.Fatal(err)
-		}
+		return e, err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(e.close)
+	return e
 }
 
 // startEnsemble returns an ensemble even if it returns an error. The caller

@@ -1,12 +1,10 @@
 package etcdtest
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"testing"
-	"time"
 
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -35,10 +33,10 @@ func Start(t testing.TB, opts ...Option) *Server {
 	return &Server{process: p, t: t}
 }
 
-// startProcess tries again with other ports if another program has taken one of
-// the ports.
+// startProcess starts a server. If another program has taken one of its ports,
+// startProcess tries again with other ports.
 func startProcess(opts []Option) (*process, error) {
-	for {
+	return testenv.RetryNewPorts(func() (*process, error) {
 		p, err := newProcess("single", opts)
 		if err != nil {
 			return nil, err
@@ -46,14 +44,12 @@ func startProcess(opts []Option) (*process, error) {
 		if err = p.prepare(p.member()); err == nil {
 			err = p.launch()
 		}
-		if err == nil {
-			return p, nil
-		}
-		p.close()
-		if !errors.Is(err, testenv.ErrPortTaken) {
+		if err != nil {
+			p.close()
 			return nil, err
 		}
-	}
+		return p, nil
+	})
 }
 
 var shared testenv.Shared[*process]
@@ -101,16 +97,7 @@ func (s *Server) Kill() {
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.must(s.proc.Kill())
-	// Another process may hold a port for a moment, while that process looks for a
-	// free port.
-	var err error
-	for range 5 {
-		if err = s.launch(); !errors.Is(err, testenv.ErrPortTaken) {
-			break
-		}
-		time.Sleep(200 * time.Millisecond)
-	}
-	s.must(err)
+	s.must(testenv.RetrySamePorts(s.launch))
 }
 
 // Pause stops the server's process with SIGSTOP: its connections stay open, and

@@ -1,7 +1,6 @@
 package mysqltest
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -35,19 +34,17 @@ func Start(t testing.TB, opts ...Option) *Server {
 // startProcess starts a server. If another program has taken the server's port,
 // startProcess tries again with another port.
 func startProcess(opts []Option) (*process, error) {
-	for {
+	return testenv.RetryNewPorts(func() (*process, error) {
 		p, err := newProcess(opts)
 		if err != nil {
 			return nil, err
 		}
-		if err = p.launch(); err == nil {
-			return p, nil
-		}
-		p.proc.Close()
-		if !errors.Is(err, testenv.ErrPortTaken) {
+		if err := p.launch(); err != nil {
+			p.proc.Close()
 			return nil, err
 		}
-	}
+		return p, nil
+	})
 }
 
 var shared testenv.Shared[*process]

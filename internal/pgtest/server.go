@@ -45,19 +45,17 @@ func (p *process) close() error {
 // startProcess starts a server. If another program has taken the server's port,
 // startProcess tries again with another port.
 func startProcess(opts []Option) (*process, error) {
-	for {
+	return testenv.RetryNewPorts(func() (*process, error) {
 		p, err := newProcess(opts)
 		if err != nil {
 			return nil, err
 		}
-		if err = p.launch(); err == nil {
-			return p, nil
-		}
-		p.proc.Close()
-		if !errors.Is(err, testenv.ErrPortTaken) {
+		if err := p.launch(); err != nil {
+			p.proc.Close()
 			return nil, err
 		}
-	}
+		return p, nil
+	})
 }
 
 var shared testenv.Shared[*process]

@@ -123,19 +123,17 @@ func StartSentinel(t testing.TB, name string, master *Server, options ...Option)
 func start(t testing.TB, program, ready string, options []Option) (*Server, error) {
 	t.Helper()
 	Require(t)
-	for {
+	return testenv.RetryNewPorts(func() (*Server, error) {
 		s, err := newServer(program, ready, options)
 		if err != nil {
 			return nil, err
 		}
-		if err = s.launch(); err == nil {
-			return s, nil
-		}
-		s.proc.Close()
-		if !errors.Is(err, testenv.ErrPortTaken) {
+		if err := s.launch(); err != nil {
+			s.proc.Close()
 			return nil, err
 		}
-	}
+		return s, nil
+	})
 }
 
 func newServer(program, ready string, options []Option) (s *Server, err error) {
@@ -252,14 +250,7 @@ func (s *Server) TryRestart() error {
 	if err := s.proc.Kill(); err != nil {
 		return err
 	}
-	var err error
-	for range 5 { // another process may hold the port for a moment
-		if err = s.launch(); !errors.Is(err, testenv.ErrPortTaken) {
-			break
-		}
-		time.Sleep(200 * time.Millisecond)
-	}
-	return err
+	return testenv.RetrySamePorts(s.launch)
 }
 
 func (s *Server) must(err error) {

@@ -5,7 +5,8 @@
 //     and starts again. Nothing of it outlives the test binary.
 //   - [Shared] holds the one server that all tests of a binary share.
 //   - [FreePort] and [Listen] choose ports that no other test binary on the
-//     machine uses.
+//     machine uses. [RetryNewPorts] and [RetrySamePorts] start a server again
+//     if one of its ports was taken all the same.
 //   - [Proxy] is a TCP proxy that cuts, delays and drops connections. If it
 //     knows the protocol, it also counts, loses and holds single requests,
 //     replies and events.

@@ -42,18 +42,19 @@ func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	if n == 0 {
 		n = 3
 	}
-	for {
+	e, err := testenv.RetryNewPorts(func() (*Ensemble, error) {
 		e, err := startEnsemble(t, n, opts)
-		if err == nil {
-			t.Cleanup(e.close)
-			e.WaitQuorum(t)
-			return e
+		if err != nil {
+			e.close()
 		}
-		e.close()
-		if !errors.Is(err, testenv.ErrPortTaken) {
-			t.Fatal(err)
-		}
+		return e, err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(e.close)
+	e.WaitQuorum(t)
+	return e
 }
 
 // startEnsemble returns an ensemble even if it returns an error. The caller

@@ -1,9 +1,7 @@
 package zktest
 
 import (
-	"errors"
 	"testing"
-	"time"
 
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -35,19 +33,17 @@ func Start(t testing.TB, opts ...Option) *Server {
 // startProcess starts a server. If another program has taken one of its ports,
 // startProcess tries again with other ports.
 func startProcess(opts []Option) (*process, error) {
-	for {
+	return testenv.RetryNewPorts(func() (*process, error) {
 		p, err := newProcess(newSettings(opts))
 		if err != nil {
 			return nil, err
 		}
-		if err = p.launch(); err == nil {
-			return p, nil
-		}
-		p.proc.Close()
-		if !errors.Is(err, testenv.ErrPortTaken) {
+		if err := p.launch(); err != nil {
+			p.proc.Close()
 			return nil, err
 		}
-	}
+		return p, nil
+	})
 }
 
 // Addr returns host:port of the plain client port.
@@ -77,16 +73,7 @@ func (s *Server) Stop() {
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.must(s.proc.Kill())
-	// Another process may hold the port for a moment, while that process looks
-	// for a free port.
-	var err error
-	for range 5 {
-		if err = s.launch(); !errors.Is(err, testenv.ErrPortTaken) {
-			break
-		}
-		time.Sleep(200 * time.Millisecond)
-	}
-	s.must(err)
+	s.must(testenv.RetrySamePorts(s.launch))
 }
 
 // Pause stops the server's process with SIGSTOP: its connections stay open, and
