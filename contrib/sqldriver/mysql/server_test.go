@@ -12,7 +12,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,69 +19,47 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/mysqltest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// connect opens a session by a DSN.
-func connect(t *testing.T, dsn string) (driver.Session, error) {
+// refused checks that Connect returns an error that contains each of the texts, and no
+// password. The error must not match ErrUnavailable.
+func refused(t *testing.T, dsn string, texts ...string) error {
 	t.Helper()
-	c, err := Driver{}.OpenConnector(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	s, err := c.Connect(ctx)
-	if err == nil {
-		t.Cleanup(func() { s.Close() })
-	}
-	return s, err
+	return sqltest.Refused(t, Driver{}, dsn, sqltest.Refusal{Texts: texts, Secrets: secrets})
 }
 
-// refused checks that Connect fails with such a text, and without a password.
-func refused(t *testing.T, dsn string, unavailable bool, want ...string) {
+// unavailable is like refused, but the error must match ErrUnavailable.
+func unavailable(t *testing.T, dsn string, texts ...string) error {
 	t.Helper()
-	_, err := connect(t, dsn)
-	if err == nil {
-		t.Fatal("Connect succeeded")
-	}
-	if errors.Is(err, driver.ErrUnavailable) != unavailable {
-		t.Errorf("errors.Is(%q, ErrUnavailable) is %v", err, !unavailable)
-	}
-	for _, text := range want {
-		if !strings.Contains(err.Error(), text) {
-			t.Errorf("the error %q does not contain %q", err, text)
-		}
-	}
-	if strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "correct-horse") {
-		t.Errorf("the error %q repeats the password", err)
-	}
+	return sqltest.Refused(t, Driver{}, dsn, sqltest.Refusal{Unavailable: true, Texts: texts, Secrets: secrets})
 }
 
 func TestConnectSaysWhatIsWrong(t *testing.T) {
 	server := mysqltest.Shared(t)
 	database := server.Database()
 	t.Run("password", func(t *testing.T) {
-		refused(t, strings.Replace(server.DSN(database), server.Password(), secret, 1), false, "Access denied for user 'dlock'")
+		refused(t, strings.Replace(server.DSN(database), server.Password(), secret, 1), "Access denied for user 'dlock'")
 	})
 	t.Run("database", func(t *testing.T) {
-		refused(t, server.DSN("missing"), false, "Unknown database 'missing'")
+		refused(t, server.DSN("missing"), "Unknown database 'missing'")
 	})
 	t.Run("no TLS", func(t *testing.T) {
-		refused(t, server.DSN(database, "tls=true"), false, "server does not support TLS")
+		refused(t, server.DSN(database, "tls=true"), "server does not support TLS")
 	})
 	t.Run("no server", func(t *testing.T) {
 		port, err := testenv.FreePort()
 		if err != nil {
 			t.Fatal(err)
 		}
-		refused(t, server.DSNAt(testenv.Loopback(port), database), true, "connection refused")
+		unavailable(t, server.DSNAt(testenv.Loopback(port), database), "connection refused")
 	})
 	t.Run("version", func(t *testing.T) {
 		server.SQL(t, "", Statements(database)+"UPDATE dlock_meta SET version = 7")
-		refused(t, server.DSN(database), false, "version 7", "needs version 1")
+		refused(t, server.DSN(database), "version 7", "needs version 1")
 	})
 }
 
@@ -93,12 +70,12 @@ func TestServerWithAnotherCertificateIsRefused(t *testing.T) {
 	dsn := func(ca, name string) string {
 		return server.DSN(database, "tls=true", "tls_server_name="+name, "tls_ca="+url.QueryEscape(ca))
 	}
-	if _, err := connect(t, dsn(certs.CA, "localhost")); err != nil {
+	if _, err := sqltest.Connect(t, Driver{}, dsn(certs.CA, "localhost")); err != nil {
 		t.Error(err)
 	}
-	refused(t, dsn(certs.OtherCA, "localhost"), false, "certificate")
-	refused(t, dsn(certs.CA, "other.example"), false, "certificate")
-	refused(t, server.DSN(database, "tls=true"), false, "certificate")
+	refused(t, dsn(certs.OtherCA, "localhost"), "certificate")
+	refused(t, dsn(certs.CA, "other.example"), "certificate")
+	refused(t, server.DSN(database, "tls=true"), "certificate")
 }
 
 // TestSettingsOfTheServer changes settings of a server between two connectors.
@@ -112,7 +89,7 @@ func TestSettingsOfTheServer(t *testing.T) {
 	logged := func(want ...string) {
 		t.Helper()
 		log.Reset()
-		if _, err := connect(t, server.DSN(database)); err != nil {
+		if _, err := sqltest.Connect(t, Driver{}, server.DSN(database)); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Count(log.String(), "\n"); got != len(want) {
@@ -130,9 +107,9 @@ func TestSettingsOfTheServer(t *testing.T) {
 	server.SQL(t, "", "SET GLOBAL innodb_flush_log_at_trx_commit = 0, GLOBAL sync_binlog = 1")
 	logged("innodb_flush_log_at_trx_commit 0: if the server or its machine fails")
 	server.SQL(t, "", "SET GLOBAL innodb_flush_log_at_trx_commit = 1, GLOBAL binlog_format = 'STATEMENT'")
-	refused(t, server.DSN(database), false, "binlog_format STATEMENT")
+	refused(t, server.DSN(database), "binlog_format STATEMENT")
 	server.SQL(t, "", "SET GLOBAL binlog_format = 'ROW', GLOBAL read_only = 1")
-	refused(t, server.DSN(database), true, "read_only ON")
+	unavailable(t, server.DSN(database), "read_only ON")
 }
 
 func TestWeaknesses(t *testing.T) {
@@ -162,22 +139,16 @@ func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	server.SQL(t, "", "CREATE USER "+user+"@'%' IDENTIFIED BY 'correct-horse'")
 	dsn := strings.Replace(server.DSN(database), "dlock:", user+":", 1)
 	grant := "GRANT SELECT, INSERT, UPDATE, DELETE ON `" + database + "`.dlock_node TO `" + user + "`@`%`;"
-	refused(t, dsn, false, "Access denied", "USE `"+database+"`;", grant) // without any right on the database
+	refused(t, dsn, "Access denied", "USE `"+database+"`;", grant) // without any right on the database
 
 	server.SQL(t, "", "GRANT SELECT ON "+database+".* TO "+user+"@'%'")
-	refused(t, dsn, false, "CREATE command denied", "USE `"+database+"`;", grant)
+	refused(t, dsn, "CREATE command denied", "USE `"+database+"`;", grant)
 
 	server.SQL(t, "", "GRANT CREATE ON "+database+".* TO "+user+"@'%'")
-	refused(t, dsn, false, "denied", "CREATE PROCEDURE IF NOT EXISTS dlock_append", grant)
-
-	c, err := Driver{}.OpenConnector(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = c.Connect(t.Context())
+	err := refused(t, dsn, "denied", "CREATE PROCEDURE IF NOT EXISTS dlock_append", grant)
 	_, statements, _ := strings.Cut(err.Error(), "Let an operator run:\n")
 	server.SQL(t, "", "REVOKE ALL ON "+database+".* FROM "+user+"@'%';"+statements)
-	s, err := connect(t, dsn)
+	s, err := sqltest.Connect(t, Driver{}, dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +163,7 @@ func TestManyProcessesMayCreateTheTables(t *testing.T) {
 	var all sync.WaitGroup
 	for range 12 {
 		all.Go(func() {
-			if _, err := connect(t, server.DSN(database)); err != nil {
+			if _, err := sqltest.Connect(t, Driver{}, server.DSN(database)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -350,42 +321,9 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestServerKilledUnderLoad kills the server again and again while sessions lock. The
-// test counts the holders in a variable of this process, which survives the kills. So
-// it sees when two sessions hold the lock at once.
 func TestServerKilledUnderLoad(t *testing.T) {
 	server := mysqltest.Start(t, mysqltest.WithConfig("innodb_flush_log_at_trx_commit=1"))
-	database := server.Database()
-	var holders, grants, last atomic.Int64
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var all sync.WaitGroup
-	for range 4 {
-		client, err := dlock.Open("mysql", server.DSN(database, "session_timeout=3s"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
-		all.Go(func() {
-			for ctx.Err() == nil {
-				l, err := client.RWMutex("q").Lock(ctx)
-				if err != nil {
-					continue // the session has ended: the next Lock begins another one
-				}
-				work(t, l, &holders, &last)
-				grants.Add(1)
-				_ = l.Unlock() // returns an error if the lock was lost
-			}
-		})
-	}
-	for range 3 {
-		grantsAfter(t, &grants, 20)
-		server.Kill()
-		server.Restart()
-	}
-	grantsAfter(t, &grants, 20)
-	cancel()
-	all.Wait()
+	sqltest.KilledUnderLoad(t, server, "mysql", server.DSN(server.Database(), "session_timeout=3s"))
 }
 
 // TestHeldLockSurvivesAKillOfTheServer kills the server right after a lock was granted.
@@ -411,37 +349,6 @@ func TestHeldLockSurvivesAKillOfTheServer(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-// grantsAfter waits for n more grants.
-func grantsAfter(t *testing.T, grants *atomic.Int64, n int64) {
-	t.Helper()
-	from := grants.Load()
-	for end := time.Now().Add(60 * time.Second); grants.Load() < from+n; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("no lock was granted for a minute")
-		}
-	}
-}
-
-// work holds the lock for two milliseconds, or until the lock is lost. It checks that
-// there is no other holder, and that the token is higher than the last one.
-func work(t *testing.T, l *dlock.Lock, holders, last *atomic.Int64) {
-	ctx := l.Context(context.Background())
-	if ctx.Err() != nil {
-		return
-	}
-	if n := holders.Add(1); n != 1 && ctx.Err() == nil {
-		t.Errorf("%d holders at once", n)
-	}
-	if before := last.Swap(l.Token()); before >= l.Token() && ctx.Err() == nil {
-		t.Errorf("token %d after %d", l.Token(), before)
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(2 * time.Millisecond):
-	}
-	holders.Add(-1)
 }
 
 // newSession returns a session of the case, with the connections of an operator in
@@ -854,14 +761,14 @@ func TestServerWithoutFreeConnections(t *testing.T) {
 		}
 	}
 	empty := fill("plain")
-	refused(t, as("plain"), true, "Too many connections")
+	unavailable(t, as("plain"), "Too many connections")
 	empty()
 	eventually(t, "no connection is free", func() bool {
-		_, err := connect(t, as("plain"))
+		_, err := sqltest.Connect(t, Driver{}, as("plain"))
 		return err == nil
 	})
 	empty = fill("few")
-	refused(t, as("few"), true, "max_user_connections")
+	unavailable(t, as("few"), "max_user_connections")
 	empty()
 }
 

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
@@ -44,7 +44,7 @@ func mustLock(t *testing.T, c *dlock.Client) *dlock.Lock {
 // sessions use one lock. No lock is lost, tokens rise, and there is one holder at most.
 func TestAStepBackUnderLoad(t *testing.T) {
 	server, client := withClock(t)
-	var holders, grants, last atomic.Int64
+	var holders sqltest.Holders
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var all sync.WaitGroup
@@ -59,8 +59,7 @@ func TestAStepBackUnderLoad(t *testing.T) {
 					}
 					return
 				}
-				work(t, l, &holders, &last)
-				grants.Add(1)
+				holders.Work(t, l)
 				if err := l.Unlock(); err != nil {
 					t.Error(err)
 				}
@@ -68,10 +67,10 @@ func TestAStepBackUnderLoad(t *testing.T) {
 		})
 	}
 	for step := range 4 {
-		grantsAfter(t, &grants, 20)
+		holders.Await(t, 20)
 		server.SetClock(-time.Duration(step) * time.Hour)
 	}
-	grantsAfter(t, &grants, 20)
+	holders.Await(t, 20)
 	cancel()
 	all.Wait()
 }

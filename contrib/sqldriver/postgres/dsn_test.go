@@ -11,6 +11,9 @@ import (
 
 const secret = "tr0ub4dor"
 
+// secrets are the passwords of the tests, and no error may contain them.
+var secrets = []string{secret, "correct-horse"}
+
 func TestBadDSNsSayWhatIsWrong(t *testing.T) {
 	for dsn, want := range map[string]string{
 		"":                                      "not a URL of the form",

@@ -7,80 +7,55 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/pgtest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// connect opens a session by a DSN.
-func connect(t *testing.T, dsn string) (driver.Session, error) {
+// refused checks that Connect returns an error that contains each of the texts, and no
+// password. The error must not match ErrUnavailable.
+func refused(t *testing.T, dsn string, texts ...string) error {
 	t.Helper()
-	c, err := Driver{}.OpenConnector(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	s, err := c.Connect(ctx)
-	if err == nil {
-		t.Cleanup(func() { s.Close() })
-	}
-	return s, err
+	return sqltest.Refused(t, Driver{}, dsn, sqltest.Refusal{Texts: texts, Secrets: secrets})
 }
 
-// refused checks that Connect returns an error that contains each of the texts in
-// want, and no password. The parameter unavailable says whether the error has to
-// match ErrUnavailable.
-func refused(t *testing.T, dsn string, unavailable bool, want ...string) {
+// unavailable is like refused, but the error must match ErrUnavailable.
+func unavailable(t *testing.T, dsn string, texts ...string) error {
 	t.Helper()
-	_, err := connect(t, dsn)
-	if err == nil {
-		t.Fatal("Connect succeeded")
-	}
-	if errors.Is(err, driver.ErrUnavailable) != unavailable {
-		t.Errorf("errors.Is(%q, ErrUnavailable) is %v", err, !unavailable)
-	}
-	for _, text := range want {
-		if !strings.Contains(err.Error(), text) {
-			t.Errorf("the error %q does not contain %q", err, text)
-		}
-	}
-	if strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "correct-horse") {
-		t.Errorf("the error %q repeats the password", err)
-	}
+	return sqltest.Refused(t, Driver{}, dsn, sqltest.Refusal{Unavailable: true, Texts: texts, Secrets: secrets})
 }
 
 func TestConnectSaysWhatIsWrong(t *testing.T) {
 	server := pgtest.Shared(t)
 	t.Run("password", func(t *testing.T) {
-		refused(t, strings.Replace(server.DSN(), server.Password(), secret, 1), false, "password authentication failed")
+		refused(t, strings.Replace(server.DSN(), server.Password(), secret, 1), "password authentication failed")
 	})
 	t.Run("database", func(t *testing.T) {
-		refused(t, strings.Replace(server.DSN(), "/postgres?", "/missing?", 1), false, `database "missing" does not exist`)
+		refused(t, strings.Replace(server.DSN(), "/postgres?", "/missing?", 1), `database "missing" does not exist`)
 	})
 	t.Run("no TLS", func(t *testing.T) {
-		refused(t, strings.Replace(server.DSN(), "sslmode=disable", "sslmode=require", 1), false, "refused TLS")
+		refused(t, strings.Replace(server.DSN(), "sslmode=disable", "sslmode=require", 1), "refused TLS")
 	})
 	t.Run("no server", func(t *testing.T) {
 		port, err := testenv.FreePort()
 		if err != nil {
 			t.Fatal(err)
 		}
-		refused(t, server.DSNAt(testenv.Loopback(port)), true, "connection refused")
+		unavailable(t, server.DSNAt(testenv.Loopback(port)), "connection refused")
 	})
 	t.Run("isolation", func(t *testing.T) {
-		refused(t, server.DSN("schema="+server.Schema(), "options=-c%20default_transaction_isolation%3Dserializable"), false,
+		refused(t, server.DSN("schema="+server.Schema(), "options=-c%20default_transaction_isolation%3Dserializable"),
 			"needs the isolation level read committed")
 	})
 	t.Run("version", func(t *testing.T) {
 		schema := server.Schema()
 		server.SQL(t, Statements(schema)+fmt.Sprintf("UPDATE %s.meta SET version = 7", schema))
-		refused(t, server.DSN("schema="+schema), false, "version 7", "needs version 1")
+		refused(t, server.DSN("schema="+schema), "version 7", "needs version 1")
 	})
 }
 
@@ -91,10 +66,10 @@ func TestServerWithAnotherCertificateIsRefused(t *testing.T) {
 		dsn := strings.Replace(server.DSN("sslrootcert="+ca), "sslmode=disable", "sslmode=verify-full", 1)
 		return strings.Replace(dsn, "127.0.0.1", "localhost", 1)
 	}
-	if _, err := connect(t, verified(certs.CA)); err != nil {
+	if _, err := sqltest.Connect(t, Driver{}, verified(certs.CA)); err != nil {
 		t.Error(err)
 	}
-	refused(t, verified(certs.OtherCA), false, "certificate")
+	refused(t, verified(certs.OtherCA), "certificate")
 }
 
 func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
@@ -103,16 +78,10 @@ func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	user := "plain_" + schema
 	server.SQL(t, "CREATE ROLE "+user+" LOGIN PASSWORD 'correct-horse'; REVOKE CREATE ON DATABASE postgres FROM PUBLIC")
 	dsn := strings.Replace(server.DSN("schema="+schema), "dlock:", user+":", 1)
-	refused(t, dsn, false, "CREATE SCHEMA IF NOT EXISTS "+schema, "GRANT USAGE ON SCHEMA "+schema+` TO "`+user+`"`)
-
-	c, err := Driver{}.OpenConnector(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = c.Connect(t.Context())
+	err := refused(t, dsn, "CREATE SCHEMA IF NOT EXISTS "+schema, "GRANT USAGE ON SCHEMA "+schema+` TO "`+user+`"`)
 	_, statements, _ := strings.Cut(err.Error(), "Let an operator run:\n")
 	server.SQL(t, statements)
-	s, err := connect(t, dsn)
+	s, err := sqltest.Connect(t, Driver{}, dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +96,7 @@ func TestManyProcessesMayCreateTheTables(t *testing.T) {
 	var all sync.WaitGroup
 	for range 12 {
 		all.Go(func() {
-			if _, err := connect(t, server.DSN("schema="+schema)); err != nil {
+			if _, err := sqltest.Connect(t, Driver{}, server.DSN("schema="+schema)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -184,72 +153,9 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestServerKilledUnderLoad kills the server again and again while sessions lock. The
-// test counts the holders in a variable of this process, which survives the kills. So
-// it sees when two sessions hold the lock at once.
 func TestServerKilledUnderLoad(t *testing.T) {
 	server := pgtest.Start(t)
-	var holders, grants, last atomic.Int64
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var all sync.WaitGroup
-	for range 4 {
-		client, err := dlock.Open("postgres", server.DSN("session_timeout=3s"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
-		all.Go(func() {
-			for ctx.Err() == nil {
-				l, err := client.RWMutex("q").Lock(ctx)
-				if err != nil {
-					continue // the session has ended: the next Lock begins another one
-				}
-				work(t, l, &holders, &last)
-				grants.Add(1)
-				_ = l.Unlock() // returns an error if the lock was lost
-			}
-		})
-	}
-	for range 3 {
-		grantsAfter(t, &grants, 20)
-		server.Kill()
-		server.Restart()
-	}
-	grantsAfter(t, &grants, 20)
-	cancel()
-	all.Wait()
-}
-
-// grantsAfter waits for n more grants.
-func grantsAfter(t *testing.T, grants *atomic.Int64, n int64) {
-	t.Helper()
-	from := grants.Load()
-	for end := time.Now().Add(60 * time.Second); grants.Load() < from+n; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("no lock was granted for a minute")
-		}
-	}
-}
-
-// work holds the lock for two milliseconds, or until the lock is lost. It checks that
-// there is no other holder, and that the token is higher than the last one.
-func work(t *testing.T, l *dlock.Lock, holders, last *atomic.Int64) {
-	ctx := l.Context(context.Background())
-	if ctx.Err() != nil {
-		return
-	}
-	if n := holders.Add(1); n != 1 && ctx.Err() == nil {
-		t.Errorf("%d holders at once", n)
-	}
-	if before := last.Swap(l.Token()); before >= l.Token() && ctx.Err() == nil {
-		t.Errorf("token %d after %d", l.Token(), before)
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(2 * time.Millisecond):
-	}
-	holders.Add(-1)
+	sqltest.KilledUnderLoad(t, server, "postgres", server.DSN("session_timeout=3s"))
 }
 
 // TestLateChangeIsRefused first sends a cancellation, which raises the generation of
@@ -372,7 +278,7 @@ func TestServerWithoutFreeConnections(t *testing.T) {
 		}
 		taken = append(taken, c)
 	}
-	refused(t, server.DSN(), true, "too many clients")
+	unavailable(t, server.DSN(), "too many clients")
 	for _, c := range taken {
 		c.Close()
 	}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 )
 
 // locker is a way to lock. It returns a function that unlocks.
@@ -80,27 +82,23 @@ func tableLocker(b testing.TB, dir string) locker {
 	}
 }
 
-// BenchmarkFreeLock takes and releases a free lock. The rivals take turns.
+// BenchmarkFreeLock takes and releases a free lock.
 func BenchmarkFreeLock(b *testing.B) {
 	dir := b.TempDir() // on a disk
-	lockers := make([]locker, len(rivals))
-	for i, r := range rivals {
-		lockers[i] = r.make(b, dir)
+	var ways []sqltest.Way
+	for _, r := range rivals {
+		ways = append(ways, sqltest.Way{Name: r.name, Contender: func() func() error {
+			lock := r.make(b, dir)
+			return func() error {
+				unlock, err := lock()
+				if err == nil {
+					err = unlock()
+				}
+				return err
+			}
+		}})
 	}
-	took := make([][]time.Duration, len(rivals))
-	for b.Loop() {
-		for i, lock := range lockers {
-			start := time.Now()
-			unlock, err := lock()
-			require.NoError(b, err)
-			require.NoError(b, unlock())
-			took[i] = append(took[i], time.Since(start))
-		}
-	}
-	for i, r := range rivals {
-		slices.Sort(took[i])
-		b.ReportMetric(float64(took[i][len(took[i])/2].Nanoseconds())/1e3, r.name+"-us")
-	}
+	sqltest.Free(b, ways)
 }
 
 // contend is what a process of BenchmarkEightProcesses does: it takes and releases the

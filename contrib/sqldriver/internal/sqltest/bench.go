@@ -1,0 +1,152 @@
+package sqltest
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+)
+
+// Way is one of the methods of locking that a benchmark compares.
+type Way struct {
+	Name string
+	// Contender sets up one contender. The function that it returns locks and unlocks
+	// once.
+	Contender func() (once func() error)
+}
+
+// Dlock returns the way of this library. Each contender has a client of its own.
+func Dlock(b *testing.B, driverName, dsn string) Way {
+	return Way{"dlock", func() func() error {
+		client, err := dlock.Open(driverName, dsn)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { client.Close() })
+		m := client.RWMutex("bench")
+		return func() error {
+			l, err := m.Lock(context.Background())
+			if err != nil {
+				return err
+			}
+			return l.Unlock()
+		}
+	}}
+}
+
+// Connection returns a way without dlock. Each contender opens a connection of its own,
+// and calls once on it to lock and unlock.
+func Connection(b *testing.B, name, sqlDriver, dsn string, once func(context.Context, *sql.Conn) error) Way {
+	return Way{name, func() func() error {
+		db, err := sql.Open(sqlDriver, dsn)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { db.Close() })
+		conn, err := db.Conn(context.Background())
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { conn.Close() })
+		return func() error { return once(context.Background(), conn) }
+	}}
+}
+
+// Free locks and unlocks a free lock. Each turn takes each way once, and the metrics
+// are the medians in microseconds.
+func Free(b *testing.B, ways []Way) {
+	var contenders []func() error
+	for _, w := range ways {
+		once := w.Contender()
+		for range 20 {
+			if err := once(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		contenders = append(contenders, once)
+	}
+	took := make([][]time.Duration, len(ways))
+	for b.Loop() {
+		for i, once := range contenders {
+			start := time.Now()
+			if err := once(); err != nil {
+				b.Fatal(err)
+			}
+			took[i] = append(took[i], time.Since(start))
+		}
+	}
+	for i, w := range ways {
+		slices.Sort(took[i])
+		b.ReportMetric(float64(took[i][len(took[i])/2].Nanoseconds())/1e3, "us/"+w.Name)
+	}
+}
+
+// Contended lets eight contenders lock and unlock one lock again and again. Each turn
+// takes each way for a second. Contended reports the locks per second, the longest wait
+// in milliseconds, and how many times more locks the luckiest contender got than the
+// unluckiest one. These are figures of the median turn.
+func Contended(b *testing.B, ways []Way) {
+	const contenders = 8
+	all := make([][]func() error, len(ways))
+	for i, w := range ways {
+		for range contenders {
+			all[i] = append(all[i], w.Contender())
+		}
+		contend(b, all[i], 200*time.Millisecond)
+	}
+	results := make([][]result, len(ways))
+	for b.Loop() {
+		for i := range ways {
+			results[i] = append(results[i], contend(b, all[i], time.Second))
+		}
+	}
+	for i, w := range ways {
+		r := results[i]
+		slices.SortFunc(r, func(x, y result) int { return int(x.locks - y.locks) })
+		median := r[len(r)/2]
+		b.ReportMetric(float64(median.locks), "locks/s:"+w.Name)
+		b.ReportMetric(float64(median.longest.Milliseconds()), "ms-longest:"+w.Name)
+		b.ReportMetric(median.unfair, "unfair:"+w.Name)
+	}
+}
+
+// result is what contend measures.
+type result struct {
+	locks   int64
+	longest time.Duration
+	unfair  float64
+}
+
+// contend lets all contenders lock again and again for a while.
+func contend(b *testing.B, contenders []func() error, d time.Duration) (r result) {
+	var stop atomic.Bool
+	shares, longest := make([]int64, len(contenders)), make([]time.Duration, len(contenders))
+	var all sync.WaitGroup
+	for i, once := range contenders {
+		all.Go(func() {
+			for !stop.Load() {
+				start := time.Now()
+				if err := once(); err != nil {
+					b.Error(err)
+					return
+				}
+				shares[i]++
+				longest[i] = max(longest[i], time.Since(start))
+			}
+		})
+	}
+	time.Sleep(d)
+	stop.Store(true)
+	all.Wait()
+	for _, n := range shares {
+		r.locks += n
+	}
+	r.longest = slices.Max(longest)
+	r.unfair = float64(slices.Max(shares)) / float64(max(slices.Min(shares), 1))
+	return r
+}

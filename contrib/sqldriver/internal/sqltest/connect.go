@@ -1,0 +1,59 @@
+package sqltest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Connect opens a session by a DSN, within 30 seconds. The session is closed when the
+// test ends. If the driver does not accept the DSN, Connect ends the test.
+func Connect(t testing.TB, d driver.Driver, dsn string) (driver.Session, error) {
+	t.Helper()
+	c, err := d.OpenConnector(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	s, err := c.Connect(ctx)
+	if err == nil {
+		t.Cleanup(func() { s.Close() })
+	}
+	return s, err
+}
+
+// Refusal is what the error of a refused Connect has to be like.
+type Refusal struct {
+	Unavailable bool     // whether the error matches [driver.ErrUnavailable]
+	Texts       []string // the error contains each of these texts
+	Secrets     []string // the error contains none of these texts
+}
+
+// Refused checks that [Connect] returns an error as want describes it, and returns that
+// error. If Connect succeeds, Refused ends the test.
+func Refused(t testing.TB, d driver.Driver, dsn string, want Refusal) error {
+	t.Helper()
+	_, err := Connect(t, d, dsn)
+	if err == nil {
+		t.Fatal("Connect succeeded")
+	}
+	if errors.Is(err, driver.ErrUnavailable) != want.Unavailable {
+		t.Errorf("errors.Is(%q, ErrUnavailable) is %v", err, !want.Unavailable)
+	}
+	for _, text := range want.Texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("the error %q does not contain %q", err, text)
+		}
+	}
+	for _, secret := range want.Secrets {
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("the error %q repeats the password", err)
+		}
+	}
+	return err
+}

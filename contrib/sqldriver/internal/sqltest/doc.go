@@ -1,0 +1,9 @@
+// Package sqltest has what the tests of the drivers for SQL databases share:
+//
+//   - [Connect] opens a session, and [Refused] checks the error if the driver or
+//     the server refuses one.
+//   - [Holders] checks that a lock never has two holders and that its tokens
+//     rise. [KilledUnderLoad] does so while a test kills the server.
+//   - [Free] and [Contended] are benchmarks that compare dlock with what users of
+//     a database write without it: each [Way] is one method of locking.
+package sqltest

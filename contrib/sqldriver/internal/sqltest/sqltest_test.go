@@ -1,0 +1,113 @@
+package sqltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+// recorder records the errors that a helper reports, and does not fail.
+type recorder struct {
+	testing.TB
+	errors []string
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) Fatal(args ...any) {
+	r.errors = append(r.errors, fmt.Sprint(args...))
+	runtime.Goexit()
+}
+
+// expect checks that a helper reports exactly one error, which contains want. If want
+// is empty, the helper must report no error.
+func expect(t *testing.T, want string, helper func(t testing.TB)) {
+	t.Helper()
+	r := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		helper(r)
+	}()
+	<-done
+	if want == "" && len(r.errors) == 0 {
+		return
+	}
+	if want == "" || len(r.errors) != 1 || !strings.Contains(r.errors[0], want) {
+		t.Errorf("the helper reports %q, want %q", r.errors, want)
+	}
+}
+
+// refusing is a driver whose sessions fail with an error.
+type refusing struct{ err error }
+
+func (d refusing) OpenConnector(string) (driver.Connector, error)  { return d, nil }
+func (d refusing) Connect(context.Context) (driver.Session, error) { return nil, d.err }
+
+func TestRefusedSeesEachDifference(t *testing.T) {
+	wrong := refusing{errors.New("wrong password of app")}
+	down := refusing{fmt.Errorf("connection refused: %w", driver.ErrUnavailable)}
+	for _, c := range []struct {
+		driver driver.Driver
+		want   Refusal
+		says   string
+	}{
+		{wrong, Refusal{Texts: []string{"wrong", "app"}, Secrets: []string{"horse"}}, ""},
+		{down, Refusal{Unavailable: true, Texts: []string{"refused"}}, ""},
+		{wrong, Refusal{Unavailable: true}, "ErrUnavailable) is false"},
+		{down, Refusal{}, "ErrUnavailable) is true"},
+		{wrong, Refusal{Texts: []string{"wrong", "user"}}, `does not contain "user"`},
+		{wrong, Refusal{Secrets: []string{"horse", "app"}}, "repeats the password"},
+		{memdriver.Driver{}, Refusal{}, "Connect succeeded"},
+	} {
+		expect(t, c.says, func(r testing.TB) {
+			if err := Refused(r, c.driver, "", c.want); err == nil {
+				t.Error("no error is returned")
+			}
+		})
+	}
+}
+
+func TestHoldersSeeASecondHolderAndATokenThatDoesNotRise(t *testing.T) {
+	client, err := dlock.Open("mem", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	lock := func() *dlock.Lock {
+		l, err := client.RWMutex("q").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	var h Holders
+	first := lock()
+	expect(t, "", func(r testing.TB) { h.Work(r, first) })
+	if err := first.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	second := lock()
+	expect(t, "", func(r testing.TB) { h.Work(r, second) })
+	expect(t, "token", func(r testing.TB) { h.Work(r, second) })
+	h.last.Store(0)
+	h.now.Add(1)
+	expect(t, "2 holders at once", func(r testing.TB) { h.Work(r, second) })
+	if err := second.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	// This Lock is not held any more, so Work checks nothing.
+	expect(t, "", func(r testing.TB) { h.Work(r, second) })
+	if n := h.grants.Load(); n != 5 {
+		t.Errorf("%d grants are counted, want 5", n)
+	}
+}
