@@ -196,7 +196,9 @@ func (c *Client) connect() (driver.Session, error) {
 	}
 	if err != nil && ctx.Err() != nil { // ctx belongs to the attempt; it is not the context of a caller
 		err = mask(engine.WithCause(ctx, err), context.DeadlineExceeded, context.Canceled)
-		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+		if !errors.Is(err, driver.ErrUnavailable) {
+			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+		}
 	}
 	return s, err
 }

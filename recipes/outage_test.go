@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -113,6 +114,26 @@ func (c *deadAddress) Connect(ctx context.Context) (driver.Session, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// markedAddress is a connector that marks its error as drivers do.
+type markedAddress struct{}
+
+func (markedAddress) Connect(ctx context.Context) (driver.Session, error) {
+	<-ctx.Done()
+	return nil, fmt.Errorf("markedAddress: connect: %w: %w", driver.ErrUnavailable, ctx.Err())
+}
+
+func TestAnErrorOfConnectSaysOnceThatTheStoreIsUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := recipes.NewClient(markedAddress{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := s.Ping(ctx)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		assert.Equal(t, 1, strings.Count(err.Error(), driver.ErrUnavailable.Error()), err.Error())
+		require.NoError(t, s.Close())
+	})
 }
 
 func TestTryLockEndsWithTheFirstAttemptToConnect(t *testing.T) {
