@@ -75,15 +75,15 @@ func markError(ctx context.Context, err error) error {
 			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 		}
 		if slices.Contains(unchanged, n) {
-			err = fmt.Errorf("%w: %w", session.ErrRefused, err)
+			err = session.Refused(err)
 		}
 		return err
 	}
 	if permanent(err) {
-		return fmt.Errorf("%w: %w", session.ErrRefused, err)
+		return session.Refused(err)
 	}
 	if notSent(err) {
-		err = fmt.Errorf("%w: %w", session.ErrRefused, err)
+		err = session.Refused(err)
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ctx.Err(), err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
@@ -56,6 +57,9 @@ func TestMarks(t *testing.T) {
 		err := markError(test.ctx, test.err)
 		if errors.Is(err, driver.ErrUnavailable) != test.unavailable || errors.Is(err, session.ErrRefused) != test.refused || !errors.Is(err, test.err) {
 			t.Errorf("%v becomes %v", test.err, err)
+		}
+		if strings.Contains(err.Error(), session.ErrRefused.Error()) {
+			t.Errorf("the text shows a mark that is not for people: %v", err)
 		}
 	}
 	if err := markError(ended, io.EOF); !errors.Is(err, context.Canceled) {

@@ -148,7 +148,7 @@ func (s *store) status(ctx context.Context, procedure string, args ...any) (stat
 func (s *store) change(ctx context.Context, procedure string, args ...any) error {
 	leave, err := s.pool.enter(ctx)
 	if err != nil {
-		return errors.Join(session.ErrRefused, driver.ErrUnavailable, err)
+		return session.Refused(fmt.Errorf("%w: %w", driver.ErrUnavailable, err))
 	}
 	defer leave()
 	status, err := s.status(ctx, procedure, args...)
@@ -310,7 +310,7 @@ func (s *store) End(ctx context.Context, id string) error {
 func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, err error) {
 	leave, err := s.pool.enter(ctx)
 	if err != nil {
-		return 0, nil, errors.Join(session.ErrRefused, driver.ErrUnavailable, err)
+		return 0, nil, session.Refused(fmt.Errorf("%w: %w", driver.ErrUnavailable, err))
 	}
 	defer leave()
 	var status string

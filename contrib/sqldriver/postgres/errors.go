@@ -42,7 +42,7 @@ func markError(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ctx.Err(), err)
 	}
 	if untrusted(err) {
-		return fmt.Errorf("%w: %w", session.ErrRefused, err)
+		return session.Refused(err)
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
@@ -55,7 +55,7 @@ func markServerError(server *pgconn.PgError, err error) error {
 		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	if server.Severity == "ERROR" || server.SeverityUnlocalized == "ERROR" {
-		err = fmt.Errorf("%w: %w", session.ErrRefused, err)
+		err = session.Refused(err)
 	}
 	return err
 }

@@ -90,6 +90,20 @@ func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	}
 }
 
+func TestUserWithoutRightsOnTheTablesGetsTheGrants(t *testing.T) {
+	server := pgtest.Shared(t)
+	schema := server.Schema()
+	user := "reader_" + schema
+	server.SQL(t, Statements(schema)+"; CREATE ROLE "+user+" LOGIN PASSWORD 'correct-horse'")
+	dsn := strings.Replace(server.DSN("schema="+schema), "dlock:", user+":", 1)
+	err := refused(t, dsn, "permission denied for schema "+schema, "GRANT USAGE ON SCHEMA "+schema+` TO "`+user+`"`)
+	_, statements, _ := strings.Cut(err.Error(), "Let an operator run:\n")
+	server.SQL(t, statements)
+	if _, err := sqltest.Connect(t, Driver{}, dsn); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestManyProcessesMayCreateTheTables(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema := server.Schema()

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -99,7 +98,7 @@ func (s *store) one(ctx context.Context, value any, text string, args ...any) er
 func (s *store) change(ctx context.Context, text string, args ...any) error {
 	leave, err := s.pool.enter(ctx)
 	if err != nil {
-		return errors.Join(session.ErrRefused, driver.ErrUnavailable, err)
+		return session.Refused(fmt.Errorf("%w: %w", driver.ErrUnavailable, err))
 	}
 	defer leave()
 	var status string
@@ -132,6 +131,9 @@ func (s *store) Open(ctx context.Context) error {
 		if err = s.createTables(ctx); err == nil {
 			err = s.one(ctx, &version, s.texts.version)
 		}
+	} else if denied(err) {
+		return fmt.Errorf("%w\nthe user may not use the tables of dlock. Let an operator run:\n\n%s",
+			err, grants(s.connector.options.schema, s.user()))
 	}
 	if err == nil && version != schemaVersion {
 		return fmt.Errorf("the tables in schema %q have version %d, and this driver needs version %d", s.connector.options.schema, version, schemaVersion)
@@ -192,7 +194,7 @@ func (s *store) End(ctx context.Context, id string) error {
 func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, err error) {
 	leave, err := s.pool.enter(ctx)
 	if err != nil {
-		return 0, nil, errors.Join(session.ErrRefused, driver.ErrUnavailable, err)
+		return 0, nil, session.Refused(fmt.Errorf("%w: %w", driver.ErrUnavailable, err))
 	}
 	defer leave()
 	if data == nil {

@@ -115,10 +115,20 @@ type Snapshot struct {
 }
 
 var (
-	// ErrRefused marks an error of a transaction that changed nothing.
-	ErrRefused = errors.New("the database refused the change")
+	// ErrRefused marks an error of a transaction that changed nothing: see Refused.
+	ErrRefused = errors.New("the transaction changed nothing")
 	// ErrUnknownSession says that the database has no row of the session.
 	ErrUnknownSession = errors.New("the database has dropped the session")
 	// ErrStale says that a change had a lower generation than the session.
 	ErrStale = errors.New("the change came too late")
 )
+
+// Refused marks err with [ErrRefused]. The text of the result is that of err, because
+// the mark is for this package, and not for people.
+func Refused(err error) error { return refusedError{err} }
+
+type refusedError struct{ error }
+
+func (e refusedError) Is(target error) bool { return target == ErrRefused }
+
+func (e refusedError) Unwrap() error { return e.error }
