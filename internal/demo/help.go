@@ -42,9 +42,10 @@ the clock of the first process.
 When the workers of one of the children have had their turns, the first of them
 takes the lock once more, and the child is killed while that worker holds the
 lock. Then one worker of each other child asks for the lock. It gets the lock
-when the store has ended the session of the dead process. Most stores do so when the session timeout is over, which is a
-parameter of the data source name. SQLite notices at once that a process has
-ended. The output says for how long the lock stayed with the dead process.
+when the store has ended the session of the dead process. Most stores do so when
+the session timeout is over, which is a parameter of the data source name.
+SQLite notices at once that a process has ended. The output says for how long
+the lock stayed with the dead process.
 
 An interrupt ends all children. If a child fails, the others end, too, and there
 is no verdict. If this command is killed, the children end at once. No argument
