@@ -238,6 +238,9 @@
 //     of one process: for tests, and for programs that are one process. The data
 //     source name is the name of a store. An empty name is a new store. Its
 //     function New returns a new store for NewClient.
+//   - "etcd", "redis", "postgres", "mysql" and "sqlite" are in modules of their
+//     own, below github.com/dlock-go/dlock/contrib. The comments of their
+//     packages describe their data source names.
 //   - [Drivers] returns the names of the drivers that the program has imported.
 //   - [Register] makes a driver available to Open. Drivers call it when they are
 //     imported.

@@ -221,6 +221,8 @@ func TestEveryCommandExists(t *testing.T) {
 				}
 			case strings.HasPrefix(line, "go test "):
 				hasTests(t, b, words)
+			case strings.HasPrefix(line, "go doc ./"):
+				assert.Contains(t, readAll(t, words[2]), "\n// Package "+path.Base(words[2])+" ", "%v: %s", b, line)
 			default:
 				t.Errorf("%v: nothing checks the command %q", b, line)
 			}
