@@ -38,6 +38,10 @@ func markError(ctx context.Context, err error) error {
 	if errors.As(err, &server) {
 		return markServerError(server, err)
 	}
+	var foreign interface{ SQLState() string }
+	if errors.As(err, &foreign) {
+		return fmt.Errorf("the *sql.DB has to use package stdlib of github.com/jackc/pgx/v5, and this error is of another client: %w", err)
+	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ctx.Err(), err)
 	}
