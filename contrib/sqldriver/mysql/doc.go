@@ -130,7 +130,7 @@
 //
 // To show the sessions, with the seconds until their deadlines:
 //
-//	SELECT session, deadline / 1000000 - UNIX_TIMESTAMP() AS seconds
+//	SELECT session, deadline / 1000000 - UNIX_TIMESTAMP(NOW(6)) AS seconds
 //	FROM dlock_lease ORDER BY deadline;
 //
 // Sessions find changes by hand with their next look. To remove a node:

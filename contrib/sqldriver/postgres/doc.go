@@ -11,7 +11,9 @@
 //
 // A DSN is a URL as pgx and libpq read it, with the same parameters, such as sslmode,
 // sslrootcert, target_session_attrs and application_name. Environment variables such
-// as PGPASSWORD count as well. These parameters are of this package:
+// as PGPASSWORD count as well. Parameters of pgxpool and settings of the server, such
+// as pool_max_conns and statement_timeout, are refused. These parameters are of this
+// package:
 //
 //	session_timeout  500ms to 1h, 10s if missing: the time for which the database
 //	                 keeps a session that it does not hear from
