@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -237,21 +238,28 @@ func TestSentinelLeadsToTheNewMaster(t *testing.T) {
 	require.NoError(t, session.Err())
 }
 
+// startCluster starts two servers that form a cluster, with half of the slots each.
+func startCluster(t *testing.T, host string, options ...redistest.Option) (a, b *redistest.Server) {
+	t.Helper()
+	options = append(options, redistest.With("cluster-enabled yes"))
+	a, b = redistest.Start(t, options...), redistest.Start(t, options...)
+	a.Do("CLUSTER", "ADDSLOTSRANGE", "0", "8191")
+	b.Do("CLUSTER", "ADDSLOTSRANGE", "8192", "16383")
+	a.Do("CLUSTER", "MEET", host, portOf(b))
+	for _, s := range []*redistest.Server{a, b} {
+		require.Eventually(t, func() bool {
+			info, _ := s.Do("CLUSTER", "INFO").(string)
+			return strings.HasPrefix(info, "cluster_state:ok")
+		}, 60*time.Second, 20*time.Millisecond)
+	}
+	return a, b
+}
+
 // TestAClusterIsFollowed connects to a server of a cluster that does not have the
 // keys.
 func TestAClusterIsFollowed(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.With("cluster-enabled yes")
-	a, b := redistest.Start(t, cluster), redistest.Start(t, cluster)
-	a.Do("CLUSTER", "ADDSLOTSRANGE", "0", "8191")
-	b.Do("CLUSTER", "ADDSLOTSRANGE", "8192", "16383")
-	a.Do("CLUSTER", "MEET", "127.0.0.1", portOf(b))
-	for _, s := range []*redistest.Server{a, b} {
-		require.Eventually(t, func() bool {
-			info, _ := s.Do("CLUSTER", "INFO").(string)
-			return len(info) > 17 && info[:16] == "cluster_state:ok"
-		}, 60*time.Second, 20*time.Millisecond)
-	}
+	a, b := startCluster(t, "127.0.0.1")
 	owners := make(map[string]bool)
 	for range 6 {
 		namespace := newNamespace()
@@ -272,4 +280,51 @@ func TestAClusterIsFollowed(t *testing.T) {
 		}
 	}
 	require.Len(t, owners, 2, "both servers have namespaces")
+}
+
+// TestNoNodeStaysWhenAClusterMovesItsKeys makes scripts fail in the middle. While a
+// cluster moves the keys of a namespace to another server, it ends a script that uses a
+// key that is not there. That happens behind the first changes of the script.
+func TestNoNodeStaysWhenAClusterMovesItsKeys(t *testing.T) {
+	t.Parallel()
+	a, b := startCluster(t, "127.0.0.1")
+	connect := func() driver.Session {
+		c, err := Driver{}.OpenConnector("redis://" + a.Addr() + "?session_timeout=10m&namespace=moves")
+		require.NoError(t, err)
+		session, err := c.Connect(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(func() { session.Close() })
+		return session
+	}
+	closed, renames, looks := connect(), connect(), connect()
+	for _, queue := range []string{"closed/1", "closed/2", "closed/3"} {
+		_, err := closed.Create(t.Context(), queue, spec())
+		require.NoError(t, err)
+	}
+	renamed, err := renames.Create(t.Context(), "renamed", spec())
+	require.NoError(t, err)
+
+	server := map[string]*redistest.Server{a.Addr(): a, b.Addr(): b}[driver.Describe(looks).Server]
+	slot := strconv.FormatInt(server.Do("CLUSTER", "KEYSLOT", "{moves}:seq").(int64), 10)
+	other := map[*redistest.Server]*redistest.Server{a: b, b: a}[server]
+	server.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", other.Do("CLUSTER", "MYID").(string))
+	_, err = renames.Create(t.Context(), "free", spec())
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	_, err = driver.Replace(t.Context(), renames, "renamed", renamed.Place, "web-R-")
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorIs(t, closed.Close(), driver.ErrUnavailable)
+	server.Do("CLUSTER", "SETSLOT", slot, "STABLE")
+
+	require.NoError(t, closed.Close())
+	place, err := driver.Replace(t.Context(), renames, "renamed", renamed.Place, "web-R-")
+	require.NoError(t, err)
+	for queue, want := range map[string][]driver.Node{"closed/1": nil, "closed/2": nil, "closed/3": nil, "renamed": {place.Node}} {
+		nodes, err := looks.List(t.Context(), queue)
+		require.NoError(t, err)
+		require.Equal(t, want, nodes, queue)
+	}
+	require.Eventually(t, func() bool {
+		nodes, err := looks.List(t.Context(), "free")
+		return err == nil && len(nodes) == 0
+	}, 10*time.Second, time.Millisecond)
 }

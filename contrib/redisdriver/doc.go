@@ -58,7 +58,9 @@
 //
 // Of a cluster, any server will do. The driver follows the reply MOVED. All keys of a
 // namespace have one hash tag, so a namespace is in one slot and on one master. Use
-// several namespaces to spread locks over a cluster.
+// several namespaces to spread locks over a cluster. While the cluster moves the slot
+// to another master, requests and heartbeats may fail. A session ends if its heartbeats
+// fail for three quarters of its timeout.
 //
 // # How the rules are kept
 //

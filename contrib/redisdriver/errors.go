@@ -27,9 +27,10 @@ func replied(err error, word string) bool {
 }
 
 // passing are the first words of error replies that may pass by themselves: the server
-// starts, is busy, has no memory or no disk, or is not the master any more.
+// starts, is busy, has no memory or no disk, is not the master any more, or moves the
+// keys to another server of its cluster.
 var passing = []string{"LOADING", "BUSY", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "OOM", "MISCONF", "NOREPLICAS", "MOVED", "ASK",
-	"ERR max number of clients", "UNKILLABLE", replyCancelled}
+	"ERR max number of clients", "ERR Script attempted to access a non local key", "UNKILLABLE", replyCancelled}
 
 // mark marks an error as one of package driver. An error reply of the server counts as
 // an error that may pass only if it begins with an entry of the list passing. Any

@@ -35,6 +35,12 @@ var sabotages = []sabotage{
 		"if why == 'r' and not owned(", "if false and not owned(", "TestConformance/rule13/released-does-not-overtake-an-operator"},
 	{"each removal is a release", "common",
 		"        send(session, why, name, queue)", "        send(session, 'r', name, queue)", "TestConformance/rule13/delete-is-not-released"},
+	{"a session goes before its nodes", "common",
+		"for _, v in ipairs(redis.call('HVALS', s)) do",
+		"local all = redis.call('HVALS', s) redis.call('DEL', s) redis.call('ZREM', sessions, session) for _, v in ipairs(all) do",
+		"TestNoNodeStaysWhenAClusterMovesItsKeys"},
+	{"a rename removes the node first", "replace",
+		"redis.call('ZADD', q,", "redis.call('ZREM', q, member) redis.call('ZADD', q,", "TestNoNodeStaysWhenAClusterMovesItsKeys"},
 	{"a close leaves the nodes", "close",
 		"drop(self)", "redis.call('ZREM', sessions, self)", "TestConformance/rule09/close-removes-the-nodes"},
 }

@@ -89,12 +89,11 @@ local function watch(queue, name, entry)
 end
 
 -- drop removes a session and its nodes. It tells the sessions that watch them, and the
--- session itself.
+-- session itself. The session goes last: if the server ends the script in the middle, as
+-- it does while a cluster moves the keys, then the next call of drop removes the rest.
 local function drop(session)
-  local operations = redis.call('HVALS', P .. 's:' .. session)
-  redis.call('DEL', P .. 's:' .. session)
-  redis.call('ZREM', sessions, session)
-  for _, v in ipairs(operations) do
+  local s = P .. 's:' .. session
+  for _, v in ipairs(redis.call('HVALS', s)) do
     local seq, queue = string.match(v, '^(%d+)/(.*)$')
     local member, name
     if seq then member, name = owned(queue, session, seq) end
@@ -103,6 +102,8 @@ local function drop(session)
       gone(queue, name, 'c')
     end
   end
+  redis.call('DEL', s)
+  redis.call('ZREM', sessions, session)
 end
 
 -- expire drops the sessions whose deadlines have passed. It reports whether there was

@@ -7,8 +7,9 @@ local member, name = owned(queue, self, seq)
 if not member then return { err = 'DLOCKGONE the node is not in the queue' } end
 local new = ARGV[4] .. string.match(name, '%d+$')
 if new ~= name then
-  redis.call('ZREM', q, member)
+  -- In this order: if the server ends the script in the middle, the node is still there.
   redis.call('ZADD', q, seq, new .. string.sub(member, #name + 1))
+  redis.call('ZREM', q, member)
   gone(queue, name, 'c')
 end
 return name
