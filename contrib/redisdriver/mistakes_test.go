@@ -204,3 +204,26 @@ func TestATokenIsHigherThanTheLastOne(t *testing.T) {
 	require.Equal(t, int64(4000000000000001), lock.Token())
 	require.NoError(t, lock.Unlock())
 }
+
+func TestACancellationIsRepeatedUntilItIsDone(t *testing.T) {
+	server := redistest.Start(t)
+	s := newStore(t, server, "session_timeout=4s")
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	cancels := s.proxy(made).HoldRequests(is(faults.OpCleanUp))
+	s.proxy(made).LoseReply(is(faults.OpCreate))
+	_, err = made.Create(t.Context(), "stock/42", spec())
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	<-cancels.Held()
+	server.Do("ACL", "SETUSER", "default", "-hget")
+	cancels.Release()
+	require.Eventually(t, func() bool {
+		log, _ := server.Do("ACL", "LOG").([]any)
+		return len(log) > 0
+	}, 10*time.Second, time.Millisecond, "no cancellation was refused")
+	server.Do("ACL", "SETUSER", "default", "+hget")
+	require.Eventually(t, func() bool {
+		nodes, err := made.List(t.Context(), "stock/42")
+		return err == nil && len(nodes) == 0
+	}, 10*time.Second, time.Millisecond, "the node stays")
+}

@@ -17,7 +17,7 @@ type orphans struct {
 }
 
 // cancel cancels the operation of a Create in the background, until the store has
-// answered or the session has ended.
+// done so or the session has ended.
 func (s *session) cancel(operation string) {
 	s.orphans.mu.Lock()
 	defer s.orphans.mu.Unlock()
@@ -33,9 +33,13 @@ func (s *session) cancelOrphans() {
 		if !found || s.lease.Err() != nil {
 			return
 		}
-		if err := s.cancelOne(operation); errors.Is(err, driver.ErrUnavailable) {
+		if err := s.cancelOne(operation); err != nil {
 			s.cancelLater(operation)
-			if !s.link.pause(retryAfter) {
+			pause := retryAfter
+			if !errors.Is(err, driver.ErrUnavailable) {
+				pause = s.settings.timeout / 8 // an operator has to mend something first, such as a permission
+			}
+			if !s.link.pause(pause) {
 				return
 			}
 		}
