@@ -150,7 +150,7 @@
 //	                   by the server's clock
 //	{dlock}:q:QUEUE    sorted set: NAME/SESSION/OPERATION/DATA -> sequence
 //	{dlock}:s:SESSION  hash: OPERATION -> SEQUENCE/QUEUE of a node that exists, or
-//	                   "-" for a create that was cancelled
+//	                   "-" for a create that was cancelled before it came
 //	{dlock}:w:QUEUE    hash: NAME of a node -> lines "SESSION/NAME of the waiter's own
 //	                   node\n"; the empty field -> lines "SESSION\n" of sessions that
 //	                   watch the whole queue
@@ -166,7 +166,7 @@
 // as its score.
 //
 // The key {dlock}:s:SESSION, the queue and its watches are removed when they are
-// empty. A mark of a cancelled create takes about ten bytes until its session ends.
+// empty. A mark of a cancelled create takes about 50 bytes until its session ends.
 //
 // # The scripts
 //

@@ -227,3 +227,19 @@ func TestACancellationIsRepeatedUntilItIsDone(t *testing.T) {
 		return err == nil && len(nodes) == 0
 	}, 10*time.Second, time.Millisecond, "the node stays")
 }
+
+func TestACancelledNodeLeavesNoMark(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	operations := s.key("s:" + made.(*session).id)
+	s.proxy(made).LoseReply(is(faults.OpCreate))
+	_, err = made.Create(t.Context(), "stock/42", spec())
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.Eventually(t, func() bool { return s.server.Do("EXISTS", operations) == int64(0) }, 10*time.Second, time.Millisecond)
+
+	s.proxy(made).LoseRequest(is(faults.OpCreate))
+	_, err = made.Create(t.Context(), "stock/42", spec())
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.Eventually(t, func() bool { return s.server.Do("HGET", operations, "2") == "-" }, 10*time.Second, time.Millisecond)
+}

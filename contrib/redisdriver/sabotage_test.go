@@ -41,6 +41,8 @@ var sabotages = []sabotage{
 		"TestNoNodeStaysWhenAClusterMovesItsKeys"},
 	{"a rename removes the node first", "replace",
 		"redis.call('ZADD', q,", "redis.call('ZREM', q, member) redis.call('ZADD', q,", "TestNoNodeStaysWhenAClusterMovesItsKeys"},
+	{"each cancellation leaves a mark", "cancel",
+		"redis.call('HDEL', s, ARGV[2])", "redis.call('HSET', s, ARGV[2], '-')", "TestACancelledNodeLeavesNoMark"},
 	{"a close leaves the nodes", "close",
 		"drop(self)", "redis.call('ZREM', sessions, self)", "TestConformance/rule09/close-removes-the-nodes"},
 }

@@ -172,6 +172,7 @@ func TestAShellCancelsACreate(t *testing.T) {
 	sh.run(shellCreate)
 	sh.run(shellCancel)
 	require.Equal(t, []string{""}, sh.run(shellList))
+	sh.run(shellCancel) // as if the create had not come yet
 	lines, err := sh.try(shellCreate)
 	require.Error(t, err)
 	require.Contains(t, lines[0], "DLOCKCANCELLED")

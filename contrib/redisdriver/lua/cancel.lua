@@ -3,11 +3,12 @@
 if not alive() then return ended end
 local s = P .. 's:' .. self
 local seq, queue = string.match(redis.call('HGET', s, ARGV[2]) or '', '^(%d+)/(.*)$')
-redis.call('HSET', s, ARGV[2], '-')
-local member, name
-if seq then member, name = owned(queue, self, seq) end
-if member then
-  redis.call('ZREM', P .. 'q:' .. queue, member)
-  gone(queue, name, 'c')
+if not seq then
+  redis.call('HSET', s, ARGV[2], '-')
+  return 1
 end
+local member, name = owned(queue, self, seq)
+if member then redis.call('ZREM', P .. 'q:' .. queue, member) end
+redis.call('HDEL', s, ARGV[2]) -- a create comes once, so it needs no mark any more
+if member then gone(queue, name, 'c') end
 return 1
