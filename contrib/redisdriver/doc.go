@@ -137,9 +137,11 @@
 // An error matches driver.ErrUnavailable if the server cannot be reached or refuses
 // requests for a time (LOADING, BUSY, READONLY, OOM, MISCONF and the like). A wrong
 // password, a missing permission and a wrong certificate do not pass by themselves,
-// so these errors do not match it. No error and no printed value holds a password.
-// go-redis itself writes a line to standard error if a dial fails: see
-// redis.SetLogger.
+// so these errors do not match it. If the memory of the server is full (OOM), sessions
+// live on, and locks can be released. But no call gets a node.
+//
+// No error and no printed value holds a password. go-redis itself writes a line to
+// standard error if a dial fails: see redis.SetLogger.
 //
 // # What is stored
 //

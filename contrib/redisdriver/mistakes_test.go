@@ -243,3 +243,29 @@ func TestACancelledNodeLeavesNoMark(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.Eventually(t, func() bool { return s.server.Do("HGET", operations, "2") == "-" }, 10*time.Second, time.Millisecond)
 }
+
+func withoutMemory(server *redistest.Server) (mend func()) {
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	return func() { server.Do("CONFIG", "SET", "maxmemory", "0") }
+}
+
+func TestNoLockIsLostForLackOfMemory(t *testing.T) {
+	server := redistest.Start(t)
+	s := newStore(t, server, longTimeout)
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	held, err := made.Create(t.Context(), "stock/42", spec())
+	require.NoError(t, err)
+	cancels := s.proxy(made).HoldRequests(is(faults.OpCleanUp))
+	s.proxy(made).LoseReply(is(faults.OpCreate))
+	_, err = made.Create(t.Context(), "stock/43", spec())
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	defer withoutMemory(server)()
+	require.True(t, made.(*session).beat(t.Context()), "a heartbeat was refused")
+	require.NoError(t, made.Delete(t.Context(), "stock/42", held.Place, driver.Released))
+	cancels.Release()
+	require.Eventually(t, func() bool {
+		nodes, err := made.List(t.Context(), "stock/43")
+		return err == nil && len(nodes) == 0
+	}, 10*time.Second, time.Millisecond, "a node cannot be removed")
+}

@@ -43,6 +43,8 @@ var sabotages = []sabotage{
 		"redis.call('ZADD', q,", "redis.call('ZREM', q, member) redis.call('ZADD', q,", "TestNoNodeStaysWhenAClusterMovesItsKeys"},
 	{"each cancellation leaves a mark", "cancel",
 		"redis.call('HDEL', s, ARGV[2])", "redis.call('HSET', s, ARGV[2], '-')", "TestACancelledNodeLeavesNoMark"},
+	{"a heartbeat needs memory", "beat",
+		"redis.call('ZREM', sessions, '')", "", "TestNoLockIsLostForLackOfMemory"},
 	{"a close leaves the nodes", "close",
 		"drop(self)", "redis.call('ZREM', sessions, self)", "TestConformance/rule09/close-removes-the-nodes"},
 }
