@@ -155,7 +155,7 @@
 //	                   "-" for a create that was cancelled before it came
 //	{dlock}:w:QUEUE    hash: NAME of a node -> lines "SESSION/NAME of the waiter's own
 //	                   node\n"; the empty field -> lines "SESSION\n" of sessions that
-//	                   watch the whole queue
+//	                   watch the whole queue. A line may stay after the waiter has gone
 //	{dlock}:c:SESSION  channel: CAUSE/NAME/QUEUE, the node has gone from the queue.
 //	                   CAUSE is "r" if its holder has released it, and "c" otherwise.
 //	                   If NAME is empty, the queue has changed

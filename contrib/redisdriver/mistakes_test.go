@@ -269,3 +269,45 @@ func TestNoLockIsLostForLackOfMemory(t *testing.T) {
 		return err == nil && len(nodes) == 0
 	}, 10*time.Second, time.Millisecond, "a node cannot be removed")
 }
+
+func next(t *testing.T, w driver.Watch) driver.Cause {
+	t.Helper()
+	select {
+	case why := <-w.C:
+		return why
+	case <-time.After(10 * time.Second):
+		t.Fatal("the watch neither sends nor ends")
+		return driver.Changed
+	}
+}
+
+func TestWaitersThatGiveUpLeaveNothing(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	holds, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	held, err := holds.Create(t.Context(), "stock/42", spec())
+	require.NoError(t, err)
+	waits := spec()
+	waits.Predecessor = func(ahead []driver.Node) int { return 0 }
+	stays, err := made.Create(t.Context(), "stock/42", waits)
+	require.NoError(t, err)
+	removed, err := made.Create(t.Context(), "stock/42", waits)
+	require.NoError(t, err)
+	watch, err := made.Watch(t.Context(), "stock/42", removed.Place, held.Node)
+	require.NoError(t, err)
+	s.eval(t, "return redis.call('ZREMRANGEBYSCORE', P .. 'q:stock/42', ARGV[2], ARGV[2])", "", strconv.FormatInt(removed.Seq, 10))
+	for range 1000 {
+		gives, err := made.Create(t.Context(), "stock/42", spec())
+		require.NoError(t, err)
+		watch, err := made.Watch(t.Context(), "stock/42", gives.Place, held.Node)
+		require.NoError(t, err)
+		watch.Stop()
+		require.NoError(t, made.Delete(t.Context(), "stock/42", gives.Place, driver.Changed))
+	}
+	require.LessOrEqual(t, s.server.Do("HSTRLEN", s.key("w:stock/42"), held.Name), int64(8192))
+	require.Equal(t, driver.Changed, next(t, watch), "a waiter whose node is gone was forgotten without a notice")
+	require.NoError(t, holds.Delete(t.Context(), "stock/42", held.Place, driver.Released))
+	require.Equal(t, driver.Released, next(t, stays.Watch), "a waiter was forgotten")
+}

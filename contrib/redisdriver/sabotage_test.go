@@ -45,6 +45,10 @@ var sabotages = []sabotage{
 		"redis.call('HDEL', s, ARGV[2])", "redis.call('HSET', s, ARGV[2], '-')", "TestACancelledNodeLeavesNoMark"},
 	{"a heartbeat needs memory", "beat",
 		"redis.call('ZREM', sessions, '')", "", "TestNoLockIsLostForLackOfMemory"},
+	{"the store never forgets a waiter", "common",
+		"math.floor(#new / 4096) > math.floor(#old / 4096)", "false", "TestWaitersThatGiveUpLeaveNothing"},
+	{"the store forgets a waiter without a notice", "common",
+		"    send(session, 'c', own, queue)\n    return ''", "    return ''", "TestWaitersThatGiveUpLeaveNothing"},
 	{"a close leaves the nodes", "close",
 		"drop(self)", "redis.call('ZREM', sessions, self)", "TestConformance/rule09/close-removes-the-nodes"},
 }

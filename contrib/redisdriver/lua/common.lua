@@ -78,13 +78,30 @@ local function gone(queue, name, why)
   end
 end
 
+-- waiting returns the lines of a node's watches whose own nodes are in the queue. It
+-- tells the sessions of the other lines that their own nodes have gone.
+local function waiting(queue, lines)
+  local there = {}
+  for _, m in ipairs(redis.call('ZRANGE', P .. 'q:' .. queue, 0, -1)) do
+    there[string.match(m, '^[^/]*')] = true
+  end
+  return (string.gsub(lines, '([^/\n]*)/([^\n]*)\n', function(session, own)
+    if there[own] then return nil end
+    send(session, 'c', own, queue)
+    return ''
+  end))
+end
+
 -- watch makes gone tell the session when the node of that name has gone, or, if name is
--- empty, when the queue has changed.
+-- empty, when the queue has changed. A waiter that gives up leaves its line. If the lines
+-- have grown by another 4096 bytes, watch removes those of such waiters.
 local function watch(queue, name, entry)
   local w = P .. 'w:' .. queue
   local old = redis.call('HGET', w, name) or ''
   if not string.find('\n' .. old, '\n' .. entry .. '\n', 1, true) then
-    redis.call('HSET', w, name, old .. entry .. '\n')
+    local new = old .. entry .. '\n'
+    if name ~= '' and math.floor(#new / 4096) > math.floor(#old / 4096) then new = waiting(queue, new) end
+    redis.call('HSET', w, name, new)
   end
 end
 
