@@ -10,18 +10,19 @@
 // A session of this driver has a deadline in the store, and so have its locks. The
 // driver keeps all rules of package driver if these conditions hold:
 //
-//   - There is one master, with appendonly yes and appendfsync always. With any other
-//     setting a crash may take away locks that are held, and may grant them again. The
-//     driver reads these settings before the first session of a connector. It logs by
-//     log/slog what they do not protect.
+//   - There is one master, with appendonly yes, appendfsync always and
+//     no-appendfsync-on-rewrite no. With any other setting a crash may take away locks
+//     that are held, and may grant them again. It may also bring back a lock that was
+//     released: see "Fail-over" below. The driver reads these settings before the first
+//     session of a connector. It logs by log/slog what they do not protect.
 //   - No replica takes the place of the master. Redis replicates asynchronously, so the
 //     new master may lack the latest locks: see "Fail-over" below.
 //   - The clock of the master is not set forward while locks are held: see "The clock
 //     of the master" below.
 //   - The memory of the server is not full, or maxmemory-policy is noeviction or one of
 //     the policies that begin with volatile. No key of the driver has an expiry.
-//   - No other program writes to the keys of the namespace, except by the statements
-//     that this page gives to operators.
+//   - No other program writes to the keys of the namespace or publishes to its
+//     channels, except by the statements that this page gives to operators.
 //
 // Clocks of clients do not matter: no request carries an instant.
 //
@@ -109,6 +110,10 @@
 // is behind. So a resource that compares tokens stays safe. A test of this package
 // shows both. If two holders are not acceptable without such a resource, use a store
 // with consensus, such as ZooKeeper or etcd.
+//
+// The latest write may also be the release of a lock. Then the new master still has the
+// node. It blocks other contenders until its session ends, or until an operator removes
+// it.
 //
 // The setting min-replicas-to-write does not change this: it refuses writes if
 // replicas lag for seconds, and not for a single write.

@@ -51,6 +51,9 @@ func weaknesses(config map[string]string, err error) (found []string) {
 	case config["appendfsync"] != "always":
 		found = append(found, "the server has appendfsync "+config["appendfsync"]+
 			": if its machine fails, it loses the latest second or more, and may grant locks again that are held")
+	case config["no-appendfsync-on-rewrite"] == "yes":
+		found = append(found, "the server has no-appendfsync-on-rewrite yes: if its machine fails while it rewrites its file "+
+			"or saves its data, it loses the latest changes, and may grant locks again that are held")
 	}
 	if policy := config["maxmemory-policy"]; strings.HasPrefix(policy, "allkeys-") && config["maxmemory"] != "0" {
 		found = append(found, "the server has maxmemory-policy "+policy+": if its memory is full, it removes locks that are held")
@@ -61,7 +64,7 @@ func weaknesses(config map[string]string, err error) (found []string) {
 // configuration reads settings in a form that servers before Redis 7 accept as well.
 func configuration(ctx context.Context, client *redis.Client) (map[string]string, error) {
 	all := make(map[string]string)
-	for _, pattern := range []string{"append*", "maxmemory*"} {
+	for _, pattern := range []string{"*append*", "maxmemory*"} {
 		found, err := client.ConfigGet(ctx, pattern).Result()
 		if err != nil {
 			return nil, err
