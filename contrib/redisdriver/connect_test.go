@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"net"
 	"net/url"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -274,4 +277,72 @@ func TestASessionFindsItsServerAgain(t *testing.T) {
 	}
 	server.Restart()
 	require.Eventually(t, func() bool { return list() == nil }, 10*time.Second, time.Millisecond)
+}
+
+// unreachable returns the address of a machine that does not answer, not even with a
+// refusal.
+func unreachable(t *testing.T) string {
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { syscall.Close(socket) })
+	require.NoError(t, syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	require.NoError(t, syscall.Listen(socket, 0))
+	name, err := syscall.Getsockname(socket)
+	require.NoError(t, err)
+	addr := testenv.Loopback(name.(*syscall.SockaddrInet4).Port)
+	for { // fill the backlog, so that the kernel drops what comes after that
+		conn, err := net.DialTimeout("tcp", addr, 100*time.Millisecond)
+		if err != nil {
+			return addr
+		}
+		t.Cleanup(func() { conn.Close() })
+	}
+}
+
+// silentServer returns the address of a server that accepts connections and never
+// answers.
+func silentServer(t *testing.T) string {
+	l, err := net.Listen("tcp", testenv.Loopback(0))
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String()
+}
+
+// TestOneDeadServerDoesNotHideTheOthers gives the address of a dead server first.
+func TestOneDeadServerDoesNotHideTheOthers(t *testing.T) {
+	server := redistest.Start(t)
+	sentinel := redistest.StartSentinel(t, "locks", server)
+	for name, dead := range map[string]string{"unreachable": unreachable(t), "silent": silentServer(t)} {
+		for _, dsn := range []string{
+			"redis://" + dead + "?addr=" + server.Addr() + "&dial_timeout=2s&read_timeout=500ms",
+			"redis://" + dead + "?addr=" + sentinel.Addr() + "&master_name=locks&dial_timeout=3s&read_timeout=500ms",
+		} {
+			require.NoError(t, lockOnce(t, dsn), "%s: %s", name, dsn)
+		}
+	}
+}
+
+// TestNothingWaitsForASilentSentinel ends a Connect while a Sentinel does not answer.
+func TestNothingWaitsForASilentSentinel(t *testing.T) {
+	l, err := net.Listen("tcp", testenv.Loopback(0))
+	require.NoError(t, err)
+	defer l.Close()
+	c, err := Driver{}.OpenConnector("redis://" + l.Addr().String() + "?master_name=locks&dial_timeout=10m&read_timeout=10m")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Connect(ctx)
+		ended <- err
+	}()
+	conn, err := l.Accept()
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.Read(make([]byte, 1)) // the question has come
+	require.NoError(t, err)
+	cancel()
+	require.ErrorIs(t, <-ended, driver.ErrUnavailable)
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+	_, err = io.Copy(io.Discard, conn)
+	require.NoError(t, err, "the connection stays open")
 }

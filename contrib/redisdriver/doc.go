@@ -63,6 +63,9 @@
 // to another master, requests and heartbeats may fail. A session ends if its heartbeats
 // fail for three quarters of its timeout.
 //
+// If there are several servers or Sentinels, the driver tries one after the other. They
+// share dial_timeout, so a machine that does not answer leaves time for the others.
+//
 // # How the rules are kept
 //
 //	1 order       one script gives a node its sequence and appends it

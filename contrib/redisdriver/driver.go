@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -28,14 +29,15 @@ func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connector{settings: s}, nil
+	return &connector{settings: s, addrs: s.addrs}, nil
 }
 
 type connector struct {
 	settings *settings
 
 	mu     sync.Mutex
-	warned bool // Connect has checked the server's settings, and has logged its warnings
+	warned bool     // Connect has checked the server's settings, and has logged its warnings
+	addrs  []string // the order in which the next session tries the addresses
 }
 
 // Connect begins a session. Before the first session it reads the server's settings
@@ -49,7 +51,11 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 		news:     make(chan struct{}, 1),
 	}
 	s.notices.watches = &s.watches
+	c.mu.Lock()
+	s.link.addrs = c.addrs
+	c.mu.Unlock()
 	subscription, err := c.begin(ctx, s)
+	c.learn(s.link.order(), err)
 	if err != nil {
 		s.lease.End(err)
 		s.link.close()
@@ -62,6 +68,18 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	s.calls.Go(s.checkWatches)
 	s.calls.Go(func() { s.lease.Keep(s.beat) })
 	return s, nil
+}
+
+// learn says in which order a call of Connect has tried the addresses in the end, and
+// its error. After an error the next call begins with another address, because a server
+// may accept connections and never answer.
+func (c *connector) learn(addrs []string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.addrs = addrs
+	if err != nil {
+		c.addrs = append(slices.Clone(addrs[1:]), addrs[0])
+	}
 }
 
 // begin subscribes to the session's channel and begins the session. The lease counts

@@ -1,11 +1,13 @@
 package redisdriver
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,8 +28,9 @@ type link struct {
 
 	mu     sync.Mutex
 	lines  []*line
-	server string // the address of the latest connection
-	moved  string // the server that a MOVED reply has named, or empty
+	addrs  []string // the servers or Sentinels, the one to try first before the others
+	server string   // the address of the latest connection
+	moved  string   // the server that a MOVED reply has named, or empty
 }
 
 // upkeepLines is the number of requests of a session that may be on their way besides
@@ -35,7 +38,7 @@ type link struct {
 const upkeepLines = 4
 
 func newLink(s *settings) *link {
-	l := &link{settings: s}
+	l := &link{settings: s, addrs: s.addrs}
 	l.life, l.end = context.WithCancel(context.Background())
 	l.requests, l.upkeep = l.newPool(s.options().PoolSize), l.newPool(upkeepLines)
 	l.listener = l.newLine()
@@ -213,9 +216,9 @@ func (x *line) dial(client int, network string) (net.Conn, error) {
 	x.mu.Lock()
 	request := x.ctx
 	x.mu.Unlock()
-	ctx, cancel := context.WithTimeout(x.link.life, x.link.settings.options().DialTimeout)
+	ctx, cancel := context.WithTimeout(request, x.link.settings.options().DialTimeout)
 	defer cancel()
-	defer context.AfterFunc(request, cancel)()
+	defer context.AfterFunc(x.link.life, cancel)()
 	conn, addr, err := x.link.dial(ctx, network)
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -247,14 +250,24 @@ func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr st
 		return nil, "", err
 	}
 	var failed error
-	for _, addr := range candidates {
-		conn, err := l.dialServer(ctx, network, addr)
+	for i, addr := range candidates {
+		try, cancel := share(ctx, len(candidates)-i)
+		conn, err := l.dialServer(try, network, addr)
+		cancel()
 		if err == nil {
+			l.prefer(addr)
 			return conn, addr, nil
 		}
 		failed = errors.Join(failed, err)
 	}
 	return nil, "", failed
+}
+
+// share returns a context for the first of n tries that all have to end with ctx. So a
+// machine that does not answer leaves time for the others.
+func share(ctx context.Context, n int) (context.Context, context.CancelFunc) {
+	deadline, _ := ctx.Deadline() // the one of line.dial
+	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(n))
 }
 
 // candidates returns the addresses to try, the best first.
@@ -266,9 +279,25 @@ func (l *link) candidates(ctx context.Context) ([]string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.moved == "" {
-		return l.settings.addrs, nil
+		return l.addrs, nil
 	}
-	return append([]string{l.moved}, l.settings.addrs...), nil
+	return append([]string{l.moved}, l.addrs...), nil
+}
+
+// prefer makes the link try this address before the others, because it has answered.
+func (l *link) prefer(addr string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(l.addrs, addr); i > 0 {
+		l.addrs = slices.Concat([]string{addr}, l.addrs[:i], l.addrs[i+1:])
+	}
+}
+
+// order returns the addresses, the one to try first before the others.
+func (l *link) order() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.addrs
 }
 
 func (l *link) dialServer(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -289,25 +318,44 @@ func (l *link) dialServer(ctx context.Context, network, addr string) (net.Conn, 
 }
 
 // askSentinels returns the address of the master. It asks one Sentinel after the
-// other.
+// other, and leaves time for the connection with the master.
 func (l *link) askSentinels(ctx context.Context) (string, error) {
 	failed := fmt.Errorf("no Sentinel knows the master %q", l.settings.sentinel.master)
-	for _, addr := range l.settings.addrs {
-		o := l.settings.sentinel.options()
-		o.MaxRetries, o.DialerRetries, o.Protocol, o.DisableIdentity = -1, 1, 2, true
-		o.ContextTimeoutEnabled = true
-		o.Addr = addr
-		o.Dialer = l.dialServer
-		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-		client := redis.NewSentinelClient(o)
-		master, err := client.GetMasterAddrByName(ctx, l.settings.sentinel.master).Result()
-		_ = client.Close()
-		if err == nil && len(master) == 2 {
-			return net.JoinHostPort(master[0], master[1]), nil
+	addrs := l.order()
+	for i, addr := range addrs {
+		try, cancel := share(ctx, len(addrs)-i+1)
+		master, err := l.askSentinel(try, addr)
+		cancel()
+		if err == nil {
+			l.prefer(addr)
+			return master, nil
 		}
 		failed = fmt.Errorf("%w: %s: %w", failed, addr, err)
 	}
 	return "", failed
+}
+
+// askSentinel asks one Sentinel. go-redis ends neither a dial nor a read when a context
+// ends, so askSentinel does that itself.
+func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
+	o := l.settings.sentinel.options()
+	o.MaxRetries, o.DialerRetries, o.Protocol, o.DisableIdentity = -1, 1, 2, true
+	o.Addr = addr
+	o.Dialer = func(_ context.Context, network, addr string) (net.Conn, error) {
+		conn, err := l.dialServer(ctx, network, addr)
+		if err == nil {
+			context.AfterFunc(ctx, func() { _ = conn.Close() })
+		}
+		return conn, err
+	}
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	client := redis.NewSentinelClient(o)
+	defer client.Close()
+	master, err := client.GetMasterAddrByName(ctx, l.settings.sentinel.master).Result()
+	if err != nil || len(master) != 2 {
+		return "", cmp.Or(err, errReply)
+	}
+	return net.JoinHostPort(master[0], master[1]), nil
 }
 
 // redirects is how many MOVED replies a request follows.

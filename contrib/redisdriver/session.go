@@ -334,6 +334,7 @@ func (s *session) Close() error {
 		return nil
 	}
 	last := newLink(s.settings)
+	last.addrs, last.moved = s.link.addrs, s.link.moved
 	defer last.close()
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
