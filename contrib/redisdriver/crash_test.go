@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -280,6 +281,21 @@ func TestAClusterIsFollowed(t *testing.T) {
 		}
 	}
 	require.Len(t, owners, 2, "both servers have namespaces")
+}
+
+// TestAClusterWithIPv6IsFollowed is about the reply MOVED, which has no brackets around
+// an address of IPv6.
+func TestAClusterWithIPv6IsFollowed(t *testing.T) {
+	t.Parallel()
+	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
+		t.Skip("this machine has no IPv6: ", err)
+	} else {
+		l.Close()
+	}
+	a, b := startCluster(t, "::1", redistest.With("bind 127.0.0.1 ::1"))
+	for _, s := range []*redistest.Server{a, b} {
+		require.NoError(t, lockOnce(t, "redis://[::1]:"+portOf(s)))
+	}
 }
 
 // TestNoNodeStaysWhenAClusterMovesItsKeys makes scripts fail in the middle. While a

@@ -420,13 +420,13 @@ func (l *link) follow(err error) bool {
 	if len(words) != 3 {
 		return false
 	}
+	colon := strings.LastIndexByte(words[2], ':') // an address of IPv6 has no brackets here
+	host, port := words[2][:max(colon, 0)], words[2][colon+1:]
 	l.mu.Lock()
-	moved := words[2]
-	if strings.HasPrefix(moved, ":") { // the server does not know its own name
-		host, _, _ := net.SplitHostPort(l.server)
-		moved = net.JoinHostPort(host, moved[1:])
+	if host == "" { // the server does not know its own name
+		host, _, _ = net.SplitHostPort(l.server)
 	}
-	l.moved = moved
+	l.moved = net.JoinHostPort(host, port)
 	l.mu.Unlock()
 	l.drop()
 	return true
