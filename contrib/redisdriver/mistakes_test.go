@@ -205,6 +205,37 @@ func TestATokenIsHigherThanTheLastOne(t *testing.T) {
 	require.NoError(t, lock.Unlock())
 }
 
+// withoutMemory makes the server refuse whatever may need memory.
+func withoutMemory(server *redistest.Server) (mend func()) {
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	return func() { server.Do("CONFIG", "SET", "maxmemory", "0") }
+}
+
+// TestNoLockIsLostForLackOfMemory is about heartbeats that a server refuses when its
+// memory is full. Here a session lives on, and its nodes can be removed.
+func TestNoLockIsLostForLackOfMemory(t *testing.T) {
+	server := redistest.Start(t)
+	s := newStore(t, server, longTimeout)
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	held, err := made.Create(t.Context(), "stock/42", spec())
+	require.NoError(t, err)
+	cancels := s.proxy(made).HoldRequests(is(faults.OpCleanUp))
+	s.proxy(made).LoseReply(is(faults.OpCreate))
+	_, err = made.Create(t.Context(), "stock/43", spec())
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	defer withoutMemory(server)()
+	require.True(t, made.(*session).beat(t.Context()), "a heartbeat was refused")
+	require.NoError(t, made.Delete(t.Context(), "stock/42", held.Place, driver.Released))
+	cancels.Release()
+	require.Eventually(t, func() bool {
+		nodes, err := made.List(t.Context(), "stock/43")
+		return err == nil && len(nodes) == 0
+	}, 10*time.Second, time.Millisecond, "a node cannot be removed")
+}
+
+// TestACancellationIsRepeatedUntilItIsDone makes the store refuse a cancellation for a
+// while. Without a repeat the node would stay as long as its session.
 func TestACancellationIsRepeatedUntilItIsDone(t *testing.T) {
 	server := redistest.Start(t)
 	s := newStore(t, server, "session_timeout=4s")
@@ -228,6 +259,26 @@ func TestACancellationIsRepeatedUntilItIsDone(t *testing.T) {
 	}, 10*time.Second, time.Millisecond, "the node stays")
 }
 
+// TestACancellationThatCannotSucceedDelaysNoOther makes a queue that is not a sorted
+// set. The store refuses each create there, and each cancellation.
+func TestACancellationThatCannotSucceedDelaysNoOther(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	s.server.Do("SET", s.key("q:other"), "a string")
+	_, err = made.Create(t.Context(), "other", spec())
+	require.ErrorContains(t, err, "WRONGTYPE")
+	s.proxy(made).LoseReply(is(faults.OpCreate))
+	_, err = made.Create(t.Context(), "stock/42", spec())
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.Eventually(t, func() bool {
+		nodes, err := made.List(t.Context(), "stock/42")
+		return err == nil && len(nodes) == 0
+	}, 10*time.Second, time.Millisecond, "the node stays")
+}
+
+// TestACancelledNodeLeavesNoMark is about the memory of the store: a session may live
+// for months, and a mark stays as long as its session.
 func TestACancelledNodeLeavesNoMark(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
@@ -244,32 +295,7 @@ func TestACancelledNodeLeavesNoMark(t *testing.T) {
 	require.Eventually(t, func() bool { return s.server.Do("HGET", operations, "2") == "-" }, 10*time.Second, time.Millisecond)
 }
 
-func withoutMemory(server *redistest.Server) (mend func()) {
-	server.Do("CONFIG", "SET", "maxmemory", "1")
-	return func() { server.Do("CONFIG", "SET", "maxmemory", "0") }
-}
-
-func TestNoLockIsLostForLackOfMemory(t *testing.T) {
-	server := redistest.Start(t)
-	s := newStore(t, server, longTimeout)
-	made, err := s.Connect(t.Context())
-	require.NoError(t, err)
-	held, err := made.Create(t.Context(), "stock/42", spec())
-	require.NoError(t, err)
-	cancels := s.proxy(made).HoldRequests(is(faults.OpCleanUp))
-	s.proxy(made).LoseReply(is(faults.OpCreate))
-	_, err = made.Create(t.Context(), "stock/43", spec())
-	require.ErrorIs(t, err, driver.ErrUnavailable)
-	defer withoutMemory(server)()
-	require.True(t, made.(*session).beat(t.Context()), "a heartbeat was refused")
-	require.NoError(t, made.Delete(t.Context(), "stock/42", held.Place, driver.Released))
-	cancels.Release()
-	require.Eventually(t, func() bool {
-		nodes, err := made.List(t.Context(), "stock/43")
-		return err == nil && len(nodes) == 0
-	}, 10*time.Second, time.Millisecond, "a node cannot be removed")
-}
-
+// next waits until a watch sends or ends, and returns what it sends.
 func next(t *testing.T, w driver.Watch) driver.Cause {
 	t.Helper()
 	select {
@@ -281,6 +307,9 @@ func next(t *testing.T, w driver.Watch) driver.Cause {
 	}
 }
 
+// TestWaitersThatGiveUpLeaveNothing waits many times for a lock that is held for long.
+// The store keeps who waits for the holder, and has to forget the waiters that have
+// given up.
 func TestWaitersThatGiveUpLeaveNothing(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	holds, err := s.Connect(t.Context())

@@ -33,7 +33,8 @@ func (s *session) cancelOrphans() {
 		if !found || s.lease.Err() != nil {
 			return
 		}
-		if err := s.cancelOne(operation); err != nil {
+		// A key of another type, which another program has made, has no node.
+		if err := s.cancelOne(operation); err != nil && !replied(err, "WRONGTYPE") {
 			s.cancelLater(operation)
 			pause := retryAfter
 			if !errors.Is(err, driver.ErrUnavailable) {
