@@ -49,6 +49,7 @@ func newScriptOps() map[string]faults.Op {
 		s := script(name)
 		ops[s.Hash()], ops[text("common")+text(name)] = op, op
 	}
+	ops[script("look").Hash()], ops[text("common")+text("look")] = faults.OpList, faults.OpList
 	return ops
 }
 

@@ -214,7 +214,7 @@ func (s *session) look(queue string) error {
 	ctx, cancel := context.WithTimeout(s.link.life, s.settings.timeout/4)
 	defer cancel()
 	return s.watches.Look(queue, func() (places []driver.Place, version any, err error) {
-		all, err := s.list(ctx, queue)
+		all, err := s.watched(ctx, queue)
 		for _, c := range all {
 			p := driver.Place{Node: c.Node}
 			if c.owner == s.id {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
@@ -211,4 +212,29 @@ func TestContendersThatRaceTakeAboutTwoRequests(t *testing.T) {
 	}
 	t.Logf("%.2f requests for each lock: %v", float64(sum)/(sessions*locks), s.requests())
 	require.LessOrEqual(t, float64(sum), 2.3*sessions*locks)
+}
+
+// TestALookAsksForTheWatchedNodesOnly is about long queues. Each session that waits
+// looks four times in a session timeout. If 1000 sessions listed a queue of 1000 nodes
+// each time, the server would be busy with that alone.
+func TestALookAsksForTheWatchedNodesOnly(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	waits := spec()
+	waits.Predecessor = func(ahead []driver.Node) int { return len(ahead) - 1 }
+	for range 10 {
+		_, err := made.Create(t.Context(), "stock/42", spec())
+		require.NoError(t, err)
+	}
+	joined, err := made.Create(t.Context(), "stock/42", waits)
+	require.NoError(t, err)
+	s.proxy(made).Keep()
+	require.NoError(t, made.(*session).look("stock/42"))
+	require.Empty(t, joined.Watch.C)
+	require.Equal(t, 1, made.(*session).watches.Len())
+	commands := s.proxy(made).Commands()
+	look := commands[len(commands)-1]
+	require.ElementsMatch(t, []string{joined.Name, joined.Ahead[9].Name}, look[len(look)-2:])
+	require.Equal(t, lookScript.Hash(), look[1])
 }

@@ -76,7 +76,7 @@ func plant() {
 	}
 	for name, variable := range map[string]**redis.Script{
 		"open": &openScript, "beat": &beatScript, "create": &createScript, "cancel": &cancelScript, "delete": &deleteScript,
-		"replace": &replaceScript, "list": &listScript, "read": &readScript, "watch": &watchScript,
+		"replace": &replaceScript, "list": &listScript, "look": &lookScript, "read": &readScript, "watch": &watchScript,
 		"watchqueue": &watchQueueScript, "close": &closeScript,
 	} {
 		*variable = script(name)

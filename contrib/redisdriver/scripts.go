@@ -21,6 +21,7 @@ var (
 	deleteScript     = script("delete")
 	replaceScript    = script("replace")
 	listScript       = script("list")
+	lookScript       = script("look")
 	readScript       = script("read")
 	watchScript      = script("watch")
 	watchQueueScript = script("watchqueue")

@@ -144,15 +144,25 @@ func (s *session) armed(a *arming, j driver.Joined, reply any, predecessor func(
 
 // List implements driver.Session.
 func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, err error) {
-	all, err := s.list(ctx, queue)
+	reply, err := s.ask(ctx, "list", queue, listScript)
+	if err != nil {
+		return nil, err
+	}
+	all, err := members(reply)
 	for _, m := range all {
 		nodes = append(nodes, m.Node)
 	}
 	return nodes, err
 }
 
-func (s *session) list(ctx context.Context, queue string) ([]contender, error) {
-	reply, err := s.ask(ctx, "list", queue, listScript)
+// watched returns the nodes of the queue that the session watches. It does not list the
+// queue, because many sessions may wait in a long queue, and each of them looks.
+func (s *session) watched(ctx context.Context, queue string) ([]contender, error) {
+	var names []any
+	for _, name := range s.watches.Names(queue) {
+		names = append(names, name)
+	}
+	reply, err := s.ask(ctx, "look", queue, lookScript, names...)
 	if err != nil {
 		return nil, err
 	}

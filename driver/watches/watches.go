@@ -178,13 +178,29 @@ func (s *Set) Queues() []string {
 	return slices.Collect(maps.Keys(s.queues))
 }
 
+// Names returns the names of the nodes that the open watches of the queue watch: own
+// nodes and nodes ahead, in no particular order. It is for the list of [Set.Look].
+func (s *Set) Names(queue string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for name := range s.queues[queue] {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // Look calls list, compares the watches of the queue with its result, and ends the
 // watches that have missed a change. If list returns an error, no watch ends, and
 // Look returns that error. Look never sends Released, because a list does not show
 // why a node has gone.
 //
 // The function list asks the store for all nodes of the queue, as they are at one
-// instant after the call of list. In the result, the nodes of this session have
+// instant after the call of list. If the store finds single nodes faster than it lists
+// a long queue, list may call Names, and ask for the nodes with these names only. In
+// the result, the nodes of this session have
 // their tokens. The tokens of other nodes may be zero. Look ignores watches that
 // were armed after the call of Look, because the list may be older than those
 // watches.
