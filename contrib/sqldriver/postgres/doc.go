@@ -64,6 +64,8 @@
 //     two sessions may hold one lock, and tokens may come again. Use a synchronous
 //     standby, and synchronous_commit=on or remote_apply.
 //   - The clock of the server must not be set forward: see "The clock of the server".
+//   - The schema stays. If it is dropped, tokens begin at 1 again. If locks are held at
+//     that time, two sessions may hold one lock.
 //   - The isolation level read committed, which is the default. Any other is refused.
 //   - Each user that may connect to the database may send a false notice of a release.
 //     Use a database of its own for locks if you do not trust such users.
