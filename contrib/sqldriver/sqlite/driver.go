@@ -194,7 +194,7 @@ func (c *connector) connect(ctx context.Context) (driver.Session, error) {
 		if s.presence != nil {
 			s.presence.leave()
 		}
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, explainOpen(path, err))
 	}
 	s.calls.Go(func() { s.lease.Keep(s.beat) })
 	s.calls.Go(s.poll)

@@ -114,9 +114,16 @@ func TestAFileThatCannotBeWrittenSaysSo(t *testing.T) {
 	}
 	path := filepath.Join(directory(t), "locks.db")
 	require.NoError(t, newStoreAt(t, path, time.Minute).connectOnce(t))
-	require.NoError(t, os.Chmod(path, 0o400))
-	err = newStoreAt(t, path, time.Minute).connectOnce(t)
-	assert.Error(t, err)
+	for _, mode := range []os.FileMode{0o400, 0} {
+		require.NoError(t, os.Chmod(path, mode))
+		err = newStoreAt(t, path, time.Minute).connectOnce(t)
+		assert.ErrorContains(t, err, "may not write")
+		assert.NotErrorIs(t, err, driver.ErrUnavailable)
+	}
+	dir := directory(t)
+	require.NoError(t, os.Chmod(dir, 0o500))
+	err = newStoreAt(t, filepath.Join(dir, "locks.db"), time.Minute).connectOnce(t)
+	assert.ErrorContains(t, err, "may not write")
 	assert.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"path/filepath"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -68,6 +69,22 @@ func explain(err error) error {
 		return fmt.Errorf("%w: the disk is full: %w", driver.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+}
+
+// explainOpen adds why SQLite cannot open a file, if the reason is that this process
+// may not write the file or its directory. SQLite has one result code for this reason
+// and for reasons that pass by themselves, such as too many open files.
+func explainOpen(path string, err error) error {
+	if code, _ := errorCode(err); code != codeCantOpen {
+		return err
+	}
+	for _, p := range []string{filepath.Dir(path), path} {
+		if denied := mayWrite(p); denied != nil && !errors.Is(denied, fs.ErrNotExist) {
+			return fmt.Errorf("%w: the program may not write the database file or its directory: %w: %w",
+				errPermanent, denied, err)
+		}
+	}
+	return err
 }
 
 // errPermanent marks an error that another try does not change.

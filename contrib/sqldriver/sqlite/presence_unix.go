@@ -208,3 +208,13 @@ func flock(f *os.File, how int) error {
 		}
 	}
 }
+
+// mayWrite returns an error if this process may not write the file or directory. It
+// does not open the file: to close it again would drop SQLite's locks on the file.
+func mayWrite(path string) error {
+	const write = 2 // W_OK in unistd.h
+	if err := syscall.Access(path, write); err != nil {
+		return &fs.PathError{Op: "write", Path: path, Err: err}
+	}
+	return nil
+}
