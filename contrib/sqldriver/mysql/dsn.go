@@ -80,7 +80,7 @@ func parseDSN(dsn string) (*mysql.Config, options, error) {
 	}
 	config, err := mysql.ParseDSN(dsn[:slash+1] + database + "?" + strings.Join(rest, "&"))
 	if err != nil {
-		return nil, o, fmt.Errorf("mysql: dsn: %s", redact(err.Error(), dsn[:slash]))
+		return nil, o, fmt.Errorf("mysql: dsn: %s (the form is %s)", redact(err.Error(), dsn[:slash]), form)
 	}
 	if len(config.DBName) > maxDatabase {
 		return nil, o, fmt.Errorf("mysql: dsn: the name of the database is longer than %d bytes", maxDatabase)

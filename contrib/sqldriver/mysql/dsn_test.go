@@ -23,7 +23,7 @@ func TestBadDSNsSayWhatIsWrong(t *testing.T) {
 		"dlock:" + secret + "@tcp(db:3306)/":                       "the name of the database is missing",
 		"dlock:" + secret + "@tcp(db:3306)/?tls=true":              "the name of the database is missing",
 		"dlock:" + secret + "@tcp(db:3306/locks":                   "network address not terminated",
-		"dlock:" + secret + "@udp/locks":                           "default addr for network 'udp' unknown",
+		"dlock:" + secret + "@udp/locks":                           "default addr for network 'udp' unknown (the form is user:password@tcp(",
 		"dlock:" + secret + "@tcp(db:3306)/%zz":                    "invalid dbname",
 		"dlock:" + secret + "@tcp(db)/" + strings.Repeat("d", 300): "longer than 256 bytes",
 		start + "a":                         "after the question mark",
