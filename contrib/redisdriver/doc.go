@@ -237,4 +237,14 @@
 // them, or sends a heartbeat. The last two statements tell no session. A waiter notices
 // that within a quarter of the session timeout, and a holder with its next request for
 // the lock.
+//
+// To change a password, let the server accept both passwords until all clients have
+// been restarted with the new one:
+//
+//	add the new password            ACL SETUSER app >new
+//	remove the old password         ACL SETUSER app <old
+//
+// If the server refuses the old password before that, a session goes on with the
+// connections that it has, and cannot open others. If Unlock needs a new connection, it
+// returns an error, and the node stays until the session ends.
 package redisdriver
