@@ -197,11 +197,8 @@ func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string,
 		return 0, nil, session.Refused(fmt.Errorf("%w: %w", driver.ErrUnavailable, err))
 	}
 	defer leave()
-	if data == nil {
-		data = []byte{} // pgx sends nil as null
-	}
 	var status string
-	err = s.query(ctx, s.texts.append, []any{op.Session, op.Generation, queue, prefix, data}, func(scan func(...any) error) error {
+	err = s.query(ctx, s.texts.append, []any{op.Session, op.Generation, queue, prefix, notNull(data)}, func(scan func(...any) error) error {
 		var own, nodeToken sql.NullInt64
 		var name sql.NullString
 		if err := scan(&status, &own, &name, &nodeToken); err != nil {
@@ -216,6 +213,9 @@ func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string,
 	}
 	return token, nodes, err
 }
+
+// notNull returns data that pgx does not send as null, as it sends a nil slice.
+func notNull(data []byte) []byte { return append([]byte{}, data...) }
 
 // Delete implements session.Store.
 func (s *store) Delete(ctx context.Context, op session.Op, queue string, token int64, why driver.Cause) error {
@@ -232,7 +232,7 @@ func (s *store) Replace(ctx context.Context, op session.Op, queue string, token 
 func (s *store) Cancel(ctx context.Context, op session.Op, data [][]byte) error {
 	for _, d := range data {
 		var status string
-		if err := s.one(ctx, &status, s.texts.cancel, op.Session, op.Generation, d); err != nil {
+		if err := s.one(ctx, &status, s.texts.cancel, op.Session, op.Generation, notNull(d)); err != nil {
 			return err
 		}
 		if err := statusError(status); err != nil {
