@@ -155,9 +155,12 @@ func answer(callers []chan<- bool) {
 	}
 }
 
-// connect makes a connection and receives notices until it breaks.
+// connect makes a connection and receives notices until it breaks. It gives up soon if
+// it gets no connection, because callers of Listen wait for it.
 func (l *listener) connect() error {
-	conn, err := l.store.pool.db().Conn(l.life)
+	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.timeout/4)
+	conn, err := l.store.pool.db().Conn(ctx)
+	cancel()
 	if err != nil {
 		return err
 	}
