@@ -10,7 +10,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Create puts the node's key and lists the queue in one transaction.
+// Create lists the queue and puts the node's key in one transaction. So the list holds
+// the nodes that are ahead.
 //
 // The store refuses the transaction if its key for cancellation exists. If the
 // driver gets no reply, it sends one other transaction, which puts that key and
@@ -29,8 +30,8 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		reply, err := s.client.Txn(ctx).
 			If(clientv3.Compare(clientv3.CreateRevision(unless), "=", 0)).
 			Then(
-				clientv3.OpPut(keys+id, nodeValue(n.Prefix, n.Data), clientv3.WithLease(s.id)),
 				clientv3.OpGet(keys, clientv3.WithPrefix()),
+				clientv3.OpPut(keys+id, nodeValue(n.Prefix, n.Data), clientv3.WithLease(s.id)),
 			).Commit()
 		if err != nil {
 			if isPermanent(err) {
@@ -44,10 +45,10 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 			}
 			return err
 		}
-		members := parseQueue(keys, reply.Responses[1].GetResponseRange().Kvs)
-		own := slices.IndexFunc(members, func(m member) bool { return m.id == id })
-		s.remember(members[own].Token, ownNode{queue, id, number, slices.Clone(n.Data)})
-		j = driver.Joined{Place: members[own].Place, Known: true, Ahead: nodesOf(members[:own])}
+		token := reply.Header.Revision // the transaction has made it, so it is the create revision
+		s.remember(token, ownNode{queue, id, number, slices.Clone(n.Data)})
+		ahead := nodesOf(parseQueue(keys, reply.Responses[0].GetResponseRange().Kvs))
+		j = driver.Joined{Place: driver.Place{Node: nodeOf(n.Prefix, token), Token: token}, Known: true, Ahead: ahead}
 		j.Watch = s.watchAhead(ctx, queue, n, j)
 		return nil
 	})

@@ -32,7 +32,7 @@
 // to list a queue, etcd looks at every key that the queue has had since the history
 // was compacted.
 //
-// Create is one transaction: it puts the key, and lists the queue. A contender that
+// Create is one transaction: it lists the queue, and puts the key. A contender that
 // finds no node ahead holds the lock. To release the lock is one more transaction,
 // so a free lock takes two requests.
 //
@@ -86,7 +86,7 @@
 //	 3 tokens       the token is the create revision of the whole store
 //	 4 all or       the transaction is refused if its key for cancellation exists, or if
 //	   nothing      the lease has ended; cancelling is one transaction, also repeated
-//	 5 ahead        the transaction that puts the node lists the queue
+//	 5 ahead        the transaction lists the queue before it puts the node
 //	 6 watch        one watch of etcd follows the queue from before a list of it
 //	 7 delete       the transaction compares the create revision with the token
 //	 8 session end  driver.Lease, counted from heartbeats with a proof
@@ -104,9 +104,9 @@
 // in its name.
 //
 //	locks/stock/42//694d9af3a6d2710c:1   node 1 of the session 694d9af3a6d2710c
-//	locks/stock/42//released             the last part of the key of the node that was
-//	                                     released last
 //	locks/stock/42//web9-W-0000000003    a node of another program, if there is one
+//	locks/stock/42/.released             the last part of the key of the node that was
+//	                                     released last
 //	locks//cancelled/694d9af3a6d2710c:8  Create number 8 of that session is cancelled
 //
 // The name of a session is the number of its lease, in 16 hexadecimal digits. The other
@@ -124,8 +124,8 @@
 //
 //	create("locks//cancelled/694d9af3a6d2710c:8") = "0"
 //
-//	put --lease=694d9af3a6d2710c locks/stock/42//694d9af3a6d2710c:1 "web1-W-\n{}"
 //	get --prefix locks/stock/42//
+//	put --lease=694d9af3a6d2710c locks/stock/42//694d9af3a6d2710c:1 "web1-W-\n{}"
 //
 // To release it, if 1234 is its create revision (without the put if the lock was held
 // by a reader, or was not held):
@@ -133,7 +133,7 @@
 //	create("locks/stock/42//694d9af3a6d2710c:1") = "1234"
 //
 //	del locks/stock/42//694d9af3a6d2710c:1
-//	put --lease=694d9af3a6d2710c locks/stock/42//released 694d9af3a6d2710c:1
+//	put --lease=694d9af3a6d2710c locks/stock/42/.released 694d9af3a6d2710c:1
 //
 // The operator's view of a queue, and of a session's keys:
 //

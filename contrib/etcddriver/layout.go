@@ -23,8 +23,16 @@ func (s *settings) cancelled(session clientv3.LeaseID, n int64) string {
 	return s.prefix + "//cancelled/" + nodeID(session, n)
 }
 
-// released is the last part of the key that tells of the release of a lock.
-const released = "released"
+// released returns the key that tells of the release of a lock. It stands right before
+// the keys of the queue, so that one watch shows both, and a list of the queue leaves
+// it out.
+func (s *settings) released(queue string) string { return s.prefix + "/" + queue + "/.released" }
+
+// watched returns the range of keys that a watch of the queue needs: the key of
+// released, and the keys of the queue. The key to is not in the range.
+func (s *settings) watched(queue string) (from, to string) {
+	return s.released(queue), clientv3.GetPrefixRangeEnd(s.queueKeys(queue))
+}
 
 // nodeID returns the last part of the key of a session's node with that number.
 func nodeID(session clientv3.LeaseID, n int64) string {

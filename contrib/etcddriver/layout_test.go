@@ -24,15 +24,15 @@ func TestTheLayoutIsAsDocumented(t *testing.T) {
 
 	require.Equal(t, strings.Join([]string{
 		prefix + "//cancelled/" + id + ":9", "",
-		prefix + "/stock/42//" + id + ":2", "web2-R-", "web2-R-data",
-		prefix + "/stock/42//released", id + ":1", "",
+		prefix + "/stock/42/.released", id + ":1",
+		prefix + "/stock/42//" + id + ":2", "web2-R-", "web2-R-data", "",
 	}, "\n"), server.Etcdctl("get", "--prefix", prefix+"/"))
 	_, err := s.Replace(within(t), "stock/42", second.Place, "web3-W-")
 	require.NoError(t, err)
 	require.Equal(t, "web3-W-\nweb2-R-data\n", server.Etcdctl("get", "--print-value-only", prefix+"/stock/42//"+id+":2"))
 
 	keys := server.Etcdctl("lease", "timetolive", "--keys", id)
-	for _, key := range []string{"//cancelled/" + id + ":9", "/stock/42//" + id + ":2", "/stock/42//released"} {
+	for _, key := range []string{"//cancelled/" + id + ":9", "/stock/42//" + id + ":2", "/stock/42/.released"} {
 		require.Contains(t, keys, prefix+key)
 	}
 }
@@ -48,7 +48,7 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	keys := prefix + "/stock/42//"
 
 	txn(t, server, `create("`+prefix+"//cancelled/"+lease+`:8") = "0"`,
-		"put --lease="+lease+" "+keys+lease+`:1 "web1-W-\n{}"`, "get --prefix "+keys)
+		"get --prefix "+keys, "put --lease="+lease+" "+keys+lease+`:1 "web1-W-\n{}"`)
 	nodes, err := s.List(within(t), "stock/42")
 	require.NoError(t, err)
 	require.Len(t, nodes, 1)
@@ -59,7 +59,7 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	w, err := s.Watch(within(t), "stock/42", own.Place, nodes[0])
 	require.NoError(t, err)
 	txn(t, server, fmt.Sprintf(`create("%s%s:1") = "%d"`, keys, lease, nodes[0].Seq),
-		"del "+keys+lease+":1", "put --lease="+lease+" "+keys+"released "+lease+":1")
+		"del "+keys+lease+":1", "put --lease="+lease+" "+prefix+"/stock/42/.released "+lease+":1")
 	select {
 	case cause := <-w.C:
 		require.Equal(t, driver.Released, cause)

@@ -41,7 +41,7 @@ func (s *session) Read(ctx context.Context, queue, name string) (info driver.Nod
 		}
 		for _, kv := range reply.Kvs {
 			m, ok := parseNode(keys, kv)
-			if ok && m.Name == name || !ok && m.id == name && name != released && !isNodeID(name) {
+			if ok && m.Name == name || !ok && m.id == name && !isNodeID(name) {
 				info = s.infoOf(m, name)
 				return nil
 			}
@@ -96,7 +96,7 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 		keys := s.settings.queueKeys(queue)
 		then := []clientv3.Op{clientv3.OpDelete(keys + n.id)}
 		if why == driver.Released {
-			then = append(then, clientv3.OpPut(keys+released, n.id, clientv3.WithLease(s.id)))
+			then = append(then, clientv3.OpPut(s.settings.released(queue), n.id, clientv3.WithLease(s.id)))
 		}
 		return s.change(ctx, keys+n.id, p.Token, then, true)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,11 +24,12 @@ import (
 // Events are missed while the watch of etcd is lost, or if etcd has compacted its
 // history. Then the queue is listed, and the copy is compared with the list.
 type queueWatch struct {
-	s     *session
-	queue string
-	keys  string // the beginning of the keys of the queue
-	end   context.CancelFunc
-	life  context.Context
+	s        *session
+	queue    string
+	keys     string // the beginning of the keys of the queue
+	released string // the key that tells of a release
+	end      context.CancelFunc
+	life     context.Context
 
 	mu       sync.Mutex
 	stopped  bool // the queue is not followed any more, because it was not used for a while
@@ -41,7 +43,7 @@ type queueWatch struct {
 
 func newQueueWatch(s *session, queue string) *queueWatch {
 	q := &queueWatch{
-		s: s, queue: queue, keys: s.settings.queueKeys(queue),
+		s: s, queue: queue, keys: s.settings.queueKeys(queue), released: s.settings.released(queue),
 		nodes: make(map[string]driver.Place), news: make(chan struct{}), used: driver.Now(), again: func() {},
 	}
 	q.life, q.end = s.lease.Context()
@@ -69,7 +71,8 @@ func (q *queueWatch) follow() {
 	q.mu.Unlock()
 
 	slow := time.AfterFunc(q.s.settings.requestTimeout(), cancel)
-	events := q.s.client.Watch(ctx, q.keys, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	from, to := q.s.settings.watched(q.queue)
+	events := q.s.client.Watch(ctx, from, clientv3.WithRange(to), clientv3.WithCreatedNotify())
 	first, open := <-events
 	if !slow.Stop() || !open || first.Err() != nil {
 		return
@@ -149,12 +152,15 @@ func (q *queueWatch) apply(events []*clientv3.Event) {
 func (q *queueWatch) applyOne(events []*clientv3.Event) {
 	var releasedID string
 	for _, e := range events {
-		if e.Type == mvccpb.PUT && string(e.Kv.Key) == q.keys+released {
+		if e.Type == mvccpb.PUT && string(e.Kv.Key) == q.released {
 			releasedID = string(e.Kv.Value)
 		}
 	}
 	for _, e := range events {
-		id := string(e.Kv.Key[len(q.keys):])
+		id, inQueue := strings.CutPrefix(string(e.Kv.Key), q.keys)
+		if !inQueue {
+			continue
+		}
 		m, isNode := member{}, false
 		if e.Type == mvccpb.PUT {
 			m, isNode = parseNode(q.keys, e.Kv)

@@ -183,7 +183,7 @@ func kindOf(r *pb.TxnRequest) faults.Op {
 	switch {
 	case len(r.Compare) == 0:
 		return faults.OpCleanUp
-	case len(r.Success) == 2 && r.Success[1].GetRequestRange() != nil:
+	case first.GetRequestRange() != nil:
 		return faults.OpCreate
 	case first.GetRequestDeleteRange() != nil:
 		return faults.OpDelete
