@@ -22,7 +22,7 @@ import (
 // are in the queue.
 //
 // Events are missed while the watch of etcd is lost, or if etcd has compacted its
-// history. Then the queue is listed, and the copy is compared with the list.
+// history. Then the queue is listed, and the watches are compared with the list.
 type queueWatch struct {
 	s        *session
 	queue    string
@@ -118,14 +118,18 @@ func (q *queueWatch) refresh(ctx context.Context) error {
 	return nil
 }
 
+// compare ends the watches whose nodes are not in the list, and makes the list the
+// copy. The old copy does not show which nodes have gone: a watch may be armed while
+// the copy is older than its nodes, and then the events that make them known may be
+// missed, too.
 func (q *queueWatch) compare(members []member) {
-	listed := make(map[string]driver.Place, len(members))
+	listed, names := make(map[string]driver.Place, len(members)), make(map[string]bool, len(members))
 	for _, m := range members {
-		listed[m.id] = m.Place
+		listed[m.id], names[m.Name] = m.Place, true
 	}
-	for id, p := range q.nodes {
-		if listed[id] != p {
-			q.s.watches.Gone(q.queue, p.Node, driver.Changed)
+	for _, name := range q.s.watches.Names(q.queue) {
+		if !names[name] {
+			q.s.watches.Gone(q.queue, driver.Node{Name: name}, driver.Changed)
 		}
 	}
 	q.nodes = listed

@@ -68,9 +68,15 @@ var mistakes = []struct {
 	},
 	{
 		"a lost watch is opened again without a list", "queuewatch.go",
-		"			q.s.watches.Gone(q.queue, p.Node, driver.Changed)\n		}\n	}\n	q.nodes = listed",
-		"			_ = p\n		}\n	}\n	q.nodes = listed",
+		"			q.s.watches.Gone(q.queue, driver.Node{Name: name}, driver.Changed)\n		}\n	}\n	q.nodes = listed",
+		"			_ = name\n		}\n	}\n	q.nodes = listed",
 		"TestAWatchSurvivesACompactionOfWhatItHasMissed",
+	},
+	{
+		"the copy shows which watches to end", "queuewatch.go",
+		"if !names[name] {",
+		"if !names[name] && q.has(name, 0) {",
+		"TestAWatchThatIsArmedOnASilentStreamEnds",
 	},
 	{
 		"every deletion is a release", "queuewatch.go",
