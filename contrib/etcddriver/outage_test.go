@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -63,6 +64,7 @@ var rounds = flag.Int("rounds", 1, "how many times as long servers fail")
 // at the same time, or if a holder has a token that is not greater than the
 // token of the holder before.
 type guard struct {
+	servers []*etcdtest.Server
 	holders atomic.Int64
 	token   atomic.Int64
 	grants  atomic.Int64
@@ -119,17 +121,24 @@ func (g *guard) load(t *testing.T, clients int, dsn string) (stop func()) {
 	}
 }
 
-// more waits until n locks have been granted since the call of more began.
+// more waits until n locks have been granted since the call of more began. If that
+// takes too long, it reports the state of the servers and of the clients.
 func (g *guard) more(t *testing.T, n int64) {
 	t.Helper()
-	want := g.grants.Load() + n
-	eventually(t, func() bool { return g.grants.Load() >= want })
+	began := g.grants.Load()
+	for ctx := within(t); g.grants.Load() < began+n; time.Sleep(5 * time.Millisecond) {
+		if ctx.Err() != nil {
+			var stacks strings.Builder
+			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
+			t.Fatalf("%d of %d locks were granted in time\n%s\n%s", g.grants.Load()-began, n, etcdtest.State(g.servers...), &stacks)
+		}
+	}
 }
 
 func TestAServerThatIsKilledUnderLoadMakesNoTwoHolders(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
-	var g guard
+	g := guard{servers: []*etcdtest.Server{server}}
 	stop := g.load(t, 6, "etcd://"+server.Addr()+"/locks?session_timeout=5s")
 	g.more(t, 20)
 	for range 4 * *rounds {
@@ -144,7 +153,7 @@ func TestAServerThatIsKilledUnderLoadMakesNoTwoHolders(t *testing.T) {
 func TestAnEnsembleThatLosesServersMakesNoTwoHolders(t *testing.T) {
 	t.Parallel()
 	ensemble := etcdtest.StartEnsemble(t, 3)
-	var g guard
+	g := guard{servers: ensemble.Servers}
 	stop := g.load(t, 6, "etcd://"+strings.Join(ensemble.Addrs(), ",")+"/locks?session_timeout=5s")
 	g.more(t, 20)
 	for round := range *rounds {
@@ -173,7 +182,7 @@ func TestALeaderThatIsPausedUnderLoadMakesNoTwoHolders(t *testing.T) {
 	t.Parallel()
 	const timeout = 20 * time.Second
 	ensemble := etcdtest.StartEnsemble(t, 3)
-	var g guard
+	g := guard{servers: ensemble.Servers}
 	stop := g.load(t, 6, "etcd://"+strings.Join(ensemble.Addrs(), ",")+"/locks?session_timeout=20s")
 	g.more(t, 20)
 	for range 2 * *rounds {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/dlock-go/dlock/internal/testenv"
@@ -134,6 +135,23 @@ func (s *Server) Etcdctl(args ...string) string {
 		s.t.Fatalf("etcdctl %q: %v: %s", args, err, out)
 	}
 	return string(out)
+}
+
+// State tells what each server says of itself, and which keys below "locks/" and which
+// leases it has. It is for the messages of tests that wait in vain. A server that is
+// down or paused gives an error after two seconds.
+func State(servers ...*Server) string {
+	var b strings.Builder
+	for _, s := range servers {
+		for _, command := range []string{"endpoint status", "get --prefix locks/", "lease list"} {
+			args := append([]string{"--endpoints", s.URL(), "--command-timeout", "2s"}, s.settings.ctl...)
+			cmd := exec.Command("etcdctl", append(args, strings.Fields(command)...)...)
+			cmd.Env = append(os.Environ(), "ETCDCTL_API=3")
+			out, err := cmd.CombinedOutput()
+			fmt.Fprintf(&b, "%s: %s: %v\n%s\n", s.Addr(), command, err, out)
+		}
+	}
+	return b.String()
 }
 
 // EnableAuth makes the user root and a second user, and turns authentication
