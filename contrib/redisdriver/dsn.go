@@ -44,8 +44,8 @@ const (
 func (s *settings) key(name string) string { return "{" + s.namespace + "}:" + name }
 
 // parseDSN parses a data source name. No error repeats a part of it that could
-// belong to a password, as the errors of url.Parse and of go-redis do: an error
-// names a parameter only if the driver knows the parameter.
+// belong to a password, as the errors of url.Parse and of go-redis do. See also
+// unknown.
 func parseDSN(dsn string) (*settings, error) {
 	s, err := parse(dsn)
 	if err != nil {
@@ -65,7 +65,7 @@ func parse(dsn string) (*settings, error) {
 	}
 	for i, name := range slices.Sorted(keys(q)) {
 		if !slices.Contains(clientParameters, name) && !(q.Has("master_name") && slices.Contains(sentinelParameters, name)) {
-			return nil, fmt.Errorf("unknown parameter (number %d of the rest, in the order of the alphabet); the documentation of package redisdriver lists all parameters", i+1)
+			return nil, unknown(u, q, name, i)
 		}
 	}
 	if q.Has("master_name") {
@@ -73,6 +73,25 @@ func parse(dsn string) (*settings, error) {
 	}
 	return s, s.parseServer(u, q)
 }
+
+// unknown returns the error for the parameter of this name, which is number i of the
+// rest. It leaves out a name that may be a part of a password: if & is not escaped in
+// the parameter password, the end of the password looks like further parameters.
+func unknown(u *url.URL, q url.Values, name string, i int) error {
+	const list = "; the documentation of package redisdriver lists all parameters"
+	secret, given := u.User.Password()
+	switch {
+	case slices.Contains(sentinelParameters, name):
+		return fmt.Errorf("parameter %s is only for Sentinel, with master_name; otherwise write redis://user:password@host", name)
+	case q.Has("password"):
+		return fmt.Errorf("unknown parameter (number %d of the rest, in the order of the alphabet); in a password, write & as %%26"+list, i+1)
+	case strings.Trim(name, parameterLetters) != "" || name == "" || given && strings.Contains(name, secret):
+		return fmt.Errorf("unknown parameter (number %d of the rest, in the order of the alphabet)"+list, i+1)
+	}
+	return fmt.Errorf("unknown parameter %s"+list, name)
+}
+
+const parameterLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
 
 func keys(q url.Values) func(func(string) bool) {
 	return func(yield func(string) bool) {

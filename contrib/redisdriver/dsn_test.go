@@ -27,6 +27,9 @@ func TestABadDataSourceNameIsRefused(t *testing.T) {
 		"redis://localhost/1/2":                                   "the number of the database is wrong",
 		"redis://localhost?x=%zz":                                 "not of the form name=value",
 		"redis://localhost?hunter2=1":                             "unknown parameter (number 1",
+		"redis://localhost?sesion_timeout=10s":                    "unknown parameter sesion_timeout;",
+		"redis://:hunter2@localhost?namespace=a&Timeout=10s":      "unknown parameter Timeout;",
+		"redis://s?master_name=m&password=hunt&hunter2=":          "write & as %26",
 		"redis://localhost?session_timeout=10":                    "parameter session_timeout is not a duration",
 		"redis://localhost?session_timeout=9ms":                   "parameter session_timeout is not a duration",
 		"redis://localhost?session_timeout=1s&session_timeout=2s": "parameter session_timeout is given twice",
@@ -40,7 +43,7 @@ func TestABadDataSourceNameIsRefused(t *testing.T) {
 		"redis://localhost?tls_ca=ca.pem":                         "a TLS parameter needs the scheme rediss://",
 		"rediss://localhost?tls_cert=cert.pem":                    "only useful together",
 		"redis://localhost?addr=hunter2":                          "parameter addr, number 1",
-		"redis://localhost?password=hunter2":                      "unknown parameter",
+		"redis://localhost?password=hunter2":                      "parameter password is only for Sentinel",
 		"redis://localhost?master_name=":                          "master_name is empty",
 		"redis://localhost?master_name=m&addr=hunter2":            "parameter addr has a bad value",
 		"unix://":                             "the host, the path",
@@ -52,6 +55,23 @@ func TestABadDataSourceNameIsRefused(t *testing.T) {
 			assert.ErrorContains(t, err, want, dsn)
 			assert.NotContains(t, err.Error(), "hunter2", dsn)
 		}
+	}
+}
+
+// TestAnUnknownParameterThatMayBeOfAPasswordIsNotNamed gives names that look like
+// those of parameters.
+func TestAnUnknownParameterThatMayBeOfAPasswordIsNotNamed(t *testing.T) {
+	for _, dsn := range []string{
+		"redis://localhost?master_name=m&password=open&sesame",
+		"redis://localhost?sesame=1&master_name=m&pass%77ord=open",
+		"redis://:sesame@localhost?sesame",
+		"redis://:sesame@localhost?Xsesame_X=1",
+		"redis://localhost?:sesame=1",
+		"redis://localhost?=sesame",
+	} {
+		_, err := parseDSN(dsn)
+		assert.ErrorContains(t, err, "unknown parameter (number ", dsn)
+		assert.NotContains(t, err.Error(), "sesame", dsn)
 	}
 }
 
