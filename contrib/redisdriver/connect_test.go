@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -115,6 +116,37 @@ func TestTLS(t *testing.T) {
 		assert.Error(t, err, name)
 	}
 }
+
+// TestTheErrorOfAServerThatDoesNotAnswerSaysWhere is about a wrong address or scheme in
+// a data source name. A caller may give up before the driver does, and has to learn as
+// much.
+func TestTheErrorOfAServerThatDoesNotAnswerSaysWhere(t *testing.T) {
+	plain, silent, far := redistest.Shared(t).Addr(), silentServer(t), unreachable(t)
+	handshake := "TLS with " + plain + ": no answer to the handshake; if the server has no TLS, write redis://"
+	hint := "; if this port is for TLS, write rediss://"
+	for _, c := range []struct{ dsn, slow, want, cut string }{
+		{"rediss://" + plain, "?dial_timeout=200ms", handshake, handshake},
+		{"redis://" + silent, "?read_timeout=200ms", "no answer from " + silent + ": i/o timeout" + hint, "no answer from " + silent + hint},
+		{"redis://" + far, "?dial_timeout=200ms", "dial tcp " + far + ": i/o timeout", "no connection with " + far},
+		{"redis://" + silent, "?master_name=locks&dial_timeout=200ms", "no Sentinel knows the master \"locks\": " + silent + ": no answer", "no answer from the Sentinel " + silent},
+	} {
+		connector, err := Driver{}.OpenConnector(c.dsn + c.slow)
+		require.NoError(t, err)
+		_, err = connector.Connect(t.Context())
+		assert.ErrorContains(t, err, c.want, "the driver gives up")
+		assert.ErrorIs(t, err, driver.ErrUnavailable)
+		connector, err = Driver{}.OpenConnector(c.dsn + strings.ReplaceAll(c.slow, "200ms", "10m"))
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, errGivenUp)
+		_, err = connector.Connect(ctx)
+		cancel()
+		assert.ErrorContains(t, err, c.cut, "the caller gives up")
+		assert.ErrorIs(t, err, errGivenUp)
+		assert.ErrorIs(t, err, driver.ErrUnavailable)
+	}
+}
+
+var errGivenUp = errors.New("given up by the test")
 
 func TestAServerThatIsDownIsUnavailable(t *testing.T) {
 	port, err := testenv.FreePort()

@@ -74,3 +74,13 @@ func permanent(err error) bool {
 func cutShort(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Cause(ctx))
 }
+
+// noAnswer begins the text of an error about a server that does not answer.
+const noAnswer = "no answer from "
+
+var errSilent = errors.New("no answer")
+
+// dialError is an error of a dial, and not of a request.
+type dialError struct{ error }
+
+func (e dialError) Unwrap() error { return e.error }

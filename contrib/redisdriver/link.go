@@ -31,6 +31,10 @@ type link struct {
 	addrs  []string // the servers or Sentinels, the one to try first before the others
 	server string   // the address of the latest connection
 	moved  string   // the server that a MOVED reply has named, or empty
+
+	// pending says what the latest connection waits for: the dial, a handshake or an
+	// answer. It is empty before the first dial, and is for the texts of errors.
+	pending string
 }
 
 // upkeepLines is the number of requests of a session that may be on their way besides
@@ -226,7 +230,7 @@ func (x *line) dial(client int, network string) (net.Conn, error) {
 		// After a dial that failed, go-redis dials in the background, and requests
 		// fail meanwhile. So the next request uses a new client.
 		x.cut = x.cut || x.clients == client
-		return nil, err
+		return nil, dialError{err}
 	}
 	if x.clients != client || request.Err() != nil || x.link.life.Err() != nil {
 		_ = conn.Close()
@@ -240,7 +244,14 @@ func (x *line) dial(client int, network string) (net.Conn, error) {
 func (l *link) connected(addr string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.server = addr
+	l.server, l.pending = addr, noAnswer+addr
+}
+
+// waitsFor sets l.pending.
+func (l *link) waitsFor(pending string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pending = pending
 }
 
 // dial connects to one of the candidates.
@@ -301,6 +312,7 @@ func (l *link) order() []string {
 }
 
 func (l *link) dialServer(ctx context.Context, network, addr string) (net.Conn, error) {
+	l.waitsFor("no connection with " + addr)
 	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 	if err != nil || l.settings.tls == nil {
 		return conn, err
@@ -310,8 +322,13 @@ func (l *link) dialServer(ctx context.Context, network, addr string) (net.Conn, 
 		return nil, errors.Join(err, conn.Close())
 	}
 	secure := tls.Client(conn, config)
+	silence := "TLS with " + addr + ": no answer to the handshake; if the server has no TLS, write redis://"
+	l.waitsFor(silence)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%s: %w", silence, err)
+		}
 		return nil, fmt.Errorf("TLS with %s: %w", addr, err)
 	}
 	return secure, nil
@@ -344,6 +361,7 @@ func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
 	o.Dialer = func(_ context.Context, network, addr string) (net.Conn, error) {
 		conn, err := l.dialServer(ctx, network, addr)
 		if err == nil {
+			l.waitsFor(noAnswer + "the Sentinel " + addr)
 			context.AfterFunc(ctx, func() { _ = conn.Close() })
 		}
 		return conn, err
@@ -352,6 +370,9 @@ func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
 	client := redis.NewSentinelClient(o)
 	defer client.Close()
 	master, err := client.GetMasterAddrByName(ctx, l.settings.sentinel.master).Result()
+	if errors.Is(err, net.ErrClosed) { // ctx has closed the connection
+		err = errSilent
+	}
 	if err != nil || len(master) != 2 {
 		return "", cmp.Or(err, errReply)
 	}
@@ -399,9 +420,31 @@ func doOn[T any](ctx context.Context, x *line, request func(*redis.Client) (T, e
 		}
 	}
 	if err != nil && ctx.Err() != nil {
-		return v, cutShort(ctx)
+		return v, x.link.cutShort(ctx)
 	}
-	return v, mark(err)
+	return v, mark(x.link.locate(err))
+}
+
+// cutShort returns the error of a request whose context has ended, and says what the
+// request waited for. go-redis does not say that: it returns while the dial goes on.
+func (l *link) cutShort(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pending == "" {
+		return cutShort(ctx)
+	}
+	return fmt.Errorf("%w: %s", cutShort(ctx), l.pending)
+}
+
+// locate adds the address of the server to an error of a connection, because go-redis
+// leaves it out. The error of a dial has the address already.
+func (l *link) locate(err error) error {
+	var reply redis.Error
+	server := l.address()
+	if err == nil || server == "" || errors.As(err, new(dialError)) || errors.As(err, &reply) {
+		return err
+	}
+	return fmt.Errorf("%s%s: %w", noAnswer, server, err)
 }
 
 // follow makes the next request go to another server, if err says that this server

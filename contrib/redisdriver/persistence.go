@@ -2,6 +2,7 @@ package redisdriver
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"strings"
@@ -20,6 +21,9 @@ func (c *connector) checkServer(ctx context.Context, l *link) error {
 		return nil
 	}
 	if _, err := do(ctx, l, l.upkeep, func(c *redis.Client) (string, error) { return c.Ping(ctx).Result() }); err != nil {
+		if o := l.settings.options(); l.settings.tls == nil && o.Network != "unix" && strings.Contains(err.Error(), noAnswer+l.address()) {
+			return fmt.Errorf("%w; if this port is for TLS, write rediss://", err)
+		}
 		return err
 	}
 	config, err := do(ctx, l, l.upkeep, func(c *redis.Client) (map[string]string, error) {
