@@ -55,6 +55,19 @@ func TestUserAndPassword(t *testing.T) {
 	}
 }
 
+// TestAMissingPermissionIsSaidWithItsRemedy has users that lack a key, a command, a
+// channel, or a command of a script.
+func TestAMissingPermissionIsSaidWithItsRemedy(t *testing.T) {
+	server := redistest.Start(t, redistest.With(
+		"user keys on nopass ~other:* &* +@all", "user commands on nopass ~* &* +@all -evalsha",
+		"user channels on nopass ~* &other +@all", "user scripts on nopass ~* &* +@all -zadd"))
+	for _, user := range []string{"keys", "commands", "channels", "scripts"} {
+		err := lockOnce(t, "redis://"+user+":x@"+server.Addr())
+		assert.ErrorContains(t, err, "the package documentation of redisdriver lists the permissions that the user needs", user)
+		assert.NotErrorIs(t, err, dlock.ErrUnavailable, user)
+	}
+}
+
 func TestUnixSocket(t *testing.T) {
 	server := redistest.Start(t)
 	require.NoError(t, lockOnce(t, "unix://"+server.Socket()))

@@ -45,9 +45,22 @@ func mark(err error) error {
 	case replied(err, replyGone):
 		return driver.ErrGone
 	case permanent(err):
+		if forbidden(err) {
+			return fmt.Errorf("%w; the package documentation of redisdriver lists the permissions that the user needs", err)
+		}
 		return err
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+}
+
+// forbidden reports whether the user lacks a permission at the server. A Sentinel has
+// users of its own, so its replies do not count.
+func forbidden(err error) bool {
+	if errors.As(err, new(dialError)) {
+		return false
+	}
+	// A script that the user may call can use a command that the user lacks.
+	return replied(err, "NOPERM") || replied(err, "ERR The user executing the script") || replied(err, "ERR ACL failure in script")
 }
 
 func permanent(err error) bool {
