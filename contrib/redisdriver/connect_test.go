@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -90,6 +92,19 @@ func TestRequestsOneAfterTheOtherUseOneConnection(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, connections)
+}
+
+// TestASessionHasAsManyConnectionsAsItsDocumentationSays counts the connections that a
+// session may have at once.
+func TestASessionHasAsManyConnectionsAsItsDocumentationSays(t *testing.T) {
+	doc, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	s, err := parseDSN("redis://localhost")
+	require.NoError(t, err)
+	l := newLink(s)
+	defer l.close()
+	require.Contains(t, string(doc), fmt.Sprintf("It has at most pool_size + %d:", len(l.lines)-s.options().PoolSize))
+	require.Contains(t, string(doc), fmt.Sprintf("the default that makes it at most %d,", len(l.lines)))
 }
 
 func TestTLS(t *testing.T) {

@@ -47,9 +47,16 @@
 //
 // These parameters of go-redis are accepted as well: db, protocol (2), client_name,
 // dial_timeout (5s), read_timeout (3s), write_timeout (3s), skip_verify, and pool_size
-// (8), which is the number of requests of a session that are on their way at once.
+// (8), which is the number of calls of a session that are on their way at once.
 // Other parameters of go-redis, such as max_retries, are accepted and do nothing: the
 // driver manages the connections itself, and go-redis must repeat no request.
+//
+// A session opens a connection when it needs one more. It has at most pool_size + 5:
+// one for notices, and four for heartbeats and the like, which wait for no call. With
+// the default that makes it at most 13, and usually three if it makes one call at a
+// time. Close ends them all, and then opens one for its own request. With Sentinel,
+// each dial also has a connection with a Sentinel until it knows the address of the
+// master.
 //
 // For Sentinel, give the name of the master. The host and the parameters addr name
 // Sentinels then. The user and the password before the host are those of the
@@ -149,7 +156,8 @@
 // live on, and locks can be released. But no call gets a node.
 //
 // No error and no printed value holds a password. go-redis itself writes a line to
-// standard error if a dial fails: see redis.SetLogger.
+// standard error for each dial that fails. It has one logger for the whole process, so
+// only the program may replace it: see redis.SetLogger.
 //
 // # What is stored
 //
@@ -234,9 +242,8 @@
 //	remove a queue                  DEL {dlock}:q:stock/42 {dlock}:w:stock/42
 //
 // The locks of a session that was ended are free as soon as another session asks for
-// them, or sends a heartbeat. The last two statements tell no session. A waiter notices
-// that within a quarter of the session timeout, and a holder with its next request for
-// the lock.
+// them, or sends a heartbeat. The last two statements tell no session. Waiters and
+// holders look for their nodes four times in a session timeout, and notice it then.
 //
 // To change a password, let the server accept both passwords until all clients have
 // been restarted with the new one:
