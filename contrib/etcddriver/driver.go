@@ -104,6 +104,9 @@ func (c *connector) connectError(ctx context.Context, err error) error {
 	if errors.As(err, new(certificateError)) && c.trusted.Load() {
 		return fmt.Errorf("etcddriver: connect: %w: %w", driver.ErrUnavailable, err)
 	}
+	if code(err) == codes.PermissionDenied {
+		return fmt.Errorf("etcddriver: connect: %w", denied(err, fmt.Sprintf("that begin with %q", c.settings.root())))
+	}
 	return fmt.Errorf("etcddriver: connect: %w", classify(ctx, err))
 }
 

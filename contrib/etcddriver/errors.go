@@ -25,10 +25,18 @@ func classify(ctx context.Context, err error) error {
 		return err
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ctx.Err(), err)
+	case code(err) == codes.PermissionDenied:
+		return denied(err, "of the prefix")
 	case isPermanent(err):
 		return err
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+}
+
+// denied returns the error for a user that lacks a permission for the keys that the
+// text keys describes.
+func denied(err error, keys string) error {
+	return fmt.Errorf("%w; the role of the user needs readwrite for all keys %s", err, keys)
 }
 
 // isPermanent reports whether another try cannot help. The client library gets a

@@ -47,12 +47,23 @@ func TestAUserMayUseThePrefixAndNothingElse(t *testing.T) {
 		"etcd://shop:geheim2@" + at + "/locks": "invalid user ID or password",
 		"etcd://else:geheim@" + at + "/locks":  "invalid user ID or password",
 		"etcd://" + at + "/locks":              "user name is empty",
-		"etcd://shop:geheim@" + at + "/other":  "permission denied",
+		"etcd://shop:geheim@" + at + "/other":  `permission denied; the role of the user needs readwrite for all keys that begin with "other/"`,
 	} {
 		err := connectError(t, dsn)
 		require.ErrorContains(t, err, want)
 		require.NotErrorIs(t, err, driver.ErrUnavailable, dsn)
 	}
+}
+
+// Connect succeeds with a role that may only read.
+func TestARoleThatMayOnlyReadIsToldWhatItNeeds(t *testing.T) {
+	server := etcdtest.Start(t)
+	server.EnableAuth("root", "shop", "geheim", "locks/")
+	server.Etcdctl("--user", "root:root", "role", "grant-permission", "--prefix", "locks", "read", "other/")
+	s := connectTo(t, "etcd://shop:geheim@"+server.Addr()+"/other")
+	_, err := s.Create(within(t), "q", driver.NodeSpec{Prefix: "h-W-"})
+	require.ErrorContains(t, err, `create in "q": etcdserver: permission denied; the role of the user needs readwrite for all keys of the prefix`)
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
 // The server checks a password with bcrypt, which takes about 50 ms of its
