@@ -144,13 +144,8 @@ func (s *store) status(ctx context.Context, procedure string, args ...any) (stat
 	return status, err
 }
 
-// change calls a procedure that makes a change. It waits for a slot.
+// change calls a procedure that makes a change.
 func (s *store) change(ctx context.Context, procedure string, args ...any) error {
-	leave, err := s.pool.enter(ctx)
-	if err != nil {
-		return session.Refused(fmt.Errorf("%w: %w", driver.ErrUnavailable, err))
-	}
-	defer leave()
 	status, err := s.status(ctx, procedure, args...)
 	if err != nil {
 		return err
@@ -306,13 +301,11 @@ func (s *store) End(ctx context.Context, id string) error {
 	return err
 }
 
+// Enter implements session.Store.
+func (s *store) Enter(ctx context.Context) (leave func(), err error) { return s.pool.enter(ctx) }
+
 // Create implements session.Store.
 func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, err error) {
-	leave, err := s.pool.enter(ctx)
-	if err != nil {
-		return 0, nil, session.Refused(fmt.Errorf("%w: %w", driver.ErrUnavailable, err))
-	}
-	defer leave()
 	var status string
 	err = s.call(ctx, "dlock_append", []any{op.Session, op.Generation, queue, prefix, data}, func(scan func(...any) error) error {
 		var name sql.NullString
@@ -341,7 +334,7 @@ func (s *store) Replace(ctx context.Context, op session.Op, queue string, token 
 	return s.change(ctx, "dlock_replace", op.Session, op.Generation, queue, token, prefix)
 }
 
-// Cancel implements session.Store. It takes no slot, because all slots may belong to
+// Cancel implements session.Store. It needs no slot, because all slots may belong to
 // changes that end only after this Cancel.
 func (s *store) Cancel(ctx context.Context, op session.Op, data [][]byte) error {
 	for _, d := range data {

@@ -94,13 +94,8 @@ func (s *store) one(ctx context.Context, value any, text string, args ...any) er
 	return s.query(ctx, text, args, func(scan func(...any) error) error { return scan(value) })
 }
 
-// change sends a statement that returns a status. It waits for a slot.
+// change sends a statement that returns a status.
 func (s *store) change(ctx context.Context, text string, args ...any) error {
-	leave, err := s.pool.enter(ctx)
-	if err != nil {
-		return session.Refused(fmt.Errorf("%w: %w", driver.ErrUnavailable, err))
-	}
-	defer leave()
 	var status string
 	if err := s.one(ctx, &status, text, args...); err != nil {
 		return err
@@ -190,13 +185,11 @@ func (s *store) End(ctx context.Context, id string) error {
 	return s.query(ctx, s.texts.end, []any{id}, ignore)
 }
 
+// Enter implements session.Store.
+func (s *store) Enter(ctx context.Context) (leave func(), err error) { return s.pool.enter(ctx) }
+
 // Create implements session.Store.
 func (s *store) Create(ctx context.Context, op session.Op, queue, prefix string, data []byte) (token int64, nodes []session.Row, err error) {
-	leave, err := s.pool.enter(ctx)
-	if err != nil {
-		return 0, nil, session.Refused(fmt.Errorf("%w: %w", driver.ErrUnavailable, err))
-	}
-	defer leave()
 	var status string
 	err = s.query(ctx, s.texts.append, []any{op.Session, op.Generation, queue, prefix, notNull(data)}, func(scan func(...any) error) error {
 		var own, nodeToken sql.NullInt64
@@ -227,7 +220,7 @@ func (s *store) Replace(ctx context.Context, op session.Op, queue string, token 
 	return s.change(ctx, s.texts.replace, op.Session, op.Generation, queue, token, prefix)
 }
 
-// Cancel implements session.Store. It takes no slot, because all slots may belong to
+// Cancel implements session.Store. It needs no slot, because all slots may belong to
 // changes that end only after this Cancel.
 func (s *store) Cancel(ctx context.Context, op session.Op, data [][]byte) error {
 	for _, d := range data {

@@ -205,6 +205,8 @@ func (s *Session) snapshots(ctx context.Context, queues []string, changed *bool)
 		versions[queue] = known[queue].Version
 	}
 	l.mu.Unlock()
+	ctx, cancel := s.limit(ctx)
+	defer cancel()
 	if found, err = s.store.Look(ctx, s.id, versions); err != nil {
 		return nil, nil, err
 	}

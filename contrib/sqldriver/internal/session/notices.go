@@ -180,6 +180,8 @@ func has(snapshot Snapshot, p driver.Place) bool {
 // at its queues more often.
 func (s *Session) startListening(ctx context.Context, queue string) {
 	if l, ok := s.store.(Listener); ok && l.Line(queue) == 0 {
+		ctx, cancel := s.limit(ctx)
+		defer cancel()
 		_, _ = l.Listen(ctx, queue)
 	}
 }

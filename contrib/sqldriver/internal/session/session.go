@@ -148,13 +148,29 @@ func (s *Session) askQueue(ctx context.Context, what, queue string, request func
 	})
 }
 
+// limit returns a context for one request. A connection can stay silent while the
+// heartbeats use others, for example if a firewall has forgotten the connection. So no
+// request waits longer than a quarter of the session timeout. The floor of two seconds
+// keeps short timeouts from giving up requests that wait for row locks.
+func (s *Session) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, max(s.timeout/4, 2*time.Second))
+}
+
 // change makes a change with the present generation of the session. If a Cancel
 // that has raised the generation reaches the database first, the database refuses
-// the change, and change repeats it with the new generation.
-func (s *Session) change(f func(Op) error) error {
+// the change, and change repeats it with the new generation. The time limit begins
+// when the store lets the change enter.
+func (s *Session) change(ctx context.Context, f func(context.Context, Op) error) error {
+	leave, err := s.store.Enter(ctx)
+	if err != nil {
+		return Refused(fmt.Errorf("%w: %w", driver.ErrUnavailable, err))
+	}
+	defer leave()
 	for {
 		op := Op{s.id, s.generation.Load()}
-		err := f(op)
+		limited, cancel := s.limit(ctx)
+		err := f(limited, op)
+		cancel()
 		if !errors.Is(err, ErrStale) {
 			return err
 		}
@@ -174,7 +190,7 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		done := s.notices.record(queue, line)
 		defer done()
 		var nodes []Row
-		err := s.change(func(op Op) (err error) {
+		err := s.change(ctx, func(ctx context.Context, op Op) (err error) {
 			j.Token, nodes, err = s.store.Create(ctx, op, queue, n.Prefix, n.Data)
 			return err
 		})
@@ -221,6 +237,8 @@ func contenders(rows []Row) []driver.Node {
 // List implements driver.Session.
 func (s *Session) List(ctx context.Context, queue string) (nodes []driver.Node, err error) {
 	err = s.askQueue(ctx, "list", queue, func(ctx context.Context) error {
+		ctx, cancel := s.limit(ctx)
+		defer cancel()
 		rows, err := s.store.List(ctx, s.id, queue)
 		nodes = contenders(rows)
 		return err
@@ -236,7 +254,9 @@ func (s *Session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	return s.askQueue(ctx, "delete "+p.Name, queue, func(ctx context.Context) (err error) {
 		for range 2 {
-			err = s.change(func(op Op) error { return s.store.Delete(ctx, op, queue, p.Token, why) })
+			err = s.change(ctx, func(ctx context.Context, op Op) error {
+				return s.store.Delete(ctx, op, queue, p.Token, why)
+			})
 			if !unknownOutcome(err) {
 				break
 			}
@@ -272,7 +292,9 @@ func (s *Session) Replace(ctx context.Context, queue string, p driver.Place, pre
 		if err := driver.CheckPrefix(prefix); err != nil {
 			return err
 		}
-		return s.change(func(op Op) error { return s.store.Replace(ctx, op, queue, p.Token, prefix) })
+		return s.change(ctx, func(ctx context.Context, op Op) error {
+			return s.store.Replace(ctx, op, queue, p.Token, prefix)
+		})
 	})
 	if err != nil {
 		return driver.Place{}, err
@@ -284,6 +306,8 @@ func (s *Session) Replace(ctx context.Context, queue string, p driver.Place, pre
 // Read implements driver.NodeReader.
 func (s *Session) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
 	err = s.askQueue(ctx, "read "+name, queue, func(ctx context.Context) (err error) {
+		ctx, cancel := s.limit(ctx)
+		defer cancel()
 		info, err = s.store.Read(ctx, s.id, queue, name)
 		return err
 	})
@@ -304,6 +328,8 @@ func (s *Session) Walk(ctx context.Context, prefix string) (queues []string, err
 				return err
 			}
 		}
+		ctx, cancel := s.limit(ctx)
+		defer cancel()
 		queues, err = s.store.Walk(ctx, s.id, prefix)
 		slices.Sort(queues)
 		return err

@@ -1,0 +1,132 @@
+package sqltest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// Silence makes connections silent. Use its method Dial to make them.
+type Silence struct {
+	text atomic.Pointer[[]byte]
+}
+
+// Begin makes the next connection silent that sends the text: from this text on,
+// nothing of it reaches the server, as if a firewall had forgotten the connection.
+// Other connections work.
+func (s *Silence) Begin(text string) {
+	b := []byte(text)
+	s.text.Store(&b)
+}
+
+// Dial connects to a server.
+func (s *Silence) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &silentConn{Conn: conn, silence: s}, nil
+}
+
+type silentConn struct {
+	net.Conn
+	silence *Silence
+	silent  atomic.Bool
+}
+
+// Write sends b, unless the connection is silent. A silent connection still takes b.
+func (c *silentConn) Write(b []byte) (int, error) {
+	text := c.silence.text.Load()
+	if text != nil && bytes.Contains(b, *text) && c.silence.text.CompareAndSwap(text, nil) {
+		c.silent.Store(true)
+	}
+	if c.silent.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// SilentConnection checks that each request of a session ends although its connection
+// is silent and the caller sets no deadline. The function connect returns a session
+// whose connections are those of silence. The function sent returns a name in the form
+// in which a request holds it.
+func SilentConnection(t *testing.T, connect func(t *testing.T, silence *Silence) driver.Session, sent func(name string) string) {
+	type request func(ctx context.Context, s driver.Session, own driver.Joined) error
+	for name, ask := range map[string]request{
+		"Create": func(ctx context.Context, s driver.Session, _ driver.Joined) error {
+			_, err := s.Create(ctx, "queue", driver.NodeSpec{Prefix: "a-W-", Data: []byte("orphan")})
+			return err
+		},
+		"List": func(ctx context.Context, s driver.Session, _ driver.Joined) error {
+			_, err := s.List(ctx, "queue")
+			return err
+		},
+		"Watch": func(ctx context.Context, s driver.Session, own driver.Joined) error {
+			w, err := s.Watch(ctx, "queue", own.Place)
+			w.Stop()
+			return err
+		},
+		"WatchQueue": func(ctx context.Context, s driver.Session, _ driver.Joined) error {
+			w, err := s.WatchQueue(ctx, "queue")
+			w.Stop()
+			return err
+		},
+		"Replace": func(ctx context.Context, s driver.Session, own driver.Joined) error {
+			_, err := s.(driver.Replacer).Replace(ctx, "queue", own.Place, "b-W-")
+			return err
+		},
+		"Read": func(ctx context.Context, s driver.Session, own driver.Joined) error {
+			_, err := s.(driver.NodeReader).Read(ctx, "queue", own.Name)
+			return err
+		},
+		"Walk": func(ctx context.Context, s driver.Session, _ driver.Joined) error {
+			_, err := s.(driver.Walker).Walk(ctx, "queue")
+			return err
+		},
+		"Delete": func(ctx context.Context, s driver.Session, own driver.Joined) error {
+			// Delete sends its request a second time, on another connection.
+			if err := s.Delete(ctx, "queue", own.Place, driver.Released); err != nil {
+				return errors.New("the second request of Delete has failed: " + err.Error())
+			}
+			return driver.ErrUnavailable
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			silence := new(Silence)
+			s := connect(t, silence)
+			own, err := s.Create(t.Context(), "queue", driver.NodeSpec{Prefix: "a-W-", Data: []byte("own")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			silence.Begin(sent("queue"))
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			if err := ask(ctx, s, own); !errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil {
+				t.Fatalf("error %v, the request has ended by itself: %v", err, ctx.Err() == nil)
+			}
+			if err := s.Err(); err != nil {
+				t.Fatalf("the session has ended: %v", err)
+			}
+			if silence.text.Load() != nil {
+				t.Fatal("no connection was silent")
+			}
+			for name == "Create" {
+				nodes, err := s.List(ctx, "queue")
+				if err == nil && len(nodes) == 1 && nodes[0] == own.Node {
+					break
+				}
+				if ctx.Err() != nil {
+					t.Fatalf("nodes %v, error %v", nodes, err)
+				}
+			}
+		})
+	}
+}
