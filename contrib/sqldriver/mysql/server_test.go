@@ -456,6 +456,41 @@ func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 	}
 }
 
+// TestRemovalFindsANodeThatIsBeingRenamed holds a replacement back in the server
+// between its change and its commit, and sends the removal of the node meanwhile.
+func TestRemovalFindsANodeThatIsBeingRenamed(t *testing.T) {
+	for _, why := range []driver.Cause{driver.Changed, driver.Released} {
+		t.Run(why.String(), func(t *testing.T) {
+			c := newCaseWith(t, "session_timeout=1h")
+			s := newSession(t, c)
+			j := create(t, s, "q")
+			replacement, err := c.admin.Begin()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer replacement.Rollback()
+			for _, text := range []string{"UPDATE dlock_queue SET last = last + 1 WHERE name = 'q'",
+				"UPDATE dlock_node SET name = REPLACE(name, 'a-W-', 'a-R-') WHERE queue = 'q'"} {
+				if _, err := replacement.Exec(text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			removed := make(chan error, 1)
+			go func() { removed <- s.Delete(t.Context(), "q", j.Place, why) }()
+			eventually(t, "the removal does not wait", func() bool { return waits(t, c.server) == "1" })
+			if err := replacement.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-removed; err != nil {
+				t.Error(err)
+			}
+			if nodes, err := s.List(t.Context(), "q"); err != nil || len(nodes) > 0 {
+				t.Errorf("nodes %v, error %v", nodes, err)
+			}
+		})
+	}
+}
+
 // TestHeartbeatDoesNotWaitForChanges holds a change of the session back, with the lock
 // on the row of the session.
 func TestHeartbeatDoesNotWaitForChanges(t *testing.T) {
