@@ -3,6 +3,9 @@
 
 DELIMITER //
 
+-- COMMIT and ROLLBACK say NO CHAIN NO RELEASE because completion_type may be CHAIN or
+-- RELEASE: then each of them would begin a transaction, or close the connection.
+
 -- The procedures keep this mode: a value that is too long is an error.
 SET SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'
 //
@@ -67,11 +70,11 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
         INSERT INTO dlock_session (id, generation) VALUES (p_session, 1);
         INSERT INTO dlock_lease (session, timeout, deadline)
             VALUES (p_session, p_timeout, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + p_timeout);
-        COMMIT;
+        COMMIT AND NO CHAIN NO RELEASE;
         SELECT 'ok';
     END;
 END
@@ -86,14 +89,14 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
         SELECT timeout INTO v_timeout FROM dlock_lease WHERE session = p_session FOR UPDATE;
         IF v_timeout IS NOT NULL THEN
             UPDATE dlock_lease SET deadline = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + v_timeout
                 WHERE session = p_session;
             SELECT MIN(deadline) INTO v_next FROM dlock_lease;
         END IF;
-        COMMIT;
+        COMMIT AND NO CHAIN NO RELEASE;
         SELECT IF(v_timeout IS NULL, 'unknown', 'ok'),
             COALESCE(v_next - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), 0);
     END;
@@ -110,7 +113,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
         SELECT l.session INTO v_dead FROM dlock_lease l STRAIGHT_JOIN dlock_session s ON s.id = l.session
             WHERE l.deadline < v_now ORDER BY l.deadline LIMIT 1 FOR UPDATE SKIP LOCKED;
         IF v_dead IS NOT NULL THEN
@@ -118,7 +121,7 @@ BEGIN
             DELETE FROM dlock_lease WHERE session = v_dead;
             DELETE FROM dlock_session WHERE id = v_dead;
         END IF;
-        COMMIT;
+        COMMIT AND NO CHAIN NO RELEASE;
         SELECT IF(v_dead IS NULL, 'none', 'ok');
     END;
 END
@@ -132,12 +135,12 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
         SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session FOR UPDATE;
         DELETE FROM dlock_node WHERE session = p_session;
         DELETE FROM dlock_lease WHERE session = p_session;
         DELETE FROM dlock_session WHERE id = p_session;
-        COMMIT;
+        COMMIT AND NO CHAIN NO RELEASE;
         SELECT 'ok';
     END;
 END
@@ -158,7 +161,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
         SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session LOCK IN SHARE MODE;
         IF v_generation IS NULL THEN
             SET v_status = 'unknown';
@@ -175,12 +178,12 @@ BEGIN
             INSERT INTO dlock_node (queue, name, token, session, created, data)
                 VALUES (p_queue, CONCAT(p_prefix, LPAD(v_token, GREATEST(10, LENGTH(v_token)), '0')), v_token, p_session, v_now, p_data);
         END IF;
-        COMMIT;
+        COMMIT AND NO CHAIN NO RELEASE;
     END;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SELECT v_status, COALESCE(v_token, 0), n.name, IF(n.session = p_session, n.token, 0)
         FROM (SELECT 1) x LEFT JOIN dlock_node n ON v_status = 'ok' AND n.queue = p_queue;
-    COMMIT;
+    COMMIT AND NO CHAIN NO RELEASE;
 END
 //
 
@@ -196,7 +199,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
         SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session LOCK IN SHARE MODE;
         IF v_generation IS NULL THEN
             SET v_status = 'unknown';
@@ -220,9 +223,9 @@ BEGIN
             END IF;
         END WHILE;
         IF v_status = 'ok' THEN
-            COMMIT;
+            COMMIT AND NO CHAIN NO RELEASE;
         ELSE
-            ROLLBACK;
+            ROLLBACK AND NO CHAIN NO RELEASE;
         END IF;
         SELECT v_status;
     END;
@@ -241,7 +244,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
         SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session LOCK IN SHARE MODE;
         IF v_generation IS NULL THEN
             SET v_status = 'unknown';
@@ -258,9 +261,9 @@ BEGIN
             END IF;
         END IF;
         IF v_status = 'ok' THEN
-            COMMIT;
+            COMMIT AND NO CHAIN NO RELEASE;
         ELSE
-            ROLLBACK;
+            ROLLBACK AND NO CHAIN NO RELEASE;
         END IF;
         SELECT v_status;
     END;
@@ -276,13 +279,13 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
         SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session FOR UPDATE;
         IF v_generation IS NOT NULL THEN
             UPDATE dlock_session SET generation = GREATEST(generation, p_generation) WHERE id = p_session;
             DELETE FROM dlock_node WHERE session = p_session AND data = p_data;
         END IF;
-        COMMIT;
+        COMMIT AND NO CHAIN NO RELEASE;
         SELECT IF(v_generation IS NULL, 'unknown', 'ok');
     END;
 END
@@ -299,7 +302,7 @@ BEGIN
         LEFT JOIN dlock_session s ON s.id = p_session
         LEFT JOIN dlock_queue q ON q.name = UNHEX(j.queue)
         LEFT JOIN dlock_node n ON n.queue = UNHEX(j.queue);
-    COMMIT;
+    COMMIT AND NO CHAIN NO RELEASE;
 END
 //
 
@@ -311,7 +314,7 @@ BEGIN
     SELECT s.id IS NOT NULL, n.name IS NOT NULL, COALESCE(n.token, 0), n.data, COALESCE(n.session, ''), COALESCE(n.created, 0)
         FROM (SELECT 1) x LEFT JOIN dlock_session s ON s.id = p_session
         LEFT JOIN dlock_node n ON n.queue = p_queue AND n.name = p_name;
-    COMMIT;
+    COMMIT AND NO CHAIN NO RELEASE;
 END
 //
 
@@ -325,7 +328,7 @@ BEGIN
         FROM (SELECT 1) x LEFT JOIN dlock_session s ON s.id = p_session
         LEFT JOIN dlock_node n ON p_prefix = '' OR n.queue = p_prefix
             OR n.queue > CONCAT(p_prefix, '/') AND n.queue < CONCAT(p_prefix, '0');
-    COMMIT;
+    COMMIT AND NO CHAIN NO RELEASE;
 END
 //
 
@@ -345,7 +348,7 @@ BEGIN
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
         START TRANSACTION;
         BEGIN
-            DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+            DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
             SELECT q.name, q.last INTO v_name, v_last FROM dlock_queue q
                 WHERE q.used < v_today - 1 AND NOT EXISTS (SELECT 1 FROM dlock_node n WHERE n.queue = q.name)
                 LIMIT 1 FOR UPDATE SKIP LOCKED;
@@ -355,12 +358,12 @@ BEGIN
                 UPDATE dlock_meta SET floor = GREATEST(floor, v_last) WHERE one = 1;
                 DELETE FROM dlock_queue WHERE name = v_name;
             END IF;
-            COMMIT;
+            COMMIT AND NO CHAIN NO RELEASE;
         END;
     END WHILE;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SELECT COALESCE(MAX(version), 0) FROM dlock_meta;
-    COMMIT;
+    COMMIT AND NO CHAIN NO RELEASE;
 END
 //
 

@@ -214,7 +214,8 @@ func TestExistingDatabase(t *testing.T) {
 	server := mysqltest.Shared(t)
 	for _, params := range []string{"", "interpolateParams=true&multiStatements=true&parseTime=true&clientFoundRows=true&loc=Europe%2FBerlin",
 		"autocommit=0", "tx_isolation=%27SERIALIZABLE%27", "tx_isolation=%27READ-UNCOMMITTED%27",
-		"time_zone=%27%2B05:00%27&sql_mode=%27ANSI%2CNO_BACKSLASH_ESCAPES%27", "charset=latin1"} {
+		"time_zone=%27%2B05:00%27&sql_mode=%27ANSI%2CNO_BACKSLASH_ESCAPES%27", "charset=latin1",
+		"completion_type=1", "completion_type=2"} {
 		t.Run(params, func(t *testing.T) {
 			db := openDB(t, server, server.Database(), params)
 			c, err := NewConnector(db, Options{SessionTimeout: 5 * time.Second})
