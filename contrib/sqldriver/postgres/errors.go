@@ -20,8 +20,10 @@ import (
 var temporary = []string{
 	"08",    // errors of the connection
 	"25006", // the server is a standby
+	"25P04", // a transaction that took too long
 	"40",    // a deadlock, or a conflict with another transaction
 	"53",    // too many connections, or a full disk
+	"54000", // the queue of notices is full
 	"55P03", // a lock that was not available
 	"57014", // a statement that was cancelled or took too long
 	"57P",   // the server stops or starts

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -21,5 +24,22 @@ func TestAnErrorOfAnotherClientNamesPgx(t *testing.T) {
 	err := markError(t.Context(), fmt.Errorf("wrapped: %w", foreignError{}))
 	if !errors.Is(err, foreignError{}) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "jackc/pgx/v5") {
 		t.Error(err)
+	}
+}
+
+// TestErrorsThatPass checks errors that a server sends only after hours of notices that
+// no session reads, or from version 17 on.
+func TestErrorsThatPass(t *testing.T) {
+	for _, c := range []struct {
+		code, severity string
+		refused        bool
+	}{
+		{"54000", "ERROR", true},  // too many notifications in the NOTIFY queue
+		{"25P04", "FATAL", false}, // transaction_timeout
+	} {
+		err := markError(t.Context(), &pgconn.PgError{Code: c.code, Severity: c.severity})
+		if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, session.ErrRefused) != c.refused {
+			t.Errorf("%s: %v, refused %v", c.code, err, errors.Is(err, session.ErrRefused))
+		}
 	}
 }
