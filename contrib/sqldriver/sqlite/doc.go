@@ -85,6 +85,12 @@
 //   - A file that stays in its place. If the file is removed or replaced, sessions end
 //     with their next heartbeat. Until then the old and the new file both grant
 //     locks. Nor may the directory of the sessions be removed while sessions live.
+//   - One path of the file. Neither a hard link nor a bind mount of the file alone may
+//     give it a second path: SQLite names the write-ahead log after the path. Each
+//     path would have a log of its own, and the file would be damaged.
+//   - A process that leaves the file to SQLite. If the program itself opens and closes
+//     the file, for example to copy it, the kernel drops the locks that SQLite holds
+//     on it in this process (POSIX locks).
 //
 // # What it cannot give
 //
