@@ -139,6 +139,7 @@ func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	server.SQL(t, "", "CREATE USER "+user+"@'%' IDENTIFIED BY 'correct-horse'")
 	dsn := strings.Replace(server.DSN(database), "dlock:", user+":", 1)
 	grant := "GRANT SELECT, INSERT, UPDATE, DELETE ON `" + database + "`.dlock_node TO `" + user + "`@`%`;"
+	refused(t, strings.Replace(dsn, database+"?", "missing?", 1), `is "missing" the right name?`)
 	refused(t, dsn, "Access denied", "USE `"+database+"`;", grant) // without any right on the database
 
 	server.SQL(t, "", "GRANT SELECT ON "+database+".* TO "+user+"@'%'")

@@ -246,6 +246,9 @@ func (s *store) needOperator(err error, account string) error {
 			account = quote(s.connector.config.User) + "@`%`"
 		}
 	}
+	if number(err) == 1044 {
+		err = fmt.Errorf("%w (is %q the right name? the server says the same of a database that is missing)", err, s.database)
+	}
 	return fmt.Errorf("%w\nthe user may not use the tables and procedures of dlock, or they are missing and the user may not create them. "+
 		"Let an operator run:\n\n%s\n%s", err, Statements(s.database), grants(s.database, account))
 }
