@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -204,8 +206,12 @@ func (p *process) signal(sig syscall.Signal) {
 	}
 }
 
-// children returns the processes whose parent is pid.
+// children returns the processes whose parent is pid. It returns none for the pid 0 of
+// a server that does not run: in a container, the parent of some processes is 0.
 func children(pid int) (found []int) {
+	if pid <= 0 {
+		return nil
+	}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range stats {
 		text, err := os.ReadFile(name)
@@ -222,15 +228,32 @@ func children(pid int) (found []int) {
 	return found
 }
 
-// kill ends all processes of the server with SIGKILL. It begins with the first
-// process, which would start others in place of those that are dead.
+// kill ends all processes of the server with SIGKILL. It stops the first process before
+// that, which would start others meanwhile. It returns when nothing listens any more: a
+// process dies a moment after the signal.
 func (p *process) kill() error {
-	rest := children(p.proc.Pid())
+	pid := p.proc.Pid()
+	if pid > 0 {
+		_ = syscall.Kill(pid, syscall.SIGSTOP) // the process may have ended
+	}
+	rest := children(pid)
 	err := p.proc.Kill()
 	for _, child := range rest {
 		if e := syscall.Kill(child, syscall.SIGKILL); e != nil && !errors.Is(e, syscall.ESRCH) {
 			err = errors.Join(err, e)
 		}
 	}
-	return err
+	return errors.Join(err, p.awaitSilence())
+}
+
+// awaitSilence waits until nothing listens on the port of the server.
+func (p *process) awaitSilence() error {
+	for end := time.Now().Add(testenv.ReadyWithin); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)), time.Second)
+		if err != nil {
+			return nil
+		}
+		_ = conn.Close()
+	}
+	return fmt.Errorf("the server was killed, but port %d is still open", p.port)
 }

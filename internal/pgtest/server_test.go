@@ -19,6 +19,11 @@ func TestDataSurvivesAKillAndARestart(t *testing.T) {
 	require.Equal(t, "7", s.SQL(t, "SELECT n FROM kept"))
 }
 
+// Process 1 is a child of 0.
+func TestAServerThatDoesNotRunHasNoProcesses(t *testing.T) {
+	require.Empty(t, children(0))
+}
+
 func TestSchemasAreNew(t *testing.T) {
 	s := Shared(t)
 	require.NotEqual(t, s.Schema(), s.Schema())
