@@ -9,9 +9,8 @@
 # test, which override those below.
 #
 # Most tests wait for a server or a timeout. So two packages run at a time, and
-# at most four tests of each. The tests of ensembles are not among these packages,
-# because their sessions would starve on a small machine. They run beside the small
-# modules, one package of each at a time.
+# at most four tests of each. The tests that need ensembles run alone: beside
+# others, their sessions would starve on a small machine.
 set -u
 cd "$(dirname "$0")/.."
 . scripts/enter.sh
@@ -48,18 +47,10 @@ else
 	export DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require
 	export DLOCK_TEST_ETCD=require
 	tests . "$two" $(echo "$root" | grep -Ev "$ensembles")
-	others=$(mktemp)
-	trap 'kill 0' INT # which the shell below would ignore
-	(
-		for module in $(sh scripts/modules.sh | grep -Ev '^\.$|^\./contrib/'); do
-			tests "$module" "$alone" ./...
-		done
-		exit $status
-	) >"$others" 2>&1 &
 	tests . "$alone" $(echo "$root" | grep -E "$ensembles")
-	wait $! || status=1
-	cat "$others"
-	rm -f "$others"
+	for module in $(sh scripts/modules.sh | grep -Ev '^\.$|^\./contrib/'); do
+		tests "$module" "$alone" ./...
+	done
 	# The workspace has all modules under contrib, so one command tests them.
 	tests ./contrib "$two" $(sh scripts/modules.sh | sort -r | sed -n 's|^\./contrib/\(.*\)|./\1/...|p')
 fi
