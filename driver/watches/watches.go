@@ -200,10 +200,9 @@ func (s *Set) Names(queue string) []string {
 // The function list asks the store for all nodes of the queue, as they are at one
 // instant after the call of list. If the store finds single nodes faster than it lists
 // a long queue, list may call Names, and ask for the nodes with these names only. In
-// the result, the nodes of this session have
-// their tokens. The tokens of other nodes may be zero. Look ignores watches that
-// were armed after the call of Look, because the list may be older than those
-// watches.
+// the result, the nodes of this session have their tokens. The tokens of other nodes
+// may be zero. Look ignores watches that were armed after the call of Look, because the
+// list may be older than those watches.
 //
 // If notices may have been lost, a driver first receives notices again. Then it calls
 // Look for each queue that Queues returns, and only after that it calls Gone for the
