@@ -128,13 +128,17 @@ func (s *Server) Metric(name, label string) float64 {
 // returns what the command has printed.
 func (s *Server) Etcdctl(args ...string) string {
 	s.t.Helper()
-	cmd := exec.Command("etcdctl", append(append([]string{"--endpoints", s.URL()}, s.settings.ctl...), args...)...)
-	cmd.Env = append(os.Environ(), "ETCDCTL_API=3")
-	out, err := cmd.CombinedOutput()
+	out, err := s.etcdctl(args...)
 	if err != nil {
 		s.t.Fatalf("etcdctl %q: %v: %s", args, err, out)
 	}
 	return string(out)
+}
+
+func (s *Server) etcdctl(args ...string) (output []byte, err error) {
+	cmd := exec.Command("etcdctl", append(append([]string{"--endpoints", s.URL()}, s.settings.ctl...), args...)...)
+	cmd.Env = append(os.Environ(), "ETCDCTL_API=3")
+	return cmd.CombinedOutput()
 }
 
 // State tells what each server says of itself, and which keys below "locks/" and which
@@ -144,10 +148,7 @@ func State(servers ...*Server) string {
 	var b strings.Builder
 	for _, s := range servers {
 		for _, command := range []string{"endpoint status", "get --prefix locks/", "lease list"} {
-			args := append([]string{"--endpoints", s.URL(), "--command-timeout", "2s"}, s.settings.ctl...)
-			cmd := exec.Command("etcdctl", append(args, strings.Fields(command)...)...)
-			cmd.Env = append(os.Environ(), "ETCDCTL_API=3")
-			out, err := cmd.CombinedOutput()
+			out, err := s.etcdctl(append([]string{"--command-timeout", "2s"}, strings.Fields(command)...)...)
 			fmt.Fprintf(&b, "%s: %s: %v\n%s\n", s.Addr(), command, err, out)
 		}
 	}
