@@ -16,7 +16,7 @@ import (
 // not wait for the connection for notices, since the session can look at the queue.
 func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	server := pgtest.Shared(t)
-	c, err := Driver{}.OpenConnector(server.DSN("schema="+server.Schema(), "session_timeout=2s"))
+	c, err := Driver{}.OpenConnector(server.DSN("schema="+server.Schema(), "session_timeout=12s"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,6 +126,10 @@ func (s *Session) ask(ctx context.Context, what, queue string, request func(cont
 		err = request(ctx)
 		stop()
 	}
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		// The limit of a request has passed. The caller must not take it for a deadline.
+		err = fmt.Errorf("%w: no answer in time", driver.ErrUnavailable)
+	}
 	if errors.Is(err, ErrUnknownSession) {
 		s.lease.End(err)
 	}

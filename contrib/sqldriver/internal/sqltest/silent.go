@@ -111,6 +111,8 @@ func SilentConnection(t *testing.T, connect func(t *testing.T, silence *Silence)
 			defer cancel()
 			if err := ask(ctx, s, own); !errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil {
 				t.Fatalf("error %v, the request has ended by itself: %v", err, ctx.Err() == nil)
+			} else if errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("the error says that a deadline of the caller has passed: %v", err)
 			}
 			if err := s.Err(); err != nil {
 				t.Fatalf("the session has ended: %v", err)
