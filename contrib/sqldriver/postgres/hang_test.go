@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,10 +23,13 @@ func TestWatchWorksWithoutANewConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	var hangs atomic.Bool
+	dialing := make(chan struct{})
+	dialed := sync.OnceFunc(func() { close(dialing) })
 	config := c.(*connector).config
 	dial := config.DialFunc
 	config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if hangs.Load() {
+			dialed()
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
@@ -39,14 +44,12 @@ func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db := s.(*session.Session).Store().(*store).pool.db()
-	db.SetMaxIdleConns(1)
+	release := takeConnections(t, s.(*session.Session).Store().(*store).pool.db())
 	hangs.Store(true)
-	busy, err := db.Conn(t.Context()) // the listener finds no idle connection
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.AfterFunc(100*time.Millisecond, func() { busy.Close() })
+	go func() {
+		<-dialing // the listener has found no idle connection
+		release()
+	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	w, err := s.Watch(ctx, "q", j.Place)
@@ -54,4 +57,29 @@ func TestWatchWorksWithoutANewConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Stop()
+	select {
+	case <-dialing:
+	default:
+		t.Error("no connection was wanted")
+	}
+}
+
+// takeConnections takes four connections of db, and all that are idle. The function
+// that it returns gives them back. Four are enough for Watch, a heartbeat and a second
+// attempt of the listener.
+func takeConnections(t *testing.T, db *sql.DB) (release func()) {
+	db.SetMaxIdleConns(4)
+	var taken []*sql.Conn
+	for len(taken) < 4 || db.Stats().Idle > 0 {
+		c, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken = append(taken, c)
+	}
+	return func() {
+		for _, c := range taken {
+			c.Close()
+		}
+	}
 }
