@@ -3,15 +3,18 @@ package calls_test
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/dlock-go/dlock/driver/calls"
 )
 
 // client is a client library whose functions take no context.
-type client struct{ release chan struct{} }
+type client struct {
+	asked   chan struct{} // closed by Create
+	release chan struct{}
+}
 
 func (c client) Create() (string, error) {
+	close(c.asked)
 	<-c.release // waits for the answer of the store
 	return "node-0000000007", nil
 }
@@ -20,11 +23,14 @@ func (c client) Delete(name string) { fmt.Println("deleted", name) }
 
 // A caller gives up. Later the call creates a node, and the clean-up removes it.
 func ExampleDo() {
-	store := client{release: make(chan struct{})}
+	store := client{asked: make(chan struct{}), release: make(chan struct{})}
 	group := calls.NewGroup(16)
 
-	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
-	defer cancel()
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-store.asked
+		cancel()
+	}()
 	_, err := calls.Do(ctx, group, store.Create, func(name string, err error) {
 		if err == nil {
 			store.Delete(name)
@@ -35,7 +41,7 @@ func ExampleDo() {
 	close(store.release)
 	_ = group.Wait(context.Background()) // a session's Close waits in the same way
 	// Output:
-	// context deadline exceeded
+	// context canceled
 	// deleted node-0000000007
 }
 
