@@ -177,7 +177,7 @@ func TestACallThatWaitsForTheWriteLockEndsWithItsContext(t *testing.T) {
 
 func TestASessionEndsIfTheFileIsReplaced(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
-	c := newStoreAt(t, path, 200*time.Millisecond)
+	c := newStoreAt(t, path, 8*time.Second)
 	s, err := c.Connect(t.Context())
 	require.NoError(t, err)
 	defer s.Close()

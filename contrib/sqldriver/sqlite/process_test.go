@@ -248,13 +248,13 @@ func TestKilledProcessesLeaveOneHolderAndRisingTokens(t *testing.T) {
 // A process that is stopped keeps the kernel's lock. Its session ends by its deadline,
 // and the process knows it as soon as it goes on.
 func TestAStoppedProcessLosesItsLockByTheDeadline(t *testing.T) {
-	dsn := filepath.Join(directory(t), "locks.db") + "?session_timeout=1s"
-	holder := start(t, "hold", dsn)
+	path := filepath.Join(directory(t), "locks.db")
+	holder := start(t, "hold", path+"?session_timeout=1s")
 	token, err := strconv.ParseInt(holder.line(t), 10, 64)
 	require.NoError(t, err)
 	require.NoError(t, holder.Process.Signal(syscall.SIGSTOP))
 	defer holder.Process.Signal(syscall.SIGCONT)
-	lock, err := open(t, dsn).RWMutex("stock/42").Lock(t.Context())
+	lock, err := open(t, path+"?session_timeout=20s").RWMutex("stock/42").Lock(t.Context())
 	require.NoError(t, err)
 	assert.Greater(t, lock.Token(), token)
 	assert.NoError(t, lock.Unlock())
