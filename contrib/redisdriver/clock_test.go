@@ -68,10 +68,7 @@ func TestAStepBackUnderLoad(t *testing.T) {
 func TestAStepBackKeepsTheLocksOfTheDead(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, "session_timeout=1s")
-	dead, err := s.Connect(t.Context())
-	require.NoError(t, err)
-	before, err := dead.Create(t.Context(), "stock/42", spec())
-	require.NoError(t, err)
+	dead, before := s.join(t, "stock/42")
 	s.proxy(dead).Cut()
 	defer s.proxy(dead).Heal()
 	s.server.SetClock(-time.Hour)
@@ -121,7 +118,7 @@ func TestAStepForwardMakesTwoHolders(t *testing.T) {
 // tokens go on to rise.
 func TestAHolderLearnsOfAStepForward(t *testing.T) {
 	t.Parallel()
-	s := withClock(t, "session_timeout=4s")
+	s := withClock(t, "session_timeout=8s")
 	holder, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
 	require.NoError(t, err)
 	granted := make(chan *dlock.Lock)

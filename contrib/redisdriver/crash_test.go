@@ -175,7 +175,7 @@ func TestAReplicaThatIsPromotedMayGrantALockTwice(t *testing.T) {
 		role, _ := replica.Do("ROLE").([]any)
 		return len(role) > 3 && role[3] == "connected"
 	}, 30*time.Second, 5*time.Millisecond)
-	s := newStore(t, master, "session_timeout=20s")
+	s := newStore(t, master, longTimeout)
 	holder, err := s.newClient().RWMutex("stock/41").Lock(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, holder.Unlock())
@@ -187,7 +187,7 @@ func TestAReplicaThatIsPromotedMayGrantALockTwice(t *testing.T) {
 	master.Kill()
 	replica.Do("REPLICAOF", "NO", "ONE")
 
-	promoted := newStore(t, replica, "session_timeout=20s")
+	promoted := newStore(t, replica, longTimeout)
 	promoted.namespace = s.namespace
 	second, err := promoted.newClient().RWMutex("stock/42").Lock(t.Context())
 	require.NoError(t, err, "the new master does not know the lock")
@@ -229,6 +229,7 @@ func TestSentinelLeadsToTheNewMaster(t *testing.T) {
 	joined, err := session.Create(t.Context(), "stock/42", spec())
 	require.NoError(t, err)
 	waitForSequence(t, replica, "{dlock}:seq", joined.Place.Seq)
+	sentinel.Do("SENTINEL", "SET", "locks", "down-after-milliseconds", "500")
 	master.Kill()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		nodes, err := session.List(t.Context(), "stock/42")

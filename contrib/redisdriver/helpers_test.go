@@ -2,6 +2,7 @@ package redisdriver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -149,6 +150,25 @@ func (s *store) freeProxy() *redistest.Proxy {
 		}
 	}
 	return redistest.NewProxy(s.t, s.server.Addr(), classify)
+}
+
+// join connects and makes a node, again until this takes less than a session timeout.
+// So it works with a short timeout on a busy machine, too.
+func (s *store) join(t *testing.T, queue string) (driver.Session, driver.Joined) {
+	t.Helper()
+	for {
+		made, err := s.Connect(t.Context())
+		require.True(t, err == nil || errors.Is(err, driver.ErrUnavailable), err)
+		if err != nil {
+			continue
+		}
+		joined, err := made.Create(t.Context(), queue, spec())
+		if made.Err() == nil {
+			require.NoError(t, err)
+			return made, joined
+		}
+		_ = made.Close()
+	}
 }
 
 func (s *store) proxy(session driver.Session) *redistest.Proxy {

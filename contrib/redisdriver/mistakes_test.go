@@ -27,12 +27,10 @@ func spec() driver.NodeSpec { return driver.NodeSpec{Prefix: "web-W-", Data: []b
 // script that begins a session also sets its deadline.
 func TestNoLockOutlivesItsProcess(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=500ms")
-	dead, err := s.Connect(t.Context())
-	require.NoError(t, err)
-	_, err = dead.Create(t.Context(), "stock/42", spec())
-	require.NoError(t, err)
+	dead, _ := s.join(t, "stock/42")
 	s.proxy(dead).Cut() // as if its process had died
 	defer s.proxy(dead).Heal()
+	s.params = "session_timeout=8s"
 	lock, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, lock.Unlock())
@@ -78,12 +76,12 @@ func TestNoSessionDeletesTheLockOfAnother(t *testing.T) {
 // its holder works and does not notice. Here the holder's own clock ends the lock,
 // before the store grants it to another contender, and the next token is higher.
 func TestAHolderLearnsOfAnExpiryInTheMiddleOfItsWork(t *testing.T) {
-	s := newStore(t, redistest.Shared(t), "session_timeout=800ms")
-	first := s.newClient()
-	lock, err := first.RWMutex("stock/42").Lock(t.Context())
-	require.NoError(t, err)
+	s := newStore(t, redistest.Shared(t), "session_timeout=8s")
 	second := s.newClient()
 	require.NoError(t, second.Ping(t.Context()))
+	s.params = "session_timeout=1500ms"
+	lock, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
 	s.cutFirst()
 	next, err := second.RWMutex("stock/42").Lock(t.Context())
 	require.NoError(t, err)
@@ -111,16 +109,19 @@ func (s *store) cutFirst() (heal func()) {
 // computed by the clients break when these clocks differ. Here no argument of any
 // request is an instant that a script reads, so all deadlines are those of the server.
 func TestNoRequestCarriesAnInstant(t *testing.T) {
-	s := newStore(t, redistest.Shared(t), "session_timeout=500ms")
+	s := newStore(t, redistest.Shared(t), longTimeout)
 	client := s.newClient()
 	require.NoError(t, client.Ping(t.Context()))
+	var made driver.Session
 	var p *redistest.Proxy
-	for _, p = range s.proxies {
+	for made, p = range s.proxies {
 		p.Keep()
 	}
 	lock, err := client.RWMutex("stock/42").Lock(t.Context())
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return p.Frames(int32(faults.OpHeartbeat)) > 2 }, 10*time.Second, time.Millisecond)
+	for range 3 {
+		require.True(t, made.(*session).beat(t.Context()))
+	}
 	require.NoError(t, lock.Unlock())
 	commands := p.Commands()
 	require.Greater(t, len(commands), 4)
@@ -165,12 +166,15 @@ func TestNoWatchdogOutlivesItsOwner(t *testing.T) {
 			require.Error(t, x.Err())
 		},
 	} {
-		made, err := s.Connect(t.Context())
-		require.NoError(t, err)
-		_, err = made.Create(t.Context(), "stock/42", spec())
-		require.NoError(t, err)
-		p := s.proxy(made)
-		require.Eventually(t, func() bool { return p.Frames(int32(faults.OpHeartbeat)) > 1 }, 10*time.Second, time.Millisecond)
+		made, _ := s.join(t, "stock/42")
+		beats := func() int { return s.proxy(made).Frames(int32(faults.OpHeartbeat)) }
+		for before := beats(); beats() < before+2; time.Sleep(time.Millisecond) {
+			if made.Err() != nil { // the machine is slower than the session timeout
+				_ = made.Close()
+				made, _ = s.join(t, "stock/42")
+				before = beats()
+			}
+		}
 		end(made)
 		require.Eventually(t, func() bool {
 			s.eval(t, "expire() return 1", "")
@@ -178,7 +182,7 @@ func TestNoWatchdogOutlivesItsOwner(t *testing.T) {
 		}, 10*time.Second, time.Millisecond, "heartbeats have gone on")
 
 		link := newLink(s.newSettings())
-		_, err = link.eval(t.Context(), link.upkeep, beatScript, made.(*session).id, int64(1e9))
+		_, err := link.eval(t.Context(), link.upkeep, beatScript, made.(*session).id, int64(1e9))
 		require.ErrorIs(t, err, driver.ErrSessionEnded)
 		link.close()
 		require.Nil(t, s.server.Do("ZSCORE", s.key("sessions"), made.(*session).id), "a heartbeat has brought a session back")
@@ -238,7 +242,7 @@ func TestNoLockIsLostForLackOfMemory(t *testing.T) {
 // while. Without a repeat the node would stay as long as its session.
 func TestACancellationIsRepeatedUntilItIsDone(t *testing.T) {
 	server := redistest.Start(t)
-	s := newStore(t, server, "session_timeout=4s")
+	s := newStore(t, server, "session_timeout=10s")
 	made, err := s.Connect(t.Context())
 	require.NoError(t, err)
 	cancels := s.proxy(made).HoldRequests(is(faults.OpCleanUp))

@@ -16,8 +16,9 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// longTimeout keeps a session from looking at its watches during a test.
-const longTimeout = "session_timeout=10m"
+// longTimeout keeps a session from looking at its watches during a test, and a slow
+// machine from failing a request.
+const longTimeout = "session_timeout=10m&read_timeout=1m"
 
 // requests returns the requests of all sessions. It leaves out those that begin, keep
 // and end a session, and those that keep a lock: dlock watches the own node of a lock

@@ -90,7 +90,7 @@ func TestEverySabotageIsSeen(t *testing.T) {
 	t.Parallel()
 	for _, s := range sabotages {
 		t.Run(strings.ReplaceAll(s.name, " ", "-"), func(t *testing.T) {
-			command := exec.Command(os.Args[0], "-test.run", "^"+strings.ReplaceAll(s.test, "/", "$/^")+"$", "-test.timeout", "30s", "-test.v")
+			command := exec.Command(os.Args[0], "-test.run", "^"+strings.ReplaceAll(s.test, "/", "$/^")+"$", "-test.timeout", "5m", "-test.v")
 			command.Env = append(os.Environ(), sabotaged+"="+s.name)
 			out, err := command.CombinedOutput()
 			var exit *exec.ExitError

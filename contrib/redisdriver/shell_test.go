@@ -239,7 +239,7 @@ func TestAnOperatorSeesAndMends(t *testing.T) {
 // session looks for the node by itself.
 func TestAHolderNoticesThatAnOperatorHasRemovedItsNode(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, redistest.Shared(t), "session_timeout=2s")
+	s := newStore(t, redistest.Shared(t), "session_timeout=6s")
 	for _, remove := range []func(lock *dlock.Lock){
 		func(lock *dlock.Lock) {
 			s.server.Do("ZREMRANGEBYSCORE", s.key("q:stock/42"), strconv.FormatInt(lock.Token(), 10), strconv.FormatInt(lock.Token(), 10))

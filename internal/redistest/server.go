@@ -101,12 +101,14 @@ func Start(t testing.TB, options ...Option) *Server {
 }
 
 // StartSentinel starts a Sentinel that watches a master under a name. The Sentinel
-// promotes a replica when the master has not answered for half a second.
+// promotes a replica when the master has not answered for a minute, so that a busy
+// machine does not make it do so. A test that kills the master sets less before, with
+// SENTINEL SET.
 func StartSentinel(t testing.TB, name string, master *Server, options ...Option) *Server {
 	t.Helper()
 	lines := []string{
 		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1", name, master.port),
-		fmt.Sprintf("sentinel down-after-milliseconds %s 500", name),
+		fmt.Sprintf("sentinel down-after-milliseconds %s 60000", name),
 		fmt.Sprintf("sentinel failover-timeout %s 5000", name),
 	}
 	s, err := start(t, "redis-sentinel", "+monitor master", append([]Option{With(lines...)}, options...))
