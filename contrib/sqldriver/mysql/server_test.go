@@ -197,17 +197,13 @@ func handOver(t *testing.T, c driver.Connector) {
 	for i := range 4 {
 		next := make(chan *dlock.Lock)
 		go func() { next <- lock(t, locks[(i+1)%2]) }()
-		if err := held.Unlock(); err != nil {
-			t.Error(err)
-		}
+		sqltest.Unlock(t, held)
 		before := held.Token()
 		if held = <-next; held.Token() <= before {
 			t.Errorf("token %d after %d", held.Token(), before)
 		}
 	}
-	if err := held.Unlock(); err != nil {
-		t.Error(err)
-	}
+	sqltest.Unlock(t, held)
 }
 
 // TestExistingDatabase uses connections with the settings that programs give to them.
@@ -219,7 +215,7 @@ func TestExistingDatabase(t *testing.T) {
 		"completion_type=1", "completion_type=2"} {
 		t.Run(params, func(t *testing.T) {
 			db := openDB(t, server, server.Database(), params)
-			c, err := NewConnector(db, Options{SessionTimeout: 5 * time.Second})
+			c, err := NewConnector(db, Options{SessionTimeout: 20 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,7 +262,7 @@ func TestEachStatementOnAnotherConnection(t *testing.T) {
 	server := mysqltest.Shared(t)
 	db := openDB(t, server, server.Database())
 	db.SetMaxIdleConns(-1) // each statement makes a connection
-	c, err := NewConnector(db, Options{SessionTimeout: 5 * time.Second})
+	c, err := NewConnector(db, Options{SessionTimeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -411,7 +407,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // the session to 2. Then it sends a create of generation 1, as if this create had been
 // delayed on its way. The create must leave no node.
 func TestLateChangeIsRefused(t *testing.T) {
-	c := newCaseWith(t)
+	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
 	c.exec(t, callText(c.database, "dlock_cancel", []any{s.ID(), int64(2), "1"}))
 	c.exec(t, callText(c.database, "dlock_append", []any{s.ID(), int64(1), "q", "late-W-", "2"}))
@@ -566,7 +562,7 @@ func TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved(t *testing.T) {
 // TestClockSetForwardEndsSessions shows what the package comment says: a session learns
 // with its next heartbeat that the clock of the server has ended it.
 func TestClockSetForwardEndsSessions(t *testing.T) {
-	c := newCaseWith(t, "session_timeout=2s")
+	c := newCaseWith(t, "session_timeout=8s")
 	s := newSession(t, c)
 	create(t, s, "q")
 	late := openDB(t, c.server, c.database, fmt.Sprint("timestamp=", time.Now().Add(time.Hour).Unix()))
@@ -662,7 +658,7 @@ func TestDeadlockIsRepeated(t *testing.T) {
 // TestConflictsThatDoNotEnd shows that the store gives up in the end, with an error
 // that may pass by itself.
 func TestConflictsThatDoNotEnd(t *testing.T) {
-	c := newCaseWith(t)
+	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
 	tries := 0
 	var hook interceptor = func(ctx context.Context, procedure, _ string, send func(context.Context) error) error {
@@ -682,7 +678,7 @@ func TestConflictsThatDoNotEnd(t *testing.T) {
 // TestAppendThatWasInterruptedLeavesNothing plays the error of a statement that an
 // operator has ended after its commit.
 func TestAppendThatWasInterruptedLeavesNothing(t *testing.T) {
-	c := newCaseWith(t)
+	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
 	var hook interceptor = func(ctx context.Context, procedure, _ string, send func(context.Context) error) error {
 		err := send(ctx)
@@ -746,7 +742,7 @@ func TestLostReplyDoesNotRepeatTheAppend(t *testing.T) {
 // heartbeats and the looks need connections as well.
 func TestSmallPoolServesManyCalls(t *testing.T) {
 	server := mysqltest.Shared(t)
-	client, err := dlock.Open("mysql", server.DSN(server.Database(), "session_timeout=2s", "max_connections=3"))
+	client, err := dlock.Open("mysql", server.DSN(server.Database(), "session_timeout=8s", "max_connections=3"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -760,9 +756,7 @@ func TestSmallPoolServesManyCalls(t *testing.T) {
 			if _, twice := tokens.LoadOrStore(fmt.Sprint(name, l.Token()), true); twice {
 				t.Errorf("token %d came twice", l.Token())
 			}
-			if err := l.Unlock(); err != nil {
-				t.Error(err)
-			}
+			sqltest.Unlock(t, l)
 		})
 	}
 	all.Wait()

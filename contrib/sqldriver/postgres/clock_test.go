@@ -60,9 +60,7 @@ func TestAStepBackUnderLoad(t *testing.T) {
 					return
 				}
 				holders.Work(t, l)
-				if err := l.Unlock(); err != nil {
-					t.Error(err)
-				}
+				sqltest.Unlock(t, l)
 			}
 		})
 	}

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"sync"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/pgtest"
 	"github.com/dlock-go/dlock/internal/testenv"
@@ -145,12 +148,19 @@ func TestFreeLockTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
 	s := c.sessions[0]
 	before := s.reset()
 	lock(t, m).Unlock()
-	s.expect(t, before, map[string]int{"append": 1, "remove": 1})
+	if err := s.expect(before, map[string]int{"append": 1, "remove": 1}); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestHandOverTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
+	sqltest.Count(t, func() (time.Time, error) { return countHandOver(t) })
+}
+
+func countHandOver(t *testing.T) (began time.Time, err error) {
 	c := newCounted(t)
 	found := c.mutexes(3)
+	began = time.Now()
 	held := lock(t, found[0])
 	second := c.wait(found[1], c.sessions[1])
 	before := []int{c.sessions[0].reset(), c.sessions[1].reset(), c.sessions[2].reset()}
@@ -158,22 +168,25 @@ func TestHandOverTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
 	third := c.wait(found[2], c.sessions[2])
 	held.Unlock()
 	held = <-second
-	c.sessions[0].expect(t, before[0], map[string]int{"remove": 1})
-	c.sessions[1].expect(t, before[1], map[string]int{})
-	c.sessions[2].expect(t, before[2], map[string]int{"append": 1})
+	err = errors.Join(
+		c.sessions[0].expect(before[0], map[string]int{"remove": 1}),
+		c.sessions[1].expect(before[1], map[string]int{}),
+		c.sessions[2].expect(before[2], map[string]int{"append": 1}),
+	)
 
 	before[1], before[2] = c.sessions[1].reset(), c.sessions[2].reset()
 	held.Unlock()
 	(<-third).Unlock()
-	c.sessions[1].expect(t, before[1], map[string]int{"remove": 1})
-	c.sessions[2].expect(t, before[2], map[string]int{"remove": 1})
+	return began, errors.Join(err,
+		c.sessions[1].expect(before[1], map[string]int{"remove": 1}),
+		c.sessions[2].expect(before[2], map[string]int{"remove": 1}),
+	)
 }
 
 // expect compares the statements that the session has sent since the last call of reset
 // with want. It also checks that each statement took one round trip. The parameter
 // before is the number of round trips that reset returned.
-func (s *counted) expect(t *testing.T, before int, want map[string]int) {
-	t.Helper()
+func (s *counted) expect(before int, want map[string]int) error {
 	got, trips := make(map[string]int), 0
 	for text, n := range s.sent() {
 		_, name, _ := strings.Cut(text, s.Store().(*store).connector.options.schema+".")
@@ -181,10 +194,8 @@ func (s *counted) expect(t *testing.T, before int, want map[string]int) {
 		got[name] += n
 		trips += n
 	}
-	if !maps.Equal(got, want) {
-		t.Errorf("the session sent %v, want %v", got, want)
+	if n := s.roundTrips() - before; !maps.Equal(got, want) || n != trips {
+		return fmt.Errorf("the session sent %v in %d round trips, want %v", got, n, want)
 	}
-	if n := s.roundTrips() - before; n != trips {
-		t.Errorf("%d statements took %d round trips", trips, n)
-	}
+	return nil
 }

@@ -10,7 +10,7 @@ import (
 
 // TestNodeWithoutDataIsCleanedUp loses the reply to a create without data.
 func TestNodeWithoutDataIsCleanedUp(t *testing.T) {
-	c := newCaseWith(t)
+	c := newCaseWith(t, "session_timeout=20s")
 	s, err := c.Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)

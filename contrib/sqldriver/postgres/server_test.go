@@ -176,7 +176,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 // the session to 2. Then it sends a create of generation 1, as if this create had been
 // delayed on its way. The create must leave no node.
 func TestLateChangeIsRefused(t *testing.T) {
-	c := newCaseWith(t)
+	c := newCaseWith(t, "session_timeout=1h")
 	s, err := c.Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +221,7 @@ func TestChangeByHandIsNoticed(t *testing.T) {
 func TestTransactionPoolingProxy(t *testing.T) {
 	server := pgtest.Shared(t)
 	addr := server.Pgbouncer(t, 4)
-	dsn := server.DSNAt(addr, "schema="+server.Schema(), "session_timeout=2s", "default_query_exec_mode=exec")
+	dsn := server.DSNAt(addr, "schema="+server.Schema(), "session_timeout=20s", "default_query_exec_mode=exec")
 	var locks []*dlock.RWMutex
 	for range 2 {
 		client, err := dlock.Open("postgres", dsn)
@@ -236,9 +236,7 @@ func TestTransactionPoolingProxy(t *testing.T) {
 		next := make(chan *dlock.Lock)
 		go func() { next <- lock(t, locks[(i+1)%2]) }()
 		time.Sleep(20 * time.Millisecond) // the other session most likely waits; the test holds if not
-		if err := held.Unlock(); err != nil {
-			t.Error(err)
-		}
+		sqltest.Unlock(t, held)
 		before := held.Token()
 		if held = <-next; held.Token() <= before {
 			t.Errorf("token %d after %d", held.Token(), before)
@@ -253,7 +251,7 @@ func TestTransactionPoolingProxy(t *testing.T) {
 // heartbeats and the notices need connections as well.
 func TestSmallPoolServesManyCalls(t *testing.T) {
 	server := pgtest.Shared(t)
-	client, err := dlock.Open("postgres", server.DSN("schema="+server.Schema(), "session_timeout=2s", "max_connections=3"))
+	client, err := dlock.Open("postgres", server.DSN("schema="+server.Schema(), "session_timeout=8s", "max_connections=3"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,9 +264,7 @@ func TestSmallPoolServesManyCalls(t *testing.T) {
 			if _, twice := tokens.LoadOrStore(l.Token(), true); twice {
 				t.Errorf("token %d came twice", l.Token())
 			}
-			if err := l.Unlock(); err != nil {
-				t.Error(err)
-			}
+			sqltest.Unlock(t, l)
 		})
 	}
 	all.Wait()

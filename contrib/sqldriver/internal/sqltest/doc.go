@@ -4,6 +4,7 @@
 //     the server refuses one.
 //   - [Holders] checks that a lock never has two holders and that its tokens
 //     rise. [KilledUnderLoad] does so while a test kills the server.
+//   - [Unlock] and [Count] are for tests of locks that also run on slow machines.
 //   - [SilentConnection] makes one connection of a session silent during a request.
 //   - [Free] and [Contended] are benchmarks that compare dlock with what users of
 //     a database write without it: each [Way] is one method of locking.

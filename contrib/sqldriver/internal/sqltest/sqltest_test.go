@@ -83,31 +83,36 @@ func TestHoldersSeeASecondHolderAndATokenThatDoesNotRise(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	lock := func() *dlock.Lock {
-		l, err := client.RWMutex("q").Lock(t.Context())
+	lock := func(name string) *dlock.Lock {
+		l, err := client.RWMutex(name).Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		return l
 	}
 	var h Holders
-	first := lock()
+	first := lock("q")
 	expect(t, "", func(r testing.TB) { h.Work(r, first) })
 	if err := first.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	second := lock()
+	second := lock("q")
 	expect(t, "", func(r testing.TB) { h.Work(r, second) })
 	expect(t, "token", func(r testing.TB) { h.Work(r, second) })
-	h.last.Store(0)
-	h.now.Add(1)
-	expect(t, "2 holders at once", func(r testing.TB) { h.Work(r, second) })
+	other := lock("other")
+	h.holder, h.last = other, 0
+	expect(t, "two holders at once", func(r testing.TB) { h.Work(r, second) })
+	if err := other.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	h.holder, h.last = other, 0 // still at work, but not a holder any more
+	expect(t, "", func(r testing.TB) { h.Work(r, second) })
 	if err := second.Unlock(); err != nil {
 		t.Fatal(err)
 	}
 	// This Lock is not held any more, so Work checks nothing.
 	expect(t, "", func(r testing.TB) { h.Work(r, second) })
-	if n := h.grants.Load(); n != 5 {
-		t.Errorf("%d grants are counted, want 5", n)
+	if n := h.grants.Load(); n != 6 {
+		t.Errorf("%d grants are counted, want 6", n)
 	}
 }
