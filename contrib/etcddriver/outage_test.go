@@ -65,31 +65,49 @@ var rounds = flag.Int("rounds", 1, "how many times as long servers fail")
 // token of the holder before.
 type guard struct {
 	servers []*etcdtest.Server
-	holders atomic.Int64
-	token   atomic.Int64
+	mu      sync.Mutex
+	holder  *dlock.Lock // the latest holder that has not left the guard
+	token   int64       // the token of the latest holder
 	grants  atomic.Int64
 	lost    atomic.Int64
 }
 
 // use enters the guard with a lock for a moment, unless the lock has been lost.
 func (g *guard) use(t *testing.T, l *dlock.Lock) {
-	if l.Err() != nil {
+	if !g.enter(t, l) {
 		g.lost.Add(1)
 		return
-	}
-	if n := g.holders.Add(1); n != 1 && l.Err() == nil {
-		t.Errorf("%d holders at the same time", n)
-	}
-	if last := g.token.Swap(l.Token()); last >= l.Token() {
-		t.Errorf("token %d was granted after token %d", l.Token(), last)
 	}
 	select {
 	case <-l.Lost():
 		g.lost.Add(1)
 	case <-time.After(time.Millisecond):
 	}
-	g.holders.Add(-1)
 	g.grants.Add(1)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.holder == l {
+		g.holder = nil
+	}
+}
+
+// enter makes l the holder, unless l has been lost. It reports whether it has done so.
+// The holder before counts until its lock is lost.
+func (g *guard) enter(t *testing.T, l *dlock.Lock) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	alone := g.holder == nil || g.holder.Err() != nil
+	if l.Err() != nil {
+		return false
+	}
+	if !alone {
+		t.Error("two holders at the same time")
+	}
+	if g.token >= l.Token() {
+		t.Errorf("token %d was granted after token %d", l.Token(), g.token)
+	}
+	g.holder, g.token = l, l.Token()
+	return true
 }
 
 // load lets clients take one lock again and again until the returned function is
@@ -206,7 +224,7 @@ func TestALeaderThatIsPausedUnderLoadMakesNoTwoHolders(t *testing.T) {
 func TestASessionSurvivesANewLeader(t *testing.T) {
 	t.Parallel()
 	ensemble := etcdtest.StartEnsemble(t, 3)
-	s := connectTo(t, "etcd://"+strings.Join(ensemble.Addrs(), ",")+"/locks?session_timeout=10s")
+	s := connectTo(t, "etcd://"+strings.Join(ensemble.Addrs(), ",")+"/locks?session_timeout=1m")
 	j := create(t, s, "q", "h-W-")
 	ensemble.Servers[ensemble.Leader(t)].Kill()
 	ensemble.Leader(t)

@@ -153,14 +153,17 @@ func TestNothingIsLogged(t *testing.T) {
 	defer func() { os.Stderr = stderr }()
 
 	p := testenv.NewProxy(t, etcdtest.Shared(t).Addr(), nil)
-	s := connectTo(t, "etcd://"+p.Addr()+"/quiet?session_timeout=2s")
+	s := connectTo(t, "etcd://"+p.Addr()+"/quiet?session_timeout=1m")
 	_, err = s.WatchQueue(within(t), "q")
 	require.NoError(t, err)
 	p.Refuse()
 	p.DropConnections()
 	_, err = s.List(within(t), "q")
 	require.ErrorIs(t, err, driver.ErrUnavailable)
-	<-s.Done()
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		require.False(t, s.beat(within(t)))
+	}
+	s.lease.End(errExpired)
 	require.Error(t, s.Close())
 	end.Close()
 	text, err := io.ReadAll(out)

@@ -111,12 +111,21 @@ func (e *Ensemble) leaders() (found []int) {
 }
 
 // MoveLeader makes another server the leader. It returns when the old leader
-// has handed over.
+// has handed over. If the servers elect another leader meanwhile, as they may on a slow
+// machine, MoveLeader tries again.
 func (e *Ensemble) MoveLeader(t testing.TB) {
 	t.Helper()
-	from := e.Leader(t)
-	to := e.Servers[(from+1)%len(e.Servers)]
-	e.Servers[from].Etcdctl("move-leader", to.id(t))
+	for end := time.Now().Add(testenv.ReadyWithin); ; {
+		from := e.Leader(t)
+		to := e.Servers[(from+1)%len(e.Servers)]
+		out, err := e.Servers[from].etcdctl("move-leader", to.id(t))
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("etcdctl move-leader: %v: %s", err, out)
+		}
+	}
 }
 
 // id returns the server's id as etcdctl prints it.

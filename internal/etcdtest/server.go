@@ -128,7 +128,8 @@ func (s *Server) Metric(name, label string) float64 {
 // returns what the command has printed.
 func (s *Server) Etcdctl(args ...string) string {
 	s.t.Helper()
-	out, err := s.etcdctl(args...)
+	generous := []string{"--dial-timeout", "30s", "--command-timeout", "60s"} // for a slow machine
+	out, err := s.etcdctl(append(generous, args...)...)
 	if err != nil {
 		s.t.Fatalf("etcdctl %q: %v: %s", args, err, out)
 	}
