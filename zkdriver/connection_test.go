@@ -3,8 +3,10 @@ package zkdriver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -65,23 +67,30 @@ func TestHostThatHangsInTheHandshakeDoesNotCostTheSession(t *testing.T) {
 	server := zktest.Shared(t)
 	chroot := server.Chroot(t)
 	first, second := zktest.NewProxy(t, server.Addr()), zktest.NewProxy(t, server.Addr())
-	s := mustConnect(t, "zk://"+strings.Join([]string{first.Addr(), listener(t, hang), second.Addr()}, ",")+chroot+"?session_timeout=4s")
-	for i := range 6 {
-		p, err := create(context.Background(), s, "q", "h-W-", []byte{byte(i)})
-		require.NoError(t, err)
-		id := s.conn.SessionID()
-		first.DropConnections()
-		second.DropConnections()
-		_, err = s.List(within(t), "q")
-		if err != nil {
-			require.ErrorIs(t, err, driver.ErrUnavailable)
-			_, err = s.List(within(t), "q")
+	hosts := strings.Join([]string{first.Addr(), listener(t, hang), second.Addr()}, ",")
+	lives(t, 4*time.Second, func(timeout time.Duration) error {
+		s := mustConnect(t, "zk://"+hosts+chroot+"?session_timeout="+timeout.String())
+		for i := range 6 {
+			p, err := create(context.Background(), s, "q", "h-W-", []byte{byte(i)})
+			if err != nil {
+				return err
+			}
+			id := s.conn.SessionID()
+			first.DropConnections()
+			second.DropConnections()
+			if _, err = s.List(within(t), "q"); errors.Is(err, driver.ErrUnavailable) {
+				_, err = s.List(within(t), "q")
+			}
+			if err != nil {
+				return err
+			}
+			require.Equal(t, id, s.conn.SessionID())
+			if err := s.Delete(within(t), "q", p, driver.Changed); err != nil {
+				return err
+			}
 		}
-		require.NoError(t, err)
-		require.Equal(t, id, s.conn.SessionID())
-		require.NoError(t, s.Delete(within(t), "q", p, driver.Changed))
-	}
-	require.NoError(t, s.Err())
+		return s.Err()
+	})
 }
 
 func TestASilentServerIsReplacedByAnother(t *testing.T) {
@@ -89,21 +98,26 @@ func TestASilentServerIsReplacedByAnother(t *testing.T) {
 	server := zktest.Shared(t)
 	chroot := server.Chroot(t)
 	proxies := []*zktest.Proxy{zktest.NewProxy(t, server.Addr()), zktest.NewProxy(t, server.Addr())}
-	s := mustConnect(t, "zk://"+proxies[0].Addr()+","+proxies[1].Addr()+chroot+"?session_timeout=4s")
-	p, err := create(within(t), s, "q", "h-W-", []byte("x"))
-	require.NoError(t, err)
-	for _, proxy := range proxies {
-		if proxy.Connections() > 0 {
-			proxy.Cut()
+	lives(t, 4*time.Second, func(timeout time.Duration) error {
+		s := mustConnect(t, "zk://"+proxies[0].Addr()+","+proxies[1].Addr()+chroot+"?session_timeout="+timeout.String())
+		p, err := create(within(t), s, "q", "h-W-", []byte("x"))
+		if err != nil {
+			return err
 		}
-	}
-	eventually(t, "another server answers", func() bool {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		nodes, err := s.List(ctx, "q")
-		return err == nil && len(nodes) == 1 && nodes[0].Name == p.Name
+		for _, proxy := range proxies {
+			if proxy.Connections() > 0 {
+				proxy.Cut()
+				defer proxy.Heal()
+			}
+		}
+		eventually(t, "another server answers", func() bool {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			nodes, err := s.List(ctx, "q")
+			return s.Err() != nil || err == nil && slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == p.Name })
+		})
+		return s.Err()
 	})
-	require.NoError(t, s.Err())
 }
 
 func TestServersThatDropConnectionsAreNotOverloaded(t *testing.T) {
@@ -116,19 +130,29 @@ func TestServersThatDropConnectionsAreNotOverloaded(t *testing.T) {
 		mu.Unlock()
 		drop(c)
 	})
-	_, err := dsnConnect(t, "zk://"+addr+","+addr+","+addr+"?connect_timeout=1s")
-	require.ErrorIs(t, err, driver.ErrUnavailable)
-	require.ErrorContains(t, err, "handshake")
-	require.ErrorContains(t, err, addr)
-	mu.Lock()
-	defer mu.Unlock()
-	require.Less(t, count, 30)
-	require.Greater(t, count, 3)
+	connect := func(seconds int) (connections int) {
+		mu.Lock()
+		count = 0
+		mu.Unlock()
+		_, err := dsnConnect(t, fmt.Sprintf("zk://%s,%s,%s?connect_timeout=%ds", addr, addr, addr, seconds))
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		require.ErrorContains(t, err, "handshake")
+		require.ErrorContains(t, err, addr)
+		mu.Lock()
+		defer mu.Unlock()
+		return count
+	}
+	seconds, n := 1, connect(1)
+	for ; n <= 3 && seconds < 16; n = connect(seconds) { // the machine is slow
+		seconds *= 2
+	}
+	require.Less(t, n, 30*seconds)
+	require.Greater(t, n, 3)
 }
 
 func TestConnectEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	c, err := Driver{}.OpenConnector("zk://" + listener(t, hang))
+	c, err := Driver{}.OpenConnector("zk://" + listener(t, hang) + "?connect_timeout=1h")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -139,7 +163,7 @@ func TestConnectEndsWithItsContext(t *testing.T) {
 	begin := time.Now()
 	_, err = c.Connect(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, time.Since(begin), 700*time.Millisecond) // 50ms, and a reserve for a busy machine
+	require.Less(t, time.Since(begin), bound)
 }
 
 func TestForeignPortsAreNamed(t *testing.T) {

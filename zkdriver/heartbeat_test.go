@@ -9,6 +9,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/zktest"
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,50 +17,60 @@ import (
 // latest answered write was sent. So Syncs alone do not renew it.
 func TestASessionWithNodesSendsWrites(t *testing.T) {
 	t.Parallel()
-	b := newFixture(t, "session_timeout=2s")
-	p := b.mustCreate("q", "h-W-", "x")
-	writes, syncs := b.proxy.Frames(zktest.OpMulti), b.proxy.Frames(zktest.OpSync)
-	eventually(t, "five heartbeats that are writes", func() bool {
-		require.NoError(t, b.Err())
-		return b.proxy.Frames(zktest.OpMulti) >= writes+5
+	lives(t, 2*time.Second, func(timeout time.Duration) error {
+		b := newFixture(t, "session_timeout="+timeout.String())
+		if _, err := create(within(t), b, "q", "h-W-", []byte("x")); err != nil {
+			return err
+		}
+		syncs := b.proxy.Frames(zktest.OpSync)
+		heartbeats(t, b.session, 5, func() int { return b.proxy.Frames(zktest.OpMulti) }) // those that are writes
+		if b.Err() == nil {
+			require.Greater(t, b.proxy.Frames(zktest.OpSync), syncs)
+			require.Zero(t, b.proxy.Frames(zktest.OpPing))
+		}
+		return b.Err()
 	})
-	require.Greater(t, b.proxy.Frames(zktest.OpSync), syncs)
-	require.Zero(t, b.proxy.Frames(zktest.OpPing))
-	require.NoError(t, b.Err())
-	require.NoError(t, b.Delete(within(t), "q", p, driver.Changed))
 }
 
 // One heartbeat is one request, however many nodes and watches the session has.
 func TestHeartbeatsCostTheSameForAnyNumberOfNodes(t *testing.T) {
 	t.Parallel()
-	b := newFixture(t, "session_timeout=2s")
-	other := b.another("")
-	for i := range 200 {
-		queue := fmt.Sprint("q", i%10)
-		p, err := create(within(t), other, queue, "h-W-", []byte("x"))
-		require.NoError(t, err)
-		b.mustCreate(queue, "h-W-", "x")
-		b.mustWatch(within(t), queue, p.Name)
-	}
-	before, kept := map[int32]int{}, b.proxy.Frames(zktest.OpMulti)
-	idle := []int32{zktest.OpCreate, zktest.OpDelete, zktest.OpExists, zktest.OpGetData, zktest.OpSetData, zktest.OpGetChildren2, zktest.OpPing}
-	for _, op := range idle {
-		before[op] = b.proxy.Frames(op)
-	}
-	eventually(t, "it has sent ten heartbeats", func() bool { return b.proxy.Frames(zktest.OpMulti) >= kept+10 })
-	for _, op := range idle {
-		require.Equal(t, before[op], b.proxy.Frames(op), "operation %d", op)
-	}
+	lives(t, 2*time.Second, func(timeout time.Duration) error {
+		b := newFixture(t, "session_timeout="+timeout.String())
+		other := b.another("")
+		for i := range 200 {
+			queue := fmt.Sprint("q", i%10)
+			p, err := create(within(t), other, queue, "h-W-", []byte("x"))
+			require.NoError(t, err)
+			if _, err := create(within(t), b, queue, "h-W-", []byte("x")); err != nil {
+				return err
+			}
+			if _, err := watchName(within(t), b, queue, p.Name); err != nil {
+				return err
+			}
+		}
+		before := map[int32]int{}
+		idle := []int32{zktest.OpCreate, zktest.OpDelete, zktest.OpExists, zktest.OpGetData, zktest.OpSetData, zktest.OpGetChildren2, zktest.OpPing}
+		for _, op := range idle {
+			before[op] = b.proxy.Frames(op)
+		}
+		heartbeats(t, b.session, 10, func() int { return b.proxy.Frames(zktest.OpMulti) })
+		for _, op := range idle {
+			if b.Err() == nil {
+				require.Equal(t, before[op], b.proxy.Frames(op), "operation %d", op)
+			}
+		}
+		return b.Err()
+	})
 }
 
 func TestIdleSessionLivesOn(t *testing.T) {
 	t.Parallel()
-	b := newFixture(t, "session_timeout=2s")
-	before := b.proxy.Frames(zktest.OpSync)
-	eventually(t, "it has sent thirty heartbeats, or has ended", func() bool {
-		return b.proxy.Frames(zktest.OpSync)-before >= 30 || b.Err() != nil
+	lives(t, 2*time.Second, func(timeout time.Duration) error {
+		b := newFixture(t, "session_timeout="+timeout.String())
+		heartbeats(t, b.session, 30, func() int { return b.proxy.Frames(zktest.OpSync) })
+		return b.Err()
 	})
-	require.NoError(t, b.Err())
 }
 
 func TestSessionEndsBeforeTheServerExpiresIt(t *testing.T) {
@@ -71,8 +82,8 @@ func TestSessionEndsBeforeTheServerExpiresIt(t *testing.T) {
 	b.proxy.Cut()
 	select {
 	case <-b.Done():
-	case <-gone:
-		t.Fatal("the store let go first")
+	case <-gone: // Done may close late, and Err reports the end at once
+		require.Error(t, b.Err(), "the store let go first")
 	case <-time.After(bound):
 		t.Fatal("the session did not end")
 	}
@@ -116,8 +127,8 @@ func TestServerWithoutItsLeaderDoesNotKeepASessionAlive(t *testing.T) {
 	}()
 	select {
 	case <-s.Done():
-	case <-gone:
-		t.Error("the store let go first")
+	case <-gone: // Done may close late, and Err reports the end at once
+		assert.Error(t, s.Err(), "the store let go first")
 	case <-time.After(bound):
 		t.Error("the session did not end")
 	}
@@ -145,14 +156,18 @@ func TestARootThatMayNotBeReadCostsNoSession(t *testing.T) {
 	_, err = raw.SetACL("/", zk.DigestACL(zk.PermAll, "a", "b"), -1)
 	require.NoError(t, err)
 	for _, nodes := range []bool{false, true} {
-		p := zktest.NewProxy(t, server.Addr())
-		s := mustConnect(t, "zk://"+p.Addr()+"/locks?session_timeout=4s")
-		if nodes {
-			_, err = create(within(t), s, "q", "h-W-", []byte("x"))
-			require.NoError(t, err)
-		}
-		eventually(t, "twelve heartbeats, which take longer than a lease lasts", func() bool { return p.Frames(zktest.OpSync)+p.Frames(zktest.OpMulti) >= 12 })
-		require.NoError(t, s.Err())
+		lives(t, 4*time.Second, func(timeout time.Duration) error {
+			p := zktest.NewProxy(t, server.Addr())
+			s := mustConnect(t, "zk://"+p.Addr()+"/locks?session_timeout="+timeout.String())
+			if nodes {
+				if _, err := create(within(t), s, "q", "h-W-", []byte("x")); err != nil {
+					return err
+				}
+			}
+			// Twelve heartbeats take longer than a lease lasts.
+			heartbeats(t, s, 12, func() int { return p.Frames(zktest.OpSync) + p.Frames(zktest.OpMulti) })
+			return s.Err()
+		})
 	}
 }
 
@@ -160,12 +175,13 @@ func TestASlowStoreCostsNoSession(t *testing.T) {
 	for _, delay := range []time.Duration{300 * time.Millisecond, 600 * time.Millisecond} {
 		t.Run(fmt.Sprint(delay), func(t *testing.T) {
 			t.Parallel()
-			b := newFixture(t, "session_timeout=8s")
-			b.mustCreate("q", "h-W-", "x")
-			b.proxy.SetDelay(delay) // the delay in each direction
-			before := b.proxy.Requests()
-			eventually(t, "fifteen heartbeats", func() bool { return b.Err() != nil || b.proxy.Requests() >= before+15 })
-			require.NoError(t, b.Err())
+			lives(t, 8*time.Second, func(timeout time.Duration) error {
+				b := newFixture(t, "session_timeout="+timeout.String())
+				b.mustCreate("q", "h-W-", "x")
+				b.proxy.SetDelay(delay) // the delay in each direction
+				heartbeats(t, b.session, 15, b.proxy.Requests)
+				return b.Err()
+			})
 		})
 	}
 }

@@ -3,6 +3,7 @@ package zkdriver
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"runtime"
 	"strings"
 	"testing"
@@ -30,6 +31,32 @@ func eventually(t testing.TB, what string, ok func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("not within %v: %s", bound, what)
 		}
+	}
+}
+
+// lives runs a test in which a session with this timeout has to live. On a slow machine
+// the session may end nevertheless. So if the function try returns the error of a
+// session that has ended, lives calls it again with a longer timeout.
+func lives(t testing.TB, timeout time.Duration, try func(timeout time.Duration) error) {
+	t.Helper()
+	for longest := 4 * timeout; ; timeout *= 2 {
+		err := try(timeout)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, driver.ErrSessionEnded) || timeout >= longest {
+			t.Fatalf("session timeout %v: %v", timeout, err)
+		}
+		t.Logf("session timeout %v, once more: %v", timeout, err)
+	}
+}
+
+// heartbeats waits until the session has sent n more heartbeats, or has ended. The
+// function sent counts the heartbeats.
+func heartbeats(t testing.TB, s *session, n int, sent func() int) {
+	t.Helper()
+	for before, more := sent(), 1; more <= n; more++ {
+		eventually(t, "another heartbeat", func() bool { return s.Err() != nil || sent() >= before+more })
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -17,13 +18,12 @@ import (
 // them no process listens, and at the other one a listener never answers.
 func unservedAddresses(t *testing.T) map[string]string {
 	t.Helper()
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	dead, err := testenv.FreePort()
 	require.NoError(t, err)
-	require.NoError(t, dead.Close())
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { mute.Close() })
-	return map[string]string{"dead": dead.Addr().String(), "mute": mute.Addr().String()}
+	return map[string]string{"dead": testenv.Loopback(dead), "mute": mute.Addr().String()}
 }
 
 func TestTryLockEndsWithTheConnectTimeout(t *testing.T) {

@@ -1,6 +1,7 @@
 package zkdriver
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"sync"
@@ -18,7 +19,6 @@ import (
 // machine, and over TLS as well.
 func TestOutageOfAQuarterOfTheTimeoutLosesNothing(t *testing.T) {
 	t.Parallel()
-	const timeout, phases = 8 * time.Second, 8
 	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
 	files := newRotating(t, certs)
@@ -27,24 +27,34 @@ func TestOutageOfAQuarterOfTheTimeoutLosesNothing(t *testing.T) {
 		"TLS":   {server.SecureAddr(), files.params() + "&"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var group sync.WaitGroup
-			for phase := range phases {
-				p := zktest.NewProxy(t, way.addr)
-				s := mustConnect(t, "zk://"+p.Addr()+"/"+name+way.params+"session_timeout="+url.QueryEscape(timeout.String()))
-				_, err := create(within(t), s, fmt.Sprint("q", phase), "h-W-", []byte("x"))
-				require.NoError(t, err)
-				group.Go(func() {
-					time.Sleep(timeout + timeout*time.Duration(phase)/(2*phases))
-					p.Cut()
-					time.Sleep(timeout / 4)
-					p.Heal()
-					time.Sleep(timeout)
-					if err := s.Err(); err != nil {
-						t.Errorf("phase %d: %v", phase, err)
-					}
-				})
-			}
-			group.Wait()
+			lives(t, 8*time.Second, func(timeout time.Duration) error {
+				return outages(t, way.addr, "/"+name+way.params, timeout)
+			})
 		})
 	}
+}
+
+// outages plays an outage for each of eight sessions, at another moment for each.
+func outages(t *testing.T, addr, params string, timeout time.Duration) error {
+	const phases = 8
+	var group sync.WaitGroup
+	errs := make([]error, phases)
+	for phase := range phases {
+		p := zktest.NewProxy(t, addr)
+		s := mustConnect(t, "zk://"+p.Addr()+params+"session_timeout="+url.QueryEscape(timeout.String()))
+		_, err := create(within(t), s, fmt.Sprint("q", phase), "h-W-", []byte("x"))
+		require.NoError(t, err)
+		group.Go(func() {
+			time.Sleep(timeout + timeout*time.Duration(phase)/(2*phases))
+			p.Cut()
+			time.Sleep(timeout / 4)
+			p.Heal()
+			time.Sleep(timeout)
+			if err := s.Err(); err != nil {
+				errs[phase] = fmt.Errorf("phase %d: %w", phase, err)
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
 }

@@ -304,17 +304,20 @@ func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 
 func TestWaiterSendsNoWritesAtRest(t *testing.T) {
 	t.Parallel()
-	b := newFixture(t, "session_timeout=3s")
-	p, err := create(within(t), b.another(""), "q", "h-W-", []byte("x"))
-	require.NoError(t, err)
-	_, err = waitFor(within(t), b, "q", p.Name)
-	require.NoError(t, err)
-	all, syncs := b.proxy.Requests(), b.proxy.Frames(zktest.OpSync)
-	eventually(t, "it has sent twenty heartbeats, or has ended", func() bool {
-		return b.proxy.Frames(zktest.OpSync)-syncs >= 20 || b.Err() != nil
+	lives(t, 3*time.Second, func(timeout time.Duration) error {
+		b := newFixture(t, "session_timeout="+timeout.String())
+		p, err := create(within(t), b.another(""), "q", "h-W-", []byte("x"))
+		require.NoError(t, err)
+		if _, err = waitFor(within(t), b, "q", p.Name); err != nil {
+			return err
+		}
+		all, syncs := b.proxy.Requests(), b.proxy.Frames(zktest.OpSync)
+		heartbeats(t, b.session, 20, func() int { return b.proxy.Frames(zktest.OpSync) })
+		if b.Err() == nil {
+			syncs, all = b.proxy.Frames(zktest.OpSync)-syncs, b.proxy.Requests()-all
+			require.Equal(t, all, syncs, "the session has sent nothing but Syncs")
+			require.Zero(t, b.proxy.Frames(zktest.OpPing))
+		}
+		return b.Err()
 	})
-	require.NoError(t, b.Err())
-	syncs, all = b.proxy.Frames(zktest.OpSync)-syncs, b.proxy.Requests()-all
-	require.Equal(t, all, syncs, "the session has sent nothing but Syncs")
-	require.Zero(t, b.proxy.Frames(zktest.OpPing))
 }
