@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
@@ -126,14 +126,13 @@ func TestAnInterruptLeavesNoNodeInZooKeeper(t *testing.T) {
 }
 
 func TestAnUnreachableZooKeeperIsAClearError(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := testenv.FreePort() // no process listens on it
 	require.NoError(t, err)
-	l.Close() // no process listens on the port now
 	for processes, says := range map[string]string{
 		"1": `(?m)^dlock demo: no session within 2s: .*connection refused`,
 		"3": `(?m)^dlock demo: process \d: no session within 2s: .*connection refused`,
 	} {
-		cmd := program(t, "demo", "-driver", "zk", "-dsn", "zk://"+l.Addr().String()+"?connect_timeout=500ms", "-connect-timeout", "2s", "-processes", processes)
+		cmd := program(t, "demo", "-driver", "zk", "-dsn", "zk://"+testenv.Loopback(port)+"?connect_timeout=500ms", "-connect-timeout", "2s", "-processes", processes)
 		out, err := cmd.CombinedOutput()
 		var exit *exec.ExitError
 		require.ErrorAs(t, err, &exit, "%s", out)
