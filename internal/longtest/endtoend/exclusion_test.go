@@ -252,7 +252,7 @@ func TestAWriterNeverHoldsTogetherWithAnotherHolder(t *testing.T) {
 					inside.enter(lock)
 				}
 				inside.leave(lock)
-				if err := lock.Unlock(); err != nil {
+				if err := release(lock); err != nil {
 					inside.add("unlock: %w", err)
 				}
 			}

@@ -166,11 +166,14 @@ func TestControlCharactersOfANameReachNoTerminal(t *testing.T) {
 		both := slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		c := w.client("web1", dlock.WithLogger(both), dlock.WithTrace(trace))
 		m := c.RWMutex("q")
-		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-		_, err := m.Lock(ctx)
-		cancel()
-		require.ErrorIs(t, err, dlock.ErrTimeout)
-		requirePrintableError(t, err)
+		var err error
+		for limit := 300 * time.Millisecond; len(traced) == 0 && limit < bound; limit *= 2 {
+			ctx, cancel := context.WithTimeout(context.Background(), limit)
+			_, err = m.Lock(ctx)
+			cancel()
+			require.ErrorIs(t, err, dlock.ErrTimeout)
+			requirePrintableError(t, err)
+		}
 		require.ErrorContains(t, err, "-W-0000000000", "the error names the node that the call waited for")
 		require.NotEmpty(t, traced)
 		require.Equal(t, name, traced[0].Predecessor, "a program gets the name as it is")
@@ -301,7 +304,7 @@ func TestForeignNodesThatKeepAQueueFromStartingOverAreReported(t *testing.T) {
 	w.made("q")
 	w.plant("q", "junk", nil)
 	c := w.open(w.dsn(w.server.Addr(), "sequence_limit=1&session_timeout="+quiet.String()), "web1")
-	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)
 	defer cancel()
 	_, err := c.RWMutex("q").Lock(ctx)
 	require.ErrorIs(t, err, dlock.ErrTimeout)

@@ -75,7 +75,7 @@ func lockUnderFaults(t *testing.T, clients, rounds int, when moment, meet faultF
 				hit = meet(proxy, r)
 			}
 			inside.leave(lock)
-			if err := lock.Unlock(); err != nil {
+			if err := release(lock); err != nil {
 				return err
 			}
 			select {
