@@ -1,13 +1,14 @@
 // Package faultnet plays the faults of a network between one session of a driver and
-// its store: the hooks CutOff, Reset and DelayReplies of dlocktest.Config. The test of
-// a driver gives each session a [Network], and the client library its Dial. An author
-// of a driver may copy this file.
+// its store: the hooks CutOff, Reset, SilenceNotices and DelayReplies of
+// dlocktest.Config. The test of a driver gives each session a [Network], and the client
+// library its Dial. An author of a driver may copy this file.
 //
 // A Network has no goroutine. So nothing of it is left when the session has closed its
 // connections.
 package faultnet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -18,6 +19,11 @@ import (
 // Network makes the connections of one session. The zero Network plays no faults. A
 // Network is safe for use by many goroutines.
 type Network struct {
+	// Notices is a text that the session sends on the connection on which the store
+	// sends it notices, and on no other one, such as "LISTEN". SilenceNotices needs it.
+	// Set it before the first Dial.
+	Notices string
+
 	mu    sync.Mutex
 	delay time.Duration
 	cut   chan struct{} // not nil during a cut; closes at its end
@@ -48,6 +54,17 @@ func (n *Network) Reset() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.breakAll()
+}
+
+// SilenceNotices makes the session receive nothing more on connections on which it
+// has sent the text Notices. It closes no connection. Other connections, and those that
+// send the text later, are not silent.
+func (n *Network) SilenceNotices() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for c := range n.conns {
+		c.silent = c.notices
+	}
 }
 
 func (n *Network) breakAll() {
@@ -98,17 +115,21 @@ func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, err
 type conn struct {
 	net.Conn
 	network *Network
-	broken  bool // guarded by the mutex of the network
+
+	// The mutex of the network guards the fields below.
+	broken  bool
+	notices bool // the session has sent the text Notices
+	silent  bool
 }
 
 // state returns the delay of replies, and reports whether bytes are lost at present.
 func (c *conn) state() (delay time.Duration, lost bool) {
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()
-	return c.network.delay, c.network.cut != nil || c.broken
+	return c.network.delay, c.network.cut != nil || c.broken || c.silent
 }
 
-// Read drops what arrives during a cut.
+// Read drops what arrives during a cut, and on a silent connection.
 func (c *conn) Read(p []byte) (int, error) {
 	for {
 		size, err := c.Conn.Read(p)
@@ -124,6 +145,9 @@ func (c *conn) Read(p []byte) (int, error) {
 func (c *conn) Write(p []byte) (int, error) {
 	c.network.mu.Lock()
 	cut := c.network.cut != nil
+	if text := c.network.Notices; text != "" && bytes.Contains(p, []byte(text)) {
+		c.notices = true
+	}
 	c.network.mu.Unlock()
 	if cut {
 		return len(p), nil

@@ -124,6 +124,28 @@ func TestResetBreaksConnectionsOnce(t *testing.T) {
 	passes(t, session, store, "request")
 }
 
+func TestOnlyTheConnectionOfTheNoticesFallsSilent(t *testing.T) {
+	s := newServer(t)
+	n := faultnet.Network{Notices: "LISTEN"}
+	listening, listeningStore := s.dial(&n)
+	asking, askingStore := s.dial(&n)
+	passes(t, listening, listeningStore, "LISTEN q")
+	passes(t, listeningStore, listening, "notice")
+	n.SilenceNotices()
+	_, err := listeningStore.Write([]byte("notice that is lost"))
+	require.NoError(t, err)
+	require.NoError(t, listening.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+	size, err := listening.Read(make([]byte, 100))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.Zero(t, size)
+	passes(t, asking, askingStore, "request")
+	passes(t, askingStore, asking, "reply")
+
+	again, againStore := s.dial(&n)
+	passes(t, again, againStore, "LISTEN q")
+	passes(t, againStore, again, "notice on a later connection")
+}
+
 func TestRepliesAreDelayedAndRequestsAreNot(t *testing.T) {
 	var n faultnet.Network
 	session, store := newServer(t).dial(&n)

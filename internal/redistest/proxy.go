@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 
@@ -21,6 +22,7 @@ type Proxy struct {
 	capture *capture
 	keep    bool
 	kept    [][]string
+	silence int // the number of calls of SilenceSubscriptions
 }
 
 // capture keeps the bytes of the next request that matches.
@@ -74,17 +76,36 @@ func (p *Proxy) HoldRequest(match func(op int32) bool) (arrive func()) {
 	}
 }
 
+// SilenceSubscriptions makes the connections silent on which clients have subscribed
+// to channels: these clients receive nothing more there, and see no error. If a client
+// subscribes later, on another connection, that connection is not silent.
+func (p *Proxy) SilenceSubscriptions() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silence++
+}
+
+// subscription is what a proxy knows of the subscriptions of one connection.
+type subscription struct {
+	begun bool
+	since int // the value of Proxy.silence when the client subscribed
+}
+
 // protocol returns the readers for a new connection. Replies come in the order of
 // the requests, so a counter of each direction gives a request and its reply the
 // same number.
 func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
 	var sent, answered counter
+	var sub subscription // guarded by p.mu
 	return reader(func(bytes []byte, value any) testenv.Frame {
 			command := texts(value)
 			f := testenv.Frame{Bytes: bytes, Kind: testenv.Request, Op: p.classify(command), ID: sent.next()}
-			p.see(f, command)
+			p.see(f, command, &sub)
 			return f
 		}), reader(func(bytes []byte, value any) testenv.Frame {
+			if p.silent(&sub) {
+				return testenv.Frame{} // the proxy forwards no bytes
+			}
 			if isMessage(value) {
 				return testenv.Frame{Bytes: bytes, Kind: testenv.Event}
 			}
@@ -92,9 +113,18 @@ func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
 		})
 }
 
-func (p *Proxy) see(f testenv.Frame, command []string) {
+func (p *Proxy) silent(sub *subscription) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return sub.begun && p.silence > sub.since
+}
+
+func (p *Proxy) see(f testenv.Frame, command []string, sub *subscription) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !sub.begun && len(command) > 0 && strings.EqualFold(command[0], "subscribe") {
+		*sub = subscription{begun: true, since: p.silence}
+	}
 	if p.keep {
 		p.kept = append(p.kept, command)
 	}

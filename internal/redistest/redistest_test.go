@@ -3,6 +3,8 @@ package redistest
 import (
 	"bufio"
 	"bytes"
+	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -60,6 +62,40 @@ func TestTheProxyCountsAndHoldsRequests(t *testing.T) {
 	arrive()
 	require.Equal(t, "1", s.Do("GET", "held"))
 	require.Equal(t, 1, p.Frames(opSet))
+}
+
+func TestTheProxySilencesTheSubscriptionsThatExist(t *testing.T) {
+	s := Shared(t)
+	p := NewProxy(t, s.Addr(), func([]string) int32 { return 0 })
+	dial := func() *bufio.ReadWriter {
+		conn, err := net.Dial("tcp", p.Addr())
+		require.NoError(t, err)
+		t.Cleanup(func() { conn.Close() })
+		require.NoError(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
+		return bufio.NewReadWriter(bufio.NewReader(conn), bufio.NewWriter(conn))
+	}
+	ask := func(c *bufio.ReadWriter, command string) string {
+		_, err := c.WriteString(command + "\r\n")
+		require.NoError(t, err)
+		require.NoError(t, c.Flush())
+		value, err := readValue(c.Reader, new(bytes.Buffer), 0)
+		require.NoError(t, err)
+		return fmt.Sprint(value)
+	}
+	const subscribe = "*2\r\n$9\r\nSUBSCRIBE\r\n$6\r\nsilent"
+	silent, asking := dial(), dial()
+	ask(silent, subscribe)
+	p.SilenceSubscriptions()
+	later := dial()
+	ask(later, subscribe)
+	require.EqualValues(t, 2, s.Do("PUBLISH", "silent", "x"))
+	message, err := readValue(later.Reader, new(bytes.Buffer), 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{"message", "silent", "x"}, texts(message))
+	require.Equal(t, "PONG", ask(asking, "*1\r\n$4\r\nPING"))
+	p.DropConnections()
+	_, err = silent.ReadByte()
+	require.Error(t, err, "a byte has arrived")
 }
 
 func TestAPausedServerAnswersNothing(t *testing.T) {
