@@ -78,6 +78,18 @@ type Config struct {
 	// connection broke.
 	Reset func(t *testing.T, s driver.Session)
 
+	// SilenceNotices makes the connection silent on which the store sends notices to
+	// the session: the session receives nothing more on it, and sees no error. If
+	// several streams share a connection, it makes the stream of the notices silent.
+	// All other requests and replies pass, so the session lives on. A connection or
+	// stream that the session opens later is not silent.
+	//
+	// If this fault cannot happen, set the field to a function that does nothing. That
+	// is so if the driver polls, and if the notices come on the connection of the
+	// replies, in one stream with them. Run cannot tell such a driver from a hook that
+	// has no effect.
+	SilenceNotices func(t *testing.T, s driver.Session)
+
 	// LoseRequest loses the next request for op that the session sends, as when
 	// the connection breaks before the request has reached the store. Later
 	// requests pass again. The session lives on, if the driver lets it.
@@ -178,6 +190,7 @@ const (
 	needDrop need = 1 << iota
 	needCutOff
 	needReset
+	needSilenceNotices
 	needLoseRequest
 	needLoseReply
 	needHoldRequest
@@ -220,6 +233,7 @@ var needs = []requirement{
 	{needDrop, "Drop", false},
 	{needCutOff, "CutOff", false},
 	{needReset, "Reset", false},
+	{needSilenceNotices, "SilenceNotices", false},
 	{needLoseRequest, "LoseRequest", false},
 	{needLoseReply, "LoseReply", false},
 	{needHoldRequest, "HoldRequest", false},

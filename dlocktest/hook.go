@@ -83,6 +83,10 @@ func (c *check) reset(s driver.Session) {
 	c.runHook("Reset", func() { c.config.Reset(c.t, s) })
 }
 
+func (c *check) silenceNotices(s driver.Session) {
+	c.runHook("SilenceNotices", func() { c.config.SilenceNotices(c.t, s) })
+}
+
 // lose loses the next request for op. If committed is true, it loses the reply
 // to that request instead.
 func (c *check) lose(s driver.Session, op faults.Op, committed bool) {

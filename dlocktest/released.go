@@ -22,6 +22,8 @@ var releasedCases = []testCase{
 	{name: "after-released-the-watch-goes-on-for-the-own-node", why: whyGoesOn, needs: needReleased, run: releasedGoesOn},
 	{name: "released-does-not-overtake-the-delete-of-the-own-node", why: whyOvertook, run: releasedAfterDelete},
 	{name: "released-does-not-overtake-an-operator", why: whyOvertook, needs: needRemoveNode, run: releasedAfterOperator},
+	{name: "released-does-not-overtake-an-operator-while-notices-are-lost", why: whyOvertook, needs: needRemoveNode | needSilenceNotices,
+		run: releasedAfterOperatorInSilence},
 	{name: "released-does-not-overtake-the-removal-of-the-queue", why: whyOvertook, needs: needRemoveQueue, run: releasedAfterRemoval},
 	{name: "released-does-not-overtake-the-expiry-of-the-own-session", why: whyOvertook, needs: needDrop, run: releasedAfterExpiry},
 	{name: "the-release-of-the-own-node-is-not-released", why: whyOvertook, run: ownIsNotReleased},
@@ -134,9 +136,9 @@ func releasedGoesOn(c *check) {
 // wantNoOvertaking removes the own node of a contender by calling removeOwn,
 // and then releases the node ahead of it. A watch of the contender may still
 // send Released, but only if the watch has ended by the time at which the
-// contender receives Released.
-func (c *check) wantNoOvertaking(after string, removeOwn func(b driver.Session, q driver.Place)) {
-	for i := range 10 {
+// contender receives Released. The method does this in n rounds.
+func (c *check) wantNoOvertaking(n int, after string, removeOwn func(b driver.Session, q driver.Place)) {
+	for i := range n {
 		a, b := c.twoSessions()
 		p := c.create(a, "q", writer)
 		j := c.join(b, "q", writer, last)
@@ -163,19 +165,28 @@ func (c *check) wantNoOvertaking(after string, removeOwn func(b driver.Session, 
 }
 
 func releasedAfterDelete(c *check) {
-	c.wantNoOvertaking("Delete of the own node", func(b driver.Session, q driver.Place) { c.delete(b, "q", q) })
+	c.wantNoOvertaking(10, "Delete of the own node", func(b driver.Session, q driver.Place) { c.delete(b, "q", q) })
 }
 
 func releasedAfterOperator(c *check) {
-	c.wantNoOvertaking("an operator removed the own node", func(_ driver.Session, q driver.Place) { c.removeNode("q", q.Name) })
+	c.wantNoOvertaking(10, "an operator removed the own node", func(_ driver.Session, q driver.Place) { c.removeNode("q", q.Name) })
+}
+
+// releasedAfterOperatorInSilence makes few rounds, because a driver may need most of
+// the session timeout to notice what it has missed.
+func releasedAfterOperatorInSilence(c *check) {
+	c.wantNoOvertaking(3, "an operator removed the own node while no notice reached the watching session", func(b driver.Session, q driver.Place) {
+		c.silenceNotices(b)
+		c.removeNode("q", q.Name)
+	})
 }
 
 func releasedAfterRemoval(c *check) {
-	c.wantNoOvertaking("an operator removed the queue", func(driver.Session, driver.Place) { c.removeQueue("q") })
+	c.wantNoOvertaking(10, "an operator removed the queue", func(driver.Session, driver.Place) { c.removeQueue("q") })
 }
 
 func releasedAfterExpiry(c *check) {
-	c.wantNoOvertaking("the store ended the own session", func(b driver.Session, _ driver.Place) { c.expire(b) })
+	c.wantNoOvertaking(10, "the store ended the own session", func(b driver.Session, _ driver.Place) { c.expire(b) })
 }
 
 func ownIsNotReleased(c *check) {

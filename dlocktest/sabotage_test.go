@@ -81,6 +81,8 @@ type (
 	cutListener interface{ cut(bool) }
 	// resetListener learns that its connection breaks.
 	resetListener interface{ reset() }
+	// silenceListener learns that no notice reaches it any more.
+	silenceListener interface{ silenced() }
 	// expiryListener learns that the store is about to end its session.
 	expiryListener interface{ expiring() }
 	// pauseListener learns that its process was paused for that long.

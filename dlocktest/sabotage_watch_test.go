@@ -54,6 +54,10 @@ var watchSabotages = []sabotage{
 		of(func(s base) *forgetsWatches { return &forgetsWatches{base: unarmed{s}, atCut: true} })},
 	{"loses its watches when its connection is reset", "Redis, SQL: LISTEN and SUBSCRIBE belong to a connection",
 		of(func(s base) *forgetsWatches { return &forgetsWatches{base: unarmed{s}} })},
+	{"trusts a connection that has fallen silent", "Redis, SQL: SUBSCRIBE and LISTEN, and neither a heartbeat on that connection nor a look now and then",
+		of(func(s base) *trustsSilence { return &trustsSilence{base: unarmed{s}} })},
+	{"misses the end of a node that it does not know from a notice", "etcd: after a silence, a list is compared with a copy of the queue, which lacks the nodes that came meanwhile",
+		of(func(s base) *trustsCopy { return &trustsCopy{base: s} })},
 	{"compares only how many nodes the queue has", "polling with COUNT(*)",
 		pollingQueues(func(_ int64, nodes []driver.Node) string { return fmt.Sprint(len(nodes)) })},
 	{"makes the version of a queue from its latest token and its nodes", "polling: a node that is replaced and replaced back leaves no trace in either",
@@ -369,6 +373,43 @@ func (s *forgetsWatches) Watch(ctx context.Context, queue string, p driver.Place
 	armed := s.breaks.Load()
 	w, err := s.base.Watch(ctx, queue, p, ahead...)
 	return passIf(s, w, func() bool { return s.breaks.Load() == armed }), err
+}
+
+// trustsSilence is a session that misses what happens while notices do not reach it.
+type trustsSilence struct {
+	base
+	silent atomic.Bool
+}
+
+func (s *trustsSilence) silenced() { s.silent.Store(true) }
+
+func (s *trustsSilence) heard() bool { return !s.silent.Load() }
+
+func (s *trustsSilence) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	w, err := s.base.Watch(ctx, queue, p, ahead...)
+	return passIf(s, w, s.heard), err
+}
+
+func (s *trustsSilence) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
+	w, err := s.base.WatchQueue(ctx, queue)
+	return passIf(s, w, s.heard), err
+}
+
+// trustsCopy is a session that notices what it has missed, but only for nodes that it
+// knows from a notice or from Watch. So a watch that Create arms misses the end of its
+// nodes.
+type trustsCopy struct {
+	base
+	silent atomic.Bool
+}
+
+func (s *trustsCopy) silenced() { s.silent.Store(true) }
+
+func (s *trustsCopy) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	unknown := s.silent.Load()
+	j, err := s.base.Create(ctx, queue, n)
+	j.Watch = passIf(s, j.Watch, func() bool { return !unknown })
+	return j, err
 }
 
 // pollsQueues is a session that watches a queue by polling: it lists the queue

@@ -93,6 +93,12 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 			o := ownerOf(s)
 			o.Reset(o.inner)
 		},
+		// The memory store loses no notices, but a broken session may lose them.
+		SilenceNotices: func(_ *testing.T, s driver.Session) {
+			if l, ok := s.(silenceListener); ok {
+				l.silenced()
+			}
+		},
 		LoseRequest: func(_ *testing.T, s driver.Session, op faults.Op) {
 			if l, ok := s.(lossPlayer); ok && l.lose(op, false) {
 				return

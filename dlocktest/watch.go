@@ -35,6 +35,11 @@ var watchCases = []testCase{
 		needs: needReplace, run: watchReplaced},
 	{name: "a-deletion-while-the-watching-session-was-cut-off-is-not-missed", why: whyWatch, needs: needCutOff, run: watchAcrossCut},
 	{name: "a-deletion-after-the-connection-broke-is-not-missed", why: whyWatch, needs: needReset, run: watchAcrossReset},
+	{name: "a-deletion-whose-notice-is-lost-is-not-missed", why: whyWatch, needs: needSilenceNotices, run: watchInSilence},
+	{name: "a-creation-whose-notice-is-lost-is-not-missed", why: whyAny, needs: needSilenceNotices, run: watchQueueInSilence},
+	{name: "a-watch-armed-while-notices-are-lost-misses-no-deletion", why: whyWatch, needs: needSilenceNotices, run: armInSilence(watchAhead)},
+	{name: "a-watch-armed-by-create-while-notices-are-lost-misses-no-deletion", why: whyWatch, needs: needSilenceNotices | needArmed,
+		run: armInSilence(createArmed)},
 	{name: "many-watches-of-one-node", why: whyWatch, run: watchMany},
 	{name: "the-ctx-of-watch-is-for-the-call-only", why: whyCtxOf, run: ctxEndsAfterCall(watchBoth)},
 	{name: "the-ctx-of-create-is-for-the-call-only", why: whyCtxOf, needs: needArmed, run: ctxEndsAfterCall(createArmed)},
@@ -308,6 +313,57 @@ func watchAcrossReset(c *check) {
 			return
 		}
 	}
+}
+
+// watchInSilence deletes a node whose notice does not reach the watching session. There
+// is no watch of a queue, because a driver may poll while it has one.
+func watchInSilence(c *check) {
+	a, b := c.twoSessions()
+	p := c.create(a, "q", writer)
+	q, w := c.waitFor(b, "q", p.Node)
+	watches := []driver.Watch{w, c.watch(b, "q", named(q), p.Node)}
+	c.silenceNotices(b)
+	c.delete(a, "q", p)
+	wantUnreleasedEnds(c, watches, "Delete of the node ahead while no notice reached the watching session")
+}
+
+// watchQueueInSilence adds nodes whose notices do not reach the watching session.
+func watchQueueInSilence(c *check) {
+	a, b := c.twoSessions()
+	watches := []driver.Watch{c.watchQueue(b, "q")}
+	c.silenceNotices(b)
+	watches = append(watches, c.watchQueue(b, "q"), c.watchQueue(b, "other"))
+	for _, queue := range []string{"q", "other"} {
+		c.create(a, queue, writer)
+	}
+	wantUnreleasedEnds(c, watches, "Create in the queue while no notice reached the watching session")
+}
+
+// armInSilence returns a case in which a session arms watches of a node ahead. No
+// notice has told the session of that node, and none tells it of the deletion. In the
+// first round the session has followed the queue before. In the second round the queue
+// is new to the session.
+func armInSilence(
+	arm func(c *check, ctx context.Context, s driver.Session, ahead driver.Node) (driver.Place, []driver.Watch),
+) func(c *check) {
+	return func(c *check) {
+		a := c.session()
+		for _, followed := range []string{"q", "other"} {
+			b := c.session()
+			c.waitFor(b, followed, c.create(a, followed, writer).Node)
+			c.silenceNotices(b)
+			p := c.create(a, "q", writer)
+			_, watches := arm(c, c.ctx, b, p.Node)
+			c.delete(a, "q", p)
+			wantUnreleasedEnds(c, watches,
+				"Create and Delete of the node ahead while no notice reached the watching session, which had followed the queue "+followed)
+		}
+	}
+}
+
+func watchAhead(c *check, _ context.Context, s driver.Session, ahead driver.Node) (driver.Place, []driver.Watch) {
+	own, w := c.waitFor(s, "q", ahead)
+	return own, []driver.Watch{w}
 }
 
 func watchMany(c *check) {

@@ -130,9 +130,10 @@ type Session interface {
 	// closed when Watch returns. The end of the session ends every watch.
 	//
 	// A watch may end early, for any reason: its end only tells the caller to list
-	// the queue again. If the store does not announce a removal, the driver
-	// notices it within a session timeout. If Watch returns an error, nothing is
-	// armed.
+	// the queue again. The store may not announce a removal, or its announcement
+	// may be lost, for example because a connection has fallen silent. Then the
+	// driver notices the removal within a session timeout. If Watch returns an
+	// error, nothing is armed.
 	//
 	// Rule 13, released: before it ends, a watch may send [Released] once. This
 	// says that a node ahead was removed by a Delete with the cause Released,

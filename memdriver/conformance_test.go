@@ -39,6 +39,8 @@ func TestConformance(t *testing.T) {
 			return storeOf(s).Faults().HoldRequest(s, op)
 		},
 		Reset: func(_ *testing.T, s driver.Session) { storeOf(s).Faults().Reset(s) },
+		// A session has one connection, which carries replies and notices.
+		SilenceNotices: func(*testing.T, driver.Session) {},
 		DelayReplies: func(_ *testing.T, s driver.Session, d time.Duration) {
 			storeOf(s).Faults().DelayReplies(s, d)
 		},

@@ -87,9 +87,10 @@ func (c *conformance) config(t *testing.T) dlocktest.Config {
 			t.Cleanup(p.Heal)
 			return p.Heal
 		},
-		Reset:       func(t *testing.T, s driver.Session) { c.link(s).proxy.DropConnections() },
-		LoseRequest: func(t *testing.T, s driver.Session, op faults.Op) { c.link(s).loseRequest(op) },
-		LoseReply:   func(t *testing.T, s driver.Session, op faults.Op) { c.link(s).loseReply(op) },
+		Reset:          func(t *testing.T, s driver.Session) { c.link(s).proxy.DropConnections() },
+		SilenceNotices: func(t *testing.T, s driver.Session) { c.link(s).watches.silence() },
+		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { c.link(s).loseRequest(op) },
+		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { c.link(s).loseReply(op) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) func() {
 			return c.link(s).holdRequest(t, c.server, op)
 		},

@@ -76,7 +76,7 @@ var mistakes = []struct {
 		"the copy shows which watches to end", "queuewatch.go",
 		"if !names[name] {",
 		"if !names[name] && q.has(name, 0) {",
-		"TestAWatchThatIsArmedOnASilentStreamEnds",
+		"TestConformance/rule06/a-watch-armed-by-create-while-notices-are-lost",
 	},
 	{
 		"every deletion is a release", "queuewatch.go",

@@ -3,6 +3,7 @@ package etcddriver
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 )
 
 // store is a connector. Each of its sessions has a proxy of its own for faults of
-// connections, and a wire for faults of single requests.
+// connections, a wire for faults of single requests, and the streams of its watches.
 type store struct {
 	t      *testing.T
 	server *etcdtest.Server
@@ -35,9 +36,10 @@ type store struct {
 
 // link is what lies between a session and the server.
 type link struct {
-	proxy  *testenv.Proxy
-	wire   wire
-	reused bool // whether a later session uses this link, too
+	proxy   *testenv.Proxy
+	wire    wire
+	watches watchStreams
+	reused  bool // whether a later session uses this link, too
 }
 
 func newStore(t *testing.T, server *etcdtest.Server, params string) *store {
@@ -51,7 +53,7 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 		return nil, err
 	}
 	c := opened.(*connector)
-	c.dial = []grpc.DialOption{grpc.WithChainUnaryInterceptor(l.wire.intercept)}
+	c.dial = []grpc.DialOption{grpc.WithChainUnaryInterceptor(l.wire.intercept), grpc.WithChainStreamInterceptor(l.watches.intercept)}
 	made, err := c.Connect(ctx)
 	if err == nil {
 		s.mu.Lock()
@@ -133,6 +135,45 @@ func (w *wire) total() (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.counts["/etcdserverpb.KV/Txn"] + w.counts["/etcdserverpb.KV/Range"]
+}
+
+// watchStreams has the streams for watches of a session.
+type watchStreams struct{ streams sync.Map }
+
+// silence makes the session receive nothing more on the streams that exist. This
+// happens if one server of an ensemble is stopped: it may serve the watches of a
+// session, while the other servers still answer the requests of that session.
+func (w *watchStreams) silence() {
+	w.streams.Range(func(stream, _ any) bool {
+		stream.(*silentStream).silent.Store(true)
+		return true
+	})
+}
+
+func (w *watchStreams) intercept(
+	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, make grpc.Streamer, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	made, err := make(ctx, desc, conn, method, opts...)
+	if err != nil || method != "/etcdserverpb.Watch/Watch" {
+		return made, err
+	}
+	stream := &silentStream{ClientStream: made}
+	w.streams.Store(stream, nil)
+	return stream, nil
+}
+
+// silentStream is a stream that may fall silent.
+type silentStream struct {
+	grpc.ClientStream
+	silent atomic.Bool
+}
+
+func (s *silentStream) RecvMsg(m any) error {
+	for {
+		if err := s.ClientStream.RecvMsg(m); err != nil || !s.silent.Load() {
+			return err
+		}
+	}
 }
 
 func (l *link) loseRequest(op faults.Op) {

@@ -1,16 +1,12 @@
 package etcddriver
 
 import (
-	"context"
 	"fmt"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/etcdtest"
@@ -101,69 +97,6 @@ func replacesASilentStream(t *testing.T, timeout int) (lived bool) {
 	server.Etcdctl("del", "--prefix", s.settings.queueKeys("q"))
 	ended(t, w)
 	return s.Err() == nil
-}
-
-// A server of an ensemble may be stopped while it serves the watches of a session. The
-// other servers still answer the requests of this session. So its copy of the queue is
-// old when it creates a node, and a node ahead that is not in the copy may go.
-func TestAWatchThatIsArmedOnASilentStreamEnds(t *testing.T) {
-	server := etcdtest.Shared(t)
-	dsn := "etcd://" + server.Addr() + "/" + server.Prefix() + "?session_timeout=8s"
-	opened, err := Driver{}.OpenConnector(dsn)
-	require.NoError(t, err)
-	var watches silence
-	opened.(*connector).dial = []grpc.DialOption{grpc.WithChainStreamInterceptor(watches.intercept)}
-	made, err := opened.Connect(within(t))
-	require.NoError(t, err)
-	s, other := made.(*session), connectTo(t, dsn)
-	defer s.Close()
-	pair(t, s, "q")
-
-	watches.begin()
-	ahead := create(t, other, "q", "h-W-")
-	j, err := s.Create(within(t), "q", driver.NodeSpec{Prefix: "h-W-", Predecessor: func(nodes []driver.Node) int { return len(nodes) - 1 }})
-	require.NoError(t, err)
-	require.Equal(t, ahead.Node, j.Ahead[len(j.Ahead)-1])
-	require.NotNil(t, j.Watch.C)
-	require.NoError(t, other.Delete(within(t), "q", ahead.Place, driver.Released))
-	ended(t, j.Watch)
-	require.NoError(t, s.Err())
-}
-
-// silence drops the messages of streams for watches.
-type silence struct{ streams sync.Map }
-
-type silentStream struct {
-	grpc.ClientStream
-	silent atomic.Bool
-}
-
-func (s *silence) intercept(
-	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, make grpc.Streamer, opts ...grpc.CallOption,
-) (grpc.ClientStream, error) {
-	made, err := make(ctx, desc, conn, method, opts...)
-	if err != nil || method != "/etcdserverpb.Watch/Watch" {
-		return made, err
-	}
-	stream := &silentStream{ClientStream: made}
-	s.streams.Store(stream, nil)
-	return stream, nil
-}
-
-// begin silences the streams that exist.
-func (s *silence) begin() {
-	s.streams.Range(func(stream, _ any) bool {
-		stream.(*silentStream).silent.Store(true)
-		return true
-	})
-}
-
-func (s *silentStream) RecvMsg(m any) error {
-	for {
-		if err := s.ClientStream.RecvMsg(m); err != nil || !s.silent.Load() {
-			return err
-		}
-	}
 }
 
 func TestASessionStopsFollowingAQueueThatItDoesNotUse(t *testing.T) {

@@ -89,9 +89,10 @@ func (c *conformance) config() dlocktest.Config {
 			t.Cleanup(p.Heal)
 			return p.Heal
 		},
-		Reset:       func(_ *testing.T, s driver.Session) { proxy(s).DropConnections() },
-		LoseRequest: func(_ *testing.T, s driver.Session, op faults.Op) { proxy(s).LoseRequest(is(op)) },
-		LoseReply:   func(_ *testing.T, s driver.Session, op faults.Op) { proxy(s).LoseReply(is(op)) },
+		Reset:          func(_ *testing.T, s driver.Session) { proxy(s).DropConnections() },
+		SilenceNotices: func(_ *testing.T, s driver.Session) { proxy(s).SilenceSubscriptions() },
+		LoseRequest:    func(_ *testing.T, s driver.Session, op faults.Op) { proxy(s).LoseRequest(is(op)) },
+		LoseReply:      func(_ *testing.T, s driver.Session, op faults.Op) { proxy(s).LoseReply(is(op)) },
 		HoldRequest: func(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 			return proxy(s).HoldRequest(is(op))
 		},

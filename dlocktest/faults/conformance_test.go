@@ -92,6 +92,7 @@ func configOf(plan faults.Plan) dlocktest.Config {
 			m, in := memory(s)
 			m.Reset(in)
 		},
+		SilenceNotices: func(*testing.T, driver.Session) {}, // see the test of memdriver
 		DelayReplies: func(_ *testing.T, s driver.Session, d time.Duration) {
 			m, in := memory(s)
 			m.DelayReplies(in, d)

@@ -39,8 +39,9 @@ func TestConformance(t *testing.T) {
 			}
 			operate(t, d, func(*state) {})
 		},
-		CutOff: cutOff,
-		Reset:  func(t *testing.T, s driver.Session) { cutOff(t, s)() },
+		CutOff:         cutOff,
+		Reset:          func(t *testing.T, s driver.Session) { cutOff(t, s)() },
+		SilenceNotices: func(*testing.T, driver.Session) {}, // this driver polls, so there are no notices
 		LoseRequest: func(t *testing.T, s driver.Session, _ faults.Op) {
 			disks.Store(s.(*session).store.dir, disk{fails: true})
 		},

@@ -45,9 +45,10 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 		CutOff: func(t *testing.T, s driver.Session) (heal func()) {
 			return s.(*caseSession).cut()
 		},
-		Reset:       func(t *testing.T, s driver.Session) { s.(*caseSession).proxy.DropConnections() },
-		LoseRequest: func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).lose(t, op, false) },
-		LoseReply:   func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).lose(t, op, true) },
+		Reset:          func(t *testing.T, s driver.Session) { s.(*caseSession).proxy.DropConnections() },
+		SilenceNotices: func(*testing.T, driver.Session) {}, // this driver polls, so there are no notices
+		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).lose(t, op, false) },
+		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).lose(t, op, true) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 			return s.(*caseSession).hold(t, op)
 		},

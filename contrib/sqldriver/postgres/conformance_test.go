@@ -43,9 +43,10 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 		CutOff: func(t *testing.T, s driver.Session) (heal func()) {
 			return s.(*caseSession).network.Cut()
 		},
-		Reset:       func(t *testing.T, s driver.Session) { s.(*caseSession).network.Reset() },
-		LoseRequest: func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).lose(t, op, false) },
-		LoseReply:   func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).lose(t, op, true) },
+		Reset:          func(t *testing.T, s driver.Session) { s.(*caseSession).network.Reset() },
+		SilenceNotices: func(t *testing.T, s driver.Session) { s.(*caseSession).network.SilenceNotices() },
+		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).lose(t, op, false) },
+		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).lose(t, op, true) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 			return s.(*caseSession).hold(t, op)
 		},
@@ -110,7 +111,7 @@ func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {
 	if err != nil {
 		c.t.Error(err)
 	}
-	cs := &caseSession{store: c, network: new(faultnet.Network)}
+	cs := &caseSession{store: c, network: &faultnet.Network{Notices: "LISTEN "}}
 	inner.(*connector).config.DialFunc = cs.network.Dial
 	s, err := inner.Connect(ctx)
 	if err != nil {
