@@ -18,8 +18,9 @@ import (
 type Store struct {
 	// Config is the Config that the test of the driver passes to dlocktest.Run.
 	// Only New is required. Run calls New once for each history, and uses the
-	// hooks Drop, CutOff, Reset, LoseRequest, LoseReply, DelayReplies, Pause,
-	// RemoveQueue and RemoveNode. A fault whose hook is nil is not played.
+	// hooks Drop, CutOff, Reset, SilenceNotices, LoseRequest, LoseReply,
+	// DelayReplies, Pause, RemoveQueue and RemoveNode. A fault whose hook is nil
+	// is not played.
 	//
 	// Run calls one hook at a time, from several goroutines, and a heal
 	// function of CutOff counts as a hook. Just before such a call, the session
@@ -265,8 +266,12 @@ func (h *history) fault() {
 		h.hook(cause{what: "ended by the store", slot: i}, func() { c.Drop(h.T, s) })
 	case n < 10:
 		h.cut(i, h.duration(2*c.SessionTimeout))
-	case n < 18 && c.Reset != nil:
+	case n < 16 && c.Reset != nil:
 		h.hook(told(i, "connection dropped"), func() { c.Reset(h.T, s) })
+	case n == 16 || n == 17:
+		if c.SilenceNotices != nil {
+			h.alone(func() { c.SilenceNotices(h.T, s) }) // takes no lock away
+		}
 	case n < 34:
 		h.lose(i, requestOps[h.rand.IntN(len(requestOps))], h.rand.IntN(2) == 0)
 	case n < 36 && c.DelayReplies != nil:
