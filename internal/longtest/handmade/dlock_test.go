@@ -38,6 +38,13 @@ func newDlock(s setting, p *points) (locker, error) {
 	return &dlocker{mutex: client.RWMutex(name)}, nil
 }
 
+// lasting returns the setting with another session timeout.
+func (s setting) lasting(timeout time.Duration) setting {
+	const parameter = "session_timeout="
+	s.Servers = []string{strings.Replace(s.Servers[0], parameter+sessionTimeout.String(), parameter+timeout.String(), 1)}
+	return s
+}
+
 func openDlock(server string, opts ...dlock.Option) (*dlock.Client, error) {
 	driver, dsn, _ := strings.Cut(server, " ")
 	return dlock.Open(driver, dsn, opts...)

@@ -64,7 +64,7 @@ type rowStore struct {
 
 const (
 	noLimit   = "options="
-	idleLimit = "options=-c%20idle_in_transaction_session_timeout%3D200ms"
+	idleLimit = "options=-c%20idle_in_transaction_session_timeout%3D1s"
 )
 
 func newRowStore(t testing.TB, limit string) rowStore {

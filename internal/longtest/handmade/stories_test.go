@@ -114,16 +114,29 @@ func requireSurvivesRestart(t testing.TB, s setting, crash func()) {
 }
 
 // requireLongWork plays work that takes longer than the session timeout with dlock: A
-// keeps the lock until it unlocks, and B waits.
+// keeps the lock until it unlocks, and B waits. If the machine is so slow that A loses
+// the lock, it plays the same with a longer session timeout.
 func requireLongWork(t testing.TB, s setting) {
 	t.Helper()
+	for timeout := sessionTimeout; !longWork(t, s.lasting(timeout), timeout); timeout *= 2 {
+		require.Less(t, timeout, 3*sessionTimeout, "A loses the lock")
+	}
+}
+
+func longWork(t testing.TB, s setting, timeout time.Duration) (kept bool) {
+	t.Helper()
 	a, b := start(t, "A", s), start(t, "B", s)
+	defer a.kill()
+	defer b.kill()
 	first := a.lock()
 	b.contend()
-	for end := time.Now().Add(sessionTimeout * 3 / 2); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		require.NoError(t, a.check())
+	for end := time.Now().Add(timeout * 3 / 2); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if a.check() != nil {
+			return false
+		}
 	}
 	awaitQueue(t, s, first, 0)
 	require.NoError(t, a.unlock())
 	require.Greater(t, b.granted(), first)
+	return true
 }
