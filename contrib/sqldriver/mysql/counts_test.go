@@ -241,10 +241,16 @@ func countHandOver(t *testing.T) (began time.Time, err error) {
 
 	next := c.wait(found[1], waiter, gate)
 	held.Unlock()
+	gate <- struct{}{}
 	for held = nil; held == nil; {
 		select {
 		case held = <-next:
-		case gate <- struct{}{}: // one look, or more after a long wait
+			continue
+		case <-time.After(300 * time.Millisecond): // after a pause, the waiter may need more looks
+		}
+		select {
+		case held = <-next:
+		case gate <- struct{}{}:
 		}
 	}
 	err = errors.Join(
