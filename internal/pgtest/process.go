@@ -29,9 +29,10 @@ const (
 type Option func(*settings)
 
 type settings struct {
-	config []string // name=value
-	tls    *testenv.Pair
-	clock  bool
+	config  []string // name=value
+	tls     *testenv.Pair
+	clock   bool
+	primary *process
 }
 
 // WithConfig sets parameters of the server, such as "max_connections=20". The tests
@@ -81,7 +82,12 @@ func newProcess(opts []Option) (p *process, err error) {
 			os.RemoveAll(dir)
 		}
 	}()
-	if err := p.initialize(dir); err != nil {
+	if s.primary == nil {
+		err = p.initialize(dir)
+	} else {
+		err = p.copy(s.primary, dir)
+	}
+	if err != nil {
 		return nil, err
 	}
 	command, err := p.command(dir, &s)
@@ -111,6 +117,26 @@ func (p *process) initialize(dir string) error {
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("pgtest: initdb: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// copy makes the directory of the data of a standby server.
+func (p *process) copy(primary *process, dir string) error {
+	backup, err := program("pg_basebackup")
+	if err != nil {
+		return err
+	}
+	if err := p.account.own(dir); err != nil {
+		return err
+	}
+	p.data = filepath.Join(dir, "data")
+	args := p.account.command(backup, "-D", p.data, "-R", "-c", "fast", "--no-sync",
+		"-d", fmt.Sprintf("postgres://%s:%s@127.0.0.1:%d/", superuser, password, primary.port))
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("pgtest: pg_basebackup: %w\n%s", err, out)
 	}
 	return nil
 }

@@ -35,6 +35,22 @@ func Start(t testing.TB, opts ...Option) *Server {
 	return &Server{process: p, t: t}
 }
 
+// Standby starts a server that follows this one, and takes no changes before
+// [Server.Promote].
+func (s *Server) Standby(t testing.TB) *Server {
+	t.Helper()
+	return Start(t, func(o *settings) { o.primary = s.process })
+}
+
+// Promote makes a standby server a primary one. The test kills the old primary server
+// before that.
+func (s *Server) Promote(t testing.TB) {
+	t.Helper()
+	if s.SQL(t, "SELECT pg_promote()") != "t" {
+		t.Fatal("the server was not promoted")
+	}
+}
+
 func (p *process) close() error {
 	if p.proc.Pid() != 0 {
 		return errors.Join(p.kill(), p.proc.Close())

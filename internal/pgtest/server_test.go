@@ -19,6 +19,19 @@ func TestDataSurvivesAKillAndARestart(t *testing.T) {
 	require.Equal(t, "7", s.SQL(t, "SELECT n FROM kept"))
 }
 
+func TestAStandbyFollowsAndCanBePromoted(t *testing.T) {
+	s := Start(t)
+	standby := s.Standby(t)
+	s.SQL(t, "CREATE TABLE followed (n int)")
+	position := s.SQL(t, "SELECT pg_current_wal_lsn()")
+	for end := time.Now().Add(time.Minute); standby.SQL(t, "SELECT pg_last_wal_replay_lsn() >= '"+position+"'") != "t"; time.Sleep(10 * time.Millisecond) {
+		require.True(t, time.Now().Before(end), "the standby does not follow")
+	}
+	s.Kill()
+	standby.Promote(t)
+	standby.SQL(t, "INSERT INTO followed VALUES (1)")
+}
+
 // Process 1 is a child of 0.
 func TestAServerThatDoesNotRunHasNoProcesses(t *testing.T) {
 	require.Empty(t, children(0))
