@@ -12,8 +12,10 @@
 // A DSN is a URL as pgx and libpq read it, with the same parameters, such as sslmode,
 // sslrootcert, target_session_attrs and application_name. Environment variables such
 // as PGPASSWORD count as well. Parameters of pgxpool and settings of the server, such
-// as pool_max_conns and statement_timeout, are refused. These parameters are of this
-// package:
+// as pool_max_conns and statement_timeout, are refused. A DSN may name several hosts:
+// a session uses the one that is the primary server. If there is no connect_timeout, a
+// host that does not answer is passed over after a part of the session timeout. These
+// parameters are of this package:
 //
 //	session_timeout  500ms to 1h, 10s if missing: the time for which the database
 //	                 keeps a session that it does not hear from
@@ -55,6 +57,8 @@
 //
 // Errors of the classes 08, 40, 53, 57P and 58, of the network, and of a standby
 // server match driver.ErrUnavailable. Others, such as a wrong password, do not.
+// A change that waits for a row lock, for example of a transaction that an operator has
+// left open, gives up after two seconds, unless lock_timeout is set.
 //
 // # What the database must be
 //
@@ -67,6 +71,10 @@
 //   - The schema stays. If it is dropped, tokens begin at 1 again. If locks are held at
 //     that time, two sessions may hold one lock.
 //   - The isolation level read committed, which is the default. Any other is refused.
+//   - The encoding UTF8 is best, because other databases refuse names with characters
+//     that they do not have. Connections of a DSN always use client_encoding UTF8. The
+//     connections of a *sql.DB have to use it, too.
+//   - default_transaction_read_only must be off.
 //   - Each user that may connect to the database may send a false notice of a release.
 //     Use a database of its own for locks if you do not trust such users.
 //

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // options are the parameters of a DSN that are not pgx's.
@@ -27,6 +28,8 @@ const (
 	minTimeout     = 500 * time.Millisecond
 	maxTimeout     = time.Hour
 	minConnections = 3 // one each for changes, heartbeats and notices
+
+	minConnectTimeout = 500 * time.Millisecond
 )
 
 // parseDSN splits a DSN into what pgx and what this package needs. No error holds the
@@ -58,7 +61,37 @@ func parseDSN(dsn string) (*pgx.ConnConfig, options, error) {
 	if err != nil {
 		return nil, o, fmt.Errorf("postgres: dsn: %s", redact(reason(err), u, query.Get("password")))
 	}
+	switch query.Get("target_session_attrs") {
+	case "read-write":
+	case "", "any", "primary":
+		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+	default:
+		return nil, o, errors.New(`postgres: dsn: parameter "target_session_attrs" has to be primary or read-write: ` +
+			"a session needs the primary server")
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectTimeout(config, o.timeout)
+	}
+	config.RuntimeParams["client_encoding"] = "UTF8" // of the names: the database may have another default
 	return config, o, nil
+}
+
+// connectTimeout returns the time that a connection to one of several hosts may take,
+// so that a heartbeat gets to the last of them although the others do not answer. It is
+// zero, which means no limit, if there is one host.
+func connectTimeout(config *pgx.ConnConfig, sessionTimeout time.Duration) time.Duration {
+	type host struct {
+		name string
+		port uint16
+	}
+	hosts := map[host]bool{{config.Host, config.Port}: true}
+	for _, f := range config.Fallbacks { // one host may have two, with and without TLS
+		hosts[host{f.Host, f.Port}] = true
+	}
+	if len(hosts) == 1 {
+		return 0
+	}
+	return max(sessionTimeout/4/time.Duration(len(hosts)), minConnectTimeout)
 }
 
 // pgxParameters are the parameters that pgx and the server may get. A mistyped name

@@ -19,21 +19,22 @@ func TestBadDSNsSayWhatIsWrong(t *testing.T) {
 		"":                                      "not a URL of the form",
 		"host=db password=" + secret:            "not a URL of the form",
 		"mysql://dlock:" + secret + "@db/locks": "not a URL of the form",
-		"postgres://dlock:" + secret + "%zz@db/locks":                 "not a URL of the form",
-		"postgres://dlock:" + secret + "@db:port/locks":               "not a URL of the form",
-		"postgres://dlock:" + secret + "@db/l?a=%zz":                  "after the question mark",
-		"postgres://dlock:" + secret + "@db/l?sesion_timeout=3s":      `unknown parameter "sesion_timeout"`,
-		"postgres://dlock:" + secret + "@db/l?session_timeout=3":      `"session_timeout" is not a duration`,
-		"postgres://dlock:" + secret + "@db/l?session_timeout=1ms":    `"session_timeout" is not a duration from 500ms`,
-		"postgres://dlock:" + secret + "@db/l?session_timeout=2h":     `"session_timeout" is not a duration`,
-		"postgres://dlock:" + secret + "@db/l?schema=My-Schema":       `"schema" is not a name`,
-		"postgres://dlock:" + secret + "@db/l?schema=":                `"schema" is not a name`,
-		"postgres://dlock:" + secret + "@db/l?max_connections=2":      `"max_connections" is not a number of at least 3`,
-		"postgres://dlock:" + secret + "@db/l?notify=perhaps":         `"notify" is neither true nor false`,
-		"postgres://dlock:" + secret + "@db/l?sslmode=sometimes":      "sslmode is invalid",
-		"postgres://dlock:" + secret + "@db/l?sslrootcert=/no/such":   "unable to read CA file",
-		"postgres://dlock@db/l?sslmode=sometimes&password=" + secret:  "sslmode is invalid",
-		"postgres://dlock:" + secret + "@db/l?connect_timeout=" + "x": "connect_timeout",
+		"postgres://dlock:" + secret + "%zz@db/locks":                              "not a URL of the form",
+		"postgres://dlock:" + secret + "@db:port/locks":                            "not a URL of the form",
+		"postgres://dlock:" + secret + "@db/l?a=%zz":                               "after the question mark",
+		"postgres://dlock:" + secret + "@db/l?sesion_timeout=3s":                   `unknown parameter "sesion_timeout"`,
+		"postgres://dlock:" + secret + "@db/l?session_timeout=3":                   `"session_timeout" is not a duration`,
+		"postgres://dlock:" + secret + "@db/l?session_timeout=1ms":                 `"session_timeout" is not a duration from 500ms`,
+		"postgres://dlock:" + secret + "@db/l?session_timeout=2h":                  `"session_timeout" is not a duration`,
+		"postgres://dlock:" + secret + "@db/l?schema=My-Schema":                    `"schema" is not a name`,
+		"postgres://dlock:" + secret + "@db/l?schema=":                             `"schema" is not a name`,
+		"postgres://dlock:" + secret + "@db/l?max_connections=2":                   `"max_connections" is not a number of at least 3`,
+		"postgres://dlock:" + secret + "@db/l?notify=perhaps":                      `"notify" is neither true nor false`,
+		"postgres://dlock:" + secret + "@db/l?sslmode=sometimes":                   "sslmode is invalid",
+		"postgres://dlock:" + secret + "@db/l?sslrootcert=/no/such":                "unable to read CA file",
+		"postgres://dlock:" + secret + "@db/l?target_session_attrs=prefer-standby": "has to be primary or read-write",
+		"postgres://dlock@db/l?sslmode=sometimes&password=" + secret:               "sslmode is invalid",
+		"postgres://dlock:" + secret + "@db/l?connect_timeout=" + "x":              "connect_timeout",
 	} {
 		_, err := Driver{}.OpenConnector(dsn)
 		switch {
@@ -58,7 +59,7 @@ func TestDSNSetsTheOptions(t *testing.T) {
 	if got.options != want {
 		t.Errorf("options %+v, want %+v", got.options, want)
 	}
-	if got.config.RuntimeParams["application_name"] != "shop" || len(got.config.RuntimeParams) != 1 {
+	if p := got.config.RuntimeParams; p["application_name"] != "shop" || p["client_encoding"] != "UTF8" || len(p) != 2 {
 		t.Errorf("the server gets the parameters %v", got.config.RuntimeParams)
 	}
 	if got.server() != "db:5433/locks" {

@@ -15,11 +15,14 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
+// readOnly is the code of the error that the server takes no changes.
+const readOnly = "25006"
+
 // temporary holds the codes, and classes of codes, of errors that may pass by
 // themselves. See appendix A of PostgreSQL's manual.
 var temporary = []string{
-	"08",    // errors of the connection
-	"25006", // the server is a standby
+	"08", // errors of the connection
+	readOnly,
 	"25P04", // a transaction that took too long
 	"40",    // a deadlock, or a conflict with another transaction
 	"53",    // too many connections, or a full disk
@@ -57,6 +60,9 @@ func markError(ctx context.Context, err error) error {
 // ERROR has rolled the transaction back. After FATAL the outcome is unknown, because
 // an operator may end a connection right after a commit.
 func markServerError(server *pgconn.PgError, err error) error {
+	if server.Code == readOnly {
+		err = fmt.Errorf("%w: the server is a standby, or default_transaction_read_only is on", err)
+	}
 	if slices.ContainsFunc(temporary, func(class string) bool { return strings.HasPrefix(server.Code, class) }) {
 		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}

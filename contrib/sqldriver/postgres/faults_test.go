@@ -37,6 +37,8 @@ var mistakes = []mistake{
 		"TestAStepBackUnderLoad"},
 	{"an append does not lock the queue", "PERFORM dlock.lock_queue(p_queue);\n    drawn", "drawn",
 		"TestConformance/rule06/watch-of-a-queue-sees-a-creation"},
+	{"a transaction waits for a row for as long as it takes", "IF current_setting('lock_timeout') = '0' THEN", "IF false THEN",
+		"TestDeadSessionEndsWhileItsAppendWaits"},
 	{"a removal sends no notice", "PERFORM dlock.tell(p_queue, removed, p_why);", "PERFORM 1;",
 		"TestConformance/rule13/after-released-the-watch-goes-on"},
 	{"every removal counts as a release", "p_why || chr(10)", "'r' || chr(10)",

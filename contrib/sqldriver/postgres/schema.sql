@@ -79,6 +79,10 @@ BEGIN
     IF current_setting('synchronous_commit') = 'off' THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
+    IF current_setting('lock_timeout') = '0' THEN
+        -- The server would not notice that the client of this transaction has died.
+        PERFORM set_config('lock_timeout', '2s', true);
+    END IF;
     PERFORM set_config('dlock.call', '1', true);
 END $$;
 

@@ -57,6 +57,11 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 		server.SQL(t, Statements(schema)+fmt.Sprintf("UPDATE %s.meta SET version = 7", schema))
 		refused(t, server.DSN("schema="+schema), "version 7", "needs version 1")
 	})
+	t.Run("column", func(t *testing.T) {
+		schema := server.Schema()
+		server.SQL(t, Statements(schema)+fmt.Sprintf("ALTER TABLE %s.session DROP COLUMN deadline", schema))
+		refused(t, server.DSN("schema="+schema), `column "deadline" of relation "session" does not exist`)
+	})
 }
 
 func TestServerWithAnotherCertificateIsRefused(t *testing.T) {

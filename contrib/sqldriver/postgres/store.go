@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -40,7 +41,7 @@ type texts struct {
 
 func newTexts(schema string) *texts {
 	t := &texts{
-		version: `SELECT version FROM dlock.meta`,
+		version: `SELECT version, current_setting('client_encoding'), current_setting('server_encoding') FROM dlock.meta`,
 		begin:   `SELECT dlock.begin_session($1, make_interval(secs => $2))`,
 		beat:    `SELECT dlock.beat($1)`,
 		expire:  `SELECT dlock.expire()`,
@@ -56,7 +57,8 @@ func newTexts(schema string) *texts {
 			LEFT JOIN dlock.session s ON s.id = $1
 			LEFT JOIN dlock.queue q ON q.name = w.queue
 			LEFT JOIN dlock.node n ON n.queue = w.queue AND q.version IS DISTINCT FROM w.known`,
-		read: `SELECT s.id IS NOT NULL, n.token, n.data, coalesce(n.session, ''), n.created
+		read: `SELECT s.id IS NOT NULL, n.token, encode(n.data, 'hex'), coalesce(n.session, ''),
+				(extract(epoch FROM n.created) * 1000000)::bigint
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 LEFT JOIN dlock.node n ON n.queue = $2 AND n.name = $3`,
 		walk: `SELECT DISTINCT s.id IS NOT NULL, n.queue
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1
@@ -120,11 +122,10 @@ func statusError(status string) error {
 
 // Open connects, and creates the tables if they are missing.
 func (s *store) Open(ctx context.Context) error {
-	version := 0
-	err := s.one(ctx, &version, s.texts.version)
+	version, err := s.version(ctx)
 	if missing(err) {
 		if err = s.createTables(ctx); err == nil {
-			err = s.one(ctx, &version, s.texts.version)
+			version, err = s.version(ctx)
 		}
 	} else if denied(err) {
 		return fmt.Errorf("%w\nthe user may not use the tables of dlock. Let an operator run:\n\n%s",
@@ -134,6 +135,19 @@ func (s *store) Open(ctx context.Context) error {
 		return fmt.Errorf("the tables in schema %q have version %d, and this driver needs version %d", s.connector.options.schema, version, schemaVersion)
 	}
 	return err
+}
+
+// version returns the version of the tables. It refuses a connection on which the
+// server would take names for texts in an encoding that is not UTF-8: two programs with
+// different settings would then have different queues for the same lock.
+func (s *store) version(ctx context.Context) (version int, err error) {
+	var client, server string
+	err = s.query(ctx, s.texts.version, nil, func(scan func(...any) error) error { return scan(&version, &client, &server) })
+	if err == nil && version != 0 && client != "UTF8" && server != "SQL_ASCII" {
+		err = fmt.Errorf("the connections of the *sql.DB have client_encoding %s, and dlock needs UTF8: "+
+			"add client_encoding=UTF8 to their data source name", client)
+	}
+	return version, err
 }
 
 // createTables creates the tables and functions. Processes that do so at the same time
@@ -291,15 +305,20 @@ func (s *store) Look(ctx context.Context, id string, versions map[string]int64) 
 
 // Read implements session.Store.
 func (s *store) Read(ctx context.Context, id, queue, name string) (info driver.NodeInfo, err error) {
-	known, token := true, sql.NullInt64{}
-	var created sql.NullTime
+	known := true
+	var token, created sql.NullInt64
+	var data sql.NullString
 	err = s.query(ctx, s.texts.read, []any{id, queue, name}, func(scan func(...any) error) error {
-		return scan(&known, &token, &info.Data, &info.Owner, &created)
+		return scan(&known, &token, &data, &info.Owner, &created)
 	})
 	if err = ifKnown(known, err); err == nil && !token.Valid {
 		err = driver.ErrGone
 	}
-	info.Token, info.Created = token.Int64, created.Time
+	if err != nil {
+		return info, err
+	}
+	info.Token, info.Created = token.Int64, time.UnixMicro(created.Int64)
+	info.Data, err = hex.DecodeString(data.String)
 	return info, err
 }
 

@@ -1,0 +1,204 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/pgtest"
+)
+
+// role makes a user with the given settings, and returns a DSN of the user.
+func role(t *testing.T, server *pgtest.Server, schema string, settings []string, params ...string) string {
+	t.Helper()
+	user := server.Schema() + "_role"
+	server.SQL(t, "CREATE ROLE "+user+" SUPERUSER LOGIN PASSWORD 'correct-horse'")
+	for _, s := range settings {
+		server.SQL(t, "ALTER ROLE "+user+" SET "+s)
+	}
+	return strings.Replace(server.DSN(append(params, "schema="+schema)...), "dlock:", user+":", 1)
+}
+
+// TestNamesDoNotDependOnTheEncodingOfTheUser lets two users with different settings ask
+// for the same lock. If the server took the bytes of the name for characters of Latin
+// 1, each of the users would have a queue of its own.
+func TestNamesDoNotDependOnTheEncodingOfTheUser(t *testing.T) {
+	server := pgtest.Shared(t)
+	schema := server.Schema()
+	latin := role(t, server, schema, []string{"client_encoding = 'LATIN1'"})
+	first, err := sqltest.Connect(t, Driver{}, server.DSN("schema="+schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := sqltest.Connect(t, Driver{}, latin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const queue = "Bestände/ü"
+	for i, s := range []driver.Session{first, second} {
+		j, err := s.Create(t.Context(), queue, driver.NodeSpec{Prefix: "ä-W-", Data: []byte{byte(i)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(j.Ahead) != i {
+			t.Errorf("session %d: %d nodes are ahead", i, len(j.Ahead))
+		}
+	}
+
+	u, err := url.Parse(latin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.RawQuery = "sslmode=disable"
+	db, err := sql.Open("pgx", u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	c, err := NewConnector(db, Options{Schema: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "client_encoding LATIN1, and dlock needs UTF8") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestReadDoesNotDependOnTheFormatsOfTheUser reads a node on a connection on which the
+// server sends all values as texts.
+func TestReadDoesNotDependOnTheFormatsOfTheUser(t *testing.T) {
+	server := pgtest.Shared(t)
+	dsn := role(t, server, server.Schema(), []string{"bytea_output = 'escape'", "DateStyle = 'German'", "timezone = 'Asia/Kathmandu'"},
+		"default_query_exec_mode=exec")
+	s, err := sqltest.Connect(t, Driver{}, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const data = "\x00\\x41\xff'"
+	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte(data)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := driver.Read(t.Context(), s, "q", j.Name)
+	if err != nil || string(info.Data) != data || time.Since(info.Created).Abs() > time.Minute {
+		t.Errorf("%+v, error %v", info, err)
+	}
+}
+
+func TestReadOnlyUserIsTold(t *testing.T) {
+	server := pgtest.Shared(t)
+	dsn := role(t, server, server.Schema(), []string{"default_transaction_read_only = on"})
+	unavailable(t, dsn, "default_transaction_read_only is on")
+}
+
+// TestSessionUsesThePrimaryOfSeveralServers first lets the standby server come first in
+// the DSN. Then the primary server is cut off from the network: it accepts connections
+// and does not answer.
+func TestSessionUsesThePrimaryOfSeveralServers(t *testing.T) {
+	primary := pgtest.Start(t)
+	standby := primary.Standby(t)
+	unavailable(t, standby.DSN("schema=s"), "server is in standby mode")
+
+	both := func(first, second *pgtest.Server) string {
+		return primary.DSNAt(first.Addr()+","+second.Addr(), "schema=s", "session_timeout=8s")
+	}
+	create := func(dsn, prefix string) driver.Joined {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		for {
+			s, err := sqltest.Connect(t, Driver{}, dsn)
+			var j driver.Joined
+			if err == nil {
+				j, err = s.Create(ctx, "q", driver.NodeSpec{Prefix: prefix, Data: []byte(prefix)})
+			}
+			if err == nil {
+				return j
+			}
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	old := create(both(standby, primary), "a-W-")
+	position := primary.SQL(t, "SELECT pg_current_wal_lsn()")
+	for end := time.Now().Add(time.Minute); standby.SQL(t, "SELECT pg_last_wal_replay_lsn() >= '"+position+"'") != "t"; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the standby does not follow")
+		}
+	}
+
+	primary.Pause()
+	defer primary.Resume()
+	standby.Promote(t)
+	if j := create(both(primary, standby), "b-W-"); j.Token <= old.Token {
+		t.Errorf("token %d after %d", j.Token, old.Token)
+	}
+}
+
+// TestDeadSessionEndsWhileItsAppendWaits cuts a session off whose append waits for the
+// row of its queue, which an operator has locked. The other locks of the session have
+// to become free nevertheless. While the append waits in the server, no other session
+// can end this one.
+func TestDeadSessionEndsWhileItsAppendWaits(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=3s")
+	dead, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dead.Close()
+	create := func(queue, data string) (driver.Joined, error) {
+		return dead.Create(t.Context(), queue, driver.NodeSpec{Prefix: "a-W-", Data: []byte(data)})
+	}
+	if _, err := create("other", "1"); err != nil {
+		t.Fatal(err)
+	}
+	j, err := create("locked", "2")
+	if err == nil {
+		err = dead.Delete(t.Context(), "locked", j.Place, driver.Changed)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator, err := c.admin.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer operator.Rollback()
+	if _, err := operator.Exec("SELECT * FROM " + c.schema + ".queue WHERE name = 'locked' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	appended := make(chan error, 1)
+	go func() {
+		_, err := create("locked", "3")
+		appended <- err
+	}()
+	eventually := func(what string, holds func() bool) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal(what)
+			}
+		}
+	}
+	appends := "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%" + c.schema + ".append%'"
+	eventually("the append does not wait", func() bool { return c.server.SQL(t, appends) == "1" })
+	defer dead.(*caseSession).network.Cut()()
+	if err := <-appended; err == nil {
+		t.Error("the append has succeeded")
+	}
+	next, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	eventually("the lock of the dead session stays", func() bool {
+		nodes, err := next.List(t.Context(), "other")
+		return err == nil && len(nodes) == 0
+	})
+}
