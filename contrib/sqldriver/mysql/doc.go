@@ -53,6 +53,22 @@
 // parameter interpolateParams does not matter. A procedure sets its isolation level,
 // and commits or rolls back, whatever the settings of the connection are.
 //
+// # Changes that wait
+//
+// A request that gets no answer is given up after a quarter of the session timeout, or
+// after two seconds if that is longer. The server does not notice that: it goes on
+// waiting for a lock, for example of a transaction that an operator has left open, or
+// of a backup. Then it may make the change after all. That does no harm: an append that
+// comes late is refused, or its node is removed, and other changes are about nodes of
+// the session itself. But the request keeps a thread of the server meanwhile. While an
+// append waits, no session can end the session that has sent it. So the connections of
+// a DSN lower innodb_lock_wait_timeout and lock_wait_timeout to the time after which
+// the session gives up. With [NewConnector], the settings of the program's connections
+// count. By default they are 50 seconds, and a day.
+//
+// While all tables are locked, as by FLUSH TABLES WITH READ LOCK, heartbeats wait as
+// well. If that takes longer than half of the session timeout, sessions may end.
+//
 // # The rules of package driver
 //
 //	 1 order         the row of the queue is locked before the token is raised
@@ -77,6 +93,8 @@
 // disks and memory, of a read-only server, and of statements that were ended match
 // driver.ErrUnavailable. Others, such as a wrong password, do not. After a deadlock
 // (error 1213) the store sends the statement again, up to seven times.
+// MariaDB does not report that the disk of its binary log is full: it waits until an
+// operator makes room, and sessions end meanwhile.
 //
 // # What the database must be
 //

@@ -3,11 +3,14 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"net"
 	"sync"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
 )
 
 // pool has the connections of one session. A session that was made by a DSN has its
@@ -43,8 +46,21 @@ func newPool(c *connector) (*pool, error) {
 	if files != nil {
 		config.TLS = files
 	}
+	config.Params = lockWaits(c.options.timeout)
 	p.config = config
 	return p, nil
+}
+
+// lockWaits returns the limits for locks on the connections of a session. The server
+// does not notice that a client has given up a request. Without limits, the server
+// keeps a request that waits for a lock, with its thread, for 50 seconds or for a day,
+// and carries it out if it gets the lock.
+func lockWaits(timeout time.Duration) map[string]string {
+	limits := make(map[string]string)
+	for _, name := range []string{"innodb_lock_wait_timeout", "lock_wait_timeout"} {
+		limits[name] = fmt.Sprintf("LEAST(@@%s, %d)", name, session.Limit(timeout)/time.Second)
+	}
+	return limits
 }
 
 // db returns the database. It opens the pool again if it was closed.

@@ -6,8 +6,11 @@ DELIMITER //
 -- COMMIT and ROLLBACK say NO CHAIN NO RELEASE because completion_type may be CHAIN or
 -- RELEASE: then each of them would begin a transaction, or close the connection.
 
--- The procedures keep this mode: a value that is too long is an error.
+-- The procedures keep this mode and this character set. The mode makes a value that is
+-- too long an error.
 SET SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'
+//
+SET NAMES utf8mb4
 //
 
 -- The sessions. A change of a session takes a shared lock on its row until the
@@ -146,9 +149,9 @@ BEGIN
 END
 //
 
--- Appends a node. The first row holds the status: 'ok' with the token, 'unknown' or
--- 'stale'. If it is 'ok', a second result holds the nodes of the queue after the
--- commit. All nodes with lower tokens were committed before, so they are in that
+-- Appends a node. The first column is the status: 'ok', 'unknown' or 'stale'. If it is
+-- 'ok', the second one is the token, and the others are the nodes of the queue after
+-- the commit. All nodes with lower tokens were committed before, so they are in that
 -- result, unless they have gone.
 CREATE PROCEDURE IF NOT EXISTS dlock_append(IN p_session VARBINARY(64), IN p_generation BIGINT,
     IN p_queue VARBINARY(512), IN p_prefix VARBINARY(224), IN p_data LONGBLOB)
@@ -180,10 +183,15 @@ BEGIN
         END IF;
         COMMIT AND NO CHAIN NO RELEASE;
     END;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    SELECT v_status, COALESCE(v_token, 0), n.name, IF(n.session = p_session, n.token, 0)
-        FROM (SELECT 1) x LEFT JOIN dlock_node n ON v_status = 'ok' AND n.queue = p_queue;
-    COMMIT AND NO CHAIN NO RELEASE;
+    BEGIN
+        -- The node stays in spite of an error here. Error 1181 says so, because clients
+        -- take most other errors for those of a transaction that was rolled back.
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION RESIGNAL SET MYSQL_ERRNO = 1181;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+        SELECT v_status, COALESCE(v_token, 0), n.name, IF(n.session = p_session, n.token, 0)
+            FROM (SELECT 1) x LEFT JOIN dlock_node n ON v_status = 'ok' AND n.queue = p_queue;
+        COMMIT AND NO CHAIN NO RELEASE;
+    END;
 END
 //
 
@@ -208,8 +216,9 @@ BEGIN
         ELSE
             SELECT name INTO v_name FROM dlock_node WHERE queue = p_queue AND token = p_token AND session = p_session;
         END IF;
-        -- A replacement whose answer was lost may rename the node after it was read here.
-        -- The DELETE waits for the replacement, and then finds no node of the old name.
+        -- A replacement whose answer was lost may rename the node after it was read
+        -- here. The DELETE waits for the replacement, and then finds no node of the old
+        -- name.
         WHILE v_name IS NOT NULL AND v_status = 'gone' DO
             IF p_released THEN
                 UPDATE dlock_queue SET released = v_name WHERE name = p_queue;
@@ -298,7 +307,7 @@ CREATE PROCEDURE IF NOT EXISTS dlock_look(IN p_session VARBINARY(64), IN p_queue
 BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SELECT s.id IS NOT NULL, UNHEX(j.queue), COALESCE(q.last, 0), q.released, n.name, IF(n.session = p_session, n.token, 0)
-        FROM JSON_TABLE(p_queues, '$[*]' COLUMNS (queue VARCHAR(1024) PATH '$')) j
+        FROM JSON_TABLE(p_queues, '$[*]' COLUMNS (queue VARCHAR(1024) CHARACTER SET ascii PATH '$')) j
         LEFT JOIN dlock_session s ON s.id = p_session
         LEFT JOIN dlock_queue q ON q.name = UNHEX(j.queue)
         LEFT JOIN dlock_node n ON n.queue = UNHEX(j.queue);

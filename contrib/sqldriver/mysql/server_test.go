@@ -61,6 +61,11 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 		server.SQL(t, "", Statements(database)+"UPDATE dlock_meta SET version = 7")
 		refused(t, server.DSN(database), "version 7", "needs version 1")
 	})
+	t.Run("column", func(t *testing.T) {
+		database := server.Database()
+		server.SQL(t, "", Statements(database)+"ALTER TABLE dlock_session DROP COLUMN generation")
+		refused(t, server.DSN(database), "Unknown column 'generation'")
+	})
 }
 
 func TestServerWithAnotherCertificateIsRefused(t *testing.T) {
@@ -212,9 +217,13 @@ func TestExistingDatabase(t *testing.T) {
 	for _, params := range []string{"", "interpolateParams=true&multiStatements=true&parseTime=true&clientFoundRows=true&loc=Europe%2FBerlin",
 		"autocommit=0", "tx_isolation=%27SERIALIZABLE%27", "tx_isolation=%27READ-UNCOMMITTED%27",
 		"time_zone=%27%2B05:00%27&sql_mode=%27ANSI%2CNO_BACKSLASH_ESCAPES%27", "charset=latin1",
-		"completion_type=1", "completion_type=2"} {
+		"completion_type=1", "completion_type=2", "character_set_connection=ucs2"} {
 		t.Run(params, func(t *testing.T) {
-			db := openDB(t, server, server.Database(), params)
+			database := server.Database()
+			if params == "character_set_connection=ucs2" {
+				server.SQL(t, "", "ALTER DATABASE "+database+" CHARACTER SET utf16")
+			}
+			db := openDB(t, server, database, params)
 			c, err := NewConnector(db, Options{SessionTimeout: 20 * time.Second})
 			if err != nil {
 				t.Fatal(err)
@@ -733,8 +742,8 @@ func TestLostReplyDoesNotRepeatTheAppend(t *testing.T) {
 	if n := s.sent()["dlock_append"]; n != 2 {
 		t.Errorf("%d appends, want 2", n)
 	}
-	if n := s.roundTrips() - before; n != 2 {
-		t.Errorf("%d queries, want 2: the append and its cancellation", n)
+	if n := s.roundTrips() - before; n != 3 {
+		t.Errorf("%d queries, want 3: the append, the setting of a new connection, and the cancellation", n)
 	}
 }
 

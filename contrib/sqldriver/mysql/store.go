@@ -118,8 +118,10 @@ func pause(ctx context.Context, tries int) bool {
 	}
 }
 
-// query sends one statement without arguments, and calls row for each row of its first
-// result. Rows without arguments need no prepared statement, so this is one round trip.
+// query sends one statement without arguments, and calls row for each row of its
+// results. Rows without arguments need no prepared statement, so this is one round
+// trip. If a procedure fails while it sends a result, the server may end that result,
+// and send the error after it. So query reads all results.
 func (s *store) query(ctx context.Context, text string, row func(scan func(...any) error) error) error {
 	db, err := s.pool.db()
 	if err != nil {
@@ -130,9 +132,11 @@ func (s *store) query(ctx context.Context, text string, row func(scan func(...an
 		return err
 	}
 	defer rows.Close()
-	for rows.Next() {
-		if err := row(rows.Scan); err != nil {
-			return err
+	for more := true; more; more = rows.NextResultSet() {
+		for rows.Next() {
+			if err := row(rows.Scan); err != nil {
+				return err
+			}
 		}
 	}
 	return rows.Err()

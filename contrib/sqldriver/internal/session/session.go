@@ -153,12 +153,16 @@ func (s *Session) askQueue(ctx context.Context, what, queue string, request func
 	})
 }
 
-// limit returns a context for one request. A connection can stay silent while the
-// heartbeats use others, for example if a firewall has forgotten the connection. So no
-// request waits longer than a quarter of the session timeout. The floor of two seconds
-// keeps short timeouts from giving up requests that wait for row locks.
+// Limit returns how long a session with the given timeout waits for one request. A
+// connection can stay silent while the heartbeats use others, for example if a firewall
+// has forgotten the connection. So no request waits longer than a quarter of the
+// session timeout. The floor of two seconds keeps short timeouts from giving up
+// requests that wait for row locks.
+func Limit(timeout time.Duration) time.Duration { return max(timeout/4, 2*time.Second) }
+
+// limit returns a context for one request: see Limit.
 func (s *Session) limit(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, max(s.timeout/4, 2*time.Second))
+	return context.WithTimeout(ctx, Limit(s.timeout))
 }
 
 // change makes a change with the present generation of the session. If a Cancel

@@ -1,0 +1,116 @@
+package mysql
+
+import (
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// TestAppendWhoseListFailsLeavesNothing lets an append commit, and then fail when it
+// reads the queue: another client has locked the table meanwhile. If the session took
+// that error for one of a change that was rolled back, the node would stay, and no
+// other contender would get the lock.
+func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=1h")
+	s := newSession(t, c)
+	s.Delete(t.Context(), "q", create(t, s, "q").Place, driver.Changed)
+	// The connections of the session wait for a second for the lock of a table.
+	st := s.Store().(*store)
+	st.pool.mu.Lock()
+	st.pool.config.Params["lock_wait_timeout"] = "1"
+	err := st.pool.own.Close()
+	st.pool.own = nil
+	st.pool.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := c.admin.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Rollback()
+	lockRows(t, rows, "SELECT * FROM dlock_node WHERE queue = 'q' FOR UPDATE") // and the gap
+	created := make(chan error, 1)
+	go func() {
+		_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("y")})
+		created <- err
+	}()
+	eventually(t, "the append does not wait", func() bool { return waits(t, c.server) == "1" })
+	table, err := c.admin.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	locked := make(chan error, 1)
+	go func() {
+		_, err := table.ExecContext(t.Context(), "LOCK TABLES dlock_node WRITE")
+		locked <- err
+	}()
+	eventually(t, "the table is not wanted", func() bool {
+		return c.server.SQL(t, "", "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Waiting for table metadata lock%'") == "1"
+	})
+	if err := rows.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-locked; err != nil {
+		t.Fatal(err)
+	}
+	err = <-created
+	var n int
+	if e := table.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM dlock_node").Scan(&n); e != nil || n != 1 {
+		t.Fatalf("%d nodes, error %v: the append has not come to its end", n, e)
+	}
+	if !errors.Is(err, driver.ErrUnavailable) || number(err) != 1181 {
+		t.Errorf("error %v", err)
+	}
+	if _, err := table.ExecContext(t.Context(), "UNLOCK TABLES"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the node is still there", func() bool {
+		nodes, err := s.List(t.Context(), "q")
+		return err == nil && len(nodes) == 0
+	})
+}
+
+// TestChangesThatWereGivenUpEndInTheServer locks a row, and then a table, for longer
+// than the session waits for its change. The server must not keep the change, and its
+// thread, much longer.
+func TestChangesThatWereGivenUpEndInTheServer(t *testing.T) {
+	for name, texts := range map[string][2]string{
+		"row":   {"BEGIN; SELECT * FROM dlock_queue WHERE name = 'q' FOR UPDATE", "ROLLBACK"},
+		"table": {"LOCK TABLES dlock_node WRITE", "UNLOCK TABLES"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCaseWith(t, "session_timeout=8s")
+			s := newSession(t, c)
+			s.Delete(t.Context(), "q", create(t, s, "q").Place, driver.Changed)
+			blocker, err := c.admin.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer blocker.Close()
+			for text := range strings.SplitSeq(texts[0], "; ") {
+				if _, err := blocker.ExecContext(t.Context(), text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("y")})
+			if !errors.Is(err, driver.ErrUnavailable) {
+				t.Fatalf("error %v", err)
+			}
+			appends := "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '" + c.database + "' AND info LIKE 'CALL%dlock_append%'"
+			began := time.Now()
+			eventually(t, "the server keeps the append", func() bool { return c.server.SQL(t, "", appends) == "0" })
+			if waited := time.Since(began); waited > 20*time.Second {
+				t.Errorf("the server keeps the append %v longer than the session", waited)
+			}
+			if _, err := blocker.ExecContext(t.Context(), texts[1]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
