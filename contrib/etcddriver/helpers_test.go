@@ -2,6 +2,7 @@ package etcddriver
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -43,9 +44,17 @@ func connectTo(t testing.TB, dsn string) *session {
 	return s.(*session)
 }
 
+// create makes a node. A request of the driver takes at least a second before it is
+// taken for lost. Then the machine is slow, and create tries again.
 func create(t testing.TB, s driver.Session, queue, prefix string) driver.Joined {
 	t.Helper()
-	j, err := s.Create(within(t), queue, driver.NodeSpec{Prefix: prefix, Data: []byte(prefix + "data")})
-	require.NoError(t, err)
-	return j
+	for {
+		began := time.Now()
+		j, err := s.Create(within(t), queue, driver.NodeSpec{Prefix: prefix, Data: []byte(prefix + "data")})
+		if errors.Is(err, driver.ErrUnavailable) && time.Since(began) >= time.Second {
+			continue
+		}
+		require.NoError(t, err)
+		return j
+	}
 }
