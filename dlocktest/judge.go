@@ -14,6 +14,9 @@ func (c *check) mayFail(what string, s driver.Session, ctx context.Context, err 
 	switch {
 	case err == nil:
 		return false
+	case ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):
+		c.errorf("%s returned %q, which matches an error of package context although its ctx has not ended: it would look like the caller's own deadline (rule 10)",
+			what, err)
 	case errors.Is(err, driver.ErrUnavailable):
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case errors.Is(err, driver.ErrSessionEnded) && s.Err() != nil:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -25,8 +26,23 @@ var methodSabotages = []sabotage{
 		of(func(s base) *fickle { return &fickle{base: s} })},
 	{"ends with the ctx of Connect", "deriving the session's own context from it",
 		of(func(s base) *endsWithConnect { return &endsWithConnect{base: s} })},
+	{"gives a request a deadline and returns its error", "a time limit by context.WithTimeout",
+		of(func(s base) ownDeadline { return ownDeadline{s} })},
 	{"makes one call at a time", "a mutex around the connection: a call that waits for it ignores ctx",
 		of(func(s base) *oneAtATime { return &oneAtATime{base: s} })},
+}
+
+// ownDeadline is a session that limits the time of a list.
+type ownDeadline struct{ base }
+
+func (s ownDeadline) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	limited, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	nodes, err := s.base.List(limited, queue)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil && s.base.Err() == nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, limited.Err())
+	}
+	return nodes, err
 }
 
 type marksNames struct{ base }

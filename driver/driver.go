@@ -46,7 +46,8 @@ type Connector interface {
 //   - An error matches [ErrUnavailable] if it may pass by itself, and only then.
 //     Package recipes repeats a call after such an error, and after no other.
 //   - If ctx has ended, the error may match ErrUnavailable, or the error of ctx,
-//     or both.
+//     or both. Otherwise it matches no error of package context, also if the
+//     driver has limited the time of the request itself.
 //   - If [CheckQueue] refuses the queue, or [CheckPrefix] the prefix, the error
 //     matches [ErrBadName], and the driver sends no request to the store.
 //
