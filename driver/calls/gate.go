@@ -14,9 +14,8 @@ import (
 type Gate struct {
 	mu     sync.Mutex
 	closed bool
-	life   context.Context // ends when the Gate is closed
-	end    context.CancelFunc
-	calls  sync.WaitGroup // the calls in flight, and the goroutines that Go has started
+	ends   map[*context.CancelFunc]struct{} // the functions that end the calls in flight
+	calls  sync.WaitGroup                   // the calls in flight, and the goroutines that Go has started
 }
 
 // Enter registers a call, and reports with open whether the call may begin.
@@ -29,15 +28,17 @@ func (g *Gate) Enter(ctx context.Context) (life context.Context, leave func(), o
 	if g.closed {
 		return ctx, nil, false
 	}
-	if g.life == nil {
-		g.life, g.end = context.WithCancel(context.Background())
+	if g.ends == nil {
+		g.ends = make(map[*context.CancelFunc]struct{})
 	}
 	g.calls.Add(1)
-	life, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(g.life, cancel)
+	life, end := context.WithCancel(ctx)
+	g.ends[&end] = struct{}{}
 	return life, func() {
-		stop()
-		cancel()
+		g.mu.Lock()
+		delete(g.ends, &end)
+		g.mu.Unlock()
+		end()
 		g.calls.Done()
 	}, true
 }
@@ -60,8 +61,8 @@ func (g *Gate) Go(f func()) bool {
 func (g *Gate) Close() {
 	g.mu.Lock()
 	g.closed = true
-	if g.end != nil {
-		g.end()
+	for end := range g.ends {
+		(*end)()
 	}
 	g.mu.Unlock()
 	g.calls.Wait()
