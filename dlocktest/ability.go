@@ -32,6 +32,7 @@ var trials = map[need]func(c *check, a, b driver.Session) bool{
 		return c.join(b, "abilities", writer, last).Watch.C != nil || c.join(a, "abilities", writer, last).Watch.C != nil
 	},
 	needReleased: func(c *check, a, b driver.Session) bool {
+		c.waitOnce(a, b, "abilities")
 		for range 5 {
 			p := c.create(a, "abilities", writer)
 			q, w := c.waitFor(b, "abilities", p.Node)

@@ -163,7 +163,8 @@ const (
 	AbilityAhead Ability = "Ahead"
 	// AbilityArmed says that Create returns a watch, see driver.Joined.
 	AbilityArmed Ability = "Armed"
-	// AbilityReleased says that watches send driver.Released.
+	// AbilityReleased says that watches send driver.Released, at least if the session
+	// that releases the lock has waited in the queue before.
 	AbilityReleased Ability = "Released"
 )
 

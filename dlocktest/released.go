@@ -39,12 +39,30 @@ var releasedCases = []testCase{
 	{name: "a-late-release-is-not-that-of-a-node-that-took-the-name", why: whyReleased, needs: needRemoveQueue, run: lateReleaseIsNotReleased},
 }
 
+// twoWaiters returns two sessions that have waited in the queue "q": a driver may send
+// Released only for the releases of such sessions.
+func (c *check) twoWaiters() (a, b driver.Session) {
+	a, b = c.twoSessions()
+	c.waitOnce(a, b, "q")
+	c.waitOnce(b, a, "q")
+	return a, b
+}
+
+// waitOnce lets the session s wait in the queue, behind a node of another session.
+func (c *check) waitOnce(s, other driver.Session, queue string) {
+	ahead := c.create(other, queue, writer)
+	p, w := c.waitFor(s, queue, ahead.Node)
+	c.delete(other, queue, ahead)
+	c.awaitNews(w, "Delete of the node ahead")
+	c.delete(s, queue, p)
+}
+
 // releaseWakes releases a node while several watches of the next node wait for
 // that. Some of these watches were armed with the token of the next node, one
 // was armed only with its name, and one may come from Create. Each watch has to
 // send Released or to end.
 func releaseWakes(c *check) {
-	a, b := c.twoSessions()
+	a, b := c.twoWaiters()
 	var sent, all int
 	for range 10 {
 		p := c.create(a, "q", writer)
@@ -69,7 +87,7 @@ func releaseWakes(c *check) {
 }
 
 func releaseLosesReply(c *check) {
-	a, b := c.twoSessions()
+	a, b := c.twoWaiters()
 	for i := range 4 {
 		p := c.create(a, "q", writer)
 		q, w := c.waitFor(b, "q", p.Node)
@@ -87,7 +105,7 @@ func releaseLosesReply(c *check) {
 }
 
 func releasedIsListed(c *check) {
-	a, b := c.twoSessions()
+	a, b := c.twoWaiters()
 	c.rounds(60, func(int) {
 		p := c.create(a, "q", writer)
 		q, w := c.waitFor(b, "q", p.Node)
@@ -108,7 +126,7 @@ func releasedIsListed(c *check) {
 // that the watch goes on for the own node alone, whatever happens to the other
 // two.
 func releasedGoesOn(c *check) {
-	a, b := c.twoSessions()
+	a, b := c.twoWaiters()
 	early := 0
 	const n = 5
 	for i := range n {
@@ -139,7 +157,7 @@ func releasedGoesOn(c *check) {
 // contender receives Released. The method does this in n rounds.
 func (c *check) wantNoOvertaking(n int, after string, removeOwn func(b driver.Session, q driver.Place)) {
 	for i := range n {
-		a, b := c.twoSessions()
+		a, b := c.twoWaiters()
 		p := c.create(a, "q", writer)
 		j := c.join(b, "q", writer, last)
 		var watches []driver.Watch
@@ -190,7 +208,7 @@ func releasedAfterExpiry(c *check) {
 }
 
 func ownIsNotReleased(c *check) {
-	a, b := c.twoSessions()
+	a, b := c.twoWaiters()
 	for range 10 {
 		ahead := c.create(b, "q", writer)
 		p := c.create(a, "q", writer)
@@ -206,7 +224,7 @@ func ownIsNotReleased(c *check) {
 // deleted with the cause Changed. Watches of these nodes must not send
 // Released.
 func goneIsNotReleased(c *check) {
-	a, b := c.twoSessions()
+	a, b := c.twoWaiters()
 	for _, why := range []driver.Cause{driver.Changed, driver.Released} {
 		p := c.create(a, "q", writer)
 		mine, theirs := c.create(a, "q", writer), c.create(b, "q", writer)
@@ -225,7 +243,7 @@ func goneIsNotReleased(c *check) {
 // resetIsNotReleased breaks the connections of both sessions, and then deletes
 // the node without a release. No watch of the node may send Released.
 func resetIsNotReleased(c *check) {
-	a, b := c.twoSessions()
+	a, b := c.twoWaiters()
 	p, watches := nodeWithWatches(c, a, b)
 	c.reset(b)
 	c.reset(a)
@@ -236,7 +254,7 @@ func resetIsNotReleased(c *check) {
 // otherReleaseIsNotReleased releases one node and deletes another one. Watches of
 // the deleted node must not send Released.
 func otherReleaseIsNotReleased(c *check) {
-	a, b := c.twoSessions()
+	a, b := c.twoWaiters()
 	for range 5 {
 		p, watches := nodeWithWatches(c, a, b)
 		other := c.create(a, "q", writer)

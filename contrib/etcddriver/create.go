@@ -46,7 +46,7 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 			return err
 		}
 		token := reply.Header.Revision // the transaction has made it, so it is the create revision
-		s.remember(token, ownNode{queue, id, number, slices.Clone(n.Data)})
+		s.remember(token, &ownNode{queue: queue, id: id, number: number, data: slices.Clone(n.Data)})
 		ahead := nodesOf(parseQueue(keys, reply.Responses[0].GetResponseRange().Kvs))
 		j = driver.Joined{Place: driver.Place{Node: nodeOf(n.Prefix, token), Token: token}, Known: true, Ahead: ahead}
 		j.Watch = s.watchAhead(ctx, queue, n, j)
@@ -117,30 +117,20 @@ func (s *session) pause(d time.Duration) {
 	}
 }
 
-func (s *session) remember(token int64, n ownNode) {
+func (s *session) remember(token int64, n *ownNode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.own[token] = n
 }
 
-func (s *session) forget(token int64) {
-	s.mu.Lock()
-	n, known := s.own[token]
-	delete(s.own, token)
-	s.mu.Unlock()
-	if known {
-		s.giveBack(n.queue, n.number)
-	}
-}
-
 // node returns the session's node with that token. The error matches driver.ErrGone
 // if the node was deleted before.
-func (s *session) node(queue string, token int64) (ownNode, error) {
+func (s *session) node(queue string, token int64) (*ownNode, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, known := s.own[token]
 	if !known || n.queue != queue {
-		return n, driver.ErrGone
+		return nil, driver.ErrGone
 	}
 	return n, nil
 }

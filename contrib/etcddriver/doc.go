@@ -33,18 +33,23 @@
 // was compacted.
 //
 // Create is one transaction: it lists the queue, and puts the key. A contender that
-// finds no node ahead holds the lock. To release the lock is one more transaction,
-// so a free lock takes two requests.
+// finds no node ahead holds the lock. To release the lock is one more request, so a
+// free lock takes two requests.
 //
-// A session that waits in a queue follows that queue by one watch of etcd, and goes on
-// following it for ten seconds after its last wait there. All watches of a session
-// share one stream. To begin takes two requests: the watch, and a list after it. From
-// then on a contender that waits needs no request but its two transactions. The
-// transaction that releases a lock also puts a key that says so, and the watches of
-// etcd receive both changes together. So the next waiter holds the lock as soon as its
-// session receives them. A session receives every change of a queue that it follows,
-// in the order of etcd's revisions. So a hand-over among n sessions costs the server
-// n messages for the new node and n for the release.
+// A session that waits in a queue, or holds a lock for longer than 300 ms, follows the
+// queue by one watch of etcd. It goes on following it for ten seconds after the last
+// wait or lock. All watches of a session share one stream. To begin takes two requests:
+// the watch, and a list after it. From then on a contender that waits needs no request
+// but those two of its own.
+//
+// A session that follows the queue releases its lock by a transaction, which also puts
+// a key that says so. The watches of etcd receive both changes together. So the next
+// waiter holds the lock as soon as its session receives them. Any other session only
+// removes its key. If there is a waiter, it lists the queue once.
+//
+// A session receives every change of a queue that it follows, in the order of etcd's
+// revisions. So a hand-over among n sessions costs the server n messages for the new
+// node and n for the release.
 //
 // A watch of etcd that is lost is opened again, and then the queue is listed. The same
 // happens if etcd has compacted the changes that were missed. If a server gives no
@@ -69,11 +74,9 @@
 //	 32 contenders      595/s         334/s
 //	100 waiters, all    1.7 s         0.9 s
 //
-// A free lock takes two requests with both. With a Mutex, the request that releases the
-// lock removes a key without a check. With this driver, the request is a transaction
-// that checks the create revision of the key, and puts the key that tells of the
-// release. That is a third of the difference. The rest is mostly work of this process,
-// such as a time limit for each request, and the data that a node has here.
+// A free lock takes two requests with both. The server needs about the same time for
+// them. This process needs a little more: each request has a time limit here, and a
+// node has data.
 //
 // A waiter of a Mutex watches from a past revision, and etcd serves such watches every
 // 100 ms only. So n contenders of a Mutex get about 10 times n locks per second,
@@ -89,7 +92,8 @@
 //	   nothing      the lease has ended; cancelling is one transaction, also repeated
 //	 5 ahead        the transaction lists the queue before it puts the node
 //	 6 watch        one watch of etcd follows the queue from before a list of it
-//	 7 delete       the transaction compares the create revision with the token
+//	 7 delete       a key is removed only for its node: no later node gets the key while
+//	                a removal can still arrive; the reply says whether there was a key
 //	 8 session end  driver.Lease, counted from heartbeats with a proof
 //	 9 close        revoking the lease removes its keys
 //	10 methods      each request has a time limit; errors by gRPC's codes
@@ -97,7 +101,8 @@
 //	   outlives
 //	12 replace      the prefix is in the value of the key, so the key stays
 //	13 released     deletion and release have one revision, and one watch of etcd shows
-//	                both, and the waiter's own node
+//	                both, and the waiter's own node; a session that does not follow
+//	                the queue does not tell of its release
 //
 // # What is stored
 //
@@ -112,13 +117,13 @@
 //
 // The name of a session is the number of its lease, in 16 hexadecimal digits. The other
 // numbers are decimal. Each Create of a session has a number of its own. The number of
-// a node is free again when the node has gone, and when no Create or cancellation with
-// this number is under way. The value of a node's key is the prefix of the node's
-// name, a newline, and the data. The name of the node is the prefix and the create
-// revision, in ten digits or more. A key whose last part is a name that
-// driver.ParseName accepts is a contender as well, and the sequence in that name is
-// its rank; its value is its data. All other keys are ignored. All keys of a session
-// belong to its lease.
+// a node is free again when the node has gone, and when no request that makes or
+// removes a node with this number can still arrive. The value of a node's key is the
+// prefix of the node's name, a newline, and the data. The name of the node is the
+// prefix and the create revision, in ten digits or more. A key whose last part is a
+// name that driver.ParseName accepts is a contender as well, and the sequence in that
+// name is its rank; its value is its data. All other keys are ignored. All keys of a
+// session belong to its lease.
 //
 // A program in another language takes part by these transactions, written here for
 // "etcdctl txn", with a lease that it keeps alive. To create node 1 by Create number 8:
@@ -129,7 +134,7 @@
 //	put --lease=694d9af3a6d2710c locks/stock/42//694d9af3a6d2710c:1 "web1-W-\n{}"
 //
 // To release it, if 1234 is its create revision (without the put if the lock was held
-// by a reader, or was not held):
+// by a reader, or was not held, or to make the next waiter list the queue):
 //
 //	create("locks/stock/42//694d9af3a6d2710c:1") = "1234"
 //

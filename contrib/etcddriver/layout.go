@@ -2,8 +2,8 @@ package etcddriver
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -36,7 +36,7 @@ func (s *settings) watched(queue string) (from, to string) {
 
 // nodeID returns the last part of the key of a session's node with that number.
 func nodeID(session clientv3.LeaseID, n int64) string {
-	return fmt.Sprintf("%016x:%d", int64(session), n)
+	return sessionName(session) + ":" + strconv.FormatInt(n, 10)
 }
 
 // isNodeID reports whether nodeID could have returned the text.

@@ -18,6 +18,9 @@ func TestTheLayoutIsAsDocumented(t *testing.T) {
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+prefix)
 	id := fmt.Sprintf("%016x", int64(s.id))
 	first, second := create(t, s, "stock/42", "web1-W-"), create(t, s, "stock/42", "web2-R-")
+	w, err := s.WatchQueue(within(t), "stock/42") // a session that has waited tells of its release
+	require.NoError(t, err)
+	defer w.Stop()
 	require.Equal(t, fmt.Sprintf("web1-W-%010d", first.Token), first.Name)
 	require.NoError(t, s.Delete(within(t), "stock/42", first.Place, driver.Released))
 	s.cancel(s.settings.queueKeys("stock/42")+nodeID(s.id, 3), s.settings.cancelled(s.id, 9))
@@ -27,7 +30,7 @@ func TestTheLayoutIsAsDocumented(t *testing.T) {
 		prefix + "/stock/42/.released", id + ":1",
 		prefix + "/stock/42//" + id + ":2", "web2-R-", "web2-R-data", "",
 	}, "\n"), server.Etcdctl("get", "--prefix", prefix+"/"))
-	_, err := s.Replace(within(t), "stock/42", second.Place, "web3-W-")
+	_, err = s.Replace(within(t), "stock/42", second.Place, "web3-W-")
 	require.NoError(t, err)
 	require.Equal(t, "web3-W-\nweb2-R-data\n", server.Etcdctl("get", "--print-value-only", prefix+"/stock/42//"+id+":2"))
 

@@ -29,7 +29,8 @@ func (s *session) take(queue string) (number int64) {
 }
 
 // giveBack frees a number for the next node. It is called when the node has gone, and
-// no request that is still under way can make or remove a node with this number.
+// no request that is still under way can make or remove a node with this number. A
+// number for which this cannot be known is not used again: see remove.
 func (s *session) giveBack(queue string, number int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,8 +2,10 @@ package etcddriver
 
 import (
 	"context"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/dlocktest/faults"
@@ -76,4 +78,83 @@ func TestANodeNeverTakesAKeyThatACancellationRemoves(t *testing.T) {
 	nodes, err = s.List(within(t), "q")
 	require.NoError(t, err)
 	require.Len(t, nodes, 2)
+}
+
+// Delete removes a key without a check. So a Delete that arrives late must not find a
+// later node with the same key.
+func TestANodeNeverTakesAKeyThatALateDeleteRemoves(t *testing.T) {
+	st := newStore(t, etcdtest.Shared(t), longSession)
+	made, err := st.Connect(within(t))
+	require.NoError(t, err)
+	defer made.Close()
+	s, link := made.(*session), st.link(made)
+	removed := create(t, s, "q", "h-W-")
+	arrive := link.holdRequest(t, st.server, faults.OpDelete)
+	require.ErrorIs(t, s.Delete(within(t), "q", removed.Place, driver.Released), driver.ErrUnavailable)
+	eventually(t, func() bool { return s.Delete(within(t), "q", removed.Place, driver.Released) == nil })
+
+	next := create(t, s, "q", "h-W-")
+	arrive()
+	nodes, err := s.List(within(t), "q")
+	require.NoError(t, err)
+	require.Equal(t, []driver.Node{next.Node}, nodes)
+}
+
+// Two calls of Delete for the same node run at once, and the second one reaches the
+// store after the first one has returned.
+func TestANodeNeverTakesAKeyThatASecondDeleteRemoves(t *testing.T) {
+	st := newStore(t, etcdtest.Shared(t), longSession)
+	made, err := st.Connect(within(t))
+	require.NoError(t, err)
+	defer made.Close()
+	s, w := made.(*session), &st.link(made).wire
+	removed := create(t, s, "q", "h-W-")
+	sending, send := make(chan struct{}), make(chan struct{})
+	w.play(matching(faults.OpDelete), func(_ context.Context, _ string, _ any, pass func() error) {
+		close(sending)
+		<-send
+		_ = pass()
+	})
+	second := make(chan error, 1)
+	go func() { second <- s.Delete(within(t), "q", removed.Place, driver.Changed) }()
+	<-sending
+	require.NoError(t, s.Delete(within(t), "q", removed.Place, driver.Changed))
+
+	next := create(t, s, "q", "h-W-")
+	close(send)
+	require.Error(t, <-second) // the wire loses its reply
+	nodes, err := s.List(within(t), "q")
+	require.NoError(t, err)
+	require.Equal(t, []driver.Node{next.Node}, nodes)
+}
+
+// When two calls of Delete for one node have got their replies, the next node gets the
+// key.
+func TestAKeyIsFreeAfterTwoDeletesOfItsNode(t *testing.T) {
+	server := etcdtest.Shared(t)
+	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
+	for range 20 {
+		j := create(t, s, "q", "h-W-")
+		var calls sync.WaitGroup
+		for range 2 {
+			calls.Go(func() {
+				if err := s.Delete(within(t), "q", j.Place, driver.Changed); err != nil {
+					assert.ErrorIs(t, err, driver.ErrGone)
+				}
+			})
+		}
+		calls.Wait()
+		require.Empty(t, s.numbers)
+	}
+}
+
+func TestAReleaseAfterAnOperatorFindsTheNodeGone(t *testing.T) {
+	server := etcdtest.Shared(t)
+	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
+	w, err := s.WatchQueue(within(t), "q") // so that Delete tells of the release
+	require.NoError(t, err)
+	defer w.Stop()
+	j := create(t, s, "q", "h-W-")
+	server.Etcdctl("del", s.settings.queueKeys("q")+s.key(t, "q", j.Place))
+	require.ErrorIs(t, s.Delete(within(t), "q", j.Place, driver.Released), driver.ErrGone)
 }

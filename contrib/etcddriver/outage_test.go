@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
@@ -231,4 +232,37 @@ func TestASessionSurvivesANewLeader(t *testing.T) {
 	eventually(t, func() bool { return s.beat(within(t)) })
 	require.NoError(t, s.Err())
 	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
+}
+
+// The callers set no deadline, so their errors must not match that of a context.
+func TestASilentConnectionIsNoDeadlineOfTheCaller(t *testing.T) {
+	t.Parallel()
+	st := newStore(t, etcdtest.Shared(t), longSession)
+	made, err := st.Connect(within(t))
+	require.NoError(t, err)
+	defer made.Close()
+	s, proxy := made.(*session), st.link(made).proxy
+	a, b, c := create(t, s, "q", "a-W-"), create(t, s, "q", "b-W-"), create(t, s, "q", "c-W-")
+	proxy.Cut()
+	defer proxy.Heal()
+	ctx, calls := context.Background(), sync.WaitGroup{}
+	for name, ask := range map[string]func() error{
+		"Create":     func() error { _, err := s.Create(ctx, "q", driver.NodeSpec{Prefix: "d-W-"}); return err },
+		"List":       func() error { _, err := s.List(ctx, "q"); return err },
+		"Read":       func() error { _, err := s.Read(ctx, "q", a.Name); return err },
+		"Walk":       func() error { _, err := s.Walk(ctx, ""); return err },
+		"Watch":      func() error { _, err := s.Watch(ctx, "q", b.Place, a.Node); return err },
+		"WatchQueue": func() error { _, err := s.WatchQueue(ctx, "q"); return err },
+		"Delete":     func() error { return s.Delete(ctx, "q", b.Place, driver.Changed) },
+		"Replace":    func() error { _, err := s.Replace(ctx, "q", c.Place, "e-W-"); return err },
+	} {
+		calls.Go(func() {
+			err := ask()
+			assert.ErrorIs(t, err, driver.ErrUnavailable, name)
+			assert.ErrorContains(t, err, "no answer within 2.5s", name)
+			assert.NotErrorIs(t, err, context.DeadlineExceeded, name)
+			assert.NotErrorIs(t, err, context.Canceled, name)
+		})
+	}
+	calls.Wait()
 }

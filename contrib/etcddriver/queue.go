@@ -84,22 +84,62 @@ func (s *session) Walk(ctx context.Context, prefix string) (queues []string, err
 	return slices.Compact(queues), err
 }
 
-// Delete removes the node's key if it is the key that Create has put. If the cause
-// is driver.Released, the same transaction puts the key that tells of the release,
-// so that its event has the revision of the deletion.
+// Delete removes the node's key. If the cause is driver.Released, and the session
+// follows the queue, one transaction also puts the key that tells of the release, so
+// that both events have the same revision.
+//
+// A session that does not follow the queue has not waited there lately, and has held
+// the lock for a moment only, so there is probably no waiter. It only removes its key.
+// If there is a waiter, the removal is driver.Changed for it, and it lists the queue
+// once.
 func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	return s.ask(ctx, "delete "+p.Name, queue, func(ctx context.Context) error {
 		n, err := s.node(queue, p.Token)
 		if err != nil {
 			return err
 		}
-		keys := s.settings.queueKeys(queue)
-		then := []clientv3.Op{clientv3.OpDelete(keys + n.id)}
-		if why == driver.Released {
-			then = append(then, clientv3.OpPut(s.settings.released(queue), n.id, clientv3.WithLease(s.id)))
+		key := s.settings.queueKeys(queue) + n.id
+		if why == driver.Released && s.follows(queue) {
+			return s.change(ctx, n, p.Token, true, clientv3.OpDelete(key),
+				clientv3.OpPut(s.settings.released(queue), n.id, clientv3.WithLease(s.id)))
 		}
-		return s.change(ctx, keys+n.id, p.Token, then, true)
+		return s.remove(ctx, p.Token, key)
 	})
+}
+
+func (s *session) follows(queue string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queues[queue] != nil
+}
+
+// remove removes the key of a node without a check, because a check costs the server
+// time. A request that arrives late would remove the next node with the same key. But
+// there is no such node: no other session makes one, and this session does not use
+// the number of the node again while a request is under way, nor after a request
+// that got no answer.
+func (s *session) remove(ctx context.Context, token int64, key string) error {
+	s.mu.Lock()
+	n := s.own[token]
+	if n == nil {
+		s.mu.Unlock()
+		return driver.ErrGone
+	}
+	n.removing++
+	s.mu.Unlock()
+	reply, err := s.client.Delete(ctx, key)
+	if err != nil {
+		s.mu.Lock()
+		n.removing--
+		n.lost = true
+		s.mu.Unlock()
+		return err
+	}
+	s.forget(token, n, 1)
+	if reply.Deleted == 0 {
+		return driver.ErrGone
+	}
+	return nil
 }
 
 // Replace implements driver.Replacer. The key stays, and so does its create
@@ -115,7 +155,7 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 		}
 		key := s.settings.queueKeys(queue) + n.id
 		put := clientv3.OpPut(key, nodeValue(prefix, n.data), clientv3.WithLease(s.id))
-		return s.change(ctx, key, p.Token, []clientv3.Op{put}, false)
+		return s.change(ctx, n, p.Token, false, put)
 	})
 	if err == nil {
 		p.Node = nodeOf(prefix, p.Token)
@@ -123,9 +163,10 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	return p, err
 }
 
-// change makes a transaction if the node with this key and token is still in the
-// queue. If the node has gone, the session forgets it.
-func (s *session) change(ctx context.Context, key string, token int64, then []clientv3.Op, removes bool) error {
+// change makes a transaction if the node is still in the queue. If the node has gone,
+// the session forgets it.
+func (s *session) change(ctx context.Context, n *ownNode, token int64, removes bool, then ...clientv3.Op) error {
+	key := s.settings.queueKeys(n.queue) + n.id
 	reply, err := s.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(key), "=", token)).
 		Then(then...).Commit()
@@ -133,10 +174,25 @@ func (s *session) change(ctx context.Context, key string, token int64, then []cl
 		return err
 	}
 	if removes || !reply.Succeeded {
-		s.forget(token)
+		s.forget(token, n, 0)
 	}
 	if !reply.Succeeded {
 		return driver.ErrGone
 	}
 	return nil
+}
+
+// forget takes note that a node has gone, and that a number of requests of remove have
+// been answered. It gives the number of the node back if no request of remove can
+// arrive any more.
+func (s *session) forget(token int64, n *ownNode, answered int) {
+	s.mu.Lock()
+	_, known := s.own[token]
+	delete(s.own, token)
+	n.removing -= answered
+	free := n.removing == 0 && !n.lost && (known || answered > 0)
+	s.mu.Unlock()
+	if free {
+		s.giveBack(n.queue, n.number)
+	}
 }

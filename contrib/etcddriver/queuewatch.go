@@ -78,7 +78,10 @@ func (q *queueWatch) follow() {
 		return
 	}
 	q.s.stream.hear()
-	if q.refresh(ctx) != nil {
+	limited, stop := context.WithTimeout(ctx, q.s.settings.requestTimeout())
+	err := q.refresh(limited)
+	stop()
+	if err != nil {
 		return
 	}
 	q.update(func() { q.live = true })
@@ -103,9 +106,7 @@ func (q *queueWatch) update(change func()) {
 // refresh lists the queue and compares the copy with the list. A list does not show
 // why a node has gone.
 func (q *queueWatch) refresh(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, q.s.settings.requestTimeout())
-	defer cancel()
-	members, revision, err := q.s.fetch(limited, q.queue)
+	members, revision, err := q.s.fetch(ctx, q.queue)
 	if err != nil {
 		return err
 	}

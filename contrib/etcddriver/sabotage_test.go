@@ -63,7 +63,7 @@ var mistakes = []struct {
 	},
 	{
 		"a watch is armed without a list", "queuewatch.go",
-		"	if q.refresh(ctx) != nil {\n		return\n	}\n", "",
+		"	err := q.refresh(limited)\n", "	err := limited.Err()\n",
 		"TestNothingIsMissedBetweenTheListAndTheWatch|TestAHandOver",
 	},
 	{
@@ -86,8 +86,28 @@ var mistakes = []struct {
 	},
 	{
 		"delete ignores whether the node is there", "queue.go",
-		"	if !reply.Succeeded {\n		return driver.ErrGone\n	}\n", "",
+		"reply.Deleted == 0", "reply.Deleted < 0",
 		"TestConformance/rule07/a-delete-after-an-operator-finds-the-node-gone",
+	},
+	{
+		"a release ignores whether the node is there", "queue.go",
+		"	if !reply.Succeeded {\n		return driver.ErrGone\n	}\n", "",
+		"TestConformance/rule13/released-does-not-overtake|TestAReleaseAfterAnOperatorFindsTheNodeGone",
+	},
+	{
+		"a key is used again although its removal may still arrive", "queue.go",
+		"		n.lost = true\n", "",
+		"TestANodeNeverTakesAKeyThatALateDeleteRemoves",
+	},
+	{
+		"a key is used again while a second removal is under way", "queue.go",
+		"n.removing == 0 && ", "",
+		"TestANodeNeverTakesAKeyThatASecondDeleteRemoves",
+	},
+	{
+		"an answered removal counts as under way", "queue.go",
+		"	n.removing -= answered\n", "",
+		"TestAKeyIsFreeAfterTwoDeletesOfItsNode",
 	},
 	{
 		"each heartbeat logs in", "heartbeat.go",
@@ -98,6 +118,11 @@ var mistakes = []struct {
 		"gRPC computes the window", "driver.go",
 		"		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),\n", "",
 		"TestASessionThatFollowsAQueueSendsNothing",
+	},
+	{
+		"the time limit of a request looks like the caller's", "session.go",
+		"if !timer.Stop() && errors.Is(err, context.Canceled) {", "if timer.Stop(); false {",
+		"TestASilentConnectionIsNoDeadlineOfTheCaller",
 	},
 	{
 		"a silent stream is kept", "watch.go",

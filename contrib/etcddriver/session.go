@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,7 +33,7 @@ type session struct {
 	created atomic.Int64 // the number of calls of Create
 
 	mu      sync.Mutex
-	own     map[int64]ownNode   // the nodes that Create has returned, by token
+	own     map[int64]*ownNode  // the nodes that Create has returned, by token
 	numbers map[string]*numbers // the numbers of nodes, by queue; an entry exists while a number is taken
 	queues  map[string]*queueWatch
 
@@ -45,6 +46,10 @@ type ownNode struct {
 	queue, id string
 	number    int64
 	data      []byte
+
+	// session.mu protects the rest. See remove.
+	removing int  // the number of requests to remove the node that are under way
+	lost     bool // such a request got no answer, so it may still arrive
 }
 
 func newSession(c *connector, client *clientv3.Client, grant *clientv3.LeaseGrantResponse) *session {
@@ -52,7 +57,7 @@ func newSession(c *connector, client *clientv3.Client, grant *clientv3.LeaseGran
 	return &session{
 		connector: c, client: client, id: grant.ID, timeout: timeout, lease: driver.NewLease(timeout, 0),
 		beats: heartbeats{turn: make(chan struct{}, 1)},
-		own:   make(map[int64]ownNode), numbers: make(map[string]*numbers), queues: make(map[string]*queueWatch),
+		own:   make(map[int64]*ownNode), numbers: make(map[string]*numbers), queues: make(map[string]*queueWatch),
 	}
 }
 
@@ -76,7 +81,11 @@ func (s *session) Describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: sessionName(s.id), Server: strings.Join(s.settings.endpoints, ","), Timeout: s.timeout}
 }
 
-func sessionName(id clientv3.LeaseID) string { return fmt.Sprintf("%016x", int64(id)) }
+// sessionName returns the number of a lease in 16 hexadecimal digits.
+func sessionName(id clientv3.LeaseID) string {
+	digits := strconv.FormatUint(uint64(id), 16)
+	return strings.Repeat("0", 16-len(digits)) + digits
+}
 
 // ask makes a request about a queue if the session lives. Methods of the session
 // return the error of ask to their caller as it is.
@@ -89,9 +98,7 @@ func (s *session) ask(ctx context.Context, what, queue string, request func(cont
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(life, s.settings.requestTimeout())
-	defer cancel()
-	err := request(limited)
+	err := s.limit(life, request)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		s.lease.End(errExpired)
 	}
@@ -102,6 +109,19 @@ func (s *session) ask(ctx context.Context, what, queue string, request func(cont
 		return fmt.Errorf("etcddriver: %s in %q: %w", what, queue, classify(ctx, err))
 	}
 	return nil
+}
+
+// limit ends a request that takes too long. It does not give the request a deadline,
+// because gRPC would send the deadline, and the server would set a timer for it.
+func (s *session) limit(ctx context.Context, request func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := time.AfterFunc(s.settings.requestTimeout(), cancel)
+	err := request(ctx)
+	if !timer.Stop() && errors.Is(err, context.Canceled) {
+		return fmt.Errorf("no answer within %v", s.settings.requestTimeout())
+	}
+	return err
 }
 
 // closeTimeout is how long Close waits for etcd.

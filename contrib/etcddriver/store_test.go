@@ -134,7 +134,7 @@ func (w *wire) intercept(
 func (w *wire) total() (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.counts["/etcdserverpb.KV/Txn"] + w.counts["/etcdserverpb.KV/Range"]
+	return w.counts["/etcdserverpb.KV/Txn"] + w.counts["/etcdserverpb.KV/Range"] + w.counts["/etcdserverpb.KV/DeleteRange"]
 }
 
 // watchStreams has the streams for watches of a session.
@@ -190,16 +190,21 @@ func (l *link) loseReply(op faults.Op) {
 // holdRequest loses a request, and returns a function that sends it by another
 // client.
 func (l *link) holdRequest(t *testing.T, server *etcdtest.Server, op faults.Op) (arrive func()) {
-	held := make(chan *pb.TxnRequest, 1)
+	held := make(chan any, 1)
 	l.wire.play(matching(op), func(_ context.Context, _ string, request any, _ func() error) {
-		held <- request.(*pb.TxnRequest)
+		held <- request
 		l.proxy.DropConnections()
 	})
 	return func() {
+		client := pb.NewKVClient(raw(t, server).ActiveConnection())
 		select {
 		case request := <-held:
-			// etcd may refuse the request.
-			_, _ = pb.NewKVClient(raw(t, server).ActiveConnection()).Txn(t.Context(), request)
+			switch r := request.(type) { // etcd may refuse the request
+			case *pb.TxnRequest:
+				_, _ = client.Txn(t.Context(), r)
+			case *pb.DeleteRangeRequest:
+				_, _ = client.DeleteRange(t.Context(), r)
+			}
 		default:
 			t.Log("no request was held")
 		}
@@ -212,6 +217,8 @@ func matching(op faults.Op) func(method string, request any) bool {
 		switch r := request.(type) {
 		case *pb.RangeRequest:
 			return op == faults.OpList && len(r.RangeEnd) > 0
+		case *pb.DeleteRangeRequest:
+			return op == faults.OpDelete
 		case *pb.TxnRequest:
 			return op == kindOf(r)
 		}
