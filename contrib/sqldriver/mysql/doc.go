@@ -66,6 +66,9 @@
 // the session gives up. With [NewConnector], the settings of the program's connections
 // count. By default they are 50 seconds, and a day.
 //
+// While an operator's transaction keeps nodes of a process locked, and the process has
+// died, the process keeps all its locks. So may the processes that die after it.
+//
 // While all tables are locked, as by FLUSH TABLES WITH READ LOCK, heartbeats wait as
 // well. If that takes longer than half of the session timeout, sessions may end.
 //

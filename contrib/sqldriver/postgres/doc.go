@@ -60,6 +60,10 @@
 // A change that waits for a row lock, for example of a transaction that an operator has
 // left open, gives up after two seconds, unless lock_timeout is set.
 //
+// While such a transaction stays open, its rows cannot be removed. If a process dies
+// that has a node in that queue, it keeps all its locks until then. So may the
+// processes that die after it.
+//
 // # What the database must be
 //
 //   - One primary server. fsync and full_page_writes must be on. If
