@@ -24,6 +24,7 @@ func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
 	e := StartEnsemble(t, 3, WithConfig(map[string]string{"syncLimit": "40"}))
 	leader, follower := e.Leader(t), e.Follower(t)
 	holder := Dial(t, shortSession, e.Servers[follower].Addr())
+	reader := Dial(t, 10*time.Second, e.Servers[follower].Addr())
 	other := Dial(t, 10*time.Second, e.Servers[follower].Addr())
 	require.NoError(t, create(holder, "/held"))
 	_, _, gone, err := Dial(t, 10*time.Second, e.Servers[leader].Addr()).ExistsW("/held")
@@ -31,13 +32,13 @@ func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
 
 	e.CutServer(follower)
 	require.Equal(t, zk.EventNodeDeleted, (<-gone).Type, "the leader has let the session expire")
-	held, _, err := holder.Exists("/held")
+	held, _, err := reader.Exists("/held")
 	require.NoError(t, err)
 	require.True(t, held, "the follower does not know that the session has ended")
 
 	synced := async(func() error { _, err := other.Sync("/"); return err })
 	for until := time.Now().Add(time.Second); time.Now().Before(until); {
-		_, _, err = holder.Exists("/held")
+		_, _, err = reader.Exists("/held")
 		require.NoError(t, err)
 	}
 	require.Empty(t, synced, "Sync needs the leader")
