@@ -57,7 +57,7 @@ func TestAServerThatRemovesEmptyQueuesTakesNoLockAway(t *testing.T) {
 		}
 		referees[queue].enter(l)
 		referees[queue].leave(l)
-		return l.Unlock()
+		return release(l)
 	}
 	for i, c := range w.clients(3) {
 		wg.Go(func() {

@@ -42,7 +42,7 @@ func (w *fixture) acquire(inside *referee, clients []*dlock.Client, times int, b
 				}
 				inside.enter(lock)
 				inside.leave(lock)
-				if err := lock.Unlock(); err != nil {
+				if err := release(lock); err != nil {
 					inside.add("unlock: %w", err)
 					return
 				}
