@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +34,46 @@ func eventually(t testing.TB, what string, ok func() bool) {
 			t.Fatalf("not within %v: %s", bound, what)
 		}
 	}
+}
+
+// stalls notes when this process got no processor for a moment. Then a timer is late.
+type stalls struct {
+	tick, stall atomic.Int64 // the times of the latest tick and of the latest stall, in nanoseconds
+}
+
+// noticeable is longer than a tick is late on a machine that is only busy.
+const noticeable = 100 * time.Millisecond
+
+// watchStalls notes stalls until the test ends.
+func watchStalls(t testing.TB) *stalls {
+	t.Helper()
+	s := new(stalls)
+	s.tick.Store(time.Now().UnixNano())
+	end := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		ticks := time.NewTicker(noticeable / 10)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-ticks.C:
+			}
+			now := time.Now().UnixNano()
+			if now-s.tick.Swap(now) > int64(noticeable) {
+				s.stall.Store(now)
+			}
+		}
+	})
+	t.Cleanup(func() { close(end); watching.Wait() })
+	return s
+}
+
+// within reports whether there was a stall in the time d until now.
+func (s *stalls) within(d time.Duration) bool {
+	now := time.Now().UnixNano()
+	return now-s.tick.Load() > int64(noticeable) || now-s.stall.Load() <= int64(d)
 }
 
 func closed(c <-chan struct{}) bool {

@@ -25,6 +25,7 @@ func TestHostThatNeverAnswersDelaysNoClientForASessionTimeout(t *testing.T) {
 		"and the server in use hangs":     (*zktest.Proxy).Cut,
 	} {
 		t.Run(name, func(t *testing.T) {
+			stalls, began := watchStalls(t), time.Now()
 			var all []*threeHosts
 			for i := range 8 {
 				all = append(all, newThreeHosts(t, fmt.Sprint("q", i)))
@@ -44,6 +45,10 @@ func TestHostThatNeverAnswersDelaysNoClientForASessionTimeout(t *testing.T) {
 			}
 			t.Logf("session timeout %v: slowest connect %v, slowest fail-over %v, %d of %d kept their locks",
 				hungTimeout, connect.Round(time.Millisecond), over.Round(time.Millisecond), kept, len(all))
+			if stalls.within(time.Since(began)) {
+				t.Log("this process got no processor for a moment, so these times show nothing")
+				return
+			}
 			assert.Less(t, connect, hungTimeout)
 			assert.Less(t, over, hungTimeout)
 		})

@@ -149,7 +149,7 @@ func TestWaiterThatWasGrantedTheLockIsToldBeforeTheNextGrant(t *testing.T) {
 		awaitSyncs(t, proxy)
 		require.NoError(t, first.Unlock())
 
-		h := &handover{holder: waiter.client, lock: waiter.lock(t)}
+		h := &handover{holder: waiter.client, lock: waiter.lock(t), stalls: watchStalls(t)}
 		lost := make(chan time.Time, 1)
 		h.lost = lost
 		go func() { <-h.lock.Lost(); lost <- time.Now() }()
