@@ -27,7 +27,7 @@ func TestAFreeLockAndItsUnlockAreTwoRequests(t *testing.T) {
 	for _, mode := range []dlock.Mode{dlock.Exclusive, dlock.Shared} {
 		for _, queue := range []string{"q", "stock/42"} {
 			t.Run(mode.String()+" "+queue, func(t *testing.T) {
-				const n = 100
+				const n = 20
 				w := newFixture(t)
 				m := w.client("web1").RWMutex(queue)
 				enter := m.Lock
