@@ -1,8 +1,15 @@
 package mysql
 
 import (
+	"bytes"
+	"context"
 	"encoding/hex"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
@@ -24,4 +31,87 @@ func TestSilentConnection(t *testing.T) {
 		t.Cleanup(func() { s.Close() })
 		return s
 	}, func(name string) string { return hex.EncodeToString([]byte(name)) })
+}
+
+// The reply of a procedure ends with a packet behind its rows. If the connection falls
+// silent before this packet, the request still has to end.
+func TestReplyWithoutItsEnd(t *testing.T) {
+	server := mysqltest.Shared(t)
+	c, err := Driver{}.OpenConnector(server.DSN(server.Database(), "session_timeout=8s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var armed atomic.Bool
+	c.(*connector).config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(func() { conn.Close() })
+		return &endlessConn{Conn: conn, armed: &armed}, nil
+	}
+	s, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.List(t.Context(), "queue"); err != nil {
+		t.Fatal(err)
+	}
+	armed.Store(true)
+	listed := make(chan error, 1)
+	go func() {
+		_, err := s.List(context.Background(), "queue")
+		listed <- err
+	}()
+	select {
+	case err := <-listed:
+		if !errors.Is(err, driver.ErrUnavailable) {
+			t.Fatalf("List returned %v, expected an error that may pass", err)
+		}
+	case <-time.After(60 * time.Second):
+		t.Fatal("List waits for the end of a reply that never comes")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// endlessConn loses the packet that ends the reply to the next look.
+type endlessConn struct {
+	net.Conn
+	armed    *atomic.Bool
+	lookSent atomic.Bool
+	rowsEnd  bool   // all rows of the look have come
+	rest     []byte // what Read has not returned yet
+}
+
+func (c *endlessConn) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("dlock_look")) && c.armed.CompareAndSwap(true, false) {
+		c.lookSent.Store(true)
+	}
+	return c.Conn.Write(b)
+}
+
+// Read reads packet by packet. A packet begins with the length of its content, in three
+// bytes, and a number.
+func (c *endlessConn) Read(b []byte) (int, error) {
+	if len(c.rest) == 0 {
+		packet := make([]byte, 4)
+		if _, err := io.ReadFull(c.Conn, packet); err != nil {
+			return 0, err
+		}
+		content := make([]byte, int(packet[0])|int(packet[1])<<8|int(packet[2])<<16)
+		if _, err := io.ReadFull(c.Conn, content); err != nil {
+			return 0, err
+		}
+		if c.lookSent.Load() && c.rowsEnd && content[0] == 0x00 { // OK
+			return c.Conn.Read(b) // waits until the connection is closed
+		}
+		c.rowsEnd = c.lookSent.Load() && content[0] == 0xFE // EOF
+		c.rest = append(packet, content...)
+	}
+	n := copy(b, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
 }

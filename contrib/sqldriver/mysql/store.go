@@ -121,7 +121,8 @@ func pause(ctx context.Context, tries int) bool {
 // query sends one statement without arguments, and calls row for each row of its
 // results. Rows without arguments need no prepared statement, so this is one round
 // trip. If a procedure fails while it sends a result, the server may end that result,
-// and send the error after it. So query reads all results.
+// and send the error after it. So query reads all results. Close would read them, too,
+// but without regard to ctx, and on a silent connection for ever.
 func (s *store) query(ctx context.Context, text string, row func(scan func(...any) error) error) error {
 	db, err := s.pool.db()
 	if err != nil {
