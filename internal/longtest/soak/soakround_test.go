@@ -365,7 +365,7 @@ func (s *round) surveyIfLate() (diverged <-chan struct{}, stop func()) {
 		defer close(ended)
 		select {
 		case <-done:
-		case <-time.After(waitLimit / 4):
+		case <-time.After(waitLimit / 10):
 			if s.findDivergence(done); s.diverged() {
 				close(found)
 			}
