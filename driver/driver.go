@@ -29,7 +29,8 @@ type Connector interface {
 	// that call returns, the driver frees everything that it has made. A session that
 	// the store may have begun ends there within a session timeout.
 	//
-	// An error that may pass by itself matches [ErrUnavailable].
+	// An error that may pass by itself matches [ErrUnavailable]. So does the error if
+	// the store has confirmed the session after the session timeout.
 	Connect(ctx context.Context) (Session, error)
 }
 

@@ -485,3 +485,12 @@ func TestReleasedDoesNotOvertakeTheRemovalOfTheOwnNode(t *testing.T) {
 		t.Fatal("the watch missed the removal")
 	}
 }
+
+// No commit is as fast as this timeout. A slow disk must not look like an error that
+// stays.
+func TestConnectWithALateCommitMayBeRepeated(t *testing.T) {
+	c := &connector{path: filepath.Join(directory(t), "locks.db"), timeout: time.Microsecond}
+	_, err := c.Connect(t.Context())
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.NotErrorIs(t, err, driver.ErrSessionEnded)
+}

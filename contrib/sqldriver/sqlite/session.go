@@ -87,7 +87,10 @@ func (s *session) begin(ctx context.Context) (err error) {
 		}, nil)
 		return counted == nil
 	})
-	return cmp.Or(counted, ended)
+	if counted == nil && ended != nil {
+		return fmt.Errorf("%w: the answer took longer than the session timeout", driver.ErrUnavailable)
+	}
+	return counted
 }
 
 // makeTables makes the tables if they are missing. Of many processes that try this,

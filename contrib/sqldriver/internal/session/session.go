@@ -62,7 +62,9 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 			err = store.Begin(ctx, s.id, timeout)
 			return err == nil
 		})
-		err = cmp.Or(err, ended)
+		if err == nil && ended != nil {
+			err = fmt.Errorf("%w: the answer took longer than the session timeout", driver.ErrUnavailable)
+		}
 	}
 	if err != nil {
 		s.lease.End(err)
