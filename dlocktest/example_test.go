@@ -31,7 +31,7 @@ func ExampleRun() {
 func ExampleSkewLease() {
 	lease := driver.NewLease(10*time.Second, 0)
 	defer lease.End(nil)
-	_ = lease.Do(func() (counted bool) { return true })
+	_ = lease.Do(func() error { return nil })
 	fmt.Println("before the pause:", lease.Err())
 
 	dlocktest.SkewLease(lease, time.Minute)

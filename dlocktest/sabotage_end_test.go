@@ -253,12 +253,12 @@ func newLateBeats(s base, margin time.Duration) *lateBeats {
 	l.lease.Renew(l.lease.Now())
 	go func() {
 		defer close(l.kept)
-		l.lease.Keep(func(ctx context.Context) (counted bool) {
+		l.lease.Keep(func(ctx context.Context) error {
 			_, err := s.List(ctx, "heartbeat")
 			if err == nil {
 				l.lease.Renew(l.lease.Now())
 			}
-			return err == nil
+			return err
 		})
 	}()
 	return l

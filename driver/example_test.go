@@ -53,8 +53,8 @@ func ExampleLease() {
 	lease := driver.NewLease(10*time.Second, 0)
 	fmt.Println("term:", lease.Term())
 
-	err := lease.Do(func() (counted bool) {
-		return true // the store has answered: it has begun a session
+	err := lease.Begin(func() error {
+		return nil // the store has answered: it has begun a session
 	})
 	fmt.Println("error while the session lives:", err)
 

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,17 +32,17 @@ import (
 // channel of Done is open, and there is no timer.
 //
 //	lease := driver.NewLease(timeout, 0)
-//	ended := lease.Do(func() bool { err = open(ctx); return err == nil })
+//	err := lease.Begin(func() error { return open(ctx) })
 //	...
-//	go lease.Keep(func(ctx context.Context) bool { return ping(ctx) == nil })
+//	go lease.Keep(ping) // ping sends a heartbeat and waits for the answer
 //
 // A lease reads the monotonic and the wall clock, and goes by the clock on which
 // more time has passed. The reason: the monotonic clock may stand still while a
 // machine sleeps, and the wall clock may be set back. If the wall clock is set
 // forward by more than the rest of the term, the lease ends early, which is safe.
 //
-// A Lease is safe for use by many goroutines. No method blocks, except that Do
-// waits for its request and Keep for the end of the lease.
+// A Lease is safe for use by many goroutines. No method blocks, except that Begin
+// and Do wait for their request and Keep for the end of the lease.
 type Lease struct {
 	timeout time.Duration // the session timeout in the store
 	term    time.Duration // the time for which the lease runs without a renewal
@@ -59,6 +60,7 @@ type Lease struct {
 	mu      sync.Mutex
 	timer   *time.Timer // nil until the lease has begun
 	renewed Instant     // when the lease began or was last renewed; for the text of the error
+	failure error       // the last argument of Failed since then; for the text of the error
 	err     error
 }
 
@@ -143,25 +145,60 @@ func newLease(timeout, margin time.Duration, clock func() Instant) *Lease {
 // both calls itself.
 func (l *Lease) Now() Instant { return (*l.clock.Load())() }
 
+// Begin makes the request that opens the session, and counts the lease from the time
+// before the call of request. The function request returns nil under the condition
+// that [Lease.Do] gives.
+//
+// Begin returns the error of request. If request returned nil, but its answer came
+// after the term had passed, the lease has ended. Then the error matches
+// [ErrUnavailable] and not [ErrSessionEnded], because Connect fails with it: there was
+// no session yet, and another call may succeed. If the lease had ended before, Begin
+// returns the error of the lease and does not call request.
+func (l *Lease) Begin(request func() error) error {
+	answered := false
+	err := l.Do(func() error {
+		err := request()
+		answered = err == nil
+		return err
+	})
+	if err != nil && answered {
+		return fmt.Errorf("%w: the answer came too late: %v", ErrUnavailable, err)
+	}
+	return err
+}
+
 // Do makes a request that may renew the lease. It reads the clocks, calls request,
-// and, if request returns true, counts the lease from the time before the call.
-// The function request returns true if the store has answered, and if the answer
+// and, if request returns nil, counts the lease from the time before the call. The
+// function request returns nil only if the store has answered, and if the answer
 // proves that the store counted this request for the session.
 //
-// Do returns the error of the lease after the request. The error is nil while the
-// lease runs and while it has not begun. If the lease had ended before, Do does
-// not call request. If the answer came after the term had passed, the lease has
-// ended. This holds for the first request as well. If request panics, so does Do,
-// and the lease is not renewed.
-func (l *Lease) Do(request func() (counted bool)) error {
+// If the lease has ended by the time request returns, Do returns the error of the
+// lease. Otherwise Do returns the error of request, and the lease runs or has not
+// begun. If the lease had ended before, Do does not call request. If the answer came
+// after the term had passed, the lease has ended. If request panics, so does Do, and
+// the lease is not renewed.
+func (l *Lease) Do(request func() error) error {
 	sent := l.Now()
 	if err := l.at(sent); err != nil {
 		return err
 	}
-	if request() {
+	err := request()
+	if err == nil {
 		l.Renew(sent)
+	} else {
+		l.Failed(err)
 	}
-	return l.Err()
+	return cmp.Or(l.Err(), err)
+}
+
+// Failed keeps the error of a request that has not renewed the lease. If the lease
+// runs out before the next renewal, the text of its error also has the text of the
+// last such error, which tells users why their session has ended. The error of the
+// lease does not match that error. Do and Keep call Failed themselves.
+func (l *Lease) Failed(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failure = err
 }
 
 // maxBeats is the maximum number of heartbeats in flight: as many as Keep
@@ -171,7 +208,7 @@ const maxBeats = 8
 
 // Keep renews the lease until the lease ends. Every eighth of the timeout it calls
 // beat, for the first time an eighth after the call of Keep. The function beat
-// sends a heartbeat and waits for the answer. It returns true under the condition
+// sends a heartbeat and waits for the answer. It returns nil under the condition
 // that [Lease.Do] gives for request.
 //
 // Keep returns when the lease has ended and every call of beat has returned. So a
@@ -190,7 +227,7 @@ const maxBeats = 8
 // heartbeats that it has missed.
 //
 // A panic in beat ends the process, as in any other goroutine.
-func (l *Lease) Keep(beat func(ctx context.Context) (counted bool)) {
+func (l *Lease) Keep(beat func(ctx context.Context) error) {
 	var beats errgroup.Group
 	beats.SetLimit(maxBeats)
 	defer func() { _ = beats.Wait() }() // the functions of the group return no error
@@ -202,13 +239,22 @@ func (l *Lease) Keep(beat func(ctx context.Context) (counted bool)) {
 			return
 		case <-ticker.C:
 			beats.TryGo(func() error {
-				ctx, cancel := context.WithTimeout(l.ended, l.timeout/4)
-				defer cancel()
-				_ = l.Do(func() bool { return beat(ctx) }) // the loop notices the end of the lease
+				_ = l.Do(func() error { return l.limit(beat) }) // the loop notices the end of the lease
 				return nil
 			})
 		}
 	}
+}
+
+// limit calls beat with the context that Keep describes.
+func (l *Lease) limit(beat func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(l.ended, l.timeout/4)
+	defer cancel()
+	err := beat(ctx)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("a heartbeat got no answer within %v: %w", l.timeout/4, err)
+	}
+	return err
 }
 
 // Context returns a context that ends when the lease ends. Its Err is then
@@ -255,7 +301,7 @@ func (l *Lease) Renew(sent Instant) bool {
 	if l.check() != nil {
 		return false
 	}
-	l.renewed = l.Now()
+	l.renewed, l.failure = l.Now(), nil
 	if !l.begun.Load() {
 		l.begin(sent)
 		return l.check() == nil
@@ -346,8 +392,12 @@ func (l *Lease) check() error {
 func (l *Lease) expire() {
 	now := l.Now()
 	ago := func(t Instant) time.Duration { return now.since(t).Round(time.Millisecond) }
-	l.end(fmt.Errorf("the lease ran out: no answer has renewed it for %v, and the request that it counts from was sent %v ago",
-		ago(l.renewed), ago(l.from.get())))
+	text := fmt.Sprintf("the lease ran out: no answer has renewed it for %v, and the request that it counts from was sent %v ago",
+		ago(l.renewed), ago(l.from.get()))
+	if l.failure != nil {
+		text += "; the last failure: " + l.failure.Error()
+	}
+	l.end(errors.New(text))
 }
 
 func (l *Lease) end(cause error) {

@@ -260,7 +260,7 @@ func TestErrReportsTheEndWhenDoneIsClosed(t *testing.T) {
 			wg.Go(func() {
 				for !closed(l.Done()) {
 				}
-				done := l.Do(func() bool { return true })
+				done := l.Do(func() error { return nil })
 				if l.Err() == nil || done == nil || l.Renew(l.Now()) {
 					t.Error("Done is closed, and the lease runs")
 				}

@@ -16,7 +16,9 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-func counts() bool { return true }
+func counts() error { return nil }
+
+var errNoProof = errors.New("the answer proves nothing")
 
 func TestALeaseRunsOnlyFromTheFirstRequestThatCounts(t *testing.T) {
 	var c clocks
@@ -24,7 +26,7 @@ func TestALeaseRunsOnlyFromTheFirstRequestThatCounts(t *testing.T) {
 	defer l.End(nil)
 	c.step(10*term, 10*term)
 	require.NoError(t, l.Err())
-	require.NoError(t, l.Do(func() bool { return false }))
+	require.Equal(t, errNoProof, l.Do(func() error { return errNoProof }))
 	assert.False(t, closed(l.Done()))
 	assert.Nil(t, l.timer)
 	c.step(10*term, 10*term)
@@ -39,9 +41,9 @@ func TestALeaseBeginsAtTheSendingTime(t *testing.T) {
 	var c clocks
 	l := newLease(2*term, term, c.read)
 	defer l.End(nil)
-	require.NoError(t, l.Do(func() bool {
+	require.NoError(t, l.Do(func() error {
 		c.step(term/4, term/4) // the answer takes this long
-		return true
+		return nil
 	}))
 	c.step(3*term/4-1, 3*term/4-1)
 	require.NoError(t, l.Err())
@@ -52,9 +54,9 @@ func TestALeaseBeginsAtTheSendingTime(t *testing.T) {
 func TestAFirstAnswerAfterTheTermEndsTheLease(t *testing.T) {
 	var c clocks
 	l := newLease(2*term, term, c.read)
-	err := l.Do(func() bool {
+	err := l.Do(func() error {
 		c.step(term, term)
-		return true
+		return nil
 	})
 	require.ErrorIs(t, err, ErrSessionEnded)
 	require.True(t, closed(l.Done()))
@@ -105,7 +107,7 @@ func TestALeaseWithoutASafeTermHasEnded(t *testing.T) {
 		assert.EqualError(t, l.Err(), x.says)
 		assert.True(t, closed(l.Done()))
 		assert.False(t, l.Renew(l.Now()))
-		l.Keep(func(ctx context.Context) bool { panic("not reached") })
+		l.Keep(func(ctx context.Context) error { panic("not reached") })
 	}
 }
 
@@ -114,9 +116,9 @@ func TestDoCountsFromTheInstantBeforeTheCall(t *testing.T) {
 	l := running(term, c.read(), c.read)
 	defer l.End(nil)
 	c.step(term/2, term/2)
-	require.NoError(t, l.Do(func() bool {
+	require.NoError(t, l.Do(func() error {
 		c.step(term/4, term/4)
-		return true
+		return nil
 	}))
 	c.step(3*term/4-1, 3*term/4-1)
 	require.NoError(t, l.Err())
@@ -128,20 +130,79 @@ func TestDoWithoutAProofRenewsNothing(t *testing.T) {
 	var c clocks
 	l := running(term, c.read(), c.read)
 	c.step(term/2, term/2)
-	require.NoError(t, l.Do(func() bool { return false }))
+	require.Equal(t, errNoProof, l.Do(func() error { return errNoProof }))
 	c.step(term/2-1, term/2-1)
-	err := l.Do(func() bool {
+	err := l.Do(func() error {
 		c.step(1, 1)
-		return false
+		return errNoProof
 	})
 	require.ErrorIs(t, err, ErrSessionEnded)
+}
+
+// The caller of Connect had no session, so the error must not say that it has ended.
+func TestBeginWithALateAnswerMayBeRepeated(t *testing.T) {
+	var c clocks
+	l := newLease(2*term, term, c.read)
+	err := l.Begin(func() error {
+		c.step(term, term)
+		return nil
+	})
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.NotErrorIs(t, err, ErrSessionEnded)
+	require.ErrorContains(t, err, "the answer came too late")
+	require.True(t, closed(l.Done()))
+}
+
+func TestBeginReturnsTheErrorOfTheRequest(t *testing.T) {
+	var c clocks
+	l := newLease(2*term, term, c.read)
+	require.Equal(t, errNoProof, l.Begin(func() error { return errNoProof }))
+	require.NoError(t, l.Begin(counts))
+	l.End(nil)
+	require.Equal(t, ErrSessionEnded, l.Begin(func() error { t.Error("a request was made"); return nil }))
+}
+
+func TestErrorOfALeaseHasTheTextOfTheLastFailure(t *testing.T) {
+	refused := errors.New("connection refused")
+	for name, x := range map[string]struct {
+		before func(l *Lease)
+		says   string
+	}{
+		"of a request":            {func(l *Lease) { _ = l.Do(func() error { return refused }) }, "ago; the last failure: connection refused"},
+		"that the driver reports": {func(l *Lease) { l.Failed(errNoProof); l.Failed(refused) }, "ago; the last failure: connection refused"},
+		"but none before an answer": {func(l *Lease) {
+			l.Failed(refused)
+			_ = l.Do(counts)
+		}, "ago"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c clocks
+			l := running(term, c.read(), c.read)
+			x.before(l)
+			c.step(term, term)
+			require.Error(t, l.Err())
+			require.Equal(t, x.says, l.Err().Error()[len(l.Err().Error())-len(x.says):])
+			require.NotErrorIs(t, l.Err(), refused)
+		})
+	}
+}
+
+func TestErrorOfALeaseSaysThatHeartbeatsGotNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := running(6*time.Second, Now(), Now) // the timeout is twice that
+		<-keep(l, func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		assert.ErrorContains(t, l.Err(), "; the last failure: a heartbeat got no answer within 3s: context deadline exceeded")
+	})
 }
 
 func TestDoMakesNoRequestAfterTheEnd(t *testing.T) {
 	var c clocks
 	l := running(term, c.read(), c.read)
 	c.step(term, term)
-	require.ErrorIs(t, l.Do(func() bool { t.Error("a request was made"); return true }), ErrSessionEnded)
+	require.ErrorIs(t, l.Do(func() error { t.Error("a request was made"); return nil }), ErrSessionEnded)
 	require.True(t, closed(l.Done()))
 }
 
@@ -149,7 +210,7 @@ func TestAPanicInDoRenewsNothing(t *testing.T) {
 	var c clocks
 	l := running(term, c.read(), c.read)
 	c.step(term-1, term-1)
-	require.PanicsWithValue(t, "broken", func() { _ = l.Do(func() bool { panic("broken") }) })
+	require.PanicsWithValue(t, "broken", func() { _ = l.Do(func() error { panic("broken") }) })
 	c.step(1, 1)
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 }
@@ -191,7 +252,7 @@ func TestACancelledContextEndsAlone(t *testing.T) {
 
 // keep runs Keep on another goroutine, and returns a channel that closes when
 // Keep returns.
-func keep(l *Lease, beat func(ctx context.Context) bool) <-chan struct{} {
+func keep(l *Lease, beat func(ctx context.Context) error) <-chan struct{} {
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
@@ -205,9 +266,12 @@ func TestKeepSendsAHeartbeatEveryEighthOfTheTimeout(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		began := time.Now()
 		sent := make(chan time.Duration, 100)
-		<-keep(l, func(context.Context) bool {
+		<-keep(l, func(context.Context) error {
 			sent <- time.Since(began)
-			return time.Since(began) <= 3*time.Second
+			if time.Since(began) > 3*time.Second {
+				return errNoProof
+			}
+			return nil
 		})
 		assert.Equal(t, 9*time.Second, time.Since(began), "the third heartbeat was sent at 3s, and the term is 6s")
 		require.Len(t, sent, 8)
@@ -222,10 +286,13 @@ func TestKeepCountsFromTheSendingTime(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		began := time.Now()
 		var answered atomic.Bool
-		returned := keep(l, func(context.Context) bool {
+		returned := keep(l, func(context.Context) error {
 			first := answered.CompareAndSwap(false, true)
 			time.Sleep(1500 * time.Millisecond)
-			return first
+			if !first {
+				return errNoProof
+			}
+			return nil
 		})
 		<-l.Done()
 		assert.Equal(t, 7*time.Second, time.Since(began), "the first heartbeat was sent at 1s, and the term is 6s")
@@ -237,9 +304,9 @@ func TestHeartbeatsOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		began := Now()
-		returned := keep(l, func(context.Context) bool {
+		returned := keep(l, func(context.Context) error {
 			time.Sleep(1900 * time.Millisecond) // longer than the second that passes between two heartbeats
-			return true
+			return nil
 		})
 		time.Sleep(time.Minute)
 		assert.Equal(t, 58*time.Second, l.from.get().Sub(began), "the sending time of the newest heartbeat with an answer")
@@ -252,13 +319,13 @@ func TestAHeartbeatHasAQuarterOfTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		lasted := make(chan time.Duration, 100)
-		returned := keep(l, func(ctx context.Context) bool {
+		returned := keep(l, func(ctx context.Context) error {
 			began := time.Now()
 			<-ctx.Done()
 			if context.Cause(ctx) == context.DeadlineExceeded {
 				lasted <- time.Since(began)
 			}
-			return false
+			return errNoProof
 		})
 		assert.Equal(t, 2*time.Second, <-lasted)
 		l.End(nil)
@@ -270,11 +337,11 @@ func TestTheEndOfTheLeaseEndsTheHeartbeatsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		causes := make(chan error, 1)
-		returned := keep(l, func(ctx context.Context) bool {
+		returned := keep(l, func(ctx context.Context) error {
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
 			time.Sleep(time.Second) // the answer comes after the end of the lease
-			return true
+			return nil
 		})
 		time.Sleep(1500 * time.Millisecond)
 		l.End(nil)
@@ -293,10 +360,10 @@ func TestALeaseThatRunsOutEndsTheHeartbeatsInFlight(t *testing.T) {
 		l := NewLease(8*time.Second, 5500*time.Millisecond)
 		require.True(t, l.Renew(l.Now()))
 		causes := make(chan error, 100)
-		<-keep(l, func(ctx context.Context) bool {
+		<-keep(l, func(ctx context.Context) error {
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
-			return false
+			return errNoProof
 		})
 		require.Len(t, causes, 2)
 		require.ErrorContains(t, l.Err(), "the lease ran out")
@@ -310,10 +377,10 @@ func TestAtMostEightHeartbeatsAreInFlight(t *testing.T) {
 		l := NewLease(8*time.Second, 0) // no heartbeat counts, so the lease never begins
 		free := make(chan struct{})
 		var begun atomic.Int64
-		returned := keep(l, func(context.Context) bool {
+		returned := keep(l, func(context.Context) error {
 			begun.Add(1)
 			<-free
-			return false
+			return errNoProof
 		})
 		time.Sleep(time.Hour + time.Millisecond)
 		assert.EqualValues(t, 8, begun.Load())
@@ -332,10 +399,10 @@ func TestAHeartbeatThatExitsItsGoroutineIsNoLongerInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		var begun atomic.Int64
-		returned := keep(l, func(context.Context) bool {
+		returned := keep(l, func(context.Context) error {
 			begun.Add(1)
 			runtime.Goexit() // ends this goroutine, as t.FailNow does
-			return true
+			return nil
 		})
 		time.Sleep(time.Minute + time.Millisecond)
 		assert.EqualValues(t, 60, begun.Load())
@@ -349,9 +416,9 @@ func TestAHeartbeatMayEndTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		expired := errors.New("expired")
-		<-keep(l, func(ctx context.Context) bool {
+		<-keep(l, func(ctx context.Context) error {
 			l.End(expired)
-			return true
+			return nil
 		})
 		assert.ErrorIs(t, l.Err(), expired)
 	})
@@ -361,9 +428,9 @@ func TestNoHeartbeatIsSentAfterAPauseThatEndedTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(8*time.Second, Now(), Now) // Keep is to send the first heartbeat after 2s
 		leasehook.Skew(l, time.Minute)          // this ends the lease, but its timer notices that only after 2s, too
-		<-keep(l, func(context.Context) bool {
+		<-keep(l, func(context.Context) error {
 			t.Error("a heartbeat was sent")
-			return true
+			return nil
 		})
 		assert.ErrorIs(t, l.Err(), ErrSessionEnded)
 	})
@@ -377,7 +444,7 @@ func TestManyRequestsBeginALeaseOnce(t *testing.T) {
 		for i := range 8 {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * time.Millisecond)
-				_ = l.Do(func() bool { time.Sleep(time.Duration(10-i) * 10 * time.Millisecond); return true })
+				_ = l.Do(func() error { time.Sleep(time.Duration(10-i) * 10 * time.Millisecond); return nil })
 			})
 		}
 		wg.Wait()

@@ -241,12 +241,11 @@ func (s *session) keepLease() {
 	close(s.ended)
 }
 
-// heartbeat sends a request without effect, and reports whether the store has
-// answered. It does not repeat a lost request, because the lease sends another
-// heartbeat soon.
-func (s *session) heartbeat(ctx context.Context) bool {
+// heartbeat sends a request without effect. It does not repeat a lost request, because
+// the lease sends another heartbeat soon.
+func (s *session) heartbeat(ctx context.Context) error {
 	_, err := ask(ctx, s, request{op: faults.OpHeartbeat}, func() (none, error) { return none{}, nil })
-	return err == nil
+	return err
 }
 
 // spawn starts f on a goroutine that Close waits for. After the end of the
@@ -291,18 +290,21 @@ type none struct{}
 // instant at which the request was sent: rule 8. If the error matches errNoAnswer,
 // the store may have served the request, or may serve it later.
 func ask[T any](ctx context.Context, s *session, req request, serve func() (T, error)) (answer T, err error) {
-	ended := s.lease.Do(func() (counted bool) {
-		if err = ctx.Err(); err != nil {
-			return false
+	unanswered := s.lease.Do(func() error {
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		answer, err = exchange(ctx, s, req.op, serve)
-		if errors.Is(err, driver.ErrSessionEnded) {
+		switch {
+		case errors.Is(err, errNoAnswer):
+			return err
+		case errors.Is(err, driver.ErrSessionEnded):
 			s.lease.End(err)
 		}
-		return !errors.Is(err, errNoAnswer)
+		return nil // an answer that is an error is a proof, too
 	})
-	if ended != nil {
-		err = ended
+	if unanswered != nil {
+		err = unanswered
 	}
 	if err != nil {
 		return *new(T), req.failed(err)

@@ -58,3 +58,14 @@ func outages(t *testing.T, addr, params string, timeout time.Duration) error {
 	group.Wait()
 	return errors.Join(errs...)
 }
+
+// The session ends because the server was killed, and its error names that reason.
+func TestTheErrorOfALostSessionSaysWhy(t *testing.T) {
+	t.Parallel()
+	server := zktest.Start(t)
+	s := mustConnect(t, "zk://"+server.Addr()+"/?session_timeout=4s")
+	server.Kill()
+	<-s.Done()
+	require.ErrorContains(t, s.Err(), "the last failure: ")
+	require.ErrorContains(t, s.Err(), "connection refused")
+}

@@ -2,13 +2,14 @@ package etcddriver
 
 import (
 	"context"
+	"errors"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// beat sends a heartbeat and reports whether the answers prove that etcd has
-// counted it.
+// beat sends a heartbeat. It returns nil if the answers prove that etcd has counted
+// it.
 //
 // The answer to a keep-alive alone proves nothing: a leader that was paused, and
 // was replaced meanwhile, answers keep-alives until it learns of its successor. So
@@ -27,25 +28,25 @@ import (
 //     leader, and there was no newer one.
 //
 // A leader that is elected later gives each lease its whole time again.
-func (s *session) beat(ctx context.Context) (counted bool) {
+func (s *session) beat(ctx context.Context) error {
 	for range 2 { // a leader may have been elected between the two answers
 		alive, err := s.beats.send(ctx, s.client, s.id)
 		if err != nil {
-			return false
+			return err
 		}
 		if alive.TTL <= 0 {
 			s.lease.End(errExpired)
-			return false
+			return errExpired
 		}
 		read, err := s.client.Get(ctx, s.settings.root(), clientv3.WithCountOnly())
 		if err != nil {
-			return false
+			return err
 		}
 		if alive.Header.RaftTerm == read.Header.RaftTerm {
-			return true
+			return nil
 		}
 	}
-	return false
+	return errors.New("leaders changed during a heartbeat")
 }
 
 // heartbeats is the stream of a session for keep-alives. One stream serves all of

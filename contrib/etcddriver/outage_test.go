@@ -229,7 +229,7 @@ func TestASessionSurvivesANewLeader(t *testing.T) {
 	j := create(t, s, "q", "h-W-")
 	ensemble.Servers[ensemble.Leader(t)].Kill()
 	ensemble.Leader(t)
-	eventually(t, func() bool { return s.beat(within(t)) })
+	eventually(t, func() bool { return s.beat(within(t)) == nil })
 	require.NoError(t, s.Err())
 	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
 }
@@ -265,4 +265,15 @@ func TestASilentConnectionIsNoDeadlineOfTheCaller(t *testing.T) {
 		})
 	}
 	calls.Wait()
+}
+
+// The session ends because the server was killed, and its error names that reason.
+func TestTheErrorOfALostSessionSaysWhy(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	s := connectTo(t, "etcd://"+server.Addr()+"/locks?session_timeout=5s")
+	server.Kill()
+	<-s.Done()
+	require.ErrorContains(t, s.Err(), "the last failure: ")
+	require.ErrorContains(t, s.Err(), "connection refused")
 }

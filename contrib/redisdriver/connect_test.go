@@ -420,3 +420,18 @@ func TestNothingWaitsForASilentSentinel(t *testing.T) {
 	_, err = io.Copy(io.Discard, conn)
 	require.NoError(t, err, "the connection stays open")
 }
+
+// The session ends because the server was killed, and its error names that reason.
+func TestTheErrorOfALostSessionSaysWhy(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c, err := Driver{}.OpenConnector("redis://" + server.Addr() + "?session_timeout=2s")
+	require.NoError(t, err)
+	s, err := c.Connect(t.Context())
+	require.NoError(t, err)
+	defer s.Close()
+	server.Kill()
+	<-s.Done()
+	require.ErrorContains(t, s.Err(), "the last failure: ")
+	require.ErrorContains(t, s.Err(), "connection refused")
+}

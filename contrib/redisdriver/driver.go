@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -93,12 +92,9 @@ func (c *connector) begin(ctx context.Context, s *session) (*redis.PubSub, error
 	if err != nil {
 		return subscription, err
 	}
-	ended := s.lease.Do(func() (counted bool) {
-		_, err = s.link.eval(ctx, s.link.upkeep, openScript, s.id, s.settings.timeout.Microseconds())
-		return err == nil
+	err = s.lease.Begin(func() error {
+		_, err := s.link.eval(ctx, s.link.upkeep, openScript, s.id, s.settings.timeout.Microseconds())
+		return err
 	})
-	if ended != nil && err == nil {
-		err = fmt.Errorf("%w: the answer took longer than the session timeout: %w", driver.ErrUnavailable, errors.New(ended.Error()))
-	}
 	return subscription, cmp.Or(err, ctx.Err())
 }

@@ -120,7 +120,7 @@ func TestNoRequestCarriesAnInstant(t *testing.T) {
 	lock, err := client.RWMutex("stock/42").Lock(t.Context())
 	require.NoError(t, err)
 	for range 3 {
-		require.True(t, made.(*session).beat(t.Context()))
+		require.NoError(t, made.(*session).beat(t.Context()))
 	}
 	require.NoError(t, lock.Unlock())
 	commands := p.Commands()
@@ -229,7 +229,7 @@ func TestNoLockIsLostForLackOfMemory(t *testing.T) {
 	_, err = made.Create(t.Context(), "stock/43", spec())
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	defer withoutMemory(server)()
-	require.True(t, made.(*session).beat(t.Context()), "a heartbeat was refused")
+	require.NoError(t, made.(*session).beat(t.Context()), "a heartbeat was refused")
 	require.NoError(t, made.Delete(t.Context(), "stock/42", held.Place, driver.Released))
 	cancels.Release()
 	require.Eventually(t, func() bool {

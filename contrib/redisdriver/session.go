@@ -300,17 +300,17 @@ func (s *session) Describe() driver.SessionInfo {
 // beat sends a heartbeat. If the earliest deadline of all sessions comes before the
 // next heartbeat, and a watch is open, beat is called once more at that time: the
 // store ends a session only when a request comes.
-func (s *session) beat(ctx context.Context) (counted bool) {
+func (s *session) beat(ctx context.Context) error {
 	reply, err := s.link.eval(ctx, s.link.upkeep, beatScript, s.id, s.settings.timeout.Microseconds())
 	s.endIfUnknown(err)
 	if err != nil {
-		return false
+		return err
 	}
 	micros, _ := reply.(int64)
 	if next := time.Duration(micros)*time.Microsecond + time.Millisecond; next < s.settings.timeout/8 && s.watches.Len() > 0 {
 		s.beatIn(max(next, 0))
 	}
-	return true
+	return nil
 }
 
 // beatIn calls beat after d, unless such a call is due already.
@@ -328,7 +328,7 @@ func (s *session) beatEarly(d time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(s.link.life, s.settings.timeout/4)
 	defer cancel()
-	_ = s.lease.Do(func() bool { return s.beat(ctx) })
+	_ = s.lease.Do(func() error { return s.beat(ctx) })
 }
 
 // Close ends the lease first, and all connections. Then it ends the session in the

@@ -16,7 +16,6 @@
 package exampledriver
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -64,11 +63,9 @@ func (c connector) Connect(ctx context.Context) (driver.Session, error) {
 	s := &session{connector: c, id: "session-" + rand.Text(), lease: driver.NewLease(c.timeout, 0)}
 	err := c.store.update(ctx, func(st *state) (err error) {
 		st.Sessions[s.id] = true
-		ended := s.lease.Do(func() (counted bool) {
-			err = errors.Join(os.WriteFile(c.store.path(s.id), nil, 0o600), s.renew())
-			return err == nil
-		})
-		return markUnavailable(cmp.Or(err, ended))
+		return markUnavailable(s.lease.Begin(func() error {
+			return errors.Join(os.WriteFile(c.store.path(s.id), nil, 0o600), s.renew())
+		}))
 	})
 	if err != nil {
 		s.lease.End(err)

@@ -211,7 +211,7 @@ func (s *session) Describe() driver.SessionInfo {
 
 // beat sends a heartbeat. It does not wait for the store's lock, so a busy store does
 // not delay it.
-func (s *session) beat(context.Context) (counted bool) { return s.renew() == nil }
+func (s *session) beat(context.Context) error { return s.renew() }
 
 // renew sets the deadline of the session: one session timeout from now.
 func (s *session) renew() error {

@@ -331,6 +331,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 func TestServerKilledUnderLoad(t *testing.T) {
 	server := mysqltest.Start(t, mysqltest.WithConfig("innodb_flush_log_at_trx_commit=1"))
 	sqltest.KilledUnderLoad(t, server, "mysql", server.DSN(server.Database(), "session_timeout=3s"))
+	sqltest.SaysWhyItEnded(t, server, "mysql", server.DSN(server.Database(), "session_timeout=3s"))
 }
 
 // TestHeldLockSurvivesAKillOfTheServer kills the server right after a lock was granted.

@@ -175,6 +175,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 func TestServerKilledUnderLoad(t *testing.T) {
 	server := pgtest.Start(t)
 	sqltest.KilledUnderLoad(t, server, "postgres", server.DSN("session_timeout=3s"))
+	sqltest.SaysWhyItEnded(t, server, "postgres", server.DSN("session_timeout=3s"))
 }
 
 // TestLateChangeIsRefused first sends a cancellation, which raises the generation of

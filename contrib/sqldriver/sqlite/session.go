@@ -80,17 +80,11 @@ func (s *session) begin(ctx context.Context) (err error) {
 	if err := s.reap(ctx); err != nil {
 		return err
 	}
-	var counted error
-	ended := s.lease.Do(func() bool {
-		counted = s.db.update(ctx, func(ctx context.Context) error {
+	return s.lease.Begin(func() error {
+		return s.db.update(ctx, func(ctx context.Context) error {
 			return s.db.exec(ctx, sqlAddSession, s.presence.id, deadline(s.timeout))
 		}, nil)
-		return counted == nil
 	})
-	if counted == nil && ended != nil {
-		return fmt.Errorf("%w: the answer took longer than the session timeout", driver.ErrUnavailable)
-	}
-	return counted
 }
 
 // makeTables makes the tables if they are missing. Of many processes that try this,
@@ -153,10 +147,11 @@ func (s *session) reserve(ctx context.Context) error {
 func deadline(timeout time.Duration) int64 { return time.Now().Add(timeout).UnixMicro() }
 
 // beat sends a heartbeat.
-func (s *session) beat(ctx context.Context) (counted bool) {
+func (s *session) beat(ctx context.Context) error {
 	if now, err := os.Stat(s.path); err == nil && !os.SameFile(now, s.file) || errors.Is(err, fs.ErrNotExist) {
-		s.lease.End(fmt.Errorf("%w: %s", errReplaced, s.path))
-		return false
+		err = fmt.Errorf("%w: %s", errReplaced, s.path)
+		s.lease.End(err)
+		return err
 	}
 	var beats int64
 	err := s.db.beat(ctx, func(ctx context.Context) (err error) {
@@ -164,9 +159,10 @@ func (s *session) beat(ctx context.Context) (counted bool) {
 		return err
 	})
 	if err == nil && beats == 0 {
-		s.lease.End(errExpired)
+		err = errExpired
+		s.lease.End(err)
 	}
-	return err == nil && beats > 0
+	return err
 }
 
 // reap drops the sessions whose processes have died or whose deadlines have passed.

@@ -56,6 +56,14 @@ func (c *Conn) Connection() uint64 { return c.keepalive.connection() }
 // password.
 func (c *Conn) Describe() driver.SessionInfo { return c.dialer.describe() }
 
+// failed is called when an attempt to connect has failed. If the session has begun, the
+// error of its lease says so when the lease runs out.
+func (c *Conn) failed(err error) {
+	if c.lease != nil {
+		c.lease.Failed(err)
+	}
+}
+
 // end ends the lease, if there is one. The goroutine that sends heartbeats then
 // shuts the Conn down.
 func (c *Conn) end(cause error) {

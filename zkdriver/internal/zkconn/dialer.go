@@ -26,6 +26,7 @@ type dialer struct {
 	// goroutines of go-zookeeper and must not block.
 	onBegin  func(r connectReply, asked driver.Instant) error // called when the session has begun
 	onResume func(asked driver.Instant) error                 // called when the session has reconnected
+	onFail   func(error)                                      // called when an attempt to connect has failed
 	onEnd    func(error)                                      // called with the reason when the session has ended
 
 	sendHooks       sendHooks
@@ -213,6 +214,7 @@ func (d *dialer) recordFailure(c *frameConn, err error) {
 		err = fmt.Errorf("%s: %w", c.raw.RemoteAddr(), err)
 	}
 	d.lastErr = err
+	d.onFail(err)
 	if !permanentDialError(err) {
 		d.refusals = 0
 		return

@@ -35,6 +35,7 @@ func fedConn(in []byte, login bool) (*frameConn, *feed, *dialer) {
 	d := newDialer(config, nil)
 	d.onBegin = func(connectReply, driver.Instant) error { return nil }
 	d.onResume = func(driver.Instant) error { return nil }
+	d.onFail = func(error) {}
 	d.onEnd = func(error) {}
 	raw := &feed{in: bytes.NewReader(in)}
 	c := newFrameConn(raw, d, time.Time{})

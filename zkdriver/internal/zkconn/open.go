@@ -27,7 +27,7 @@ func Dial(ctx context.Context, config Config) (*Conn, error) {
 	}
 	c := &Conn{config: config, dialer: newDialer(config, secure), containers: make(chan struct{}, 1),
 		hasSession: make(chan struct{}), finished: make(chan struct{})}
-	c.dialer.onBegin, c.dialer.onResume, c.dialer.onEnd = c.begin, c.resume, c.end
+	c.dialer.onBegin, c.dialer.onResume, c.dialer.onFail, c.dialer.onEnd = c.begin, c.resume, c.failed, c.end
 	c.client, c.events, err = zk.Connect(config.Hosts, config.SessionTimeout,
 		zk.WithDialer(c.dialer.dial), zk.WithHostProvider(c.dialer), zk.WithEventCallback(c.event),
 		zk.WithLogger(silent{}), zk.WithLogInfo(false))

@@ -58,13 +58,7 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 	s.listen()
 	err := store.Open(ctx)
 	if err == nil {
-		ended := s.lease.Do(func() (counted bool) {
-			err = store.Begin(ctx, s.id, timeout)
-			return err == nil
-		})
-		if err == nil && ended != nil {
-			err = fmt.Errorf("%w: the answer took longer than the session timeout", driver.ErrUnavailable)
-		}
+		err = s.lease.Begin(func() error { return store.Begin(ctx, s.id, timeout) })
 	}
 	if err != nil {
 		s.lease.End(err)
@@ -78,18 +72,15 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 }
 
 // beat sends a heartbeat.
-func (s *Session) beat(ctx context.Context) (counted bool) {
+func (s *Session) beat(ctx context.Context) error {
 	next, err := s.store.Beat(ctx, s.id)
 	if errors.Is(err, ErrUnknownSession) {
 		s.lease.End(err)
 	}
-	if err != nil {
-		return false
-	}
-	if next < s.timeout/8 {
+	if err == nil && next < s.timeout/8 {
 		s.expireIn(max(next, 0))
 	}
-	return true
+	return err
 }
 
 // Done implements driver.Session.

@@ -3,6 +3,7 @@ package sqltest
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -137,4 +138,25 @@ func KilledUnderLoad(t testing.TB, server Server, driverName, dsn string) {
 		server.Restart()
 	}
 	holders.Await(t, 20)
+}
+
+// SaysWhyItEnded kills the server while a lock is held. The error of the lock, which is
+// lost, has to say why.
+func SaysWhyItEnded(t testing.TB, server Server, driverName, dsn string) {
+	t.Helper()
+	client, err := dlock.Open(driverName, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	l, err := client.RWMutex("lost").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	defer server.Restart()
+	<-l.Lost()
+	if text := l.Err().Error(); !strings.Contains(text, "the last failure: ") || !strings.Contains(text, "connection refused") {
+		t.Errorf("the error of the lock does not say why: %v", text)
+	}
 }
