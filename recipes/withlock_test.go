@@ -120,7 +120,7 @@ func TestWithLockTellsThatTheFunctionDidNotRun(t *testing.T) {
 			c, closed, lost := w.client("a"), w.client("b"), w.client("c")
 			require.NoError(w, closed.Close())
 			held := w.won(w.client("h").lock(bg))
-			short, cancel := context.WithTimeout(bg, time.Second)
+			short, cancel := context.WithTimeout(bg, 2*time.Second) // longer than the call before takes
 			defer cancel()
 			gone, cancel := context.WithCancel(bg)
 			cancel()
