@@ -67,7 +67,8 @@
 // count. By default they are 50 seconds, and a day.
 //
 // While an operator's transaction keeps nodes of a process locked, and the process has
-// died, the process keeps all its locks. So may the processes that die after it.
+// died, the process keeps all its locks. Its session has a deadline in the past: see
+// Tables. Other processes that die lose their locks in time.
 //
 // While all tables are locked, as by FLUSH TABLES WITH READ LOCK, heartbeats wait as
 // well. If that takes longer than half of the session timeout, sessions may end.

@@ -106,27 +106,46 @@ BEGIN
 END
 //
 
--- Ends one session whose deadline has passed, and returns whether there was one. A
--- session that is locked is left to a later call.
+-- Ends one session whose deadline has passed, and returns whether it has ended one. If
+-- another transaction has locked the session or a node of it, that is left to a later
+-- call. A locked node is one that SKIP LOCKED leaves out: MariaDB allows no NOWAIT in a
+-- procedure.
 CREATE PROCEDURE IF NOT EXISTS dlock_expire()
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE v_now BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+    DECLARE v_passed VARBINARY(64) DEFAULT '';
+    DECLARE v_deadline BIGINT DEFAULT -1;
     DECLARE v_dead VARBINARY(64);
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    START TRANSACTION;
-    BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
-        SELECT l.session INTO v_dead FROM dlock_lease l STRAIGHT_JOIN dlock_session s ON s.id = l.session
-            WHERE l.deadline < v_now ORDER BY l.deadline LIMIT 1 FOR UPDATE SKIP LOCKED;
-        IF v_dead IS NOT NULL THEN
-            DELETE FROM dlock_node WHERE session = v_dead;
-            DELETE FROM dlock_lease WHERE session = v_dead;
-            DELETE FROM dlock_session WHERE id = v_dead;
-        END IF;
-        COMMIT AND NO CHAIN NO RELEASE;
-        SELECT IF(v_dead IS NULL, 'none', 'ok');
-    END;
+    DECLARE v_free, v_nodes BIGINT;
+    DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'locked';
+    WHILE v_status = 'locked' DO
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+        START TRANSACTION;
+        BEGIN
+            DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+            SET v_dead = NULL;
+            SELECT l.session, l.deadline INTO v_dead, v_deadline
+                FROM dlock_lease l STRAIGHT_JOIN dlock_session s ON s.id = l.session
+                WHERE l.deadline < v_now AND l.deadline >= v_deadline AND (l.deadline > v_deadline OR l.session > v_passed)
+                ORDER BY l.deadline, l.session LIMIT 1 FOR UPDATE SKIP LOCKED;
+            IF v_dead IS NULL THEN
+                SET v_status = 'none';
+            ELSE
+                SELECT COUNT(*) INTO v_free FROM dlock_node WHERE session = v_dead FOR UPDATE SKIP LOCKED;
+                SELECT COUNT(*) INTO v_nodes FROM dlock_node WHERE session = v_dead;
+                IF v_free = v_nodes THEN
+                    SET v_status = 'ok';
+                    DELETE FROM dlock_node WHERE session = v_dead;
+                    DELETE FROM dlock_lease WHERE session = v_dead;
+                    DELETE FROM dlock_session WHERE id = v_dead;
+                END IF;
+                SET v_passed = v_dead;
+            END IF;
+            COMMIT AND NO CHAIN NO RELEASE;
+        END;
+    END WHILE;
+    SELECT v_status;
 END
 //
 

@@ -298,7 +298,7 @@ func (s *store) Beat(ctx context.Context, id string) (time.Duration, error) {
 }
 
 // Expire implements session.Store.
-func (s *store) Expire(ctx context.Context) (found bool, err error) {
+func (s *store) Expire(ctx context.Context) (ended bool, err error) {
 	status, err := s.status(ctx, "dlock_expire")
 	return status == "ok", err
 }

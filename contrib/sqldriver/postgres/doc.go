@@ -60,9 +60,10 @@
 // A change that waits for a row lock, for example of a transaction that an operator has
 // left open, gives up after two seconds, unless lock_timeout is set.
 //
-// While such a transaction stays open, its rows cannot be removed. If a process dies
-// that has a node in that queue, it keeps all its locks until then. So may the
-// processes that die after it.
+// While such a transaction stays open, its rows cannot be removed. If the node or the
+// queue of a process is among them, and the process dies, it keeps all its locks until
+// then. Its session has a deadline in the past: see Tables. Other processes that die
+// lose their locks in time.
 //
 // # What the database must be
 //
@@ -120,6 +121,10 @@
 // them too. The file schema.sql is commented. To show a queue:
 //
 //	SELECT name, session FROM dlock.node WHERE queue = 'stock/42' ORDER BY token;
+//
+// To show the sessions, with the time until their deadlines:
+//
+//	SELECT id, deadline - now() AS rest FROM dlock.session ORDER BY rest;
 //
 // Statements by hand reach the watches: triggers send the notices. To remove a node:
 //

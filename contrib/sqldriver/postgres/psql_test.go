@@ -35,6 +35,7 @@ func (d documented) run(statement string, replace ...string) string {
 
 const (
 	showQueue    = "SELECT name, session FROM dlock.node WHERE queue = 'stock/42' ORDER BY token;"
+	showSessions = "SELECT id, deadline - now() AS rest FROM dlock.session ORDER BY rest;"
 	removeNode   = "DELETE FROM dlock.node WHERE queue = 'stock/42' AND name = 'web1-W-0000000007';"
 	beginSession = "SELECT dlock.begin_session('A7', interval '10 seconds');"
 	moveDeadline = "SELECT dlock.beat('A7');"
@@ -107,6 +108,7 @@ func TestPsqlTakesPart(t *testing.T) {
 	require.NoError(t, err)
 	d.run(beginSession)
 	require.NotEmpty(t, d.run(moveDeadline))
+	require.Contains(t, d.run(showSessions), "A7|00:59:")
 	token := d.join()
 	require.Equal(t, "1", d.run(countAhead, "42", token, "stock/42", "stock/42"))
 

@@ -238,20 +238,36 @@ BEGIN
     END IF;
 END $$;
 
--- Ends one session whose deadline has passed. Returns whether there was one. A session
--- that is locked is left to a later call.
+-- Ends one session whose deadline has passed, and returns whether it has ended one. If
+-- another transaction has locked the session or a node of it, that is left to a later
+-- call. The row of a busy queue is different, because changes lock it all the time. So
+-- the second round waits for the rows of queues, for half a second in all.
 CREATE OR REPLACE FUNCTION dlock.expire() RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
-    dead text;
+    dead record;
+    passed integer := 0;
 BEGIN
     PERFORM dlock.prepare();
-    SELECT id INTO dead FROM dlock.session WHERE deadline < clock_timestamp() ORDER BY deadline LIMIT 1 FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
-    PERFORM dlock.drop_session(dead);
-    RETURN true;
+    FOR round IN 1..2 LOOP
+        PERFORM set_config('lock_timeout', CASE round WHEN 1 THEN 1 ELSE greatest(500 / passed, 1) END || 'ms', true);
+        SELECT '' AS id, '-infinity'::timestamptz AS deadline INTO dead;
+        LOOP
+            SELECT id, deadline INTO dead FROM dlock.session
+                WHERE deadline < clock_timestamp() AND (deadline, id) > (dead.deadline, dead.id)
+                ORDER BY deadline, id LIMIT 1 FOR UPDATE SKIP LOCKED;
+            EXIT WHEN NOT FOUND;
+            BEGIN
+                PERFORM FROM dlock.node WHERE session = dead.id FOR UPDATE NOWAIT;
+                PERFORM dlock.drop_session(dead.id);
+                RETURN true;
+            EXCEPTION WHEN lock_not_available THEN
+                passed := passed + 1; -- nothing of this session has changed
+            END;
+        END LOOP;
+        EXIT WHEN passed = 0;
+    END LOOP;
+    RETURN false;
 END $$;
 
 -- Tells the sessions of changes that were made by hand.

@@ -189,9 +189,9 @@ func (s *store) Beat(ctx context.Context, id string) (time.Duration, error) {
 }
 
 // Expire implements session.Store.
-func (s *store) Expire(ctx context.Context) (found bool, err error) {
-	err = s.one(ctx, &found, s.texts.expire)
-	return found, err
+func (s *store) Expire(ctx context.Context) (ended bool, err error) {
+	err = s.one(ctx, &ended, s.texts.expire)
+	return ended, err
 }
 
 // End implements session.Store.

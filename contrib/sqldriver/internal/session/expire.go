@@ -27,9 +27,9 @@ func (s *Session) expire() {
 			if !sleep(ctx, d) {
 				return
 			}
-			for found := true; found; {
+			for ended := true; ended; {
 				var err error
-				if found, err = s.store.Expire(ctx); err != nil {
+				if ended, err = s.store.Expire(ctx); err != nil {
 					break // the next heartbeat makes this loop try again
 				}
 			}

@@ -32,8 +32,9 @@ type Store interface {
 	// any session.
 	Beat(ctx context.Context, id string) (untilExpiry time.Duration, err error)
 	// Expire ends one session whose deadline has passed, and reports whether it
-	// has found one.
-	Expire(ctx context.Context) (found bool, err error)
+	// has done so. If another transaction has locked rows of a session, Expire
+	// passes over that session, and leaves all of it to a later call.
+	Expire(ctx context.Context) (ended bool, err error)
 	// End removes the session and its nodes. After that the database refuses every
 	// other change of the session. Without a row of the session it does nothing.
 	End(ctx context.Context, id string) error

@@ -4,6 +4,8 @@
 //     the server refuses one.
 //   - [Holders] checks that a lock never has two holders and that its tokens
 //     rise. [KilledUnderLoad] does so while a test kills the server.
+//   - [LockedRows] checks what becomes of the locks of dead sessions while an
+//     operator's transaction has locked rows.
 //   - [Unlock] and [Count] are for tests of locks that also run on slow machines.
 //   - [SilentConnection] makes one connection of a session silent during a request.
 //   - [Free] and [Contended] are benchmarks that compare dlock with what users of

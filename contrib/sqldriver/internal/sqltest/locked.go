@@ -1,0 +1,91 @@
+package sqltest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// DeadSessions is what [LockedRows] needs of a driver.
+type DeadSessions struct {
+	Connector driver.Connector
+	Timeout   time.Duration // of the sessions
+	// CutOff cuts a session of the connector off from the server.
+	CutOff func(s driver.Session) (heal func())
+	// Lock locks rows of the queue named "locked", as a transaction of an operator
+	// does, until free is called.
+	Lock func() (free func())
+	// Session returns the session that the driver made, without what a test has put
+	// around it.
+	Session func(s driver.Session) *session.Session
+}
+
+// LockedRows lets two sessions die while a transaction of an operator keeps rows of the
+// first one locked. The locks of the second one have to become free at once. The first
+// one keeps all its locks until its rows are free.
+func LockedRows(t *testing.T, d DeadSessions) {
+	within, cancel := context.WithTimeout(t.Context(), 20*d.Timeout)
+	defer cancel()
+	client := dlock.NewClient(d.Connector)
+	defer client.Close()
+	nodes := func(queue string) int {
+		t.Helper()
+		info, err := client.RWMutex(queue).Queue(within)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(info)
+	}
+	first, second := connect(t, d.Connector, "locked", "first"), connect(t, d.Connector, "second")
+	free := d.Lock()
+	defer free()
+	heal := d.CutOff(first)
+	defer heal()
+	<-first.Done() // so the deadline of the first is the earlier one
+	defer d.CutOff(second)()
+
+	l, err := client.RWMutex("second").Lock(within)
+	if err != nil {
+		t.Fatalf("the lock of the second session: %v", err)
+	}
+	Unlock(t, l)
+	if a, b := nodes("locked"), nodes("first"); a != 1 || b != 1 {
+		t.Errorf("the first session has %d and %d nodes while its rows are locked", a, b)
+	}
+	free()
+	for _, queue := range []string{"locked", "first"} {
+		if l, err = client.RWMutex(queue).Lock(within); err != nil {
+			t.Fatalf("the lock %q of the first session: %v", queue, err)
+		}
+		Unlock(t, l)
+	}
+	heal()
+	inner := d.Session(first)
+	for err = driver.ErrUnavailable; errors.Is(err, driver.ErrUnavailable) && within.Err() == nil; {
+		_, err = inner.Store().Beat(within, inner.ID())
+	}
+	if !errors.Is(err, session.ErrUnknownSession) {
+		t.Errorf("a late heartbeat of the first session: %v", err)
+	}
+}
+
+// connect begins a session with a node in each of the queues.
+func connect(t *testing.T, c driver.Connector, queues ...string) driver.Session {
+	t.Helper()
+	s, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	for _, queue := range queues {
+		if _, err := s.Create(t.Context(), queue, driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}

@@ -1,0 +1,139 @@
+package postgres
+
+import (
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// begin runs a statement in a transaction that stays open.
+func begin(t *testing.T, c *caseStore, text string) *sql.Tx {
+	t.Helper()
+	tx, err := c.admin.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tx.Rollback() })
+	if _, err := tx.Exec(inSchema(text, c.schema)); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+func TestLocksOfDeadSessionsWhileAnOperatorLocksRows(t *testing.T) {
+	for name, text := range map[string]string{
+		"node":  "SELECT * FROM dlock.node WHERE queue = 'locked' FOR UPDATE",
+		"queue": "SELECT * FROM dlock.queue WHERE name = 'locked' FOR UPDATE",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const timeout = 2 * time.Second
+			c := newCaseWith(t, "session_timeout="+timeout.String())
+			sqltest.LockedRows(t, sqltest.DeadSessions{
+				Connector: c,
+				Timeout:   timeout,
+				CutOff:    func(s driver.Session) (heal func()) { return s.(*caseSession).network.Cut() },
+				Lock: func() (free func()) {
+					tx := begin(t, c, text)
+					return func() { tx.Rollback() }
+				},
+				Session: func(s driver.Session) *session.Session { return s.(*caseSession).Session },
+			})
+		})
+	}
+}
+
+// newDeadSessions returns a store with two sessions whose deadlines have passed. The
+// session A7 is the first one, and has nodes in the queues a and q. The session B7 has
+// a node in the queue q.
+func newDeadSessions(t *testing.T) *caseStore {
+	t.Helper()
+	c := newCaseWith(t, "session_timeout=1h")
+	s, err := c.Connect(t.Context()) // creates the tables
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	for _, text := range []string{
+		"SELECT dlock.begin_session('A7', interval '0')", "SELECT dlock.begin_session('B7', interval '0')",
+		"SELECT dlock.append('A7', 1, 'a', 'a-W-', '1')", "SELECT dlock.append('A7', 1, 'q', 'a-W-', '2')",
+		"SELECT dlock.append('B7', 1, 'q', 'a-W-', '3')",
+	} {
+		c.exec(t, text)
+	}
+	return c
+}
+
+// expire ends a session, and returns whether it has ended one.
+func (c *caseStore) expire(t *testing.T) (ended bool) {
+	t.Helper()
+	if err := c.admin.QueryRow(inSchema("SELECT dlock.expire()", c.schema)).Scan(&ended); err != nil {
+		t.Error(err)
+	}
+	return ended
+}
+
+// owners returns the sessions of the nodes, oldest node first.
+func (c *caseStore) owners(t *testing.T) string {
+	t.Helper()
+	return c.server.SQL(t, inSchema("SELECT string_agg(session, ' ' ORDER BY token) FROM dlock.node", c.schema))
+}
+
+// TestDeadSessionWithALockedRowIsPassedOver locks a row of the first of two dead
+// sessions. The first session has to stay as a whole, and the second one has to end.
+func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
+	for _, text := range []string{
+		"SELECT * FROM dlock.node WHERE queue = 'q' AND session = 'A7' FOR UPDATE",
+		"SELECT * FROM dlock.node WHERE queue = 'q' AND session = 'A7' FOR KEY SHARE",
+		"SELECT * FROM dlock.queue WHERE name = 'a' FOR UPDATE",
+		"SELECT * FROM dlock.session WHERE id = 'A7' FOR SHARE",
+		"DELETE FROM dlock.node WHERE queue = 'a'",
+		"INSERT INTO dlock.node (queue, name, data) VALUES ('a', 'by-hand', '')",
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			c := newDeadSessions(t)
+			tx := begin(t, c, text)
+			if first, second := c.expire(t), c.expire(t); !first || second {
+				t.Errorf("the first call ends a session: %v, the second one: %v", first, second)
+			}
+			if got := c.owners(t); got != "A7 A7" {
+				t.Errorf("nodes of %q are left", got)
+			}
+			if err := tx.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			if first, second := c.expire(t), c.expire(t); !first || second {
+				t.Errorf("without the lock, the first call ends a session: %v, the second one: %v", first, second)
+			}
+			if got := c.owners(t); got != "" {
+				t.Errorf("nodes of %q are left", got)
+			}
+		})
+	}
+}
+
+// TestDeadSessionInABusyQueueEnds locks the queue of a dead session until a call of
+// expire waits for it. That call has to end the session. If the machine is slow, the
+// call gives up before, and the test begins anew.
+func TestDeadSessionInABusyQueueEnds(t *testing.T) {
+	c := newDeadSessions(t)
+	c.exec(t, "SELECT dlock.end_session('B7')")
+	waiting := inSchema("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%dlock.expire%'", c.schema)
+	for range 10 {
+		tx := begin(t, c, "SELECT dlock.lock_queue('q')")
+		ended := make(chan bool, 1)
+		go func() { ended <- c.expire(t) }()
+		for len(ended) == 0 && c.server.SQL(t, waiting) == "0" {
+		}
+		tx.Rollback()
+		if <-ended {
+			return
+		}
+	}
+	t.Error("the session does not end")
+}
