@@ -85,6 +85,9 @@ func (s *session) watchAhead(ctx context.Context, queue string, n driver.NodeSpe
 // because until then the request may still arrive. After the end of the session etcd
 // refuses the request without that key, since the lease of the node does not exist
 // any more.
+//
+// An earlier try may arrive late, too. It must not remove the next node with the same
+// key. So each try removes a node only if the key for cancellation does not exist.
 func (s *session) cancel(key, cancelled string) bool {
 	for s.lease.Err() == nil {
 		ctx, leave, open := s.calls.Enter(context.Background())
@@ -92,10 +95,12 @@ func (s *session) cancel(key, cancelled string) bool {
 			return false
 		}
 		limited, stop := context.WithTimeout(ctx, s.settings.requestTimeout())
-		_, err := s.client.Txn(limited).Then(
-			clientv3.OpDelete(key),
-			clientv3.OpPut(cancelled, "", clientv3.WithLease(s.id)),
-		).Commit()
+		_, err := s.client.Txn(limited).
+			If(clientv3.Compare(clientv3.CreateRevision(cancelled), "=", 0)).
+			Then(
+				clientv3.OpDelete(key),
+				clientv3.OpPut(cancelled, "", clientv3.WithLease(s.id)),
+			).Commit()
 		stop()
 		leave()
 		if err == nil {

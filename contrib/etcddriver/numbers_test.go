@@ -158,3 +158,33 @@ func TestAReleaseAfterAnOperatorFindsTheNodeGone(t *testing.T) {
 	server.Etcdctl("del", s.settings.queueKeys("q")+s.key(t, "q", j.Place))
 	require.ErrorIs(t, s.Delete(within(t), "q", j.Place, driver.Released), driver.ErrGone)
 }
+
+// A cancellation gets no answer, and the driver repeats it. The first one may still
+// arrive after that. It must not remove a later node with the same key.
+func TestANodeNeverTakesAKeyThatALateCancellationRemoves(t *testing.T) {
+	st := newStore(t, etcdtest.Shared(t), longSession)
+	made, err := st.Connect(within(t))
+	require.NoError(t, err)
+	defer made.Close()
+	s, link := made.(*session), st.link(made)
+	held := make(chan func())
+	link.wire.play(matching(faults.OpCreate), func(_ context.Context, _ string, _ any, send func() error) {
+		held <- link.holdRequest(t, st.server, faults.OpCleanUp)
+		_ = send()
+	})
+	go func() {
+		_, err := s.Create(within(t), "q", driver.NodeSpec{Prefix: "h-W-", Data: []byte("lost")})
+		assert.ErrorIs(t, err, driver.ErrUnavailable)
+	}()
+	arrive := <-held
+	eventually(t, func() bool { // the second cancellation was answered
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.numbers["q"] == nil
+	})
+	next := create(t, s, "q", "h-W-")
+	arrive()
+	nodes, err := s.List(within(t), "q")
+	require.NoError(t, err)
+	require.Equal(t, []driver.Node{next.Node}, nodes)
+}

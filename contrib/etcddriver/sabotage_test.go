@@ -32,8 +32,13 @@ var mistakes = []struct {
 	},
 	{
 		"a create that arrives late is not refused", "create.go",
-		`"=", 0)).`, `">", -1)).`,
+		`(unless), "=", 0)).`, `(unless), ">", -1)).`,
 		"TestConformance/rule04/a-create-that-arrives-late-leaves-nothing",
+	},
+	{
+		"a cancellation that arrives late removes the next node", "create.go",
+		`(cancelled), "=", 0)).`, `(cancelled), ">", -1)).`,
+		"TestANodeNeverTakesAKeyThatALateCancellationRemoves",
 	},
 	{
 		"a create that has failed is not cancelled", "create.go",

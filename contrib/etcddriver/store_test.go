@@ -2,6 +2,7 @@ package etcddriver
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -229,10 +230,10 @@ func matching(op faults.Op) func(method string, request any) bool {
 func kindOf(r *pb.TxnRequest) faults.Op {
 	first := r.Success[0]
 	switch {
-	case len(r.Compare) == 0:
-		return faults.OpCleanUp
 	case first.GetRequestRange() != nil:
 		return faults.OpCreate
+	case strings.Contains(string(r.Compare[0].Key), "//cancelled/"):
+		return faults.OpCleanUp
 	case first.GetRequestDeleteRange() != nil:
 		return faults.OpDelete
 	}
