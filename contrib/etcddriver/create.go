@@ -34,7 +34,7 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 				clientv3.OpPut(keys+id, nodeValue(n.Prefix, n.Data), clientv3.WithLease(s.id)),
 			).Commit()
 		if err != nil {
-			if isPermanent(err) {
+			if isPermanent(err) || isRefused(err) {
 				s.giveBack(queue, number)
 			} else {
 				s.calls.Go(func() {

@@ -55,6 +55,12 @@ func isPermanent(err error) bool {
 	return false
 }
 
+// isRefused reports whether etcd has refused a request that it may accept later, so
+// that the request has changed nothing: its space is used up, or it is overloaded.
+func isRefused(err error) bool {
+	return errors.Is(err, rpctypes.ErrNoSpace) || errors.Is(err, rpctypes.ErrTooManyRequests)
+}
+
 func code(err error) codes.Code {
 	if e := (rpctypes.EtcdError{}); errors.As(err, &e) {
 		return e.Code()

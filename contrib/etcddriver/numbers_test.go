@@ -2,6 +2,8 @@ package etcddriver
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -187,4 +189,46 @@ func TestANodeNeverTakesAKeyThatALateCancellationRemoves(t *testing.T) {
 	nodes, err := s.List(within(t), "q")
 	require.NoError(t, err)
 	require.Equal(t, []driver.Node{next.Node}, nodes)
+}
+
+// If the space of etcd is used up, it refuses transactions that put a key. A client
+// repeats its Create until the operator has made room. If the driver tried to cancel
+// each of them, its requests would become more and more.
+func TestARefusedCreateIsNotCancelled(t *testing.T) {
+	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
+	s := connectTo(t, "etcd://"+server.Addr()+"/locks?"+longSession)
+	held := create(t, s, "held", "h-W-")
+	w, err := s.WatchQueue(within(t), "followed")
+	require.NoError(t, err)
+	defer w.Stop()
+	followed := create(t, s, "followed", "h-W-")
+	fill(t, server)
+
+	_, err = s.Create(within(t), "q", driver.NodeSpec{Prefix: "h-W-", Data: []byte("refused")})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorContains(t, err, "space exceeded")
+	s.mu.Lock()
+	taken := s.numbers["q"]
+	s.mu.Unlock()
+	require.Nil(t, taken, "a cancellation is under way")
+
+	// Locks can be released without space. A release that is to be told is repeated
+	// with the cause Changed.
+	require.NoError(t, s.Delete(within(t), "held", held.Place, driver.Released))
+	require.ErrorIs(t, s.Delete(within(t), "followed", followed.Place, driver.Released), driver.ErrUnavailable)
+	require.NoError(t, s.Delete(within(t), "followed", followed.Place, driver.Changed))
+}
+
+// fill uses up the space of a server.
+func fill(t *testing.T, server *etcdtest.Server) {
+	t.Helper()
+	client := raw(t, server)
+	for i := range 100 {
+		_, err := client.Put(within(t), fmt.Sprint("fill", i), strings.Repeat("x", 300_000))
+		if err != nil {
+			require.ErrorContains(t, err, "space exceeded")
+			return
+		}
+	}
+	t.Fatal("there is no limit")
 }

@@ -47,9 +47,14 @@ var mistakes = []struct {
 	},
 	{
 		"a key is used again before its create is undone", "create.go",
-		"			if isPermanent(err) {\n				s.giveBack(queue, number)\n			} else {",
-		"			s.giveBack(queue, number)\n			if !isPermanent(err) {",
+		"			if isPermanent(err) || isRefused(err) {\n				s.giveBack(queue, number)\n			} else {",
+		"			s.giveBack(queue, number)\n			if !isPermanent(err) && !isRefused(err) {",
 		"TestANodeNeverTakesAKeyThatACancellationRemoves",
+	},
+	{
+		"a create that etcd has refused is cancelled", "create.go",
+		" || isRefused(err)", "",
+		"TestARefusedCreateIsNotCancelled",
 	},
 	{
 		"every node has a key of its own", "numbers.go",
