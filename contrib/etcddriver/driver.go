@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
@@ -162,7 +163,7 @@ func (c *connector) dialOptions() []grpc.DialOption {
 		MinConnectTimeout: c.settings.requestTimeout(),
 	})
 	return []grpc.DialOption{
-		pauses, grpc.WithChainUnaryInterceptor(failFast),
+		pauses, grpc.WithChainUnaryInterceptor(failFast, sendOnce),
 		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 	}
 }
@@ -176,6 +177,19 @@ func failFast(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
 	return invoke(ctx, method, request, reply, conn, append(opts, grpc.WaitForReady(false))...)
+}
+
+// sendOnce keeps the client library from sending a request again that may have
+// arrived. The library does so if ctx lives and the answer says that the request was
+// cancelled or took too long. A proxy before the server gives such answers.
+func sendOnce(
+	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
+	err := invoke(ctx, method, request, reply, conn, opts...)
+	if c := status.Code(err); ctx.Err() == nil && (c == codes.Canceled || c == codes.DeadlineExceeded) {
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	return err
 }
 
 // requestTimeout returns how long a request may take. After that the driver takes

@@ -125,6 +125,11 @@ var mistakes = []struct {
 		"TestHeartbeatsDoNotLogIn",
 	},
 	{
+		"the client library sends a request again", "driver.go",
+		"failFast, sendOnce", "failFast",
+		"TestARequestThatAProxyGivesUpIsNotSentAgain",
+	},
+	{
 		"gRPC computes the window", "driver.go",
 		"		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),\n", "",
 		"TestASessionThatFollowsAQueueSendsNothing",
