@@ -44,8 +44,9 @@
 //
 // A session that follows the queue releases its lock by a transaction, which also puts
 // a key that says so. The watches of etcd receive both changes together. So the next
-// waiter holds the lock as soon as its session receives them. Any other session only
-// removes its key. If there is a waiter, it lists the queue once.
+// waiter holds the lock as soon as its session receives them. When the session stops
+// following the queue, it removes the key that says so. Any other session only removes
+// the key of its node. If there is a waiter, it lists the queue once.
 //
 // A session receives every change of a queue that it follows, in the order of etcd's
 // revisions. So a hand-over among n sessions costs the server n messages for the new
@@ -111,7 +112,7 @@
 //	locks/stock/42//694d9af3a6d2710c:1   node 1 of the session 694d9af3a6d2710c
 //	locks/stock/42//web9-W-0000000003    a node of another program, if there is one
 //	locks/stock/42/.released             the last part of the key of the node that was
-//	                                     released last
+//	                                     released last; any session may remove it
 //	locks//cancelled/694d9af3a6d2710c:8  Create number 8 of that session is cancelled
 //
 // The name of a session is the number of its lease, in 16 hexadecimal digits. The other

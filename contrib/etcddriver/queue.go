@@ -99,7 +99,7 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 			return err
 		}
 		key := s.settings.queueKeys(queue) + n.id
-		if why == driver.Released && s.follows(queue) {
+		if why == driver.Released && s.tells(queue) {
 			return s.change(ctx, n, p.Token, true, clientv3.OpDelete(key),
 				clientv3.OpPut(s.settings.released(queue), n.id, clientv3.WithLease(s.id)))
 		}
@@ -107,10 +107,15 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	})
 }
 
-func (s *session) follows(queue string) bool {
+// tells reports whether the session follows the queue, and so tells of a release.
+func (s *session) tells(queue string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.queues[queue] != nil
+	q := s.queues[queue]
+	if q != nil {
+		q.told = true
+	}
+	return q != nil
 }
 
 // remove removes the key of a node without a check, because a check costs the server

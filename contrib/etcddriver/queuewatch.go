@@ -30,6 +30,7 @@ type queueWatch struct {
 	released string // the key that tells of a release
 	end      context.CancelFunc
 	life     context.Context
+	told     bool // the session may have put the key released; session.mu protects this field
 
 	mu       sync.Mutex
 	stopped  bool // the queue is not followed any more, because it was not used for a while
@@ -59,6 +60,28 @@ func (q *queueWatch) run() {
 		if q.life.Err() == nil {
 			q.s.pause(20 * time.Millisecond)
 		}
+	}
+	q.clean()
+}
+
+// clean removes the key that tells of a release. All sessions that follow the queue
+// receive its changes, so they do not need the key itself. If each queue kept one, a
+// session that lives long and uses many queues would have more and more keys. If the
+// request fails, the key stays until the session ends.
+func (q *queueWatch) clean() {
+	q.s.mu.Lock()
+	told := q.told
+	q.s.mu.Unlock()
+	ctx, leave, open := q.s.calls.Enter(context.Background())
+	if !open {
+		return
+	}
+	defer leave()
+	if told && q.s.lease.Err() == nil {
+		_ = q.s.limit(ctx, func(ctx context.Context) error {
+			_, err := q.s.client.Delete(ctx, q.released)
+			return err
+		})
 	}
 }
 

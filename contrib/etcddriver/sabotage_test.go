@@ -140,6 +140,11 @@ var mistakes = []struct {
 		"TestASilentConnectionIsNoDeadlineOfTheCaller",
 	},
 	{
+		"the key of a release stays", "queuewatch.go",
+		"	q.clean()\n", "",
+		"TestASessionLeavesNoKeyInAQueueThatItStopsFollowing",
+	},
+	{
 		"a silent stream is kept", "watch.go",
 		"s.stream.silence() > s.timeout/2", "false",
 		"TestASilentStreamIsReplaced",

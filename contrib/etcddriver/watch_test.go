@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/etcdtest"
@@ -124,6 +125,25 @@ func TestASessionStopsFollowingAQueueThatItDoesNotUse(t *testing.T) {
 	}
 	require.NoError(t, s.Delete(within(t), "q", second.Place, driver.Changed))
 	ended(t, w)
+}
+
+// A session that lives long may use many queues.
+func TestASessionLeavesNoKeyInAQueueThatItStopsFollowing(t *testing.T) {
+	server := etcdtest.Shared(t)
+	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
+	keys := func() int64 {
+		reply, err := raw(t, server).Get(within(t), s.settings.root(), clientv3.WithPrefix(), clientv3.WithCountOnly())
+		require.NoError(t, err)
+		return reply.Count
+	}
+	w, err := s.WatchQueue(within(t), "q") // so that Delete tells of the release
+	require.NoError(t, err)
+	j := create(t, s, "q", "h-W-")
+	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
+	require.EqualValues(t, 1, keys())
+	w.Stop()
+	s.followed()[0].stopIfUnused(0)
+	eventually(t, func() bool { return keys() == 0 })
 }
 
 // etcd serves a watch that begins at a past revision only every 100 ms. So the
