@@ -176,7 +176,9 @@
 //
 // etcd must not lose changes that it has confirmed. So do not run it with
 // --unsafe-no-fsync. If an old backup is restored, revisions come again, and so do
-// tokens. Restore with a bumped revision (etcdutl snapshot restore --bump-revision).
+// tokens. Restore with a bumped revision (etcdutl snapshot restore --bump-revision). A
+// session ends if a heartbeat finds an older revision than the heartbeat before. Until
+// then there may be two holders.
 //
 // Changes stay in etcd's history until it is compacted. Turn on
 // --auto-compaction-retention, since a lock makes two revisions. If the space of etcd

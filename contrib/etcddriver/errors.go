@@ -13,8 +13,9 @@ import (
 )
 
 var (
-	errExpired = errors.New("etcddriver: etcd has ended the lease")
-	errClosed  = errors.New("etcddriver: closed")
+	errExpired  = errors.New("etcddriver: etcd has ended the lease")
+	errRestored = errors.New("etcddriver: etcd has lost changes, as if an old backup was restored")
+	errClosed   = errors.New("etcddriver: closed")
 )
 
 // classify marks an error of the client with driver.ErrUnavailable if the error may

@@ -28,6 +28,10 @@ import (
 //     leader, and there was no newer one.
 //
 // A leader that is elected later gives each lease its whole time again.
+//
+// The revision of the store never goes back, unless an old backup is restored. Then
+// the nodes of the session may be missing, and etcd does not serve its watches, which
+// wait for later revisions. So the session ends.
 func (s *session) beat(ctx context.Context) error {
 	for range 2 { // a leader may have been elected between the two answers
 		alive, err := s.beats.send(ctx, s.client, s.id)
@@ -38,10 +42,16 @@ func (s *session) beat(ctx context.Context) error {
 			s.lease.End(errExpired)
 			return errExpired
 		}
+		newest := s.newest.Load()
 		read, err := s.client.Get(ctx, s.settings.root(), clientv3.WithCountOnly())
 		if err != nil {
 			return err
 		}
+		if read.Header.Revision < newest {
+			s.lease.End(errRestored)
+			return errRestored
+		}
+		s.newest.Store(read.Header.Revision)
 		if alive.Header.RaftTerm == read.Header.RaftTerm {
 			return nil
 		}

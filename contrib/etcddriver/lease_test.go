@@ -2,6 +2,7 @@ package etcddriver
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,4 +59,32 @@ func TestAKeepAliveOfAnOldTermDoesNotCount(t *testing.T) {
 	require.NoError(t, made.(*session).beat(within(t)))
 	newer = 1
 	require.Error(t, made.(*session).beat(within(t)))
+}
+
+// If an old backup is restored, the revision of the store goes back. The nodes of a
+// session may be missing, and its watches wait for revisions that are far away.
+func TestASessionEndsIfTheRevisionGoesBack(t *testing.T) {
+	server := etcdtest.Shared(t)
+	opened, err := Driver{}.OpenConnector("etcd://" + server.Addr() + "/" + server.Prefix() + "?" + longSession)
+	require.NoError(t, err)
+	c := opened.(*connector)
+	var back atomic.Int64
+	c.dial = []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(
+		ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		err := invoke(ctx, method, request, reply, conn, opts...)
+		if r, ok := reply.(*pb.RangeResponse); ok && err == nil {
+			r.Header.Revision -= back.Load()
+		}
+		return err
+	})}
+	made, err := c.Connect(within(t))
+	require.NoError(t, err)
+	defer made.Close()
+	s := made.(*session)
+	create(t, s, "q", "h-W-")
+	require.NoError(t, s.beat(within(t)))
+	back.Store(1 << 40)
+	require.Error(t, s.beat(within(t)))
+	require.ErrorIs(t, s.Err(), errRestored)
 }

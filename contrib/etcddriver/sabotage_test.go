@@ -31,6 +31,11 @@ var mistakes = []struct {
 		"TestAKeepAliveOfAnOldTermDoesNotCount",
 	},
 	{
+		"a session does not see that the revision goes back", "heartbeat.go",
+		"if read.Header.Revision < newest {", "if newest < 0 {",
+		"TestASessionEndsIfTheRevisionGoesBack",
+	},
+	{
 		"a create that arrives late is not refused", "create.go",
 		`(unless), "=", 0)).`, `(unless), ">", -1)).`,
 		"TestConformance/rule04/a-create-that-arrives-late-leaves-nothing",

@@ -31,6 +31,7 @@ type session struct {
 	watches watches.Set
 	stream  watchStream
 	created atomic.Int64 // the number of calls of Create
+	newest  atomic.Int64 // the revision of the store at the last heartbeat
 
 	mu      sync.Mutex
 	own     map[int64]*ownNode  // the nodes that Create has returned, by token
