@@ -163,7 +163,7 @@ func (c *connector) dialOptions() []grpc.DialOption {
 		MinConnectTimeout: c.settings.requestTimeout(),
 	})
 	return []grpc.DialOption{
-		pauses, grpc.WithChainUnaryInterceptor(failFast, sendOnce),
+		pauses, grpc.WithChainUnaryInterceptor(failFast, sendOnce), grpc.WithChainStreamInterceptor(new(openOnce).intercept),
 		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 	}
 }

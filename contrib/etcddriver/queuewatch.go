@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/watches"
@@ -54,11 +55,21 @@ func newQueueWatch(s *session, queue string) *queueWatch {
 // run follows the queue until the session ends or the watch is unused.
 func (q *queueWatch) run() {
 	defer q.end()
-	for q.life.Err() == nil {
-		q.follow()
-		q.update(func() { q.live = false })
+	for pause := shortestPause; q.life.Err() == nil; pause = min(2*pause, q.s.timeout/8) {
+		ctx, cancel, stream := q.begin()
+		err := q.follow(ctx)
+		cancel()
+		q.update(func() {
+			if q.live {
+				pause = shortestPause
+			}
+			q.live = false
+		})
+		if code(err) == codes.Aborted { // see openOnce
+			q.s.replaceStream(stream)
+		}
 		if q.life.Err() == nil {
-			q.s.pause(20 * time.Millisecond)
+			q.s.pause(pause)
 		}
 	}
 	q.clean()
@@ -85,36 +96,49 @@ func (q *queueWatch) clean() {
 	}
 }
 
-// follow opens a watch of etcd and handles its events until that watch is lost.
-func (q *queueWatch) follow() {
-	ctx, cancel := context.WithCancel(q.s.stream.context(q.life))
-	defer cancel()
-	q.mu.Lock()
-	q.again = cancel
-	q.mu.Unlock()
+// shortestPause is how long a session waits before it follows a queue again. While that
+// fails, the pauses grow to an eighth of the session timeout.
+const shortestPause = 20 * time.Millisecond
 
+// begin returns the context of a watch of etcd, and the number of its stream. It holds
+// mu, so that restart ends this watch if the stream is replaced meanwhile.
+func (q *queueWatch) begin() (ctx context.Context, cancel context.CancelFunc, stream int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	stream = q.s.stream.number.Load()
+	ctx, cancel = context.WithCancel(onStream(q.life, stream))
+	q.again = cancel
+	return ctx, cancel, stream
+}
+
+// follow opens a watch of etcd and handles its events until that watch is lost, or
+// until ctx ends. It returns the reason if there is one.
+func (q *queueWatch) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	slow := time.AfterFunc(q.s.settings.requestTimeout(), cancel)
 	from, to := q.s.settings.watched(q.queue)
 	events := q.s.client.Watch(ctx, from, clientv3.WithRange(to), clientv3.WithCreatedNotify())
 	first, open := <-events
 	if !slow.Stop() || !open || first.Err() != nil {
-		return
+		return first.Err()
 	}
 	q.s.stream.hear()
 	limited, stop := context.WithTimeout(ctx, q.s.settings.requestTimeout())
 	err := q.refresh(limited)
 	stop()
 	if err != nil {
-		return
+		return err
 	}
 	q.update(func() { q.live = true })
 	for reply := range events {
 		if reply.Err() != nil {
-			return
+			return reply.Err()
 		}
 		q.s.stream.hear()
 		q.update(func() { q.apply(reply.Events) })
 	}
+	return nil
 }
 
 // update changes the copy and tells those who wait for news.

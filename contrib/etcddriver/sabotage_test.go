@@ -150,6 +150,11 @@ var mistakes = []struct {
 		"TestASessionLeavesNoKeyInAQueueThatItStopsFollowing",
 	},
 	{
+		"a stream that was lost is resumed", "watch.go",
+		"if n <= o.opened {", "if false {",
+		"TestAStreamThatWasLostIsNotResumed",
+	},
+	{
 		"a silent stream is kept", "watch.go",
 		"s.stream.silence() > s.timeout/2", "false",
 		"TestASilentStreamIsReplaced",

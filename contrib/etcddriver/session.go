@@ -63,7 +63,7 @@ func newSession(c *connector, client *clientv3.Client, grant *clientv3.LeaseGran
 }
 
 func (s *session) start() {
-	s.stream.init()
+	s.replaceStream(0)
 	s.calls.Go(func() {
 		s.lease.Keep(s.beat)
 		s.watches.End()

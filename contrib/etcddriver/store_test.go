@@ -163,17 +163,43 @@ func (w *watchStreams) intercept(
 	return stream, nil
 }
 
+// overtake makes the streams that exist receive no more events, but still the answers
+// to requests for progress. Some servers send such an answer before older events.
+func (w *watchStreams) overtake() {
+	w.streams.Range(func(stream, _ any) bool {
+		stream.(*silentStream).noEvents.Store(true)
+		return true
+	})
+}
+
+// progress returns the latest revision of a reply that a stream has received.
+func (w *watchStreams) progress() (revision int64) {
+	w.streams.Range(func(stream, _ any) bool {
+		revision = max(revision, stream.(*silentStream).revision.Load())
+		return true
+	})
+	return revision
+}
+
 // silentStream is a stream that may fall silent.
 type silentStream struct {
 	grpc.ClientStream
-	silent atomic.Bool
+	silent, noEvents atomic.Bool
+	revision         atomic.Int64 // of the latest reply that was received
 }
 
 func (s *silentStream) RecvMsg(m any) error {
 	for {
-		if err := s.ClientStream.RecvMsg(m); err != nil || !s.silent.Load() {
+		if err := s.ClientStream.RecvMsg(m); err != nil {
 			return err
 		}
+		reply := m.(*pb.WatchResponse)
+		if s.silent.Load() || s.noEvents.Load() && len(reply.Events) > 0 {
+			reply.Reset()
+			continue
+		}
+		s.revision.Store(reply.Header.Revision)
+		return nil
 	}
 }
 

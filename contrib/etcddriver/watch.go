@@ -3,11 +3,15 @@ package etcddriver
 import (
 	"context"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -88,7 +92,7 @@ func (s *session) tendWatches() {
 			q.stopIfUnused(stopAfter)
 		}
 		if len(queues) > 0 {
-			s.checkStream(queues)
+			s.checkStream()
 		}
 	}
 }
@@ -103,17 +107,14 @@ func (s *session) followed() (queues []*queueWatch) {
 }
 
 // checkStream asks the server for a sign of life. If none has come for half of the
-// session timeout, all queues are followed on another stream, which the client
-// library opens on another connection if it has one.
-func (s *session) checkStream(queues []*queueWatch) {
+// session timeout, it replaces the stream.
+func (s *session) checkStream() {
+	stream := s.stream.number.Load()
 	if s.stream.silence() > s.timeout/2 {
-		s.stream.init()
-		for _, q := range queues {
-			q.restart()
-		}
+		s.replaceStream(stream)
 		return
 	}
-	ctx, leave, open := s.calls.Enter(s.stream.context(context.Background()))
+	ctx, leave, open := s.calls.Enter(onStream(context.Background(), stream))
 	if !open {
 		return
 	}
@@ -123,16 +124,23 @@ func (s *session) checkStream(queues []*queueWatch) {
 	_ = s.client.RequestProgress(limited) // the next check sees a failure as silence
 }
 
+// replaceStream lets all queues be followed on another stream if the stream with that
+// number is the present one. The client library opens the new stream on another
+// connection if it has one.
+func (s *session) replaceStream(number int64) {
+	if !s.stream.number.CompareAndSwap(number, number+1) {
+		return // it was replaced before
+	}
+	s.stream.hear()
+	for _, q := range s.followed() {
+		q.restart()
+	}
+}
+
 // watchStream is the stream that carries all watches of a session.
 type watchStream struct {
 	number atomic.Int64 // the number of the present stream, from 1
 	heard  atomic.Pointer[driver.Instant]
-}
-
-// init begins another stream.
-func (w *watchStream) init() {
-	w.number.Add(1)
-	w.hear()
 }
 
 func (w *watchStream) hear() {
@@ -142,9 +150,46 @@ func (w *watchStream) hear() {
 
 func (w *watchStream) silence() time.Duration { return driver.Now().Sub(*w.heard.Load()) }
 
-// context returns a context for watches. Watches whose contexts have the same
+// streamKey is the key of the metadata with the number of a stream.
+const streamKey = "dlock-stream"
+
+// onStream returns a context for watches. Watches whose contexts have the same
 // metadata share a stream. The server ends the watches of a context with
 // WithRequireLeader when it has lost its leader.
-func (w *watchStream) context(ctx context.Context) context.Context {
-	return clientv3.WithRequireLeader(metadata.AppendToOutgoingContext(ctx, "dlock-stream", strconv.FormatInt(w.number.Load(), 10)))
+func onStream(ctx context.Context, number int64) context.Context {
+	return clientv3.WithRequireLeader(metadata.AppendToOutgoingContext(ctx, streamKey, strconv.FormatInt(number, 10)))
+}
+
+// openOnce is an interceptor for the streams of a client. It lets the client library
+// open the stream of each number only once. When a stream is lost, the library would
+// open it again, and resume the watches after the last revision that a reply has named.
+// But a server may answer a request for progress before it sends older events (issue
+// 15220 of etcd, for example in 3.4.23), and the resumed watches would skip these. If
+// openOnce refuses the stream, the library ends the watches, and the queues are listed.
+type openOnce struct {
+	mu     sync.Mutex
+	opened int64 // the greatest number of a stream that was opened
+}
+
+func (o *openOnce) intercept(
+	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	sent, _ := metadata.FromOutgoingContext(ctx)
+	for _, number := range sent.Get(streamKey) { // only streams for watches have one
+		if !o.mayOpen(number) {
+			return nil, status.Error(codes.Aborted, "the stream of the watches was lost")
+		}
+	}
+	return open(ctx, desc, conn, method, opts...)
+}
+
+func (o *openOnce) mayOpen(number string) bool {
+	n, _ := strconv.ParseInt(number, 10, 64)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if n <= o.opened {
+		return false
+	}
+	o.opened = n
+	return true
 }
