@@ -264,6 +264,24 @@ func TestTransactionsPerLock(t *testing.T) {
 	require.NoError(t, held.Unlock())
 }
 
+// No other session changes the database, so SQLite does not show this session that it
+// has changed. A client with retention gives a lock up only if such a watch ends.
+func TestAQueueWatchSeesACreateOfItsOwnSession(t *testing.T) {
+	s := connect(t, newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour))
+	for range 2 { // the first look of a session at the database sees any change
+		w, err := s.WatchQueue(t.Context(), "q")
+		require.NoError(t, err)
+		_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+		require.NoError(t, err)
+		select {
+		case _, open := <-w.C:
+			assert.False(t, open)
+		case <-time.After(time.Minute):
+			t.Fatal("the watch missed the new node")
+		}
+	}
+}
+
 // copyFiles copies a database with its write-ahead log cut off at a length.
 func copyFiles(t testing.TB, from, to string, length int64) {
 	for _, suffix := range []string{"", "-wal"} {

@@ -54,6 +54,8 @@ func TestEachMistakeIsSeen(t *testing.T) {
 			"TestAHeartbeatGoesAheadOfTransactionsThatWait"},
 		{"a call goes on after its session", "driver.go", "	go s.endCalls()\n", "",
 			"TestACallEndsWithItsSessionWhileTheDatabaseIsLocked"},
+		{"a watch of a queue misses the creates of its own session", "session.go", "		s.watches.Changed(queue)\n", "",
+			"TestAQueueWatchSeesACreateOfItsOwnSession"},
 	} {
 		t.Run(strings.ReplaceAll(m.name, " ", "-"), func(t *testing.T) {
 			b, err := os.ReadFile(m.file)

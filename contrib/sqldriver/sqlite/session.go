@@ -347,6 +347,8 @@ func (s *session) create(ctx context.Context, queue string, n driver.NodeSpec) (
 		}
 		return s.db.exec(ctx, sqlInsert, queue, j.Seq, j.Name, s.presence.id, waitsFor, n.Data, time.Now().UnixMicro())
 	}, func() {
+		// The poller does not notice the changes of its own connection.
+		s.watches.Changed(queue)
 		if blocker >= 0 {
 			j.Watch = s.arm(queue, c, j.Place, j.Ahead[blocker])
 		}
