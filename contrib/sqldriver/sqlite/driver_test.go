@@ -282,6 +282,26 @@ func TestAQueueWatchSeesACreateOfItsOwnSession(t *testing.T) {
 	}
 }
 
+// If the database is locked, Close cannot remove the nodes of the session. Then another
+// session removes them, and does not wait for the session's deadline.
+func TestNodesOfASessionThatCouldNotBeClosedGoAtOnce(t *testing.T) {
+	if !kernelLocks {
+		t.Skip("this system has no lock that shows the death of a session")
+	}
+	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
+	a, b := connect(t, st), connect(t, st)
+	_, err := a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+	require.NoError(t, err)
+	require.NoError(t, b.db.use(t.Context(), func() error {
+		require.NoError(t, b.db.exec(t.Context(), sqlBegin))
+		assert.ErrorIs(t, a.Close(), driver.ErrUnavailable)
+		return b.db.exec(t.Context(), sqlRollback)
+	}))
+	list, err := b.List(t.Context(), "q")
+	require.NoError(t, err)
+	assert.Empty(t, list)
+}
+
 // copyFiles copies a database with its write-ahead log cut off at a length.
 func copyFiles(t testing.TB, from, to string, length int64) {
 	for _, suffix := range []string{"", "-wal"} {

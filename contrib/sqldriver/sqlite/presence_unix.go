@@ -191,6 +191,12 @@ func (p *presence) silence() {
 func (p *presence) leave() {
 	p.silence()
 	p.forget(p.id)
+	p.unlock()
+}
+
+// unlock unlocks the files of the session, as the kernel does when a process dies. It
+// may be called more than once.
+func (p *presence) unlock() {
 	for _, f := range []*os.File{p.own, p.alive} {
 		if f != nil {
 			_ = f.Close()

@@ -642,10 +642,11 @@ func (s *session) Close() error {
 		return s.db.exec(ctx, sqlEnd, s.presence.id)
 	}, nil)
 	s.db.close()
-	s.presence.leave()
 	if err != nil {
+		s.presence.unlock() // so that another session finds this one dead
 		return fmt.Errorf("sqlite: close: %w: the nodes stay until another session drops them: %w", driver.ErrUnavailable, err)
 	}
+	s.presence.leave()
 	s.gone = true
 	return nil
 }
