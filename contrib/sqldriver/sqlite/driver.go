@@ -135,6 +135,8 @@ func (c *connector) file(ctx context.Context) (path string, err error) {
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return "", fmt.Errorf("%w: %s is a directory: give the path of a file in it", errPermanent, path)
+	} else if err == nil && !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%w: %s is a device, a pipe or a socket: give the path of a file", errPermanent, path)
 	}
 	dir := filepath.Dir(path)
 	info, err := os.Stat(dir)

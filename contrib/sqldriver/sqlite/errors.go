@@ -71,12 +71,20 @@ func explain(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
+// longestPath is the maximum length of a path that SQLite opens on systems like Unix.
+const longestPath = 504
+
 // explainOpen adds why SQLite cannot open a file, if the reason is that this process
-// may not write the file or its directory. SQLite has one result code for this reason
-// and for reasons that pass by themselves, such as too many open files.
+// may not write the file or its directory, or that the path is too long. SQLite has one
+// result code for these reasons and for reasons that pass by themselves, such as too
+// many open files.
 func explainOpen(path string, err error) error {
 	if code, _ := errorCode(err); code != codeCantOpen {
 		return err
+	}
+	if len(path) > longestPath {
+		return fmt.Errorf("%w: the path has %d bytes, and SQLite opens paths of up to %d bytes: give a shorter one: %w",
+			errPermanent, len(path), longestPath, err)
 	}
 	for _, p := range []string{filepath.Dir(path), path} {
 		if denied := mayWrite(p); denied != nil && !errors.Is(denied, fs.ErrNotExist) {

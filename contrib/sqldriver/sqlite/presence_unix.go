@@ -33,7 +33,11 @@ type presence struct {
 func enter(dir string, dirMode fs.FileMode) (*presence, error) {
 	fileMode := dirMode & 0o666
 	if err := os.Mkdir(dir, dirMode); err == nil {
-		_ = os.Chmod(dir, dirMode) // the umask may have removed bits
+		// The umask may have removed bits. A setgid bit of the directory above, which
+		// gives the files to the group of the users that share them, stays.
+		if info, err := os.Stat(dir); err == nil {
+			_ = os.Chmod(dir, dirMode|info.Mode()&fs.ModeSetgid)
+		}
 	} else if !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
@@ -258,4 +259,46 @@ func TestAStoppedProcessLosesItsLockByTheDeadline(t *testing.T) {
 	require.NoError(t, err)
 	assert.Greater(t, lock.Token(), token)
 	assert.NoError(t, lock.Unlock())
+}
+
+// The first session makes the file through the link. SQLite puts its own files beside
+// the file, and so does the driver.
+func TestALinkToAFileThatIsNotThereYet(t *testing.T) {
+	dir := directory(t)
+	link, path := filepath.Join(dir, "link.db"), filepath.Join(dir, "locks.db")
+	require.NoError(t, os.Symlink("locks.db", link))
+	a := connect(t, newStoreAt(t, link, 24*time.Hour))
+	b := connect(t, newStoreAt(t, path, 24*time.Hour))
+	assert.Equal(t, b.presence.dir, a.presence.dir)
+	assert.NoDirExists(t, link+"-sessions")
+}
+
+// The users of a group may share a directory whose setgid bit gives them its files.
+func TestTheFilesOfSessionsHaveTheGroupOfTheirDirectory(t *testing.T) {
+	dir := directory(t)
+	require.NoError(t, os.Chmod(dir, 0o770|os.ModeSetgid))
+	below := filepath.Join(dir, "below")
+	require.NoError(t, os.Mkdir(below, 0o700))
+	info, err := os.Stat(below)
+	require.NoError(t, err)
+	if info.Mode()&os.ModeSetgid == 0 {
+		t.Skip("on this system directories do not inherit the setgid bit")
+	}
+	s := connect(t, newStoreAt(t, filepath.Join(dir, "locks.db"), time.Minute))
+	info, err = os.Stat(s.presence.dir)
+	require.NoError(t, err)
+	assert.NotZero(t, info.Mode()&os.ModeSetgid)
+}
+
+func TestPathsThatSQLiteCannotOpenSayWhy(t *testing.T) {
+	dir := directory(t)
+	pipe := filepath.Join(dir, "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	long := filepath.Join(dir, strings.Repeat(strings.Repeat("d", 100)+"/", 5), "locks.db")
+	require.NoError(t, os.MkdirAll(filepath.Dir(long), 0o700))
+	for path, says := range map[string]string{pipe: "is a device, a pipe", long: "give a shorter one"} {
+		err := newStoreAt(t, path, time.Minute).connectOnce(t)
+		assert.ErrorContains(t, err, says)
+		assert.NotErrorIs(t, err, driver.ErrUnavailable, path)
+	}
 }

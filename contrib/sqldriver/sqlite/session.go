@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -56,6 +57,10 @@ func newSession(path string, timeout time.Duration, db *database) *session {
 // begin begins the session in the database.
 func (s *session) begin(ctx context.Context) (err error) {
 	if err := s.db.read(ctx, func(context.Context) error { return nil }); err != nil { // connects
+		return err
+	}
+	// Connect could not resolve a symbolic link to a file that SQLite has just made.
+	if s.path, err = filepath.EvalSymlinks(s.path); err != nil {
 		return err
 	}
 	if s.file, err = os.Stat(s.path); err != nil {
