@@ -6,7 +6,9 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -19,6 +21,7 @@ var errUnknownOutcome = errors.New("the connection broke during a commit")
 // database is the connection of one session to the database file. One call uses it at
 // a time. A call never waits for another process while it uses the connection.
 type database struct {
+	path      string
 	connector sqldriver.Connector
 	inUse     chan struct{}           // holds an element while a call uses the connection
 	writers   atomic.Pointer[writers] // set by newDatabase; only tests change it after that
@@ -27,7 +30,8 @@ type database struct {
 	pool     *sql.DB   // a pool that has only the connection conn; nil if there is no connection
 	conn     *sql.Conn // nil if there is no connection
 	stmts    map[string]*sql.Stmt
-	connects int64 // counts the connections until now
+	connects int64                  // counts the connections until now
+	side     map[string]fs.FileInfo // the files beside the database file that the connection uses
 }
 
 // fileURI returns the URI by which SQLite opens a file, whatever characters the path
@@ -43,8 +47,8 @@ func fileURI(path string) string {
 // rows is what a scan function reads of a row.
 type rows interface{ Scan(dest ...any) error }
 
-func newDatabase(c sqldriver.Connector, w *writers) *database {
-	d := &database{connector: c, inUse: make(chan struct{}, 1)}
+func newDatabase(path string, c sqldriver.Connector, w *writers) *database {
+	d := &database{path: path, connector: c, inUse: make(chan struct{}, 1)}
 	d.writers.Store(w)
 	return d
 }
@@ -97,7 +101,52 @@ func (d *database) connect(ctx context.Context) (err error) {
 		err = fmt.Errorf("cannot turn on the write-ahead log of the database: its journal mode is %q. "+
 			"Is the file or its directory read-only?", mode)
 	}
+	if err != nil {
+		return err
+	}
+	var tables int // to read them makes SQLite open the write-ahead log
+	if _, err := d.row(ctx, sqlHasSchema, []any{&tables}); err != nil {
+		return err
+	}
+	d.side, err = sideFiles(d.path)
 	return err
+}
+
+// sideFiles describes the write-ahead log of a database and its index. SQLite has made
+// both files, and keeps them for as long as any process has the database open.
+func sideFiles(path string) (map[string]fs.FileInfo, error) {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, err
+	}
+	files := make(map[string]fs.FileInfo)
+	for _, suffix := range []string{"-wal", "-shm"} {
+		info, err := os.Stat(path + suffix)
+		if err != nil {
+			return nil, err
+		}
+		files[path+suffix] = info
+	}
+	return files, nil
+}
+
+// checkSide returns errReplaced if the write-ahead log or its index was removed or
+// replaced. SQLite locks the index, so a process with another index shares no lock with
+// this one.
+func (d *database) checkSide() error {
+	for path, file := range d.side {
+		if !inPlace(path, file) {
+			return fmt.Errorf("%w: %s", errReplaced, path)
+		}
+	}
+	return nil
+}
+
+// inPlace reports whether a path still leads to this file. If the path cannot be
+// looked up, inPlace does not know, and reports true.
+func inPlace(path string, file fs.FileInfo) bool {
+	now, err := os.Stat(path)
+	return err == nil && os.SameFile(now, file) || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
 // disconnect closes the connection. The next call of use connects again.

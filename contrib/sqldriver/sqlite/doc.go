@@ -19,6 +19,9 @@
 //	~/Library/Application Support/dlock/locks.db macOS
 //	%LocalAppData%\dlock\locks.db               Windows
 //
+// Programs with different values of XDG_STATE_HOME or HOME, such as a job of cron
+// beside a program of a login, use different files: give them a path.
+//
 // [NewConnector] keeps the locks in a database that the application has opened.
 //
 // # How it works
@@ -54,7 +57,8 @@
 // begins. On systems without flock each commit waits for the disk.
 //
 // If a virtual machine is set back to a snapshot, or the file to an older copy, then
-// tokens that were given out since come again.
+// tokens that were given out since come again. If the file is removed, the tokens start
+// over. A restart of the machine removes the files of a directory in memory.
 //
 // # How the rules are kept
 //
@@ -82,9 +86,13 @@
 //     locks.db-wal and locks.db-shm, and the directory locks.db-sessions. All users
 //     that share the file need the right to write these. The driver gives new files
 //     the mode of the database.
-//   - A file that stays in its place. If the file is removed or replaced, sessions end
-//     with their next heartbeat. Until then the old and the new file both grant
-//     locks. Nor may the directory of the sessions be removed while sessions live.
+//   - Files that stay in their place. If locks.db, locks.db-wal or locks.db-shm is
+//     removed or replaced, sessions end with their next heartbeat. Until then the old
+//     and the new file both grant locks, and tokens may come again. A program that
+//     writes into one of these files, such as cp, damages the database. Nor may the
+//     directory of the sessions be removed while sessions live.
+//   - A file of its own, or of the application. If the file is a database of another
+//     program, the driver adds its tables, and turns on the write-ahead log.
 //   - One path of the file. Neither a hard link nor a bind mount of the file alone may
 //     give it a second path: SQLite names the write-ahead log after the path. Each
 //     path would have a log of its own, and the file would be damaged.
@@ -101,6 +109,9 @@
 //   - A process that is stopped in the middle of a transaction (SIGSTOP) blocks all
 //     others until it goes on. Other sessions may then end, because they cannot send
 //     heartbeats.
+//   - A program that keeps a read transaction open, or that is stopped while it reads,
+//     prevents SQLite from using the write-ahead log again. Until the program goes on,
+//     locks.db-wal grows by about 16 KB with each lock.
 //   - A call that hangs in the kernel, for example because a disk hangs, returns when
 //     the kernel does. The lease ends in time in any case.
 //   - Fairness for the write lock of the database between processes: they try again
@@ -111,8 +122,8 @@
 // An error matches [driver.ErrUnavailable] if the database is busy, the disk is
 // full or fails, or memory is short. Other errors do not match it, and the driver
 // does not try again: the directory does not exist, or the file is no database, is
-// damaged or cannot be written. The same holds if the file is on a network file
-// system, or has tables of another version.
+// damaged or cannot be written, or its path is too long. The same holds if the file
+// is on a network file system, or has tables of another version.
 //
 // # Layout
 //

@@ -189,7 +189,7 @@ func (c *connector) connect(ctx context.Context) (driver.Session, error) {
 	if c.wrap != nil {
 		base = c.wrap(base)
 	}
-	s := newSession(path, c.timeout, newDatabase(base, writersOf(path)))
+	s := newSession(path, c.timeout, newDatabase(path, base, writersOf(path)))
 	if err := s.begin(ctx); err != nil {
 		s.lease.End(err)
 		s.db.close()

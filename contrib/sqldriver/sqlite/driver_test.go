@@ -175,18 +175,22 @@ func TestACallThatWaitsForTheWriteLockEndsWithItsContext(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestASessionEndsIfTheFileIsReplaced(t *testing.T) {
-	path := filepath.Join(directory(t), "locks.db")
-	c := newStoreAt(t, path, 8*time.Second)
-	s, err := c.Connect(t.Context())
-	require.NoError(t, err)
-	defer s.Close()
-	require.NoError(t, os.Rename(path, path+".old"))
-	select {
-	case <-s.Done():
-		assert.ErrorContains(t, s.Err(), "removed or replaced")
-	case <-time.After(time.Minute):
-		t.Fatal("the session lives on")
+func TestASessionEndsIfAFileOfTheDatabaseIsReplaced(t *testing.T) {
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		t.Run("locks.db"+suffix, func(t *testing.T) {
+			path := filepath.Join(directory(t), "locks.db")
+			c := newStoreAt(t, path, 8*time.Second)
+			s, err := c.Connect(t.Context())
+			require.NoError(t, err)
+			defer s.Close()
+			require.NoError(t, os.Rename(path+suffix, path+".old"))
+			select {
+			case <-s.Done():
+				assert.ErrorContains(t, s.Err(), "removed or replaced: "+path+suffix)
+			case <-time.After(time.Minute):
+				t.Fatal("the session lives on")
+			}
+		})
 	}
 }
 

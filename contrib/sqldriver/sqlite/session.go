@@ -24,7 +24,7 @@ const block = 1000
 var (
 	errExpired   = errors.New("the database has dropped the session")
 	errExhausted = errors.New("no token is reserved")
-	errReplaced  = errors.New("the database file was removed or replaced")
+	errReplaced  = errors.New("a file of the database was removed or replaced")
 )
 
 type session struct {
@@ -153,18 +153,23 @@ func deadline(timeout time.Duration) int64 { return time.Now().Add(timeout).Unix
 
 // beat sends a heartbeat.
 func (s *session) beat(ctx context.Context) error {
-	if now, err := os.Stat(s.path); err == nil && !os.SameFile(now, s.file) || errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: %s", errReplaced, s.path)
+	if !inPlace(s.path, s.file) {
+		err := fmt.Errorf("%w: %s", errReplaced, s.path)
 		s.lease.End(err)
 		return err
 	}
 	var beats int64
 	err := s.db.beat(ctx, func(ctx context.Context) (err error) {
+		if err := s.db.checkSide(); err != nil {
+			return err
+		}
 		beats, err = s.db.changed(ctx, sqlBeat, deadline(s.timeout), s.presence.id)
 		return err
 	})
 	if err == nil && beats == 0 {
 		err = errExpired
+	}
+	if errors.Is(err, errExpired) || errors.Is(err, errReplaced) {
 		s.lease.End(err)
 	}
 	return err
