@@ -87,7 +87,7 @@ func (d *database) connect(ctx context.Context) (err error) {
 	if d.conn, err = d.pool.Conn(ctx); err != nil {
 		return err
 	}
-	for _, pragma := range []string{"PRAGMA busy_timeout = 0", sqlUndurable} {
+	for _, pragma := range []string{"PRAGMA busy_timeout = 0", sqlFlush, sqlUndurable} {
 		if !kernelLocks && pragma == sqlUndurable {
 			pragma = sqlDurable
 		}

@@ -57,6 +57,7 @@ const (
 
 	sqlDurable   = `PRAGMA synchronous = FULL`
 	sqlUndurable = `PRAGMA synchronous = NORMAL`
+	sqlFlush     = `PRAGMA fullfsync = ON` // on macOS fsync does not reach the disk itself
 	sqlSkip      = `UPDATE dlock_store SET last = reserved, reserved = reserved + ?`
 	sqlReserve   = `UPDATE dlock_store SET reserved = last + ? WHERE last >= reserved`
 
