@@ -20,7 +20,7 @@ func (p *presence) attend(context.Context) (bool, error) { return false, nil }
 func (p *presence) share(context.Context) error          { return nil }
 func (p *presence) dead(string) bool                     { return false }
 func (p *presence) forget(string)                        {}
-func (p *presence) sweep()                               {}
+func (p *presence) remains() map[string]bool             { return nil }
 func (p *presence) notify(string)                        {}
 func (p *presence) hear(func())                          {}
 func (p *presence) silence()                             {}

@@ -134,14 +134,14 @@ func (p *presence) forget(id string) {
 	}
 }
 
-// sweep removes files of sessions that died before the database had them, or after it
-// had dropped them. It leaves files that are younger than a minute alone, because
-// their sessions may just be locking them.
-func (p *presence) sweep() {
+// remains returns the sessions whose files no process locks. It passes over files that
+// are younger than a minute, because their sessions may just be locking them.
+func (p *presence) remains() (ids map[string]bool) {
 	entries, err := os.ReadDir(p.dir)
 	if err != nil {
-		return
+		return nil
 	}
+	ids = make(map[string]bool)
 	for _, e := range entries {
 		id := strings.TrimSuffix(e.Name(), ".wake")
 		info, err := e.Info()
@@ -150,9 +150,10 @@ func (p *presence) sweep() {
 		}
 		_, err = os.Lstat(p.path(id))
 		if errors.Is(err, fs.ErrNotExist) || p.dead(id) {
-			p.forget(id)
+			ids[id] = true
 		}
 	}
+	return ids
 }
 
 // notify wakes another session, or this one. It never blocks.

@@ -302,3 +302,45 @@ func TestPathsThatSQLiteCannotOpenSayWhy(t *testing.T) {
 		assert.NotErrorIs(t, err, driver.ErrUnavailable, path)
 	}
 }
+
+// die does to the session what the kernel does when its process dies. The session then
+// looks as if it had begun an hour ago.
+func die(t testing.TB, s *session) {
+	s.presence.unlock()
+	makeOld(t, s.presence.path(s.presence.id))
+	makeOld(t, s.presence.path(s.presence.id+".wake"))
+}
+
+func makeOld(t testing.TB, path string) {
+	past := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(path, past, past))
+}
+
+func TestAKilledProcessThatWasOldAndAloneLosesItsLockAtOnce(t *testing.T) {
+	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
+	killed := connect(t, st)
+	_, err := killed.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+	require.NoError(t, err)
+	die(t, killed)
+	list, err := connect(t, st).List(t.Context(), "q")
+	require.NoError(t, err)
+	assert.Empty(t, list)
+}
+
+// A process may be killed after it has made the files of a session, and before the
+// database has the session.
+func TestFilesWithoutASessionAreRemovedWhileAnotherSessionLives(t *testing.T) {
+	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
+	a := connect(t, st)
+	left := a.presence.path("LEFT")
+	for _, path := range []string{left, left + ".wake", a.presence.path("PIPE.wake")} {
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+		makeOld(t, path)
+	}
+	makeOld(t, a.presence.path(a.presence.id))
+	connect(t, st)
+	assert.NoFileExists(t, left)
+	assert.NoFileExists(t, left+".wake")
+	assert.NoFileExists(t, a.presence.path("PIPE.wake"))
+	assert.FileExists(t, a.presence.path(a.presence.id))
+}

@@ -85,6 +85,9 @@ func (s *session) begin(ctx context.Context) (err error) {
 	if err := s.reap(ctx); err != nil {
 		return err
 	}
+	if err := s.sweep(ctx); err != nil {
+		return err
+	}
 	return s.lease.Begin(func() error {
 		return s.db.update(ctx, func(ctx context.Context) error {
 			return s.db.exec(ctx, sqlAddSession, s.presence.id, deadline(s.timeout))
@@ -136,7 +139,6 @@ func (s *session) startTokens(ctx context.Context, first bool) error {
 	}
 	err := s.db.durably(ctx, func(ctx context.Context) error { return s.db.exec(ctx, sqlSkip, block) })
 	if err == nil {
-		s.presence.sweep()
 		err = s.presence.share(ctx)
 	}
 	return err
@@ -209,6 +211,32 @@ func (s *session) reap(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// sweep removes the files of sessions that died before the database had them, or after
+// it had dropped them. It leaves the files of the other sessions alone, because they
+// show reap which sessions have died.
+func (s *session) sweep(ctx context.Context) error {
+	ids := s.presence.remains()
+	if len(ids) == 0 {
+		return nil
+	}
+	err := s.db.read(ctx, func(ctx context.Context) error {
+		return s.db.query(ctx, sqlSessions, func(r rows) error {
+			var id string
+			var end int64
+			err := r.Scan(&id, &end)
+			delete(ids, id)
+			return err
+		}, s.presence.id)
+	})
+	if err != nil {
+		return err
+	}
+	for id := range ids {
+		s.presence.forget(id)
+	}
+	return nil
 }
 
 // ask makes a request if the session lives. It ends the session if the outcome of the
