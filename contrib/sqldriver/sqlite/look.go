@@ -150,11 +150,10 @@ func (p *poller) probe(ctx context.Context) {
 		return
 	}
 	p.lastTime = time.Now()
-	watched := p.watches.Queues()
 	dead := false
 	err := p.db.use(ctx, func() error {
 		for queue, ids := range p.heads {
-			if !slices.Contains(watched, queue) {
+			if !p.watches.Has(queue) {
 				delete(p.heads, queue)
 			}
 			dead = dead || slices.ContainsFunc(ids, p.presence.dead)
