@@ -37,7 +37,7 @@
 // free lock takes two requests.
 //
 // A session that waits in a queue, or holds a lock for longer than 300 ms, follows the
-// queue by one watch of etcd. It goes on following it for ten seconds after the last
+// queue by one watch of etcd. It goes on following it for 10 to 20 s after the last
 // wait or lock. All watches of a session share one stream. To begin takes two requests:
 // the watch, and a list after it. From then on a contender that waits needs no request
 // but those two of its own.

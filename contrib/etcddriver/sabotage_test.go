@@ -145,6 +145,11 @@ var mistakes = []struct {
 		"TestASilentConnectionIsNoDeadlineOfTheCaller",
 	},
 	{
+		"a session with a long timeout follows its queues for long", "watch.go",
+		"min(s.timeout/8, stopAfter)", "s.timeout/8",
+		"TestASessionWithALongTimeoutStopsFollowingAQueue",
+	},
+	{
 		"the key of a release stays", "queuewatch.go",
 		"	q.clean()\n", "",
 		"TestASessionLeavesNoKeyInAQueueThatItStopsFollowing",

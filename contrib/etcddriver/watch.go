@@ -86,7 +86,7 @@ const stopAfter = 10 * time.Second
 // following queues that are not used.
 func (s *session) tendWatches() {
 	for s.lease.Err() == nil {
-		s.pause(s.timeout / 8)
+		s.pause(min(s.timeout/8, stopAfter))
 		queues := s.followed()
 		for _, q := range queues {
 			q.stopIfUnused(stopAfter)

@@ -143,6 +143,17 @@ func TestASessionStopsFollowingAQueueThatItDoesNotUse(t *testing.T) {
 	ended(t, w)
 }
 
+// A session with a long timeout does not follow its queues for longer than another one.
+func TestASessionWithALongTimeoutStopsFollowingAQueue(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Shared(t)
+	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
+	w, err := s.WatchQueue(within(t), "q")
+	require.NoError(t, err)
+	w.Stop()
+	eventually(t, func() bool { return len(s.followed()) == 0 })
+}
+
 // A session that lives long may use many queues.
 func TestASessionLeavesNoKeyInAQueueThatItStopsFollowing(t *testing.T) {
 	server := etcdtest.Shared(t)
