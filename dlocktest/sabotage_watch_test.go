@@ -62,6 +62,14 @@ var watchSabotages = []sabotage{
 		pollingQueues(func(_ int64, nodes []driver.Node) string { return fmt.Sprint(len(nodes)) })},
 	{"makes the version of a queue from its latest token and its nodes", "polling: a node that is replaced and replaced back leaves no trace in either",
 		pollingQueues(func(latest int64, nodes []driver.Node) string { return fmt.Sprint(latest, nodes) })},
+	{"does not see its own changes while no other session lives", "SQLite: PRAGMA data_version does not change with the commits of the same connection",
+		func() wrap {
+			live := perStore(func() *atomic.Int64 { return new(atomic.Int64) })
+			return func(s base, st *memdriver.Store) driver.Session {
+				live(st).Add(1)
+				return &seesOthers{s, live(st)}
+			}
+		}()},
 	{"looks only whether the name is in the queue", "polling in a store where names come again",
 		of(func(s base) pollsNames { return pollsNames{unarmed{s}} })},
 	{"sends Changed and does not close", "a channel of events, as client libraries have it",
@@ -445,6 +453,27 @@ func (s *pollsQueues) WatchQueue(ctx context.Context, queue string) (driver.Watc
 		now, err := list(context.Background())
 		return err == nil && now != armed
 	}), nil
+}
+
+// seesOthers is a session whose watches of queues miss every change while no other
+// session lives.
+type seesOthers struct {
+	base
+	live *atomic.Int64 // the number of sessions of the store that were not closed
+}
+
+func (s *seesOthers) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
+	w, err := s.base.WatchQueue(ctx, queue)
+	if err != nil || s.live.Load() > 1 {
+		return w, err
+	}
+	w.Stop()
+	return poll(s.base, func() bool { return false }), nil
+}
+
+func (s *seesOthers) Close() error {
+	s.live.Add(-1)
+	return s.base.Close()
 }
 
 // pollsNames is a session that watches nodes by polling for their names.

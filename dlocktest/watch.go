@@ -50,6 +50,7 @@ var watchCases = []testCase{
 	{name: "watch-of-a-queue-sees-a-creation", why: whyAny, run: queueSees("Create", watchSeesCreation)},
 	{name: "watch-of-a-queue-sees-a-deletion", why: whyWatch, run: queueSees("Delete", watchSeesDelete(driver.Changed))},
 	{name: "watch-of-a-queue-sees-a-node-that-came-and-went", why: whyAny, run: queueSees("Create and Delete", watchSeesCreateAndDelete)},
+	{name: "watch-of-a-queue-sees-changes-of-the-only-session", why: whyAny, run: queueSeesTheOnlySession},
 	{name: "watch-of-a-queue-sees-a-session-close", why: whyWatch, run: queueSees("Close", watchSeesClose)},
 	{name: "watch-of-a-queue-sees-its-removal", why: whyWatch, needs: needRemoveQueue, run: queueSees("removal of the queue, with a node,", watchSeesRemoval)},
 	{name: "watch-of-a-queue-sees-a-replacement", why: "a reader that waits for a writer would not get the lock when the writer downgrades",
@@ -533,6 +534,20 @@ func queueSees(after string, prepare func(c *check, a, b driver.Session) (change
 				return
 			}
 		}
+	}
+}
+
+// queueSeesTheOnlySession watches a queue from the only session of the store, which
+// makes the changes itself. No request of another session makes the driver look.
+func queueSeesTheOnlySession(c *check) {
+	s := c.session()
+	for range 2 { // the first look of a driver may see any change
+		w := c.watchQueue(s, "q")
+		p := c.create(s, "q", writer)
+		c.wantUnreleasedEnd(w, "Create by the only session")
+		w = c.watchQueue(s, "q")
+		c.delete(s, "q", p)
+		c.wantUnreleasedEnd(w, "Delete by the only session")
 	}
 }
 
