@@ -3,7 +3,8 @@
 //   - [Connect] opens a session, and [Refused] checks the error if the driver or
 //     the server refuses one.
 //   - [Holders] checks that a lock never has two holders and that its tokens
-//     rise. [KilledUnderLoad] does so while a test kills the server.
+//     rise. [KilledUnderLoad] does so while a test kills the server. [SaysWhyItEnded]
+//     checks the error of a lock that is lost because the server was killed.
 //   - [LockedRows] checks what becomes of the locks of dead sessions while an
 //     operator's transaction has locked rows.
 //   - [Unlock] and [Count] are for tests of locks that also run on slow machines.
