@@ -2,7 +2,6 @@ package recipes
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -68,28 +67,50 @@ func (h *hold) check() {
 }
 
 // Lose tells the Locks that they are lost. Only the first loss counts, and none
-// counts after the last Unlock. The function that Lose returns logs the loss
-// and calls the hook Lost.
+// counts after the last Unlock. Before anything else shows the loss, Lose ends the
+// contexts of the Locks. So a caller that has seen the channel of Lost closed finds the
+// contexts ended. The function that Lose returns logs the loss and calls the hook Lost.
 func (h *hold) Lose(loss engine.Loss) (report func()) {
-	h.mu.Lock()
-	if h.lost != nil || len(h.locks) == 0 {
-		h.mu.Unlock()
-		return func() {}
-	}
 	err := h.lostError(loss)
+	for {
+		contexts, counts := h.lose(err)
+		if !counts {
+			return func() {}
+		}
+		if len(contexts) == 0 {
+			return func() { h.reportLoss(err) }
+		}
+		for _, c := range contexts {
+			c.end(err)
+		}
+	}
+}
+
+// lose returns the contexts of the Locks that have not ended. If there are none, it
+// tells the Locks that they are lost. It reports with counts whether the loss counts.
+func (h *hold) lose(err error) (contexts []*lockContext, counts bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lost != nil || len(h.locks) == 0 {
+		return nil, false
+	}
+	for _, l := range h.locks {
+		for _, c := range l.contexts { // they stay there, so that an Unlock that comes first ends them, too
+			if c.Err() == nil {
+				contexts = append(contexts, c)
+			}
+		}
+	}
+	if len(contexts) > 0 {
+		return contexts, true
+	}
 	h.lost = err
-	var contexts []*lockContext
 	for _, l := range h.locks {
 		if l.lost != nil {
 			close(l.lost)
 		}
-		contexts = slices.AppendSeq(contexts, maps.Values(l.contexts)) // Unlock cancels them, too, if it comes first
 	}
-	h.mu.Unlock()
-	for _, c := range contexts {
-		c.end(err)
-	}
-	return func() { h.reportLoss(err) }
+	return nil, true
 }
 
 func (h *hold) lostError(loss engine.Loss) *lostError {

@@ -356,3 +356,41 @@ func TestALossIsLoggedAndTraced(t *testing.T) {
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
 	})
 }
+
+// stopping is a parent of contexts. It tells of each call that stops waiting for it.
+type stopping struct {
+	context.Context
+	done chan struct{}
+	stop func()
+}
+
+func (s stopping) Done() <-chan struct{} { return s.done }
+
+func (s stopping) AfterFunc(func()) (stop func() bool) {
+	return func() bool { s.stop(); return true }
+}
+
+// A caller that has seen Lost close may pass a context of the lock to its next call.
+func TestContextsEndBeforeALossIsShown(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		l := w.won(c.lock(bg))
+		lost := l.Lost()
+		var ctx context.Context
+		early := 0 // how often the loss was shown while the context lived
+		ctx = l.Context(stopping{bg, make(chan struct{}), func() {
+			select {
+			case <-lost:
+				if ctx.Err() == nil {
+					early++
+				}
+			default:
+			}
+		}})
+		w.store.Faults().Expire(c.session())
+		<-lost
+		require.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)
+		require.Zero(w, early)
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+	})
+}
