@@ -344,13 +344,17 @@ func (e *Ensemble) WaitQuorum(t testing.TB) {
 	})
 }
 
+// electedWithin bounds how long wait waits. On a busy machine servers lose their leader
+// again and again.
+const electedWithin = 5 * time.Minute
+
 // wait polls the mode of each server until the function enough returns true for
 // these modes. A mode is "leader", "follower", "down" if the server was killed
 // or stopped, or another answer of the server.
 func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) bool) {
 	t.Helper()
 	var modes []string
-	for deadline := time.Now().Add(testenv.ReadyWithin); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(electedWithin); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		modes = modes[:0]
 		for _, s := range e.Servers {
 			modes = append(modes, s.mode())
@@ -359,7 +363,7 @@ func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) b
 			return
 		}
 	}
-	t.Fatalf("zktest: no sign of %s within %v: the servers are %v", what, testenv.ReadyWithin, modes)
+	t.Fatalf("zktest: no sign of %s within %v: the servers are %v", what, electedWithin, modes)
 }
 
 // noAnswer is the beginning of the mode of a server that has not answered in
