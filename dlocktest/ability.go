@@ -33,7 +33,7 @@ var trials = map[need]func(c *check, a, b driver.Session) bool{
 	},
 	needReleased: func(c *check, a, b driver.Session) bool {
 		c.waitOnce(a, b, "abilities")
-		for range 5 {
+		for range 20 { // a slow machine may see the removal before it hears of the release
 			p := c.create(a, "abilities", writer)
 			q, w := c.waitFor(b, "abilities", p.Node)
 			c.release(a, "abilities", p)
