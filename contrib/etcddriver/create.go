@@ -94,14 +94,12 @@ func (s *session) cancel(key, cancelled string) bool {
 		if !open {
 			return false
 		}
-		limited, stop := context.WithTimeout(ctx, s.settings.requestTimeout())
-		_, err := s.client.Txn(limited).
+		_, err := s.client.Txn(ctx).
 			If(clientv3.Compare(clientv3.CreateRevision(cancelled), "=", 0)).
 			Then(
 				clientv3.OpDelete(key),
 				clientv3.OpPut(cancelled, "", clientv3.WithLease(s.id)),
 			).Commit()
-		stop()
 		leave()
 		if err == nil {
 			return true

@@ -89,10 +89,7 @@ func (q *queueWatch) clean() {
 	}
 	defer leave()
 	if told && q.s.lease.Err() == nil {
-		_ = q.s.limit(ctx, func(ctx context.Context) error {
-			_, err := q.s.client.Delete(ctx, q.released)
-			return err
-		})
+		_, _ = q.s.client.Delete(ctx, q.released)
 	}
 }
 

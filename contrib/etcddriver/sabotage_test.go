@@ -141,7 +141,8 @@ var mistakes = []struct {
 	},
 	{
 		"the time limit of a request looks like the caller's", "session.go",
-		"if !timer.Stop() && errors.Is(err, context.Canceled) {", "if timer.Stop(); false {",
+		"if errors.Is(err, context.Canceled) && errors.Is(context.Cause(life), calls.ErrLimit) {",
+		"if calls.ErrLimit == nil {",
 		"TestASilentConnectionIsNoDeadlineOfTheCaller",
 	},
 	{

@@ -57,6 +57,7 @@ func newSession(c *connector, client *clientv3.Client, grant *clientv3.LeaseGran
 	timeout := time.Duration(grant.TTL) * time.Second
 	return &session{
 		connector: c, client: client, id: grant.ID, timeout: timeout, lease: driver.NewLease(timeout, 0),
+		calls: calls.Gate{Limit: c.settings.requestTimeout()},
 		beats: heartbeats{turn: make(chan struct{}, 1)},
 		own:   make(map[int64]*ownNode), numbers: make(map[string]*numbers), queues: make(map[string]*queueWatch),
 	}
@@ -99,7 +100,10 @@ func (s *session) ask(ctx context.Context, what, queue string, request func(cont
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
 		return err
 	}
-	err := s.limit(life, request)
+	err := request(life)
+	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(life), calls.ErrLimit) {
+		err = fmt.Errorf("no answer within %v", s.calls.Limit)
+	}
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		s.lease.End(errExpired)
 	}
@@ -110,19 +114,6 @@ func (s *session) ask(ctx context.Context, what, queue string, request func(cont
 		return fmt.Errorf("etcddriver: %s in %q: %w", what, queue, classify(ctx, err))
 	}
 	return nil
-}
-
-// limit ends a request that takes too long. It does not give the request a deadline,
-// because gRPC would send the deadline, and the server would set a timer for it.
-func (s *session) limit(ctx context.Context, request func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	timer := time.AfterFunc(s.settings.requestTimeout(), cancel)
-	err := request(ctx)
-	if !timer.Stop() && errors.Is(err, context.Canceled) {
-		return fmt.Errorf("no answer within %v", s.settings.requestTimeout())
-	}
-	return err
 }
 
 // closeTimeout is how long Close waits for etcd.

@@ -2,8 +2,14 @@ package calls
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"time"
 )
+
+// ErrLimit is the cause of the context of a call that has taken longer than the Limit
+// of its Gate.
+var ErrLimit = errors.New("calls: the call has taken too long")
 
 // Gate keeps track of the calls in flight of a session, and of its goroutines. A
 // session that closes its Gate in Close sends no request after Close has returned:
@@ -12,35 +18,57 @@ import (
 // The zero Gate is open. A Gate is safe for use by many goroutines. It must not be
 // copied after its first use.
 type Gate struct {
-	mu     sync.Mutex
-	closed bool
-	ends   map[*context.CancelFunc]struct{} // the functions that end the calls in flight
-	calls  sync.WaitGroup                   // the calls in flight, and the goroutines that Go has started
+	// Limit is how long a call may take before the Gate ends its context, with
+	// ErrLimit as the cause. Zero means that the Gate sets no limit. The context has no
+	// deadline, because a client library would send it to the store, and because the
+	// error of a call must not look as if the caller's deadline had passed: rule 10 of
+	// package driver. Limit must not be changed after the first use of the Gate.
+	Limit time.Duration
+
+	mu       sync.Mutex
+	closed   bool
+	inFlight map[*call]struct{}
+	calls    sync.WaitGroup // the calls in flight, and the goroutines that Go has started
+}
+
+// call is a call in flight.
+type call struct {
+	end   context.CancelCauseFunc
+	timer *time.Timer // nil if the Gate sets no limit
 }
 
 // Enter registers a call, and reports with open whether the call may begin.
 // After Close, open is false and leave is nil. The call works with the context
-// that Enter returns. That context ends when ctx ends, and when the Gate is
-// closed. At its end the call has to call leave.
+// that Enter returns. That context ends when ctx ends, when the Gate is closed, and
+// when the Limit of the Gate has passed. At its end the call has to call leave.
 func (g *Gate) Enter(ctx context.Context) (life context.Context, leave func(), open bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
 		return ctx, nil, false
 	}
-	if g.ends == nil {
-		g.ends = make(map[*context.CancelFunc]struct{})
+	if g.inFlight == nil {
+		g.inFlight = make(map[*call]struct{})
 	}
 	g.calls.Add(1)
-	life, end := context.WithCancel(ctx)
-	g.ends[&end] = struct{}{}
-	return life, func() {
-		g.mu.Lock()
-		delete(g.ends, &end)
-		g.mu.Unlock()
-		end()
-		g.calls.Done()
-	}, true
+	life, end := context.WithCancelCause(ctx)
+	c := &call{end: end}
+	if g.Limit > 0 {
+		c.timer = time.AfterFunc(g.Limit, func() { end(ErrLimit) })
+	}
+	g.inFlight[c] = struct{}{}
+	return life, func() { g.leave(c) }, true
+}
+
+func (g *Gate) leave(c *call) {
+	g.mu.Lock()
+	delete(g.inFlight, c)
+	g.mu.Unlock()
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	c.end(nil)
+	g.calls.Done()
 }
 
 // Go starts f on a goroutine and returns true. After Close it returns false and
@@ -61,8 +89,8 @@ func (g *Gate) Go(f func()) bool {
 func (g *Gate) Close() {
 	g.mu.Lock()
 	g.closed = true
-	for end := range g.ends {
-		(*end)()
+	for c := range g.inFlight {
+		c.end(nil)
 	}
 	g.mu.Unlock()
 	g.calls.Wait()

@@ -65,3 +65,41 @@ func TestACallInAGateEndsWithItsCaller(t *testing.T) {
 	assert.Error(t, other.Err(), "leave ends the context that Enter returned")
 	gate.Close()
 }
+
+func TestACallInAGateEndsAfterTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := calls.Gate{Limit: time.Second}
+		defer gate.Close()
+		slow, leaveSlow, open := gate.Enter(t.Context())
+		require.True(t, open)
+		defer leaveSlow()
+		quick, leaveQuick, open := gate.Enter(t.Context())
+		require.True(t, open)
+		_, deadline := slow.Deadline()
+		assert.False(t, deadline, "a deadline would be sent to the store")
+		began := time.Now()
+		time.Sleep(time.Second - 1)
+		synctest.Wait()
+		assert.NoError(t, slow.Err())
+		leaveQuick()
+		<-slow.Done()
+		assert.Equal(t, time.Second, time.Since(began))
+		assert.Equal(t, context.Canceled, slow.Err())
+		assert.Equal(t, calls.ErrLimit, context.Cause(slow))
+		time.Sleep(time.Hour)
+		assert.Equal(t, context.Canceled, context.Cause(quick), "a call that has left in time has not met the limit")
+	})
+}
+
+func TestAGateWithoutALimitEndsNoCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var gate calls.Gate
+		defer gate.Close()
+		ctx, leave, open := gate.Enter(t.Context())
+		require.True(t, open)
+		defer leave()
+		time.Sleep(1000 * time.Hour)
+		synctest.Wait()
+		assert.NoError(t, ctx.Err())
+	})
+}
