@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,12 @@ func TestNodeNamesReachTheTerminalEscaped(t *testing.T) {
 
 func TestPollOfNoTimePausesAllTheSame(t *testing.T) {
 	assert.Positive(t, Poll(0).wait.Pause())
+}
+
+func TestPollOfTheLongestTimePausesAllTheSame(t *testing.T) {
+	for range 100 {
+		assert.Positive(t, Poll(math.MaxInt64).wait.Pause())
+	}
 }
 
 // hangingConnector connects only until its context ends.

@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"math"
 	"time"
 
 	"github.com/dlock-go/dlock/recipes/internal/engine"
@@ -32,7 +33,8 @@ func Poll(d time.Duration) Wait {
 	if d <= 0 {
 		d = 100 * time.Millisecond
 	}
-	return Wait{engine.Wait{Kind: engine.Poll, Interval: d}}
+	const most = math.MaxInt64 / 2 // so that a pause of 3d/2 does not overflow
+	return Wait{engine.Wait{Kind: engine.Poll, Interval: min(d, most)}}
 }
 
 // String returns "watch predecessor", "watch queue" or "poll".
