@@ -118,6 +118,28 @@ func (c *cohort) drop() {
 	c.unuse()
 }
 
+// removeUnused removes the entry of the cohort in the background, if there is
+// one that no goroutine holds. It is called after the entry was of no use to a
+// call: a writer cannot hold an entry whose node was created for a reader.
+// Without the removal, the call would wait for as long as Retention.Idle,
+// although no contender holds the lock.
+//
+// The result is closed when the removal has ended. It is nil if nothing is removed.
+func (c *cohort) removeUnused() (removed <-chan struct{}) {
+	s := c.shared
+	if s == nil || len(s.holds) > 0 {
+		return nil
+	}
+	c.drop()
+	done := make(chan struct{})
+	// While the client is being closed, no goroutine starts, and no call waits.
+	c.m.client.spawn(func() {
+		defer close(done)
+		_ = s.remove()
+	})
+	return done
+}
+
 // passOn grants the lock to waiters, after a hold has ended or when the entry
 // is new. If the entry then has no holds, passOn decides what becomes of it. It
 // keeps the entry for a while if no contender waits, Retention.Turns is not

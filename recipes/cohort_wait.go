@@ -39,16 +39,38 @@ func (c *cohort) acquireOnce(ctx context.Context, a *attempt) (*Lock, error) {
 			return l, nil
 		}
 	}
+	removed := c.removeUnused()
 	if a.try {
 		taken := c.shared != nil || c.attempt != nil
 		c.mu.Unlock()
+		if err := c.await(ctx, a, removed); err != nil {
+			return nil, err
+		}
 		return c.try(ctx, a, taken)
 	}
 	w := &waiter{mode: a.mode, granted: make(chan *Lock, 1), failed: make(chan error, 1)}
 	c.waiters = append(c.waiters, w)
-	c.contend()
+	if removed == nil { // otherwise the waiters contend when the entry is removed
+		c.contend()
+	}
 	c.mu.Unlock()
 	return c.wait(ctx, a, w)
+}
+
+// await waits until removed is closed. It returns an error if the call ends
+// first. A nil channel says that there is nothing to wait for.
+func (c *cohort) await(ctx context.Context, a *attempt, removed <-chan struct{}) error {
+	if removed == nil {
+		return nil
+	}
+	select {
+	case <-removed:
+		return nil
+	case <-ctx.Done():
+		return a.interrupted(ctx)
+	case <-a.m.client.done:
+		return lockError(a.m.name, ErrClosed)
+	}
 }
 
 func (c *cohort) wait(ctx context.Context, a *attempt, w *waiter) (*Lock, error) {

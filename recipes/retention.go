@@ -50,7 +50,9 @@ const (
 // cohort hold the node together. After [Lock.Downgrade] the waiting readers of
 // the cohort get the lock, up to its first waiting writer. A TryLock of another
 // client may fail because of a node that no goroutine holds, for no longer than
-// Retention.Idle after the last Unlock.
+// Retention.Idle after the last Unlock. A node that was made for a reader is of no
+// use to a writer of the cohort. If no goroutine holds it, the client removes it at
+// once, and makes another.
 //
 // These things differ from a lock without retention:
 //

@@ -87,6 +87,45 @@ func TestAnIdleEntryIsRemovedAtOnceForAWaiterOfAnotherClient(t *testing.T) {
 	})
 }
 
+func TestAnIdleReadersEntryDoesNotKeepOutAWriterOfTheCohort(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", recipes.WithRetention(recipes.Retention{Idle: time.Hour}))
+		for range 3 {
+			w.unlock(w.won(c.rlock(bg)))
+			assert.Len(w, w.names(), 1)
+			w.unlock(w.won(c.lock(bg)))
+			w.unlock(w.won(c.rlock(bg))) // on the writer's entry
+			w.unlock(w.won(c.lock(bg)))
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
+func TestAnIdleReadersEntryDoesNotFailATryLockOfTheCohort(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", recipes.WithRetention(recipes.Retention{Idle: time.Hour}))
+		w.unlock(w.won(c.rlock(bg)))
+		l, err := c.RWMutex("q").TryLock(bg)
+		require.NoError(w, err)
+		w.unlock(l)
+	})
+}
+
+func TestATryLockDoesNotWaitForTheRemovalOfAnEntryLongerThanItsContext(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a", recipes.WithRetention(recipes.Retention{Idle: time.Hour}))
+		w.unlock(w.won(c.rlock(bg)))
+		synctest.Wait()
+		defer w.store.Faults().CutOff(c.session())()
+		ctx, cancel := context.WithTimeout(bg, time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := c.RWMutex("q").TryLock(ctx)
+		require.ErrorIs(w, err, recipes.ErrTimeout)
+		assert.Equal(w, time.Millisecond, time.Since(began))
+	})
+}
+
 func TestAnotherClientGetsTheLockAfterABoundedNumberOfTurns(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", retention())
