@@ -31,7 +31,7 @@ type sharedEntry struct {
 type others int
 
 const (
-	unknown others = iota // the queue has not been listed yet
+	unknown others = iota // the queue has not been listed yet, or cannot be watched any more
 	none
 	waiting
 )
@@ -53,7 +53,7 @@ func (s *sharedEntry) mode() Mode {
 }
 
 // spent reports whether the cohort has used up Retention.Turns, so that no
-// further turn may begin on the entry. Until the first list of the queue is
+// further turn may begin on the entry. Until a list of the queue is
 // answered, spent assumes that no other contender waits, but for no longer than
 // Retention.Idle.
 func (s *sharedEntry) spent() bool {

@@ -36,6 +36,7 @@ func (s *sharedEntry) lookForOthers(ctx context.Context) {
 		began := time.Now()
 		watch, nodes, err := s.entry.WatchQueue(ctx)
 		if err != nil {
+			s.forgetOthers()
 			engine.Sleep(pause.NextEndless(), ctx.Done())
 			continue
 		}
@@ -56,6 +57,18 @@ func (s *sharedEntry) lookForOthers(ctx context.Context) {
 		if early > 2 { // a driver may end watches early, again and again
 			engine.Sleep(time.Millisecond<<min(early-2, 7), ctx.Done())
 		}
+	}
+}
+
+// forgetOthers is called when the queue could not be watched. The last list may
+// be out of date by now. So turns count again, as they do before the first
+// list. Otherwise a client whose watch fails for long would keep the lock for
+// as long as its goroutines take it.
+func (s *sharedEntry) forgetOthers() {
+	s.cohort.mu.Lock()
+	defer s.cohort.mu.Unlock()
+	if s.others == none {
+		s.others = unknown
 	}
 }
 

@@ -665,6 +665,30 @@ func (s muteSession) WatchQueue(context.Context, string) (driver.Watch, error) {
 	return driver.Watch{}, driver.ErrUnavailable
 }
 
+func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatchedAnyMore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
+			return faults.Fault{Lose: r.Op == faults.OpWatchQueue && r.Stage == faults.StageRequest && r.Nth > 1}
+		}), "a", retention())
+		l := w.won(c.lock(bg)) // the client watches the queue, and knows that no contender waits
+		other := w.client("b").lock(bg)
+		var line []<-chan result
+		for range 3 * turns {
+			line = append(line, c.lock(bg))
+		}
+		for _, next := range line[:turns-1] {
+			time.Sleep(idle)
+			w.unlock(l)
+			l = w.won(next)
+		}
+		w.unlock(l)
+		w.unlock(w.won(other))
+		for _, next := range line[turns-1:] {
+			w.unlock(w.won(next))
+		}
+	})
+}
+
 func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatched(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.clientOf(mute{w.store}, "a", retention())
