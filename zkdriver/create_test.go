@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/zktest"
@@ -308,6 +309,24 @@ func mustCreateOn(t testing.TB, s *session, data string) driver.Place {
 
 // A Stat does not show whether a node is a container. So the test counts the
 // requests that make containers and other nodes.
+func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {
+	const queues = 20
+	b := newFixture(t, "")
+	answers := b.proxy.HoldReplies(zktest.Op(zktest.OpCreateContainer))
+	var calls errgroup.Group
+	for i := range queues {
+		calls.Go(func() error {
+			_, err := create(within(t), b, fmt.Sprintf("new%d", i), "h-W-", []byte("x"))
+			return err
+		})
+	}
+	eventually(t, "a request for each container", func() bool {
+		return b.proxy.Frames(zktest.OpCreateContainer) == queues
+	})
+	answers.Release()
+	require.NoError(t, calls.Wait())
+}
+
 func TestQueuesAreContainersWhereTheServerHasThem(t *testing.T) {
 	b := newFixture(t, "")
 	b.mustCreate("some/new/server", "h-W-", "x")

@@ -45,7 +45,7 @@ func (c *Conn) shutDown() {
 		// nodes, at most until the session times out there.
 		c.dialer.close()
 	}
-	c.awaitContainer()
+	c.awaitContainers()
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/go-zookeeper/zk"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/dlock-go/dlock/driver"
@@ -26,8 +27,8 @@ type Conn struct {
 	keepalive *keepalive
 	workers   workers
 
-	containers    chan struct{} // a lock that is held while a container is made, see CreateContainer
-	hasSession    chan struct{} // closed when go-zookeeper has the session
+	containers    *semaphore.Weighted // a container that is being made takes one of maxContainers units, see CreateContainer
+	hasSession    chan struct{}       // closed when go-zookeeper has the session
 	hasSessionOne sync.Once
 
 	finished    chan struct{}      // closed when the Conn has shut down

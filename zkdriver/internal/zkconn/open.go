@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -25,7 +26,7 @@ func Dial(ctx context.Context, config Config) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{config: config, dialer: newDialer(config, secure), containers: make(chan struct{}, 1),
+	c := &Conn{config: config, dialer: newDialer(config, secure), containers: semaphore.NewWeighted(maxContainers),
 		hasSession: make(chan struct{}), finished: make(chan struct{})}
 	c.dialer.onBegin, c.dialer.onResume, c.dialer.onFail, c.dialer.onEnd = c.begin, c.resume, c.failed, c.end
 	c.client, c.events, err = zk.Connect(config.Hosts, config.SessionTimeout,

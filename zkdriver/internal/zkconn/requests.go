@@ -1,6 +1,7 @@
 package zkconn
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -132,31 +133,34 @@ func (c *Conn) Create(path string, data []byte, flags int32, acl []zk.ACL) (made
 	return made, err
 }
 
+// maxContainers is how many containers a session makes at a time. They are made
+// at the same time because callers may use many new queues at once, or many
+// callers one new queue.
+const maxContainers = 256
+
 // CreateContainer makes a container. There is a data race in the method
 // CreateContainer of go-zookeeper: if the zk.Conn is closed meanwhile, the
 // method reads the answer while another goroutine may be writing the answer. So
-// shutDown waits a little for a container that is being made.
+// shutDown waits a little for the containers that are being made.
 func (c *Conn) CreateContainer(path string, acl []zk.ACL) error {
-	select {
-	case c.containers <- struct{}{}:
-		defer func() { <-c.containers }()
-	case <-c.lease.Done():
+	ctx, cancel := c.lease.Context()
+	defer cancel()
+	if c.containers.Acquire(ctx, 1) != nil {
 		return c.lease.Err()
 	}
+	defer c.containers.Release(1)
 	return c.ask(toQuorum, func() error {
 		_, err := c.client.CreateContainer(path, nil, zk.FlagContainer, acl)
 		return err
 	})
 }
 
-// awaitContainer waits until no container is being made, or for 200 ms.
-func (c *Conn) awaitContainer() {
-	timer := time.NewTimer(200 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case c.containers <- struct{}{}:
-		<-c.containers
-	case <-timer.C:
+// awaitContainers waits until no container is being made, or for 200 ms.
+func (c *Conn) awaitContainers() {
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	if c.containers.Acquire(ctx, maxContainers) == nil {
+		c.containers.Release(maxContainers)
 	}
 }
 
