@@ -2,9 +2,11 @@ package etcddriver
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/driver"
@@ -18,6 +20,10 @@ import (
 // removes the node. This undoes the Create, whether its transaction reaches the
 // store before or after the other one: see cancel.
 //
+// The store also refuses the transaction if the key of the node exists, for example
+// because a proxy before the server has sent the transaction twice. A put of an
+// existing key would leave its create revision, which is the token, as it is.
+//
 // Nodes of one session get the same keys again and again: see numbers.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {
 	err = s.ask(ctx, "create", queue, func(ctx context.Context) error {
@@ -28,21 +34,31 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		id, keys := nodeID(s.id, number), s.settings.queueKeys(queue)
 		unless := s.settings.cancelled(s.id, s.created.Add(1))
 		reply, err := s.client.Txn(ctx).
-			If(clientv3.Compare(clientv3.CreateRevision(unless), "=", 0)).
+			If(
+				clientv3.Compare(clientv3.CreateRevision(unless), "=", 0),
+				clientv3.Compare(clientv3.CreateRevision(keys+id), "=", 0),
+			).
 			Then(
 				clientv3.OpGet(keys, clientv3.WithPrefix()),
 				clientv3.OpPut(keys+id, nodeValue(n.Prefix, n.Data), clientv3.WithLease(s.id)),
 			).Commit()
+		if err == nil && !reply.Succeeded {
+			err = errExists
+		}
 		if err != nil {
-			if isPermanent(err) || isRefused(err) {
+			if isPermanent(err) || errors.Is(err, rpctypes.ErrTooManyRequests) { // etcd has changed nothing
 				s.giveBack(queue, number)
-			} else {
-				s.calls.Go(func() {
-					if s.cancel(keys+id, unless) {
-						s.giveBack(queue, number)
-					}
-				})
+				return err
 			}
+			undo := func() (free bool) { return s.cancel(keys+id, unless) }
+			if errors.Is(err, rpctypes.ErrNoSpace) {
+				undo = func() (free bool) { return s.withdraw(keys + id) }
+			}
+			s.calls.Go(func() {
+				if undo() {
+					s.giveBack(queue, number)
+				}
+			})
 			return err
 		}
 		token := reply.Header.Revision // the transaction has made it, so it is the create revision
@@ -80,33 +96,91 @@ func (s *session) watchAhead(ctx context.Context, queue string, n driver.NodeSpe
 
 // cancel removes the node of a Create whose outcome is unknown, and makes the store
 // refuse the request of that Create if it arrives later. It repeats its transaction
-// until the store has confirmed it, and then returns true. If the session ends before
-// that, it returns false. The key for cancellation stays until the session ends,
-// because until then the request may still arrive. After the end of the session etcd
-// refuses the request without that key, since the lease of the node does not exist
-// any more.
+// until the store has confirmed it. The key for cancellation stays until the session
+// ends, because until then the request may still arrive. After the end of the session
+// etcd refuses the request without that key, since the lease of the node does not
+// exist any more.
 //
 // An earlier try may arrive late, too. It must not remove the next node with the same
 // key. So each try removes a node only if the key for cancellation does not exist.
-func (s *session) cancel(key, cancelled string) bool {
-	for s.lease.Err() == nil {
-		ctx, leave, open := s.calls.Enter(context.Background())
-		if !open {
-			return false
+//
+// If the space of etcd is used up, it refuses the key for cancellation. But it removes
+// the node if that is there by then.
+//
+// While the store is out of reach, one call of cancel makes its tries, and the others
+// wait for their turn. Otherwise the tries of many failed Creates would take the time
+// of the processor.
+//
+// At the end cancel reports whether the number of the node is free: see giveBack.
+func (s *session) cancel(key, cancelled string) (free bool) {
+	for free = true; s.lease.Err() == nil; {
+		err := s.tryCancel(key, cancelled)
+		if err == nil {
+			return free
 		}
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			free = s.withdraw(key) && free
+		}
+	}
+	return false
+}
+
+// tryCancel makes one try of cancel. After a failure it waits before another try may
+// be made.
+func (s *session) tryCancel(key, cancelled string) error {
+	s.cancelling.Lock()
+	defer s.cancelling.Unlock()
+	err := s.attempt(func(ctx context.Context) error {
 		_, err := s.client.Txn(ctx).
 			If(clientv3.Compare(clientv3.CreateRevision(cancelled), "=", 0)).
 			Then(
 				clientv3.OpDelete(key),
 				clientv3.OpPut(cancelled, "", clientv3.WithLease(s.id)),
 			).Commit()
-		leave()
+		return err
+	})
+	if err != nil {
+		s.pause(betweenTries)
+	}
+	return err
+}
+
+// withdraw removes the node of a Create that has got the answer ErrNoSpace. etcd has
+// not made this node, or has made it: a server that finds only at the end that its
+// space is used up gives the same answer. There is no later request of this Create.
+// The removal needs no space. withdraw repeats it until the store has confirmed it.
+//
+// A try without an answer may arrive late. So withdraw reports whether the first try
+// was answered, which makes the number of the node free: see giveBack.
+func (s *session) withdraw(key string) (free bool) {
+	for free = true; s.lease.Err() == nil; free = false {
+		err := s.attempt(func(ctx context.Context) error {
+			_, err := s.client.Delete(ctx, key)
+			return err
+		})
 		if err == nil {
-			return true
+			return free
 		}
-		s.pause(100 * time.Millisecond)
+		s.pause(betweenTries)
 	}
 	return false
+}
+
+// betweenTries is the pause between two tries to remove the node of a failed Create.
+const betweenTries = 100 * time.Millisecond
+
+// attempt makes a request that no caller waits for, within the time that a request may
+// take. If the session has ended, it makes no request and returns an error.
+func (s *session) attempt(request func(context.Context) error) error {
+	ctx, leave, open := s.calls.Enter(context.Background())
+	if !open {
+		return errClosed
+	}
+	defer leave()
+	if err := s.lease.Err(); err != nil {
+		return err
+	}
+	return request(ctx)
 }
 
 // pause waits for the given time, or until the session ends if that comes

@@ -15,6 +15,7 @@ import (
 var (
 	errExpired  = errors.New("etcddriver: etcd has ended the lease")
 	errRestored = errors.New("etcddriver: etcd has lost changes, as if an old backup was restored")
+	errExists   = errors.New("the key of the node exists already: the request was sent twice, or another program has put the key")
 	errClosed   = errors.New("etcddriver: closed")
 )
 
@@ -54,12 +55,6 @@ func isPermanent(err error) bool {
 		return true
 	}
 	return false
-}
-
-// isRefused reports whether etcd has refused a request that it may accept later, so
-// that the request has changed nothing: its space is used up, or it is overloaded.
-func isRefused(err error) bool {
-	return errors.Is(err, rpctypes.ErrNoSpace) || errors.Is(err, rpctypes.ErrTooManyRequests)
 }
 
 func code(err error) codes.Code {

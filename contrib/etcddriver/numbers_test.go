@@ -6,9 +6,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
 
 	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
@@ -53,10 +56,13 @@ func TestANodeNeverTakesAKeyThatACancellationRemoves(t *testing.T) {
 	s, w := made.(*session), &st.link(made).wire
 	cancel, cancelled := make(chan struct{}), make(chan struct{})
 	w.play(matching(faults.OpCreate), func(_ context.Context, _ string, _ any, send func() error) {
-		w.play(matching(faults.OpCleanUp), func(_ context.Context, _ string, _ any, send func() error) {
+		w.play(matching(faults.OpCleanUp), func(ctx context.Context, _ string, _ any, send func() error) {
 			defer close(cancelled)
-			<-cancel
-			_ = send()
+			select {
+			case <-cancel:
+				_ = send()
+			case <-ctx.Done(): // the test has failed
+			}
 		})
 		_ = send()
 	})
@@ -193,7 +199,7 @@ func TestANodeNeverTakesAKeyThatALateCancellationRemoves(t *testing.T) {
 
 // If the space of etcd is used up, it refuses transactions that put a key. A client
 // repeats its Create until the operator has made room. If the driver tried to cancel
-// each of them, its requests would become more and more.
+// each of them, its requests would become more and more. To remove a key takes one.
 func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
 	s := connectTo(t, "etcd://"+server.Addr()+"/locks?"+longSession)
@@ -207,10 +213,7 @@ func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	_, err = s.Create(within(t), "q", driver.NodeSpec{Prefix: "h-W-", Data: []byte("refused")})
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.ErrorContains(t, err, "space exceeded")
-	s.mu.Lock()
-	taken := s.numbers["q"]
-	s.mu.Unlock()
-	require.Nil(t, taken, "a cancellation is under way")
+	s.leavesNothing(t, "q")
 
 	// Locks can be released without space. A release that is to be told is repeated
 	// with the cause Changed.
@@ -218,6 +221,126 @@ func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	require.ErrorIs(t, s.Delete(within(t), "followed", followed.Place, driver.Released), driver.ErrUnavailable)
 	require.NoError(t, s.Delete(within(t), "followed", followed.Place, driver.Changed))
 }
+
+// A server checks the space before it makes a transaction, and again afterwards. If
+// the space was used up in between, it has made the transaction, and refuses it
+// nevertheless.
+func TestACreateThatEtcdMakesAndRefusesLeavesNothing(t *testing.T) {
+	refuse := true
+	s := connectThrough(t, func(request any, send func() error) error {
+		err := send()
+		if err == nil && refuse && isCreate(request) {
+			refuse = false
+			return rpctypes.ErrGRPCNoSpace
+		}
+		return err
+	})
+	_, err := s.Create(within(t), "q", driver.NodeSpec{Prefix: "h-W-"})
+	require.ErrorContains(t, err, "space exceeded")
+	require.False(t, refuse)
+	s.leavesNothing(t, "q")
+}
+
+// The driver gets no answer to a Create, and etcd then refuses the key that cancels it.
+func TestALostCreateLeavesNothingIfThereIsNoSpace(t *testing.T) {
+	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
+	st := newStore(t, server, longSession)
+	made, err := st.Connect(within(t))
+	require.NoError(t, err)
+	defer made.Close()
+	st.link(made).wire.play(matching(faults.OpCreate), func(_ context.Context, _ string, _ any, send func() error) {
+		assert.NoError(t, send())
+		fill(t, server)
+	})
+	_, err = made.Create(within(t), "q", driver.NodeSpec{Prefix: "h-W-"})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	eventually(t, func() bool {
+		nodes, err := made.List(within(t), "q")
+		return err == nil && len(nodes) == 0
+	})
+}
+
+// A proxy may send a request again if it got no answer. The first one has made the
+// node, so the second one would return a token that the node does not have.
+func TestACreateThatAProxySendsTwiceLeavesNothing(t *testing.T) {
+	twice := true
+	s := connectThrough(t, func(request any, send func() error) error {
+		if twice && isCreate(request) {
+			twice = false
+			_ = send()
+		}
+		return send()
+	})
+	_, err := s.Create(within(t), "q", driver.NodeSpec{Prefix: "h-W-"})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorContains(t, err, "the key of the node exists already")
+	s.leavesNothing(t, "q")
+	j := create(t, s, "q", "h-W-")
+	nodes, err := s.List(within(t), "q")
+	require.NoError(t, err)
+	require.Equal(t, []driver.Node{j.Node}, nodes)
+}
+
+// While the store is out of reach, waiters repeat Create, and each failed Create has to
+// be cancelled. If all cancellations were tried at once, they would take the time of
+// the processor that the heartbeats need.
+func TestCancellationsWaitForEachOther(t *testing.T) {
+	tries := make(chan time.Time, 1000)
+	s := connectThrough(t, func(request any, send func() error) error {
+		switch {
+		case matching(faults.OpCleanUp)("", request):
+			tries <- time.Now()
+			return errBroken
+		case isCreate(request):
+			return errBroken
+		}
+		return send()
+	})
+	for range 20 {
+		_, err := s.Create(within(t), "q", driver.NodeSpec{Prefix: "h-W-"})
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+	}
+	last := <-tries
+	for range 5 {
+		next := <-tries
+		require.GreaterOrEqual(t, next.Sub(last), betweenTries)
+		last = next
+	}
+}
+
+// leavesNothing waits until the session needs no request any more to undo a Create, and
+// checks that the queue is empty.
+func (s *session) leavesNothing(t *testing.T, queue string) {
+	t.Helper()
+	eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.numbers[queue] == nil
+	})
+	nodes, err := s.List(within(t), queue)
+	require.NoError(t, err)
+	require.Empty(t, nodes)
+}
+
+// connectThrough begins a session whose requests intercept plays with.
+func connectThrough(t *testing.T, intercept func(request any, send func() error) error) *session {
+	t.Helper()
+	server := etcdtest.Shared(t)
+	opened, err := Driver{}.OpenConnector("etcd://" + server.Addr() + "/" + server.Prefix() + "?" + longSession)
+	require.NoError(t, err)
+	c := opened.(*connector)
+	c.dial = []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(
+		ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		return intercept(request, func() error { return invoke(ctx, method, request, reply, conn, opts...) })
+	})}
+	made, err := c.Connect(within(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = made.Close() })
+	return made.(*session)
+}
+
+func isCreate(request any) bool { return matching(faults.OpCreate)("", request) }
 
 // fill uses up the space of a server.
 func fill(t *testing.T, server *etcdtest.Server) {

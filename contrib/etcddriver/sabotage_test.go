@@ -37,7 +37,7 @@ var mistakes = []struct {
 	},
 	{
 		"a create that arrives late is not refused", "create.go",
-		`(unless), "=", 0)).`, `(unless), ">", -1)).`,
+		`(unless), "=", 0),`, `(unless), ">", -1),`,
 		"TestConformance/rule04/a-create-that-arrives-late-leaves-nothing",
 	},
 	{
@@ -47,19 +47,38 @@ var mistakes = []struct {
 	},
 	{
 		"a create that has failed is not cancelled", "create.go",
-		"				s.calls.Go(func() {\n					if s.cancel", "				_ = (func() {\n					if s.cancel",
+		"			s.calls.Go(func() {\n				if undo() {", "			_ = (func() {\n				if undo() {",
 		"TestConformance/rule04/a-reply-lost-leaves-nothing-and-takes-no-other-node",
 	},
 	{
 		"a key is used again before its create is undone", "create.go",
-		"			if isPermanent(err) || isRefused(err) {\n				s.giveBack(queue, number)\n			} else {",
-		"			s.giveBack(queue, number)\n			if !isPermanent(err) && !isRefused(err) {",
+		"			undo := func() (free bool) {", "			s.giveBack(queue, number)\n			undo := func() (free bool) {",
 		"TestANodeNeverTakesAKeyThatACancellationRemoves",
 	},
 	{
 		"a create that etcd has refused is cancelled", "create.go",
-		" || isRefused(err)", "",
+		"			if errors.Is(err, rpctypes.ErrNoSpace) {\n				undo", "			if false {\n				undo",
 		"TestARefusedCreateIsNotCancelled",
+	},
+	{
+		"a create that etcd has refused has made no node", "create.go",
+		"errors.Is(err, rpctypes.ErrTooManyRequests)", "errors.Is(err, rpctypes.ErrNoSpace)",
+		"TestACreateThatEtcdMakesAndRefusesLeavesNothing",
+	},
+	{
+		"a cancellation needs space", "create.go",
+		"			free = s.withdraw(key) && free\n", "",
+		"TestALostCreateLeavesNothingIfThereIsNoSpace",
+	},
+	{
+		"cancellations do not wait for each other", "create.go",
+		"	s.cancelling.Lock()\n	defer s.cancelling.Unlock()\n", "",
+		"TestCancellationsWaitForEachOther",
+	},
+	{
+		"a create puts a key that exists", "create.go",
+		`(keys+id), "=", 0),`, `(keys+id), ">", -1),`,
+		"TestACreateThatAProxySendsTwiceLeavesNothing",
 	},
 	{
 		"every node has a key of its own", "numbers.go",

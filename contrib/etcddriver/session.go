@@ -38,6 +38,8 @@ type session struct {
 	numbers map[string]*numbers // the numbers of nodes, by queue; an entry exists while a number is taken
 	queues  map[string]*queueWatch
 
+	cancelling sync.Mutex // see cancel
+
 	closing sync.Mutex
 	gone    bool // the lease has ended in etcd as well
 }
