@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -114,6 +116,10 @@ func (c *connector) connectError(ctx context.Context, err error) error {
 // client returns a client of the store. If there is a user, it asks the store for
 // a token first. The client does not end when ctx ends.
 func (c *connector) client(ctx context.Context) (*clientv3.Client, error) {
+	return c.clientOf(ctx, c.settings.user, c.settings.password())
+}
+
+func (c *connector) clientOf(ctx context.Context, user, password string) (*clientv3.Client, error) {
 	config, err := c.settings.loadTLS()
 	if err != nil {
 		return nil, certificateError{err}
@@ -130,8 +136,8 @@ func (c *connector) client(ctx context.Context) (*clientv3.Client, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Context:     life, // Close of the client ends it
 		Endpoints:   withScheme(scheme, c.settings.endpoints),
-		Username:    c.settings.user,
-		Password:    c.settings.password(),
+		Username:    user,
+		Password:    password,
 		TLS:         config,
 		Logger:      zap.NewNop(), // otherwise the client logs to standard error
 		DialOptions: append(dial, c.dial...),
@@ -163,7 +169,7 @@ func (c *connector) dialOptions() []grpc.DialOption {
 		MinConnectTimeout: c.settings.requestTimeout(),
 	})
 	return []grpc.DialOption{
-		pauses, grpc.WithChainUnaryInterceptor(failFast, sendOnce), grpc.WithChainStreamInterceptor(new(openOnce).intercept),
+		pauses, grpc.WithChainUnaryInterceptor(failFast, sendOnce, c.logIn), grpc.WithChainStreamInterceptor(new(openOnce).intercept),
 		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 	}
 }
@@ -188,6 +194,30 @@ func sendOnce(
 	err := invoke(ctx, method, request, reply, conn, opts...)
 	if c := status.Code(err); ctx.Err() == nil && (c == codes.Canceled || c == codes.DeadlineExceeded) {
 		return status.Error(codes.Unavailable, err.Error())
+	}
+	return err
+}
+
+// logIn logs in by another client if the server refuses that because of a token. The
+// client library sends its old token with the request for a new one. If the old token
+// is not valid any more, etcd 3.4 refuses the request, and the library makes the same
+// request again and again.
+func (c *connector) logIn(
+	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
+	err := invoke(ctx, method, request, reply, conn, opts...)
+	answer, isLogin := reply.(*pb.AuthenticateResponse)
+	if !isLogin || !errors.Is(rpctypes.Error(err), rpctypes.ErrInvalidAuthToken) {
+		return err
+	}
+	other, err := c.clientOf(ctx, "", "")
+	if err != nil {
+		return err
+	}
+	defer other.Close()
+	got, err := other.Authenticate(ctx, c.settings.user, c.settings.password())
+	if err == nil {
+		answer.Header, answer.Token = got.Header, got.Token
 	}
 	return err
 }

@@ -42,7 +42,7 @@ func denied(err error, keys string) error {
 }
 
 // isPermanent reports whether another try cannot help. The client library gets a
-// new token by itself if the server does not accept the old one.
+// new token if the server does not accept the old one: see logIn.
 func isPermanent(err error) bool {
 	if errors.As(err, new(certificateError)) {
 		return true

@@ -10,7 +10,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/watches"
@@ -65,7 +64,7 @@ func (q *queueWatch) run() {
 			}
 			q.live = false
 		})
-		if code(err) == codes.Aborted { // see openOnce
+		if code(err) == code(errStream) {
 			q.s.replaceStream(stream)
 		}
 		if q.life.Err() == nil {
@@ -110,6 +109,11 @@ func (q *queueWatch) begin() (ctx context.Context, cancel context.CancelFunc, st
 
 // follow opens a watch of etcd and handles its events until that watch is lost, or
 // until ctx ends. It returns the reason if there is one.
+//
+// The server refuses each new watch on a stream whose token is not valid any more. A
+// token expires if no watch has begun on its stream for some minutes. A request makes
+// the client library log in again, but a watch does not. So if the server refuses the
+// watch and not the list, follow returns errStream.
 func (q *queueWatch) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -117,8 +121,9 @@ func (q *queueWatch) follow(ctx context.Context) error {
 	from, to := q.s.settings.watched(q.queue)
 	events := q.s.client.Watch(ctx, from, clientv3.WithRange(to), clientv3.WithCreatedNotify())
 	first, open := <-events
-	if !slow.Stop() || !open || first.Err() != nil {
-		return first.Err()
+	refused := first.Err()
+	if !slow.Stop() || code(refused) == code(errStream) {
+		return refused
 	}
 	q.s.stream.hear()
 	limited, stop := context.WithTimeout(ctx, q.s.settings.requestTimeout())
@@ -126,6 +131,9 @@ func (q *queueWatch) follow(ctx context.Context) error {
 	stop()
 	if err != nil {
 		return err
+	}
+	if !open || refused != nil {
+		return errStream
 	}
 	q.update(func() { q.live = true })
 	for reply := range events {

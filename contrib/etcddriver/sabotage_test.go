@@ -150,8 +150,13 @@ var mistakes = []struct {
 	},
 	{
 		"the client library sends a request again", "driver.go",
-		"failFast, sendOnce", "failFast",
+		"failFast, sendOnce, ", "failFast, ",
 		"TestARequestThatAProxyGivesUpIsNotSentAgain",
+	},
+	{
+		"a session does not log in again", "driver.go",
+		"failFast, sendOnce, c.logIn", "failFast, sendOnce",
+		"TestASessionLogsInAgainIfItsTokenIsNotValid",
 	},
 	{
 		"gRPC computes the window", "driver.go",
@@ -178,6 +183,11 @@ var mistakes = []struct {
 		"a stream that was lost is resumed", "watch.go",
 		"if n <= o.opened {", "if false {",
 		"TestAStreamThatWasLostIsNotResumed",
+	},
+	{
+		"a stream whose token has expired is kept", "queuewatch.go",
+		"	if !open || refused != nil {\n		return errStream\n", "	if !open || refused != nil {\n		return refused\n",
+		"TestAStreamWhoseTokenHasExpiredIsReplaced",
 	},
 	{
 		"a silent stream is kept", "watch.go",

@@ -2,6 +2,7 @@ package etcddriver
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -53,6 +54,42 @@ func TestAUserMayUseThePrefixAndNothingElse(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.NotErrorIs(t, err, driver.ErrUnavailable, dsn)
 	}
+}
+
+// A server forgets all tokens when it restarts, or if an operator turns authentication
+// off and on.
+func TestASessionLogsInAgainIfItsTokenIsNotValid(t *testing.T) {
+	server := etcdtest.Start(t)
+	server.EnableAuth("root", "shop", "geheim", "locks/")
+	s := connectTo(t, "etcd://shop:geheim@"+server.Addr()+"/locks?"+longSession)
+	server.Etcdctl("--user", "root:root", "auth", "disable")
+	server.Etcdctl("auth", "enable")
+	eventually(t, func() bool { // a slow machine may take longer than a request may
+		_, err := s.List(within(t), "q")
+		return err == nil
+	})
+}
+
+// A session keeps its stream of watches for as long as it follows a queue. The server
+// forgets the token of that stream if no watch begins for five minutes, and also if an
+// operator turns authentication off and on.
+func TestAStreamWhoseTokenHasExpiredIsReplaced(t *testing.T) {
+	server := etcdtest.Start(t)
+	server.EnableAuth("root", "shop", "geheim", "locks/")
+	s := connectTo(t, "etcd://shop:geheim@"+server.Addr()+"/locks?"+longSession)
+	followed, err := s.WatchQueue(within(t), "followed")
+	require.NoError(t, err)
+	defer followed.Stop()
+	server.Etcdctl("--user", "root:root", "auth", "disable")
+	server.Etcdctl("auth", "enable")
+
+	eventually(t, func() bool { // a slow machine may take longer than a request may
+		_, err = s.WatchQueue(within(t), "q")
+		return err == nil || !errors.Is(err, driver.ErrUnavailable)
+	})
+	require.NoError(t, err)
+	create(t, s, "followed", "h-W-")
+	ended(t, followed)
 }
 
 // Connect succeeds with a role that may only read.

@@ -160,6 +160,10 @@ func onStream(ctx context.Context, number int64) context.Context {
 	return clientv3.WithRequireLeader(metadata.AppendToOutgoingContext(ctx, streamKey, strconv.FormatInt(number, 10)))
 }
 
+// errStream says that a watch needs another stream. Its code tells it from the errors
+// of the server and of gRPC.
+var errStream = status.Error(codes.Aborted, "the stream of the watches was lost, or its token has expired")
+
 // openOnce is an interceptor for the streams of a client. It lets the client library
 // open the stream of each number only once. When a stream is lost, the library would
 // open it again, and resume the watches after the last revision that a reply has named.
@@ -177,7 +181,7 @@ func (o *openOnce) intercept(
 	sent, _ := metadata.FromOutgoingContext(ctx)
 	for _, number := range sent.Get(streamKey) { // only streams for watches have one
 		if !o.mayOpen(number) {
-			return nil, status.Error(codes.Aborted, "the stream of the watches was lost")
+			return nil, errStream
 		}
 	}
 	return open(ctx, desc, conn, method, opts...)
