@@ -107,13 +107,16 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	})
 }
 
-// tells reports whether the session follows the queue, and so tells of a release.
+// tells reports whether the session follows the queue, and so tells of a release. The
+// release is a use of the queue: the session goes on following it until long after the
+// request, so that clean finds the key that the request puts.
 func (s *session) tells(queue string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.queues[queue]
 	if q != nil {
 		q.told = true
+		q.use()
 	}
 	return q != nil
 }

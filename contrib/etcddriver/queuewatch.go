@@ -296,8 +296,15 @@ func (q *queueWatch) armQueue() (driver.Watch, bool) {
 	return q.s.watches.ArmQueue(q.queue, nil), true
 }
 
-// stopIfUnused stops following the queue if the session has no open watch there and
-// has armed none for the given time.
+// use takes note that the session uses the queue now.
+func (q *queueWatch) use() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.used = driver.Now()
+}
+
+// stopIfUnused stops following the queue if the session has no open watch there, and
+// for the given time has armed none and told of no release.
 func (q *queueWatch) stopIfUnused(after time.Duration) {
 	q.s.mu.Lock()
 	defer q.s.mu.Unlock()

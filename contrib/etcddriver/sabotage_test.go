@@ -180,6 +180,11 @@ var mistakes = []struct {
 		"TestASessionLeavesNoKeyInAQueueThatItStopsFollowing",
 	},
 	{
+		"a session may stop following a queue while it tells of a release", "queue.go",
+		"		q.use()\n", "",
+		"TestASessionLeavesNoKeyInAQueueThatItStopsFollowing",
+	},
+	{
 		"a stream that was lost is resumed", "watch.go",
 		"if n <= o.opened {", "if false {",
 		"TestAStreamThatWasLostIsNotResumed",

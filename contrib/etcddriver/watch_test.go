@@ -166,10 +166,14 @@ func TestASessionLeavesNoKeyInAQueueThatItStopsFollowing(t *testing.T) {
 	w, err := s.WatchQueue(within(t), "q") // so that Delete tells of the release
 	require.NoError(t, err)
 	j := create(t, s, "q", "h-W-")
+	w.Stop()
+	q := s.followed()[0]
+	before := q.used
 	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
 	require.EqualValues(t, 1, keys())
-	w.Stop()
-	s.followed()[0].stopIfUnused(0)
+	// If the session stopped before the release arrived, the key would stay.
+	require.NotEqual(t, before, q.used)
+	q.stopIfUnused(0)
 	eventually(t, func() bool { return keys() == 0 })
 }
 
