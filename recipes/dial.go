@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
@@ -25,11 +23,11 @@ var (
 
 // dialing is the state of a client's attempts to connect.
 type dialing struct {
-	group singleflight.Group
-	err   atomic.Pointer[error] // the error of the last attempt; nil if it succeeded
-	pace  pace                  // the pauses between attempts; one attempt at a time uses it
+	err  atomic.Pointer[error] // the error of the last attempt; nil if it succeeded
+	pace pace                  // the pauses between attempts; one attempt at a time uses it
 
 	// Guarded by Client.mu:
+	attempt *dialAttempt            // the attempt under way; nil: none is
 	callers int                     // how many callers wait for an attempt
 	cancel  context.CancelCauseFunc // cancels the attempt under way; nil: none is
 }
@@ -52,18 +50,18 @@ func (c *Client) sessionOnce(ctx context.Context) (*session, error) {
 		return s, nil
 	}
 	c.await(1)
-	dialed := make(chan dialResult, 1)
-	if !c.spawn(func() { dialed <- c.dialOnce(ctx) }) {
+	a := c.dialOnce(ctx)
+	if a == nil {
 		c.await(-1)
 		return nil, ErrClosed
 	}
 	select {
-	case r := <-dialed:
+	case <-a.ended:
 		c.await(-1)
-		return r.session, r.err
+		return a.session, a.err
 	case <-ctx.Done():
 		if c.await(-1) == 0 {
-			c.giveUpDial(dialed)
+			c.giveUpDial(a)
 		}
 		return nil, ctx.Err()
 	case <-c.done:
@@ -72,17 +70,38 @@ func (c *Client) sessionOnce(ctx context.Context) (*session, error) {
 	}
 }
 
-type dialResult struct {
+// dialAttempt is one attempt to connect. All callers that wait for it share its
+// goroutine. So a caller that gives up leaves no goroutine behind.
+type dialAttempt struct {
+	ended   chan struct{} // closed when session and err are set
 	session *session
 	err     error
 }
 
-// dialOnce returns the result of one attempt to connect: of the attempt under
-// way, or else of a new one.
-func (c *Client) dialOnce(ctx context.Context) dialResult {
-	v, err, _ := c.dialing.group.Do("", func() (any, error) { return c.dial(ctx) })
-	s, _ := v.(*session)
-	return dialResult{s, err}
+// dialOnce returns the attempt to connect that is under way, or else begins one.
+// Once Close has begun, it begins none, and returns nil.
+func (c *Client) dialOnce(ctx context.Context) *dialAttempt {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dialing.attempt != nil {
+		return c.dialing.attempt
+	}
+	a := &dialAttempt{ended: make(chan struct{}), err: errNoSession}
+	if !c.spawn(func() {
+		defer c.endAttempt(a)
+		a.session, a.err = c.dial(ctx)
+	}) {
+		return nil
+	}
+	c.dialing.attempt = a
+	return a
+}
+
+func (c *Client) endAttempt(a *dialAttempt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dialing.attempt = nil
+	close(a.ended)
 }
 
 // await adds its argument, 1 or -1, to the number of callers that wait for the
@@ -97,7 +116,7 @@ func (c *Client) await(change int) int {
 // giveUpDial cancels an attempt to connect that no caller waits for any more.
 // It waits a moment for the attempt to end, so that the caller can report why
 // there was no session.
-func (c *Client) giveUpDial(dialed <-chan dialResult) {
+func (c *Client) giveUpDial(a *dialAttempt) {
 	c.mu.Lock()
 	cancel := c.dialing.cancel
 	c.mu.Unlock()
@@ -108,7 +127,7 @@ func (c *Client) giveUpDial(dialed <-chan dialResult) {
 	t := time.NewTimer(giveUpTimeout)
 	defer t.Stop()
 	select {
-	case <-dialed:
+	case <-a.ended:
 	case <-t.C:
 	}
 }
@@ -137,7 +156,7 @@ func (c *Client) usable() *session {
 
 // dial connects. The hook Connected gets ctx, the context of the caller that
 // began the attempt. The attempt goes on if ctx ends.
-func (c *Client) dial(ctx context.Context) (any, error) {
+func (c *Client) dial(ctx context.Context) (*session, error) {
 	if s := c.usable(); s != nil {
 		return s, nil
 	}

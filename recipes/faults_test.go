@@ -3,6 +3,7 @@ package recipes_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,6 +208,29 @@ func (s slowly) Connect(ctx context.Context) (driver.Session, error) {
 		return nil, ctx.Err()
 	}
 	return s.Connector.Connect(ctx)
+}
+
+func TestACallerThatGivesUpAnAttemptToConnectLeavesNoGoroutine(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := recipes.NewClient(faults.New(w.store, func(ctx context.Context, _ faults.Request) faults.Fault {
+			<-ctx.Done()
+			return faults.Fault{Lose: true}
+		}))
+		patient := make(chan error, 1)
+		go func() { patient <- c.Ping(bg) }()
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		for range 100 {
+			ctx, cancel := context.WithTimeout(bg, time.Millisecond)
+			_, err := c.RWMutex("q").TryLock(ctx)
+			cancel()
+			require.ErrorIs(w, err, recipes.ErrTimeout)
+		}
+		synctest.Wait()
+		assert.Less(w, runtime.NumGoroutine(), before+50)
+		require.NoError(w, c.Close())
+		require.ErrorIs(w, <-patient, recipes.ErrClosed)
+	})
 }
 
 func TestManyCallersShareOneAttemptToConnect(t *testing.T) {

@@ -169,6 +169,6 @@ func TestNoAttemptToConnectGoesOnAfterClose(t *testing.T) {
 	go func() { failed <- c.Ping(context.Background()) }()
 	<-connector.begun
 	require.NoError(t, c.Close())
-	assert.NotEmpty(t, fmt.Sprintf("%+v", &c.dialing.group))
+	assert.NotEmpty(t, fmt.Sprintf("%+v", &c.dialing))
 	require.ErrorIs(t, <-failed, ErrClosed)
 }
