@@ -56,8 +56,8 @@ func TestAUserMayUseThePrefixAndNothingElse(t *testing.T) {
 	}
 }
 
-// A server forgets all tokens when it restarts, or if an operator turns authentication
-// off and on.
+// A server forgets a token that is not used for five minutes, and all tokens if an
+// operator turns authentication off and on.
 func TestASessionLogsInAgainIfItsTokenIsNotValid(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")
