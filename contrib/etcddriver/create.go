@@ -20,9 +20,9 @@ import (
 // removes the node. This undoes the Create, whether its transaction reaches the
 // store before or after the other one: see cancel.
 //
-// The store also refuses the transaction if the key of the node exists, for example
-// because a proxy before the server has sent the transaction twice. A put of an
-// existing key would leave its create revision, which is the token, as it is.
+// A proxy before the server may send the transaction twice. The list of the second one
+// then holds the node itself. Its create revision, which is the token, is that of the
+// first transaction, because a put of an existing key leaves it as it is.
 //
 // Nodes of one session get the same keys again and again: see numbers.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (j driver.Joined, err error) {
@@ -34,36 +34,25 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		id, keys := nodeID(s.id, number), s.settings.queueKeys(queue)
 		unless := s.settings.cancelled(s.id, s.created.Add(1))
 		reply, err := s.client.Txn(ctx).
-			If(
-				clientv3.Compare(clientv3.CreateRevision(unless), "=", 0),
-				clientv3.Compare(clientv3.CreateRevision(keys+id), "=", 0),
-			).
+			If(clientv3.Compare(clientv3.CreateRevision(unless), "=", 0)).
 			Then(
 				clientv3.OpGet(keys, clientv3.WithPrefix()),
 				clientv3.OpPut(keys+id, nodeValue(n.Prefix, n.Data), clientv3.WithLease(s.id)),
 			).Commit()
 		if err == nil && !reply.Succeeded {
-			err = errExists
+			err = errForeignKey
 		}
 		if err != nil {
-			if isPermanent(err) || errors.Is(err, rpctypes.ErrTooManyRequests) { // etcd has changed nothing
-				s.giveBack(queue, number)
-				return err
-			}
-			undo := func() (free bool) { return s.cancel(keys+id, unless) }
-			if errors.Is(err, rpctypes.ErrNoSpace) {
-				undo = func() (free bool) { return s.withdraw(keys + id) }
-			}
-			s.calls.Go(func() {
-				if undo() {
-					s.giveBack(queue, number)
-				}
-			})
+			s.undo(queue, number, unless, err)
 			return err
 		}
+		members := parseQueue(keys, reply.Responses[0].GetResponseRange().Kvs)
 		token := reply.Header.Revision // the transaction has made it, so it is the create revision
+		if i := slices.IndexFunc(members, func(m member) bool { return m.id == id }); i >= 0 {
+			token, members = members[i].Token, members[:i] // it was sent twice
+		}
 		s.remember(token, &ownNode{queue: queue, id: id, number: number, data: slices.Clone(n.Data)})
-		ahead := nodesOf(parseQueue(keys, reply.Responses[0].GetResponseRange().Kvs))
+		ahead := nodesOf(members)
 		j = driver.Joined{Place: driver.Place{Node: nodeOf(n.Prefix, token), Token: token}, Known: true, Ahead: ahead}
 		j.Watch = s.watchAhead(ctx, queue, n, j)
 		return nil
@@ -73,6 +62,25 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		return driver.Joined{}, err
 	}
 	return j, nil
+}
+
+// undo is called when a Create has failed. It frees the number of the node when no
+// request can make the node any more.
+func (s *session) undo(queue string, number int64, unless string, err error) {
+	if isPermanent(err) || errors.Is(err, rpctypes.ErrTooManyRequests) { // etcd has changed nothing
+		s.giveBack(queue, number)
+		return
+	}
+	key := s.settings.queueKeys(queue) + nodeID(s.id, number)
+	undone := func() (free bool) { return s.cancel(key, unless) }
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		undone = func() (free bool) { return s.withdraw(key) }
+	}
+	s.calls.Go(func() {
+		if undone() {
+			s.giveBack(queue, number)
+		}
+	})
 }
 
 // watchAhead returns the watch that the new node needs if the Predecessor of the

@@ -129,7 +129,6 @@
 // "etcdctl txn", with a lease that it keeps alive. To create node 1 by Create number 8:
 //
 //	create("locks//cancelled/694d9af3a6d2710c:8") = "0"
-//	create("locks/stock/42//694d9af3a6d2710c:1") = "0"
 //
 //	get --prefix locks/stock/42//
 //	put --lease=694d9af3a6d2710c locks/stock/42//694d9af3a6d2710c:1 "web1-W-\n{}"

@@ -13,10 +13,10 @@ import (
 )
 
 var (
-	errExpired  = errors.New("etcddriver: etcd has ended the lease")
-	errRestored = errors.New("etcddriver: etcd has lost changes, as if an old backup was restored")
-	errExists   = errors.New("the key of the node exists already: the request was sent twice, or another program has put the key")
-	errClosed   = errors.New("etcddriver: closed")
+	errExpired    = errors.New("etcddriver: etcd has ended the lease")
+	errRestored   = errors.New("etcddriver: etcd has lost changes, as if an old backup was restored")
+	errForeignKey = errors.New("another program has put the key that cancels this request")
+	errClosed     = errors.New("etcddriver: closed")
 )
 
 // classify marks an error of the client with driver.ErrUnavailable if the error may

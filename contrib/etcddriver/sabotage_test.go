@@ -37,7 +37,7 @@ var mistakes = []struct {
 	},
 	{
 		"a create that arrives late is not refused", "create.go",
-		`(unless), "=", 0),`, `(unless), ">", -1),`,
+		`(unless), "=", 0)).`, `(unless), ">", -1)).`,
 		"TestConformance/rule04/a-create-that-arrives-late-leaves-nothing",
 	},
 	{
@@ -47,17 +47,17 @@ var mistakes = []struct {
 	},
 	{
 		"a create that has failed is not cancelled", "create.go",
-		"			s.calls.Go(func() {\n				if undo() {", "			_ = (func() {\n				if undo() {",
+		"	s.calls.Go(func() {\n		if undone() {", "	_ = (func() {\n		if undone() {",
 		"TestConformance/rule04/a-reply-lost-leaves-nothing-and-takes-no-other-node",
 	},
 	{
 		"a key is used again before its create is undone", "create.go",
-		"			undo := func() (free bool) {", "			s.giveBack(queue, number)\n			undo := func() (free bool) {",
+		"	undone := func() (free bool) {", "	s.giveBack(queue, number)\n	undone := func() (free bool) {",
 		"TestANodeNeverTakesAKeyThatACancellationRemoves",
 	},
 	{
 		"a create that etcd has refused is cancelled", "create.go",
-		"			if errors.Is(err, rpctypes.ErrNoSpace) {\n				undo", "			if false {\n				undo",
+		"	if errors.Is(err, rpctypes.ErrNoSpace) {\n		undone", "	if false {\n		undone",
 		"TestARefusedCreateIsNotCancelled",
 	},
 	{
@@ -76,9 +76,9 @@ var mistakes = []struct {
 		"TestCancellationsWaitForEachOther",
 	},
 	{
-		"a create puts a key that exists", "create.go",
-		`(keys+id), "=", 0),`, `(keys+id), ">", -1),`,
-		"TestACreateThatAProxySendsTwiceLeavesNothing",
+		"a create that was sent twice returns a token that its node does not have", "create.go",
+		"			token, members = members[i].Token, members[:i]", "			members = members[:i]",
+		"TestACreateThatAProxySendsTwiceReturnsTheNode",
 	},
 	{
 		"every node has a key of its own", "numbers.go",
