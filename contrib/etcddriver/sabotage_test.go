@@ -185,6 +185,11 @@ var mistakes = []struct {
 		"TestASessionLeavesNoKeyInAQueueThatItStopsFollowing",
 	},
 	{
+		"a session that follows a queue again uses the stream that has ended", "watch.go",
+		"	if len(s.queues) == 0 {", "	if s.stream.number.Load() == 0 {",
+		"TestASessionThatFollowsAQueueAgainBeginsAStream",
+	},
+	{
 		"a stream that was lost is resumed", "watch.go",
 		"if n <= o.opened {", "if false {",
 		"TestAStreamThatWasLostIsNotResumed",

@@ -66,7 +66,6 @@ func newSession(c *connector, client *clientv3.Client, grant *clientv3.LeaseGran
 }
 
 func (s *session) start() {
-	s.replaceStream(0)
 	s.calls.Go(func() {
 		s.lease.Keep(s.beat)
 		s.watches.End()

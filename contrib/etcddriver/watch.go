@@ -70,6 +70,9 @@ func (s *session) queueWatch(queue string) (q *queueWatch, fresh bool, err error
 	if q = s.queues[queue]; q != nil {
 		return q, false, nil
 	}
+	if len(s.queues) == 0 {
+		s.stream.renew() // the client library closes a stream when its last watch ends
+	}
 	q = newQueueWatch(s, queue)
 	if !s.calls.Go(q.run) {
 		q.end()
@@ -137,10 +140,16 @@ func (s *session) replaceStream(number int64) {
 	}
 }
 
-// watchStream is the stream that carries all watches of a session.
+// watchStream is the stream that carries all watches of a session. It begins when the
+// session follows a queue and has followed none.
 type watchStream struct {
 	number atomic.Int64 // the number of the present stream, from 1
 	heard  atomic.Pointer[driver.Instant]
+}
+
+func (w *watchStream) renew() {
+	w.number.Add(1)
+	w.hear()
 }
 
 func (w *watchStream) hear() {

@@ -1,12 +1,14 @@
 package etcddriver
 
 import (
+	"context"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/etcdtest"
@@ -141,6 +143,39 @@ func TestASessionStopsFollowingAQueueThatItDoesNotUse(t *testing.T) {
 	}
 	require.NoError(t, s.Delete(within(t), "q", second.Place, driver.Changed))
 	ended(t, w)
+}
+
+// A stream of watches ends with its last watch. A session that waits again later must
+// not find that out by a refusal, which takes a pause.
+func TestASessionThatFollowsAQueueAgainBeginsAStream(t *testing.T) {
+	server := etcdtest.Shared(t)
+	opened, err := Driver{}.OpenConnector("etcd://" + server.Addr() + "/" + server.Prefix() + "?" + longSession)
+	require.NoError(t, err)
+	c, lives, refused := opened.(*connector), make(chan context.Context, 10), make(chan error, 10)
+	c.dial = []grpc.DialOption{grpc.WithStreamInterceptor(func(
+		ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption,
+	) (grpc.ClientStream, error) {
+		stream, err := open(ctx, desc, conn, method, opts...)
+		switch {
+		case err != nil:
+			refused <- err
+		case method == "/etcdserverpb.Watch/Watch":
+			lives <- stream.Context()
+		}
+		return stream, err
+	})}
+	made, err := c.Connect(within(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = made.Close() })
+	s := made.(*session)
+	for range 3 {
+		w, err := s.WatchQueue(within(t), "q")
+		require.NoError(t, err)
+		w.Stop()
+		s.followed()[0].stopIfUnused(0)
+		<-(<-lives).Done()
+	}
+	require.Empty(t, refused)
 }
 
 // A session with a long timeout does not follow its queues for longer than another one.
