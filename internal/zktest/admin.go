@@ -3,6 +3,7 @@ package zktest
 import (
 	"crypto/sha1"
 	"encoding/base64"
+	"errors"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -19,7 +20,8 @@ func superuserFlag() string {
 
 // admin calls the function use with a client of the superuser, and closes the
 // client. A client that stayed open would send pings, and [Server.Requests]
-// would count them.
+// would count them. On a busy machine the connection of the client may break. So if
+// use fails for this reason, admin calls it again, and use must not mind that.
 func (s *Server) admin(t testing.TB, use func(*zk.Conn) error) {
 	t.Helper()
 	conn, end, err := Connect(rawTimeout, s.Addr())
@@ -27,10 +29,15 @@ func (s *Server) admin(t testing.TB, use func(*zk.Conn) error) {
 		t.Fatal(err)
 	}
 	defer end()
-	if err := conn.AddAuth("digest", []byte(superuser)); err != nil {
-		t.Fatal(err)
+	for range 10 {
+		if err = conn.AddAuth("digest", []byte(superuser)); err == nil {
+			err = use(conn)
+		}
+		if !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrSessionExpired) {
+			break
+		}
 	}
-	if err := use(conn); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -43,6 +43,9 @@ func (s *Server) Chroot(t testing.TB) string {
 
 	s.admin(t, func(conn *zk.Conn) error {
 		_, err := conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
+		if errors.Is(err, zk.ErrNodeExists) { // the first call has made it
+			return nil
+		}
 		return err
 	})
 	t.Cleanup(func() {
