@@ -148,20 +148,15 @@ func (c counted) Write(b []byte) (int, error) {
 func TestASessionThatFollowsAQueueSendsNothing(t *testing.T) {
 	server := etcdtest.Shared(t)
 	dsn := "etcd://" + server.Addr() + "/" + server.Prefix() + "?" + longSession
-	opened, err := Driver{}.OpenConnector(dsn)
-	require.NoError(t, err)
-	c, writes := opened.(*connector), new(atomic.Int64)
-	c.dial = []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+	writes := new(atomic.Int64)
+	follower := connectTo(t, dsn, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", server.Addr())
 		return counted{conn, writes}, err
-	})}
-	follower, err := c.Connect(within(t))
-	require.NoError(t, err)
-	defer follower.Close()
+	}))
 	w, err := follower.WatchQueue(within(t), "q")
 	require.NoError(t, err)
 	defer w.Stop()
-	q, _, err := follower.(*session).queueWatch("q")
+	q, _, err := follower.queueWatch("q")
 	require.NoError(t, err)
 
 	other := connectTo(t, dsn)

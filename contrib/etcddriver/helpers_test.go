@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/etcdtest"
 )
 
 // within returns a context that ends long after a test should have ended.
@@ -34,14 +36,33 @@ func (s *store) client(t testing.TB) *dlock.Client {
 	return c
 }
 
-func connectTo(t testing.TB, dsn string) *session {
+// connectTo begins a session. The client of the session gets the options.
+func connectTo(t testing.TB, dsn string, dial ...grpc.DialOption) *session {
 	t.Helper()
 	c, err := Driver{}.OpenConnector(dsn)
 	require.NoError(t, err)
+	c.(*connector).dial = dial
 	s, err := c.Connect(within(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s.(*session)
+}
+
+// connectThrough begins a session with each of whose requests the function intercept
+// is called. That function decides whether and when the request is sent. Heartbeats
+// call it from other goroutines.
+func connectThrough(t testing.TB, intercept func(request, reply any, send func() error) error) *session {
+	t.Helper()
+	server := etcdtest.Shared(t)
+	return connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession, intercepted(intercept))
+}
+
+func intercepted(intercept func(request, reply any, send func() error) error) grpc.DialOption {
+	return grpc.WithChainUnaryInterceptor(func(
+		ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		return intercept(request, reply, func() error { return invoke(ctx, method, request, reply, conn, opts...) })
+	})
 }
 
 // create makes a node. A request of the driver takes at least a second before it is

@@ -39,49 +39,30 @@ func TestTheLeaseCountsFromBeforeTheGrant(t *testing.T) {
 
 // The proof in heartbeat.go needs answers of the same term.
 func TestAKeepAliveOfAnOldTermDoesNotCount(t *testing.T) {
-	server := etcdtest.Shared(t)
-	opened, err := Driver{}.OpenConnector("etcd://" + server.Addr() + "/" + server.Prefix() + "?" + longSession)
-	require.NoError(t, err)
-	c := opened.(*connector)
-	newer := uint64(0)
-	c.dial = []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(
-		ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
-	) error {
-		err := invoke(ctx, method, request, reply, conn, opts...)
-		if r, ok := reply.(*pb.RangeResponse); ok && err == nil {
-			r.Header.RaftTerm += newer
+	var newer atomic.Bool
+	s := connectThrough(t, func(_, reply any, send func() error) error {
+		err := send()
+		if r, ok := reply.(*pb.RangeResponse); ok && err == nil && newer.Load() {
+			r.Header.RaftTerm++
 		}
 		return err
-	})}
-	made, err := c.Connect(within(t))
-	require.NoError(t, err)
-	defer made.Close()
-	require.NoError(t, made.(*session).beat(within(t)))
-	newer = 1
-	require.Error(t, made.(*session).beat(within(t)))
+	})
+	require.NoError(t, s.beat(within(t)))
+	newer.Store(true)
+	require.Error(t, s.beat(within(t)))
 }
 
 // If an old backup is restored, the revision of the store goes back. The nodes of a
 // session may be missing, and its watches wait for revisions that are far away.
 func TestASessionEndsIfTheRevisionGoesBack(t *testing.T) {
-	server := etcdtest.Shared(t)
-	opened, err := Driver{}.OpenConnector("etcd://" + server.Addr() + "/" + server.Prefix() + "?" + longSession)
-	require.NoError(t, err)
-	c := opened.(*connector)
 	var back atomic.Int64
-	c.dial = []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(
-		ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
-	) error {
-		err := invoke(ctx, method, request, reply, conn, opts...)
+	s := connectThrough(t, func(_, reply any, send func() error) error {
+		err := send()
 		if r, ok := reply.(*pb.RangeResponse); ok && err == nil {
 			r.Header.Revision -= back.Load()
 		}
 		return err
-	})}
-	made, err := c.Connect(within(t))
-	require.NoError(t, err)
-	defer made.Close()
-	s := made.(*session)
+	})
 	create(t, s, "q", "h-W-")
 	require.NoError(t, s.beat(within(t)))
 	back.Store(1 << 40)

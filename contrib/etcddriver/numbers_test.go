@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc"
 
 	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
@@ -227,9 +226,9 @@ func TestARefusedCreateIsNotCancelled(t *testing.T) {
 // nevertheless.
 func TestACreateThatEtcdMakesAndRefusesLeavesNothing(t *testing.T) {
 	refuse := true
-	s := connectThrough(t, func(request any, send func() error) error {
+	s := connectThrough(t, func(request, _ any, send func() error) error {
 		err := send()
-		if err == nil && refuse && isCreate(request) {
+		if isCreate(request) && refuse && err == nil {
 			refuse = false
 			return rpctypes.ErrGRPCNoSpace
 		}
@@ -264,8 +263,8 @@ func TestALostCreateLeavesNothingIfThereIsNoSpace(t *testing.T) {
 // node, so the revision of the second one is not the token of the node.
 func TestACreateThatAProxySendsTwiceReturnsTheNode(t *testing.T) {
 	twice := true
-	s := connectThrough(t, func(request any, send func() error) error {
-		if twice && isCreate(request) {
+	s := connectThrough(t, func(request, _ any, send func() error) error {
+		if isCreate(request) && twice {
 			twice = false
 			_ = send()
 		}
@@ -284,12 +283,25 @@ func TestACreateThatAProxySendsTwiceReturnsTheNode(t *testing.T) {
 	s.leavesNothing(t, "q")
 }
 
+// Any program with the right to write can put any key.
+func TestACreateFailsIfAnotherProgramCancelsIt(t *testing.T) {
+	server := etcdtest.Shared(t)
+	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
+	_, err := raw(t, server).Put(within(t), s.settings.cancelled(s.id, 1), "")
+	require.NoError(t, err)
+	_, err = s.Create(within(t), "q", driver.NodeSpec{Prefix: "h-W-"})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorContains(t, err, "another program has put the key")
+	s.leavesNothing(t, "q")
+	create(t, s, "q", "h-W-")
+}
+
 // While the store is out of reach, waiters repeat Create, and each failed Create has to
 // be cancelled. If all cancellations were tried at once, they would take the time of
 // the processor that the heartbeats need.
 func TestCancellationsWaitForEachOther(t *testing.T) {
 	tries := make(chan time.Time, 1000)
-	s := connectThrough(t, func(request any, send func() error) error {
+	s := connectThrough(t, func(request, _ any, send func() error) error {
 		switch {
 		case matching(faults.OpCleanUp)("", request):
 			tries <- time.Now()
@@ -323,24 +335,6 @@ func (s *session) leavesNothing(t *testing.T, queue string) {
 	nodes, err := s.List(within(t), queue)
 	require.NoError(t, err)
 	require.Empty(t, nodes)
-}
-
-// connectThrough begins a session whose requests intercept plays with.
-func connectThrough(t *testing.T, intercept func(request any, send func() error) error) *session {
-	t.Helper()
-	server := etcdtest.Shared(t)
-	opened, err := Driver{}.OpenConnector("etcd://" + server.Addr() + "/" + server.Prefix() + "?" + longSession)
-	require.NoError(t, err)
-	c := opened.(*connector)
-	c.dial = []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(
-		ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
-	) error {
-		return intercept(request, func() error { return invoke(ctx, method, request, reply, conn, opts...) })
-	})}
-	made, err := c.Connect(within(t))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = made.Close() })
-	return made.(*session)
 }
 
 func isCreate(request any) bool { return matching(faults.OpCreate)("", request) }

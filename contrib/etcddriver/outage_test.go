@@ -14,13 +14,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/dlocktest"
-	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/longtest/histories"
@@ -288,24 +286,16 @@ func TestTheErrorOfALostSessionSaysWhy(t *testing.T) {
 func TestARequestThatAProxyGivesUpIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []codes.Code{codes.Canceled, codes.DeadlineExceeded} {
-		server := etcdtest.Shared(t)
-		opened, err := Driver{}.OpenConnector("etcd://" + server.Addr() + "/" + server.Prefix() + "?" + longSession)
-		require.NoError(t, err)
-		c, sent := opened.(*connector), new(atomic.Int64)
-		c.dial = []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(
-			ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
-		) error {
-			err := invoke(ctx, method, request, reply, conn, opts...)
-			if matching(faults.OpCreate)(method, request) {
+		var sent atomic.Int64
+		s := connectThrough(t, func(request, _ any, send func() error) error {
+			err := send()
+			if isCreate(request) {
 				sent.Add(1)
 				return status.Error(answer, "given up by a proxy")
 			}
 			return err
-		})}
-		s, err := c.Connect(within(t))
-		require.NoError(t, err)
-		defer s.Close()
-		_, err = s.Create(within(t), "q", driver.NodeSpec{Prefix: "h-W-", Data: []byte("lost")})
+		})
+		_, err := s.Create(within(t), "q", driver.NodeSpec{Prefix: "h-W-", Data: []byte("lost")})
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		require.ErrorContains(t, err, "given up by a proxy")
 		require.EqualValues(t, 1, sent.Load())

@@ -148,11 +148,8 @@ func TestASessionStopsFollowingAQueueThatItDoesNotUse(t *testing.T) {
 // A stream of watches ends with its last watch. A session that waits again later must
 // not find that out by a refusal, which takes a pause.
 func TestASessionThatFollowsAQueueAgainBeginsAStream(t *testing.T) {
-	server := etcdtest.Shared(t)
-	opened, err := Driver{}.OpenConnector("etcd://" + server.Addr() + "/" + server.Prefix() + "?" + longSession)
-	require.NoError(t, err)
-	c, lives, refused := opened.(*connector), make(chan context.Context, 10), make(chan error, 10)
-	c.dial = []grpc.DialOption{grpc.WithStreamInterceptor(func(
+	server, lives, refused := etcdtest.Shared(t), make(chan context.Context, 10), make(chan error, 10)
+	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession, grpc.WithStreamInterceptor(func(
 		ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption,
 	) (grpc.ClientStream, error) {
 		stream, err := open(ctx, desc, conn, method, opts...)
@@ -163,11 +160,7 @@ func TestASessionThatFollowsAQueueAgainBeginsAStream(t *testing.T) {
 			lives <- stream.Context()
 		}
 		return stream, err
-	})}
-	made, err := c.Connect(within(t))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = made.Close() })
-	s := made.(*session)
+	}))
 	for range 3 {
 		w, err := s.WatchQueue(within(t), "q")
 		require.NoError(t, err)
