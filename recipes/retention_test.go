@@ -665,50 +665,39 @@ func (s muteSession) WatchQueue(context.Context, string) (driver.Watch, error) {
 	return driver.Watch{}, driver.ErrUnavailable
 }
 
+func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatched(t *testing.T) {
+	inWorld(t, func(w *world) { w.requireBoundedTurns(w.clientOf(mute{w.store}, "a", retention())) })
+}
+
+// The client watches the queue once, and then knows that no contender waits.
 func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatchedAnyMore(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c := w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
+		w.requireBoundedTurns(w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 			return faults.Fault{Lose: r.Op == faults.OpWatchQueue && r.Stage == faults.StageRequest && r.Nth > 1}
-		}), "a", retention())
-		l := w.won(c.lock(bg)) // the client watches the queue, and knows that no contender waits
-		other := w.client("b").lock(bg)
-		var line []<-chan result
-		for range 3 * turns {
-			line = append(line, c.lock(bg))
-		}
-		for _, next := range line[:turns-1] {
-			time.Sleep(idle)
-			w.unlock(l)
-			l = w.won(next)
-		}
-		w.unlock(l)
-		w.unlock(w.won(other))
-		for _, next := range line[turns-1:] {
-			w.unlock(w.won(next))
-		}
+		}), "a", retention()))
 	})
 }
 
-func TestTurnsAreBoundedAlsoIfTheQueueCannotBeWatched(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.clientOf(mute{w.store}, "a", retention())
-		l := w.won(c.lock(bg))
-		other := w.client("b").lock(bg)
-		var line []<-chan result
-		for range 3 * turns {
-			line = append(line, c.lock(bg))
-		}
-		for _, next := range line[:turns-1] {
-			time.Sleep(idle)
-			w.unlock(l)
-			l = w.won(next)
-		}
+// requireBoundedTurns lets many goroutines of a client take the lock in turns. Another
+// client has to get the lock when the turns of the first client are used up.
+func (w *world) requireBoundedTurns(c *client) {
+	w.Helper()
+	l := w.won(c.lock(bg))
+	other := w.client("b").lock(bg)
+	var line []<-chan result
+	for range 3 * turns {
+		line = append(line, c.lock(bg))
+	}
+	for _, next := range line[:turns-1] {
+		time.Sleep(idle)
 		w.unlock(l)
-		w.unlock(w.won(other))
-		for _, next := range line[turns-1:] {
-			w.unlock(w.won(next))
-		}
-	})
+		l = w.won(next)
+	}
+	w.unlock(l)
+	w.unlock(w.won(other))
+	for _, next := range line[turns-1:] {
+		w.unlock(w.won(next))
+	}
 }
 
 // Many goroutines of several clients lock, downgrade, give up, and are cut off

@@ -307,8 +307,8 @@ func mustCreateOn(t testing.TB, s *session, data string) driver.Place {
 	return p
 }
 
-// A Stat does not show whether a node is a container. So the test counts the
-// requests that make containers and other nodes.
+// A caller that uses a new queue does not wait until the containers of other queues
+// are made.
 func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {
 	const queues = 20
 	b := newFixture(t, "")
@@ -327,6 +327,8 @@ func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {
 	require.NoError(t, calls.Wait())
 }
 
+// A Stat does not show whether a node is a container. So the test counts the
+// requests that make containers and other nodes.
 func TestQueuesAreContainersWhereTheServerHasThem(t *testing.T) {
 	b := newFixture(t, "")
 	b.mustCreate("some/new/server", "h-W-", "x")
