@@ -51,7 +51,9 @@
 // is built from text carry a second one, and after an error in the middle the
 // transaction would stay open. Arguments are written in hexadecimal digits, so the
 // parameter interpolateParams does not matter. A procedure sets its isolation level,
-// and commits or rolls back, whatever the settings of the connection are.
+// and commits or rolls back, whatever the settings of the connection are. A procedure
+// that the server ends, as by KILL QUERY or max_statement_time, leaves its transaction
+// open. So the driver closes the connection after such an error.
 //
 // # Changes that wait
 //

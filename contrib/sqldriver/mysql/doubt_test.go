@@ -102,7 +102,9 @@ func TestChangesThatWereGivenUpEndInTheServer(t *testing.T) {
 			if !errors.Is(err, driver.ErrUnavailable) {
 				t.Fatalf("error %v", err)
 			}
-			appends := "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '" + c.database + "' AND info LIKE 'CALL%dlock_append%'"
+			// The list of processes shows the statement of the procedure that waits.
+			appends := "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '" + c.database +
+				"' AND (info LIKE 'UPDATE dlock_queue%' OR info LIKE 'INSERT INTO dlock_node%')"
 			began := time.Now()
 			eventually(t, "the server keeps the append", func() bool { return c.server.SQL(t, "", appends) == "0" })
 			if waited := time.Since(began); waited > 20*time.Second {

@@ -49,9 +49,6 @@ var unchanged = append([]uint16{
 	1665, // the server cannot write the change to its log
 }, again...)
 
-// errDiscard makes database/sql close a connection.
-var errDiscard = sqldriver.ErrBadConn
-
 // number returns the number of an error that the server has sent, or zero.
 func number(err error) uint16 {
 	var server *mysql.MySQLError

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -119,16 +120,40 @@ func pause(ctx context.Context, tries int) bool {
 }
 
 // query sends one statement without arguments, and calls row for each row of its
-// results. Rows without arguments need no prepared statement, so this is one round
-// trip. If a procedure fails while it sends a result, the server may end that result,
-// and send the error after it. So query reads all results. Close would read them, too,
-// but without regard to ctx, and on a silent connection for ever.
+// results. After some errors it closes the connection: see discard.
 func (s *store) query(ctx context.Context, text string, row func(scan func(...any) error) error) error {
 	db, err := s.pool.db()
 	if err != nil {
 		return err
 	}
-	rows, err := db.QueryContext(ctx, text)
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	err = queryOn(ctx, conn, text, row)
+	if n := number(err); n != 0 && !slices.Contains(unchanged, n) {
+		discard(conn)
+	}
+	return err
+}
+
+// discard makes database/sql close a connection. If an operator or a time limit of
+// the server ends a procedure, its handlers do not run, and the transaction of the
+// procedure stays open. On a connection that goes back to the pool, the transaction
+// would keep its row locks. At the end of the connection the server rolls the
+// transaction back.
+func discard(conn *sql.Conn) {
+	_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
+}
+
+// queryOn does what query does, on one connection. Rows without arguments need no
+// prepared statement, so this is one round trip. If a procedure fails while it sends a
+// result, the server may end that result, and send the error after it. So queryOn reads
+// all results. Close would read them, too, but without regard to ctx, and on a silent
+// connection for ever.
+func queryOn(ctx context.Context, conn *sql.Conn, text string, row func(scan func(...any) error) error) error {
+	rows, err := conn.QueryContext(ctx, text)
 	if err != nil {
 		return err
 	}
@@ -230,7 +255,7 @@ func (s *store) createTables(ctx context.Context) error {
 	defer conn.Close()
 	// The statements change the session, so the connection must not go back to
 	// the pool.
-	defer conn.Raw(func(any) error { return errDiscard })
+	defer discard(conn)
 	for _, text := range append([]string{"USE " + quote(s.database), "SET SESSION autocommit = 1"}, statements()...) {
 		if err := execute(ctx, conn, text); denied(err) {
 			return s.needOperator(err, account(ctx, conn))

@@ -1,0 +1,44 @@
+package mysql
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// TestKilledAppendKeepsNoRows ends an append in the middle, as an operator or the
+// server's max_statement_time does. The handlers of the procedure do not run then. If
+// the connection went back to the pool, with the transaction of the append, no other
+// session could append to the queue.
+func TestKilledAppendKeepsNoRows(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=20s")
+	s, other := newSession(t, c), newSession(t, c)
+	all := statements()
+	i := slices.IndexFunc(all, func(text string) bool { return strings.Contains(text, "PROCEDURE IF NOT EXISTS dlock_append") })
+	const insert = "INSERT INTO dlock_node"
+	c.exec(t, "DROP PROCEDURE dlock_append")
+	slow := "IF p_data = 'slow' THEN DO GET_LOCK(DATABASE(), 0); WHILE TRUE DO SET v_status = 'ok'; END WHILE; END IF;\n"
+	c.exec(t, strings.Replace(all[i], insert, slow+insert, 1))
+	created := make(chan error, 1)
+	go func() {
+		_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("slow")})
+		created <- err
+	}()
+	var id string
+	eventually(t, "the append does not run", func() bool {
+		id = c.server.SQL(t, "", "SELECT IS_USED_LOCK('"+c.database+"')")
+		return id != "NULL"
+	})
+	c.server.SQL(t, "", "KILL QUERY "+id)
+	if err := <-created; !errors.Is(err, driver.ErrUnavailable) || number(err) != 1317 {
+		t.Errorf("error %v", err)
+	}
+	j := create(t, other, "q")
+	eventually(t, "the node of the append is there", func() bool {
+		nodes, err := other.List(t.Context(), "q")
+		return err == nil && slices.Equal(nodes, []driver.Node{j.Node})
+	})
+}
