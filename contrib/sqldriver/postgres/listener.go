@@ -204,7 +204,8 @@ func (l *listener) receive(conn *pgx.Conn) error {
 
 // echo checks that notices arrive on conn: behind a proxy that pools transactions they
 // are lost. echo sends its notice on another connection, because even such a proxy
-// would deliver a notice to the connection that has sent it.
+// would deliver a notice to the connection that has sent it. If the program has set
+// OnNotification for its connections, pgx passes the notices to that function alone.
 func (l *listener) echo(conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.timeout/4)
 	defer cancel()
@@ -215,10 +216,14 @@ func (l *listener) echo(conn *pgx.Conn) error {
 	if _, err := l.store.pool.db().ExecContext(ctx, "NOTIFY "+channel); err != nil {
 		return err
 	}
-	if _, err := conn.WaitForNotification(ctx); err != nil {
+	n, err := conn.WaitForNotification(ctx)
+	if err != nil {
 		return fmt.Errorf("no notices arrive: %w", err)
 	}
-	_, err := conn.Exec(ctx, "UNLISTEN "+channel)
+	if n == nil {
+		return errors.New("no notices arrive: the OnNotification of the *sql.DB takes them")
+	}
+	_, err = conn.Exec(ctx, "UNLISTEN "+channel)
 	return err
 }
 

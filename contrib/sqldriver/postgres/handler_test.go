@@ -1,0 +1,58 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/pgtest"
+)
+
+// TestDatabaseWhoseNoticesTheProgramReceives uses connections that pass their
+// notices to a function of the program. The session gets none of them, so it has to
+// look at its queues. The next look after a notice would be due after a quarter of
+// an hour.
+func TestDatabaseWhoseNoticesTheProgramReceives(t *testing.T) {
+	server := pgtest.Shared(t)
+	config, err := pgx.ParseConfig(server.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
+	db := open(config)
+	defer db.Close()
+	c, err := NewConnector(db, Options{Schema: server.Schema(), SessionTimeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var joined []driver.Joined
+	var sessions []driver.Session
+	for _, data := range []string{"1", "2"} {
+		s, err := c.Connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte(data)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sessions, joined = append(sessions, s), append(joined, j)
+	}
+	w, err := sessions[1].Watch(t.Context(), "q", joined[1].Place, joined[0].Node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	if err := sessions[0].Delete(t.Context(), "q", joined[0].Place, driver.Released); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-w.C:
+	case <-time.After(time.Minute):
+		t.Error("the watch does not end")
+	}
+}
