@@ -369,17 +369,8 @@ func (s *store) Replace(ctx context.Context, op session.Op, queue string, token 
 
 // Cancel implements session.Store. It needs no slot, because all slots may belong to
 // changes that end only after this Cancel.
-func (s *store) Cancel(ctx context.Context, op session.Op, data [][]byte) error {
-	for _, d := range data {
-		status, err := s.status(ctx, "dlock_cancel", op.Session, op.Generation, d)
-		if err == nil {
-			err = statusError(status)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+func (s *store) Cancel(ctx context.Context, op session.Op, data []byte) error {
+	return s.change(ctx, "dlock_cancel", op.Session, op.Generation, data)
 }
 
 // List implements session.Store.

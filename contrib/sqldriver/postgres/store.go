@@ -236,17 +236,8 @@ func (s *store) Replace(ctx context.Context, op session.Op, queue string, token 
 
 // Cancel implements session.Store. It needs no slot, because all slots may belong to
 // changes that end only after this Cancel.
-func (s *store) Cancel(ctx context.Context, op session.Op, data [][]byte) error {
-	for _, d := range data {
-		var status string
-		if err := s.one(ctx, &status, s.texts.cancel, op.Session, op.Generation, notNull(d)); err != nil {
-			return err
-		}
-		if err := statusError(status); err != nil {
-			return err
-		}
-	}
-	return nil
+func (s *store) Cancel(ctx context.Context, op session.Op, data []byte) error {
+	return s.change(ctx, s.texts.cancel, op.Session, op.Generation, notNull(data))
 }
 
 // List implements session.Store.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 )
@@ -35,43 +34,51 @@ func (s *Session) orphan(data []byte) {
 // cancelPause is the time between two attempts to remove orphans.
 const cancelPause = 50 * time.Millisecond
 
+// removeOrphans removes one orphan after the other. If a removal fails, its turn comes
+// again after those of the others, because a transaction of an operator may have locked
+// the node.
 func (s *Session) removeOrphans() {
 	life, cancel := s.lease.Context()
 	defer cancel()
 	for {
-		batch, op, more := s.nextOrphans()
+		data, op, more := s.nextOrphan()
 		if !more {
 			return
 		}
 		ctx, cancel := context.WithTimeout(life, max(s.timeout/4, time.Second))
-		err := s.store.Cancel(ctx, op, batch)
+		err := s.store.Cancel(ctx, op, data)
 		cancel()
 		switch {
 		case err == nil:
-			s.orphansRemoved(len(batch))
 		case errors.Is(err, ErrUnknownSession):
 			s.lease.End(err)
 			return
-		case !sleep(life, cancelPause):
-			return
+		default:
+			s.orphans.add(data)
+			if !sleep(life, cancelPause) {
+				return
+			}
 		}
 	}
 }
 
-// nextOrphans returns the data of all present orphans, and the generation for
-// their removal. It is higher than the generations of the Creates that may have
-// made these orphans.
-func (s *Session) nextOrphans() (batch [][]byte, op Op, more bool) {
+// nextOrphan takes an orphan out of the list. It returns the orphan's data, and the
+// generation for its removal. The generation is higher than that of the Create that may
+// have made the orphan.
+func (s *Session) nextOrphan() (data []byte, op Op, more bool) {
 	o := &s.orphans
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.running = len(o.data) > 0
-	return slices.Clone(o.data), Op{s.id, s.generation.Load()}, o.running
+	if !o.running {
+		return nil, Op{}, false
+	}
+	data, o.data = o.data[0], o.data[1:]
+	return data, Op{s.id, s.generation.Load()}, true
 }
 
-func (s *Session) orphansRemoved(n int) {
-	o := &s.orphans
+func (o *orphans) add(data []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.data = slices.Delete(o.data, 0, n)
+	o.data = append(o.data, data)
 }

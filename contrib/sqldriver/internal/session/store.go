@@ -49,12 +49,12 @@ type Store interface {
 	Delete(ctx context.Context, op Op, queue string, token int64, why driver.Cause) error
 	// Replace gives the node of the session with that token another prefix.
 	Replace(ctx context.Context, op Op, queue string, token int64, prefix string) error
-	// Cancel removes those nodes of the session whose data are in the list. It
-	// raises the generation of the session in the database to that of op. Cancel
-	// waits for changes that are running, so that it also removes the nodes that
-	// they make. After Cancel, the database refuses changes with a lower
-	// generation, with [ErrStale].
-	Cancel(ctx context.Context, op Op, data [][]byte) error
+	// Cancel removes the nodes of the session with these data. It raises the
+	// generation of the session in the database to that of op. Cancel waits for
+	// changes that are running, so that it also removes the nodes that they make.
+	// After Cancel, the database refuses changes with a lower generation, with
+	// [ErrStale].
+	Cancel(ctx context.Context, op Op, data []byte) error
 
 	// List returns the nodes of a queue in any order.
 	List(ctx context.Context, id, queue string) ([]Row, error)
