@@ -238,6 +238,41 @@ func TestNoLockIsLostForLackOfMemory(t *testing.T) {
 	}, 10*time.Second, time.Millisecond, "a node cannot be removed")
 }
 
+// TestAKeyOfAnotherTypeStopsNoOtherLock is about a program that writes a string to the
+// key of a queue. A session that has tried to join this queue, or that has a node in
+// it, can end nevertheless. If it could not, no script that drops ended sessions would
+// work, and so no lock of the namespace.
+func TestAKeyOfAnotherTypeStopsNoOtherLock(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	other, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	_, err = other.Create(t.Context(), "stock/42", spec())
+	require.NoError(t, err)
+	for _, end := range []func(driver.Session){
+		func(x driver.Session) { require.NoError(t, x.Close()) },
+		func(x driver.Session) { s.server.Do("ZADD", s.key("sessions"), "XX", "0", x.(*session).id) },
+	} {
+		s.server.Do("DEL", s.key("q:stock/44"))
+		ends, err := s.Connect(t.Context())
+		require.NoError(t, err)
+		for _, queue := range []string{"stock/42", "stock/44"} {
+			_, err = ends.Create(t.Context(), queue, spec())
+			require.NoError(t, err)
+		}
+		for _, queue := range []string{"stock/43", "stock/44"} {
+			s.server.Do("SET", s.key("q:"+queue), "a string")
+			_, err = ends.Create(t.Context(), queue, spec())
+			require.ErrorContains(t, err, "WRONGTYPE")
+		}
+		end(ends)
+		require.NoError(t, other.(*session).beat(t.Context()))
+		nodes, err := other.List(t.Context(), "stock/42")
+		require.NoError(t, err)
+		require.Len(t, nodes, 1)
+		require.Nil(t, s.server.Do("ZSCORE", s.key("sessions"), ends.(*session).id))
+	}
+}
+
 // TestACancellationIsRepeatedUntilItIsDone makes the store refuse a cancellation for a
 // while. Without a repeat the node would stay as long as its session.
 func TestACancellationIsRepeatedUntilItIsDone(t *testing.T) {

@@ -49,6 +49,8 @@ var sabotages = []sabotage{
 		"math.floor(#new / 4096) > math.floor(#old / 4096)", "false", "TestWaitersThatGiveUpLeaveNothing"},
 	{"the store forgets a waiter without a notice", "common",
 		"    send(session, 'c', own, queue)\n    return ''", "    return ''", "TestWaitersThatGiveUpLeaveNothing"},
+	{"a key of another type keeps a session from its end", "common",
+		"redis.call('TYPE', P .. 'q:' .. queue).ok == 'zset'", "true", "TestAKeyOfAnotherTypeStopsNoOtherLock"},
 	{"a close leaves the nodes", "close",
 		"drop(self)", "redis.call('ZREM', sessions, self)", "TestConformance/rule09/close-removes-the-nodes"},
 }

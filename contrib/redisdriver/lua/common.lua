@@ -113,7 +113,10 @@ local function drop(session)
   for _, v in ipairs(redis.call('HVALS', s)) do
     local seq, queue = string.match(v, '^(%d+)/(.*)$')
     local member, name
-    if seq then member, name = owned(queue, session, seq) end
+    -- A key of another type has no node, and must not keep the session from its end.
+    if seq and redis.call('TYPE', P .. 'q:' .. queue).ok == 'zset' then
+      member, name = owned(queue, session, seq)
+    end
     if member then
       redis.call('ZREM', P .. 'q:' .. queue, member)
       gone(queue, name, 'c')
