@@ -396,6 +396,66 @@ func TestOneDeadServerDoesNotHideTheOthers(t *testing.T) {
 	}
 }
 
+// TestALimitOfTheDriverIsNotTheDeadlineOfTheCaller makes calls whose context does not
+// end, while a machine does not answer. The driver limits the time of the dial, and of
+// Close. Their errors must not look as if the deadline of the caller had passed.
+func TestALimitOfTheDriverIsNotTheDeadlineOfTheCaller(t *testing.T) {
+	server := redistest.Shared(t)
+	check := func(what string, err error) {
+		assert.ErrorIs(t, err, driver.ErrUnavailable, what)
+		assert.NotErrorIs(t, err, context.DeadlineExceeded, what)
+		assert.NotErrorIs(t, err, context.Canceled, what)
+	}
+	connect := func(dsn string) (driver.Session, error) {
+		c, err := Driver{}.OpenConnector(dsn)
+		require.NoError(t, err)
+		return c.Connect(context.Background())
+	}
+	far := unreachable(t)
+	for _, dsn := range []string{
+		"redis://" + far + "?dial_timeout=100ms", "rediss://" + silentServer(t) + "?dial_timeout=100ms",
+		"redis://" + far + "?dial_timeout=100ms&master_name=locks",
+	} {
+		_, err := connect(dsn)
+		check(dsn, err)
+	}
+	made, err := connect("redis://" + server.Addr() + "?dial_timeout=3s&session_timeout=10m&namespace=" + newNamespace())
+	require.NoError(t, err)
+	s := made.(*session)
+	s.link.mu.Lock()
+	s.link.addrs = []string{far}
+	s.link.mu.Unlock()
+	s.link.drop()
+	_, err = made.List(context.Background(), "stock/42")
+	check("List", err)
+	check("Close", made.Close())
+	s.link.mu.Lock()
+	s.link.addrs = []string{server.Addr()}
+	s.link.mu.Unlock()
+	require.NoError(t, made.Close())
+}
+
+// TestAConnectDoesNotWaitForASubscriptionForEver loses the answer to the subscription
+// of a session that begins.
+func TestAConnectDoesNotWaitForASubscriptionForEver(t *testing.T) {
+	const opSubscribe = 1
+	p := redistest.NewProxy(t, redistest.Shared(t).Addr(), func(command []string) int32 {
+		if len(command) > 0 && strings.EqualFold(command[0], "subscribe") {
+			return opSubscribe
+		}
+		return 0
+	})
+	hold := p.HoldReplies(func(op int32) bool { return op == opSubscribe })
+	defer hold.Release()
+	c, err := Driver{}.OpenConnector("redis://" + p.Addr() + "?read_timeout=1s")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = c.Connect(ctx)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.NoError(t, ctx.Err(), "Connect has waited for the context of its caller")
+}
+
 // TestNothingWaitsForASilentSentinel ends a Connect while a Sentinel does not answer.
 func TestNothingWaitsForASilentSentinel(t *testing.T) {
 	l, err := net.Listen("tcp", testenv.Loopback(0))

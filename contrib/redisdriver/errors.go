@@ -40,6 +40,10 @@ func mark(err error) error {
 	switch {
 	case err == nil, errors.Is(err, driver.ErrUnavailable):
 		return err
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		// A limit of the driver has ended a dial, and not the context of the call. So
+		// the error must not match the error of a context.
+		return fmt.Errorf("%w: %v", driver.ErrUnavailable, err)
 	case replied(err, replyEnded):
 		return fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
 	case replied(err, replyGone):

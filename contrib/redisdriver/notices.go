@@ -115,7 +115,7 @@ func (n *notices) apply(m notice) {
 func (s *session) subscribe(ctx context.Context) (*redis.PubSub, error) {
 	return doOn(ctx, s.link.listener, func(client *redis.Client) (*redis.PubSub, error) {
 		p := client.Subscribe(ctx, s.settings.key("c:"+s.id))
-		_, err := p.Receive(ctx)
+		_, err := p.ReceiveTimeout(ctx, client.Options().ReadTimeout)
 		if err != nil {
 			_ = p.Close()
 			return nil, err

@@ -344,9 +344,11 @@ func (s *session) Close() error {
 		return nil
 	}
 	last := newLink(s.settings)
+	s.link.mu.Lock() // a dial of go-redis may still be under way
 	last.addrs, last.moved = s.link.addrs, s.link.moved
+	s.link.mu.Unlock()
 	defer last.close()
-	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), closeWithin, errCloseLimit)
 	defer cancel()
 	if _, err := last.eval(ctx, last.upkeep, closeScript, s.id); err != nil {
 		return fmt.Errorf("redisdriver: close: the nodes stay until the session times out: %w", err)
@@ -357,3 +359,5 @@ func (s *session) Close() error {
 
 // closeWithin bounds the time that Close takes if the store cannot be reached.
 const closeWithin = 2 * time.Second
+
+var errCloseLimit = fmt.Errorf("given up after %v", closeWithin)
