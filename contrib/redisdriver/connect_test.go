@@ -3,6 +3,8 @@ package redisdriver
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -143,6 +145,36 @@ func TestTLS(t *testing.T) {
 		_, err = c.Connect(t.Context())
 		assert.Error(t, err, name)
 	}
+}
+
+// TestARefusedCertificateDoesNotPass has a server that tells the client by TLS that it
+// does not accept its certificate. The server does not close the connection, because
+// the client might then see only that.
+func TestARefusedCertificateDoesNotPass(t *testing.T) {
+	certs := testenv.NewCerts(t)
+	pair, err := tls.LoadX509KeyPair(certs.Server.Cert, certs.Server.Key)
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", testenv.Loopback(0))
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			t.Cleanup(func() { conn.Close() })
+			config := &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
+			config.MaxVersion = tls.VersionTLS12 // the server verifies the certificate during the handshake
+			err = tls.Server(conn, config).HandshakeContext(t.Context())
+		}
+		served <- err
+	}()
+	q := url.Values{"tls_ca": {certs.CA}, "tls_cert": {certs.Stranger.Cert}, "tls_key": {certs.Stranger.Key}}
+	c, err := Driver{}.OpenConnector("rediss://" + l.Addr().String() + "?" + q.Encode())
+	require.NoError(t, err)
+	_, err = c.Connect(t.Context())
+	l.Close()
+	require.ErrorAs(t, <-served, new(*tls.CertificateVerificationError))
+	require.ErrorContains(t, err, "remote error: tls: ")
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
 // TestTheErrorOfAServerThatDoesNotAnswerSaysWhere is about a wrong address or scheme in

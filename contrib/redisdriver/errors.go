@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -80,10 +81,11 @@ func permanent(err error) bool {
 	var (
 		verification *tls.CertificateVerificationError
 		header       tls.RecordHeaderError
-		alert        tls.AlertError
+		remote       *net.OpError
 		host         x509.HostnameError
 	)
-	return errors.As(err, &verification) || errors.As(err, &header) || errors.As(err, &alert) || errors.As(err, &host) ||
+	return errors.As(err, &verification) || errors.As(err, &header) || errors.As(err, &host) ||
+		errors.As(err, &remote) && remote.Op == "remote error" || // the server has sent a TLS alert
 		errors.Is(err, errBadFile)
 }
 
