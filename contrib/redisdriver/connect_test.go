@@ -379,6 +379,8 @@ func TestASessionFindsItsServerAgain(t *testing.T) {
 	}
 	server.Restart()
 	require.Eventually(t, func() bool { return list() == nil }, 10*time.Second, time.Millisecond)
+	// Behind such a line, go-redis dials in the background, also after Close.
+	require.Zero(t, dialsLogged.Load(), "go-redis has learned of a dial that has failed")
 }
 
 // unreachable returns the address of a machine that does not answer, not even with a

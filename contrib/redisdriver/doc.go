@@ -155,9 +155,7 @@
 // so these errors do not match it. If the memory of the server is full (OOM), sessions
 // live on, and locks can be released. But no call gets a node.
 //
-// No error and no printed value holds a password. go-redis itself writes a line to
-// standard error for each dial that fails. It has one logger for the whole process, so
-// only the program may replace it: see redis.SetLogger.
+// No error and no printed value holds a password.
 //
 // # What is stored
 //

@@ -167,7 +167,7 @@ func (x *line) newClient() *redis.Client {
 	o.PoolSize, o.MinIdleConns, o.MaxActiveConns = 1, 0, 0
 	x.clients++
 	this := x.clients
-	o.Dialer = func(_ context.Context, network, _ string) (net.Conn, error) { return x.dial(this, network) }
+	o.Dialer = func(_ context.Context, network, _ string) (net.Conn, error) { return x.dial(this, network), nil }
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(o)
 }
@@ -216,7 +216,7 @@ func (x *line) discard() {
 
 // dial connects to the server that has the keys, for the request that the line makes.
 // It takes the place of go-redis's own dialer.
-func (x *line) dial(client int, network string) (net.Conn, error) {
+func (x *line) dial(client int, network string) net.Conn {
 	x.mu.Lock()
 	request := x.ctx
 	x.mu.Unlock()
@@ -227,19 +227,35 @@ func (x *line) dial(client int, network string) (net.Conn, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if err != nil {
-		// After a dial that failed, go-redis dials in the background, and requests
-		// fail meanwhile. So the next request uses a new client.
+		// After an error reply, such as that of a Sentinel, go-redis would use the
+		// connection again. So the next request uses a new client.
 		x.cut = x.cut || x.clients == client
-		return nil, dialError{err}
+		return unconnected(err)
 	}
 	if x.clients != client || request.Err() != nil || x.link.life.Err() != nil {
 		_ = conn.Close()
-		return nil, net.ErrClosed
+		return unconnected(net.ErrClosed)
 	}
 	x.conn = conn
 	x.link.connected(addr)
-	return conn, nil
+	return conn
 }
+
+// noConn takes the place of a connection that could not be made. After an error of its
+// dialer, go-redis would write to standard error, wait, and dial again and again in the
+// background, for up to a second after the end of the session.
+type noConn struct {
+	net.Conn // for the methods that no error comes from
+	err      error
+}
+
+func unconnected(err error) net.Conn {
+	conn, _ := net.Pipe()
+	return noConn{conn, dialError{dialError{err}}} // go-redis unwraps the error of a handshake once
+}
+
+func (c noConn) Read([]byte) (int, error)  { return 0, c.err }
+func (c noConn) Write([]byte) (int, error) { return 0, c.err }
 
 func (l *link) connected(addr string) {
 	l.mu.Lock()
@@ -360,11 +376,12 @@ func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
 	o.Addr = addr
 	o.Dialer = func(_ context.Context, network, addr string) (net.Conn, error) {
 		conn, err := l.dialServer(ctx, network, addr)
-		if err == nil {
-			l.waitsFor(noAnswer + "the Sentinel " + addr)
-			context.AfterFunc(ctx, func() { _ = conn.Close() })
+		if err != nil {
+			return unconnected(err), nil
 		}
-		return conn, err
+		l.waitsFor(noAnswer + "the Sentinel " + addr)
+		context.AfterFunc(ctx, func() { _ = conn.Close() })
+		return conn, nil
 	}
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	client := redis.NewSentinelClient(o)
