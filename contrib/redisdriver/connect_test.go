@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -381,6 +382,41 @@ func TestASessionFindsItsServerAgain(t *testing.T) {
 	require.Eventually(t, func() bool { return list() == nil }, 10*time.Second, time.Millisecond)
 	// Behind such a line, go-redis dials in the background, also after Close.
 	require.Zero(t, dialsLogged.Load(), "go-redis has learned of a dial that has failed")
+}
+
+// TestASessionThatHasLostItsServerDialsNowAndThen is about a proxy without a server: it
+// accepts each connection and closes it at once. A session has lost its subscription
+// there. It has watches to check, and a create to cancel.
+func TestASessionThatHasLostItsServerDialsNowAndThen(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, redistest.Shared(t), "session_timeout=4s&read_timeout=1m")
+	made, joined := s.join(t, "stock/42")
+	_, err := made.Watch(t.Context(), "stock/42", joined.Place)
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", testenv.Loopback(0))
+	require.NoError(t, err)
+	var dials atomic.Int64
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			dials.Add(1)
+			conn.Close()
+		}
+	}()
+	defer l.Close()
+	link := made.(*session).link
+	link.mu.Lock()
+	link.addrs = []string{l.Addr().String()}
+	link.mu.Unlock()
+	link.drop()
+	_, err = made.Create(t.Context(), "stock/43", spec())
+	require.Error(t, err)
+	<-made.Done()
+	t.Logf("%d dials in 3 s", dials.Load())
+	require.Less(t, dials.Load(), int64(150))
 }
 
 // unreachable returns the address of a machine that does not answer, not even with a

@@ -492,6 +492,29 @@ func (l *link) follow(err error) bool {
 	return true
 }
 
+// retries spaces out the tries of a loop while the server fails.
+type retries struct {
+	longest time.Duration // the longest pause
+	last    time.Duration
+}
+
+const retryAfter = 20 * time.Millisecond
+
+// newRetries returns retries whose pauses begin with retryAfter and become longer, up
+// to the time between two heartbeats or one second, whichever is less.
+func (s *settings) newRetries() retries {
+	return retries{longest: max(retryAfter, min(s.timeout/8, time.Second))}
+}
+
+// next returns the pause before the next try.
+func (r *retries) next() time.Duration {
+	r.last = min(max(2*r.last, retryAfter), r.longest)
+	return r.last
+}
+
+// reset is called after a success.
+func (r *retries) reset() { r.last = 0 }
+
 // pause waits for d. It returns false if the link has been closed.
 func (l *link) pause(d time.Duration) bool {
 	select {

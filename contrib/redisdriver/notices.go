@@ -127,11 +127,16 @@ func (s *session) subscribe(ctx context.Context) (*redis.PubSub, error) {
 // listen receives notices until the session has ended. If the connection breaks, it
 // subscribes again. Notices may have been lost by then, so the watches are checked.
 func (s *session) listen(p *redis.PubSub) {
+	pauses := s.settings.newRetries()
 	for {
+		began := time.Now()
 		s.receive(p)
 		_ = p.Close()
+		if time.Since(began) > pauses.longest { // a connection that breaks at once is no success
+			pauses.reset()
+		}
 		for {
-			if s.lease.Err() != nil || !s.link.pause(retryAfter) {
+			if s.lease.Err() != nil || !s.link.pause(pauses.next()) {
 				return
 			}
 			ctx, cancel := context.WithTimeout(s.link.life, s.settings.timeout/2)
@@ -146,8 +151,6 @@ func (s *session) listen(p *redis.PubSub) {
 		s.checkSoon()
 	}
 }
-
-const retryAfter = 20 * time.Millisecond
 
 // receive gives notices to the watches until the connection breaks. A connection on
 // which nothing has come for half a session timeout is taken for broken.
@@ -193,6 +196,7 @@ func (s *session) checkWatches() {
 	defer s.watches.End()
 	tick := time.NewTicker(s.settings.timeout / 4)
 	defer tick.Stop()
+	pauses := s.settings.newRetries()
 	for {
 		select {
 		case <-s.lease.Done():
@@ -201,7 +205,10 @@ func (s *session) checkWatches() {
 		case <-s.news:
 		}
 		for _, queue := range s.watches.Queues() {
-			if s.look(queue) != nil && s.link.pause(retryAfter) {
+			err := s.look(queue)
+			if err == nil {
+				pauses.reset()
+			} else if errors.Is(err, driver.ErrUnavailable) && s.link.pause(pauses.next()) {
 				s.checkSoon() // all queues once more
 				break
 			}

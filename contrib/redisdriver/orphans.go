@@ -2,10 +2,7 @@ package redisdriver
 
 import (
 	"context"
-	"errors"
 	"sync"
-
-	"github.com/dlock-go/dlock/driver"
 )
 
 // orphans are the operations of Creates that have failed, and whose nodes may exist or
@@ -28,21 +25,20 @@ func (s *session) cancel(operation string) {
 }
 
 func (s *session) cancelOrphans() {
+	pauses := s.settings.newRetries()
 	for {
 		operation, found := s.nextOrphan()
 		if !found || s.lease.Err() != nil {
 			return
 		}
 		// A key of another type, which another program has made, has no node.
-		if err := s.cancelOne(operation); err != nil && !replied(err, "WRONGTYPE") {
-			s.cancelLater(operation)
-			pause := retryAfter
-			if !errors.Is(err, driver.ErrUnavailable) {
-				pause = s.settings.timeout / 8 // an operator has to mend something first, such as a permission
-			}
-			if !s.link.pause(pause) {
-				return
-			}
+		if err := s.cancelOne(operation); err == nil || replied(err, "WRONGTYPE") {
+			pauses.reset()
+			continue
+		}
+		s.cancelLater(operation)
+		if !s.link.pause(pauses.next()) {
+			return
 		}
 	}
 }
