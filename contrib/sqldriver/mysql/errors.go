@@ -35,6 +35,8 @@ var temporary = append([]uint16{
 	1205,                         // a row lock that was not available
 	1290, 1792, 1836, 3100, 3101, // the server is read-only, or left its group
 	1317, 1927, 1969, 3024, 3169, 4031, // the statement or the connection was ended
+	2002, 2003, 2006, 2013, // a proxy has not reached its server, or has lost it
+	9001, 9501, // ProxySQL, or the proxy of Amazon RDS, has waited too long for its server
 }, again...)
 
 // unchanged holds the numbers of errors after which the transaction surely changed
