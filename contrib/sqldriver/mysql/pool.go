@@ -19,7 +19,7 @@ type pool struct {
 	shared *sql.DB // of NewConnector
 	config *mysql.Config
 	size   int
-	slots  chan struct{} // for changes: heartbeats, looks and clean-ups need no slot
+	slots  chan struct{} // for calls: heartbeats, looks and clean-ups need no slot
 
 	mu  sync.Mutex
 	own *sql.DB // nil before the first use and after Close

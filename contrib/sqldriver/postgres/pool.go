@@ -15,7 +15,7 @@ import (
 // own connections, and closes them.
 type pool struct {
 	connector *connector
-	slots     chan struct{} // for changes: heartbeats and notices need no slot
+	slots     chan struct{} // for calls: heartbeats, notices, looks and clean-ups need no slot
 
 	mu    sync.Mutex
 	own   *sql.DB // nil before the first use and after Close

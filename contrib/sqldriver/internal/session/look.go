@@ -128,10 +128,14 @@ func (s *Session) lookOnce(ctx context.Context) (changed bool) {
 	return changed
 }
 
-// lookAt looks at one queue.
-func (s *Session) lookAt(ctx context.Context, queue string) (Snapshot, error) {
-	found, err := s.lookAtAll(ctx, []string{queue}, new(bool))
-	return found[queue], err
+// lookAt looks at one queue, for a call.
+func (s *Session) lookAt(ctx context.Context, queue string) (snapshot Snapshot, err error) {
+	err = s.spare(ctx, func(ctx context.Context) error {
+		found, err := s.lookAtAll(ctx, []string{queue}, new(bool))
+		snapshot = found[queue]
+		return err
+	})
+	return snapshot, err
 }
 
 // lookAtAll looks at queues with one statement. Then it ends the watches that have

@@ -158,21 +158,27 @@ func (s *Session) limit(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, Limit(s.timeout))
 }
 
-// change makes a change with the present generation of the session. If a Cancel
-// that has raised the generation reaches the database first, the database refuses
-// the change, and change repeats it with the new generation. The time limit begins
-// when the store lets the change enter.
-func (s *Session) change(ctx context.Context, f func(context.Context, Op) error) error {
+// spare makes a request when the store has a connection to spare for it. So thousands
+// of requests at once cannot keep the heartbeats from their connections. The time limit
+// of the request begins when it has a connection.
+func (s *Session) spare(ctx context.Context, request func(context.Context) error) error {
 	leave, err := s.store.Enter(ctx)
 	if err != nil {
 		return Refused(fmt.Errorf("%w: %w", driver.ErrUnavailable, err))
 	}
 	defer leave()
+	ctx, cancel := s.limit(ctx)
+	defer cancel()
+	return request(ctx)
+}
+
+// change makes a change with the present generation of the session. If a Cancel
+// that has raised the generation reaches the database first, the database refuses
+// the change, and change repeats it with the new generation.
+func (s *Session) change(ctx context.Context, f func(context.Context, Op) error) error {
 	for {
 		op := Op{s.id, s.generation.Load()}
-		limited, cancel := s.limit(ctx)
-		err := f(limited, op)
-		cancel()
+		err := s.spare(ctx, func(ctx context.Context) error { return f(ctx, op) })
 		if !errors.Is(err, ErrStale) {
 			return err
 		}
@@ -239,11 +245,11 @@ func contenders(rows []Row) []driver.Node {
 // List implements driver.Session.
 func (s *Session) List(ctx context.Context, queue string) (nodes []driver.Node, err error) {
 	err = s.askQueue(ctx, "list", queue, func(ctx context.Context) error {
-		ctx, cancel := s.limit(ctx)
-		defer cancel()
-		rows, err := s.store.List(ctx, s.id, queue)
-		nodes = contenders(rows)
-		return err
+		return s.spare(ctx, func(ctx context.Context) error {
+			rows, err := s.store.List(ctx, s.id, queue)
+			nodes = contenders(rows)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, err
@@ -307,11 +313,11 @@ func (s *Session) Replace(ctx context.Context, queue string, p driver.Place, pre
 
 // Read implements driver.NodeReader.
 func (s *Session) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
-	err = s.askQueue(ctx, "read "+name, queue, func(ctx context.Context) (err error) {
-		ctx, cancel := s.limit(ctx)
-		defer cancel()
-		info, err = s.store.Read(ctx, s.id, queue, name)
-		return err
+	err = s.askQueue(ctx, "read "+name, queue, func(ctx context.Context) error {
+		return s.spare(ctx, func(ctx context.Context) (err error) {
+			info, err = s.store.Read(ctx, s.id, queue, name)
+			return err
+		})
 	})
 	if err != nil {
 		return driver.NodeInfo{}, err
@@ -330,11 +336,11 @@ func (s *Session) Walk(ctx context.Context, prefix string) (queues []string, err
 				return err
 			}
 		}
-		ctx, cancel := s.limit(ctx)
-		defer cancel()
-		queues, err = s.store.Walk(ctx, s.id, prefix)
-		slices.Sort(queues)
-		return err
+		return s.spare(ctx, func(ctx context.Context) (err error) {
+			queues, err = s.store.Walk(ctx, s.id, prefix)
+			slices.Sort(queues)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, err

@@ -89,3 +89,99 @@ func TestOrphansAreRemovedOneByOne(t *testing.T) {
 		}
 	})
 }
+
+// smallStore is a store with two connections to spare. A request that reads takes a
+// second.
+type smallStore struct {
+	Store
+	slots chan struct{}
+	mu    sync.Mutex
+	busy  int
+	most  int // the largest number of requests at once
+}
+
+func (*smallStore) Open(context.Context) error { return nil }
+
+func (*smallStore) Begin(context.Context, string, time.Duration) error { return nil }
+
+func (*smallStore) Beat(context.Context, string) (time.Duration, error) { return time.Hour, nil }
+
+func (s *smallStore) Enter(ctx context.Context) (func(), error) {
+	select {
+	case s.slots <- struct{}{}:
+		return func() { <-s.slots }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *smallStore) read(ctx context.Context) error {
+	s.mu.Lock()
+	s.busy++
+	s.most = max(s.most, s.busy)
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.busy--
+	}()
+	if !sleep(ctx, time.Second) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (s *smallStore) List(ctx context.Context, _, _ string) ([]Row, error) {
+	return nil, s.read(ctx)
+}
+
+func (s *smallStore) Look(ctx context.Context, _ string, _ map[string]int64) (map[string]Snapshot, error) {
+	return nil, s.read(ctx)
+}
+
+func (s *smallStore) Read(ctx context.Context, _, _, _ string) (driver.NodeInfo, error) {
+	return driver.NodeInfo{}, s.read(ctx)
+}
+
+func (s *smallStore) Walk(ctx context.Context, _, _ string) ([]string, error) {
+	return nil, s.read(ctx)
+}
+
+func (*smallStore) End(context.Context, string) error { return nil }
+
+func (*smallStore) Close() error { return nil }
+
+// TestCallsLeaveConnectionsForHeartbeats makes many calls at once that only read.
+// They may take no more connections than the store can spare. The session may use
+// one more to look at its queues. A call that waits for a connection for longer
+// than the limit of a request does not fail.
+func TestCallsLeaveConnectionsForHeartbeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &smallStore{slots: make(chan struct{}, 2)}
+		s, err := Connect(t.Context(), "small", store, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		place := driver.Place{Node: driver.Node{Name: "a-W-0000000001", Seq: 1}}
+		var all sync.WaitGroup
+		for range 10 {
+			for name, call := range map[string]func() error{
+				"List":  func() error { _, err := s.List(t.Context(), "q"); return err },
+				"Watch": func() error { _, err := s.Watch(t.Context(), "q", place); return err },
+				"Read":  func() error { _, err := s.Read(t.Context(), "q", place.Name); return err },
+				"Walk":  func() error { _, err := s.Walk(t.Context(), ""); return err },
+			} {
+				all.Go(func() {
+					if err := call(); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				})
+			}
+		}
+		all.Wait()
+		if most := cap(store.slots) + 1; store.most > most {
+			t.Errorf("%d requests at once, want at most %d", store.most, most)
+		}
+	})
+}

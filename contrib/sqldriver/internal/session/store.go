@@ -39,8 +39,9 @@ type Store interface {
 	// other change of the session. Without a row of the session it does nothing.
 	End(ctx context.Context, id string) error
 
-	// Enter waits until the store has a connection to spare for a change: a Create, a
-	// Delete or a Replace. The caller calls leave after the change.
+	// Enter waits until the store has a connection to spare for the request of a call.
+	// The caller calls leave after the request. Heartbeats, the looks of the session
+	// itself, notices, Expire and Cancel do without: they share the last connections.
 	Enter(ctx context.Context) (leave func(), err error)
 	// Create appends a node. It returns the nodes of the queue right after that.
 	Create(ctx context.Context, op Op, queue, prefix string, data []byte) (token int64, nodes []Row, err error)
