@@ -145,6 +145,9 @@
 //	dlock_node     queue, name, token, session, created, data
 //	dlock_meta     one, version (1), floor (token)
 //
+// A session removes the rows of queues that were not used since the day before
+// yesterday, when it begins and then every hour.
+//
 // A client in another language can take part: it calls the procedures dlock_begin,
 // dlock_beat, dlock_append, dlock_look, dlock_remove, dlock_cancel, dlock_expire and
 // dlock_end. It has to judge its lease as rule 8 says. To show a queue:

@@ -360,35 +360,41 @@ BEGIN
 END
 //
 
--- Returns the version of the tables, or zero if the last of these statements has not
--- run. Before that, it removes the rows of up to ten queues that have no nodes and
--- were not used since the day before yesterday. The floor keeps their tokens from
--- coming again.
-CREATE PROCEDURE IF NOT EXISTS dlock_open()
+-- Removes the rows of up to 100 queues that have no nodes and were not used since the
+-- day before yesterday. The floor keeps their tokens from coming again. Returns whether
+-- there may be more.
+CREATE PROCEDURE IF NOT EXISTS dlock_tidy()
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE v_left INT DEFAULT 10;
+    DECLARE v_left INT DEFAULT 100;
     DECLARE v_today INT DEFAULT TO_DAYS(UTC_TIMESTAMP());
-    DECLARE v_name VARBINARY(512);
+    DECLARE v_name VARBINARY(512) DEFAULT '';
     DECLARE v_last BIGINT;
-    WHILE v_left > 0 DO
-        SET v_left = v_left - 1, v_name = NULL;
-        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-        START TRANSACTION;
-        BEGIN
-            DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+        WHILE v_left > 0 AND v_name IS NOT NULL DO
+            SET v_left = v_left - 1, v_name = NULL;
             SELECT q.name, q.last INTO v_name, v_last FROM dlock_queue q
                 WHERE q.used < v_today - 1 AND NOT EXISTS (SELECT 1 FROM dlock_node n WHERE n.queue = q.name)
                 LIMIT 1 FOR UPDATE SKIP LOCKED;
-            IF v_name IS NULL THEN
-                SET v_left = 0;
-            ELSEIF NOT EXISTS (SELECT 1 FROM dlock_node n WHERE n.queue = v_name) THEN
+            IF v_name IS NOT NULL AND NOT EXISTS (SELECT 1 FROM dlock_node n WHERE n.queue = v_name) THEN
                 UPDATE dlock_meta SET floor = GREATEST(floor, v_last) WHERE one = 1;
                 DELETE FROM dlock_queue WHERE name = v_name;
             END IF;
-            COMMIT AND NO CHAIN NO RELEASE;
-        END;
-    END WHILE;
+        END WHILE;
+        COMMIT AND NO CHAIN NO RELEASE;
+        SELECT v_name IS NOT NULL;
+    END;
+END
+//
+
+-- Returns the version of the tables, or zero if the last of these statements has not
+-- run.
+CREATE PROCEDURE IF NOT EXISTS dlock_open()
+    READS SQL DATA SQL SECURITY INVOKER
+BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SELECT COALESCE(MAX(version), 0) FROM dlock_meta;
     COMMIT AND NO CHAIN NO RELEASE;

@@ -551,22 +551,46 @@ func TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved(t *testing.T) {
 	}
 	appendOld()
 	c.exec(t, "DELETE FROM dlock_node")
-	c.exec(t, "CALL dlock_open()")
+	c.exec(t, "CALL dlock_tidy()")
 	if n := c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_queue"); n != "1" {
 		t.Errorf("%s queues are left of one that was used today", n)
 	}
 	appendOld()
 	c.exec(t, "UPDATE dlock_queue SET used = used - 3")
-	c.exec(t, "CALL dlock_open()")
+	c.exec(t, "CALL dlock_tidy()")
 	if n := c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_queue"); n != "1" {
 		t.Errorf("%s queues are left of one with a node", n)
 	}
 	c.exec(t, "DELETE FROM dlock_node")
-	c.exec(t, "CALL dlock_open()")
+	c.exec(t, "CALL dlock_tidy()")
 	if n := c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_queue"); n != "0" {
 		t.Errorf("%s queues are left", n)
 	}
 	appendOld()
+}
+
+// TestRowsOfOldQueuesAreRemoved shows that a session removes the rows of more
+// queues than one call of the procedure does.
+func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=1h")
+	s := newSession(t, c)
+	create(t, s, "held")
+	create(t, s, "old")
+	c.exec(t, "UPDATE dlock_queue SET used = used - 3")
+	s.Delete(t.Context(), "new", create(t, s, "new").Place, driver.Changed)
+	c.exec(t, "DELETE FROM dlock_node WHERE queue = 'old'")
+	for i := range 250 {
+		c.exec(t, "INSERT INTO dlock_queue (name, last, used) VALUES (?, 1, 1)", i)
+	}
+	for more := true; more; {
+		var err error
+		if more, err = s.Store().Tidy(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names := c.server.SQL(t, c.database, "SELECT GROUP_CONCAT(name ORDER BY name) FROM dlock_queue"); names != "held,new" {
+		t.Errorf("these queues have rows: %s", names)
+	}
 }
 
 // TestClockSetForwardEndsSessions shows what the package comment says: a session learns

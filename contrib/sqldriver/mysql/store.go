@@ -328,6 +328,12 @@ func (s *store) Expire(ctx context.Context) (ended bool, err error) {
 	return status == "ok", err
 }
 
+// Tidy implements session.Store.
+func (s *store) Tidy(ctx context.Context) (more bool, err error) {
+	err = s.call(ctx, "dlock_tidy", nil, func(scan func(...any) error) error { return scan(&more) })
+	return more, err
+}
+
 // End implements session.Store.
 func (s *store) End(ctx context.Context, id string) error {
 	_, err := s.status(ctx, "dlock_end", id)

@@ -98,16 +98,28 @@ BEGIN
     RETURN CASE WHEN present IS NULL THEN 'unknown' WHEN p_generation < present THEN 'stale' ELSE 'ok' END;
 END $$;
 
--- Begins a session. Rows of queues that were not used for a day are removed here.
-CREATE OR REPLACE FUNCTION dlock.begin_session(p_session text, p_timeout interval) RETURNS void
+-- Removes the rows of up to 1000 queues that have no nodes and were not used for a day.
+-- Returns whether there may be more.
+CREATE OR REPLACE FUNCTION dlock.tidy() RETURNS boolean
 LANGUAGE plpgsql AS $$
+DECLARE
+    removed integer;
 BEGIN
     PERFORM dlock.prepare();
     DELETE FROM dlock.queue WHERE name IN (
         SELECT name FROM dlock.queue q
         WHERE changed < clock_timestamp() - interval '1 day' AND NOT EXISTS (SELECT FROM dlock.node n WHERE n.queue = q.name)
-        LIMIT 100 FOR UPDATE SKIP LOCKED)
+        LIMIT 1000 FOR UPDATE SKIP LOCKED)
         AND NOT EXISTS (SELECT FROM dlock.node n WHERE n.queue = name);
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    RETURN removed >= 1000;
+END $$;
+
+-- Begins a session.
+CREATE OR REPLACE FUNCTION dlock.begin_session(p_session text, p_timeout interval) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM dlock.prepare();
     INSERT INTO dlock.session (id, timeout, deadline) VALUES (p_session, p_timeout, clock_timestamp() + p_timeout);
 END $$;
 

@@ -36,7 +36,7 @@ func newStore(c *connector) *store {
 
 // texts are the statements of a schema.
 type texts struct {
-	version, begin, beat, expire, end, append, remove, replace, cancel, list, look, read, walk string
+	version, begin, beat, expire, tidy, end, append, remove, replace, cancel, list, look, read, walk string
 }
 
 func newTexts(schema string) *texts {
@@ -45,6 +45,7 @@ func newTexts(schema string) *texts {
 		begin:   `SELECT dlock.begin_session($1, make_interval(secs => $2))`,
 		beat:    `SELECT dlock.beat($1)`,
 		expire:  `SELECT dlock.expire()`,
+		tidy:    `SELECT dlock.tidy()`,
 		end:     `SELECT dlock.end_session($1)`,
 		append:  `SELECT * FROM dlock.append($1, $2, $3, $4, $5)`,
 		remove:  `SELECT dlock.remove($1, $2, $3, $4, $5)`,
@@ -64,7 +65,7 @@ func newTexts(schema string) *texts {
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1
 			LEFT JOIN dlock.node n ON $2 = '' OR n.queue = $2 OR starts_with(n.queue, $2 || '/')`,
 	}
-	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.end, &t.append, &t.remove, &t.replace, &t.cancel, &t.list, &t.look, &t.read, &t.walk} {
+	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.tidy, &t.end, &t.append, &t.remove, &t.replace, &t.cancel, &t.list, &t.look, &t.read, &t.walk} {
 		*text = inSchema(*text, schema)
 	}
 	return t
@@ -192,6 +193,12 @@ func (s *store) Beat(ctx context.Context, id string) (time.Duration, error) {
 func (s *store) Expire(ctx context.Context) (ended bool, err error) {
 	err = s.one(ctx, &ended, s.texts.expire)
 	return ended, err
+}
+
+// Tidy implements session.Store.
+func (s *store) Tidy(ctx context.Context) (more bool, err error) {
+	err = s.one(ctx, &more, s.texts.tidy)
+	return more, err
 }
 
 // End implements session.Store.

@@ -58,6 +58,7 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 	s.listen()
 	err := store.Open(ctx)
 	if err == nil {
+		s.tidyOnce(ctx)
 		err = s.lease.Begin(func() error { return store.Begin(ctx, s.id, timeout) })
 	}
 	if err != nil {
@@ -68,6 +69,7 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 	s.calls.Go(func() { s.lease.Keep(s.beat) })
 	s.calls.Go(s.look)
 	s.calls.Go(s.expire)
+	s.calls.Go(s.tidy)
 	return s, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,17 +12,28 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// slowStore is a store that answers after the session timeout.
-type slowStore struct{ Store }
+// quietStore is a store for sessions that make no calls.
+type quietStore struct{ Store }
 
-func (slowStore) Open(context.Context) error { return nil }
+func (quietStore) Open(context.Context) error { return nil }
+
+func (quietStore) Begin(context.Context, string, time.Duration) error { return nil }
+
+func (quietStore) Beat(context.Context, string) (time.Duration, error) { return time.Hour, nil }
+
+func (quietStore) Tidy(context.Context) (bool, error) { return false, nil }
+
+func (quietStore) End(context.Context, string) error { return nil }
+
+func (quietStore) Close() error { return nil }
+
+// slowStore is a store that answers after the session timeout.
+type slowStore struct{ quietStore }
 
 func (slowStore) Begin(_ context.Context, _ string, timeout time.Duration) error {
 	time.Sleep(2 * timeout)
 	return nil
 }
-
-func (slowStore) Close() error { return nil }
 
 // A slow database must not look like an error that stays.
 func TestConnectWithALateAnswerMayBeRepeated(t *testing.T) {
@@ -33,15 +45,11 @@ func TestConnectWithALateAnswerMayBeRepeated(t *testing.T) {
 
 // unansweredStore is a store that answers no Create, and two of three calls of Cancel.
 type unansweredStore struct {
-	Store
+	quietStore
 	mu      sync.Mutex
 	cancels int
 	removed map[string]bool
 }
-
-func (*unansweredStore) Open(context.Context) error { return nil }
-
-func (*unansweredStore) Begin(context.Context, string, time.Duration) error { return nil }
 
 func (*unansweredStore) Enter(context.Context) (func(), error) { return func() {}, nil }
 
@@ -58,10 +66,6 @@ func (s *unansweredStore) Cancel(_ context.Context, _ Op, data []byte) error {
 	s.removed[string(data)] = true
 	return nil
 }
-
-func (*unansweredStore) End(context.Context, string) error { return nil }
-
-func (*unansweredStore) Close() error { return nil }
 
 // TestOrphansAreRemovedOneByOne loses the answers to ten calls of Create. Their
 // nodes are removed, although never more than two removals in a row succeed. On a
@@ -93,18 +97,12 @@ func TestOrphansAreRemovedOneByOne(t *testing.T) {
 // smallStore is a store with two connections to spare. A request that reads takes a
 // second.
 type smallStore struct {
-	Store
+	quietStore
 	slots chan struct{}
 	mu    sync.Mutex
 	busy  int
 	most  int // the largest number of requests at once
 }
-
-func (*smallStore) Open(context.Context) error { return nil }
-
-func (*smallStore) Begin(context.Context, string, time.Duration) error { return nil }
-
-func (*smallStore) Beat(context.Context, string) (time.Duration, error) { return time.Hour, nil }
 
 func (s *smallStore) Enter(ctx context.Context) (func(), error) {
 	select {
@@ -147,10 +145,6 @@ func (s *smallStore) Walk(ctx context.Context, _, _ string) ([]string, error) {
 	return nil, s.read(ctx)
 }
 
-func (*smallStore) End(context.Context, string) error { return nil }
-
-func (*smallStore) Close() error { return nil }
-
 // TestCallsLeaveConnectionsForHeartbeats makes many calls at once that only read.
 // They may take no more connections than the store can spare. The session may use
 // one more to look at its queues. A call that waits for a connection for longer
@@ -182,6 +176,33 @@ func TestCallsLeaveConnectionsForHeartbeats(t *testing.T) {
 		all.Wait()
 		if most := cap(store.slots) + 1; store.most > most {
 			t.Errorf("%d requests at once, want at most %d", store.most, most)
+		}
+	})
+}
+
+// untidyStore is a store whose Tidy removes one row.
+type untidyStore struct {
+	quietStore
+	rows atomic.Int64
+}
+
+func (s *untidyStore) Tidy(context.Context) (more bool, err error) { return s.rows.Add(-1) > 0, nil }
+
+// TestRowsAreRemovedWhileTheSessionLives leaves rows of queues again and again.
+func TestRowsAreRemovedWhileTheSessionLives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(untidyStore)
+		s, err := Connect(t.Context(), "untidy", store, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		for range 3 {
+			store.rows.Store(5)
+			time.Sleep(tidyPause + time.Minute)
+			if n := store.rows.Load(); n != 0 {
+				t.Errorf("%d rows are left", n)
+			}
 		}
 	})
 }

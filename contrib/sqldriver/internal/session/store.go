@@ -35,6 +35,10 @@ type Store interface {
 	// has done so. If another transaction has locked rows of a session, Expire
 	// passes over that session, and leaves all of it to a later call.
 	Expire(ctx context.Context) (ended bool, err error)
+	// Tidy removes rows that are left of queues that are not in use any more, and
+	// reports whether there may be more of them. It does not wait for row locks of
+	// other transactions.
+	Tidy(ctx context.Context) (more bool, err error)
 	// End removes the session and its nodes. After that the database refuses every
 	// other change of the session. Without a row of the session it does nothing.
 	End(ctx context.Context, id string) error

@@ -1,0 +1,33 @@
+package postgres
+
+import (
+	"testing"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// TestRowsOfOldQueuesAreRemoved shows that a session removes the rows of more
+// queues than one call of the function does.
+func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=1h")
+	s, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.Create(t.Context(), "held", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")}); err != nil {
+		t.Fatal(err)
+	}
+	queues := c.schema + ".queue"
+	c.server.SQL(t, "UPDATE "+queues+" SET changed = now() - interval '25 hours'")
+	c.server.SQL(t, "INSERT INTO "+queues+" SELECT 'old' || i, i, now() - interval '25 hours' FROM generate_series(1, 2500) i")
+	c.server.SQL(t, "INSERT INTO "+queues+" VALUES ('new', 9999, now())")
+	for more := true; more; {
+		if more, err = s.(*caseSession).Store().Tidy(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names := c.server.SQL(t, "SELECT string_agg(name, ',' ORDER BY name) FROM "+queues); names != "held,new" {
+		t.Errorf("these queues have rows: %.100s", names)
+	}
+}
