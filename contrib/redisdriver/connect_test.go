@@ -358,6 +358,30 @@ func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 	require.True(t, errors.Is(err, context.Canceled), err)
 }
 
+// TestALimitOfRequestsDoesNotDelayALookAtAQueue removes a node, which the store does
+// not announce, while a call keeps the only connection for calls busy.
+func TestALimitOfRequestsDoesNotDelayALookAtAQueue(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout+"&pool_size=1")
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	joined, err := made.Create(t.Context(), "stock/42", spec())
+	require.NoError(t, err)
+	w, err := made.Watch(t.Context(), "stock/42", joined.Place)
+	require.NoError(t, err)
+	hold := s.proxy(made).HoldRequests(is(faults.OpWalk))
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		_, err := driver.Walk(t.Context(), made, "")
+		assert.NoError(t, err)
+	})
+	<-hold.Held()
+	s.server.Do("DEL", s.key("q:stock/42"))
+	made.(*session).checkSoon()
+	require.Equal(t, driver.Changed, next(t, w))
+	hold.Release()
+	calls.Wait()
+}
+
 // TestASessionFindsItsServerAgain makes dials fail for a while. After that,
 // go-redis by itself would dial in the background with the context of a request
 // that has ended, and so would never succeed.

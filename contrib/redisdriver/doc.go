@@ -51,9 +51,9 @@
 // Other parameters of go-redis, such as max_retries, are accepted and do nothing: the
 // driver manages the connections itself, and go-redis must repeat no request.
 //
-// A session opens a connection when it needs one more. It has at most pool_size + 5:
-// one for notices, and four for heartbeats and the like, which wait for no call. With
-// the default that makes it at most 13, and usually three if it makes one call at a
+// A session opens a connection when it needs one more. It has at most pool_size + 6:
+// one for notices, and five for heartbeats and the like, which wait for no call. With
+// the default that makes it at most 14, and usually three if it makes one call at a
 // time. Close ends them all, and then opens one for its own request. With Sentinel,
 // each dial also has a connection with a Sentinel until it knows the address of the
 // master.

@@ -38,8 +38,8 @@ type link struct {
 }
 
 // upkeepLines is the number of requests of a session that may be on their way besides
-// those of callers.
-const upkeepLines = 4
+// those of callers: three heartbeats, a look at a queue, and a cancellation.
+const upkeepLines = 5
 
 func newLink(s *settings) *link {
 	l := &link{settings: s, addrs: s.addrs}

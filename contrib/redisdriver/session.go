@@ -158,12 +158,12 @@ func (s *session) List(ctx context.Context, queue string) (nodes []driver.Node, 
 // watched returns the nodes of the queue that the session watches. It does not list the
 // queue, because many sessions may wait in a long queue, and each of them looks.
 func (s *session) watched(ctx context.Context, queue string) ([]contender, error) {
-	var names []any
+	args := []any{s.id, queue}
 	for _, name := range s.watches.Names(queue) {
-		names = append(names, name)
+		args = append(args, name)
 	}
-	reply, err := s.ask(ctx, "look", queue, lookScript, names...)
-	if err != nil {
+	reply, err := s.link.eval(ctx, s.link.upkeep, lookScript, args...)
+	if err := s.explain("look", queue, err); err != nil {
 		return nil, err
 	}
 	return members(reply)
