@@ -236,6 +236,13 @@ func TestNoLockIsLostForLackOfMemory(t *testing.T) {
 		nodes, err := made.List(t.Context(), "stock/43")
 		return err == nil && len(nodes) == 0
 	}, 10*time.Second, time.Millisecond, "a node cannot be removed")
+
+	s.proxy(made).LoseRequest(is(faults.OpCreate))
+	_, err = made.Create(t.Context(), "stock/44", spec())
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.Eventually(t, func() bool {
+		return server.Do("HGET", s.key("s:"+made.(*session).id), "3") == "-"
+	}, 10*time.Second, time.Millisecond, "a create cannot be cancelled")
 }
 
 // TestAKeyOfAnotherTypeStopsNoOtherLock is about a program that writes a string to the
@@ -314,6 +321,31 @@ func TestACancellationThatCannotSucceedDelaysNoOther(t *testing.T) {
 		nodes, err := made.List(t.Context(), "stock/42")
 		return err == nil && len(nodes) == 0
 	}, 10*time.Second, time.Millisecond, "the node stays")
+}
+
+// TestManyCreatesAreCancelledAtOnce has callers that give up sooner than the store
+// answers. If each of their creates took a request of its own to cancel, the nodes
+// would become more and more, and block the other contenders.
+func TestManyCreatesAreCancelledAtOnce(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	cancels := s.proxy(made).HoldRequests(is(faults.OpCleanUp))
+	const creates = 2 * maxCancels
+	for range creates {
+		s.proxy(made).LoseReply(is(faults.OpCreate))
+		_, err := made.Create(t.Context(), "stock/42", spec())
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+	}
+	<-cancels.Held()
+	require.EqualValues(t, creates, s.server.Do("ZCARD", s.key("q:stock/42")))
+	before := s.proxy(made).Frames(int32(faults.OpCleanUp))
+	cancels.Release()
+	require.Eventually(t, func() bool {
+		nodes, err := made.List(t.Context(), "stock/42")
+		return err == nil && len(nodes) == 0
+	}, 30*time.Second, time.Millisecond, "a node stays")
+	require.Less(t, s.proxy(made).Frames(int32(faults.OpCleanUp))-before, 10)
 }
 
 // TestACancelledNodeLeavesNoMark is about the memory of the store: a session may live

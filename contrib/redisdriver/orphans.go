@@ -16,9 +16,9 @@ type orphans struct {
 // cancel cancels the operation of a Create in the background, until the store has
 // done so or the session has ended.
 func (s *session) cancel(operation string) {
+	s.cancelLater(operation)
 	s.orphans.mu.Lock()
 	defer s.orphans.mu.Unlock()
-	s.orphans.operations = append(s.orphans.operations, operation)
 	if !s.orphans.running {
 		s.orphans.running = s.calls.Go(s.cancelOrphans)
 	}
@@ -27,43 +27,52 @@ func (s *session) cancel(operation string) {
 func (s *session) cancelOrphans() {
 	pauses := s.settings.newRetries()
 	for {
-		operation, found := s.nextOrphan()
-		if !found || s.lease.Err() != nil {
+		operations := s.nextOrphans()
+		if len(operations) == 0 || s.lease.Err() != nil {
 			return
 		}
-		// A key of another type, which another program has made, has no node.
-		if err := s.cancelOne(operation); err == nil || replied(err, "WRONGTYPE") {
+		if s.cancelNow(operations) == nil {
 			pauses.reset()
 			continue
 		}
-		s.cancelLater(operation)
+		s.cancelLater(operations...)
 		if !s.link.pause(pauses.next()) {
 			return
 		}
 	}
 }
 
-func (s *session) cancelOne(operation string) error {
+func (s *session) cancelNow(operations []string) error {
 	ctx, cancel := context.WithTimeout(s.link.life, s.settings.timeout/4)
 	defer cancel()
-	_, err := s.link.eval(ctx, s.link.upkeep, cancelScript, s.id, operation)
+	args := []any{s.id}
+	for _, o := range operations {
+		args = append(args, o)
+	}
+	_, err := s.link.eval(ctx, s.link.upkeep, cancelScript, args...)
 	s.endIfUnknown(err)
 	return err
 }
 
-func (s *session) nextOrphan() (operation string, found bool) {
+// maxCancels is how many operations one request cancels. Callers with short contexts
+// may leave orphans faster than the store answers single requests, and each orphan
+// blocks other contenders until it is cancelled.
+const maxCancels = 100
+
+// nextOrphans takes the oldest operations.
+func (s *session) nextOrphans() []string {
 	o := &s.orphans
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.running = len(o.operations) > 0; !o.running {
-		return "", false
-	}
-	operation, o.operations = o.operations[0], o.operations[1:]
-	return operation, true
+	n := min(len(o.operations), maxCancels)
+	next := o.operations[:n:n]
+	o.operations = o.operations[n:]
+	o.running = n > 0
+	return next
 }
 
-func (s *session) cancelLater(operation string) {
+func (s *session) cancelLater(operations ...string) {
 	s.orphans.mu.Lock()
 	defer s.orphans.mu.Unlock()
-	s.orphans.operations = append(s.orphans.operations, operation)
+	s.orphans.operations = append(s.orphans.operations, operations...)
 }

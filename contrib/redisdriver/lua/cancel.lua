@@ -1,14 +1,17 @@
--- cancel removes the node of a create. If that create has not come yet, it will make no
--- node.   ARGV: session, operation
+-- cancel removes the nodes of creates. If such a create has not come yet, it will make no
+-- node.   ARGV: session, operations...
 if not alive() then return ended end
 local s = P .. 's:' .. self
-local seq, queue = string.match(redis.call('HGET', s, ARGV[2]) or '', '^(%d+)/(.*)$')
-if not seq then
-  redis.call('HSET', s, ARGV[2], '-')
-  return 1
+redis.call('ZREM', sessions, '') -- as in beat, so that a mark can be set without memory
+for i = 2, #ARGV do
+  local op = ARGV[i]
+  local queue, member, name = made(self, redis.call('HGET', s, op))
+  if queue then
+    if member then redis.call('ZREM', P .. 'q:' .. queue, member) end
+    redis.call('HDEL', s, op) -- a create comes once, so it needs no mark any more
+    if member then gone(queue, name, 'c') end
+  else
+    redis.call('HSET', s, op, '-')
+  end
 end
-local member, name = owned(queue, self, seq)
-if member then redis.call('ZREM', P .. 'q:' .. queue, member) end
-redis.call('HDEL', s, ARGV[2]) -- a create comes once, so it needs no mark any more
-if member then gone(queue, name, 'c') end
 return 1

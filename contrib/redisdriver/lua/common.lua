@@ -37,6 +37,16 @@ local function owned(queue, session, seq)
   return nil
 end
 
+-- made returns the queue of a create, and the member and the name of its node if it is in
+-- the queue. v is a value of s:SESSION. A key of another type, which another program has
+-- made, has no node, and must not keep a session from its end.
+local function made(session, v)
+  local seq, queue = string.match(v or '', '^(%d+)/(.*)$')
+  if not seq or redis.call('TYPE', P .. 'q:' .. queue).ok ~= 'zset' then return queue end
+  local member, name = owned(queue, session, seq)
+  return queue, member, name
+end
+
 local function send(session, why, name, queue)
   redis.call('PUBLISH', P .. 'c:' .. session, why .. '/' .. name .. '/' .. queue)
 end
@@ -111,12 +121,7 @@ end
 local function drop(session)
   local s = P .. 's:' .. session
   for _, v in ipairs(redis.call('HVALS', s)) do
-    local seq, queue = string.match(v, '^(%d+)/(.*)$')
-    local member, name
-    -- A key of another type has no node, and must not keep the session from its end.
-    if seq and redis.call('TYPE', P .. 'q:' .. queue).ok == 'zset' then
-      member, name = owned(queue, session, seq)
-    end
+    local queue, member, name = made(session, v)
     if member then
       redis.call('ZREM', P .. 'q:' .. queue, member)
       gone(queue, name, 'c')
