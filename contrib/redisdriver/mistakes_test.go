@@ -348,6 +348,26 @@ func TestManyCreatesAreCancelledAtOnce(t *testing.T) {
 	require.Less(t, s.proxy(made).Frames(int32(faults.OpCleanUp))-before, 10)
 }
 
+// TestSequencesThatAreUsedUpMakeNoNode is about a clock that was set to the year 2255
+// or later. Lua and sorted sets compute with floating-point numbers, so two nodes would
+// have one sequence, and each would be the first of its queue.
+func TestSequencesThatAreUsedUpMakeNoNode(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	s.server.Do("SET", s.key("seq"), "9007199254740990")
+	last, err := made.Create(t.Context(), "stock/42", spec())
+	require.NoError(t, err)
+	require.Equal(t, int64(9007199254740991), last.Token)
+	for range 2 {
+		_, err = made.Create(t.Context(), "stock/42", spec())
+		require.ErrorContains(t, err, "use another namespace")
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+	}
+	require.Equal(t, "9007199254740991", s.server.Do("GET", s.key("seq")))
+	require.NoError(t, made.Delete(t.Context(), "stock/42", last.Place, driver.Released))
+}
+
 // TestACancelledNodeLeavesNoMark is about the memory of the store: a session may live
 // for months, and a mark stays as long as its session.
 func TestACancelledNodeLeavesNoMark(t *testing.T) {

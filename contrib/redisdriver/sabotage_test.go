@@ -49,6 +49,8 @@ var sabotages = []sabotage{
 		"redis.call('ZREM', sessions, '')", "", "TestNoLockIsLostForLackOfMemory"},
 	{"a cancellation is of one create only", "cancel",
 		"for i = 2, #ARGV do", "for i = 2, 2 do", "TestManyCreatesAreCancelledAtOnce"},
+	{"sequences do not end", "create",
+		"tonumber(last) >= 9007199254740991", "false", "TestSequencesThatAreUsedUpMakeNoNode"},
 	{"the store never forgets a waiter", "common",
 		"math.floor(#new / 4096) > math.floor(#old / 4096)", "false", "TestWaitersThatGiveUpLeaveNothing"},
 	{"the store forgets a waiter without a notice", "common",

@@ -10,6 +10,10 @@ local q = P .. 'q:' .. queue
 local seq = string.format('%010.0f', now)
 local last = redis.call('SET', KEYS[1], seq, 'GET')
 if last and tonumber(last) >= now then
+  if tonumber(last) >= 9007199254740991 then -- numbers of Lua are exact below 2^53
+    redis.call('SET', KEYS[1], last)
+    return { err = 'ERR the sequences of this namespace are used up: use another namespace' }
+  end
   seq = string.format('%010.0f', last + 1)
   redis.call('SET', KEYS[1], seq)
 end
