@@ -550,6 +550,33 @@ func TestAConnectDoesNotWaitForASubscriptionForEver(t *testing.T) {
 	require.NoError(t, ctx.Err(), "Connect has waited for the context of its caller")
 }
 
+// TestOneRefusalDoesNotHideThatOthersMayAnswerLater has a server or a Sentinel that
+// refuses the client for good, and another one that is down.
+func TestOneRefusalDoesNotHideThatOthersMayAnswerLater(t *testing.T) {
+	certs := testenv.NewCerts(t)
+	server := redistest.Start(t, redistest.WithTLS(certs))
+	sentinel := redistest.StartSentinel(t, "locks", server)
+	port, err := testenv.FreePort()
+	require.NoError(t, err)
+	down := testenv.Loopback(port)
+	for _, c := range []struct{ scheme, refuses, params string }{
+		{"rediss://", server.SecureAddr(), "&tls_ca=" + url.QueryEscape(certs.OtherCA)},
+		{"redis://", sentinel.Addr(), "&master_name=others"},
+	} {
+		for addrs, unavailable := range map[string]bool{
+			c.refuses + "?addr=" + down:      true,
+			down + "?addr=" + c.refuses:      true,
+			c.refuses + "?addr=" + c.refuses: false,
+		} {
+			connector, err := Driver{}.OpenConnector(c.scheme + addrs + c.params)
+			require.NoError(t, err)
+			_, err = connector.Connect(t.Context())
+			assert.Error(t, err)
+			assert.Equal(t, unavailable, errors.Is(err, driver.ErrUnavailable), "%s: %v", addrs, err)
+		}
+	}
+}
+
 // TestNothingWaitsForASilentSentinel ends a Connect while a Sentinel does not answer.
 func TestNothingWaitsForASilentSentinel(t *testing.T) {
 	l, err := net.Listen("tcp", testenv.Loopback(0))

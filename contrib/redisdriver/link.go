@@ -277,6 +277,7 @@ func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr st
 		return nil, "", err
 	}
 	var failed error
+	passing := false
 	for i, addr := range candidates {
 		try, cancel := share(ctx, len(candidates)-i)
 		conn, err := l.dialServer(try, network, addr)
@@ -286,8 +287,18 @@ func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr st
 			return conn, addr, nil
 		}
 		failed = errors.Join(failed, err)
+		passing = passing || !permanent(err)
 	}
-	return nil, "", failed
+	return nil, "", mixed(failed, passing)
+}
+
+// mixed returns the error of several tries that have all failed. If one of their errors
+// may pass, it counts as an error that may pass.
+func mixed(failed error, passing bool) error {
+	if passing && permanent(failed) {
+		return errors.New(failed.Error())
+	}
+	return failed
 }
 
 // share returns a context for the first of n tries that all have to end with ctx. So a
@@ -354,6 +365,7 @@ func (l *link) dialServer(ctx context.Context, network, addr string) (net.Conn, 
 // other, and leaves time for the connection with the master.
 func (l *link) askSentinels(ctx context.Context) (string, error) {
 	failed := fmt.Errorf("no Sentinel knows the master %q", l.settings.sentinel.master)
+	passing := false
 	addrs := l.order()
 	for i, addr := range addrs {
 		try, cancel := share(ctx, len(addrs)-i+1)
@@ -364,8 +376,9 @@ func (l *link) askSentinels(ctx context.Context) (string, error) {
 			return master, nil
 		}
 		failed = fmt.Errorf("%w: %s: %w", failed, addr, err)
+		passing = passing || !permanent(err)
 	}
-	return "", failed
+	return "", mixed(failed, passing)
 }
 
 // askSentinel asks one Sentinel. go-redis ends neither a dial nor a read when a context
