@@ -92,9 +92,10 @@ func conclude(ctx context.Context, s *settings, stdout io.Writer, count counter,
 	return v
 }
 
-// hide returns the error without the passwords that the command line holds.
+// hide returns the error without the passwords that the command line and the data
+// source name hold. The data source name may come from the environment.
 func (s *settings) hide(err error) error {
-	return errors.New(secret.Hide(err.Error(), s.args))
+	return errors.New(secret.Hide(err.Error(), slices.Concat(s.args, []string{s.dsn})))
 }
 
 // printError prints an error and returns the status.
