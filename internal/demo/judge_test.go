@@ -141,6 +141,15 @@ func TestErrorsOfTheStoreAreNeitherAViolationNorOK(t *testing.T) {
 	assert.Contains(t, text(v), "no rule was broken, but there were errors")
 }
 
+func TestManyErrorsAreCut(t *testing.T) {
+	v := judge(right(), inMemoryTotal(20))
+	for range maxFaults + 5 {
+		v.addErrors([]error{errors.New("gone")})
+	}
+	assert.Equal(t, maxFaults, strings.Count(text(v), "Error: gone\n"))
+	assert.Contains(t, text(v), "Error: and so on, 5 more\n")
+}
+
 func TestWithoutAGrantNothingIsChecked(t *testing.T) {
 	v := judge([]*attempt{{worker: "w1", mode: dlock.Shared, outcome: timedOut, err: dlock.ErrTimeout}}, inMemoryTotal(0))
 	assert.Equal(t, statusBad, v.status())

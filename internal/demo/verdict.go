@@ -25,7 +25,7 @@ type check struct {
 	faults     []string
 }
 
-// maxFaults is how many violations of one rule are printed.
+// maxFaults is how many violations of one rule, and how many errors, are printed.
 const maxFaults = 3
 
 func (v *verdict) add(name, fine string, faults []string) {
@@ -70,6 +70,9 @@ func (v *verdict) write(w io.Writer, s *settings) {
 	}
 	for _, err := range first(maxFaults, v.errs) {
 		fmt.Fprintf(w, "Error: %s\n", clean(err.Error()))
+	}
+	if more := len(v.errs) - maxFaults; more > 0 {
+		fmt.Fprintf(w, "Error: and so on, %d more\n", more)
 	}
 	v.writeScope(w, s)
 	fmt.Fprintf(w, "\nVERDICT: %s\n", v.word())
