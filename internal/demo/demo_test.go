@@ -164,7 +164,7 @@ func TestAnInterruptReleasesEverythingAndJudges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, interrupt := context.WithTimeout(t.Context(), 150*time.Millisecond)
 		defer interrupt()
-		r := play(t, ctx, nil, "-dsn", "interrupted", "-shared-ratio", "0", "-hold", "1h", "-timeout", "2h")
+		r := play(t, ctx, nil, "-driver", "mem", "-dsn", "interrupted", "-shared-ratio", "0", "-hold", "1h", "-timeout", "2h")
 		assert.Equal(t, statusOK, r.status, r.stdout)
 		// A waiter may still get the lock, and release it, before the interrupt
 		// has reached all workers. So only the sum of the two counts is

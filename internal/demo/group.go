@@ -109,7 +109,7 @@ func (g *group) share(s *settings) {
 		c.args = slices.Concat(s.given, []string{
 			"-processes=1",
 			fmt.Sprintf("-workers=%d", workers),
-			fmt.Sprintf("-host=%s-p%d", s.host, c.number),
+			"-host=" + s.processHost(c.number),
 			fmt.Sprintf("-seed=%d", s.seed+uint64(i)),
 			"-counter=" + s.counterFile,
 		})

@@ -2,7 +2,9 @@ package demo
 
 import (
 	"bytes"
+	"io"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -24,6 +26,19 @@ func TestProcessesWithoutACommonLockAreReported(t *testing.T) {
 	left, err := os.ReadDir(os.TempDir())
 	require.NoError(t, err)
 	assert.Empty(t, left, "the counter's file was removed")
+}
+
+// The host names of the processes are longer than the prefix on the command line.
+func TestTheLongestHostNameFitsEveryProcess(t *testing.T) {
+	s, err := parse([]string{"-driver", "none", "-dsn", "x", "-processes", "10", "-host", strings.Repeat("h", 60)})
+	require.NoError(t, err)
+	g := newGroup(newJournal(io.Discard))
+	g.share(s)
+	require.Len(t, g.children, 10)
+	for _, c := range g.children {
+		_, err := parse(c.args)
+		require.NoError(t, err)
+	}
 }
 
 func TestTheErrorOfAProcessIsBounded(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,8 +126,26 @@ func (s *settings) defaultHost() string {
 	return fmt.Sprintf("%.20s-%d", name, os.Getpid())
 }
 
+// maxHost returns the greatest length of -host. If there are several processes, the
+// host name of each has its number, too, so that -host has to be shorter.
+func (s *settings) maxHost() int {
+	const longest = 64
+	if s.processes == 1 {
+		return longest
+	}
+	return longest - len(s.processHost(s.processes)) + len(s.host)
+}
+
+// processHost returns the prefix of the host names in the process with that number.
+func (s *settings) processHost(number int) string { return fmt.Sprintf("%s-p%d", s.host, number) }
+
+// has reports whether the flag of that name was given.
+func (s *settings) has(name string) bool {
+	return slices.ContainsFunc(s.given, func(g string) bool { return strings.HasPrefix(g, "-"+name+"=") })
+}
+
 var (
-	hostForm  = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+	hostForm  = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 	notInHost = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 )
 
@@ -150,10 +169,10 @@ func (s *settings) check() error {
 		return fmt.Errorf("-timeout %v: must be positive", s.timeout)
 	case s.connectTimeout <= 0:
 		return fmt.Errorf("-connect-timeout %v: must be positive", s.connectTimeout)
-	case !hostForm.MatchString(s.host):
-		return fmt.Errorf("-host %q: must be 1 to 64 of the characters A-Z a-z 0-9 . _ -", s.host)
-	case s.driver == inMemory && strings.Contains(s.dsn, "://"):
-		return errors.New("-dsn with an address needs -driver, such as -driver zk")
+	case !hostForm.MatchString(s.host) || len(s.host) > s.maxHost():
+		return fmt.Errorf("-host %q: must be 1 to %d of the characters A-Z a-z 0-9 . _ -", s.host, s.maxHost())
+	case s.driver == inMemory && (s.dsn != "" && !s.has("driver") || strings.Contains(s.dsn, "://")):
+		return errors.New("-dsn needs the -driver of its store, such as -driver zk")
 	}
 	if err := s.checkStore(); err != nil {
 		return err

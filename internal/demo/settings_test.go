@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -28,11 +29,15 @@ func TestArgumentsThatAreNotValidAreUsageErrors(t *testing.T) {
 		{[]string{"-connect-timeout", "0s"}, "-connect-timeout"},
 		{[]string{"-host", "a/b"}, "-host"},
 		{[]string{"-host", "\x1b[31m"}, `-host "\x1b[31m"`},
+		{[]string{"-host", strings.Repeat("h", 65)}, "must be 1 to 64"},
+		{[]string{"-driver", "none", "-processes", "10", "-host", strings.Repeat("h", 61)}, "must be 1 to 60"},
+		{[]string{"-dsn", "localhost:6379"}, "-dsn needs the -driver of its store"},
+		{[]string{"-driver", "mem", "-dsn", "zk://localhost"}, "-dsn needs the -driver of its store"},
 		{[]string{"-lock", "/x"}, "bad name"},
 		{[]string{"-lock", "a\x1b"}, `"a\x1b"`},
 		{[]string{"-driver", "zk"}, "needs -dsn"},
 		{[]string{"-driver", "none", "-dsn", "x"}, `unknown driver "none"`},
-		{[]string{"-dsn", "x?colour=red"}, `unknown parameter "colour"`},
+		{[]string{"-driver", "mem", "-dsn", "x?colour=red"}, `unknown parameter "colour"`},
 		{[]string{"-colour"}, "-colour"},
 		{[]string{"more"}, `unexpected argument "more"`},
 	} {
