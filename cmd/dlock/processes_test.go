@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,14 +22,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock"
 	_ "github.com/dlock-go/dlock/internal/exampledriver" // a store that needs no server
 )
 
 // run is a demo with several processes on a store in a directory.
 type run struct {
 	*exec.Cmd
-	dir     string // the store
-	temp    string // the directory for temporary files
+	dir     string    // the store
+	temp    string    // the directory for temporary files
+	out     io.Closer // the end of the pipe from which lines reads
 	lines   *bufio.Scanner
 	printed strings.Builder // the lines that were read
 	stderr  bytes.Buffer
@@ -43,7 +46,7 @@ func start(t *testing.T, args ...string) *run {
 	r.Args = append(r.Args, "-dsn", r.dir+"?session_timeout=5s")
 	out, err := r.StdoutPipe()
 	require.NoError(t, err)
-	r.Stderr = &r.stderr
+	r.out, r.Stderr = out, &r.stderr
 	r.lines = bufio.NewScanner(out)
 	require.NoError(t, r.Start())
 	t.Cleanup(func() {
@@ -102,6 +105,16 @@ func (r *run) end(t *testing.T) error {
 	return err
 }
 
+// requireNoNode checks that the processes have left no node in the queue.
+func (r *run) requireNoNode(t *testing.T) {
+	c, err := dlock.Open("file", r.dir+"?session_timeout=5s")
+	require.NoError(t, err)
+	defer c.Close()
+	left, err := c.RWMutex("demo").Queue(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
 func TestAKilledProcessDelaysTheOthersAndBreaksNoRule(t *testing.T) {
 	r := start(t, "-workers", "7", "-hold", "20ms", "-seed", "4")
 	r.read(t, func(line string) bool { return strings.HasPrefix(line, "VERDICT") })
@@ -124,7 +137,7 @@ func TestAKilledProcessDelaysTheOthersAndBreaksNoRule(t *testing.T) {
 }
 
 func TestASignalEndsAllProcessesInGoodOrder(t *testing.T) {
-	for _, sent := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+	for _, sent := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(sent.String(), func(t *testing.T) {
 			r := start(t, "-workers", "6", "-shared-ratio", "0", "-hold", "10m", "-timeout", "20m")
 			r.readUntilAllWait(t, 6)
@@ -135,6 +148,72 @@ func TestASignalEndsAllProcessesInGoodOrder(t *testing.T) {
 			assert.NotContains(t, r.printed.String(), "KILLED")
 			assert.Empty(t, r.stderr.String())
 		})
+	}
+}
+
+// The program timeout sends its signal twice, and so does a shell whose terminal is
+// closed.
+func TestASecondSignalOfAnotherProgramChangesNothing(t *testing.T) {
+	for _, sent := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(sent.String(), func(t *testing.T) {
+			r := start(t, "-workers", "6", "-shared-ratio", "0", "-hold", "10m", "-timeout", "20m")
+			r.readUntilAllWait(t, 6)
+			require.NoError(t, r.Process.Signal(sent))
+			r.read(t, func(line string) bool { return strings.Contains(line, "  leaves  ") })
+			require.NoError(t, r.Process.Signal(sent))
+			require.NoError(t, r.end(t), "%s%s", &r.printed, &r.stderr)
+			assert.Contains(t, r.printed.String(), "VERDICT: OK as far as it went, interrupted\n")
+			r.requireNoNode(t)
+		})
+	}
+}
+
+func TestTheProgramNohupKeepsTheRunGoing(t *testing.T) {
+	cmd := program(t, "demo", "-workers", "2", "-hold", "1s", "-shared-ratio", "0")
+	cmd.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$@"`, "sh"}, cmd.Args...)
+	sh, err := exec.LookPath("sh")
+	require.NoError(t, err)
+	cmd.Path = sh
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	var printed strings.Builder
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		fmt.Fprintln(&printed, lines.Text())
+		if waitLine.MatchString(lines.Text()) {
+			require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+		}
+	}
+	require.NoError(t, cmd.Wait())
+	assert.Contains(t, printed.String(), "VERDICT: OK\n")
+}
+
+func TestAnOutputWithoutReaderEndsTheRunInGoodOrder(t *testing.T) {
+	r := start(t, "-workers", "6", "-shared-ratio", "0", "-hold", "1s", "-timeout", "20m")
+	r.readUntilAllWait(t, 6)
+	require.NoError(t, r.out.Close())
+	var exit *exec.ExitError
+	require.ErrorAs(t, r.end(t), &exit)
+	assert.Equal(t, 1, exit.ExitCode(), "%v", exit)
+	assert.Empty(t, r.stderr.String())
+	r.requireNoNode(t)
+}
+
+func TestAnOutputThatCannotBeWrittenIsAnError(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skipf("the test needs a file that is always full, as Linux has it: %v", err)
+	}
+	defer full.Close()
+	for _, args := range [][]string{{"demo"}, {"demo", "-h"}, {"help"}} {
+		cmd := program(t, args...)
+		var stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = full, &stderr
+		var exit *exec.ExitError
+		require.ErrorAs(t, cmd.Run(), &exit, "%q", args)
+		assert.Equal(t, 1, exit.ExitCode())
+		assert.Contains(t, stderr.String(), "no space left on device")
 	}
 }
 

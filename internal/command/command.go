@@ -4,6 +4,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,8 +15,11 @@ import (
 	"github.com/dlock-go/dlock/internal/secret"
 )
 
-// usageStatus is the exit status for a command line that is not valid.
-const usageStatus = 2
+// Exit statuses.
+const (
+	failedStatus = 1
+	usageStatus  = 2 // the command line is not valid
+)
 
 // command is a command of the program, such as "demo" in "dlock demo". Its
 // function main gets the arguments after the command's name, stops when ctx
@@ -29,13 +33,37 @@ var commands = []command{
 	{"demo", "let workers contend for one lock, and check that it keeps its rules", demo.Main},
 }
 
-// Main runs the command that the arguments of the process name, and exits with
-// its status. The first interrupt ends the command in good order, and the second
-// one ends the process at once.
+// Main runs the command that the arguments of the process name, and exits with its
+// status. A signal that asks the process to end, or an output that cannot be
+// written, ends the command in good order. The second interrupt ends the process at
+// once.
+//
+// Other signals end the process only in good order, because programs send them more
+// than once: timeout does, and so does a shell whose terminal is closed.
 func Main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signal.Ignore(syscall.SIGPIPE) // stdout notices that its reader has ended
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	context.AfterFunc(ctx, stop)
-	os.Exit(Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	ctx, _ = signal.NotifyContext(ctx, endings()...)
+	ctx, end := context.WithCancel(ctx)
+	stdout := &output{file: os.Stdout, end: end}
+	status := Run(ctx, os.Args[1:], stdout, os.Stderr)
+	if err := stdout.failure(); err != nil {
+		status = max(status, failedStatus)
+		if !errors.Is(err, syscall.EPIPE) { // a reader that has ended wants no more output
+			fmt.Fprintf(os.Stderr, "dlock: %v\n", err)
+		}
+	}
+	os.Exit(status)
+}
+
+// endings returns the signals other than an interrupt that end the program. The
+// program nohup makes its command ignore that the terminal is closed.
+func endings() []os.Signal {
+	if signal.Ignored(syscall.SIGHUP) {
+		return []os.Signal{syscall.SIGTERM}
+	}
+	return []os.Signal{syscall.SIGTERM, syscall.SIGHUP}
 }
 
 // Run runs the command that args names, and returns the exit status of the

@@ -26,11 +26,12 @@ that loses the lock stops at once. (A process that is paused just before it
 writes, for longer than its session lasts, writes without the lock when it wakes
 up. No lock can prevent that. Fencing tokens can.)
 
-Ctrl-C releases all locks and prints the verdict on the run so far. A second
-Ctrl-C ends the program at once.
+Ctrl-C releases all locks and prints the verdict on the run so far. So do SIGTERM
+and a terminal that is closed. A second Ctrl-C ends the program at once.
 
 Exit status: 0, no rule was broken; 1, a rule was broken, or the store could not
-be reached or failed, or no worker got the lock; 2, the arguments are not valid.
+be reached or failed, or no worker got the lock, or the output could not be
+written; 2, the arguments are not valid.
 
 Several processes
 

@@ -13,8 +13,8 @@ func terminalWidth(out io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return min(n, widest)
 	}
-	if f, ok := out.(*os.File); ok {
-		if n := columnsOf(f); n > 0 {
+	if f, ok := out.(interface{ Fd() uintptr }); ok {
+		if n := columnsOf(f.Fd()); n > 0 {
 			return min(n, widest)
 		}
 	}

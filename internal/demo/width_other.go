@@ -2,6 +2,4 @@
 
 package demo
 
-import "os"
-
-func columnsOf(*os.File) int { return 0 }
+func columnsOf(uintptr) int { return 0 }

@@ -3,15 +3,15 @@
 package demo
 
 import (
-	"os"
 	"syscall"
 	"unsafe"
 )
 
-// columnsOf returns the width of a terminal, or 0 if the file is no terminal.
-func columnsOf(f *os.File) int {
+// columnsOf returns the width of a terminal, or 0 if the file with that descriptor is
+// no terminal.
+func columnsOf(fd uintptr) int {
 	var size struct{ rows, columns, width, height uint16 }
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size)))
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size)))
 	if errno != 0 {
 		return 0
 	}

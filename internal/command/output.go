@@ -1,0 +1,39 @@
+package command
+
+import (
+	"os"
+	"sync"
+)
+
+// output is the standard output of the program. It keeps the error of the first write
+// that fails, and then ends the command.
+type output struct {
+	file *os.File
+	end  func()
+
+	mu  sync.Mutex
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.file.Write(p)
+	if err != nil {
+		o.mu.Lock()
+		if o.err == nil {
+			o.err = err
+		}
+		o.mu.Unlock()
+		o.end()
+	}
+	return n, err
+}
+
+// Fd returns the descriptor of the file, which shows how wide a terminal is.
+func (o *output) Fd() uintptr { return o.file.Fd() }
+
+// failure returns the error of the first write that has failed, or nil.
+func (o *output) failure() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
