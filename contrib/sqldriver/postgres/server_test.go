@@ -95,11 +95,14 @@ func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	}
 }
 
+// TestUserWithoutRightsOnTheTablesGetsTheGrants uses a database in which, unlike by
+// default, not every user may call a function.
 func TestUserWithoutRightsOnTheTablesGetsTheGrants(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema := server.Schema()
 	user := "reader_" + schema
 	server.SQL(t, Statements(schema)+"; CREATE ROLE "+user+" LOGIN PASSWORD 'correct-horse'")
+	server.SQL(t, "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA "+schema+" FROM PUBLIC")
 	dsn := strings.Replace(server.DSN("schema="+schema), "dlock:", user+":", 1)
 	err := refused(t, dsn, "permission denied for schema "+schema, "GRANT USAGE ON SCHEMA "+schema+` TO "`+user+`"`)
 	_, statements, _ := strings.Cut(err.Error(), "Let an operator run:\n")
