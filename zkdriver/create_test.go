@@ -312,6 +312,10 @@ func mustCreateOn(t testing.TB, s *session, data string) driver.Place {
 func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {
 	const queues = 20
 	b := newFixture(t, "")
+	// Replies that are held back hold back all later ones. So no container is asked for
+	// before the server has every call's first request, which looks for the queue.
+	looked := b.proxy.Frames(zktest.OpGetData)
+	looks := b.proxy.HoldReplies(zktest.Op(zktest.OpGetData))
 	answers := b.proxy.HoldReplies(zktest.Op(zktest.OpCreateContainer))
 	var calls errgroup.Group
 	for i := range queues {
@@ -320,6 +324,10 @@ func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {
 			return err
 		})
 	}
+	eventually(t, "a look at each queue", func() bool {
+		return b.proxy.Frames(zktest.OpGetData) == looked+queues
+	})
+	looks.Release()
 	eventually(t, "a request for each container", func() bool {
 		return b.proxy.Frames(zktest.OpCreateContainer) == queues
 	})
