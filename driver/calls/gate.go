@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/dlock-go/dlock/internal/timers"
 )
 
 // ErrLimit is the cause of the context of a call that has taken longer than the Limit
@@ -25,6 +27,7 @@ type Gate struct {
 	// package driver. Limit must not be changed after the first use of the Gate.
 	Limit time.Duration
 
+	limits   timers.Set
 	mu       sync.Mutex
 	closed   bool
 	inFlight map[*call]struct{}
@@ -34,7 +37,7 @@ type Gate struct {
 // call is a call in flight.
 type call struct {
 	end   context.CancelCauseFunc
-	timer *time.Timer // nil if the Gate sets no limit
+	timer *timers.Timer // nil if the Gate sets no limit
 }
 
 // Enter registers a call, and reports with open whether the call may begin.
@@ -54,7 +57,7 @@ func (g *Gate) Enter(ctx context.Context) (life context.Context, leave func(), o
 	life, end := context.WithCancelCause(ctx)
 	c := &call{end: end}
 	if g.Limit > 0 {
-		c.timer = time.AfterFunc(g.Limit, func() { end(ErrLimit) })
+		c.timer = g.limits.AfterFunc(g.Limit, func() { end(ErrLimit) })
 	}
 	g.inFlight[c] = struct{}{}
 	return life, func() { g.leave(c) }, true
