@@ -577,6 +577,35 @@ func TestOneRefusalDoesNotHideThatOthersMayAnswerLater(t *testing.T) {
 	}
 }
 
+// TestAServerThatClosesAConnectionSaysWhy has a server without room for another client,
+// and one that serves no other machine. Each answers and closes the connection.
+func TestAServerThatClosesAConnectionSaysWhy(t *testing.T) {
+	for reply, unavailable := range map[string]bool{"ERR max number of clients reached": true, "DENIED Redis is running in protected mode": false} {
+		l, err := net.Listen("tcp", testenv.Loopback(0))
+		require.NoError(t, err)
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = conn.Read(make([]byte, 1000)) // the handshake
+				_, _ = conn.Write([]byte("-" + reply + "\r\n"))
+				conn.Close()
+			}
+		}()
+		for _, login := range []string{"", "user:password@"} {
+			c, err := Driver{}.OpenConnector("redis://" + login + l.Addr().String())
+			require.NoError(t, err)
+			_, err = c.Connect(t.Context())
+			assert.ErrorContains(t, err, reply)
+			assert.Equal(t, unavailable, errors.Is(err, driver.ErrUnavailable), "%v", err)
+			assert.NotContains(t, err.Error(), "rediss")
+		}
+		l.Close()
+	}
+}
+
 // TestNothingWaitsForASilentSentinel ends a Connect while a Sentinel does not answer.
 func TestNothingWaitsForASilentSentinel(t *testing.T) {
 	l, err := net.Listen("tcp", testenv.Loopback(0))

@@ -21,6 +21,12 @@ const (
 	replyCancelled = "DLOCKCANCELLED"
 )
 
+// A server answers with these words to a connection that it closes at once.
+const (
+	replyFull   = "ERR max number of clients"
+	replyDenied = "DENIED"
+)
+
 // replied reports whether err is an error reply that begins with this word.
 func replied(err error, word string) bool {
 	var reply redis.Error
@@ -31,7 +37,7 @@ func replied(err error, word string) bool {
 // starts, is busy, has no memory or no disk, is not the master any more, or moves the
 // keys to another server of its cluster.
 var passing = []string{"LOADING", "BUSY", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "OOM", "MISCONF", "NOREPLICAS", "MOVED", "ASK",
-	"ERR max number of clients", "ERR Script attempted to access a non local key", "UNKILLABLE", replyCancelled}
+	replyFull, "ERR Script attempted to access a non local key", "UNKILLABLE", replyCancelled}
 
 // mark marks an error as one of package driver. An error reply of the server counts as
 // an error that may pass only if it begins with an entry of the list passing. Any

@@ -135,6 +135,10 @@ type line struct {
 	clients  int             // the number of clients so far
 	conn     net.Conn        // the latest connection of the client
 	cut      bool            // the line has closed the connection
+
+	// refused is the error reply to the latest handshake, or nil. Only the goroutine of
+	// the request uses it.
+	refused error
 }
 
 // begin prepares the line for a request. If ctx ends before the call of done, the
@@ -169,7 +173,39 @@ func (x *line) newClient() *redis.Client {
 	this := x.clients
 	o.Dialer = func(_ context.Context, network, _ string) (net.Conn, error) { return x.dial(this, network), nil }
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return redis.NewClient(o)
+	client := redis.NewClient(o)
+	client.AddHook(handshakes{x})
+	return client
+}
+
+// handshakes keeps the error reply to a handshake, because go-redis drops it. A server
+// without room for another client sends such a reply, and closes the connection.
+type handshakes struct{ line *line }
+
+func (h handshakes) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h handshakes) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h handshakes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		err := next(ctx, command)
+		if command.Name() == "hello" {
+			h.line.refused = err
+		}
+		return err
+	}
+}
+
+// reason returns the reply with which the server has refused the connection, if that is
+// why the request has failed, and otherwise err.
+func (x *line) reason(err error) error {
+	var reply redis.Error
+	if err != nil && !errors.As(err, &reply) && (replied(x.refused, replyFull) || replied(x.refused, replyDenied)) {
+		return x.refused
+	}
+	return err
 }
 
 // interrupt closes the connection if the request with the given number is still the
@@ -443,8 +479,10 @@ func doOn[T any](ctx context.Context, x *line, request func(*redis.Client) (T, e
 		if closed != nil {
 			return v, mark(closed)
 		}
+		x.refused = nil
 		v, err = request(client)
 		done()
+		err = x.reason(err)
 		if !x.link.follow(err) {
 			break
 		}
