@@ -227,7 +227,7 @@ func (p *process) signal(sig syscall.Signal) {
 	pid := p.proc.Pid()
 	for _, child := range append([]int{pid}, children(pid)...) {
 		if child > 0 {
-			_ = syscall.Kill(child, sig) // the process may have ended
+			_ = send(child, sig) // the process may have ended
 		}
 	}
 }
@@ -260,12 +260,12 @@ func children(pid int) (found []int) {
 func (p *process) kill() error {
 	pid := p.proc.Pid()
 	if pid > 0 {
-		_ = syscall.Kill(pid, syscall.SIGSTOP) // the process may have ended
+		_ = send(pid, sigStop) // the process may have ended
 	}
 	rest := children(pid)
 	err := p.proc.Kill()
 	for _, child := range rest {
-		if e := syscall.Kill(child, syscall.SIGKILL); e != nil && !errors.Is(e, syscall.ESRCH) {
+		if e := send(child, syscall.SIGKILL); e != nil && !errors.Is(e, syscall.ESRCH) {
 			err = errors.Join(err, e)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -157,10 +156,10 @@ func (s *Server) Restart() {
 
 // Pause stops all processes of the server with SIGSTOP: its connections stay
 // open, and it answers nothing. [Server.Resume] ends the pause.
-func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+func (s *Server) Pause() { s.signal(sigStop) }
 
 // Resume ends [Server.Pause].
-func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+func (s *Server) Resume() { s.signal(sigContinue) }
 
 // SetClock sets the wall clock of the server to a time that is offset ahead of the
 // clock of this machine, or behind if offset is negative. The server needs [WithClock].
