@@ -27,9 +27,11 @@ type Config struct {
 	New func(t *testing.T) driver.Connector
 
 	// SessionTimeout is the longest time for which the store keeps a session
-	// that it does not hear from. Many cases wait that long, so choose a short
-	// one: one or two seconds are good. With less than about 200 ms a slow
-	// machine loses sessions without a fault of the driver. Zero means 10 s.
+	// that it does not hear from. It does not set the timeout of the sessions: the
+	// connectors of New have to have the same one, for example by a parameter of
+	// the DSN. Many cases wait that long, so choose a short one: one or two
+	// seconds are good. With less than about 200 ms a slow machine loses sessions
+	// without a fault of the driver. Zero means 10 s.
 	SessionTimeout time.Duration
 
 	// Timeout bounds each wait of a case: a wait takes at most Timeout and
@@ -94,10 +96,10 @@ type Config struct {
 	// the connection breaks before the request has reached the store. Later
 	// requests pass again. The session lives on, if the driver lets it.
 	//
-	// The cases lose creates, lists, deletes (with either cause) and, if
-	// sessions can replace, replaces. faults.OpList includes a list that Create
-	// sends besides the request for its node. If a poll or a Watch sends the same
-	// request as List, the hook may lose that one. Then the case checks less.
+	// The cases lose requests for faults.OpCreate, OpList and OpDelete (with either
+	// cause) and, if sessions can replace, for OpReplace. OpList includes a list that
+	// Create sends besides the request for its node. If a poll or a Watch sends the
+	// same request as List, the hook may lose that one. Then the case checks less.
 	LoseRequest func(t *testing.T, s driver.Session, op faults.Op)
 
 	// LoseReply loses the reply to the next request for op that the session
@@ -111,7 +113,7 @@ type Config struct {
 	// the store, unless the store has closed the connection of the request. The
 	// session may have been closed by that time. The function arrive returns
 	// when the store has carried the request out or has refused it. The cases
-	// hold creates and deletes.
+	// hold requests for faults.OpCreate and OpDelete.
 	HoldRequest func(t *testing.T, s driver.Session, op faults.Op) (arrive func())
 
 	// DelayReplies delays by d every reply to a request that the session sends

@@ -227,7 +227,8 @@ func endAfterSlowReplies(c *check) {
 	}
 	c.together(len(waits), func(i int) { waits[i]() })
 	if lives {
-		c.hookHadNoEffect("DelayReplies", "a session outlived its timeout although each reply took twice the timeout")
+		c.hookHadNoEffect("DelayReplies", "a session outlived its timeout although each reply took twice the timeout, "+
+			"or the sessions of Config.New have a longer timeout than Config.SessionTimeout")
 		return
 	}
 	for n := 0; n < 2 && !renewed.Load(); n++ {
