@@ -1,0 +1,28 @@
+package dlocktest
+
+import (
+	"os"
+	"testing"
+)
+
+// A connection that an earlier case has left open may close during a case. It must not
+// hide a connection that the case leaves open.
+func TestAConnectionThatClosesHidesNoOther(t *testing.T) {
+	open := func() (closeBoth func()) {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() { _, _ = r.Close(), w.Close() }
+	}
+	closeOld := open()
+	before, known := openFiles()
+	closeOld()
+	if !known {
+		t.Skip("this system does not show which files are open")
+	}
+	defer open()()
+	if after, _ := openFiles(); added(before, after) < 2 {
+		t.Errorf("before: %v, after: %v, expected the two ends of a pipe among those added", before, after)
+	}
+}
