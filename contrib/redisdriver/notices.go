@@ -3,7 +3,6 @@ package redisdriver
 import (
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -153,22 +152,16 @@ func (s *session) listen(p *redis.PubSub) {
 }
 
 // receive gives notices to the watches until the connection breaks. A connection on
-// which nothing has come for half a session timeout is taken for broken.
+// which nothing has come for half a session timeout is taken for broken. No read goes
+// on after one that has timed out, because that one may have taken the first part of a
+// notice.
 func (s *session) receive(p *redis.PubSub) {
-	silent := false
+	defer s.ping(p)()
 	for s.lease.Err() == nil {
-		received, err := p.ReceiveTimeout(s.link.life, s.settings.timeout/4)
-		switch {
-		case err != nil && (!errors.Is(err, os.ErrDeadlineExceeded) || silent):
+		received, err := p.ReceiveTimeout(s.link.life, s.settings.timeout/2)
+		if err != nil {
 			return
-		case err != nil:
-			silent = true
-			if p.Ping(s.link.life) != nil {
-				return
-			}
-			continue
 		}
-		silent = false
 		switch m := received.(type) {
 		case *redis.Subscription: // go-redis has subscribed again by itself
 			s.notices.lose()
@@ -178,6 +171,28 @@ func (s *session) receive(p *redis.PubSub) {
 				s.notices.deliver(n)
 			}
 		}
+	}
+}
+
+// ping asks the server for a sign of life now and then, until stop is called.
+func (s *session) ping(p *redis.PubSub) (stop func()) {
+	ctx, cancel := context.WithCancel(s.link.life)
+	var pinging sync.WaitGroup
+	pinging.Go(func() {
+		tick := time.NewTicker(s.settings.timeout / 4)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				_ = p.Ping(ctx) // if it has failed, nothing comes
+			}
+		}
+	})
+	return func() {
+		cancel()
+		pinging.Wait()
 	}
 }
 
