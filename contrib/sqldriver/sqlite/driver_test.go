@@ -286,6 +286,36 @@ func TestAQueueWatchSeesACreateOfItsOwnSession(t *testing.T) {
 	}
 }
 
+// A heartbeat of another session changes the database, and no queue. The poller writes
+// to heads what it has read of a queue.
+func TestAHeartbeatMakesNoOtherSessionListAQueue(t *testing.T) {
+	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
+	a, b := connect(t, st), connect(t, st)
+	_, err := a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+	require.NoError(t, err)
+	p := poller{session: &session{ // b without its goroutines
+		db: b.db, presence: b.presence, lease: b.lease, timeout: b.timeout, heads: make(map[string][]string),
+	}}
+	p.watches.Arm("q", driver.Place{Node: driver.Node{Name: "a-W-0000000001", Seq: 1}, Token: 1})
+	p.look(t.Context(), false)
+	require.Equal(t, []string{a.presence.id}, p.heads["q"])
+
+	clear(p.heads)
+	before := p.version
+	require.NoError(t, a.beat(t.Context()))
+	p.look(t.Context(), false)
+	require.NotEqual(t, before, p.version, "the heartbeat has changed the database")
+	require.Empty(t, p.heads)
+
+	_, err = a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+	require.NoError(t, err)
+	p.look(t.Context(), false)
+	require.Equal(t, []string{a.presence.id}, p.heads["q"])
+	clear(p.heads)
+	p.look(t.Context(), true) // as after a change of this session itself
+	require.Equal(t, []string{a.presence.id}, p.heads["q"])
+}
+
 // If the database is locked, Close cannot remove the nodes of the session. Then another
 // session removes them, and does not wait for the session's deadline.
 func TestNodesOfASessionThatCouldNotBeClosedGoAtOnce(t *testing.T) {

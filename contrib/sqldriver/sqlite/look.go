@@ -69,28 +69,26 @@ type poller struct {
 	*session
 	wait     time.Duration // the time until the next look
 	version  [2]int64      // the number of this connection, and the version of the database that it sees
+	changes  int64         // how often nodes had changed at the last look
 	lastTime time.Time     // the time of the last probe
 }
 
 // look compares the watches with the database, if surely is true or if another session
-// has changed the database. One look serves all watches of the session.
+// has changed nodes. One look serves all watches of the session.
 func (p *poller) look(ctx context.Context, surely bool) {
 	p.wait = min(p.wait*3/2, longest)
 	changed := false
-	err := p.db.read(ctx, func(ctx context.Context) error {
-		version := [2]int64{p.db.connects}
-		if _, err := p.db.row(ctx, sqlDataVersion, []any{&version[1]}); err != nil {
+	err := p.db.read(ctx, func(ctx context.Context) (err error) {
+		if changed, err = p.hasChanged(ctx); err != nil || !changed && !surely {
 			return err
 		}
-		changed = surely || version != p.version
-		if changed {
-			for _, queue := range p.watches.Queues() {
-				if err := p.compare(ctx, queue); err != nil {
-					return err
-				}
+		changed = true
+		for _, queue := range p.watches.Queues() {
+			if err := p.compare(ctx, queue); err != nil {
+				p.version = [2]int64{} // look again
+				return err
 			}
 		}
-		p.version = version
 		return nil
 	})
 	if err == nil && changed {
@@ -99,6 +97,28 @@ func (p *poller) look(ctx context.Context, surely bool) {
 	if errors.Is(err, errExpired) {
 		p.lease.End(err)
 	}
+}
+
+// hasChanged reports whether another session has changed nodes since the last call. It
+// lists no queue, because the heartbeats of other sessions change the database, too. If
+// each of them made all others list a queue, the queue could have no more than about
+// 100 waiters.
+func (p *poller) hasChanged(ctx context.Context) (changed bool, err error) {
+	version := [2]int64{p.db.connects}
+	if _, err := p.db.row(ctx, sqlDataVersion, []any{&version[1]}); err != nil || version == p.version {
+		return false, err
+	}
+	var alive bool
+	var changes int64
+	if _, err := p.db.row(ctx, sqlChanges, []any{&alive, &changes}, p.presence.id); err != nil {
+		return false, err
+	}
+	if !alive {
+		return false, errExpired
+	}
+	changed = changes != p.changes || version[0] != p.version[0]
+	p.version, p.changes = version, changes
+	return changed, nil
 }
 
 // compare compares the watches of a queue with its content in the database.

@@ -85,6 +85,9 @@ const (
 	sqlQueue = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?),
 		s.changes, s.released, n.seq, n.name, n.session
 		FROM dlock_store s LEFT JOIN dlock_node n ON n.queue = ? ORDER BY n.seq, n.name`
+	// sqlChanges shows whether nodes have changed.
+	sqlChanges = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?), changes FROM dlock_store`
+
 	sqlNode = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?),
 		n.seq, n.session, n.data, n.created
 		FROM dlock_store s LEFT JOIN dlock_node n ON n.queue = ? AND n.name = ?`
