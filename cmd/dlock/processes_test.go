@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -46,6 +47,11 @@ func start(t *testing.T, args ...string) *run {
 	r.Args = append(r.Args, "-dsn", r.dir+"?session_timeout=5s")
 	out, err := r.StdoutPipe()
 	require.NoError(t, err)
+	// A program ignores what the program that starts it ignores, such as the end of the
+	// terminal if that is nohup. Of a signal that is caught it knows nothing.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(caught) })
 	r.out, r.Stderr = out, &r.stderr
 	r.lines = bufio.NewScanner(out)
 	require.NoError(t, r.Start())
