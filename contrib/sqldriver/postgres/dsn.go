@@ -41,6 +41,9 @@ func parseDSN(dsn string) (*pgx.ConnConfig, options, error) {
 		return nil, o, errors.New("postgres: dsn: not a URL of the form postgres://user:password@host:5432/database " +
 			"(write special characters of the password as %XX)")
 	}
+	if strings.Contains(dsn, "#") {
+		return nil, o, errors.New("postgres: dsn: # ends a URL (write a # of the password as %23)")
+	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return nil, o, errors.New("postgres: dsn: the part after the question mark is not of the form name=value&name=value")
@@ -53,7 +56,7 @@ func parseDSN(dsn string) (*pgx.ConnConfig, options, error) {
 		if known {
 			query.Del(name)
 		} else if !pgxParameters[name] {
-			return nil, o, fmt.Errorf("postgres: dsn: unknown parameter %q", name)
+			return nil, o, unknownParameter(name, query.Has("password"))
 		}
 	}
 	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // pgx does not read a plus as a space
@@ -74,6 +77,15 @@ func parseDSN(dsn string) (*pgx.ConnConfig, options, error) {
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8" // of the names: the database may have another default
 	return config, o, nil
+}
+
+// unknownParameter returns the error for a parameter that does not exist. After a
+// parameter with a password, its name may be the end of the password.
+func unknownParameter(name string, afterPassword bool) error {
+	if afterPassword {
+		return errors.New("postgres: dsn: unknown parameter (it may be a part of the password: write & in the password as %26)")
+	}
+	return fmt.Errorf("postgres: dsn: unknown parameter %q", name)
 }
 
 // connectTimeout returns the time that a connection to one of several hosts may take,

@@ -23,6 +23,8 @@ func TestBadDSNsSayWhatIsWrong(t *testing.T) {
 		"postgres://dlock:" + secret + "@db:port/locks":                            "not a URL of the form",
 		"postgres://dlock:" + secret + "@db/l?a=%zz":                               "after the question mark",
 		"postgres://dlock:" + secret + "@db/l?sesion_timeout=3s":                   `unknown parameter "sesion_timeout"`,
+		"postgres://dlock@db/l?password=a%26b&" + secret:                           "write & in the password as %26",
+		"postgres://db/l?user=dlock&password=a#" + secret:                          "write a # of the password as %23",
 		"postgres://dlock:" + secret + "@db/l?session_timeout=3":                   `"session_timeout" is not a duration`,
 		"postgres://dlock:" + secret + "@db/l?session_timeout=1ms":                 `"session_timeout" is not a duration from 500ms`,
 		"postgres://dlock:" + secret + "@db/l?session_timeout=2h":                  `"session_timeout" is not a duration`,
