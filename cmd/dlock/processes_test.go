@@ -47,8 +47,8 @@ func start(t *testing.T, args ...string) *run {
 	r.Args = append(r.Args, "-dsn", r.dir+"?session_timeout=5s")
 	out, err := r.StdoutPipe()
 	require.NoError(t, err)
-	// A program ignores what the program that starts it ignores, such as the end of the
-	// terminal if that is nohup. Of a signal that is caught it knows nothing.
+	// A child process ignores the signals that its parent ignores, and nohup makes
+	// these tests ignore SIGHUP. A signal that the parent catches ends the child.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(caught) })
@@ -184,14 +184,16 @@ func TestTheProgramNohupKeepsTheRunGoing(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	var printed strings.Builder
-	lines := bufio.NewScanner(out)
+	lines, sent := bufio.NewScanner(out), false
 	for lines.Scan() {
 		fmt.Fprintln(&printed, lines.Text())
 		if waitLine.MatchString(lines.Text()) {
 			require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+			sent = true
 		}
 	}
 	require.NoError(t, cmd.Wait())
+	assert.True(t, sent, "no worker has waited, so the signal was not sent")
 	assert.Contains(t, printed.String(), "VERDICT: OK\n")
 }
 

@@ -569,8 +569,8 @@ func TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved(t *testing.T) {
 	appendOld()
 }
 
-// TestRowsOfOldQueuesAreRemoved shows that a session removes the rows of more
-// queues than one call of the procedure does.
+// TestRowsOfOldQueuesAreRemoved has more old queues than one call of the procedure
+// removes, and calls it until there are no more.
 func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)

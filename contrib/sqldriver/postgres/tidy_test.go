@@ -6,8 +6,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// TestRowsOfOldQueuesAreRemoved shows that a session removes the rows of more
-// queues than one call of the function does.
+// TestRowsOfOldQueuesAreRemoved has more old queues than one call of the function
+// removes, and calls it until there are no more.
 func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s, err := c.Connect(t.Context())
