@@ -170,6 +170,7 @@ func (c *connector) dialOptions() []grpc.DialOption {
 	})
 	return []grpc.DialOption{
 		pauses, grpc.WithChainUnaryInterceptor(failFast, sendOnce, c.logIn), grpc.WithChainStreamInterceptor(new(openOnce).intercept),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newCodec())),
 		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 	}
 }
