@@ -92,9 +92,13 @@ func markError(ctx context.Context, err error) error {
 
 // notSent reports whether the client has not sent the statement. The client returns
 // ErrBadConn only if it has written nothing to the connection.
-func notSent(err error) bool {
+func notSent(err error) bool { return errors.Is(err, sqldriver.ErrBadConn) || dialFailed(err) }
+
+// dialFailed reports whether the client has not reached the server. Such an error names
+// the server.
+func dialFailed(err error) bool {
 	var network *net.OpError
-	return errors.Is(err, sqldriver.ErrBadConn) || errors.As(err, &network) && network.Op == "dial"
+	return errors.As(err, &network) && network.Op == "dial"
 }
 
 // permanent reports whether the client has refused to send a statement, for a reason

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"fmt"
 	"net"
 	"sync"
@@ -75,12 +76,33 @@ func (p *pool) db() (*sql.DB, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.own = sql.OpenDB(c)
+		p.own = sql.OpenDB(greeter{c, p.config.Addr})
 		p.own.SetMaxOpenConns(p.size)
 		p.own.SetMaxIdleConns(p.size)
 		p.own.SetConnMaxIdleTime(time.Minute)
 	}
 	return p.own, nil
+}
+
+// greeter makes the connections of a pool. The errors of go-sql-driver/mysql name the
+// server only if the dial fails, so greeter names it in every other error.
+type greeter struct {
+	sqldriver.Connector
+	addr string
+}
+
+// Connect implements driver.Connector of database/sql.
+func (g greeter) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	conn, err := g.Connector.Connect(ctx)
+	switch {
+	case err == nil:
+		return conn, nil
+	case dialFailed(err):
+		return nil, err
+	case ctx.Err() != nil && number(err) == 0:
+		return nil, fmt.Errorf("no answer from %s in the handshake: %w", g.addr, err)
+	}
+	return nil, fmt.Errorf("handshake with %s: %w", g.addr, err)
 }
 
 // enter waits for a slot.

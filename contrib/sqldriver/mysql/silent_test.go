@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,6 +32,51 @@ func TestSilentConnection(t *testing.T) {
 		t.Cleanup(func() { s.Close() })
 		return s
 	}, func(name string) string { return hex.EncodeToString([]byte(name)) })
+}
+
+// A server may accept a connection and then send nothing, or it may not answer the
+// first statement. The error says which server that is, and what the client waits for.
+func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
+	connect := func(ctx context.Context, dsn string, dial sqltest.Dial) error {
+		c, err := Driver{}.OpenConnector(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.(*connector).config.DialFunc = dial
+		_, err = c.Connect(ctx)
+		return err
+	}
+	for _, tls := range []string{"", "?tls=true"} {
+		sqltest.SilentServer(t, func(ctx context.Context, addr string, dial sqltest.Dial) error {
+			return connect(ctx, "dlock:"+secret+"@tcp("+addr+")/locks"+tls, dial)
+		}, sqltest.Refusal{Unavailable: true, Texts: []string{"no answer from ", " in the handshake: "}, Secrets: secrets})
+	}
+
+	server := mysqltest.Shared(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	err := connect(ctx, server.DSN(server.Database()), func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return &losingConn{Conn: conn, text: "SHOW VARIABLES", lost: cancel}, err
+	})
+	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "no answer from "+server.Addr()+": ") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// losingConn loses a statement that holds the text, and calls the function lost.
+type losingConn struct {
+	net.Conn
+	text string
+	lost func()
+}
+
+func (c *losingConn) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte(c.text)) {
+		c.lost()
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
 }
 
 // The reply of a procedure ends with a packet behind its rows. If the connection falls

@@ -132,6 +132,9 @@ func (s *store) query(ctx context.Context, text string, row func(scan func(...an
 	}
 	defer conn.Close()
 	err = queryOn(ctx, conn, text, row)
+	if err != nil && ctx.Err() != nil && number(err) == 0 && s.connector.config != nil {
+		err = fmt.Errorf("no answer from %s: %w", s.connector.config.Addr, err)
+	}
 	if n := number(err); n != 0 && !slices.Contains(unchanged, n) {
 		discard(conn)
 	}

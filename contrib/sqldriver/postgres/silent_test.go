@@ -1,7 +1,10 @@
 package postgres
 
 import (
+	"context"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
@@ -23,4 +26,20 @@ func TestSilentConnection(t *testing.T) {
 		t.Cleanup(func() { s.Close() })
 		return s
 	}, func(name string) string { return name })
+}
+
+// A server may accept a connection and then send nothing. The error says which server
+// that is.
+func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
+	for sslmode, stage := range map[string]string{"disable": "failed to receive message", "prefer": "tls error", "require": "tls error"} {
+		sqltest.SilentServer(t, func(ctx context.Context, addr string, dial sqltest.Dial) error {
+			c, err := Driver{}.OpenConnector("postgres://dlock:" + secret + "@" + addr + "/locks?sslmode=" + sslmode)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.(*connector).config.DialFunc = pgconn.DialFunc(dial)
+			_, err = c.Connect(ctx)
+			return err
+		}, sqltest.Refusal{Unavailable: true, Texts: []string{stage}, Secrets: secrets})
+	}
 }

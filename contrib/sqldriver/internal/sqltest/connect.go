@@ -39,6 +39,13 @@ type Refusal struct {
 func Refused(t testing.TB, d driver.Driver, dsn string, want Refusal) error {
 	t.Helper()
 	_, err := Connect(t, d, dsn)
+	want.check(t, err)
+	return err
+}
+
+// check checks the error of a Connect.
+func (want Refusal) check(t testing.TB, err error) {
+	t.Helper()
 	if err == nil {
 		t.Fatal("Connect succeeded")
 	}
@@ -55,5 +62,4 @@ func Refused(t testing.TB, d driver.Driver, dsn string, want Refusal) error {
 			t.Errorf("the error %q repeats the password", err)
 		}
 	}
-	return err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // Silence makes connections silent. Use its method Dial to make them.
@@ -131,4 +132,43 @@ func SilentConnection(t *testing.T, connect func(t *testing.T, silence *Silence)
 			}
 		})
 	}
+}
+
+// A Dial connects to a server.
+type Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// SilentServer checks the error of Connect if the server accepts the connection and
+// sends nothing until the context of Connect ends. The function connect connects to the
+// address, by connections of dial. The error has to name the address, and to be as want
+// describes it.
+func SilentServer(t *testing.T, connect func(ctx context.Context, addr string, dial Dial) error, want Refusal) {
+	t.Helper()
+	server, err := testenv.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	addr := server.Addr().String()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	want.Texts = append(want.Texts, addr)
+	want.check(t, connect(ctx, addr, func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return waitingConn{conn, cancel}, nil
+	}))
+}
+
+// waitingConn calls a function when the client waits for the server.
+type waitingConn struct {
+	net.Conn
+	waits func()
+}
+
+// Read waits for the server.
+func (c waitingConn) Read(b []byte) (int, error) {
+	c.waits()
+	return c.Conn.Read(b)
 }
