@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -110,7 +111,16 @@ func (c *connector) connectError(ctx context.Context, err error) error {
 	if code(err) == codes.PermissionDenied {
 		return fmt.Errorf("etcddriver: connect: %w", denied(err, fmt.Sprintf("that begin with %q", c.settings.root())))
 	}
-	return fmt.Errorf("etcddriver: connect: %w", classify(ctx, err))
+	return fmt.Errorf("etcddriver: connect: %w", classify(ctx, c.settings.locate(err)))
+}
+
+// locate names the servers in an error that is no answer of etcd. The client library
+// names at most one of them, and none if ctx has ended.
+func (s *settings) locate(err error) error {
+	if errors.As(err, new(rpctypes.EtcdError)) || isPermanent(err) {
+		return err
+	}
+	return fmt.Errorf("no answer of etcd at %s: %w", strings.Join(s.endpoints, ","), err)
 }
 
 // client returns a client of the store. If there is a user, it asks the store for

@@ -181,6 +181,44 @@ func TestAServerThatIsDownIsUnavailable(t *testing.T) {
 	require.ErrorIs(t, connectError(t, "etcd://"+testenv.Loopback(port)), driver.ErrUnavailable)
 }
 
+// TestTheErrorOfASilentServerSaysWhere has servers that accept connections and send
+// nothing. The driver gives a connection up after a while. A caller may give up before.
+func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
+	t.Parallel()
+	var addrs []string
+	for range 2 {
+		l, err := testenv.Listen()
+		require.NoError(t, err)
+		t.Cleanup(func() { l.Close() })
+		addrs = append(addrs, l.Addr().String())
+	}
+	one, two := addrs[0], addrs[0]+","+addrs[1]
+	for name, c := range map[string]struct{ login, at, tls string }{
+		"one server":  {"", one, ""},
+		"two servers": {"", two, ""},
+		"login":       {"shop:geheim@", two, ""},
+		"TLS":         {"shop:geheim@", two, "&tls=true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn, want := "etcd://"+c.login+c.at+"/locks?session_timeout=1s"+c.tls, "no answer of etcd at "+c.at+": "
+			err := connectError(t, dsn)
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			require.ErrorContains(t, err, want)
+
+			c, err := Driver{}.OpenConnector(dsn)
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
+			_, err = c.Connect(ctx)
+			require.ErrorIs(t, err, driver.ErrUnavailable)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorContains(t, err, want)
+			require.NotContains(t, err.Error(), "geheim")
+		})
+	}
+}
+
 // The client library and gRPC would log to standard error.
 func TestNothingIsLogged(t *testing.T) {
 	out, end, err := os.Pipe()
