@@ -111,19 +111,12 @@ func (a *attempt) once(ctx context.Context, g granter) error {
 	return err
 }
 
-// join makes a node in the queue. If Create finds that the session has ended,
-// as it may after a sleep of the machine, join connects again and creates the
-// node in the new session.
+// join makes a node in the queue.
 func (a *attempt) join(ctx context.Context) (e *engine.Entry, err error) {
-	for range 2 {
-		var s *session
-		if s, err = a.m.client.session(ctx); err != nil {
-			return nil, err
-		}
-		if e, err = a.create(ctx, s); !errors.Is(err, driver.ErrSessionEnded) {
-			break
-		}
-	}
+	err = a.m.client.onSession(ctx, func(s *session) error {
+		e, err = a.create(ctx, s)
+		return err
+	})
 	return e, err
 }
 
@@ -185,17 +178,12 @@ func (a *attempt) again(ctx context.Context, err error) error {
 		if a.try {
 			return lockError(a.m.name, unavailable(err))
 		}
+		if errors.Is(err, driver.ErrSessionEnded) {
+			err = unavailable(err) // if the call ends before it has another session
+		}
 		return a.Pause(ctx, err)
 	}
 	return lockError(a.m.name, err)
-}
-
-// unavailable returns an error that matches err and driver.ErrUnavailable.
-func unavailable(err error) error {
-	if errors.Is(err, driver.ErrUnavailable) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
 // unanswered is called when the context of the call has ended. If a request was

@@ -94,17 +94,17 @@ func (c *Client) Ping(ctx context.Context) error {
 		return fmt.Errorf("dlock: ping: %w", err)
 	}
 	defer c.endCall()
-	s, err := c.session(ctx)
-	if err == nil {
-		_, err = s.List(ctx, "dlock-ping") // any name will do: the queue need not exist
-	}
+	err := c.onSession(ctx, func(s *session) error {
+		_, err := s.List(ctx, "dlock-ping") // any name will do: the queue need not exist
+		return err
+	})
 	switch last := c.unreached(); {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil && last != nil:
 		return fmt.Errorf("dlock: ping: %w (last error: %w)", engine.WithCause(ctx, ctx.Err()), last)
 	}
-	return fmt.Errorf("dlock: ping: %w", c.closedOr(inTime(ctx, err)))
+	return fmt.Errorf("dlock: ping: %w", c.closedOr(requestError(ctx, err)))
 }
 
 // Close ends the client and releases everything that it holds. Calls in flight

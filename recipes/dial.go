@@ -45,6 +45,22 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 	}
 }
 
+// onSession calls f with the session that the client has, and connects before
+// that if it has none. If f finds that the session has ended, as it may after a
+// sleep of the machine, onSession connects again and calls f once more.
+func (c *Client) onSession(ctx context.Context, f func(s *session) error) (err error) {
+	for range 2 {
+		var s *session
+		if s, err = c.session(ctx); err != nil {
+			return err
+		}
+		if err = f(s); !errors.Is(err, driver.ErrSessionEnded) {
+			return err
+		}
+	}
+	return err
+}
+
 func (c *Client) sessionOnce(ctx context.Context) (*session, error) {
 	if s := c.usable(); s != nil {
 		return s, nil

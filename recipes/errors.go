@@ -84,13 +84,21 @@ func (e *namedError) Unwrap() error { return e.err }
 // out while a request was under way.
 var errNoAnswer = fmt.Errorf("%w: no answer", driver.ErrUnavailable)
 
-// inTime returns the error of a call of Ping or Queue, which sends requests and
-// waits for no lock. The parameter err is the error of a request. If the
-// deadline of ctx has passed, the store has not answered in time. The result
-// then matches driver.ErrUnavailable, too.
-func inTime(ctx context.Context, err error) error {
-	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrUnavailable) {
-		return engine.WithCause(ctx, err)
+// requestError returns the error of a call of Ping or Queue, which sends requests
+// and waits for no lock. The parameter err is the error of a request. If the
+// deadline of ctx has passed, or the session has ended, the store has not
+// answered in time. The result then matches driver.ErrUnavailable, too.
+func requestError(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrSessionEnded) {
+		return unavailable(err)
+	}
+	return engine.WithCause(ctx, err)
+}
+
+// unavailable returns an error that matches err and driver.ErrUnavailable.
+func unavailable(err error) error {
+	if errors.Is(err, driver.ErrUnavailable) {
+		return err
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }

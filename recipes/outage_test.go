@@ -103,6 +103,54 @@ func TestPingAndQueueThatTimeOutMatchErrUnavailable(t *testing.T) {
 	})
 }
 
+// lists holds the two calls that list a queue and wait for no lock.
+var lists = map[string]func(c *client) error{
+	"Ping":  func(c *client) error { return c.Ping(bg) },
+	"Queue": func(c *client) error { _, err := c.RWMutex("q").Queue(bg); return err },
+}
+
+// endingAt returns the store in a form in which the given numbers of requests of
+// one operation end the session.
+func (w *world) endingAt(op faults.Op, requests int) driver.Connector {
+	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
+		if r.Op != op || r.Stage != faults.StageRequest || requests == 0 {
+			return faults.Fault{}
+		}
+		requests--
+		return faults.Fault{EndSession: true}
+	})
+}
+
+func TestPingAndQueueWhoseSessionEndsConnectAgain(t *testing.T) {
+	for name, list := range lists {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c := w.connecting(w.endingAt(faults.OpList, 1))
+				assert.NoError(w, list(c))
+			})
+		})
+	}
+}
+
+func TestPingAndQueueWhoseSessionsEndMatchErrUnavailable(t *testing.T) {
+	for name, list := range lists {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c := w.connecting(w.endingAt(faults.OpList, 1000))
+				w.matches(list(c), driver.ErrUnavailable, driver.ErrSessionEnded)
+			})
+		})
+	}
+}
+
+func TestACallThatGivesUpWithoutASessionMatchesErrUnavailable(t *testing.T) {
+	inWorld(t, func(w *world) {
+		giveUp := recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{-1, new(int)} })
+		c := w.connecting(w.endingAt(faults.OpCreate, 1000), giveUp)
+		w.matches(w.failed(c.lock(bg)), driver.ErrUnavailable, driver.ErrSessionEnded)
+	})
+}
+
 // deadAddress is a connector that gives up after five seconds.
 type deadAddress struct{ dials atomic.Int64 }
 

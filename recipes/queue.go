@@ -97,18 +97,18 @@ func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error) {
 		return nil, lockError(m.name, err)
 	}
 	defer m.client.endCall()
-	contenders, err := m.contenders(ctx)
+	var contenders []Contender
+	err := m.client.onSession(ctx, func(s *session) (err error) {
+		contenders, err = m.contenders(ctx, s)
+		return err
+	})
 	if err != nil {
-		return nil, lockError(m.name, m.client.closedOr(inTime(ctx, err)))
+		return nil, lockError(m.name, m.client.closedOr(requestError(ctx, err)))
 	}
 	return contenders, nil
 }
 
-func (m *RWMutex) contenders(ctx context.Context) ([]Contender, error) {
-	s, err := m.client.session(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (m *RWMutex) contenders(ctx context.Context, s *session) ([]Contender, error) {
 	nodes, err := s.List(ctx, m.name)
 	if err != nil {
 		return nil, err

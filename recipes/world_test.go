@@ -93,9 +93,16 @@ func (w *world) client(host string, opts ...recipes.Option) *client {
 
 func (w *world) clientOf(c driver.Connector, host string, opts ...recipes.Option) *client {
 	w.Helper()
-	conn := &connector{Connector: c}
-	cl := &client{recipes.NewClient(conn, append([]recipes.Option{recipes.WithHostname(host)}, opts...)...), conn}
+	cl := w.connecting(c, append([]recipes.Option{recipes.WithHostname(host)}, opts...)...)
 	require.NoError(w, cl.Ping(w.Context()))
+	return cl
+}
+
+// connecting returns a client that connects with its first call. The client is
+// closed after the test.
+func (w *world) connecting(c driver.Connector, opts ...recipes.Option) *client {
+	conn := &connector{Connector: c}
+	cl := &client{recipes.NewClient(conn, opts...), conn}
 	w.Cleanup(func() { _ = cl.Close() })
 	return cl
 }
