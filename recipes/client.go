@@ -98,13 +98,25 @@ func (c *Client) Ping(ctx context.Context) error {
 		_, err := s.List(ctx, "dlock-ping") // any name will do: the queue need not exist
 		return err
 	})
-	switch last := c.unreached(); {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil && last != nil:
-		return fmt.Errorf("dlock: ping: %w (last error: %w)", engine.WithCause(ctx, ctx.Err()), last)
+	if err != nil {
+		return fmt.Errorf("dlock: ping: %w", c.requestError(ctx, err))
 	}
-	return fmt.Errorf("dlock: ping: %w", c.closedOr(requestError(ctx, err)))
+	return nil
+}
+
+// requestError returns the error of a call of Ping or Queue, which sends requests
+// and waits for no lock. The parameter err is the error of a request. If the
+// deadline of ctx has passed, or the session has ended, the store has not
+// answered in time. The result then matches driver.ErrUnavailable, too. If ctx
+// has ended and the last attempt to connect has failed, the result says why.
+func (c *Client) requestError(ctx context.Context, err error) error {
+	switch last := c.unreached(); {
+	case ctx.Err() != nil && last != nil:
+		err = fmt.Errorf("%w (last error: %w)", engine.WithCause(ctx, ctx.Err()), last)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, driver.ErrSessionEnded):
+		err = unavailable(err)
+	}
+	return c.closedOr(engine.WithCause(ctx, err))
 }
 
 // Close ends the client and releases everything that it holds. Calls in flight

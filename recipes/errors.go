@@ -12,7 +12,6 @@ import (
 	"github.com/hashicorp/go-multierror"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/recipes/internal/engine"
 )
 
 // Errors to match with errors.Is. Every error names the lock that it is about.
@@ -83,17 +82,6 @@ func (e *namedError) Unwrap() error { return e.err }
 // errNoAnswer takes the place of the store's error if the time of a call ran
 // out while a request was under way.
 var errNoAnswer = fmt.Errorf("%w: no answer", driver.ErrUnavailable)
-
-// requestError returns the error of a call of Ping or Queue, which sends requests
-// and waits for no lock. The parameter err is the error of a request. If the
-// deadline of ctx has passed, or the session has ended, the store has not
-// answered in time. The result then matches driver.ErrUnavailable, too.
-func requestError(ctx context.Context, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrSessionEnded) {
-		return unavailable(err)
-	}
-	return engine.WithCause(ctx, err)
-}
 
 // unavailable returns an error that matches err and driver.ErrUnavailable.
 func unavailable(err error) error {

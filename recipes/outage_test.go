@@ -104,9 +104,9 @@ func TestPingAndQueueThatTimeOutMatchErrUnavailable(t *testing.T) {
 }
 
 // lists holds the two calls that list a queue and wait for no lock.
-var lists = map[string]func(c *client) error{
-	"Ping":  func(c *client) error { return c.Ping(bg) },
-	"Queue": func(c *client) error { _, err := c.RWMutex("q").Queue(bg); return err },
+var lists = map[string]func(ctx context.Context, c *recipes.Client) error{
+	"Ping":  func(ctx context.Context, c *recipes.Client) error { return c.Ping(ctx) },
+	"Queue": func(ctx context.Context, c *recipes.Client) error { _, err := c.RWMutex("q").Queue(ctx); return err },
 }
 
 // endingAt returns the store in a form in which the given numbers of requests of
@@ -126,7 +126,7 @@ func TestPingAndQueueWhoseSessionEndsConnectAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				c := w.connecting(w.endingAt(faults.OpList, 1))
-				assert.NoError(w, list(c))
+				assert.NoError(w, list(bg, c.Client))
 			})
 		})
 	}
@@ -137,7 +137,7 @@ func TestPingAndQueueWhoseSessionsEndMatchErrUnavailable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				c := w.connecting(w.endingAt(faults.OpList, 1000))
-				w.matches(list(c), driver.ErrUnavailable, driver.ErrSessionEnded)
+				w.matches(list(bg, c.Client), driver.ErrUnavailable, driver.ErrSessionEnded)
 			})
 		})
 	}

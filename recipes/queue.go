@@ -103,7 +103,7 @@ func (m *RWMutex) Queue(ctx context.Context) ([]Contender, error) {
 		return err
 	})
 	if err != nil {
-		return nil, lockError(m.name, m.client.closedOr(requestError(ctx, err)))
+		return nil, lockError(m.name, m.client.requestError(ctx, err))
 	}
 	return contenders, nil
 }
