@@ -29,9 +29,10 @@ type Config struct {
 	// SessionTimeout is the longest time for which the store keeps a session
 	// that it does not hear from. It does not set the timeout of the sessions: the
 	// connectors of New have to have the same one, for example by a parameter of
-	// the DSN. Many cases wait that long, so choose a short one: one or two
-	// seconds are good. With less than about 200 ms a slow machine loses sessions
-	// without a fault of the driver. Zero means 10 s.
+	// the DSN. The timeout that driver.Describe returns may be shorter, but not
+	// less than half of it. Many cases wait that long, so choose a short one: one
+	// or two seconds are good. With less than about 200 ms a slow machine loses
+	// sessions without a fault of the driver. Zero means 10 s.
 	SessionTimeout time.Duration
 
 	// Timeout bounds each wait of a case: a wait takes at most Timeout and

@@ -43,8 +43,8 @@
 //
 // A failure names the rule by number and name. It says what the driver did,
 // what was expected, and which harm the fault does to a lock. The subtests
-// under "read" and "walk" check abilities without a rule number. Those under
-// "locks" check the read-write locks that applications use on top of the
+// under "read", "walk" and "describe" check methods without a rule number. Those
+// under "locks" check the read-write locks that applications use on top of the
 // driver. A hook that calls t.Fatal or t.Error is reported as a hook that
 // failed, and not as a broken rule. So is a hook that is seen to have no effect.
 //

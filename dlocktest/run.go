@@ -39,7 +39,7 @@ func Run(t *testing.T, config Config) {
 
 // A rule is a rule of package driver, with the cases that check it.
 type rule struct {
-	number int // the rule's number; zero for the groups of cases read, walk and locks
+	number int // the rule's number; zero for the groups of cases read, walk, describe and locks
 	name   string
 	cases  []testCase
 }
@@ -93,6 +93,7 @@ var rules = []rule{
 	{13, "released", releasedCases},
 	{0, "read", readCases},
 	{0, "walk", walkCases},
+	{0, "describe", describeCases},
 	{0, "locks", lockCases},
 }
 

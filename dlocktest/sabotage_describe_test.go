@@ -1,0 +1,40 @@
+package dlocktest
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+var describeSabotages = []sabotage{
+	{"describes its timeout in the wrong unit", "a number of milliseconds from the store, converted to time.Duration as it is",
+		of(func(s base) *misdescribed {
+			return &misdescribed{s, func(i *driver.SessionInfo) { i.Timeout /= time.Millisecond }}
+		})},
+	{"describes the timeout that it has asked for", "a store with an upper limit for session timeouts, as ZooKeeper has",
+		of(func(s base) *misdescribed {
+			return &misdescribed{s, func(i *driver.SessionInfo) { i.Timeout = time.Hour }}
+		})},
+	{"describes all sessions of a client by one id", "the name of the client in place of the id of the session",
+		of(func(s base) *misdescribed {
+			return &misdescribed{s, func(i *driver.SessionInfo) { i.ID = "web1" }}
+		})},
+	{"describes each connection by an id of its own", "the id of the connection in place of that of the session",
+		of(func(s base) *misdescribed {
+			var n atomic.Int64
+			return &misdescribed{s, func(i *driver.SessionInfo) { i.ID += string(rune('a' + n.Add(1))) }}
+		})},
+}
+
+// misdescribed is a session whose description is changed.
+type misdescribed struct {
+	base
+	change func(*driver.SessionInfo)
+}
+
+func (s *misdescribed) Describe() driver.SessionInfo {
+	info := driver.Describe(s.base)
+	s.change(&info)
+	return info
+}
