@@ -17,6 +17,7 @@ func Run(t *testing.T, config Config) {
 		t.Fatal("dlocktest: Config.New is nil")
 	}
 	have := config.hooks() | probe(t, config)
+	tryOperator(t, config)
 	s := newSummary(have)
 	for _, r := range rules {
 		t.Run(r.id(), func(t *testing.T) {

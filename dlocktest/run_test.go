@@ -111,6 +111,21 @@ var configs = map[string]func() Config{
 		c.Drop = func(*testing.T, driver.Session) {}
 		return c
 	},
+	"removes no node": func() Config {
+		c := configOf(nil)
+		c.RemoveNode = func(*testing.T, driver.Connector, string, string) {}
+		return c
+	},
+	"removes no queue": func() Config {
+		c := configOf(nil)
+		c.RemoveQueue = func(*testing.T, driver.Connector, string) {}
+		return c
+	},
+	"puts no node": func() Config {
+		c := configOf(nil)
+		c.PutNode = func(*testing.T, driver.Connector, string, string, []byte) {}
+		return c
+	},
 	"loses a session once": func() Config { return losing(1) },
 	"loses every session":  func() Config { return losing(1 << 30) },
 }
@@ -227,6 +242,9 @@ func TestHooksWithoutEffectAreReported(t *testing.T) {
 		"holds no request": {"rule04/a-create-that-arrives-late", "Config.HoldRequest had no effect: each Create", true},
 		"delays no reply":  {"rule08/slow-replies", "Config.DelayReplies had no effect: a session outlived", true},
 		"cuts nothing off": {"rule08/a-session-that-ended", "Config.CutOff had no effect: Create made the node", false},
+		"removes no node":  {"rule07/a-delete-of-either", "Config.RemoveNode had no effect: it was called for the node web1-W-", true},
+		"removes no queue": {"rule07/a-delete-of-either", "Config.RemoveQueue had no effect: it was called for the node web1-W-", true},
+		"puts no node":     {"rule07/a-delete-of-either", "Config.PutNode had no effect: it was called for the node legacy-0000000000", true},
 		"drops nothing":    {"rule08/an-expired-session", "Config.Drop had no effect: the session lives", false},
 	} {
 		t.Run(config, func(t *testing.T) {
