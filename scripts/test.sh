@@ -8,9 +8,10 @@
 # without the long ones that are named below. TESTFLAGS holds more flags for go
 # test, which override those below.
 #
-# Most tests wait for a server or a timeout. So two packages run at a time, and
-# at most four tests of each. The tests that need ensembles run alone: beside
-# others, their sessions would starve on a small machine.
+# Most tests wait for a server or a timeout. So three packages run at a time, and
+# at most four tests of each. The packages that need ensembles run one at a time:
+# beside others, their sessions would starve on a small machine. The tests of the
+# small modules run beside them with a low priority, and their output comes later.
 set -u
 cd "$(dirname "$0")/.."
 . scripts/enter.sh
@@ -21,7 +22,7 @@ export CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require
 
 endtoend='/internal/longtest/endtoend$'
 ensembles='/internal/longtest/(ensemble|soak)$'
-two='-p 2 -parallel 4'
+three='-p 3 -parallel 4'
 alone='-p 1'
 status=0
 
@@ -40,19 +41,29 @@ all_began=$(date +%s)
 root=$(GOWORK=off go list ./...) || exit 1
 root=$(echo "$root" | sort -r) # so that long packages come first
 if [ "${1-}" = core ]; then
-	tests . "$two" $(echo "$root" | grep -Ev "$endtoend|$ensembles")
+	tests . "$three" $(echo "$root" | grep -Ev "$endtoend|$ensembles")
 else
 	sh scripts/need-peers.sh || exit 1
 	sh scripts/need-stores.sh || exit 1
 	export DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require
 	export DLOCK_TEST_ETCD=require
-	tests . "$two" $(echo "$root" | grep -Ev "$ensembles")
+	tests . "$three" $(echo "$root" | grep -Ev "$ensembles")
+	small=$(mktemp) || exit 1
+	(
+		for module in $(sh scripts/modules.sh | grep -Ev '^\.$|^\./contrib/'); do
+			tests "$module" "$alone" ./...
+		done
+		exit $status
+	) >"$small" 2>&1 &
+	trap 'kill $!; rm "$small"; exit 1' INT TERM
+	renice -n 10 -p $! >/dev/null
 	tests . "$alone" $(echo "$root" | grep -E "$ensembles")
-	for module in $(sh scripts/modules.sh | grep -Ev '^\.$|^\./contrib/'); do
-		tests "$module" "$alone" ./...
-	done
+	wait $! || status=1
+	cat "$small"
+	rm "$small"
+	trap - INT TERM
 	# The workspace has all modules under contrib, so one command tests them.
-	tests ./contrib "$two" $(sh scripts/modules.sh | sort -r | sed -n 's|^\./contrib/\(.*\)|./\1/...|p')
+	tests ./contrib "$three" $(sh scripts/modules.sh | sort -r | sed -n 's|^\./contrib/\(.*\)|./\1/...|p')
 fi
 echo "# all tests: $(($(date +%s) - all_began)) s"
 exit $status
