@@ -8,8 +8,8 @@ import (
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	health "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 var messages = map[string]struct{ full, empty any }{
@@ -23,7 +23,7 @@ var messages = map[string]struct{ full, empty any }{
 		Header: &pb.ResponseHeader{Revision: 9}, Count: 1, Kvs: []*mvccpb.KeyValue{{Key: []byte("b"), CreateRevision: 8}},
 	}, &pb.RangeResponse{}},
 	"a message with nothing in it":  {&authpb.UserAddOptions{}, &authpb.UserAddOptions{NoPassword: true}},
-	"a message without the methods": {durationpb.New(5), durationpb.New(0)},
+	"a message without the methods": {&health.HealthCheckRequest{Service: "a"}, &health.HealthCheckRequest{}},
 }
 
 func TestTheCodecWritesAndReadsWhatTheOneOfGRPCDoes(t *testing.T) {
