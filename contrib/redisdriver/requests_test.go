@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
@@ -40,6 +41,17 @@ func (s *store) requests() map[faults.Op]int {
 		return false
 	})
 	return sum
+}
+
+// others returns how many commands all sessions have sent that run no script. A new
+// connection begins with such commands.
+func (s *store) others() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.proxies {
+		n += p.Frames(otherCommand)
+	}
+	return n
 }
 
 // newClient returns a client of the store that is closed when the test ends.
@@ -81,6 +93,9 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 
 func freeLocks(t *testing.T, s *store) map[faults.Op]int {
 	mutex := s.newClient().RWMutex("stock/42")
+	_, err := mutex.Queue(t.Context()) // opens a connection for requests
+	require.NoError(t, err)
+	lists, others := s.requests(), s.others()
 	for range 20 {
 		lock, err := mutex.Lock(t.Context())
 		require.NoError(t, err)
@@ -89,7 +104,19 @@ func freeLocks(t *testing.T, s *store) map[faults.Op]int {
 		require.NoError(t, err)
 		require.NoError(t, reader.Unlock())
 	}
-	return s.requests()
+	return s.since(lists, others)
+}
+
+// since returns the requests since the store had made those of before. It also counts
+// the commands that run no script.
+func (s *store) since(before map[faults.Op]int, others int) map[faults.Op]int {
+	made := s.requests()
+	for op := range made {
+		made[op] -= before[op]
+	}
+	made[otherCommand] = s.others() - others
+	maps.DeleteFunc(made, func(_ faults.Op, n int) bool { return n == 0 })
+	return made
 }
 
 // inLine starts clients one after the other, which wait for the lock behind a
@@ -175,13 +202,72 @@ func handOver(t *testing.T, s *store) map[faults.Op]int {
 		granted <- next
 	}()
 	s.waitForWatchers(holder, 1)
-	before := s.requests()
+	before, others := s.requests(), s.others()
 	require.NoError(t, holder.Unlock())
 	next := <-granted
-	made := s.requests()
-	maps.DeleteFunc(made, func(op faults.Op, n int) bool { return n == before[op] })
+	made := s.since(before, others)
 	require.NoError(t, next.Unlock())
 	return made
+}
+
+// TestEachCallIsOneScript looks at all commands that a session sends, and not only at
+// those that run scripts. All notices to a session come by one channel.
+func TestEachCallIsOneScript(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	_, err = made.List(t.Context(), "stock/42") // opens a connection for requests
+	require.NoError(t, err)
+	p := s.proxy(made)
+	waits := spec()
+	waits.Predecessor = func(ahead []driver.Node) int { return len(ahead) - 1 }
+	var first, second driver.Joined
+	for _, c := range []struct {
+		name   string
+		script *redis.Script
+		call   func() error
+	}{
+		{"Create", createScript, func() (err error) {
+			first, err = made.Create(t.Context(), "stock/42", spec())
+			return err
+		}},
+		{"Create with a watch", createScript, func() (err error) {
+			second, err = made.Create(t.Context(), "stock/42", waits)
+			return err
+		}},
+		{"List", listScript, func() error {
+			_, err := made.List(t.Context(), "stock/42")
+			return err
+		}},
+		{"Read", readScript, func() error {
+			_, err := driver.Read(t.Context(), made, "stock/42", first.Name)
+			return err
+		}},
+		{"Watch", watchScript, func() error {
+			_, err := made.Watch(t.Context(), "stock/42", second.Place, first.Node)
+			return err
+		}},
+		{"WatchQueue", watchQueueScript, func() error {
+			_, err := made.WatchQueue(t.Context(), "stock/43")
+			return err
+		}},
+		{"Replace", replaceScript, func() error {
+			_, err := driver.Replace(t.Context(), made, "stock/42", first.Place, "web-R-")
+			return err
+		}},
+		{"Delete", deleteScript, func() error {
+			return made.Delete(t.Context(), "stock/42", second.Place, driver.Changed)
+		}},
+		{"a heartbeat", beatScript, func() error { return made.(*session).beat(t.Context()) }},
+	} {
+		p.Keep()
+		require.NoError(t, c.call(), c.name)
+		commands := p.Commands()
+		require.Len(t, commands, 1, "%s: %q", c.name, commands)
+		require.Equal(t, []string{"evalsha", c.script.Hash()}, commands[0][:2], c.name)
+	}
+	channels := s.server.Do("PUBSUB", "CHANNELS", s.key("*"))
+	require.Equal(t, []any{s.key("c:" + made.(*session).id)}, channels)
 }
 
 // TestContendersThatRaceTakeAboutTwoRequests lets eight sessions race for one lock. A
