@@ -109,9 +109,13 @@ type countedConnector struct {
 	sessions []*counted
 }
 
-func newCounted(t *testing.T) *countedConnector {
-	server := mysqltest.Shared(t)
+func newCounted(t *testing.T, server *mysqltest.Server) *countedConnector {
 	return &countedConnector{t: t, server: server, database: server.Database()}
+}
+
+// startCounted starts a server that counts the transactions which have changed a row.
+func startCounted(t *testing.T) *mysqltest.Server {
+	return mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog", "sync_binlog=1"))
 }
 
 func (c *countedConnector) Connect(ctx context.Context) (driver.Session, error) {
@@ -196,8 +200,7 @@ func lock(t testing.TB, m *dlock.RWMutex) *dlock.Lock {
 }
 
 func TestFreeLockTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
-	server := mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog", "sync_binlog=1")) // the log counts changes
-	c := &countedConnector{t: t, server: server, database: server.Database()}
+	c := newCounted(t, startCounted(t))
 	m := c.mutexes(1)[0]
 	s := c.sessions[0]
 	before := s.reset()
@@ -227,17 +230,18 @@ func (c *countedConnector) commits() (n int) {
 // removes its node, and one look of the waiter sees that. The looks before that
 // depend on time, so the test holds them back.
 func TestHandOverTakesTwoTransactionsAndOneLook(t *testing.T) {
-	sqltest.Count(t, func() (time.Time, error) { return countHandOver(t) })
+	server := startCounted(t)
+	sqltest.Count(t, func() (time.Time, error) { return countHandOver(t, server) })
 }
 
-func countHandOver(t *testing.T) (began time.Time, err error) {
-	c := newCounted(t)
+func countHandOver(t *testing.T, server *mysqltest.Server) (began time.Time, err error) {
+	c := newCounted(t, server)
 	found := c.mutexes(2)
 	holder, waiter := c.sessions[0], c.sessions[1]
 	began = time.Now()
 	held := lock(t, found[0])
 	gate := waiter.holdLooks()
-	before := []int{holder.reset(), waiter.reset()}
+	before, commits := []int{holder.reset(), waiter.reset()}, c.commits()
 
 	next := c.wait(found[1], waiter, gate)
 	held.Unlock()
@@ -257,6 +261,9 @@ func countHandOver(t *testing.T) (began time.Time, err error) {
 		holder.expect(before[0], map[string]int{"dlock_remove": 1}),
 		waiter.expect(before[1], map[string]int{"dlock_append": 1, "dlock_look": 2}),
 	)
+	if n := c.commits() - commits; n != 2 {
+		err = errors.Join(err, fmt.Errorf("%d transactions have changed the database, want 2", n))
+	}
 	waiter.openGate()
 	held.Unlock()
 	return began, err

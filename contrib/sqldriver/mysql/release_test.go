@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/mysqltest"
 )
 
 // watched is a session that watches its own node and a node ahead. The looks of the
@@ -52,7 +53,7 @@ func (w *watched) next(t *testing.T) (why driver.Cause, ended bool) {
 // holder returns a session with a node in the queue, and the connector for others.
 func holder(t *testing.T) (*countedConnector, driver.Session, driver.Joined) {
 	t.Helper()
-	c := newCounted(t)
+	c := newCounted(t, mysqltest.Shared(t))
 	s, err := c.Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)

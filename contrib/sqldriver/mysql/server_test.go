@@ -736,7 +736,7 @@ func TestAppendThatWasInterruptedLeavesNothing(t *testing.T) {
 // reply. Package database/sql repeats a statement if the client says that it was not
 // sent. The append was sent, so it must run once.
 func TestLostReplyDoesNotRepeatTheAppend(t *testing.T) {
-	c := newCounted(t)
+	c := newCounted(t, mysqltest.Shared(t))
 	session, err := c.Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)

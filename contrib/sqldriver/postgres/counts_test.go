@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -137,33 +138,56 @@ func lock(t testing.TB, m *dlock.RWMutex) *dlock.Lock {
 	return l
 }
 
-func newCounted(t *testing.T) *countedConnector {
-	server := pgtest.Shared(t)
+func newCounted(t *testing.T, server *pgtest.Server) *countedConnector {
 	return &countedConnector{t: t, server: server, schema: server.Schema()}
 }
 
+// startCounted starts a server on which no other client and no work in the background
+// takes numbers of transactions.
+func startCounted(t *testing.T) *pgtest.Server {
+	return pgtest.Start(t, pgtest.WithConfig("autovacuum=off"))
+}
+
+// changes returns the number that the server will give to the next transaction. Only a
+// transaction that changes the database takes a number.
+func (c *countedConnector) changes() int {
+	c.t.Helper()
+	n, err := strconv.Atoi(c.server.SQL(c.t, "SELECT pg_snapshot_xmax(pg_current_snapshot())"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return n
+}
+
 func TestFreeLockTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
-	c := newCounted(t)
+	c := newCounted(t, startCounted(t))
 	m := c.mutexes(1)[0]
 	s := c.sessions[0]
-	before := s.reset()
+	before, changes := s.reset(), c.changes()
 	lock(t, m).Unlock()
+	if n := c.changes() - changes; n != 2 {
+		t.Errorf("%d transactions have changed the database, want 2", n)
+	}
 	if err := s.expect(before, map[string]int{"append": 1, "remove": 1}); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestHandOverTakesTwoTransactionsOfOneRoundTrip(t *testing.T) {
-	sqltest.Count(t, func() (time.Time, error) { return countHandOver(t) })
+	server := startCounted(t)
+	sqltest.Count(t, func() (time.Time, error) { return countHandOver(t, server) })
 }
 
-func countHandOver(t *testing.T) (began time.Time, err error) {
-	c := newCounted(t)
+// countHandOver counts what it takes to pass a lock on while a third session joins the
+// queue, so that each of the two transactions belongs to a hand-over.
+func countHandOver(t *testing.T, server *pgtest.Server) (began time.Time, err error) {
+	c := newCounted(t, server)
 	found := c.mutexes(3)
 	began = time.Now()
 	held := lock(t, found[0])
 	second := c.wait(found[1], c.sessions[1])
 	before := []int{c.sessions[0].reset(), c.sessions[1].reset(), c.sessions[2].reset()}
+	changes := c.changes()
 
 	third := c.wait(found[2], c.sessions[2])
 	held.Unlock()
@@ -173,6 +197,9 @@ func countHandOver(t *testing.T) (began time.Time, err error) {
 		c.sessions[1].expect(before[1], map[string]int{}),
 		c.sessions[2].expect(before[2], map[string]int{"append": 1}),
 	)
+	if n := c.changes() - changes; n != 2 {
+		err = errors.Join(err, fmt.Errorf("%d transactions have changed the database, want 2", n))
+	}
 
 	before[1], before[2] = c.sessions[1].reset(), c.sessions[2].reset()
 	held.Unlock()
