@@ -5,6 +5,8 @@ package docs_test
 
 import (
 	"fmt"
+	"go/parser"
+	"go/token"
 	"maps"
 	"os"
 	"os/exec"
@@ -618,6 +620,38 @@ func TestTheArrowsOfTheMapAreTheImports(t *testing.T) {
 		}
 	}
 	assert.ElementsMatch(t, imports, arrows)
+}
+
+// TestDriversOfContribImportPublicPackages checks that the drivers below contrib use
+// nothing that the driver of another project cannot use. Packages whose names end in
+// test are for tests only, and no driver may import them.
+func TestDriversOfContribImportPublicPackages(t *testing.T) {
+	imports := 0
+	for _, dir := range packages(t) {
+		if !strings.HasPrefix(dir, "contrib/") || strings.HasPrefix(dir, "contrib/cmd/") || strings.HasSuffix(dir, "test") {
+			continue
+		}
+		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+		require.NoError(t, err)
+		for _, name := range files {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+			require.NoError(t, err)
+			for _, spec := range file.Imports {
+				imported, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), "github.com/dlock-go/dlock/")
+				if !ours {
+					continue
+				}
+				imports++
+				assert.False(t, strings.Contains("/"+imported+"/", "/internal/") && !strings.HasPrefix(imported, "contrib/"),
+					"%s imports %s, which is internal to the root module", name, imported)
+				assert.False(t, strings.HasSuffix(imported, "test"), "%s imports %s, which is for tests", name, imported)
+			}
+		}
+	}
+	require.Greater(t, imports, 20)
 }
 
 // TestThePathsOfContributingExist looks at the tables that say where a change and
