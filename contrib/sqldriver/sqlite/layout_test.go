@@ -1,0 +1,165 @@
+package sqlite
+
+import (
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// The statements of the package comment, for the queue and the session of this test.
+const (
+	showQueue = `SELECT seq, name, session FROM dlock_node WHERE queue = 'stock/42' ORDER BY seq`
+	drawSeq   = `UPDATE dlock_store SET last = last + 1 WHERE last < reserved RETURNING last`
+)
+
+// layout returns the section Layout of the package comment.
+func layout(t *testing.T) string {
+	text, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(text), "// # Layout\n")
+	require.True(t, found)
+	return section
+}
+
+func TestTheTablesHaveTheDocumentedColumns(t *testing.T) {
+	path := filepath.Join(directory(t), "locks.db")
+	connect(t, newStoreAt(t, path, time.Hour))
+	db := otherProgram(t, path)
+	for _, table := range []string{"dlock_store", "dlock_session", "dlock_node"} {
+		_, text, found := strings.Cut(layout(t), "\n// "+table+" has ")
+		require.True(t, found, table)
+		_, list, _ := strings.Cut(text, "\n//\n")
+		list, _, _ = strings.Cut(list, "\n//\n")
+		var documented []string
+		for line := range strings.Lines(list) {
+			if column := strings.TrimPrefix(line, "//\t"); !strings.HasPrefix(column, " ") {
+				documented = append(documented, strings.Fields(column)[0])
+			}
+		}
+		assert.Equal(t, documented, rowsOf(t, db, "SELECT name FROM pragma_table_info('"+table+"')"), table)
+	}
+}
+
+// otherProgram opens the database as a program in another language does, which knows
+// the tables only.
+func otherProgram(t *testing.T, path string) *sql.DB {
+	db, err := sql.Open("sqlite", fileURI(path)+"?_txlock=immediate&_pragma=busy_timeout(10000)")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	return db
+}
+
+// rowsOf returns the rows of a query, with a bar between columns.
+func rowsOf(t *testing.T, db *sql.DB, query string) (found []string) {
+	rows, err := db.QueryContext(t.Context(), query)
+	require.NoError(t, err)
+	defer rows.Close()
+	columns, err := rows.Columns()
+	require.NoError(t, err)
+	for rows.Next() {
+		values, scan := make([]any, len(columns)), make([]any, len(columns))
+		for i := range values {
+			scan[i] = &values[i]
+		}
+		require.NoError(t, rows.Scan(scan...))
+		found = append(found, strings.ReplaceAll(strings.TrimSuffix(fmt.Sprintln(values...), "\n"), " ", "|"))
+	}
+	require.NoError(t, rows.Err())
+	return found
+}
+
+// The other program has no file in the directory of the sessions, so that only its
+// deadline counts.
+func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
+	doc := strings.Join(strings.Fields(strings.ReplaceAll(layout(t), "//", "")), " ")
+	require.Contains(t, doc, showQueue)
+	require.Contains(t, doc, drawSeq)
+
+	path := filepath.Join(directory(t), "locks.db")
+	c, _ := client(t, path)
+	mutex := c.RWMutex("stock/42")
+	db := otherProgram(t, path)
+	const id = "ANOTHERPROGRAMXXXXXXXXXXXX"
+	change := func(statements func(tx *sql.Tx)) {
+		t.Helper()
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		statements(tx)
+		require.NoError(t, tx.Commit())
+	}
+	exec := func(tx *sql.Tx, want int64, statement string, args ...any) {
+		t.Helper()
+		result, err := tx.Exec(statement, args...)
+		require.NoError(t, err)
+		n, err := result.RowsAffected()
+		require.NoError(t, err)
+		require.Equal(t, want, n, statement)
+	}
+	inAnHour := func() int64 { return time.Now().Add(time.Hour).UnixMicro() }
+	change(func(tx *sql.Tx) {
+		exec(tx, 1, "INSERT INTO dlock_session (id, deadline) VALUES (?, ?)", id, inAnHour())
+	})
+	create := func() (seq int64, name string) {
+		t.Helper()
+		change(func(tx *sql.Tx) {
+			require.NoError(t, tx.QueryRow(drawSeq).Scan(&seq))
+			name = driver.FormatName("sh-W-", seq)
+			exec(tx, 1, "INSERT INTO dlock_node (queue, seq, name, session) SELECT 'stock/42', ?, ?, id FROM dlock_session WHERE id = ?",
+				seq, name, id)
+		})
+		return seq, name
+	}
+
+	// The other program waits for a lock of dlock.
+	held, err := mutex.Lock(t.Context())
+	require.NoError(t, err)
+	seq, name := create()
+	require.Greater(t, seq, held.Token())
+	shown := rowsOf(t, db, showQueue)
+	require.Len(t, shown, 2)
+	require.True(t, strings.HasPrefix(shown[0], fmt.Sprintf("%d|%s|", held.Token(), held.Node())), shown[0])
+	own := fmt.Sprintf("%d|%s|%s", seq, name, id)
+	require.Equal(t, own, shown[1])
+	require.NoError(t, held.Unlock())
+	require.Equal(t, []string{own}, rowsOf(t, db, showQueue), "the other program holds the lock")
+	change(func(tx *sql.Tx) { exec(tx, 1, "UPDATE dlock_session SET deadline = ? WHERE id = ?", inAnHour(), id) })
+
+	// A client of dlock waits for the lock of the other program.
+	_, err = mutex.TryLock(t.Context())
+	require.ErrorIs(t, err, dlock.ErrLocked)
+	granted := make(chan *dlock.Lock, 1)
+	go func() {
+		next, err := mutex.Lock(t.Context())
+		assert.NoError(t, err)
+		granted <- next
+	}()
+	require.Eventually(t, func() bool { return len(rowsOf(t, db, showQueue)) == 2 }, time.Minute, time.Millisecond)
+	require.Empty(t, granted)
+	change(func(tx *sql.Tx) {
+		exec(tx, 1, "DELETE FROM dlock_node WHERE queue = 'stock/42' AND seq = ? AND session = ?", seq, id)
+		exec(tx, 1, "UPDATE dlock_store SET released = ?", "stock/42/"+name)
+	})
+	var next *dlock.Lock
+	select {
+	case next = <-granted:
+	case <-time.After(time.Minute):
+		require.FailNow(t, "the client does not see the release")
+	}
+	require.Greater(t, next.Token(), seq)
+
+	// The end of the session removes its nodes.
+	create()
+	change(func(tx *sql.Tx) { exec(tx, 1, "DELETE FROM dlock_session WHERE id = ?", id) })
+	require.Len(t, rowsOf(t, db, showQueue), 1)
+	require.NoError(t, next.Unlock())
+}
