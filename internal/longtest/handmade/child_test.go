@@ -49,6 +49,8 @@ var locks = map[string]func(s setting, p *points) (locker, error){
 	"script":           newComparedByScript,
 	"script, watchdog": newWatched,
 	"redlock":          newRedlock,
+
+	"script, watchdog until unlocked": newWatchedUntilUnlocked,
 }
 
 // points are the places in a lock at which a test can stop the process.

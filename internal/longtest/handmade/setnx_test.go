@@ -199,6 +199,24 @@ func (l *watched) unlock(ctx context.Context) error {
 	return l.comparedByScript.unlock(ctx)
 }
 
+// A watchedUntilUnlocked is stage 5 with a mistake: only an unlock that succeeds ends
+// the watchdog.
+type watchedUntilUnlocked struct{ watched }
+
+func newWatchedUntilUnlocked(s setting, p *points) (locker, error) {
+	l := &watchedUntilUnlocked{}
+	l.comparedByScript = comparedByScript{comparedByClient{newRedisKey(s, p), rand.Text()}}
+	return l, nil
+}
+
+func (l *watchedUntilUnlocked) unlock(ctx context.Context) error {
+	err := l.comparedByScript.unlock(ctx)
+	if err == nil {
+		l.stop()
+	}
+	return err
+}
+
 // useRedis returns a setting for a lock on a server.
 func useRedis(server *redistest.Server, lock string, expiry time.Duration) setting {
 	return setting{Lock: lock, Servers: []string{server.Addr()}, Expiry: expiry}
@@ -284,6 +302,53 @@ func TestAHolderOfAKeyThatWorksForLong(t *testing.T) {
 		})
 	}
 	t.Run("dlock", func(t *testing.T) { requireLongWork(t, dlockOnRedis(redistest.Start(t))) })
+}
+
+// TestAWatchdogOutlivesTheWork is stage 5: the network fails for a moment while the
+// holder unlocks. The holder takes its work for done. Its watchdog extends the key for
+// as long as the process lives. With dlock, the client goes on to remove the node, and
+// the session of the holder is not in the way.
+func TestAWatchdogOutlivesTheWork(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := testenv.NewProxy(t, server.Addr(), nil)
+	failToUnlock := func(t *testing.T, a *process) {
+		proxy.Refuse()
+		proxy.DropConnections()
+		require.Error(t, a.unlock())
+		proxy.Heal()
+	}
+	t.Run("by hand", func(t *testing.T) {
+		s := useRedis(server, "script, watchdog until unlocked", 6*time.Second)
+		b := start(t, "B", s)
+		s.Servers = []string{proxy.Addr()}
+		a := start(t, "A", s)
+		a.lock()
+		b.contend()
+		value := server.Do("GET", "lock:42")
+		failToUnlock(t, a)
+		for range 2 { // and so on
+			last := server.Do("PTTL", "lock:42").(int64)
+			require.Eventually(t, func() bool {
+				left := server.Do("PTTL", "lock:42").(int64)
+				extended := left > last
+				last = left
+				return extended
+			}, bound, 10*time.Millisecond, "the key is not extended")
+			require.Equal(t, value, server.Do("GET", "lock:42"), "A has lost the lock")
+		}
+		a.kill()
+		b.granted()
+	})
+	t.Run("dlock", func(t *testing.T) {
+		const long = "?session_timeout=10m" // so that the session of A does not end
+		a := start(t, "A", useDlock("redis", "redis://"+proxy.Addr()+long))
+		b := start(t, "B", useDlock("redis", "redis://"+server.Addr()+long))
+		first := a.lock()
+		b.contend()
+		failToUnlock(t, a)
+		require.Greater(t, b.granted(), first)
+	})
 }
 
 // TestGetThenDelOfAKey is stage 4 without a script: the holder has compared the value,
