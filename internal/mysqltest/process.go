@@ -94,7 +94,12 @@ func (p *process) initialize() error {
 	// The server runs as the same user as the tests, which may be root.
 	args := []string{"--no-defaults", "--user=" + me.Username, "--datadir=" + p.data(), "--auth-root-authentication-method=normal",
 		"--skip-test-db", "--innodb-flush-method=nosync"}
-	if out, err := exec.Command(install, args...).CombinedOutput(); err != nil {
+	if err := os.Mkdir(p.temp(), 0o700); err != nil {
+		return err
+	}
+	cmd := exec.Command(install, args...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+p.temp())
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("mysqltest: mariadb-install-db: %w\n%s", err, out)
 	}
 	users := fmt.Sprintf("ALTER USER root@localhost ACCOUNT LOCK;\n"+
@@ -105,6 +110,10 @@ func (p *process) initialize() error {
 func (p *process) data() string    { return filepath.Join(p.dir, "data") }
 func (p *process) users() string   { return filepath.Join(p.dir, "users.sql") }
 func (p *process) pidFile() string { return filepath.Join(p.dir, "pid") }
+
+// temp returns the directory for temporary files. A server that starts removes the
+// tables of all servers there, so each server needs a directory of its own.
+func (p *process) temp() string { return filepath.Join(p.dir, "tmp") }
 
 func (p *process) command(s *settings) ([]string, error) {
 	server, err := program("mariadbd")
@@ -117,7 +126,7 @@ func (p *process) command(s *settings) ([]string, error) {
 	}
 	args := []string{server, "--no-defaults", "--user=" + me.Username, "--datadir=" + p.data(), "--port=" + strconv.Itoa(p.port),
 		"--bind-address=127.0.0.1", "--socket=" + filepath.Join(p.dir, "socket"), "--pid-file=" + p.pidFile(), "--init-file=" + p.users(),
-		"--skip-name-resolve"}
+		"--skip-name-resolve", "--tmpdir=" + p.temp()}
 	config := append([]string{"max_connections=300", "innodb_buffer_pool_size=32M", "innodb_log_file_size=16M",
 		"innodb_flush_method=nosync"}, s.config...)
 	if s.tls != nil {

@@ -2,6 +2,8 @@ package mysqltest
 
 import (
 	"net"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -22,6 +24,17 @@ func TestDataSurvivesAKillAndARestart(t *testing.T) {
 func TestDatabasesAreNew(t *testing.T) {
 	s := Shared(t)
 	require.NotEqual(t, s.Database(), s.Database())
+}
+
+// A server that starts removes temporary tables from its directory for temporary files,
+// whatever server has made them. Otherwise a server that starts at the same time fails.
+func TestNoServerRemovesTheTemporaryTablesOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	table := filepath.Join(dir, "#sql-temptable-1-1-1.MAI")
+	require.NoError(t, os.WriteFile(table, nil, 0o600))
+	Start(t)
+	require.FileExists(t, table)
 }
 
 func TestPausedServerAnswersNothing(t *testing.T) {
