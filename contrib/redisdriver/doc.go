@@ -50,6 +50,7 @@
 // (8), which is the number of calls of a session that are on their way at once.
 // Other parameters of go-redis, such as max_retries, are accepted and do nothing: the
 // driver manages the connections itself, and go-redis must repeat no request.
+// The connection for notices uses version 2 of the protocol in any case.
 //
 // A session opens a connection when it needs one more. It has at most pool_size + 6:
 // one for notices, and five for heartbeats and the like, which wait for no call. With

@@ -169,6 +169,10 @@ func (x *line) begin(ctx context.Context) (client *redis.Client, done func(), er
 func (x *line) newClient() *redis.Client {
 	o := x.link.settings.options()
 	o.PoolSize, o.MinIdleConns, o.MaxActiveConns = 1, 0, 0
+	if x == x.link.listener {
+		// With version 3, go-redis throws a notice away whose first bytes come alone.
+		o.Protocol = 2
+	}
 	x.clients++
 	this := x.clients
 	o.Dialer = func(_ context.Context, network, _ string) (net.Conn, error) { return x.dial(this, network), nil }
