@@ -2,6 +2,7 @@ package redisdriver
 
 import (
 	"os"
+	"os/exec"
 	"strconv"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 // conformance has all stores of one run of the kit.
 type conformance struct {
 	server *redistest.Server
+	params string // more parameters of data source names
 	// lenient says that a hook may come after the end of its session or node.
 	lenient bool
 
@@ -31,7 +33,7 @@ type conformance struct {
 const conformanceTimeout = time.Second
 
 func (c *conformance) open(t *testing.T) driver.Connector {
-	s := newStore(t, c.server, "session_timeout="+conformanceTimeout.String())
+	s := newStore(t, c.server, "session_timeout="+conformanceTimeout.String()+c.params)
 	s.keepProxies = c.lenient
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,6 +59,29 @@ func TestConformance(t *testing.T) {
 		config.Timeout = 2 * time.Second // the case fails
 	}
 	dlocktest.Run(t, config)
+}
+
+// alone is the name of an environment variable. If it is set, no other test runs in the
+// process.
+const alone = "DLOCK_REDIS_ALONE"
+
+// TestConformanceOfVersion3 runs cases of the kit with version 3 of Redis's protocol.
+// It leaves out the cases that mostly wait for the end of a session. The kit counts the
+// goroutines of its process, so it runs in a process of its own, beside other tests. To
+// run all cases, set the variable DLOCK_REDIS_ALONE.
+func TestConformanceOfVersion3(t *testing.T) {
+	if os.Getenv(alone) != "" {
+		dlocktest.Run(t, (&conformance{server: redistest.Shared(t), params: "&protocol=3"}).config())
+		return
+	}
+	t.Parallel()
+	redistest.Shared(t) // skips the test if there is no Redis
+	cases := "^TestConformanceOfVersion3$/^(rule0[1-7]|rule1[1-3]|read|walk|describe)$"
+	kit := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+cases, "-test.timeout=5m", "-test.v")
+	kit.Env = append(os.Environ(), alone+"=1")
+	out, err := kit.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "rule 13 (released)                checked (", "%s", out)
 }
 
 func (c *conformance) config() dlocktest.Config {

@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Proxy is a proxy in front of a Redis server. It understands version 2 of
-// Redis's protocol, so that it can count, lose and hold single requests and
+// Proxy is a proxy in front of a Redis server. It understands versions 2 and 3
+// of Redis's protocol, so that it can count, lose and hold single requests and
 // replies. It forwards other bytes, such as TLS, as they come.
 type Proxy struct {
 	*testenv.Proxy

@@ -20,8 +20,10 @@ const maxLength = 64 << 20
 // maxDepth bounds how deep the arrays of a value may be nested.
 const maxDepth = 8
 
-// readValue reads one value of Redis's protocol, version 2, and copies its bytes to
-// raw. The value is a string, an int64, nil, an error or a []any.
+// readValue reads one value of Redis's protocol, version 2 or 3, and copies its bytes
+// to raw. The value is a string, an int64, nil, an error or a []any. A map is a []any
+// with its keys and values by turns. Numbers that are no int64, and booleans, are
+// strings.
 func readValue(r *bufio.Reader, raw *bytes.Buffer, depth int) (any, error) {
 	line, err := r.ReadSlice('\n')
 	raw.Write(line)
@@ -33,10 +35,12 @@ func readValue(r *bufio.Reader, raw *bytes.Buffer, depth int) (any, error) {
 	}
 	text := string(line[1 : len(line)-2])
 	switch line[0] {
-	case '+':
+	case '+', ',', '(', '#':
 		return text, nil
 	case '-':
 		return errors.New(text), nil
+	case '_':
+		return nil, nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
@@ -52,18 +56,26 @@ func readValue(r *bufio.Reader, raw *bytes.Buffer, depth int) (any, error) {
 		return nil, testenv.ErrOtherProtocol
 	}
 	switch line[0] {
-	case '$':
+	case '$', '=':
 		return readBulk(r, raw, n)
-	case '*':
+	case '!':
+		text, err := readBulk(r, raw, n)
+		if err != nil {
+			return nil, err
+		}
+		return errors.New(text), nil
+	case '*', '~', '>':
 		return readArray(r, raw, n, depth)
+	case '%':
+		return readArray(r, raw, 2*n, depth)
 	}
 	return nil, testenv.ErrOtherProtocol
 }
 
-func readBulk(r *bufio.Reader, raw *bytes.Buffer, n int64) (any, error) {
+func readBulk(r *bufio.Reader, raw *bytes.Buffer, n int64) (string, error) {
 	start := raw.Len()
 	if _, err := io.CopyN(raw, r, n+2); err != nil {
-		return nil, err
+		return "", err
 	}
 	return string(raw.Bytes()[start : start+int(n)]), nil
 }
