@@ -98,6 +98,7 @@ func TestEverySabotageIsSeen(t *testing.T) {
 	t.Parallel()
 	for _, s := range sabotages {
 		t.Run(strings.ReplaceAll(s.name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
 			command := exec.Command(os.Args[0], "-test.run", "^"+strings.ReplaceAll(s.test, "/", "$/^")+"$", "-test.timeout", "5m", "-test.v")
 			command.Env = append(os.Environ(), sabotaged+"="+s.name)
 			out, err := command.CombinedOutput()
