@@ -66,7 +66,7 @@
 //
 // BenchmarkFreeLock, BenchmarkContended and BenchmarkDrain compare the driver with
 // etcd's own lock in one run. On a machine with two cores, for clients and server
-// together:
+// together, on 23 November 2026:
 //
 //	                    this driver   Mutex
 //	a free lock         0.86 ms       0.86 ms
