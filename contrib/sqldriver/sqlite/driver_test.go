@@ -328,7 +328,9 @@ func TestNodesOfASessionThatCouldNotBeClosedGoAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, b.db.use(t.Context(), func() error {
 		require.NoError(t, b.db.exec(t.Context(), sqlBegin))
-		assert.ErrorIs(t, a.Close(), driver.ErrUnavailable)
+		err := a.Close()
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		assert.Equal(t, 1, strings.Count(err.Error(), driver.ErrUnavailable.Error()), err)
 		return b.db.exec(t.Context(), sqlRollback)
 	}))
 	list, err := b.List(t.Context(), "q")

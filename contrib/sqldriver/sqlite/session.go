@@ -682,7 +682,10 @@ func (s *session) Close() error {
 	s.db.close()
 	if err != nil {
 		s.presence.unlock() // so that another session finds this one dead
-		return fmt.Errorf("sqlite: close: %w: the nodes stay until another session drops them: %w", driver.ErrUnavailable, err)
+		if !errors.Is(err, driver.ErrUnavailable) {
+			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+		}
+		return fmt.Errorf("sqlite: close: the nodes stay until another session drops them: %w", err)
 	}
 	s.presence.leave()
 	s.gone = true

@@ -367,7 +367,10 @@ func (s *Session) Close() error {
 	defer cancel()
 	if err := s.store.End(ctx, s.id); err != nil {
 		_ = s.store.Close() // End opens connections again if Close is repeated
-		return fmt.Errorf("%s: close: %w: the nodes stay until the session times out: %w", s.name, driver.ErrUnavailable, err)
+		if !errors.Is(err, driver.ErrUnavailable) {
+			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+		}
+		return fmt.Errorf("%s: close: the nodes stay until the session times out: %w", s.name, err)
 	}
 	s.closed = true
 	_ = s.store.Close() // nothing is lost: the session has ended

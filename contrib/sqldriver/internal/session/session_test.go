@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -40,6 +42,31 @@ func TestConnectWithALateAnswerMayBeRepeated(t *testing.T) {
 	_, err := Connect(t.Context(), "slow", slowStore{}, 10*time.Millisecond)
 	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrSessionEnded) {
 		t.Errorf("Connect returned %v, want an error that matches ErrUnavailable, and not ErrSessionEnded", err)
+	}
+}
+
+// brokenStore is a store that cannot end a session.
+type brokenStore struct {
+	quietStore
+	err error
+}
+
+func (s brokenStore) End(context.Context, string) error { return s.err }
+
+func TestAFailureOfCloseMatchesErrUnavailableAndSaysSoOnce(t *testing.T) {
+	other := errors.New("permission denied")
+	for _, want := range []error{other, fmt.Errorf("%w: connection reset", driver.ErrUnavailable)} {
+		s, err := Connect(t.Context(), "broken", brokenStore{err: want}, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Close()
+		if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, want) {
+			t.Errorf("error %v", err)
+		}
+		if n := strings.Count(fmt.Sprint(err), driver.ErrUnavailable.Error()); n != 1 {
+			t.Errorf("the error says %d times that the store is unavailable: %v", n, err)
+		}
 	}
 }
 
