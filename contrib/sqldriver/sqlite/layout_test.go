@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"os"
@@ -162,4 +163,27 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	change(func(tx *sql.Tx) { exec(tx, 1, "DELETE FROM dlock_session WHERE id = ?", id) })
 	require.Len(t, rowsOf(t, db, showQueue), 1)
 	require.NoError(t, next.Unlock())
+}
+
+// A process that was stopped keeps its file locked, so that only its deadline counts. A
+// waiter whose own timeout is much longer has to notice that the deadline has passed.
+func TestAWaiterWithALongTimeoutSeesShortSessionsEnd(t *testing.T) {
+	path := filepath.Join(directory(t), "locks.db")
+	c, _ := client(t, path)
+	db := otherProgram(t, path)
+	const id = "STOPPEDPROGRAMXXXXXXXXXXXX"
+	for _, statement := range []string{
+		fmt.Sprintf("INSERT INTO dlock_session (id, deadline) VALUES ('%s', %d)", id, time.Now().Add(time.Second).UnixMicro()),
+		fmt.Sprintf("INSERT INTO dlock_node (queue, seq, name, session) VALUES ('q', 0, 'sh-W-0000000000', '%s')", id),
+	} {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	_, err := c.RWMutex("q").TryLock(t.Context())
+	require.ErrorIs(t, err, dlock.ErrLocked)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	lock, err := c.RWMutex("q").Lock(ctx)
+	require.NoError(t, err)
+	require.NoError(t, lock.Unlock())
 }

@@ -17,6 +17,9 @@ const (
 	// probeEvery is the time between two checks whether the processes live that own the
 	// first nodes of a watched queue.
 	probeEvery = 20 * time.Millisecond
+	// longestReap bounds the time between two searches for sessions that have died. A
+	// session with a long timeout may wait for one with a short timeout.
+	longestReap = 2 * time.Second
 )
 
 // poke leaves a message in a channel for one message, unless it has one.
@@ -39,7 +42,7 @@ func (s *session) poll() {
 	ctx, cancel := s.lease.Context()
 	defer cancel()
 	p := poller{session: s, wait: shortest}
-	timer, reap := time.NewTimer(time.Hour), time.NewTicker(s.timeout/8)
+	timer, reap := time.NewTimer(time.Hour), time.NewTicker(min(s.timeout/8, longestReap))
 	defer timer.Stop()
 	defer reap.Stop()
 	for {
