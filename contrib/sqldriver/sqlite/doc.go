@@ -103,9 +103,11 @@
 // # What it cannot give
 //
 //   - More than one machine.
-//   - A clock step forward ends sessions early, in their processes as well. After a
-//     step back, the nodes of a killed process stay longer on systems where no
-//     kernel lock shows its death.
+//   - A step of the machine's clock forward, by more than half of the session timeout,
+//     may end sessions early: first in their processes, and then in the database. So a
+//     lock never has two holders. After a step back, sessions live on and tokens rise.
+//     The nodes of a killed process then stay longer on systems where no kernel lock
+//     shows its death.
 //   - A process that is stopped in the middle of a transaction (SIGSTOP) blocks all
 //     others until it goes on. Other sessions may then end, because they cannot send
 //     heartbeats.

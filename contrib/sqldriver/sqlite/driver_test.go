@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -314,6 +315,36 @@ func TestAHeartbeatMakesNoOtherSessionListAQueue(t *testing.T) {
 	clear(p.heads)
 	p.look(t.Context(), true) // as after a change of this session itself
 	require.Equal(t, []string{a.presence.id}, p.heads["q"])
+}
+
+// TestPollsBecomeRareWhileNothingChanges watches five queues. A poll that finds no change
+// reads none of them, and the next poll comes later. After a change it comes soon again.
+func TestPollsBecomeRareWhileNothingChanges(t *testing.T) {
+	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
+	a, b := connect(t, st), connect(t, st)
+	p := poller{session: &session{ // b without its goroutines
+		db: b.db, presence: b.presence, lease: b.lease, timeout: b.timeout, heads: make(map[string][]string),
+	}}
+	for i := range 5 {
+		p.watches.ArmQueue(fmt.Sprint("q", i), int64(0))
+	}
+	p.look(t.Context(), false) // the first look of a session at the database sees any change
+	for range 2 {
+		require.Equal(t, shortest, p.wait)
+		reads := wireOf(b).reads.Load()
+		for p.wait < longest {
+			before := p.wait
+			p.look(t.Context(), false)
+			require.Equal(t, min(before*3/2, longest), p.wait)
+		}
+		p.look(t.Context(), false)
+		require.Equal(t, longest, p.wait)
+		require.Equal(t, reads, wireOf(b).reads.Load())
+
+		_, err := a.Create(t.Context(), "q3", driver.NodeSpec{Prefix: "a-W-"})
+		require.NoError(t, err)
+		p.look(t.Context(), false)
+	}
 }
 
 // If the database is locked, Close cannot remove the nodes of the session. Then another

@@ -1,0 +1,76 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/driver"
+)
+
+// A test cannot set the clock of the machine, because other programs use it. The tests
+// of this file change what sessions compare with the clock: their leases, and the
+// deadlines in the database. The section "What it cannot give" of the package comment
+// says what they show.
+
+// stepClock does what setting the clock of the machine forward by d does to sessions.
+// A negative d sets the clock back.
+func stepClock(t *testing.T, d time.Duration, sessions ...*session) {
+	for _, s := range sessions {
+		dlocktest.SkewLease(s.lease, d)
+	}
+	operate(t, sessions[0].path, "UPDATE dlock_session SET deadline = deadline - ?", d.Microseconds())
+}
+
+// TestAStepForwardLeavesOneHolder sets the clock forward by more than the session
+// timeout. The process and the database go by the same clock, so the holder knows that
+// it has lost the lock when the next contender gets it.
+func TestAStepForwardLeavesOneHolder(t *testing.T) {
+	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
+	holder := connect(t, st)
+	held, err := holder.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+	require.NoError(t, err)
+
+	stepClock(t, 30*time.Minute, holder)
+	require.NoError(t, holder.Err(), "a step that is shorter than the session timeout")
+	next := connect(t, st)
+	list, err := next.List(t.Context(), "q")
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+
+	stepClock(t, time.Hour, holder, next)
+	require.ErrorIs(t, holder.Err(), driver.ErrSessionEnded)
+	require.ErrorIs(t, next.Err(), driver.ErrSessionEnded)
+	joined, err := connect(t, st).Create(t.Context(), "q", driver.NodeSpec{Prefix: "b-W-"})
+	require.NoError(t, err)
+	require.Empty(t, joined.Ahead)
+	require.Greater(t, joined.Token, held.Token)
+}
+
+// TestAStepBackLosesNoLock sets the clock back by a day. Sessions live on, and tokens
+// rise. The lock of a killed process is free at once, although its deadline is a day
+// away.
+func TestAStepBackLosesNoLock(t *testing.T) {
+	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
+	killed, other := connect(t, st), connect(t, st)
+	held, err := killed.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+	require.NoError(t, err)
+
+	stepClock(t, -24*time.Hour, killed, other)
+	require.NoError(t, killed.Err())
+	require.NoError(t, other.Err())
+	require.NoError(t, killed.beat(t.Context()))
+	behind, err := other.Create(t.Context(), "q", driver.NodeSpec{Prefix: "b-W-"})
+	require.NoError(t, err)
+	require.Equal(t, []driver.Node{held.Node}, behind.Ahead)
+	require.Greater(t, behind.Token, held.Token)
+
+	stepClock(t, -24*time.Hour, killed, other)
+	die(t, killed)
+	list, err := other.List(t.Context(), "q")
+	require.NoError(t, err)
+	require.Equal(t, []driver.Node{behind.Node}, list)
+}
