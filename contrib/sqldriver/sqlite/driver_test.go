@@ -317,8 +317,9 @@ func TestAHeartbeatMakesNoOtherSessionListAQueue(t *testing.T) {
 	require.Equal(t, []string{a.presence.id}, p.heads["q"])
 }
 
-// TestPollsBecomeRareWhileNothingChanges watches five queues. A poll that finds no change
-// reads none of them, and the next poll comes later. After a change it comes soon again.
+// TestPollsBecomeRareWhileNothingChanges watches five queues. A poll that finds no
+// change reads none of them, and the next poll comes later. After a change it comes
+// soon again.
 func TestPollsBecomeRareWhileNothingChanges(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
 	a, b := connect(t, st), connect(t, st)

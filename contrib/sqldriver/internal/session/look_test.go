@@ -57,8 +57,8 @@ func (s *polledStore) take() (looks []lookedAt) {
 	return looks
 }
 
-// TestOneLookServesAllWatches watches five queues. Each look asks for all of them. While
-// nothing changes, the looks become rare. After a change they are frequent again.
+// TestOneLookServesAllWatches watches five queues. Each look asks for all of them.
+// While nothing changes, the looks become rare. After a change they are frequent again.
 // Without watches there are none.
 func TestOneLookServesAllWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
