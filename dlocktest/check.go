@@ -200,9 +200,7 @@ func (c *check) cleanUp() {
 	sessions, heals, clients := c.sessions, c.heals, c.clients
 	c.mu.Unlock()
 	for _, s := range sessions {
-		if err := s.Err(); err != nil && !c.endExpected(s) {
-			c.noteLoss(err)
-		}
+		c.noteIfLost(s)
 	}
 	var wg sync.WaitGroup
 	for _, heal := range heals {
@@ -250,12 +248,13 @@ func (c *check) notChecked(why string) {
 	}
 }
 
-// noteLoss records the error of a session that has ended although the case did
+// noteIfLost records the error of a session that has ended although the case has done
 // nothing that may end it.
-func (c *check) noteLoss(err error) {
+func (c *check) noteIfLost(s driver.Session) {
+	err := s.Err()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.abandoned {
+	if err != nil && !c.mayEnd[s] && !c.abandoned {
 		c.lost = err
 	}
 }
@@ -341,17 +340,12 @@ func (c *check) closeLater(s driver.Session) {
 func (c *check) twoSessions() (a, b driver.Session) { return c.session(), c.session() }
 
 // expectEnd records that the case ends the session, or does something that may
-// end it.
+// end it. A session that has ended before was lost.
 func (c *check) expectEnd(s driver.Session) {
+	c.noteIfLost(s)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mayEnd[s] = true
-}
-
-func (c *check) endExpected(s driver.Session) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.mayEnd[s]
 }
 
 // stacks returns the stacks of all goroutines.
