@@ -91,15 +91,26 @@ func (c *counting) count(l *dlock.Lock) {
 // all of them together. The parameter more is the number of these increments.
 func (c *counting) progress(t testing.TB, more int64) {
 	t.Helper()
+	if !c.goesOn(t, more) {
+		t.Fatalf("not within %v: the clients go on counting", bound)
+	}
+}
+
+// goesOn is like progress, and reports whether the clients have made the increments.
+func (c *counting) goesOn(t testing.TB, more int64) bool {
+	t.Helper()
 	from := c.counts.Load()
-	eventually(t, "the clients go on counting", func() bool {
+	for end := time.Now().Add(bound); c.counts.Load() < from+more; time.Sleep(2 * time.Millisecond) {
 		select {
 		case err := <-c.errors:
 			t.Fatal(err)
 		default:
 		}
-		return c.counts.Load() >= from+more
-	})
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
 }
 
 // stop ends the counting and checks the counter.

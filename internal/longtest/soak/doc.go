@@ -51,13 +51,10 @@
 // # Servers that have diverged
 //
 // In about one of 250 rounds, a server of ZooKeeper 3.8.0 disagrees with the
-// two other servers for good: it shows a node that they do not have, or does
-// not show a node that they have. A waiter that is connected to it may then
-// wait for ever, which no lock can prevent. So when a round is stuck, the test
-// asks every server for the queues, several times over some 40 seconds. If the
-// servers disagree about the same node each time, the verdict is that the
-// ensemble has diverged: the test prints what each server shows, counts the
-// round, and goes on with a new ensemble. That explains only what was stuck.
-// The checks of two holders, of the order of tokens and of lost updates count
-// all the same.
+// two other servers for good, and a waiter that is connected to it may wait for
+// ever: see package survey. So when a round is stuck, the test makes surveys. If
+// the verdict is that the ensemble has diverged, the test prints what each
+// server shows, counts the round, and goes on with a new ensemble. That explains
+// only what was stuck. The checks of two holders, of the order of tokens and of
+// lost updates count all the same.
 package soak

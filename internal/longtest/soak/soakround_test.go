@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/longtest/survey"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
@@ -63,7 +64,7 @@ type round struct {
 	// lock, unless the servers have diverged.
 	stuck       []string
 	differences []string // what the servers disagree about; empty unless they have diverged
-	lastSurvey  survey
+	lastSurvey  survey.Survey
 }
 
 // playRound plays one round and judges it. It reports whether the servers have
@@ -376,6 +377,30 @@ func (s *round) surveyIfLate() (diverged <-chan struct{}, stop func()) {
 		<-ended
 	}
 }
+
+// findDivergence asks the servers whether they have diverged. It stores in
+// s.differences the differences that stay. It gives up when stop is closed.
+func (s *round) findDivergence(stop <-chan struct{}) {
+	var queues []string
+	for _, name := range lockNames {
+		queues = append(queues, s.chroot+"/"+name)
+	}
+	all := survey.Repeat(func() survey.Survey { return survey.Ask(s.ensemble, queues) }, func() bool {
+		select {
+		case <-stop:
+			return false
+		case <-time.After(survey.Pause):
+			return true
+		}
+	})
+	s.differences = survey.Differences(all)
+	if s.lastSurvey = all[len(all)-1]; len(s.differences) == 0 {
+		s.t.Logf("round %d: the servers have not diverged, in %d surveys:\n%v", s.number, len(all), s.lastSurvey)
+	}
+}
+
+// diverged reports whether the servers were found to have diverged.
+func (s *round) diverged() bool { return len(s.differences) > 0 }
 
 // nodesBelowQueues returns the paths of all nodes in the queues, as one server
 // shows them.

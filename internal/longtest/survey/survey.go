@@ -1,0 +1,186 @@
+// Package survey finds out whether the servers of an ensemble of ZooKeeper have
+// diverged.
+//
+// A server of ZooKeeper 3.8.0 that was killed may disagree with the two other servers
+// for good: it shows a node that they do not have, or does not show a node that they
+// have (see the section about ZooKeeper's servers in docs/operating.md). A waiter that
+// is connected to it may then wait for ever, which no lock can prevent. So a test that
+// kills servers and is stuck asks every server, several times over some 40 seconds. If
+// the servers disagree about the same node each time, they have diverged.
+package survey
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/dlock-go/dlock/internal/zktest"
+)
+
+// Node is a node as a server shows it. A node that is removed and made again
+// differs from the first one in its transaction.
+type Node struct {
+	Path        string
+	Transaction int64 // the id of the transaction that made the node
+	Session     int64 // the id of the session that the node belongs to; 0 for the node of a queue
+}
+
+func (n Node) String() string {
+	return fmt.Sprintf("%s (made by transaction %#x, of session %#x)", n.Path, n.Transaction, uint64(n.Session))
+}
+
+// View is the set of nodes that one server shows. It is nil if the server did not
+// answer.
+type View map[Node]bool
+
+// Survey holds what the servers showed when each of them was asked once: one View for
+// each server, in the order of the servers.
+type Survey []View
+
+// A difference between servers counts only if all of [Count] surveys show it. Between
+// two surveys the caller waits for [Pause].
+const (
+	Count = 8
+	Pause = 5 * time.Second
+)
+
+// sessionTimeout is the timeout of the sessions that ask the servers.
+const sessionTimeout = 4 * time.Second
+
+// Differences returns the lasting differences between servers: the nodes that one
+// server shows in every survey, and another server in none.
+//
+// A survey asks one server after the other while clients go on, and each server first
+// catches up with the leader. So one survey alone may differ between servers that
+// agree, but no node stays different over all surveys. If any survey lacks the answer
+// of a server, Differences returns nothing, because that server may be behind.
+func Differences(all []Survey) (differences []string) {
+	if len(all) < Count {
+		return nil
+	}
+	for _, s := range all {
+		if slices.ContainsFunc(s, func(v View) bool { return v == nil }) {
+			return nil
+		}
+	}
+	for n := range allNodes(all[0]) {
+		var always, never []int
+		for server := range all[0] {
+			switch timesShown(all, server, n) {
+			case len(all):
+				always = append(always, server)
+			case 0:
+				never = append(never, server)
+			}
+		}
+		if len(always) > 0 && len(never) > 0 {
+			differences = append(differences, fmt.Sprintf("servers %v show %v, servers %v do not", always, n, never))
+		}
+	}
+	slices.Sort(differences)
+	return differences
+}
+
+func allNodes(s Survey) View {
+	all := make(View)
+	for _, v := range s {
+		maps.Copy(all, v)
+	}
+	return all
+}
+
+func timesShown(all []Survey, server int, n Node) (times int) {
+	for _, s := range all {
+		if s[server][n] {
+			times++
+		}
+	}
+	return times
+}
+
+// Repeat makes as many surveys as [Differences] needs, by calls of ask. Between two of
+// them it calls the function pause, which reports whether to go on. It stops at the
+// first survey in which all servers agree.
+func Repeat(ask func() Survey, pause func() bool) []Survey {
+	all := []Survey{ask()}
+	for len(all) < Count && !all[len(all)-1].Agree() && pause() {
+		all = append(all, ask())
+	}
+	return all
+}
+
+// Agree reports whether all servers answered and show the same nodes.
+func (s Survey) Agree() bool {
+	return !slices.ContainsFunc(s, func(v View) bool { return v == nil || !maps.Equal(v, s[0]) })
+}
+
+// Ask asks every server for queues, which are paths, and for what is in them.
+func Ask(e *zktest.Ensemble, queues []string) Survey {
+	var all Survey
+	for _, server := range e.Servers {
+		view, err := viewOf(server, queues)
+		if err != nil {
+			view = nil
+		}
+		all = append(all, view)
+	}
+	return all
+}
+
+// viewOf lists queues on one server, after the server has caught up with the leader.
+func viewOf(server *zktest.Server, queues []string) (View, error) {
+	conn, end, err := zktest.Connect(sessionTimeout, server.Addr())
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	if _, err := conn.Sync("/"); err != nil {
+		return nil, err
+	}
+	view := make(View)
+	for _, queue := range queues {
+		if err := view.add(conn, queue); err != nil {
+			return nil, err
+		}
+		nodes, _, err := conn.Children(queue)
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return nil, err
+		}
+		for _, n := range nodes {
+			if err := view.add(conn, queue+"/"+n); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return view, nil
+}
+
+// add adds the node with this path to the view, if the server still shows the node.
+func (v View) add(conn *zk.Conn, path string) error {
+	exists, stat, err := conn.Exists(path)
+	if err == nil && exists {
+		v[Node{Path: path, Transaction: stat.Czxid, Session: stat.EphemeralOwner}] = true
+	}
+	return err
+}
+
+// String lists what each server shows, a line for each node.
+func (s Survey) String() string {
+	var b strings.Builder
+	for i, view := range s {
+		if view == nil {
+			fmt.Fprintf(&b, "server %d does not answer\n", i)
+		}
+		for _, n := range slices.SortedFunc(maps.Keys(view), comparePaths) {
+			fmt.Fprintf(&b, "server %d shows %v\n", i, n)
+		}
+	}
+	return b.String()
+}
+
+func comparePaths(a, b Node) int { return strings.Compare(a.Path, b.Path) }
