@@ -8,10 +8,10 @@
 # without the long ones that are named below. TESTFLAGS holds more flags for go
 # test, which override those below.
 #
-# Most tests wait for a server or a timeout. So three packages run at a time, and
-# at most four tests of each. The packages that need ensembles run one at a time:
-# beside others, their sessions would starve on a small machine. The tests of the
-# small modules run beside them with a low priority, and their output comes later.
+# Most tests wait for a server or a timeout. So two or three packages run at a time,
+# and at most four tests of each: more would fail on a machine that has other work, as
+# sessions starve. For the same reason, the packages that need ensembles run alone.
+# The small modules run at the same time, and their output comes when all have ended.
 set -u
 cd "$(dirname "$0")/.."
 . scripts/enter.sh
@@ -22,6 +22,7 @@ export CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require
 
 endtoend='/internal/longtest/endtoend$'
 ensembles='/internal/longtest/(ensemble|soak)$'
+two='-p 2 -parallel 4'
 three='-p 3 -parallel 4'
 alone='-p 1'
 status=0
@@ -48,22 +49,22 @@ else
 	export DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require
 	export DLOCK_TEST_ETCD=require
 	tests . "$three" $(echo "$root" | grep -Ev "$ensembles")
-	small=$(mktemp) || exit 1
-	(
-		for module in $(sh scripts/modules.sh | grep -Ev '^\.$|^\./contrib/'); do
-			tests "$module" "$alone" ./...
-		done
-		exit $status
-	) >"$small" 2>&1 &
-	trap 'kill $!; rm "$small"; exit 1' INT TERM
-	renice -n 10 -p $! >/dev/null
 	tests . "$alone" $(echo "$root" | grep -E "$ensembles")
-	wait $! || status=1
-	cat "$small"
-	rm "$small"
+	outputs=$(mktemp -d) || exit 1
+	running=
+	trap 'kill $running; rm -r "$outputs"; exit 1' INT TERM
+	for module in $(sh scripts/modules.sh | grep -Ev '^\.$|^\./contrib/'); do
+		(tests "$module" "$alone" ./...; exit $status) >"$outputs/${module##*/}" 2>&1 &
+		running="$running $!"
+	done
+	for job in $running; do
+		wait "$job" || status=1
+	done
+	cat "$outputs"/*
+	rm -r "$outputs"
 	trap - INT TERM
 	# The workspace has all modules under contrib, so one command tests them.
-	tests ./contrib "$three" $(sh scripts/modules.sh | sort -r | sed -n 's|^\./contrib/\(.*\)|./\1/...|p')
+	tests ./contrib "$two" $(sh scripts/modules.sh | sort -r | sed -n 's|^\./contrib/\(.*\)|./\1/...|p')
 fi
 echo "# all tests: $(($(date +%s) - all_began)) s"
 exit $status
