@@ -35,6 +35,7 @@ type dialer struct {
 	quit          chan struct{} // closed by close
 	sessionClosed atomic.Bool   // whether the server has confirmed the end of the session
 	connections   atomic.Uint64 // the number of finished handshakes so far
+	zxid          atomic.Int64  // the zxid of the last reply
 
 	mu       sync.Mutex
 	closed   bool
@@ -292,6 +293,9 @@ func (d *dialer) attach(c *frameConn, r connectReply) error {
 	d.attached, d.refusals, d.server = true, 0, c.raw.RemoteAddr().String()
 	return nil
 }
+
+// lastZxid implements connOwner.
+func (d *dialer) lastZxid() *atomic.Int64 { return &d.zxid }
 
 // afterSend implements connOwner.
 func (d *dialer) afterSend(frame []byte) func() {

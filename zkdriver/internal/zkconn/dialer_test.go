@@ -23,9 +23,9 @@ type watching struct{ noEvents }
 
 func (watching) Watching() bool { return true }
 
-// After a reconnect, go-zookeeper asks for changes since the last zxid that it
-// has seen. If another request were sent before the watches, its answer would
-// raise that zxid, and an earlier change would be missed.
+// After a reconnect, the session asks for changes since the last zxid that it has
+// seen on the connection before. A watch that another request made meanwhile would
+// end by a change that is older than the watch.
 func TestAfterAReconnectTheWatchesAreSetBeforeAnyRequest(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.NewProxy(t, server.Addr())

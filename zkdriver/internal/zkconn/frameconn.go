@@ -2,6 +2,7 @@ package zkconn
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -32,9 +33,13 @@ const maxRequestPause = 500 * time.Millisecond
 //   - If a write fails, it closes the connection, which go-zookeeper notices
 //     when it reads. So go-zookeeper sees each failure in the same way.
 //   - After a reconnect it delays requests until the watches have been set
-//     again. go-zookeeper asks for changes since the last zxid that it has
-//     seen. If a request overtook the watches, its answer would raise that
-//     zxid, and an earlier change would be missed.
+//     again. The session asks for changes since the last zxid that it has seen
+//     on the connection before. A watch that was made meanwhile would end by a
+//     change that is older than the watch.
+//   - It keeps the last zxid that the session has seen, and writes it into the
+//     requests that name it. go-zookeeper sees no zxid. (When go-zookeeper sets
+//     the watches, it reads its zxid without a lock, while its goroutine that
+//     reads replies may write it.)
 //   - It notices when the server has confirmed the end of the session.
 //   - It refuses replies of the wrong shape, see replyshape.go.
 //   - It runs the hook of a transaction, see aftersend.go.
@@ -48,6 +53,7 @@ type frameConn struct {
 
 	connectSent    driver.Instant // when the connect request was sent
 	connectWritten bool           // whether the connect request has been sent
+	since          int64          // the last zxid of the session before this connection; 0 on the first one
 
 	// The fields below belong to the goroutine that reads.
 	in            *bufio.Reader
@@ -84,6 +90,9 @@ type connOwner interface {
 
 	// recordFailure records why the handshake failed.
 	recordFailure(*frameConn, error)
+
+	// lastZxid is the zxid of the last reply, on any connection of the session.
+	lastZxid() *atomic.Int64
 
 	// afterSend returns the function that has to run when a transaction was
 	// written, or nil.
@@ -127,7 +136,8 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 		c.connectWritten = true
 		c.connectSent = driver.Now()
 		c.raw.SetDeadline(c.deadline)
-		c.send(frame)
+		c.since = c.owner.lastZxid().Load()
+		c.send(withZxid(frame, connectZxid, c.since))
 		return len(frame), nil
 	}
 	if len(frame) < 12 {
@@ -146,6 +156,9 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 		if run := c.owner.afterSend(frame); run != nil {
 			defer run()
 		}
+	case opSetWatches:
+		// The first connection of a session has set its watches already.
+		frame = withZxid(frame, setWatchesZxid, cmp.Or(c.since, c.owner.lastZxid().Load()))
 	}
 	c.expectReply(xid, opcode)
 	c.mu.Lock()
@@ -160,6 +173,15 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 		c.delayed = append(c.delayed, frame...)
 	}
 	return length, nil
+}
+
+// withZxid returns a copy of a request with that zxid at that place.
+func withZxid(request []byte, at int, zxid int64) []byte {
+	request = slices.Clone(request)
+	if len(request) >= at+8 {
+		binary.BigEndian.PutUint64(request[at:], uint64(zxid))
+	}
+	return request
 }
 
 // expectReply records the opcode of a request, so that the reply can be
@@ -327,6 +349,12 @@ func (c *frameConn) nextFrame() error {
 	}
 	if int64(xid) == c.closeXid.Load() {
 		c.owner.closeConfirmed()
+	}
+	if zxid := c.frame[replyZxid : replyZxid+8]; xid >= 0 {
+		if id := int64(binary.BigEndian.Uint64(zxid)); id > 0 {
+			c.owner.lastZxid().Store(id)
+		}
+		clear(zxid)
 	}
 	c.unread = c.frame
 	return nil

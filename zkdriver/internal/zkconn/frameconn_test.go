@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -67,6 +68,44 @@ func TestWriteErrorShowsWhenReading(t *testing.T) {
 	require.Equal(t, 12, n)
 	_, err = c.Read(make([]byte, 4))
 	require.Error(t, err)
+}
+
+// The server learns the zxid of the last reply, on a new connection as well, and
+// go-zookeeper never sees one: it would read and write it at the same time.
+func TestRequestsNameTheLastZxidAndGoZookeeperSeesNone(t *testing.T) {
+	c, there := newPair(t)
+	go func() {
+		for _, zxid := range []uint64{7, 0} { // the reply of an error has none
+			b := binary.BigEndian.AppendUint32(nil, 16)
+			b = binary.BigEndian.AppendUint32(b, 1)
+			b = binary.BigEndian.AppendUint64(b, zxid)
+			there.Write(append(b, 0, 0, 0, 0))
+		}
+	}()
+	for range 2 {
+		reply := make([]byte, 20)
+		_, err := io.ReadFull(c, reply)
+		require.NoError(t, err)
+		require.Equal(t, append(binary.BigEndian.AppendUint32(nil, 16), 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), reply)
+	}
+
+	expectZxid := func(c *frameConn, there net.Conn, request []byte, at int) {
+		sent := slices.Clone(request)
+		go c.Write(request)
+		got := make([]byte, len(request))
+		_, err := io.ReadFull(there, got)
+		require.NoError(t, err)
+		require.EqualValues(t, 7, binary.BigEndian.Uint64(got[at:]))
+		require.Equal(t, sent, request, "the request belongs to go-zookeeper")
+	}
+	setWatches := append(frame(opSetWatches, 2), make([]byte, 8)...)
+	expectZxid(c, there, setWatches, setWatchesZxid)
+	here, next := net.Pipe()
+	defer here.Close()
+	again := newFrameConn(here, c.owner, time.Now().Add(bound))
+	expectZxid(again, next, make([]byte, 44), connectZxid)
+	c.owner.lastZxid().Store(8) // a request has overtaken the watches
+	expectZxid(again, next, setWatches, setWatchesZxid)
 }
 
 func TestConfirmedEndOfTheSessionIsNoticed(t *testing.T) {

@@ -32,6 +32,11 @@ const (
 	connectReplySize = 4 + 4 + 8 + 4 + 16
 	replyStart       = 16 // the length of the fields xid, zxid and error of a reply
 	statSize         = 6*8 + 5*4
+
+	// Where a frame has its zxid.
+	replyZxid      = headerSize + 4
+	connectZxid    = headerSize + 4
+	setWatchesZxid = headerSize + 8
 )
 
 // Bounds of this package.
