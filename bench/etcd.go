@@ -58,7 +58,7 @@ func startEtcd() (*etcdServer, error) {
 		"--listen-client-urls", "http://"+clients, "--advertise-client-urls", "http://"+clients,
 		"--listen-peer-urls", "http://"+peers, "--initial-advertise-peer-urls", "http://"+peers,
 		"--initial-cluster", "bench=http://"+peers)
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // an interrupt of bench must not end the shell before it has removed the directory
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt of bench must not end the shell before it has removed the directory
 	if s.input, err = s.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}

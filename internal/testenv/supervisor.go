@@ -60,7 +60,7 @@ func newSupervisor(dir string, command []string) (*supervisor, error) {
 	args := []string{"-c", supervisorScript, "testenv-supervisor", dir}
 	cmd := exec.Command("/bin/sh", append(args, command...)...)
 	cmd.Dir = "/"
-	cmd.SysProcAttr = ownSession()
+	cmd.SysProcAttr = ownGroup()
 	orders, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 // CanRunProcesses reports whether this package can run servers on this system.
 const CanRunProcesses = false
 
-func ownSession() *syscall.SysProcAttr { return nil }
+func ownGroup() *syscall.SysProcAttr { return nil }
 
 func pause(int) error  { return errors.ErrUnsupported }
 func resume(int) error { return errors.ErrUnsupported }

@@ -14,10 +14,12 @@ import (
 // CanRunProcesses reports whether this package can run servers on this system.
 const CanRunProcesses = true
 
-// ownSession puts the supervisor into a session of its own. Signals to the
+// ownGroup puts the supervisor into a process group of its own. Signals to the
 // process group of the test then do not reach the supervisor, which still has
-// to clean up.
-func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+// to clean up. It has no session of its own, because Linux shares the processor
+// between sessions (sched_autogroup): beside other work, servers with a session
+// each did not run for as long as 8 s.
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // pause stops a process with SIGSTOP and returns once all its threads have
 // stopped. Threads go on for a moment after the signal was sent, and a server

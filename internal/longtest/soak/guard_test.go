@@ -33,7 +33,7 @@ type guard struct {
 
 func newGuard() (*guard, error) {
 	g := &guard{cmd: exec.Command("/bin/sh", "-c", guardScript)}
-	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var err error
 	if g.orders, err = g.cmd.StdinPipe(); err != nil {
 		return nil, err
