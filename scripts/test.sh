@@ -10,8 +10,9 @@
 #
 # Most tests wait for a server or a timeout. So two or three packages run at a time,
 # and at most four tests of each: more would fail on a machine that has other work, as
-# sessions starve. For the same reason, the packages that need ensembles run alone.
-# The small modules run at the same time, and their output comes when all have ended.
+# sessions starve. For the same reason, the two packages that need ensembles have a
+# time of their own. The small modules run at the same time, and their output comes
+# when all have ended.
 #
 # The tests keep their files in memory if /dev/shm has 4 GiB of room. Most stores wait
 # for the disk with each change, and beside other work a disk let them wait for 3 s.
@@ -29,7 +30,7 @@ ensembles='/internal/longtest/(ensemble|soak)$'
 two='-p 2 -parallel 4'
 three='-p 3 -parallel 4'
 alone='-p 1'
-ensemble="$alone -timeout 30m" # elections take long on a busy machine
+ensemble="$two -timeout 30m" # elections take long on a busy machine
 status=0
 
 # make_files sets files to a new directory for the files of the tests, in memory if
