@@ -68,6 +68,7 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 			func() string { return fmt.Sprintf("%d watches", w.server.Watches()-watches) })
 	}
 	goOn(warmUp)
+	startManyGoroutines()
 	before := heap()
 	goOn(enough)
 	require.GreaterOrEqual(t, waited, enough, "waits in the queue")
@@ -78,6 +79,20 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 	t.Logf("%d waits in the queue in %v, heap before %d, after %d bytes", waited, time.Since(began), before, after)
 	w.unlock(holder)
 	w.watched(watches, 0)
+}
+
+// startManyGoroutines lets more goroutines live at the same time than the test ever
+// needs. The runtime keeps a descriptor of each for the next goroutine. If the server
+// does not answer for a moment, more calls are under way than before, and their new
+// descriptors would look like a leak.
+func startManyGoroutines() {
+	var all sync.WaitGroup
+	end := make(chan struct{})
+	for range 20 * timedOutCalls {
+		all.Go(func() { <-end })
+	}
+	close(end)
+	all.Wait()
 }
 
 // timedOutCalls is how many calls time out at the same time.
