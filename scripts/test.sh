@@ -37,9 +37,9 @@ status=0
 # there is room and programs can run there. Its path is short, for the sake of sockets.
 make_files() {
 	room=$(df -Pk /dev/shm 2>/dev/null | awk 'END { print $4 + 0 }')
-	if [ "$room" -ge $((4 << 20)) ] && files=$(mktemp -d /dev/shm/dl.XXXXXX); then
+	if [ "$room" -ge $((4 << 20)) ] && files=$(mktemp -d /dev/shm/dl.XXXXXX 2>/dev/null); then
 		printf '#!/bin/sh\n' >"$files/run" && chmod +x "$files/run"
-		"$files/run" || { rm -r "$files" && files=; }
+		"$files/run" 2>/dev/null || { rm -r "$files" && files=; }
 	fi
 	[ -n "$files" ] || files=$(mktemp -d) || return
 	chmod 755 "$files" # servers may run as another user
