@@ -17,7 +17,7 @@
 // With -against, an older revision of this repository takes part beside the current
 // one:
 //
-//	go run . -rounds 30 -against v1.2.3 -servers one
+//	go run . -rounds 30 -against HEAD~30 -servers one
 //
 // bench builds the revision in a temporary directory. For each workload it
 // prints the speed of the current library in relation to that revision, with a

@@ -88,6 +88,16 @@ func TestOnePeerThatWasFasterInOneRoundMeansLevel(t *testing.T) {
 	require.Equal(t, level, st)
 }
 
+func TestAFailedRoundOfDlockMeansLevel(t *testing.T) {
+	r := reportOf(map[string]map[string][]sample{"contend-8": {
+		"dlock":   {nil, {"rate": 200}},
+		"zk.Lock": rounds("rate", 100, 100),
+	}})
+	_, speed, st := r.judge(contend8)
+	require.Equal(t, 2.0, speed.Min, "the second round only")
+	require.Equal(t, level, st)
+}
+
 func TestLessTimeIsMoreSpeed(t *testing.T) {
 	r := reportOf(map[string]map[string][]sample{"free": {
 		"dlock":   rounds("p50", 100, 100),

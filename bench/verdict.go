@@ -14,7 +14,7 @@ type standing int
 
 const (
 	unknown standing = iota // there is no peer to compare with
-	ahead                   // faster than every peer in every round
+	ahead                   // faster than every peer in every round; no round failed
 	level                   // neither ahead nor behind
 	behind                  // slower than the best peer in every round
 )
@@ -22,7 +22,7 @@ const (
 // judge compares dlock with the peers, round by round. The best peer is the
 // peer for which the median of dlock's relative speed is smallest.
 func (r *report) judge(w workload) (best competitor, speed stats.Spread, st standing) {
-	alwaysFaster := true
+	alwaysFaster := r.failed(w.name, "dlock") == 0
 	for _, x := range r.competitors {
 		if x.kind != peer {
 			continue
