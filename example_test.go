@@ -358,10 +358,8 @@ func ExampleWithWait() {
 	// Output: exclusive <nil>
 }
 
-// Account is a resource that checks tokens. In a database, one statement does
-// the same:
-//
-//	UPDATE account SET balance = $1, token = $2 WHERE id = $3 AND token <= $2
+// Account is a resource that checks tokens. docs/guarantees.md has statements
+// that do the same in a database.
 type Account struct {
 	mu      sync.Mutex
 	balance int

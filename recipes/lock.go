@@ -81,8 +81,10 @@ func (l *Lock) Node() string {
 // the lock and does not know it yet.
 //
 // The token of an exclusive lock is greater than that of every earlier
-// exclusive lock of this name, within one history of the store: a store that
-// was restored or set up anew starts over. The token of a shared lock is
+// exclusive lock of this name, within one history of one store. After a change to
+// another store, or to one that was restored or set up anew, tokens may be
+// smaller, and the resource would refuse them: docs/guarantees.md says what to do.
+// The token of a shared lock is
 // compared with the greatest exclusive token and never raises it, because
 // readers hold the lock together. A re-entry has the token of the lock that it
 // takes again.
@@ -118,7 +120,8 @@ func (l *Lock) Lost() <-chan struct{} {
 
 // Err returns nil while the lock is held, which means that its lease runs and
 // that no loss was noticed. Err reads the clocks. So a process that was paused
-// learns of a loss from Err even before Lost has closed.
+// learns of a loss from Err even before Lost has closed. But in a virtual machine
+// that was paused the clocks may have stood still: only the token helps then.
 //
 // After a loss the error matches [ErrLost], after Unlock [ErrNotHeld], and
 // after an Unlock that came after a loss both.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -186,4 +187,8 @@ func TestAWaiterWithALongTimeoutSeesShortSessionsEnd(t *testing.T) {
 	lock, err := c.RWMutex("q").Lock(ctx)
 	require.NoError(t, err)
 	require.NoError(t, lock.Unlock())
+}
+
+func TestTheDocumentedStatementsCompareTokens(t *testing.T) {
+	sqltest.Fencing(t, otherProgram(t, filepath.Join(directory(t), "shop.db")), 1)
 }
