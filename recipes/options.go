@@ -50,9 +50,10 @@ func (o *options) setHostname(encoded string) {
 }
 
 // WithTimeout limits how long Lock and RLock wait if the context has no earlier
-// deadline. TryLock and TryRLock do not wait for other contenders, but the
-// limit holds for their requests to the store. Zero or less means no limit,
-// which is the default.
+// deadline. It is no lease time: a lock that was granted is held until Unlock or
+// until it is lost. TryLock and TryRLock do not wait for other contenders, but the
+// limit holds for their requests to the store. Zero or less means no limit, which
+// is the default.
 func WithTimeout(d time.Duration) Option {
 	return func(o *options) { o.timeout = d }
 }

@@ -13,7 +13,8 @@ import (
 // RWMutex is a read-write lock that all clients of a store share under one
 // name. Any number of contenders hold it shared, or one holds it exclusively.
 // It is granted in the order of arrival. A reader that arrives after a waiting
-// writer waits behind that writer, so that no contender starves.
+// writer waits behind that writer, so that readers do not starve a writer. A hold
+// has no time limit.
 //
 // An RWMutex keeps no state: two RWMutexes of one name are the same lock, and
 // each call of Lock is a contender of its own. An RWMutex is safe for use by
@@ -94,9 +95,13 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 }
 
 // TryLock is like Lock, but does not wait for other contenders. If another
-// contender holds the lock or waits for it, TryLock returns [ErrLocked] at
-// once. TryLock may return ErrLocked although no contender holds the lock: if
-// two calls of TryLock meet, or if the server that it asks has not received the
+// contender holds the lock or waits for it, TryLock returns [ErrLocked].
+//
+// If several calls meet at a free lock, the one whose node is first takes it, and
+// the others return ErrLocked. All of them fail only if the store does not answer
+// the first one, or if that one loses its session or node. TryLock may also return
+// ErrLocked although no contender holds the lock: while the node of a call that
+// has failed is being removed, or if the server that it asks has not received the
 // last Unlock yet.
 //
 // TryLock waits for the store, as long as ctx and [WithTimeout] allow. It makes

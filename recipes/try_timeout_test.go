@@ -2,6 +2,7 @@ package recipes_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes"
 )
@@ -130,5 +132,66 @@ func TestTryLockDoesNotWaitForAContenderThatJoinsAfterItsList(t *testing.T) {
 		require.ErrorIs(w, err, recipes.ErrLocked)
 		w.unlock(held)
 		assert.Empty(w, w.names())
+	})
+}
+
+// Both calls have found the queue empty before either makes its node, and both
+// nodes are in the queue before either call looks at it.
+func TestOneOfTwoTryLocksThatMeetTakesTheLock(t *testing.T) {
+	for name, drop := range map[string]bool{"with the nodes ahead": false, "without": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				met := map[faults.Stage]*sync.WaitGroup{faults.StageRequest: {}, faults.StageReply: {}}
+				for _, m := range met {
+					m.Add(2)
+				}
+				store := faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
+					switch r.Op {
+					case faults.OpCreate:
+						met[r.Stage].Done()
+						met[r.Stage].Wait()
+						return faults.Fault{DropAhead: drop && r.Stage == faults.StageReply}
+					case faults.OpDelete:
+						return faults.Fault{Delay: soon / 2} // both have looked by then
+					}
+					return faults.Fault{}
+				})
+				a, b := w.clientOf(store, "a").RWMutex("q"), w.clientOf(store, "b").RWMutex("q")
+				one := going(func() (*recipes.Lock, error) { return a.TryLock(bg) })
+				two := going(func() (*recipes.Lock, error) { return b.TryLock(bg) })
+				winner, loser := <-one, <-two
+				if winner.err != nil {
+					winner, loser = loser, winner
+				}
+				require.NoError(w, winner.err)
+				assert.ErrorIs(w, loser.err, recipes.ErrLocked)
+				w.unlock(winner.lock)
+			})
+		})
+	}
+}
+
+func TestTheNodeOfATryLockThatFailedKeepsTheNextOneOut(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder, next := w.client("a"), w.client("c")
+		var held *recipes.Lock
+		slow := faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
+			if r.Op == faults.OpDelete && r.Stage == faults.StageRequest {
+				return faults.Fault{Delay: soon}
+			}
+			return faults.Fault{}
+		})
+		late := w.clientOf(beforeCreate{slow, func() {
+			l, err := holder.RWMutex("q").Lock(bg)
+			assert.NoError(w, err)
+			held = l
+		}}, "b")
+		_, err := late.RWMutex("q").TryLock(bg)
+		require.ErrorIs(w, err, recipes.ErrLocked)
+		w.unlock(held)
+		_, err = next.RWMutex("q").TryLock(bg)
+		require.ErrorIs(w, err, recipes.ErrLocked, "the node of b is still in the queue")
+		time.Sleep(soon)
+		w.unlock(w.won(going(func() (*recipes.Lock, error) { return next.RWMutex("q").TryLock(bg) })))
 	})
 }

@@ -25,9 +25,9 @@ import (
 //   - If the client was closed meanwhile, the error matches [ErrClosed], too. The
 //     node is removed with the session.
 //   - If the store refuses to remove the node, for example because a permission is
-//     missing, Unlock returns at once. The error matches the error of the driver,
-//     such as fs.ErrPermission. The node blocks other contenders until the session
-//     ends.
+//     missing, Unlock does not try again. The error matches that of the driver: with
+//     zkdriver fs.ErrPermission, with other drivers the error of their store. The
+//     node blocks other contenders until the session ends.
 //
 // Call Unlock after a loss, too. It tells the client that the caller has
 // stopped working under the lock. The client then ends the lost session in the
