@@ -28,6 +28,11 @@
 //
 // # What a program can rely on
 //
+// This holds as long as the store keeps what it has confirmed, and the clocks of
+// process and store run at the same rate, within a margin. A fail-over to an
+// asynchronous replica or a paused virtual machine breaks that. The list for each
+// store is in docs/guarantees.md, under "What breaks the guarantees".
+//
 //   - Exclusion: at any time one writer holds a lock, or any number of readers
 //     hold it, as the store sees it.
 //   - Order: a lock is granted in the order of arrival. A reader that arrives
@@ -35,8 +40,7 @@
 //   - Loss: a lock can be lost while it is held, because its session with the
 //     store ended or because an operator removed its node. If the session
 //     ended, Lock.Err, Lock.Lost and Lock.Context report the loss before the
-//     store grants the lock to another session. This assumes that the clocks of
-//     process and store run at the same rate, within a margin.
+//     store grants the lock to another session.
 //   - Tokens: the token of an exclusive lock is greater than the token of every
 //     earlier exclusive lock of that name.
 //   - Failure: if a call returns an error instead of a lock, its node is
@@ -47,7 +51,8 @@
 // writing to a resource. Such a process may write after the lock was granted to
 // another one. Where that would do harm, send the token (Lock.Token) with each
 // write, and let the resource refuse a token that is smaller than the greatest
-// one that it has seen.
+// one that it has seen. Tokens of two stores cannot be compared: before a change
+// to another store, read about the epoch in docs/guarantees.md.
 //
 // # Open a client
 //
@@ -72,7 +77,8 @@
 //   - [RWMutex].Lock waits until the caller holds the lock exclusively.
 //   - [RWMutex].RLock waits until the caller holds the lock shared.
 //   - [RWMutex].TryLock is Lock without waiting for other contenders. Where Lock
-//     would have to wait for one, TryLock returns [ErrLocked].
+//     would have to wait for one, TryLock returns [ErrLocked]. It waits for the
+//     store.
 //   - [RWMutex].TryRLock is RLock without waiting for other contenders.
 //   - [RWMutex].WithLock calls a function while it holds the lock exclusively,
 //     and unlocks.
@@ -138,8 +144,8 @@
 // An [Option] given to Open or NewClient holds for all locks of the client. An
 // Option given to Client.RWMutex holds for that RWMutex and comes last.
 //
-//   - [WithTimeout] limits how long Lock and RLock wait. Without it only ctx
-//     does.
+//   - [WithTimeout] limits how long Lock and RLock wait, not how long a lock is
+//     held. Without it only ctx limits the wait.
 //   - [WithBackOff] sets how errors of the store that may pass are retried, with
 //     a [BackOff]: [BackOff].NextBackOff returns the next pause, and
 //     [BackOff].Reset begins anew. By default calls retry for a minute.
@@ -180,8 +186,8 @@
 //     the function. Look at what else the error matches.
 //   - [ErrUnlock]: the lock was held to the end, but the store has not confirmed
 //     the unlock. As a rule there is nothing to do: the client goes on trying.
-//     If the error matches [io/fs.ErrPermission], too, permit the user to delete
-//     nodes, and close the client.
+//     If the store refuses the removal (with "zk", the error matches
+//     [io/fs.ErrPermission], too), permit it, and close the client.
 //   - [ErrUpgrade]: the caller holds the lock shared and wants it exclusively,
 //     which would be a deadlock. Unlock first, or lock exclusively at once.
 //   - [ErrClosed]: the client is closed, or was never opened.

@@ -514,7 +514,12 @@ func TestReliabilityCountsTheFaults(t *testing.T) {
 		}
 	}
 	page := strings.Join(strings.Fields(read(t, "docs/reliability.md")), " ")
+	_, tables, found := strings.Cut(read(t, "docs/conformance.md"), "<!-- tables")
+	require.True(t, found)
+	drivers := strings.Count(tables, "\n| ") - strings.Count(tables, "\n|---")
 	for _, words := range []string{
+		fmt.Sprintf("| %d broken drivers |", drivers),
+		fmt.Sprintf("is tested with %d drivers,", drivers),
 		fmt.Sprintf("holds %d faults of the lock,", len(patches)),
 		fmt.Sprintf("The simulation detects %d of them", seen),
 		fmt.Sprintf("Each of the other %d patches", len(patches)-seen),

@@ -40,6 +40,7 @@ import (
 // more time has passed. The reason: the monotonic clock may stand still while a
 // machine sleeps, and the wall clock may be set back. If the wall clock is set
 // forward by more than the rest of the term, the lease ends early, which is safe.
+// If both stand still, as in a virtual machine that is paused, a lease cannot see it.
 //
 // A Lease is safe for use by many goroutines. No method blocks, except that Begin
 // and Do wait for their request and Keep for the end of the lease.

@@ -66,13 +66,11 @@
 //
 // BenchmarkFreeLock, BenchmarkContended and BenchmarkDrain compare the driver with
 // etcd's own lock in one run. On a machine with two cores, for clients and server
-// together, on 23 November 2026:
+// together, on 23 November 2026 (docs/choosing-a-store.md has more contenders):
 //
 //	                    this driver   Mutex
 //	a free lock         0.86 ms       0.86 ms
 //	  2 contenders      1,063/s       33/s
-//	  8 contenders      931/s         77/s
-//	 32 contenders      547/s         325/s
 //	100 waiters, all    0.36 s        0.23 s
 //
 // A free lock takes two requests with both, and the same time: 20 runs gave 0.99 to
