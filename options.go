@@ -12,9 +12,9 @@ type Option = recipes.Option
 
 // WithTimeout limits how long Lock and RLock wait if ctx has no earlier
 // deadline. When that time has passed, they return an error that matches
-// [ErrTimeout]. The requests of TryLock and TryRLock to the store may take that
-// long, too. Zero or less means no limit, which is the default. See
-// [recipes.WithTimeout].
+// [ErrTimeout]. It does not limit how long a lock is held. The requests of TryLock
+// and TryRLock to the store may take that long, too. Zero or less means no limit,
+// which is the default. See [recipes.WithTimeout].
 func WithTimeout(d time.Duration) Option { return recipes.WithTimeout(d) }
 
 // WithBackOff sets how requests are retried after errors of the store that may

@@ -1,5 +1,6 @@
-// Package redisdriver keeps locks in Redis 7 or a later version. Import the package
-// for its side effect and open a client by its name:
+// Package redisdriver keeps locks in Redis 7 or a later version. It is tested with
+// Redis 7.0. Valkey, and services that a cloud manages, were not tried. Import the
+// package for its side effect and open a client by its name:
 //
 //	import _ "github.com/dlock-go/dlock/contrib/redisdriver"
 //

@@ -1,5 +1,5 @@
 // Package postgres keeps the queues of dlock in a PostgreSQL database, version 14 or
-// later. A blank import registers it for dlock.Open:
+// later. Its tests run on PostgreSQL 15. A blank import registers it for dlock.Open:
 //
 //	import _ "github.com/dlock-go/dlock/contrib/sqldriver/postgres"
 //
