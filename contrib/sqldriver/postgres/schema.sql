@@ -109,8 +109,7 @@ BEGIN
     DELETE FROM dlock.queue WHERE name IN (
         SELECT name FROM dlock.queue q
         WHERE changed < clock_timestamp() - interval '1 day' AND NOT EXISTS (SELECT FROM dlock.node n WHERE n.queue = q.name)
-        LIMIT 1000 FOR UPDATE SKIP LOCKED)
-        AND NOT EXISTS (SELECT FROM dlock.node n WHERE n.queue = name);
+        LIMIT 1000 FOR UPDATE SKIP LOCKED);
     GET DIAGNOSTICS removed = ROW_COUNT;
     RETURN removed >= 1000;
 END $$;

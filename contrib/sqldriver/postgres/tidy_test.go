@@ -18,6 +18,8 @@ func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	if _, err := s.Create(t.Context(), "held", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")}); err != nil {
 		t.Fatal(err)
 	}
+	// The row of a queue must not be taken for a node of the same name.
+	c.exec(t, "INSERT INTO dlock.node (queue, name, data) VALUES ('same', 'same', '')")
 	queues := c.schema + ".queue"
 	c.server.SQL(t, "UPDATE "+queues+" SET changed = now() - interval '25 hours'")
 	c.server.SQL(t, "INSERT INTO "+queues+" SELECT 'old' || i, i, now() - interval '25 hours' FROM generate_series(1, 2500) i")
@@ -27,7 +29,7 @@ func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if names := c.server.SQL(t, "SELECT string_agg(name, ',' ORDER BY name) FROM "+queues); names != "held,new" {
+	if names := c.server.SQL(t, "SELECT string_agg(name, ',' ORDER BY name) FROM "+queues); names != "held,new,same" {
 		t.Errorf("these queues have rows: %.100s", names)
 	}
 }
