@@ -123,7 +123,8 @@ BEGIN
 END $$;
 
 -- Moves the deadline of a session. Returns null if the session is unknown, and
--- otherwise the milliseconds until the earliest deadline of any session.
+-- otherwise the milliseconds until the earliest deadline of any session, or zero if
+-- that has passed. A deadline may be -infinity if an operator has set it.
 CREATE OR REPLACE FUNCTION dlock.beat(p_session text) RETURNS bigint
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -132,7 +133,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    RETURN (SELECT ceil(extract(epoch FROM min(deadline) - clock_timestamp()) * 1000) FROM dlock.session);
+    RETURN (SELECT ceil(extract(epoch FROM greatest(min(deadline), clock_timestamp()) - clock_timestamp()) * 1000) FROM dlock.session);
 END $$;
 
 -- Appends a node. The counter is drawn, and the nodes are read, after the queue was

@@ -200,6 +200,28 @@ func TestLateChangeIsRefused(t *testing.T) {
 	}
 }
 
+// TestDeadlineOfAnotherSessionByHand sets deadlines that an operator might choose to
+// end a session, or to keep it. The heartbeats of other sessions have to go on.
+func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=1h")
+	s, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	st := s.(*caseSession).Store()
+	for deadline, passed := range map[string]bool{"-infinity": true, "4713-01-01 BC": true, "infinity": false, "294276-01-01": false} {
+		c.exec(t, "INSERT INTO dlock.session (id, timeout, deadline) VALUES ('A7', '1 hour', $1)", deadline)
+		if next, err := st.Beat(t.Context(), s.(*caseSession).ID()); err != nil || next <= 0 != passed {
+			t.Errorf("%s: a heartbeat says that a deadline comes in %v, error %v", deadline, next, err)
+		}
+		if ended, err := st.Expire(t.Context()); err != nil || ended != passed {
+			t.Errorf("%s: the session is ended: %v, error %v", deadline, ended, err)
+		}
+		c.exec(t, "DELETE FROM dlock.session WHERE id = 'A7'")
+	}
+}
+
 // TestChangeByHandIsNoticed shows that statements of an operator reach the watches by
 // the trigger, on the channel of all other notices.
 func TestChangeByHandIsNoticed(t *testing.T) {
