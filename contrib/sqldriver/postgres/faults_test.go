@@ -37,6 +37,8 @@ var mistakes = []mistake{
 		"TestAStepBackUnderLoad"},
 	{"an append does not lock the queue", "PERFORM dlock.lock_queue(p_queue);\n    drawn", "drawn",
 		"TestConformance/rule06/watch-of-a-queue-sees-a-creation"},
+	{"a cancellation keeps heartbeats waiting", "least(timeout / 8, current_setting('lock_timeout')::interval)", "current_setting('lock_timeout')::interval",
+		"TestSessionOutlivesTheWaitForTheQueueOfAnOrphan"},
 	{"a transaction waits for a row for as long as it takes", "IF current_setting('lock_timeout') = '0' THEN", "IF false THEN",
 		"TestDeadSessionEndsWhileItsAppendWaits"},
 	{"a removal sends no notice", "PERFORM dlock.tell(p_queue, removed, p_why);", "PERFORM 1;",

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +29,70 @@ func TestNodeWithoutDataIsCleanedUp(t *testing.T) {
 		}
 		if time.Now().After(end) {
 			t.Fatalf("nodes %v, error %v", nodes, err)
+		}
+	}
+}
+
+// TestSessionOutlivesTheWaitForTheQueueOfAnOrphan locks the queue of a node whose
+// create got no reply. The session must go on while the removal of the node has to
+// wait, and remove the node when the queue is free.
+func TestSessionOutlivesTheWaitForTheQueueOfAnOrphan(t *testing.T) {
+	c := newCaseWith(t)
+	made, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer made.Close()
+	s := made.(*caseSession)
+	s.lose(t, faults.OpCreate, true)
+	st := s.Store().(*store)
+	lose := *st.intercept.Load()
+	reached, answer := make(chan struct{}), make(chan struct{})
+	var beats atomic.Int64
+	var hook interceptor = func(ctx context.Context, query string, args []any, send func(context.Context) error) error {
+		switch query {
+		case st.texts.append:
+			defer func() {
+				close(reached)
+				<-answer
+			}()
+			return lose(ctx, query, args, send)
+		case st.texts.beat:
+			err := send(ctx)
+			if err == nil {
+				beats.Add(1)
+			}
+			return err
+		}
+		return send(ctx)
+	}
+	st.intercept.Store(&hook)
+	created := make(chan error, 1)
+	go func() {
+		_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
+		created <- err
+	}()
+	<-reached
+	operator := begin(t, c, "SELECT * FROM dlock.queue WHERE name = 'q' FOR UPDATE")
+	close(answer)
+	if err := <-created; err == nil {
+		t.Error("the create without a reply succeeded")
+	}
+	threeTimeouts := beats.Load() + 3*8
+	for ; beats.Load() < threeTimeouts; time.Sleep(time.Millisecond) {
+		if err := s.Err(); err != nil {
+			t.Fatalf("while the queue is locked: %v", err)
+		}
+	}
+	if nodes, err := s.List(t.Context(), "q"); err != nil || len(nodes) != 1 {
+		t.Errorf("nodes %v, error %v", nodes, err)
+	}
+	if err := operator.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	for nodes, err := s.List(t.Context(), "q"); len(nodes) > 0 || err != nil; nodes, err = s.List(t.Context(), "q") {
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }

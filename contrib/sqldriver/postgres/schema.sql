@@ -202,17 +202,23 @@ BEGIN
 END $$;
 
 -- Removes the node that an append without an answer may have added. Appends that run
--- end first. Appends with a lower generation that come later are refused.
+-- end first. Appends with a lower generation that come later are refused. Heartbeats
+-- wait for the row of the session from then on, so a queue that stays locked for
+-- longer than an eighth of the session timeout is an error, and the caller tries
+-- again.
 CREATE OR REPLACE FUNCTION dlock.cancel(p_session text, p_generation bigint, p_data bytea) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     orphan record;
+    patience interval;
 BEGIN
     PERFORM dlock.prepare();
-    PERFORM FROM dlock.session WHERE id = p_session FOR UPDATE;
+    SELECT least(timeout / 8, current_setting('lock_timeout')::interval) INTO patience
+        FROM dlock.session WHERE id = p_session FOR UPDATE;
     IF NOT FOUND THEN
         RETURN 'unknown';
     END IF;
+    PERFORM set_config('lock_timeout', greatest(ceil(extract(epoch FROM patience) * 1000), 1)::text, true);
     UPDATE dlock.session SET generation = greatest(generation, p_generation) WHERE id = p_session;
     FOR orphan IN SELECT token, queue, name FROM dlock.node WHERE session = p_session AND data = p_data LOOP
         PERFORM dlock.lock_queue(orphan.queue);
