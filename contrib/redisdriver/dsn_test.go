@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 func TestABadDataSourceNameIsRefused(t *testing.T) {
@@ -109,13 +111,30 @@ func TestNoValueShowsThePassword(t *testing.T) {
 	}
 }
 
+func TestNoErrorHasAPartOfThePassword(t *testing.T) {
+	testenv.KeepPasswords(t, func(dsn string) error {
+		_, err := parseDSN(dsn)
+		return err
+	},
+		"redis://shop:PASSWORD@db",
+		"redis://shop:PASSWORD@db:6379/1?session_timeout=3s",
+		"redis://:PASSWORD@db",
+		"redis://shop:PASSWORD@",
+		"redis://shop:12/PASSWORD@db",
+		"redis://shop:12?PASSWORD@db",
+		"redis://s1:26379?addr=s2:26379&master_name=locks&password=PASSWORD",
+		"redis://s1?master_name=locks&password=a&read_timeout=PASSWORD",
+		"unix://shop:PASSWORD@/run/redis.sock",
+	)
+}
+
 // FuzzDSN checks that each dsn that the driver accepts has settings that the driver
-// can use, and that no error repeats the password.
+// can use.
 func FuzzDSN(f *testing.F) {
 	for _, s := range []string{"redis://localhost", "rediss://a:b@h:1/2?session_timeout=1s", "unix:///p?db=1", "redis://h?master_name=m&addr=x:1", "redis://h?%zz", "redis://:a@b@c", "redis://h?namespace={}"} {
-		f.Add(s, "password")
+		f.Add(s)
 	}
-	f.Fuzz(func(t *testing.T, dsn, password string) {
+	f.Fuzz(func(t *testing.T, dsn string) {
 		if s, err := parseDSN(dsn); err == nil {
 			require.GreaterOrEqual(t, s.timeout, minTimeout)
 			require.NotEmpty(t, s.addrs)
@@ -127,12 +146,6 @@ func FuzzDSN(f *testing.F) {
 			require.GreaterOrEqual(t, o.ReadTimeout, time.Duration(0))
 		} else {
 			require.ErrorContains(t, err, "redisdriver: dsn: ")
-		}
-		if len(password) < 8 || strings.Contains(dsn, password) {
-			return
-		}
-		if _, err := parseDSN("redis://app:Hide" + password + "@" + dsn); err != nil {
-			require.NotContains(t, err.Error(), "Hide"+password)
 		}
 	})
 }

@@ -13,6 +13,7 @@
 //   - [SlowDiskCommand] makes the disk of a server slow.
 //   - [ClockCommand] makes the wall clock of a server one that a test sets.
 //   - [NewCerts] makes certificates.
+//   - [KeepPasswords] looks for parts of passwords in the errors of DSNs.
 //   - [Dependency] skips or fails a test if the machine lacks what the test
 //     needs.
 //

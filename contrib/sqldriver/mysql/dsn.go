@@ -36,7 +36,8 @@ const (
 const form = "user:password@tcp(host:3306)/database?name=value&name=value"
 
 // parseDSN splits a DSN into what go-sql-driver/mysql and what this package needs. No
-// error holds the password.
+// error holds a part of the password, even if the DSN has no database, so that its
+// last slash is in the password.
 func parseDSN(dsn string) (*mysql.Config, options, error) {
 	o := defaults()
 	slash := strings.LastIndexByte(dsn, '/')
@@ -63,6 +64,8 @@ func parseDSN(dsn string) (*mysql.Config, options, error) {
 		case err != nil:
 			return nil, o, fmt.Errorf("mysql: dsn: parameter %q %w", name, err)
 		case known:
+		case !clientParameters[name] && strings.Contains(dsn[slash:], "@"):
+			return nil, o, errors.New("mysql: dsn: unknown parameter, or no slash behind the address: the form is " + form)
 		case !clientParameters[name]:
 			return nil, o, fmt.Errorf("mysql: dsn: unknown parameter %q", name)
 		default:
@@ -80,13 +83,26 @@ func parseDSN(dsn string) (*mysql.Config, options, error) {
 	}
 	config, err := mysql.ParseDSN(dsn[:slash+1] + database + "?" + strings.Join(rest, "&"))
 	if err != nil {
-		return nil, o, fmt.Errorf("mysql: dsn: %s (the form is %s)", redact(err.Error(), dsn[:slash]), form)
+		return nil, o, wrongPart(rest)
 	}
 	if len(config.DBName) > maxDatabase {
 		return nil, o, fmt.Errorf("mysql: dsn: the name of the database is longer than %d bytes", maxDatabase)
 	}
 	config.Logger = new(mysql.NopLogger) // the errors that it would log are returned as well
 	return config, o, nil
+}
+
+// wrongPart returns the error for a DSN that go-sql-driver/mysql does not accept,
+// with these parameters. The client's own error repeats the part that it does not
+// understand, which may be of the password.
+func wrongPart(parameters []string) error {
+	for _, pair := range parameters {
+		if _, err := mysql.ParseDSN("/?" + pair); err != nil {
+			name, _, _ := strings.Cut(pair, "=")
+			return fmt.Errorf("mysql: dsn: parameter %q has a bad value", name)
+		}
+	}
+	return errors.New("mysql: dsn: the part before the parameters is not of the form " + form)
 }
 
 // isURL reports whether the DSN begins as a URL does.
@@ -169,17 +185,4 @@ func (o *options) loadTLS(host string) (*tls.Config, error) {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
-}
-
-// redact replaces the password in a text. The head is the part of the DSN before its
-// last slash.
-func redact(text, head string) string {
-	if at := strings.LastIndexByte(head, '@'); at >= 0 {
-		head = head[:at]
-	}
-	_, password, _ := strings.Cut(head, ":")
-	if password == "" {
-		return text
-	}
-	return strings.ReplaceAll(text, password, "xxxxx")
 }

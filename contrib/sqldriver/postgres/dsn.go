@@ -32,12 +32,13 @@ const (
 	minConnectTimeout = 500 * time.Millisecond
 )
 
-// parseDSN splits a DSN into what pgx and what this package needs. No error holds the
-// password.
+// parseDSN splits a DSN into what pgx and what this package needs. No error holds a
+// part of the password, even if its special characters are not escaped.
 func parseDSN(dsn string) (*pgx.ConnConfig, options, error) {
 	o := defaults()
 	u, err := url.Parse(dsn)
-	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" ||
+		strings.Contains(u.Opaque+u.EscapedPath(), "@") {
 		return nil, o, errors.New("postgres: dsn: not a URL of the form postgres://user:password@host:5432/database " +
 			"(write special characters of the password as %XX)")
 	}
@@ -48,6 +49,7 @@ func parseDSN(dsn string) (*pgx.ConnConfig, options, error) {
 	if err != nil {
 		return nil, o, errors.New("postgres: dsn: the part after the question mark is not of the form name=value&name=value")
 	}
+	hidden := strings.Contains(u.RawQuery, "@") || query.Has("password") || query.Has("sslpassword")
 	for name, values := range query {
 		known, err := o.set(name, values[len(values)-1])
 		if err != nil {
@@ -56,13 +58,13 @@ func parseDSN(dsn string) (*pgx.ConnConfig, options, error) {
 		if known {
 			query.Del(name)
 		} else if !pgxParameters[name] {
-			return nil, o, unknownParameter(name, query.Has("password"))
+			return nil, o, unknownParameter(name, hidden)
 		}
 	}
 	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // pgx does not read a plus as a space
 	config, err := pgx.ParseConfig(u.String())
 	if err != nil {
-		return nil, o, fmt.Errorf("postgres: dsn: %s", redact(reason(err), u, query.Get("password")))
+		return nil, o, fmt.Errorf("postgres: dsn: %s", reason(err, hidden))
 	}
 	switch query.Get("target_session_attrs") {
 	case "read-write":
@@ -79,11 +81,13 @@ func parseDSN(dsn string) (*pgx.ConnConfig, options, error) {
 	return config, o, nil
 }
 
-// unknownParameter returns the error for a parameter that does not exist. After a
-// parameter with a password, its name may be the end of the password.
-func unknownParameter(name string, afterPassword bool) error {
-	if afterPassword {
-		return errors.New("postgres: dsn: unknown parameter (it may be a part of the password: write & in the password as %26)")
+// unknownParameter returns the error for a parameter that does not exist. It leaves
+// out a name that may be a part of a password: behind an unescaped question mark in
+// front of an @, or behind an unescaped & in a parameter.
+func unknownParameter(name string, hidden bool) error {
+	if hidden {
+		return errors.New("postgres: dsn: unknown parameter (it may be a part of the password: " +
+			"write / in the password as %2F, ? as %3F, @ as %40 and & as %26)")
 	}
 	return fmt.Errorf("postgres: dsn: unknown parameter %q", name)
 }
@@ -146,24 +150,15 @@ func (o *options) set(name, value string) (known bool, err error) {
 	return true, err
 }
 
-// reason returns the text of pgx's error without the DSN that it repeats.
-func reason(err error) string {
+// reason returns the text of pgx's error without the DSN that it repeats. If a value
+// of a parameter may be a part of a password, it leaves the values out as well.
+func reason(err error, hidden bool) string {
 	text := err.Error()
 	if _, after, ok := strings.Cut(text, "`: "); ok {
-		return after
+		text = after
 	}
-	return text
-}
-
-// redact replaces the password in a text.
-func redact(text string, u *url.URL, others ...string) string {
-	if password, ok := u.User.Password(); ok {
-		others = append(others, password, url.QueryEscape(password), url.PathEscape(password))
-	}
-	for _, secret := range others {
-		if secret != "" {
-			text = strings.ReplaceAll(text, secret, "xxxxx")
-		}
+	if end := strings.IndexAny(text, "(:"); hidden && end >= 0 {
+		text = strings.TrimSpace(text[:end])
 	}
 	return text
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 const secret = "tr0ub4dor"
@@ -23,7 +24,7 @@ func TestBadDSNsSayWhatIsWrong(t *testing.T) {
 		"postgres://dlock:" + secret + "@db:port/locks":                            "not a URL of the form",
 		"postgres://dlock:" + secret + "@db/l?a=%zz":                               "after the question mark",
 		"postgres://dlock:" + secret + "@db/l?sesion_timeout=3s":                   `unknown parameter "sesion_timeout"`,
-		"postgres://dlock@db/l?password=a%26b&" + secret:                           "write & in the password as %26",
+		"postgres://dlock@db/l?password=a%26b&" + secret:                           "in the password as %2F, ? as %3F, @ as %40 and & as %26",
 		"postgres://db/l?user=dlock&password=a#" + secret:                          "write a # of the password as %23",
 		"postgres://dlock:" + secret + "@db/l?session_timeout=3":                   `"session_timeout" is not a duration`,
 		"postgres://dlock:" + secret + "@db/l?session_timeout=1ms":                 `"session_timeout" is not a duration from 500ms`,
@@ -35,8 +36,12 @@ func TestBadDSNsSayWhatIsWrong(t *testing.T) {
 		"postgres://dlock:" + secret + "@db/l?sslmode=sometimes":                   "sslmode is invalid",
 		"postgres://dlock:" + secret + "@db/l?sslrootcert=/no/such":                "unable to read CA file",
 		"postgres://dlock:" + secret + "@db/l?target_session_attrs=prefer-standby": "has to be primary or read-write",
-		"postgres://dlock@db/l?sslmode=sometimes&password=" + secret:               "sslmode is invalid",
+		"postgres://dlock@db/l?sslmode=sometimes&password=" + secret:               "failed to configure TLS",
 		"postgres://dlock:" + secret + "@db/l?connect_timeout=" + "x":              "connect_timeout",
+		"postgres://shop:12/cd?" + secret + "=3@":                                  "? as %3F",
+		"postgres://shop:12/" + secret + "@db/l":                                   "not a URL of the form",
+		"postgres://db/l?sslpassword=a&" + secret:                                  "& as %26",
+		"postgres://db/l?password=a&connect_timeout=" + secret:                     "dsn: invalid connect_timeout",
 	} {
 		_, err := Driver{}.OpenConnector(dsn)
 		switch {
@@ -84,17 +89,28 @@ func TestNoValuePrintsThePassword(t *testing.T) {
 	}
 }
 
+func TestNoErrorHasAPartOfThePassword(t *testing.T) {
+	testenv.KeepPasswords(t, func(dsn string) error {
+		_, err := Driver{}.OpenConnector(dsn)
+		return err
+	},
+		"postgres://shop:PASSWORD@db/locks",
+		"postgres://shop:PASSWORD@db:5432/locks?session_timeout=3s&timezone=UTC",
+		"postgres://shop:12/PASSWORD@db/locks",
+		"postgres://shop:12/cd?PASSWORD@db",
+		"postgres://db/locks?user=shop&password=PASSWORD",
+		"postgres://db/locks?password=a&connect_timeout=PASSWORD",
+		"postgres://db/locks?sslpassword=PASSWORD",
+		"postgres://shop:PASSWORD@",
+	)
+}
+
 func FuzzDSN(f *testing.F) {
-	f.Add("postgres://dlock:"+secret+"@db/locks?session_timeout=3s", "x")
-	f.Add("postgres://dlock:", secret+"@@/?%")
-	f.Fuzz(func(t *testing.T, dsn, password string) {
+	f.Add("postgres://dlock:" + secret + "@db/locks?session_timeout=3s")
+	f.Fuzz(func(t *testing.T, dsn string) {
 		c, err := Driver{}.OpenConnector(dsn)
 		if (c == nil) == (err == nil) {
 			t.Fatalf("connector %v, error %v", c, err)
-		}
-		marked := "postgres://u:" + "zq9x" + strings.Trim(password, "/?#@") + "zq9x@h/d?" + dsn
-		if _, err := (Driver{}).OpenConnector(marked); err != nil && strings.Contains(err.Error(), "zq9x"+password) && password != "" {
-			t.Fatalf("the error repeats the password: %v", err)
 		}
 	})
 }

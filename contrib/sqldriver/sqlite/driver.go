@@ -39,6 +39,8 @@ func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	switch {
 	case strings.HasPrefix(path, "file:"):
 		return nil, errors.New("sqlite: dsn: give the path of the file without the prefix \"file:\"")
+	case strings.Contains(path, "://"): // it may have a password, and errors name the path
+		return nil, errors.New("sqlite: dsn: give the path of a file in place of a URL")
 	case strings.Contains(path, ":memory:"):
 		return nil, errors.New("sqlite: dsn: a database in memory has no other sessions: " +
 			"give the path of a file, or use package memdriver")

@@ -23,6 +23,7 @@ func TestBadDSNsAreRefused(t *testing.T) {
 	for dsn, says := range map[string]string{
 		"file:/d/locks.db":                         "without the prefix",
 		":memory:":                                 "in memory",
+		"mysql://shop:secret/x?secret=3@db":        "in place of a URL",
 		"file::memory:?cache=shared":               "without the prefix",
 		"/d/a\x00b":                                "zero byte",
 		"/d?timeout=10s":                           `unknown parameter "timeout"`,

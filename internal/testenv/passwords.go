@@ -1,0 +1,35 @@
+package testenv
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// passwordLetters are in no other part of a data source name or an error.
+const passwordLetters = "QZJK"
+
+// KeepPasswords calls open with data source names whose passwords have characters
+// that would have to be escaped. No error may contain four bytes of a password in a
+// row. Each form is a data source name with PASSWORD in the place of the password.
+func KeepPasswords(t *testing.T, open func(dsn string) error, forms ...string) {
+	t.Helper()
+	const characters = passwordLetters + passwordLetters + passwordLetters + passwordLetters + "/?#@:&=%+()[] ;,'\"`\\"
+	random := rand.New(rand.NewPCG(1, 2))
+	password := make([]byte, 12)
+	for range 20000 {
+		for i := range password {
+			password[i] = characters[random.IntN(len(characters))]
+		}
+		for _, form := range forms {
+			dsn := strings.Replace(form, "PASSWORD", string(password), 1)
+			err := open(dsn)
+			for i := 0; err != nil && i+4 <= len(password); i++ {
+				part := string(password[i : i+4])
+				if strings.ContainsAny(part, passwordLetters) && strings.Contains(err.Error(), part) {
+					t.Fatalf("the error for %q repeats %q: %v", dsn, part, err)
+				}
+			}
+		}
+	}
+}
