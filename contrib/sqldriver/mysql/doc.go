@@ -108,7 +108,8 @@
 //     binary log, sync_binlog=1 and binlog_format ROW or MIXED. The driver reads
 //     these settings before the first session of a connector. It logs by log/slog
 //     what they do not protect. It refuses a server that is read-only, whose binary
-//     log has the format STATEMENT, or that is too old.
+//     log has the format STATEMENT, that is in a group with several primaries, or
+//     that is too old.
 //   - After a failover to a replica, the latest changes may be lost, also with
 //     semisynchronous replication. Then two sessions may hold one lock. Tokens still
 //     rise if the clock of the replica is right.
@@ -116,6 +117,10 @@
 //     share row locks, and another member may show an older state. After a failover
 //     to another member, requests that were on their way to the first one may still
 //     be carried out. This was not tested, and the driver logs a warning.
+//   - Group Replication needs group_replication_single_primary_mode=ON. Certification
+//     refuses two changes of one row, but not an append on one primary while another
+//     one ends the session of that append: its node would stay for ever. Deadlines
+//     would be compared with the clocks of several machines.
 //   - The clock of the server must not be set forward. Sessions would end early in the
 //     database, and their processes would not know until their next heartbeat. A clock
 //     that is set back keeps the nodes of dead processes longer. Tokens rise in either

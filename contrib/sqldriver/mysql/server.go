@@ -13,7 +13,8 @@ import (
 // variables are the settings of the server that checkServer reads. A server shows those
 // that it has.
 const variables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only', 'super_read_only', 'innodb_read_only',
-	'log_bin', 'binlog_format', 'sync_binlog', 'innodb_flush_log_at_trx_commit', 'wsrep_on')`
+	'log_bin', 'binlog_format', 'sync_binlog', 'innodb_flush_log_at_trx_commit', 'wsrep_on',
+	'group_replication_single_primary_mode')`
 
 // checkServer reads the settings of the server. An error says that the driver cannot
 // work with the server at present. Once for a connector, checkServer logs what the
@@ -61,6 +62,10 @@ func unusable(settings map[string]string) error {
 			return fmt.Errorf("%w: the server has %s %s: it is a replica, or an operator has closed it for changes",
 				driver.ErrUnavailable, name, value)
 		}
+	}
+	if mode := settings["group_replication_single_primary_mode"]; mode == "OFF" || mode == "0" {
+		return errors.New("the server has group_replication_single_primary_mode OFF, and several primaries have neither row locks " +
+			"nor a clock in common: switch the group to one primary")
 	}
 	if settings["log_bin"] == "ON" && settings["binlog_format"] == "STATEMENT" {
 		return errors.New("the server has binlog_format STATEMENT, which cannot record the changes of dlock: set it to ROW or MIXED")

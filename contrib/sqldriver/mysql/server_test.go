@@ -130,9 +130,15 @@ func TestWeaknesses(t *testing.T) {
 		"MySQL 8.0.28, and the driver needs 8.0.29":   {"version": "8.0.28"},
 		"MariaDB 10.5.9, and the driver needs 10.6.0": {"version": "10.5.9-MARIADB"},
 		"super_read_only 1":                           {"version": "8.4.0", "super_read_only": "1"},
+		"several primaries have":                      {"version": "8.4.0", "group_replication_single_primary_mode": "OFF"},
 	} {
 		if err := unusable(settings); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v", settings, err)
+		}
+		for name := range settings {
+			if !strings.Contains(variables, "'"+name+"'") {
+				t.Errorf("the driver does not ask for %s", name)
+			}
 		}
 	}
 }
