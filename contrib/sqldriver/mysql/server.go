@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,11 +22,22 @@ const variables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only'
 // settings do not protect.
 func (s *store) checkServer(ctx context.Context) error {
 	settings := make(map[string]string)
-	err := s.query(ctx, variables, func(scan func(...any) error) error {
-		var name, value string
-		err := scan(&name, &value)
-		settings[strings.ToLower(name)] = strings.ToUpper(value)
-		return err
+	err := s.use(ctx, func(conn *sql.Conn) error {
+		var limit uint64
+		err := queryOn(ctx, conn, "SELECT @@sql_select_limit LIMIT 1", func(scan func(...any) error) error { return scan(&limit) })
+		if err == nil && limit < 1000 { // SHOW takes no LIMIT of its own
+			defer discard(conn)
+			_, err = conn.ExecContext(ctx, "SET SESSION sql_select_limit = 1000")
+		}
+		if err != nil {
+			return err
+		}
+		return queryOn(ctx, conn, variables, func(scan func(...any) error) error {
+			var name, value string
+			err := scan(&name, &value)
+			settings[strings.ToLower(name)] = strings.ToUpper(value)
+			return err
+		})
 	})
 	if err != nil {
 		return markError(ctx, err)

@@ -115,6 +115,10 @@ func TestSettingsOfTheServer(t *testing.T) {
 	refused(t, server.DSN(database), "binlog_format STATEMENT")
 	server.SQL(t, "", "SET GLOBAL binlog_format = 'ROW', GLOBAL read_only = 1")
 	unavailable(t, server.DSN(database), "read_only ON")
+	server.SQL(t, "", "SET GLOBAL sql_select_limit = 0")
+	unavailable(t, server.DSN(database), "read_only ON")
+	server.SQL(t, "", "SET GLOBAL read_only = 0")
+	logged()
 }
 
 func TestWeaknesses(t *testing.T) {
@@ -223,7 +227,7 @@ func TestExistingDatabase(t *testing.T) {
 	for _, params := range []string{"", "interpolateParams=true&multiStatements=true&parseTime=true&clientFoundRows=true&loc=Europe%2FBerlin",
 		"autocommit=0", "tx_isolation=%27SERIALIZABLE%27", "tx_isolation=%27READ-UNCOMMITTED%27",
 		"time_zone=%27%2B05:00%27&sql_mode=%27ANSI%2CNO_BACKSLASH_ESCAPES%27", "charset=latin1",
-		"completion_type=1", "completion_type=2", "character_set_connection=ucs2"} {
+		"completion_type=1", "completion_type=2", "character_set_connection=ucs2", "sql_select_limit=0"} {
 		t.Run(params, func(t *testing.T) {
 			database := server.Database()
 			if params == "character_set_connection=ucs2" {
@@ -239,8 +243,11 @@ func TestExistingDatabase(t *testing.T) {
 				t.Errorf("Close of the clients must leave the database open: %v", err)
 			}
 			var mode string
-			if err := db.QueryRow("SELECT @@sql_mode").Scan(&mode); err != nil || strings.HasPrefix(params, "time_zone") == !strings.Contains(mode, "ANSI") {
-				t.Errorf("sql_mode %q of a connection of the program, error %v", mode, err)
+			var limit uint64
+			err = db.QueryRow("SELECT @@sql_mode, @@sql_select_limit LIMIT 1").Scan(&mode, &limit)
+			if err != nil || strings.HasPrefix(params, "time_zone") == !strings.Contains(mode, "ANSI") ||
+				strings.HasPrefix(params, "sql_select_limit") != (limit == 0) {
+				t.Errorf("sql_mode %q and sql_select_limit %d of a connection of the program, error %v", mode, limit, err)
 			}
 		})
 	}

@@ -122,6 +122,11 @@ func pause(ctx context.Context, tries int) bool {
 // query sends one statement without arguments, and calls row for each row of its
 // results. After some errors it closes the connection: see discard.
 func (s *store) query(ctx context.Context, text string, row func(scan func(...any) error) error) error {
+	return s.use(ctx, func(conn *sql.Conn) error { return queryOn(ctx, conn, text, row) })
+}
+
+// use calls f with a connection.
+func (s *store) use(ctx context.Context, f func(conn *sql.Conn) error) error {
 	db, err := s.pool.db()
 	if err != nil {
 		return err
@@ -131,7 +136,7 @@ func (s *store) query(ctx context.Context, text string, row func(scan func(...an
 		return err
 	}
 	defer conn.Close()
-	err = queryOn(ctx, conn, text, row)
+	err = f(conn)
 	if err != nil && ctx.Err() != nil && number(err) == 0 && s.connector.config != nil {
 		err = fmt.Errorf("no answer from %s: %w", s.connector.config.Addr, err)
 	}
@@ -210,7 +215,7 @@ func (s *store) Open(ctx context.Context) error {
 	}
 	if s.database == "" {
 		var name sql.NullString
-		err := s.query(ctx, "SELECT DATABASE()", func(scan func(...any) error) error { return scan(&name) })
+		err := s.query(ctx, "SELECT DATABASE() LIMIT 1", func(scan func(...any) error) error { return scan(&name) })
 		if err != nil {
 			return markError(ctx, err)
 		}
@@ -300,7 +305,7 @@ func execute(ctx context.Context, conn *sql.Conn, text string) error {
 // account returns the account of a connection as GRANT needs it, or an empty text.
 func account(ctx context.Context, conn *sql.Conn) string {
 	var name string
-	err := conn.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&name)
+	err := conn.QueryRowContext(ctx, "SELECT CURRENT_USER() LIMIT 1").Scan(&name)
 	at := strings.LastIndexByte(name, '@')
 	if err != nil || at < 0 {
 		return ""
