@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/url"
 	"os"
 	"strings"
@@ -423,6 +424,24 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("after a minute: %s", what)
 		}
+	}
+}
+
+// TestDeadlineOfAnotherSessionByHand sets deadlines that an operator might choose to
+// end a session, or to keep it. The heartbeats of other sessions have to go on.
+func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=1h")
+	s := newSession(t, c)
+	for deadline, passed := range map[int64]bool{math.MinInt64: true, -2: true, math.MaxInt64: false} {
+		c.exec(t, callText(c.database, "dlock_begin", []any{"A7", int64(0)}))
+		c.exec(t, fmt.Sprint("UPDATE dlock_lease SET deadline = ", deadline, " WHERE session = 'A7'"))
+		if next, err := s.Store().Beat(t.Context(), s.ID()); err != nil || next <= 0 != passed {
+			t.Errorf("%d: a heartbeat says that a deadline comes in %v, error %v", deadline, next, err)
+		}
+		if ended, err := s.Store().Expire(t.Context()); err != nil || ended != passed {
+			t.Errorf("%d: the session is ended: %v, error %v", deadline, ended, err)
+		}
+		c.exec(t, callText(c.database, "dlock_end", []any{"A7"}))
 	}
 }
 
