@@ -168,13 +168,7 @@ func TestAServerThatHasLostItsDataEndsTheSession(t *testing.T) {
 // still rise, so a resource that compares them refuses the old holder.
 func TestAReplicaThatIsPromotedMayGrantALockTwice(t *testing.T) {
 	master := redistest.Start(t)
-	replica := redistest.Start(t)
-	replication := testenv.NewProxy(t, master.Addr(), nil)
-	replica.Do("REPLICAOF", "127.0.0.1", replication.Port())
-	require.Eventually(t, func() bool {
-		role, _ := replica.Do("ROLE").([]any)
-		return len(role) > 3 && role[3] == "connected"
-	}, 30*time.Second, 5*time.Millisecond)
+	replica, replication := newReplica(t, master)
 	s := newStore(t, master, longTimeout)
 	holder, err := s.newClient().RWMutex("stock/41").Lock(t.Context())
 	require.NoError(t, err)
@@ -240,6 +234,66 @@ func TestSentinelLeadsToTheNewMaster(t *testing.T) {
 	require.NoError(t, session.Err())
 }
 
+// newReplica starts a replica of a server, behind a proxy.
+func newReplica(t *testing.T, master *redistest.Server) (*redistest.Server, *testenv.Proxy) {
+	t.Helper()
+	replica, replication := redistest.Start(t), testenv.NewProxy(t, master.Addr(), nil)
+	replica.Do("REPLICAOF", "127.0.0.1", replication.Port())
+	require.Eventually(t, func() bool {
+		role, _ := replica.Do("ROLE").([]any)
+		return len(role) > 3 && role[3] == "connected"
+	}, 30*time.Second, 5*time.Millisecond)
+	return replica, replication
+}
+
+// TestAReplicaAmongTheAddressesIsNotAsked has a replica that lags. While the master is
+// down, a session must not take the replica's queues for those of the master. When the
+// master is back, the session has to find it.
+func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
+	master := redistest.Start(t, redistest.Durable())
+	replica, replication := newReplica(t, master)
+	connect := func() driver.Session {
+		c, err := Driver{}.OpenConnector("redis://" + replica.Addr() + "?session_timeout=10m&addr=" + master.Addr())
+		require.NoError(t, err)
+		var made driver.Session
+		warnings := logged(func() { made, err = c.Connect(t.Context()) })
+		require.NoError(t, err)
+		require.NotContains(t, warnings, "appendonly no", "the settings are those of the replica")
+		t.Cleanup(func() { made.Close() })
+		return made
+	}
+	known := connect()
+	early, err := known.Create(t.Context(), "stock/42", spec())
+	require.NoError(t, err)
+	waitForSequence(t, replica, "{dlock}:seq", early.Seq)
+	replication.Cut()
+	later, err := known.Create(t.Context(), "stock/42", spec())
+	require.NoError(t, err)
+	unknown := connect() // the replica does not know this session
+
+	master.Kill()
+	for _, s := range []driver.Session{known, unknown} {
+		_, err = s.List(t.Context(), "stock/42")
+		require.ErrorIs(t, err, driver.ErrUnavailable, "List")
+		_, err = driver.Walk(t.Context(), s, "")
+		require.ErrorIs(t, err, driver.ErrUnavailable, "Walk")
+		_, err = driver.Read(t.Context(), s, "stock/42", later.Name)
+		require.ErrorIs(t, err, driver.ErrUnavailable, "Read")
+		_, err = s.Create(t.Context(), "stock/43", spec())
+		require.ErrorIs(t, err, driver.ErrUnavailable, "Create")
+		err = s.Delete(t.Context(), "stock/42", later.Place, driver.Released)
+		require.ErrorIs(t, err, driver.ErrUnavailable, "Delete")
+		require.NoError(t, s.Err())
+	}
+	master.Restart()
+	for _, s := range []driver.Session{known, unknown} {
+		nodes, err := s.List(t.Context(), "stock/42")
+		require.NoError(t, err)
+		require.Equal(t, []driver.Node{early.Node, later.Node}, nodes)
+		require.Equal(t, master.Addr(), driver.Describe(s).Server)
+	}
+}
+
 // startCluster starts two servers that form a cluster, with half of the slots each.
 func startCluster(t *testing.T, host string, options ...redistest.Option) (a, b *redistest.Server) {
 	t.Helper()
@@ -297,6 +351,47 @@ func TestAClusterWithIPv6IsFollowed(t *testing.T) {
 	for _, s := range []*redistest.Server{a, b} {
 		require.NoError(t, lockOnce(t, "redis://[::1]:"+portOf(s)))
 	}
+}
+
+// TestWalkFollowsACluster moves the keys of a namespace to another server. Then it
+// stops that server: the other one has no queues of the namespace, and must not say
+// so.
+func TestWalkFollowsACluster(t *testing.T) {
+	t.Parallel()
+	a, b := startCluster(t, "127.0.0.1")
+	c, err := Driver{}.OpenConnector("redis://" + a.Addr() + "?session_timeout=10m&namespace=walk")
+	require.NoError(t, err)
+	session, err := c.Connect(t.Context())
+	require.NoError(t, err)
+	defer session.Close()
+	joined, err := session.Create(t.Context(), "stock/42", spec())
+	require.NoError(t, err)
+	from, to := a, b
+	if driver.Describe(session).Server == b.Addr() {
+		from, to = b, a
+	}
+	slot := strconv.FormatInt(from.Do("CLUSTER", "KEYSLOT", "{walk}:seq").(int64), 10)
+	source, target := from.Do("CLUSTER", "MYID").(string), to.Do("CLUSTER", "MYID").(string)
+	to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", source)
+	from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", target)
+	keys := from.Do("CLUSTER", "GETKEYSINSLOT", slot, "100").([]any)
+	require.NotEmpty(t, keys)
+	for _, key := range keys {
+		from.Do("MIGRATE", "127.0.0.1", portOf(to), key.(string), "0", "10000")
+	}
+	to.Do("CLUSTER", "SETSLOT", slot, "NODE", target)
+	from.Do("CLUSTER", "SETSLOT", slot, "NODE", target)
+
+	queues, err := driver.Walk(t.Context(), session, "")
+	require.NoError(t, err)
+	require.Equal(t, []string{"stock/42"}, queues)
+	nodes, err := session.List(t.Context(), "stock/42")
+	require.NoError(t, err)
+	require.Equal(t, []driver.Node{joined.Node}, nodes)
+
+	to.Kill()
+	_, err = driver.Walk(t.Context(), session, "")
+	require.ErrorIs(t, err, driver.ErrUnavailable)
 }
 
 // TestNoNodeStaysWhenAClusterMovesItsKeys makes scripts fail in the middle. While a

@@ -69,11 +69,13 @@
 // Of a cluster, any server will do. The driver follows the reply MOVED. All keys of a
 // namespace have one hash tag, so a namespace is in one slot and on one master. Use
 // several namespaces to spread locks over a cluster. While the cluster moves the slot
-// to another master, requests and heartbeats may fail. A session ends if its heartbeats
-// fail for three quarters of its timeout.
+// to another master, requests and heartbeats may fail, and Walk may miss queues. A
+// session ends if its heartbeats fail for three quarters of its timeout.
 //
 // If there are several servers or Sentinels, the driver tries one after the other. They
 // share dial_timeout, so a machine that does not answer leaves time for the others.
+// A replica refuses each request of the driver, also one that only reads, because its
+// data may be old. Then the driver tries the next address.
 //
 // # How the rules are kept
 //

@@ -85,7 +85,7 @@ func (c *connector) learn(addrs []string, err error) {
 // from the sending of the last request, so the time for the dial and for TLS does not
 // shorten it.
 func (c *connector) begin(ctx context.Context, s *session) (*redis.PubSub, error) {
-	if err := c.checkServer(ctx, s.link); err != nil {
+	if err := c.checkServer(ctx, s); err != nil {
 		return nil, err
 	}
 	subscription, err := s.subscribe(ctx)

@@ -50,7 +50,7 @@ func newScriptOps() map[string]faults.Op {
 	ops := make(map[string]faults.Op)
 	for op, name := range map[faults.Op]string{
 		faults.OpConnect: "open", faults.OpCreate: "create", faults.OpList: "list", faults.OpWatch: "watch",
-		faults.OpWatchQueue: "watchqueue", faults.OpDelete: "delete", faults.OpReplace: "replace", faults.OpRead: "read",
+		faults.OpWatchQueue: "watchqueue", faults.OpDelete: "delete", faults.OpReplace: "replace", faults.OpRead: "read", faults.OpWalk: "walk",
 		faults.OpClose: "close", faults.OpCleanUp: "cancel", faults.OpHeartbeat: "beat",
 	} {
 		s := script(name)
@@ -73,9 +73,6 @@ func classify(command []string) int32 {
 		case ok:
 			return int32(op)
 		}
-	}
-	if len(command) > 0 && strings.EqualFold(command[0], "scan") {
-		return int32(faults.OpWalk)
 	}
 	return otherCommand
 }

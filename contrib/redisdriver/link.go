@@ -449,7 +449,7 @@ func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
 	return net.JoinHostPort(master[0], master[1]), nil
 }
 
-// redirects is how many MOVED replies a request follows.
+// redirects is how often a request follows a reply to another server.
 const redirects = 3
 
 // eval runs a script. If ctx ends, eval returns at once, and the request may still
@@ -519,14 +519,25 @@ func (l *link) locate(err error) error {
 	return fmt.Errorf("%s%s: %w", noAnswer, server, err)
 }
 
+// passOver makes the next dial try the server of the latest connection last. It
+// reports whether there is another one to try.
+func (l *link) passOver() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.moved = ""
+	if i := slices.Index(l.addrs, l.server); i >= 0 {
+		l.addrs = slices.Concat(l.addrs[:i], l.addrs[i+1:], l.addrs[i:i+1])
+	}
+	return l.settings.sentinel == nil && len(l.addrs) > 1
+}
+
 // follow makes the next request go to another server, if err says that this server
-// does not have the keys or is not a master any more. It reports whether the request
-// was refused with the name of another server. In that case the server has not
-// carried out the request.
+// does not have the keys or is not a master any more. It reports whether there is
+// such a server. In that case the server has not carried out the request.
 func (l *link) follow(err error) bool {
 	if replied(err, "READONLY") || replied(err, "MASTERDOWN") {
 		l.drop()
-		return false
+		return l.passOver()
 	}
 	if !replied(err, "MOVED ") {
 		return false

@@ -13,14 +13,16 @@ import (
 // checkServer reads the settings of the server that decide what a crash loses, and
 // logs what they cannot protect. It does so once for a connector. An error says that
 // the server cannot be reached or that it refuses this client.
-func (c *connector) checkServer(ctx context.Context, l *link) error {
+func (c *connector) checkServer(ctx context.Context, s *session) error {
 	c.mu.Lock()
 	warned := c.warned
 	c.mu.Unlock()
 	if warned {
 		return nil
 	}
-	if _, err := do(ctx, l, l.upkeep, func(c *redis.Client) (string, error) { return c.Ping(ctx).Result() }); err != nil {
+	l := s.link
+	// This changes nothing. But it leads to the master, whose settings count.
+	if _, err := l.eval(ctx, l.upkeep, closeScript, s.id); err != nil {
 		if o := l.settings.options(); l.settings.tls == nil && o.Network != "unix" && strings.Contains(err.Error(), noAnswer+l.address()) {
 			return fmt.Errorf("%w; if this port is for TLS, write rediss://", err)
 		}

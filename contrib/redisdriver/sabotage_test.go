@@ -43,10 +43,10 @@ var sabotages = []sabotage{
 		"redis.call('ZADD', q,", "redis.call('ZREM', q, member) redis.call('ZADD', q,", "TestNoNodeStaysWhenAClusterMovesItsKeys"},
 	{"each cancellation leaves a mark", "cancel",
 		"redis.call('HDEL', s, op)", "redis.call('HSET', s, op, '-')", "TestACancelledNodeLeavesNoMark"},
-	{"a heartbeat needs memory", "beat",
+	{"a heartbeat needs memory", "common",
 		"redis.call('ZREM', sessions, '')", "", "TestNoLockIsLostForLackOfMemory"},
-	{"a cancellation needs memory", "cancel",
-		"redis.call('ZREM', sessions, '')", "", "TestNoLockIsLostForLackOfMemory"},
+	{"a replica answers", "common",
+		"redis.call('ZREM', sessions, '')", "", "TestAReplicaAmongTheAddressesIsNotAsked"},
 	{"a cancellation is of one create only", "cancel",
 		"for i = 2, #ARGV do", "for i = 2, 2 do", "TestManyCreatesAreCancelledAtOnce"},
 	{"sequences do not end", "create",
@@ -84,7 +84,7 @@ func plant() {
 	}
 	for name, variable := range map[string]**redis.Script{
 		"open": &openScript, "beat": &beatScript, "create": &createScript, "cancel": &cancelScript, "delete": &deleteScript,
-		"replace": &replaceScript, "list": &listScript, "look": &lookScript, "read": &readScript, "watch": &watchScript,
+		"replace": &replaceScript, "list": &listScript, "look": &lookScript, "read": &readScript, "walk": &walkScript, "watch": &watchScript,
 		"watchqueue": &watchQueueScript, "close": &closeScript,
 	} {
 		*variable = script(name)

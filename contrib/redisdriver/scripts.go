@@ -23,6 +23,7 @@ var (
 	listScript       = script("list")
 	lookScript       = script("look")
 	readScript       = script("read")
+	walkScript       = script("walk")
 	watchScript      = script("watch")
 	watchQueueScript = script("watchqueue")
 	closeScript      = script("close")

@@ -253,36 +253,31 @@ func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 		}
 	}
 	var queues []string
-	for cursor := uint64(0); ; {
+	for cursor := any("0"); ; {
 		if err := s.lease.Err(); err != nil {
 			return nil, err
 		}
-		p, err := do(ctx, s.link, s.link.requests, func(client *redis.Client) (p page, err error) {
-			p.keys, p.next, err = client.Scan(ctx, cursor, glob(s.settings.key("q:"+prefix))+"*", scanCount).Result()
-			return p, err
-		})
+		reply, err := s.link.eval(ctx, s.link.requests, walkScript, s.id, cursor, glob(s.settings.key("q:"+prefix))+"*")
 		if err := s.explain("walk", prefix, err); err != nil {
 			return nil, err
 		}
-		for _, key := range p.keys {
-			if q := strings.TrimPrefix(key, s.settings.key("q:")); prefix == "" || q == prefix || strings.HasPrefix(q, prefix+"/") {
+		page, _ := reply.([]any)
+		if len(page) != 2 {
+			return nil, errReply
+		}
+		keys, _ := page[1].([]any)
+		for _, key := range keys {
+			text, _ := key.(string)
+			if q := strings.TrimPrefix(text, s.settings.key("q:")); prefix == "" || q == prefix || strings.HasPrefix(q, prefix+"/") {
 				queues = append(queues, q)
 			}
 		}
-		if cursor = p.next; cursor == 0 {
+		if cursor = page[0]; cursor == "0" {
 			slices.Sort(queues)
 			return slices.Compact(queues), nil
 		}
 	}
 }
-
-// page is one answer to SCAN.
-type page struct {
-	keys []string
-	next uint64
-}
-
-const scanCount = 1000
 
 // glob writes a text as a pattern that matches this text only.
 func glob(text string) string {

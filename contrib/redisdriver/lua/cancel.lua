@@ -2,7 +2,6 @@
 -- node.   ARGV: session, operations...
 if not alive() then return ended end
 local s = P .. 's:' .. self
-redis.call('ZREM', sessions, '') -- as in beat, so that a mark can be set without memory
 for i = 2, #ARGV do
   local op = ARGV[i]
   local queue, member, name = made(self, redis.call('HGET', s, op))

@@ -132,8 +132,12 @@ local function drop(session)
 end
 
 -- expire drops the sessions whose deadlines have passed. It reports whether there was
--- one. Each script that looks for nodes of other sessions calls it first.
+-- one. Each script that looks for nodes of other sessions calls it first. It begins
+-- with a change that does nothing. A replica, whose data may be old, refuses that. If
+-- its memory is full, the server ends a script whose first change may need memory, as
+-- ZADD does.
 local function expire()
+  redis.call('ZREM', sessions, '')
   local passed = redis.call('ZRANGEBYSCORE', sessions, '-inf', now)
   for _, session in ipairs(passed) do drop(session) end
   return #passed > 0
