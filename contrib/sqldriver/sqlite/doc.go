@@ -80,8 +80,9 @@
 //
 // # What the store needs
 //
-//   - A local file system. SQLite cannot lock on NFS or SMB. On Linux, Connect
-//     refuses these.
+//   - A local file system. SQLite cannot lock on NFS or SMB, nor on a directory that a
+//     virtual machine shares with its host. On Linux, Connect refuses these, and all
+//     of FUSE, because it cannot tell which of them are local.
 //   - The directory of the file, which SQLite and the driver write as well: the files
 //     locks.db-wal and locks.db-shm, and the directory locks.db-sessions. All users
 //     that share the file need the right to write these. The driver gives new files

@@ -151,7 +151,7 @@ func (c *connector) file(ctx context.Context) (path string, err error) {
 		return "", err
 	}
 	if network := networkFileSystem(dir); network != "" {
-		return "", fmt.Errorf("%w: %s is on a network file system (%s), where SQLite cannot lock: "+
+		return "", fmt.Errorf("%w: %s is on a file system (%s) that other machines may share, where SQLite cannot lock: "+
 			"use a local disk, or another driver", errPermanent, path, network)
 	}
 	return path, nil
