@@ -12,10 +12,12 @@
 //	zk://[user:password@]host[:port][,host[:port]...][/chroot][?parameter=value&...]
 //
 // The connect string of other ZooKeeper clients, host:port,host:port/chroot, is
-// accepted, too. An IPv6 address stands in brackets. In the user, the password
-// and the values, any character may be written as %XX. The characters / ? @ & :
-// and % have to be written like that where they would have another meaning. The
-// parameters are listed below, with their defaults in parentheses:
+// accepted, too. An IPv6 address stands in brackets. A name with several
+// addresses counts as several hosts, and is resolved again for each attempt to
+// connect. In the user, the password and the values, any character may be
+// written as %XX. The characters / ? @ & : and % have to be written like that
+// where they would have another meaning. The parameters are listed below, with
+// their defaults in parentheses:
 //
 //	session_timeout  how long the store keeps a session that it does not hear from;
 //	                 the server may grant more or less (10s)

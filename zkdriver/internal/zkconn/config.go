@@ -1,6 +1,10 @@
 package zkconn
 
-import "time"
+import (
+	"context"
+	"net"
+	"time"
+)
 
 // Config says how Dial begins a session. LeaseMargin, Tick, TLS and Logins may
 // be zero.
@@ -26,6 +30,17 @@ type Config struct {
 	Duty func() Duty
 
 	Events Events
+
+	lookUp func(ctx context.Context, name string) ([]string, error) // for tests; nil: the system's resolver
+}
+
+// resolve returns the addresses of a name. The addresses of an IP address are
+// itself.
+func (c Config) resolve(ctx context.Context, name string) ([]string, error) {
+	if c.lookUp != nil {
+		return c.lookUp(ctx, name)
+	}
+	return net.DefaultResolver.LookupHost(ctx, name)
 }
 
 // Events receives what a server reports. Dial may call all methods before it

@@ -1,27 +1,25 @@
 package zkconn
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
 
-// connectTo connects to a server, with TLS unless config is nil. The parameter
-// every is the interval between the dials of dialAgain.
-func connectTo(ctx context.Context, address string, config *tls.Config, every time.Duration) (net.Conn, error) {
-	var dialer net.Dialer
-	raw, err := dialAgain(ctx, every, func(ctx context.Context) (net.Conn, error) {
-		return dialer.DialContext(ctx, "tcp", address)
-	})
+// connectTo connects to an address of a host, with TLS unless config is nil.
+func (d *dialer) connectTo(ctx context.Context, host string, config *tls.Config) (net.Conn, error) {
+	raw, err := d.dialAddress(ctx, host)
 	if err != nil || config == nil {
 		return raw, err
 	}
-	secure := tls.Client(raw, tlsFor(config, address))
+	secure := tls.Client(raw, tlsFor(config, host))
 	if err := secure.HandshakeContext(ctx); err != nil {
 		raw.Close()
 		var notTLS tls.RecordHeaderError
@@ -31,6 +29,82 @@ func connectTo(ctx context.Context, address string, config *tls.Config, every ti
 		return nil, fmt.Errorf("TLS: %w", printableError{err})
 	}
 	return secure, nil
+}
+
+// dialAddress returns a connection to the first address of a host that accepts
+// one. It dials the addresses in the order of lookUp, so if a server accepts
+// connections and does not serve them, the next attempt dials another address.
+func (d *dialer) dialAddress(ctx context.Context, host string) (net.Conn, error) {
+	addresses, err := d.lookUp(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	var dialer net.Dialer
+	var first error
+	for _, address := range addresses {
+		d.dialled(host, address)
+		conn, err := dialAgain(ctx, d.redialInterval(), func(ctx context.Context) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", address)
+		})
+		if err == nil {
+			return conn, nil
+		}
+		first = cmp.Or(first, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, first
+}
+
+// lookUp returns the addresses of a host in the order in which they are to be
+// dialled: first those that are new, in random order, and last the one that was
+// dialled last. It resolves the name each time, because addresses change. If
+// that fails or takes too long, the addresses that the name had before count.
+func (d *dialer) lookUp(ctx context.Context, host string) ([]string, error) {
+	name, port, err := net.SplitHostPort(host)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	known := d.known[host]
+	d.mu.Unlock()
+	if deadline, limited := ctx.Deadline(); limited && len(known) > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2) // the rest is for the dial
+		defer cancel()
+	}
+	found, err := d.config.resolve(ctx, name)
+	if err != nil || len(found) == 0 {
+		if len(known) > 0 {
+			return known, nil
+		}
+		return nil, cmp.Or(err, fmt.Errorf("%s has no address", name))
+	}
+	for i, address := range found {
+		found[i] = net.JoinHostPort(address, port)
+	}
+	shuffle(found)
+	slices.SortStableFunc(found, func(a, b string) int {
+		return cmp.Compare(slices.Index(known, a), slices.Index(known, b)) // a new address has the index -1
+	})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.known[host] = found
+	most := 0
+	for _, addresses := range d.known {
+		most = max(most, len(addresses))
+	}
+	d.round.Store(int64(most * len(d.hosts)))
+	return slices.Clone(found), nil
+}
+
+// dialled records that an address of a host is being dialled.
+func (d *dialer) dialled(host, address string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	rest := slices.DeleteFunc(slices.Clone(d.known[host]), func(a string) bool { return a == address })
+	d.known[host] = append(rest, address)
 }
 
 // dialAgain dials. As long as no dial has ended, it starts one more dial after

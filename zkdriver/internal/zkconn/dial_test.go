@@ -2,13 +2,17 @@ package zkconn
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/zktest"
 )
 
 // If a network drops the request of a dial, the operating system repeats it
@@ -43,5 +47,82 @@ func TestDialsEndWithTheirContext(t *testing.T) {
 			return nil, ctx.Err()
 		})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
+// Of the addresses of one name, only one has a server. The others accept
+// connections and drop them.
+func TestEveryAddressOfANameIsDialled(t *testing.T) {
+	_, port, err := net.SplitHostPort(zktest.Shared(t).Addr())
+	require.NoError(t, err)
+	var dropped atomic.Int32
+	for _, address := range []string{"127.0.0.3", "127.0.0.4", "127.0.0.5"} {
+		l, err := net.Listen("tcp", net.JoinHostPort(address, port))
+		if errors.Is(err, syscall.EADDRNOTAVAIL) {
+			t.Skip("this system has one loopback address only")
+		}
+		require.NoError(t, err)
+		defer l.Close()
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				dropped.Add(1)
+				conn.Close()
+			}
+		}()
+	}
+	config := testConfig("zoo:" + port)
+	config.lookUp = func(_ context.Context, name string) ([]string, error) {
+		if name != "zoo" {
+			return nil, errors.New("another name")
+		}
+		return []string{"127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.1"}, nil
+	}
+	c := mustDial(t, config)
+	require.LessOrEqual(t, dropped.Load(), int32(3), "an address was dialled twice before another one")
+	require.Equal(t, 4, c.keepalive.schedule.hosts, "another address counts as another host")
+}
+
+func TestAddressesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := testConfig("zoo:1")
+		var found []string
+		var fails error
+		config.lookUp = func(ctx context.Context, _ string) ([]string, error) {
+			if errors.Is(fails, context.DeadlineExceeded) { // the resolver is silent
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return append([]string(nil), found...), fails
+		}
+		d := newDialer(config, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		dialNext := func() string {
+			addresses, err := d.lookUp(ctx, "zoo:1")
+			require.NoError(t, err)
+			require.NoError(t, ctx.Err())
+			d.dialled("zoo:1", addresses[0])
+			return addresses[0]
+		}
+
+		found = []string{"10.0.0.1", "10.0.0.2", "::1"}
+		round := []string{dialNext(), dialNext(), dialNext()}
+		require.ElementsMatch(t, []string{"10.0.0.1:1", "10.0.0.2:1", "[::1]:1"}, round)
+		require.EqualValues(t, 3, d.round.Load())
+		fails = errors.New("no such host")
+		require.Equal(t, round[0], dialNext(), "without a resolver, the last known addresses count")
+		fails = context.DeadlineExceeded
+		require.Equal(t, round[1], dialNext())
+		fails, found = nil, append(found, "10.0.0.4")
+		require.Equal(t, "10.0.0.4:1", dialNext(), "a new address comes first")
+		require.Equal(t, round[2], dialNext())
+		found = []string{"10.0.0.5"}
+		require.Equal(t, "10.0.0.5:1", dialNext())
+		require.Equal(t, []string{"10.0.0.5:1"}, d.known["zoo:1"], "addresses that the name has no more are forgotten")
+		require.EqualValues(t, 1, d.round.Load())
 	})
 }

@@ -35,12 +35,14 @@ type dialer struct {
 	quit          chan struct{} // closed by close
 	sessionClosed atomic.Bool   // whether the server has confirmed the end of the session
 	connections   atomic.Uint64 // the number of finished handshakes so far
+	round         atomic.Int64  // the number of attempts that reach every address of every host
 	zxid          atomic.Int64  // the zxid of the last reply
 
 	mu       sync.Mutex
 	closed   bool
-	next     int // index in hosts of the host to dial next
-	attempts int // number of attempts to connect since the last answer to a request
+	next     int                 // index in hosts of the host to dial next
+	known    map[string][]string // the addresses of each host, in the order in which they are dialled next: see lookUp
+	attempts int                 // number of attempts to connect since the last answer to a request
 	conn     *frameConn
 	attached bool   // whether conn has finished its handshake and has not been given up since
 	server   string // the address of the last server that accepted the session
@@ -50,18 +52,22 @@ type dialer struct {
 	cancel   context.CancelFunc // ends the present dial
 	lastErr  error              // the error of the last attempt
 	refusals int                // number of attempts in a row whose error a retry cannot change, see permanentDialError
-	fatal    chan struct{}      // closed when refusals reaches the number of hosts
+	fatal    chan struct{}      // closed when refusals reaches round
 }
 
 func newDialer(config Config, tls *tls.Config) *dialer {
-	d := &dialer{config: config, tls: tls, maxRequestPause: maxRequestPause, quit: make(chan struct{}), fatal: make(chan struct{})}
+	d := &dialer{config: config, tls: tls, maxRequestPause: maxRequestPause, quit: make(chan struct{}), fatal: make(chan struct{}),
+		known: make(map[string][]string)}
 	d.hosts = append(d.hosts, config.Hosts...)
-	rand.Shuffle(len(d.hosts), func(i, j int) { d.hosts[i], d.hosts[j] = d.hosts[j], d.hosts[i] })
+	shuffle(d.hosts)
+	d.round.Store(int64(len(d.hosts)))
 	return d
 }
 
+func shuffle(s []string) { rand.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] }) }
+
 // Init, Len, Next and Connected implement zk.HostProvider. Next returns names
-// and not addresses, so that a name is resolved for every dial.
+// and not addresses, so that a name is resolved for every attempt.
 
 func (d *dialer) Init([]string) error { return nil }
 func (d *dialer) Len() int            { return len(d.hosts) }
@@ -98,7 +104,7 @@ func (d *dialer) dial(_, address string, _ time.Duration) (net.Conn, error) {
 		return nil, errDialerClosed
 	}
 	deadline := time.Now().Add(timeout)
-	raw, err := connectTo(ctx, address, d.tls, d.redialInterval())
+	raw, err := d.connectTo(ctx, address, d.tls)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", address, err)
 		d.recordFailure(nil, err)
@@ -112,12 +118,12 @@ func (d *dialer) dial(_, address string, _ time.Duration) (net.Conn, error) {
 	return c, nil
 }
 
-// redialInterval returns the time between two dials to one host that does not
+// redialInterval returns the time between two dials to one address that does not
 // answer.
 func (d *dialer) redialInterval() time.Duration { return max(d.sessionTimeout()/40, firstBackOff) }
 
 // pauseBeforeDial waits before every attempt, except before the first attempt
-// for each host. Without this pause a client would overload servers that are
+// for each address. Without this pause a client would overload servers that are
 // down, or that accept connections and drop them.
 func (d *dialer) pauseBeforeDial() (attempt int, err error) {
 	d.mu.Lock()
@@ -144,11 +150,11 @@ const (
 )
 
 // backOff returns how long to wait before an attempt. There is no pause before
-// the first attempt for each host. After that, the pause doubles with each
+// the first attempt for each address. After that, the pause doubles with each
 // attempt, up to a tenth of the session timeout, with jitter. Once a session
 // exists, its lease runs, so the limit is then a fortieth of the timeout.
 func (d *dialer) backOff(attempt int) time.Duration {
-	n := attempt - len(d.hosts)
+	n := attempt - int(d.round.Load())
 	if n < 0 {
 		return 0
 	}
@@ -161,13 +167,13 @@ func (d *dialer) backOff(attempt int) time.Duration {
 }
 
 // attemptTimeout returns how long one attempt may take, including its
-// handshake. This time is short: if one host does not answer, the session must
-// reach another host before its lease ends. The time grows with each round
-// through the hosts, so that a slow store is reached in the end.
+// handshake. This time is short: if one server does not answer, the session must
+// reach another one before its lease ends. The time grows with each round
+// through the servers, so that a slow store is reached in the end.
 func (d *dialer) attemptTimeout(attempt int) time.Duration {
 	const least, most = 100 * time.Millisecond, 2 * time.Second
 	timeout := min(max(d.sessionTimeout()/8, least), most)
-	return min(timeout<<min(attempt/len(d.hosts), 5), 5*time.Second)
+	return min(timeout<<min(attempt/int(d.round.Load()), 5), 5*time.Second)
 }
 
 // sessionTimeout returns the session's timeout: the one that the server has
@@ -220,7 +226,7 @@ func (d *dialer) recordFailure(c *frameConn, err error) {
 		d.refusals = 0
 		return
 	}
-	if d.refusals++; d.refusals == len(d.hosts) {
+	if d.refusals++; int64(d.refusals) >= d.round.Load() {
 		select {
 		case <-d.fatal:
 		default:

@@ -37,8 +37,9 @@
 //   - Dialing. go-zookeeper resolves names once. With one server it pauses a
 //     second between attempts; with several it may dial a server that drops
 //     connections a thousand times a second. The dialer resolves a name for each
-//     dial, backs off, and starts a second dial if the first one gets no answer
-//     (dialer.go, dial.go). It adds TLS (tls.go).
+//     attempt, goes through the addresses of a name as through the hosts, backs
+//     off, and starts a second dial if the first one gets no answer (dialer.go,
+//     dial.go). It adds TLS (tls.go).
 //   - Watches that miss no change. go-zookeeper sets its watches again after a
 //     reconnect. If a request overtakes them, a change can be missed. So
 //     frameConn delays requests until the watches are set (frameconn.go).

@@ -21,9 +21,10 @@ func (d *dialer) endSession(timeout time.Duration) error {
 		return err
 	}
 	var last error
-	for range d.hosts {
+	tries := max(len(d.hosts), min(int(d.round.Load()), 3)) // more addresses would leave too little time for each
+	for range tries {
 		address, _ := d.Next()
-		err := d.endSessionAt(ctx, address, secure, timeout/time.Duration(len(d.hosts)))
+		err := d.endSessionAt(ctx, address, secure, timeout/time.Duration(tries))
 		if err == nil {
 			return nil
 		}
@@ -35,7 +36,7 @@ func (d *dialer) endSession(timeout time.Duration) error {
 func (d *dialer) endSessionAt(ctx context.Context, address string, secure *tls.Config, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	raw, err := connectTo(ctx, address, secure, d.redialInterval())
+	raw, err := d.connectTo(ctx, address, secure)
 	if err != nil {
 		return err
 	}

@@ -132,6 +132,13 @@ func newKeepalive(s *schedule, lease *driver.Lease, duty func() Duty) *keepalive
 	return &keepalive{schedule: s, lease: lease, duty: duty, wake: make(chan struct{}, 1)}
 }
 
+// hostsAre records how many servers the session may connect to.
+func (k *keepalive) hostsAre(n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.schedule.hosts = n
+}
+
 // connected starts a new connection. The requests of earlier connections do not
 // count any more: they may have gone to another server and may never have
 // reached the leader.

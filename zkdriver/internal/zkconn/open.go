@@ -91,7 +91,7 @@ func (c *Conn) begin(r connectReply, asked driver.Instant) error {
 	}
 	c.lease = driver.NewLease(r.timeout, margin)
 	c.lease.Renew(asked)
-	c.keepalive = newKeepalive(newSchedule(r.timeout, margin, c.config.Tick, len(c.config.Hosts)), c.lease, c.config.Duty)
+	c.keepalive = newKeepalive(newSchedule(r.timeout, margin, c.config.Tick, int(c.dialer.round.Load())), c.lease, c.config.Duty)
 	c.keepalive.connected(asked, driver.Now())
 	return c.lease.Err()
 }
@@ -104,6 +104,7 @@ func (c *Conn) resume(asked driver.Instant) error {
 	if err := c.lease.Err(); err != nil {
 		return err
 	}
+	c.keepalive.hostsAre(int(c.dialer.round.Load()))
 	c.keepalive.connected(asked, c.lease.Now())
 	return nil
 }

@@ -13,7 +13,7 @@ type schedule struct {
 	timeout time.Duration // the session timeout that the server has granted: T
 	term    time.Duration // how long the lease lasts after the instant that it counts from: T - M
 	gap     time.Duration // a proof proves the touches that were answered at least this long before it was sent: g
-	hosts   int           // how many hosts the session may connect to
+	hosts   int           // how many servers the session may connect to: hosts, times the addresses of a name
 
 	// The lease counts from strong while a node of the session may hold a lock,
 	// and from the later of the two instants otherwise. Both are kept over a
