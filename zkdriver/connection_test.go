@@ -152,7 +152,7 @@ func TestServersThatDropConnectionsAreNotOverloaded(t *testing.T) {
 
 func TestConnectEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	c, err := Driver{}.OpenConnector("zk://" + listener(t, hang) + "?connect_timeout=1h")
+	c, err := Driver{}.OpenConnector("zk://" + listener(t, hang) + "?connect_timeout=30s")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

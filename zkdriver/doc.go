@@ -21,7 +21,8 @@
 //
 //	session_timeout  how long the store keeps a session that it does not hear from;
 //	                 the server may grant more or less (10s)
-//	connect_timeout  how long Connect tries (session_timeout, and 5s at least)
+//	connect_timeout  how long Connect tries, at most 30s (session_timeout, but from
+//	                 5s to 30s)
 //	lease_margin     how much earlier than the store this process treats the session
 //	                 as ended (a quarter of what the server grants; at most half)
 //	tick_time        the ensemble's tickTime, as in 2s; lets locks survive longer

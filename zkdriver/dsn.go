@@ -232,7 +232,7 @@ var parameters = map[string]func(*settings, string) error{
 		return err
 	},
 	"connect_timeout": func(s *settings, v string) (err error) {
-		s.connectTimeout, err = parseDuration(v, time.Millisecond, maxSessionTimeout)
+		s.connectTimeout, err = parseDuration(v, time.Millisecond, maxConnectTimeout)
 		return err
 	},
 	"lease_margin": func(s *settings, v string) (err error) {
@@ -306,7 +306,7 @@ func parseDuration(v string, least, most time.Duration) (time.Duration, error) {
 // complete checks parameters against each other and sets defaults.
 func (s *settings) complete() error {
 	if s.connectTimeout == 0 {
-		s.connectTimeout = max(s.sessionTimeout, 5*time.Second)
+		s.connectTimeout = min(max(s.sessionTimeout, 5*time.Second), maxConnectTimeout)
 	}
 	if s.leaseMargin > s.sessionTimeout/2 {
 		return errors.New("parameter lease_margin is more than half of session_timeout")

@@ -33,7 +33,16 @@ func TestPlainConnectStringIsADSN(t *testing.T) {
 	require.Equal(t, []string{"h1:2181", "h2:2181", "[fe80::1%eth0]:99"}, s.hosts)
 	require.Equal(t, "/chroot", s.chroot)
 	require.Equal(t, 10*time.Second, s.sessionTimeout)
+	require.Equal(t, 10*time.Second, s.connectTimeout)
 	require.EqualValues(t, maxSequence, s.sequenceLimit)
+}
+
+// A client ends an attempt to connect after 30 s, so no limit above that would be
+// kept.
+func TestConnectTimeoutIsAtMostThatOfAnAttempt(t *testing.T) {
+	s, err := parseDSN("zk://h?session_timeout=1h")
+	require.NoError(t, err)
+	require.Equal(t, 30*time.Second, s.connectTimeout)
 }
 
 func TestDSNErrorNamesThePartAndNotThePassword(t *testing.T) {
@@ -78,6 +87,7 @@ func TestDSNErrorNamesThePartAndNotThePassword(t *testing.T) {
 		"zk://h?tls=1&tls_cert=/x":    "go together",
 		"zk://h?tls=1&tls_ca=":        "tls_ca: empty",
 		"zk://h?session_timeout=5":    "not a duration",
+		"zk://h?connect_timeout=60s":  "connect_timeout: not between 1ms and 30s",
 		"zk://h?session_timeout=-1s":  "not between",
 		"zk://h?lease_margin=6s":      "more than half",
 		"zk://h?tick_time=5001ms":     "tick_time is more than half",

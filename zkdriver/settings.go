@@ -39,6 +39,10 @@ const (
 	minSessionTimeout = 100 * time.Millisecond
 	maxSessionTimeout = 24 * time.Hour
 
+	// maxConnectTimeout is when a client of package recipes ends an attempt to
+	// connect. It then makes another one.
+	maxConnectTimeout = 30 * time.Second
+
 	// maxSequence is the first sequence that is not used. ZooKeeper's counter
 	// is an int32 that stops at its maximum (or wraps, before 3.5). The
 	// distance to that maximum leaves room for the nodes of clients that have
