@@ -75,6 +75,9 @@ func (s *session) createNode(ctx context.Context, queue string, n driver.NodeSpe
 			}
 			continue
 		}
+		if err := s.conn.AwaitConnection(ctx); err != nil {
+			return driver.Joined{}, err
+		}
 		j, aclVersion, err := s.createOnce(queue, n, info.mode)
 		switch {
 		case err == nil && s.pastEnd(n.Prefix, j.Place):

@@ -1,6 +1,7 @@
 package zkdriver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -9,7 +10,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
@@ -68,4 +71,45 @@ func TestTheErrorOfALostSessionSaysWhy(t *testing.T) {
 	<-s.Done()
 	require.ErrorContains(t, s.Err(), "the last failure: ")
 	require.ErrorContains(t, s.Err(), "connection refused")
+}
+
+// Calls that give up while the session has no connection send nothing later and
+// leave no goroutine behind.
+func TestCallsThatGiveUpInAnOutageSendNothingLater(t *testing.T) {
+	b := newFixture(t, "session_timeout=1m")
+	p := b.mustCreate("q", "h-W-", "warm")
+	b.proxy.Refuse()
+	b.proxy.DropConnections()
+	eventually(t, "the connection is broken", func() bool {
+		b.watches.mu.Lock()
+		defer b.watches.mu.Unlock()
+		return b.watches.breaks > 0
+	})
+	before, _ := goroutinesOf()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	var calls errgroup.Group
+	giveUp := func(what string, call func() error) {
+		calls.Go(func() error {
+			if err := call(); !errors.Is(err, context.DeadlineExceeded) {
+				return fmt.Errorf("%s: %w", what, err)
+			}
+			return nil
+		})
+	}
+	for i := range 200 {
+		giveUp("create", func() error { _, err := create(ctx, b, "q", "h-W-", fmt.Append(nil, i)); return err })
+		giveUp("watch", func() error { _, err := watchPlace(ctx, b, fmt.Sprint("q", i), p); return err })
+		giveUp("delete", func() error { return b.Delete(ctx, "q", p, driver.Released) })
+	}
+	giveUp("a create that has begun before the outage", func() error {
+		_, err := b.createNode(ctx, "q", driver.NodeSpec{Prefix: "h-W-", Data: []byte("begun")})
+		return err
+	})
+	require.NoError(t, calls.Wait())
+	left, stacks := goroutinesOf()
+	require.LessOrEqual(t, left, before+20, "goroutines are left:\n%s", stacks) // some workers and dials may have begun
+	b.proxy.Heal()
+	require.Equal(t, p.Seq+1, b.mustCreate("q", "h-W-", "next").Seq, "creates were sent after their callers had given up")
+	require.Len(t, b.nodes("q"), 2)
 }

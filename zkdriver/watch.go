@@ -62,11 +62,8 @@ func (s *session) watchOf(sub *subscriber) driver.Watch {
 // subscriber's own node. The requests are sent together: none waits for the
 // answer to another.
 func (s *session) subscribeAll(ctx context.Context, sub *subscriber, paths []string, own bool, arm func(path string) (watchedNode, error)) error {
-	if err := s.Err(); err != nil {
+	if err := s.conn.AwaitConnection(ctx); err != nil {
 		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("zkdriver: %w", err)
 	}
 	var joined []*watch
 	for i, path := range paths {

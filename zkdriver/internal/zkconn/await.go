@@ -18,6 +18,25 @@ func (c *Conn) Work(job func()) {
 	}
 }
 
+// AwaitConnection waits until the session has a connection. It returns an error
+// if the session or ctx has ended.
+func (c *Conn) AwaitConnection(ctx context.Context) error {
+	if err := c.lease.Err(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("zkdriver: %w", err)
+	}
+	select {
+	case <-c.dialer.connected():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("zkdriver: %w", ctx.Err())
+	case <-c.lease.Done():
+		return c.lease.Err()
+	}
+}
+
 // The states of a job that a caller waits for.
 const (
 	running int32 = iota
@@ -28,21 +47,20 @@ const (
 // Await runs job and waits until job has returned, ctx has ended, or the
 // session has ended. go-zookeeper takes no context: a request ends only when it
 // was answered, when its connection breaks, or when the Conn shuts down. So job
-// runs on a worker, unless ctx can never end.
+// runs on a worker, unless ctx can never end. While the session has no
+// connection, no job begins: go-zookeeper would keep its request and send it
+// later, even if the caller has given up meanwhile.
 //
 // If Await returns before job does, the worker passes the result of job to the
 // function late when job has returned. The function late may be nil.
 func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func(T, error)) (T, error) {
 	var none T
-	if err := c.lease.Err(); err != nil {
+	if err := c.AwaitConnection(ctx); err != nil {
 		return none, err
 	}
 	if ctx.Done() == nil {
 		v, err := job()
 		return unlessEnded(c, v, err)
-	}
-	if err := ctx.Err(); err != nil {
-		return none, fmt.Errorf("zkdriver: %w", err)
 	}
 	var (
 		v     T

@@ -44,8 +44,9 @@ type dialer struct {
 	known    map[string][]string // the addresses of each host, in the order in which they are dialled next: see lookUp
 	attempts int                 // number of attempts to connect since the last answer to a request
 	conn     *frameConn
-	attached bool   // whether conn has finished its handshake and has not been given up since
-	server   string // the address of the last server that accepted the session
+	attached bool          // whether conn has finished its handshake and has not been given up since
+	ready    chan struct{} // closed while attached is set
+	server   string        // the address of the last server that accepted the session
 	session  int64
 	password []byte
 	timeout  time.Duration
@@ -57,7 +58,7 @@ type dialer struct {
 
 func newDialer(config Config, tls *tls.Config) *dialer {
 	d := &dialer{config: config, tls: tls, maxRequestPause: maxRequestPause, quit: make(chan struct{}), fatal: make(chan struct{}),
-		known: make(map[string][]string)}
+		known: make(map[string][]string), ready: make(chan struct{})}
 	d.hosts = append(d.hosts, config.Hosts...)
 	shuffle(d.hosts)
 	d.round.Store(int64(len(d.hosts)))
@@ -200,7 +201,8 @@ func (d *dialer) install(c *frameConn) bool {
 	if d.conn != nil {
 		d.conn.stopTimer()
 	}
-	d.conn, d.attached = c, false
+	d.conn = c
+	d.setAttached(false)
 	return !d.closed
 }
 
@@ -296,8 +298,38 @@ func (d *dialer) attach(c *frameConn, r connectReply) error {
 	if d.connections.Add(1) > 1 && d.config.Events.Watching() {
 		c.pauseRequests(min(d.maxRequestPause, r.timeout/16))
 	}
-	d.attached, d.refusals, d.server = true, 0, c.raw.RemoteAddr().String()
+	d.setAttached(true)
+	d.refusals, d.server = 0, c.raw.RemoteAddr().String()
 	return nil
+}
+
+// setAttached sets attached. The caller holds d.mu.
+func (d *dialer) setAttached(attached bool) {
+	switch {
+	case attached == d.attached:
+		return
+	case attached:
+		close(d.ready)
+	default:
+		d.ready = make(chan struct{})
+	}
+	d.attached = attached
+}
+
+// broken implements connOwner.
+func (d *dialer) broken(c *frameConn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conn == c {
+		d.setAttached(false)
+	}
+}
+
+// connected returns a channel that is closed if the session has a connection.
+func (d *dialer) connected() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ready
 }
 
 // lastZxid implements connOwner.
@@ -328,7 +360,7 @@ func (d *dialer) giveUp(connection uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.attached && d.connections.Load() == connection {
-		d.attached = false
+		d.setAttached(false)
 		d.conn.Close()
 	}
 }

@@ -91,6 +91,10 @@ type connOwner interface {
 	// recordFailure records why the handshake failed.
 	recordFailure(*frameConn, error)
 
+	// broken is called when a connection broke whose handshake had succeeded,
+	// before go-zookeeper learns of that.
+	broken(*frameConn)
+
 	// lastZxid is the zxid of the last reply, on any connection of the session.
 	lastZxid() *atomic.Int64
 
@@ -258,6 +262,7 @@ func (c *frameConn) Read(p []byte) (int, error) {
 	}
 	if len(c.unread) == 0 {
 		if err := c.nextFrame(); err != nil {
+			c.owner.broken(c)
 			c.Close()
 			return 0, err
 		}
