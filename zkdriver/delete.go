@@ -12,9 +12,10 @@ import (
 )
 
 // Delete implements driver.Session. The first Delete of a node takes one
-// request, unless the node is doubtful (see ownNodes). Any other Delete first
-// reads the node that has the name, and checks its token and its owner. One
-// round trip passes between that read and the removal. A wrong node would be
+// request, unless the node is doubtful (see ownNodes), or could be mistaken for
+// another session's (see mayRemoveUnread). Any other Delete first reads the node
+// that has the name, and checks its token and its owner. One round trip passes
+// between that read and the removal. A wrong node would be
 // removed only in one case: in that time an operator removes the node and the
 // queue, and a client on this host makes the queue and a node of the same name
 // again.
@@ -53,6 +54,9 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 	}
 	n.busy.Lock()
 	defer n.busy.Unlock()
+	if !s.mayRemoveUnread(queue, n) {
+		return s.deleteDoubtful(queue, n)
+	}
 	name, r := s.own.beginPlainRemoval(n, s.conn.Connection())
 	if r == nil {
 		return s.deleteDoubtful(queue, n)
@@ -72,6 +76,19 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 		s.own.seenAs(n, name, s.conn.Connection()) // the server has refused the removal, so the node exists
 	}
 	return explain(err, "delete", path, "DELETE on the queue")
+}
+
+// mayRemoveUnread reports whether a node may be removed without being read. The
+// queue may have been removed and made again, and a node of another session may
+// have the name. The server then refuses the write of a release, because only
+// that session has the secret. Without secrets it refuses nothing. So the node
+// is read, unless a watch would have reported its end.
+func (s *session) mayRemoveUnread(queue string, n *ownNode) bool {
+	if s.secret.set() {
+		return true
+	}
+	names := s.own.possibleNames(n)
+	return len(names) == 1 && s.watches.covers(s.settings.queuePath(queue)+"/"+names[0], n.token)
 }
 
 func (s *session) deleteDoubtful(queue string, n *ownNode) error {

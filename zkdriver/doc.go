@@ -108,9 +108,11 @@
 // session's contenders. Two things can break this: a server that does not check
 // ACLs (zookeeper.skipACL=yes), and a superuser who writes to a node of a lock.
 // For such servers, and for servers where the digest scheme is off, there is
-// handover=list: a waiter then trusts no write. A client with acl=creator and a
-// certificate behaves as with handover=list, because the ACL of a queue names
-// all logins of the client that made it.
+// handover=list: a waiter then trusts no write, and a node that is not watched
+// yet is read before it is removed, because another session's node may have its
+// name by then. A client with acl=creator and a certificate behaves as with
+// handover=list, because the ACL of a queue names all logins of the client that
+// made it.
 //
 // A client that may create nodes in a queue can forge a node that looks like a
 // contender, and then release that node. So a write is trusted only if the

@@ -133,15 +133,37 @@ func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 // The queue was made again, and a node of another session has the name that the
 // holder's node had. The holder's release must not remove that node.
 func TestReleaseSparesANodeOfTheSameName(t *testing.T) {
-	b := newFixture(t, "")
-	other := b.another("")
-	p := b.mustCreate("q", "h-W-", "x")
-	removeAll(t, b.raw, b.chroot+"/q")
-	q, err := create(within(t), other, "q", "h-W-", []byte("y"))
-	require.NoError(t, err)
-	require.Equal(t, p.Name, q.Name)
-	require.ErrorIs(t, b.Delete(within(t), "q", p, driver.Released), driver.ErrGone)
-	require.Equal(t, []string{q.Name}, b.nodes("q"))
+	for _, handover := range []string{"release", "list"} {
+		t.Run(handover, func(t *testing.T) {
+			b := newFixture(t, "handover="+handover)
+			other := b.another("handover=" + handover)
+			p := b.mustCreate("q", "h-W-", "x")
+			removeAll(t, b.raw, b.chroot+"/q")
+			q, err := create(within(t), other, "q", "h-W-", []byte("y"))
+			require.NoError(t, err)
+			require.Equal(t, p.Name, q.Name)
+			require.ErrorIs(t, b.Delete(within(t), "q", p, driver.Released), driver.ErrGone)
+			require.Equal(t, []string{q.Name}, b.nodes("q"))
+		})
+	}
+}
+
+// Where the server would not refuse to remove another session's node, a node that
+// is not watched is read before it is removed.
+func TestHandOverByListingReadsOnlyNodesThatAreNotWatched(t *testing.T) {
+	b := newFixture(t, "handover=list")
+	for range 3 {
+		p := b.mustCreate("q", "h-W-", "watched")
+		reads := b.proxy.Frames(zktest.OpGetData)
+		c, err := watchPlace(within(t), b, "q", p)
+		require.NoError(t, err)
+		require.NoError(t, b.Delete(within(t), "q", p, driver.Released))
+		require.Equal(t, reads+1, b.proxy.Frames(zktest.OpGetData), "the watch is the only read")
+		ended(t, c)
+		p = b.mustCreate("q", "h-W-", "not watched")
+		require.NoError(t, b.Delete(within(t), "q", p, driver.Released))
+		require.Equal(t, reads+2, b.proxy.Frames(zktest.OpGetData))
+	}
 }
 
 // A node was removed during a reconnect, and another node of the same name was

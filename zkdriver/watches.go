@@ -114,6 +114,23 @@ func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, fi
 	return w, first
 }
 
+// covers reports whether the server watches this session's node of that token
+// under that path, and has not reported its end.
+func (ws *watches) covers(path string, token int64) bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w := ws.paths[path]
+	if w == nil || w.breaks != ws.breaks {
+		return false
+	}
+	select {
+	case <-w.armed:
+		return w.err == nil && w.node.mine && w.node.token == token
+	default:
+		return false
+	}
+}
+
 // start is called when all watches of a subscriber are armed. If the own node
 // is not the node of that token, start reports the end of the driver.Watch. If
 // the nodes ahead have caused no event yet, start records that the subscriber's
