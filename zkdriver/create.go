@@ -30,17 +30,41 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		return driver.Joined{}, err
 	}
 	n.Data = withTrailer(n.Data, s.secret.set())
-	return zkconn.Await(ctx, s.conn,
-		func() (driver.Joined, error) {
+	made, err := zkconn.Await(ctx, s.conn,
+		func() (created, error) {
 			s.own.addCreating(1)
 			defer s.own.addCreating(-1)
-			return s.createNode(ctx, queue, n)
+			return s.createCurrent(ctx, queue, n)
 		},
-		func(j driver.Joined, err error) {
+		func(made created, err error) {
 			if err == nil {
-				s.discard(queue, j.Place, n.Data)
+				s.discard(made.queue, made.Place, n.Data)
 			}
 		})
+	return made.Joined, err
+}
+
+// created is a node that was created in a queue or in its successor.
+type created struct {
+	driver.Joined
+	queue string
+}
+
+// createCurrent creates a node in the queue, or in its successor.
+func (s *session) createCurrent(ctx context.Context, queue string, n driver.NodeSpec) (created, error) {
+	for range 5 {
+		in, epoch := s.queues.current(queue)
+		j, err := s.createNode(ctx, in, n)
+		switch {
+		case errors.Is(err, errMoved), errors.Is(err, errNoSuccessor): // the loop tries once more, elsewhere
+		case err == nil && in != queue && j.Epoch != epoch:
+			s.queues.movedBack(queue)
+			s.discard(in, j.Place, n.Data)
+		default:
+			return created{j, in}, err
+		}
+	}
+	return created{}, s.vanished(queue)
 }
 
 func (s *session) checkCreate(queue string, n driver.NodeSpec) error {

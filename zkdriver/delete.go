@@ -32,7 +32,17 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	if why == driver.Released && s.secret.set() {
 		remove = s.removeReleased
 	}
-	return zkconn.AwaitErr(ctx, s.conn, func() error { return s.deleteNode(queue, p, remove) })
+	return zkconn.AwaitErr(ctx, s.conn, func() error { return s.deleteNode(s.queueOf(queue, p), p, remove) })
+}
+
+// queueOf returns the queue in which a place is: the queue itself or its
+// successor.
+func (s *session) queueOf(queue string, p driver.Place) string {
+	in, _ := s.queues.current(queue)
+	if in != queue && s.own.find(queue, p.Token) != nil {
+		return queue
+	}
+	return in
 }
 
 // removeAny removes a node, whatever its version.

@@ -39,7 +39,8 @@
 //	tls_cert         file of the client's certificate, PEM
 //	tls_key          file of its key, PEM
 //	tls_server_name  the name expected in the server's certificate (the host)
-//	sequence_limit   where sequences start over; for tests
+//	sequence_limit   where sequences start over; for tests, and the same for all
+//	                 clients
 //
 // The TLS files are read when a session begins. A session that reconnects uses
 // the files as they were then. An unusable file is one that cannot be read, a
@@ -79,8 +80,12 @@
 // Create then takes three requests as well.
 //
 // The sequences of a queue start over after two billion nodes. Before that, the
-// queue has to be empty once. Its node is then removed and made again, with its
-// ACL and its data. If the old node was not as this driver makes it, the new
+// queue has to have no contender once. Its node is then removed and made again,
+// with its ACL and its data. If there are queues below it, its node stays, and
+// the contenders are from then on in a child of the node, "new sequences" with a
+// no-break space, which is removed and made again in its turn. Other lock
+// libraries, and releases of dlock that do not know of this child, cannot use the
+// queue then. If the old node was not as this driver makes it, the new
 // node is an ordinary node. If the ACL of that old node names a user of the
 // digest scheme, only a session with ADMIN on the node can copy the ACL. Without
 // ADMIN the sequences do not start over, and the error says so.

@@ -17,9 +17,14 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 	if err := s.settings.checkQueue(queue); err != nil {
 		return nil, err
 	}
-	return zkconn.Await(ctx, s.conn, func() ([]driver.Node, error) { return s.listNodes(queue) }, nil)
+	return zkconn.Await(ctx, s.conn, func() ([]driver.Node, error) {
+		in, _ := s.queues.current(queue)
+		return s.listNodes(in)
+	}, nil)
 }
 
+// listNodes lists a queue or a successor. If the contenders are in the other one
+// of the two, it lists that one.
 func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	path := s.settings.queuePath(queue)
 	asked := s.own.createdSoFar()
@@ -27,10 +32,24 @@ func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	if errors.Is(err, zk.ErrNoNode) {
 		s.queues.drop(queue)
 		s.own.queueGone(queue, asked)
+		if before, ok := predecessorOf(queue); ok {
+			s.queues.movedBack(before)
+			return s.listNodes(before)
+		}
 		return nil, nil
 	}
 	if err != nil {
 		return nil, explain(err, "list", path, "READ on it")
+	}
+	if before, ok := predecessorOf(queue); ok {
+		if _, epoch := s.queues.current(before); epoch != stat.Czxid {
+			s.queues.movedBack(before)
+			return s.listNodes(before)
+		}
+	} else if moved, err := s.follow(queue, names, stat); err != nil {
+		return nil, explain(err, "list", path, "READ on it")
+	} else if moved {
+		return s.listNodes(successorOf(queue))
 	}
 	s.queues.aclSeen(queue, stat.Czxid, stat.Aversion)
 	nodes := sorted(names, stat.Czxid)

@@ -18,6 +18,8 @@ const reserved = "zookeeper"
 //   - A name that ends in ten or more digits is a contender. ZooKeeper appends
 //     exactly ten digits to the name of a sequential node. The character before
 //     them need not be a dash, because other libraries use other prefixes.
+//   - The name successor is the node where the queue goes on when its sequences
+//     are used up.
 //   - Any other name is a segment of the names of queues. A segment that ends
 //     in ten or more digits, with any number of tildes behind them, is stored
 //     with one tilde more.
@@ -50,6 +52,20 @@ func endsInSequence(s string) bool {
 }
 
 const escape = "~"
+
+// successor is the name of the child in which the contenders of a queue are once
+// the sequences of the queue's node are used up and the node cannot be removed:
+// see rollover.go. It has no-break spaces, which driver.CheckQueue refuses, so it
+// is no segment of a queue's name.
+const successor = "new\u00a0sequences"
+
+// successorOf returns the queue whose node is the successor of a queue.
+func successorOf(queue string) string { return queue + "/" + successor }
+
+// predecessorOf reverses successorOf. If the queue is no successor, ok is false.
+func predecessorOf(queue string) (before string, ok bool) {
+	return strings.CutSuffix(queue, "/"+successor)
+}
 
 // escapeSegment returns the name of the child that stands for a segment of a
 // queue's name.

@@ -17,12 +17,12 @@ func (s *session) prepareQueue(queue string) (queueInfo, error) {
 		return info, nil
 	}
 	path := s.settings.queuePath(queue)
-	data, _, err := s.conn.Get(path)
+	data, stat, err := s.conn.Get(path)
 	if errors.Is(err, zk.ErrNoNode) {
 		if err := s.makeQueue(queue); err != nil {
 			return queueInfo{}, err
 		}
-		data, _, err = s.conn.Get(path)
+		data, stat, err = s.conn.Get(path)
 	}
 	if errors.Is(err, zk.ErrNoNode) {
 		return queueInfo{}, s.vanished(queue)
@@ -43,6 +43,9 @@ func (s *session) prepareQueue(queue string) (queueInfo, error) {
 			return queueInfo{}, explain(err, "look at the ACL of", path, "READ on it")
 		}
 	}
+	if s.usedUp(stat) {
+		info = queueInfo{mode: draining, epoch: stat.Czxid}
+	}
 	s.queues.set(queue, info)
 	return info, nil
 }
@@ -55,11 +58,15 @@ func (s *session) vanished(queue string) error {
 
 // makeQueue makes the queue's node and its ancestors. The queue's node is a
 // container if the server has containers. If the queue exists already,
-// makeQueue returns nil, too.
+// makeQueue returns nil, too. It makes no successor: only moveOn does.
 func (s *session) makeQueue(queue string) error {
+	if before, ok := predecessorOf(queue); ok {
+		s.queues.movedBack(before)
+		return errNoSuccessor
+	}
 	path := s.settings.queuePath(queue)
 	for range 3 {
-		err := s.makeQueueNode(path)
+		err := s.makeQueueNode(path, s.settings.queueACL())
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNodeExists):
 			return nil
@@ -73,15 +80,15 @@ func (s *session) makeQueue(queue string) error {
 	return s.vanished(queue)
 }
 
-func (s *session) makeQueueNode(path string) error {
+func (s *session) makeQueueNode(path string, acl []zk.ACL) error {
 	if !s.queues.noContainers.Load() {
-		err := s.conn.CreateContainer(path, s.settings.queueACL())
+		err := s.conn.CreateContainer(path, acl)
 		if err == nil || !zkconn.Unimplemented(err) {
 			return err
 		}
 		s.queues.noContainers.Store(true)
 	}
-	_, err := s.conn.Create(path, nil, zk.FlagPersistent, s.settings.queueACL())
+	_, err := s.conn.Create(path, nil, zk.FlagPersistent, acl)
 	return err
 }
 

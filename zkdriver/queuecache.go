@@ -12,6 +12,7 @@ type queueCache struct {
 	mu     sync.Mutex
 	known  map[string]queueInfo
 	trusts map[string]writeTrust
+	moved  map[string]int64 // the epochs of the successors that are in use, by queue: see rollover.go
 
 	noContainers atomic.Bool // whether the server is older than 3.5.3, and so has no containers
 }
@@ -67,6 +68,35 @@ func (q *queueCache) set(queue string, info queueInfo) {
 		}
 	}
 	q.known[queue] = info
+}
+
+// setMoved records that the contenders of a queue are in its successor, which has
+// that epoch.
+func (q *queueCache) setMoved(queue string, epoch int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.moved == nil {
+		q.moved = make(map[string]int64)
+	}
+	q.moved[queue] = epoch
+}
+
+// movedBack records that the successor of a queue is gone.
+func (q *queueCache) movedBack(queue string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.moved, queue)
+}
+
+// current returns the queue in which the contenders of a queue are: the queue
+// itself, or its successor, which has that epoch.
+func (q *queueCache) current(queue string) (in string, epoch int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if epoch, moved := q.moved[queue]; moved {
+		return successorOf(queue), epoch
+	}
+	return queue, 0
 }
 
 func (q *queueCache) drop(queue string) {

@@ -20,6 +20,7 @@ func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo
 	if err := checkName(name); err != nil {
 		return driver.NodeInfo{}, err
 	}
+	queue, _ = s.queues.current(queue)
 	return zkconn.Await(ctx, s.conn, func() (driver.NodeInfo, error) { return s.readNode(queue, name) }, nil)
 }
 

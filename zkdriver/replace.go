@@ -27,7 +27,7 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 		return driver.Place{}, fmt.Errorf("zkdriver: replace %s: %w: its sequence is not %d", p.Name, driver.ErrBadName, p.Seq)
 	}
 	name := driver.FormatName(prefix, p.Seq)
-	return zkconn.Await(ctx, s.conn, func() (driver.Place, error) { return s.replaceNode(queue, p, name) }, nil)
+	return zkconn.Await(ctx, s.conn, func() (driver.Place, error) { return s.replaceNode(s.queueOf(queue, p), p, name) }, nil)
 }
 
 func (s *session) replaceNode(queue string, p driver.Place, name string) (driver.Place, error) {

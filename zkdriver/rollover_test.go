@@ -101,3 +101,134 @@ func TestDataWrittenLaterIsKeptWhereTheQueueMayNotBeWritten(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "theirs", string(data))
 }
+
+// A lock below a queue is a child of its node, so the node cannot be removed.
+func TestSequencesStartOverBesideALockBelow(t *testing.T) {
+	b := newFixture(t, "sequence_limit=5")
+	other, below := b.another("sequence_limit=5"), b.another("")
+	var token, epochs, epoch int64
+	for i := range 30 {
+		if i%3 == 1 {
+			_, err := create(within(t), below, fmt.Sprintf("q/eu/%d", i), "h-W-", []byte("below"))
+			require.NoError(t, err)
+		}
+		p := b.mustCreate("q", "h-W-", fmt.Sprint(i))
+		require.Less(t, p.Seq, int64(5))
+		require.Greater(t, p.Token, token)
+		require.GreaterOrEqual(t, p.Epoch, epoch)
+		if p.Epoch != epoch {
+			epochs++
+		}
+		token, epoch = p.Token, p.Epoch
+		for _, s := range []*session{b.session, other} { // other does not create nodes
+			nodes, err := s.List(within(t), "q")
+			require.NoError(t, err)
+			require.Equal(t, []driver.Node{p.Node}, nodes)
+		}
+		queues, err := other.Walk(within(t), "q")
+		require.NoError(t, err)
+		require.Contains(t, queues, "q")
+		require.NotContains(t, queues, successorOf("q"))
+		info, err := other.Read(within(t), "q", p.Name)
+		require.NoError(t, err)
+		require.Equal(t, p.Node, info.Node)
+		require.NoError(t, b.Delete(within(t), "q", p, driver.Released))
+	}
+	require.GreaterOrEqual(t, epochs, int64(6))
+	require.NoError(t, below.Close())
+	removeAll(t, b.raw, b.chroot+"/q")
+	require.Zero(t, b.mustCreate("q", "h-W-", "again").Seq)
+	require.Len(t, b.nodes("q"), 1, "the contenders are in the queue's own node again")
+}
+
+// endsSequences uses a queue, below which there is a lock, until its sequences are
+// used up.
+func (b *fixture) endsSequences(queue string, limit int) {
+	b.t.Helper()
+	b.mustCreate(queue+"/below", "h-W-", "below")
+	for i := range limit - 1 { // the child below has taken one
+		require.NoError(b.t, b.Delete(within(b.t), queue, b.mustCreate(queue, "h-W-", fmt.Sprint(i)), driver.Changed))
+	}
+}
+
+func TestSessionsAgreeWhereAQueueGoesOn(t *testing.T) {
+	b := newFixture(t, "sequence_limit=4")
+	other := b.another("sequence_limit=4")
+	b.endsSequences("q", 3)
+	held, err := create(within(t), other, "q", "h-W-", []byte("held"))
+	require.NoError(t, err)
+	require.EqualValues(t, 3, held.Seq)
+	late := b.another("sequence_limit=4")
+	for range 2 {
+		for _, s := range []*session{b.session, other, late} {
+			_, err = create(within(t), s, "q", "h-W-", []byte("late"))
+			require.ErrorIs(t, err, driver.ErrUnavailable, "the queue starts over while a contender holds the lock")
+		}
+	}
+	require.NoError(t, other.Delete(within(t), "q", held, driver.Released))
+
+	first := b.mustCreate("q", "h-W-", "first")
+	require.Greater(t, first.Epoch, held.Epoch)
+	require.Greater(t, first.Token, held.Token)
+	for i, s := range []*session{other, late} {
+		p, err := create(within(t), s, "q", "h-W-", fmt.Append(nil, i))
+		require.NoError(t, err)
+		require.Equal(t, first.Epoch, p.Epoch)
+		nodes, err := s.List(within(t), "q")
+		require.NoError(t, err)
+		require.Equal(t, first.Node, nodes[0])
+		require.Len(t, nodes, i+2)
+		w, err := s.Watch(within(t), "q", p, first.Node)
+		require.NoError(t, err)
+		if i == 1 {
+			require.NoError(t, b.Delete(within(t), "q", first, driver.Released))
+			require.Equal(t, driver.Released, causeOf(t, w.C))
+		}
+	}
+	require.ErrorIs(t, b.Delete(within(t), "q", held, driver.Released), driver.ErrGone)
+}
+
+// A session knows a successor that is gone. The queue was made again, together
+// with a node that has the name of the successor.
+func TestASuccessorBesideFreshSequencesIsNotUsed(t *testing.T) {
+	b := newFixture(t, "sequence_limit=4")
+	other := b.another("sequence_limit=4")
+	b.endsSequences("q", 4)
+	moved := b.mustCreate("q", "h-W-", "moved")
+	for _, restore := range []bool{true, false} {
+		removeAll(t, b.raw, b.chroot+"/q")
+		if restore {
+			for _, path := range []string{"q", successorOf("q")} {
+				_, err := b.raw.Create(b.chroot+"/"+path, nil, 0, zk.WorldACL(zk.PermAll))
+				require.NoError(t, err)
+			}
+		}
+		nodes, err := other.List(within(t), "q")
+		require.NoError(t, err)
+		require.Empty(t, nodes)
+		fresh, err := create(within(t), other, "q", "h-W-", []byte("fresh"))
+		require.NoError(t, err)
+		require.Contains(t, b.nodes("q"), fresh.Name)
+		p := b.mustCreate("q", "h-W-", "next")
+		require.Equal(t, fresh.Epoch, p.Epoch)
+		nodes, err = b.List(within(t), "q")
+		require.NoError(t, err)
+		require.Equal(t, []driver.Node{fresh.Node, p.Node}, nodes)
+		require.ErrorIs(t, b.Delete(within(t), "q", moved, driver.Released), driver.ErrGone)
+		b.queues.setMoved("q", moved.Epoch)
+	}
+}
+
+// The Cversion of a Stat has lost a bit when a queue has had more than a billion
+// nodes.
+func TestTheCountOfCreatedNodesIsReadFromTheStat(t *testing.T) {
+	s := &session{settings: &settings{sequenceLimit: maxSequence}}
+	for created, want := range map[int64]bool{
+		0: false, 1 << 30: false, maxSequence - 1: false, maxSequence: true, 1<<31 - 1: true,
+	} {
+		for _, children := range []int64{0, 1, 7} {
+			stat := &zk.Stat{NumChildren: int32(children), Cversion: int32(uint32(2*created - children))}
+			require.Equal(t, want, s.usedUp(stat), "%d created, %d left", created, children)
+		}
+	}
+}

@@ -48,16 +48,19 @@ func (s *session) walk(ctx context.Context, prefix string) (queues []string, err
 			if name != "" {
 				below = name + "/" + below
 			}
-			if s.settings.checkQueue(below) == nil {
+			if child == successor && name != "" || s.settings.checkQueue(below) == nil {
 				left = append(left, below)
 			}
+		}
+		if before, ok := predecessorOf(name); ok {
+			name = before
 		}
 		if found && name != "" {
 			queues = append(queues, name)
 		}
 	}
 	slices.Sort(queues)
-	return queues, nil
+	return slices.Compact(queues), nil
 }
 
 // walkPath returns the path of a queue, or of the chroot for an empty name.

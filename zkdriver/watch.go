@@ -21,6 +21,7 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return driver.Watch{}, err
 	}
+	queue = s.queueOf(queue, p)
 	path := s.settings.queuePath(queue)
 	paths := []string{path + "/" + p.Name}
 	for _, n := range ahead {
@@ -45,6 +46,7 @@ func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, e
 		return driver.Watch{}, err
 	}
 	sub := &subscriber{c: make(chan driver.Cause, 1)}
+	queue, _ = s.queues.current(queue)
 	path := s.settings.queuePath(queue)
 	err := s.subscribeAll(ctx, sub, []string{path}, false, func(string) (watchedNode, error) { return watchedNode{}, s.watchQueue(queue) })
 	if err != nil {
