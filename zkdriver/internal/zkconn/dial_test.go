@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
@@ -84,6 +85,18 @@ func TestEveryAddressOfANameIsDialled(t *testing.T) {
 	c := mustDial(t, config)
 	require.LessOrEqual(t, dropped.Load(), int32(3), "an address was dialled twice before another one")
 	require.Equal(t, 4, c.keepalive.schedule.hosts, "another address counts as another host")
+}
+
+// The certificate is checked against the name and not against the address.
+func TestACertificateHasTheNameOfTheHost(t *testing.T) {
+	certs := testenv.NewCerts(t)
+	server := zktest.Start(t, zktest.WithTLS(certs, certs.OtherHost, zktest.NoClientCert))
+	_, port, err := net.SplitHostPort(server.SecureAddr())
+	require.NoError(t, err)
+	config := testConfig("other.example:" + port)
+	config.TLS = TLS{On: true, CA: certs.CA}
+	config.lookUp = func(context.Context, string) ([]string, error) { return []string{"127.0.0.1"}, nil }
+	mustDial(t, config)
 }
 
 func TestAddressesTakeTurns(t *testing.T) {
