@@ -36,10 +36,13 @@ import (
 //	...
 //	go lease.Keep(ping) // ping sends a heartbeat and waits for the answer
 //
-// A lease reads the monotonic and the wall clock, and goes by the clock on which
-// more time has passed. The reason: the monotonic clock may stand still while a
-// machine sleeps, and the wall clock may be set back. If the wall clock is set
-// forward by more than the rest of the term, the lease ends early, which is safe.
+// A lease reads the monotonic and the wall clock. From each reading to the next it
+// counts the time of the clock on which more has passed, because the monotonic clock
+// may stand still while a machine sleeps, and the wall clock may be set back. So time
+// once counted stays counted, and a wall clock that is set back hides a sleep only if
+// nothing reads the clocks between the two. While the machine runs, they are read at
+// least four times in a term. If the wall clock is set forward by more than the rest
+// of the term, the lease ends early, which is safe.
 // If both stand still, as in a virtual machine that is paused, a lease cannot see it.
 //
 // A Lease is safe for use by many goroutines. No method blocks, except that Begin
@@ -54,9 +57,9 @@ type Lease struct {
 
 	// These fields are written with mu held, and read without it, because they are
 	// read in every request.
-	begun atomic.Bool // whether the field from is set
-	from  start
-	over  atomic.Bool // whether the field err is set; the goroutine that sets it closes done before it unlocks mu
+	begun atomic.Bool  // whether the field from is set
+	from  atomic.Int64 // Instant.counted of the instant from which the lease counts
+	over  atomic.Bool  // whether the field err is set; the goroutine that sets it closes done before it unlocks mu
 
 	mu      sync.Mutex
 	timer   *time.Timer // nil until the lease has begun
@@ -65,48 +68,82 @@ type Lease struct {
 	err     error
 }
 
-// start is the Instant from which a lease counts. Its two clocks are stored one
-// after the other. A goroutine that reads them in between sees the new wall clock
-// and the old monotonic clock. The lease then seems to have less time left, which
-// is safe. The other order would be unsafe if the wall clock was set back.
-type start struct{ mono, wall atomic.Int64 }
-
-func (s *start) set(t Instant) {
-	s.wall.Store(int64(t.wall))
-	s.mono.Store(int64(t.mono))
-}
-
-func (s *start) get() (t Instant) {
-	t.mono = time.Duration(s.mono.Load())
-	t.wall = time.Duration(s.wall.Load())
-	return t
-}
-
-// Instant is a point in time on the monotonic and on the wall clock. [Now] and
-// [Lease.Now] return one.
+// Instant is a point in time. [Now] and [Lease.Now] return one.
 type Instant struct {
-	mono time.Duration
-	wall time.Duration
+	mono    time.Duration // on the monotonic clock
+	counted time.Duration // on the clock that leases go by; the zero Instant is in 1970
 }
-
-var started = time.Now()
 
 // Now returns the present instant. It is for a driver that learns the session
 // timeout only from the store's first answer, and so sends that request before it
 // has a lease. The driver passes the instant to [Lease.Renew] afterwards.
-func Now() Instant {
-	t := time.Now()
-	return Instant{mono: t.Sub(started), wall: time.Duration(t.UnixNano())}
+func Now() Instant { return processClock.now() }
+
+var processClock = newClock(func() func() (mono, wall time.Duration) {
+	started := time.Now()
+	return func() (mono, wall time.Duration) {
+		t := time.Now()
+		return t.Sub(started), time.Duration(t.UnixNano())
+	}
+}())
+
+// clock makes instants of readings of two clocks. Between two readings it advances
+// by the difference on the clock that has advanced more.
+type clock struct {
+	read func() (mono, wall time.Duration)
+
+	mu   sync.Mutex // held to replace skew
+	skew atomic.Pointer[skew]
 }
 
-// since returns the time from u to t on the clock on which more time has passed.
-func (t Instant) since(u Instant) time.Duration {
-	return max(t.mono-u.mono, t.wall-u.wall)
+// skew is what a clock adds to the monotonic clock. It never changes.
+type skew struct {
+	wall  time.Duration // how far the wall clock was ahead of the monotonic clock
+	added time.Duration // the sum of all advances of wall
+}
+
+// tolerance is how far the skew may change unnoticed. A clock would otherwise count
+// the time between the readings of the two clocks, again and again.
+const tolerance = time.Millisecond
+
+func newClock(read func() (mono, wall time.Duration)) *clock {
+	c := &clock{read: read}
+	mono, wall := read()
+	c.skew.Store(&skew{wall: wall - mono, added: wall - mono})
+	return c
+}
+
+func (c *clock) now() Instant {
+	// The skew is loaded after the reading, so that it has what earlier readings
+	// have added.
+	mono, wall := c.read()
+	s := c.skew.Load()
+	if (wall - mono - s.wall).Abs() > tolerance {
+		mono, s = c.readAgain()
+	}
+	return Instant{mono: mono, counted: mono + s.added}
+}
+
+// readAgain reads the clocks with mu held. A reading made before another goroutine
+// has replaced the skew would look like a step of the wall clock.
+func (c *clock) readAgain() (mono time.Duration, s *skew) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	mono, wall := c.read()
+	s = c.skew.Load()
+	if advance := wall - mono - s.wall; advance.Abs() > tolerance {
+		s = &skew{wall: wall - mono, added: s.added + max(advance, 0)}
+		c.skew.Store(s)
+	}
+	return mono, s
 }
 
 func (t Instant) add(d time.Duration) Instant {
-	return Instant{mono: t.mono + d, wall: t.wall + d}
+	return Instant{mono: t.mono + d, counted: t.counted + d}
 }
+
+// since returns how much of the term of a lease has passed from u to t.
+func (t Instant) since(u Instant) time.Duration { return t.counted - u.counted }
 
 // Sub returns the time from u to t on the monotonic clock. It is for spacing out
 // requests. The lease itself goes by both clocks.
@@ -286,8 +323,11 @@ func (l *Lease) leftAt(now Instant) time.Duration {
 	if !l.begun.Load() {
 		return l.term
 	}
-	return l.term - now.since(l.from.get())
+	return l.term - now.since(l.start())
 }
+
+// start returns the instant from which the lease counts, without its monotonic time.
+func (l *Lease) start() Instant { return Instant{counted: time.Duration(l.from.Load())} }
 
 // Renew counts the lease from sent, the sending time of a request. The driver
 // must know that the store counted this request for the session. The first call
@@ -307,8 +347,8 @@ func (l *Lease) Renew(sent Instant) bool {
 		l.begin(sent)
 		return l.check() == nil
 	}
-	if sent.mono > l.from.get().mono {
-		l.from.set(sent)
+	if sent.since(l.start()) > 0 {
+		l.from.Store(int64(sent.counted))
 	}
 	return true
 }
@@ -340,7 +380,7 @@ func (l *Lease) CountFrom(from Instant, least time.Duration) error {
 		l.begin(from)
 		return nil
 	}
-	l.from.set(from)
+	l.from.Store(int64(from.counted))
 	l.timer.Reset(l.untilCheck(l.left())) // the rest of the term may be shorter now, so the timer may have to fire earlier
 	return nil
 }
@@ -375,7 +415,7 @@ func (l *Lease) Term() time.Duration { return l.term }
 // itself.
 
 func (l *Lease) begin(from Instant) {
-	l.from.set(from)
+	l.from.Store(int64(from.counted))
 	l.begun.Store(true)
 	l.timer = time.AfterFunc(l.untilCheck(l.left()), l.tick)
 }
@@ -394,7 +434,7 @@ func (l *Lease) expire() {
 	now := l.Now()
 	ago := func(t Instant) time.Duration { return now.since(t).Round(time.Millisecond) }
 	text := fmt.Sprintf("the lease ran out: no answer has renewed it for %v, and the request that it counts from was sent %v ago",
-		ago(l.renewed), ago(l.from.get()))
+		ago(l.renewed), ago(l.start()))
 	if l.failure != nil {
 		text += "; the last failure: " + l.failure.Error()
 	}

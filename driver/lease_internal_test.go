@@ -15,21 +15,26 @@ import (
 
 // clocks are two clocks that a test sets. Timers do not run by these clocks.
 type clocks struct {
-	mu  sync.Mutex
-	now Instant
+	*clock
+	mu         sync.Mutex
+	mono, wall time.Duration
 }
 
-func (c *clocks) read() Instant {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
+func newClocks() *clocks {
+	c := new(clocks)
+	c.clock = newClock(func() (mono, wall time.Duration) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.mono, c.wall
+	})
+	return c
 }
 
 func (c *clocks) step(mono, wall time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.now.mono += mono
-	c.now.wall += wall
+	c.mono += mono
+	c.wall += wall
 }
 
 func closed(c <-chan struct{}) bool {
@@ -58,8 +63,8 @@ func TestErrReportsTheEndBeforeAnyTimerHasRun(t *testing.T) {
 		"wall clock set back meanwhile":   {term, -24 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var c0 clocks
-			l := running(term, c0.read(), c0.read)
+			c0 := newClocks()
+			l := running(term, c0.now(), c0.now)
 			defer l.End(nil)
 			require.NoError(t, l.Err())
 			c0.step(c.mono, c.wall)
@@ -69,9 +74,66 @@ func TestErrReportsTheEndBeforeAnyTimerHasRun(t *testing.T) {
 	}
 }
 
+// The last step alone leaves either clock short of the term.
+func TestNoStepOfTheWallClockHidesTimeThatWasRead(t *testing.T) {
+	for name, steps := range map[string][]struct{ mono, wall time.Duration }{
+		"set back, then asleep":  {{1, -term}, {0, term / 2}, {1, -term / 4}, {0, term / 2}},
+		"asleep, then set back":  {{0, 3 * term / 4}, {1, -term}, {term / 4, term / 4}},
+		"set forward, then back": {{1, 3 * term / 4}, {1, -3 * term / 4}, {term / 4, term / 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClocks()
+			l := running(term, c.now(), c.now)
+			defer l.End(nil)
+			for _, s := range steps {
+				require.NoError(t, l.Err())
+				c.step(s.mono, s.wall)
+			}
+			require.ErrorIs(t, l.Err(), ErrSessionEnded)
+		})
+	}
+}
+
+func TestATremblingWallClockDoesNotAddUp(t *testing.T) {
+	c := newClocks()
+	l := running(term, c.now(), c.now)
+	defer l.End(nil)
+	for range 100 { // each wave of a clock that trembles within the tolerance would add up
+		c.step(0, tolerance/2)
+		require.NoError(t, l.Err())
+		c.step(0, -tolerance/2)
+		require.NoError(t, l.Err())
+	}
+	c.step(0, -term)
+	require.NoError(t, l.Err())
+	c.step(term-1, term-1)
+	require.NoError(t, l.Err())
+	c.step(1, 1)
+	require.ErrorIs(t, l.Err(), ErrSessionEnded)
+}
+
+// A goroutine reads the clocks and is then held up while the wall clock is set back,
+// which another goroutine sees.
+func TestALateReadingIsNoStepForward(t *testing.T) {
+	c := newClocks()
+	read, set := c.read, false
+	c.read = func() (mono, wall time.Duration) {
+		mono, wall = read()
+		if !set {
+			set = true
+			c.step(1, -term)
+			c.now()
+		}
+		return mono, wall
+	}
+	before := c.now()
+	c.step(1, 1)
+	require.EqualValues(t, 1, c.now().since(before))
+}
+
 func TestLeaseRunsUntilItsTermHasPassed(t *testing.T) {
-	var c clocks
-	l := running(term, c.read(), c.read)
+	c := newClocks()
+	l := running(term, c.now(), c.now)
 	defer l.End(nil)
 	c.step(term-1, term-1)
 	require.NoError(t, l.Err())
@@ -80,8 +142,8 @@ func TestLeaseRunsUntilItsTermHasPassed(t *testing.T) {
 }
 
 func TestRenewCountsFromTheSendingTime(t *testing.T) {
-	var c clocks
-	l := running(term, c.read(), c.read)
+	c := newClocks()
+	l := running(term, c.now(), c.now)
 	defer l.End(nil)
 	c.step(term/2, term/2)
 	sent := l.Now()
@@ -94,10 +156,10 @@ func TestRenewCountsFromTheSendingTime(t *testing.T) {
 }
 
 func TestRenewWithAnEarlierInstantChangesNothing(t *testing.T) {
-	var c clocks
-	early := c.read()
+	c := newClocks()
+	early := c.now()
 	c.step(term/2, term/2)
-	l := running(term, c.read(), c.read)
+	l := running(term, c.now(), c.now)
 	defer l.End(nil)
 	require.True(t, l.Renew(early))
 	c.step(term/2, term/2)
@@ -105,8 +167,8 @@ func TestRenewWithAnEarlierInstantChangesNothing(t *testing.T) {
 }
 
 func TestRenewAfterTheWallClockWasSetBack(t *testing.T) {
-	var c clocks
-	l := running(term, c.read(), c.read)
+	c := newClocks()
+	l := running(term, c.now(), c.now)
 	defer l.End(nil)
 	c.step(term/2, -24*time.Hour)
 	require.True(t, l.Renew(l.Now()))
@@ -115,8 +177,8 @@ func TestRenewAfterTheWallClockWasSetBack(t *testing.T) {
 }
 
 func TestCountFromAcceptsAnEarlierInstant(t *testing.T) {
-	var c clocks
-	l := running(term, c.read(), c.read)
+	c := newClocks()
+	l := running(term, c.now(), c.now)
 	defer l.End(nil)
 	strong := l.Now()
 	c.step(term/2, term/2)
@@ -131,10 +193,10 @@ func TestCountFromAcceptsAnEarlierInstant(t *testing.T) {
 }
 
 func TestCountFromThatWouldEndTheLeaseChangesNothing(t *testing.T) {
-	var c clocks
-	strong := c.read()
+	c := newClocks()
+	strong := c.now()
 	c.step(2*term, 2*term)
-	l := running(term, c.read(), c.read)
+	l := running(term, c.now(), c.now)
 	defer l.End(nil)
 	require.ErrorIs(t, l.CountFrom(strong, 0), ErrUnavailable)
 	require.NoError(t, l.Err())
@@ -153,9 +215,9 @@ func TestDoneClosesInTimeAfterCountFrom(t *testing.T) {
 }
 
 func TestErrorOfALeaseThatHasRunOut(t *testing.T) {
-	var c clocks
-	sent := c.read()
-	l := running(8*time.Second, sent, c.read)
+	c := newClocks()
+	sent := c.now()
+	l := running(8*time.Second, sent, c.now)
 	c.step(5*time.Second, 5*time.Second)
 	require.True(t, l.Renew(sent))
 	c.step(3*time.Second, 3*time.Second)
@@ -163,8 +225,8 @@ func TestErrorOfALeaseThatHasRunOut(t *testing.T) {
 }
 
 func TestALateReplyDoesNotReviveALease(t *testing.T) {
-	var c clocks
-	l := running(term, c.read(), c.read)
+	c := newClocks()
+	l := running(term, c.now(), c.now)
 	defer l.End(nil)
 	c.step(term-1, term-1)
 	sent := l.Now()
@@ -176,10 +238,10 @@ func TestALateReplyDoesNotReviveALease(t *testing.T) {
 }
 
 func TestALeaseThatBeginsTooLateHasEnded(t *testing.T) {
-	var c clocks
-	sent := c.read()
+	c := newClocks()
+	sent := c.now()
 	c.step(term, term)
-	l := running(term, sent, c.read)
+	l := running(term, sent, c.now)
 	require.True(t, closed(l.Done()))
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 }

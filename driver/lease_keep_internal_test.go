@@ -21,8 +21,8 @@ func counts() error { return nil }
 var errNoProof = errors.New("the answer proves nothing")
 
 func TestALeaseRunsOnlyFromTheFirstRequestThatCounts(t *testing.T) {
-	var c clocks
-	l := newLease(2*term, term, c.read)
+	c := newClocks()
+	l := newLease(2*term, term, c.now)
 	defer l.End(nil)
 	c.step(10*term, 10*term)
 	require.NoError(t, l.Err())
@@ -38,8 +38,8 @@ func TestALeaseRunsOnlyFromTheFirstRequestThatCounts(t *testing.T) {
 }
 
 func TestALeaseBeginsAtTheSendingTime(t *testing.T) {
-	var c clocks
-	l := newLease(2*term, term, c.read)
+	c := newClocks()
+	l := newLease(2*term, term, c.now)
 	defer l.End(nil)
 	require.NoError(t, l.Do(func() error {
 		c.step(term/4, term/4) // the answer takes this long
@@ -52,8 +52,8 @@ func TestALeaseBeginsAtTheSendingTime(t *testing.T) {
 }
 
 func TestAFirstAnswerAfterTheTermEndsTheLease(t *testing.T) {
-	var c clocks
-	l := newLease(2*term, term, c.read)
+	c := newClocks()
+	l := newLease(2*term, term, c.now)
 	err := l.Do(func() error {
 		c.step(term, term)
 		return nil
@@ -64,8 +64,8 @@ func TestAFirstAnswerAfterTheTermEndsTheLease(t *testing.T) {
 }
 
 func TestCountFromBeginsALease(t *testing.T) {
-	var c clocks
-	l := newLease(2*term, term, c.read)
+	c := newClocks()
+	l := newLease(2*term, term, c.now)
 	defer l.End(nil)
 	strong := l.Now()
 	c.step(term/2, term/2)
@@ -112,8 +112,8 @@ func TestALeaseWithoutASafeTermHasEnded(t *testing.T) {
 }
 
 func TestDoCountsFromTheInstantBeforeTheCall(t *testing.T) {
-	var c clocks
-	l := running(term, c.read(), c.read)
+	c := newClocks()
+	l := running(term, c.now(), c.now)
 	defer l.End(nil)
 	c.step(term/2, term/2)
 	require.NoError(t, l.Do(func() error {
@@ -127,8 +127,8 @@ func TestDoCountsFromTheInstantBeforeTheCall(t *testing.T) {
 }
 
 func TestDoWithoutAProofRenewsNothing(t *testing.T) {
-	var c clocks
-	l := running(term, c.read(), c.read)
+	c := newClocks()
+	l := running(term, c.now(), c.now)
 	c.step(term/2, term/2)
 	require.Equal(t, errNoProof, l.Do(func() error { return errNoProof }))
 	c.step(term/2-1, term/2-1)
@@ -141,8 +141,8 @@ func TestDoWithoutAProofRenewsNothing(t *testing.T) {
 
 // The caller of Connect had no session, so the error must not say that it has ended.
 func TestBeginWithALateAnswerMayBeRepeated(t *testing.T) {
-	var c clocks
-	l := newLease(2*term, term, c.read)
+	c := newClocks()
+	l := newLease(2*term, term, c.now)
 	err := l.Begin(func() error {
 		c.step(term, term)
 		return nil
@@ -154,8 +154,8 @@ func TestBeginWithALateAnswerMayBeRepeated(t *testing.T) {
 }
 
 func TestBeginReturnsTheErrorOfTheRequest(t *testing.T) {
-	var c clocks
-	l := newLease(2*term, term, c.read)
+	c := newClocks()
+	l := newLease(2*term, term, c.now)
 	require.Equal(t, errNoProof, l.Begin(func() error { return errNoProof }))
 	require.NoError(t, l.Begin(counts))
 	l.End(nil)
@@ -176,8 +176,8 @@ func TestErrorOfALeaseHasTheTextOfTheLastFailure(t *testing.T) {
 		}, "ago"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var c clocks
-			l := running(term, c.read(), c.read)
+			c := newClocks()
+			l := running(term, c.now(), c.now)
 			x.before(l)
 			c.step(term, term)
 			require.Error(t, l.Err())
@@ -199,16 +199,16 @@ func TestErrorOfALeaseSaysThatHeartbeatsGotNoAnswer(t *testing.T) {
 }
 
 func TestDoMakesNoRequestAfterTheEnd(t *testing.T) {
-	var c clocks
-	l := running(term, c.read(), c.read)
+	c := newClocks()
+	l := running(term, c.now(), c.now)
 	c.step(term, term)
 	require.ErrorIs(t, l.Do(func() error { t.Error("a request was made"); return nil }), ErrSessionEnded)
 	require.True(t, closed(l.Done()))
 }
 
 func TestAPanicInDoRenewsNothing(t *testing.T) {
-	var c clocks
-	l := running(term, c.read(), c.read)
+	c := newClocks()
+	l := running(term, c.now(), c.now)
 	c.step(term-1, term-1)
 	require.PanicsWithValue(t, "broken", func() { _ = l.Do(func() error { panic("broken") }) })
 	c.step(1, 1)
@@ -230,8 +230,8 @@ func TestContextEndsWithTheLease(t *testing.T) {
 }
 
 func TestContextOfALeaseThatHasRunOutHasEnded(t *testing.T) {
-	var c clocks
-	l := running(term, c.read(), c.read)
+	c := newClocks()
+	l := running(term, c.now(), c.now)
 	c.step(term, term)
 	ctx, cancel := l.Context()
 	defer cancel()
@@ -309,7 +309,7 @@ func TestHeartbeatsOverlap(t *testing.T) {
 			return nil
 		})
 		time.Sleep(time.Minute)
-		assert.Equal(t, 58*time.Second, l.from.get().Sub(began), "the sending time of the newest heartbeat with an answer")
+		assert.Equal(t, 58*time.Second, l.start().since(began), "the sending time of the newest heartbeat with an answer")
 		l.End(nil)
 		<-returned
 	})
