@@ -44,3 +44,87 @@ func TestADialInTheBackOffEndsWhenItsCallerGivesUp(t *testing.T) {
 		require.NoError(t, s.Close())
 	})
 }
+
+// Connect takes half a second.
+func TestCallsShorterThanAConnectGetASession(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.connecting(slowly{w.store}, recipes.WithTimeout(400*time.Millisecond))
+		for range 2 {
+			served := 0
+			for range 20 {
+				l, err := c.RWMutex("q").Lock(bg)
+				if err != nil {
+					require.ErrorIs(w, err, recipes.ErrTimeout)
+					continue
+				}
+				served++
+				w.unlock(l)
+			}
+			require.Equal(w, 18, served, "the first call gives up, and the second before the client has connected anew")
+			w.store.Faults().Expire(c.session())
+		}
+	})
+}
+
+func TestASessionThatNoCallWaitsForEndsWithClose(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.connecting(slowly{w.store})
+		ctx, cancel := context.WithTimeout(bg, time.Millisecond)
+		defer cancel()
+		require.Error(w, c.Ping(ctx))
+		time.Sleep(time.Minute)
+		require.Equal(w, 1, w.store.Stats().Sessions)
+		require.NoError(w, c.Close())
+		require.Zero(w, w.store.Stats().Sessions)
+	})
+}
+
+func TestAnAttemptToConnectThatNoCallWaitsForEnds(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var ended []time.Duration
+		began := time.Now()
+		c := w.connecting(silent{}, recipes.WithTrace(&recipes.Trace{Connected: func(ctx context.Context, _ recipes.ConnectedInfo) {
+			assert.NoError(w, ctx.Err())
+			ended = append(ended, time.Since(began))
+		}}))
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		require.Error(w, c.Ping(ctx))
+		time.Sleep(time.Hour)
+		require.NoError(w, c.Close())
+		assert.Equal(w, []time.Duration{time.Second, 31 * time.Second}, ended)
+	})
+}
+
+// The last call that waits cancels Connect to learn why there is no session. A
+// TryLock that begins before Connect has returned must not fail with it.
+func TestNoCallFailsBecauseAnotherGivesUp(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.connecting(&slowToGiveUp{Connector: w.store})
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		first := make(chan error, 1)
+		go func() { first <- c.Ping(ctx) }()
+		time.Sleep(time.Second + time.Millisecond) // by now ctx has ended, and Connect has not returned
+		l, err := c.RWMutex("q").TryLock(bg)
+		require.NoError(w, err)
+		w.unlock(l)
+		require.Error(w, <-first)
+	})
+}
+
+// slowToGiveUp is a connector. When the context of its first Connect ends, that
+// Connect returns ten milliseconds later.
+type slowToGiveUp struct {
+	driver.Connector
+	dials atomic.Int64
+}
+
+func (c *slowToGiveUp) Connect(ctx context.Context) (driver.Session, error) {
+	if c.dials.Add(1) > 1 {
+		return c.Connector.Connect(ctx)
+	}
+	<-ctx.Done()
+	time.Sleep(10 * time.Millisecond)
+	return nil, driver.ErrUnavailable
+}

@@ -21,13 +21,14 @@ const (
 	// store. Drivers need a few seconds for that.
 	sessionsTimeout = 15 * time.Second
 	// giveUpTimeout is how long a call that gives up waits for work that it has
-	// begun: an attempt to connect, or the Unlock of a lock that came too late.
+	// begun: a Connect that it cancels, or the Unlock of a lock that came too late.
 	giveUpTimeout = 50 * time.Millisecond
 )
 
 // Client is a client of one store. It has one session at a time. It connects on
-// first use, and again after a session has ended. Each lock is bound to the
-// session on which it was granted.
+// first use, and again after a session has ended. An attempt to connect goes on
+// for up to 30 s if the call that began it gives up, and later calls share it.
+// Each lock is bound to the session on which it was granted.
 //
 // One Client serves a whole program. It is safe for use by many goroutines and
 // must not be copied. Close ends it.
@@ -150,8 +151,8 @@ func (c *Client) beginClose() bool {
 	c.closing = true
 	close(c.done)
 	c.calls.close()
-	if c.dialing.cancel != nil {
-		c.dialing.cancel(ErrClosed)
+	if a := c.dialing.attempt; a != nil && a.cancel != nil {
+		a.cancel(ErrClosed)
 	}
 	return true
 }

@@ -18,30 +18,49 @@ var (
 	errNoConnector = errors.New("the connector is nil")
 	errNoSession   = errors.New("the driver has returned neither a session nor an error")
 	errNobodyWaits = fmt.Errorf("%w: no call waits for a session any more", driver.ErrUnavailable)
-	errDialGivenUp = errors.New("given up, as no call waits for a session any more")
+	errStartsAnew  = errors.New("no call waits any more, and the client connects anew")
 )
 
 // dialing is the state of a client's attempts to connect.
 type dialing struct {
-	err  atomic.Pointer[error] // the error of the last attempt; nil if it succeeded
-	pace pace                  // the pauses between attempts; one attempt at a time uses it
+	err     atomic.Pointer[error] // the last error of Connect; nil if Connect has succeeded since
+	pace    pace                  // the pauses between attempts; one attempt at a time uses it
+	attempt *dialAttempt          // guarded by Client.mu; nil: none is under way
+}
+
+// dialAttempt is one attempt to connect, shared by all calls that need a session
+// meanwhile. Once it has called Connect, it goes on when they give up, because
+// calls with deadlines shorter than a connect would never get a session
+// otherwise. It ends with Connect, after dialTimeout, or with Close. The client
+// keeps a session that no call waits for, as it keeps every session.
+type dialAttempt struct {
+	ended   chan struct{} // closed when session and err are set
+	session *session
+	err     error
 
 	// Guarded by Client.mu:
-	attempt *dialAttempt            // the attempt under way; nil: none is
-	callers int                     // how many callers wait for an attempt
-	cancel  context.CancelCauseFunc // cancels the attempt under way; nil: none is
+	callers int                     // how many calls wait for the attempt
+	cancel  context.CancelCauseFunc // cancels the Connect under way; nil: none is
+	anew    chan struct{}           // closed when the Connect that giveUp has cancelled has returned; nil: there was none
 }
 
 // session returns the session that the client has, and connects if it has none.
-// All callers share one attempt to connect. The attempt goes on when a caller
-// gives up, and is cancelled when the last caller gives up. A caller that
-// arrives while an attempt is being cancelled waits for another attempt.
 func (c *Client) session(ctx context.Context) (*session, error) {
-	for {
-		s, err := c.sessionOnce(ctx)
-		if !errors.Is(err, errNobodyWaits) && !errors.Is(err, errDialGivenUp) {
-			return s, err
-		}
+	if s := c.usable(); s != nil {
+		return s, nil
+	}
+	a := c.joinAttempt(ctx)
+	if a == nil {
+		return nil, ErrClosed
+	}
+	select {
+	case <-a.ended:
+		return a.session, a.err
+	case <-ctx.Done():
+		c.giveUp(a)
+		return nil, ctx.Err()
+	case <-c.done:
+		return nil, ErrClosed
 	}
 }
 
@@ -61,89 +80,52 @@ func (c *Client) onSession(ctx context.Context, f func(s *session) error) (err e
 	return err
 }
 
-func (c *Client) sessionOnce(ctx context.Context) (*session, error) {
-	if s := c.usable(); s != nil {
-		return s, nil
-	}
-	c.await(1)
-	a := c.dialOnce(ctx)
-	if a == nil {
-		c.await(-1)
-		return nil, ErrClosed
-	}
-	select {
-	case <-a.ended:
-		c.await(-1)
-		return a.session, a.err
-	case <-ctx.Done():
-		if c.await(-1) == 0 {
-			c.giveUpDial(a)
-		}
-		return nil, ctx.Err()
-	case <-c.done:
-		c.await(-1)
-		return nil, ErrClosed
-	}
-}
-
-// dialAttempt is one attempt to connect. All callers that wait for it share its
-// goroutine. So a caller that gives up leaves no goroutine behind.
-type dialAttempt struct {
-	ended   chan struct{} // closed when session and err are set
-	session *session
-	err     error
-}
-
-// dialOnce returns the attempt to connect that is under way, or else begins one.
-// Once Close has begun, it begins none, and returns nil.
-func (c *Client) dialOnce(ctx context.Context) *dialAttempt {
+// joinAttempt returns the attempt to connect that is under way, or else begins
+// one. Once Close has begun, it begins none, and returns nil.
+func (c *Client) joinAttempt(ctx context.Context) *dialAttempt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.dialing.attempt != nil {
-		return c.dialing.attempt
+	if c.dialing.attempt == nil {
+		a := &dialAttempt{ended: make(chan struct{}), err: errNoSession}
+		if !c.spawn(func() {
+			defer c.endAttempt(a)
+			a.session, a.err = c.dial(context.WithoutCancel(ctx), a)
+		}) {
+			return nil
+		}
+		c.dialing.attempt = a
 	}
-	a := &dialAttempt{ended: make(chan struct{}), err: errNoSession}
-	if !c.spawn(func() {
-		defer c.endAttempt(a)
-		a.session, a.err = c.dial(ctx)
-	}) {
-		return nil
-	}
-	c.dialing.attempt = a
-	return a
+	c.dialing.attempt.callers++
+	return c.dialing.attempt
 }
 
 func (c *Client) endAttempt(a *dialAttempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.dialing.attempt = nil
+	if c.dialing.attempt == a {
+		c.dialing.attempt = nil
+	}
 	close(a.ended)
 }
 
-// await adds its argument, 1 or -1, to the number of callers that wait for the
-// attempt to connect. It returns the new number.
-func (c *Client) await(change int) int {
+// giveUp is called when the context of a call that waits for the attempt has
+// ended. If no call knows yet why there is no session, the last one to give up
+// cancels Connect to find out, waiting for the error for at most giveUpTimeout.
+// That happens only once in an attempt, which then calls Connect anew.
+func (c *Client) giveUp(a *dialAttempt) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.dialing.callers += change
-	return c.dialing.callers
-}
-
-// giveUpDial cancels an attempt to connect that no caller waits for any more.
-// It waits a moment for the attempt to end, so that the caller can report why
-// there was no session.
-func (c *Client) giveUpDial(a *dialAttempt) {
-	c.mu.Lock()
-	cancel := c.dialing.cancel
-	c.mu.Unlock()
-	if cancel == nil {
+	a.callers--
+	if a.callers > 0 || a.cancel == nil || a.anew != nil || c.unreached() != nil {
+		c.mu.Unlock()
 		return
 	}
-	cancel(errDialGivenUp)
+	a.anew = make(chan struct{})
+	a.cancel(errStartsAnew)
+	c.mu.Unlock()
 	t := time.NewTimer(giveUpTimeout)
 	defer t.Stop()
 	select {
-	case <-a.ended:
+	case <-a.anew:
 	case <-t.C:
 	}
 }
@@ -170,21 +152,45 @@ func (c *Client) usable() *session {
 	}
 }
 
-// dial connects. The hook Connected gets ctx, the context of the caller that
-// began the attempt. The attempt goes on if ctx ends.
-func (c *Client) dial(ctx context.Context) (*session, error) {
+// dial connects. The hook Connected gets ctx, which has the values of the
+// context of the call that began the attempt.
+func (c *Client) dial(ctx context.Context, a *dialAttempt) (*session, error) {
 	if s := c.usable(); s != nil {
 		return s, nil
 	}
 	if !c.dialing.pace.wait(c.done) {
 		return nil, ErrClosed
 	}
-	began := time.Now()
-	ds, err := c.connect()
+	ds, err := c.connect(ctx, a)
+	if anew := c.startsAnew(a); anew != nil {
+		close(anew)
+		if err != nil {
+			ds, err = c.connect(ctx, a)
+		}
+	}
 	if errors.Is(err, errNobodyWaits) {
 		return nil, err
 	}
 	c.dialing.pace.record(err)
+	if err != nil {
+		return nil, err
+	}
+	return c.adopt(ds)
+}
+
+func (c *Client) startsAnew(a *dialAttempt) (anew chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return a.anew
+}
+
+// connect calls Connect once, and reports the result.
+func (c *Client) connect(ctx context.Context, a *dialAttempt) (driver.Session, error) {
+	began := time.Now()
+	ds, err := c.connectOnce(a)
+	if errors.Is(err, errNobodyWaits) {
+		return nil, err
+	}
 	c.dialing.err.Store(nil)
 	if err != nil {
 		c.dialing.err.Store(&err)
@@ -194,37 +200,18 @@ func (c *Client) dial(ctx context.Context) (*session, error) {
 		info.Session = driver.Describe(ds)
 	}
 	c.connected(ctx, info)
-	if err != nil {
-		return nil, err
-	}
-	return c.adopt(ds)
+	return ds, err
 }
 
-func (c *Client) setCancelDial(cancel context.CancelCauseFunc) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.dialing.cancel = cancel
-}
-
-func (c *Client) connect() (driver.Session, error) {
+func (c *Client) connectOnce(a *dialAttempt) (driver.Session, error) {
 	limited, stop := context.WithTimeout(context.Background(), dialTimeout)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(limited)
 	defer cancel(nil)
-	defer c.setCancelDial(nil)
-	c.mu.Lock()
-	c.dialing.cancel = cancel
-	closing, waiting := c.closing, c.dialing.callers
-	c.mu.Unlock()
-	switch {
-	case closing:
-		return nil, ErrClosed
-	case waiting == 0: // the callers gave up before the attempt could be cancelled
-		return nil, errNobodyWaits
+	if err := c.beginConnect(a, cancel); err != nil {
+		return nil, err
 	}
-	if c.connector == nil {
-		return nil, errNoConnector
-	}
+	defer c.endConnect(a)
 	s, err := c.connector.Connect(ctx)
 	if s == nil && err == nil {
 		return nil, errNoSession
@@ -236,6 +223,30 @@ func (c *Client) connect() (driver.Session, error) {
 		}
 	}
 	return s, err
+}
+
+// beginConnect returns an error if Connect must not be called. If the reason is
+// that all callers gave up in the pause before, later calls begin another attempt.
+func (c *Client) beginConnect(a *dialAttempt, cancel context.CancelCauseFunc) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closing:
+		return ErrClosed
+	case c.connector == nil:
+		return errNoConnector
+	case a.callers == 0 && a.anew == nil:
+		c.dialing.attempt = nil
+		return errNobodyWaits
+	}
+	a.cancel = cancel
+	return nil
+}
+
+func (c *Client) endConnect(a *dialAttempt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a.cancel = nil
 }
 
 func (c *Client) connected(ctx context.Context, info ConnectedInfo) {

@@ -233,41 +233,6 @@ func TestTryLockTakesANewSessionAtOnce(t *testing.T) {
 	})
 }
 
-// A TryLock may begin while the attempt to connect is being cancelled, because
-// the last caller has given up. TryLock must not fail with that attempt.
-func TestTryLockAfterACancelledDialConnects(t *testing.T) {
-	inWorld(t, func(w *world) {
-		slow := &slowToGiveUp{Connector: w.store}
-		s := recipes.NewClient(slow)
-		ctx, cancel := context.WithTimeout(bg, time.Second)
-		defer cancel()
-		first := make(chan error, 1)
-		go func() { first <- s.Ping(ctx) }()
-		time.Sleep(time.Second + time.Millisecond) // by now ctx has ended, and the attempt to connect is being cancelled
-		l, err := s.RWMutex("q").TryLock(bg)
-		require.NoError(w, err)
-		w.unlock(l)
-		require.Error(w, <-first)
-		require.NoError(w, s.Close())
-	})
-}
-
-// slowToGiveUp is a connector. When the context of its first Connect ends, that
-// Connect returns ten milliseconds later.
-type slowToGiveUp struct {
-	driver.Connector
-	dials atomic.Int64
-}
-
-func (c *slowToGiveUp) Connect(ctx context.Context) (driver.Session, error) {
-	if c.dials.Add(1) > 1 {
-		return c.Connector.Connect(ctx)
-	}
-	<-ctx.Done()
-	time.Sleep(10 * time.Millisecond)
-	return nil, ctx.Err()
-}
-
 // texts collects all texts of errors that a client gives to its log, its hooks,
 // and its callers.
 type texts struct {
