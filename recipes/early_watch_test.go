@@ -2,12 +2,14 @@ package recipes_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes"
 )
@@ -55,5 +57,53 @@ func TestARemovedNodeIsNoticedThoughWatchesCloseEarly(t *testing.T) {
 		t.Log("worst", worst)
 		time.Sleep(5 * time.Second)
 		assert.Less(w, worst, 1500*time.Millisecond)
+	})
+}
+
+// A watch that ends early has to cost a pause in each way of waiting, and a watch that
+// ends with a change none.
+func TestAWaiterPausesIfItsWatchesEndEarly(t *testing.T) {
+	for _, wait := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue()} {
+		t.Run(wait.String(), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				var lists atomic.Int64
+				early := faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
+					if r.Op == faults.OpList && r.Stage == faults.StageRequest {
+						lists.Add(1)
+					}
+					if lists.Load() > 10_000 {
+						return faults.Fault{} // so that the test fails and does not hang
+					}
+					return faults.Fault{EndWatchAfter: time.Microsecond}
+				})
+				holder := w.client("holder")
+				held := w.won(holder.lock(bg))
+				waiter := w.clientOf(early, "waiter", recipes.WithWait(wait))
+				c := waiter.lock(bg)
+				time.Sleep(time.Minute)
+				w.waits(c)
+				assert.Less(w, lists.Load(), int64(600), "lists in a minute")
+				w.unlock(held)
+				time.Sleep(soon)
+				w.unlock(w.won(c))
+			})
+		})
+	}
+}
+
+func TestAWaiterWakesAtOnceInABusyQueue(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder := w.client("holder")
+		held := w.won(holder.lock(bg))
+		waiter := w.client("waiter", recipes.WithWait(recipes.WatchQueue()))
+		c := waiter.lock(bg)
+		for range 100 {
+			ctx, cancel := context.WithTimeout(bg, time.Millisecond)
+			_, err := holder.RWMutex("q").Lock(ctx)
+			cancel()
+			require.ErrorIs(w, err, recipes.ErrTimeout)
+		}
+		w.unlock(held)
+		w.unlock(w.won(c))
 	})
 }

@@ -35,6 +35,8 @@ type Entry struct {
 	// entry waits, only the goroutine that waits uses it, and after that only
 	// the goroutine that grants or removes the entry.
 	first driver.Joined
+	// listed is the last list of the queue. It is used as the field first is.
+	listed list
 
 	mu       sync.Mutex
 	state    state

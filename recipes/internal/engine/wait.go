@@ -31,9 +31,21 @@ type Call interface {
 // waiter is an entry during a call of Wait.
 type waiter struct {
 	*Entry
-	call   Call
-	behind string
-	idle   int // how many wake-ups in a row have left the entry blocked by the same node
+	call Call
+	seen sight
+	idle int // how many wake-ups in a row have shown the same sight
+}
+
+// sight is the part of a queue whose change is a reason to wake an entry.
+type sight struct {
+	behind string // the node that blocks the entry
+	list   list   // zero unless the entry watches the whole queue
+}
+
+// list tells one list of a queue from the next.
+type list struct {
+	length int
+	last   driver.Node
 }
 
 // Blocked looks at the queue once and reports whether a node blocks the entry.
@@ -99,6 +111,7 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 		return true, nil
 	}
 	w.see(ctx, View{ahead[0].Name, ahead[b].Name, len(ahead) + 1, time.Now()})
+	w.slowDown(ctx)
 	if w.queue.Wait.Kind == WatchPredecessor {
 		if watch, err = w.watchPredecessor(ctx, ahead[b]); err != nil {
 			return false, err
@@ -130,6 +143,9 @@ func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	if n := len(nodes); n > 0 {
+		e.listed = list{n, nodes[n-1]}
+	}
 	i := Index(nodes, e.place.Node)
 	if i < 0 {
 		return nil, ErrVanished
@@ -139,24 +155,23 @@ func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 
 // watchPredecessor returns a watch of the own node and of the node n, which
 // blocks it. The first call returns the watch that Create has armed, if there
-// is one. Every other call arms a new watch, after the pause of slowDown.
+// is one. Every other call arms a new watch.
 func (w *waiter) watchPredecessor(ctx context.Context, n driver.Node) (driver.Watch, error) {
 	if first := w.first.Watch; first.C != nil {
 		w.first.Watch = driver.Watch{}
 		return first, nil
 	}
-	w.slowDown(ctx)
 	if ctx.Err() != nil {
 		return driver.Watch{}, ErrCallOver
 	}
 	return w.armWatch(ctx, n)
 }
 
-// slowDown pauses if the watches of an entry end again and again although the
-// same node still blocks the entry. Without the pause, the entry would send
-// requests in quick succession. The first two times there is no pause.
+// slowDown pauses if the watches of an entry end again and again although
+// nothing has changed. Without the pause, the entry would send requests in quick
+// succession. The first two times there is no pause.
 func (w *waiter) slowDown(ctx context.Context) {
-	if w.idle > 2 {
+	if w.idle > 2 && w.queue.Wait.Kind != Poll {
 		Sleep(time.Millisecond<<min(w.idle-2, 7), ctx.Done())
 	}
 }
@@ -219,9 +234,13 @@ func (w *waiter) pollTimer() (c <-chan time.Time, stop func() bool) {
 }
 
 func (w *waiter) see(ctx context.Context, v View) {
-	if w.idle++; v.Behind != w.behind {
+	now := sight{behind: v.Behind}
+	if w.queue.Wait.Kind == WatchQueue {
+		now.list = w.listed
+	}
+	if w.idle++; now != w.seen {
 		w.idle = 0
 	}
-	w.behind = v.Behind
+	w.seen = now
 	w.call.Waits(ctx, w.place.Name, v)
 }
