@@ -205,9 +205,13 @@ func (s *sharedEntry) Lose(loss engine.Loss) (report func()) {
 	if unused {
 		s.entry.SeeLoss()
 	}
-	return func() {
-		for _, report := range reports {
-			report()
-		}
+	return func() { callAll(reports) }
+}
+
+// callAll calls the functions in their order, also if one of them panics.
+func callAll(fs []func()) {
+	if len(fs) > 0 {
+		defer callAll(fs[1:])
+		fs[0]()
 	}
 }

@@ -202,17 +202,6 @@ func (c *cohort) accept(ctx context.Context, a *attempt, l *Lock) (*Lock, error)
 		c.giveBack(l)
 		return nil, err
 	}
-	if !l.hold.traceEnd(ctx, a.m.options.trace) {
-		c.giveBack(l)
-		return nil, nil
-	}
-	returned := false
-	defer func() {
-		if !returned { // the hook has panicked
-			_ = l.Unlock()
-		}
-	}()
-	a.reportGranted(ctx, l.hold.entry)
-	returned = true
+	a.announce(ctx, l)
 	return l, nil
 }

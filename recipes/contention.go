@@ -14,20 +14,29 @@ func (c *contention) acquire(ctx context.Context, a *attempt) (*Lock, error) {
 	if err := a.run(ctx, c); err != nil {
 		return nil, err
 	}
+	a.announce(ctx, c.lock)
 	return c.lock, nil
 }
 
 // grant makes the hold and the Lock of the call, and grants the entry to the
 // hold.
-func (c *contention) grant(ctx context.Context, a *attempt, e *engine.Entry) error {
+func (c *contention) grant(_ context.Context, a *attempt, e *engine.Entry) error {
 	h, l := newHold(a.m, e, ownEntry{e}, a.mode)
-	h.traceEnd(ctx, a.m.options.trace)
-	if err := e.Grant(h); err != nil {
-		return err
-	}
-	a.reportGranted(ctx, e)
 	c.lock = l
-	return nil
+	return e.Grant(h)
+}
+
+// announce calls the hook Granted for a Lock that the call is about to return. If
+// a hook panics, announce unlocks the Lock.
+func (a *attempt) announce(ctx context.Context, l *Lock) {
+	returned := false
+	defer func() {
+		if !returned {
+			_ = l.Unlock()
+		}
+	}()
+	l.hold.announce(ctx, a.m.options.trace, func() { a.reportGranted(ctx, l.hold.entry) })
+	returned = true
 }
 
 // reportGranted calls the hook Granted of the RWMutex that the call was made

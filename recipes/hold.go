@@ -27,9 +27,8 @@ type hold struct {
 	lost  error   // the loss that the Locks were told of; nil: none
 
 	// trace has the hooks Released and Lost, which report how the hold has
-	// ended. It is nil until the hook Granted is about to be called. The field
-	// call is the context that the two hooks get, or nil if neither of them is
-	// set.
+	// ended. It is nil until the hook Granted has returned. The field call is the
+	// context that the two hooks get, or nil if neither of them is set.
 	trace *Trace
 	call  context.Context
 }
@@ -73,12 +72,12 @@ func (h *hold) check() {
 func (h *hold) Lose(loss engine.Loss) (report func()) {
 	err := h.lostError(loss)
 	for {
-		contexts, counts := h.lose(err)
+		contexts, granted, counts := h.lose(err)
 		if !counts {
 			return func() {}
 		}
 		if len(contexts) == 0 {
-			return func() { h.reportLoss(err) }
+			return func() { h.reportLoss(err, granted) }
 		}
 		for _, c := range contexts {
 			c.end(err)
@@ -87,12 +86,13 @@ func (h *hold) Lose(loss engine.Loss) (report func()) {
 }
 
 // lose returns the contexts of the Locks that have not ended. If there are none, it
-// tells the Locks that they are lost. It reports with counts whether the loss counts.
-func (h *hold) lose(err error) (contexts []*lockContext, counts bool) {
+// tells the Locks that they are lost. It reports with granted whether the hook Granted
+// has returned, and with counts whether the loss counts.
+func (h *hold) lose(err *lostError) (contexts []*lockContext, granted, counts bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lost != nil || len(h.locks) == 0 {
-		return nil, false
+		return nil, false, false
 	}
 	for _, l := range h.locks {
 		for _, c := range l.contexts { // they stay there, so that an Unlock that comes first ends them, too
@@ -102,7 +102,7 @@ func (h *hold) lose(err error) (contexts []*lockContext, counts bool) {
 		}
 	}
 	if len(contexts) > 0 {
-		return contexts, true
+		return contexts, false, true
 	}
 	h.lost = err
 	for _, l := range h.locks {
@@ -110,32 +110,42 @@ func (h *hold) lose(err error) (contexts []*lockContext, counts bool) {
 			close(l.lost)
 		}
 	}
-	return nil, true
+	return nil, h.trace != nil, true
 }
 
 func (h *hold) lostError(loss engine.Loss) *lostError {
 	return &lostError{lock: h.m.name, node: loss.Node, cause: loss.Cause}
 }
 
-func (h *hold) reportLoss(err *lostError) {
+// reportLoss logs a loss and, if the hook Granted had returned before it, calls the
+// hook Lost. Otherwise announce calls Lost.
+func (h *hold) reportLoss(err *lostError, granted bool) {
 	h.m.options.logger.Warn("dlock: lock lost", "lock", err.lock, "node", err.node, "error", err.cause)
+	if granted {
+		h.traceLost(err)
+	}
+}
+
+func (h *hold) traceLost(err *lostError) {
 	if trace, ctx := h.hooks(); trace.Lost != nil {
 		trace.Lost(ctx, LostInfo{Lock: err.lock, Node: err.node, Held: time.Since(h.since), Err: err})
 	}
 }
 
-// traceEnd sets the hooks that report how the hold has ended. The caller calls
-// the hook Granted afterwards, so that each Granted is followed by one Released
-// or one Lost. If the hold is lost already, traceEnd returns false and sets
-// nothing.
-func (h *hold) traceEnd(ctx context.Context, trace *Trace) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.lost != nil {
-		return false
-	}
-	h.trace, h.call = trace, trace.keep(ctx)
-	return true
+// announce calls the function granted, which calls the hook Granted. From then on
+// the hooks of the trace report how the hold ends, also if granted has panicked. If
+// the hold was lost meanwhile, announce calls Lost.
+func (h *hold) announce(ctx context.Context, trace *Trace, granted func()) {
+	defer func() {
+		h.mu.Lock()
+		h.trace, h.call = trace, trace.keep(ctx)
+		lost, _ := h.lost.(*lostError)
+		h.mu.Unlock()
+		if lost != nil {
+			h.traceLost(lost)
+		}
+	}()
+	granted()
 }
 
 // hooks returns the hooks that report how the hold has ended, and their

@@ -97,8 +97,7 @@ func WithLogger(l *slog.Logger) Option {
 
 // WithTrace adds hooks that see what a lock does; see [Trace]. If several
 // traces have a hook, all of them are called in the order of the options, those
-// of the client before those of the lock. If a hook panics, the hooks after it
-// are not called. A nil trace adds nothing.
+// of the client before those of the lock. A nil trace adds nothing.
 func WithTrace(t *Trace) Option {
 	if t == nil {
 		t = new(Trace)

@@ -13,9 +13,12 @@ import (
 //
 // Hooks run on the goroutine that does the work, possibly on several goroutines
 // at once, and delay it. Keep them short, and do not call the lock or its
-// client from them. A hook that panics during Lock or RLock ends that call, and
-// the call's node is removed. Connected, SessionEnded, Lost and Reaped may run
-// on goroutines of the client, where a panic ends the program.
+// client from them. If a hook panics, the same hook of other traces is called all
+// the same. The panic ends the call on whose goroutine the hook runs. A call of
+// Lock, RLock, TryLock or TryRLock then holds nothing, and its node is removed.
+// Connected, SessionEnded, Lost, Reaped and Downgraded may run on goroutines of
+// the client, where a panic ends the program, and with [WithRetention] so may
+// Queued, Waiting and Retrying.
 //
 // The first argument of a hook is the context of the call that the hook reports
 // on, or a context derived from it, so that a span finds its parent. The
@@ -26,9 +29,10 @@ import (
 // Waiting and Retrying get context.Background.
 //
 // Programs can count calls of hooks. Each call of Lock, RLock, TryLock and
-// TryRLock that is no re-entry causes one Granted or one Failed. Each Granted
-// is followed by one Released or one Lost, with retention as well. Each
-// Connected without an error is followed by one SessionEnded.
+// TryRLock that is no re-entry causes one Granted or one Failed, or neither if
+// another hook panics before. Each Granted is followed by exactly one Released or
+// one Lost, and never by both. It has returned or panicked by then. Each Connected
+// without an error is followed by one SessionEnded.
 type Trace struct {
 	// Connected is called after every attempt to connect, with the context of
 	// the call that caused the attempt. Other calls may wait for the same
@@ -102,8 +106,8 @@ func both[Info any](first, second func(context.Context, Info)) func(context.Cont
 		return first
 	}
 	return func(ctx context.Context, i Info) {
+		defer second(ctx, i) // also if first panics
 		first(ctx, i)
-		second(ctx, i)
 	}
 }
 

@@ -3,14 +3,17 @@ package recipes_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -195,5 +198,99 @@ func TestConnectingReportsTheSession(t *testing.T) {
 		assert.Equal(w, queue[0].Owner, s.ID)
 		assert.Contains(w, log.String(), `msg="dlock: session began" session=`+s.ID+` server=memory timeout=10s`)
 		w.unlock(l)
+	})
+}
+
+// endings counts how often each hook of a trace is called.
+type endings struct{ granted, failed, released, lost int }
+
+func (e *endings) trace(granted func()) *recipes.Trace {
+	return &recipes.Trace{
+		Granted: func(context.Context, recipes.GrantedInfo) {
+			granted()
+			e.granted++
+		},
+		Failed:   func(context.Context, recipes.FailedInfo) { e.failed++ },
+		Released: func(context.Context, recipes.ReleasedInfo) { e.released++ },
+		Lost: func(context.Context, recipes.LostInfo) {
+			if e.granted == 0 {
+				panic("Lost before Granted has returned")
+			}
+			e.lost++
+		},
+	}
+}
+
+var retaining = map[string][]recipes.Option{"own node": nil, "retention": {retention()}}
+
+func TestLostComesAfterGranted(t *testing.T) {
+	for name, opts := range retaining {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				var c *client
+				var seen endings
+				c = w.client("a", append(opts, recipes.WithTrace(seen.trace(func() {
+					w.store.Faults().Expire(c.session())
+					synctest.Wait()
+				})))...)
+				l, err := c.RWMutex("q").Lock(bg)
+				require.NoError(w, err)
+				require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+				assert.Equal(w, endings{granted: 1, lost: 1}, seen)
+			})
+		})
+	}
+}
+
+func TestEachTraceSeesHowAPanickingCallEnds(t *testing.T) {
+	for name, opts := range retaining {
+		for _, loss := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, loss %v", name, loss), func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					var c *client
+					var seen [2]endings
+					c = w.client("a", append(opts,
+						recipes.WithTrace(seen[0].trace(func() {})),
+						recipes.WithTrace(&recipes.Trace{Granted: func(context.Context, recipes.GrantedInfo) {
+							if loss {
+								w.store.Faults().Expire(c.session())
+								synctest.Wait()
+							}
+							panic("hook")
+						}}),
+						recipes.WithTrace(seen[1].trace(func() {})))...)
+					require.PanicsWithValue(w, "hook", func() { _, _ = c.RWMutex("q").Lock(bg) })
+					want := endings{granted: 1, released: 1}
+					if loss {
+						want = endings{granted: 1, lost: 1}
+					}
+					assert.Equal(w, [2]endings{want, want}, seen)
+					w.unlock(w.won(w.client("b").lock(bg)))
+				})
+			})
+		}
+	}
+}
+
+// The goroutine that finds the loss calls the hooks of all holds of the entry.
+func TestAPanicOfOneLostHidesNoOther(t *testing.T) {
+	inWorld(t, func(w *world) {
+		late := faults.New(w.store, func(_ context.Context, r faults.Request) (f faults.Fault) {
+			if r.Op == faults.OpReplace && r.Stage == faults.StageRequest {
+				f.Delay = 100 * time.Millisecond
+			}
+			return f
+		})
+		var seen endings
+		c := w.clientOf(late, "a", retention())
+		bad := recipes.WithTrace(&recipes.Trace{Lost: func(context.Context, recipes.LostInfo) { panic("hook") }})
+		first := w.won(c.lock(bg, bad))
+		second := c.rlock(bg, recipes.WithTrace(seen.trace(func() {})))
+		w.waits(second)
+		time.AfterFunc(50*time.Millisecond, func() { w.store.Faults().RemoveNode("q", first.Node()) })
+		require.PanicsWithValue(w, "hook", func() { _ = first.Downgrade(bg) })
+		assert.Equal(w, endings{granted: 1, lost: 1}, seen)
+		require.ErrorIs(w, first.Unlock(), recipes.ErrLost)
+		require.ErrorIs(w, (<-second).lock.Unlock(), recipes.ErrLost)
 	})
 }

@@ -107,7 +107,7 @@ func (l *Lock) explain(err error) error {
 	}
 	lost := h.lostError(*loss) // the removal has found that the node was gone
 	l.endedBy(lost)
-	h.reportLoss(lost)
+	h.reportLoss(lost, true)
 	return lost
 }
 
