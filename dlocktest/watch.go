@@ -257,17 +257,19 @@ func watchNameComesAgain(c *check) {
 
 func watchReplaced(c *check) {
 	a, b := c.twoSessions()
-	p, watches := nodeWithWatches(c, a, b)
-	now := c.replace(a, "q", p, shared)
-	wantUnreleasedEnds(c, watches, "Replace of the node")
-	q := c.create(b, "q", writer)
-	c.wantEndedWatch(c.watch(a, "q", p), "Replace of the own node")
-	c.listAfterWrite(b, "q")
-	c.wantUnreleasedEnd(c.watch(b, "q", q, p.Node), "it was armed on the name ahead that had been replaced")
-	own, other := c.watch(a, "q", now), c.watch(b, "q", q, now.Node)
-	c.delete(a, "q", p)
-	c.wantUnreleasedEnd(own, "Delete of the own node, which had been replaced")
-	c.wantUnreleasedEnd(other, "Delete of the node ahead, which had been replaced")
+	for range 2 { // the nodes of b stay, so in the second round the node is a waiter's
+		p, watches := nodeWithWatches(c, a, b)
+		now := c.replace(a, "q", p, shared)
+		wantUnreleasedEnds(c, watches, "Replace of the node")
+		q := c.create(b, "q", writer)
+		c.wantEndedWatch(c.watch(a, "q", p), "Replace of the own node")
+		c.listAfterWrite(b, "q")
+		c.wantUnreleasedEnd(c.watch(b, "q", q, p.Node), "it was armed on the name ahead that had been replaced")
+		own, other := c.watch(a, "q", now), c.watch(b, "q", q, now.Node)
+		c.delete(a, "q", p)
+		c.wantUnreleasedEnd(own, "Delete of the own node, which had been replaced")
+		c.wantUnreleasedEnd(other, "Delete of the node ahead, which had been replaced")
+	}
 }
 
 // watchAcrossCut cuts the watching session off for a while. It deletes one node

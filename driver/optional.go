@@ -19,7 +19,8 @@ import (
 // exclusive lock into a shared lock, whose node keeps its place in the queue.
 type Replacer interface {
 	// Replace gives the session's own node p another prefix and returns the new
-	// place. Sequence, epoch, token, data and owner stay the same.
+	// place. Sequence, epoch, token, data and owner stay the same. The node may be
+	// a holder's or a waiter's.
 	//
 	// Rule 12, replace: at any time List shows exactly one of the two names. A
 	// watch that has the node under its old name ends, and so does a watch of the

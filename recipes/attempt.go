@@ -23,8 +23,9 @@ type attempt struct {
 
 	progress progress
 	retries  engine.Retries
-	restarts int         // how often the node of an entry had vanished from the queue
-	slow     *time.Timer // when slowAfter has passed, logs that the call still waits
+	restarts int           // how often the node of an entry had vanished from the queue
+	slow     *time.Timer   // when slowAfter has passed, logs that the call still waits
+	share    chan struct{} // closed if the attempt has to go on in the mode Shared; nil: it never has to
 }
 
 // progress is what an attempt has found out about the queue and the store.
@@ -86,6 +87,11 @@ func (a *attempt) once(ctx context.Context, g granter) error {
 	if ctx.Err() != nil {
 		return engine.ErrCallOver
 	}
+	select {
+	case <-a.share:
+		a.mode = Shared
+	default:
+	}
 	e, err := a.join(ctx)
 	if err != nil {
 		return err
@@ -100,7 +106,11 @@ func (a *attempt) once(ctx context.Context, g granter) error {
 		}
 	}()
 	a.queued(ctx, e.Place())
-	if err := a.wait(ctx, e); err != nil {
+	err = a.wait(ctx, e)
+	if errors.Is(err, engine.ErrInterrupted) {
+		err = a.waitShared(ctx, e)
+	}
+	if err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -155,6 +165,27 @@ func (a *attempt) wait(ctx context.Context, e *engine.Entry) error {
 	return err
 }
 
+// waitShared goes on with the wait of a writer's entry as with one of a reader. If
+// the driver cannot rename the node, the attempt makes another.
+func (a *attempt) waitShared(ctx context.Context, e *engine.Entry) error {
+	a.mode = Shared
+	if err := e.WaitAs(ctx, a.m.options.prefix[Shared], rules[Shared]); err != nil {
+		return errNotRenamed
+	}
+	a.progress.set(func(p *progress) { p.node = e.Place().Name })
+	return a.wait(ctx, e)
+}
+
+// Interrupt ends the wait of a writer's entry when share closes.
+func (a *attempt) Interrupt() <-chan struct{} {
+	if a.mode == Shared {
+		return nil
+	}
+	return a.share
+}
+
+var errNotRenamed = errors.New("the writer's node cannot become a reader's")
+
 // The method again is called after an error. It decides whether the call
 // contends once more. If so, it returns nil, in most cases after the pause that
 // the back-off asks for. Otherwise it returns the error with which the call
@@ -170,6 +201,8 @@ func (a *attempt) again(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		a.unanswered(err)
 		return a.interrupted(ctx)
+	case errors.Is(err, errNotRenamed):
+		return nil
 	case errors.Is(err, engine.ErrVanished) && a.restarts == 0:
 		a.restarts++
 		a.retrying(ctx, err, 0)

@@ -8,6 +8,11 @@ import "context"
 type sharedAttempt struct {
 	*attempt
 	cancel context.CancelFunc
+	ended  chan struct{} // closed when the attempt has ended
+
+	// Guarded by cohort.mu:
+	wanted    Mode // the mode that the attempt contends in, or was told to contend in
+	cancelled bool
 }
 
 // contend begins an attempt if the cohort needs one. It is called with mu held.
@@ -17,10 +22,13 @@ func (c *cohort) contend() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a := newAttempt(c.m, c.waiters[0].mode)
-	c.attempt = &sharedAttempt{a, cancel}
+	a.share = make(chan struct{})
+	shared := &sharedAttempt{attempt: a, cancel: cancel, ended: make(chan struct{}), wanted: a.mode}
+	c.attempt = shared
 	c.addUser()
 	spawned := c.m.client.spawn(func() {
 		defer c.unuse()
+		defer close(shared.ended)
 		defer cancel()
 		s, err := c.runShared(ctx, a)
 		c.attemptEnded(ctx, s, err)
@@ -29,6 +37,7 @@ func (c *cohort) contend() {
 	// calls of the waiters.
 	if !spawned {
 		cancel()
+		close(shared.ended)
 		c.unuse()
 	}
 }
@@ -66,7 +75,7 @@ func (c *cohort) attemptEnded(ctx context.Context, s *sharedEntry, err error) {
 		}
 	case err == nil: // the entry is lost already
 		c.contend()
-	case ctx.Err() != nil: // the attempt was cancelled: see cancelUnwantedAttempt
+	case ctx.Err() != nil: // the attempt was cancelled: see fitAttempt
 		c.contend()
 	default:
 		for _, w := range c.waiters {
@@ -88,12 +97,32 @@ func (c *cohort) adopt(s *sharedEntry) bool {
 	return true
 }
 
-// cancelUnwantedAttempt cancels the cohort's attempt if the first waiter wants
-// another mode, or if there is no waiter. It is called with mu held.
-func (c *cohort) cancelUnwantedAttempt() {
-	if a := c.attempt; a != nil && (len(c.waiters) == 0 || c.waiters[0].mode != a.mode) {
+// fitAttempt is called, with mu held, when a waiter has given up. If the first
+// waiter is a reader now, and the attempt is a writer's, the attempt goes on as a
+// reader's, at its position in the queue. If no waiter is left, or the attempt is of
+// no use to the first one, fitAttempt cancels the attempt.
+func (c *cohort) fitAttempt() {
+	a := c.attempt
+	switch {
+	case a == nil || a.cancelled:
+	case len(c.waiters) > 0 && c.waiters[0].mode == a.wanted:
+	case len(c.waiters) > 0 && a.wanted == Exclusive:
+		a.wanted = Shared
+		close(a.share)
+	default:
+		a.cancelled = true
 		a.cancel()
 	}
+}
+
+// unwanted returns a channel that closes when the attempt that was cancelled, as
+// no waiter is left, has ended. It returns nil if there is none. It is called with
+// mu held.
+func (c *cohort) unwanted() <-chan struct{} {
+	if a := c.attempt; a != nil && a.cancelled && len(c.waiters) == 0 {
+		return a.ended
+	}
+	return nil
 }
 
 // try contends for a call of TryLock or TryRLock. If the cohort had an entry or

@@ -40,6 +40,13 @@ func (c *cohort) acquireOnce(ctx context.Context, a *attempt) (*Lock, error) {
 		}
 	}
 	removed := c.removeUnused()
+	if ended := c.unwanted(); a.try && ended != nil {
+		c.mu.Unlock()
+		if err := c.await(ctx, a, ended); err != nil {
+			return nil, err
+		}
+		return c.acquireOnce(ctx, a)
+	}
 	if a.try {
 		taken := c.shared != nil || c.attempt != nil
 		c.mu.Unlock()
@@ -120,7 +127,8 @@ func (c *cohort) logSlow(a *attempt) {
 // giveUp is called when the context of a waiting call has ended. It removes the
 // waiter from the cohort, and stores for the error of the call what the waiter
 // has waited for. If the waiter was granted a Lock meanwhile, giveUp gives the
-// Lock back.
+// Lock back. If it was the last waiter, giveUp waits for the removal of the cohort's
+// node, for giveUpTimeout at most.
 func (c *cohort) giveUp(a *attempt, w *waiter) {
 	c.mu.Lock()
 	i := slices.Index(c.waiters, w)
@@ -135,9 +143,19 @@ func (c *cohort) giveUp(a *attempt, w *waiter) {
 	}
 	c.noteProgress(a, i)
 	c.waiters = slices.Delete(c.waiters, i, i+1)
-	c.cancelUnwantedAttempt()
+	c.fitAttempt()
 	c.grant() // the waiter may have blocked the waiters behind it
+	ended := c.unwanted()
 	c.mu.Unlock()
+	if ended == nil {
+		return
+	}
+	t := time.NewTimer(giveUpTimeout)
+	defer t.Stop()
+	select {
+	case <-ended:
+	case <-t.C:
+	}
 }
 
 // noteProgress notes for a call what it has waited for, so that the error of

@@ -42,9 +42,11 @@ const (
 //     other readers wait for that Unlock.
 //
 // Goroutines of the cohort that still wait then join the queue again, at its
-// end. The client lists the queue once when the lock was granted to its node.
-// Until the store has answered, any number of turns may pass, but for no longer
-// than Retention.Idle.
+// end. If a writer that waits in the queue gives up, and a reader of the cohort is
+// next, the node becomes a reader's and keeps its position. A writer of the cohort
+// joins the queue only when no reader of the cohort is before it. The client lists
+// the queue once when the lock was granted to its node. Until the store has
+// answered, any number of turns may pass, but for no longer than Retention.Idle.
 //
 // Within the cohort the lock is granted in the order of arrival. Readers of the
 // cohort hold the node together. After [Lock.Downgrade] the waiting readers of

@@ -1242,3 +1242,103 @@ func TestOneLockIsExemptFromTheRetentionOfItsClient(t *testing.T) {
 		assert.Equal(w, []string{l.Node()}, w.names(), "of two options the last one counts")
 	})
 }
+
+// In the queue, the writer that gives up is ahead of another client's writer.
+func TestAWriterThatGivesUpLeavesItsPositionToAReader(t *testing.T) {
+	for _, wait := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(time.Millisecond)} {
+		t.Run(wait.String(), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				held := w.won(w.client("h").lock(bg))
+				a := w.client("a", retention(), recipes.WithWait(wait))
+				ctx, cancel := context.WithCancel(bg)
+				writer, reader := a.lock(ctx), a.rlock(bg)
+				behind := w.client("b").lock(bg)
+				cancel()
+				require.ErrorIs(w, w.failed(writer), context.Canceled)
+				synctest.Wait()
+				assert.Equal(w, []string{"h-W-0000000000", "a-R-0000000001", "b-W-0000000002"}, w.names())
+				another := a.rlock(bg)
+				beside := w.client("c").rlock(bg)
+				w.unlock(held)
+				time.Sleep(2 * time.Millisecond)
+				l := w.won(reader)
+				assert.EqualValues(w, 2, l.Token())
+				w.unlock(l, w.won(another))
+				w.waits(beside)
+				w.unlock(w.won(behind))
+				w.unlock(w.won(beside))
+			})
+		})
+	}
+}
+
+func TestAReaderBehindAWriterThatGivesUpJoinsOtherReaders(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held := w.won(w.client("h").rlock(bg))
+		a := w.client("a", retention())
+		ctx, cancel := context.WithCancel(bg)
+		writer, reader := a.lock(ctx), a.rlock(bg)
+		cancel()
+		require.ErrorIs(w, w.failed(writer), context.Canceled)
+		w.unlock(w.won(reader), held)
+	})
+}
+
+// If the node cannot be renamed, or no answer says that it was, the reader's node is
+// a new one.
+func TestAReaderGetsTheLockIfTheNodeOfTheWriterKeepsItsName(t *testing.T) {
+	for name, on := range map[string]func(w *world) driver.Connector{
+		"no Replacer": func(w *world) driver.Connector { return bare{w.store} },
+		"reply lost": func(w *world) driver.Connector {
+			return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
+				return faults.Fault{Lose: r.Op == faults.OpReplace && r.Stage == faults.StageReply}
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				held := w.won(w.client("h").lock(bg))
+				a := w.clientOf(on(w), "a", retention())
+				ctx, cancel := context.WithCancel(bg)
+				writer, reader := a.lock(ctx), a.rlock(bg)
+				cancel()
+				require.ErrorIs(w, w.failed(writer), context.Canceled)
+				w.unlock(held)
+				w.unlock(w.won(reader))
+			})
+		})
+	}
+}
+
+// Each request takes ten milliseconds, also the removal of the node of the call that
+// gives up after a second.
+func TestACallThatGivesUpIsInTheWayOfNoTryLock(t *testing.T) {
+	for name, try := range map[string]struct {
+		client string
+		after  time.Duration
+	}{
+		"of the same client, meanwhile": {"a", time.Second + time.Millisecond},
+		"of the same client, then":      {"a", time.Second + 10*time.Millisecond},
+		"of another client, then":       {"b", time.Second + 10*time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				held := w.won(w.client("h").lock(bg))
+				clients := map[string]*client{"a": w.client("a", retention()), "b": w.client("b")}
+				w.store.Faults().Delay(clients["a"].session(), 10*time.Millisecond)
+				began := time.Now()
+				gaveUp := clients["a"].lock(bg, recipes.WithTimeout(time.Second))
+				if try.after > time.Second+time.Millisecond {
+					require.ErrorIs(w, (<-gaveUp).err, recipes.ErrTimeout)
+					assert.Equal(w, try.after, time.Since(began))
+				} else {
+					time.Sleep(try.after)
+				}
+				w.unlock(held)
+				l, err := clients[try.client].RWMutex("q").TryLock(bg)
+				require.NoError(w, err)
+				w.unlock(l)
+			})
+		})
+	}
+}

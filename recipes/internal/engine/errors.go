@@ -17,6 +17,9 @@ var (
 	// was under way.
 	ErrCallOver = errors.New("the context of the call has ended")
 
+	// ErrInterrupted says that Call.Interrupt has ended a wait.
+	ErrInterrupted = errors.New("the wait was interrupted")
+
 	// ErrTaken is the cause of a loss if another program has removed the node.
 	ErrTaken = errors.New("its node was removed from the queue by another program")
 

@@ -88,6 +88,23 @@ func (e *Entry) replace(ctx context.Context) error {
 	return err
 }
 
+// WaitAs gives the node of a waiting entry another prefix. The node keeps its
+// position in the queue, where the entry then waits as the rule says, and is not
+// exclusive. The rule must not let the entry pass where an entry behind it may have
+// been granted. After an error the node may have either prefix, and the caller has
+// to remove the entry.
+func (e *Entry) WaitAs(ctx context.Context, prefix string, blocks Rule) error {
+	e.dropFirst()
+	p, err := driver.Replace(ctx, e.session.Session, e.queue.Name, e.Place(), prefix)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.place, e.spec.Blocks, e.spec.Exclusive = p, blocks, false
+	return nil
+}
+
 func (e *Entry) beginReplace(ctx context.Context, cancel context.CancelFunc) (p driver.Place, wanted bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -26,6 +26,9 @@ type Call interface {
 	// Pause is called after an error that may pass. It waits, and returns an
 	// error if the call is to end.
 	Pause(ctx context.Context, err error) error
+	// Interrupt returns a channel that closes if Wait has to return
+	// ErrInterrupted. The node then stays in the queue. Nil: it never has to.
+	Interrupt() <-chan struct{}
 }
 
 // waiter is an entry during a call of Wait.
@@ -196,6 +199,8 @@ func (w *waiter) sleep(ctx context.Context, watch driver.Watch) (granted bool, e
 		return false, w.session.Err()
 	case <-ctx.Done():
 		return false, ErrCallOver
+	case <-w.call.Interrupt():
+		return false, ErrInterrupted
 	case <-w.session.client.Closed:
 		return false, errClosing
 	}
