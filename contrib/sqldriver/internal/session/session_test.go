@@ -23,6 +23,8 @@ func (quietStore) Begin(context.Context, string, time.Duration) error { return n
 
 func (quietStore) Beat(context.Context, string) (time.Duration, error) { return time.Hour, nil }
 
+func (quietStore) Expire(context.Context) (bool, error) { return false, nil }
+
 func (quietStore) Tidy(context.Context) (bool, error) { return false, nil }
 
 func (quietStore) End(context.Context, string) error { return nil }

@@ -1,0 +1,102 @@
+package session
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// dyingStore is a store with a session that dies: see dead.
+type dyingStore struct {
+	polledStore
+	dead   time.Duration // after this time the session can be ended
+	silent int           // so many calls of Expire get no answer
+
+	mu    sync.Mutex
+	began time.Time
+	calls int
+	ended time.Duration // when the session was ended; zero until then
+}
+
+func (s *dyingStore) Begin(context.Context, string, time.Duration) error {
+	s.began, s.version = time.Now(), 1
+	return nil
+}
+
+func (s *dyingStore) Beat(context.Context, string) (time.Duration, error) {
+	return s.dead - time.Since(s.began), nil
+}
+
+func (s *dyingStore) Expire(ctx context.Context) (ended bool, err error) {
+	s.mu.Lock()
+	s.calls++
+	silent, dead := s.calls <= s.silent, s.ended == 0 && time.Since(s.began) >= s.dead
+	if !silent && dead {
+		s.ended = time.Since(s.began)
+	}
+	s.mu.Unlock()
+	if silent {
+		<-ctx.Done()
+		return false, ctx.Err()
+	}
+	return dead, nil
+}
+
+// wait begins a session that waits for a minute.
+func (s *dyingStore) wait(t *testing.T, timeout time.Duration, watches bool) {
+	session, err := Connect(t.Context(), "dying", s, timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	if watches {
+		own, ahead := driver.Node{Name: "a-W-0000000002", Seq: 2}, driver.Node{Name: "a-W-0000000001", Seq: 1}
+		if _, err := session.Watch(t.Context(), "q", driver.Place{Node: own, Token: 2}, ahead); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(time.Minute)
+}
+
+// The first two requests get no answer: they get two and four seconds.
+func TestDeadSessionEndsAlthoughAConnectionIsSilent(t *testing.T) {
+	for _, timeout := range []time.Duration{4 * time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &dyingStore{dead: 4 * time.Second, silent: 2}
+			store.wait(t, timeout, true)
+			if limit := 15 * time.Second; store.ended == 0 || store.ended > limit {
+				t.Errorf("session timeout %v: the dead session was ended after %v (0 is never), want at most %v", timeout, store.ended, limit)
+			}
+		})
+	}
+}
+
+// A session with a timeout of an hour sends a heartbeat every seven minutes.
+func TestWaiterWithALongTimeoutEndsADeadSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &dyingStore{dead: 4 * time.Second}
+		store.wait(t, time.Hour, true)
+		if limit := store.dead + expirePause; store.ended == 0 || store.ended > limit {
+			t.Errorf("the dead session was ended after %v (0 is never), want at most %v", store.ended, limit)
+		}
+	})
+}
+
+func TestOnlyAWaiterSearchesBetweenHeartbeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, waiter := range []struct {
+			timeout time.Duration
+			watches bool
+		}{{time.Hour, false}, {10 * time.Second, true}} {
+			store := &dyingStore{dead: time.Hour}
+			store.wait(t, waiter.timeout, waiter.watches)
+			if store.calls != 0 {
+				t.Errorf("%+v: %d calls of Expire, want none", waiter, store.calls)
+			}
+		}
+	})
+}
