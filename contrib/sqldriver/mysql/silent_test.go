@@ -18,20 +18,28 @@ import (
 )
 
 func TestSilentConnection(t *testing.T) {
+	sqltest.SilentConnection(t, connectSilent, func(name string) string { return hex.EncodeToString([]byte(name)) })
+}
+
+func TestForgottenConnections(t *testing.T) {
+	t.Parallel()
+	sqltest.ForgottenConnections(t, connectSilent)
+}
+
+// connectSilent begins a session with tables of its own.
+func connectSilent(t *testing.T, silence *sqltest.Silence) driver.Session {
 	server := mysqltest.Shared(t)
-	sqltest.SilentConnection(t, func(t *testing.T, silence *sqltest.Silence) driver.Session {
-		c, err := Driver{}.OpenConnector(server.DSN(server.Database(), "session_timeout=8s"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.(*connector).config.DialFunc = silence.Dial
-		s, err := c.Connect(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
-		return s
-	}, func(name string) string { return hex.EncodeToString([]byte(name)) })
+	c, err := Driver{}.OpenConnector(server.DSN(server.Database(), "session_timeout=8s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.(*connector).config.DialFunc = silence.Dial
+	s, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
 }
 
 // A server may accept a connection and then send nothing, or it may not answer the

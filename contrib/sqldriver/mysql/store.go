@@ -481,6 +481,13 @@ func (s *store) Walk(ctx context.Context, id, prefix string) (queues []string, e
 	return queues, err
 }
 
+// CloseSilent implements session.Store.
+func (s *store) CloseSilent(ctx context.Context) {
+	if db, err := s.pool.db(); err == nil {
+		session.CloseSilent(ctx, db)
+	}
+}
+
 // Server implements session.Store.
 func (s *store) Server() string { return s.connector.server() }
 

@@ -12,20 +12,28 @@ import (
 )
 
 func TestSilentConnection(t *testing.T) {
+	sqltest.SilentConnection(t, connectSilent, func(name string) string { return name })
+}
+
+func TestForgottenConnections(t *testing.T) {
+	t.Parallel()
+	sqltest.ForgottenConnections(t, connectSilent)
+}
+
+// connectSilent begins a session with tables of its own.
+func connectSilent(t *testing.T, silence *sqltest.Silence) driver.Session {
 	server := pgtest.Shared(t)
-	sqltest.SilentConnection(t, func(t *testing.T, silence *sqltest.Silence) driver.Session {
-		c, err := Driver{}.OpenConnector(server.DSN("schema="+server.Schema(), "session_timeout=8s"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.(*connector).config.DialFunc = silence.Dial
-		s, err := c.Connect(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
-		return s
-	}, func(name string) string { return name })
+	c, err := Driver{}.OpenConnector(server.DSN("schema="+server.Schema(), "session_timeout=8s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.(*connector).config.DialFunc = silence.Dial
+	s, err := c.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
 }
 
 // A server may accept a connection and then send nothing. The error says which server

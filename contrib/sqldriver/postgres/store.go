@@ -336,6 +336,9 @@ func (s *store) Walk(ctx context.Context, id, prefix string) (queues []string, e
 	return queues, ifKnown(known, err)
 }
 
+// CloseSilent implements session.Store.
+func (s *store) CloseSilent(ctx context.Context) { session.CloseSilent(ctx, s.pool.db()) }
+
 // Server implements session.Store.
 func (s *store) Server() string { return s.connector.server() }
 

@@ -73,7 +73,8 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 	return s, nil
 }
 
-// beat sends a heartbeat.
+// beat sends a heartbeat. If it gets no answer, a firewall may have forgotten all open
+// connections, and the next heartbeats must not take one of these after the other.
 func (s *Session) beat(ctx context.Context) error {
 	next, err := s.store.Beat(ctx, s.id)
 	if errors.Is(err, ErrUnknownSession) {
@@ -81,6 +82,11 @@ func (s *Session) beat(ctx context.Context) error {
 	}
 	if err == nil && next < s.timeout/8 {
 		s.expireIn(max(next, 0))
+	}
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		ctx, cancel := context.WithTimeout(s.ended, s.timeout/16) // done before the next heartbeat but one
+		defer cancel()
+		s.store.CloseSilent(ctx)
 	}
 	return err
 }

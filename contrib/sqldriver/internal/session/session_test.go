@@ -235,3 +235,31 @@ func TestRowsAreRemovedWhileTheSessionLives(t *testing.T) {
 		}
 	})
 }
+
+// silentStore is a store whose first Tidy gets no answer.
+type silentStore struct {
+	quietStore
+	tidied atomic.Int64
+}
+
+func (s *silentStore) Tidy(ctx context.Context) (more bool, err error) {
+	if s.tidied.Add(1) == 1 {
+		<-ctx.Done()
+	}
+	return false, ctx.Err()
+}
+
+func TestConnectAndCleanUpsGoOnAfterATidyWithoutAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(silentStore)
+		s, err := Connect(t.Context(), "silent", store, 4*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		time.Sleep(tidyPause + time.Minute)
+		if n := store.tidied.Load(); n != 2 {
+			t.Errorf("%d clean-ups, want 2", n)
+		}
+	})
+}

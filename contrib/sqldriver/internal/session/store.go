@@ -7,7 +7,9 @@ package session
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -73,6 +75,8 @@ type Store interface {
 	// Walk returns the names of queues with nodes at a prefix and below it.
 	Walk(ctx context.Context, id, prefix string) ([]string, error)
 
+	// CloseSilent closes the idle connections that do not answer before ctx ends.
+	CloseSilent(ctx context.Context)
 	// Server returns the address of the database, without any secret.
 	Server() string
 	// Close frees the connections. No other method runs or is called after that.
@@ -131,6 +135,20 @@ var (
 	// ErrStale says that a change had a lower generation than the session.
 	ErrStale = errors.New("the change came too late")
 )
+
+// CloseSilent closes the idle connections of db that do not answer before ctx ends.
+func CloseSilent(ctx context.Context, db *sql.DB) {
+	var all sync.WaitGroup
+	for range db.Stats().Idle {
+		all.Go(func() { // at the same time as the others, so that each takes another connection
+			if conn, err := db.Conn(ctx); err == nil {
+				_ = conn.PingContext(ctx) // closes the connection if there is no answer
+				_ = conn.Close()
+			}
+		})
+	}
+	all.Wait()
+}
 
 // Refused marks err with [ErrRefused]. The text of the result is that of err, because
 // the mark is for this package, and not for people.

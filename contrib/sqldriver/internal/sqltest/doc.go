@@ -10,6 +10,7 @@
 //   - [Fencing] runs the statements of docs/guarantees.md that compare fencing tokens.
 //   - [Unlock] and [Count] are for tests of locks that also run on slow machines.
 //   - [SilentConnection] makes one connection of a session silent during a request.
+//     [ForgottenConnections] makes all of them silent.
 //     [SilentServer] checks the error of Connect if the server never answers.
 //   - [Free] and [Contended] are benchmarks that compare dlock with what users of
 //     a database write without it: each [Way] is one method of locking.

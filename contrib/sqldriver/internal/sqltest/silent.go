@@ -4,26 +4,64 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // Silence makes connections silent. Use its method Dial to make them.
 type Silence struct {
-	text atomic.Pointer[[]byte]
+	mu    sync.Mutex
+	texts []string      // guarded by mu
+	conns []*silentConn // guarded by mu
 }
 
-// Begin makes the next connection silent that sends the text: from this text on,
+// Begin makes the next connection silent that sends the first text: from this text on,
 // nothing of it reaches the server, as if a firewall had forgotten the connection.
-// Other connections work.
-func (s *Silence) Begin(text string) {
-	b := []byte(text)
-	s.text.Store(&b)
+// Then the same happens with the next text. Other connections work.
+func (s *Silence) Begin(texts ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.texts = texts
+}
+
+// begins reports whether a connection that sends b becomes silent.
+func (s *Silence) begins(b []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.texts) == 0 || !bytes.Contains(b, []byte(s.texts[0])) {
+		return false
+	}
+	s.texts = s.texts[1:]
+	return true
+}
+
+// left returns the number of texts that no connection has sent yet.
+func (s *Silence) left() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.texts)
+}
+
+// forget makes all connections silent if there are at least n, and reports whether it
+// has done so.
+func (s *Silence) forget(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.conns) < n {
+		return false
+	}
+	for _, c := range s.conns {
+		c.silent.Store(true)
+	}
+	return true
 }
 
 // Dial connects to a server.
@@ -33,7 +71,11 @@ func (s *Silence) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	if err != nil {
 		return nil, err
 	}
-	return &silentConn{Conn: conn, silence: s}, nil
+	c := &silentConn{Conn: conn, silence: s}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns = append(s.conns, c)
+	return c, nil
 }
 
 type silentConn struct {
@@ -44,8 +86,7 @@ type silentConn struct {
 
 // Write sends b, unless the connection is silent. A silent connection still takes b.
 func (c *silentConn) Write(b []byte) (int, error) {
-	text := c.silence.text.Load()
-	if text != nil && bytes.Contains(b, *text) && c.silence.text.CompareAndSwap(text, nil) {
+	if c.silence.begins(b) {
 		c.silent.Store(true)
 	}
 	if c.silent.Load() {
@@ -54,11 +95,15 @@ func (c *silentConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
+// Connecting returns a session of type [session.Session], whose connections are those of
+// silence.
+type Connecting func(t *testing.T, silence *Silence) driver.Session
+
 // SilentConnection checks that each request of a session ends although its connection
-// is silent and the caller sets no deadline. The function connect returns a session
-// whose connections are those of silence. The function sent returns a name in the form
+// is silent and the caller sets no deadline. The function sent returns a name in the form
 // in which a request holds it.
-func SilentConnection(t *testing.T, connect func(t *testing.T, silence *Silence) driver.Session, sent func(name string) string) {
+func SilentConnection(t *testing.T, connect Connecting, sent func(name string) string) {
+	silentBackground(t, connect, sent)
 	type request func(ctx context.Context, s driver.Session, own driver.Joined) error
 	for name, ask := range map[string]request{
 		"Create": func(ctx context.Context, s driver.Session, _ driver.Joined) error {
@@ -118,7 +163,7 @@ func SilentConnection(t *testing.T, connect func(t *testing.T, silence *Silence)
 			if err := s.Err(); err != nil {
 				t.Fatalf("the session has ended: %v", err)
 			}
-			if silence.text.Load() != nil {
+			if silence.left() > 0 {
 				t.Fatal("no connection was silent")
 			}
 			for name == "Create" {
@@ -131,6 +176,75 @@ func SilentConnection(t *testing.T, connect func(t *testing.T, silence *Silence)
 				}
 			}
 		})
+	}
+}
+
+// silentBackground checks the same for the requests that a session makes by itself: each
+// is repeated on another connection.
+func silentBackground(t *testing.T, connect Connecting, sent func(name string) string) {
+	for name, prepare := range map[string]func(ctx context.Context, silence *Silence, s *session.Session) error{
+		"Expire": func(ctx context.Context, silence *Silence, s *session.Session) error {
+			silence.Begin("expire")
+			if err := s.Store().Begin(ctx, "dead", 0); err != nil {
+				return err
+			}
+			_, _, err := s.Store().Create(ctx, session.Op{Session: "dead", Generation: 1}, "queue", "a-W-", []byte("dead"))
+			return err
+		},
+		"Cancel": func(ctx context.Context, silence *Silence, s *session.Session) error {
+			orphan := driver.NodeSpec{Prefix: "a-W-", Data: []byte("orphan")}
+			if _, err := s.Create(ctx, "queue", orphan); err != nil {
+				return err
+			}
+			silence.Begin(sent("queue"), "cancel")
+			if _, err := s.Create(ctx, "queue", orphan); !errors.Is(err, driver.ErrUnavailable) {
+				return fmt.Errorf("error of Create: %w", err)
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			silence := new(Silence)
+			s := connect(t, silence)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := prepare(ctx, silence, s.(*session.Session)); err != nil {
+				t.Fatal(err)
+			}
+			for {
+				nodes, err := s.List(ctx, "queue")
+				if err == nil && len(nodes) == 0 && silence.left() == 0 {
+					return
+				}
+				if ctx.Err() != nil {
+					t.Fatalf("nodes %v are left, error %v, connections that are not silent: %d", nodes, err, silence.left())
+				}
+			}
+		})
+	}
+}
+
+// ForgottenConnections checks that a session lives on although a firewall has forgotten
+// all of its connections, among them many idle ones. New connections work.
+func ForgottenConnections(t *testing.T, connect Connecting) {
+	silence := new(Silence)
+	s := connect(t, silence)
+	for !silence.forget(7) {
+		var all sync.WaitGroup
+		for range 6 {
+			all.Go(func() {
+				if _, err := s.List(t.Context(), "queue"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	select {
+	case <-s.Done():
+		t.Errorf("the session has ended: %v", s.Err())
+	case <-time.After(s.(driver.Describer).Describe().Timeout): // its heartbeats have used new connections
 	}
 }
 
