@@ -36,9 +36,9 @@ func Start(t testing.TB, opts ...Option) *Server {
 
 // Standby starts a server that follows this one, and takes no changes before
 // [Server.Promote].
-func (s *Server) Standby(t testing.TB) *Server {
+func (s *Server) Standby(t testing.TB, opts ...Option) *Server {
 	t.Helper()
-	return Start(t, func(o *settings) { o.primary = s.process })
+	return Start(t, append(opts, func(o *settings) { o.primary = s.process })...)
 }
 
 // Promote makes a standby server a primary one. The test kills the old primary server

@@ -153,3 +153,43 @@ func TestAHolderLearnsOfAStepForward(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSessionsOutliveAPromotion promotes a standby whose clock is wrong. The sessions
+// keep their locks, and get their full timeouts by the clock of the new server.
+func TestSessionsOutliveAPromotion(t *testing.T) {
+	pgtest.RequireClock(t)
+	for _, skew := range []time.Duration{time.Hour, -time.Hour} {
+		t.Run(skew.String(), func(t *testing.T) {
+			t.Parallel()
+			primary := pgtest.Start(t)
+			standby := primary.Standby(t, pgtest.WithClock())
+			standby.SetClock(skew)
+			primary.SQL(t, Statements(""))
+			for _, id := range []string{"A7", "B7"} {
+				primary.SQL(t, "SELECT dlock.begin_session('"+id+"', interval '10 minutes'); SELECT dlock.append('"+id+"', 1, 'q', 'a-W-', '')")
+			}
+			const nodes = "SELECT string_agg(session, ' ' ORDER BY token) FROM dlock.node"
+			for standby.SQL(t, "SELECT to_regclass('dlock.node') IS NULL") == "t" || standby.SQL(t, nodes) != "A7 B7" {
+				time.Sleep(10 * time.Millisecond)
+			}
+			primary.Kill()
+			standby.Promote(t)
+			if rest := standby.SQL(t, "SELECT dlock.beat('A7') <= 0"); rest != "t" {
+				t.Error("the heartbeat does not ask for the work of expire")
+			}
+			for standby.SQL(t, "SELECT dlock.expire()") == "t" {
+			}
+			if got := standby.SQL(t, nodes); got != "A7 B7" {
+				t.Errorf("nodes of %q are left", got)
+			}
+			if got := standby.SQL(t, "SELECT count(*) FROM dlock.session WHERE deadline - clock_timestamp() BETWEEN interval '5 minutes' AND timeout"); got != "2" {
+				t.Errorf("%s sessions have their full timeout", got)
+			}
+			standby.SetClock(skew + 20*time.Minute) // B7 is silent
+			standby.SQL(t, "SELECT dlock.beat('A7')")
+			if ended := standby.SQL(t, "SELECT dlock.expire()"); ended != "t" || standby.SQL(t, nodes) != "A7" {
+				t.Error("the dead session was not ended")
+			}
+		})
+	}
+}

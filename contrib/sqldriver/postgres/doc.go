@@ -103,6 +103,9 @@
 //	                session timeout. If it is cut off from the server, its lease ends by
 //	                its own clock. Until then there are two holders.
 //
+// After a promotion or a restart the clock may be another one. So each session gets its
+// full timeout by that clock before it can be ended.
+//
 // A step forward by less than a quarter of the session timeout breaks nothing, because
 // a lease ends that much earlier than the session in the database. Let the time service
 // of the machine slow down or speed up the clock, and not set it.

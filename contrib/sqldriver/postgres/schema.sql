@@ -18,6 +18,9 @@ CREATE TABLE IF NOT EXISTS dlock.session (
     id text COLLATE "C" PRIMARY KEY,
     timeout interval NOT NULL,
     deadline timestamptz NOT NULL,         -- after it, any session may end this one
+    -- The start of the server whose clock the deadline is from. After a promotion or a
+    -- restart the clock may be another one, so expire first renews the deadline.
+    server timestamptz NOT NULL DEFAULT pg_postmaster_start_time(),
     generation bigint NOT NULL DEFAULT 1   -- changes with a lower generation are refused
 ) WITH (fillfactor = 50);
 
@@ -123,17 +126,19 @@ BEGIN
 END $$;
 
 -- Moves the deadline of a session. Returns null if the session is unknown, and
--- otherwise the milliseconds until the earliest deadline of any session, or zero if
--- that has passed. A deadline may be -infinity if an operator has set it.
+-- otherwise the milliseconds until expire has work: until the earliest deadline of any
+-- session, or zero if that has passed or a deadline is of another server. A deadline may
+-- be -infinity if an operator has set it.
 CREATE OR REPLACE FUNCTION dlock.beat(p_session text) RETURNS bigint
 LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM dlock.prepare();
-    UPDATE dlock.session SET deadline = clock_timestamp() + timeout WHERE id = p_session;
+    UPDATE dlock.session SET deadline = clock_timestamp() + timeout, server = pg_postmaster_start_time() WHERE id = p_session;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    RETURN (SELECT ceil(extract(epoch FROM greatest(min(deadline), clock_timestamp()) - clock_timestamp()) * 1000) FROM dlock.session);
+    RETURN (SELECT ceil(extract(epoch FROM greatest(min(CASE WHEN server = pg_postmaster_start_time() THEN deadline ELSE '-infinity' END),
+        clock_timestamp()) - clock_timestamp()) * 1000) FROM dlock.session);
 END $$;
 
 -- Appends a node. The counter is drawn, and the nodes are read, after the queue was
@@ -259,7 +264,8 @@ END $$;
 -- Ends one session whose deadline has passed, and returns whether it has ended one. If
 -- another transaction has locked the session or a node of it, that is left to a later
 -- call. The row of a busy queue is different, because changes lock it all the time. So
--- the second round waits for the rows of queues, for half a second in all.
+-- the second round waits for the rows of queues, for half a second in all. A session
+-- whose deadline is of another server gets its full timeout first.
 CREATE OR REPLACE FUNCTION dlock.expire() RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -271,10 +277,14 @@ BEGIN
         PERFORM set_config('lock_timeout', CASE round WHEN 1 THEN 1 ELSE greatest(500 / passed, 1) END || 'ms', true);
         SELECT '' AS id, '-infinity'::timestamptz AS deadline INTO dead;
         LOOP
-            SELECT id, deadline INTO dead FROM dlock.session
-                WHERE deadline < clock_timestamp() AND (deadline, id) > (dead.deadline, dead.id)
+            SELECT id, deadline, server INTO dead FROM dlock.session
+                WHERE (deadline < clock_timestamp() OR server <> pg_postmaster_start_time()) AND (deadline, id) > (dead.deadline, dead.id)
                 ORDER BY deadline, id LIMIT 1 FOR UPDATE SKIP LOCKED;
             EXIT WHEN NOT FOUND;
+            IF dead.server <> pg_postmaster_start_time() THEN
+                UPDATE dlock.session SET deadline = clock_timestamp() + timeout, server = pg_postmaster_start_time() WHERE id = dead.id;
+                CONTINUE;
+            END IF;
             BEGIN
                 PERFORM FROM dlock.node WHERE session = dead.id FOR UPDATE NOWAIT;
                 PERFORM dlock.drop_session(dead.id);
