@@ -124,7 +124,8 @@
 //   - The clock of the server must not be set forward. Sessions would end early in the
 //     database, and their processes would not know until their next heartbeat. A clock
 //     that is set back keeps the nodes of dead processes longer. Tokens rise in either
-//     case.
+//     case. After a failover or a restart, each session gets its full timeout by the
+//     clock of the new server before it can be ended.
 //   - Each user with rights on the tables may remove the nodes of others. Use a
 //     database of its own for locks if you do not trust such users.
 //
@@ -145,7 +146,7 @@
 // 1970-01-01 00:00:00 UTC:
 //
 //	dlock_session  id, generation
-//	dlock_lease    session, timeout, deadline
+//	dlock_lease    session, timeout, deadline, server
 //	dlock_queue    name, last (token), released (node), used (day)
 //	dlock_node     queue, name, token, session, created, data
 //	dlock_meta     one, version (1), floor (token)

@@ -28,6 +28,10 @@ CREATE TABLE IF NOT EXISTS dlock_lease (
     session VARBINARY(64) NOT NULL,
     timeout BIGINT NOT NULL,               -- in microseconds
     deadline BIGINT NOT NULL,              -- after it, any session may end this one
+    -- The server whose clock the deadline is from, and its start: UUID() ends with a number
+    -- that a server draws when it starts. After a promotion or a restart the clock may be
+    -- another one, so dlock_expire first renews a deadline that has passed.
+    server VARBINARY(64) NOT NULL,
     PRIMARY KEY (session),
     KEY deadline (deadline)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
@@ -75,8 +79,9 @@ BEGIN
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
         INSERT INTO dlock_session (id, generation) VALUES (p_session, 1);
-        INSERT INTO dlock_lease (session, timeout, deadline)
-            VALUES (p_session, p_timeout, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + p_timeout);
+        INSERT INTO dlock_lease (session, timeout, deadline, server)
+            VALUES (p_session, p_timeout, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + p_timeout,
+                CONCAT(@@GLOBAL.server_id, '/', SUBSTR(UUID(), 20)));
         COMMIT AND NO CHAIN NO RELEASE;
         SELECT 'ok';
     END;
@@ -95,7 +100,8 @@ BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
         SELECT timeout INTO v_timeout FROM dlock_lease WHERE session = p_session FOR UPDATE;
         IF v_timeout IS NOT NULL THEN
-            UPDATE dlock_lease SET deadline = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + v_timeout
+            UPDATE dlock_lease SET deadline = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + v_timeout,
+                    server = CONCAT(@@GLOBAL.server_id, '/', SUBSTR(UUID(), 20))
                 WHERE session = p_session;
             SELECT MIN(deadline) INTO v_next FROM dlock_lease;
         END IF;
@@ -109,14 +115,15 @@ END
 -- Ends one session whose deadline has passed, and returns whether it has ended one. If
 -- another transaction has locked the session or a node of it, that is left to a later
 -- call. A locked node is one that SKIP LOCKED leaves out: MariaDB allows no NOWAIT in a
--- procedure.
+-- procedure. A session whose deadline is of another server gets its full timeout first.
 CREATE PROCEDURE IF NOT EXISTS dlock_expire()
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE v_now BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     DECLARE v_passed VARBINARY(64) DEFAULT '';
     DECLARE v_deadline BIGINT DEFAULT -9223372036854775808;
-    DECLARE v_dead VARBINARY(64);
+    DECLARE v_dead, v_server VARBINARY(64);
+    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', SUBSTR(UUID(), 20));
     DECLARE v_free, v_nodes BIGINT;
     DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'locked';
     WHILE v_status = 'locked' DO
@@ -125,20 +132,24 @@ BEGIN
         BEGIN
             DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
             SET v_dead = NULL;
-            SELECT l.session, l.deadline INTO v_dead, v_deadline
+            SELECT l.session, l.deadline, l.server INTO v_dead, v_deadline, v_server
                 FROM dlock_lease l STRAIGHT_JOIN dlock_session s ON s.id = l.session
                 WHERE l.deadline < v_now AND l.deadline >= v_deadline AND (l.deadline > v_deadline OR l.session > v_passed)
                 ORDER BY l.deadline, l.session LIMIT 1 FOR UPDATE SKIP LOCKED;
             IF v_dead IS NULL THEN
                 SET v_status = 'none';
             ELSE
-                SELECT COUNT(*) INTO v_free FROM dlock_node WHERE session = v_dead FOR UPDATE SKIP LOCKED;
-                SELECT COUNT(*) INTO v_nodes FROM dlock_node WHERE session = v_dead;
-                IF v_free = v_nodes THEN
-                    SET v_status = 'ok';
-                    DELETE FROM dlock_node WHERE session = v_dead;
-                    DELETE FROM dlock_lease WHERE session = v_dead;
-                    DELETE FROM dlock_session WHERE id = v_dead;
+                IF v_server <> v_here THEN
+                    UPDATE dlock_lease SET deadline = v_now + timeout, server = v_here WHERE session = v_dead;
+                ELSE
+                    SELECT COUNT(*) INTO v_free FROM dlock_node WHERE session = v_dead FOR UPDATE SKIP LOCKED;
+                    SELECT COUNT(*) INTO v_nodes FROM dlock_node WHERE session = v_dead;
+                    IF v_free = v_nodes THEN
+                        SET v_status = 'ok';
+                        DELETE FROM dlock_node WHERE session = v_dead;
+                        DELETE FROM dlock_lease WHERE session = v_dead;
+                        DELETE FROM dlock_session WHERE id = v_dead;
+                    END IF;
                 END IF;
                 SET v_passed = v_dead;
             END IF;

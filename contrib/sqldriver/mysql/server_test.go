@@ -646,6 +646,50 @@ func TestClockSetForwardEndsSessions(t *testing.T) {
 	}
 }
 
+// TestSessionsOutliveAChangeOfTheServer restarts a server with a clock that is ahead, and
+// then gives it the identity of another server, as a promotion does. A session without a
+// heartbeat since then gets its full timeout by the new clock.
+func TestSessionsOutliveAChangeOfTheServer(t *testing.T) {
+	server := mysqltest.Start(t)
+	database := server.Database()
+	c, err := Driver{}.OpenConnector(server.DSN(database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Connect(t.Context()) // creates the tables
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server.SQL(t, database, "CALL dlock_begin('A7', 600000000)")
+	server.SQL(t, database, "CALL dlock_append('A7', 1, 'q', 'a-W-', '')")
+	var status string
+	expire := func(clock time.Duration) string {
+		db := openDB(t, server, database, fmt.Sprint("timestamp=", time.Now().Add(clock).Unix()))
+		if err := db.QueryRow("CALL dlock_expire()").Scan(&status); err != nil {
+			t.Fatal(err)
+		}
+		return status
+	}
+	server.Kill()
+	server.Restart()
+	if status := expire(time.Hour); status != "none" {
+		t.Errorf("after a restart: status %q, want none", status)
+	}
+	server.SQL(t, database, "SET GLOBAL server_id = 2")
+	if status := expire(2 * time.Hour); status != "none" {
+		t.Errorf("after a promotion: status %q, want none", status)
+	}
+	if status := expire(2*time.Hour + 5*time.Minute); status != "none" {
+		t.Errorf("within the session timeout: status %q, want none", status)
+	}
+	if status := expire(2*time.Hour + 20*time.Minute); status != "ok" {
+		t.Errorf("after the session timeout: status %q, want ok", status)
+	}
+}
+
 // TestNoRequestSeesWhatIsNotCommitted removes a node in a transaction that stays open.
 // Sessions whose connections read uncommitted changes must still see the node.
 func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
