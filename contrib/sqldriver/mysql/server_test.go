@@ -646,9 +646,9 @@ func TestClockSetForwardEndsSessions(t *testing.T) {
 	}
 }
 
-// TestSessionsOutliveAChangeOfTheServer restarts a server with a clock that is ahead, and
-// then gives it the identity of another server, as a promotion does. A session without a
-// heartbeat since then gets its full timeout by the new clock.
+// TestSessionsOutliveAChangeOfTheServer restarts a server with a clock that is ahead,
+// and then gives it the identity of another server, as a promotion does. A session
+// without a heartbeat since then gets its full timeout by the new clock.
 func TestSessionsOutliveAChangeOfTheServer(t *testing.T) {
 	server := mysqltest.Start(t)
 	database := server.Database()

@@ -95,13 +95,12 @@ func (c *silentConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Connecting returns a session of type [session.Session], whose connections are those of
-// silence.
+// Connecting returns a [session.Session] whose connections are those of silence.
 type Connecting func(t *testing.T, silence *Silence) driver.Session
 
 // SilentConnection checks that each request of a session ends although its connection
-// is silent and the caller sets no deadline. The function sent returns a name in the form
-// in which a request holds it.
+// is silent and the caller sets no deadline. The function sent returns a name in the
+// form in which a request holds it.
 func SilentConnection(t *testing.T, connect Connecting, sent func(name string) string) {
 	silentBackground(t, connect, sent)
 	type request func(ctx context.Context, s driver.Session, own driver.Joined) error
@@ -179,8 +178,8 @@ func SilentConnection(t *testing.T, connect Connecting, sent func(name string) s
 	}
 }
 
-// silentBackground checks the same for the requests that a session makes by itself: each
-// is repeated on another connection.
+// silentBackground checks that a session retries Expire and Cancel on another
+// connection.
 func silentBackground(t *testing.T, connect Connecting, sent func(name string) string) {
 	for name, prepare := range map[string]func(ctx context.Context, silence *Silence, s *session.Session) error{
 		"Expire": func(ctx context.Context, silence *Silence, s *session.Session) error {
