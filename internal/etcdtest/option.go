@@ -7,6 +7,8 @@ type settings struct {
 	scheme string   // the scheme of the client port: http or https
 	args   []string // more arguments of etcd
 	ctl    []string // more arguments of etcdctl
+
+	hangingDisk bool
 }
 
 // Option changes how a server is set up.

@@ -61,14 +61,21 @@ func (p *process) prepare(members string) error {
 	}
 	millis := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 	clients := p.settings.scheme + "://" + p.client
-	command := append([]string{"etcd", "--name", p.name, "--data-dir", filepath.Join(dir, "data"),
+	var command []string
+	if p.settings.hangingDisk {
+		if command, err = hangDiskCommand(dir); err != nil {
+			os.RemoveAll(dir)
+			return err
+		}
+	}
+	command = append(command, append([]string{"etcd", "--name", p.name, "--data-dir", filepath.Join(dir, "data"),
 		"--listen-client-urls", clients, "--advertise-client-urls", clients,
 		"--listen-peer-urls", "http://" + p.peer, "--initial-advertise-peer-urls", "http://" + p.peer,
 		"--listen-metrics-urls", "http://" + p.metrics,
 		"--initial-cluster", members, "--initial-cluster-token", members,
 		"--heartbeat-interval", millis(heartbeatInterval), "--election-timeout", millis(electionTimeout),
 		"--enable-grpc-gateway=false", "--enable-v2=false",
-	}, p.settings.args...)
+	}, p.settings.args...)...)
 	if p.proc, err = testenv.NewProcess(dir, command); err != nil {
 		os.RemoveAll(dir)
 	}

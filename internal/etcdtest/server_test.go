@@ -56,3 +56,16 @@ func TestAnEnsembleElectsAnotherLeader(t *testing.T) {
 	e.Servers[second].Restart()
 	require.Positive(t, e.Servers[second].Metric("etcd_server_has_leader", ""))
 }
+
+func TestAFollowerWhoseDiskHangsAnswersWhenItIsMended(t *testing.T) {
+	RequireHangingDisk(t)
+	e := StartEnsemble(t, 3, WithHangingDisk())
+	leader := e.Leader(t)
+	follower := e.Servers[(leader+1)%3]
+	follower.HangDisk()
+	e.Servers[leader].Etcdctl("put", "a", "1")
+	_, err := follower.etcdctl("--command-timeout", "1s", "get", "a")
+	require.Error(t, err)
+	follower.MendDisk()
+	require.Equal(t, "a\n1\n", follower.Etcdctl("get", "a"))
+}
