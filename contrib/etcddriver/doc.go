@@ -54,7 +54,10 @@
 //
 // A watch of etcd that is lost is opened again, and then the queue is listed. The same
 // happens if etcd has compacted the changes that were missed. If a server gives no
-// sign of life for half of the session timeout, the session opens another stream.
+// sign of life for half of the session timeout, the session opens another stream, at
+// another server if there is one. It does so after about a quarter of the timeout if
+// the server answers, but has not reached a revision that a heartbeat has seen: the
+// disk of a follower may hang.
 //
 // A heartbeat is a keep-alive of the lease, followed by a read that proves that the
 // leader had no successor: see heartbeat.go for the proof. In this process the
@@ -159,6 +162,10 @@
 // A session has one connection to each server of the data source name. All goroutines
 // share these connections, and so do all requests, watches and heartbeats. There is no
 // pool, and no limit to set. A server needs one file descriptor for each session.
+//
+// Requests go to all servers in turn. A session sends none for a minute to a server
+// that has left a request without an answer, unless it has left all servers so. That
+// request takes a quarter of the session timeout, at least 1 s and at most 2.5 s.
 //
 // # What etcd has to be, and what it cannot give
 //

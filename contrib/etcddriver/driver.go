@@ -178,11 +178,11 @@ func (c *connector) dialOptions() []grpc.DialOption {
 		},
 		MinConnectTimeout: c.settings.requestTimeout(),
 	})
-	return []grpc.DialOption{
-		pauses, grpc.WithChainUnaryInterceptor(failFast, sendOnce, c.logIn), grpc.WithChainStreamInterceptor(new(openOnce).intercept),
+	return append(balanced(),
+		pauses, grpc.WithChainUnaryInterceptor(failFast, c.askAnother, sendOnce, c.logIn), grpc.WithChainStreamInterceptor(new(openOnce).intercept),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newCodec())),
 		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
-	}
+	)
 }
 
 // window is how many bytes a server may send before the session has read them. If it
@@ -194,6 +194,27 @@ func failFast(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
 	return invoke(ctx, method, request, reply, conn, append(opts, grpc.WaitForReady(false))...)
+}
+
+// askAnother asks another server if one does not answer a request that begins a
+// session. No other request may be sent again, or it takes the whole time that a
+// call has.
+func (c *connector) askAnother(
+	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
+	switch request.(type) {
+	case *pb.AuthenticateRequest, *pb.RangeRequest, *pb.LeaseGrantRequest:
+		for range len(c.settings.endpoints) - 1 {
+			limited, cancel := context.WithTimeout(ctx, c.settings.requestTimeout())
+			err := invoke(limited, method, request, reply, conn, opts...)
+			late := limited.Err() != nil
+			cancel()
+			if err == nil || !late || ctx.Err() != nil {
+				return err
+			}
+		}
+	}
+	return invoke(ctx, method, request, reply, conn, opts...)
 }
 
 // sendOnce keeps the client library from sending a request again that may have

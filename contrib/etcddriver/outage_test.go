@@ -14,7 +14,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/dlock-go/dlock"
@@ -22,6 +25,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/longtest/histories"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 func TestHistoriesAreLinearizable(t *testing.T) {
@@ -300,4 +304,65 @@ func TestARequestThatAProxyGivesUpIsNotSentAgain(t *testing.T) {
 		require.ErrorContains(t, err, "given up by a proxy")
 		require.EqualValues(t, 1, sent.Load())
 	}
+}
+
+// A follower whose disk hangs goes on answering requests for progress, keep-alives
+// and the pings of gRPC. It sends no events, and leaves every other request without
+// an answer.
+func TestAFollowerWhoseDiskHangsKeepsNoWaiter(t *testing.T) {
+	t.Parallel()
+	etcdtest.RequireHangingDisk(t)
+	ensemble := etcdtest.StartEnsemble(t, 3, etcdtest.WithHangingDisk())
+	dsn := "etcd://" + strings.Join(ensemble.Addrs(), ",") + "/locks?session_timeout=8s"
+	var watches []driver.Watch
+	for i := range 6 { // round robin, so two of them have their watches on the follower
+		_, _, w := pair(t, connectTo(t, dsn), fmt.Sprint("q", i))
+		watches = append(watches, w)
+	}
+	leader := ensemble.Leader(t)
+	ensemble.Servers[(leader+1)%3].HangDisk()
+	_, err := raw(t, ensemble.Servers[leader]).Delete(within(t), "locks/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	for _, w := range watches {
+		ended(t, w)
+	}
+	for range 3 {
+		connectTo(t, dsn)
+	}
+}
+
+// Plain round robin would send every third request to the hung server.
+func TestAHungServerCostsOneRequest(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Shared(t)
+	var proxies []*testenv.Proxy
+	var addrs []string
+	for range 3 {
+		p := testenv.NewProxy(t, server.Addr(), nil)
+		proxies, addrs = append(proxies, p), append(addrs, p.Addr())
+	}
+	var used sync.Map // the addresses that have answered
+	s := connectTo(t, "etcd://"+strings.Join(addrs, ",")+"/"+server.Prefix()+"?"+longSession, grpc.WithChainUnaryInterceptor(func(
+		ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		var to peer.Peer
+		err := invoke(ctx, method, request, reply, conn, append(opts, grpc.Peer(&to))...)
+		if err == nil {
+			used.Store(to.Addr.String(), nil)
+		}
+		return err
+	}))
+	list := func() error { _, err := s.List(within(t), "q"); return err }
+	eventually(t, func() bool {
+		_, ready := used.Load(addrs[0])
+		return ready || list() != nil
+	})
+	proxies[0].Cut()
+	defer proxies[0].Heal()
+	eventually(t, func() bool { return list() != nil })
+	for range 9 {
+		require.NoError(t, list())
+	}
+	_, _, w := pair(t, s, "q")
+	defer w.Stop()
 }

@@ -125,7 +125,7 @@ func (q *queueWatch) follow(ctx context.Context) error {
 	if !slow.Stop() || code(refused) == code(errStream) {
 		return refused
 	}
-	q.s.stream.hear()
+	q.s.stream.hear(first.Header.Revision)
 	limited, stop := context.WithTimeout(ctx, q.s.settings.requestTimeout())
 	err := q.refresh(limited)
 	stop()
@@ -140,7 +140,7 @@ func (q *queueWatch) follow(ctx context.Context) error {
 		if reply.Err() != nil {
 			return reply.Err()
 		}
-		q.s.stream.hear()
+		q.s.stream.hear(reply.Header.Revision)
 		q.update(func() { q.apply(reply.Events) })
 	}
 	return nil

@@ -150,12 +150,12 @@ var mistakes = []struct {
 	},
 	{
 		"the client library sends a request again", "driver.go",
-		"failFast, sendOnce, ", "failFast, ",
+		"c.askAnother, sendOnce, ", "c.askAnother, ",
 		"TestARequestThatAProxyGivesUpIsNotSentAgain",
 	},
 	{
 		"a session does not log in again", "driver.go",
-		"failFast, sendOnce, c.logIn", "failFast, sendOnce",
+		"sendOnce, c.logIn)", "sendOnce)",
 		"TestASessionLogsInAgainIfItsTokenIsNotValid",
 	},
 	{
@@ -171,7 +171,7 @@ var mistakes = []struct {
 	},
 	{
 		"a session with a long timeout follows its queues for long", "watch.go",
-		"min(s.timeout/8, stopAfter)", "s.timeout/8",
+		"min(s.timeout/16, stopAfter)", "s.timeout/16",
 		"TestASessionWithALongTimeoutStopsFollowingAQueue",
 	},
 	{
@@ -203,6 +203,26 @@ var mistakes = []struct {
 		"a silent stream is kept", "watch.go",
 		"s.stream.silence() > s.timeout/2", "false",
 		"TestASilentStreamIsReplaced",
+	},
+	{
+		"a stream that falls behind is kept", "watch.go",
+		"w.revision < w.want &&", "w.revision < 0 &&",
+		"TestAFollowerWhoseDiskHangsKeepsNoWaiter",
+	},
+	{
+		"a stream that falls behind is replaced on the same server", "servers.go",
+		"method == watchMethod && server == s.watches", "false",
+		"TestAFollowerWhoseDiskHangsKeepsNoWaiter",
+	},
+	{
+		"a request that begins a session waits for one server", "driver.go",
+		"failFast, c.askAnother, ", "failFast, ",
+		"TestAFollowerWhoseDiskHangsKeepsNoWaiter",
+	},
+	{
+		"a server without an answer is asked again", "servers.go",
+		"s.silent[server] = now.Add(silentFor)", "s.silent[server] = now",
+		"TestAHungServerCostsOneRequest",
 	},
 }
 

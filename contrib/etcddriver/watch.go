@@ -89,7 +89,7 @@ const stopAfter = 10 * time.Second
 // following queues that are not used.
 func (s *session) tendWatches() {
 	for s.lease.Err() == nil {
-		s.pause(min(s.timeout/8, stopAfter))
+		s.pause(min(s.timeout/16, stopAfter))
 		queues := s.followed()
 		for _, q := range queues {
 			q.stopIfUnused(stopAfter)
@@ -109,11 +109,14 @@ func (s *session) followed() (queues []*queueWatch) {
 	return queues
 }
 
-// checkStream asks the server for a sign of life. If none has come for half of the
-// session timeout, it replaces the stream.
+// checkStream asks the server for a sign of life, with the revision that the stream
+// has reached. It replaces the stream if no sign has come for half of the session
+// timeout, or if the answer to the last check shows a revision that is older than the
+// one that a heartbeat had seen by then: a follower that cannot write to its disk
+// applies no changes, but it still answers.
 func (s *session) checkStream() {
 	stream := s.stream.number.Load()
-	if s.stream.silence() > s.timeout/2 {
+	if s.stream.silence() > s.timeout/2 || s.stream.behind() {
 		s.replaceStream(stream)
 		return
 	}
@@ -122,19 +125,20 @@ func (s *session) checkStream() {
 		return
 	}
 	defer leave()
-	limited, cancel := context.WithTimeout(ctx, s.timeout/8)
+	limited, cancel := context.WithTimeout(ctx, s.timeout/16)
 	defer cancel()
+	s.stream.check(s.newest.Load())
 	_ = s.client.RequestProgress(limited) // the next check sees a failure as silence
 }
 
 // replaceStream lets all queues be followed on another stream if the stream with that
-// number is the present one. The client library opens the new stream on another
-// connection if it has one.
+// number is the present one. The new stream is on another connection if there is one:
+// see servers.
 func (s *session) replaceStream(number int64) {
 	if !s.stream.number.CompareAndSwap(number, number+1) {
 		return // it was replaced before
 	}
-	s.stream.hear()
+	s.stream.begin()
 	for _, q := range s.followed() {
 		q.restart()
 	}
@@ -144,20 +148,51 @@ func (s *session) replaceStream(number int64) {
 // session follows a queue and has followed none.
 type watchStream struct {
 	number atomic.Int64 // the number of the present stream, from 1
-	heard  atomic.Pointer[driver.Instant]
+
+	mu       sync.Mutex // guards the fields below
+	heard    driver.Instant
+	revision int64 // the newest that the stream has shown
+	asked    driver.Instant
+	want     int64 // the newest that was known at asked; zero if nothing was asked
 }
 
 func (w *watchStream) renew() {
 	w.number.Add(1)
-	w.hear()
+	w.begin()
 }
 
-func (w *watchStream) hear() {
-	now := driver.Now()
-	w.heard.Store(&now)
+func (w *watchStream) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heard, w.revision, w.want = driver.Now(), 0, 0
 }
 
-func (w *watchStream) silence() time.Duration { return driver.Now().Sub(*w.heard.Load()) }
+// hear takes note of a reply on the stream.
+func (w *watchStream) hear(revision int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heard, w.revision = driver.Now(), max(w.revision, revision)
+}
+
+// check takes note that the server is asked for its progress.
+func (w *watchStream) check(newest int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked, w.want = driver.Now(), newest
+}
+
+func (w *watchStream) silence() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return driver.Now().Sub(w.heard)
+}
+
+// behind reports whether the replies since the last check are too old.
+func (w *watchStream) behind() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.revision < w.want && w.heard.Sub(w.asked) > 0
+}
 
 // streamKey is the key of the metadata with the number of a stream.
 const streamKey = "dlock-stream"

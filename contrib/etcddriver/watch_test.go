@@ -70,9 +70,12 @@ func TestASilentStreamIsReplaced(t *testing.T) {
 	s := made.(*session)
 	t.Cleanup(func() { _ = s.Close() })
 	_, _, w := pair(t, s, "q")
-	silent := driver.Now()
-	s.stream.heard.Store(&silent) // only real signs of life count from here on
-	eventually(t, func() bool { return *s.stream.heard.Load() != silent })
+	s.stream.begin() // only real signs of life count from here on
+	eventually(t, func() bool {
+		s.stream.mu.Lock()
+		defer s.stream.mu.Unlock()
+		return s.stream.revision > 0
+	})
 
 	number := s.stream.number.Load()
 	st.link(s).watches.silence()
