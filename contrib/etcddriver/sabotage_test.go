@@ -212,7 +212,7 @@ var mistakes = []struct {
 	{
 		"a stream that falls behind is replaced on the same server", "servers.go",
 		"method == watchMethod && server == s.watches", "false",
-		"TestAFollowerWhoseDiskHangsKeepsNoWaiter",
+		"TestAStreamForWatchesBeginsAtAnotherServer",
 	},
 	{
 		"a request that begins a session waits for one server", "driver.go",
