@@ -180,6 +180,12 @@
 // and until then there may be two holders. The releases of etcd since March 2024
 // prevent most of this. Use one of them, and fencing tokens.
 //
+// The data source name has to name the servers themselves, and not an etcd grpc-proxy.
+// Such a proxy sends keep-alives at times of its own, and answers those of a session
+// with what it receives next. So an answer may be late, and it does not prove that etcd
+// has counted the lease from when the session asked: there may be two holders. It also
+// answers no request for progress, so the session keeps opening new streams.
+//
 // etcd must not lose changes that it has confirmed. So do not run it with
 // --unsafe-no-fsync. If an old backup is restored, revisions come again, and so do
 // tokens. Restore with a bumped revision (etcdutl snapshot restore --bump-revision). A
