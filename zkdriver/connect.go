@@ -22,6 +22,7 @@ func connect(ctx context.Context, settings *settings) (*session, error) {
 	config := settings.connConfig()
 	config.Logins = func() [][]byte { return settings.logins(s.secret) }
 	config.Duty = s.own.duty
+	config.LookAhead = s.lookAhead
 	config.Events = events{s}
 	conn, err := zkconn.Dial(ctx, config)
 	if err != nil {

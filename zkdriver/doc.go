@@ -137,9 +137,11 @@
 //
 // A session that may hold a lock sends a write now and then, because a leader
 // that was deposed goes on answering Syncs for a while. A session whose nodes
-// all wait for other nodes sends no writes. Before one of its contenders learns
-// that its wait is over, a recent write must have been answered. If the latest
-// write is old, the driver first sends another write.
+// all wait for other nodes sends no writes, unless one of its nodes is next in
+// line: the node that it waits for is the first of its queue. Before one of its
+// contenders learns that its wait is over, a recent write must have been
+// answered. If the latest write is old, the driver first sends another write.
+// The writes of the next in line make that rare.
 //
 // internal/zkconn/keepalive.go has the rule and its proof. The rule assumes
 // that clocks run alike within the margin, and that the leader pings its
@@ -174,8 +176,8 @@
 //     prefetch.go sends a list behind a Create; prefetchpolicy.go decides when
 //     that is worthwhile.
 //   - session.go: the session, and what it remembers: its own nodes
-//     (ownnodes.go), its requests in flight (inflight.go), its watches
-//     (watches.go), its orphans (orphans.go), and how nodes are made in each
+//     (ownnodes.go), which of them are next in line (lookahead.go), its
+//     requests in flight (inflight.go), its watches (watches.go), its orphans (orphans.go), and how nodes are made in each
 //     queue (queuecache.go).
 //   - node.go reads a node; trailer.go has the last line of its data; names.go
 //     maps names to paths; acl.go has ACLs and the session's secret; explain.go

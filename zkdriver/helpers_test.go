@@ -108,6 +108,15 @@ func newFixture(t testing.TB, params string) *fixture {
 	return b
 }
 
+// fixtureBeside returns another session below the same chroot, with a proxy.
+func (b *fixture) fixtureBeside(params string) *fixture {
+	b.t.Helper()
+	c := *b
+	c.proxy = zktest.NewProxy(b.t, b.server.Addr())
+	c.session = mustConnect(b.t, "zk://"+c.proxy.Addr()+b.chroot+"?"+params)
+	return &c
+}
+
 // another begins another session below the same chroot, without a proxy.
 func (b *fixture) another(params string) *session {
 	b.t.Helper()

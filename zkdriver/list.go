@@ -26,6 +26,25 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 // listNodes lists a queue or a successor. If the contenders are in the other one
 // of the two, it lists that one.
 func (s *session) listNodes(queue string) ([]driver.Node, error) {
+	nodes, err := s.listChildren(queue)
+	if err != nil {
+		return nil, err
+	}
+	// A contender that has stopped its watch may find in this list that it
+	// holds the lock. So if a node of the session may hold a lock, the lease
+	// first has to count from a recent write: see zkconn.Conn.Confirm. A node
+	// whose Create is in flight does not need that, because its Create calls
+	// Hold afterwards.
+	if nodes != nil && s.own.anyHeld() {
+		if err := s.conn.Confirm(); err != nil {
+			return nil, explain(err, "list", s.settings.queuePath(queue), "")
+		}
+	}
+	return nodes, nil
+}
+
+// listChildren lists the queue with one request.
+func (s *session) listChildren(queue string) ([]driver.Node, error) {
 	path := s.settings.queuePath(queue)
 	asked := s.own.createdSoFar()
 	names, stat, err := s.conn.Children(path)
@@ -54,16 +73,6 @@ func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	s.queues.aclSeen(queue, stat.Czxid, stat.Aversion)
 	nodes := sorted(names, stat.Czxid)
 	s.own.queueListed(queue, stat.Czxid, stat.Pzxid, nodes)
-	// A contender that has stopped its watch may find in this list that it
-	// holds the lock. So if a node of the session may hold a lock, the lease
-	// first has to count from a recent write: see zkconn.Conn.Confirm. A node
-	// whose Create is in flight does not need that, because its Create calls
-	// Hold afterwards.
-	if s.own.anyHeld() {
-		if err := s.conn.Confirm(); err != nil {
-			return nil, explain(err, "list", path, "")
-		}
-	}
 	return nodes, nil
 }
 

@@ -24,6 +24,11 @@ type ownNodes struct {
 	created  uint64 // how many nodes were ever added
 	creating int    // how many Creates are in flight
 	waiting  int    // number of nodes that only wait, see beginWait
+
+	// What is known of the turns of the nodes that only wait.
+	next   int // number of nodes that are next in line
+	unsure map[*turn]struct{}
+	behind map[string]map[*turn]struct{} // by the path of V
 }
 
 // ownQueue is the session's nodes in one queue.
@@ -45,6 +50,7 @@ type ownNode struct {
 	connection uint64 // the connection on which the node was last seen
 	waits      int    // number of open watches of this node and of nodes ahead; a watch that has had an event does not count
 	round      int    // number of times that a watch of this node or of a node ahead had an event, which ends its waits
+	turn       *turn  // nil unless the node only waits
 }
 
 func (o *ownNodes) add(queue string, p driver.Place, connection uint64) {
@@ -83,14 +89,18 @@ func (o *ownNodes) setEpoch(queue string, epoch int64) {
 }
 
 // duty returns zkconn.Holding if a node of the session may hold a lock, or a
-// Create is in flight. It returns zkconn.Waiting if the session has nodes and
-// all of them only wait, and zkconn.Idle if it has no node.
+// Create is in flight, and zkconn.Idle if the session has no node. If the
+// session has nodes and all of them only wait, their turns decide the result.
 func (o *ownNodes) duty() zkconn.Duty {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case o.creating > 0 || len(o.byToken) > o.waiting:
 		return zkconn.Holding
+	case o.next > 0:
+		return zkconn.Next
+	case len(o.unsure) > 0:
+		return zkconn.Unsure
 	case o.waiting > 0:
 		return zkconn.Waiting
 	}
@@ -113,7 +123,7 @@ func (o *ownNodes) anyHeld() bool {
 // ends when the last such watch is stopped, or when one of them has an event.
 // After an event the contender may act as a holder even if other watches are
 // still open, because it may already have received the event.
-func (o *ownNodes) beginWait(queue string, token int64) (ended func(event bool)) {
+func (o *ownNodes) beginWait(queue string, token int64, ahead []driver.Node) (ended func(event bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := o.byToken[token]
@@ -123,6 +133,7 @@ func (o *ownNodes) beginWait(queue string, token int64) (ended func(event bool))
 	if n.waits++; n.waits == 1 {
 		o.waiting++
 	}
+	o.beginTurn(n, ahead)
 	round := n.round
 	return func(event bool) {
 		o.mu.Lock()
@@ -146,6 +157,7 @@ func (o *ownNodes) endWait(n *ownNode, event bool) {
 	}
 	if n.waits == 0 && o.byToken[n.token] == n {
 		o.waiting--
+		o.endTurn(n)
 	}
 }
 
@@ -158,6 +170,7 @@ func (o *ownNodes) remove(n *ownNode) {
 	delete(o.byToken, n.token)
 	if n.waits > 0 {
 		o.waiting--
+		o.endTurn(n)
 	}
 }
 

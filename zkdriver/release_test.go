@@ -208,7 +208,7 @@ func TestAReleaseDuringAReconnectIsOnlyAChange(t *testing.T) {
 // earlier. That is why no release in a queue is trusted until all watches of that
 // queue are set again.
 func TestNoReleaseIsTrustedBesideAWatchOfAnEarlierConnection(t *testing.T) {
-	ws := &watches{}
+	ws := &watches{own: new(ownNodes)}
 	armed := func(own, ahead string) <-chan driver.Cause {
 		l := &subscriber{c: make(chan driver.Cause, 1)}
 		for _, path := range []string{own, ahead} {
@@ -240,7 +240,7 @@ func TestNoReleaseIsTrustedBesideAWatchOfAnEarlierConnection(t *testing.T) {
 
 func TestAWriteReportedBeforeTheAnswerIsJudgedByTheAnswer(t *testing.T) {
 	for _, guarded := range []bool{true, false} {
-		ws := &watches{}
+		ws := &watches{own: new(ownNodes)}
 		l := &subscriber{c: make(chan driver.Cause, 1)}
 		own, _ := ws.subscribe("/q/own", l, true)
 		ws.answered("/q/own", own, watchedNode{}, nil)

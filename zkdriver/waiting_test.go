@@ -225,7 +225,7 @@ func TestAnotherOpenWatchDoesNotSpareTheProof(t *testing.T) {
 	other.Stop()
 	require.Equal(t, zkconn.Holding, w.own.duty())
 	again := w.mustWait(wait{queue: "q", self: x.self, ahead: behind})
-	require.Equal(t, zkconn.Waiting, w.own.duty(), "the node waits again")
+	require.Equal(t, zkconn.Unsure, w.own.duty(), "the node waits again")
 	again.Stop()
 	require.Equal(t, zkconn.Holding, w.own.duty())
 	require.Equal(t, 1, w.proxy.Frames(zktest.OpMulti)-w.multis)
@@ -235,11 +235,11 @@ func TestDutyFollowsTheWatches(t *testing.T) {
 	w := newWaiter(t)
 	require.Equal(t, zkconn.Idle, w.own.duty())
 	x := w.wait("q")
-	require.Equal(t, zkconn.Waiting, w.own.duty())
+	require.Equal(t, zkconn.Unsure, w.own.duty())
 	second := w.mustWait(x)
 	x.watch.Stop()
 	x.watch.Stop()
-	require.Equal(t, zkconn.Waiting, w.own.duty(), "one of two watches is open")
+	require.Equal(t, zkconn.Unsure, w.own.duty(), "one of two watches is open")
 	second.Stop()
 	require.Equal(t, zkconn.Holding, w.own.duty())
 
@@ -258,11 +258,11 @@ func TestDutyFollowsTheWatches(t *testing.T) {
 	queue.Stop()
 
 	third := w.mustWait(x)
-	require.Equal(t, zkconn.Waiting, w.own.duty())
+	require.Equal(t, zkconn.Unsure, w.own.duty())
 	other := w.mustCreate("other", "h-W-", "x")
 	require.Equal(t, zkconn.Holding, w.own.duty(), "another node is held")
 	require.NoError(t, w.Delete(within(t), "other", other, driver.Changed))
-	require.Equal(t, zkconn.Waiting, w.own.duty())
+	require.Equal(t, zkconn.Unsure, w.own.duty())
 	_, err = w.Replace(within(t), "q", x.self, "w-R-")
 	require.NoError(t, err)
 	ended(t, third.C)
@@ -302,28 +302,40 @@ func TestSessionThatEndsBeforeTheProofSendsNoRelease(t *testing.T) {
 	ended(t, l.c)
 }
 
-func TestWaiterSendsNoWritesAtRest(t *testing.T) {
+func TestWaitersSendNoWritesAtRestExceptTheNextInLine(t *testing.T) {
 	t.Parallel()
 	lives(t, 3*time.Second, func(timeout time.Duration) error {
 		b := newFixture(t, "session_timeout="+timeout.String())
-		p, err := create(within(t), b.another(""), "q", "h-W-", []byte("x"))
-		require.NoError(t, err)
-		if _, err = waitFor(within(t), b, "q", p.Name); err != nil {
-			return err
+		other := b.another("")
+		names := []string{""}
+		for range 2 {
+			p, err := create(within(t), other, "q", "h-W-", []byte("x"))
+			require.NoError(t, err)
+			names = append(names, p.Name)
 		}
-		before := b.proxy.Counts()
-		heartbeats(t, b.session, 20, func() int { return b.proxy.Frames(zktest.OpSync) })
-		after := b.proxy.Counts()
-		if b.Err() != nil {
-			return b.Err()
+		for ahead, beat := range []int32{1: zktest.OpMulti, 2: zktest.OpSync} {
+			if ahead == 0 {
+				continue
+			}
+			s := b.fixtureBeside("session_timeout=" + timeout.String())
+			if _, err := waitFor(within(t), s, "q", names[ahead]); err != nil {
+				return err
+			}
+			heartbeats(t, s.session, 2, func() int { return s.proxy.Frames(beat) }) // until it has looked ahead
+			before := s.proxy.Counts()
+			heartbeats(t, s.session, 10, func() int { return s.proxy.Frames(beat) })
+			after := s.proxy.Counts()
+			if s.Err() != nil {
+				return s.Err()
+			}
+			if after[zktest.OpConnect] != before[zktest.OpConnect] { // a new connection needs more requests
+				return fmt.Errorf("%w: the session has reconnected", driver.ErrSessionEnded)
+			}
+			require.Zero(t, after[zktest.OpPing])
+			delete(before, beat)
+			delete(after, beat)
+			require.Equal(t, before, after, "the session has sent nothing but heartbeats of one kind")
 		}
-		if after[zktest.OpConnect] != before[zktest.OpConnect] { // a new connection needs more requests
-			return fmt.Errorf("%w: the session has reconnected", driver.ErrSessionEnded)
-		}
-		require.Zero(t, after[zktest.OpPing])
-		delete(before, zktest.OpSync)
-		delete(after, zktest.OpSync)
-		require.Equal(t, before, after, "the session has sent nothing but Syncs")
 		return nil
 	})
 }

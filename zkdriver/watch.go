@@ -35,7 +35,7 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 	if err != nil {
 		return driver.Watch{}, err
 	}
-	s.watches.start(sub, queue, p.Token)
+	s.watches.start(sub, queue, p.Token, ahead)
 	return s.watchOf(sub), nil
 }
 

@@ -135,14 +135,14 @@ func (ws *watches) covers(path string, token int64) bool {
 // is not the node of that token, start reports the end of the driver.Watch. If
 // the nodes ahead have caused no event yet, start records that the subscriber's
 // node only waits from now on.
-func (ws *watches) start(s *subscriber, queue string, token int64) {
+func (ws *watches) start(s *subscriber, queue string, token int64, ahead []driver.Node) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	switch node := s.own.node; {
 	case token != 0 && (node.token != token || !node.mine):
 		ws.notify(s, endEvent)
 	case token != 0 && s.ahead && s.event == noEvent:
-		s.endOfWait = ws.own.beginWait(queue, token)
+		s.endOfWait = ws.own.beginWait(queue, token, ahead)
 	}
 }
 
@@ -171,7 +171,7 @@ func (ws *watches) answered(path string, w *watch, node watchedNode, err error) 
 	}
 	close(w.armed)
 	if w.written && !w.over {
-		ws.end(w, w.cause())
+		ws.end(path, w, w.cause())
 	}
 }
 
@@ -181,7 +181,7 @@ func (ws *watches) fire(path string, why driver.Cause) {
 	defer ws.mu.Unlock()
 	if w := ws.paths[path]; w != nil {
 		ws.drop(path, w)
-		ws.end(w, why)
+		ws.end(path, w, why)
 	}
 }
 
@@ -204,7 +204,7 @@ func (ws *watches) written(path string) {
 	ws.drop(path, w)
 	select {
 	case <-w.armed:
-		ws.end(w, w.cause())
+		ws.end(path, w, w.cause())
 	default: // the method answered will end the watch
 	}
 }
@@ -235,8 +235,8 @@ func (ws *watches) close() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.closed, ws.setInClient = true, ws.setInClient || len(ws.paths) > 0
-	for _, w := range ws.paths {
-		ws.end(w, driver.Changed)
+	for path, w := range ws.paths {
+		ws.end(path, w, driver.Changed)
 	}
 	clear(ws.paths)
 }
@@ -259,8 +259,11 @@ func (ws *watches) drop(path string, w *watch) {
 }
 
 // end tells the subscribers of a watch that the watch has ended, and why.
-func (ws *watches) end(w *watch, why driver.Cause) {
+func (ws *watches) end(path string, w *watch, why driver.Cause) {
 	w.over = true
+	if ws.own.watchEnded(path, why) {
+		ws.conn.DutyChanged()
+	}
 	for s := range w.subscribers {
 		if why == driver.Released && s.own != w && s.own != nil {
 			ws.notify(s, releaseEvent)

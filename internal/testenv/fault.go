@@ -146,6 +146,12 @@ type heldEvent struct {
 // Held returns a channel that closes when an event is held back for the first time.
 func (h *EventHold) Held() <-chan struct{} { return h.held }
 
+// Count returns how many events are held back.
+func (h *EventHold) Count() (n int) {
+	h.proxy.change(func() { n = len(h.events) })
+	return n
+}
+
 // Release lets the events pass that were held back, and ends the hold. Events
 // of connections that are closed by now are lost.
 func (h *EventHold) Release() {

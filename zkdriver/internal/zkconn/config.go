@@ -29,6 +29,12 @@ type Config struct {
 	// Conn.
 	Duty func() Duty
 
+	// LookAhead is called when Duty returns Unsure and the latest write is a
+	// quarter of the session timeout old. It finds out which waiting nodes are
+	// next in line. It may block, and is not called concurrently. After an error
+	// it is called again a quarter of the session timeout later.
+	LookAhead func() error
+
 	Events Events
 
 	lookUp func(ctx context.Context, name string) ([]string, error) // for tests; nil: the system's resolver
@@ -79,6 +85,11 @@ type Duty int
 
 const (
 	Idle    Duty = iota // the session has no node
-	Waiting             // all its nodes wait for nodes ahead of them
+	Waiting             // all its nodes wait for nodes ahead of them, and none is next in line
+	Unsure              // like Waiting, but some nodes may be next in line: see Config.LookAhead
+	Next                // all its nodes wait, and one is next in line: the node that it waits for is the first of its queue
 	Holding             // one of its nodes may hold a lock
 )
+
+// onlyWaits reports whether the session has nodes and all of them wait.
+func (d Duty) onlyWaits() bool { return d == Waiting || d == Unsure || d == Next }

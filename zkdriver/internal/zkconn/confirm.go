@@ -32,6 +32,11 @@ func (c *Conn) Confirmed() bool { return c.keepalive.confirmed() }
 // mutex that Config.Duty needs.
 func (c *Conn) Confirm() error { return c.keepalive.confirm(c.write) }
 
+// DutyChanged is called when Config.Duty may require an earlier heartbeat or
+// look ahead than before. It does not block. After the Conn has shut down it must
+// not be called.
+func (c *Conn) DutyChanged() { c.keepalive.dutyChanged(c.heartbeat) }
+
 // ConfirmOrEnd returns when Confirm has succeeded, or the lease has ended.
 func (c *Conn) ConfirmOrEnd() {
 	for c.Confirm() != nil {

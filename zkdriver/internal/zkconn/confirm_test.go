@@ -93,7 +93,7 @@ func TestWaiterThatIsCutOffNeverHolds(t *testing.T) {
 
 func TestLeaseOfAWaiterEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 	for how, fail := range breaks {
-		for _, c := range []worldConfig{waits, waitsStated} {
+		for _, c := range []worldConfig{waits, waitsStated, nextWaits} {
 			for _, reads := range []bool{false, true} {
 				t.Run(how, func(t *testing.T) {
 					least := time.Hour

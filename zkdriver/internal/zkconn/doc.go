@@ -24,7 +24,8 @@
 //     known to have seen, and sends heartbeats of its own. keepalive.go has the
 //     rule and the proof, schedule.go the arithmetic. Config.Duty says how
 //     strong a proof the nodes of the session need at present: a Sync, or a
-//     write. Before a contender becomes a holder, Hold and Confirm make the
+//     write. Config.LookAhead is called when the duty depends on what is ahead
+//     of the nodes. Before a contender becomes a holder, Hold and Confirm make the
 //     lease count from a write (confirm.go).
 //   - One session, never a second one. The dialer reads each connect reply and
 //     refuses any session but its own (dialer.go).

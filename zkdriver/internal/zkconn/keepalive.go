@@ -53,7 +53,9 @@ import (
 // a holder during that time. So a session whose nodes all only wait needs no
 // writes. Before such a watch ends, or sends Released, the lease is set back to
 // strong, and enough of the lease must be left; if the latest write is too old
-// for that, confirm sends a write. If a contender has stopped its watch, it
+// for that, confirm sends a write. So that a grant need not wait for that write,
+// the session of a waiter that is next in line (see Next) sends the write earlier,
+// and repeats it while the waiter is next in line. If a contender has stopped its watch, it
 // lists the queue before it acts as a holder, and the list waits for the same
 // write.
 //
@@ -90,6 +92,14 @@ import (
 // from a deposed leader, would hold the lock at the same time as another
 // contender.
 //
+// The proof does not depend on why or when the write was sent. So it does not
+// matter whether a session is right in taking itself for the next in line, and
+// that it learns that from a server that may have been deposed. The test in
+// confirmed alone decides: either the lease counts from strong, which only an
+// answered write advances, or no waiter is granted a lock. A write that was
+// answered before its leader was deposed protects the session for T - M, because
+// the next leader gives the session its full T.
+//
 // # Assumptions
 //
 //   - The clocks of client and servers run alike: over a time of T they drift
@@ -116,6 +126,13 @@ import (
 // n is 2 if the tick is not stated, and 1 if g is small. n grows with r. If all
 // nodes only wait, n is 1 and p is at least T/4, if the term T - M is long
 // enough for that.
+//
+// If a node is next in line, a heartbeat is a write when the latest write is T/4
+// old, or always if p is at least T/4. So there are at most four writes in T, and
+// when p is T/4 and r, the latest write is recent enough for confirmed at any
+// time. A session whose latest write is older when it becomes next in line writes
+// at once. A session on a deposed leader gets no answer to that, so it gives the
+// connection up and tries another server.
 type keepalive struct {
 	lease  *driver.Lease
 	duty   func() Duty
@@ -125,7 +142,9 @@ type keepalive struct {
 	mu               sync.Mutex
 	countsFromStrong bool // whether hold has succeeded, and the lease has counted from schedule.strong ever since
 	schedule         *schedule
-	number           uint64 // the number of the present connection
+	number           uint64        // the number of the present connection
+	looking          bool          // whether the session is looking ahead
+	writing          chan struct{} // the latest heartbeat in flight that is a write; closed when it has ended; nil if there is none
 }
 
 func newKeepalive(s *schedule, lease *driver.Lease, duty func() Duty) *keepalive {
@@ -212,27 +231,43 @@ func (k *keepalive) confirmed() bool {
 
 // confirm makes the lease count from schedule.strong, so that contenders that
 // have waited may learn that their wait is over. If that needs a write, confirm
-// calls the function write to send it. One write serves all concurrent calls of
-// confirm.
+// waits for the heartbeat in flight, if that is a write, and otherwise calls the
+// function write. One write serves all concurrent calls of confirm.
 func (k *keepalive) confirm(write func() error) error {
 	if k.confirmed() {
 		return nil
 	}
 	_, err, _ := k.proofs.Do("", func() (any, error) {
-		if k.confirmed() { // another call has confirmed the session meanwhile
-			return nil, nil
+		for {
+			if k.confirmed() { // another write has confirmed the session meanwhile
+				return nil, nil
+			}
+			id, heartbeat := k.beginProof()
+			if heartbeat == nil {
+				defer k.heartbeatEnded(id)
+				return nil, k.proveAndHold(write)
+			}
+			select {
+			case <-heartbeat:
+			case <-k.lease.Done():
+			}
 		}
-		defer k.heartbeatEnded(k.noteProof()) // this records the write as a heartbeat, so that run does not send another one at the same time
-		return nil, k.proveAndHold(write)
 	})
 	return err
 }
 
-// noteProof records that a write is sent now, as if it were a heartbeat.
-func (k *keepalive) noteProof() (id uint64) {
+// beginProof records that a write is sent now, as if it were a heartbeat, so that
+// run does not send another one at the same time. But if a heartbeat in flight is
+// a write, beginProof returns a channel that is closed when this heartbeat has
+// ended. A connection answers in order, so another write would not be answered
+// earlier.
+func (k *keepalive) beginProof() (id uint64, heartbeat <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.schedule.noteSent(toQuorum, k.lease.Now())
+	if k.writing != nil {
+		return 0, k.writing
+	}
+	return k.schedule.noteSent(toQuorum, k.lease.Now()), nil
 }
 
 // proveAndHold sends a write and then calls hold. If one of the two fails, it
@@ -267,15 +302,20 @@ func (k *keepalive) wakeRun() {
 // run sends heartbeats until the lease ends, whether or not the session is
 // used. It calls the function send for each heartbeat. This function must not
 // wait for the answer, and must call its argument ended when the request has
-// been answered or has failed. If a connection does not answer, run calls
-// giveUp to close it.
-func (k *keepalive) run(send func(r reach, ended func()), giveUp func(connection uint64)) {
+// been answered or has failed. It calls the function look when the session is to
+// look ahead; the same holds for that function and its argument. If a connection
+// does not answer, run calls giveUp to close it.
+func (k *keepalive) run(send func(r reach, ended func()), look func(ended func(error)), giveUp func(connection uint64)) {
 	timer := time.NewTimer(k.schedule.timeout)
 	defer timer.Stop()
 	for k.lease.Err() == nil {
 		next := k.next()
 		if next.giveUp {
 			giveUp(next.connection)
+		}
+		if next.look {
+			look(k.looked)
+			continue
 		}
 		if next.ended != nil {
 			send(next.reach, next.ended)
@@ -294,6 +334,7 @@ func (k *keepalive) run(send func(r reach, ended func()), giveUp func(connection
 type step struct {
 	giveUp     bool // whether run has to close the connection
 	connection uint64
+	look       bool  // whether the session has to look ahead
 	reach      reach // how far the heartbeat has to reach; used only if ended is set
 	ended      func()
 	wait       time.Duration // how long run waits for the next step
@@ -305,7 +346,8 @@ func (k *keepalive) next() step {
 	defer k.mu.Unlock()
 	now := k.lease.Now()
 	next := step{connection: k.number, wait: k.schedule.timeout} // wakeRun may end this wait earlier
-	if left, ok := k.schedule.giveUpIn(now, k.duty()); ok {
+	d := k.duty()
+	if left, ok := k.schedule.giveUpIn(now, d); ok {
 		if left <= 0 {
 			k.schedule.detached()
 			next.giveUp = true
@@ -313,15 +355,76 @@ func (k *keepalive) next() step {
 		}
 		next.wait = left
 	}
-	r, due, ok := k.schedule.due(now, k.duty())
+	if due, ok := k.schedule.lookIn(now, d); ok && !k.looking {
+		if due <= 0 {
+			k.looking, next.look = true, true
+			return next
+		}
+		next.wait = min(next.wait, due)
+	}
+	r, due, ok := k.schedule.due(now, d)
 	switch {
 	case ok && due > 0:
 		next.wait = min(next.wait, due)
 	case ok:
-		id := k.schedule.noteSent(r, now)
-		next.reach, next.ended = r, func() { k.heartbeatEnded(id) }
+		next.reach, next.ended = r, k.beginHeartbeat(r, now)
 	}
 	return next
+}
+
+// beginHeartbeat records that a heartbeat is sent now. The result is to be called
+// when the heartbeat was answered or has failed. The caller holds k.mu.
+func (k *keepalive) beginHeartbeat(r reach, now driver.Instant) (ended func()) {
+	id := k.schedule.noteSent(r, now)
+	if r != toQuorum {
+		return func() { k.heartbeatEnded(id) }
+	}
+	writing := make(chan struct{})
+	k.writing = writing
+	return func() { k.heartbeatEnded(id); k.writeEnded(writing) }
+}
+
+// dutyChanged makes run look at the schedule again. If a write is due because a
+// node is next in line, dutyChanged sends it itself, because the write is wanted
+// soon.
+func (k *keepalive) dutyChanged(send func(r reach, ended func())) {
+	if ended := k.dueWrite(); ended != nil {
+		send(toQuorum, ended)
+	}
+	k.wakeRun()
+}
+
+// dueWrite begins a heartbeat if one is due that is a write of the next in line.
+// Otherwise it returns nil.
+func (k *keepalive) dueWrite() (ended func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d, now := k.duty(), k.lease.Now()
+	if r, due, ok := k.schedule.due(now, d); d == Next && r == toQuorum && ok && due <= 0 {
+		return k.beginHeartbeat(r, now)
+	}
+	return nil
+}
+
+// writeEnded records that a heartbeat that is a write was answered or has failed.
+func (k *keepalive) writeEnded(writing chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.writing == writing {
+		k.writing = nil
+	}
+	close(writing)
+}
+
+// looked records that the session has looked ahead, and whether that failed.
+func (k *keepalive) looked(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.looking = false
+	if err != nil {
+		k.schedule.lastLook = k.lease.Now()
+	}
+	k.wakeRun()
 }
 
 // heartbeatEnded records that a heartbeat was answered or has failed.

@@ -145,7 +145,7 @@ func (c *Conn) sessionEvent(state zk.State) {
 // down, also if Close is never called.
 func (c *Conn) supervise() {
 	defer close(c.finished)
-	c.keepalive.run(c.heartbeat, c.dialer.giveUp)
+	c.keepalive.run(c.heartbeat, c.lookAhead, c.dialer.giveUp)
 	c.config.Events.Ended()
 	c.shutDown()
 	c.workers.close()

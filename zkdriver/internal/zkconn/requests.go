@@ -75,6 +75,11 @@ func (c *Conn) heartbeat(r reach, ended func()) {
 	})
 }
 
+// lookAhead calls Config.LookAhead on a worker, and then the function ended.
+func (c *Conn) lookAhead(ended func(error)) {
+	c.Work(func() { ended(c.config.LookAhead()) })
+}
+
 // Get reads the data and the Stat of a node.
 func (c *Conn) Get(path string) (data []byte, stat *zk.Stat, err error) {
 	err = c.ask(toServer, func() (err error) { data, stat, err = c.client.Get(path); return err })

@@ -30,6 +30,7 @@ type schedule struct {
 	written    driver.Instant // when the latest answered write was sent
 	lastProof  driver.Instant // when the latest write or Sync was sent, whether it was answered or not
 	lastWrite  driver.Instant // when the latest write was sent
+	lastLook   driver.Instant // when the latest look ahead failed
 	unanswered []heartbeat    // the heartbeats without an answer, oldest first
 	heartbeats uint64         // the number of heartbeats ever sent, on all connections
 }
@@ -90,7 +91,7 @@ func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	s.touches = [len(s.touches)]touch{}
 	s.newest = 0
 	s.touches[0] = touch{sent: asked, answered: now, set: true, direct: true}
-	s.proven, s.written, s.lastProof, s.lastWrite = never, never, never, never
+	s.proven, s.written, s.lastProof, s.lastWrite, s.lastLook = never, never, never, never, never
 	s.unanswered = nil
 	s.attached = true
 	if first {
@@ -170,7 +171,7 @@ func (s *schedule) interval(r time.Duration, d Duty) (p time.Duration, n int) {
 	most := s.term * 4 / 5
 	n, least := 1, s.timeout*2/17
 	switch rest := max(s.gap+r, s.timeout/4); {
-	case d == Waiting && 2*rest+r <= most:
+	case d.onlyWaits() && 2*rest+r <= most:
 		least = s.timeout / 4
 	case s.gap+r > s.timeout*3/16:
 		n = 2
@@ -195,17 +196,35 @@ func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration,
 		return 0, 0, false
 	}
 	r = toLeader
-	if d == Holding && (s.lastWrite == never || now.Sub(s.lastWrite) >= time.Duration(n)*p+p/2) {
+	if d == Holding && (s.lastWrite == never || now.Sub(s.lastWrite) >= time.Duration(n)*p+p/2) ||
+		d == Next && (p >= s.timeout/4 || s.untilOld(now) <= 0) {
 		r = toQuorum
 	}
 	if s.lastProof == never {
 		return r, 0, true
 	}
 	wait = p - now.Sub(s.lastProof)
+	if d.onlyWaits() && n == 1 {
+		// If the latest proof was sent before a heartbeat was due, it proves less
+		// than that heartbeat would have proved.
+		early := s.lastProof.Sub(later(s.weak, s.strong)) - p
+		wait -= min(max(early, 0), p/2)
+	}
 	if d == Holding && s.lastWrite != never {
 		// If the session sends a Sync for another reason, that does not delay
 		// the write.
 		wait = min(wait, time.Duration(n+1)*p-now.Sub(s.lastWrite))
+	}
+	if d == Next && s.lastWrite != s.lastProof {
+		// A session that has just become next in line writes at once.
+		late := s.untilOld(now)
+		if p < s.timeout/4 {
+			late += p // at most that late, the next heartbeat is a write
+		}
+		if late <= 0 {
+			return toQuorum, 0, true
+		}
+		wait = min(wait, late)
 	}
 	// If a heartbeat is sent just too early to prove the next touch, it proves
 	// nothing new. So it is sent a little later if that wait is short.
@@ -215,6 +234,26 @@ func (s *schedule) due(now driver.Instant, d Duty) (r reach, wait time.Duration,
 		}
 	}
 	return r, wait, true
+}
+
+// untilOld returns how long it is until the latest write is a quarter of the
+// timeout old. While a node of the session is next in line, that is how often
+// the session writes. If there was no write on this connection, it is zero.
+func (s *schedule) untilOld(now driver.Instant) time.Duration {
+	if s.lastWrite == never {
+		return 0
+	}
+	return s.timeout/4 - now.Sub(s.lastWrite)
+}
+
+// lookIn returns how long it is until the session is to look ahead. If it must
+// not look ahead before another event, ok is false.
+func (s *schedule) lookIn(now driver.Instant, d Duty) (wait time.Duration, ok bool) {
+	wait = s.untilOld(now)
+	if s.lastLook != never {
+		wait = max(wait, s.timeout/4-now.Sub(s.lastLook))
+	}
+	return wait, d == Unsure && s.attached
 }
 
 // unansweredFor returns how long the oldest unanswered heartbeat has waited for

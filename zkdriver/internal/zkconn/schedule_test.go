@@ -42,6 +42,9 @@ type world struct {
 	writes   int
 	requests int
 	cuts     int
+	looks    int
+	seen     Duty  // the duty of a session that has looked ahead
+	lookErr  error // the result of looking ahead
 }
 
 type worldConfig struct {
@@ -83,7 +86,7 @@ func newWorld(t *testing.T, c worldConfig) *world {
 	go w.pings()
 	go func() {
 		defer close(w.joined)
-		w.keepalive.run(func(what reach, ended func()) { go w.request(what, true, ended) }, w.giveUp)
+		w.keepalive.run(w.send, w.lookAhead, w.giveUp)
 	}()
 	return w
 }
@@ -175,6 +178,28 @@ func (w *world) heardOf() {
 	if !w.deposed && time.Now().Before(w.expiry) {
 		w.expiry = time.Now().Add(w.timeout)
 	}
+}
+
+func (w *world) send(what reach, ended func()) { go w.request(what, true, ended) }
+
+// lookAhead takes a round trip, and then sets the duty to w.seen.
+func (w *world) lookAhead(ended func(error)) {
+	go func() {
+		done := make(chan struct{})
+		go w.request(toServer, false, func() { close(done) })
+		select {
+		case <-done:
+		case <-w.lease.Done():
+		}
+		var err error
+		w.locked(func() {
+			w.looks++
+			if err = w.lookErr; err == nil {
+				w.does.Store(int32(w.seen))
+			}
+		})
+		ended(err)
+	}()
 }
 
 // giveUp closes the connection, and connects again as soon as possible.
@@ -290,6 +315,10 @@ var (
 	atRestStated = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, duty: Idle}
 	waits        = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip, duty: Waiting}
 	waitsStated  = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, duty: Waiting}
+	nextWaits    = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: trip, duty: Next}
+	nextStated   = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, stated: true, trip: trip, duty: Next}
+	nextMargin   = worldConfig{timeout: 10 * time.Second, margin: 5 * time.Second, tick: 2 * time.Second, trip: trip, duty: Next}
+	nextSlow     = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, trip: time.Second, duty: Next}
 	twoTicks     = worldConfig{timeout: 4 * time.Second, margin: time.Second, tick: 2 * time.Second, trip: trip, duty: Holding}
 	severalHost  = worldConfig{timeout: 10 * time.Second, margin: 2500 * time.Millisecond, tick: 2 * time.Second, hosts: 3, trip: trip, duty: Holding}
 )
@@ -302,7 +331,7 @@ func TestASessionThatIsCutOffEndsNoEarlier(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
 		least float64
-	}{{notStated, .37}, {twoTicks, .37}, {severalHost, .37}, {tickStated, .5}, {halfMargin, .12}, {waits, .249}, {waitsStated, .249}} {
+	}{{notStated, .37}, {twoTicks, .37}, {severalHost, .37}, {tickStated, .5}, {halfMargin, .12}, {waits, .249}, {waitsStated, .249}, {nextWaits, .249}, {nextStated, .249}, {nextMargin, .12}} {
 		shortest := time.Hour
 		each(t, x.worldConfig, func(w *world) {
 			w.locked(func() { w.down = true })
@@ -325,7 +354,7 @@ func TestOutageThatEndsInTimeLosesNothing(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
 		outage float64
-	}{{notStated, .34}, {severalHost, .34}, {tickStated, .47}, {waits, .21}, {waitsStated, .21}} {
+	}{{notStated, .34}, {severalHost, .34}, {tickStated, .47}, {waits, .21}, {waitsStated, .21}, {nextWaits, .21}, {nextStated, .21}} {
 		for how, begin := range outages {
 			t.Run(fmt.Sprint(how, x.hosts, x.stated, x.duty), func(t *testing.T) {
 				each(t, x.worldConfig, func(w *world) {
@@ -431,7 +460,7 @@ func TestMarginThatIsAcceptedHoldsAtRest(t *testing.T) {
 			for hundredths := time.Duration(1); hundredths <= 50; hundredths++ {
 				for _, r := range []time.Duration{0, timeout / 1000, timeout / 100, timeout / 25} {
 					c := worldConfig{timeout: timeout, margin: timeout * hundredths / 100, tick: timeout / max(ticks, 2), stated: ticks > 0, trip: r}
-					for _, c.duty = range []Duty{Holding, Waiting, Idle} {
+					for _, c.duty = range []Duty{Holding, Waiting, Next, Idle} {
 						if c.duty != Holding && hundredths%7 > 0 {
 							continue // for the other duties, every seventh margin is enough
 						}
@@ -450,7 +479,7 @@ func TestRoundTripsThatGrowAreSurvived(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
 		trip float64
-	}{{notStated, .2}, {severalHost, .2}, {tickStated, .2}, {halfMargin, .07}, {waits, .2}, {waitsStated, .2}} {
+	}{{notStated, .2}, {severalHost, .2}, {tickStated, .2}, {halfMargin, .07}, {waits, .2}, {waitsStated, .2}, {nextWaits, .2}, {nextStated, .2}} {
 		require.NoError(t, grown(t, x.worldConfig, part100(x.timeout, x.trip)), "%+v", x)
 	}
 }
@@ -473,7 +502,8 @@ func TestCostOfAHolderAtRest(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
 		writes, requests float64 // the most writes, and the most requests in all, in one session timeout
-	}{{notStated, 3, 9}, {tickStated, 4.5, 9}, {atRest, 0, 9}, {waits, 0, 4.5}, {waitsStated, 0, 4.5}, {twoTicks, 3, 9}, {halfMargin, 3, 9}} {
+	}{{notStated, 3, 9}, {tickStated, 4.5, 9}, {atRest, 0, 9}, {waits, 0, 4.5}, {waitsStated, 0, 4.5},
+		{nextWaits, 4, 4.5}, {nextStated, 4, 4.5}, {nextMargin, 4, 9}, {nextSlow, 4, 12}, {twoTicks, 3, 9}, {halfMargin, 3, 9}} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, x.worldConfig)
 			defer w.end()

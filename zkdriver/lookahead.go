@@ -1,0 +1,173 @@
+package zkdriver
+
+import (
+	"slices"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
+)
+
+// A waiting node is next in line if the node that it waits for is the first of
+// its queue. Its session then sends writes, so that the release of that first
+// node can grant the lock at once: see zkconn.Next. The session learns of its
+// turn as follows. When its latest write is a quarter of the session timeout
+// old, it lists the queue and watches the node V directly before the one that
+// its own node waits for. The release of V makes the own node next in line. If
+// V ends in another way, the session lists the queue again.
+//
+// All this is only a hint. A wrong hint costs a write, and a missing one delays
+// a grant by a write, because zkconn.Conn.Confirm decides before each grant.
+
+// turn is what a session knows about the turn of a node that only waits.
+type turn struct {
+	// ownNodes.mu guards all fields but ahead.
+	ahead []driver.Node // the nodes that the node waits for
+	state turnState
+	node  *ownNode
+	v     string // the path of V; "" unless the state is behind
+}
+
+type turnState int
+
+const (
+	over   turnState = iota // the node does not only wait any more
+	unsure                  // it is not known whether the node is next in line
+	behind                  // V exists, and is watched
+	next
+)
+
+// setTurn changes a turn. A turn that is over stays over. The caller holds o.mu.
+func (o *ownNodes) setTurn(t *turn, state turnState, v string) {
+	switch t.state {
+	case over:
+		return
+	case unsure:
+		delete(o.unsure, t)
+	case behind:
+		if delete(o.behind[t.v], t); len(o.behind[t.v]) == 0 {
+			delete(o.behind, t.v)
+		}
+	case next:
+		o.next--
+	}
+	t.state, t.v = state, v
+	switch state {
+	case unsure:
+		o.unsure[t] = struct{}{}
+	case behind:
+		if o.behind[v] == nil {
+			o.behind[v] = make(map[*turn]struct{})
+		}
+		o.behind[v][t] = struct{}{}
+	case next:
+		o.next++
+	}
+}
+
+// beginTurn starts a new turn of a node. The caller holds o.mu.
+func (o *ownNodes) beginTurn(n *ownNode, ahead []driver.Node) {
+	o.endTurn(n)
+	if o.unsure == nil {
+		o.unsure, o.behind = make(map[*turn]struct{}), make(map[string]map[*turn]struct{})
+	}
+	n.turn = &turn{ahead: ahead, node: n, state: unsure}
+	o.unsure[n.turn] = struct{}{}
+}
+
+// endTurn is called when a node does not only wait any more. The caller holds
+// o.mu.
+func (o *ownNodes) endTurn(n *ownNode) {
+	if n.turn != nil {
+		o.setTurn(n.turn, over, "")
+		n.turn = nil
+	}
+}
+
+// watchEnded is called when the watch of a path has ended, and why. It reports
+// whether that changes the turn of a node.
+func (o *ownNodes) watchEnded(path string, why driver.Cause) (changed bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	state := unsure
+	if why == driver.Released { // then V was the first node of its queue
+		state = next
+	}
+	for t := range o.behind[path] {
+		o.setTurn(t, state, "")
+		changed = true
+	}
+	return changed
+}
+
+// turnsUnknown returns the turns that are unsure, by queue.
+func (o *ownNodes) turnsUnknown() map[string][]*turn {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	byQueue := make(map[string][]*turn)
+	for t := range o.unsure {
+		byQueue[t.node.queue] = append(byQueue[t.node.queue], t)
+	}
+	return byQueue
+}
+
+// learn records what a list or a watch has shown of a turn that was unsure.
+func (o *ownNodes) learn(t *turn, state turnState, v string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.setTurn(t, state, v)
+}
+
+// lookAhead finds out which waiting nodes of the session are next in line. It
+// sends one request at a time, so that a session with many waiting nodes sends
+// no burst.
+func (s *session) lookAhead() (err error) {
+	for queue, turns := range s.own.turnsUnknown() {
+		if s.own.duty() != zkconn.Unsure { // then the session sends writes in any case
+			return err
+		}
+		if e := s.lookAheadIn(queue, turns); e != nil {
+			err = e
+		}
+	}
+	return err
+}
+
+func (s *session) lookAheadIn(queue string, turns []*turn) (err error) {
+	nodes, err := s.listChildren(queue)
+	if err != nil {
+		return err
+	}
+	for _, t := range turns {
+		i := slices.IndexFunc(nodes, func(n driver.Node) bool {
+			return slices.ContainsFunc(t.ahead, func(a driver.Node) bool { return a.Name == n.Name })
+		})
+		if i <= 0 { // if no node of t.ahead is left, the wait is about to end
+			s.own.learn(t, next, "")
+			continue
+		}
+		v := s.settings.queuePath(queue) + "/" + nodes[i-1].Name
+		s.own.learn(t, behind, v)
+		if e := s.watchAhead(queue, v); e != nil {
+			s.own.learn(t, unsure, "")
+			err = e
+		}
+	}
+	return err
+}
+
+// watchAhead makes sure that a watch of the node is set, whose end calls
+// watchEnded.
+func (s *session) watchAhead(queue, path string) error {
+	nobody := &subscriber{c: make(chan driver.Cause, 1)}
+	w, first := s.watches.subscribe(path, nobody, false)
+	defer s.watches.unsubscribe(nobody)
+	if first {
+		s.arm(path, w, func(path string) (watchedNode, error) { return s.watchNode(queue, path) })
+	}
+	select {
+	case <-w.armed:
+		return w.err
+	case <-s.Done():
+		return s.Err()
+	}
+}

@@ -1,0 +1,261 @@
+package zkdriver
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/leasehook"
+	"github.com/dlock-go/dlock/internal/zktest"
+	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
+)
+
+// member is a session with one node in the queue "q". Its timeout is longer than
+// any test; the test moves the clock of its lease.
+type member struct {
+	*session
+	t     testing.TB
+	proxy *zktest.Proxy
+	place driver.Place
+	watch driver.Watch
+}
+
+// newLine returns n members whose nodes are in the queue in this order. No
+// member waits yet.
+func newLine(t testing.TB, n int) (line []*member) {
+	t.Helper()
+	server := zktest.Shared(t)
+	chroot := server.Chroot(t)
+	for i := range n {
+		m := &member{t: t, proxy: zktest.NewProxy(t, server.Addr())}
+		m.session = mustConnect(t, fmt.Sprintf("zk://%s%s?session_timeout=%v", m.proxy.Addr(), chroot, longTimeout))
+		var err error
+		m.place, err = create(within(t), m, "q", "h-W-", fmt.Append(nil, i))
+		require.NoError(t, err)
+		line = append(line, m)
+	}
+	return line
+}
+
+func (m *member) waitFor(ahead *member) {
+	m.t.Helper()
+	var err error
+	m.watch, err = m.Watch(within(m.t), "q", m.place, ahead.place.Node)
+	require.NoError(m.t, err)
+}
+
+func (m *member) delete(why driver.Cause) {
+	m.t.Helper()
+	require.NoError(m.t, m.Delete(within(m.t), "q", m.place, why))
+}
+
+// pass lets more than 3/8 of the timeout pass, after which an answered write does
+// not suffice for a grant. It does so in steps, because a connection on which a
+// heartbeat is unanswered for long is given up.
+func (m *member) pass() {
+	m.t.Helper()
+	for range 3 {
+		leasehook.Skew(m.conn.Lease(), longTimeout*13/100)
+		require.NoError(m.t, m.conn.Sync("/"))
+	}
+	m.conn.DutyChanged() // the timers of the session have not noticed
+}
+
+func (m *member) becomes(d zkconn.Duty) {
+	m.t.Helper()
+	eventually(m.t, fmt.Sprint("duty ", d), func() bool { return m.own.duty() == d })
+}
+
+// hasSent waits until the session has sent that many writes, and may be granted a
+// lock without another one.
+func (m *member) hasSent(writes int) {
+	m.t.Helper()
+	eventually(m.t, "a recent write was answered", func() bool {
+		m.own.addCreating(1) // as if the session were granted a lock
+		defer m.own.addCreating(-1)
+		return m.conn.Confirmed()
+	})
+	require.Equal(m.t, writes, m.writes())
+}
+
+func (m *member) writes() int { return m.proxy.Frames(zktest.OpMulti) }
+
+// However long the waiter has waited, it sends nothing between the answer to its
+// predecessor's Delete and its own grant.
+func TestNextInLineSendsNothingBeforeItsGrant(t *testing.T) {
+	for name, passes := range map[string]int{"a short time": 1, "twice the timeout": 6} {
+		for _, between := range []int{0, 1} { // nodes between the predecessor and the waiter, as among readers
+			t.Run(fmt.Sprint(name, between), func(t *testing.T) {
+				line := newLine(t, 3+between)
+				v, w, x := line[0], line[1], line[2+between]
+				x.waitFor(w)
+				writes := x.writes()
+				for range passes {
+					x.pass()
+					x.becomes(zkconn.Waiting)
+				}
+				require.Equal(t, writes, x.writes(), "V is the first node")
+
+				v.delete(driver.Released)
+				x.becomes(zkconn.Next)
+				x.hasSent(writes + 1)
+				for i := range passes {
+					x.pass()
+					x.hasSent(writes + 2 + i)
+				}
+				before := x.proxy.Requests()
+				w.delete(driver.Released)
+				require.Equal(t, driver.Released, causeOf(t, x.watch.C))
+				require.Equal(t, before, x.proxy.Requests())
+			})
+		}
+	}
+}
+
+// The release may arrive while the write of the next in line is in flight. Then
+// the grant waits for the answer to that write, and not for another one.
+func TestGrantJoinsTheWriteOfTheNextInLine(t *testing.T) {
+	line := newLine(t, 3)
+	v, w, x := line[0], line[1], line[2]
+	x.waitFor(w)
+	for range 2 {
+		x.pass()
+		x.becomes(zkconn.Waiting)
+	}
+	held := x.proxy.HoldRequests(zktest.Op(zktest.OpMulti))
+	v.delete(driver.Released)
+	closed(t, "the write", held.Held())
+	before := x.proxy.Requests()
+	w.delete(driver.Released)
+	eventually(t, "the event of the release", func() bool { return x.own.duty() == zkconn.Holding })
+	requireNoEvent(t, x.watch.C)
+	held.Release()
+	require.Equal(t, driver.Released, causeOf(t, x.watch.C))
+	require.Equal(t, before, x.proxy.Requests())
+}
+
+// If V goes without a release, the waiter need not be next in line. So its
+// session lists the queue once, and sends no write.
+func TestWaiterWatchesAnotherNodeWhenVGoes(t *testing.T) {
+	for name, goes := range map[string]func(v *member){
+		"gives up": func(v *member) { v.delete(driver.Changed) },
+		"is renamed": func(v *member) {
+			_, err := v.Replace(within(v.t), "q", v.place, "h-R-")
+			require.NoError(v.t, err)
+		},
+		"loses its session": func(v *member) { require.NoError(v.t, v.Close()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			line := newLine(t, 4)
+			first, v, w, x := line[0], line[1], line[2], line[3]
+			x.waitFor(w)
+			x.pass()
+			x.becomes(zkconn.Waiting)
+			writes, lists := x.writes(), x.proxy.Frames(zktest.OpGetChildren2)
+			goes(v)
+			eventually(t, "a list", func() bool { return x.proxy.Frames(zktest.OpGetChildren2) == lists+1 })
+			x.becomes(zkconn.Waiting)
+			require.Equal(t, writes, x.writes())
+
+			first.delete(driver.Released)
+			if name == "is renamed" {
+				x.becomes(zkconn.Waiting)
+				require.NoError(t, v.Close())
+			}
+			x.becomes(zkconn.Next)
+			x.hasSent(writes + 1)
+		})
+	}
+}
+
+// Waiters give up one after the other. At any time, only the session of the node
+// behind the first one is next in line.
+func TestOneSessionOfAQueueWritesWhenWaitersGiveUp(t *testing.T) {
+	line := newLine(t, 8)
+	for i, m := range line[1:] {
+		m.waitFor(line[i])
+	}
+	settle := func() {
+		for i, m := range line[1:] {
+			m.pass()
+			if i == 0 {
+				m.becomes(zkconn.Next)
+			} else {
+				m.becomes(zkconn.Waiting)
+			}
+		}
+	}
+	settle()
+	for _, gone := range []int{3, 1, 2, 1} {
+		var before []int
+		for _, m := range line {
+			before = append(before, m.writes())
+		}
+		line[gone].delete(driver.Changed)
+		behind := line[gone+1]
+		ended(t, behind.watch.C)
+		_, err := behind.List(within(t), "q") // as package driver requires
+		require.NoError(t, err)
+		behind.waitFor(line[gone-1])
+		for i, m := range line {
+			if i > gone+1 {
+				m.becomes(zkconn.Waiting)
+				require.Equal(t, before[i], m.writes(), "contender %d", i)
+			}
+		}
+		line = append(line[:gone:gone], line[gone+1:]...)
+		settle()
+	}
+}
+
+// After a reconnect, the report of a release is not trusted. The waiter lists the
+// queue.
+func TestWaiterLearnsOfItsTurnAfterAReconnect(t *testing.T) {
+	line := newLine(t, 3)
+	v, w, x := line[0], line[1], line[2]
+	x.waitFor(w)
+	x.pass()
+	x.becomes(zkconn.Waiting)
+	writes, lists := x.writes(), x.proxy.Frames(zktest.OpGetChildren2)
+	connection := x.conn.Connection()
+	x.proxy.Refuse()
+	x.proxy.DropConnections()
+	v.delete(driver.Released)
+	x.proxy.Heal()
+	eventually(t, "a new connection", func() bool { return x.conn.Connection() > connection })
+	x.becomes(zkconn.Next)
+	x.hasSent(writes + 1)
+	require.Equal(t, lists+1, x.proxy.Frames(zktest.OpGetChildren2))
+}
+
+func TestANewWatchStartsTheTurnAnew(t *testing.T) {
+	var o ownNodes
+	o.add("q", driver.Place{Node: driver.Node{Name: "w-W-0000000007", Seq: 7, Epoch: 1}, Token: 8}, 1)
+	turnOf := func() *turn { return o.byToken[8].turn }
+	w := driver.Node{Name: "w-W-0000000006", Seq: 6, Epoch: 1}
+	first := o.beginWait("q", 8, []driver.Node{w})
+	require.Equal(t, zkconn.Unsure, o.duty())
+	old := turnOf()
+	o.learn(old, behind, "/q/v")
+	require.Equal(t, zkconn.Waiting, o.duty())
+	second := o.beginWait("q", 8, []driver.Node{w})
+	require.Equal(t, zkconn.Unsure, o.duty())
+	require.False(t, o.watchEnded("/q/v", driver.Released))
+	o.learn(old, next, "")
+	require.Equal(t, zkconn.Unsure, o.duty(), "what was learned for the first watch does not count")
+	o.learn(turnOf(), next, "")
+	require.Equal(t, zkconn.Next, o.duty())
+	first(false)
+	require.Equal(t, zkconn.Next, o.duty(), "one of two watches is open")
+	second(true)
+	require.Equal(t, zkconn.Holding, o.duty())
+	o.beginWait("q", 8, []driver.Node{w})
+	o.learn(turnOf(), behind, "/q/v")
+	o.forget(8)
+	require.Equal(t, zkconn.Idle, o.duty())
+	require.Zero(t, o.next)
+	require.Empty(t, o.unsure)
+	require.Empty(t, o.behind)
+}
