@@ -177,8 +177,8 @@
 //     that is worthwhile.
 //   - session.go: the session, and what it remembers: its own nodes
 //     (ownnodes.go), which of them are next in line (lookahead.go), its
-//     requests in flight (inflight.go), its watches (watches.go), its orphans (orphans.go), and how nodes are made in each
-//     queue (queuecache.go).
+//     requests in flight (inflight.go), its watches (watches.go), its orphans
+//     (orphans.go), and how nodes are made in each queue (queuecache.go).
 //   - node.go reads a node; trailer.go has the last line of its data; names.go
 //     maps names to paths; acl.go has ACLs and the session's secret; explain.go
 //     turns errors of requests into errors for callers.

@@ -25,7 +25,7 @@ type ownNodes struct {
 	creating int    // how many Creates are in flight
 	waiting  int    // number of nodes that only wait, see beginWait
 
-	// What is known of the turns of the nodes that only wait.
+	// The turns of the nodes that only wait.
 	next   int // number of nodes that are next in line
 	unsure map[*turn]struct{}
 	behind map[string]map[*turn]struct{} // by the path of V

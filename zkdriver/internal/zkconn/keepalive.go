@@ -53,11 +53,11 @@ import (
 // a holder during that time. So a session whose nodes all only wait needs no
 // writes. Before such a watch ends, or sends Released, the lease is set back to
 // strong, and enough of the lease must be left; if the latest write is too old
-// for that, confirm sends a write. So that a grant need not wait for that write,
-// the session of a waiter that is next in line (see Next) sends the write earlier,
-// and repeats it while the waiter is next in line. If a contender has stopped its watch, it
-// lists the queue before it acts as a holder, and the list waits for the same
-// write.
+// for that, confirm sends a write. So that a grant need not wait for that
+// write, the session of a waiter that is next in line (see Next) sends the
+// write earlier, and repeats it while the waiter is next in line. If a
+// contender has stopped its watch, it lists the queue before it acts as a
+// holder, and the list waits for the same write.
 //
 // # Why no other session is granted a lock before the lease ends
 //
@@ -384,26 +384,25 @@ func (k *keepalive) beginHeartbeat(r reach, now driver.Instant) (ended func()) {
 	return func() { k.heartbeatEnded(id); k.writeEnded(writing) }
 }
 
-// dutyChanged makes run look at the schedule again. If a write is due because a
-// node is next in line, dutyChanged sends it itself, because the write is wanted
-// soon.
-func (k *keepalive) dutyChanged(send func(r reach, ended func())) {
-	if ended := k.dueWrite(); ended != nil {
+// dutyChanged makes run look at the schedule again. If write is set and the
+// latest write is old, dutyChanged sends a write itself, because it is wanted soon.
+func (k *keepalive) dutyChanged(write bool, send func(r reach, ended func())) {
+	if ended := k.beginWrite(write); ended != nil {
 		send(toQuorum, ended)
 	}
 	k.wakeRun()
 }
 
-// dueWrite begins a heartbeat if one is due that is a write of the next in line.
-// Otherwise it returns nil.
-func (k *keepalive) dueWrite() (ended func()) {
+// beginWrite begins a heartbeat that is a write. If none is wanted, or if a
+// session that may hold a lock sends its own writes, beginWrite returns nil.
+func (k *keepalive) beginWrite(wanted bool) (ended func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	d, now := k.duty(), k.lease.Now()
-	if r, due, ok := k.schedule.due(now, d); d == Next && r == toQuorum && ok && due <= 0 {
-		return k.beginHeartbeat(r, now)
+	now := k.lease.Now()
+	if !wanted || !k.duty().onlyWaits() || !k.schedule.attached || k.schedule.untilOld(now) > 0 {
+		return nil
 	}
-	return nil
+	return k.beginHeartbeat(toQuorum, now)
 }
 
 // writeEnded records that a heartbeat that is a write was answered or has failed.
