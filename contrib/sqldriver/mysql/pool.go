@@ -17,10 +17,11 @@ import (
 // pool has the connections of one session. A session that was made by a DSN has its
 // own connections, and closes them.
 type pool struct {
-	shared *sql.DB // of NewConnector
-	config *mysql.Config
-	size   int
-	slots  chan struct{} // for calls: heartbeats, looks and clean-ups need no slot
+	shared  *sql.DB // of NewConnector
+	config  *mysql.Config
+	timeout time.Duration // the session timeout
+	size    int
+	slots   chan struct{} // for calls: heartbeats, looks and clean-ups need no slot
 
 	mu  sync.Mutex
 	own *sql.DB // nil before the first use and after Close
@@ -34,7 +35,7 @@ func newPool(c *connector) (*pool, error) {
 	if n <= 0 {
 		n = defaults().connections
 	}
-	p := &pool{shared: c.db, size: n, slots: make(chan struct{}, n-2)}
+	p := &pool{shared: c.db, timeout: c.options.timeout, size: n, slots: make(chan struct{}, n-2)}
 	if c.db != nil {
 		return p, nil
 	}
@@ -76,7 +77,7 @@ func (p *pool) db() (*sql.DB, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.own = sql.OpenDB(greeter{c, p.config.Addr})
+		p.own = sql.OpenDB(greeter{c, p.config.Addr, session.ConnectLimit(p.timeout)})
 		p.own.SetMaxOpenConns(p.size)
 		p.own.SetMaxIdleConns(p.size)
 		p.own.SetConnMaxIdleTime(time.Minute)
@@ -88,11 +89,14 @@ func (p *pool) db() (*sql.DB, error) {
 // server only if the dial fails, so greeter names it in every other error.
 type greeter struct {
 	sqldriver.Connector
-	addr string
+	addr  string
+	limit time.Duration
 }
 
 // Connect implements driver.Connector of database/sql.
 func (g greeter) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.limit)
+	defer cancel()
 	conn, err := g.Connector.Connect(ctx)
 	switch {
 	case err == nil:

@@ -42,6 +42,18 @@ func connectSilent(t *testing.T, silence *sqltest.Silence) driver.Session {
 	return s
 }
 
+func TestConnectingHasATimeLimit(t *testing.T) {
+	sqltest.SilentConnect(t, func(ctx context.Context, dial sqltest.Dial) error {
+		c, err := Driver{}.OpenConnector("dlock@tcp(127.0.0.1)/locks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.(*connector).config.DialFunc = dial
+		_, err = c.Connect(ctx)
+		return err
+	})
+}
+
 // A server may accept a connection and then send nothing, or it may not answer the
 // first statement. The error says which server that is, and what the client waits for.
 func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {

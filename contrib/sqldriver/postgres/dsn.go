@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
 )
 
 // options are the parameters of a DSN that are not pgx's.
@@ -92,9 +94,9 @@ func unknownParameter(name string, hidden bool) error {
 	return fmt.Errorf("postgres: dsn: unknown parameter %q", name)
 }
 
-// connectTimeout returns the time that a connection to one of several hosts may take,
-// so that a heartbeat gets to the last of them although the others do not answer. It is
-// zero, which means no limit, if there is one host.
+// connectTimeout returns the time that a connection to a host may take. It is short if
+// there are several, so that a heartbeat gets to the last of them although the others do
+// not answer.
 func connectTimeout(config *pgx.ConnConfig, sessionTimeout time.Duration) time.Duration {
 	type host struct {
 		name string
@@ -105,7 +107,7 @@ func connectTimeout(config *pgx.ConnConfig, sessionTimeout time.Duration) time.D
 		hosts[host{f.Host, f.Port}] = true
 	}
 	if len(hosts) == 1 {
-		return 0
+		return session.ConnectLimit(sessionTimeout)
 	}
 	return max(sessionTimeout/4/time.Duration(len(hosts)), minConnectTimeout)
 }

@@ -36,6 +36,18 @@ func connectSilent(t *testing.T, silence *sqltest.Silence) driver.Session {
 	return s
 }
 
+func TestConnectingHasATimeLimit(t *testing.T) {
+	sqltest.SilentConnect(t, func(ctx context.Context, dial sqltest.Dial) error {
+		c, err := Driver{}.OpenConnector("postgres://dlock@127.0.0.1/locks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.(*connector).config.DialFunc = pgconn.DialFunc(dial)
+		_, err = c.Connect(ctx)
+		return err
+	})
+}
+
 // A server may accept a connection and then send nothing. The error says which server
 // that is.
 func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {

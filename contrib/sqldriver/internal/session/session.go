@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,6 +61,9 @@ func Connect(ctx context.Context, name string, store Store, timeout time.Duratio
 	if err == nil {
 		s.tidyOnce(ctx)
 		err = s.lease.Begin(func() error { return store.Begin(ctx, s.id, timeout) })
+	}
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // see ConnectLimit; not the caller's deadline
+		err = fmt.Errorf("%w: %s", driver.ErrUnavailable, strings.TrimPrefix(err.Error(), driver.ErrUnavailable.Error()+": "))
 	}
 	if err != nil {
 		s.lease.End(err)
@@ -160,6 +164,11 @@ func (s *Session) askQueue(ctx context.Context, what, queue string, request func
 // session timeout. The floor of two seconds keeps short timeouts from giving up
 // requests that wait for row locks.
 func Limit(timeout time.Duration) time.Duration { return max(timeout/4, 2*time.Second) }
+
+// ConnectLimit returns how long a session with the given timeout waits for a new
+// connection. database/sql makes some connections without the context of a call, and
+// such a connection has a place in the pool until then.
+func ConnectLimit(timeout time.Duration) time.Duration { return max(timeout/2, 5*time.Second) }
 
 // limit returns a context for one request: see Limit.
 func (s *Session) limit(ctx context.Context) (context.Context, context.CancelFunc) {

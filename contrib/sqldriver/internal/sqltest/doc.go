@@ -11,7 +11,8 @@
 //   - [Unlock] and [Count] are for tests of locks that also run on slow machines.
 //   - [SilentConnection] makes one connection of a session silent during a request.
 //     [ForgottenConnections] makes all of them silent.
-//     [SilentServer] checks the error of Connect if the server never answers.
+//     [SilentServer] checks the error of Connect if the server never answers, and
+//     [SilentConnect] that connecting has a time limit.
 //   - [Free] and [Contended] are benchmarks that compare dlock with what users of
 //     a database write without it: each [Way] is one method of locking.
 package sqltest

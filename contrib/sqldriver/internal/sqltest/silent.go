@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
@@ -284,4 +286,21 @@ type waitingConn struct {
 func (c waitingConn) Read(b []byte) (int, error) {
 	c.waits()
 	return c.Conn.Read(b)
+}
+
+// SilentConnect checks that Connect ends although its context has no deadline and the
+// server accepts connections and sends nothing. The function connect uses connections of
+// dial.
+func SilentConnect(t *testing.T, connect func(ctx context.Context, dial Dial) error) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		err := connect(t.Context(), func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			go io.Copy(io.Discard, server)
+			return client, nil
+		})
+		if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v", err)
+		}
+	})
 }
