@@ -56,6 +56,8 @@ var sections = []section{
 	{name: "try-held", title: "8 sessions that try a lock which is held", axis: "tries per second; more is better", workloads: []string{"try-held"}, panels: []string{""}},
 	{name: "try-free", title: "8 sessions that try, unlock and try again", axis: "locks taken per second; more is better", workloads: []string{"try-free"}, panels: []string{""}},
 	{name: "pass", title: "From release to grant", axis: medianTime, workloads: []string{"pass"}, panels: []string{""}},
+	{name: "waited", title: "A queue whose contenders have waited for 6 s", axis: handOverRate,
+		workloads: []string{"waited", "waited-hold"}, panels: []string{"drained", "with holds of 5 ms, from release to grant"}},
 }
 
 // heading is the title of the i-th workload of the section.
@@ -70,6 +72,14 @@ func (s section) heading(i int) string {
 type titled struct {
 	workload
 	title string
+}
+
+// sections returns the sections whose workloads the setup has.
+func (r *report) sections() []section {
+	return filter(sections, func(s section) bool {
+		_, has := r.workload(s.workloads[0])
+		return has
+	})
 }
 
 // inOrder returns the workloads of the setup in the order in which docs/benchmarks.md
@@ -119,7 +129,7 @@ func (r *report) regions() map[string]string {
 		return map[string]string{r.setup.name: r.overview()}
 	}
 	regions := map[string]string{"machine": r.machine(), "summary": r.summary()}
-	for _, s := range sections {
+	for _, s := range r.sections() {
 		regions[s.name] = r.section(s)
 	}
 	return regions
@@ -153,7 +163,7 @@ func (r *report) charts() map[string]chart {
 	if !r.setup.inFull {
 		return all
 	}
-	for _, s := range sections {
+	for _, s := range r.sections() {
 		w, _ := r.workload(s.workloads[0])
 		all[s.name] = r.chart(s, s.title, s.axis, w.figure)
 		if s.name == "queue" {

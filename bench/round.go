@@ -13,7 +13,7 @@ type sample map[string]float64
 
 // round has a child run a plan, and returns the figures. It reads the counters of the
 // server before and after.
-func round(c *child, s server, p work.Plan) (sample, error) {
+func round(c *child, s server, p work.Plan, age time.Duration) (sample, error) {
 	p.Server = s.addr()
 	atStart, err := s.read()
 	if err != nil {
@@ -24,7 +24,7 @@ func round(c *child, s server, p work.Plan) (sample, error) {
 	}
 	var joinBytes float64
 	if p.Kind == work.Drain {
-		if joinBytes, err = awaitQueue(s, atStart, p); err != nil {
+		if joinBytes, err = awaitQueue(s, atStart, p, age); err != nil {
 			return nil, err
 		}
 	}
@@ -56,7 +56,9 @@ func round(c *child, s server, p work.Plan) (sample, error) {
 // A holder of this library sets a watch on its own node 300 ms after the grant.
 // The idle time is longer than that, so that the request for this watch comes
 // before the measurement.
-func awaitQueue(s server, start counters, p work.Plan) (bytes float64, err error) {
+//
+// If age is not zero, awaitQueue waits for that time instead of the idle server.
+func awaitQueue(s server, start counters, p work.Plan, age time.Duration) (bytes float64, err error) {
 	const pause, idlePauses = 100 * time.Millisecond, 5
 	const background = 10 // an idle server receives at most this many packets in a pause, all of them pings
 	last := start
@@ -66,12 +68,17 @@ func awaitQueue(s server, start counters, p work.Plan) (bytes float64, err error
 		if err != nil {
 			return 0, err
 		}
-		if now.contenders >= float64(p.Contenders+1) && now.received-last.received <= background {
+		joined := now.contenders >= float64(p.Contenders+1)
+		if joined && now.received-last.received <= background {
 			idle++
 		} else {
 			idle = 0
 		}
 		last = now
+		if joined && age > 0 {
+			time.Sleep(age)
+			break
+		}
 		if time.Since(began) > answerWithin {
 			return 0, fmt.Errorf("%v of %d contenders are in the queue after %v", now.contenders-1, p.Contenders, answerWithin)
 		}

@@ -145,7 +145,7 @@ func (r *run) warmUp(c competitor) error {
 	if c.name == "bare" {
 		p.Sessions, p.Contenders = 1, 1
 	}
-	_, err := r.round(c, p, "warm")
+	_, err := r.round(c, workload{name: "warm", plan: p})
 	return err
 }
 
@@ -192,7 +192,7 @@ func (r *run) roundOrRestart(c competitor, w workload, dir string) (sample, erro
 			return nil, err
 		}
 	}
-	s, err := r.round(c, w.plan, w.name)
+	s, err := r.round(c, w)
 	if err != nil {
 		r.children[c.name].kill()
 		r.children[c.name].stop()
@@ -201,11 +201,12 @@ func (r *run) roundOrRestart(c competitor, w workload, dir string) (sample, erro
 	return s, err
 }
 
-func (r *run) round(c competitor, p work.Plan, name string) (sample, error) {
+func (r *run) round(c competitor, w workload) (sample, error) {
 	r.paths++
-	p.Path = fmt.Sprintf("/bench/%s-%d", name, r.paths)
+	p := w.plan
+	p.Path = fmt.Sprintf("/bench/%s-%d", w.name, r.paths)
 	p.Timeout = r.settings.SessionSeconds
-	return round(r.children[c.name], r.servers[c.server], p)
+	return round(r.children[c.name], r.servers[c.server], p, w.age)
 }
 
 func (r *run) stop() {

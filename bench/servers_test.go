@@ -85,7 +85,7 @@ func TestDelayedServerDelaysEachRequestAndItsReply(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(s.stop)
 	child := childOf(t, competitors()[0])
-	free, err := round(child, s, work.Plan{Kind: work.Loop, Path: "/bench/free", Sessions: 1, Contenders: 1, Millis: 500, Timeout: 30})
+	free, err := round(child, s, work.Plan{Kind: work.Loop, Path: "/bench/free", Sessions: 1, Contenders: 1, Millis: 500, Timeout: 30}, 0)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, free["p50"], float64((4 * delay).Microseconds()))
 	require.Positive(t, free["requests"], "read from the server, not through the delay")

@@ -14,6 +14,8 @@ type setup struct {
 	phrase  string // what follows "on" in a sentence about the setup, such as "one server"
 	members int    // number of ZooKeeper servers that form an ensemble; 1 for a single server
 	delayed bool   // clients reach the servers through a network with the delay settings.Delay
+	// sessionSeconds is the timeout of the sessions; 0 stands for that of the settings.
+	sessionSeconds int
 	// inFull reports whether the page has a section for each kind of workload. Other
 	// setups have one table for all of their workloads.
 	inFull bool
@@ -29,6 +31,8 @@ func setups() []setup {
 		{name: "one", phrase: "one server", members: 1, inFull: true},
 		{name: "three", phrase: "an ensemble of three servers", members: 3, workloads: few, competitors: some},
 		{name: "delayed", phrase: "one server behind a network delay", members: 1, delayed: true, workloads: few, competitors: some},
+		{name: "waited", phrase: "one server, with sessions of the default timeout of dlock", members: 1, sessionSeconds: 10,
+			workloads: []string{"waited", "waited-hold"}, competitors: []string{"dlock", "dlock-list", "zk.Lock", "curator"}},
 	}
 }
 
@@ -38,7 +42,10 @@ func setupNamed(name string) setup {
 }
 
 func (s setup) hasWorkload(w workload) bool {
-	return len(s.workloads) == 0 || slices.Contains(s.workloads, w.name)
+	if len(s.workloads) == 0 {
+		return w.only == "" || w.only == s.name
+	}
+	return slices.Contains(s.workloads, w.name)
 }
 
 func (s setup) hasCompetitor(c competitor) bool {
@@ -67,6 +74,9 @@ func (o options) runs() (list []*run, err error) {
 		r := &run{setup: s, settings: o.settings, workloads: filter(loads, s.hasWorkload), competitors: filter(locks, s.hasCompetitor)}
 		if !s.delayed {
 			r.settings.Delay = 0
+		}
+		if s.sessionSeconds > 0 {
+			r.settings.SessionSeconds = s.sessionSeconds
 		}
 		if len(r.workloads) > 0 && len(r.competitors) > 0 {
 			list = append(list, r)

@@ -33,14 +33,15 @@ func TestServersWorkloadsAndCompetitorsAreChosenTogether(t *testing.T) {
 	_, err := options{servers: "three", workloads: "try-held"}.runs()
 	require.ErrorContains(t, err, "the chosen servers have none of the chosen workloads")
 	_, err = options{servers: "two"}.runs()
-	require.EqualError(t, err, "bench: unknown: two; known are one, three, delayed")
+	require.EqualError(t, err, "bench: unknown: two; known are one, three, delayed, waited")
 }
 
 func TestEverySetupIsMeasuredByDefault(t *testing.T) {
 	runs, err := options{settings: settings{Rounds: 5, Delay: time.Millisecond}}.runs()
 	require.NoError(t, err)
-	require.Equal(t, []string{"one", "three", "delayed"}, mapped(runs, func(r *run) string { return r.setup.name }))
-	require.Len(t, runs[0].workloads, len(workloads()))
+	require.Equal(t, []string{"one", "three", "delayed", "waited"}, mapped(runs, func(r *run) string { return r.setup.name }))
+	require.Len(t, runs[0].workloads, len(workloads())-len(runs[3].workloads))
+	require.Equal(t, 10, runs[3].settings.SessionSeconds)
 	require.Len(t, runs[0].competitors, len(competitors()))
 	require.Zero(t, runs[0].settings.Delay)
 	require.Zero(t, runs[1].settings.Delay)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"time"
 
 	"github.com/dlock-go/dlock/bench/internal/work"
 )
@@ -12,6 +13,8 @@ type workload struct {
 	unit   string // what the rate and the costs count, in the plural, such as "acquisitions"
 	figure string // the figure by which competitors are compared: p50, rate or won
 	plan   work.Plan
+	age    time.Duration // drain: how long all contenders have waited when the holder releases the lock; 0: until the server is idle
+	only   string        // the only setup that has the workload; empty if all may have it
 	// cannot says, by the name of a competitor, why that competitor cannot do
 	// the workload.
 	cannot map[string]string
@@ -45,6 +48,12 @@ func workloads() []workload {
 		return workload{name: name, unit: "tries", figure: figure, cannot: map[string]string{"zk.Lock": "has no try"},
 			plan: work.Plan{Kind: work.Try, Sessions: 8, Contenders: 8, Held: held, Millis: 700}}
 	}
+	// In the drains of contenders that have waited, each contender has a session of
+	// its own, as most waiters have that wait for long.
+	waited := func(name, figure string, hold int) workload {
+		return workload{name: name, unit: "hand-overs", figure: figure, age: 6 * time.Second, only: "waited",
+			plan: work.Plan{Kind: work.Drain, Sessions: untimedGrants + 200, Contenders: untimedGrants + 200, Untimed: untimedGrants, Hold: hold}}
+	}
 	free := loop("free", 1, 1)
 	free.figure = "p50"
 	contend2 := loop("contend-2", 2, 2)
@@ -59,6 +68,7 @@ func workloads() []workload {
 		loop("process", 1, 64), loop("processes", 2, 64),
 		try("try-held", "rate", true), try("try-free", "won", false),
 		{name: "pass", unit: "hand-overs", figure: "p50", plan: work.Plan{Kind: work.Pass, Sessions: 2, Contenders: 2, Millis: 10, Count: 50}},
+		waited("waited", "rate", 0), waited("waited-hold", "p50", 5),
 	}
 }
 

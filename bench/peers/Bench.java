@@ -71,6 +71,7 @@ public class Bench {
     final boolean held;
     final int reads;
     final int untimed; // drain: number of grants before the measurement starts
+    final int hold; // drain: how long each contender holds the lock, in milliseconds
     final List<CuratorFramework> clients = new ArrayList<>();
     final List<Contender> contenders = new ArrayList<>();
     final List<Thread> threads = new ArrayList<>();
@@ -84,6 +85,7 @@ public class Bench {
     volatile long deadline; // when a loop or a try ends
     volatile long timedFrom; // the start of the measured part
     volatile double cpuAtStart;
+    long released; // drain: just before the latest release of a contender; 0 before the first one
     Contender holder;
 
     Bench(Plan plan, boolean readWrite) throws Exception {
@@ -93,6 +95,7 @@ public class Bench {
         held = Boolean.parseBoolean(plan.get("held"));
         reads = plan.number("reads");
         untimed = plan.number("lead");
+        hold = plan.text.contains("\"hold\":") ? plan.number("hold") : 0;
         int sessions = plan.number("sessions");
         counts = new long[plan.number("contenders")];
         try {
@@ -194,9 +197,20 @@ public class Bench {
 
     void lockOnce(int i, Contender c) throws Exception {
         c.exclusive.acquire();
+        long at = System.nanoTime();
         counts[i]++;
-        if (granted.incrementAndGet() == untimed) {
+        int n = granted.incrementAndGet();
+        if (n == untimed) {
             startMeasuring();
+        }
+        if (hold > 0) {
+            synchronized (latencies) {
+                if (n > untimed && released != 0) {
+                    latencies.add(at - released);
+                }
+                Thread.sleep(hold);
+                released = System.nanoTime();
+            }
         }
         c.exclusive.release();
     }

@@ -93,11 +93,28 @@ func (r *round) lockOnce(i int, c contender) error {
 	if err := c.lock(); err != nil {
 		return err
 	}
+	at := time.Now()
 	r.counts[i]++
-	if r.granted.Add(1) == int64(r.plan.Untimed) {
+	n := r.granted.Add(1)
+	if n == int64(r.plan.Untimed) {
 		r.timedFrom = takeSnapshot()
 	}
+	if r.plan.Hold > 0 {
+		r.hold(at, n > int64(r.plan.Untimed))
+	}
 	return c.unlock()
+}
+
+// hold returns when a contender that was granted the lock at that time is to
+// release it.
+func (r *round) hold(granted time.Time, timed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if timed && !r.released.IsZero() {
+		r.latencies = append(r.latencies, granted.Sub(r.released).Nanoseconds())
+	}
+	time.Sleep(time.Duration(r.plan.Hold) * time.Millisecond)
+	r.released = time.Now()
 }
 
 // try does the work of the i-th contender in a plan of kind Try.

@@ -42,6 +42,8 @@ type Plan struct {
 	Count      int    `json:"count"`      // pass: number of hand-overs
 	Untimed    int    `json:"lead"`       // drain: number of grants before the measurement starts
 	Timeout    int    `json:"timeout"`    // timeout of the sessions, in seconds
+
+	Hold int `json:"hold,omitempty"` // drain: how long each contender holds the lock, in milliseconds
 }
 
 // The kinds of plans.
@@ -50,7 +52,8 @@ const (
 	Loop = "loop"
 	// Drain: one session holds the lock and all contenders wait for it. On the
 	// command "go" the holder releases the lock. Each contender unlocks as soon
-	// as it is granted the lock.
+	// as it is granted the lock, or after Plan.Hold. With Plan.Hold, the times from
+	// just before an unlock to the next grant are measured, too.
 	Drain = "drain"
 	// Try: every contender tries to take the lock, and unlocks it after each
 	// success, until the time is up.
@@ -66,6 +69,6 @@ type Report struct {
 	CPU       float64 `json:"cpu"`       // seconds of processor time of the child, user and system
 	Counts    []int64 `json:"counts"`    // acquisitions of each contender
 	Tries     int64   `json:"tries"`     // try: number of attempts, with and without success
-	Latencies []int64 `json:"latencies"` // in nanoseconds: of each lock and unlock in a loop with one contender, of each hand-over in pass
+	Latencies []int64 `json:"latencies"` // in nanoseconds: of each lock and unlock in a loop with one contender, of each timed hand-over in pass, and in drain with a Hold
 	Allocs    int64   `json:"allocs"`    // allocations of memory; -1 if the child cannot count them
 }

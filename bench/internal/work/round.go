@@ -26,6 +26,7 @@ type round struct {
 	err       error
 	tries     int64
 	latencies []int64
+	released  time.Time // in a plan of kind Drain: just before the latest unlock of a contender
 }
 
 // openRound opens the sessions and starts the contenders. Before it returns, every

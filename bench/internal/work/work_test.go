@@ -152,6 +152,15 @@ func TestDrainIsTimedFromTheLastUntimedGrant(t *testing.T) {
 	m.closed.Wait()
 }
 
+func TestDrainWithHoldsMeasuresEachTimedHandOver(t *testing.T) {
+	report := do(t, &memory{}, Plan{Kind: Drain, Sessions: 3, Contenders: 8, Untimed: 3, Hold: 1})
+	require.Len(t, report.Latencies, 5)
+	for _, ns := range report.Latencies {
+		require.GreaterOrEqual(t, ns, int64(0))
+	}
+	require.GreaterOrEqual(t, report.Seconds, 0.005)
+}
+
 func TestTryWinsNothingWhileTheLockIsHeld(t *testing.T) {
 	_, report := doForATime(t, Plan{Kind: Try, Sessions: 2, Contenders: 2, Held: true, Millis: 5})
 	require.Equal(t, []int64{0, 0}, report.Counts)
