@@ -95,8 +95,7 @@ func unknownParameter(name string, hidden bool) error {
 }
 
 // connectTimeout returns the time that a connection to a host may take. It is short if
-// there are several, so that a heartbeat gets to the last of them although the others do
-// not answer.
+// there are several, so that a heartbeat reaches the last one if the others are silent.
 func connectTimeout(config *pgx.ConnConfig, sessionTimeout time.Duration) time.Duration {
 	type host struct {
 		name string

@@ -289,8 +289,7 @@ func (c waitingConn) Read(b []byte) (int, error) {
 }
 
 // SilentConnect checks that Connect ends although its context has no deadline and the
-// server accepts connections and sends nothing. The function connect uses connections of
-// dial.
+// server accepts connections and sends nothing. The function connect uses dial.
 func SilentConnect(t *testing.T, connect func(ctx context.Context, dial Dial) error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
