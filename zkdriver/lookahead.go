@@ -11,13 +11,9 @@ import (
 // its queue. Its session then sends writes, so that the release of that first
 // node can grant the lock at once: see zkconn.Next. The session learns of its
 // turn as follows. When its latest write is a quarter of the session timeout
-// old, it lists the queue and watches a node V: the second node before the one
-// that its own node waits for, or the first node of the queue if there is no
-// second one. When V is released, the session sends a write. If V was directly
-// before the awaited node, the own node is next in line now. Otherwise one more
-// contender comes before that, so that the write need not compete with the
-// release that it is for. If the lock then stays held for long, or if V ends in
-// another way, the session lists the queue again.
+// old, it lists the queue and watches the node V directly before the one that
+// its own node waits for. The release of V makes the own node next in line. If
+// V ends in another way, the session lists the queue again.
 //
 // All this is only a hint. A wrong hint costs a write, and a missing one delays
 // a grant by a write, because zkconn.Conn.Confirm decides before each grant.
@@ -29,7 +25,6 @@ type turn struct {
 	state turnState
 	node  *ownNode
 	v     string // the path of V; "" unless the state is behind
-	last  bool   // whether V is directly before the awaited node
 }
 
 type turnState int
@@ -89,20 +84,19 @@ func (o *ownNodes) endTurn(n *ownNode) {
 }
 
 // watchEnded is called when the watch of a path has ended, and why. It reports
-// whether that changes the turn of a node, and whether the session is to send a
-// write.
-func (o *ownNodes) watchEnded(path string, why driver.Cause) (changed, write bool) {
+// whether that changes the turn of a node.
+func (o *ownNodes) watchEnded(path string, why driver.Cause) (changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	state := unsure
+	if why == driver.Released { // then V was the first node of its queue
+		state = next
+	}
 	for t := range o.behind[path] {
-		state := unsure
-		if why == driver.Released && t.last { // V was the first node of its queue
-			state = next
-		}
 		o.setTurn(t, state, "")
 		changed = true
 	}
-	return changed, changed && why == driver.Released
+	return changed
 }
 
 // turnsUnknown returns the turns that are unsure, by queue.
@@ -151,8 +145,7 @@ func (s *session) lookAheadIn(queue string, turns []*turn) (err error) {
 			s.own.learn(t, next, "")
 			continue
 		}
-		v := s.settings.queuePath(queue) + "/" + nodes[max(i-2, 0)].Name
-		t.last = i == 1
+		v := s.settings.queuePath(queue) + "/" + nodes[i-1].Name
 		s.own.learn(t, behind, v)
 		if e := s.watchAhead(queue, v); e != nil {
 			s.own.learn(t, unsure, "")

@@ -261,8 +261,8 @@ func (ws *watches) drop(path string, w *watch) {
 // end tells the subscribers of a watch that the watch has ended, and why.
 func (ws *watches) end(path string, w *watch, why driver.Cause) {
 	w.over = true
-	if changed, write := ws.own.watchEnded(path, why); changed {
-		ws.conn.DutyChanged(write)
+	if ws.own.watchEnded(path, why) {
+		ws.conn.DutyChanged()
 	}
 	for s := range w.subscribers {
 		if why == driver.Released && s.own != w && s.own != nil {

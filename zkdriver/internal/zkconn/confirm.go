@@ -33,10 +33,9 @@ func (c *Conn) Confirmed() bool { return c.keepalive.confirmed() }
 func (c *Conn) Confirm() error { return c.keepalive.confirm(c.write) }
 
 // DutyChanged is called when Config.Duty may require an earlier heartbeat or
-// look ahead than before. If write is set, the session may soon need a recent
-// write, and sends one if its latest write is a quarter of the timeout old.
-// DutyChanged does not block. After the Conn has shut down it must not be called.
-func (c *Conn) DutyChanged(write bool) { c.keepalive.dutyChanged(write, c.heartbeat) }
+// look ahead than before. It does not block. After the Conn has shut down it must
+// not be called.
+func (c *Conn) DutyChanged() { c.keepalive.dutyChanged(c.heartbeat) }
 
 // ConfirmOrEnd returns when Confirm has succeeded, or the lease has ended.
 func (c *Conn) ConfirmOrEnd() {

@@ -384,25 +384,26 @@ func (k *keepalive) beginHeartbeat(r reach, now driver.Instant) (ended func()) {
 	return func() { k.heartbeatEnded(id); k.writeEnded(writing) }
 }
 
-// dutyChanged makes run look at the schedule again. If write is set and the
-// latest write is old, dutyChanged sends a write itself, because it is wanted soon.
-func (k *keepalive) dutyChanged(write bool, send func(r reach, ended func())) {
-	if ended := k.beginWrite(write); ended != nil {
+// dutyChanged makes run look at the schedule again. If a write is due because a
+// node is next in line, dutyChanged sends it itself, because the write is wanted
+// soon.
+func (k *keepalive) dutyChanged(send func(r reach, ended func())) {
+	if ended := k.dueWrite(); ended != nil {
 		send(toQuorum, ended)
 	}
 	k.wakeRun()
 }
 
-// beginWrite begins a heartbeat that is a write. If none is wanted, or if a
-// session that may hold a lock sends its own writes, beginWrite returns nil.
-func (k *keepalive) beginWrite(wanted bool) (ended func()) {
+// dueWrite begins a heartbeat if one is due that is a write of the next in line.
+// Otherwise it returns nil.
+func (k *keepalive) dueWrite() (ended func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := k.lease.Now()
-	if !wanted || !k.duty().onlyWaits() || !k.schedule.attached || k.schedule.untilOld(now) > 0 {
-		return nil
+	d, now := k.duty(), k.lease.Now()
+	if r, due, ok := k.schedule.due(now, d); d == Next && r == toQuorum && ok && due <= 0 {
+		return k.beginHeartbeat(r, now)
 	}
-	return k.beginHeartbeat(toQuorum, now)
+	return nil
 }
 
 // writeEnded records that a heartbeat that is a write was answered or has failed.

@@ -17,7 +17,7 @@ func (w *world) counted() (writes, looks int) {
 // turn sets the duty and wakes the session, as package zkdriver does.
 func (w *world) turn(d Duty) {
 	w.does.Store(int32(d))
-	w.keepalive.dutyChanged(d == Next, w.send)
+	w.keepalive.dutyChanged(w.send)
 }
 
 // However long a session has been next in line, a grant needs no write besides
