@@ -128,7 +128,7 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 // SQLite takes a data source name for the name of a file, whatever driver it is for.
 func TestNoErrorRepeatsAPasswordOfTheEnvironment(t *testing.T) {
 	t.Chdir(t.TempDir())
-	t.Setenv("DLOCK_DSN", "zk://alice:geheim@127.0.0.1:1/x")
+	t.Setenv("DLOCK_DSN", "alice:geheim@127.0.0.1:1/x")
 	for _, processes := range []string{"1", "3"} {
 		out, err := program(t, "demo", "-driver", "sqlite", "-processes", processes)
 		if err == nil || !strings.Contains(string(out), "alice:...@127.0.0.1") || strings.Contains(string(out), "geheim") {
