@@ -222,6 +222,11 @@ func (k *keepalive) holdAtLeast(least time.Duration) error {
 func (k *keepalive) confirmed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	return k.confirmedNow()
+}
+
+// confirmedNow is confirmed for a caller that holds k.mu.
+func (k *keepalive) confirmedNow() bool {
 	if k.countsFromStrong || k.duty() != Holding || k.lease.Err() != nil {
 		return true
 	}
@@ -239,10 +244,10 @@ func (k *keepalive) confirm(write func() error) error {
 	}
 	_, err, _ := k.proofs.Do("", func() (any, error) {
 		for {
-			if k.confirmed() { // another write has confirmed the session meanwhile
+			id, heartbeat, needed := k.beginProof()
+			if !needed {
 				return nil, nil
 			}
-			id, heartbeat := k.beginProof()
 			if heartbeat == nil {
 				defer k.heartbeatEnded(id)
 				return nil, k.proveAndHold(write)
@@ -257,17 +262,20 @@ func (k *keepalive) confirm(write func() error) error {
 }
 
 // beginProof records that a write is sent now, as if it were a heartbeat, so that
-// run does not send another one at the same time. But if a heartbeat in flight is
-// a write, beginProof returns a channel that is closed when this heartbeat has
-// ended. A connection answers in order, so another write would not be answered
-// earlier.
-func (k *keepalive) beginProof() (id uint64, heartbeat <-chan struct{}) {
+// run does not send another one at the same time. If another write has confirmed
+// the session meanwhile, none is needed. If a heartbeat in flight is a write,
+// beginProof returns a channel that is closed when this heartbeat has ended: a
+// connection answers in order, so another write would not be answered earlier.
+func (k *keepalive) beginProof() (id uint64, heartbeat <-chan struct{}, needed bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.writing != nil {
-		return 0, k.writing
+	switch {
+	case k.confirmedNow():
+		return 0, nil, false
+	case k.writing != nil:
+		return 0, k.writing, true
 	}
-	return k.schedule.noteSent(toQuorum, k.lease.Now()), nil
+	return k.schedule.noteSent(toQuorum, k.lease.Now()), nil, true
 }
 
 // proveAndHold sends a write and then calls hold. If one of the two fails, it
