@@ -55,6 +55,13 @@ func TestConformance(t *testing.T) {
 	dlocktest.Run(t, c.config(t))
 }
 
+// Here each watch that Create arms is that of a waiter far behind.
+func TestConformanceFarBehind(t *testing.T) {
+	waitFarBehind(t, 0)
+	c := conformance{server: etcdtest.Shared(t)}
+	dlocktest.Run(t, c.config(t))
+}
+
 func (c *conformance) config(t *testing.T) dlocktest.Config {
 	admin := raw(t, c.server)
 	_, err := admin.Get(within(t), "warm-up") // connects before goroutines are counted

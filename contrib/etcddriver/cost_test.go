@@ -156,7 +156,7 @@ func TestASessionThatFollowsAQueueSendsNothing(t *testing.T) {
 	w, err := follower.WatchQueue(within(t), "q")
 	require.NoError(t, err)
 	defer w.Stop()
-	q, _, err := follower.queueWatch("q")
+	q, _, err := follower.queueWatch("q", nil)
 	require.NoError(t, err)
 
 	other := connectTo(t, dsn)

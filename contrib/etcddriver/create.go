@@ -54,7 +54,7 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		s.remember(token, &ownNode{queue: queue, id: id, number: number, data: slices.Clone(n.Data)})
 		ahead := nodesOf(members)
 		j = driver.Joined{Place: driver.Place{Node: nodeOf(n.Prefix, token), Token: token}, Known: true, Ahead: ahead}
-		j.Watch = s.watchAhead(ctx, queue, n, j)
+		j.Watch = s.watchAhead(ctx, queue, n, j, append(members, member{Place: j.Place, id: id}))
 		return nil
 	})
 	if err != nil {
@@ -86,8 +86,10 @@ func (s *session) undo(queue string, number int64, unless string, err error) {
 // watchAhead returns the watch that the new node needs if the Predecessor of the
 // NodeSpec chooses a node to wait for. The watch costs no request if the session
 // follows the queue already. If the watch cannot be had, the Create succeeds without
-// it.
-func (s *session) watchAhead(ctx context.Context, queue string, n driver.NodeSpec, j driver.Joined) (w driver.Watch) {
+// it. The last of the members is the node itself.
+func (s *session) watchAhead(
+	ctx context.Context, queue string, n driver.NodeSpec, j driver.Joined, members []member,
+) (w driver.Watch) {
 	if n.Predecessor == nil {
 		return w
 	}
@@ -95,7 +97,11 @@ func (s *session) watchAhead(ctx context.Context, queue string, n driver.NodeSpe
 	if i < 0 {
 		return w
 	}
-	_ = s.following(ctx, queue, func(q *queueWatch, _ bool) (armed bool, err error) {
+	var f *far
+	if i >= farBehind {
+		f = &far{members[i].id, members[len(members)-1].id, i}
+	}
+	_ = s.following(ctx, queue, f, func(q *queueWatch, _ bool) (armed bool, err error) {
 		w, armed = q.arm(j.Token, j.Place, j.Ahead[i])
 		return armed, nil
 	})

@@ -52,6 +52,13 @@
 // revisions. So a hand-over among n sessions costs the server n messages for the new
 // node and n for the release.
 //
+// A waiter that joins with more than 16 nodes ahead is far behind. If its session has
+// no other use for the queue, it watches only the node ahead and the waiter's own node,
+// and receives nothing else. It is not told of a release, so the waiter lists the queue
+// when its turn comes: its hand-over takes two requests, one after the other. A session
+// that has had the lock, or has begun to wait, less than 100 ms before follows the
+// queue all the same if at most 48 nodes are ahead.
+//
 // A watch of etcd that is lost is opened again, and then the queue is listed. The same
 // happens if etcd has compacted the changes that were missed. If a server gives no
 // sign of life for half of the session timeout, the session opens another stream, at
@@ -83,7 +90,7 @@
 // A waiter of a Mutex watches from a past revision, and etcd serves such watches every
 // 100 ms only. So n contenders of a Mutex get about 10 times n locks per second,
 // however fast the machine is. With this driver, processors and disk are the limit:
-// each hand-over sends two messages to each session that waits.
+// each hand-over sends two messages to each session that follows the queue.
 //
 // # How the rules are kept
 //
@@ -93,7 +100,8 @@
 //	 4 all or       the transaction is refused if its key for cancellation exists, or if
 //	   nothing      the lease has ended; cancelling is one transaction, also repeated
 //	 5 ahead        the transaction lists the queue before it puts the node
-//	 6 watch        one watch of etcd follows the queue from before a list of it
+//	 6 watch        one watch of etcd follows the queue from before a list of it; far
+//	                behind, two watches that tell only that a node has changed
 //	 7 delete       a key is removed only for its node: no later node gets the key while
 //	                a removal can still arrive; the reply says whether there was a key
 //	 8 session end  driver.Lease, counted from heartbeats with a proof

@@ -26,14 +26,17 @@ import (
 type queueWatch struct {
 	s        *session
 	queue    string
-	keys     string // the beginning of the keys of the queue
-	released string // the key that tells of a release
+	keys     string      // the beginning of the keys of the queue
+	released string      // the key that tells of a release
+	far      *far        // nil: all keys of the queue are watched
+	before   *queueWatch // what this one takes the place of, or nil
 	end      context.CancelFunc
 	life     context.Context
 	told     bool // the session may have put the key released; session.mu protects this field
 
 	mu       sync.Mutex
-	stopped  bool // the queue is not followed any more, because it was not used for a while
+	stopped  bool // no watch may be armed here any more: the queue was not used for a while, or another queueWatch follows it
+	armed    bool // a watch was armed here
 	live     bool // the watch of etcd is open, and the copy was made since then
 	revision int64
 	nodes    map[string]driver.Place // the copy of the queue; the key is the last part of the node's key in etcd
@@ -42,9 +45,32 @@ type queueWatch struct {
 	again    context.CancelFunc // ends the present watch of etcd
 }
 
-func newQueueWatch(s *session, queue string) *queueWatch {
+// far names what a session watches instead of a queue if its only waiter there has
+// joined far behind: the node that the waiter waits for, and the waiter's own, by the
+// last parts of their keys. If each such session received all changes, a queue of n
+// waiters would cost n*n messages.
+//
+// etcd may tell of the two nodes in any order. So the waiter is never told of a
+// release: it might be told although its own node was gone before. It lists the queue
+// when one of the two has changed.
+type far struct {
+	ahead, own string
+	before     int // how many nodes were before ahead
+}
+
+// A waiter is far behind if at least farBehind nodes are before the node ahead of it.
+//
+// But a session that has used the queue within comesAgain follows it if fewer than
+// three times as many are: to watch two nodes anew for each lock costs more than to
+// receive the changes of a few contenders. Tests change both variables.
+var (
+	farBehind  = 16
+	comesAgain = 100 * time.Millisecond
+)
+
+func newQueueWatch(s *session, queue string, f *far, before *queueWatch) *queueWatch {
 	q := &queueWatch{
-		s: s, queue: queue, keys: s.settings.queueKeys(queue), released: s.settings.released(queue),
+		far: f, before: before, s: s, queue: queue, keys: s.settings.queueKeys(queue), released: s.settings.released(queue),
 		nodes: make(map[string]driver.Place), news: make(chan struct{}), used: driver.Now(), again: func() {},
 	}
 	q.life, q.end = s.lease.Context()
@@ -54,6 +80,7 @@ func newQueueWatch(s *session, queue string) *queueWatch {
 // run follows the queue until the session ends or the watch is unused.
 func (q *queueWatch) run() {
 	defer q.end()
+	defer q.endBefore()
 	for pause := shortestPause; q.life.Err() == nil; pause = min(2*pause, q.s.timeout/8) {
 		ctx, cancel, stream := q.begin()
 		err := q.follow(ctx)
@@ -72,6 +99,16 @@ func (q *queueWatch) run() {
 		}
 	}
 	q.clean()
+}
+
+// endBefore ends what this queueWatch takes the place of. This happens after its own
+// watches of etcd are open, because the client library closes a stream when its last
+// watch ends.
+func (q *queueWatch) endBefore() {
+	if q.before != nil {
+		q.before.end()
+		q.before = nil
+	}
 }
 
 // clean removes the key that tells of a release. All sessions that follow the queue
@@ -118,10 +155,13 @@ func (q *queueWatch) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	slow := time.AfterFunc(q.s.settings.requestTimeout(), cancel)
-	from, to := q.s.settings.watched(q.queue)
-	events := q.s.client.Watch(ctx, from, clientv3.WithRange(to), clientv3.WithCreatedNotify())
+	events, own := q.watch(ctx)
 	first, open := <-events
 	refused := first.Err()
+	if own != nil && open && refused == nil {
+		first, open = <-own
+		refused = first.Err()
+	}
 	if !slow.Stop() || code(refused) == code(errStream) {
 		return refused
 	}
@@ -136,14 +176,30 @@ func (q *queueWatch) follow(ctx context.Context) error {
 		return errStream
 	}
 	q.update(func() { q.live = true })
-	for reply := range events {
-		if reply.Err() != nil {
+	q.endBefore()
+	for {
+		var reply clientv3.WatchResponse
+		select {
+		case reply, open = <-events:
+		case reply, open = <-own:
+		}
+		if !open || reply.Err() != nil {
 			return reply.Err()
 		}
 		q.s.stream.hear(reply.Header.Revision)
 		q.update(func() { q.apply(reply.Events) })
 	}
-	return nil
+}
+
+// watch opens the watches of etcd. The second one is nil unless the waiter is far
+// behind.
+func (q *queueWatch) watch(ctx context.Context) (events, own clientv3.WatchChan) {
+	if q.far == nil {
+		from, to := q.s.settings.watched(q.queue)
+		return q.s.client.Watch(ctx, from, clientv3.WithRange(to), clientv3.WithCreatedNotify()), nil
+	}
+	return q.s.client.Watch(ctx, q.keys+q.far.ahead, clientv3.WithCreatedNotify()),
+		q.s.client.Watch(ctx, q.keys+q.far.own, clientv3.WithCreatedNotify())
 }
 
 // update changes the copy and tells those who wait for news.
@@ -191,6 +247,10 @@ func (q *queueWatch) compare(members []member) {
 
 // apply applies events to the copy. All events of one revision are in one call.
 func (q *queueWatch) apply(events []*clientv3.Event) {
+	if q.far != nil {
+		q.applyFar(events)
+		return
+	}
 	for len(events) > 0 {
 		revision := events[0].Kv.ModRevision
 		n := slices.IndexFunc(events, func(e *clientv3.Event) bool { return e.Kv.ModRevision != revision })
@@ -202,6 +262,18 @@ func (q *queueWatch) apply(events []*clientv3.Event) {
 			q.revision = revision
 		}
 		events = events[n:]
+	}
+}
+
+// applyFar ends the watches of the nodes that have changed since the list. The
+// revisions of the events need not rise.
+func (q *queueWatch) applyFar(events []*clientv3.Event) {
+	for _, e := range events {
+		id := strings.TrimPrefix(string(e.Kv.Key), q.keys)
+		if old, was := q.nodes[id]; was && e.Kv.ModRevision > q.revision {
+			delete(q.nodes, id)
+			q.s.watches.Gone(q.queue, old.Node, driver.Changed)
+		}
 	}
 }
 
@@ -270,6 +342,7 @@ func (q *queueWatch) arm(revision int64, p driver.Place, ahead ...driver.Node) (
 		return driver.Watch{}, false
 	}
 	q.used = driver.Now()
+	q.armed = true
 	missing := func(n driver.Node) bool { return !q.has(n.Name, 0) }
 	if q.revision >= revision && (!q.has(p.Name, p.Token) || slices.ContainsFunc(ahead, missing)) {
 		return watches.Ended(), true
@@ -292,7 +365,7 @@ func (q *queueWatch) armQueue() (driver.Watch, bool) {
 	if q.stopped {
 		return driver.Watch{}, false
 	}
-	q.used = driver.Now()
+	q.used, q.armed = driver.Now(), true
 	return q.s.watches.ArmQueue(q.queue, nil), true
 }
 
@@ -310,12 +383,30 @@ func (q *queueWatch) stopIfUnused(after time.Duration) {
 	defer q.s.mu.Unlock()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.s.watches.Has(q.queue) || driver.Now().Sub(q.used) < after {
+	if q.stopped || q.s.watches.Has(q.queue) || driver.Now().Sub(q.used) < after {
 		return
 	}
 	q.stopped = true
 	delete(q.s.queues, q.queue)
 	q.end()
+}
+
+// replaced reports whether another queueWatch has to follow the queue for a caller that
+// wants f, and then lets no more watches be armed here. The result next is what the
+// other one watches: only f, if no other caller can need more. The caller holds
+// session.mu.
+func (q *queueWatch) replaced(f *far) (next *far, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.armed || q.s.watches.Has(q.queue) ||
+		f != nil && f.before < 3*farBehind && driver.Now().Sub(q.used) < comesAgain {
+		f = nil
+	}
+	if q.far == nil && f == nil {
+		return nil, false
+	}
+	q.stopped = true
+	return f, true
 }
 
 // restart opens the watch of etcd again, on the present stream.

@@ -119,6 +119,21 @@ var mistakes = []struct {
 		"TestConformance/rule13/close-is-not-released",
 	},
 	{
+		"a waiter far behind does not watch its own node", "queuewatch.go",
+		"q.keys+q.far.own", "q.keys+q.far.ahead",
+		"TestAWaiterFarBehindReceivesOnlyWhatConcernsIt",
+	},
+	{
+		"a waiter far behind goes on watching two nodes when its session needs more", "queuewatch.go",
+		"q.far == nil && f == nil", "f == nil",
+		"TestASessionWithAWaiterFarBehindFollowsTheQueueForAnother",
+	},
+	{
+		"the watches of a waiter far behind stay open", "queuewatch.go",
+		"		q.before.end()\n", "",
+		"TestASessionWithAWaiterFarBehindFollowsTheQueueForAnother",
+	},
+	{
 		"delete ignores whether the node is there", "queue.go",
 		"reply.Deleted == 0", "reply.Deleted < 0",
 		"TestConformance/rule07/a-delete-after-an-operator-finds-the-node-gone",

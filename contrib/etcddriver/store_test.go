@@ -139,7 +139,10 @@ func (w *wire) total() (n int) {
 }
 
 // watchStreams has the streams for watches of a session.
-type watchStreams struct{ streams sync.Map }
+type watchStreams struct {
+	streams sync.Map
+	events  atomic.Int64 // how many were received
+}
 
 // silence makes the session receive nothing more on the streams that exist. This
 // happens if one server of an ensemble is stopped: it may serve the watches of a
@@ -158,7 +161,7 @@ func (w *watchStreams) intercept(
 	if err != nil || method != "/etcdserverpb.Watch/Watch" {
 		return made, err
 	}
-	stream := &silentStream{ClientStream: made}
+	stream := &silentStream{ClientStream: made, events: &w.events}
 	w.streams.Store(stream, nil)
 	return stream, nil
 }
@@ -185,6 +188,7 @@ func (w *watchStreams) progress() (revision int64) {
 type silentStream struct {
 	grpc.ClientStream
 	silent, noEvents atomic.Bool
+	events           *atomic.Int64
 	revision         atomic.Int64 // of the latest reply that was received
 }
 
@@ -198,6 +202,7 @@ func (s *silentStream) RecvMsg(m any) error {
 			reply.Reset()
 			continue
 		}
+		s.events.Add(int64(len(reply.Events)))
 		s.revision.Store(reply.Header.Revision)
 		return nil
 	}

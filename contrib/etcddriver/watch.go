@@ -21,7 +21,7 @@ import (
 // the session does not follow it yet, it lists the queue when it begins to.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (w driver.Watch, err error) {
 	err = s.ask(ctx, "watch", queue, func(ctx context.Context) error {
-		return s.following(ctx, queue, func(q *queueWatch, fresh bool) (armed bool, err error) {
+		return s.following(ctx, queue, nil, func(q *queueWatch, fresh bool) (armed bool, err error) {
 			if !fresh {
 				if err := q.refresh(ctx); err != nil {
 					return false, err
@@ -37,7 +37,7 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 // WatchQueue implements driver.Session.
 func (s *session) WatchQueue(ctx context.Context, queue string) (w driver.Watch, err error) {
 	err = s.ask(ctx, "watch", queue, func(ctx context.Context) error {
-		return s.following(ctx, queue, func(q *queueWatch, _ bool) (armed bool, err error) {
+		return s.following(ctx, queue, nil, func(q *queueWatch, _ bool) (armed bool, err error) {
 			w, armed = q.armQueue()
 			return armed, nil
 		})
@@ -48,10 +48,12 @@ func (s *session) WatchQueue(ctx context.Context, queue string) (w driver.Watch,
 // following finds the queueWatch of the queue, waits until it is live, and calls
 // arm with it. It repeats this until arm returns true or an error. If the session
 // does not follow the queue yet, following makes it do so, and tells arm by the
-// argument fresh.
-func (s *session) following(ctx context.Context, queue string, arm func(q *queueWatch, fresh bool) (armed bool, err error)) error {
+// argument fresh. If f is not nil, arm needs only the nodes of f.
+func (s *session) following(
+	ctx context.Context, queue string, f *far, arm func(q *queueWatch, fresh bool) (armed bool, err error),
+) error {
 	for {
-		q, fresh, err := s.queueWatch(queue)
+		q, fresh, err := s.queueWatch(queue, f)
 		if err != nil {
 			return err
 		}
@@ -64,19 +66,26 @@ func (s *session) following(ctx context.Context, queue string, arm func(q *queue
 	}
 }
 
-func (s *session) queueWatch(queue string) (q *queueWatch, fresh bool, err error) {
+func (s *session) queueWatch(queue string, f *far) (q *queueWatch, fresh bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if q = s.queues[queue]; q != nil {
-		return q, false, nil
+	before := s.queues[queue]
+	if before != nil {
+		var replaced bool
+		if f, replaced = before.replaced(f); !replaced {
+			return before, false, nil
+		}
 	}
 	if len(s.queues) == 0 {
 		s.stream.renew() // the client library closes a stream when its last watch ends
 	}
-	q = newQueueWatch(s, queue)
+	q = newQueueWatch(s, queue, f, before)
 	if !s.calls.Go(q.run) {
 		q.end()
 		return nil, false, errClosed
+	}
+	if before != nil {
+		q.told, before.told = before.told, false
 	}
 	s.queues[queue] = q
 	return q, true, nil

@@ -98,7 +98,7 @@ func TestAStreamThatWasLostIsNotResumed(t *testing.T) {
 	_, _, other := pair(t, s, "other") // follows another queue on the same stream
 	l := st.link(s)
 
-	q, _, err := s.queueWatch("other")
+	q, _, err := s.queueWatch("other", nil)
 	require.NoError(t, err)
 	number := s.stream.number.Load()
 	q.mu.Lock()
@@ -125,7 +125,7 @@ func TestASessionStopsFollowingAQueueThatItDoesNotUse(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix())
 	_, _, w := pair(t, s, "q")
-	q, fresh, err := s.queueWatch("q")
+	q, fresh, err := s.queueWatch("q", nil)
 	require.NoError(t, err)
 	require.False(t, fresh)
 	q.stopIfUnused(0)
@@ -230,4 +230,124 @@ func TestNothingIsMissedBetweenTheListAndTheWatch(t *testing.T) {
 		}
 		w.Stop()
 	}
+}
+
+// waitFarBehind sets farBehind for a test.
+func waitFarBehind(t *testing.T, n int) {
+	before := farBehind
+	farBehind = n
+	t.Cleanup(func() { farBehind = before })
+}
+
+// line creates four nodes of one session, and a waiter of another behind them, whose
+// session has the link.
+func line(t *testing.T) (holder *session, ahead []driver.Joined, waiter *session, last driver.Joined, l *link) {
+	t.Helper()
+	st := newStore(t, etcdtest.Shared(t), longSession)
+	connect := func() *session {
+		s, err := st.Connect(within(t))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = s.Close() })
+		return s.(*session)
+	}
+	holder, waiter = connect(), connect()
+	for range 4 {
+		ahead = append(ahead, create(t, holder, "q", "h-W-"))
+	}
+	last = joinLast(t, waiter)
+	return holder, ahead, waiter, last, st.link(waiter)
+}
+
+func joinLast(t *testing.T, s *session) driver.Joined {
+	t.Helper()
+	j, err := s.Create(within(t), "q", driver.NodeSpec{
+		Prefix: "w-W-", Predecessor: func(ahead []driver.Node) int { return len(ahead) - 1 },
+	})
+	require.NoError(t, err)
+	require.NotNil(t, j.Watch.C)
+	return j
+}
+
+func TestAWaiterFarBehindReceivesOnlyWhatConcernsIt(t *testing.T) {
+	waitFarBehind(t, 3)
+	for name, change := range map[string]func(holder *session, p driver.Place, waiter *session, own driver.Place) error{
+		"the node ahead is released": func(holder *session, p driver.Place, _ *session, _ driver.Place) error {
+			return holder.Delete(within(t), "q", p, driver.Released)
+		},
+		"the node ahead is replaced": func(holder *session, p driver.Place, _ *session, _ driver.Place) error {
+			_, err := holder.Replace(within(t), "q", p, "other-W-")
+			return err
+		},
+		"its own node is removed": func(_ *session, _ driver.Place, waiter *session, own driver.Place) error {
+			return removeNode(within(t), raw(t, etcdtest.Shared(t)), waiter.settings.queueKeys("q"), own.Name)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			holder, ahead, waiter, last, l := line(t)
+			require.Equal(t, 3, l.wire.total(), "Connect reads once, Create makes the node and lists the queue")
+			for _, j := range ahead[:3] {
+				require.NoError(t, holder.Delete(within(t), "q", j.Place, driver.Released))
+			}
+			behind := create(t, holder, "q", "h-W-")
+			require.NoError(t, holder.Delete(within(t), "q", behind.Place, driver.Changed))
+			require.NoError(t, change(holder, ahead[3].Place, waiter, last.Place))
+			ended(t, last.Watch)
+			require.EqualValues(t, 1, l.watches.events.Load())
+			require.Equal(t, 3, l.wire.total())
+		})
+	}
+}
+
+func TestAWaiterFarBehindSeesWhatItMissesWhileItsStreamIsLost(t *testing.T) {
+	waitFarBehind(t, 3)
+	holder, ahead, _, last, l := line(t)
+	l.proxy.Refuse()
+	l.proxy.DropConnections()
+	require.NoError(t, holder.Delete(within(t), "q", ahead[3].Place, driver.Released))
+	l.proxy.Heal()
+	ended(t, last.Watch)
+}
+
+// A session may have more than one waiter in a queue, or watch all of it as well.
+func TestASessionWithAWaiterFarBehindFollowsTheQueueForAnother(t *testing.T) {
+	waitFarBehind(t, 3)
+	holder, ahead, waiter, last, _ := line(t)
+	w, err := holder.WatchQueue(within(t), "q") // so that Delete tells of the release
+	require.NoError(t, err)
+	defer w.Stop()
+	far, number := waiter.followed()[0], waiter.stream.number.Load()
+	require.NotNil(t, far.far)
+	whole, err := waiter.WatchQueue(within(t), "q")
+	require.NoError(t, err)
+	eventually(t, func() bool { return far.life.Err() != nil })
+	require.Equal(t, number, waiter.stream.number.Load(), "the same stream")
+	require.NoError(t, holder.Delete(within(t), "q", ahead[0].Place, driver.Changed))
+	ended(t, whole)
+	require.NoError(t, holder.Delete(within(t), "q", ahead[3].Place, driver.Released))
+	require.Equal(t, driver.Released, <-last.Watch.C)
+}
+
+// Otherwise a few contenders that come again and again would watch two nodes anew for
+// each lock.
+func TestAWaiterThatComesAgainAtOnceFollowsTheQueue(t *testing.T) {
+	waitFarBehind(t, 3)
+	holder, _, waiter, last, _ := line(t)
+	far := func() bool { return waiter.followed()[0].far != nil }
+	require.True(t, far())
+	defer func(d time.Duration) { comesAgain = d }(comesAgain)
+	again := func(limit time.Duration) {
+		comesAgain = limit
+		last.Watch.Stop()
+		require.NoError(t, waiter.Delete(within(t), "q", last.Place, driver.Released))
+		last = joinLast(t, waiter)
+	}
+	again(time.Hour)
+	require.False(t, far())
+	again(0)
+	require.True(t, far())
+	for range 6 {
+		create(t, holder, "q", "h-W-")
+	}
+	again(time.Hour)
+	require.True(t, far(), "too many are ahead")
 }
