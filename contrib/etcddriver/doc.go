@@ -81,7 +81,11 @@
 //	                    this driver   Mutex
 //	a free lock         0.86 ms       0.86 ms
 //	  2 contenders      1,063/s       33/s
-//	100 waiters, all    0.36 s        0.23 s
+//	100 waiters, all    0.21 s        0.18 s
+//
+// Four runs of BenchmarkDrain beside other work gave these times of 100 waiters, and
+// median ratios of 0.95 to 1.34. If the sessions of all waiters followed the queue, the
+// ratios would be 1.21 to 1.70.
 //
 // A free lock takes two requests with both, and the same time: 20 runs gave 0.99 to
 // 1.01 times the time of a Mutex, on average 1.00. Here a node has data, and this
