@@ -23,8 +23,7 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 	}, nil)
 }
 
-// listNodes lists a queue or a successor. If the contenders are in the other one
-// of the two, it lists that one.
+// listNodes is listChildren for a contender.
 func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	nodes, err := s.listChildren(queue)
 	if err != nil {
@@ -43,7 +42,8 @@ func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	return nodes, nil
 }
 
-// listChildren lists the queue with one request.
+// listChildren lists a queue or a successor. If the contenders are in the other one
+// of the two, it lists that one.
 func (s *session) listChildren(queue string) ([]driver.Node, error) {
 	path := s.settings.queuePath(queue)
 	asked := s.own.createdSoFar()
@@ -53,7 +53,7 @@ func (s *session) listChildren(queue string) ([]driver.Node, error) {
 		s.own.queueGone(queue, asked)
 		if before, ok := predecessorOf(queue); ok {
 			s.queues.movedBack(before)
-			return s.listNodes(before)
+			return s.listChildren(before)
 		}
 		return nil, nil
 	}
@@ -63,12 +63,12 @@ func (s *session) listChildren(queue string) ([]driver.Node, error) {
 	if before, ok := predecessorOf(queue); ok {
 		if _, epoch := s.queues.current(before); epoch != stat.Czxid {
 			s.queues.movedBack(before)
-			return s.listNodes(before)
+			return s.listChildren(before)
 		}
 	} else if moved, err := s.follow(queue, names, stat); err != nil {
 		return nil, explain(err, "list", path, "READ on it")
 	} else if moved {
-		return s.listNodes(successorOf(queue))
+		return s.listChildren(successorOf(queue))
 	}
 	s.queues.aclSeen(queue, stat.Czxid, stat.Aversion)
 	nodes := sorted(names, stat.Czxid)
