@@ -9,44 +9,54 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 //go:embed testdata/hangdisk.c
 var hangDiskSource []byte
 
-// hangDisk compiles hangDiskSource, once for each test binary, and runs the program.
-var hangDisk = sync.OnceValues(func() (program []byte, err error) {
-	if runtime.GOOS != "linux" {
-		return nil, fmt.Errorf("etcdtest: a disk that hangs needs Linux")
+// hangDisk compiles hangDiskSource and tries the program, once for each test binary.
+var hangDisk = sync.OnceValues(func() ([]byte, error) {
+	program, err := testenv.Compile("hangdisk", hangDiskSource)
+	if err != nil {
+		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "etcdtest-hangdisk-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	source, binary := filepath.Join(dir, "hangdisk.c"), filepath.Join(dir, "hangdisk")
-	if err := os.WriteFile(source, hangDiskSource, 0o600); err != nil {
+	path := filepath.Join(dir, "hangdisk")
+	if err := os.WriteFile(path, program, 0o700); err != nil {
 		return nil, err
 	}
-	for _, command := range [][]string{{"cc", "-O1", "-o", binary, source}, {binary, filepath.Join(dir, "hang"), "sync", source}} {
-		if output, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("etcdtest: %s: %w: %s", command[0], err, output)
-		}
+	if output, err := exec.Command(path, hangFile(dir), "sync", path).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("etcdtest: hangdisk: %w: %s", err, output)
 	}
-	return os.ReadFile(binary)
+	return program, nil
 })
 
-// RequireHangingDisk skips the test if [WithHangingDisk] cannot be used on this
-// machine. It needs Linux, a C compiler, and the right to use seccomp.
-func RequireHangingDisk(t testing.TB) {
-	t.Helper()
-	if _, err := hangDisk(); err != nil {
-		t.Skip(err)
-	}
+var hangingDisk = testenv.Dependency{
+	Name:     "an etcd whose disk can hang",
+	Variable: etcd.Variable,
+	Install:  "apt-get install -y gcc libc6-dev, and allow seccomp with notifications (Linux 5.5)",
 }
 
-// WithHangingDisk makes [Server.HangDisk] possible. The server does not start if
-// [RequireHangingDisk] skips the test.
+// RequireHangingDisk ends the test if [WithHangingDisk] cannot be used on this
+// machine. It needs Linux, a C compiler, and the right to use seccomp. On Linux, the
+// test fails if etcd is required, see [Require]. Otherwise the test is skipped.
+func RequireHangingDisk(t testing.TB) {
+	t.Helper()
+	_, err := hangDisk()
+	if err != nil && runtime.GOOS != "linux" {
+		t.Skip(err)
+	}
+	hangingDisk.Require(t, err)
+}
+
+// WithHangingDisk makes [Server.HangDisk] possible. The server does not start where
+// [RequireHangingDisk] would end the test.
 func WithHangingDisk() Option { return func(s *settings) { s.hangingDisk = true } }
 
 // hangDiskCommand returns the beginning of the command line of a server in dir.

@@ -9,9 +9,14 @@ import (
 	"runtime"
 )
 
-// compileLibrary compiles a C file to a library that changes what functions of the
-// C library do. It needs Linux and a C compiler, as the race detector does.
+// compileLibrary compiles a library that replaces functions of the C library.
 func compileLibrary(name string, source []byte) ([]byte, error) {
+	return Compile(name, source, "-shared", "-fPIC", "-ldl")
+}
+
+// Compile compiles a C file for Linux. It needs a C compiler, as the race detector
+// does.
+func Compile(name string, source []byte, flags ...string) ([]byte, error) {
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("testenv: %s needs Linux", name)
 	}
@@ -26,15 +31,15 @@ func compileLibrary(name string, source []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	file, library := filepath.Join(dir, name+".c"), filepath.Join(dir, name+".so")
+	file, binary := filepath.Join(dir, name+".c"), filepath.Join(dir, name)
 	if err := os.WriteFile(file, source, 0o600); err != nil {
 		return nil, err
 	}
-	compile := exec.Command(cc, "-shared", "-fPIC", "-O1", "-o", library, file, "-ldl")
-	if output, err := compile.CombinedOutput(); err != nil {
+	arguments := append([]string{"-O1", "-o", binary, file}, flags...)
+	if output, err := exec.Command(cc, arguments...).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("testenv: %s: %w: %s", cc, err, output)
 	}
-	return os.ReadFile(library)
+	return os.ReadFile(binary)
 }
 
 // preload writes a library to a file. It returns the beginning of a command line that

@@ -55,8 +55,11 @@ int main(int argc, char **argv) {
 		perror("seccomp");
 		return 1;
 	}
+	pid_t parent = getpid();
 	if (fork() == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent) /* it ended before */
+			_exit(0);
 		supervise(listener, argv[1]);
 	}
 	close(listener);
