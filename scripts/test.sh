@@ -72,7 +72,7 @@ else
 	sh scripts/need-peers.sh || exit 1
 	sh scripts/need-stores.sh || exit 1
 	export DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require
-	export DLOCK_TEST_ETCD=require
+	export DLOCK_TEST_ETCD=require DLOCK_TEST_SQLITE=require
 	tests . "$three" $(echo "$root" | grep -Ev "$ensembles")
 	tests . "$ensemble" $(echo "$root" | grep -E "$ensembles")
 	outputs=$files/outputs
