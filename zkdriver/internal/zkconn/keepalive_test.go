@@ -172,3 +172,23 @@ func TestANodeNeedsAWriteThatWasAnsweredOnThePresentConnection(t *testing.T) {
 	r.answer(toQuorum)
 	require.NoError(t, r.hold())
 }
+
+// The heartbeat that a grant would have joined may be answered just before the grant
+// begins a write of its own.
+func TestAHeartbeatThatIsAnsweredInTimeSparesTheWriteOfAGrant(t *testing.T) {
+	r := newLeaseFixture(t)
+	r.duty = func() Duty { return Holding }
+	r.pass(hour * 2 / 5)
+	sent := r.lease.Now()
+	ended := r.beginHeartbeat(toQuorum, sent)
+	require.False(t, r.confirmed())
+	_, heartbeat, needed := r.beginProof()
+	require.True(t, needed)
+	require.NotNil(t, heartbeat)
+	r.answered(r.connection(), toQuorum, sent, r.lease.Now(), true)
+	ended()
+	closed(t, "the heartbeat", heartbeat)
+	_, _, needed = r.beginProof()
+	require.False(t, needed)
+	require.Empty(t, r.schedule.unanswered)
+}
