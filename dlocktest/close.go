@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
 )
 
 const whyClose = "the locks of a process that has closed its client would stay locked for a session timeout"

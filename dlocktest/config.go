@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
 )
 
 // Config says how to reach a store and how to play faults on it. Only New is

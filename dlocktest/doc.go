@@ -67,7 +67,7 @@
 // the connections through it. [Config.CutOff] says what may become of bytes
 // that are on their way.
 //
-// Package dlocktest/faults has a connector that wraps the connector of any
-// driver and plays faults between a client and its store. It is for tests of
-// drivers and of applications.
+// Package [github.com/dlock-go/dlock/driver/faults] has a connector that wraps
+// the connector of any driver and plays faults between a client and its store.
+// It is for tests of drivers and of applications.
 package dlocktest

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver/faults"
 )
 
 // connection is the connection of one session to the store, with its faults. While

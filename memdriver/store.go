@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
 )
 
 // Store is a store in memory. It implements driver.Connector. [Store.Stats] counts

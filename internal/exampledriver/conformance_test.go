@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/dlocktest"
-	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
 )
 
 const conformanceTimeout = 600 * time.Millisecond

@@ -13,8 +13,8 @@ import (
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/session"
 	"github.com/dlock-go/dlock/dlocktest"
-	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/internal/mysqltest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )

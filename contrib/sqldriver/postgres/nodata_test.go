@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
 )
 
 // TestNodeWithoutDataIsCleanedUp loses the reply to a create without data.

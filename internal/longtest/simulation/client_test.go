@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/recipes"
 )
 

@@ -3,8 +3,8 @@ package simulation
 import (
 	"time"
 
-	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/recipes"
 )
 

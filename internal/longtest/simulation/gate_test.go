@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver/faults"
 )
 
 // gate is where requests, replies and the ends of watches wait until the run

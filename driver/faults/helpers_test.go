@@ -5,7 +5,7 @@ import (
 	"crypto/rand"
 	"sync"
 
-	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver/faults"
 )
 
 // The prefixes of two contenders, in the form that recipes use.

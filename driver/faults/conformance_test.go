@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/dlocktest"
-	"github.com/dlock-go/dlock/dlocktest/faults"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/memdriver"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/dlocktest/faults"
+	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/memdriver"
 )
 
