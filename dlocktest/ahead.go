@@ -178,8 +178,7 @@ func aheadAtAnInstant(c *check) {
 }
 
 // aloneExcludes checks that Alone of driver.Joined is true for only one
-// contender at a time. Recipes give the lock to a contender for which it is
-// true.
+// contender at a time, because such a contender is granted the lock.
 func aloneExcludes(c *check) {
 	var inside, entered atomic.Int32
 	c.together(4, func(i int) {

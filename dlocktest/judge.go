@@ -50,7 +50,7 @@ func (c *check) wantGone(what string, err error) {
 	case !errors.Is(err, driver.ErrGone):
 		c.errorf("%s of a node that is gone returned %v, expected an error that matches ErrGone", what, err)
 	case errors.Is(err, driver.ErrUnavailable):
-		c.errorf("%s of a node that is gone returned %q, which matches ErrUnavailable: recipes would repeat it for ever", what, err)
+		c.errorf("%s of a node that is gone returned %q, which matches ErrUnavailable: a Lock would repeat it for ever", what, err)
 	}
 }
 
@@ -69,7 +69,7 @@ func (c *check) wantName(what string, err error) {
 	case !errors.Is(err, driver.ErrBadName):
 		c.errorf("%s returned %v, expected an error that matches ErrBadName", what, err)
 	case errors.Is(err, driver.ErrUnavailable):
-		c.errorf("%s returned %q, which matches ErrUnavailable: recipes would repeat it for ever", what, err)
+		c.errorf("%s returned %q, which matches ErrUnavailable: a Lock would repeat it for ever", what, err)
 	}
 }
 

@@ -8,11 +8,9 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/recipes"
 )
 
-// The cases of this file check the guarantees of locks: package recipes on top
-// of the driver.
+// The cases of this file check the locks of package dlock on top of the driver.
 
 const (
 	whyExclusion = "two holders of an exclusive lock change the same resource at the same time"
@@ -161,7 +159,7 @@ func lockAboveNodeLike(c *check) {
 		c.unlock(c.won(c.try(enter)))
 	}
 	for i, segment := range nodeLike {
-		if _, err := c.try(c.client().RWMutex(lockName + "/" + segment).TryRLock); !errors.Is(err, recipes.ErrLocked) {
+		if _, err := c.try(c.client().RWMutex(lockName + "/" + segment).TryRLock); !errors.Is(err, dlock.ErrLocked) {
 			c.errorf("TryRLock of %s/%s, which is held, returned %v, expected ErrLocked", lockName, segment, err)
 		}
 		c.unlock(held[i])
@@ -174,7 +172,7 @@ func tryBusy(c *check) {
 	m := c.client().RWMutex(lockName)
 	for range 5 {
 		for _, enter := range []acquire{m.TryLock, m.TryRLock} {
-			if _, err := c.try(enter); !errors.Is(err, recipes.ErrLocked) {
+			if _, err := c.try(enter); !errors.Is(err, dlock.ErrLocked) {
 				c.errorf("TryLock of a lock that is held returned %v, expected ErrLocked", err)
 			}
 		}
@@ -259,10 +257,10 @@ func (c *check) lostLock(l *dlock.Lock, after string) {
 }
 
 func (c *check) wantLost(l *dlock.Lock, after string) {
-	if err := l.Err(); !errors.Is(err, recipes.ErrLost) {
+	if err := l.Err(); !errors.Is(err, dlock.ErrLost) {
 		c.fatalf("after %s Err of the lock returned %v, expected an error that matches ErrLost", after, err)
 	}
-	if err := l.Unlock(); !errors.Is(err, recipes.ErrLost) {
+	if err := l.Unlock(); !errors.Is(err, dlock.ErrLost) {
 		c.errorf("after %s Unlock returned %v, expected an error that matches ErrLost", after, err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	whyMark = "recipes repeat a call after ErrUnavailable, and after no other error: without the mark a Lock fails that would have " +
+	whyMark = "a Lock repeats a call after ErrUnavailable, and after no other error: without the mark it fails where it would have " +
 		"succeeded, and with a wrong mark the call is repeated for ever"
 	whyCtx = "a Lock whose ctx has ended would not return"
 )
@@ -68,7 +68,7 @@ func marks(c *check) {
 	p := c.create(s, "q", writer)
 	c.delete(s, "q", p)
 	if err := s.Delete(c.ctx, "q", p, driver.Changed); errors.Is(err, driver.ErrUnavailable) {
-		c.errorf("a repeated Delete returned %q, which matches ErrUnavailable: recipes would repeat it for ever", err)
+		c.errorf("a repeated Delete returned %q, which matches ErrUnavailable: a Lock would repeat it for ever", err)
 	}
 	_, err := tryCreate(c.ctx, s, "q", "a/b-")
 	c.wantName("Create with a bad prefix", err)

@@ -8,7 +8,7 @@ import (
 )
 
 var nameCases = []testCase{
-	{name: "a-name-is-the-prefix-and-the-sequence", why: "recipes read the kind of each contender from its name", run: nameFormat},
+	{name: "a-name-is-the-prefix-and-the-sequence", why: "a lock reads the mode of each contender from its name", run: nameFormat},
 	{name: "names-are-unique-in-a-queue", why: "two contenders of one name would both take the oldest node for their own", run: uniqueNames},
 	{name: "names-at-the-limits-are-taken", why: "an application that uses a name which CheckQueue and CheckPrefix accept could not change its store",
 		run: namesAtTheLimits},

@@ -12,14 +12,14 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The prefixes of two contenders, in the form that recipes use.
+// The prefixes of two contenders, in the form that locks use.
 const (
 	writer = "web1-W-"
 	reader = "web2-R-"
 )
 
 // The functions below make calls of the driver that have to succeed. If a call
-// fails with an error that may pass, they repeat it, as recipes do.
+// fails with an error that may pass, they repeat it, as locks do.
 
 const retryPause = 5 * time.Millisecond
 
@@ -44,7 +44,7 @@ func (c *check) retry(what string, call func() error) {
 	}
 }
 
-// data returns the data for a node. Like the data that recipes store, it
+// data returns the data for a node. Like the data that locks store, it
 // differs in every call.
 func data() []byte { return []byte(`{"id":"` + rand.Text() + `"}`) }
 

@@ -658,7 +658,7 @@ func watchMeetsDelete(why driver.Cause) func(c *check) {
 	}
 }
 
-// watchChain has contenders that queue as recipes do: each waits for the node
+// watchChain has contenders that queue as locks do: each waits for the node
 // before its own.
 func watchChain(c *check) {
 	c.together(4, func(i int) {
