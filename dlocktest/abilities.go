@@ -2,49 +2,12 @@ package dlocktest
 
 import (
 	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
-
-// trials holds a function for each ability. The function reports whether the
-// sessions a and b have the ability. Even a driver that has an ability may not
-// show it in every call: for example, Create may leave out the nodes ahead. For
-// such an ability the function makes more than one call.
-var trials = map[need]func(c *check, a, b driver.Session) bool{
-	needReplace: func(c *check, a, _ driver.Session) bool {
-		_, err := driver.Replace(c.ctx, a, "abilities", c.create(a, "abilities", writer), shared)
-		return !errors.Is(err, errors.ErrUnsupported)
-	},
-	needRead: func(c *check, a, _ driver.Session) bool {
-		_, err := driver.Read(c.ctx, a, "abilities", c.create(a, "abilities", writer).Name)
-		return !errors.Is(err, errors.ErrUnsupported)
-	},
-	needWalk: func(c *check, a, _ driver.Session) bool {
-		_, err := driver.Walk(c.ctx, a, "")
-		return !errors.Is(err, errors.ErrUnsupported)
-	},
-	needAhead: func(c *check, a, b driver.Session) bool {
-		return c.join(a, "abilities", writer, nil).Known || c.join(b, "abilities", writer, last).Known
-	},
-	needArmed: func(c *check, a, b driver.Session) bool {
-		c.create(a, "abilities", writer)
-		return c.join(b, "abilities", writer, last).Watch.C != nil || c.join(a, "abilities", writer, last).Watch.C != nil
-	},
-	needReleased: func(c *check, a, b driver.Session) bool {
-		c.waitOnce(a, b, "abilities")
-		for range 20 { // a slow machine may see the removal before it hears of the release
-			p := c.create(a, "abilities", writer)
-			q, w := c.waitFor(b, "abilities", p.Node)
-			c.release(a, "abilities", p)
-			if c.awaitNews(w, "release of the node ahead") {
-				return true
-			}
-			c.delete(b, "abilities", q)
-		}
-		return false
-	},
-}
 
 // probe returns the abilities of the driver's sessions. It fails t if the
 // configuration demands an ability that is missing. It runs in no subtest,
@@ -94,7 +57,97 @@ func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Sessio
 	return false
 }
 
-// last is a driver.NodeSpec.Predecessor for the node of a writer. A writer
-// waits for the last of the nodes ahead, so last returns the index of that
-// node.
-func last(ahead []driver.Node) int { return len(ahead) - 1 }
+// trials holds a function for each ability. The function reports whether the
+// sessions a and b have the ability. Even a driver that has an ability may not
+// show it in every call: for example, Create may leave out the nodes ahead. For
+// such an ability the function makes more than one call.
+var trials = map[need]func(c *check, a, b driver.Session) bool{
+	needReplace: func(c *check, a, _ driver.Session) bool {
+		_, err := driver.Replace(c.ctx, a, "abilities", c.create(a, "abilities", writer), shared)
+		return !errors.Is(err, errors.ErrUnsupported)
+	},
+	needRead: func(c *check, a, _ driver.Session) bool {
+		_, err := driver.Read(c.ctx, a, "abilities", c.create(a, "abilities", writer).Name)
+		return !errors.Is(err, errors.ErrUnsupported)
+	},
+	needWalk: func(c *check, a, _ driver.Session) bool {
+		_, err := driver.Walk(c.ctx, a, "")
+		return !errors.Is(err, errors.ErrUnsupported)
+	},
+	needAhead: func(c *check, a, b driver.Session) bool {
+		return c.join(a, "abilities", writer, nil).Known || c.join(b, "abilities", writer, last).Known
+	},
+	needArmed: func(c *check, a, b driver.Session) bool {
+		c.create(a, "abilities", writer)
+		return c.join(b, "abilities", writer, last).Watch.C != nil || c.join(a, "abilities", writer, last).Watch.C != nil
+	},
+	needReleased: func(c *check, a, b driver.Session) bool {
+		c.waitOnce(a, b, "abilities")
+		for range 20 { // a slow machine may see the removal before it hears of the release
+			p := c.create(a, "abilities", writer)
+			q, w := c.waitFor(b, "abilities", p.Node)
+			c.release(a, "abilities", p)
+			if c.awaitNews(w, "release of the node ahead") {
+				return true
+			}
+			c.delete(b, "abilities", q)
+		}
+		return false
+	},
+}
+
+// tryOperator fails t if a hook that acts as an operator has no effect. Such a hook
+// makes some cases fail on a sound driver, and makes others pass on a broken driver.
+// Like probe, tryOperator runs in no subtest.
+func tryOperator(t *testing.T, config Config) {
+	t.Helper()
+	have := config.hooks()
+	for n, try := range operatorTrials {
+		for i := 0; i < attempts && have&n != 0; i++ {
+			c := &check{t: t, config: config, testCase: testCase{run: try}}
+			c.attempt()
+			if c.lost == nil { // the cases report every other failure
+				break
+			}
+		}
+	}
+}
+
+// operatorTrials holds a function for each hook that acts as an operator or as another
+// program. The function calls the hook, and reports it if the queue shows no effect.
+var operatorTrials = map[need]func(c *check){
+	needRemoveNode: func(c *check) {
+		p := c.create(c.session(), probeQueue, writer)
+		c.removeNode(probeQueue, p.Name)
+		c.wantEffect("RemoveNode", p.Name, func(nodes []driver.Node) bool { return !has(nodes, p.Node) })
+	},
+	needRemoveQueue: func(c *check) {
+		p := c.create(c.session(), probeQueue, writer)
+		c.removeQueue(probeQueue)
+		c.wantEffect("RemoveQueue", p.Name, func(nodes []driver.Node) bool { return !has(nodes, p.Node) })
+	},
+	needPutNode: func(c *check) {
+		const foreign = "legacy-0000000000"
+		c.session() // may make the tables of the store
+		c.putNode(probeQueue, foreign, "not a lock's")
+		c.wantEffect("PutNode", foreign, func(nodes []driver.Node) bool {
+			return slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == foreign })
+		})
+	},
+}
+
+// wantEffect reports a hook if its effect on a node of probeQueue has not happened. It
+// lists the queue by a session that has begun after the call of the hook.
+func (c *check) wantEffect(hook, name string, happened func([]driver.Node) bool) {
+	s := c.session()
+	over := time.Now().Add(c.config.sessionTimeout())
+	nodes := c.listAfterWrite(s, probeQueue)
+	for !happened(nodes) {
+		if time.Now().After(over) {
+			c.hookHadNoEffect(hook, "it was called for the node %s, and a session that began after that lists %v", name, nodes)
+			return
+		}
+		time.Sleep(retryPause)
+		nodes = c.listAfterWrite(s, probeQueue)
+	}
+}

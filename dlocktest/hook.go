@@ -1,9 +1,6 @@
 package dlocktest
 
 import (
-	"context"
-	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -13,6 +10,27 @@ import (
 
 // The methods of this file play faults, by the hooks of Config. If a session
 // may end because of the fault, the method records that: see expectEnd.
+
+// connector returns the connector of this attempt. The first call makes it.
+func (c *check) connector() driver.Connector {
+	c.exitIfAbandoned()
+	c.making.Lock()
+	defer c.making.Unlock()
+	if c.store == nil {
+		c.runHook("New", func() { c.store = c.config.New(c.t) })
+	}
+	if c.store == nil {
+		c.fatalf("Config.New returned nil")
+	}
+	return c.store
+}
+
+// nearRollOver returns a store whose sequences have almost reached their
+// highest number.
+func (c *check) nearRollOver() (store driver.Connector) {
+	c.runHook("NewNearRollOver", func() { store = c.config.NewNearRollOver(c.t) })
+	return store
+}
 
 // runHook calls a hook. If the hook fails, runHook records that. If the hook has
 // called t.Fatal, the calling goroutine ends. Goroutines of a case that call
@@ -131,81 +149,4 @@ func (c *check) removeNode(queue, name string) {
 func (c *check) putNode(queue, name, data string) {
 	store := c.connector()
 	c.runHook("PutNode", func() { c.config.PutNode(c.t, store, queue, name, []byte(data)) })
-}
-
-// nearRollOver returns a store whose sequences have almost reached their
-// highest number.
-func (c *check) nearRollOver() (store driver.Connector) {
-	c.runHook("NewNearRollOver", func() { store = c.config.NewNearRollOver(c.t) })
-	return store
-}
-
-// probeQueue is a queue that no case uses.
-const probeQueue = "hook-probe"
-
-// suspectHooks looks, after a failure, whether the faults CutOff and Drop that were
-// played have happened. If such a hook does nothing, a sound driver fails. The method
-// runs at the end of an attempt, before the cuts are healed.
-func (c *check) suspectHooks() {
-	c.mu.Lock()
-	cuts, drops, store, look := maps.Clone(c.cuts), maps.Clone(c.drops), c.store, len(c.failures) > 0 && !c.abandoned
-	c.mu.Unlock()
-	if !look || store == nil || len(cuts)+len(drops) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*c.config.sessionTimeout())
-	defer cancel()
-	other, err := store.Connect(ctx)
-	if err != nil {
-		return
-	}
-	c.closeLater(other)
-	listed := func(n driver.Node) bool {
-		nodes, err := other.List(ctx, probeQueue)
-		return err == nil && has(nodes, n)
-	}
-	for s := range cuts {
-		short, cancel := context.WithTimeout(ctx, c.config.sessionTimeout()/4)
-		p, err := tryCreate(short, s, probeQueue, writer)
-		cancel()
-		if err == nil && listed(p.Node) {
-			c.suspectHook("Config.CutOff had no effect: Create made the node %s in a session that is cut off", p.Name)
-		}
-	}
-	for s, n := range drops {
-		if s.Err() == nil && listed(n) {
-			c.suspectHook("Config.Drop had no effect: the session lives, and List returns its node %s", n.Name)
-		}
-	}
-}
-
-func (c *check) suspectHook(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.abandoned {
-		c.suspect = fmt.Sprintf(format, args...)
-	}
-}
-
-// wantLoss is called after several calls of Create, whose requests or replies the hook
-// had to lose. It expects that one of these calls failed. Otherwise the hook may do
-// nothing, and the case would check nothing.
-func (c *check) wantLoss(hook string, failed bool) {
-	if !failed && !c.failed() && !c.config.Repeats {
-		c.hookHadNoEffect(hook, "each Create whose request or reply it had to lose returned success; "+
-			"if the driver repeats such a Create, set Config.Repeats")
-	}
-}
-
-// livesWithoutReplies delays the replies to a session by twice the session timeout. It
-// reports whether the session lives on for longer than the session timeout. If
-// DelayReplies works, no heartbeat is answered in time, so the session has to end.
-func (c *check) livesWithoutReplies(s driver.Session) bool {
-	timeout := c.config.sessionTimeout()
-	c.delayReplies(s, 2*timeout)
-	select {
-	case <-s.Done():
-	case <-time.After(timeout + timeout*3/4):
-	}
-	return s.Err() == nil
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,27 +45,6 @@ func sequentialOrder(c *check) {
 	for _, s := range sessions {
 		c.wantNodes("another session", c.listAfterWrite(s, "q"), want...)
 	}
-}
-
-// createMany creates 2n nodes from each of three sessions at the same time, and
-// returns them in the order of their tokens.
-func createMany(c *check, queue string, n int) []driver.Place {
-	var sessions [3]driver.Session
-	for i := range sessions {
-		sessions[i] = c.session()
-	}
-	var mu sync.Mutex
-	var all []driver.Place
-	c.together(2*len(sessions), func(i int) {
-		for range n {
-			p := c.create(sessions[i%3], queue, fmt.Sprintf("h%d-W-", i))
-			mu.Lock()
-			all = append(all, p)
-			mu.Unlock()
-		}
-	})
-	slices.SortFunc(all, byToken)
-	return all
 }
 
 func concurrentOrder(c *check) {
@@ -148,10 +126,6 @@ func wantNewNodesBehind(c *check, s driver.Session, queue string, goOn func() bo
 		pauseBriefly()
 	}
 }
-
-// pauseBriefly pauses between two requests of a loop, so that heartbeats get
-// their turn.
-func pauseBriefly() { time.Sleep(20 * time.Microsecond) }
 
 func laterIsBehind(c *check) {
 	var highest atomic.Int64
@@ -250,16 +224,4 @@ func unsequencedNotListed(c *check) {
 	s := c.session()
 	p, later := aroundUnsequenced(c, s)
 	c.wantNodes("a queue with unsequenced nodes", c.list(s, "q"), p.Node, later.Node)
-}
-
-// aroundUnsequenced creates a node, puts nodes without a sequence into the
-// queue, and creates another node.
-func aroundUnsequenced(c *check, s driver.Session) (driver.Place, driver.Joined) {
-	p := c.create(s, "q", writer)
-	// No name here ends in ten digits, because a driver may count such a node
-	// as a contender, even if there is no dash before the digits.
-	for _, name := range []string{"readme", "web1-W-", "web1-W-123456789", "web1-W", "web1-W-0000000007x"} {
-		c.putNode("q", name, "not a lock's")
-	}
-	return p, c.join(s, "q", reader, nil)
 }

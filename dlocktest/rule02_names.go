@@ -22,17 +22,6 @@ var nameCases = []testCase{
 		needs: needRemoveQueue, run: epochs},
 }
 
-func checkName(c *check, p driver.Place, prefix string) {
-	got, seq, ok := driver.ParseName(p.Name)
-	if !ok || got != prefix || seq != p.Seq {
-		c.errorf("Create with prefix %q returned the node %q with Seq %d, expected the prefix and that sequence in 10 to 18 digits",
-			prefix, p.Name, p.Seq)
-	}
-	if p.Name != driver.FormatName(prefix, max(p.Seq, 0)) {
-		c.errorf("Create returned the node %q, expected %q as FormatName has it", p.Name, driver.FormatName(prefix, max(p.Seq, 0)))
-	}
-}
-
 func nameFormat(c *check) {
 	s := c.session()
 	for _, prefix := range []string{writer, reader, "x-", "web-0000000007-W-", "a.b_c-%2F-R-", "--"} {
@@ -76,15 +65,6 @@ func namesAtTheLimits(c *check) {
 		}
 		c.wantNodes(fmt.Sprintf("queue %q", queue), c.listAfterWrite(b, queue), want...)
 	}
-}
-
-// nodeLike holds names of queues that look like nodes. A store could take them
-// for nodes if its nodes and queues have the same parent. Some of the names
-// differ only in their last characters. A driver may store such names in a
-// changed form, and must not make two of them equal.
-var nodeLike = []string{
-	"order-1234567890", "order-1234567890~", "order-1234567890~~", "1234567890", "1234567890~", "job1732201234567",
-	"web1-W-0000000000", "web1-R-0000000001", "x-999999999999999999", "x-9999999999999999999", "0000000000/0000000000~/web1-W-0000000000",
 }
 
 func queuesNamedLikeNodes(c *check) {

@@ -3,9 +3,7 @@ package dlocktest
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -13,10 +11,7 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-const (
-	whyOrphan  = "a node that no contender knows of blocks the lock for all others until its session ends"
-	whyCleanUp = whyOrphan + "; a clean-up that removes too much takes the lock away from another contender of the same host"
-)
+const whyCleanUp = whyOrphan + "; a clean-up that removes too much takes the lock away from another contender of the same host"
 
 var createCases = []testCase{
 	{name: "a-create-cancelled-at-any-time-leaves-nothing", why: whyOrphan, run: createCancelledAnyTime},
@@ -32,49 +27,6 @@ var createCases = []testCase{
 	{name: "a-create-after-the-store-ended-the-session-leaves-nothing",
 		why:   "a node that belongs to no session blocks the lock for ever",
 		needs: needDrop, run: createAfterExpiry},
-}
-
-// createFailed checks the error of a Create that may have failed, and reports
-// whether the Create has failed.
-func createFailed(c *check, s driver.Session, ctx context.Context, err error) bool {
-	return c.mayFail("Create whose outcome is unknown", s, ctx, err)
-}
-
-// eventuallyHolds waits until the queue holds exactly the nodes of want.
-func eventuallyHolds(c *check, s driver.Session, queue, after string, want ...driver.Node) {
-	eventuallyHoldsOr(c, s, queue, after, want, nil, nil)
-}
-
-// eventuallyHoldsOr waits until the queue holds exactly the nodes of want. The
-// parameter mayEnd is a session or nil. If this session has ended, the queue
-// may hold exactly the nodes of rest instead.
-func eventuallyHoldsOr(c *check, s driver.Session, queue, after string, want []driver.Node, mayEnd driver.Session, rest []driver.Node) {
-	var nodes []driver.Node
-	ok := false
-	defer func() {
-		if !ok {
-			c.errorf("the last List returned %v, expected %v", nodes, want)
-		}
-	}()
-	c.eventually(func() bool {
-		ended := mayEnd != nil && mayEnd.Err() != nil
-		nodes = c.list(s, queue)
-		return slices.Equal(nodes, want) || ended && slices.Equal(nodes, rest)
-	}, "no node is left of %s, and all other nodes are there", after)
-	ok = true
-}
-
-// createUnlessEnded creates a node in a session that may have ended because its
-// connection broke. It reports whether the node was created.
-func createUnlessEnded(c *check, s driver.Session, queue, prefix string) (p driver.Place, ok bool) {
-	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
-		p, err = tryCreate(c.ctx, s, queue, prefix)
-		if ok = err == nil; errors.Is(err, driver.ErrSessionEnded) && c.endedWithConnection(s) {
-			return nil
-		}
-		return err
-	})
-	return p, ok
 }
 
 func createCancelledAnyTime(c *check) {
@@ -100,38 +52,6 @@ func createCancelledAnyTime(c *check) {
 	c.wantAlive(a, "calls whose ctx ended")
 	last := c.create(a, "q", writer)
 	eventuallyHolds(c, b, "q", "a Create that returned an error", append(want, last.Node)...)
-}
-
-// soonEnded returns a context that ends before a call, while the call runs, or
-// shortly after it. The parameter usual is the time that such a call usually
-// takes. The number i decides how the context ends: by a deadline, by a cancel
-// after a while, by a cancel while the call begins, or by a cancel before the
-// call.
-func soonEnded(parent context.Context, i int, usual time.Duration) (context.Context, context.CancelFunc) {
-	after := rand.N(2*usual + 1)
-	if i%4 == 0 {
-		return context.WithTimeout(parent, after)
-	}
-	ctx, cancel := context.WithCancel(parent)
-	switch i % 4 {
-	case 1:
-		time.AfterFunc(after, cancel)
-	case 2:
-		go cancel()
-	case 3:
-		cancel()
-	}
-	return ctx, cancel
-}
-
-// createTime measures how long a Create takes.
-func createTime(c *check, s driver.Session) time.Duration {
-	const n = 10
-	begin := time.Now()
-	for range n {
-		c.delete(s, "measure", c.create(s, "measure", writer))
-	}
-	return time.Since(begin) / (2 * n)
 }
 
 // createLosesList loses the list that a driver may send together with a Create:
@@ -295,5 +215,15 @@ func createAfterExpiry(c *check) {
 			}
 		})
 		eventuallyHolds(c, b, "q", "a session that the store ended before Create was called", theirs.Node)
+	}
+}
+
+// wantLoss is called after several calls of Create, whose requests or replies the hook
+// had to lose. It expects that one of these calls failed. Otherwise the hook may do
+// nothing, and the case would check nothing.
+func (c *check) wantLoss(hook string, failed bool) {
+	if !failed && !c.failed() && !c.config.Repeats {
+		c.hookHadNoEffect(hook, "each Create whose request or reply it had to lose returned success; "+
+			"if the driver repeats such a Create, set Config.Repeats")
 	}
 }

@@ -32,21 +32,6 @@ var aheadCases = []testCase{
 	{name: "a-deletion-that-meets-the-create-is-not-missed", why: whyArmed, needs: needArmed, run: armedMeetsDelete},
 }
 
-// wantAhead compares the nodes ahead that Create returned with the nodes that
-// are ahead in the queue. It accepts that Create returned none, because a
-// driver may leave them out.
-func (c *check) wantAhead(j driver.Joined, want ...driver.Node) {
-	if j.Known && !slices.Equal(j.Ahead, want) {
-		c.errorf("Create of %s returned the nodes ahead %v, expected %v, as List returns them", j.Name, j.Ahead, want)
-	}
-	if !j.Known && len(j.Ahead) > 0 {
-		c.errorf("Create of %s returned the nodes ahead %v with Known false, expected none", j.Name, j.Ahead)
-	}
-	if j.Alone() != (j.Known && len(want) == 0) {
-		c.errorf("Alone is %v for %s, expected %v with %v in the queue", j.Alone(), j.Name, !j.Alone(), want)
-	}
-}
-
 // aheadAsListed creates nodes of readers and of writers from two sessions, one
 // node after the other. If a Create returns the nodes ahead, they have to be
 // those that List shows.
@@ -198,10 +183,6 @@ func aloneExcludes(c *check) {
 	})
 	c.logf("%d creates were alone", entered.Load())
 }
-
-// holdBriefly holds a lock for a moment, so that other contenders come
-// meanwhile.
-func holdBriefly() { time.Sleep(rand.N(200 * time.Microsecond)) }
 
 // predecessorGetsAhead checks which nodes the driver passes to Predecessor: the
 // nodes ahead or, if the driver does not know them, none. A driver need not

@@ -10,7 +10,6 @@ import (
 )
 
 const (
-	whyWatch = "a contender that waits for this node would wait for ever, and so would every contender behind it"
 	whyOwn   = "a contender whose node is removed would not notice that it has lost its place, or the lock"
 	whyAny   = "a contender that waits for any change would miss this one"
 	whyOver  = "a contender that waits would not learn that its session has ended and its node is gone"
@@ -69,22 +68,6 @@ var watchCases = []testCase{
 		})},
 }
 
-// nodeWithWatches creates a node of session a, and watches it from both
-// sessions: as the own node of a, as a node ahead of nodes of b, and with a
-// watch of the queue.
-func nodeWithWatches(c *check, a, b driver.Session) (driver.Place, []driver.Watch) {
-	p := c.create(a, "q", writer)
-	_, first := c.waitFor(b, "q", p.Node)
-	q, second := c.waitFor(b, "q", p.Node)
-	return p, []driver.Watch{
-		c.watch(a, "q", p), c.watch(a, "q", named(p)), first, second, c.watch(b, "q", named(q), p.Node), c.watchQueue(b, "q"),
-	}
-}
-
-// Each case below removes a node that is watched, and does not release it. The
-// cases belong to rule 6, because every watch has to end. They belong to rule
-// 13 as well, because no watch may send Released.
-
 func watchDeleted(c *check) {
 	a, b := c.twoSessions()
 	for range 5 {
@@ -92,35 +75,6 @@ func watchDeleted(c *check) {
 		c.delete(a, "q", p)
 		wantUnreleasedEnds(c, watches, "Delete of the node")
 	}
-}
-
-func watchOwnerCloses(c *check) {
-	a, b := c.twoSessions()
-	_, watches := nodeWithWatches(c, a, b)
-	c.close(a)
-	wantUnreleasedEnds(c, watches, "Close of the node's session")
-}
-
-func watchOwnerExpires(c *check) {
-	a, b := c.twoSessions()
-	_, watches := nodeWithWatches(c, a, b)
-	c.expire(a)
-	wantUnreleasedEnds(c, watches, "expiry of the node's session")
-	c.awaitSessionEnd(a, "the store ended the session")
-}
-
-func watchNodeRemoved(c *check) {
-	a, b := c.twoSessions()
-	p, watches := nodeWithWatches(c, a, b)
-	c.removeNode("q", p.Name)
-	wantUnreleasedEnds(c, watches, "an operator removed the node")
-}
-
-func watchQueueRemoved(c *check) {
-	a, b := c.twoSessions()
-	_, watches := nodeWithWatches(c, a, b)
-	c.removeQueue("q")
-	wantUnreleasedEnds(c, watches, "an operator removed the queue")
 }
 
 func watchAlreadyGone(c *check) {
@@ -164,10 +118,6 @@ func watchSeveral(c *check) {
 		}
 	}
 }
-
-// named returns the place without its token. A caller that knows only the name
-// of a node passes such a place.
-func named(p driver.Place) driver.Place { return driver.Place{Node: p.Node} }
 
 func watchOwn(c *check) {
 	s := c.session()
@@ -226,21 +176,6 @@ func watchByName(c *check) {
 	c.wantUnreleasedEnd(ahead, "Delete of the node ahead that has the name now")
 }
 
-// waitGone waits until a node is gone, as a contender does: it watches the
-// node, lists the queue, and waits until the watch ends.
-func waitGone(c *check, s driver.Session, queue string, n driver.Node) {
-	own := c.create(s, queue, "wait-R-")
-	for {
-		c.exitIfAbandoned()
-		w := c.watch(s, queue, own, n)
-		if !has(c.list(s, queue), n) {
-			w.Stop()
-			return
-		}
-		c.wantUnreleasedEnd(w, "the end of %s", n.Name)
-	}
-}
-
 // watchNameComesAgain removes a queue with nodes that are watched, and makes
 // new nodes that may get the same names. The watches have to end all the same.
 func watchNameComesAgain(c *check) {
@@ -252,23 +187,6 @@ func watchNameComesAgain(c *check) {
 	again := []driver.Place{c.create(b, "q", writer), c.create(b, "q", writer)}
 	for _, w := range []driver.Watch{own, byName, other, otherName} {
 		c.wantUnreleasedEnd(w, "the queue was removed and made again (%s and %s were followed by %v)", p.Name, q.Name, nodesOf(again))
-	}
-}
-
-func watchReplaced(c *check) {
-	a, b := c.twoSessions()
-	for range 2 { // the nodes of b stay, so in the second round the node is a waiter's
-		p, watches := nodeWithWatches(c, a, b)
-		now := c.replace(a, "q", p, shared)
-		wantUnreleasedEnds(c, watches, "Replace of the node")
-		q := c.create(b, "q", writer)
-		c.wantEndedWatch(c.watch(a, "q", p), "Replace of the own node")
-		c.listAfterWrite(b, "q")
-		c.wantUnreleasedEnd(c.watch(b, "q", q, p.Node), "it was armed on the name ahead that had been replaced")
-		own, other := c.watch(a, "q", now), c.watch(b, "q", q, now.Node)
-		c.delete(a, "q", p)
-		c.wantUnreleasedEnd(own, "Delete of the own node, which had been replaced")
-		c.wantUnreleasedEnd(other, "Delete of the node ahead, which had been replaced")
 	}
 }
 
@@ -328,18 +246,6 @@ func watchInSilence(c *check) {
 	c.silenceNotices(b)
 	c.delete(a, "q", p)
 	wantUnreleasedEnds(c, watches, "Delete of the node ahead while no notice reached the watching session")
-}
-
-// watchQueueInSilence adds nodes whose notices do not reach the watching session.
-func watchQueueInSilence(c *check) {
-	a, b := c.twoSessions()
-	watches := []driver.Watch{c.watchQueue(b, "q")}
-	c.silenceNotices(b)
-	watches = append(watches, c.watchQueue(b, "q"), c.watchQueue(b, "other"))
-	for _, queue := range []string{"q", "other"} {
-		c.create(a, queue, writer)
-	}
-	wantUnreleasedEnds(c, watches, "Create in the queue while no notice reached the watching session")
 }
 
 // armInSilence returns a case in which a session arms watches of a node ahead. No
@@ -432,17 +338,6 @@ func createArmed(c *check, ctx context.Context, s driver.Session, _ driver.Node)
 	return j.Place, []driver.Watch{j.Watch}
 }
 
-// endsEarly waits for a moment, and reports whether the watch sent a value or
-// ended.
-func (c *check) endsEarly(w driver.Watch) bool {
-	select {
-	case <-w.C:
-		return true
-	case <-time.After(c.config.sessionTimeout() / 50):
-		return false
-	}
-}
-
 // watchStopped stops a watch while other watches of the same node are open. The
 // other watches still have to end when a node of theirs is deleted. A driver
 // may free what the stopped watch holds at once or later, so the case tries
@@ -521,143 +416,6 @@ func stopWhileCutOff(c *check) {
 	}
 }
 
-// queueSees returns a case that watches a queue from two sessions. Both watches
-// have to end after the change that prepare returns.
-func queueSees(after string, prepare func(c *check, a, b driver.Session) (change func())) func(*check) {
-	return func(c *check) {
-		a, b := c.twoSessions()
-		for range 2 {
-			change := prepare(c, a, b)
-			own, other := c.watchQueue(a, "q"), c.watchQueue(b, "q")
-			change()
-			c.wantUnreleasedEnd(own, "%s by its own session", after)
-			c.wantUnreleasedEnd(other, "%s by another session", after)
-			if a.Err() != nil {
-				return
-			}
-		}
-	}
-}
-
-// queueSeesTheOnlySession watches a queue from the only session of the store, which
-// makes the changes itself. No request of another session makes the driver look.
-func queueSeesTheOnlySession(c *check) {
-	s := c.session()
-	for range 2 { // the first look of a driver may see any change
-		w := c.watchQueue(s, "q")
-		p := c.create(s, "q", writer)
-		c.wantUnreleasedEnd(w, "Create by the only session")
-		w = c.watchQueue(s, "q")
-		c.delete(s, "q", p)
-		c.wantUnreleasedEnd(w, "Delete by the only session")
-	}
-}
-
-// watchSeesCreation returns a change of a queue that does not exist yet: its
-// first Create, which makes the queue.
-func watchSeesCreation(c *check, a, _ driver.Session) func() {
-	return func() { c.create(a, "q", reader) }
-}
-
-func watchSeesDelete(why driver.Cause) func(c *check, a, _ driver.Session) (change func()) {
-	return func(c *check, a, _ driver.Session) func() {
-		p := c.create(a, "q", writer)
-		return func() { c.remove(a, "q", p, why) }
-	}
-}
-
-func watchSeesCreateAndDelete(c *check, a, b driver.Session) func() {
-	c.create(b, "q", writer)
-	return func() { c.delete(a, "q", c.create(a, "q", reader)) }
-}
-
-func watchSeesClose(c *check, a, _ driver.Session) func() {
-	c.create(a, "q", writer)
-	return func() { c.close(a) }
-}
-
-func watchSeesRemoval(c *check, a, _ driver.Session) func() {
-	c.create(a, "q", writer)
-	return func() { c.removeQueue("q") }
-}
-
-func watchSeesReplace(prefixes ...string) func(c *check, a, _ driver.Session) (change func()) {
-	return func(c *check, a, _ driver.Session) func() {
-		p := c.create(a, "q", writer)
-		return func() {
-			for _, prefix := range prefixes {
-				p = c.replace(a, "q", p, prefix)
-			}
-		}
-	}
-}
-
-// watchThenList arms a watch, and lists the queue after that. The watch has to
-// end for each change that the list did not show.
-func watchThenList(c *check) {
-	a, b := c.twoSessions()
-	c.rounds(150, func(int) {
-		var p driver.Place
-		var w driver.Watch
-		var nodes []driver.Node
-		c.together(2, func(i int) {
-			if i == 0 {
-				p = c.create(a, "q", writer)
-				return
-			}
-			w = c.watchQueue(b, "q")
-			nodes = c.list(b, "q")
-		})
-		if !has(nodes, p.Node) {
-			c.wantUnreleasedEnd(w, "Create of %s, which the List after the watch did not show", p.Name)
-		}
-		c.together(2, func(i int) {
-			if i == 0 {
-				c.delete(a, "q", p)
-				return
-			}
-			w = c.watchQueue(b, "q")
-			nodes = c.list(b, "q")
-		})
-		if has(nodes, p.Node) {
-			c.wantUnreleasedEnd(w, "Delete of %s, which the List after the watch still showed", p.Name)
-		}
-	})
-}
-
-// watchMeetsDelete deletes a node while watches of it are being armed: two by
-// the session of the next node, and one by its own session.
-func watchMeetsDelete(why driver.Cause) func(c *check) {
-	return func(c *check) {
-		a, b := c.twoSessions()
-		p := c.create(a, "q", writer)
-		c.rounds(300, func(round int) {
-			q := c.create(b, "q", writer)
-			var watches [3]driver.Watch
-			c.together(4, func(i int) {
-				switch i {
-				case 0:
-					watches[i] = c.watch(a, "q", p)
-				case 3:
-					c.remove(a, "q", p, why)
-				default:
-					watches[i] = c.watch(b, "q", q, p.Node)
-				}
-			})
-			c.wantUnreleasedEnd(watches[0], "Delete of the own node while the watch was being armed (round %d)", round)
-			for _, w := range watches[1:] {
-				if why == driver.Released {
-					c.awaitNews(w, "release of the node ahead while the watch was being armed (round %d)", round)
-				} else {
-					c.wantUnreleasedEnd(w, "Delete of the node ahead while the watch was being armed (round %d)", round)
-				}
-				w.Stop()
-			}
-			a, b, p = b, a, q
-		})
-	}
-}
-
 // watchChain has contenders that queue as locks do: each waits for the node
 // before its own.
 func watchChain(c *check) {
@@ -707,13 +465,6 @@ func openWatches(c *check, s driver.Session) (watches []driver.Watch) {
 		watches = append(watches, j.Watch)
 	}
 	return watches
-}
-
-// wantUnreleasedEnds waits for the ends of all watches at the same time.
-func wantUnreleasedEnds(c *check, watches []driver.Watch, after string) {
-	c.together(len(watches), func(i int) {
-		c.wantUnreleasedEnd(watches[i], "%s (watch %d of %d)", after, i+1, len(watches))
-	})
 }
 
 // watchesEnd returns a case that ends a session by the function end. The

@@ -11,12 +11,6 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-const (
-	whyDelete = "the lock would stay locked although its holder has unlocked it"
-	whyGone   = "a holder that unlocks has to learn that it had lost the lock before"
-	whyStale  = "a late Unlock would remove the node of the contender that holds the lock now"
-)
-
 var deleteCases = []testCase{
 	{name: "delete-removes-the-node-and-no-other", why: whyDelete + "; or " + whyStale, run: deleteRemoves},
 	{name: "a-delete-of-either-cause-can-be-repeated", why: whyDelete, run: deleteTwice},
@@ -107,16 +101,6 @@ func deleteLateRepeat(c *check) {
 	c.wantNodes("after late repeats of Delete", c.listAfterWrite(b, "q"), stay...)
 }
 
-// createNamesakes creates two nodes with the prefix of an earlier node, one in
-// each session. If names can come again in the store, one of them gets the
-// earlier name.
-func createNamesakes(c *check, own, other driver.Session, queue string, old driver.Node) (nodes []driver.Node) {
-	nodes = append(nodes, c.create(other, queue, writer).Node, c.create(own, queue, writer).Node)
-	again := slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == old.Name })
-	c.logf("the name %s came again: %v", old.Name, again)
-	return nodes
-}
-
 func repeatSparesNamesake(c *check) {
 	a, b := c.twoSessions()
 	for i := range 2 {
@@ -149,29 +133,6 @@ func knownGoneSparesNamesake(c *check) {
 	c.wantGone("Delete", a.Delete(c.ctx, "q", first, driver.Released))
 	c.wantGone("Delete", a.Delete(c.ctx, "q", second, driver.Changed))
 	c.wantNodes("after a Delete of a node known to be gone", c.listAfterWrite(b, "q"), stay...)
-}
-
-// repeatDelete repeats a Delete until the store answers, or the session has
-// ended.
-func repeatDelete(c *check, s driver.Session, queue string, p driver.Place, why driver.Cause) {
-	c.eventually(func() bool {
-		err := s.Delete(c.ctx, queue, p, why)
-		switch {
-		case err == nil, errors.Is(err, driver.ErrGone):
-			return true
-		case errors.Is(err, driver.ErrSessionEnded) && s.Err() != nil:
-			return true
-		case !errors.Is(err, driver.ErrUnavailable):
-			c.fatalf("a repeated Delete returned %q, expected success, ErrGone or ErrUnavailable", err)
-		}
-		return false
-	}, "a repeated Delete returns success or ErrGone")
-}
-
-// inDoubtDelete checks the error of the first Delete of a node. The driver may
-// not know the outcome, because the request or the reply was lost or delayed.
-func inDoubtDelete(c *check, s driver.Session, ctx context.Context, err error) {
-	c.mayFail("Delete whose outcome is unknown (ErrGone would tell its caller that the lock was lost)", s, ctx, err)
 }
 
 func deleteLosesReply(c *check, committed bool) {

@@ -1,16 +1,12 @@
 package dlocktest
 
 import (
-	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
-
-const whyEnd = "a holder that does not know of the end of its session goes on writing beside the next holder"
 
 var endCases = []testCase{
 	{name: "a-session-lives-after-connect", why: "every lock would be lost as soon as it is granted", run: endNotYet},
@@ -28,15 +24,6 @@ var endCases = []testCase{
 		needs: needCutOff, run: endForEver},
 	{name: "after-a-pause-err-returns-the-end-at-once", why: "a process that was paused for longer than its session lives would go on writing until its timers have run",
 		needs: needPause, run: endPaused},
-}
-
-func closed(done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	default:
-		return false
-	}
 }
 
 func endNotYet(c *check) {
@@ -63,46 +50,6 @@ func endIdle(c *check) {
 	}
 	c.wantAlive(a, "two session timeouts without a call")
 	c.wantNodes("after two session timeouts without a call", c.listAfterWrite(b, "q"), p.Node)
-}
-
-// calls returns, by name, calls of all methods that ask the store. If a session
-// does not support an optional method, the call of that method returns Err of
-// the session instead.
-func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]func() error {
-	optional := func(err error) error {
-		if errors.Is(err, errors.ErrUnsupported) {
-			return s.Err()
-		}
-		return err
-	}
-	return map[string]func() error{
-		"Create": func() error { _, err := tryCreate(ctx, s, "q", writer); return err },
-		"Create with Predecessor": func() error {
-			_, err := s.Create(ctx, "q", driver.NodeSpec{Prefix: writer, Data: data(), Predecessor: last})
-			return err
-		},
-		"List":       func() error { _, err := s.List(ctx, "q"); return err },
-		"Watch":      func() error { _, err := s.Watch(ctx, "q", p); return err },
-		"WatchQueue": func() error { _, err := s.WatchQueue(ctx, "q"); return err },
-		"Delete":     func() error { return s.Delete(ctx, "q", p, driver.Changed) },
-		"Replace":    func() error { _, err := driver.Replace(ctx, s, "q", p, shared); return optional(err) },
-		"Read":       func() error { _, err := driver.Read(ctx, s, "q", p.Name); return optional(err) },
-		"Walk":       func() error { _, err := driver.Walk(ctx, s, ""); return optional(err) },
-	}
-}
-
-// checkEnded calls all methods of a session that has ended, and requires that
-// each says so.
-func checkEnded(c *check, s driver.Session, p driver.Place) {
-	for name, call := range calls(c.ctx, s, p) {
-		c.wantEnded(name, call())
-	}
-	for range 3 {
-		c.wantEnded("Err", s.Err())
-	}
-	if !closed(s.Done()) {
-		c.errorf("Done is open after Err returned %v, expected it to be closed", s.Err())
-	}
 }
 
 func endExpired(c *check) {
@@ -306,4 +253,17 @@ func endPaused(c *check) {
 	_ = a.Close()
 	eventuallyHolds(c, b, "q", "a session that ended in a pause")
 	c.wantAlive(b, "another session's process was paused")
+}
+
+// livesWithoutReplies delays the replies to a session by twice the session timeout. It
+// reports whether the session lives on for longer than the session timeout. If
+// DelayReplies works, no heartbeat is answered in time, so the session has to end.
+func (c *check) livesWithoutReplies(s driver.Session) bool {
+	timeout := c.config.sessionTimeout()
+	c.delayReplies(s, 2*timeout)
+	select {
+	case <-s.Done():
+	case <-time.After(timeout + timeout*3/4):
+	}
+	return s.Err() == nil
 }

@@ -11,8 +11,6 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-const whyClose = "the locks of a process that has closed its client would stay locked for a session timeout"
-
 const whyLapsed = "after an outage a client would wait for a session timeout behind its own old nodes, which it cannot use any more"
 
 var closeCases = []testCase{

@@ -76,14 +76,6 @@ func marks(c *check) {
 	c.wantName("List of a bad queue", err)
 }
 
-// wantGivenUp checks the error of a call whose ctx has ended. The error may
-// also say that the node is gone.
-func (c *check) wantGivenUp(what string, s driver.Session, ctx context.Context, err error) {
-	if !errors.Is(err, driver.ErrGone) {
-		c.mayFail(what, s, ctx, err)
-	}
-}
-
 // endedCtx makes calls with a ctx that has ended. They have to return, and may
 // succeed if they need not wait.
 func endedCtx(c *check) {
@@ -188,45 +180,6 @@ func promptWhileCutOff(c *check) {
 		c.errorf("%s while cut off had not returned %v after its ctx had ended, in every try: expected it to return when its ctx ends",
 			name, timeout*4/10)
 	}
-}
-
-// lateCalls begins all calls of a session that is cut off. Then it calls the
-// function end, which has to make the calls return, and waits for the duration
-// grace. It returns the names of the calls that are still under way after that.
-func lateCalls(c *check, ctx context.Context, s driver.Session, p driver.Place, grace time.Duration, end func()) map[string]bool {
-	late := make(map[string]bool)
-	all := calls(ctx, s, p)
-	returned := make(chan string, len(all))
-	for name, call := range all {
-		late[name] = true
-		go func() {
-			c.wantGivenUp(name+" while cut off", s, ctx, call())
-			returned <- name
-		}()
-	}
-	end()
-	over := time.After(grace)
-	for len(late) > 0 {
-		select {
-		case name := <-returned:
-			delete(late, name)
-		case <-over:
-			return late
-		}
-	}
-	return nil
-}
-
-// inEveryTry calls the function find up to four times, and returns the names
-// that are in all of its results. On a slow machine a sound driver may be late
-// in some tries, but not in every try.
-func inEveryTry(find func() map[string]bool) map[string]bool {
-	found := find()
-	for try := 1; try < 4 && len(found) > 0; try++ {
-		again := find()
-		maps.DeleteFunc(found, func(name string, _ bool) bool { return !again[name] })
-	}
-	return found
 }
 
 func marksWhileCutOff(c *check) {

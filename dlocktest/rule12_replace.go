@@ -9,11 +9,6 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-const (
-	whyReplace = "a lock that is downgraded would be lost, or a writer behind it would get the lock as well"
-	shared     = "web1-R-" // the prefix that the node of a writer gets by a downgrade
-)
-
 var replaceCases = []testCase{
 	{name: "replace-changes-the-prefix-and-keeps-the-rest", why: whyReplace, needs: needReplace, run: replaceKeeps},
 	{name: "list-shows-exactly-one-of-the-names", why: "a contender that lists during a downgrade would see a free lock, or two holders",

@@ -10,7 +10,6 @@ import (
 
 const (
 	whyReleased = "a contender that receives Released holds the lock without another List: sent for anything else, it makes two holders"
-	whyOvertook = "a contender whose own node was removed before would hold the lock without a node, beside another holder"
 	whyGoesOn   = "a contender looks at its watch once more before it holds the lock: the watch has to show whether the own node stands"
 )
 
@@ -46,15 +45,6 @@ func (c *check) twoWaiters() (a, b driver.Session) {
 	c.waitOnce(a, b, "q")
 	c.waitOnce(b, a, "q")
 	return a, b
-}
-
-// waitOnce lets the session s wait in the queue, behind a node of another session.
-func (c *check) waitOnce(s, other driver.Session, queue string) {
-	ahead := c.create(other, queue, writer)
-	p, w := c.waitFor(s, queue, ahead.Node)
-	c.delete(other, queue, ahead)
-	c.awaitNews(w, "Delete of the node ahead")
-	c.delete(s, queue, p)
 }
 
 // releaseWakes releases a node while several watches of the next node wait for

@@ -38,45 +38,6 @@ func Run(t *testing.T, config Config) {
 	t.Log(s.String())
 }
 
-// A rule is a rule of package driver, with the cases that check it.
-type rule struct {
-	number int // the rule's number; zero for the groups of cases read, walk, describe and locks
-	name   string
-	cases  []testCase
-}
-
-// id is the name of the rule's subtest, such as "rule07".
-func (r rule) id() string {
-	if r.number == 0 {
-		return r.name
-	}
-	return fmt.Sprintf("rule%02d", r.number)
-}
-
-// label names the rule in a sentence, such as "rule 7".
-func (r rule) label() string {
-	if r.number == 0 {
-		return r.name
-	}
-	return fmt.Sprintf("rule %d", r.number)
-}
-
-// String returns "rule 7 (delete)", or the name of a rule without a number.
-func (r rule) String() string {
-	if r.number == 0 {
-		return r.name
-	}
-	return fmt.Sprintf("rule %d (%s)", r.number, r.name)
-}
-
-// A testCase checks one sentence of a rule.
-type testCase struct {
-	name  string
-	why   string // the harm to a lock if the driver fails the case
-	needs need
-	run   func(c *check)
-}
-
 // rules holds every case, in the order in which they run.
 var rules = []rule{
 	{1, "order", orderCases},
@@ -97,16 +58,6 @@ var rules = []rule{
 	{0, "describe", describeCases},
 	{0, "locks", lockCases},
 }
-
-// verdict is the outcome of a case.
-type verdict int
-
-const (
-	passed     verdict = iota
-	broken             // the driver breaks the rule
-	hookFailed         // a hook of Config failed, so the case says nothing of the driver
-	unproven           // the fault that was played had no effect, so the case proves nothing
-)
 
 // summary counts the outcomes of the cases, by the id of their rule.
 type summary struct {

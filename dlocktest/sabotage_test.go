@@ -206,3 +206,12 @@ func TestSabotaged(t *testing.T) {
 // errPlain returns an error that matches no error of package driver. A driver
 // returns such an error if its author has forgotten to wrap the right one.
 func errPlain(text string) error { return fmt.Errorf("store: %s", text) }
+
+func withPrefix(nodes []driver.Node, prefix string) (found []driver.Node) {
+	for _, n := range nodes {
+		if p, _, ok := driver.ParseName(n.Name); ok && p == prefix {
+			found = append(found, n)
+		}
+	}
+	return found
+}

@@ -8,38 +8,53 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// mayFail checks the error of a call that may fail, because the driver may not
-// know the outcome. It reports whether the call failed.
-func (c *check) mayFail(what string, s driver.Session, ctx context.Context, err error) (failed bool) {
+func (c *check) wantAlive(s driver.Session, after string) {
+	if err := s.Err(); err != nil {
+		c.fatalf("the session ended after %s: Err returned %q, expected nil", after, err)
+	}
+}
+
+// wantNodes compares a list with the nodes that were expected.
+func (c *check) wantNodes(what string, got []driver.Node, want ...driver.Node) {
+	if !slices.Equal(got, want) {
+		c.fatalf("%s: List returned %v, expected %v", what, got, want)
+	}
+}
+
+// wantAhead compares the nodes ahead that Create returned with the nodes that
+// are ahead in the queue. It accepts that Create returned none, because a
+// driver may leave them out.
+func (c *check) wantAhead(j driver.Joined, want ...driver.Node) {
+	if j.Known && !slices.Equal(j.Ahead, want) {
+		c.errorf("Create of %s returned the nodes ahead %v, expected %v, as List returns them", j.Name, j.Ahead, want)
+	}
+	if !j.Known && len(j.Ahead) > 0 {
+		c.errorf("Create of %s returned the nodes ahead %v with Known false, expected none", j.Name, j.Ahead)
+	}
+	if j.Alone() != (j.Known && len(want) == 0) {
+		c.errorf("Alone is %v for %s, expected %v with %v in the queue", j.Alone(), j.Name, !j.Alone(), want)
+	}
+}
+
+func checkName(c *check, p driver.Place, prefix string) {
+	got, seq, ok := driver.ParseName(p.Name)
+	if !ok || got != prefix || seq != p.Seq {
+		c.errorf("Create with prefix %q returned the node %q with Seq %d, expected the prefix and that sequence in 10 to 18 digits",
+			prefix, p.Name, p.Seq)
+	}
+	if p.Name != driver.FormatName(prefix, max(p.Seq, 0)) {
+		c.errorf("Create returned the node %q, expected %q as FormatName has it", p.Name, driver.FormatName(prefix, max(p.Seq, 0)))
+	}
+}
+
+// wantName checks the error of a call with a bad name: it has to match
+// ErrBadName, and must not match ErrUnavailable.
+func (c *check) wantName(what string, err error) {
 	switch {
-	case err == nil:
-		return false
-	case ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):
-		c.errorf("%s returned %q, which matches an error of package context although its ctx has not ended: it would look like the caller's own deadline (rule 10)",
-			what, err)
+	case !errors.Is(err, driver.ErrBadName):
+		c.errorf("%s returned %v, expected an error that matches ErrBadName", what, err)
 	case errors.Is(err, driver.ErrUnavailable):
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-	case errors.Is(err, driver.ErrSessionEnded) && s.Err() != nil:
-	default:
-		c.errorf("%s returned %q, expected success, an error that matches ErrUnavailable, the error of its ctx, or the end of the session (rule 10)",
-			what, err)
-	}
-	return true
-}
-
-// endedWithConnection reports whether the session has ended, and logs it. That
-// is no failure, because a driver may give up a session whose connection broke.
-func (c *check) endedWithConnection(s driver.Session) bool {
-	err := s.Err()
-	if err != nil {
-		c.logf("the session ended with its connection: %v", err)
-	}
-	return err != nil
-}
-
-func (c *check) wantEnded(what string, err error) {
-	if !errors.Is(err, driver.ErrSessionEnded) {
-		c.fatalf("after the end of the session %s returned %v, expected an error that matches ErrSessionEnded", what, err)
+		c.errorf("%s returned %q, which matches ErrUnavailable: a Lock would repeat it for ever", what, err)
 	}
 }
 
@@ -62,59 +77,57 @@ func (c *check) wantDeleted(what string, err error) {
 	}
 }
 
-// wantName checks the error of a call with a bad name: it has to match
-// ErrBadName, and must not match ErrUnavailable.
-func (c *check) wantName(what string, err error) {
-	switch {
-	case !errors.Is(err, driver.ErrBadName):
-		c.errorf("%s returned %v, expected an error that matches ErrBadName", what, err)
-	case errors.Is(err, driver.ErrUnavailable):
-		c.errorf("%s returned %q, which matches ErrUnavailable: a Lock would repeat it for ever", what, err)
+func (c *check) wantEnded(what string, err error) {
+	if !errors.Is(err, driver.ErrSessionEnded) {
+		c.fatalf("after the end of the session %s returned %v, expected an error that matches ErrSessionEnded", what, err)
 	}
 }
 
-// wantNodes compares a list with the nodes that were expected.
-func (c *check) wantNodes(what string, got []driver.Node, want ...driver.Node) {
-	if !slices.Equal(got, want) {
-		c.fatalf("%s: List returned %v, expected %v", what, got, want)
-	}
-}
-
-func has(nodes []driver.Node, n driver.Node) bool { return slices.Contains(nodes, n) }
-
-func without(nodes []driver.Node, n driver.Node) []driver.Node {
-	return slices.DeleteFunc(slices.Clone(nodes), func(m driver.Node) bool { return m == n })
-}
-
-func withPrefix(nodes []driver.Node, prefix string) (found []driver.Node) {
-	for _, n := range nodes {
-		if p, _, ok := driver.ParseName(n.Name); ok && p == prefix {
-			found = append(found, n)
+// calls returns, by name, calls of all methods that ask the store. If a session
+// does not support an optional method, the call of that method returns Err of
+// the session instead.
+func calls(ctx context.Context, s driver.Session, p driver.Place) map[string]func() error {
+	optional := func(err error) error {
+		if errors.Is(err, errors.ErrUnsupported) {
+			return s.Err()
 		}
+		return err
 	}
-	return found
+	return map[string]func() error{
+		"Create": func() error { _, err := tryCreate(ctx, s, "q", writer); return err },
+		"Create with Predecessor": func() error {
+			_, err := s.Create(ctx, "q", driver.NodeSpec{Prefix: writer, Data: data(), Predecessor: last})
+			return err
+		},
+		"List":       func() error { _, err := s.List(ctx, "q"); return err },
+		"Watch":      func() error { _, err := s.Watch(ctx, "q", p); return err },
+		"WatchQueue": func() error { _, err := s.WatchQueue(ctx, "q"); return err },
+		"Delete":     func() error { return s.Delete(ctx, "q", p, driver.Changed) },
+		"Replace":    func() error { _, err := driver.Replace(ctx, s, "q", p, shared); return optional(err) },
+		"Read":       func() error { _, err := driver.Read(ctx, s, "q", p.Name); return optional(err) },
+		"Walk":       func() error { _, err := driver.Walk(ctx, s, ""); return optional(err) },
+	}
 }
 
-func nodesOf(places []driver.Place) []driver.Node {
-	nodes := make([]driver.Node, len(places))
-	for i, p := range places {
-		nodes[i] = p.Node
+// checkEnded calls all methods of a session that has ended, and requires that
+// each says so.
+func checkEnded(c *check, s driver.Session, p driver.Place) {
+	for name, call := range calls(c.ctx, s, p) {
+		c.wantEnded(name, call())
 	}
-	return nodes
+	for range 3 {
+		c.wantEnded("Err", s.Err())
+	}
+	if !closed(s.Done()) {
+		c.errorf("Done is open after Err returned %v, expected it to be closed", s.Err())
+	}
 }
 
-func byToken(a, b driver.Place) int {
-	switch {
-	case a.Token < b.Token:
-		return -1
-	case a.Token > b.Token:
-		return 1
-	}
-	return 0
-}
-
-func (c *check) wantAlive(s driver.Session, after string) {
-	if err := s.Err(); err != nil {
-		c.fatalf("the session ended after %s: Err returned %q, expected nil", after, err)
+func closed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
 	}
 }

@@ -1,0 +1,195 @@
+package dlocktest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// attempts is the maximum number of attempts at a case. A case is repeated if
+// it has failed and has lost a session that it did not end itself. If the
+// process was stopped for long during the latest attempt, as on a very busy
+// machine, the maximum is stalledAttempts, because that is no fault of the
+// driver. A driver that loses its sessions by a mistake loses one in every
+// attempt, so it fails.
+const (
+	attempts        = 5
+	stalledAttempts = 12
+)
+
+// runCase runs one case. It repeats an attempt that failed and lost a session.
+func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict {
+	t.Helper()
+	for n := 1; ; n++ {
+		c := &check{t: t, config: config, can: can, rule: r, testCase: k}
+		c.attempt()
+		switch {
+		case c.hook != "":
+			t.Errorf("dlocktest: Config.%s failed: this says nothing of the driver, and %s was not checked by this case", c.hook, r.label())
+			return hookFailed
+		case len(c.failures) == 0 && c.unproven != "":
+			t.Logf("%s not checked: %s", r.label(), c.unproven)
+			return unproven
+		case len(c.failures) == 0:
+			return passed
+		case c.lost == nil, n >= attempts && !c.stalled(), n == stalledAttempts:
+			c.report()
+			return broken
+		}
+		t.Logf("attempt %d failed after a session had ended by itself (%v), in a process that did not run for up to %v; trying again",
+			n, c.lost, c.stall.Round(time.Millisecond))
+		if n > 1 {
+			time.Sleep(config.sessionTimeout()) // gives the machine, or the store, time to recover
+		}
+	}
+}
+
+func (c *check) attempt() {
+	most := 2*c.config.bound() + closeGrace
+	ctx, cancel := context.WithTimeout(context.Background(), most-closeGrace/2)
+	defer cancel()
+	c.ctx = ctx
+	c.mayEnd = make(map[driver.Session]bool)
+	c.cuts = make(map[driver.Session]bool)
+	c.drops = make(map[driver.Session]driver.Node)
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		defer c.cleanUp()
+		defer c.suspectHooks()
+		c.testCase.run(c)
+	}()
+	defer c.abandon()
+	defer c.measureStalls()()
+	limit := time.NewTimer(most)
+	defer limit.Stop()
+	select {
+	case <-finished:
+	case <-limit.C:
+		c.errorf("the driver hung: the case and the Close of its sessions took longer than %v\ngoroutines:\n%s", most, stacks())
+	}
+}
+
+func (c *check) abandon() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.abandoned = true
+}
+
+// cleanUp records which sessions were lost, heals all cuts, and closes clients
+// and sessions, so that the store can be taken down.
+func (c *check) cleanUp() {
+	c.mu.Lock()
+	sessions, heals, clients := c.sessions, c.heals, c.clients
+	c.mu.Unlock()
+	for _, s := range sessions {
+		c.noteIfLost(s)
+	}
+	var wg sync.WaitGroup
+	for _, heal := range heals {
+		// Each heal runs on a goroutine of its own. If the hook calls t.Fatal,
+		// only that goroutine ends.
+		wg.Go(heal)
+	}
+	wg.Wait()
+	for _, cl := range clients {
+		wg.Go(func() { _ = cl.Close() })
+	}
+	wg.Wait()
+	for _, s := range sessions {
+		wg.Go(func() { _ = s.Close() })
+	}
+	wg.Wait()
+}
+
+// measureStalls runs a goroutine that wakes every few milliseconds, and records
+// the longest time by which it was late. The function stop ends the goroutine.
+func (c *check) measureStalls() (stop func()) {
+	const pause = 5 * time.Millisecond
+	quit, finished := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(finished)
+		for last := time.Now(); ; last = time.Now() {
+			select {
+			case <-quit:
+				return
+			case <-time.After(pause):
+			}
+			c.stall = max(c.stall, time.Since(last)-pause)
+		}
+	}()
+	return func() {
+		close(quit)
+		<-finished
+	}
+}
+
+// stalled reports whether the process was stopped for so long that a session
+// may have been lost for this reason.
+func (c *check) stalled() bool { return c.stall > c.config.sessionTimeout()/10 }
+
+// report reports the failures to t, the first ten at most.
+func (c *check) report() {
+	c.t.Helper()
+	const most = 10
+	for i, f := range c.failures {
+		if i == most {
+			c.t.Errorf("and %d more", len(c.failures)-i)
+			break
+		}
+		c.t.Errorf("%s broken: %s", c.rule, f)
+	}
+	c.t.Errorf("why it matters: %s", c.testCase.why)
+	if c.suspect != "" {
+		c.t.Errorf("dlocktest: %s: look at this hook before the driver", c.suspect)
+	}
+}
+
+// suspectHooks looks, after a failure, whether the faults CutOff and Drop that were
+// played have happened. If such a hook does nothing, a sound driver fails. The method
+// runs at the end of an attempt, before the cuts are healed.
+func (c *check) suspectHooks() {
+	c.mu.Lock()
+	cuts, drops, store, look := maps.Clone(c.cuts), maps.Clone(c.drops), c.store, len(c.failures) > 0 && !c.abandoned
+	c.mu.Unlock()
+	if !look || store == nil || len(cuts)+len(drops) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*c.config.sessionTimeout())
+	defer cancel()
+	other, err := store.Connect(ctx)
+	if err != nil {
+		return
+	}
+	c.closeLater(other)
+	listed := func(n driver.Node) bool {
+		nodes, err := other.List(ctx, probeQueue)
+		return err == nil && has(nodes, n)
+	}
+	for s := range cuts {
+		short, cancel := context.WithTimeout(ctx, c.config.sessionTimeout()/4)
+		p, err := tryCreate(short, s, probeQueue, writer)
+		cancel()
+		if err == nil && listed(p.Node) {
+			c.suspectHook("Config.CutOff had no effect: Create made the node %s in a session that is cut off", p.Name)
+		}
+	}
+	for s, n := range drops {
+		if s.Err() == nil && listed(n) {
+			c.suspectHook("Config.Drop had no effect: the session lives, and List returns its node %s", n.Name)
+		}
+	}
+}
+
+func (c *check) suspectHook(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.abandoned {
+		c.suspect = fmt.Sprintf(format, args...)
+	}
+}

@@ -1,0 +1,99 @@
+package dlocktest
+
+import "reflect"
+
+// need is a set of hooks of Config and abilities of sessions that a case needs.
+type need uint
+
+const (
+	needDrop need = 1 << iota
+	needCutOff
+	needReset
+	needSilenceNotices
+	needLoseRequest
+	needLoseReply
+	needHoldRequest
+	needDelayReplies
+	needPause
+	needRemoveQueue
+	needRemoveNode
+	needPutNode
+	needRollOver
+
+	needReplace
+	needRead
+	needWalk
+	needAhead
+	needArmed
+	needReleased
+)
+
+// needLosses is the need of a case that loses requests and replies.
+const needLosses = needLoseRequest | needLoseReply
+
+// requirement is one need, with the name of the Ability or of the field of
+// Config.
+type requirement struct {
+	need    need
+	name    string
+	ability bool // true for an ability of sessions, false for a hook
+}
+
+// needs holds all requirements, the abilities first. If a case needs an ability
+// and a hook, and both are missing, the report says that the case does not
+// apply to the driver. It does not say that the case was not checked.
+var needs = []requirement{
+	{needReplace, string(AbilityReplace), true},
+	{needRead, string(AbilityRead), true},
+	{needWalk, string(AbilityWalk), true},
+	{needAhead, string(AbilityAhead), true},
+	{needArmed, string(AbilityArmed), true},
+	{needReleased, string(AbilityReleased), true},
+	{needDrop, "Drop", false},
+	{needCutOff, "CutOff", false},
+	{needReset, "Reset", false},
+	{needSilenceNotices, "SilenceNotices", false},
+	{needLoseRequest, "LoseRequest", false},
+	{needLoseReply, "LoseReply", false},
+	{needHoldRequest, "HoldRequest", false},
+	{needDelayReplies, "DelayReplies", false},
+	{needPause, "Pause", false},
+	{needRemoveQueue, "RemoveQueue", false},
+	{needRemoveNode, "RemoveNode", false},
+	{needPutNode, "PutNode", false},
+	{needRollOver, "NewNearRollOver", false},
+}
+
+// needOf returns the need of an ability, or zero.
+func needOf(a Ability) need {
+	for _, n := range needs {
+		if n.ability && n.name == string(a) {
+			return n.need
+		}
+	}
+	return 0
+}
+
+// hooks returns the hooks that the configuration has.
+func (c Config) hooks() (have need) {
+	fields := reflect.ValueOf(c)
+	for _, n := range needs {
+		if !n.ability && !fields.FieldByName(n.name).IsNil() {
+			have |= n.need
+		}
+	}
+	return have
+}
+
+// The harms that cases of several rules name.
+const (
+	whyOrphan   = "a node that no contender knows of blocks the lock for all others until its session ends"
+	whyDelete   = "the lock would stay locked although its holder has unlocked it"
+	whyGone     = "a holder that unlocks has to learn that it had lost the lock before"
+	whyStale    = "a late Unlock would remove the node of the contender that holds the lock now"
+	whyEnd      = "a holder that does not know of the end of its session goes on writing beside the next holder"
+	whyClose    = "the locks of a process that has closed its client would stay locked for a session timeout"
+	whyWatch    = "a contender that waits for this node would wait for ever, and so would every contender behind it"
+	whyOvertook = "a contender whose own node was removed before would hold the lock without a node, beside another holder"
+	whyReplace  = "a lock that is downgraded would be lost, or a writer behind it would get the lock as well"
+)

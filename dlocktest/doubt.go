@@ -1,0 +1,197 @@
+package dlocktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// mayFail checks the error of a call that may fail, because the driver may not
+// know the outcome. It reports whether the call failed.
+func (c *check) mayFail(what string, s driver.Session, ctx context.Context, err error) (failed bool) {
+	switch {
+	case err == nil:
+		return false
+	case ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):
+		c.errorf("%s returned %q, which matches an error of package context although its ctx has not ended: it would look like the caller's own deadline (rule 10)",
+			what, err)
+	case errors.Is(err, driver.ErrUnavailable):
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case errors.Is(err, driver.ErrSessionEnded) && s.Err() != nil:
+	default:
+		c.errorf("%s returned %q, expected success, an error that matches ErrUnavailable, the error of its ctx, or the end of the session (rule 10)",
+			what, err)
+	}
+	return true
+}
+
+// endedWithConnection reports whether the session has ended, and logs it. That
+// is no failure, because a driver may give up a session whose connection broke.
+func (c *check) endedWithConnection(s driver.Session) bool {
+	err := s.Err()
+	if err != nil {
+		c.logf("the session ended with its connection: %v", err)
+	}
+	return err != nil
+}
+
+// createFailed checks the error of a Create that may have failed, and reports
+// whether the Create has failed.
+func createFailed(c *check, s driver.Session, ctx context.Context, err error) bool {
+	return c.mayFail("Create whose outcome is unknown", s, ctx, err)
+}
+
+// createUnlessEnded creates a node in a session that may have ended because its
+// connection broke. It reports whether the node was created.
+func createUnlessEnded(c *check, s driver.Session, queue, prefix string) (p driver.Place, ok bool) {
+	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
+		p, err = tryCreate(c.ctx, s, queue, prefix)
+		if ok = err == nil; errors.Is(err, driver.ErrSessionEnded) && c.endedWithConnection(s) {
+			return nil
+		}
+		return err
+	})
+	return p, ok
+}
+
+// inDoubtDelete checks the error of the first Delete of a node. The driver may
+// not know the outcome, because the request or the reply was lost or delayed.
+func inDoubtDelete(c *check, s driver.Session, ctx context.Context, err error) {
+	c.mayFail("Delete whose outcome is unknown (ErrGone would tell its caller that the lock was lost)", s, ctx, err)
+}
+
+// repeatDelete repeats a Delete until the store answers, or the session has
+// ended.
+func repeatDelete(c *check, s driver.Session, queue string, p driver.Place, why driver.Cause) {
+	c.eventually(func() bool {
+		err := s.Delete(c.ctx, queue, p, why)
+		switch {
+		case err == nil, errors.Is(err, driver.ErrGone):
+			return true
+		case errors.Is(err, driver.ErrSessionEnded) && s.Err() != nil:
+			return true
+		case !errors.Is(err, driver.ErrUnavailable):
+			c.fatalf("a repeated Delete returned %q, expected success, ErrGone or ErrUnavailable", err)
+		}
+		return false
+	}, "a repeated Delete returns success or ErrGone")
+}
+
+// eventuallyHolds waits until the queue holds exactly the nodes of want.
+func eventuallyHolds(c *check, s driver.Session, queue, after string, want ...driver.Node) {
+	eventuallyHoldsOr(c, s, queue, after, want, nil, nil)
+}
+
+// eventuallyHoldsOr waits until the queue holds exactly the nodes of want. The
+// parameter mayEnd is a session or nil. If this session has ended, the queue
+// may hold exactly the nodes of rest instead.
+func eventuallyHoldsOr(c *check, s driver.Session, queue, after string, want []driver.Node, mayEnd driver.Session, rest []driver.Node) {
+	var nodes []driver.Node
+	ok := false
+	defer func() {
+		if !ok {
+			c.errorf("the last List returned %v, expected %v", nodes, want)
+		}
+	}()
+	c.eventually(func() bool {
+		ended := mayEnd != nil && mayEnd.Err() != nil
+		nodes = c.list(s, queue)
+		return slices.Equal(nodes, want) || ended && slices.Equal(nodes, rest)
+	}, "no node is left of %s, and all other nodes are there", after)
+	ok = true
+}
+
+// createNamesakes creates two nodes with the prefix of an earlier node, one in
+// each session. If names can come again in the store, one of them gets the
+// earlier name.
+func createNamesakes(c *check, own, other driver.Session, queue string, old driver.Node) (nodes []driver.Node) {
+	nodes = append(nodes, c.create(other, queue, writer).Node, c.create(own, queue, writer).Node)
+	again := slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == old.Name })
+	c.logf("the name %s came again: %v", old.Name, again)
+	return nodes
+}
+
+// createTime measures how long a Create takes.
+func createTime(c *check, s driver.Session) time.Duration {
+	const n = 10
+	begin := time.Now()
+	for range n {
+		c.delete(s, "measure", c.create(s, "measure", writer))
+	}
+	return time.Since(begin) / (2 * n)
+}
+
+// soonEnded returns a context that ends before a call, while the call runs, or
+// shortly after it. The parameter usual is the time that such a call usually
+// takes. The number i decides how the context ends: by a deadline, by a cancel
+// after a while, by a cancel while the call begins, or by a cancel before the
+// call.
+func soonEnded(parent context.Context, i int, usual time.Duration) (context.Context, context.CancelFunc) {
+	after := rand.N(2*usual + 1)
+	if i%4 == 0 {
+		return context.WithTimeout(parent, after)
+	}
+	ctx, cancel := context.WithCancel(parent)
+	switch i % 4 {
+	case 1:
+		time.AfterFunc(after, cancel)
+	case 2:
+		go cancel()
+	case 3:
+		cancel()
+	}
+	return ctx, cancel
+}
+
+// wantGivenUp checks the error of a call whose ctx has ended. The error may
+// also say that the node is gone.
+func (c *check) wantGivenUp(what string, s driver.Session, ctx context.Context, err error) {
+	if !errors.Is(err, driver.ErrGone) {
+		c.mayFail(what, s, ctx, err)
+	}
+}
+
+// lateCalls begins all calls of a session that is cut off. Then it calls the
+// function end, which has to make the calls return, and waits for the duration
+// grace. It returns the names of the calls that are still under way after that.
+func lateCalls(c *check, ctx context.Context, s driver.Session, p driver.Place, grace time.Duration, end func()) map[string]bool {
+	late := make(map[string]bool)
+	all := calls(ctx, s, p)
+	returned := make(chan string, len(all))
+	for name, call := range all {
+		late[name] = true
+		go func() {
+			c.wantGivenUp(name+" while cut off", s, ctx, call())
+			returned <- name
+		}()
+	}
+	end()
+	over := time.After(grace)
+	for len(late) > 0 {
+		select {
+		case name := <-returned:
+			delete(late, name)
+		case <-over:
+			return late
+		}
+	}
+	return nil
+}
+
+// inEveryTry calls the function find up to four times, and returns the names
+// that are in all of its results. On a slow machine a sound driver may be late
+// in some tries, but not in every try.
+func inEveryTry(find func() map[string]bool) map[string]bool {
+	found := find()
+	for try := 1; try < 4 && len(found) > 0; try++ {
+		again := find()
+		maps.DeleteFunc(found, func(name string, _ bool) bool { return !again[name] })
+	}
+	return found
+}

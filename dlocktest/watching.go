@@ -1,0 +1,272 @@
+package dlocktest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// watch watches a node of the session, and nodes ahead of it.
+func (c *check) watch(s driver.Session, queue string, p driver.Place, ahead ...driver.Node) (w driver.Watch) {
+	what := fmt.Sprintf("Watch(%q, %q)", queue, p.Name)
+	c.retry(what, func() (err error) {
+		w, err = s.Watch(c.ctx, queue, p, ahead...)
+		return err
+	})
+	c.wantChannel(what, w)
+	return w
+}
+
+func (c *check) watchQueue(s driver.Session, queue string) (w driver.Watch) {
+	what := fmt.Sprintf("WatchQueue(%q)", queue)
+	c.retry(what, func() (err error) {
+		w, err = s.WatchQueue(c.ctx, queue)
+		return err
+	})
+	c.wantChannel(what, w)
+	return w
+}
+
+func (c *check) wantChannel(what string, w driver.Watch) {
+	if w.C == nil {
+		c.fatalf("%s returned neither a channel nor an error", what)
+	}
+}
+
+// waitFor creates a node of s at the end of the queue, and watches that node and
+// nodes ahead of it.
+func (c *check) waitFor(s driver.Session, queue string, ahead ...driver.Node) (driver.Place, driver.Watch) {
+	p := c.create(s, queue, "wait-R-")
+	return p, c.watch(s, queue, p, ahead...)
+}
+
+// waitOnce lets the session s wait in the queue, behind a node of another session.
+func (c *check) waitOnce(s, other driver.Session, queue string) {
+	ahead := c.create(other, queue, writer)
+	p, w := c.waitFor(s, queue, ahead.Node)
+	c.delete(other, queue, ahead)
+	c.awaitNews(w, "Delete of the node ahead")
+	c.delete(s, queue, p)
+}
+
+// waitGone waits until a node is gone, as a contender does: it watches the
+// node, lists the queue, and waits until the watch ends.
+func waitGone(c *check, s driver.Session, queue string, n driver.Node) {
+	own := c.create(s, queue, "wait-R-")
+	for {
+		c.exitIfAbandoned()
+		w := c.watch(s, queue, own, n)
+		if !has(c.list(s, queue), n) {
+			w.Stop()
+			return
+		}
+		c.wantUnreleasedEnd(w, "the end of %s", n.Name)
+	}
+}
+
+// isReleased reports whether a value that a watch has sent is Released.
+func (c *check) isReleased(cause driver.Cause) bool {
+	if cause != driver.Released && cause != driver.Changed {
+		c.fatalf("the watch sent the unknown Cause %d", cause)
+	}
+	return cause == driver.Released
+}
+
+func hasNews(ch <-chan driver.Cause) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// awaitNews waits for the first value that a watch sends, or for its end. It
+// reports whether the watch has sent Released.
+func (c *check) awaitNews(w driver.Watch, after string, args ...any) (released bool) {
+	wait := c.startWait()
+	select {
+	case cause, open := <-w.C:
+		return open && c.isReleased(cause)
+	case <-wait.over:
+		c.fatalf("the watch was still open %v after %s and had sent nothing, expected Released or its end", wait.elapsed(), fmt.Sprintf(after, args...))
+	}
+	return false
+}
+
+// awaitEnd waits for the end of a watch, and reports whether the watch sent
+// Released before that.
+func (c *check) awaitEnd(w driver.Watch, after string, args ...any) (released bool) {
+	wait := c.startWait()
+	for {
+		select {
+		case cause, open := <-w.C:
+			if !open {
+				return released
+			}
+			if c.isReleased(cause) {
+				if released {
+					c.errorf("the watch sent Released twice, expected it at most once (rule 13)")
+				}
+				released = true
+			}
+		case <-wait.over:
+			c.fatalf("the watch was still open %v after %s, expected it to close", wait.elapsed(), fmt.Sprintf(after, args...))
+		}
+	}
+}
+
+// wantUnreleasedEnd waits for the end of a watch that must not send Released.
+func (c *check) wantUnreleasedEnd(w driver.Watch, after string, args ...any) {
+	if c.awaitEnd(w, after, args...) {
+		c.errorf("the watch sent Released after %s, expected its end alone: Released is for the release of a node ahead only (rule 13)", fmt.Sprintf(after, args...))
+	}
+}
+
+// wantUnreleasedEnds waits for the ends of all watches at the same time.
+func wantUnreleasedEnds(c *check, watches []driver.Watch, after string) {
+	c.together(len(watches), func(i int) {
+		c.wantUnreleasedEnd(watches[i], "%s (watch %d of %d)", after, i+1, len(watches))
+	})
+}
+
+// wantEndedWatch expects that the watch w has ended. It is for watches of a
+// node that is not in the queue: such a watch has to end before Watch returns.
+func (c *check) wantEndedWatch(w driver.Watch, after string, args ...any) {
+	if !hasNews(w.C) {
+		c.fatalf("Watch returned an open watch after %s, expected one that has ended", fmt.Sprintf(after, args...))
+	}
+	c.wantUnreleasedEnd(w, after, args...)
+}
+
+// endsEarly waits for a moment, and reports whether the watch sent a value or
+// ended.
+func (c *check) endsEarly(w driver.Watch) bool {
+	select {
+	case <-w.C:
+		return true
+	case <-time.After(c.config.sessionTimeout() / 50):
+		return false
+	}
+}
+
+// nodeWithWatches creates a node of session a, and watches it from both
+// sessions: as the own node of a, as a node ahead of nodes of b, and with a
+// watch of the queue.
+func nodeWithWatches(c *check, a, b driver.Session) (driver.Place, []driver.Watch) {
+	p := c.create(a, "q", writer)
+	_, first := c.waitFor(b, "q", p.Node)
+	q, second := c.waitFor(b, "q", p.Node)
+	return p, []driver.Watch{
+		c.watch(a, "q", p), c.watch(a, "q", named(p)), first, second, c.watch(b, "q", named(q), p.Node), c.watchQueue(b, "q"),
+	}
+}
+
+// Each case below removes a node that is watched, and does not release it. The
+// cases belong to rule 6, because every watch has to end. They belong to rule
+// 13 as well, because no watch may send Released.
+
+func watchOwnerCloses(c *check) {
+	a, b := c.twoSessions()
+	_, watches := nodeWithWatches(c, a, b)
+	c.close(a)
+	wantUnreleasedEnds(c, watches, "Close of the node's session")
+}
+
+func watchOwnerExpires(c *check) {
+	a, b := c.twoSessions()
+	_, watches := nodeWithWatches(c, a, b)
+	c.expire(a)
+	wantUnreleasedEnds(c, watches, "expiry of the node's session")
+	c.awaitSessionEnd(a, "the store ended the session")
+}
+
+func watchNodeRemoved(c *check) {
+	a, b := c.twoSessions()
+	p, watches := nodeWithWatches(c, a, b)
+	c.removeNode("q", p.Name)
+	wantUnreleasedEnds(c, watches, "an operator removed the node")
+}
+
+func watchQueueRemoved(c *check) {
+	a, b := c.twoSessions()
+	_, watches := nodeWithWatches(c, a, b)
+	c.removeQueue("q")
+	wantUnreleasedEnds(c, watches, "an operator removed the queue")
+}
+
+func watchReplaced(c *check) {
+	a, b := c.twoSessions()
+	for range 2 { // the nodes of b stay, so in the second round the node is a waiter's
+		p, watches := nodeWithWatches(c, a, b)
+		now := c.replace(a, "q", p, shared)
+		wantUnreleasedEnds(c, watches, "Replace of the node")
+		q := c.create(b, "q", writer)
+		c.wantEndedWatch(c.watch(a, "q", p), "Replace of the own node")
+		c.listAfterWrite(b, "q")
+		c.wantUnreleasedEnd(c.watch(b, "q", q, p.Node), "it was armed on the name ahead that had been replaced")
+		own, other := c.watch(a, "q", now), c.watch(b, "q", q, now.Node)
+		c.delete(a, "q", p)
+		c.wantUnreleasedEnd(own, "Delete of the own node, which had been replaced")
+		c.wantUnreleasedEnd(other, "Delete of the node ahead, which had been replaced")
+	}
+}
+
+// watchMeetsDelete deletes a node while watches of it are being armed: two by
+// the session of the next node, and one by its own session.
+func watchMeetsDelete(why driver.Cause) func(c *check) {
+	return func(c *check) {
+		a, b := c.twoSessions()
+		p := c.create(a, "q", writer)
+		c.rounds(300, func(round int) {
+			q := c.create(b, "q", writer)
+			var watches [3]driver.Watch
+			c.together(4, func(i int) {
+				switch i {
+				case 0:
+					watches[i] = c.watch(a, "q", p)
+				case 3:
+					c.remove(a, "q", p, why)
+				default:
+					watches[i] = c.watch(b, "q", q, p.Node)
+				}
+			})
+			c.wantUnreleasedEnd(watches[0], "Delete of the own node while the watch was being armed (round %d)", round)
+			for _, w := range watches[1:] {
+				if why == driver.Released {
+					c.awaitNews(w, "release of the node ahead while the watch was being armed (round %d)", round)
+				} else {
+					c.wantUnreleasedEnd(w, "Delete of the node ahead while the watch was being armed (round %d)", round)
+				}
+				w.Stop()
+			}
+			a, b, p = b, a, q
+		})
+	}
+}
+
+// queueSees returns a case that watches a queue from two sessions. Both watches
+// have to end after the change that prepare returns.
+func queueSees(after string, prepare func(c *check, a, b driver.Session) (change func())) func(*check) {
+	return func(c *check) {
+		a, b := c.twoSessions()
+		for range 2 {
+			change := prepare(c, a, b)
+			own, other := c.watchQueue(a, "q"), c.watchQueue(b, "q")
+			change()
+			c.wantUnreleasedEnd(own, "%s by its own session", after)
+			c.wantUnreleasedEnd(other, "%s by another session", after)
+			if a.Err() != nil {
+				return
+			}
+		}
+	}
+}
+
+func watchSeesDelete(why driver.Cause) func(c *check, a, _ driver.Session) (change func()) {
+	return func(c *check, a, _ driver.Session) func() {
+		p := c.create(a, "q", writer)
+		return func() { c.remove(a, "q", p, why) }
+	}
+}
