@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -87,7 +88,7 @@ type check struct {
 	cuts      map[driver.Session]bool        // the sessions that are cut off
 	drops     map[driver.Session]driver.Node // the sessions that Drop has ended, with a node of each
 	suspect   string                         // a hook that had no effect in an attempt that failed
-	clients   []*client
+	clients   []*dlock.Client
 
 	making sync.Mutex
 	store  driver.Connector

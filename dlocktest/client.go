@@ -25,7 +25,7 @@ func (c *check) client() *client {
 	cl.Client = dlock.NewClient(recordingConnector{c.connector(), cl})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.clients = append(c.clients, cl)
+	c.clients = append(c.clients, cl.Client)
 	return cl
 }
 
